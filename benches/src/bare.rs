@@ -1,0 +1,78 @@
+//! What UDP sockets allow: the bars for the device, without the device.
+//!
+//! [`stream`] sends the packets of RDMA WRITEs from one thread to another over loopback. It does
+//! what no implementation on sockets can leave out: headers, the invariant CRC on both sides, one
+//! segmented (GSO) call for several packets, one copy from the socket's buffer into the target
+//! memory, and acknowledgements that hold the sender to a window. It leaves out everything else:
+//! one queue pair, no keys, no timers, no retransmission (a lost packet is an error).
+//!
+//! [`ping_pong`] bounces one small datagram between two spinning threads.
+//!
+//! Both run inside the calling process, so that a benchmark can measure the device right before
+//! and after under the same conditions. Figures move by tens of percent with the machine's mood:
+//! compare within one run.
+
+mod packet;
+mod ping;
+mod stream;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use ferroce_udp::socket::{BindError, Options, SendError, Socket};
+
+pub use ping::{Latency, PingPong, ping_pong};
+pub use stream::{Stream, Throughput, stream};
+
+/// Why a measurement failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A configuration that makes no stream.
+    #[error("{0}")]
+    Config(&'static str),
+    /// No socket.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// A socket call failed.
+    #[error(transparent)]
+    Socket(#[from] io::Error),
+    /// A batch could not be sent.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The kernel dropped something, or nothing moved for too long.
+    #[error(
+        "packet {expected} never arrived ({drops} dropped by the kernel): use a window below the \
+         receive buffer of {buffer_bytes} bytes, or free a core"
+    )]
+    Lost {
+        /// The first packet missing, counted from 0.
+        expected: u64,
+        /// Datagrams that found the receive buffer full.
+        drops: u32,
+        /// The receive buffer as granted.
+        buffer_bytes: usize,
+    },
+    /// A packet arrived with a wrong CRC, or the target does not hold what was sent.
+    #[error("the data arrived damaged")]
+    Damaged,
+}
+
+/// A socket on a port nobody uses, at loopback address 127.0.0.`host`.
+fn bind(host: u8, options: &Options) -> Result<Socket, BindError> {
+    Socket::bind(SocketAddr::from((Ipv4Addr::new(127, 0, 0, host), 0)), options)
+}
+
+/// What to do between two looks at an empty socket: with a core for each thread, look again.
+fn idle(alone: bool) {
+    if alone {
+        std::hint::spin_loop();
+    } else {
+        std::thread::yield_now();
+    }
+}
+
+/// Whether each of two threads can have a core to itself.
+fn two_cores() -> bool {
+    std::thread::available_parallelism().is_ok_and(|cores| cores.get() >= 2)
+}

@@ -1,0 +1,5 @@
+//! Benchmark programs of Ferroce, and the bare program the device is held against.
+
+#![forbid(unsafe_code)]
+
+pub mod bare;

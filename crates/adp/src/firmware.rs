@@ -1,0 +1,141 @@
+//! The firmware's own ladder, as measured in public on ConnectX-6 (D23).
+//!
+//! With the QP's enforced timeout code `c`, a QP that hears nothing waits
+//! `X, X, 2X, 4X .. N(c)`, which is `2 N(c)` together and costs one unit of the retry count, and
+//! then `retry_cnt - 1` times `2 N(c)`. So it fails after `retry_cnt * 2 * N(c)`, wherever `X`
+//! starts. The waits up to `N(c)` are adaptive retransmissions, the others plain timeouts.
+//!
+//! Two things were measured that this does not explain, and it imitates them:
+//! - with a retry count of 0 the QP still retransmits seven times, and fails at the eighth expiry;
+//! - without the enforced minimum there is no adaptive retransmission at all, and the QP waits
+//!   `N(T)` every time, as in plain InfiniBand (D8).
+//!
+//! What progress does to the ladder was not measured with a peer that answers. Operators report that
+//! every loss is first answered within milliseconds whatever the QP's timeout is, so here progress
+//! takes the ladder back to `X`.
+
+use crate::ib::Ib;
+use crate::policy::{AckTimeoutFloor, FIRMWARE_EXPONENTS, Policy};
+use crate::rng;
+use crate::state::{Algorithm, Expiry, RetryState};
+
+/// Adaptive retransmission is on and no profile is active.
+pub(crate) struct Firmware {
+    pub(crate) quantiser: bool,
+    pub(crate) initial_exponent: Option<u8>,
+}
+
+/// How often a QP with a retry count of 0 retransmits.
+const RETRANSMISSIONS_OF_ZERO: u8 = 7;
+
+/// Adaptive retransmission disappears together with the enforced minimum.
+const PLAIN: Ib = Ib { multiplier: 1 };
+
+impl Firmware {
+    /// The first exponent; a ladder that would begin above its top is its top.
+    fn first(&self, policy: &Policy, state: &RetryState) -> u16 {
+        let drawn = FIRMWARE_EXPONENTS.start() + state.draw;
+        let first = self.initial_exponent.unwrap_or(drawn);
+        u16::from(first).min(top(policy, state))
+    }
+
+    /// Whether this wait is one of those that the device's coarse timer may shorten, and does.
+    //= D24: f in {0.75, 1}. Measured: never the first wait, and of the plain ones only the first.
+    fn is_shortened(&self, policy: &Policy, state: &RetryState) -> bool {
+        let may = state.expiries > 0 && (state.exponent <= top(policy, state) || state.uses == 0);
+        let key = [
+            policy.seed ^ state.clock_ns,
+            state.qpn.into(),
+            state.expiries.into(),
+        ];
+        self.quantiser && may && rng::draw(2, key) == 1
+    }
+}
+
+/// The exponent of the longest adaptive wait.
+fn top(policy: &Policy, state: &RetryState) -> u16 {
+    policy.floor.apply(state.qp.timeout).into()
+}
+
+impl Algorithm for Firmware {
+    fn begin(&self, policy: &Policy, state: &mut RetryState) {
+        if policy.floor == AckTimeoutFloor::Disabled {
+            return PLAIN.begin(policy, state);
+        }
+        state.exponent = self.first(policy, state);
+        state.uses = 0;
+        state.adaptive = true;
+    }
+
+    #[inline]
+    fn wait_ns(&self, policy: &Policy, state: &RetryState, ack_ns: u64, now_ns: u64) -> u64 {
+        if policy.floor == AckTimeoutFloor::Disabled {
+            return PLAIN.wait_ns(policy, state, ack_ns, now_ns);
+        }
+        let wait_ns = 4096 << state.exponent.min(top(policy, state) + 1);
+        if self.is_shortened(policy, state) {
+            wait_ns / 4 * 3
+        } else {
+            wait_ns
+        }
+    }
+
+    #[inline]
+    fn on_timeout(
+        &self,
+        policy: &Policy,
+        state: &mut RetryState,
+        ack_ns: u64,
+        now_ns: u64,
+    ) -> Expiry {
+        if policy.floor == AckTimeoutFloor::Disabled {
+            return PLAIN.on_timeout(policy, state, ack_ns, now_ns);
+        }
+        let top = top(policy, state);
+        let adaptive = state.exponent <= top;
+        let is_first = state.expiries == 1;
+        if adaptive {
+            // X is used twice, every other step of the ladder once.
+            state.exponent += u16::from(!is_first || state.exponent == top);
+        }
+        state.uses = if adaptive { 0 } else { 1 };
+        state.adaptive = state.exponent <= top;
+        let fatal = if state.qp.retry_cnt == 0 {
+            state.expiries > RETRANSMISSIONS_OF_ZERO
+        } else {
+            // The ladder costs one unit, at its end; every plain timeout costs one.
+            let costs = !adaptive || state.exponent > top;
+            state.retries = state.retries.saturating_add(u8::from(costs));
+            costs && state.retries >= state.qp.retry_cnt
+        };
+        if fatal {
+            Expiry::Fatal
+        } else {
+            Expiry::Retransmit { adaptive }
+        }
+    }
+
+    #[inline]
+    fn on_progress(&self, policy: &Policy, state: &mut RetryState) {
+        self.begin(policy, state);
+    }
+
+    fn total_ns(&self, policy: &Policy, state: &RetryState, ack_ns: u64) -> Option<u64> {
+        if policy.floor == AckTimeoutFloor::Disabled {
+            return PLAIN.total_ns(policy, state, ack_ns);
+        }
+        let units = match state.qp.retry_cnt {
+            0 => {
+                let steps = top(policy, state) - self.first(policy, state) + 2;
+                let expiries = u16::from(RETRANSMISSIONS_OF_ZERO) + 1;
+                let Some(plain) = expiries.checked_sub(steps) else {
+                    // The eighth expiry still lies on the ladder: X and X .. 64 X.
+                    return Some(4096 << (self.first(policy, state) + expiries - 1));
+                };
+                u64::from(plain) + 1
+            }
+            retry_cnt => retry_cnt.into(),
+        };
+        Some(units * 2 * ack_ns)
+    }
+}

@@ -1,0 +1,65 @@
+//! Adaptive retransmission: profiles, the per-QP timeout state machine, personalities and traces.
+//!
+//! A reliable QP that hears nothing from its peer has two questions: how long to wait before it
+//! sends again, and when to give up. This crate answers them and does nothing else. Time comes in
+//! as an argument, nothing allocates on the way to an answer, and a QP keeps 32 bytes.
+//!
+//! - [`Policy`] is what the device imposes on all of its QPs: plain InfiniBand waits, the firmware's
+//!   own ladder, or a [`Profile`] ([`PolicyKind`]).
+//! - [`RetryState`] is where one QP stands. Its host calls [`start`](RetryState::start),
+//!   [`on_timeout`](RetryState::on_timeout) and [`on_progress`](RetryState::on_progress), and arms
+//!   its timer with [`wait_ns`](RetryState::wait_ns).
+//! - [`trace`] replays a QP against a silent peer or a list of events.
+//! - [`RawProfile`] is a profile as a register or a file holds it, good or bad;
+//!   [`RawProfile::check`] says what is wrong with it, and a [`Profile`] can only be made from one
+//!   that is right.
+//!
+//! ```
+//! use ferroce_adp::{Expiry, Policy, PolicyKind, QpTimeouts, RetryState};
+//!
+//! let policy = Policy::new(PolicyKind::FIRMWARE);
+//! let qp = QpTimeouts { timeout: 14, retry_cnt: 7 };
+//! let mut state = RetryState::new(&policy, qp, 0x11);
+//! let mut now_ns = 0;
+//! state.start(&policy, now_ns);
+//! while let Some(wait_ns) = state.wait_ns(&policy, now_ns) {
+//!     now_ns += wait_ns;
+//!     if state.on_timeout(&policy, now_ns) == Expiry::Fatal {
+//!         break;
+//!     }
+//! }
+//! assert_eq!(now_ns, 3_758_096_384);
+//! ```
+//!
+//! # Decisions
+//!
+//! The vendor's text leaves questions open. They were decided once, and the code cites each
+//! decision as `D<n>` where it implements it. `docs/adaptive-retransmission.md` lists them all.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![warn(clippy::cast_possible_truncation)]
+
+extern crate alloc;
+#[cfg(any(test, feature = "file"))]
+extern crate std;
+
+mod adp;
+mod check;
+#[cfg(feature = "file")]
+pub mod file;
+mod firmware;
+mod ib;
+mod policy;
+mod profile;
+mod rng;
+mod state;
+pub mod trace;
+
+pub use check::{FieldName, InvalidProfile, Report, Rule, Violation, Warning};
+pub use policy::{
+    AckTimeoutFloor, DecTrigger, FIRMWARE_EXPONENTS, NEVER_NS, Policy, PolicyKind, QpTimeouts,
+    ack_code_ns,
+};
+pub use profile::{DecMode, PROFILE_SIZE, Profile, RANGE_NUM_MAX, Range, RawProfile, RawRange};
+pub use state::{Expiry, RetryState};

@@ -1,0 +1,185 @@
+//! What the device imposes on all of its QPs.
+
+use crate::profile::Profile;
+use crate::rng;
+use crate::state::RetryState;
+
+/// A duration that does not end: 2^63 - 1 ns, 292 years (D14).
+pub const NEVER_NS: u64 = i64::MAX as u64;
+
+/// The exponents from which the firmware draws its first timeout, as measured: 4.2 to 67 ms.
+pub const FIRMWARE_EXPONENTS: core::ops::RangeInclusive<u8> = 10..=14;
+
+/// How long an InfiniBand ACK timeout code is: 4.096 us doubled `code` times. `None` for 0, which
+/// means that the timer is off. Codes have five bits.
+//= D6: 0 is infinite.
+#[must_use]
+pub const fn ack_code_ns(code: u8) -> Option<u64> {
+    match code & 31 {
+        0 => None,
+        code => Some(4096 << code),
+    }
+}
+
+/// The timeout attributes of a QP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QpTimeouts {
+    /// ACK timeout code: 4.096 us doubled this many times, 0 = never. 5 bits; higher bits are
+    /// ignored, as the field drops them.
+    pub timeout: u8,
+    /// Retry count: 7 means seven (D7). 3 bits; higher bits are ignored, as the field drops them.
+    pub retry_cnt: u8,
+}
+
+/// The smallest ACK timeout code the device enforces (D8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AckTimeoutFloor {
+    /// `min_ack_timeout_limit_disabled` is set: every code counts as it is.
+    Disabled,
+    /// A smaller code counts as this one. 5 bits.
+    Enforced(u8),
+}
+
+impl AckTimeoutFloor {
+    /// What real devices enforce: 16, 268 ms.
+    pub const DEFAULT: Self = Self::Enforced(16);
+
+    /// The code that counts when a QP asks for `code`; 0 stays 0.
+    //= D8: the effective timeout is N(max(T, floor)).
+    #[must_use]
+    pub const fn apply(self, code: u8) -> u8 {
+        let code = code & 31;
+        match self {
+            Self::Enforced(floor) if code != 0 && code < floor & 31 => floor & 31,
+            _ => code,
+        }
+    }
+}
+
+impl Default for AckTimeoutFloor {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// When a profile's timeout shrinks (D17).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DecTrigger {
+    /// With every forward progress.
+    #[default]
+    PerProgress,
+    /// With the first forward progress after a timeout, once.
+    PerRecovery,
+}
+
+/// How timeouts follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PolicyKind {
+    /// The firmware's own ladder, as measured on real devices (D23).
+    Firmware {
+        /// Whether some waits are shortened to three quarters, as the coarse timers of real devices
+        /// do (D24).
+        quantiser: bool,
+        /// The first exponent, of 4.096 us; drawn from [`FIRMWARE_EXPONENTS`] when `None`.
+        initial_exponent: Option<u8>,
+    },
+    /// Adaptive retransmission is off: the QP's timeout again and again.
+    Ib {
+        /// How many times the timeout code's duration a timer runs; the standard allows 1 to 4.
+        /// Other values count as the nearest of these.
+        multiplier: u8,
+    },
+    /// A profile is active.
+    Profile(Profile),
+}
+
+impl PolicyKind {
+    /// The firmware's own ladder with exact timers and a drawn start.
+    pub const FIRMWARE: Self = Self::Firmware {
+        quantiser: false,
+        initial_exponent: None,
+    };
+
+    /// Plain InfiniBand.
+    pub const IB: Self = Self::Ib { multiplier: 1 };
+}
+
+/// What the device imposes on all of its QPs.
+///
+/// A host that changes [`kind`](Self::kind) raises [`epoch`](Self::epoch), and every QP starts anew
+/// when its running timer has finished (D22). The other values act from the next timer on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Policy {
+    /// How timeouts follow each other.
+    pub kind: PolicyKind,
+    /// The smallest ACK timeout code.
+    pub floor: AckTimeoutFloor,
+    /// Changes whenever `kind` does.
+    pub epoch: u32,
+    /// When a profile's timeout shrinks.
+    pub dec_trigger: DecTrigger,
+    /// Whether a range ends below its upper bound instead of at it; for calibration (D2).
+    pub range_bound_exclusive: bool,
+    /// Seed of the device; every QP draws from it and its own number (D26).
+    pub seed: u64,
+}
+
+impl Policy {
+    /// A policy with everything else at its default: floor 16, closed ranges, a step down with
+    /// every progress, seed 0.
+    #[must_use]
+    pub const fn new(kind: PolicyKind) -> Self {
+        Self {
+            kind,
+            floor: AckTimeoutFloor::DEFAULT,
+            epoch: 0,
+            dec_trigger: DecTrigger::PerProgress,
+            range_bound_exclusive: false,
+            seed: 0,
+        }
+    }
+
+    /// How long the QP's ACK timeout is, with the minimum enforced; `None` = never (D6, D8). Under
+    /// a profile it caps every wait.
+    #[must_use]
+    pub const fn ack_timeout_ns(&self, qp: QpTimeouts) -> Option<u64> {
+        ack_code_ns(self.floor.apply(qp.timeout))
+    }
+
+    /// How long a silent peer is tolerated; `None` = for ever.
+    ///
+    /// Under a profile this is the total timeout, and 0 means up to the first expiry. Else it is
+    /// the sum of the waits, with exact timers, and with the slowest draw where it depends on one.
+    #[must_use]
+    pub fn total_ns(&self, qp: QpTimeouts) -> Option<u64> {
+        RetryState::with_draw(self, qp, 0, u8::MAX).total_ns(self)
+    }
+
+    /// How many initial timeouts a QP draws from.
+    #[must_use]
+    pub fn draws(&self) -> u8 {
+        match &self.kind {
+            PolicyKind::Ib { .. }
+            | PolicyKind::Firmware {
+                initial_exponent: Some(_),
+                ..
+            } => 1,
+            PolicyKind::Firmware { .. } => {
+                FIRMWARE_EXPONENTS.end() - FIRMWARE_EXPONENTS.start() + 1
+            }
+            PolicyKind::Profile(profile) => profile.draws(),
+        }
+    }
+
+    /// The draw of a QP, below [`draws`](Self::draws).
+    //= D26: seeded from the device's seed and the QP's number. The epoch makes it a new draw for
+    //= every profile (D22).
+    pub(crate) fn draw(&self, qpn: u32) -> u8 {
+        let n = self.draws();
+        let drawn = rng::draw(n.into(), [self.seed, qpn.into(), self.epoch.into()]);
+        // Below n, which is a u8.
+        #[expect(clippy::cast_possible_truncation)]
+        let drawn = drawn as u8;
+        drawn
+    }
+}

@@ -1,0 +1,335 @@
+//! A profile: plain values as a register or a file holds them, and the valid thing.
+
+use core::fmt;
+
+use ferroce_prm::{Image, SetError, roce_accl as reg};
+
+use crate::check::{self, InvalidProfile, Report};
+use crate::policy::NEVER_NS;
+
+/// How many timeout ranges a profile has room for.
+pub const RANGE_NUM_MAX: usize = reg::RANGE_NUM_MAX;
+
+/// Size of a profile in its register, in bytes.
+pub const PROFILE_SIZE: usize = reg::PROFILE_SIZE;
+
+/// A profile's field values exactly as a register or a file holds them, good or bad.
+///
+/// Exponents count doublings of `time_base`: a value `n` means `time_base << n`. Fields are as wide
+/// as the next Rust integer, so a value may even be too large for its register field; [`check`]
+/// says so.
+///
+/// [`check`]: Self::check
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RawProfile {
+    /// Base of all durations, in [`time_unit`](Self::time_unit): a power of two from 4 up.
+    pub time_base: u16,
+    /// Unit of the base: 1 = microsecond, everything else is reserved.
+    pub time_unit: u8,
+    /// The range that follows an initial timeout outside every range.
+    pub start_range_index: u8,
+    /// How many entries of [`timeout_range`](Self::timeout_range) are in use, 1 to 4.
+    pub range_num: u8,
+    /// Whether the QP's own `timeout * retry_cnt` limits an outage, instead of
+    /// [`retx_total_timeout`](Self::retx_total_timeout).
+    pub qp_total_timeout: bool,
+    /// Exponent of the longest outage, when [`qp_total_timeout`](Self::qp_total_timeout) is not set.
+    pub retx_total_timeout: u8,
+    /// The smallest exponent of the initial timeout.
+    pub timeout_init_low_bound: u8,
+    /// How many exponents the initial timeout is drawn from; 0 means 1 (D1).
+    pub timeout_init_range_size: u8,
+    /// The ranges; entries from `range_num` on mean nothing, but are kept.
+    pub timeout_range: [RawRange; RANGE_NUM_MAX],
+}
+
+impl RawProfile {
+    /// A profile of microseconds with nothing in it; not valid as it is.
+    pub const EMPTY: Self = Self {
+        time_base: 0,
+        time_unit: 1,
+        start_range_index: 0,
+        range_num: 0,
+        qp_total_timeout: false,
+        retx_total_timeout: 0,
+        timeout_init_low_bound: 0,
+        timeout_init_range_size: 0,
+        timeout_range: [RawRange::EMPTY; RANGE_NUM_MAX],
+    };
+
+    /// Everything that makes the profile invalid, and everything about it that is legal but
+    /// suspicious, seen with the commonest QP: timeout 14, retry count 7, minimum enforced.
+    #[must_use]
+    pub fn check(&self) -> Report {
+        self.check_for(
+            crate::QpTimeouts {
+                timeout: 14,
+                retry_cnt: 7,
+            },
+            Default::default(),
+        )
+    }
+
+    /// The same, seen with a certain QP. Violations do not depend on it, some warnings do.
+    #[must_use]
+    pub fn check_for(&self, qp: crate::QpTimeouts, floor: crate::AckTimeoutFloor) -> Report {
+        check::check(self, qp, floor)
+    }
+
+    /// The values in the profile part of a `ROCE_ACCL` register. Reserved bits are not looked at.
+    #[must_use]
+    pub fn from_register(bytes: &[u8; PROFILE_SIZE]) -> Self {
+        let mut register = [0; reg::PROFILE_OFFSET + PROFILE_SIZE];
+        register[reg::PROFILE_OFFSET..].copy_from_slice(bytes);
+        let Ok(image) = Image::new(&reg::ROCE_ACCL, &register[..]) else {
+            unreachable!("0x40 bytes are a legal length");
+        };
+        // No field of a profile is wider than the type it goes to.
+        #[expect(clippy::cast_possible_truncation)]
+        let byte = |field| image.get(field) as u8;
+        #[expect(clippy::cast_possible_truncation)]
+        let half = |field| image.get(field) as u16;
+        Self {
+            time_base: half(&reg::TIME_BASE),
+            time_unit: byte(&reg::TIME_UNIT),
+            start_range_index: byte(&reg::START_RANGE_INDEX),
+            range_num: byte(&reg::RANGE_NUM),
+            qp_total_timeout: image.is_set(&reg::QP_TOTAL_TIMEOUT),
+            retx_total_timeout: byte(&reg::RETX_TOTAL_TIMEOUT),
+            timeout_init_low_bound: byte(&reg::TIMEOUT_INIT_LOW_BOUND),
+            timeout_init_range_size: byte(&reg::TIMEOUT_INIT_RANGE_SIZE),
+            timeout_range: core::array::from_fn(|i| RawRange {
+                range_low_bound: byte(&reg::RANGE_LOW_BOUND[i]),
+                range_size: byte(&reg::RANGE_SIZE[i]),
+                timeout_retry_num: half(&reg::TIMEOUT_RETRY_NUM[i]),
+                dec_mode: byte(&reg::DEC_MODE[i]),
+                prev_range_index: byte(&reg::PREV_RANGE_INDEX[i]),
+            }),
+        }
+    }
+
+    /// The profile part of a `ROCE_ACCL` register, reserved bits zero. Fails where a value is too
+    /// large for its field.
+    pub fn to_register(&self) -> Result<[u8; PROFILE_SIZE], SetError> {
+        let mut register = [0; reg::PROFILE_OFFSET + PROFILE_SIZE];
+        let Ok(mut image) = Image::new(&reg::ROCE_ACCL, &mut register[..]) else {
+            unreachable!("0x40 bytes are a legal length");
+        };
+        image.set(&reg::TIME_BASE, self.time_base.into())?;
+        image.set(&reg::TIME_UNIT, self.time_unit.into())?;
+        image.set(&reg::START_RANGE_INDEX, self.start_range_index.into())?;
+        image.set(&reg::RANGE_NUM, self.range_num.into())?;
+        image.set(&reg::QP_TOTAL_TIMEOUT, self.qp_total_timeout.into())?;
+        image.set(&reg::RETX_TOTAL_TIMEOUT, self.retx_total_timeout.into())?;
+        image.set(
+            &reg::TIMEOUT_INIT_LOW_BOUND,
+            self.timeout_init_low_bound.into(),
+        )?;
+        image.set(
+            &reg::TIMEOUT_INIT_RANGE_SIZE,
+            self.timeout_init_range_size.into(),
+        )?;
+        for (i, range) in self.timeout_range.iter().enumerate() {
+            image.set(&reg::RANGE_LOW_BOUND[i], range.range_low_bound.into())?;
+            image.set(&reg::RANGE_SIZE[i], range.range_size.into())?;
+            image.set(&reg::TIMEOUT_RETRY_NUM[i], range.timeout_retry_num.into())?;
+            image.set(&reg::DEC_MODE[i], range.dec_mode.into())?;
+            image.set(&reg::PREV_RANGE_INDEX[i], range.prev_range_index.into())?;
+        }
+        let mut bytes = [0; PROFILE_SIZE];
+        bytes.copy_from_slice(&register[reg::PROFILE_OFFSET..]);
+        Ok(bytes)
+    }
+}
+
+impl Default for RawProfile {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// One entry of [`RawProfile::timeout_range`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RawRange {
+    /// The smallest exponent of the range.
+    pub range_low_bound: u8,
+    /// How far the range reaches above its low bound.
+    pub range_size: u8,
+    /// How many times each timeout is used before it doubles, 10 bits; 0 means 1 (D13).
+    pub timeout_retry_num: u16,
+    /// How the timeout shrinks: the number of a [`DecMode`].
+    pub dec_mode: u8,
+    /// The range that follows downwards.
+    pub prev_range_index: u8,
+}
+
+impl RawRange {
+    /// All zeros.
+    pub const EMPTY: Self = Self {
+        range_low_bound: 0,
+        range_size: 0,
+        timeout_retry_num: 0,
+        dec_mode: 0,
+        prev_range_index: 0,
+    };
+}
+
+/// A valid profile. The only way to get one is [`TryFrom<RawProfile>`].
+///
+/// All 0x30 bytes of register fields are kept, the entries beyond `range_num` included, so that a
+/// query answers with exactly what was set.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Profile {
+    raw: RawProfile,
+    /// log2 of `time_base`.
+    base_log2: u8,
+}
+
+impl Profile {
+    /// The profile in the profile part of a `ROCE_ACCL` register.
+    pub fn from_register(bytes: &[u8; PROFILE_SIZE]) -> Result<Self, InvalidProfile> {
+        Self::try_from(RawProfile::from_register(bytes))
+    }
+
+    /// The profile part of a `ROCE_ACCL` register.
+    #[must_use]
+    pub fn to_register(&self) -> [u8; PROFILE_SIZE] {
+        match self.raw.to_register() {
+            Ok(bytes) => bytes,
+            Err(_) => unreachable!("the values of a valid profile fit their fields"),
+        }
+    }
+
+    /// The field values.
+    #[must_use]
+    pub const fn raw(&self) -> &RawProfile {
+        &self.raw
+    }
+
+    /// The ranges in use, at least one, ordered by low bound.
+    pub fn ranges(&self) -> impl ExactSizeIterator<Item = Range> + DoubleEndedIterator + '_ {
+        let used = &self.raw.timeout_range[..usize::from(self.raw.range_num)];
+        used.iter().map(|raw| Range { raw: *raw })
+    }
+
+    /// How many exponents the initial timeout is drawn from.
+    //= D1: the bound `low + size - 1` is the last one drawn; a size of 0 or 1 leaves only `low`.
+    #[must_use]
+    pub const fn draws(&self) -> u8 {
+        match self.raw.timeout_init_range_size {
+            0 => 1,
+            size => size,
+        }
+    }
+
+    /// How long `time_base << exponent` is; [`NEVER_NS`] where that leaves the clock.
+    //= D14: saturates at 2^63 - 1.
+    #[must_use]
+    pub const fn duration_ns(&self, exponent: u16) -> u64 {
+        // 1000 << 53 is the last one below 2^63.
+        let shift = self.base_log2 as u32 + exponent as u32;
+        if shift > 53 { NEVER_NS } else { 1000 << shift }
+    }
+
+    /// Range `index`; indices beyond the table fold back into it, so that this never panics.
+    pub(crate) fn range(&self, index: u8) -> Range {
+        Range {
+            raw: self.raw.timeout_range[usize::from(index) % RANGE_NUM_MAX],
+        }
+    }
+}
+
+impl TryFrom<RawProfile> for Profile {
+    type Error = InvalidProfile;
+
+    fn try_from(raw: RawProfile) -> Result<Self, InvalidProfile> {
+        let report = raw.check();
+        if report.violations.is_empty() {
+            // A u16 has at most 15 trailing zeros when it is not zero.
+            #[expect(clippy::cast_possible_truncation)]
+            let base_log2 = raw.time_base.trailing_zeros() as u8;
+            Ok(Self { raw, base_log2 })
+        } else {
+            Err(InvalidProfile {
+                violations: report.violations,
+            })
+        }
+    }
+}
+
+impl From<Profile> for RawProfile {
+    fn from(profile: Profile) -> Self {
+        profile.raw
+    }
+}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Profile").field(&self.raw).finish()
+    }
+}
+
+/// A range of a valid [`Profile`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Range {
+    raw: RawRange,
+}
+
+impl Range {
+    /// The smallest exponent.
+    #[must_use]
+    pub const fn low(&self) -> u16 {
+        self.raw.range_low_bound as u16
+    }
+
+    /// The largest exponent.
+    //= D2: the range is closed, `low + size` belongs to it; `exclusive` drops it for calibration,
+    //= and a range keeps at least its low bound.
+    #[must_use]
+    pub const fn high(&self, exclusive: bool) -> u16 {
+        let size = self.raw.range_size as u16;
+        self.low()
+            + if exclusive {
+                size.saturating_sub(1)
+            } else {
+                size
+            }
+    }
+
+    /// How many times each timeout is used.
+    //= D13: each timeout is used at least once.
+    #[must_use]
+    pub const fn uses(&self) -> u16 {
+        match self.raw.timeout_retry_num {
+            0 => 1,
+            num => num,
+        }
+    }
+
+    /// How the timeout shrinks.
+    #[must_use]
+    pub const fn dec_mode(&self) -> DecMode {
+        match self.raw.dec_mode {
+            0 => DecMode::Div4,
+            1 => DecMode::Div2,
+            _ => DecMode::LowBound,
+        }
+    }
+
+    /// The range that follows downwards.
+    #[must_use]
+    pub const fn prev(&self) -> u8 {
+        self.raw.prev_range_index
+    }
+}
+
+/// How the timeout shrinks inside a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DecMode {
+    /// To a quarter, not below the low bound.
+    Div4,
+    /// To a half, not below the low bound.
+    Div2,
+    /// To the low bound at once.
+    LowBound,
+}

@@ -1,0 +1,295 @@
+//! Where one QP stands.
+
+use crate::adp::Adaptive;
+use crate::firmware::Firmware;
+use crate::ib::Ib;
+use crate::policy::{Policy, PolicyKind, QpTimeouts};
+
+/// Evaluates an expression with the algorithm in force.
+macro_rules! dispatch {
+    ($policy:expr, $algorithm:ident => $body:expr) => {
+        match &$policy.kind {
+            PolicyKind::Firmware {
+                quantiser,
+                initial_exponent,
+            } => {
+                let $algorithm = &Firmware {
+                    quantiser: *quantiser,
+                    initial_exponent: *initial_exponent,
+                };
+                $body
+            }
+            PolicyKind::Ib { multiplier } => {
+                let $algorithm = &Ib {
+                    multiplier: *multiplier,
+                };
+                $body
+            }
+            PolicyKind::Profile(profile) => {
+                let $algorithm = &Adaptive { profile };
+                $body
+            }
+        }
+    };
+}
+
+/// Where one QP stands between waiting and giving up.
+///
+/// The host owns the timer. It calls
+/// - [`start`](Self::start) when it sends on a QP that had nothing outstanding,
+/// - [`on_progress`](Self::on_progress) when an ACK or response advances the oldest unacknowledged
+///   PSN,
+/// - [`on_timeout`](Self::on_timeout) when the timer expires,
+/// - [`on_sequence_nak`](Self::on_sequence_nak) when the peer, or a gap in its responses, asks for a
+///   retransmission,
+///
+/// and arms the timer with [`wait_ns`](Self::wait_ns) after each of them, as long as something is
+/// outstanding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryState {
+    /// When the total timeout began to run.
+    pub(crate) clock_ns: u64,
+    /// The epoch of the policy that the rest belongs to.
+    pub(crate) epoch: u32,
+    pub(crate) qpn: u32,
+    /// Which timeout is in use, in doublings of the policy's base.
+    pub(crate) exponent: u16,
+    /// How many timers of this timeout have expired.
+    pub(crate) uses: u16,
+    pub(crate) qp: QpTimeouts,
+    /// The range in use, or [`NO_RANGE`].
+    pub(crate) range: u8,
+    /// Offset of the initial timeout in what it was drawn from.
+    pub(crate) draw: u8,
+    /// How much of the retry count is spent since the last progress.
+    pub(crate) retries: u8,
+    /// How many timers have expired since the last progress; stays at its maximum.
+    pub(crate) expiries: u8,
+    /// Whether the running timer is one of adaptive retransmission.
+    pub(crate) adaptive: bool,
+}
+
+pub(crate) const NO_RANGE: u8 = u8::MAX;
+
+const _: () = assert!(size_of::<RetryState>() <= 32, "a million QPs keep one each");
+
+impl RetryState {
+    /// The state of a new QP, its initial timeout drawn from the policy's seed and its number.
+    //= D26, D1
+    #[must_use]
+    pub fn new(policy: &Policy, qp: QpTimeouts, qpn: u32) -> Self {
+        Self::with_draw(policy, qp, qpn, policy.draw(qpn))
+    }
+
+    /// The same with the draw forced: `draw` counts from the smallest initial timeout, and the
+    /// largest one stands for what lies beyond.
+    #[must_use]
+    pub fn with_draw(policy: &Policy, qp: QpTimeouts, qpn: u32, draw: u8) -> Self {
+        let qp = QpTimeouts {
+            timeout: qp.timeout & 31,
+            retry_cnt: qp.retry_cnt & 7,
+        };
+        let mut state = Self {
+            clock_ns: 0,
+            epoch: policy.epoch,
+            qpn,
+            exponent: 0,
+            uses: 0,
+            qp,
+            range: NO_RANGE,
+            draw: 0,
+            retries: 0,
+            expiries: 0,
+            adaptive: false,
+        };
+        state.begin(policy, draw);
+        state
+    }
+
+    /// A first send on an idle QP.
+    //= D5: the clock of the total timeout restarts.
+    pub fn start(&mut self, policy: &Policy, now_ns: u64) {
+        self.catch_up(policy);
+        self.clock_ns = now_ns;
+    }
+
+    /// How long the ACK timer runs if it is armed at `now_ns`; `None` = it does not run (D6).
+    #[inline]
+    #[must_use]
+    pub fn wait_ns(&self, policy: &Policy, now_ns: u64) -> Option<u64> {
+        let ack_ns = policy.ack_timeout_ns(self.qp)?;
+        if self.epoch != policy.epoch {
+            // No timer runs while one is being armed, so D22 has nothing to wait for.
+            let mut fresh = *self;
+            fresh.catch_up(policy);
+            return fresh.wait_ns(policy, now_ns);
+        }
+        Some(dispatch!(policy, algorithm => algorithm.wait_ns(policy, self, ack_ns, now_ns)))
+    }
+
+    /// The ACK timer expired.
+    #[inline]
+    pub fn on_timeout(&mut self, policy: &Policy, now_ns: u64) -> Expiry {
+        let Some(ack_ns) = policy.ack_timeout_ns(self.qp) else {
+            return Expiry::Retransmit { adaptive: false };
+        };
+        if self.epoch != policy.epoch {
+            return self.on_stale_timeout(policy, ack_ns, now_ns);
+        }
+        self.expiries = self.expiries.saturating_add(1);
+        dispatch!(policy, algorithm => algorithm.on_timeout(policy, self, ack_ns, now_ns))
+    }
+
+    /// The oldest unacknowledged PSN advanced.
+    //= D17: the retry count resets, and the timeout shrinks as the policy says.
+    //= D5: the clock restarts.
+    #[inline]
+    pub fn on_progress(&mut self, policy: &Policy, now_ns: u64) {
+        if self.epoch == policy.epoch {
+            dispatch!(policy, algorithm => algorithm.on_progress(policy, self));
+        }
+        self.catch_up(policy);
+        self.retries = 0;
+        self.expiries = 0;
+        self.clock_ns = now_ns;
+    }
+
+    /// A NAK for a sequence error, or a gap in the responses that amounts to one, asks for a
+    /// retransmission: whether the QP may still retry.
+    //= D7: these use the retry count as the standard says, whatever the policy; progress resets it.
+    pub fn on_sequence_nak(&mut self, policy: &Policy) -> bool {
+        self.catch_up(policy);
+        let may = self.retries < self.qp.retry_cnt;
+        self.retries += u8::from(may);
+        may
+    }
+
+    /// How many more sequence NAKs may be answered before the QP fails.
+    #[must_use]
+    pub const fn retries_left(&self) -> u8 {
+        self.qp.retry_cnt.saturating_sub(self.retries)
+    }
+
+    /// The timeout in use, as a number of doublings: of the profile's `time_base` under a profile,
+    /// else of 4.096 us. Under [`PolicyKind::Ib`] this is the enforced timeout code, which the wait
+    /// is a multiple of.
+    #[must_use]
+    pub const fn exponent(&self) -> u16 {
+        self.exponent
+    }
+
+    /// The range in use; `None` while the initial timeout is, and for policies without ranges.
+    #[must_use]
+    pub const fn range(&self) -> Option<u8> {
+        match self.range {
+            NO_RANGE => None,
+            range => Some(range),
+        }
+    }
+
+    /// The offset of the initial timeout in what it was drawn from.
+    #[must_use]
+    pub const fn draw(&self) -> u8 {
+        self.draw
+    }
+
+    /// The QP's attributes, reduced to their fields.
+    #[must_use]
+    pub const fn qp(&self) -> QpTimeouts {
+        self.qp
+    }
+
+    /// How long the QP's ACK timeout is, with the minimum enforced; `None` = never.
+    #[must_use]
+    pub const fn ack_timeout_ns(&self, policy: &Policy) -> Option<u64> {
+        policy.ack_timeout_ns(self.qp)
+    }
+
+    /// How long a silent peer is tolerated; `None` = for ever. See [`Policy::total_ns`]; this one
+    /// knows the draw.
+    #[must_use]
+    pub fn total_ns(&self, policy: &Policy) -> Option<u64> {
+        let ack_ns = policy.ack_timeout_ns(self.qp)?;
+        dispatch!(policy, algorithm => algorithm.total_ns(policy, self, ack_ns))
+    }
+
+    /// A timer expired that was armed under an earlier policy.
+    //= D22: it was to finish, and has; the QP draws its initial timeout anew. How long there was no
+    //= progress does not depend on who asks, so the clock of the total goes on (D5).
+    #[cold]
+    fn on_stale_timeout(&mut self, policy: &Policy, ack_ns: u64, now_ns: u64) -> Expiry {
+        let adaptive = self.adaptive;
+        self.catch_up(policy);
+        let is_over =
+            dispatch!(policy, algorithm => algorithm.is_over(policy, self, ack_ns, now_ns));
+        if is_over {
+            Expiry::Fatal
+        } else {
+            Expiry::Retransmit { adaptive }
+        }
+    }
+
+    /// Starts anew if the policy has changed.
+    #[inline]
+    fn catch_up(&mut self, policy: &Policy) {
+        if self.epoch != policy.epoch {
+            self.epoch = policy.epoch;
+            self.begin(policy, policy.draw(self.qpn));
+        }
+    }
+
+    fn begin(&mut self, policy: &Policy, draw: u8) {
+        self.draw = draw.min(policy.draws() - 1);
+        self.range = NO_RANGE;
+        self.uses = 0;
+        self.retries = 0;
+        self.expiries = 0;
+        dispatch!(policy, algorithm => algorithm.begin(policy, self));
+    }
+}
+
+/// What an expired timer means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum Expiry {
+    /// The QP fails with `IBV_WC_RETRY_EXC_ERR`.
+    Fatal,
+    /// Everything unacknowledged is sent again.
+    Retransmit {
+        /// Whether the timer was one of adaptive retransmission: then it counts as
+        /// `roce_adp_retrans` and enters the histogram (D25), else as `local_ack_timeout_err`.
+        adaptive: bool,
+    },
+}
+
+/// How timeouts follow each other: one algorithm, one file.
+///
+/// `ack_ns` is the QP's ACK timeout with the minimum enforced; without one nothing here is called
+/// but [`begin`](Self::begin) and [`on_progress`](Self::on_progress).
+pub(crate) trait Algorithm {
+    /// The first timeout, from `state.draw`.
+    fn begin(&self, policy: &Policy, state: &mut RetryState);
+
+    /// How long a timer runs that is armed at `now_ns`.
+    fn wait_ns(&self, policy: &Policy, state: &RetryState, ack_ns: u64, now_ns: u64) -> u64;
+
+    /// The next timeout after one has expired, or the end. `state.expiries` has been counted.
+    fn on_timeout(
+        &self,
+        policy: &Policy,
+        state: &mut RetryState,
+        ack_ns: u64,
+        now_ns: u64,
+    ) -> Expiry;
+
+    /// Whether time alone forbids another retransmission.
+    fn is_over(&self, _: &Policy, _: &RetryState, _ack_ns: u64, _now_ns: u64) -> bool {
+        false
+    }
+
+    /// The next timeout after forward progress. The host of the algorithm resets the rest.
+    fn on_progress(&self, policy: &Policy, state: &mut RetryState);
+
+    /// How long a silent peer is tolerated.
+    fn total_ns(&self, policy: &Policy, state: &RetryState, ack_ns: u64) -> Option<u64>;
+}

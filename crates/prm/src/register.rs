@@ -1,0 +1,248 @@
+//! What a register is made of.
+
+/// A register: its name, its id on the wire, its size and its fields.
+#[derive(Debug)]
+pub struct Register {
+    name: &'static str,
+    id: u16,
+    size: usize,
+    fields: &'static [&'static Field],
+}
+
+impl Register {
+    /// A register from its table. Checked at compile time when used in a `const`: fields lie
+    /// inside the register and no two of them share a bit.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        id: u16,
+        size: usize,
+        fields: &'static [&'static Field],
+    ) -> Self {
+        let mut i = 0;
+        while i < fields.len() {
+            let field = fields[i];
+            assert!(
+                field.offset.is_multiple_of(4) && field.offset + 4 <= size,
+                "outside"
+            );
+            let mut j = 0;
+            while j < i {
+                let other = fields[j];
+                assert!(
+                    field.offset != other.offset || field.mask() & other.mask() == 0,
+                    "two fields share a bit"
+                );
+                j += 1;
+            }
+            i += 1;
+        }
+        Self {
+            name,
+            id,
+            size,
+            fields,
+        }
+    }
+
+    /// The name operators type, `ROCE_ACCL`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The register id, `0x402c`.
+    #[must_use]
+    pub const fn id(&self) -> u16 {
+        self.id
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        self.size
+    }
+
+    /// All fields, in the order in which tools print them.
+    #[must_use]
+    pub const fn fields(&self) -> &'static [&'static Field] {
+        self.fields
+    }
+
+    /// The field that `name` means: its short name (`range_size_0`), its full path
+    /// (`adp_retx_profile.timeout_range[0].range_size`) or a part of the path that follows a dot.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&'static Field> {
+        self.fields
+            .iter()
+            .copied()
+            .find(|field| field.answers_to(name))
+    }
+}
+
+/// Bits of a register with a name and a meaning.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Field {
+    name: &'static str,
+    path: &'static str,
+    offset: usize,
+    lsb: u8,
+    width: u8,
+    access: Access,
+    values: &'static [(u32, &'static str)],
+    doc: &'static str,
+}
+
+impl Field {
+    /// A field of `width` bits whose least significant bit is bit `lsb` of the dword at byte
+    /// `offset`. Checked at compile time when used in a `const`.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        (offset, lsb, width): (usize, u8, u8),
+        access: Access,
+        doc: &'static str,
+    ) -> Self {
+        assert!(
+            width >= 1 && lsb + width <= 32,
+            "the field leaves its dword"
+        );
+        Self {
+            name,
+            path: name,
+            offset,
+            lsb,
+            width,
+            access,
+            values: &[],
+            doc,
+        }
+    }
+
+    /// The same field with a full path that differs from its short name.
+    #[must_use]
+    pub const fn at(mut self, path: &'static str) -> Self {
+        self.path = path;
+        self
+    }
+
+    /// The same field with names for its values.
+    #[must_use]
+    pub const fn with_values(mut self, values: &'static [(u32, &'static str)]) -> Self {
+        self.values = values;
+        self
+    }
+
+    /// The short name, unique in its register: `range_size_0`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The full path: `adp_retx_profile.timeout_range[0].range_size`.
+    #[must_use]
+    pub const fn path(&self) -> &'static str {
+        self.path
+    }
+
+    /// Byte offset of the dword that holds the field.
+    #[must_use]
+    pub const fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Number of the least significant bit inside the dword.
+    #[must_use]
+    pub const fn lsb(&self) -> u8 {
+        self.lsb
+    }
+
+    /// Width in bits.
+    #[must_use]
+    pub const fn width(&self) -> u8 {
+        self.width
+    }
+
+    /// Who may write the field.
+    #[must_use]
+    pub const fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Names of the values that have one. Values without a name are reserved where this is not
+    /// empty.
+    #[must_use]
+    pub const fn values(&self) -> &'static [(u32, &'static str)] {
+        self.values
+    }
+
+    /// What the field means, one sentence.
+    #[must_use]
+    pub const fn doc(&self) -> &'static str {
+        self.doc
+    }
+
+    /// The largest value the field can hold.
+    #[must_use]
+    pub const fn max(&self) -> u32 {
+        u32::MAX >> (32 - self.width)
+    }
+
+    /// The bits of the dword that belong to the field.
+    #[must_use]
+    pub const fn mask(&self) -> u32 {
+        self.max() << self.lsb
+    }
+
+    /// The name of a value, where it has one.
+    #[must_use]
+    pub fn value_name(&self, value: u32) -> Option<&'static str> {
+        self.values
+            .iter()
+            .find(|(known, _)| *known == value)
+            .map(|(_, name)| *name)
+    }
+
+    /// The value with this name, where there is one.
+    #[must_use]
+    pub fn value_named(&self, name: &str) -> Option<u32> {
+        self.values
+            .iter()
+            .find(|(_, known)| *known == name)
+            .map(|(value, _)| *value)
+    }
+
+    fn answers_to(&self, name: &str) -> bool {
+        let is_tail = || {
+            self.path
+                .strip_suffix(name)
+                .is_some_and(|head| head.ends_with('.'))
+        };
+        // Behind an index the tail alone would mean a field of every entry.
+        let is_unique = name.contains('[') || !self.path.contains('[');
+        self.name == name || self.path == name || is_unique && is_tail()
+    }
+}
+
+/// Who may write a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Selects what a query or a set is about; goes with both.
+    Index,
+    /// The device tells, nobody writes.
+    Ro,
+    /// Read and written.
+    Rw,
+}
+
+impl Access {
+    /// The word tools print: `INDEX`, `RO`, `RW`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Index => "INDEX",
+            Self::Ro => "RO",
+            Self::Rw => "RW",
+        }
+    }
+}

@@ -1,0 +1,192 @@
+use std::sync::Arc;
+
+use ferroce_adp::Policy;
+use ferroce_wire::Headers;
+use smallvec::SmallVec;
+use thiserror::Error;
+
+use crate::{Completion, Counter, RecvWqe, WorkQueue};
+
+/// What a queue pair needs from the device around it.
+///
+/// The device implements it over its tables, borrowed for one call; tests implement it over a
+/// few vectors.
+pub trait Host {
+    /// The retransmission policy in force; read at each timer.
+    fn policy(&self) -> &Policy;
+
+    /// Adds `n` to a counter of the device.
+    fn count(&mut self, counter: Counter, n: u64);
+
+    /// A retransmission timer ran out; for the histogram and for whoever watches.
+    fn timer_expired(&mut self, expiry: TimerExpiry);
+
+    /// Puts a completion on the completion queue of `queue`.
+    fn complete(&mut self, queue: WorkQueue, completion: Completion);
+
+    /// The next receive WQE of the shared receive queue this QP is attached to.
+    fn take_shared_recv(&mut self) -> Option<RecvWqe>;
+
+    /// An asynchronous event of this QP.
+    fn event(&mut self, event: QpEvent);
+
+    /// Whether `segment` lies in memory that its key opens, for reading.
+    fn check_read(&self, segment: &Segment) -> Result<(), AccessError>;
+
+    /// Whether `segment` lies in memory that its key opens, for writing.
+    fn check_write(&self, segment: &Segment) -> Result<(), AccessError>;
+
+    /// Writes `data` to memory; checks key, range and permission first. Nothing is written on
+    /// error.
+    fn write(&mut self, key: Key, va: u64, data: Data<'_>) -> Result<(), AccessError>;
+
+    /// Executes an atomic on the 8 bytes at `va` and returns the value found there, as the
+    /// host-order integer the application sees. `va` is 8-byte aligned.
+    fn atomic(&mut self, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError>;
+
+    /// Invalidates a remote key (SEND with invalidate).
+    fn invalidate(&mut self, rkey: u32) -> Result<(), AccessError>;
+}
+
+/// A key to registered memory, and in which role it is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Key {
+    /// An lkey, used by this device's own work requests.
+    Local(u32),
+    /// An rkey, presented by the peer.
+    Remote(u32),
+}
+
+/// A piece of registered memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// The key that opens it.
+    pub key: Key,
+    /// Virtual address of the first byte.
+    pub va: u64,
+    /// Length in bytes.
+    pub len: u32,
+}
+
+/// Pieces of memory that follow each other on the wire.
+pub type Segments = SmallVec<[Segment; 2]>;
+
+/// Why an access to registered memory is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// No memory region has this key, or it was invalidated.
+    #[error("no memory region has this key")]
+    UnknownKey,
+    /// The region belongs to another protection domain.
+    #[error("the memory region belongs to another protection domain")]
+    WrongDomain,
+    /// The range reaches outside the region.
+    #[error("the range reaches outside the memory region")]
+    OutOfBounds,
+    /// The region does not permit this kind of access.
+    #[error("the memory region does not permit this access")]
+    NotPermitted,
+}
+
+/// Payload of an arriving packet.
+///
+/// A simulator that carries no bytes passes only the length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Data<'a> {
+    /// The bytes.
+    Bytes(&'a [u8]),
+    /// Only how many bytes there would be.
+    Length(u32),
+}
+
+impl<'a> Data<'a> {
+    /// Number of bytes.
+    #[allow(
+        clippy::len_without_is_empty,
+        reason = "an empty payload is not a special case here"
+    )]
+    pub fn len(&self) -> u32 {
+        match self {
+            // A packet's payload is at most one MTU.
+            Self::Bytes(bytes) => bytes.len() as u32,
+            Self::Length(len) => *len,
+        }
+    }
+
+    /// The `len` bytes from `offset` on; both inside the payload.
+    #[must_use]
+    pub fn slice(&self, offset: u32, len: u32) -> Data<'a> {
+        match self {
+            Self::Bytes(bytes) => Data::Bytes(&bytes[offset as usize..(offset + len) as usize]),
+            Self::Length(_) => Data::Length(len),
+        }
+    }
+}
+
+/// An atomic operation on 8 bytes of remote memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AtomicOp {
+    /// Writes `swap` if the value is `compare`.
+    CompareSwap {
+        /// Expected value.
+        compare: u64,
+        /// Value to write.
+        swap: u64,
+    },
+    /// Adds, wrapping.
+    FetchAdd {
+        /// Addend.
+        add: u64,
+    },
+}
+
+/// An expiry of a requester's retransmission timer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TimerExpiry {
+    /// The wait that ran out, effective (capped) length in nanoseconds (D25).
+    pub wait_ns: u64,
+    /// Whether the wait belongs to adaptive retransmission; only those enter the histogram.
+    pub adaptive: bool,
+    /// Whether it was the last one: the QP failed instead of sending again.
+    pub fatal: bool,
+}
+
+/// Asynchronous events of a QP, as `ibv_get_async_event` reports them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum QpEvent {
+    /// First packet arrived while the QP was in RTR (`IBV_EVENT_COMM_EST`).
+    CommunicationEstablished,
+    /// The send queue is drained after a move to SQD (`IBV_EVENT_SQ_DRAINED`).
+    SendQueueDrained,
+    /// The peer broke the protocol (`IBV_EVENT_QP_REQ_ERR`).
+    RequestError,
+    /// The peer presented a key or range it may not use (`IBV_EVENT_QP_ACCESS_ERR`).
+    AccessError,
+    /// The last receive WQE from a shared queue is done (`IBV_EVENT_QP_LAST_WQE_REACHED`).
+    LastWqeReached,
+}
+
+/// A packet to send: header values and where its payload lies. The host adds addresses, gathers
+/// the payload and computes the ICRC.
+#[derive(Clone, Debug)]
+pub struct Transmit {
+    /// Header values; `bth.pad` is set for the payload's length.
+    pub headers: Headers,
+    /// Where the payload lies.
+    pub payload: Payload,
+    /// Length of the payload in bytes, without pad.
+    pub payload_len: u32,
+}
+
+/// Where the payload of a [`Transmit`] lies.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// No payload.
+    Empty,
+    /// In registered memory. The segments were checked in the same call that made this value.
+    Memory(Segments),
+    /// In the work request itself (`IBV_SEND_INLINE`).
+    Inline(Arc<[u8]>),
+}

@@ -1,0 +1,52 @@
+//! Queue pairs of a RoCEv2 device, sans-IO.
+//!
+//! A [`Qp`] is a deterministic state machine. It owns no clock, socket, thread or random source:
+//! time comes in as an argument, and everything it needs from the device around it (memory,
+//! completion queues, counters, the retransmission policy) comes in as a [`Host`].
+//!
+//! The calls fall into four kinds, in the order every host uses them:
+//!
+//! * verbs: [`Qp::modify`], [`Qp::post_send`], [`Qp::post_recv`];
+//! * input: [`Qp::handle_packet`], [`Qp::handle_timeout`];
+//! * output, drained to the end after each of the above: [`Qp::poll_transmit`], then
+//!   [`Qp::poll_timeout`] for the next deadline;
+//! * getters.
+//!
+//! The rooms inside follow the reliable-connection protocol (IBA vol 1, chapter 9.7):
+//!
+//! | module | does |
+//! |---|---|
+//! | `requester` | turns send WQEs into request packets; windows, fences, credits, go-back-N |
+//! | `completer` | takes acknowledgements and responses, completes WQEs, decides about retries |
+//! | `responder` | executes requests, answers them, replays duplicates |
+//! | `attr` | the state table and attribute rules of `ibv_modify_qp` |
+#![forbid(unsafe_code)]
+
+mod attr;
+mod completer;
+mod counter;
+mod host;
+mod qp;
+mod recv;
+mod requester;
+mod resource;
+mod responder;
+mod time;
+mod work;
+
+pub use attr::{AccessFlags, Attr, ModifyError, Mtu, QpAttr, QpModify, QpState};
+pub use counter::{Counter, CounterInfo};
+pub use host::{
+    AccessError, AtomicOp, Data, Host, Key, Payload, QpEvent, Segment, Segments, TimerExpiry,
+    Transmit,
+};
+pub use qp::{Qp, QpCap, QpConfig};
+pub use recv::{ReceiveQueue, RecvWqe};
+pub use time::Time;
+pub use work::{
+    Completion, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, WcFlags, WcOpcode,
+    WcStatus, WorkQueue,
+};
+
+/// Largest message of the RC service: 2^31 bytes (IBA vol 1, 9.7.2).
+pub const MAX_MESSAGE_BYTES: u64 = 1 << 31;

@@ -1,0 +1,391 @@
+use ferroce_adp::{QpTimeouts, RetryState};
+use ferroce_wire::{Headers, Psn, Qpn, Service};
+
+use crate::requester::Requester;
+use crate::responder::{Context, Failed, ReceiveSource, Responder};
+use crate::{
+    AccessFlags, Attr, Data, Host, ModifyError, PostError, QpAttr, QpEvent, QpModify, QpState,
+    ReceiveQueue, RecvWr, SendFlags, SendWr, Time, Transmit, WcStatus,
+};
+
+/// Packets a QP sends of one kind (answers, requests) before the other kind gets its turn.
+const TURN_PACKETS: u8 = 16;
+
+/// Capacities of a queue pair, as `ibv_qp_cap`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpCap {
+    /// Outstanding send requests.
+    pub max_send_wr: u32,
+    /// Outstanding receive requests; 0 with an SRQ.
+    pub max_recv_wr: u32,
+    /// Elements of a send request.
+    pub max_send_sge: u32,
+    /// Elements of a receive request.
+    pub max_recv_sge: u32,
+    /// Bytes of inline data.
+    pub max_inline_data: u32,
+}
+
+impl Default for QpCap {
+    fn default() -> Self {
+        Self {
+            max_send_wr: 128,
+            max_recv_wr: 128,
+            max_send_sge: 4,
+            max_recv_sge: 4,
+            max_inline_data: 256,
+        }
+    }
+}
+
+/// What a queue pair is created with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpConfig {
+    /// Its number.
+    pub qpn: Qpn,
+    /// Capacities.
+    pub cap: QpCap,
+    /// Receives come from a shared receive queue.
+    pub srq: bool,
+    /// Every send request produces a completion (`sq_sig_all`).
+    pub signal_all: bool,
+    /// Bytes the requester keeps in flight; a few packets at least are always allowed. Choose
+    /// it below the receive buffer of the peer's socket.
+    pub window_bytes: u32,
+}
+
+/// A reliable-connection queue pair.
+#[derive(Debug)]
+pub struct Qp {
+    config: QpConfig,
+    state: QpState,
+    attr: QpAttr,
+    requester: Requester,
+    responder: Responder,
+    receives: ReceiveSource,
+    /// Whose turn it is to send, and for how many packets more.
+    turn: Turn,
+    communication_established: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    responder: bool,
+    left: u8,
+}
+
+impl Qp {
+    /// A queue pair in RESET.
+    pub fn new<H: Host>(config: QpConfig, host: &H) -> Self {
+        let QpConfig {
+            qpn,
+            cap,
+            srq,
+            window_bytes,
+            ..
+        } = config;
+        Self {
+            config,
+            state: QpState::Reset,
+            attr: QpAttr::default(),
+            requester: Requester::new(host.policy(), qpn, window_bytes),
+            responder: Responder::new(),
+            receives: if srq {
+                ReceiveSource::Shared
+            } else {
+                ReceiveSource::Own(ReceiveQueue::new(cap.max_recv_wr, cap.max_recv_sge))
+            },
+            turn: Turn {
+                responder: true,
+                left: TURN_PACKETS,
+            },
+            communication_established: false,
+        }
+    }
+
+    /// Its number.
+    pub fn qpn(&self) -> Qpn {
+        self.config.qpn
+    }
+
+    /// Its state.
+    pub fn state(&self) -> QpState {
+        self.state
+    }
+
+    /// Its attributes as last set.
+    pub fn attr(&self) -> &QpAttr {
+        &self.attr
+    }
+
+    /// What it was created with.
+    pub fn config(&self) -> &QpConfig {
+        &self.config
+    }
+
+    /// Where its retransmission timeout stands.
+    pub fn retry(&self) -> &RetryState {
+        &self.requester.retry
+    }
+
+    /// `timeout` and `retry_cnt` as last set.
+    pub fn timeouts(&self) -> QpTimeouts {
+        QpTimeouts {
+            timeout: self.attr.timeout,
+            retry_cnt: self.attr.retry_cnt,
+        }
+    }
+
+    /// PSNs sent and not acknowledged.
+    pub fn in_flight(&self) -> u32 {
+        self.requester.high.since(self.requester.una)
+    }
+
+    /// The PSN the responder waits for.
+    pub fn expected_psn(&self) -> Psn {
+        self.responder.expected_psn()
+    }
+
+    /// Send requests not completed.
+    pub fn send_queue_len(&self) -> usize {
+        self.requester.queue.len()
+    }
+
+    /// Receive requests waiting on its own queue.
+    pub fn recv_queue_len(&self) -> usize {
+        match &self.receives {
+            ReceiveSource::Own(queue) => queue.len(),
+            ReceiveSource::Shared => 0,
+        }
+    }
+
+    // Verbs.
+
+    /// Changes attributes and state as `ibv_modify_qp` does: all of it, or on error nothing.
+    pub fn modify<H: Host>(&mut self, change: &QpModify, host: &mut H) -> Result<(), ModifyError> {
+        let from = self.state;
+        let to = change.check(from)?;
+        change.apply(&mut self.attr);
+        match (from, to) {
+            (_, QpState::Reset) => self.reset(host),
+            (_, QpState::Err) => self.enter_error(host),
+            (QpState::Init, QpState::Rtr) => self.responder.connect(self.attr.rq_psn),
+            (QpState::Rtr, QpState::Rts) => {
+                self.requester
+                    .connect(host.policy(), self.config.qpn, &self.attr);
+            }
+            _ if change.mask.intersects(Attr::TIMEOUT | Attr::RETRY_CNT) => {
+                self.requester
+                    .set_timeouts(host.policy(), self.config.qpn, &self.attr);
+            }
+            _ => {}
+        }
+        self.state = to;
+        if (from, to) == (QpState::Rts, QpState::Sqd) {
+            self.report_drained(host);
+        }
+        Ok(())
+    }
+
+    fn reset<H: Host>(&mut self, host: &H) {
+        self.requester.clear();
+        self.responder.clear();
+        if let ReceiveSource::Own(queue) = &mut self.receives {
+            queue.clear();
+        }
+        self.attr = QpAttr::default();
+        self.requester
+            .set_timeouts(host.policy(), self.config.qpn, &self.attr);
+        self.communication_established = false;
+    }
+
+    /// Posts a send request.
+    pub fn post_send<H: Host>(&mut self, mut wr: SendWr, host: &mut H) -> Result<(), PostError> {
+        let state = self.state;
+        if matches!(state, QpState::Reset | QpState::Init | QpState::Rtr) {
+            let needs = "RTS, SQD, SQE or ERR";
+            return Err(PostError::WrongState {
+                state,
+                queue: "send",
+                needs,
+            });
+        }
+        if self.config.signal_all {
+            wr.flags |= SendFlags::SIGNALED;
+        }
+        self.requester.post(wr, &self.config.cap)?;
+        if state == QpState::Err {
+            self.requester.flush(host, self.config.qpn);
+        }
+        Ok(())
+    }
+
+    /// Posts a receive request.
+    pub fn post_recv<H: Host>(&mut self, wr: RecvWr, host: &mut H) -> Result<(), PostError> {
+        let state = self.state;
+        if state == QpState::Reset {
+            let needs = "any state but RESET";
+            return Err(PostError::WrongState {
+                state,
+                queue: "receive",
+                needs,
+            });
+        }
+        let ReceiveSource::Own(queue) = &mut self.receives else {
+            return Err(PostError::UsesSrq);
+        };
+        queue.post(wr)?;
+        if state == QpState::Err {
+            self.flush_receives(host);
+        }
+        Ok(())
+    }
+
+    // Input.
+
+    /// Whether packets for this QP are taken in its present state.
+    pub fn takes_packets(&self) -> bool {
+        matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd)
+    }
+
+    /// Takes a packet that is for this QP and comes from its peer.
+    pub fn handle_packet<H: Host>(
+        &mut self,
+        now: Time,
+        headers: &Headers,
+        data: Data<'_>,
+        host: &mut H,
+    ) {
+        if !self.takes_packets() || headers.bth.opcode.service() != Service::Rc {
+            return;
+        }
+        if headers.bth.opcode.is_request() {
+            self.handle_request(headers, data, host);
+        } else if self.state != QpState::Rtr {
+            let qpn = self.config.qpn;
+            let verdict = self
+                .requester
+                .handle_response(now, headers, data, &self.attr, qpn, host);
+            self.conclude(verdict, host);
+        }
+    }
+
+    fn handle_request<H: Host>(&mut self, headers: &Headers, data: Data<'_>, host: &mut H) {
+        if self.state == QpState::Rtr && !self.communication_established {
+            self.communication_established = true;
+            host.event(QpEvent::CommunicationEstablished);
+        }
+        let mut cx = Context {
+            qpn: self.config.qpn,
+            attr: &self.attr,
+            receives: &mut self.receives,
+            host,
+        };
+        if let Err(Failed) = self.responder.handle_request(headers, data, &mut cx) {
+            self.enter_error(host);
+        }
+    }
+
+    /// Tells the QP what time it is.
+    pub fn handle_timeout<H: Host>(&mut self, now: Time, host: &mut H) {
+        let verdict = self.requester.handle_timeout(now, host);
+        self.conclude(verdict, host);
+    }
+
+    /// Acts on what the requester found: fail, or report the end of a drain.
+    fn conclude<H: Host>(&mut self, verdict: Result<(), WcStatus>, host: &mut H) {
+        if let Err(status) =
+            verdict.and_then(|()| self.requester.due_local_error().map_or(Ok(()), Err))
+        {
+            self.requester.fail(host, self.config.qpn, status);
+            self.enter_error(host);
+        } else if self.state == QpState::Sqd {
+            self.report_drained(host);
+        }
+    }
+
+    fn report_drained<H: Host>(&mut self, host: &mut H) {
+        if self.attr.sqd_async_notify && self.requester.drained() {
+            self.attr.sqd_async_notify = false; // once for each move to SQD
+            host.event(QpEvent::SendQueueDrained);
+        }
+    }
+
+    /// Flushes both queues. Answers already decided on, a NAK above all, still go out.
+    fn enter_error<H: Host>(&mut self, host: &mut H) {
+        self.state = QpState::Err;
+        self.requester.flush(host, self.config.qpn);
+        self.flush_receives(host);
+        if matches!(self.receives, ReceiveSource::Shared) {
+            host.event(QpEvent::LastWqeReached);
+        }
+    }
+
+    fn flush_receives<H: Host>(&mut self, host: &mut H) {
+        let mut cx = Context {
+            qpn: self.config.qpn,
+            attr: &self.attr,
+            receives: &mut self.receives,
+            host,
+        };
+        self.responder.flush(&mut cx);
+    }
+
+    // Output.
+
+    /// The next packet to send, answers and requests in turn; `None` when there is nothing to
+    /// send until the next input.
+    pub fn poll_transmit<H: Host>(&mut self, now: Time, host: &mut H) -> Option<Transmit> {
+        for _ in 0..2 {
+            let transmit = if self.turn.responder {
+                self.responder
+                    .poll_transmit(&self.attr, &self.receives, host)
+            } else {
+                self.poll_request(now, host)
+            };
+            if transmit.is_some() && self.turn.left > 1 {
+                self.turn.left -= 1;
+            } else {
+                self.turn = Turn {
+                    responder: !self.turn.responder,
+                    left: TURN_PACKETS,
+                };
+            }
+            if transmit.is_some() {
+                return transmit;
+            }
+        }
+        None
+    }
+
+    fn poll_request<H: Host>(&mut self, now: Time, host: &mut H) -> Option<Transmit> {
+        let draining = match self.state {
+            QpState::Rts => false,
+            QpState::Sqd => true,
+            _ => return None,
+        };
+        let transmit = self
+            .requester
+            .poll_transmit(now, host, &self.attr, draining);
+        if transmit.is_none() {
+            // A WQE that turned out to be unsendable may be the oldest one.
+            self.conclude(Ok(()), host);
+        }
+        transmit
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.requester.timer.deadline()
+    }
+
+    /// Whether answers are waiting to be sent.
+    pub fn has_answers(&self) -> bool {
+        self.responder.has_pending()
+    }
+
+    /// What the peer may do.
+    pub fn access(&self) -> AccessFlags {
+        self.attr.access
+    }
+}

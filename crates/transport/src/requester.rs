@@ -1,0 +1,596 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ferroce_adp::{Policy, QpTimeouts, RetryState};
+use ferroce_wire::{AtomicEth, Bth, Headers, Opcode, Psn, Qpn, Reth};
+
+use crate::recv::pieces;
+use crate::{
+    Completion, Counter, Host, MAX_MESSAGE_BYTES, Payload, PostError, QpAttr, QpCap, Segment,
+    SendFlags, SendOp, SendWr, Sges, Time, Transmit, WcStatus, WorkQueue,
+};
+
+/// Bytes of a multi-packet message between two requests for an acknowledgement, so that the
+/// window can move before the message ends.
+const ACK_REQUEST_BYTES: u32 = 64 << 10;
+
+/// A send WQE: the work request and where it stands on the wire.
+#[derive(Debug)]
+pub(crate) struct SendWqe {
+    pub(crate) wr_id: u64,
+    pub(crate) op: SendOp,
+    pub(crate) flags: SendFlags,
+    pub(crate) sges: Sges,
+    inline: Option<Arc<[u8]>>,
+    pub(crate) length: u32,
+    /// PSN of the first packet; set when the WQE starts.
+    pub(crate) first_psn: Psn,
+    /// PSNs it takes: request packets, or response packets of a READ.
+    pub(crate) packets: u32,
+    /// Send sequence number, for end-to-end credits.
+    ssn: u32,
+}
+
+impl SendWqe {
+    pub(crate) fn last_psn(&self) -> Psn {
+        self.first_psn.wrapping_add(self.packets - 1)
+    }
+
+    pub(crate) fn covers(&self, psn: Psn) -> bool {
+        psn.since(self.first_psn) < self.packets
+    }
+
+    fn segments(&self, offset: u32, len: u32) -> impl Iterator<Item = Segment> + '_ {
+        pieces(&self.sges, offset, len)
+    }
+}
+
+/// The sending half of a queue pair: the send queue and go-back-N.
+///
+/// PSNs divide as follows, each not after the next: `una` (oldest not acknowledged), `snd` (next
+/// to send; goes back on a retransmission), `high` (one past the highest ever sent), `next`
+/// (first not assigned to a WQE).
+#[derive(Debug)]
+pub(crate) struct Requester {
+    /// Oldest first; the front is the oldest not completed.
+    pub(crate) queue: VecDeque<SendWqe>,
+    /// How many WQEs at the front have PSNs.
+    pub(crate) started: usize,
+    /// The WQE that `snd` lies in, or the first not started.
+    cursor: usize,
+    pub(crate) una: Psn,
+    pub(crate) snd: Psn,
+    pub(crate) high: Psn,
+    next: Psn,
+    next_ssn: u32,
+    /// Last SSN the peer granted a receive WQE for; `None` while it does not count credits.
+    credit_limit: Option<u32>,
+    /// Last PSN of each READ or atomic request on its way.
+    responses_due: VecDeque<Psn>,
+    pub(crate) retry: RetryState,
+    /// RNR NAKs in a row without progress.
+    rnr_tries: u8,
+    pub(crate) timer: RequesterTimer,
+    /// The PSN from which a lost response has been requested again already; further proof of
+    /// the same loss changes nothing.
+    pub(crate) implied_nak_at: Option<Psn>,
+    /// A local error of the WQE at the cursor; reported when everything before it is done.
+    local_error: Option<WcStatus>,
+    window_bytes: u32,
+}
+
+/// The requester's one timer and why it runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RequesterTimer {
+    /// When nothing is outstanding, or the timeout is infinite.
+    Idle,
+    /// When to give up waiting for an acknowledgement.
+    Ack {
+        /// When it was armed and for how long.
+        armed: Time,
+        wait_ns: u64,
+    },
+    /// When the peer may have receive WQEs again.
+    Rnr { until: Time },
+}
+
+impl RequesterTimer {
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        match *self {
+            Self::Idle => None,
+            Self::Ack { armed, wait_ns } => Some(armed.after(wait_ns)),
+            Self::Rnr { until } => Some(until),
+        }
+    }
+}
+
+impl Requester {
+    pub(crate) fn new(policy: &Policy, qpn: Qpn, window_bytes: u32) -> Self {
+        let zero = Psn::ZERO;
+        Self {
+            queue: VecDeque::new(),
+            started: 0,
+            cursor: 0,
+            una: zero,
+            snd: zero,
+            high: zero,
+            next: zero,
+            next_ssn: 1,
+            credit_limit: None,
+            responses_due: VecDeque::new(),
+            retry: RetryState::new(
+                policy,
+                QpTimeouts {
+                    timeout: 0,
+                    retry_cnt: 0,
+                },
+                qpn.value(),
+            ),
+            rnr_tries: 0,
+            timer: RequesterTimer::Idle,
+            implied_nak_at: None,
+            local_error: None,
+            window_bytes,
+        }
+    }
+
+    /// Takes over the attributes of RTR to RTS.
+    pub(crate) fn connect(&mut self, policy: &Policy, qpn: Qpn, attr: &QpAttr) {
+        self.una = attr.sq_psn;
+        self.snd = attr.sq_psn;
+        self.high = attr.sq_psn;
+        self.next = attr.sq_psn;
+        self.set_timeouts(policy, qpn, attr);
+    }
+
+    /// Takes over `timeout` and `retry_cnt`.
+    pub(crate) fn set_timeouts(&mut self, policy: &Policy, qpn: Qpn, attr: &QpAttr) {
+        let timeouts = QpTimeouts {
+            timeout: attr.timeout,
+            retry_cnt: attr.retry_cnt,
+        };
+        self.retry = RetryState::new(policy, timeouts, qpn.value());
+    }
+
+    pub(crate) fn post(&mut self, wr: SendWr, cap: &QpCap) -> Result<(), PostError> {
+        if self.queue.len() >= cap.max_send_wr as usize {
+            return Err(PostError::QueueFull {
+                max: cap.max_send_wr,
+            });
+        }
+        if wr.sges.len() > cap.max_send_sge as usize {
+            return Err(PostError::TooManySges {
+                got: wr.sges.len(),
+                max: cap.max_send_sge,
+            });
+        }
+        let inline: Option<Arc<[u8]>> = match (wr.flags.contains(SendFlags::INLINE), wr.inline) {
+            (false, None) => None,
+            (true, Some(bytes)) if !wr.op.needs_response() => {
+                if bytes.len() > cap.max_inline_data as usize {
+                    let max = cap.max_inline_data;
+                    return Err(PostError::InlineTooLong {
+                        got: bytes.len(),
+                        max,
+                    });
+                }
+                Some(Arc::from(bytes))
+            }
+            _ => return Err(PostError::InlineMismatch),
+        };
+        let length = match &inline {
+            Some(bytes) => bytes.len() as u64,
+            None => wr.sges.iter().map(|sge| u64::from(sge.length)).sum(),
+        };
+        if length > MAX_MESSAGE_BYTES {
+            return Err(PostError::MessageTooLong { got: length });
+        }
+        self.queue.push_back(SendWqe {
+            wr_id: wr.wr_id,
+            op: wr.op,
+            flags: wr.flags,
+            sges: wr.sges,
+            inline,
+            length: length as u32, // at most 2^31, checked above
+            first_psn: Psn::ZERO,
+            packets: 0,
+            ssn: 0,
+        });
+        Ok(())
+    }
+
+    /// Whether every WQE that started is done.
+    pub(crate) fn drained(&self) -> bool {
+        self.started == 0
+    }
+
+    /// Makes the next request packet, if the window, credits, fences and timers allow one.
+    /// `draining` keeps new WQEs from starting (SQD).
+    pub(crate) fn poll_transmit<H: Host>(
+        &mut self,
+        now: Time,
+        host: &mut H,
+        attr: &QpAttr,
+        draining: bool,
+    ) -> Option<Transmit> {
+        if matches!(self.timer, RequesterTimer::Rnr { .. }) || self.local_error.is_some() {
+            return None;
+        }
+        if self.cursor >= self.queue.len() || (self.cursor == self.started && draining) {
+            return None;
+        }
+        let mtu = attr.path_mtu.bytes();
+        if self.cursor == self.started && !self.start(attr, mtu) {
+            return None;
+        }
+        let wqe = &self.queue[self.cursor];
+        let span = self.request_span(wqe, attr, mtu)?;
+        match build(wqe, self.snd, span, mtu, attr, host) {
+            Ok(transmit) => {
+                self.account(now, host, span, wqe.op.needs_response());
+                Some(transmit)
+            }
+            Err(status) => {
+                self.local_error = Some(status);
+                None
+            }
+        }
+    }
+
+    /// Gives the WQE at the cursor its PSNs, unless a fence, the limit on outstanding READs and
+    /// atomics, or an operation that can never be sent holds it back.
+    fn start(&mut self, attr: &QpAttr, mtu: u32) -> bool {
+        let wqe = &mut self.queue[self.cursor];
+        if wqe.flags.contains(SendFlags::FENCE) && !self.responses_due.is_empty() {
+            return false;
+        }
+        let malformed_atomic = wqe.op.is_atomic() && wqe.length != 8;
+        if malformed_atomic || (wqe.op.needs_response() && attr.max_rd_atomic == 0) {
+            self.local_error = Some(if malformed_atomic {
+                WcStatus::LocLenErr
+            } else {
+                WcStatus::LocQpOpErr
+            });
+            return false;
+        }
+        wqe.first_psn = self.next;
+        wqe.packets = if wqe.op.is_atomic() {
+            1
+        } else {
+            wqe.length.div_ceil(mtu).max(1)
+        };
+        wqe.ssn = self.next_ssn;
+        self.next = self.next.wrapping_add(wqe.packets);
+        self.next_ssn = (self.next_ssn + 1) & 0xff_ffff;
+        self.started += 1;
+        true
+    }
+
+    /// How many PSNs the packet at `snd` may stand for: 1, or for a READ as many responses as
+    /// the window has room for. `None`: wait.
+    fn request_span(&self, wqe: &SendWqe, attr: &QpAttr, mtu: u32) -> Option<u32> {
+        let window = (self.window_bytes / mtu).max(2);
+        let outstanding = self.snd.since(self.una);
+        if wqe.op.needs_response() && self.responses_due.len() >= attr.max_rd_atomic as usize {
+            return None;
+        }
+        let span = match wqe.op {
+            // A long READ is asked for in pieces of half a window, so that its responses,
+            // which nobody acknowledges, never overrun this side's receive buffer.
+            SendOp::Read { .. } => {
+                let left = wqe.packets - self.snd.since(wqe.first_psn);
+                left.min(window / 2)
+            }
+            _ => 1,
+        };
+        if outstanding + span > window && outstanding > 0 {
+            return None;
+        }
+        // Without a credit, one packet may go out to ask for some (IBA vol 1, 9.7.7.2.5).
+        let beyond_credit = self
+            .credit_limit
+            .is_some_and(|limit| is_after_24(wqe.ssn, limit));
+        if beyond_credit && wqe.op.consumes_receive() && outstanding > 0 {
+            return None;
+        }
+        Some(span)
+    }
+
+    /// Books the packet that was just made.
+    fn account<H: Host>(&mut self, now: Time, host: &mut H, span: u32, response_due: bool) {
+        if self.snd.is_before(self.high) {
+            host.count(Counter::RetransmittedPackets, 1);
+        }
+        let was_idle = self.una == self.high;
+        let last = self.snd.wrapping_add(span - 1);
+        self.snd = last.next();
+        if response_due {
+            self.responses_due.push_back(last);
+        }
+        if !self.snd.is_before(self.high) {
+            self.high = self.snd;
+        }
+        if !self.queue[self.cursor].covers(self.snd) {
+            self.cursor += 1;
+        }
+        if was_idle {
+            self.retry.start(host.policy(), now.as_nanos());
+        }
+        if self.timer == RequesterTimer::Idle {
+            self.arm(now, host.policy());
+        }
+    }
+
+    /// Starts the ACK timer afresh if something is outstanding, else stops it.
+    pub(crate) fn arm(&mut self, now: Time, policy: &Policy) {
+        self.timer = if self.una == self.high {
+            RequesterTimer::Idle
+        } else {
+            match self.retry.wait_ns(policy, now.as_nanos()) {
+                Some(wait_ns) => RequesterTimer::Ack {
+                    armed: now,
+                    wait_ns,
+                },
+                None => RequesterTimer::Idle,
+            }
+        };
+    }
+
+    /// Go-back-N: the next packet is the oldest unacknowledged one.
+    pub(crate) fn go_back(&mut self) {
+        self.snd = self.una;
+        self.cursor = 0;
+        self.responses_due.clear();
+        // Found again when the cursor comes back to it.
+        self.local_error = None;
+    }
+
+    /// Moves `una` forward. WQEs that end before it must have been taken off already.
+    pub(crate) fn advance(&mut self, una: Psn) {
+        self.una = una;
+        self.implied_nak_at = None;
+        self.rnr_tries = 0;
+        while self
+            .responses_due
+            .front()
+            .is_some_and(|last| last.is_before(una))
+        {
+            self.responses_due.pop_front();
+        }
+        if self.snd.is_before(una) {
+            // Acknowledged while going back: skip what the peer turns out to have.
+            self.snd = una;
+            self.cursor = 0;
+        }
+    }
+
+    /// Takes the finished WQE off the front and completes it.
+    pub(crate) fn complete_front<H: Host>(&mut self, host: &mut H, qpn: Qpn) {
+        let Some(wqe) = self.queue.pop_front() else {
+            return;
+        };
+        self.started -= 1;
+        self.cursor = self.cursor.saturating_sub(1);
+        if wqe.flags.contains(SendFlags::SIGNALED) {
+            let mut completion = Completion::success(wqe.wr_id, wqe.op.wc_opcode(), qpn);
+            if wqe.op.needs_response() {
+                completion.byte_len = wqe.length;
+            }
+            host.complete(WorkQueue::Send, completion);
+        }
+    }
+
+    /// A local error whose turn has come: every earlier WQE is done.
+    pub(crate) fn due_local_error(&self) -> Option<WcStatus> {
+        self.local_error.filter(|_| self.cursor == 0)
+    }
+
+    /// Completes the oldest WQE with `status` and flushes the rest.
+    pub(crate) fn fail<H: Host>(&mut self, host: &mut H, qpn: Qpn, status: WcStatus) {
+        if let Some(wqe) = self.queue.pop_front() {
+            host.count(Counter::ReqCqeError, 1);
+            let completion = Completion::error(wqe.wr_id, status, wqe.op.wc_opcode(), qpn);
+            host.complete(WorkQueue::Send, completion);
+        }
+        self.flush(host, qpn);
+    }
+
+    /// Completes everything on the queue as flushed, in order.
+    pub(crate) fn flush<H: Host>(&mut self, host: &mut H, qpn: Qpn) {
+        while let Some(wqe) = self.queue.pop_front() {
+            host.count(Counter::ReqCqeFlushError, 1);
+            let completion =
+                Completion::error(wqe.wr_id, WcStatus::WrFlushErr, wqe.op.wc_opcode(), qpn);
+            host.complete(WorkQueue::Send, completion);
+        }
+        self.stop();
+    }
+
+    /// Drops everything on the queue without completions (RESET).
+    pub(crate) fn clear(&mut self) {
+        self.queue.clear();
+        self.stop();
+        self.next_ssn = 1;
+        self.credit_limit = None;
+    }
+
+    fn stop(&mut self) {
+        self.started = 0;
+        self.cursor = 0;
+        self.una = self.next;
+        self.snd = self.next;
+        self.high = self.next;
+        self.responses_due.clear();
+        self.timer = RequesterTimer::Idle;
+        self.implied_nak_at = None;
+        self.local_error = None;
+        self.rnr_tries = 0;
+    }
+
+    /// Takes the credits of an acknowledgement; `None` in the AETH means they are not counted.
+    pub(crate) fn grant(&mut self, msn: u32, credits: Option<u32>) {
+        self.credit_limit = credits.map(|n| msn.wrapping_add(n) & 0xff_ffff);
+    }
+
+    /// Counts an RNR NAK against `rnr_retry`; false if it was one too many.
+    pub(crate) fn may_retry_rnr(&mut self, rnr_retry: u8) -> bool {
+        if rnr_retry == 7 {
+            return true;
+        }
+        self.rnr_tries += 1;
+        self.rnr_tries <= rnr_retry
+    }
+}
+
+/// Whether `a` comes after `b` in 24-bit serial arithmetic.
+fn is_after_24(a: u32, b: u32) -> bool {
+    Psn::new(a).is_after(Psn::new(b))
+}
+
+/// The packet of `wqe` at `psn`, standing for `span` PSNs.
+fn build<H: Host>(
+    wqe: &SendWqe,
+    psn: Psn,
+    span: u32,
+    mtu: u32,
+    attr: &QpAttr,
+    host: &H,
+) -> Result<Transmit, WcStatus> {
+    let index = psn.since(wqe.first_psn);
+    let offset = index * mtu;
+    if wqe.op.needs_response() {
+        return build_response_request(
+            wqe,
+            psn,
+            offset,
+            (span * mtu).min(wqe.length - offset),
+            attr,
+            host,
+        );
+    }
+    let len = mtu.min(wqe.length - offset);
+    let first = index == 0;
+    let last = index + 1 == wqe.packets;
+    let mut bth = Bth::request(request_opcode(&wqe.op, first, last), attr.dest_qpn, psn);
+    bth.pad = (len.wrapping_neg() & 3) as u8;
+    bth.solicited = last && wqe.flags.contains(SendFlags::SOLICITED);
+    bth.ack_req = last || (index + 1).is_multiple_of((ACK_REQUEST_BYTES / mtu).max(1));
+    let mut headers = Headers::new(bth);
+    match wqe.op {
+        SendOp::Write { va, rkey, imm } => {
+            if first {
+                headers.reth = Some(Reth {
+                    va,
+                    rkey,
+                    length: wqe.length,
+                });
+            }
+            headers.imm = imm.filter(|_| last);
+        }
+        SendOp::Send { imm } => headers.imm = imm.filter(|_| last),
+        SendOp::SendInvalidate { rkey } => headers.ieth = Some(rkey).filter(|_| last),
+        SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {}
+    }
+    let payload = match &wqe.inline {
+        Some(bytes) if wqe.packets == 1 => Payload::Inline(bytes.clone()),
+        Some(bytes) => Payload::Inline(bytes[offset as usize..][..len as usize].into()),
+        None if len == 0 => Payload::Empty,
+        None => {
+            for segment in wqe.segments(offset, len) {
+                host.check_read(&segment)
+                    .map_err(|_| WcStatus::LocProtErr)?;
+            }
+            Payload::Memory(wqe.segments(offset, len).collect())
+        }
+    };
+    Ok(Transmit {
+        headers,
+        payload,
+        payload_len: len,
+    })
+}
+
+/// A READ request for `len` bytes from `offset`, or an atomic request.
+fn build_response_request<H: Host>(
+    wqe: &SendWqe,
+    psn: Psn,
+    offset: u32,
+    len: u32,
+    attr: &QpAttr,
+    host: &H,
+) -> Result<Transmit, WcStatus> {
+    for segment in wqe.segments(offset, len) {
+        host.check_write(&segment)
+            .map_err(|_| WcStatus::LocProtErr)?;
+    }
+    let request = |opcode| {
+        let mut bth = Bth::request(opcode, attr.dest_qpn, psn);
+        bth.ack_req = true;
+        Headers::new(bth)
+    };
+    let atomic = |opcode, va, rkey, swap_or_add, compare| {
+        let mut headers = request(opcode);
+        headers.atomic = Some(AtomicEth {
+            va,
+            rkey,
+            swap_or_add,
+            compare,
+        });
+        headers
+    };
+    let headers = match wqe.op {
+        SendOp::Read { va, rkey } => {
+            let mut headers = request(Opcode::RcReadRequest);
+            headers.reth = Some(Reth {
+                va: va.wrapping_add(offset.into()),
+                rkey,
+                length: len,
+            });
+            headers
+        }
+        SendOp::CompareSwap {
+            va,
+            rkey,
+            compare,
+            swap,
+        } => atomic(Opcode::RcCompareSwap, va, rkey, swap, compare),
+        SendOp::FetchAdd { va, rkey, add } => atomic(Opcode::RcFetchAdd, va, rkey, add, 0),
+        // The caller asked `needs_response`.
+        SendOp::Send { .. } | SendOp::SendInvalidate { .. } | SendOp::Write { .. } => {
+            unreachable!("only READ and atomics ask for a response")
+        }
+    };
+    Ok(Transmit {
+        headers,
+        payload: Payload::Empty,
+        payload_len: 0,
+    })
+}
+
+/// The RC opcode of a SEND or WRITE packet by its place in the message.
+fn request_opcode(op: &SendOp, first: bool, last: bool) -> Opcode {
+    use Opcode::*;
+    let [only, first_of, middle, last_of] = match op {
+        SendOp::Send { imm: None } => [RcSendOnly, RcSendFirst, RcSendMiddle, RcSendLast],
+        SendOp::Send { imm: Some(_) } => [RcSendOnlyImm, RcSendFirst, RcSendMiddle, RcSendLastImm],
+        SendOp::SendInvalidate { .. } => [
+            RcSendOnlyInvalidate,
+            RcSendFirst,
+            RcSendMiddle,
+            RcSendLastInvalidate,
+        ],
+        SendOp::Write { imm: None, .. } => [RcWriteOnly, RcWriteFirst, RcWriteMiddle, RcWriteLast],
+        SendOp::Write { imm: Some(_), .. } => {
+            [RcWriteOnlyImm, RcWriteFirst, RcWriteMiddle, RcWriteLastImm]
+        }
+        SendOp::Read { .. } => [RcReadRequest; 4],
+        SendOp::CompareSwap { .. } => [RcCompareSwap; 4],
+        SendOp::FetchAdd { .. } => [RcFetchAdd; 4],
+    };
+    match (first, last) {
+        (true, true) => only,
+        (true, false) => first_of,
+        (false, false) => middle,
+        (false, true) => last_of,
+    }
+}

@@ -1,0 +1,61 @@
+use std::collections::VecDeque;
+
+use ferroce_wire::Psn;
+
+/// What the responder remembers of a READ or atomic it has executed, so that a duplicate can be
+/// answered again (IBA vol 1, 9.4.5: responder resources).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Resource {
+    /// PSN of the request.
+    pub(crate) psn: Psn,
+    /// PSNs its response takes.
+    pub(crate) packets: u32,
+    /// The value an atomic found, to be replayed; `None` for a READ, which is executed again.
+    pub(crate) atomic_result: Option<u64>,
+}
+
+impl Resource {
+    fn covers(&self, psn: Psn, packets: u32) -> bool {
+        let offset = psn.since(self.psn);
+        offset < self.packets && packets <= self.packets - offset
+    }
+}
+
+/// The last `max_dest_rd_atomic` resources; the oldest makes room for a new one.
+#[derive(Debug, Default)]
+pub(crate) struct Resources {
+    ring: VecDeque<Resource>,
+}
+
+impl Resources {
+    pub(crate) fn push(&mut self, resource: Resource, limit: u8) {
+        while self.ring.len() >= limit.max(1) as usize {
+            self.ring.pop_front();
+        }
+        self.ring.push_back(resource);
+    }
+
+    /// The READ whose response range holds `packets` PSNs from `psn` on.
+    pub(crate) fn find_read(&self, psn: Psn, packets: u32) -> Option<&Resource> {
+        self.ring
+            .iter()
+            .find(|r| r.atomic_result.is_none() && r.covers(psn, packets))
+    }
+
+    /// The result of the atomic with this PSN.
+    pub(crate) fn find_atomic(&self, psn: Psn) -> Option<u64> {
+        self.ring
+            .iter()
+            .find(|r| r.psn == psn)
+            .and_then(|r| r.atomic_result)
+    }
+
+    /// Whether any remembered request lies at or after `psn`.
+    pub(crate) fn any_from(&self, psn: Psn) -> bool {
+        self.ring.iter().any(|r| !r.psn.is_before(psn))
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.ring.clear();
+    }
+}

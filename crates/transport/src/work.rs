@@ -1,0 +1,349 @@
+use bitflags::bitflags;
+use ferroce_wire::Qpn;
+use smallvec::SmallVec;
+use thiserror::Error;
+
+/// A scatter/gather element: local memory opened by an lkey.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sge {
+    /// Virtual address of the first byte.
+    pub addr: u64,
+    /// Length in bytes.
+    pub length: u32,
+    /// Local key.
+    pub lkey: u32,
+}
+
+/// A scatter/gather list; one element is the common case.
+pub type Sges = SmallVec<[Sge; 1]>;
+
+bitflags! {
+    /// Flags of a send work request; the bits of `ibv_send_flags`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct SendFlags: u32 {
+        /// Do not start before earlier READs and atomics have completed.
+        const FENCE = 1 << 0;
+        /// Produce a completion.
+        const SIGNALED = 1 << 1;
+        /// Raise a solicited event at the receiver.
+        const SOLICITED = 1 << 2;
+        /// Copy the payload while posting; lkeys are ignored.
+        const INLINE = 1 << 3;
+    }
+}
+
+/// The operation of a send work request (RC).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendOp {
+    /// SEND, with immediate data if given.
+    Send {
+        /// Immediate data, as the 32-bit value on the wire.
+        imm: Option<u32>,
+    },
+    /// SEND that invalidates one of the receiver's remote keys.
+    SendInvalidate {
+        /// The receiver's key.
+        rkey: u32,
+    },
+    /// RDMA WRITE, with immediate data if given.
+    Write {
+        /// Remote address.
+        va: u64,
+        /// Remote key.
+        rkey: u32,
+        /// Immediate data; consumes a receive WQE of the peer.
+        imm: Option<u32>,
+    },
+    /// RDMA READ.
+    Read {
+        /// Remote address.
+        va: u64,
+        /// Remote key.
+        rkey: u32,
+    },
+    /// Compare and swap on 8 bytes.
+    CompareSwap {
+        /// Remote address, 8-byte aligned.
+        va: u64,
+        /// Remote key.
+        rkey: u32,
+        /// Expected value.
+        compare: u64,
+        /// Value to write.
+        swap: u64,
+    },
+    /// Fetch and add on 8 bytes.
+    FetchAdd {
+        /// Remote address, 8-byte aligned.
+        va: u64,
+        /// Remote key.
+        rkey: u32,
+        /// Addend.
+        add: u64,
+    },
+}
+
+impl SendOp {
+    /// READ and atomics: the peer answers with data and keeps a responder resource.
+    pub fn needs_response(&self) -> bool {
+        matches!(self, Self::Read { .. }) || self.is_atomic()
+    }
+
+    /// Compare-and-swap or fetch-and-add.
+    pub fn is_atomic(&self) -> bool {
+        matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. })
+    }
+
+    /// Whether the message consumes a receive WQE of the peer, and so a credit.
+    pub fn consumes_receive(&self) -> bool {
+        matches!(
+            self,
+            Self::Send { .. } | Self::SendInvalidate { .. } | Self::Write { imm: Some(_), .. }
+        )
+    }
+
+    /// The opcode of its completion.
+    pub fn wc_opcode(&self) -> WcOpcode {
+        match self {
+            Self::Send { .. } | Self::SendInvalidate { .. } => WcOpcode::Send,
+            Self::Write { .. } => WcOpcode::RdmaWrite,
+            Self::Read { .. } => WcOpcode::RdmaRead,
+            Self::CompareSwap { .. } => WcOpcode::CompSwap,
+            Self::FetchAdd { .. } => WcOpcode::FetchAdd,
+        }
+    }
+}
+
+/// A send work request.
+#[derive(Clone, Debug)]
+pub struct SendWr {
+    /// Returned in the completion.
+    pub wr_id: u64,
+    /// What to do.
+    pub op: SendOp,
+    /// Flags.
+    pub flags: SendFlags,
+    /// Local memory: source of SEND and WRITE, destination of READ and atomics.
+    pub sges: Sges,
+    /// The bytes themselves, in place of `sges`, with [`SendFlags::INLINE`].
+    pub inline: Option<Vec<u8>>,
+}
+
+impl SendWr {
+    /// A signalled work request with one element of local memory.
+    pub fn new(wr_id: u64, op: SendOp, sge: Sge) -> Self {
+        Self {
+            wr_id,
+            op,
+            flags: SendFlags::SIGNALED,
+            sges: SmallVec::from_buf([sge]),
+            inline: None,
+        }
+    }
+}
+
+/// A receive work request.
+#[derive(Clone, Debug)]
+pub struct RecvWr {
+    /// Returned in the completion.
+    pub wr_id: u64,
+    /// Where a SEND may be put.
+    pub sges: Sges,
+}
+
+/// Why a work request was not accepted. Nothing was queued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum PostError {
+    /// The queue pair is in a state that takes no such work requests.
+    #[error("the QP is in state {state:?}; {queue} work requests need {needs}")]
+    WrongState {
+        /// The present state.
+        state: crate::QpState,
+        /// `send` or `receive`.
+        queue: &'static str,
+        /// States that accept it.
+        needs: &'static str,
+    },
+    /// The queue holds as many outstanding requests as it was created for.
+    #[error(
+        "the queue is full: {max} outstanding work requests; poll the CQ, or create the QP with a larger max_send_wr/max_recv_wr"
+    )]
+    QueueFull {
+        /// Capacity.
+        max: u32,
+    },
+    /// More elements than the queue was created for.
+    #[error("{got} scatter/gather elements, the queue was created for at most {max}")]
+    TooManySges {
+        /// Elements given.
+        got: usize,
+        /// Largest number allowed.
+        max: u32,
+    },
+    /// More inline data than the QP was created for.
+    #[error("{got} bytes inline, the QP was created for at most {max}")]
+    InlineTooLong {
+        /// Bytes given.
+        got: usize,
+        /// Largest number allowed.
+        max: u32,
+    },
+    /// READ and atomics write to local memory and cannot be inline; other operations need
+    /// their bytes when the flag is set.
+    #[error("IBV_SEND_INLINE needs SEND or RDMA WRITE together with the bytes themselves")]
+    InlineMismatch,
+    /// A message larger than 2^31 bytes.
+    #[error("the message has {got} bytes, the largest allowed is 2147483648")]
+    MessageTooLong {
+        /// Bytes in the list.
+        got: u64,
+    },
+    /// Receive requests of this QP come from its shared receive queue.
+    #[error("the QP takes its receives from an SRQ; post to that one")]
+    UsesSrq,
+}
+
+/// Which of its two work queues a completion belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WorkQueue {
+    /// Send queue.
+    Send,
+    /// Receive queue.
+    Recv,
+}
+
+/// Completion status with the values and names of `ibv_wc_status`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "names and values are those of ibv_wc_status")]
+pub enum WcStatus {
+    Success = 0,
+    LocLenErr = 1,
+    LocQpOpErr = 2,
+    LocProtErr = 4,
+    WrFlushErr = 5,
+    BadRespErr = 7,
+    RemInvReqErr = 9,
+    RemAccessErr = 10,
+    RemOpErr = 11,
+    RetryExcErr = 12,
+    RnrRetryExcErr = 13,
+}
+
+impl WcStatus {
+    /// The name as verbs programs print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Success => "IBV_WC_SUCCESS",
+            Self::LocLenErr => "IBV_WC_LOC_LEN_ERR",
+            Self::LocQpOpErr => "IBV_WC_LOC_QP_OP_ERR",
+            Self::LocProtErr => "IBV_WC_LOC_PROT_ERR",
+            Self::WrFlushErr => "IBV_WC_WR_FLUSH_ERR",
+            Self::BadRespErr => "IBV_WC_BAD_RESP_ERR",
+            Self::RemInvReqErr => "IBV_WC_REM_INV_REQ_ERR",
+            Self::RemAccessErr => "IBV_WC_REM_ACCESS_ERR",
+            Self::RemOpErr => "IBV_WC_REM_OP_ERR",
+            Self::RetryExcErr => "IBV_WC_RETRY_EXC_ERR",
+            Self::RnrRetryExcErr => "IBV_WC_RNR_RETRY_EXC_ERR",
+        }
+    }
+
+    /// The vendor syndrome that ConnectX reports with this status. 129 (retry exceeded) and 249
+    /// (flush) are documented facts of those cards; 135 to 138 are what public logs show for
+    /// the remote errors. 0 where nothing is known.
+    pub fn vendor_err(self) -> u32 {
+        match self {
+            Self::RetryExcErr => 129,
+            Self::RnrRetryExcErr => 135,
+            Self::RemAccessErr => 136,
+            Self::RemOpErr => 137,
+            Self::RemInvReqErr => 138,
+            Self::WrFlushErr => 249,
+            _ => 0,
+        }
+    }
+}
+
+/// Completion opcode with the values of `ibv_wc_opcode`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "names and values are those of ibv_wc_opcode")]
+pub enum WcOpcode {
+    Send = 0,
+    RdmaWrite = 1,
+    RdmaRead = 2,
+    CompSwap = 3,
+    FetchAdd = 4,
+    Recv = 128,
+    RecvRdmaWithImm = 129,
+}
+
+bitflags! {
+    /// Flags of a completion; the bits of `ibv_wc_flags`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct WcFlags: u32 {
+        /// `imm` holds immediate data.
+        const WITH_IMM = 1 << 1;
+        /// `imm` holds the invalidated rkey.
+        const WITH_INV = 1 << 3;
+    }
+}
+
+/// A completion queue entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// From the work request.
+    pub wr_id: u64,
+    /// Status.
+    pub status: WcStatus,
+    /// What completed.
+    pub opcode: WcOpcode,
+    /// Vendor syndrome, 0 on success.
+    pub vendor_err: u32,
+    /// Bytes received or read; 0 for SEND and WRITE, as the field is undefined there.
+    pub byte_len: u32,
+    /// Immediate data or invalidated rkey, by `flags`.
+    pub imm: u32,
+    /// The local QP.
+    pub qpn: Qpn,
+    /// Flags.
+    pub flags: WcFlags,
+    /// The peer asked for a solicited event, or the completion is an error; for
+    /// `ibv_req_notify_cq` with `solicited_only`.
+    pub solicited: bool,
+}
+
+impl Completion {
+    /// An error completion; its data fields are zero.
+    pub fn error(wr_id: u64, status: WcStatus, opcode: WcOpcode, qpn: Qpn) -> Self {
+        Self {
+            wr_id,
+            status,
+            opcode,
+            vendor_err: status.vendor_err(),
+            byte_len: 0,
+            imm: 0,
+            qpn,
+            flags: WcFlags::empty(),
+            solicited: true,
+        }
+    }
+
+    /// A successful completion without data.
+    pub fn success(wr_id: u64, opcode: WcOpcode, qpn: Qpn) -> Self {
+        Self {
+            wr_id,
+            status: WcStatus::Success,
+            opcode,
+            vendor_err: 0,
+            byte_len: 0,
+            imm: 0,
+            qpn,
+            flags: WcFlags::empty(),
+            solicited: false,
+        }
+    }
+}

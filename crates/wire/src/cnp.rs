@@ -1,0 +1,83 @@
+//! Congestion notification packets of RoCEv2 (IBA vol 1, annex A17.9.3; spec/dcqcn 2.3).
+//!
+//! The notification point sends one back to the queue pair whose packet arrived with CE. Pacing
+//! of CNPs, and the DSCP they travel with, are not a matter of the packet and thus not here.
+
+use crate::headers::{BTH_LEN, Bth, CNP_RESERVED_LEN, Headers, ICRC_LEN};
+use crate::icrc::IcrcFlow;
+use crate::ids::{Psn, Qpn};
+use crate::opcode::Opcode;
+use crate::packet::Packet;
+
+/// Length of a CNP from BTH to ICRC, bytes.
+pub const LEN: usize = BTH_LEN + CNP_RESERVED_LEN + ICRC_LEN;
+
+/// Headers of a CNP to `dest_qp`, the sender of the marked packet, in the flow's partition.
+pub const fn headers(dest_qp: Qpn, pkey: u16) -> Headers {
+    Headers::new(Bth {
+        opcode: Opcode::Cnp,
+        solicited: false,
+        mig_req: false,
+        pad: 0,
+        version: 0,
+        pkey,
+        fecn: false,
+        becn: true,
+        dest_qp,
+        ack_req: false,
+        psn: Psn::ZERO,
+    })
+}
+
+/// A whole CNP as UDP carries it.
+///
+/// `flow` is the CNP's own flow, from the receiver of the marked packet to its sender; `ip_id` the
+/// IPv4 Identification that the CNP will have.
+pub fn build(dest_qp: Qpn, pkey: u16, flow: &IcrcFlow, ip_id: u16) -> [u8; LEN] {
+    let mut packet = [0; LEN];
+    let written = headers(dest_qp, pkey).emit_packet(&[], flow, ip_id, &mut packet);
+    debug_assert_eq!(written, Ok(LEN));
+    packet
+}
+
+/// The queue pair that a well-formed CNP notifies; `None` for any other packet.
+///
+/// Does not check the ICRC.
+pub fn recognise(packet: &Packet<'_>) -> Option<Qpn> {
+    let bth = packet.bth();
+    (bth.opcode == Opcode::Cnp && bth.becn).then_some(bth.dest_qp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::headers::PKEY_DEFAULT;
+    use crate::icrc::IpPair;
+
+    fn flow() -> IcrcFlow {
+        IcrcFlow::new(IpPair::V4 { src: [10, 0, 0, 1], dst: [10, 0, 0, 2] }, 49_152, 4791)
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_spec() {
+        let packet = build(Qpn::new(0xd2), PKEY_DEFAULT, &flow(), 0);
+        assert_eq!(packet.len(), 32);
+        assert_eq!(packet[..12], [0x81, 0, 0xff, 0xff, 0x40, 0, 0, 0xd2, 0, 0, 0, 0]);
+        assert_eq!(packet[12..28], [0; 16]);
+        assert_eq!(packet[28..], flow().compute(0, &packet[..28]).to_le_bytes());
+    }
+
+    #[test]
+    fn recognises_its_own_and_nothing_else() {
+        let mut bytes = build(Qpn::new(0x12_3456), PKEY_DEFAULT, &flow(), 0);
+        let cnp = Packet::new_checked(&bytes).unwrap();
+        assert_eq!(recognise(&cnp), Some(Qpn::new(0x12_3456)));
+        assert_eq!(cnp.headers(), headers(Qpn::new(0x12_3456), PKEY_DEFAULT));
+        // Without BECN it notifies of nothing.
+        bytes[4] = 0;
+        assert_eq!(recognise(&Packet::new_checked(&bytes).unwrap()), None);
+        // Read as a SEND of 16 bytes.
+        bytes[0] = Opcode::RcSendOnly.as_u8();
+        assert_eq!(recognise(&Packet::new_checked(&bytes).unwrap()), None);
+    }
+}

@@ -1,0 +1,54 @@
+//! RoCEv2 packets: headers, ICRC, CNP and pcapng (no clock, no socket, no unsafe).
+//!
+//! Everything here works on what UDP carries between its own header and its end: base transport
+//! header, extension headers, payload, pad, ICRC.
+//!
+//! - [`Packet`] is a zero-copy view of received bytes. [`Packet::new_checked`] is the only place
+//!   where parsing can fail.
+//! - [`Headers`] is the same as owned values, and the way to write a packet.
+//! - [`IcrcFlow`] computes the ICRC of a flow's packets; [`IcrcVerifier`] checks them.
+//! - [`cnp`] and [`pcapng`] are small users of the others.
+//!
+//! No function of this crate panics, whatever bytes or values it is given, and only
+//! [`pcapng`] allocates.
+//!
+//! ```
+//! use ferroce_wire::{Bth, Headers, IcrcFlow, IpPair, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT};
+//!
+//! let ip = IpPair::V4 { src: [127, 0, 0, 1], dst: [127, 0, 0, 2] };
+//! let flow = IcrcFlow::new(ip, 49_152, ROCE_V2_PORT);
+//!
+//! let headers = Headers::new(Bth::request(Opcode::RcSendOnly, Qpn::new(17), Psn::new(42)));
+//! let mut buffer = [0; 64];
+//! let len = headers.emit_packet(b"hello", &flow, 0, &mut buffer)?;
+//!
+//! assert!(flow.verify(0, &buffer[..len]).is_ok());
+//! let packet = Packet::new_checked(&buffer[..len])?;
+//! assert_eq!(packet.payload(), b"hello");
+//! assert_eq!(packet.bth().psn, Psn::new(42));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+#![warn(clippy::cast_possible_truncation)]
+
+mod aeth;
+pub mod cnp;
+mod gf2;
+mod headers;
+mod icrc;
+mod ids;
+mod opcode;
+mod packet;
+pub mod pcapng;
+
+pub use aeth::{Aeth, CreditCode, NakCode, RNR_TIMER_NS, Syndrome, rnr_timer_ns};
+pub use headers::{
+    AETH_LEN, ATOMIC_ACK_ETH_LEN, ATOMIC_ETH_LEN, AtomicEth, BTH_LEN, Bth, CNP_RESERVED_LEN,
+    DETH_LEN, Deth, EmitError, HEADERS_LEN_MAX, Headers, ICRC_LEN, IETH_LEN, IMM_LEN, PKEY_DEFAULT,
+    RETH_LEN, ROCE_V2_PORT, Reth, pad_len,
+};
+pub use icrc::{IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Verdict};
+pub use ids::{Psn, Qpn};
+pub use opcode::{Opcode, Service};
+pub use packet::{Packet, ParseError};

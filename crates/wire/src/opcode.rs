@@ -1,0 +1,429 @@
+//! BTH opcodes: the service in the upper three bits, the operation in the lower five
+//! (IBA vol 1, 9.2.2).
+
+use core::fmt;
+
+use crate::headers::{
+    AETH_LEN, ATOMIC_ACK_ETH_LEN, ATOMIC_ETH_LEN, BTH_LEN, CNP_RESERVED_LEN, DETH_LEN, IETH_LEN,
+    IMM_LEN, RETH_LEN,
+};
+
+/// Transport service that an opcode belongs to.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Service {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+    /// Congestion notification of RoCEv2; belongs to no queue pair's packet sequence.
+    Cnp,
+}
+
+macro_rules! opcodes {
+    ($($name:ident = $value:literal, $text:literal;)*) => {
+        /// Operation of a packet: all opcodes of RC, UC and UD, and the CNP.
+        ///
+        /// Opcodes of RD and XRC and the reserved ones have no value here.
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        #[repr(u8)]
+        pub enum Opcode {
+            $(#[doc = concat!($text, ", `", stringify!($value), "`.")] $name = $value,)*
+        }
+
+        impl Opcode {
+            /// Every opcode, in ascending order of its byte.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The opcode of a BTH's first byte; `None` if ferroce does not know it.
+            pub const fn from_u8(byte: u8) -> Option<Self> {
+                match byte {
+                    $($value => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+
+            /// Human-readable name, for example `RC SEND first`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+opcodes! {
+    RcSendFirst = 0x00, "RC SEND first";
+    RcSendMiddle = 0x01, "RC SEND middle";
+    RcSendLast = 0x02, "RC SEND last";
+    RcSendLastImm = 0x03, "RC SEND last with immediate";
+    RcSendOnly = 0x04, "RC SEND only";
+    RcSendOnlyImm = 0x05, "RC SEND only with immediate";
+    RcWriteFirst = 0x06, "RC RDMA WRITE first";
+    RcWriteMiddle = 0x07, "RC RDMA WRITE middle";
+    RcWriteLast = 0x08, "RC RDMA WRITE last";
+    RcWriteLastImm = 0x09, "RC RDMA WRITE last with immediate";
+    RcWriteOnly = 0x0a, "RC RDMA WRITE only";
+    RcWriteOnlyImm = 0x0b, "RC RDMA WRITE only with immediate";
+    RcReadRequest = 0x0c, "RC RDMA READ request";
+    RcReadResponseFirst = 0x0d, "RC RDMA READ response first";
+    RcReadResponseMiddle = 0x0e, "RC RDMA READ response middle";
+    RcReadResponseLast = 0x0f, "RC RDMA READ response last";
+    RcReadResponseOnly = 0x10, "RC RDMA READ response only";
+    RcAcknowledge = 0x11, "RC acknowledge";
+    RcAtomicAcknowledge = 0x12, "RC atomic acknowledge";
+    RcCompareSwap = 0x13, "RC compare and swap";
+    RcFetchAdd = 0x14, "RC fetch and add";
+    RcSendLastInvalidate = 0x16, "RC SEND last with invalidate";
+    RcSendOnlyInvalidate = 0x17, "RC SEND only with invalidate";
+    UcSendFirst = 0x20, "UC SEND first";
+    UcSendMiddle = 0x21, "UC SEND middle";
+    UcSendLast = 0x22, "UC SEND last";
+    UcSendLastImm = 0x23, "UC SEND last with immediate";
+    UcSendOnly = 0x24, "UC SEND only";
+    UcSendOnlyImm = 0x25, "UC SEND only with immediate";
+    UcWriteFirst = 0x26, "UC RDMA WRITE first";
+    UcWriteMiddle = 0x27, "UC RDMA WRITE middle";
+    UcWriteLast = 0x28, "UC RDMA WRITE last";
+    UcWriteLastImm = 0x29, "UC RDMA WRITE last with immediate";
+    UcWriteOnly = 0x2a, "UC RDMA WRITE only";
+    UcWriteOnlyImm = 0x2b, "UC RDMA WRITE only with immediate";
+    UdSendOnly = 0x64, "UD SEND only";
+    UdSendOnlyImm = 0x65, "UD SEND only with immediate";
+    Cnp = 0x81, "congestion notification";
+}
+
+impl Opcode {
+    /// The opcode's byte in the BTH.
+    pub const fn as_u8(self) -> u8 {
+        self as u8
+    }
+
+    /// The transport service the opcode belongs to.
+    pub const fn service(self) -> Service {
+        match self.as_u8() {
+            0x00..=0x1f => Service::Rc,
+            0x20..=0x3f => Service::Uc,
+            0x60..=0x7f => Service::Ud,
+            _ => Service::Cnp,
+        }
+    }
+
+    /// Travels from requester to responder: SEND, WRITE, READ request and atomics.
+    pub const fn is_request(self) -> bool {
+        !self.is_response() && !matches!(self, Self::Cnp)
+    }
+
+    /// Travels from responder to requester: READ responses and both acknowledges.
+    pub const fn is_response(self) -> bool {
+        self.is_read_response() || matches!(self, Self::RcAcknowledge | Self::RcAtomicAcknowledge)
+    }
+
+    /// First of several packets of a SEND, a WRITE or a READ response.
+    pub const fn is_first(self) -> bool {
+        matches!(
+            self,
+            Self::RcSendFirst
+                | Self::RcWriteFirst
+                | Self::RcReadResponseFirst
+                | Self::UcSendFirst
+                | Self::UcWriteFirst
+        )
+    }
+
+    /// Neither first nor last of several packets of a SEND, a WRITE or a READ response.
+    pub const fn is_middle(self) -> bool {
+        matches!(
+            self,
+            Self::RcSendMiddle
+                | Self::RcWriteMiddle
+                | Self::RcReadResponseMiddle
+                | Self::UcSendMiddle
+                | Self::UcWriteMiddle
+        )
+    }
+
+    /// Last of several packets of a SEND, a WRITE or a READ response.
+    pub const fn is_last(self) -> bool {
+        matches!(
+            self,
+            Self::RcSendLast
+                | Self::RcSendLastImm
+                | Self::RcSendLastInvalidate
+                | Self::RcWriteLast
+                | Self::RcWriteLastImm
+                | Self::RcReadResponseLast
+                | Self::UcSendLast
+                | Self::UcSendLastImm
+                | Self::UcWriteLast
+                | Self::UcWriteLastImm
+        )
+    }
+
+    /// The one packet of a SEND, a WRITE or a READ response.
+    ///
+    /// Operations that always have one packet (READ request, atomics, acknowledges) are not
+    /// "only"; see [`starts_message`](Self::starts_message).
+    pub const fn is_only(self) -> bool {
+        matches!(
+            self,
+            Self::RcSendOnly
+                | Self::RcSendOnlyImm
+                | Self::RcSendOnlyInvalidate
+                | Self::RcWriteOnly
+                | Self::RcWriteOnlyImm
+                | Self::RcReadResponseOnly
+                | Self::UcSendOnly
+                | Self::UcSendOnlyImm
+                | Self::UcWriteOnly
+                | Self::UcWriteOnlyImm
+                | Self::UdSendOnly
+                | Self::UdSendOnlyImm
+        )
+    }
+
+    /// Begins a message: first, only, and the operations that always have one packet
+    /// (READ request, atomics, both acknowledges). A CNP is no message.
+    pub const fn starts_message(self) -> bool {
+        !self.is_middle() && !self.is_last() && !matches!(self, Self::Cnp)
+    }
+
+    /// Ends a message: last, only, and the operations that always have one packet.
+    pub const fn ends_message(self) -> bool {
+        !self.is_middle() && !self.is_first() && !matches!(self, Self::Cnp)
+    }
+
+    /// SEND of any service and position.
+    pub const fn is_send(self) -> bool {
+        matches!(
+            self,
+            Self::RcSendFirst
+                | Self::RcSendMiddle
+                | Self::RcSendLast
+                | Self::RcSendLastImm
+                | Self::RcSendOnly
+                | Self::RcSendOnlyImm
+                | Self::RcSendLastInvalidate
+                | Self::RcSendOnlyInvalidate
+                | Self::UcSendFirst
+                | Self::UcSendMiddle
+                | Self::UcSendLast
+                | Self::UcSendLastImm
+                | Self::UcSendOnly
+                | Self::UcSendOnlyImm
+                | Self::UdSendOnly
+                | Self::UdSendOnlyImm
+        )
+    }
+
+    /// RDMA WRITE of any service and position.
+    pub const fn is_write(self) -> bool {
+        matches!(
+            self,
+            Self::RcWriteFirst
+                | Self::RcWriteMiddle
+                | Self::RcWriteLast
+                | Self::RcWriteLastImm
+                | Self::RcWriteOnly
+                | Self::RcWriteOnlyImm
+                | Self::UcWriteFirst
+                | Self::UcWriteMiddle
+                | Self::UcWriteLast
+                | Self::UcWriteLastImm
+                | Self::UcWriteOnly
+                | Self::UcWriteOnlyImm
+        )
+    }
+
+    /// RDMA READ response of any position.
+    pub const fn is_read_response(self) -> bool {
+        matches!(
+            self,
+            Self::RcReadResponseFirst
+                | Self::RcReadResponseMiddle
+                | Self::RcReadResponseLast
+                | Self::RcReadResponseOnly
+        )
+    }
+
+    /// Compare-and-swap or fetch-and-add.
+    pub const fn is_atomic(self) -> bool {
+        matches!(self, Self::RcCompareSwap | Self::RcFetchAdd)
+    }
+
+    /// Carries a RETH.
+    pub const fn has_reth(self) -> bool {
+        matches!(self, Self::RcReadRequest) || (self.is_write() && self.starts_message())
+    }
+
+    /// Carries an AETH.
+    pub const fn has_aeth(self) -> bool {
+        self.is_response() && !matches!(self, Self::RcReadResponseMiddle)
+    }
+
+    /// Carries an AtomicETH.
+    pub const fn has_atomic_eth(self) -> bool {
+        self.is_atomic()
+    }
+
+    /// Carries an AtomicAckETH.
+    pub const fn has_atomic_ack(self) -> bool {
+        matches!(self, Self::RcAtomicAcknowledge)
+    }
+
+    /// Carries immediate data.
+    pub const fn has_imm(self) -> bool {
+        matches!(
+            self,
+            Self::RcSendLastImm
+                | Self::RcSendOnlyImm
+                | Self::RcWriteLastImm
+                | Self::RcWriteOnlyImm
+                | Self::UcSendLastImm
+                | Self::UcSendOnlyImm
+                | Self::UcWriteLastImm
+                | Self::UcWriteOnlyImm
+                | Self::UdSendOnlyImm
+        )
+    }
+
+    /// Carries an IETH, the remote key to invalidate.
+    pub const fn has_ieth(self) -> bool {
+        matches!(self, Self::RcSendLastInvalidate | Self::RcSendOnlyInvalidate)
+    }
+
+    /// Carries a DETH.
+    pub const fn has_deth(self) -> bool {
+        matches!(self, Self::UdSendOnly | Self::UdSendOnlyImm)
+    }
+
+    /// May carry payload (possibly of length 0).
+    pub const fn has_payload(self) -> bool {
+        self.is_send() || self.is_write() || self.is_read_response()
+    }
+
+    /// Length of the BTH and all extension headers, bytes; always a multiple of 4.
+    ///
+    /// The 16 reserved bytes of a CNP count as a header.
+    pub const fn header_len(self) -> usize {
+        let mut len = BTH_LEN;
+        if self.has_deth() {
+            len += DETH_LEN;
+        }
+        if self.has_reth() {
+            len += RETH_LEN;
+        }
+        if self.has_aeth() {
+            len += AETH_LEN;
+        }
+        if self.has_atomic_eth() {
+            len += ATOMIC_ETH_LEN;
+        }
+        if self.has_atomic_ack() {
+            len += ATOMIC_ACK_ETH_LEN;
+        }
+        if self.has_imm() {
+            len += IMM_LEN;
+        }
+        if self.has_ieth() {
+            len += IETH_LEN;
+        }
+        if matches!(self, Self::Cnp) {
+            len += CNP_RESERVED_LEN;
+        }
+        len
+    }
+}
+
+impl fmt::Display for Opcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_is_known_or_refused_and_the_known_round_trip() {
+        let mut known = Vec::new();
+        for byte in 0..=u8::MAX {
+            if let Some(opcode) = Opcode::from_u8(byte) {
+                assert_eq!(opcode.as_u8(), byte);
+                known.push(opcode);
+            }
+        }
+        assert_eq!(known, Opcode::ALL);
+        assert_eq!(known.len(), 23 + 12 + 2 + 1);
+    }
+
+    #[test]
+    fn services_follow_the_upper_three_bits() {
+        for &opcode in Opcode::ALL {
+            let expected = match opcode.as_u8() >> 5 {
+                0 => Service::Rc,
+                1 => Service::Uc,
+                3 => Service::Ud,
+                4 => Service::Cnp,
+                other => panic!("{opcode}: unexpected service bits {other}"),
+            };
+            assert_eq!(opcode.service(), expected, "{opcode}");
+        }
+    }
+
+    /// The predicates must agree with the names, which are written independently of them.
+    #[test]
+    fn predicates_agree_with_the_names() {
+        for &opcode in Opcode::ALL {
+            let name = opcode.name();
+            let has = |word: &str| name.split(' ').any(|part| part == word);
+            assert_eq!(opcode.is_send(), has("SEND"), "{name}");
+            assert_eq!(opcode.is_write(), has("WRITE"), "{name}");
+            assert_eq!(opcode.is_read_response(), has("response"), "{name}");
+            assert_eq!(opcode.is_first(), has("first"), "{name}");
+            assert_eq!(opcode.is_middle(), has("middle"), "{name}");
+            assert_eq!(opcode.is_last(), has("last"), "{name}");
+            assert_eq!(opcode.is_only(), has("only"), "{name}");
+            assert_eq!(opcode.has_imm(), has("immediate"), "{name}");
+            assert_eq!(opcode.has_ieth(), has("invalidate"), "{name}");
+            assert_eq!(opcode.is_atomic(), has("compare") || has("fetch"), "{name}");
+            assert_eq!(opcode.is_response(), has("response") || has("acknowledge"), "{name}");
+            if opcode != Opcode::Cnp {
+                assert_ne!(opcode.is_request(), opcode.is_response(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn header_lengths() {
+        for (len, opcodes) in [
+            (12, &[0x00u8, 0x01, 0x02, 0x04, 0x07, 0x08, 0x0e, 0x20, 0x24, 0x27][..]),
+            (16, &[0x03, 0x05, 0x09, 0x0d, 0x0f, 0x10, 0x11, 0x16, 0x17, 0x23, 0x29]),
+            (20, &[0x64]),
+            (24, &[0x12, 0x65]),
+            (28, &[0x06, 0x0a, 0x0c, 0x26, 0x2a, 0x81]),
+            (32, &[0x0b, 0x2b]),
+            (40, &[0x13, 0x14]),
+        ] {
+            for &byte in opcodes {
+                let opcode = Opcode::from_u8(byte).unwrap();
+                assert_eq!(opcode.header_len(), len, "{opcode}");
+            }
+        }
+    }
+
+    #[test]
+    fn message_boundaries_of_single_packet_operations() {
+        use Opcode::*;
+        for opcode in [RcReadRequest, RcCompareSwap, RcFetchAdd, RcAcknowledge, RcAtomicAcknowledge]
+        {
+            assert!(opcode.starts_message() && opcode.ends_message() && !opcode.is_only());
+            assert!(!opcode.has_payload());
+        }
+        assert!(!Cnp.starts_message() && !Cnp.ends_message() && !Cnp.has_payload());
+        assert!(!Cnp.is_request() && !Cnp.is_response());
+    }
+}
