@@ -16,8 +16,10 @@ mod packet;
 mod ping;
 mod stream;
 
+use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use ferroce_udp::socket::{BindError, Options, SendError, Socket};
 
@@ -56,6 +58,36 @@ pub enum Error {
     /// A packet arrived with a wrong CRC, or the target does not hold what was sent.
     #[error("the data arrived damaged")]
     Damaged,
+}
+
+/// Measures how long a thread had to wait for a core while it wanted to run.
+///
+/// A figure taken while other programs use the cores says little, and by itself does not show it.
+#[derive(Debug)]
+pub struct Contention {
+    since: Instant,
+    delay: Option<Duration>,
+}
+
+impl Contention {
+    /// Begins to measure the calling thread.
+    pub fn begin() -> Self {
+        Self { since: Instant::now(), delay: run_delay() }
+    }
+
+    /// The share of the time since then that the thread waited, 0 to 1; 0 if the kernel keeps no
+    /// such account. To be called by the same thread.
+    pub fn end(&self) -> f64 {
+        let Some((before, after)) = self.delay.zip(run_delay()) else { return 0.0 };
+        let waited = after.saturating_sub(before).as_secs_f64();
+        (waited / self.since.elapsed().as_secs_f64()).min(1.0)
+    }
+}
+
+/// How long the calling thread has been ready to run without running, in all.
+fn run_delay() -> Option<Duration> {
+    let line = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
 /// A socket on a port nobody uses, at loopback address 127.0.0.`host`.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::{Error, idle, two_cores};
+use super::{Contention, Error, idle, two_cores};
 
 /// What [`ping_pong`] measures.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -45,11 +45,13 @@ pub struct Latency {
     pub p999_ns: f64,
     /// The longest, which is usually the scheduler's.
     pub max_ns: f64,
+    /// Share of the time that a thread had to wait for a core; the worse of the two.
+    pub contention: f64,
 }
 
 impl Latency {
     /// Halves the round trips in `histogram`.
-    pub fn of_round_trips(histogram: &Histogram<u64>) -> Self {
+    pub fn of_round_trips(histogram: &Histogram<u64>, contention: f64) -> Self {
         let half = |quantile| histogram.value_at_quantile(quantile) as f64 / 2.0;
         Self {
             rounds: histogram.len(),
@@ -59,6 +61,7 @@ impl Latency {
             p99_ns: half(0.99),
             p999_ns: half(0.999),
             max_ns: histogram.max() as f64 / 2.0,
+            contention,
         }
     }
 }
@@ -77,10 +80,11 @@ pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
     let target = pong.local_addr()?;
     let stop = AtomicBool::new(false);
     let alone = two_cores();
-    let mut histogram = Histogram::<u64>::new(3).expect("three digits are within its range");
+    let mut histogram = Histogram::<u64>::new_with_bounds(1, 1_000_000_000, 3).expect("the bounds are in order");
 
-    thread::scope(|scope| {
-        let echo = scope.spawn(|| -> io::Result<()> {
+    let contention = thread::scope(|scope| {
+        let echo = scope.spawn(|| -> io::Result<f64> {
+            let contention = Contention::begin();
             let mut buffer = vec![0; 1 << 16];
             while !stop.load(Ordering::Relaxed) {
                 match pong.recv_from(&mut buffer) {
@@ -91,8 +95,9 @@ pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
                     Err(error) => return Err(error),
                 }
             }
-            Ok(())
+            Ok(contention.end())
         });
+        let contention = Contention::begin();
         let measured = || -> io::Result<()> {
             let mut buffer = vec![0; 1 << 16];
             let payload = vec![0x5a; config.datagram_bytes];
@@ -119,7 +124,7 @@ pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
         }();
         stop.store(true, Ordering::Relaxed);
         let echoed = echo.join().expect("the echo thread does not panic");
-        measured.and(echoed)
+        measured.and(echoed).map(|echo_waited| contention.end().max(echo_waited))
     })?;
-    Ok(Latency::of_round_trips(&histogram))
+    Ok(Latency::of_round_trips(&histogram, contention))
 }

@@ -15,7 +15,7 @@ use super::packet::{
     ACKNOWLEDGE, AETH_BYTES, BTH_BYTES, Bth, ICRC_BYTES, Icrc, RETH_BYTES, WRITE_FIRST, WRITE_LAST,
     WRITE_MIDDLE, WRITE_ONLY, emit_reth, reth_address, widen,
 };
-use super::{Error, bind, idle, two_cores};
+use super::{Contention, Error, bind, idle, two_cores};
 
 /// What [`stream`] measures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -64,6 +64,8 @@ pub struct Throughput {
     pub messages_per_second: f64,
     /// How long the measured part took.
     pub seconds: f64,
+    /// Share of the time that a thread had to wait for a core; the worse of the two.
+    pub contention: f64,
 }
 
 /// Streams WRITEs from one thread to another over loopback, as fast as the window allows.
@@ -82,13 +84,19 @@ pub fn stream(config: &Stream) -> Result<Throughput, Error> {
         (0..plan.region_bytes as u32).map(|i| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let receiver = scope.spawn(|| Receiver::new(&plan, &target, &source).run(&stop));
+        let receiver = scope.spawn(|| {
+            let contention = Contention::begin();
+            let memory = Receiver::new(&plan, &target, &source).run(&stop)?;
+            Ok::<_, Error>((memory, contention.end()))
+        });
+        let contention = Contention::begin();
         let sent = Sender::new(&plan, &source, &target, &data).run();
         stop.store(true, Ordering::Relaxed);
         let received = receiver.join().expect("the receiver does not panic");
         // What the receiver saw explains why the sender got no answer.
-        let memory = received?;
-        let throughput = sent?;
+        let (memory, receiver_waited) = received?;
+        let mut throughput = sent?;
+        throughput.contention = contention.end().max(receiver_waited);
         if config.copy && memory[..plan.message_bytes] != data[..plan.message_bytes] {
             return Err(Error::Damaged);
         }
@@ -123,13 +131,14 @@ impl Plan {
             return Err(Error::Config("the window holds at least one message and two packets"));
         }
         let packets_per_message = message_bytes.div_ceil(mtu_bytes);
-        let window_packets = (window_bytes / mtu_bytes) as u64;
+        let window_packets =
+            (window_bytes / mtu_bytes).min(outstanding * packets_per_message) as u64;
         Ok(Self {
             config: config.clone(),
             message_bytes,
             mtu_bytes,
             packets_per_message,
-            window_packets: window_packets.min((outstanding * packets_per_message) as u64),
+            window_packets,
             ack_packets: (window_packets / 4).max(1),
             region_bytes: message_bytes.max(64 << 10),
             alone: two_cores(),
@@ -208,9 +217,11 @@ impl<'a> Sender<'a> {
         let mut looks = 0u32;
         loop {
             let batch = self.batch();
-            let idling = if batch > 0 { !self.send(batch)? } else { true };
-            let acked = self.collect_acks()?;
-            if acked == 0 && idling {
+            let moving = batch > 0 && self.send(batch)?;
+            // Every look costs a call, so it waits until half the window is used.
+            let due = !moving || (self.next - self.acked) * 2 >= self.plan.window_packets;
+            let acked = if due { self.collect_acks()? } else { 0 };
+            if acked == 0 && !moving {
                 looks += 1;
                 idle(self.plan.alone);
                 // Reading the clock costs; a second of silence is long enough to be noticed late.
@@ -247,6 +258,7 @@ impl<'a> Sender<'a> {
             packets_per_second: packets as f64 / seconds,
             messages_per_second,
             seconds,
+            contention: 0.0,
         }
     }
 
@@ -320,7 +332,7 @@ impl<'a> Sender<'a> {
     /// Takes what acknowledgements there are and returns how many packets they cover.
     fn collect_acks(&mut self) -> Result<u64, Error> {
         let before = self.acked;
-        while self.socket.recv(&mut self.acks)? > 0 {
+        if self.socket.recv(&mut self.acks)? > 0 {
             for datagram in self.acks.messages().flat_map(|message| message.datagrams()) {
                 let Some((body, crc)) = datagram.bytes.split_last_chunk::<ICRC_BYTES>() else {
                     return Err(Error::Damaged);
@@ -333,9 +345,6 @@ impl<'a> Sender<'a> {
                     return Err(Error::Damaged);
                 }
                 self.acked = self.acked.max(widen(bth.psn, self.acked) + 1);
-            }
-            if self.acked == self.next {
-                break;
             }
         }
         Ok(self.acked - before)
@@ -376,15 +385,16 @@ impl<'a> Receiver<'a> {
     fn run(mut self, stop: &AtomicBool) -> Result<Vec<u8>, Error> {
         let mut buffers = RecvBuffers::new(1);
         while !stop.load(Ordering::Relaxed) {
-            if self.socket.recv(&mut buffers)? == 0 {
-                idle(self.plan.alone);
-                continue;
-            }
+            let empty = self.socket.recv(&mut buffers)? == 0;
             for message in buffers.messages() {
                 self.take(&message)?;
             }
-            if self.ack_requested || self.expected - self.acked >= self.plan.ack_packets {
+            // An acknowledgement costs as much as a batch, so one that was asked for waits for
+            // what has arrived meanwhile, within reason.
+            if empty && self.ack_requested || self.expected - self.acked >= self.plan.ack_packets {
                 self.acknowledge()?;
+            } else if empty {
+                idle(self.plan.alone);
             }
         }
         Ok(self.memory)

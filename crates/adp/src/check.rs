@@ -5,8 +5,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::policy::{AckTimeoutFloor, QpTimeouts, ack_code_ns};
-use crate::profile::{RANGE_NUM_MAX, RawProfile};
+use crate::policy::{AckTimeoutFloor, NEVER_NS, Policy, PolicyKind, QpTimeouts};
+use crate::profile::{Profile, RANGE_NUM_MAX, RawProfile, RawRange};
+use crate::time::Ns;
+use crate::trace;
 
 /// What was found in a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -123,13 +125,480 @@ impl fmt::Display for FieldName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rule {
-    /// `dec_mode` is a known one (D11).
+    /// Violation: `time_base` is a power of two from 4 up (D12).
+    TimeBase,
+    /// Violation: `time_unit` is microseconds (D11).
+    TimeUnit,
+    /// Violation: there are 1 to 4 ranges (D9).
+    RangeNum,
+    /// Violation: the start range exists (D9).
+    StartRange,
+    /// Violation: ranges are sorted by low bound.
+    RangeOrder,
+    /// Violation: the previous range lies before this one; range 0 has none (D10).
+    PrevRange,
+    /// Violation: `dec_mode` is a known one (D11).
     DecMode,
-    /// The value fits its field.
+    /// Violation: the value fits its register field.
     Width,
+    /// Warning: a timeout is to be used zero times and is used once (D13).
+    NoRetry,
+    /// Warning: a range overlaps the one before it (D15).
+    Overlap,
+    /// Warning: initial timeouts lie outside every range (D3).
+    InitialOutside,
+    /// Warning: the total ends before the second retransmission (D5).
+    ShortTotal,
+    /// Warning: the QP's ACK timeout caps every wait below the first range (D4).
+    Capped,
+    /// Warning: a duration leaves the clock and counts as never (D14).
+    Saturated,
+    /// Warning: a value that nothing reads.
+    NoEffect,
+}
+
+impl Rule {
+    /// The decision behind the rule, where there is one: `D12`.
+    #[must_use]
+    pub const fn decision(self) -> Option<&'static str> {
+        Some(match self {
+            Self::TimeBase => "D12",
+            Self::TimeUnit | Self::DecMode => "D11",
+            Self::RangeNum | Self::StartRange => "D9",
+            Self::PrevRange => "D10",
+            Self::NoRetry => "D13",
+            Self::Overlap => "D15",
+            Self::InitialOutside => "D3",
+            Self::ShortTotal => "D5",
+            Self::Capped => "D4",
+            Self::Saturated => "D14",
+            Self::RangeOrder | Self::Width | Self::NoEffect => return None,
+        })
+    }
 }
 
 pub(crate) fn check(raw: &RawProfile, qp: QpTimeouts, floor: AckTimeoutFloor) -> Report {
-    let _ = (raw, qp, floor, ack_code_ns(0), RANGE_NUM_MAX, format!(""));
-    Report::default()
+    let violations = violations(raw);
+    let warnings = match Profile::checked(raw, &violations) {
+        Some(profile) => Suspicion {
+            profile: &profile,
+            qp,
+            floor,
+            found: Vec::new(),
+        }
+        .all(),
+        None => Vec::new(),
+    };
+    Report {
+        violations,
+        warnings,
+    }
+}
+
+/// Everything a device refuses.
+pub(crate) fn violations(raw: &RawProfile) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut refuse = |rule, field, value: i64, allowed: String, instead: String| {
+        found.push(Violation {
+            rule,
+            field,
+            value,
+            allowed,
+            instead,
+        });
+    };
+
+    //= D12: the device's smallest base is 4 us, and the base is a power of two.
+    if !raw.time_base.is_power_of_two() || raw.time_base < 4 {
+        let below = raw
+            .time_base
+            .checked_ilog2()
+            .map_or(4, |log2| 1 << log2)
+            .max(4);
+        let above = raw
+            .time_base
+            .checked_next_power_of_two()
+            .unwrap_or(below)
+            .max(4);
+        let instead = if below == above {
+            format!("time_base = {below}")
+        } else {
+            format!("time_base = {below} or time_base = {above}")
+        };
+        let allowed = "a power of two from 4 to 32768".into();
+        refuse(
+            Rule::TimeBase,
+            plain("time_base"),
+            raw.time_base.into(),
+            allowed,
+            instead,
+        );
+    }
+    //= D11: every other unit is reserved.
+    if raw.time_unit != 1 {
+        let allowed = "1 (microseconds)".into();
+        let instead = "time_unit = 1, or leave the line out".into();
+        refuse(
+            Rule::TimeUnit,
+            plain("time_unit"),
+            raw.time_unit.into(),
+            allowed,
+            instead,
+        );
+    }
+    //= D9: without a range there is no timeout after the first.
+    let count = usize::from(raw.range_num);
+    if !(1..=RANGE_NUM_MAX).contains(&count) {
+        let allowed = format!("1 to {RANGE_NUM_MAX}");
+        let instead = if count == 0 {
+            "at least one [[timeout_range]]".into()
+        } else {
+            format!("at most {RANGE_NUM_MAX} [[timeout_range]] tables")
+        };
+        refuse(
+            Rule::RangeNum,
+            plain("range_num"),
+            raw.range_num.into(),
+            allowed,
+            instead,
+        );
+    }
+    //= D9: the start range is one of those in use.
+    let in_use = count.min(RANGE_NUM_MAX);
+    if usize::from(raw.start_range_index) >= in_use.max(1) {
+        let last = in_use.max(1) - 1;
+        let allowed = if last == 0 {
+            "0 (there is one range)".into()
+        } else {
+            format!("0 to {last} (range_num = {in_use})")
+        };
+        let field = plain("start_range_index");
+        let instead = format!("start_range_index = {last}");
+        refuse(
+            Rule::StartRange,
+            field,
+            raw.start_range_index.into(),
+            allowed,
+            instead,
+        );
+    }
+    for (i, range) in raw.timeout_range.iter().enumerate() {
+        let of = |name| FieldName {
+            name,
+            range: Some(i),
+        };
+        if range.timeout_retry_num > 1023 {
+            let field = of("timeout_retry_num");
+            let value = range.timeout_retry_num.into();
+            let instead = "timeout_retry_num = 1023".into();
+            refuse(
+                Rule::Width,
+                field,
+                value,
+                "1 to 1023 (10 bits)".into(),
+                instead,
+            );
+        }
+        //= D11: mode 3 is reserved. What is not in use has only to fit its field.
+        if range.dec_mode > if i < in_use { 2 } else { 3 } {
+            let rule = if range.dec_mode > 3 {
+                Rule::Width
+            } else {
+                Rule::DecMode
+            };
+            let allowed = "TO_DIV_4 (0), TO_DIV_2 (1) or TO_LOW_BOUND (2)".into();
+            let instead = "dec_mode = \"TO_LOW_BOUND\"".into();
+            refuse(
+                rule,
+                of("dec_mode"),
+                range.dec_mode.into(),
+                allowed,
+                instead,
+            );
+        }
+        if i >= in_use {
+            if range.prev_range_index > 7 {
+                let field = of("prev_range_index");
+                let value = range.prev_range_index.into();
+                refuse(
+                    Rule::Width,
+                    field,
+                    value,
+                    "0 to 7".into(),
+                    "prev_range_index = 0".into(),
+                );
+            }
+            continue;
+        }
+        //= D10: below range i there is a range before it, below range 0 there is none.
+        if usize::from(range.prev_range_index) >= i.max(1) {
+            let (allowed, prev) = match i {
+                0 => ("0 (range 0 has no previous range)".into(), 0),
+                1 => ("0".into(), 0),
+                _ => (format!("0 to {}", i - 1), i - 1),
+            };
+            let field = of("prev_range_index");
+            let instead = format!("prev_range_index = {prev}");
+            refuse(
+                Rule::PrevRange,
+                field,
+                range.prev_range_index.into(),
+                allowed,
+                instead,
+            );
+        }
+        let Some(before) = i
+            .checked_sub(1)
+            .map(|i| raw.timeout_range[i].range_low_bound)
+        else {
+            continue;
+        };
+        if range.range_low_bound <= before {
+            let allowed = format!("more than {before}, the low bound of range {}", i - 1);
+            let instead = match before.checked_add(1) {
+                Some(low) => format!("range_low_bound = {low} or more, or sort the ranges"),
+                None => format!("a smaller timeout_range[{}].range_low_bound", i - 1),
+            };
+            let value = range.range_low_bound.into();
+            refuse(
+                Rule::RangeOrder,
+                of("range_low_bound"),
+                value,
+                allowed,
+                instead,
+            );
+        }
+    }
+    found
+}
+
+/// Everything that is legal but suspicious about a valid profile.
+struct Suspicion<'a> {
+    profile: &'a Profile,
+    qp: QpTimeouts,
+    floor: AckTimeoutFloor,
+    found: Vec<Warning>,
+}
+
+impl Suspicion<'_> {
+    fn all(mut self) -> Vec<Warning> {
+        self.ranges();
+        self.initial();
+        self.limits();
+        self.unused();
+        self.found
+    }
+
+    fn warn(&mut self, rule: Rule, field: FieldName, value: i64, text: String, instead: String) {
+        self.found.push(Warning {
+            rule,
+            field,
+            value,
+            text,
+            instead,
+        });
+    }
+
+    fn ranges(&mut self) {
+        let profile = self.profile;
+        let mut reach: Option<u16> = None;
+        for (i, range) in profile.ranges().enumerate() {
+            let raw = profile.raw().timeout_range[i];
+            let of = |name| FieldName {
+                name,
+                range: Some(i),
+            };
+            if raw.timeout_retry_num == 0 {
+                let text = "counts as 1, every timeout is used at least once".into();
+                let instead = "write timeout_retry_num = 1".into();
+                self.warn(Rule::NoRetry, of("timeout_retry_num"), 0, text, instead);
+            }
+            if let Some(reach) = reach.filter(|&reach| range.low() <= reach) {
+                let text = if range.high(false) <= reach {
+                    format!("range {i} lies inside those before it and is skipped upwards")
+                } else {
+                    format!("range {i} overlaps those before it, which reach up to {reach}")
+                };
+                let instead = format!(
+                    "it is entered upwards at {}; write range_low_bound = {} or a smaller \
+                     range_size before",
+                    reach + 1,
+                    reach + 1
+                );
+                let value = raw.range_low_bound.into();
+                self.warn(Rule::Overlap, of("range_low_bound"), value, text, instead);
+            }
+            reach = reach.max(Some(range.high(false)));
+            if profile.duration_ns(range.high(false)) >= NEVER_NS {
+                let text = format!(
+                    "time_base << {} is longer than 292 years",
+                    range.high(false)
+                );
+                let instead = "it counts as never, and the QP's timeout caps it; lower it".into();
+                self.warn(
+                    Rule::Saturated,
+                    of("range_size"),
+                    raw.range_size.into(),
+                    text,
+                    instead,
+                );
+            }
+        }
+    }
+
+    fn initial(&mut self) {
+        let profile = self.profile;
+        let raw = profile.raw();
+        let low = u16::from(raw.timeout_init_low_bound);
+        let drawn = low..low + u16::from(profile.draws());
+        let inside = |exponent: &u16| {
+            profile
+                .ranges()
+                .any(|r| (r.low()..=r.high(false)).contains(exponent))
+        };
+        let outside: Vec<u16> = drawn.clone().filter(|exponent| !inside(exponent)).collect();
+        let (Some(least), Some(most)) = (outside.first(), outside.last()) else {
+            return;
+        };
+        let start = profile.range(raw.start_range_index).low();
+        let mut text = if outside.len() == drawn.len() {
+            "every initial timeout lies outside every range".into()
+        } else if least == most {
+            format!("the initial timeout {least} lies outside every range")
+        } else {
+            format!(
+                "{} of {} initial timeouts ({least} to {most}) lie outside every range",
+                outside.len(),
+                drawn.len()
+            )
+        };
+        text += &format!(
+            ", and the first expiry jumps to {start}, {}",
+            self.ns(start)
+        );
+        if start < *most {
+            text += ", which is shorter";
+        }
+        let first = profile.range(0);
+        let instead = format!(
+            "draw from range 0: write timeout_init_low_bound = {} and timeout_init_range_size = 1 \
+             to {}",
+            first.low(),
+            (first.high(false) - first.low() + 1).min(255)
+        );
+        let field = plain("timeout_init_low_bound");
+        self.warn(
+            Rule::InitialOutside,
+            field,
+            raw.timeout_init_low_bound.into(),
+            text,
+            instead,
+        );
+    }
+
+    fn limits(&mut self) {
+        let (profile, qp) = (self.profile, self.qp);
+        let raw = profile.raw();
+        let mut policy = Policy::new(PolicyKind::Profile(*profile));
+        policy.floor = self.floor;
+        let Some(ack_ns) = policy.ack_timeout_ns(qp) else {
+            return;
+        };
+        let whose = format!(
+            "a QP with timeout {} and retry count {}",
+            qp.timeout, qp.retry_cnt
+        );
+        let first = profile.range(0).low();
+        if profile.duration_ns(first) > ack_ns {
+            let text = format!(
+                "{whose} caps every wait at its ACK timeout, {}, below range 0, {}",
+                Ns(ack_ns),
+                self.ns(first)
+            );
+            let instead = "lower the range or raise the QP's timeout".into();
+            let field = FieldName {
+                name: "range_low_bound",
+                range: Some(0),
+            };
+            self.warn(Rule::Capped, field, first.into(), text, instead);
+        }
+        let Some(total_ns) = policy.total_ns(qp) else {
+            if !raw.qp_total_timeout {
+                let field = plain("retx_total_timeout");
+                let text = "time_base << it is longer than 292 years and counts as never".into();
+                let instead = "a silent peer is waited for without end; lower it".into();
+                self.warn(
+                    Rule::Saturated,
+                    field,
+                    raw.retx_total_timeout.into(),
+                    text,
+                    instead,
+                );
+            }
+            return;
+        };
+        let mut silent = trace::SilentPeer::with_draw(policy, qp, u8::MAX);
+        let second = silent.nth(1).and_then(|wait| wait.at_ns);
+        if second.is_none_or(|at_ns| at_ns >= total_ns) {
+            let waits = match raw.qp_total_timeout && qp.retry_cnt == 0 {
+                true => "the first expiry is fatal".into(),
+                false => format!("the total of {} ends with the second wait", Ns(total_ns)),
+            };
+            let (field, value, instead) = if raw.qp_total_timeout {
+                (
+                    "qp_total_timeout",
+                    1,
+                    "raise the QP's timeout or retry count, or set \
+                 qp_total_timeout = false with a retx_total_timeout of the profile's own",
+                )
+            } else {
+                (
+                    "retx_total_timeout",
+                    raw.retx_total_timeout.into(),
+                    "raise it",
+                )
+            };
+            let text = format!("for {whose} {waits}");
+            self.warn(Rule::ShortTotal, plain(field), value, text, instead.into());
+        }
+    }
+
+    fn unused(&mut self) {
+        let raw = self.profile.raw();
+        if raw.qp_total_timeout && raw.retx_total_timeout != 0 {
+            let text = "has no effect while qp_total_timeout is set".into();
+            let instead = "write qp_total_timeout = false to use it, or 0 here".into();
+            let field = plain("retx_total_timeout");
+            self.warn(
+                Rule::NoEffect,
+                field,
+                raw.retx_total_timeout.into(),
+                text,
+                instead,
+            );
+        }
+        let used = usize::from(raw.range_num);
+        if raw.timeout_range[used..]
+            .iter()
+            .any(|range| *range != RawRange::EMPTY)
+        {
+            let text = format!("timeout_range has entries beyond the first {used}");
+            let instead = "they are kept but not used; remove them or raise range_num".into();
+            self.warn(
+                Rule::NoEffect,
+                plain("range_num"),
+                raw.range_num.into(),
+                text,
+                instead,
+            );
+        }
+    }
+
+    fn ns(&self, exponent: u16) -> Ns {
+        Ns(self.profile.duration_ns(exponent))
+    }
+}
+
+const fn plain(name: &'static str) -> FieldName {
+    FieldName { name, range: None }
 }

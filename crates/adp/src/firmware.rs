@@ -95,8 +95,8 @@ impl Algorithm for Firmware {
         let adaptive = state.exponent <= top;
         let is_first = state.expiries == 1;
         if adaptive {
-            // X is used twice, every other step of the ladder once.
-            state.exponent += u16::from(!is_first || state.exponent == top);
+            // X is used twice, every other step once. Above the top lies the plain wait.
+            state.exponent += u16::from(!is_first);
         }
         state.uses = if adaptive { 0 } else { 1 };
         state.adaptive = state.exponent <= top;

@@ -54,6 +54,7 @@ mod policy;
 mod profile;
 mod rng;
 mod state;
+mod time;
 pub mod trace;
 
 pub use check::{FieldName, InvalidProfile, Report, Rule, Violation, Warning};
@@ -63,3 +64,4 @@ pub use policy::{
 };
 pub use profile::{DecMode, PROFILE_SIZE, Profile, RANGE_NUM_MAX, Range, RawProfile, RawRange};
 pub use state::{Expiry, RetryState};
+pub use time::Ns;

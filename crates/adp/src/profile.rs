@@ -4,8 +4,8 @@ use core::fmt;
 
 use ferroce_prm::{Image, SetError, roce_accl as reg};
 
-use crate::check::{self, InvalidProfile, Report};
-use crate::policy::NEVER_NS;
+use crate::check::{self, InvalidProfile, Report, Violation};
+use crate::policy::{AckTimeoutFloor, NEVER_NS, QpTimeouts};
 
 /// How many timeout ranges a profile has room for.
 pub const RANGE_NUM_MAX: usize = reg::RANGE_NUM_MAX;
@@ -62,7 +62,7 @@ impl RawProfile {
     #[must_use]
     pub fn check(&self) -> Report {
         self.check_for(
-            crate::QpTimeouts {
+            QpTimeouts {
                 timeout: 14,
                 retry_cnt: 7,
             },
@@ -72,7 +72,7 @@ impl RawProfile {
 
     /// The same, seen with a certain QP. Violations do not depend on it, some warnings do.
     #[must_use]
-    pub fn check_for(&self, qp: crate::QpTimeouts, floor: crate::AckTimeoutFloor) -> Report {
+    pub fn check_for(&self, qp: QpTimeouts, floor: AckTimeoutFloor) -> Report {
         check::check(self, qp, floor)
     }
 
@@ -231,6 +231,17 @@ impl Profile {
         if shift > 53 { NEVER_NS } else { 1000 << shift }
     }
 
+    /// The profile, if nothing is wrong with it.
+    pub(crate) fn checked(raw: &RawProfile, violations: &[Violation]) -> Option<Self> {
+        // A u16 has at most 16 trailing zeros.
+        #[expect(clippy::cast_possible_truncation)]
+        let base_log2 = raw.time_base.trailing_zeros() as u8;
+        violations.is_empty().then_some(Self {
+            raw: *raw,
+            base_log2,
+        })
+    }
+
     /// Range `index`; indices beyond the table fold back into it, so that this never panics.
     pub(crate) fn range(&self, index: u8) -> Range {
         Range {
@@ -243,17 +254,8 @@ impl TryFrom<RawProfile> for Profile {
     type Error = InvalidProfile;
 
     fn try_from(raw: RawProfile) -> Result<Self, InvalidProfile> {
-        let report = raw.check();
-        if report.violations.is_empty() {
-            // A u16 has at most 15 trailing zeros when it is not zero.
-            #[expect(clippy::cast_possible_truncation)]
-            let base_log2 = raw.time_base.trailing_zeros() as u8;
-            Ok(Self { raw, base_log2 })
-        } else {
-            Err(InvalidProfile {
-                violations: report.violations,
-            })
-        }
+        let violations = check::violations(&raw);
+        Self::checked(&raw, &violations).ok_or(InvalidProfile { violations })
     }
 }
 

@@ -41,5 +41,5 @@ mod tests {
         assert_eq!(drawn, STREAM);
     }
 
-    const STREAM: [u16; 8] = [0; 8];
+    const STREAM: [u16; 8] = [57, 136, 464, 285, 95, 6, 459, 210];
 }

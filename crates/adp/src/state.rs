@@ -120,9 +120,7 @@ impl RetryState {
         let ack_ns = policy.ack_timeout_ns(self.qp)?;
         if self.epoch != policy.epoch {
             // No timer runs while one is being armed, so D22 has nothing to wait for.
-            let mut fresh = *self;
-            fresh.catch_up(policy);
-            return fresh.wait_ns(policy, now_ns);
+            return self.caught_up(policy).wait_ns(policy, now_ns);
         }
         Some(dispatch!(policy, algorithm => algorithm.wait_ns(policy, self, ack_ns, now_ns)))
     }
@@ -210,7 +208,8 @@ impl RetryState {
     #[must_use]
     pub fn total_ns(&self, policy: &Policy) -> Option<u64> {
         let ack_ns = policy.ack_timeout_ns(self.qp)?;
-        dispatch!(policy, algorithm => algorithm.total_ns(policy, self, ack_ns))
+        let state = self.caught_up(policy);
+        dispatch!(policy, algorithm => algorithm.total_ns(policy, &state, ack_ns))
     }
 
     /// A timer expired that was armed under an earlier policy.
@@ -236,6 +235,11 @@ impl RetryState {
             self.epoch = policy.epoch;
             self.begin(policy, policy.draw(self.qpn));
         }
+    }
+
+    fn caught_up(mut self, policy: &Policy) -> Self {
+        self.catch_up(policy);
+        self
     }
 
     fn begin(&mut self, policy: &Policy, draw: u8) {

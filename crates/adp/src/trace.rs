@@ -1,1 +1,177 @@
-//! Replays.
+//! Replays of one QP: against a silent peer, or along a list of events.
+
+use crate::policy::{Policy, QpTimeouts};
+use crate::state::{Expiry, RetryState};
+
+/// A QP whose peer is silent from its first send on: an iterator over its waits, up to the one that
+/// ends in the error.
+///
+/// It may not end: then [`Wait::event`] of the only wait is [`Event::Never`], or the total is
+/// infinite and the waits go on for as long as the caller likes to [`take`](Iterator::take) them.
+#[derive(Clone, Debug)]
+pub struct SilentPeer {
+    policy: Policy,
+    state: RetryState,
+    now_ns: u64,
+    is_over: bool,
+}
+
+impl SilentPeer {
+    /// A QP that is about to send for the first time.
+    #[must_use]
+    pub fn new(policy: Policy, mut state: RetryState) -> Self {
+        state.start(&policy, 0);
+        Self {
+            policy,
+            state,
+            now_ns: 0,
+            is_over: false,
+        }
+    }
+
+    /// The same with the draw forced, counted from the smallest initial timeout.
+    #[must_use]
+    pub fn with_draw(policy: Policy, qp: QpTimeouts, draw: u8) -> Self {
+        Self::new(policy, RetryState::with_draw(&policy, qp, 0, draw))
+    }
+}
+
+impl Iterator for SilentPeer {
+    type Item = Wait;
+
+    fn next(&mut self) -> Option<Wait> {
+        if self.is_over {
+            return None;
+        }
+        let (exponent, range) = (self.state.exponent(), self.state.range());
+        let wait_ns = self.state.wait_ns(&self.policy, self.now_ns);
+        let event = match wait_ns {
+            None => Event::Never,
+            Some(wait_ns) => {
+                self.now_ns = self.now_ns.saturating_add(wait_ns);
+                match self.state.on_timeout(&self.policy, self.now_ns) {
+                    Expiry::Fatal => Event::Error,
+                    Expiry::Retransmit { adaptive } => Event::Retransmit { adaptive },
+                }
+            }
+        };
+        self.is_over = !matches!(event, Event::Retransmit { .. });
+        Some(Wait {
+            wait_ns,
+            at_ns: wait_ns.map(|_| self.now_ns),
+            exponent,
+            range,
+            event,
+        })
+    }
+}
+
+/// One timer of a [`SilentPeer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// How long the timer ran; `None` = it does not run.
+    pub wait_ns: Option<u64>,
+    /// When it expired, counted from the first send.
+    pub at_ns: Option<u64>,
+    /// The timeout in use meanwhile; see [`RetryState::exponent`].
+    pub exponent: u16,
+    /// The range in use meanwhile; see [`RetryState::range`].
+    pub range: Option<u8>,
+    /// What the expiry meant.
+    pub event: Event,
+}
+
+/// What the expiry of a timer meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The QP failed with `IBV_WC_RETRY_EXC_ERR`.
+    Error,
+    /// The timer never expires.
+    Never,
+    /// Everything unacknowledged was sent again.
+    Retransmit {
+        /// Whether it was a timer of adaptive retransmission; see [`Expiry::Retransmit`].
+        adaptive: bool,
+    },
+}
+
+/// A QP along a list of inputs, in model time: a timeout comes when the timer armed by the input
+/// before it expires, progress comes at once.
+#[derive(Clone, Debug)]
+pub struct Replay<I> {
+    policy: Policy,
+    state: RetryState,
+    now_ns: u64,
+    has_failed: bool,
+    inputs: I,
+}
+
+impl<I: Iterator<Item = Input>> Replay<I> {
+    /// A QP that has just sent for the first time.
+    #[must_use]
+    pub fn new(policy: Policy, mut state: RetryState, inputs: I) -> Self {
+        state.start(&policy, 0);
+        Self {
+            policy,
+            state,
+            now_ns: 0,
+            has_failed: false,
+            inputs,
+        }
+    }
+}
+
+impl<I: Iterator<Item = Input>> Iterator for Replay<I> {
+    type Item = Step;
+
+    /// The state after the next input; nothing any more after the QP has failed.
+    fn next(&mut self) -> Option<Step> {
+        if self.has_failed {
+            return None;
+        }
+        let input = self.inputs.next()?;
+        match input {
+            Input::Progress => self.state.on_progress(&self.policy, self.now_ns),
+            // A timer that does not run does not expire.
+            Input::Timeout => {
+                if let Some(wait_ns) = self.state.wait_ns(&self.policy, self.now_ns) {
+                    self.now_ns = self.now_ns.saturating_add(wait_ns);
+                    let expiry = self.state.on_timeout(&self.policy, self.now_ns);
+                    self.has_failed = expiry == Expiry::Fatal;
+                }
+            }
+        }
+        let timer_ns = self.state.wait_ns(&self.policy, self.now_ns);
+        Some(Step {
+            input,
+            exponent: self.state.exponent(),
+            range: self.state.range(),
+            timer_ns: timer_ns.filter(|_| !self.has_failed),
+            has_failed: self.has_failed,
+        })
+    }
+}
+
+/// What happens to a QP in a [`Replay`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The oldest unacknowledged PSN advances, and something stays outstanding.
+    Progress,
+    /// The timer expires.
+    Timeout,
+}
+
+/// Where a QP stands after one [`Input`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The input.
+    pub input: Input,
+    /// The timeout in use; see [`RetryState::exponent`].
+    pub exponent: u16,
+    /// The range in use; see [`RetryState::range`].
+    pub range: Option<u8>,
+    /// How long the timer runs that is armed now; `None` = it does not, or the QP has failed.
+    pub timer_ns: Option<u64>,
+    /// Whether the input was the fatal timeout.
+    pub has_failed: bool,
+}

@@ -1,1 +1,49 @@
-//! The device, sans-IO: PD, MR, CQ, SRQ, QP, registers, counters, histogram, impairments.
+//! The device, sans-IO: protection domains, memory regions, completion queues, shared receive
+//! queues, queue pairs, registers, counters, the timeout histogram and link impairments.
+//!
+//! An [`Hca`] knows no clock, socket, thread or global random source. Its host (real sockets, or a
+//! fabric simulator) calls it in one order: an input ([`Hca::handle_packet`],
+//! [`Hca::handle_timeout`], or a verb), then drains the outputs ([`Hca::poll_transmit`],
+//! [`Hca::poll_completion`], [`Hca::poll_event`]) and asks for the next deadline
+//! ([`Hca::poll_timeout`]).
+//!
+//! `unsafe` is denied everywhere but in `memory`, the one module that touches registered memory.
+#![deny(unsafe_code)]
+
+mod cq;
+mod device;
+mod error;
+mod event;
+mod histogram;
+mod host;
+pub mod impair;
+#[allow(unsafe_code, reason = "the module that touches registered memory")]
+mod memory;
+mod mr;
+mod packet;
+mod register;
+mod srq;
+mod state;
+mod table;
+mod timers;
+mod verbs;
+
+pub use cq::{CqId, Notify};
+pub use device::{Hca, HcaConfig, Personality};
+pub use error::{Object, VerbsError};
+pub use event::Event;
+pub use histogram::{BinWidthMode, HistogramConfig, HistogramError, TimeUnit};
+pub use impair::{Direction, Impairment};
+pub use memory::{Buffer, Memory};
+pub use mr::{MrInfo, MrKey};
+pub use packet::{Outgoing, Path, Received};
+pub use register::{Method, RegisterError};
+pub use srq::SrqId;
+pub use state::DeviceState;
+pub use verbs::{PdId, QpInit, limits};
+
+pub use ferroce_transport::{
+    AccessError, AccessFlags, Attr, Completion, Counter, CounterInfo, Data, ModifyError, Mtu,
+    Payload, PostError, QpAttr, QpCap, QpEvent, QpModify, QpState, RecvWr, SendFlags, SendOp,
+    SendWr, Sge, Sges, Time, TimerExpiry, WcFlags, WcOpcode, WcStatus,
+};

@@ -1,4 +1,4 @@
-use ferroce_adp::{QpTimeouts, RetryState};
+use ferroce_adp::{Policy, QpTimeouts, RetryState};
 use ferroce_wire::{Headers, Psn, Qpn, Service};
 
 use crate::requester::Requester;
@@ -76,7 +76,7 @@ struct Turn {
 
 impl Qp {
     /// A queue pair in RESET.
-    pub fn new<H: Host>(config: QpConfig, host: &H) -> Self {
+    pub fn new(config: QpConfig, policy: &Policy) -> Self {
         let QpConfig {
             qpn,
             cap,
@@ -88,7 +88,7 @@ impl Qp {
             config,
             state: QpState::Reset,
             attr: QpAttr::default(),
-            requester: Requester::new(host.policy(), qpn, window_bytes),
+            requester: Requester::new(policy, qpn, window_bytes),
             responder: Responder::new(),
             receives: if srq {
                 ReceiveSource::Shared

@@ -17,7 +17,10 @@ pub struct Aeth {
 
 impl Aeth {
     pub(crate) const fn from_bytes([syndrome, a, b, c]: [u8; 4]) -> Self {
-        Self { syndrome: Syndrome::from_u8(syndrome), msn: be24([a, b, c]) }
+        Self {
+            syndrome: Syndrome::from_u8(syndrome),
+            msn: be24([a, b, c]),
+        }
     }
 
     pub(crate) const fn to_bytes(self) -> [u8; 4] {
@@ -54,7 +57,9 @@ impl Syndrome {
     pub const fn from_u8(byte: u8) -> Self {
         let value = byte & 0x1f;
         match byte >> 5 {
-            0 => Self::Ack { credit: CreditCode(value) },
+            0 => Self::Ack {
+                credit: CreditCode(value),
+            },
             1 => Self::Rnr { timer: value },
             3 => Self::Nak(NakCode::from_u8(value)),
             _ => Self::Reserved(byte),
@@ -152,7 +157,7 @@ impl CreditCode {
         match code {
             0..=1 => Some(code),
             // From here two codes per power of two: 2^k and 1.5 * 2^k.
-            2..=30 if code % 2 == 0 => Some(1 << (code / 2)),
+            2..=30 if code.is_multiple_of(2) => Some(1 << (code / 2)),
             2..=30 => Some(3 << (code / 2 - 1)),
             _ => None,
         }
@@ -239,7 +244,10 @@ mod tests {
         assert_eq!(Syndrome::Rnr { timer: 0xff }.to_u8(), 0x3f);
         assert_eq!(Syndrome::Nak(NakCode::Other(0xff)).to_u8(), 0x7f);
         assert_eq!(CreditCode::new(0xff), CreditCode::INVALID);
-        let aeth = Aeth { syndrome: Syndrome::Nak(NakCode::RemoteAccess), msn: 0xff12_3456 };
+        let aeth = Aeth {
+            syndrome: Syndrome::Nak(NakCode::RemoteAccess),
+            msn: 0xff12_3456,
+        };
         assert_eq!(aeth.to_bytes(), [0x62, 0x12, 0x34, 0x56]);
     }
 
@@ -250,7 +258,11 @@ mod tests {
             1536, 2048, 3072, 4096, 6144, 8192, 12_288, 16_384, 24_576, 32_768,
         ];
         for (code, &credits) in (0u8..).zip(&table) {
-            assert_eq!(CreditCode::new(code).credits(), Some(credits), "code {code}");
+            assert_eq!(
+                CreditCode::new(code).credits(),
+                Some(credits),
+                "code {code}"
+            );
             assert_eq!(CreditCode::from_credits(credits).code(), code);
             if credits > 3 {
                 assert_eq!(CreditCode::from_credits(credits - 1).code(), code - 1);
@@ -274,7 +286,9 @@ mod tests {
 
     #[test]
     fn nak_code_names() {
-        let names: Vec<_> = (0..6).map(|code| NakCode::from_u8(code).to_string()).collect();
+        let names: Vec<_> = (0..6)
+            .map(|code| NakCode::from_u8(code).to_string())
+            .collect();
         assert_eq!(names[0], "PSN sequence error");
         assert_eq!(names[5], "reserved NAK code 5");
     }

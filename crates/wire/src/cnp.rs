@@ -55,14 +55,24 @@ mod tests {
     use crate::icrc::IpPair;
 
     fn flow() -> IcrcFlow {
-        IcrcFlow::new(IpPair::V4 { src: [10, 0, 0, 1], dst: [10, 0, 0, 2] }, 49_152, 4791)
+        IcrcFlow::new(
+            IpPair::V4 {
+                src: [10, 0, 0, 1],
+                dst: [10, 0, 0, 2],
+            },
+            49_152,
+            4791,
+        )
     }
 
     #[test]
     fn bytes_are_those_of_the_spec() {
         let packet = build(Qpn::new(0xd2), PKEY_DEFAULT, &flow(), 0);
         assert_eq!(packet.len(), 32);
-        assert_eq!(packet[..12], [0x81, 0, 0xff, 0xff, 0x40, 0, 0, 0xd2, 0, 0, 0, 0]);
+        assert_eq!(
+            packet[..12],
+            [0x81, 0, 0xff, 0xff, 0x40, 0, 0, 0xd2, 0, 0, 0, 0]
+        );
         assert_eq!(packet[12..28], [0; 16]);
         assert_eq!(packet[28..], flow().compute(0, &packet[..28]).to_le_bytes());
     }

@@ -8,6 +8,8 @@
 const POLYNOMIAL: u32 = 0xedb8_8320;
 /// x^0.
 pub(crate) const ONE: u32 = 1 << 31;
+/// x^32, what the last bit of a message contributes.
+pub(crate) const X_32: u32 = POLYNOMIAL;
 
 /// Product modulo the polynomial.
 pub(crate) const fn multiply(a: u32, mut b: u32) -> u32 {
@@ -35,12 +37,22 @@ pub(crate) fn inverse_power_of_x(exponent: u32) -> u32 {
     power
 }
 
-const fn times_x(a: u32) -> u32 {
-    if a & 1 == 0 { a >> 1 } else { (a >> 1) ^ POLYNOMIAL }
+/// Product with x.
+pub(crate) const fn times_x(a: u32) -> u32 {
+    if a & 1 == 0 {
+        a >> 1
+    } else {
+        (a >> 1) ^ POLYNOMIAL
+    }
 }
 
+/// Quotient by x.
 const fn over_x(a: u32) -> u32 {
-    if a & ONE == 0 { a << 1 } else { ((a ^ POLYNOMIAL) << 1) | 1 }
+    if a & ONE == 0 {
+        a << 1
+    } else {
+        ((a ^ POLYNOMIAL) << 1) | 1
+    }
 }
 
 /// x^(-2^k) for k in 0..20.

@@ -110,7 +110,20 @@ impl Bth {
         let [q0, q1, q2] = self.dest_qp.to_bytes();
         let [s0, s1, s2] = self.psn.to_bytes();
         let ack = (self.ack_req as u8) << 7;
-        [self.opcode.as_u8(), flags, p0, p1, ecn, q0, q1, q2, ack, s0, s1, s2]
+        [
+            self.opcode.as_u8(),
+            flags,
+            p0,
+            p1,
+            ecn,
+            q0,
+            q1,
+            q2,
+            ack,
+            s0,
+            s1,
+            s2,
+        ]
     }
 }
 
@@ -210,7 +223,10 @@ impl Headers {
         let len = self.header_len();
         let available = buffer.len();
         let Some(mut rest) = buffer.get_mut(..len) else {
-            return Err(EmitError::BufferTooShort { expected: len, got: available });
+            return Err(EmitError::BufferTooShort {
+                expected: len,
+                got: available,
+            });
         };
         put(&mut rest, self.bth.to_bytes());
         if let Some(deth) = self.deth {
@@ -260,14 +276,20 @@ impl Headers {
     ) -> Result<usize, EmitError> {
         let opcode = self.bth.opcode;
         if !opcode.has_payload() && !payload.is_empty() {
-            return Err(EmitError::UnexpectedPayload { opcode, got: payload.len() });
+            return Err(EmitError::UnexpectedPayload {
+                opcode,
+                got: payload.len(),
+            });
         }
         self.bth.pad = pad_len(payload.len());
         let pad_at = self.header_len() + payload.len();
         let icrc_at = pad_at + usize::from(self.bth.pad);
         let len = icrc_at + ICRC_LEN;
         if buffer.len() < len {
-            return Err(EmitError::BufferTooShort { expected: len, got: buffer.len() });
+            return Err(EmitError::BufferTooShort {
+                expected: len,
+                got: buffer.len(),
+            });
         }
         let payload_at = self.emit(buffer)?;
         buffer[payload_at..pad_at].copy_from_slice(payload);
@@ -284,7 +306,11 @@ impl Headers {
             ("RETH", self.reth.is_some(), opcode.has_reth()),
             ("AETH", self.aeth.is_some(), opcode.has_aeth()),
             ("AtomicETH", self.atomic.is_some(), opcode.has_atomic_eth()),
-            ("AtomicAckETH", self.atomic_ack.is_some(), opcode.has_atomic_ack()),
+            (
+                "AtomicAckETH",
+                self.atomic_ack.is_some(),
+                opcode.has_atomic_ack(),
+            ),
             ("ImmDt", self.imm.is_some(), opcode.has_imm()),
             ("IETH", self.ieth.is_some(), opcode.has_ieth()),
             ("DETH", self.deth.is_some(), opcode.has_deth()),
@@ -297,10 +323,18 @@ impl Headers {
         }
         let Bth { pad, version, .. } = self.bth;
         if pad > 3 {
-            return Err(EmitError::FieldRange { field: "pad", max: 3, got: pad });
+            return Err(EmitError::FieldRange {
+                field: "pad",
+                max: 3,
+                got: pad,
+            });
         }
         if version > 15 {
-            return Err(EmitError::FieldRange { field: "version", max: 15, got: version });
+            return Err(EmitError::FieldRange {
+                field: "version",
+                max: 15,
+                got: version,
+            });
         }
         Ok(())
     }
@@ -370,5 +404,270 @@ fn put<const N: usize>(rest: &mut &mut [u8], bytes: [u8; N]) {
     if let Some((head, tail)) = core::mem::take(rest).split_first_chunk_mut() {
         *head = bytes;
         *rest = tail;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{flow_v4, sample};
+
+    fn emitted(headers: &Headers) -> Vec<u8> {
+        let mut buffer = [0xee; HEADERS_LEN_MAX];
+        let len = headers.emit(&mut buffer).unwrap();
+        assert!(
+            buffer[len..].iter().all(|&byte| byte == 0xee),
+            "wrote behind the headers"
+        );
+        buffer[..len].to_vec()
+    }
+
+    #[test]
+    fn golden_bth_bits() {
+        let zero = Bth {
+            opcode: Opcode::RcSendFirst,
+            solicited: false,
+            mig_req: false,
+            pad: 0,
+            version: 0,
+            pkey: 0,
+            fecn: false,
+            becn: false,
+            dest_qp: Qpn::new(0),
+            ack_req: false,
+            psn: Psn::ZERO,
+        };
+        let expect = |bth: Bth, bytes: [u8; BTH_LEN]| {
+            assert_eq!(bth.to_bytes(), bytes);
+            assert_eq!(Bth::from_bytes(bth.opcode, &bytes), bth);
+        };
+        expect(zero, [0; 12]);
+        let opcode = Opcode::UdSendOnlyImm;
+        expect(
+            Bth { opcode, ..zero },
+            [0x65, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        );
+        expect(
+            Bth {
+                solicited: true,
+                ..zero
+            },
+            [0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        );
+        expect(
+            Bth {
+                mig_req: true,
+                ..zero
+            },
+            [0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        );
+        expect(
+            Bth { pad: 3, ..zero },
+            [0, 0x30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        );
+        expect(
+            Bth {
+                version: 15,
+                ..zero
+            },
+            [0, 0x0f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        );
+        expect(
+            Bth {
+                pkey: 0x1234,
+                ..zero
+            },
+            [0, 0, 0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 0],
+        );
+        expect(
+            Bth { fecn: true, ..zero },
+            [0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0],
+        );
+        expect(
+            Bth { becn: true, ..zero },
+            [0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0],
+        );
+        let dest_qp = Qpn::new(0x12_3456);
+        expect(
+            Bth { dest_qp, ..zero },
+            [0, 0, 0, 0, 0, 0x12, 0x34, 0x56, 0, 0, 0, 0],
+        );
+        expect(
+            Bth {
+                ack_req: true,
+                ..zero
+            },
+            [0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0],
+        );
+        let psn = Psn::new(0x12_3456);
+        expect(
+            Bth { psn, ..zero },
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34, 0x56],
+        );
+    }
+
+    #[test]
+    fn golden_extensions() {
+        let bth = [0x40, 0x80, 0x01, 0, 0x12, 0x34, 0x56, 0, 0xab, 0xcd, 0xef];
+        let reth = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
+        let aeth = [0x1f, 0x11, 0x22, 0x33];
+        let imm = [0x61, 0x62, 0x63, 0x64];
+        let deth = [0x81, 0x82, 0x83, 0x84, 0, 0x91, 0x92, 0x93];
+        #[rustfmt::skip]
+        let atomic = [
+            0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x2b, 0x2c,
+            0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38,
+            0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48,
+        ];
+        let original = [0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57, 0x58];
+        for (opcode, extensions) in [
+            (Opcode::RcSendOnly, vec![]),
+            (Opcode::RcWriteOnly, vec![&reth[..]]),
+            (Opcode::RcWriteOnlyImm, vec![&reth, &imm]),
+            (Opcode::RcReadRequest, vec![&reth]),
+            (Opcode::RcAcknowledge, vec![&aeth]),
+            (Opcode::RcAtomicAcknowledge, vec![&aeth, &original]),
+            (Opcode::RcFetchAdd, vec![&atomic]),
+            (
+                Opcode::RcSendLastInvalidate,
+                vec![&[0x71, 0x72, 0x73, 0x74]],
+            ),
+            (Opcode::UcSendLastImm, vec![&imm]),
+            (Opcode::UdSendOnlyImm, vec![&deth, &imm]),
+            (Opcode::Cnp, vec![&[0; 16]]),
+        ] {
+            let mut expected = vec![opcode.as_u8()];
+            expected.extend_from_slice(&bth);
+            expected.extend(extensions.concat());
+            assert_eq!(emitted(&sample(opcode)), expected, "{opcode}");
+        }
+    }
+
+    #[test]
+    fn every_opcode_emits_its_length_and_refuses_shorter_buffers() {
+        for &opcode in Opcode::ALL {
+            let headers = sample(opcode);
+            assert_eq!(emitted(&headers).len(), opcode.header_len(), "{opcode}");
+            for len in 0..opcode.header_len() {
+                let mut buffer = vec![0xee; len];
+                let expected = opcode.header_len();
+                let error = EmitError::BufferTooShort { expected, got: len };
+                assert_eq!(headers.emit(&mut buffer), Err(error));
+                assert!(
+                    buffer.iter().all(|&byte| byte == 0xee),
+                    "wrote in spite of the error"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn extensions_must_be_those_of_the_opcode() {
+        let bare = |opcode| Headers::new(Bth::request(opcode, Qpn::GSI, Psn::ZERO));
+        let mut buffer = [0; HEADERS_LEN_MAX];
+        // Each opcode's headers under each other opcode.
+        for &opcode in Opcode::ALL {
+            for &other in Opcode::ALL {
+                let mut headers = sample(opcode);
+                headers.bth.opcode = other;
+                let present = |headers: &Headers| {
+                    [
+                        headers.reth.is_some(),
+                        headers.aeth.is_some(),
+                        headers.atomic.is_some(),
+                        headers.atomic_ack.is_some(),
+                        headers.imm.is_some(),
+                        headers.ieth.is_some(),
+                        headers.deth.is_some(),
+                    ]
+                };
+                let same = present(&headers) == present(&sample(other));
+                assert_eq!(
+                    headers.emit(&mut buffer).is_ok(),
+                    same,
+                    "{opcode} as {other}"
+                );
+            }
+        }
+        let opcode = Opcode::RcWriteOnly;
+        let missing = EmitError::MissingExtension {
+            opcode,
+            header: "RETH",
+        };
+        assert_eq!(bare(opcode).emit(&mut buffer), Err(missing));
+        assert_eq!(
+            missing.to_string(),
+            "RC RDMA WRITE only carries RETH but it is not set"
+        );
+        let extra = Headers {
+            imm: Some(1),
+            ..bare(Opcode::RcSendOnly)
+        };
+        let error = EmitError::ExtraExtension {
+            opcode: Opcode::RcSendOnly,
+            header: "ImmDt",
+        };
+        assert_eq!(extra.emit(&mut buffer), Err(error));
+    }
+
+    #[test]
+    fn fields_must_fit() {
+        let mut buffer = [0; HEADERS_LEN_MAX];
+        let mut headers = sample(Opcode::RcSendOnly);
+        headers.bth.pad = 4;
+        let error = EmitError::FieldRange {
+            field: "pad",
+            max: 3,
+            got: 4,
+        };
+        assert_eq!(headers.emit(&mut buffer), Err(error));
+        headers.bth.pad = 3;
+        headers.bth.version = 16;
+        let error = EmitError::FieldRange {
+            field: "version",
+            max: 15,
+            got: 16,
+        };
+        assert_eq!(headers.emit(&mut buffer), Err(error));
+    }
+
+    #[test]
+    fn pad_completes_to_four() {
+        for len in 0..20 {
+            let pad = pad_len(len);
+            assert!(pad < 4 && (len + usize::from(pad)).is_multiple_of(4));
+        }
+    }
+
+    #[test]
+    fn whole_packets() {
+        let headers = sample(Opcode::RcSendOnly);
+        let mut buffer = [0xee; 64];
+        let len = headers
+            .emit_packet(b"hello", &flow_v4(), 0, &mut buffer)
+            .unwrap();
+        assert_eq!(len, 24);
+        assert_eq!(buffer[1], 0x70);
+        assert_eq!(buffer[12..20], *b"hello\0\0\0");
+        assert_eq!(
+            buffer[20..24],
+            flow_v4().compute(0, &buffer[..20]).to_le_bytes()
+        );
+        assert!(buffer[24..].iter().all(|&byte| byte == 0xee));
+
+        let error = EmitError::BufferTooShort {
+            expected: 24,
+            got: 23,
+        };
+        assert_eq!(
+            headers.emit_packet(b"hello", &flow_v4(), 0, &mut buffer[..23]),
+            Err(error)
+        );
+        let opcode = Opcode::RcAcknowledge;
+        let error = EmitError::UnexpectedPayload { opcode, got: 1 };
+        assert_eq!(
+            sample(opcode).emit_packet(b"x", &flow_v4(), 0, &mut buffer),
+            Err(error)
+        );
     }
 }

@@ -16,7 +16,7 @@ use core::net::IpAddr;
 use crc32fast::Hasher;
 
 use crate::gf2;
-use crate::headers::{BTH_LEN, HEADERS_LEN_MAX, ICRC_LEN};
+use crate::headers::{BTH_LEN, ICRC_LEN};
 
 /// Source and destination address of a packet, both of one family.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -41,12 +41,14 @@ impl IpPair {
     /// Pairs two addresses; `None` if they are of different families.
     pub const fn new(src: IpAddr, dst: IpAddr) -> Option<Self> {
         match (src, dst) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                Some(Self::V4 { src: src.octets(), dst: dst.octets() })
-            }
-            (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                Some(Self::V6 { src: src.octets(), dst: dst.octets() })
-            }
+            (IpAddr::V4(src), IpAddr::V4(dst)) => Some(Self::V4 {
+                src: src.octets(),
+                dst: dst.octets(),
+            }),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => Some(Self::V6 {
+                src: src.octets(),
+                dst: dst.octets(),
+            }),
             _ => None,
         }
     }
@@ -54,76 +56,86 @@ impl IpPair {
 
 /// Computes and verifies the ICRCs of one flow: two addresses and two UDP ports.
 ///
-/// Holds the part of the CRC's input that all packets of the flow share. 58 bytes, cheap to make
-/// (no CRC is computed), and worth keeping per destination.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+/// Small enough to keep per destination. A CRC is affine in every bit of its input, so what all
+/// packets of a flow have in common is reduced to one word; a packet adds the contributions of
+/// its length, its Identification and its BTH by table, and only what follows the BTH is run
+/// through the CRC.
+#[derive(Clone, Copy, Debug)]
 pub struct IcrcFlow {
-    prefix: Prefix,
+    family: Family,
+    /// CRC of the prefix and a BTH, with everything zero that differs between packets.
+    common: u32,
 }
 
-/// Ones, IP header and UDP header, masked; lengths and Identification are zero.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-enum Prefix {
-    V4([u8; PREFIX_V4_LEN]),
-    V6([u8; PREFIX_V6_LEN]),
+#[derive(Clone, Copy, Debug)]
+enum Family {
+    V4,
+    V6,
 }
 
 impl IcrcFlow {
     /// Prepares for packets in the direction from `src_port` to `dst_port`
     /// ([`ROCE_V2_PORT`](crate::ROCE_V2_PORT)).
     pub fn new(ip: IpPair, src_port: u16, dst_port: u16) -> Self {
-        let prefix = match ip {
+        let mut hasher = Hasher::new();
+        hasher.update(&[0xff; 8]);
+        let family = match ip {
             IpPair::V4 { src, dst } => {
-                let mut prefix = [0xff; PREFIX_V4_LEN];
-                prefix[8] = 0x45;
-                prefix[V4_TOTAL_LEN..V4_TOTAL_LEN + 4].fill(0);
-                prefix[14..16].copy_from_slice(&DONT_FRAGMENT.to_be_bytes());
-                prefix[17] = IP_PROTOCOL_UDP;
-                prefix[20..24].copy_from_slice(&src);
-                prefix[24..28].copy_from_slice(&dst);
-                udp_prefix(&mut prefix[28..], src_port, dst_port);
-                Prefix::V4(prefix)
+                // Zero: total length and Identification. Ones: TOS, TTL and checksum.
+                hasher.update(&[0x45, 0xff, 0, 0, 0, 0]);
+                hasher.update(&DONT_FRAGMENT.to_be_bytes());
+                hasher.update(&[0xff, IP_PROTOCOL_UDP, 0xff, 0xff]);
+                hasher.update(&src);
+                hasher.update(&dst);
+                Family::V4
             }
             IpPair::V6 { src, dst } => {
-                let mut prefix = [0xff; PREFIX_V6_LEN];
-                prefix[8] = 0x6f;
-                prefix[V6_PAYLOAD_LEN..V6_PAYLOAD_LEN + 2].fill(0);
-                prefix[14] = IP_PROTOCOL_UDP;
-                prefix[16..32].copy_from_slice(&src);
-                prefix[32..48].copy_from_slice(&dst);
-                udp_prefix(&mut prefix[48..], src_port, dst_port);
-                Prefix::V6(prefix)
+                // Zero: payload length. Ones: traffic class, flow label and hop limit.
+                hasher.update(&[0x6f, 0xff, 0xff, 0xff, 0, 0, IP_PROTOCOL_UDP, 0xff]);
+                hasher.update(&src);
+                hasher.update(&dst);
+                Family::V6
             }
         };
-        Self { prefix }
+        hasher.update(&src_port.to_be_bytes());
+        hasher.update(&dst_port.to_be_bytes());
+        // Zero: length. Ones: checksum.
+        hasher.update(&[0, 0, 0xff, 0xff]);
+        let mut bth = [0; BTH_LEN];
+        bth[BTH_CONGESTION] = 0xff;
+        hasher.update(&bth);
+        Self {
+            family,
+            common: hasher.finalize(),
+        }
     }
 
     /// The ICRC of a packet whose bytes lie together.
     ///
     /// `transport` reaches from the BTH to the end of the pad; `ip_id` is the IPv4 Identification
-    /// (ignored for IPv6). Append the result with `to_le_bytes`.
+    /// (ignored for IPv6). Append the result with `to_le_bytes`. Less than a BTH is no packet and
+    /// gets an arbitrary number.
     #[inline]
     pub fn compute(&self, ip_id: u16, transport: &[u8]) -> u32 {
-        let (head, rest) = transport.split_at(transport.len().min(BTH_LEN));
-        let mut hasher = self.start(ip_id, transport.len(), head);
+        let (mut hasher, rest) = self.start(ip_id, transport.len(), transport);
         hasher.update(rest);
         hasher.finalize()
     }
 
-    /// The ICRC of a packet in pieces: `header` (BTH and extension headers), then the payload
-    /// wherever it lies, then `pad` zero bytes (0..4).
+    /// The ICRC of a packet in pieces: `header` (at least the BTH), then the rest wherever it
+    /// lies, then `pad` zero bytes (0..4).
     ///
     /// The pieces are visited twice, first for their length.
+    #[inline]
     pub fn compute_gathered<'p, I>(&self, ip_id: u16, header: &[u8], pieces: I, pad: u8) -> u32
     where
         I: IntoIterator<Item = &'p [u8], IntoIter: Clone>,
     {
         let pieces = pieces.into_iter();
-        let pad = &[0; 4][..usize::from(pad.min(4))];
-        let payload_len: usize = pieces.clone().map(<[u8]>::len).sum();
-        let len = header.len() + payload_len + pad.len();
-        let (head, rest) = header.split_at(header.len().min(HEADERS_LEN_MAX));
-        let mut hasher = self.start(ip_id, len, head);
+        let pad = &[0; 3][..usize::from(pad.min(3))];
+        let pieces_len: usize = pieces.clone().map(<[u8]>::len).sum();
+        let transport_len = header.len() + pieces_len + pad.len();
+        let (mut hasher, rest) = self.start(ip_id, transport_len, header);
         hasher.update(rest);
         for piece in pieces {
             hasher.update(piece);
@@ -153,49 +165,45 @@ impl IcrcFlow {
             return Verdict::Bad;
         };
         let difference = self.compute(expected_id, transport) ^ u32::from_le_bytes(icrc);
-        match (self.prefix, policy) {
-            (Prefix::V6(_), _) if difference == 0 => {
-                Verdict::Ok { ip_id: 0, dont_fragment: false }
-            }
-            (Prefix::V4(_), _) if difference == 0 => {
-                Verdict::Ok { ip_id: expected_id, dont_fragment: true }
-            }
-            (Prefix::V6(_), _) | (_, IdPolicy::Exact) => Verdict::Bad,
-            (Prefix::V4(_), IdPolicy::AnyId) if transport.len() > TRANSPORT_LEN_MAX => Verdict::Bad,
-            (Prefix::V4(_), IdPolicy::AnyId) => {
-                explain(gf2::multiply(difference, factor(transport.len())), expected_id)
-            }
+        match (self.family, policy) {
+            (Family::V6, _) if difference == 0 => Verdict::Ok {
+                ip_id: 0,
+                dont_fragment: false,
+            },
+            (Family::V4, _) if difference == 0 => Verdict::Ok {
+                ip_id: expected_id,
+                dont_fragment: true,
+            },
+            (Family::V6, _) | (_, IdPolicy::Exact) => Verdict::Bad,
+            (Family::V4, IdPolicy::AnyId) if transport.len() > TRANSPORT_LEN_MAX => Verdict::Bad,
+            (Family::V4, IdPolicy::AnyId) => explain(
+                gf2::multiply(difference, factor(transport.len())),
+                expected_id,
+            ),
         }
     }
 
-    /// Feeds the prefix and the first bytes of the transport headers, at most
-    /// [`HEADERS_LEN_MAX`] of them, as one run: short runs are what makes a CRC slow.
+    /// A CRC that has taken everything up to the end of the BTH, and what of `header` follows it.
     #[inline]
-    fn start(&self, ip_id: u16, transport_len: usize, head: &[u8]) -> Hasher {
-        // Longer datagrams than UDP can carry get some ICRC; they cannot be sent anyway.
-        let len = |headers| {
-            u16::try_from(transport_len + ICRC_LEN + headers).unwrap_or(u16::MAX).to_be_bytes()
+    fn start<'h>(&self, ip_id: u16, transport_len: usize, header: &'h [u8]) -> (Hasher, &'h [u8]) {
+        let (bth, rest) = match header.split_first_chunk::<BTH_LEN>() {
+            Some((bth, rest)) => (*bth, rest),
+            None => ([0; BTH_LEN], header),
         };
+        // Longer datagrams than UDP can carry get some ICRC; they cannot be sent anyway.
+        let len = |headers| u16::try_from(transport_len + ICRC_LEN + headers).unwrap_or(u16::MAX);
         let udp_len = len(8);
-        let mut hasher = Hasher::new();
-        match &self.prefix {
-            Prefix::V4(prefix) => {
-                let mut run = [0; PREFIX_V4_LEN + HEADERS_LEN_MAX];
-                run[..PREFIX_V4_LEN].copy_from_slice(prefix);
-                run[V4_TOTAL_LEN..V4_TOTAL_LEN + 2].copy_from_slice(&len(28));
-                run[V4_ID..V4_ID + 2].copy_from_slice(&ip_id.to_be_bytes());
-                run[V4_UDP_LEN..V4_UDP_LEN + 2].copy_from_slice(&udp_len);
-                hasher.update(masked_run(&mut run, PREFIX_V4_LEN, head));
-            }
-            Prefix::V6(prefix) => {
-                let mut run = [0; PREFIX_V6_LEN + HEADERS_LEN_MAX];
-                run[..PREFIX_V6_LEN].copy_from_slice(prefix);
-                run[V6_PAYLOAD_LEN..V6_PAYLOAD_LEN + 2].copy_from_slice(&udp_len);
-                run[V6_UDP_LEN..V6_UDP_LEN + 2].copy_from_slice(&udp_len);
-                hasher.update(masked_run(&mut run, PREFIX_V6_LEN, head));
+        let ip = match self.family {
+            Family::V4 => field(len(28), V4_AFTER_LEN) ^ field(ip_id, V4_AFTER_ID),
+            Family::V6 => field(udp_len, V6_AFTER_LEN),
+        };
+        let mut crc = self.common ^ ip ^ field(udp_len, AFTER_UDP_LEN);
+        for (index, &byte) in bth.iter().enumerate() {
+            if index != BTH_CONGESTION {
+                crc ^= contribution(byte, BTH_LEN - 1 - index);
             }
         }
-        hasher
+        (Hasher::new_with_initial(crc), rest)
     }
 }
 
@@ -248,7 +256,10 @@ impl IcrcVerifier {
     /// An empty memory; fills itself.
     pub const fn new(policy: IdPolicy) -> Self {
         // No packet has this length, so the entry is never taken for one.
-        Self { policy, cache: [(usize::MAX, 0); CACHE_LEN] }
+        Self {
+            policy,
+            cache: [(usize::MAX, 0); CACHE_LEN],
+        }
     }
 
     /// The policy in force.
@@ -303,25 +314,52 @@ const fn explain(unshifted: u32, expected_id: u16) -> Verdict {
     let high = (unshifted >> ID_HIGH_SHIFT).to_le_bytes()[0];
     let low = (unshifted >> ID_LOW_SHIFT).to_le_bytes()[0];
     let flipped = u16::from_be_bytes([high, low]);
-    Verdict::Ok { ip_id: expected_id ^ flipped, dont_fragment: unshifted & gf2::ONE == 0 }
-}
-
-fn udp_prefix(udp: &mut [u8], src_port: u16, dst_port: u16) {
-    udp[0..2].copy_from_slice(&src_port.to_be_bytes());
-    udp[2..4].copy_from_slice(&dst_port.to_be_bytes());
-    udp[4..6].fill(0);
-}
-
-/// Puts `head` behind the prefix and masks the congestion byte of its BTH.
-#[inline]
-fn masked_run<'b>(run: &'b mut [u8], prefix_len: usize, head: &[u8]) -> &'b [u8] {
-    let len = prefix_len + head.len();
-    run[prefix_len..len].copy_from_slice(head);
-    if head.len() > BTH_CONGESTION {
-        run[prefix_len + BTH_CONGESTION] = 0xff;
+    Verdict::Ok {
+        ip_id: expected_id ^ flipped,
+        dont_fragment: unshifted & gf2::ONE == 0,
     }
-    &run[..len]
 }
+
+/// What a 16-bit field with `following` bytes behind it adds to a CRC.
+#[inline]
+const fn field(value: u16, following: usize) -> u32 {
+    let [high, low] = value.to_be_bytes();
+    contribution(high, following + 1) ^ contribution(low, following)
+}
+
+/// What a byte with `following` bytes behind it adds to a CRC.
+#[inline]
+const fn contribution(byte: u8, following: usize) -> u32 {
+    let [low, high] = &CONTRIBUTIONS[following];
+    low[(byte & 0x0f) as usize] ^ high[(byte >> 4) as usize]
+}
+
+/// For each number of bytes that follow, what the lower and the upper half of a byte add to a CRC.
+///
+/// Half bytes, because then one entry is one cache line, and a packet touches only 36 of them.
+static CONTRIBUTIONS: [[[u32; 16]; 2]; V6_AFTER_LEN + 2] = {
+    let mut table = [[[0; 16]; 2]; V6_AFTER_LEN + 2];
+    // What the bit adds that the CRC takes last, then the one before it, and so on.
+    let mut power = gf2::X_32;
+    let mut following = 0;
+    while following < table.len() {
+        let mut bit = 8;
+        while bit > 0 {
+            bit -= 1;
+            let half = &mut table[following][bit / 4];
+            let mut value = 0;
+            while value < half.len() {
+                if value & (1 << (bit % 4)) != 0 {
+                    half[value] ^= power;
+                }
+                value += 1;
+            }
+            power = gf2::times_x(power);
+        }
+        following += 1;
+    }
+    table
+};
 
 /// Byte of the BTH with FECN, BECN and reserved bits.
 const BTH_CONGESTION: usize = 4;
@@ -330,16 +368,294 @@ const IP_PROTOCOL_UDP: u8 = 17;
 const DONT_FRAGMENT: u16 = 0x4000;
 /// Eight bytes of ones, IPv4 and UDP header.
 const PREFIX_V4_LEN: usize = 8 + 20 + 8;
-/// Eight bytes of ones, IPv6 and UDP header.
-const PREFIX_V6_LEN: usize = 8 + 40 + 8;
-/// Offsets in the prefixes.
-const V4_TOTAL_LEN: usize = 8 + 2;
-const V4_ID: usize = 8 + 4;
-const V4_UDP_LEN: usize = 28 + 4;
-const V6_PAYLOAD_LEN: usize = 8 + 4;
-const V6_UDP_LEN: usize = 48 + 4;
+/// Bytes between fields that differ from packet to packet and the end of the BTH.
+const V4_AFTER_LEN: usize = 20 - 4 + 8 + BTH_LEN;
+const V4_AFTER_ID: usize = 20 - 6 + 8 + BTH_LEN;
+const V6_AFTER_LEN: usize = 40 - 6 + 8 + BTH_LEN;
+const AFTER_UDP_LEN: usize = 8 - 6 + BTH_LEN;
 /// Place of Don't Fragment in the CRC's input, counting bits in the order the CRC takes them.
 const DONT_FRAGMENT_BIT: u32 = 8 * (8 + 6) + 6;
 /// Longest transport part that an IPv4 datagram can carry.
 const TRANSPORT_LEN_MAX: usize = 65_535 - 20 - 8 - ICRC_LEN;
 const CACHE_LEN: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::ops::RangeInclusive;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{any_packet, flow_v4, flow_v6, sample};
+    use crate::{Headers, Opcode};
+
+    /// Table-free CRC-32 of another crate.
+    const BITWISE: crc::Crc<u32, crc::NoTable> =
+        crc::Crc::<u32, crc::NoTable>::new(&crc::CRC_32_ISO_HDLC);
+
+    /// The ICRC by the book: a whole IP packet, masked field by field, one CRC over all.
+    fn oracle(ip_packet: &[u8]) -> u32 {
+        let mut input = vec![0xff; 8];
+        let mut masked = ip_packet[..ip_packet.len() - ICRC_LEN].to_vec();
+        let udp = if masked[0] >> 4 == 4 {
+            masked[1] = 0xff;
+            masked[8] = 0xff;
+            masked[10..12].fill(0xff);
+            20
+        } else {
+            masked[0] |= 0x0f;
+            masked[1..4].fill(0xff);
+            masked[7] = 0xff;
+            40
+        };
+        masked[udp + 6..udp + 8].fill(0xff);
+        masked[udp + 8 + 4] = 0xff;
+        input.extend(masked);
+        BITWISE.checksum(&input)
+    }
+
+    /// An IPv4 packet between the addresses of `flow_v4`.
+    fn ipv4(id: u16, flags: u16, udp_payload: &[u8]) -> Vec<u8> {
+        let len = |extra: usize| {
+            u16::try_from(udp_payload.len() + extra)
+                .unwrap()
+                .to_be_bytes()
+        };
+        let mut packet = vec![0x45, 0xb9];
+        packet.extend(len(28));
+        packet.extend(id.to_be_bytes());
+        packet.extend(flags.to_be_bytes());
+        packet.extend([57, 17, 0x12, 0x34, 192, 0, 2, 1, 198, 51, 100, 7]);
+        packet.extend([0xc1, 0x23, 0x12, 0xb7]);
+        packet.extend(len(8));
+        packet.extend([0x56, 0x78]);
+        packet.extend(udp_payload);
+        packet
+    }
+
+    /// An IPv6 packet between the addresses of `flow_v6`.
+    fn ipv6(udp_payload: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(udp_payload.len() + 8).unwrap().to_be_bytes();
+        let mut packet = vec![0x61, 0x23, 0x45, 0x67];
+        packet.extend(len);
+        packet.extend([17, 61]);
+        for last in [1, 2] {
+            packet.extend([
+                0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last,
+            ]);
+        }
+        packet.extend([0xc1, 0x23, 0x12, 0xb7]);
+        packet.extend(len);
+        packet.extend([0x56, 0x78]);
+        packet.extend(udp_payload);
+        packet
+    }
+
+    fn build(headers: Headers, payload: &[u8], flow: &IcrcFlow, id: u16) -> Vec<u8> {
+        let mut buffer = vec![0; 4200];
+        let len = headers.emit_packet(payload, flow, id, &mut buffer).unwrap();
+        buffer.truncate(len);
+        buffer
+    }
+
+    /// A packet whose sender clears Don't Fragment.
+    fn build_without_df(headers: Headers, payload: &[u8], id: u16) -> Vec<u8> {
+        let mut packet = build(headers, payload, &flow_v4(), id);
+        let icrc = oracle(&ipv4(id, 0, &packet));
+        let at = packet.len() - ICRC_LEN;
+        packet[at..].copy_from_slice(&icrc.to_le_bytes());
+        packet
+    }
+
+    #[test]
+    fn masked_fields_do_not_matter_and_others_do() {
+        let flow = flow_v4();
+        let packet = build(sample(Opcode::RcSendOnly), b"payload", &flow, 0);
+        let transport = &packet[..packet.len() - ICRC_LEN];
+        let icrc = flow.compute(0, transport);
+        for offset in 0..transport.len() {
+            let mut changed = transport.to_vec();
+            changed[offset] ^= 0xff;
+            assert_eq!(
+                flow.compute(0, &changed) == icrc,
+                offset == 4,
+                "offset {offset}"
+            );
+        }
+        assert_ne!(flow.compute(1, transport), icrc);
+        assert_eq!(
+            flow_v6().compute(1, transport),
+            flow_v6().compute(0, transport)
+        );
+    }
+
+    #[test]
+    fn flow_sees_addresses_and_ports() {
+        let transport = [0; 16];
+        let v4 = |src, dst, from, to| {
+            IcrcFlow::new(IpPair::V4 { src, dst }, from, to).compute(0, &transport)
+        };
+        let base = v4([10, 0, 0, 1], [10, 0, 0, 2], 1, 2);
+        assert_ne!(base, v4([10, 0, 0, 3], [10, 0, 0, 2], 1, 2));
+        assert_ne!(base, v4([10, 0, 0, 1], [10, 0, 0, 3], 1, 2));
+        assert_ne!(base, v4([10, 0, 0, 1], [10, 0, 0, 2], 3, 2));
+        assert_ne!(base, v4([10, 0, 0, 1], [10, 0, 0, 2], 1, 3));
+    }
+
+    #[test]
+    fn pairs_need_one_family() {
+        let (v4, v6): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "::1".parse().unwrap());
+        assert_eq!(IpPair::new(v4, v6), None);
+        assert_eq!(
+            IpPair::new(v4, v4),
+            Some(IpPair::V4 {
+                src: [10, 0, 0, 1],
+                dst: [10, 0, 0, 1]
+            })
+        );
+        assert!(matches!(IpPair::new(v6, v6), Some(IpPair::V6 { .. })));
+    }
+
+    /// All IDs, with and without DF, for one packet: each is found, none is mistaken for another.
+    #[test]
+    fn every_identification_is_solved_for() {
+        let headers = sample(Opcode::RcWriteOnly);
+        let payload = [0x5a; 33];
+        let flow = flow_v4();
+        let mut verifier = IcrcVerifier::default();
+        let reference = build(headers, &payload, &flow, 0);
+        let transport = &reference[..reference.len() - ICRC_LEN];
+        for id in ALL_IDS {
+            let icrc = flow.compute(id, transport).to_le_bytes();
+            let packet = [transport, &icrc].concat();
+            let expected = Verdict::Ok {
+                ip_id: id,
+                dont_fragment: true,
+            };
+            assert_eq!(verifier.verify(&flow, 0x4321, &packet), expected);
+        }
+        for id in ALL_IDS.step_by(251) {
+            let packet = build_without_df(headers, &payload, id);
+            let expected = Verdict::Ok {
+                ip_id: id,
+                dont_fragment: false,
+            };
+            assert_eq!(verifier.verify(&flow, 0, &packet), expected);
+            assert_eq!(flow.verify(0x8000, &packet), expected);
+            let mut exact = IcrcVerifier::new(IdPolicy::Exact);
+            assert_eq!(exact.verify(&flow, id, &packet), Verdict::Bad);
+        }
+    }
+
+    #[test]
+    fn exact_policy_wants_the_expected_identification() {
+        let packet = build(sample(Opcode::RcSendOnly), b"x", &flow_v4(), 7);
+        let mut exact = IcrcVerifier::new(IdPolicy::Exact);
+        assert!(exact.verify(&flow_v4(), 7, &packet).is_ok());
+        assert_eq!(exact.verify(&flow_v4(), 8, &packet), Verdict::Bad);
+    }
+
+    /// Damage passes only if an ID explains it: 2^17 of 2^32 differences, so hardly ever among
+    /// the bits of one packet. (Bits that are masked are not damage.)
+    #[test]
+    fn single_bit_damage_is_found() {
+        let headers = sample(Opcode::RcWriteOnly);
+        for (flow, id) in [(flow_v4(), 0), (flow_v6(), 0)] {
+            let packet = build(headers, &[0xa5; 64], &flow, id);
+            for bit in (0..8 * packet.len()).filter(|bit| bit / 8 != BTH_CONGESTION) {
+                let mut damaged = packet.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(flow.verify(0, &damaged), Verdict::Bad, "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn hopeless_inputs_are_bad_not_panics() {
+        let mut verifier = IcrcVerifier::default();
+        for flow in [flow_v4(), flow_v6()] {
+            for len in [0, 1, 3, 4, 5, 15, 16, 17, 65_507, 65_508, 70_000] {
+                assert_eq!(
+                    verifier.verify(&flow, 0, &vec![0x55; len]),
+                    Verdict::Bad,
+                    "{len}"
+                );
+                assert_eq!(flow.verify(0, &vec![0x55; len]), Verdict::Bad, "{len}");
+            }
+            flow.compute_gathered(0, &[0; 100], [&[0; 70_000][..]], 200);
+        }
+    }
+
+    #[test]
+    fn longest_datagrams() {
+        let flow = flow_v4();
+        let transport = vec![0x5a; TRANSPORT_LEN_MAX];
+        let packet = [
+            &transport[..],
+            &flow.compute(0xffff, &transport).to_le_bytes(),
+        ]
+        .concat();
+        let expected = Verdict::Ok {
+            ip_id: 0xffff,
+            dont_fragment: true,
+        };
+        assert_eq!(flow.verify(0, &packet), expected);
+    }
+
+    const ALL_IDS: RangeInclusive<u16> = 0..=u16::MAX;
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_bitwise_oracle((headers, payload) in any_packet(), id: u16) {
+            let packet = build(headers, &payload, &flow_v4(), id);
+            let icrc = oracle(&ipv4(id, 0x4000, &packet));
+            prop_assert_eq!(flow_v4().compute(id, &packet[..packet.len() - 4]), icrc);
+            prop_assert_eq!(&packet[packet.len() - 4..], &icrc.to_le_bytes());
+
+            let packet = build(headers, &payload, &flow_v6(), id);
+            let icrc = oracle(&ipv6(&packet));
+            prop_assert_eq!(flow_v6().compute(id, &packet[..packet.len() - 4]), icrc);
+        }
+
+        #[test]
+        fn gathering_makes_no_difference(
+            (headers, payload) in any_packet(),
+            id: u16,
+            cut: prop::sample::Index,
+        ) {
+            for flow in [flow_v4(), flow_v6()] {
+                let packet = build(headers, &payload, &flow, id);
+                let header = &packet[..headers.header_len()];
+                let pad = crate::pad_len(payload.len());
+                let (one, two) = payload.split_at(cut.index(payload.len() + 1));
+                let icrc = flow.compute_gathered(id, header, [one, two], pad);
+                prop_assert_eq!(icrc, flow.compute(id, &packet[..packet.len() - 4]));
+                let header = [header, one].concat();
+                prop_assert_eq!(flow.compute_gathered(id, &header, [two], pad), icrc);
+                let (bth, rest) = header.split_at(BTH_LEN);
+                prop_assert_eq!(flow.compute_gathered(id, bth, [rest, two], pad), icrc);
+            }
+        }
+
+        #[test]
+        fn any_id_is_solved_for_at_any_length(
+            (headers, payload) in any_packet(),
+            id: u16,
+            expected_id: u16,
+            df: bool,
+        ) {
+            let flow = flow_v4();
+            let packet = if df {
+                build(headers, &payload, &flow, id)
+            } else {
+                build_without_df(headers, &payload, id)
+            };
+            let verdict = Verdict::Ok { ip_id: id, dont_fragment: df };
+            prop_assert_eq!(flow.verify(expected_id, &packet), verdict);
+            let mut verifier = IcrcVerifier::default();
+            for _ in 0..2 {
+                prop_assert_eq!(verifier.verify(&flow, expected_id, &packet), verdict);
+            }
+        }
+    }
+}

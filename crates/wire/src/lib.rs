@@ -41,6 +41,8 @@ mod ids;
 mod opcode;
 mod packet;
 pub mod pcapng;
+#[cfg(test)]
+mod testing;
 
 pub use aeth::{Aeth, CreditCode, NakCode, RNR_TIMER_NS, Syndrome, rnr_timer_ns};
 pub use headers::{

@@ -291,7 +291,10 @@ impl Opcode {
 
     /// Carries an IETH, the remote key to invalidate.
     pub const fn has_ieth(self) -> bool {
-        matches!(self, Self::RcSendLastInvalidate | Self::RcSendOnlyInvalidate)
+        matches!(
+            self,
+            Self::RcSendLastInvalidate | Self::RcSendOnlyInvalidate
+        )
     }
 
     /// Carries a DETH.
@@ -390,7 +393,11 @@ mod tests {
             assert_eq!(opcode.has_imm(), has("immediate"), "{name}");
             assert_eq!(opcode.has_ieth(), has("invalidate"), "{name}");
             assert_eq!(opcode.is_atomic(), has("compare") || has("fetch"), "{name}");
-            assert_eq!(opcode.is_response(), has("response") || has("acknowledge"), "{name}");
+            assert_eq!(
+                opcode.is_response(),
+                has("response") || has("acknowledge"),
+                "{name}"
+            );
             if opcode != Opcode::Cnp {
                 assert_ne!(opcode.is_request(), opcode.is_response(), "{name}");
             }
@@ -400,8 +407,16 @@ mod tests {
     #[test]
     fn header_lengths() {
         for (len, opcodes) in [
-            (12, &[0x00u8, 0x01, 0x02, 0x04, 0x07, 0x08, 0x0e, 0x20, 0x24, 0x27][..]),
-            (16, &[0x03, 0x05, 0x09, 0x0d, 0x0f, 0x10, 0x11, 0x16, 0x17, 0x23, 0x29]),
+            (
+                12,
+                &[0x00u8, 0x01, 0x02, 0x04, 0x07, 0x08, 0x0e, 0x20, 0x24, 0x27][..],
+            ),
+            (
+                16,
+                &[
+                    0x03, 0x05, 0x09, 0x0d, 0x0f, 0x10, 0x11, 0x16, 0x17, 0x23, 0x29,
+                ],
+            ),
             (20, &[0x64]),
             (24, &[0x12, 0x65]),
             (28, &[0x06, 0x0a, 0x0c, 0x26, 0x2a, 0x81]),
@@ -418,8 +433,13 @@ mod tests {
     #[test]
     fn message_boundaries_of_single_packet_operations() {
         use Opcode::*;
-        for opcode in [RcReadRequest, RcCompareSwap, RcFetchAdd, RcAcknowledge, RcAtomicAcknowledge]
-        {
+        for opcode in [
+            RcReadRequest,
+            RcCompareSwap,
+            RcFetchAdd,
+            RcAcknowledge,
+            RcAtomicAcknowledge,
+        ] {
             assert!(opcode.starts_message() && opcode.ends_message() && !opcode.is_only());
             assert!(!opcode.has_payload());
         }

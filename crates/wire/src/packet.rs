@@ -54,23 +54,45 @@ impl<'a> Packet<'a> {
         let pad = usize::from(bth.pad);
         if !opcode.has_payload() {
             if pad != 0 {
-                return Err(ParseError::PadWithoutPayload { opcode, got: bth.pad });
+                return Err(ParseError::PadWithoutPayload {
+                    opcode,
+                    got: bth.pad,
+                });
             }
             if !padded.is_empty() {
                 let (offset, got) = (header_len, padded.len());
-                return Err(ParseError::UnexpectedPayload { opcode, offset, got });
+                return Err(ParseError::UnexpectedPayload {
+                    opcode,
+                    offset,
+                    got,
+                });
             }
         }
-        let Some(payload) = padded.len().checked_sub(pad).and_then(|len| padded.get(..len)) else {
-            return Err(ParseError::PadTooLarge { pad: bth.pad, got: padded.len() });
+        let Some(payload) = padded
+            .len()
+            .checked_sub(pad)
+            .and_then(|len| padded.get(..len))
+        else {
+            return Err(ParseError::PadTooLarge {
+                pad: bth.pad,
+                got: padded.len(),
+            });
         };
         if opcode == Opcode::Cnp
             && let Some(index) = body[BTH_LEN..].iter().position(|&byte| byte != 0)
         {
             let offset = BTH_LEN + index;
-            return Err(ParseError::CnpReserved { offset, got: body[offset] });
+            return Err(ParseError::CnpReserved {
+                offset,
+                got: body[offset],
+            });
         }
-        Ok(Self { bytes, headers, payload, icrc: u32::from_le_bytes(*icrc) })
+        Ok(Self {
+            bytes,
+            headers,
+            payload,
+            icrc: u32::from_le_bytes(*icrc),
+        })
     }
 
     /// The headers as owned values.
@@ -103,8 +125,8 @@ impl<'a> Packet<'a> {
 
 /// Why bytes are not a RoCEv2 packet that ferroce understands: a fault of the peer or the way.
 ///
-/// Offsets count from the first byte of the BTH. All but [`UnknownOpcode`](Self::UnknownOpcode)
-/// are to be dropped in silence, as if the ICRC had been wrong.
+/// Offsets count from the first byte of the BTH. Such a packet is to be dropped in silence, as if
+/// its ICRC had been wrong.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -172,7 +194,10 @@ pub enum ParseError {
 
 #[cold]
 fn truncated(expected: usize, bytes: &[u8]) -> ParseError {
-    ParseError::Truncated { expected, got: bytes.len() }
+    ParseError::Truncated {
+        expected,
+        got: bytes.len(),
+    }
 }
 
 /// Reads the extension headers in wire order; returns them and what follows them.
@@ -183,7 +208,10 @@ fn extensions(bth: Bth, body: &[u8]) -> Option<(Headers, &[u8])> {
     if opcode.has_deth() {
         let qkey = u32::from_be_bytes(take(rest)?);
         let [_reserved, a, b, c] = take(rest)?;
-        headers.deth = Some(Deth { qkey, src_qp: Qpn::from_bytes([a, b, c]) });
+        headers.deth = Some(Deth {
+            qkey,
+            src_qp: Qpn::from_bytes([a, b, c]),
+        });
     }
     if opcode.has_reth() {
         headers.reth = Some(Reth::from_bytes(&take::<RETH_LEN>(rest)?));
@@ -218,4 +246,207 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (head, tail) = rest.split_first_chunk()?;
     *rest = tail;
     Some(*head)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{any_packet, flow_v4, sample};
+
+    fn build(headers: Headers, payload: &[u8]) -> Vec<u8> {
+        let mut buffer = vec![0; 1024];
+        let len = headers
+            .emit_packet(payload, &flow_v4(), 0, &mut buffer)
+            .unwrap();
+        buffer.truncate(len);
+        buffer
+    }
+
+    #[test]
+    fn golden_write_with_immediate() {
+        #[rustfmt::skip]
+        let bytes = [
+            0x0b, 0xf0, 0xff, 0xff, 0x00, 0x00, 0x00, 0x11, 0x80, 0xff, 0xff, 0xfe,
+            0x00, 0x00, 0x7f, 0x00, 0x00, 0x00, 0x10, 0x00, 0x00, 0x00, 0x01, 0x23,
+            0x00, 0x00, 0x00, 0x01,
+            0xca, 0xfe, 0xba, 0xbe,
+            b'!', 0, 0, 0,
+            0x78, 0x56, 0x34, 0x12,
+        ];
+        let packet = Packet::new_checked(&bytes).unwrap();
+        let bth = packet.bth();
+        assert_eq!(bth.opcode, Opcode::RcWriteOnlyImm);
+        assert!(bth.solicited && bth.mig_req && bth.ack_req && !bth.fecn && !bth.becn);
+        assert_eq!((bth.pad, bth.pkey), (3, 0xffff));
+        assert_eq!((bth.dest_qp.value(), bth.psn.value()), (0x11, 0xff_fffe));
+        let headers = packet.headers();
+        assert_eq!(
+            headers.reth,
+            Some(Reth {
+                va: 0x7f00_0000_1000,
+                rkey: 0x123,
+                length: 1
+            })
+        );
+        assert_eq!(headers.imm, Some(0xcafe_babe));
+        assert_eq!(headers.aeth, None);
+        assert_eq!(packet.payload(), b"!");
+        assert_eq!(packet.icrc(), 0x1234_5678);
+        assert_eq!(packet.bytes(), bytes);
+    }
+
+    #[test]
+    fn every_opcode_comes_back_and_its_truncations_fail() {
+        for &opcode in Opcode::ALL {
+            let headers = sample(opcode);
+            for payload in [&b""[..], b"1", b"22", b"333", b"4444", b"55555"] {
+                if !opcode.has_payload() && !payload.is_empty() {
+                    continue;
+                }
+                let bytes = build(headers, payload);
+                let packet = Packet::new_checked(&bytes).unwrap();
+                let mut expected = headers;
+                expected.bth.pad = crate::pad_len(payload.len());
+                assert_eq!(packet.headers(), expected, "{opcode}");
+                assert_eq!(packet.payload(), payload, "{opcode}");
+
+                let shortest = opcode.header_len() + ICRC_LEN;
+                for len in 0..bytes.len() {
+                    match Packet::new_checked(&bytes[..len]) {
+                        Err(ParseError::Truncated { expected, got }) => {
+                            assert_eq!(got, len, "{opcode}");
+                            assert!(len < expected && expected <= shortest, "{opcode}");
+                        }
+                        Err(ParseError::Unaligned { got }) => {
+                            assert_eq!(got, len);
+                            assert!(len > shortest && !len.is_multiple_of(4), "{opcode}");
+                        }
+                        // The pad count speaks of a payload that is gone.
+                        Err(ParseError::PadTooLarge { .. }) => assert_eq!(len, shortest),
+                        Err(error) => panic!("{opcode} cut to {len}: {error}"),
+                        // Cut inside the payload at a multiple of 4: for the ICRC to find out.
+                        Ok(_) => assert!(len >= shortest && len.is_multiple_of(4), "{opcode}"),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn faults_say_what_and_where() {
+        let send = build(sample(Opcode::RcSendOnly), b"abc");
+        let ack = build(sample(Opcode::RcAcknowledge), b"");
+        let cnp = build(sample(Opcode::Cnp), b"");
+        let changed = |bytes: &[u8], offset: usize, value: u8| {
+            let mut bytes = bytes.to_vec();
+            bytes[offset] = value;
+            bytes
+        };
+        let extended = |bytes: &[u8], count| [bytes, &vec![0; count]].concat();
+        let opcode = Opcode::RcAcknowledge;
+        for (bytes, error, message) in [
+            (
+                send[..15].to_vec(),
+                ParseError::Truncated {
+                    expected: 16,
+                    got: 15,
+                },
+                "truncated at offset 15: expected at least 16 bytes",
+            ),
+            (
+                changed(&send, 0, 0x15),
+                ParseError::UnknownOpcode { got: 0x15 },
+                "opcode at offset 0: got 0x15, which is no opcode of RC, UC, UD or CNP",
+            ),
+            (
+                changed(&send, 1, 0x01),
+                ParseError::TransportVersion { got: 1 },
+                "transport header version at offset 1: expected 0, got 1",
+            ),
+            (
+                extended(&send, 2),
+                ParseError::Unaligned { got: 22 },
+                "length of the packet: expected a multiple of 4, got 22",
+            ),
+            (
+                changed(&build(sample(Opcode::RcSendOnly), b""), 1, 0x30),
+                ParseError::PadTooLarge { pad: 3, got: 0 },
+                "pad count at offset 1 is 3, but only 0 bytes follow the headers",
+            ),
+            (
+                changed(&ack, 1, 0x20),
+                ParseError::PadWithoutPayload { opcode, got: 2 },
+                "pad count at offset 1 of RC acknowledge: expected 0, got 2",
+            ),
+            (
+                extended(&ack, 4),
+                ParseError::UnexpectedPayload {
+                    opcode,
+                    offset: 16,
+                    got: 4,
+                },
+                "RC acknowledge has no payload, but 4 bytes follow its headers at offset 16",
+            ),
+            (
+                changed(&cnp, 20, 0x7f),
+                ParseError::CnpReserved {
+                    offset: 20,
+                    got: 0x7f,
+                },
+                "CNP reserved byte at offset 20: expected 0, got 0x7f",
+            ),
+        ] {
+            let got = Packet::new_checked(&bytes).unwrap_err();
+            assert_eq!(got, error);
+            assert_eq!(got.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn reserved_bits_are_not_looked_at() {
+        let mut bytes = build(sample(Opcode::UdSendOnly), b"");
+        let headers = Packet::new_checked(&bytes).unwrap().headers();
+        bytes[4] |= 0x3f;
+        bytes[8] |= 0x7f;
+        bytes[16] = 0xff;
+        assert_eq!(Packet::new_checked(&bytes).unwrap().headers(), headers);
+    }
+
+    proptest! {
+        #[test]
+        fn emit_then_parse_is_identity((headers, payload) in any_packet()) {
+            let bytes = build(headers, &payload);
+            let packet = Packet::new_checked(&bytes).unwrap();
+            let mut expected = headers;
+            expected.bth.pad = crate::pad_len(payload.len());
+            prop_assert_eq!(packet.headers(), expected);
+            prop_assert_eq!(packet.payload(), &payload[..]);
+            prop_assert!(flow_v4().verify(0, &bytes).is_ok());
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic_and_survive_a_round_trip(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..128),
+            opcode in prop::sample::select(Opcode::ALL),
+        ) {
+            let _ = Packet::new_checked(&bytes);
+            // Steer it past the first checks.
+            bytes.truncate(bytes.len() / 4 * 4);
+            if let [first, flags, ..] = &mut bytes[..] {
+                *first = opcode.as_u8();
+                *flags &= 0xf0;
+            }
+            if let Ok(packet) = Packet::new_checked(&bytes) {
+                let mut again = [0; crate::HEADERS_LEN_MAX];
+                let len = packet.headers().emit(&mut again).unwrap();
+                let reparsed = Bth::from_bytes(opcode, again.first_chunk().unwrap());
+                prop_assert_eq!(&reparsed, packet.bth());
+                if !opcode.has_deth() {
+                    prop_assert_eq!(&again[BTH_LEN..len], &bytes[BTH_LEN..len]);
+                }
+            }
+        }
+    }
 }

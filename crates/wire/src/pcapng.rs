@@ -27,13 +27,21 @@ pub struct UdpMeta {
 impl UdpMeta {
     /// Headers as ferroce sends them: TOS 0, Identification 0, TTL 64, Don't Fragment.
     pub const fn new(src: SocketAddr, dst: SocketAddr) -> Self {
-        Self { src, dst, tos: 0, ip_id: 0, ttl: 64, dont_fragment: true }
+        Self {
+            src,
+            dst,
+            tos: 0,
+            ip_id: 0,
+            ttl: 64,
+            dont_fragment: true,
+        }
     }
 
-    /// Appends IP and UDP headers and the payload.
+    /// Appends an IP packet: IP and UDP headers around `payload`.
     ///
-    /// The UDP checksum is absent (0) over IPv4 and real over IPv6, which demands one.
-    fn write_datagram(&self, payload: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    /// The UDP checksum is absent (0) over IPv4 and real over IPv6, which demands one. Fails with
+    /// [`io::ErrorKind::InvalidInput`], perhaps after a part, as [`Writer::write_packet`] does.
+    pub fn write_datagram(&self, payload: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         let too_long = |_| invalid(format!("payload of {} bytes exceeds UDP", payload.len()));
         let udp_len = u16::try_from(UDP_HEADER_LEN + payload.len()).map_err(too_long)?;
         let mut udp = [0; UDP_HEADER_LEN];
@@ -103,7 +111,10 @@ impl<W: Write> Writer<W> {
 
     /// Begins a capture of an interface with the given name.
     pub fn with_interface(sink: W, if_name: &str) -> io::Result<Self> {
-        let mut writer = Self { sink, block: Vec::new() };
+        let mut writer = Self {
+            sink,
+            block: Vec::new(),
+        };
         writer.write_block(SECTION_HEADER_BLOCK, |body| {
             body.extend_from_slice(&BYTE_ORDER_MAGIC.to_le_bytes());
             body.extend_from_slice(&VERSION_MAJOR.to_le_bytes());
@@ -274,7 +285,10 @@ mod tests {
         UdpMeta {
             tos: 0x02,
             ip_id: 0x1234,
-            ..UdpMeta::new("10.0.0.1:49152".parse().unwrap(), "10.0.0.2:4791".parse().unwrap())
+            ..UdpMeta::new(
+                "10.0.0.1:49152".parse().unwrap(),
+                "10.0.0.2:4791".parse().unwrap(),
+            )
         }
     }
 
@@ -294,7 +308,9 @@ mod tests {
 
     #[test]
     fn file_begins_with_section_and_interface() {
-        let bytes = Writer::with_interface(Vec::new(), "fr7").unwrap().into_inner();
+        let bytes = Writer::with_interface(Vec::new(), "fr7")
+            .unwrap()
+            .into_inner();
         let blocks = blocks(&bytes);
         assert_eq!(blocks.len(), 2);
         let (kind, section) = blocks[0];
@@ -318,7 +334,9 @@ mod tests {
     #[test]
     fn packet_over_ipv4() {
         let mut writer = Writer::new(Vec::new()).unwrap();
-        writer.write_packet(0x0123_4567_89ab_cdef, &meta(), b"abcde").unwrap();
+        writer
+            .write_packet(0x0123_4567_89ab_cdef, &meta(), b"abcde")
+            .unwrap();
         let bytes = writer.into_inner();
         let (kind, body) = blocks(&bytes)[2];
         assert_eq!(kind, 6);
@@ -340,13 +358,21 @@ mod tests {
     fn packet_over_ipv6_has_a_udp_checksum() {
         let meta = UdpMeta {
             tos: 0xab,
-            ..UdpMeta::new("[fd00::1]:49152".parse().unwrap(), "[fd00::2]:4791".parse().unwrap())
+            ..UdpMeta::new(
+                "[fd00::1]:49152".parse().unwrap(),
+                "[fd00::2]:4791".parse().unwrap(),
+            )
         };
         let mut datagram = Vec::new();
         meta.write_datagram(b"abcde", &mut datagram).unwrap();
         assert_eq!(datagram[..8], [0x6a, 0xb0, 0, 0, 0, 13, 17, 64]);
         // Summing up everything including the checksum gives the checksum of nothing.
-        let parts = [&datagram[8..40], &[0, 17][..], &[0, 13][..], &datagram[40..]];
+        let parts = [
+            &datagram[8..40],
+            &[0, 17][..],
+            &[0, 13][..],
+            &datagram[40..],
+        ];
         assert_eq!(internet_checksum(&parts), 0);
         assert_ne!(datagram[46..48], [0, 0]);
     }
@@ -354,7 +380,9 @@ mod tests {
     #[test]
     fn comments_follow_the_padded_data() {
         let mut writer = Writer::new(Vec::new()).unwrap();
-        writer.write_packet_with_comment(0, &meta(), b"abcde", "lost").unwrap();
+        writer
+            .write_packet_with_comment(0, &meta(), b"abcde", "lost")
+            .unwrap();
         let bytes = writer.into_inner();
         let (_, body) = blocks(&bytes)[2];
         assert!(body.ends_with(b"abcde\x00\x00\x00\x01\x00\x04\x00lost\x00\x00\x00\x00"));
@@ -363,7 +391,10 @@ mod tests {
     #[test]
     fn impossible_packets_are_refused_and_leave_no_trace() {
         let mut writer = Writer::new(Vec::new()).unwrap();
-        let mixed = UdpMeta { dst: "[::1]:4791".parse().unwrap(), ..meta() };
+        let mixed = UdpMeta {
+            dst: "[::1]:4791".parse().unwrap(),
+            ..meta()
+        };
         let refused = [
             writer.write_packet(0, &mixed, b""),
             writer.write_packet(0, &meta(), &[0; 65_508]),

@@ -1,0 +1,376 @@
+//! The decisions that no trace of a silent peer shows.
+
+mod common;
+
+use common::{fast_four, firmware, ib, plain_doubling, qp, replay, silent, without_floor};
+use ferroce_adp::trace::Event;
+use ferroce_adp::{
+    AckTimeoutFloor, DecTrigger, Expiry, Policy, PolicyKind, Profile, RawProfile, RawRange,
+    RetryState,
+};
+
+const RETRANSMIT: Expiry = Expiry::Retransmit { adaptive: true };
+
+fn policy(raw: RawProfile) -> Policy {
+    Policy::new(PolicyKind::Profile(Profile::try_from(raw).unwrap()))
+}
+
+fn exponents(steps: &[ferroce_adp::trace::Step]) -> Vec<u16> {
+    steps.iter().map(|step| step.exponent).collect()
+}
+
+#[test]
+fn d1_every_exponent_of_the_initial_range_is_drawn_and_no_other() {
+    let fast_four = fast_four();
+    let drawn: std::collections::BTreeSet<_> = (0..1000)
+        .map(|qpn| RetryState::new(&fast_four, qp(14, 7), qpn).exponent())
+        .collect();
+    assert_eq!(drawn.into_iter().collect::<Vec<_>>(), [8, 9, 10]);
+    for size in [0, 1] {
+        let policy = policy(RawProfile {
+            timeout_init_range_size: size,
+            ..plain_doubling()
+        });
+        for qpn in 0..100 {
+            assert_eq!(RetryState::new(&policy, qp(14, 7), qpn).exponent(), 10);
+        }
+    }
+}
+
+#[test]
+fn d2_the_upper_bound_belongs_to_the_range_unless_switched_off() {
+    let mut policy = policy(plain_doubling());
+    let last = |policy| {
+        replay(policy, qp(20, 7), 0, "tttttttttt")
+            .last()
+            .unwrap()
+            .exponent
+    };
+    assert_eq!(last(policy), 16);
+    policy.range_bound_exclusive = true;
+    assert_eq!(last(policy), 15);
+    let mut raw = plain_doubling();
+    raw.timeout_range[0].range_size = 0;
+    assert_eq!(last(self::policy(raw)), 10);
+    assert_eq!(
+        last(Policy {
+            range_bound_exclusive: true,
+            ..self::policy(raw)
+        }),
+        10
+    );
+}
+
+#[test]
+fn d3_the_lowest_range_that_holds_the_initial_timeout_wins() {
+    let mut raw = plain_doubling();
+    raw.range_num = 2;
+    raw.timeout_init_low_bound = 13;
+    raw.timeout_range[0].timeout_retry_num = 3;
+    raw.timeout_range[1] = RawRange {
+        range_low_bound: 12,
+        range_size: 8,
+        ..RawRange::EMPTY
+    };
+    let steps = replay(policy(raw), qp(20, 7), 0, "tttt");
+    assert_eq!(exponents(&steps), [13, 13, 13, 14]);
+    assert!(steps.iter().all(|step| step.range == Some(0)));
+}
+
+#[test]
+fn d4_a_capped_timeout_rises_no_further_and_so_shrinks_at_once() {
+    let mut raw = plain_doubling();
+    raw.qp_total_timeout = false;
+    raw.retx_total_timeout = 30;
+    raw.timeout_range[0].range_size = 20;
+    raw.timeout_range[0].dec_mode = 1;
+    // 4.096 us << 14 lies between 4 us << 14 and 4 us << 15.
+    let policy = without_floor(policy(raw));
+    let steps = replay(policy, qp(14, 7), 0, &format!("{}a", "t".repeat(12)));
+    assert_eq!(
+        exponents(&steps),
+        [10, 11, 12, 13, 14, 15, 15, 15, 15, 15, 15, 15, 14]
+    );
+    assert_eq!(steps[11].timer_ns, Some(4096 << 14));
+    assert_eq!(steps[12].timer_ns, Some(4000 << 14));
+}
+
+#[test]
+fn d5_the_clock_restarts_with_progress_and_with_the_first_send() {
+    let policy = fast_four();
+    let total_ns = policy.total_ns(qp(18, 7)).unwrap();
+    let mut state = RetryState::new(&policy, qp(18, 7), 1);
+    state.start(&policy, 5);
+    assert_eq!(state.on_timeout(&policy, 5 + total_ns - 1), RETRANSMIT);
+    assert_eq!(state.wait_ns(&policy, 5 + total_ns - 1), Some(1));
+    state.on_progress(&policy, 5 + total_ns - 1);
+    assert_eq!(state.on_timeout(&policy, 5 + total_ns), RETRANSMIT);
+    state.start(&policy, 3 * total_ns);
+    assert_eq!(state.on_timeout(&policy, 4 * total_ns - 1), RETRANSMIT);
+    assert_eq!(state.on_timeout(&policy, 4 * total_ns), Expiry::Fatal);
+    assert_eq!(
+        state.on_timeout(&policy, u64::MAX),
+        Expiry::Fatal,
+        "late timers"
+    );
+}
+
+#[test]
+fn d6_a_timeout_of_0_never_expires() {
+    for policy in [
+        fast_four(),
+        firmware(11),
+        ib(4),
+        without_floor(firmware(11)),
+    ] {
+        let mut state = RetryState::new(&policy, qp(0, 7), 1);
+        state.start(&policy, 0);
+        assert_eq!(state.wait_ns(&policy, 0), None);
+        assert_eq!(state.total_ns(&policy), None);
+        assert_eq!(policy.ack_timeout_ns(qp(0, 7)), None);
+        assert!(matches!(
+            state.on_timeout(&policy, u64::MAX),
+            Expiry::Retransmit { .. }
+        ));
+        let trace = silent(policy, qp(0, 0), 0);
+        assert_eq!(trace.len(), 1);
+        assert_eq!((trace[0].event, trace[0].wait_ns), (Event::Never, None));
+    }
+}
+
+#[test]
+fn d7_sequence_naks_spend_the_retry_count_and_progress_restores_it() {
+    for policy in [fast_four(), firmware(11), ib(1)] {
+        for retry_cnt in 0..=7 {
+            let mut state = RetryState::new(&policy, qp(14, retry_cnt), 1);
+            for round in 0..3 {
+                for left in (0..retry_cnt).rev() {
+                    assert!(state.on_sequence_nak(&policy));
+                    assert_eq!(state.retries_left(), left);
+                }
+                assert!(!state.on_sequence_nak(&policy));
+                state.on_progress(&policy, round);
+            }
+        }
+    }
+}
+
+#[test]
+fn d7_timeouts_and_sequence_naks_share_the_count_without_a_profile_only() {
+    let mut state = RetryState::new(&ib(1), qp(14, 2), 1);
+    assert!(state.on_sequence_nak(&ib(1)));
+    assert_eq!(
+        state.on_timeout(&ib(1), 1),
+        Expiry::Retransmit { adaptive: false }
+    );
+    assert!(!state.on_sequence_nak(&ib(1)));
+    assert_eq!(state.on_timeout(&ib(1), 2), Expiry::Fatal);
+
+    let policy = fast_four();
+    let mut state = RetryState::new(&policy, qp(14, 2), 1);
+    for now_ns in 1..100 {
+        assert_eq!(state.on_timeout(&policy, now_ns), RETRANSMIT);
+    }
+    assert_eq!(state.retries_left(), 2);
+}
+
+#[test]
+fn d8_the_floor_lifts_smaller_codes_and_no_others() {
+    for code in 1..=31 {
+        assert_eq!(AckTimeoutFloor::DEFAULT.apply(code), code.max(16));
+        assert_eq!(AckTimeoutFloor::Enforced(20).apply(code), code.max(20));
+        assert_eq!(AckTimeoutFloor::Disabled.apply(code), code);
+    }
+    assert_eq!(AckTimeoutFloor::DEFAULT.apply(0), 0);
+}
+
+#[test]
+fn d16_the_last_upper_bound_holds() {
+    let trace = silent(policy(plain_doubling()), qp(20, 7), 0);
+    assert!(
+        trace[8..]
+            .iter()
+            .all(|wait| wait.exponent == 16 && wait.range == Some(0))
+    );
+    assert!(trace.len() > 100);
+}
+
+#[test]
+fn d17_progress_before_the_first_timeout_leaves_the_initial_value() {
+    let steps = replay(fast_four(), qp(18, 7), 1, "aaat");
+    assert!(
+        steps[..3]
+            .iter()
+            .all(|step| step.range.is_none() && step.exponent == 9)
+    );
+    assert_eq!((steps[3].exponent, steps[3].range), (9, Some(0)));
+}
+
+#[test]
+fn d17_per_recovery_takes_one_step_for_each_outage() {
+    let policy = Policy {
+        dec_trigger: DecTrigger::PerRecovery,
+        ..fast_four()
+    };
+    let steps = replay(policy, qp(18, 7), 0, &format!("{}aaata", "t".repeat(14)));
+    assert_eq!(exponents(&steps[13..]), [15, 14, 14, 14, 15, 14]);
+}
+
+#[test]
+fn d17_progress_resets_the_uses_of_a_timeout() {
+    let steps = replay(fast_four(), qp(18, 7), 0, "ttatt");
+    assert_eq!(
+        exponents(&steps),
+        [8, 8, 8, 8, 9],
+        "two uses before and two after"
+    );
+}
+
+#[test]
+fn d18_to_div_4_takes_two_steps_and_stops_at_the_low_bound() {
+    let mut raw = plain_doubling();
+    raw.timeout_range[0].dec_mode = 0;
+    let steps = replay(policy(raw), qp(20, 7), 0, "ttttttaaaa");
+    assert_eq!(exponents(&steps[5..]), [15, 13, 11, 10, 10]);
+}
+
+#[test]
+fn d18_downwards_an_overlapping_range_is_entered_below_the_current_timeout() {
+    let mut raw = plain_doubling();
+    raw.range_num = 2;
+    raw.timeout_range[1] = RawRange {
+        range_low_bound: 12,
+        range_size: 8,
+        timeout_retry_num: 1,
+        ..raw.timeout_range[0]
+    };
+    // Up: 10 to 16 in range 0, then 17 in range 1. Down: to 12, then 11 in range 0, then 10.
+    let steps = replay(policy(raw), qp(20, 7), 0, "ttttttttaaaa");
+    let walk: Vec<_> = steps[6..]
+        .iter()
+        .map(|s| (s.exponent, s.range.unwrap()))
+        .collect();
+    assert_eq!(walk, [(16, 0), (17, 1), (12, 1), (11, 0), (10, 0), (10, 0)]);
+}
+
+#[test]
+fn d22_a_new_profile_waits_for_the_running_timer_and_then_draws() {
+    let old = firmware(11);
+    let new = Policy {
+        epoch: 1,
+        ..fast_four()
+    };
+    let mut state = RetryState::new(&old, qp(18, 7), 9);
+    state.start(&old, 0);
+    assert_eq!(
+        state.on_timeout(&old, 1),
+        Expiry::Retransmit { adaptive: true }
+    );
+    // Now the profile is set. The timer of the ladder is still running, and counts as adaptive.
+    assert_eq!(
+        state.on_timeout(&new, 2),
+        Expiry::Retransmit { adaptive: true }
+    );
+    let fresh = RetryState::new(&new, qp(18, 7), 9);
+    assert_eq!((state.exponent(), state.range()), (fresh.exponent(), None));
+    assert_eq!(state.on_timeout(&new, 3), RETRANSMIT);
+    assert_eq!(state.range(), Some(0));
+
+    // Back to plain waits: the timer that finishes was still one of the profile.
+    let plain = Policy { epoch: 2, ..ib(1) };
+    assert_eq!(state.on_timeout(&plain, 4), RETRANSMIT);
+    assert_eq!(
+        state.on_timeout(&plain, 5),
+        Expiry::Retransmit { adaptive: false }
+    );
+    assert_eq!(state.retries_left(), 6);
+}
+
+#[test]
+fn d22_whatever_comes_first_after_a_new_profile_draws() {
+    let old = firmware(11);
+    let new = Policy {
+        epoch: 1,
+        ..fast_four()
+    };
+    let fresh = RetryState::new(&new, qp(18, 7), 9);
+    let base = RetryState::new(&old, qp(18, 7), 9);
+    assert_eq!(base.wait_ns(&new, 0), fresh.wait_ns(&new, 0));
+    let mut state = base;
+    state.start(&new, 7);
+    assert_eq!(state.exponent(), fresh.exponent());
+    let mut state = base;
+    state.on_progress(&new, 7);
+    assert_eq!(state.exponent(), fresh.exponent());
+    let mut state = base;
+    assert!(state.on_sequence_nak(&new));
+    assert_eq!(state.exponent(), fresh.exponent());
+}
+
+#[test]
+fn d22_the_clock_of_the_total_goes_on() {
+    let new = Policy {
+        epoch: 1,
+        ..fast_four()
+    };
+    let total_ns = new.total_ns(qp(18, 7)).unwrap();
+    let mut state = RetryState::new(&ib(1), qp(18, 7), 9);
+    state.start(&ib(1), 0);
+    let mut late = state;
+    assert_eq!(late.on_timeout(&new, total_ns), Expiry::Fatal);
+    assert!(matches!(
+        state.on_timeout(&new, total_ns - 1),
+        Expiry::Retransmit { .. }
+    ));
+    assert_eq!(state.wait_ns(&new, total_ns - 1), Some(1));
+}
+
+#[test]
+fn d23_the_ib_multiplier_stays_within_what_the_standard_allows() {
+    for (multiplier, effective) in [(0, 1), (1, 1), (2, 2), (3, 3), (4, 4), (5, 4), (255, 4)] {
+        let trace = silent(ib(multiplier), qp(16, 0), 0);
+        assert_eq!(trace[0].wait_ns, Some(effective * 268_435_456));
+        assert_eq!(trace.len(), 1);
+    }
+}
+
+#[test]
+fn firmware_progress_goes_back_to_the_first_step_with_all_units() {
+    let steps = replay(firmware(11), qp(14, 7), 0, "tttttttttatttttttttt");
+    assert_eq!(steps[8].exponent, 17);
+    assert_eq!(steps[9].exponent, 11);
+    assert_eq!(
+        exponents(&steps[10..]),
+        [11, 12, 13, 14, 15, 16, 17, 17, 17, 17]
+    );
+    assert!(!steps.last().unwrap().has_failed);
+}
+
+#[test]
+fn a_replay_ends_with_the_fatal_timeout() {
+    let steps = replay(ib(1), qp(14, 1), 0, "ttttaa");
+    assert_eq!(steps.len(), 2);
+    assert!(steps[1].has_failed);
+    assert_eq!(steps[1].timer_ns, None);
+}
+
+#[test]
+fn a_changed_seed_changes_draws_and_the_same_seed_does_not() {
+    let draws = |seed| -> Vec<_> {
+        let policy = Policy {
+            seed,
+            ..fast_four()
+        };
+        (0..64)
+            .map(|qpn| RetryState::new(&policy, qp(14, 7), qpn).draw())
+            .collect()
+    };
+    assert_eq!(draws(3), draws(3));
+    assert_ne!(draws(3), draws(4));
+}
+
+#[test]
+fn attributes_beyond_their_field_are_cut_as_the_field_cuts_them() {
+    let state = RetryState::new(&ib(1), qp(32 + 14, 15), 1);
+    assert_eq!(state.qp(), qp(14, 7));
+}

@@ -1,0 +1,434 @@
+//! What holds for every profile, every QP and every order of events.
+
+mod common;
+
+use common::{qp, silent};
+use ferroce_adp::trace::{Event, Input, Replay, SilentPeer, Wait};
+use ferroce_adp::{
+    AckTimeoutFloor, DecTrigger, Expiry, Policy, PolicyKind, Profile, QpTimeouts, RANGE_NUM_MAX,
+    RawProfile, RawRange, RetryState,
+};
+use proptest::prelude::*;
+
+/// Any values that fit the types, most of them no valid profile.
+fn any_raw() -> impl Strategy<Value = RawProfile> {
+    let range = (
+        any::<u8>(),
+        any::<u8>(),
+        any::<u16>(),
+        any::<u8>(),
+        any::<u8>(),
+    )
+        .prop_map(
+            |(range_low_bound, range_size, timeout_retry_num, dec_mode, prev_range_index)| {
+                RawRange {
+                    range_low_bound,
+                    range_size,
+                    timeout_retry_num,
+                    dec_mode,
+                    prev_range_index,
+                }
+            },
+        );
+    let header = (
+        any::<u16>(),
+        any::<u8>(),
+        any::<u8>(),
+        any::<u8>(),
+        any::<bool>(),
+    );
+    let init = (any::<u8>(), any::<u8>(), any::<u8>());
+    (header, init, prop::array::uniform4(range)).prop_map(|(header, init, timeout_range)| {
+        RawProfile {
+            time_base: header.0,
+            time_unit: header.1,
+            start_range_index: header.2,
+            range_num: header.3,
+            qp_total_timeout: header.4,
+            retx_total_timeout: init.0,
+            timeout_init_low_bound: init.1,
+            timeout_init_range_size: init.2,
+            timeout_range,
+        }
+    })
+}
+
+/// Valid profiles: any values, bent to the rules. Half of them stay where a QP notices.
+fn any_profile() -> impl Strategy<Value = Profile> {
+    (any_raw(), any::<bool>(), 1..=4_u8).prop_filter_map("no room", |(mut raw, small, num)| {
+        raw.time_base = 1 << (2 + raw.time_base % 14);
+        raw.time_unit = 1;
+        raw.range_num = num;
+        raw.start_range_index %= num;
+        let span = if small { 24 } else { 255 };
+        if small {
+            raw.retx_total_timeout %= span;
+            raw.timeout_init_low_bound %= span;
+            raw.timeout_init_range_size %= 8;
+        }
+        raw.timeout_range
+            .sort_by_key(|range| range.range_low_bound % span);
+        for (i, range) in raw.timeout_range.iter_mut().enumerate() {
+            range.dec_mode %= 3;
+            range.prev_range_index %= u8::try_from(i).unwrap().max(1);
+            range.timeout_retry_num %= if small { 5 } else { 1024 };
+            if small {
+                range.range_low_bound %= span;
+                range.range_size %= 8;
+            }
+        }
+        Profile::try_from(raw).ok()
+    })
+}
+
+fn any_qp() -> impl Strategy<Value = QpTimeouts> {
+    (0..=31_u8, 0..=7_u8).prop_map(|(timeout, retry_cnt)| qp(timeout, retry_cnt))
+}
+
+fn any_policy() -> impl Strategy<Value = Policy> {
+    let kind = prop_oneof![
+        6 => any_profile().prop_map(PolicyKind::Profile),
+        1 => any::<u8>().prop_map(|multiplier| PolicyKind::Ib { multiplier }),
+        2 => (any::<bool>(), any::<Option<u8>>()).prop_map(|(quantiser, initial_exponent)| {
+            PolicyKind::Firmware { quantiser, initial_exponent }
+        }),
+    ];
+    let floor = prop_oneof![
+        Just(AckTimeoutFloor::DEFAULT),
+        Just(AckTimeoutFloor::Disabled),
+        any::<u8>().prop_map(AckTimeoutFloor::Enforced),
+    ];
+    (
+        kind,
+        floor,
+        any::<bool>(),
+        any::<bool>(),
+        any::<u64>(),
+        any::<u32>(),
+    )
+        .prop_map(
+            |(kind, floor, recovery, range_bound_exclusive, seed, epoch)| Policy {
+                kind,
+                floor,
+                epoch,
+                dec_trigger: if recovery {
+                    DecTrigger::PerRecovery
+                } else {
+                    DecTrigger::PerProgress
+                },
+                range_bound_exclusive,
+                seed,
+            },
+        )
+}
+
+fn inside_a_range(policy: &Policy, exponent: u16) -> bool {
+    let PolicyKind::Profile(profile) = &policy.kind else {
+        return true;
+    };
+    let high = |range: &ferroce_adp::Range| range.high(policy.range_bound_exclusive);
+    profile
+        .ranges()
+        .any(|range| (range.low()..=high(&range)).contains(&exponent))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_values_panic(raw in any_raw(), qp in any_qp(), draw: u8) {
+        let report = raw.check();
+        let profile = Profile::try_from(raw);
+        prop_assert_eq!(profile.is_ok(), report.is_valid());
+        for violation in &report.violations {
+            prop_assert!(!violation.allowed.is_empty() && !violation.instead.is_empty());
+        }
+        if let Ok(profile) = profile {
+            prop_assert_eq!(Profile::from_register(&profile.to_register()), Ok(profile));
+            silent(Policy::new(PolicyKind::Profile(profile)), qp, draw);
+        }
+    }
+
+    #[test]
+    fn a_register_round_trip_loses_nothing(profile in any_profile()) {
+        let bytes = profile.to_register();
+        prop_assert_eq!(Profile::from_register(&bytes).unwrap().to_register(), bytes);
+        prop_assert_eq!(Profile::try_from(*profile.raw()), Ok(profile));
+    }
+
+    #[test]
+    fn a_silent_peer(policy in any_policy(), qp in any_qp(), draw: u8) {
+        let state = RetryState::with_draw(&policy, qp, 0, draw);
+        let ack_ns = state.ack_timeout_ns(&policy);
+        let total_ns = state.total_ns(&policy);
+        let waits: Vec<_> = SilentPeer::new(policy, state).take(3000).collect();
+        let Some(ack_ns) = ack_ns else {
+            prop_assert_eq!(waits.len(), 1);
+            prop_assert_eq!(waits[0].event, Event::Never);
+            return Ok(());
+        };
+        let is_profile = matches!(policy.kind, PolicyKind::Profile(_));
+        let is_quantised = matches!(policy.kind, PolicyKind::Firmware { quantiser: true, .. });
+        let last = *waits.last().unwrap();
+        let has_failed = last.event == Event::Error;
+
+        // No wait exceeds the cap.
+        prop_assert!(!is_profile || waits.iter().all(|wait| wait.wait_ns <= Some(ack_ns)));
+
+        // No wait shrinks on loss, but the one that the total cuts, and the jump to the start range.
+        for pair in waits.windows(2) {
+            let is_cut = pair[1].event == Event::Error;
+            let jumps = pair[0].range.is_none() && !inside_a_range(&policy, pair[0].exponent);
+            let shrinks = pair[1].wait_ns < pair[0].wait_ns;
+            prop_assert!(!shrinks || is_cut || jumps || is_quantised, "{pair:?}");
+            prop_assert!(pair[1].exponent >= pair[0].exponent || jumps, "{pair:?}");
+            prop_assert!(pair[1].range >= pair[0].range);
+        }
+
+        // The error comes exactly at the total.
+        match total_ns {
+            Some(0) => prop_assert!(has_failed && waits.len() == 1),
+            Some(total_ns) if has_failed && is_quantised => {
+                prop_assert!(last.at_ns <= Some(total_ns));
+            }
+            Some(total_ns) if has_failed => prop_assert_eq!(last.at_ns, Some(total_ns)),
+            Some(total_ns) => prop_assert!(last.at_ns < Some(total_ns)),
+            None => prop_assert!(!has_failed),
+        }
+    }
+
+    #[test]
+    fn progress_ends_at_the_low_bound_of_range_0(
+        policy in any_policy(),
+        qp in any_qp(),
+        draw: u8,
+        losses in 1..300_usize,
+    ) {
+        let PolicyKind::Profile(profile) = &policy.kind else { return Ok(()) };
+        let policy = Policy { dec_trigger: DecTrigger::PerProgress, ..policy };
+        let mut state = RetryState::with_draw(&policy, qp, 0, draw);
+        let mut now_ns: u64 = 0;
+        for _ in 0..losses {
+            now_ns = now_ns.saturating_add(state.wait_ns(&policy, now_ns).unwrap_or(0));
+            if state.on_timeout(&policy, now_ns) == Expiry::Fatal {
+                break;
+            }
+        }
+        for _ in 0..2000 {
+            let before = state;
+            state.on_progress(&policy, now_ns);
+            prop_assert!(state.exponent() <= before.exponent());
+            prop_assert!(state.range() <= before.range());
+        }
+        if state.range().is_some() {
+            let low = profile.ranges().next().unwrap().low();
+            prop_assert_eq!((state.exponent(), state.range()), (low, Some(0)));
+        }
+    }
+
+    /// Timers fire late, policies change under way, the clock jumps: nothing panics, the exponent
+    /// stays inside a range, and a QP that hears nothing fails in the end.
+    #[test]
+    fn any_order_of_events(
+        policies in prop::collection::vec(any_policy(), 1..4),
+        qp in any_qp(),
+        qpn: u32,
+        events in prop::collection::vec((0..8_u8, any::<u32>()), 0..200),
+    ) {
+        let mut policy = policies[0];
+        let mut state = RetryState::new(&policy, qp, qpn);
+        let mut now_ns = 0_u64;
+        for (event, value) in events {
+            match event {
+                0 => state.start(&policy, now_ns),
+                1 => state.on_progress(&policy, now_ns),
+                2 => drop(state.on_sequence_nak(&policy)),
+                3 => {
+                    policy = policies[value as usize % policies.len()];
+                    policy.epoch = value;
+                }
+                _ => {
+                    let wait_ns = state.wait_ns(&policy, now_ns).unwrap_or(0);
+                    now_ns = now_ns.saturating_add(wait_ns).saturating_add(u64::from(value) / 8);
+                    if state.on_timeout(&policy, now_ns) == Expiry::Fatal {
+                        break;
+                    }
+                }
+            }
+            prop_assert!(state.retries_left() <= 7);
+            if let (Some(i), PolicyKind::Profile(profile)) = (state.range(), &policy.kind)
+                && state.wait_ns(&policy, now_ns) == state.wait_ns(&policy, now_ns)
+            {
+                prop_assert!(usize::from(i) < RANGE_NUM_MAX, "{i} {profile:?}");
+            }
+        }
+    }
+}
+
+/// The documented algorithm once more, written as plainly as possible: the list of all timeouts in
+/// order of use, cut by cap and total. Slow, and sharing nothing with the state machine.
+fn model(profile: &Profile, qp: QpTimeouts, draw: u8, limit: usize) -> Vec<(u64, u64, u16, bool)> {
+    let raw = profile.raw();
+    let ack_ns = 4096_u64 << qp.timeout.max(16);
+    let total_ns = if raw.qp_total_timeout {
+        ack_ns * u64::from(qp.retry_cnt)
+    } else {
+        1000 * u64::from(raw.time_base) << raw.retx_total_timeout
+    };
+    let nominal = |exponent: u16| 1000 * u64::from(raw.time_base) << exponent;
+    let ranges = &raw.timeout_range[..usize::from(raw.range_num)];
+    let bounds = |range: &RawRange| {
+        let low = u16::from(range.range_low_bound);
+        low..=low + u16::from(range.range_size)
+    };
+    let mut exponents = vec![u16::from(raw.timeout_init_low_bound) + u16::from(draw)];
+    let mut current = ranges
+        .iter()
+        .position(|range| bounds(range).contains(&exponents[0]));
+    let mut exponent = exponents[0];
+    if current.is_none() {
+        current = Some(raw.start_range_index.into());
+        exponent = ranges[usize::from(raw.start_range_index)]
+            .range_low_bound
+            .into();
+    }
+    let mut current = current.unwrap();
+    while exponents.len() < limit {
+        let uses = usize::from(ranges[current].timeout_retry_num.max(1));
+        exponents.extend(vec![exponent; uses]);
+        if nominal(exponent) >= ack_ns {
+            exponents.extend(vec![exponent; limit]);
+        } else if bounds(&ranges[current]).contains(&(exponent + 1)) {
+            exponent += 1;
+        } else if let Some(next) =
+            (current + 1..ranges.len()).find(|&i| *bounds(&ranges[i]).end() > exponent)
+        {
+            exponent = (*bounds(&ranges[next]).start()).max(exponent + 1);
+            current = next;
+        } else {
+            exponents.extend(vec![exponent; limit]);
+        }
+    }
+    let mut at_ns = 0;
+    let mut trace = Vec::new();
+    for exponent in exponents.into_iter().take(limit) {
+        let mut wait_ns = nominal(exponent).min(ack_ns);
+        if total_ns > 0 {
+            wait_ns = wait_ns.min(total_ns - at_ns);
+        }
+        at_ns += wait_ns;
+        let is_fatal = at_ns >= total_ns;
+        trace.push((wait_ns, at_ns, exponent, is_fatal));
+        if is_fatal {
+            break;
+        }
+    }
+    trace
+}
+
+/// Every profile of up to three ranges over a coarse grid, against the model.
+#[test]
+fn small_profiles_agree_with_the_model() {
+    let mut count = 0_u32;
+    let shapes: Vec<RawRange> = [6, 9, 12, 15]
+        .into_iter()
+        .flat_map(|low| [0, 1, 4].map(|size| (low, size)))
+        .flat_map(|(low, size)| [0, 1, 3].map(|num| (low, size, num)))
+        .map(
+            |(range_low_bound, range_size, timeout_retry_num)| RawRange {
+                range_low_bound,
+                range_size,
+                timeout_retry_num,
+                dec_mode: 0,
+                prev_range_index: 0,
+            },
+        )
+        .collect();
+    let mut ranges: Vec<Vec<RawRange>> = shapes.iter().map(|&shape| vec![shape]).collect();
+    for len in 1..3 {
+        let longer: Vec<_> = ranges
+            .iter()
+            .filter(|ranges| ranges.len() == len)
+            .flat_map(|ranges| {
+                let last = ranges[ranges.len() - 1].range_low_bound;
+                let above = shapes
+                    .iter()
+                    .filter(move |shape| shape.range_low_bound > last);
+                above.map(|&shape| [&ranges[..], &[shape]].concat())
+            })
+            .collect();
+        ranges.extend(longer);
+    }
+    for ranges in &ranges {
+        for (init, start, total) in [(5, 0, 0), (8, 0, 17), (10, 1, 0), (17, 2, 19), (22, 0, 16)] {
+            if start >= ranges.len() {
+                continue;
+            }
+            let mut raw = RawProfile {
+                time_base: 4,
+                range_num: u8::try_from(ranges.len()).unwrap(),
+                start_range_index: u8::try_from(start).unwrap(),
+                qp_total_timeout: total == 0,
+                retx_total_timeout: total,
+                timeout_init_low_bound: init,
+                timeout_init_range_size: 2,
+                ..RawProfile::EMPTY
+            };
+            raw.timeout_range[..ranges.len()].copy_from_slice(ranges);
+            let profile = Profile::try_from(raw).unwrap();
+            for qp in [qp(8, 1), qp(18, 2), qp(16, 0)] {
+                for draw in 0..2 {
+                    let policy = Policy::new(PolicyKind::Profile(profile));
+                    let waits = SilentPeer::with_draw(policy, qp, draw).take(60);
+                    let trace: Vec<_> = waits
+                        .map(
+                            |Wait {
+                                 wait_ns,
+                                 at_ns,
+                                 exponent,
+                                 event,
+                                 ..
+                             }| {
+                                let is_fatal = event == Event::Error;
+                                (wait_ns.unwrap(), at_ns.unwrap(), exponent, is_fatal)
+                            },
+                        )
+                        .collect();
+                    assert_eq!(
+                        trace,
+                        model(&profile, qp, draw, 60),
+                        "{raw:?} {qp:?} {draw}"
+                    );
+                    count += 1;
+                }
+            }
+        }
+    }
+    assert!(count > 50_000, "{count}");
+}
+
+/// Every script of timeouts and progress up to a length, on a profile with all ways down: where the
+/// QP stands depends on nothing but the script, and never leaves the ranges.
+#[test]
+fn every_short_script_stays_in_the_ranges() {
+    let policy = common::fast_four();
+    let PolicyKind::Profile(profile) = &policy.kind else {
+        unreachable!()
+    };
+    let ranges: Vec<_> = profile.ranges().collect();
+    for length in 0..=14_u32 {
+        for script in 0..1_u32 << length {
+            let inputs = (0..length).map(|i| match script >> i & 1 {
+                0 => Input::Timeout,
+                _ => Input::Progress,
+            });
+            let state = RetryState::with_draw(&policy, qp(18, 7), 0, 2);
+            for step in Replay::new(policy, state, inputs) {
+                if let Some(range) = step.range {
+                    let range = &ranges[usize::from(range)];
+                    assert!((range.low()..=range.high(false)).contains(&step.exponent));
+                }
+            }
+        }
+    }
+}

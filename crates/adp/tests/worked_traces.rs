@@ -1,0 +1,173 @@
+//! The worked traces: what the policies do with a silent peer, in microseconds.
+
+mod common;
+
+use common::{fast_four, firmware, ib, qp, replay, silent, waits_us, without_floor};
+use ferroce_adp::trace::Event;
+use ferroce_adp::{Policy, PolicyKind};
+
+#[test]
+fn the_decrease_walk_of_profile_b() {
+    let script = format!("{}{}", "t".repeat(17), "a".repeat(9));
+    let steps = replay(fast_four(), qp(18, 7), 1, &script);
+    assert_eq!((steps[16].exponent, steps[16].range), (17, Some(3)));
+    let walk: Vec<_> = steps[17..]
+        .iter()
+        .map(|step| {
+            (
+                step.exponent,
+                step.range.unwrap(),
+                step.timer_ns.unwrap() / 1000,
+            )
+        })
+        .collect();
+    assert_eq!(
+        walk,
+        [
+            (16, 2, 262_144),
+            (15, 2, 131_072),
+            (14, 2, 65_536),
+            (12, 1, 16_384),
+            (11, 1, 8_192),
+            (10, 0, 4_096),
+            (8, 0, 1_024),
+            (8, 0, 1_024),
+            (8, 0, 1_024),
+        ]
+    );
+}
+
+#[test]
+fn adp_off_with_floor_and_knob_2() {
+    let (waits, error) = waits_us(&silent(ib(2), qp(14, 7), 0));
+    assert_eq!(waits, [536_870.912; 8]);
+    assert_eq!(error, 4_294_967.296);
+}
+
+#[test]
+fn adp_off_without_floor_and_knob_1() {
+    let (waits, error) = waits_us(&silent(without_floor(ib(1)), qp(14, 7), 0));
+    assert_eq!(waits, [67_108.864; 8]);
+    assert_eq!(error, 536_870.912);
+}
+
+#[test]
+fn profile_0_ladders() {
+    let ladder = [
+        8_388.608,
+        8_388.608,
+        16_777.216,
+        33_554.432,
+        67_108.864,
+        134_217.728,
+        268_435.456,
+    ];
+    for (timeout, retry_cnt, more, plain, error) in [
+        (14, 7, &[][..], (536_870.912, 6), 3_758_096.384),
+        (17, 7, &[536_870.912], (1_073_741.824, 6), 7_516_192.768),
+        (
+            20,
+            7,
+            &[536_870.912, 1_073_741.824, 2_147_483.648, 4_294_967.296],
+            (8_589_934.592, 6),
+            60_129_542.144,
+        ),
+        (14, 1, &[], (0.0, 0), 536_870.912),
+    ] {
+        let mut expected = [&ladder[..], more].concat();
+        let adaptive = expected.len();
+        expected.extend(vec![plain.0; plain.1]);
+        let trace = silent(firmware(11), qp(timeout, retry_cnt), 0);
+        assert_eq!(
+            waits_us(&trace),
+            (expected, error),
+            "T={timeout} R={retry_cnt}"
+        );
+        for (i, wait) in trace[..trace.len() - 1].iter().enumerate() {
+            assert_eq!(
+                wait.event,
+                Event::Retransmit {
+                    adaptive: i < adaptive
+                }
+            );
+        }
+    }
+}
+
+/// The ideal time to error does not depend on where the ladder begins.
+#[test]
+fn profile_0_fails_after_retry_count_times_twice_the_timeout() {
+    for timeout in 1..=31 {
+        for retry_cnt in 1..=7 {
+            let ideal_ns = u64::from(retry_cnt) * 2 * (4096 << timeout.max(16));
+            for exponent in 0..=31 {
+                let policy = firmware(exponent);
+                let trace = silent(policy, qp(timeout, retry_cnt), 0);
+                assert_eq!(trace.last().unwrap().at_ns, Some(ideal_ns));
+                assert_eq!(policy.total_ns(qp(timeout, retry_cnt)), Some(ideal_ns));
+            }
+        }
+    }
+}
+
+/// Measured at T=14: seven retransmissions, error between two and four times 2 N(16).
+#[test]
+fn profile_0_with_retry_count_0_retransmits_seven_times() {
+    for timeout in [14, 17, 20, 31] {
+        for exponent in 10..=14 {
+            let policy = firmware(exponent);
+            let trace = silent(policy, qp(timeout, 0), 0);
+            assert_eq!(trace.len(), 8, "T={timeout} X={exponent}");
+            let error_ns = trace.last().unwrap().at_ns;
+            assert_eq!(policy.total_ns(qp(timeout, 0)), error_ns);
+        }
+    }
+    let (_, error) = waits_us(&silent(firmware(11), qp(14, 0), 0));
+    assert_eq!(error, 2.0 * 536_870.912);
+    let (_, error) = waits_us(&silent(firmware(13), qp(14, 0), 0));
+    assert_eq!(error, 4.0 * 536_870.912);
+}
+
+#[test]
+fn profile_0_without_floor_is_plain() {
+    let policy = without_floor(Policy::new(PolicyKind::FIRMWARE));
+    for (timeout, wait) in [(8, 1_048.576), (10, 4_194.304), (14, 67_108.864)] {
+        let trace = silent(policy, qp(timeout, 7), 3);
+        assert_eq!(waits_us(&trace).0, [wait; 8]);
+        assert_eq!(trace[0].event, Event::Retransmit { adaptive: false });
+    }
+}
+
+/// One measured trial at T=20: the ladder begins at N(12), and four of its waits were cut to three
+/// quarters.
+#[test]
+fn the_quantiser_shortens_some_waits_to_three_quarters() {
+    let kind = PolicyKind::Firmware {
+        quantiser: true,
+        initial_exponent: Some(12),
+    };
+    let exact = silent(firmware(12), qp(20, 7), 0);
+    let mut shortened = 0;
+    for seed in 0..200 {
+        let trace = silent(
+            Policy {
+                seed,
+                ..Policy::new(kind)
+            },
+            qp(20, 7),
+            0,
+        );
+        assert_eq!(trace.len(), exact.len());
+        for (i, (wait, exact)) in trace.iter().zip(&exact).enumerate() {
+            let (wait, exact) = (wait.wait_ns.unwrap(), exact.wait_ns.unwrap());
+            // 10 waits on the ladder, then the first plain one.
+            let may = (1..=10).contains(&i);
+            assert!(
+                wait == exact || may && wait == exact / 4 * 3,
+                "{i}: {wait} of {exact}"
+            );
+            shortened += u32::from(wait != exact);
+        }
+    }
+    assert!((900..1100).contains(&shortened), "{shortened} of 2000");
+}

@@ -1,0 +1,116 @@
+use std::collections::VecDeque;
+
+use ferroce_transport::Completion;
+
+/// Handle of a completion queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub struct CqId(pub u32);
+
+/// What a completion queue announces next (`ibv_req_notify_cq`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Notify {
+    /// Only completions that the peer solicited, and errors.
+    Solicited,
+    /// The next completion of any kind.
+    Any,
+}
+
+/// A completion queue.
+#[derive(Debug)]
+pub(crate) struct Cq {
+    entries: VecDeque<Completion>,
+    capacity: u32,
+    armed: Option<Notify>,
+    overrun: bool,
+    /// QPs that complete here.
+    pub(crate) users: u32,
+}
+
+/// What became of a completion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pushed {
+    Quietly,
+    /// The queue was armed for it.
+    Announce,
+    /// There was no room: the queue is in error, and so is the QP.
+    Overrun,
+}
+
+impl Cq {
+    pub(crate) fn new(capacity: u32) -> Self {
+        Self {
+            entries: VecDeque::new(),
+            capacity,
+            armed: None,
+            overrun: false,
+            users: 0,
+        }
+    }
+
+    pub(crate) fn push(&mut self, completion: Completion) -> Pushed {
+        if self.overrun || self.entries.len() >= self.capacity as usize {
+            self.overrun = true;
+            return Pushed::Overrun;
+        }
+        let wanted = match self.armed {
+            None => false,
+            Some(Notify::Any) => true,
+            Some(Notify::Solicited) => completion.solicited,
+        };
+        self.entries.push_back(completion);
+        if wanted {
+            self.armed = None;
+            Pushed::Announce
+        } else {
+            Pushed::Quietly
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Completion> {
+        self.entries.pop_front()
+    }
+
+    /// Arms the queue for one announcement. Entries already there do not count, and asking for
+    /// any completion includes asking for solicited ones.
+    pub(crate) fn arm(&mut self, notify: Notify) {
+        if self.armed != Some(Notify::Any) {
+            self.armed = Some(notify);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferroce_transport::WcOpcode;
+    use ferroce_wire::Qpn;
+
+    fn entry(solicited: bool) -> Completion {
+        Completion {
+            solicited,
+            ..Completion::success(1, WcOpcode::Recv, Qpn::new(2))
+        }
+    }
+
+    #[test]
+    fn one_announcement_for_each_arming() {
+        let mut cq = Cq::new(10);
+        assert_eq!(cq.push(entry(true)), Pushed::Quietly);
+        cq.arm(Notify::Solicited);
+        assert_eq!(cq.push(entry(false)), Pushed::Quietly);
+        assert_eq!(cq.push(entry(true)), Pushed::Announce);
+        assert_eq!(cq.push(entry(true)), Pushed::Quietly);
+        cq.arm(Notify::Any);
+        cq.arm(Notify::Solicited);
+        assert_eq!(cq.push(entry(false)), Pushed::Announce);
+    }
+
+    #[test]
+    fn an_overrun_queue_stays_in_error() {
+        let mut cq = Cq::new(1);
+        assert_eq!(cq.push(entry(false)), Pushed::Quietly);
+        assert_eq!(cq.push(entry(false)), Pushed::Overrun);
+        assert!(cq.pop().is_some());
+        assert_eq!(cq.push(entry(false)), Pushed::Overrun);
+    }
+}

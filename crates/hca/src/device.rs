@@ -1,0 +1,555 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ferroce_adp::{DecTrigger, Policy, PolicyKind};
+use ferroce_transport::{
+    Attr, Counter, Payload, Qp, QpAttr, QpModify, QpState, Segment, Time, Transmit,
+};
+use ferroce_wire::{Qpn, Service};
+
+use crate::cq::Cq;
+use crate::event::Event;
+use crate::host::{QpHost, Ties};
+use crate::impair::{Direction, Fate, Impairer, Impairment, ImpairmentError};
+use crate::mr::MrTable;
+use crate::packet::{CE, Held, Outgoing, Path, Received};
+use crate::register::{Accelerations, Method, RegisterError};
+use crate::srq::Srq;
+use crate::state::DeviceState;
+use crate::table::Table;
+use crate::timers::Timers;
+use crate::verbs::limits;
+
+/// Packets that one queue pair sends before the next one gets its turn: a GSO burst.
+const BURST_PACKETS: u32 = 64;
+
+/// Behaviour of the device's firmware that no register controls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Personality {
+    /// Whether adaptive retransmission is on after a reset (`roce_adp_retrans_en`).
+    pub adaptive: bool,
+    /// How many times its ACK timeout a queue pair waits when adaptive retransmission is off,
+    /// 1 to 4 (D23).
+    pub ib_multiplier: u8,
+    /// Smallest ACK timeout code that counts, unless the limit is disabled (D8).
+    pub min_ack_timeout: u8,
+    /// Whether the firmware's own ladder has the coarse steps of real timers (D24).
+    pub quantiser: bool,
+    /// First exponent of the firmware's own ladder; drawn when `None`.
+    pub initial_exponent: Option<u8>,
+    /// When a profile's timeout shrinks (D17).
+    pub dec_trigger: DecTrigger,
+    /// Whether a profile's ranges end below their upper bound (D2).
+    pub range_bound_exclusive: bool,
+}
+
+impl Default for Personality {
+    fn default() -> Self {
+        Self {
+            adaptive: true,
+            ib_multiplier: 1,
+            min_ack_timeout: 16,
+            quantiser: false,
+            initial_exponent: None,
+            dec_trigger: DecTrigger::PerProgress,
+            range_bound_exclusive: false,
+        }
+    }
+}
+
+/// What a device is made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HcaConfig {
+    /// Seed of everything random in the device (D26).
+    pub seed: u64,
+    /// Number of the first queue pair; the others follow.
+    pub first_qpn: Qpn,
+    /// Queue pairs at a time.
+    pub max_qp: u32,
+    /// Bytes each queue pair keeps in flight.
+    pub window_bytes: u32,
+    /// Firmware behaviour.
+    pub personality: Personality,
+    /// Report every timer expiry as [`Event::TimerExpired`].
+    pub trace_timers: bool,
+}
+
+impl Default for HcaConfig {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            first_qpn: Qpn::new(0x100),
+            max_qp: limits::MAX_QP,
+            window_bytes: 512 << 10,
+            personality: Personality::default(),
+            trace_timers: false,
+        }
+    }
+}
+
+/// A queue pair and what the device knows about it.
+#[derive(Debug)]
+pub(crate) struct QpEntry {
+    pub(crate) qp: Qp,
+    pub(crate) ties: Ties,
+    pub(crate) path: Option<Path>,
+    /// Its entry in the timer heap.
+    timer_at: Option<Time>,
+    /// It is on the ready list.
+    ready: bool,
+}
+
+impl QpEntry {
+    pub(crate) fn new(qp: Qp, ties: Ties) -> Self {
+        Self {
+            qp,
+            ties,
+            path: None,
+            timer_at: None,
+            ready: false,
+        }
+    }
+}
+
+/// A RoCE device; see the crate's documentation for the order of calls.
+#[derive(Debug)]
+pub struct Hca {
+    pub(crate) config: HcaConfig,
+    state: Arc<DeviceState>,
+    pub(crate) policy: Policy,
+    /// The register generation that `policy` was made from.
+    policy_generation: u32,
+    /// Users of each protection domain.
+    pub(crate) pds: Table<u32>,
+    pub(crate) mrs: MrTable,
+    pub(crate) cqs: Table<Cq>,
+    pub(crate) srqs: Table<Srq>,
+    pub(crate) qps: Table<Box<QpEntry>>,
+    timers: Timers,
+    /// Queue pairs that may have something to send.
+    ready: VecDeque<u32>,
+    /// Packets the queue pair at the front may still send before it goes to the back.
+    burst_left: u32,
+    egress: Impairer<Outgoing>,
+    ingress: Impairer<Held>,
+    events: VecDeque<Event>,
+    now: Time,
+}
+
+impl Hca {
+    /// A device after power-on.
+    pub fn new(config: HcaConfig) -> Self {
+        let personality = &config.personality;
+        let accelerations = Accelerations::reset(personality.adaptive);
+        let mut policy = Policy::new(PolicyKind::FIRMWARE);
+        policy.seed = config.seed;
+        policy.dec_trigger = personality.dec_trigger;
+        policy.range_bound_exclusive = personality.range_bound_exclusive;
+        accelerations.apply(personality, &mut policy);
+        let state = Arc::new(DeviceState::new(&accelerations.into_bytes()));
+        Self {
+            config,
+            policy,
+            policy_generation: state.generation(),
+            state,
+            pds: Table::new(limits::MAX_PD),
+            mrs: MrTable::new(),
+            cqs: Table::new(limits::MAX_CQ),
+            srqs: Table::new(limits::MAX_SRQ),
+            qps: Table::new(config.max_qp),
+            timers: Timers::default(),
+            ready: VecDeque::new(),
+            burst_left: BURST_PACKETS,
+            egress: Impairer::new(config.seed ^ 0x9e37_79b9_7f4a_7c15),
+            ingress: Impairer::new(config.seed ^ 0xd1b5_4a32_d192_ed03),
+            events: VecDeque::new(),
+            now: Time::ZERO,
+        }
+    }
+
+    /// What the device was made with.
+    pub fn config(&self) -> &HcaConfig {
+        &self.config
+    }
+
+    /// Registers, histogram and counters, for observers.
+    pub fn state(&self) -> &Arc<DeviceState> {
+        &self.state
+    }
+
+    /// The retransmission policy in force.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    // Control.
+
+    /// Reads or writes an access register. `data` is the register's content, and for a query also
+    /// carries its index.
+    pub fn access_register(
+        &mut self,
+        id: u16,
+        method: Method,
+        data: &mut [u8],
+    ) -> Result<(), RegisterError> {
+        if id != ferroce_prm::roce_accl::ROCE_ACCL.id() {
+            return Err(RegisterError::NotSupported { id });
+        }
+        let mut register = Accelerations::from_bytes(self.state.load_roce_accl());
+        match method {
+            Method::Query => register.query(data),
+            Method::Write => {
+                register.write(data)?;
+                self.state.store_roce_accl(&register.into_bytes());
+                self.refresh_policy();
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes over what was written to the registers, by this host or another one.
+    fn refresh_policy(&mut self) {
+        let generation = self.state.generation();
+        if generation != self.policy_generation {
+            self.policy_generation = generation;
+            let register = Accelerations::from_bytes(self.state.load_roce_accl());
+            register.apply(&self.config.personality, &mut self.policy);
+        }
+    }
+
+    /// Changes what the link does to packets in one direction.
+    pub fn set_impairment(
+        &mut self,
+        direction: Direction,
+        impairment: Impairment,
+    ) -> Result<(), ImpairmentError> {
+        match direction {
+            Direction::Egress => self.egress.set(impairment),
+            Direction::Ingress => self.ingress.set(impairment),
+        }
+    }
+
+    /// What the link does to packets in one direction.
+    pub fn impairment(&self, direction: Direction) -> &Impairment {
+        match direction {
+            Direction::Egress => self.egress.impairment(),
+            Direction::Ingress => self.ingress.impairment(),
+        }
+    }
+
+    /// Adds to a counter; for what the host sees and the device cannot (a wrong ICRC, a packet
+    /// that does not parse or that the socket refused).
+    pub fn count(&mut self, counter: Counter, n: u64) {
+        self.state.count(counter, n);
+    }
+
+    // Input.
+
+    /// Takes a packet from the link.
+    pub fn handle_packet(&mut self, now: Time, packet: &Received<'_>) {
+        self.now = now;
+        self.refresh_policy();
+        if self.ingress.is_transparent() && self.ingress.next().is_none() {
+            self.deliver(packet);
+            return;
+        }
+        let state = &self.state;
+        match self
+            .ingress
+            .admit(now, Held::new(packet), |counter| state.count(counter, 1))
+        {
+            Fate::Pass(packet) => self.deliver_held(&packet),
+            Fate::Drop | Fate::Held => {}
+        }
+    }
+
+    fn deliver_held(&mut self, packet: &Held) {
+        if packet.corrupt {
+            self.state.count(Counter::RxIcrcEncapsulated, 1);
+        } else {
+            self.deliver(&packet.as_received());
+        }
+    }
+
+    fn deliver(&mut self, packet: &Received<'_>) {
+        if let Err(cause) = self.check(packet) {
+            self.state.count(cause, 1);
+            return;
+        }
+        let state = &self.state;
+        state.count(Counter::RdmaRxPackets, 1);
+        state.count(Counter::RdmaRxBytes, packet.data.len().into());
+        if packet.traffic_class & CE == CE {
+            state.count(Counter::NpEcnMarkedRocePackets, 1);
+        }
+        let now = self.now;
+        self.with_qp(packet.headers.bth.dest_qp, |qp, host| {
+            qp.handle_packet(now, packet.headers, packet.data, host);
+        });
+    }
+
+    /// Whether the packet belongs to one of the queue pairs, or why not.
+    fn check(&self, packet: &Received<'_>) -> Result<(), Counter> {
+        let bth = &packet.headers.bth;
+        let entry = self.qp_entry(bth.dest_qp).ok_or(Counter::RxUnknownQp)?;
+        if bth.opcode.service() != Service::Rc {
+            return Err(Counter::RxWrongService);
+        }
+        if !entry.qp.takes_packets() {
+            return Err(Counter::RxWrongState);
+        }
+        if entry.path.is_none_or(|path| path.dest != packet.source) {
+            return Err(Counter::RxWrongPeer);
+        }
+        // The default partition, as full or limited member.
+        if bth.pkey | 0x8000 != ferroce_wire::PKEY_DEFAULT {
+            return Err(Counter::RxWrongPkey);
+        }
+        Ok(())
+    }
+
+    /// Tells the device what time it is: lets timers run out and releases packets that the
+    /// impairment held back.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.now = now;
+        self.refresh_policy();
+        while let Some(packet) = self.ingress.poll(now) {
+            self.deliver_held(&packet);
+        }
+        while let Some((at, index)) = self.timers.pop_due(now) {
+            let Some(entry) = self.qps.get_mut(index) else {
+                continue;
+            };
+            if entry.timer_at != Some(at) {
+                continue; // an earlier owner of this index, or replaced by an earlier entry
+            }
+            entry.timer_at = None;
+            if entry
+                .qp
+                .poll_timeout()
+                .is_some_and(|deadline| deadline <= now)
+            {
+                let qpn = entry.qp.qpn();
+                self.with_qp(qpn, |qp, host| qp.handle_timeout(now, host));
+            } else {
+                self.settle(index);
+            }
+        }
+    }
+
+    // Output.
+
+    /// The next packet for the link.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<Outgoing> {
+        self.now = now;
+        loop {
+            if let Some(packet) = self.egress.poll(now) {
+                return Some(self.sent(packet));
+            }
+            let packet = self.poll_ready(now)?;
+            if self.egress.is_transparent() && self.egress.next().is_none() {
+                return Some(self.sent(packet));
+            }
+            let packet = self.snapshot(packet);
+            let state = &self.state;
+            match self
+                .egress
+                .admit(now, packet, |counter| state.count(counter, 1))
+            {
+                Fate::Pass(packet) => return Some(self.sent(packet)),
+                Fate::Drop | Fate::Held => {}
+            }
+        }
+    }
+
+    fn sent(&self, packet: Outgoing) -> Outgoing {
+        self.state.count(Counter::RdmaTxPackets, 1);
+        self.state
+            .count(Counter::RdmaTxBytes, packet.payload_len.into());
+        packet
+    }
+
+    /// The next packet of the queue pair whose turn it is.
+    fn poll_ready(&mut self, now: Time) -> Option<Outgoing> {
+        loop {
+            let index = *self.ready.front()?;
+            let transmit = if self.burst_left == 0 {
+                None
+            } else {
+                self.with_index(index, |qp, host| qp.poll_transmit(now, host))
+                    .flatten()
+            };
+            let Some(transmit) = transmit else {
+                self.next_turn(index);
+                continue;
+            };
+            self.burst_left -= 1;
+            if let Some(packet) = self.address(index, transmit) {
+                return Some(packet);
+            }
+        }
+    }
+
+    /// Ends the turn of the queue pair at the front of the ready list. It goes to the back if its
+    /// burst was cut short, and off the list if it had nothing to send.
+    fn next_turn(&mut self, index: u32) {
+        self.ready.pop_front();
+        let cut_short = self.burst_left == 0;
+        self.burst_left = BURST_PACKETS;
+        if let Some(entry) = self.qps.get_mut(index) {
+            entry.ready = cut_short;
+            if cut_short {
+                self.ready.push_back(index);
+            }
+        }
+    }
+
+    fn address(&self, index: u32, transmit: Transmit) -> Option<Outgoing> {
+        let entry = self.qps.get(index)?;
+        let Transmit {
+            headers,
+            payload,
+            payload_len,
+        } = transmit;
+        // A queue pair sends nothing before RTR, and has a path from then on.
+        let path = entry.path?;
+        Some(Outgoing {
+            path,
+            headers,
+            payload,
+            payload_len,
+            pd: entry.ties.pd,
+            corrupt_bit: None,
+        })
+    }
+
+    /// Copies the payload out of memory, for a packet that may be sent later than the program
+    /// expects. Without bytes (phantom memory) the copy is zeros.
+    fn snapshot(&self, mut packet: Outgoing) -> Outgoing {
+        if let Payload::Memory(_) = packet.payload {
+            let mut bytes = vec![0; packet.payload_len as usize];
+            if self.gather(&packet, &mut bytes) {
+                packet.payload = Payload::Inline(bytes.into());
+            }
+        }
+        packet
+    }
+
+    /// Copies a packet's payload into `out`, which is exactly as long. False if the memory was
+    /// taken away since [`Self::poll_transmit`] returned the packet, which a host that sends
+    /// before it does anything else never sees.
+    #[must_use]
+    pub fn gather(&self, packet: &Outgoing, out: &mut [u8]) -> bool {
+        match &packet.payload {
+            Payload::Empty => true,
+            Payload::Inline(bytes) => {
+                out.copy_from_slice(bytes);
+                true
+            }
+            Payload::Memory(segments) => {
+                let mut rest = out;
+                segments.iter().all(|segment: &Segment| {
+                    let (piece, tail) =
+                        std::mem::take(&mut rest).split_at_mut(segment.len as usize);
+                    rest = tail;
+                    self.mrs.read(packet.pd, segment, piece).is_ok()
+                })
+            }
+        }
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called, or [`Self::poll_transmit`] again for a
+    /// packet that an impairment holds back.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        [self.timers.next(), self.egress.next(), self.ingress.next()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Whether [`Self::poll_transmit`] may have something at once.
+    pub fn wants_transmit(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    // Queue pairs.
+
+    pub(crate) fn qp_index(&self, qpn: Qpn) -> Option<u32> {
+        qpn.value().checked_sub(self.config.first_qpn.value())
+    }
+
+    pub(crate) fn qp_entry(&self, qpn: Qpn) -> Option<&QpEntry> {
+        self.qps.get(self.qp_index(qpn)?).map(|entry| &**entry)
+    }
+
+    pub(crate) fn qp_entry_mut(&mut self, qpn: Qpn) -> Option<&mut QpEntry> {
+        let index = self.qp_index(qpn)?;
+        self.qps.get_mut(index).map(|entry| &mut **entry)
+    }
+
+    /// Runs `f` on a queue pair with the device around it, then books what it left behind: its
+    /// deadline, and that it may have something to send.
+    pub(crate) fn with_qp<R>(
+        &mut self,
+        qpn: Qpn,
+        f: impl FnOnce(&mut Qp, &mut QpHost<'_>) -> R,
+    ) -> Option<R> {
+        let index = self.qp_index(qpn)?;
+        let result = self.with_index(index, f)?;
+        if let Some(entry) = self.qps.get_mut(index)
+            && !entry.ready
+        {
+            entry.ready = true;
+            self.ready.push_back(index);
+        }
+        Some(result)
+    }
+
+    fn with_index<R>(
+        &mut self,
+        index: u32,
+        f: impl FnOnce(&mut Qp, &mut QpHost<'_>) -> R,
+    ) -> Option<R> {
+        let entry = self.qps.get_mut(index)?;
+        let mut host = QpHost {
+            qpn: entry.qp.qpn(),
+            now: self.now,
+            ties: entry.ties,
+            policy: &self.policy,
+            state: &self.state,
+            mrs: &mut self.mrs,
+            cqs: &mut self.cqs,
+            srqs: &mut self.srqs,
+            events: &mut self.events,
+            trace_timers: self.config.trace_timers,
+            overrun: false,
+        };
+        let result = f(&mut entry.qp, &mut host);
+        if host.overrun && entry.qp.state() != QpState::Err {
+            let to_error = QpModify::to(QpState::Err, Attr::empty(), QpAttr::default());
+            // Every state has a transition to ERR.
+            let _ = entry.qp.modify(&to_error, &mut host);
+        }
+        self.settle(index);
+        Some(result)
+    }
+
+    /// Makes sure the timer heap has an entry no later than the queue pair's deadline.
+    fn settle(&mut self, index: u32) {
+        let Some(entry) = self.qps.get_mut(index) else {
+            return;
+        };
+        let Some(deadline) = entry.qp.poll_timeout() else {
+            return;
+        };
+        if entry.timer_at.is_none_or(|at| deadline < at) {
+            entry.timer_at = Some(deadline);
+            self.timers.push(deadline, index);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+use std::fmt;
+
+use ferroce_transport::{ModifyError, PostError};
+use thiserror::Error;
+
+/// A kind of verbs object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the name is the meaning")]
+pub enum Object {
+    Pd,
+    Mr,
+    Cq,
+    Srq,
+    Qp,
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pd => "protection domain",
+            Self::Mr => "memory region",
+            Self::Cq => "completion queue",
+            Self::Srq => "shared receive queue",
+            Self::Qp => "queue pair",
+        })
+    }
+}
+
+/// Why a verb was refused. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum VerbsError {
+    /// The handle names nothing (`EINVAL`).
+    #[error("no {object} has the handle {handle:#x}; it was never created, or destroyed")]
+    NoSuch {
+        /// What was looked for.
+        object: Object,
+        /// The number given.
+        handle: u32,
+    },
+    /// Other objects still use it (`EBUSY`).
+    #[error("the {object} is still used by {users} other objects; destroy them first")]
+    Busy {
+        /// What was to be destroyed.
+        object: Object,
+        /// How many use it.
+        users: u32,
+    },
+    /// The device holds as many as it can (`ENOMEM`).
+    #[error("the device holds at most {max} objects of the kind {object}")]
+    TooMany {
+        /// What was to be created.
+        object: Object,
+        /// The limit.
+        max: u32,
+    },
+    /// A value outside what the device can do (`EINVAL`).
+    #[error("{field} is {value}, allowed is {min} to {max}")]
+    OutOfRange {
+        /// Name of the attribute.
+        field: &'static str,
+        /// Value given.
+        value: u64,
+        /// Smallest allowed.
+        min: u64,
+        /// Largest allowed.
+        max: u64,
+    },
+    /// REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE (`EINVAL`).
+    #[error("IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE too")]
+    NeedsLocalWrite,
+    /// Objects of different protection domains cannot work together (`EINVAL`).
+    #[error("the {object} belongs to another protection domain")]
+    WrongDomain {
+        /// The foreign object.
+        object: Object,
+    },
+    /// `IBV_QP_AV` was named without an address, or an address given without it (`EINVAL`).
+    #[error("IBV_QP_AV and the address of the peer must come together")]
+    AddressMismatch,
+    /// See [`ModifyError`].
+    #[error(transparent)]
+    Modify(#[from] ModifyError),
+    /// See [`PostError`].
+    #[error(transparent)]
+    Post(#[from] PostError),
+}

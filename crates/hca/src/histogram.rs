@@ -1,0 +1,315 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use thiserror::Error;
+
+/// Unit of the bin widths; the values of the register field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "the name is the value")]
+pub enum TimeUnit {
+    Nsec = 0,
+    Usec = 1,
+    Usec100 = 2,
+    Msec = 3,
+}
+
+impl TimeUnit {
+    /// Length in nanoseconds.
+    pub const fn nanos(self) -> u64 {
+        match self {
+            Self::Nsec => 1,
+            Self::Usec => 1_000,
+            Self::Usec100 => 100_000,
+            Self::Msec => 1_000_000,
+        }
+    }
+}
+
+/// How the bins after the first grow; the values of the register field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum BinWidthMode {
+    /// Each as wide as bin 1.
+    Fixed = 0,
+    /// Each twice as wide as the one before it.
+    Double = 1,
+}
+
+/// How the waits of adaptive retransmission are sorted into bins (seed 004).
+///
+/// Bins are half open: bin 0 holds `0..bin0_width`, bin 1 the next `bin1_width`, and so on; the
+/// last bin has no upper end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HistogramConfig {
+    /// Number of bins, 1 to [`Self::BINS_MAX`].
+    pub bins: u8,
+    /// Growth of the bins after bin 0.
+    pub mode: BinWidthMode,
+    /// Unit of the widths.
+    pub unit: TimeUnit,
+    /// Width of bin 0 in units, not 0.
+    pub bin0_width: u16,
+    /// Width of bin 1 in units, not 0.
+    pub bin1_width: u16,
+    /// Whether anything is counted.
+    pub enabled: bool,
+}
+
+/// A histogram layout the device cannot have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("{field} is {value}, allowed is {min} to {max}")]
+pub struct HistogramError {
+    /// Name of the register field.
+    pub field: &'static str,
+    /// Value given.
+    pub value: u32,
+    /// Smallest allowed.
+    pub min: u32,
+    /// Largest allowed.
+    pub max: u32,
+}
+
+impl Default for HistogramConfig {
+    /// Octaves from 1 ms to 16 s: every timeout a person configures has its bin.
+    fn default() -> Self {
+        Self {
+            bins: 16,
+            mode: BinWidthMode::Double,
+            unit: TimeUnit::Msec,
+            bin0_width: 1,
+            bin1_width: 1,
+            enabled: true,
+        }
+    }
+}
+
+impl HistogramConfig {
+    /// Largest number of bins this device offers (`bin_num_max`).
+    pub const BINS_MAX: u8 = 64;
+
+    /// Whether the device can have this layout.
+    pub fn check(&self) -> Result<(), HistogramError> {
+        let fields = [
+            ("bin_num", u32::from(self.bins), Self::BINS_MAX.into()),
+            ("bin0_width", self.bin0_width.into(), u16::MAX.into()),
+            ("bin1_width", self.bin1_width.into(), u16::MAX.into()),
+        ];
+        for (field, value, max) in fields {
+            if !(1..=max).contains(&value) {
+                return Err(HistogramError {
+                    field,
+                    value,
+                    min: 1,
+                    max,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The bin that a wait belongs to.
+    pub fn bin_of(&self, wait_ns: u64) -> usize {
+        let first_end = u64::from(self.bin0_width) * self.unit.nanos();
+        let last = usize::from(self.bins.saturating_sub(1));
+        let Some(beyond) = wait_ns.checked_sub(first_end) else {
+            return 0;
+        };
+        let step = (u64::from(self.bin1_width) * self.unit.nanos()).max(1);
+        let steps = beyond / step;
+        let index = match self.mode {
+            BinWidthMode::Fixed => steps,
+            // Bins of 1, 2, 4 … steps begin at 0, 1, 3, 7 … steps.
+            BinWidthMode::Double => u64::from((steps + 1).ilog2()),
+        };
+        usize::try_from(index)
+            .unwrap_or(usize::MAX)
+            .saturating_add(1)
+            .min(last)
+    }
+
+    /// Where a bin begins and ends in nanoseconds; the last one ends nowhere.
+    pub fn edges_ns(&self, bin: usize) -> (u64, Option<u64>) {
+        let start = |bin: usize| -> u64 {
+            if bin == 0 {
+                return 0;
+            }
+            let steps = match self.mode {
+                BinWidthMode::Fixed => bin as u64 - 1,
+                BinWidthMode::Double => (1u64 << (bin - 1).min(62)) - 1,
+            };
+            let first = u64::from(self.bin0_width) * self.unit.nanos();
+            let step = u64::from(self.bin1_width) * self.unit.nanos();
+            steps.saturating_mul(step).saturating_add(first)
+        };
+        let end = (bin + 1 < usize::from(self.bins)).then(|| start(bin + 1));
+        (start(bin), end)
+    }
+
+    /// The layout as one word, so that readers in other processes see all of it or nothing.
+    fn pack(&self) -> u64 {
+        u64::from(self.bin0_width)
+            | u64::from(self.bin1_width) << 16
+            | u64::from(self.bins) << 32
+            | (self.mode as u64) << 40
+            | (self.unit as u64) << 41
+            | u64::from(self.enabled) << 43
+    }
+
+    fn unpack(word: u64) -> Self {
+        Self {
+            bin0_width: word as u16,
+            bin1_width: (word >> 16) as u16,
+            bins: (word >> 32) as u8,
+            mode: if word >> 40 & 1 == 0 {
+                BinWidthMode::Fixed
+            } else {
+                BinWidthMode::Double
+            },
+            unit: match word >> 41 & 3 {
+                0 => TimeUnit::Nsec,
+                1 => TimeUnit::Usec,
+                2 => TimeUnit::Usec100,
+                _ => TimeUnit::Msec,
+            },
+            enabled: word >> 43 & 1 == 1,
+        }
+    }
+}
+
+/// The histogram in the device's state.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Histogram {
+    config: AtomicU64,
+    bins: [AtomicU64; HistogramConfig::BINS_MAX as usize],
+}
+
+impl Histogram {
+    pub(crate) fn new(config: HistogramConfig) -> Self {
+        Self {
+            config: AtomicU64::new(config.pack()),
+            bins: [const { AtomicU64::new(0) }; 64],
+        }
+    }
+
+    pub(crate) fn config(&self) -> HistogramConfig {
+        HistogramConfig::unpack(self.config.load(Ordering::Acquire))
+    }
+
+    /// Changes the layout. The counts start again if it is another one; `enabled` alone keeps
+    /// them (D25).
+    pub(crate) fn configure(&self, config: HistogramConfig) -> Result<(), HistogramError> {
+        config.check()?;
+        let old = self.config();
+        self.config.store(config.pack(), Ordering::Release);
+        if (HistogramConfig {
+            enabled: old.enabled,
+            ..config
+        }) != old
+        {
+            self.clear();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn clear(&self) {
+        for bin in &self.bins {
+            bin.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a wait; one atomic add.
+    pub(crate) fn record(&self, wait_ns: u64) {
+        let config = self.config();
+        if config.enabled {
+            self.bins[config.bin_of(wait_ns)].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Vec<u64> {
+        let bins = usize::from(self.config().bins);
+        self.bins[..bins]
+            .iter()
+            .map(|bin| bin.load(Ordering::Relaxed))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn layout(bins: u8, mode: BinWidthMode) -> HistogramConfig {
+        let unit = TimeUnit::Msec;
+        HistogramConfig {
+            bins,
+            mode,
+            unit,
+            bin0_width: 50,
+            bin1_width: 100,
+            enabled: true,
+        }
+    }
+
+    #[test]
+    fn edges_are_those_of_the_specification() {
+        let starts = |config: HistogramConfig| -> Vec<u64> {
+            (0..config.bins.into())
+                .map(|bin| config.edges_ns(bin).0 / MS)
+                .collect()
+        };
+        assert_eq!(starts(layout(4, BinWidthMode::Fixed)), [0, 50, 150, 250]);
+        assert_eq!(
+            starts(layout(5, BinWidthMode::Double)),
+            [0, 50, 150, 350, 750]
+        );
+        assert_eq!(layout(4, BinWidthMode::Fixed).edges_ns(3), (250 * MS, None));
+    }
+
+    #[test]
+    fn every_wait_falls_between_the_edges_of_its_bin() {
+        for config in [
+            layout(4, BinWidthMode::Fixed),
+            layout(64, BinWidthMode::Double),
+            layout(1, BinWidthMode::Double),
+        ] {
+            for wait in (0..2000)
+                .map(|n| n * MS / 2)
+                .chain([u64::MAX, 0, 49_999_999, 50 * MS - 1])
+            {
+                let bin = config.bin_of(wait);
+                let (low, high) = config.edges_ns(bin);
+                assert!(
+                    low <= wait && high.is_none_or(|high| wait < high),
+                    "{wait} in {bin}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_layout_clears_and_the_switch_alone_does_not() {
+        let histogram = Histogram::new(layout(4, BinWidthMode::Fixed));
+        histogram.record(60 * MS);
+        histogram
+            .configure(HistogramConfig {
+                enabled: false,
+                ..histogram.config()
+            })
+            .unwrap();
+        histogram.record(60 * MS);
+        assert_eq!(histogram.counts(), [0, 1, 0, 0]);
+        histogram.configure(layout(5, BinWidthMode::Fixed)).unwrap();
+        assert_eq!(histogram.counts(), [0, 0, 0, 0, 0]);
+        let error = histogram.configure(HistogramConfig {
+            bins: 65,
+            ..histogram.config()
+        });
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "bin_num is 65, allowed is 1 to 64"
+        );
+    }
+}

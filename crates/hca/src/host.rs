@@ -1,0 +1,118 @@
+use std::collections::VecDeque;
+
+use ferroce_adp::Policy;
+use ferroce_transport::{
+    AccessError, AtomicOp, Completion, Counter, Data, Host, Key, QpEvent, RecvWqe, Segment, Time,
+    TimerExpiry, WorkQueue,
+};
+use ferroce_wire::Qpn;
+
+use crate::cq::{Cq, CqId, Pushed};
+use crate::event::Event;
+use crate::mr::MrTable;
+use crate::srq::{Srq, SrqId};
+use crate::state::DeviceState;
+use crate::table::Table;
+use crate::verbs::PdId;
+
+/// The objects a queue pair is tied to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ties {
+    pub(crate) pd: PdId,
+    pub(crate) send_cq: CqId,
+    pub(crate) recv_cq: CqId,
+    pub(crate) srq: Option<SrqId>,
+}
+
+/// The device's tables as one queue pair sees them, for the length of one call.
+pub(crate) struct QpHost<'a> {
+    pub(crate) qpn: Qpn,
+    pub(crate) now: Time,
+    pub(crate) ties: Ties,
+    pub(crate) policy: &'a Policy,
+    pub(crate) state: &'a DeviceState,
+    pub(crate) mrs: &'a mut MrTable,
+    pub(crate) cqs: &'a mut Table<Cq>,
+    pub(crate) srqs: &'a mut Table<Srq>,
+    pub(crate) events: &'a mut VecDeque<Event>,
+    pub(crate) trace_timers: bool,
+    /// A completion queue had no room: the queue pair must fail.
+    pub(crate) overrun: bool,
+}
+
+impl Host for QpHost<'_> {
+    fn policy(&self) -> &Policy {
+        self.policy
+    }
+
+    fn count(&mut self, counter: Counter, n: u64) {
+        self.state.count(counter, n);
+    }
+
+    fn timer_expired(&mut self, expiry: TimerExpiry) {
+        if expiry.adaptive && !expiry.fatal {
+            self.state.record_wait(expiry.wait_ns);
+        }
+        if self.trace_timers {
+            self.events.push_back(Event::TimerExpired {
+                qpn: self.qpn,
+                at: self.now,
+                expiry,
+            });
+        }
+    }
+
+    fn complete(&mut self, queue: WorkQueue, completion: Completion) {
+        let id = match queue {
+            WorkQueue::Send => self.ties.send_cq,
+            WorkQueue::Recv => self.ties.recv_cq,
+        };
+        // A queue pair keeps its completion queues alive.
+        let Some(cq) = self.cqs.get_mut(id.0) else {
+            return;
+        };
+        match cq.push(completion) {
+            Pushed::Quietly => {}
+            Pushed::Announce => self.events.push_back(Event::Completion(id)),
+            Pushed::Overrun => {
+                if !self.overrun {
+                    self.events.push_back(Event::CqOverrun(id));
+                }
+                self.overrun = true;
+            }
+        }
+    }
+
+    fn take_shared_recv(&mut self) -> Option<RecvWqe> {
+        let id = self.ties.srq?;
+        let (wqe, low) = self.srqs.get_mut(id.0)?.take();
+        if low {
+            self.events.push_back(Event::SrqLimit(id));
+        }
+        wqe
+    }
+
+    fn event(&mut self, event: QpEvent) {
+        self.events.push_back(Event::Qp(self.qpn, event));
+    }
+
+    fn check_read(&self, segment: &Segment) -> Result<(), AccessError> {
+        self.mrs.check_read(self.ties.pd, segment)
+    }
+
+    fn check_write(&self, segment: &Segment) -> Result<(), AccessError> {
+        self.mrs.check_write(self.ties.pd, segment)
+    }
+
+    fn write(&mut self, key: Key, va: u64, data: Data<'_>) -> Result<(), AccessError> {
+        self.mrs.write(self.ties.pd, key, va, data)
+    }
+
+    fn atomic(&mut self, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {
+        self.mrs.atomic(self.ties.pd, rkey, va, op)
+    }
+
+    fn invalidate(&mut self, rkey: u32) -> Result<(), AccessError> {
+        self.mrs.invalidate(self.ties.pd, rkey)
+    }
+}

@@ -1,0 +1,112 @@
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ferroce_transport::{Data, Payload};
+use ferroce_wire::Headers;
+
+use crate::impair::{Damage, Impairable};
+
+/// The way to a queue pair's peer (the address vector of RoCE v2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Path {
+    /// The peer's address.
+    pub dest: IpAddr,
+    /// DSCP and ECN bits of the IP header (`grh.traffic_class`).
+    pub traffic_class: u8,
+}
+
+/// A packet for the link.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Where to.
+    pub path: Path,
+    /// Header values.
+    pub headers: Headers,
+    /// Where the payload lies; see [`crate::Hca::gather`].
+    pub payload: Payload,
+    /// Bytes of payload, without pad.
+    pub payload_len: u32,
+    /// Protection domain that the payload's keys belong to.
+    pub(crate) pd: crate::PdId,
+    /// A bit of the packet, counted from the start of the BTH and modulo its length, that the
+    /// impaired link flips after the ICRC is computed.
+    pub corrupt_bit: Option<u32>,
+}
+
+/// A packet from the link whose ICRC is right.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a> {
+    /// Where from.
+    pub source: IpAddr,
+    /// DSCP and ECN bits of the IP header.
+    pub traffic_class: u8,
+    /// Header values.
+    pub headers: &'a Headers,
+    /// The payload, or its length.
+    pub data: Data<'a>,
+}
+
+/// A packet from the link that an impairment holds back.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    source: IpAddr,
+    traffic_class: u8,
+    headers: Headers,
+    data: HeldData,
+    /// Its ICRC would be wrong.
+    pub(crate) corrupt: bool,
+}
+
+#[derive(Clone, Debug)]
+enum HeldData {
+    Bytes(Arc<[u8]>),
+    Length(u32),
+}
+
+impl Held {
+    pub(crate) fn new(packet: &Received<'_>) -> Self {
+        Self {
+            source: packet.source,
+            traffic_class: packet.traffic_class,
+            headers: *packet.headers,
+            data: match packet.data {
+                Data::Bytes(bytes) => HeldData::Bytes(bytes.into()),
+                Data::Length(len) => HeldData::Length(len),
+            },
+            corrupt: false,
+        }
+    }
+
+    pub(crate) fn as_received(&self) -> Received<'_> {
+        Received {
+            source: self.source,
+            traffic_class: self.traffic_class,
+            headers: &self.headers,
+            data: match &self.data {
+                HeldData::Bytes(bytes) => Data::Bytes(bytes),
+                HeldData::Length(len) => Data::Length(*len),
+            },
+        }
+    }
+}
+
+/// ECN codepoint "congestion experienced".
+pub(crate) const CE: u8 = 0b11;
+
+impl Impairable for Outgoing {
+    fn damage(&mut self, damage: Damage) {
+        match damage {
+            Damage::Corrupt(bit) => self.corrupt_bit = Some(bit),
+            Damage::EcnMark => self.path.traffic_class |= CE,
+        }
+    }
+}
+
+impl Impairable for Held {
+    fn damage(&mut self, damage: Damage) {
+        match damage {
+            Damage::Corrupt(_) => self.corrupt = true,
+            Damage::EcnMark => self.traffic_class |= CE,
+        }
+    }
+}

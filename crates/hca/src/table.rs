@@ -1,0 +1,84 @@
+use std::collections::VecDeque;
+
+/// Objects by index. A freed index is used again only after all those freed before it, so that a
+/// late packet or a stale handle rarely meets a new object under an old number.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    slots: Vec<Option<T>>,
+    free: VecDeque<u32>,
+    max: u32,
+}
+
+impl<T> Table<T> {
+    /// A table for at most `max` objects at a time.
+    pub(crate) fn new(max: u32) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: VecDeque::new(),
+            max,
+        }
+    }
+
+    /// Puts in the object that `make` makes for its index; `None` if the table is full.
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce(u32) -> T) -> Option<u32> {
+        let next = u32::try_from(self.slots.len()).ok()?;
+        // Indices are spent before they are used again, up to a quarter of the table.
+        let recycle = next >= self.max || self.free.len() as u32 > self.max / 4;
+        let index = if recycle {
+            self.free.pop_front()?
+        } else {
+            next
+        };
+        let object = make(index);
+        match self.slots.get_mut(index as usize) {
+            Some(slot) => *slot = Some(object),
+            None => self.slots.push(Some(object)),
+        }
+        Some(index)
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
+        let object = self.slots.get_mut(index as usize)?.take()?;
+        self.free.push_back(index);
+        Some(object)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        self.slots.get(index as usize)?.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.slots.get_mut(index as usize)?.as_mut()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0..)
+            .zip(&self.slots)
+            .filter_map(|(index, slot)| Some((index, slot.as_ref()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_are_reused_late_and_the_limit_holds() {
+        let mut table = Table::new(4);
+        let a = table.insert_with(|i| i).unwrap();
+        table.remove(a).unwrap();
+        assert_ne!(table.insert_with(|i| i), Some(a), "not at once");
+        let mut more = 0;
+        while table.insert_with(|i| i).is_some() {
+            more += 1;
+        }
+        assert_eq!(more, 3, "four at a time");
+        assert!(
+            table.get(a).is_some(),
+            "in the end the freed index serves again"
+        );
+        assert_eq!(table.remove(9), None);
+    }
+}
