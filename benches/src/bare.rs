@@ -1,6 +1,6 @@
 //! What UDP sockets allow: the bars for the device, without the device.
 //!
-//! [`stream`] sends the packets of RDMA WRITEs from one thread to another over loopback. It does
+//! [`stream()`] sends the packets of RDMA WRITEs from one thread to another over loopback. It does
 //! what no implementation on sockets can leave out: headers, the invariant CRC on both sides, one
 //! segmented (GSO) call for several packets, one copy from the socket's buffer into the target
 //! memory, and acknowledgements that hold the sender to a window. It leaves out everything else:
@@ -72,13 +72,18 @@ pub struct Contention {
 impl Contention {
     /// Begins to measure the calling thread.
     pub fn begin() -> Self {
-        Self { since: Instant::now(), delay: run_delay() }
+        Self {
+            since: Instant::now(),
+            delay: run_delay(),
+        }
     }
 
     /// The share of the time since then that the thread waited, 0 to 1; 0 if the kernel keeps no
     /// such account. To be called by the same thread.
     pub fn end(&self) -> f64 {
-        let Some((before, after)) = self.delay.zip(run_delay()) else { return 0.0 };
+        let Some((before, after)) = self.delay.zip(run_delay()) else {
+            return 0.0;
+        };
         let waited = after.saturating_sub(before).as_secs_f64();
         (waited / self.since.elapsed().as_secs_f64()).min(1.0)
     }
@@ -87,12 +92,19 @@ impl Contention {
 /// How long the calling thread has been ready to run without running, in all.
 fn run_delay() -> Option<Duration> {
     let line = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    line.split_ascii_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+    line.split_ascii_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
+        .map(Duration::from_nanos)
 }
 
 /// A socket on a port nobody uses, at loopback address 127.0.0.`host`.
 fn bind(host: u8, options: &Options) -> Result<Socket, BindError> {
-    Socket::bind(SocketAddr::from((Ipv4Addr::new(127, 0, 0, host), 0)), options)
+    Socket::bind(
+        SocketAddr::from((Ipv4Addr::new(127, 0, 0, host), 0)),
+        options,
+    )
 }
 
 /// What to do between two looks at an empty socket: with a core for each thread, look again.

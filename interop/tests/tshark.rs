@@ -203,13 +203,13 @@ fn extension_headers_decode() {
                 ..
             } = sent.headers;
             // tshark gives address and key of an atomic the names they have in a RETH.
-            let va = reth.map(|reth| reth.va).or(atomic.map(|atomic| atomic.va));
-            let rkey = reth
-                .map(|reth| reth.rkey)
-                .or(atomic.map(|atomic| atomic.rkey));
+            let target = match (reth, atomic) {
+                (Some(reth), _) => Some((reth.va, reth.rkey)),
+                (None, atomic) => atomic.map(|atomic| (atomic.va, atomic.rkey)),
+            };
             [
-                or_empty(va, hex::<16>),
-                or_empty(rkey, hex::<8>),
+                or_empty(target, |(va, _)| hex::<16>(va)),
+                or_empty(target, |(_, rkey)| hex::<8>(rkey)),
                 or_empty(reth, |reth| text(reth.length)),
                 or_empty(atomic, |atomic| text(atomic.swap_or_add)),
                 or_empty(atomic, |atomic| text(atomic.compare)),

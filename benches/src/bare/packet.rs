@@ -41,7 +41,8 @@ impl Bth {
 
     pub(super) fn parse(packet: &[u8]) -> Option<Self> {
         let bytes: &[u8; BTH_BYTES] = packet.first_chunk()?;
-        let word = |at| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let word =
+            |at| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         Some(Self {
             opcode: bytes[0],
             qpn: word(4) & 0xff_ffff,
@@ -91,7 +92,10 @@ impl Icrc {
             std::net::IpAddr::V4(ip) => ip,
             std::net::IpAddr::V6(_) => unreachable!("the bare program speaks IPv4"),
         };
-        Self::new((ip(from), from.address().port()), (ip(to), to.address().port()))
+        Self::new(
+            (ip(from), from.address().port()),
+            (ip(to), to.address().port()),
+        )
     }
 
     fn new(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16)) -> Self {
@@ -116,7 +120,13 @@ impl Icrc {
     }
 
     /// The CRC over a packet given as BTH, what follows it, and the payload.
-    pub(super) fn compute(&mut self, ip_id: u16, bth: &[u8], rest: &[u8], payload: &[u8]) -> [u8; 4] {
+    pub(super) fn compute(
+        &mut self,
+        ip_id: u16,
+        bth: &[u8],
+        rest: &[u8],
+        payload: &[u8],
+    ) -> [u8; 4] {
         let udp_bytes = (8 + bth.len() + rest.len() + payload.len() + ICRC_BYTES) as u16;
         let ip = &mut self.head[Self::IP..];
         ip[2..4].copy_from_slice(&(20 + udp_bytes).to_be_bytes());
@@ -139,11 +149,40 @@ mod tests {
 
     #[test]
     fn bth_survives_a_round_trip() {
-        let bth = Bth { opcode: WRITE_LAST, qpn: 0x12_3456, ack_request: true, psn: 0xab_cdef };
+        let bth = Bth {
+            opcode: WRITE_LAST,
+            qpn: 0x12_3456,
+            ack_request: true,
+            psn: 0xab_cdef,
+        };
         let mut bytes = [0; BTH_BYTES];
         bth.emit(&mut bytes);
         assert_eq!(Bth::parse(&bytes), Some(bth));
         assert_eq!(Bth::parse(&bytes[1..]), None);
+    }
+
+    /// The expected value comes from Scapy's RoCE layer.
+    #[test]
+    fn the_crc_is_the_one_on_the_wire() {
+        let bth = Bth {
+            opcode: WRITE_MIDDLE,
+            qpn: 0x11,
+            ack_request: true,
+            psn: 0x12_3456,
+        };
+        let mut head = [0; BTH_BYTES];
+        bth.emit(&mut head);
+        let payload: Vec<u8> = (0..64).collect();
+        let mut icrc = Icrc::new(
+            (Ipv4Addr::new(127, 0, 0, 1), 40_001),
+            (Ipv4Addr::new(127, 0, 0, 2), 4791),
+        );
+        let expected = [0x8c, 0x74, 0x5f, 0x54];
+        assert_eq!(icrc.compute(5, &head, &[], &payload), expected);
+        assert_eq!(
+            icrc.compute(5, &head, &payload[..16], &payload[16..]),
+            expected
+        );
     }
 
     #[test]

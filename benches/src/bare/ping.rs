@@ -24,7 +24,11 @@ pub struct PingPong {
 
 impl Default for PingPong {
     fn default() -> Self {
-        Self { datagram_bytes: 64, rounds: 100_000, warm_up_rounds: 10_000 }
+        Self {
+            datagram_bytes: 64,
+            rounds: 100_000,
+            warm_up_rounds: 10_000,
+        }
     }
 }
 
@@ -80,7 +84,8 @@ pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
     let target = pong.local_addr()?;
     let stop = AtomicBool::new(false);
     let alone = two_cores();
-    let mut histogram = Histogram::<u64>::new_with_bounds(1, 1_000_000_000, 3).expect("the bounds are in order");
+    let mut histogram =
+        Histogram::<u64>::new_with_bounds(1, 1_000_000_000, 3).expect("the bounds are in order");
 
     let contention = thread::scope(|scope| {
         let echo = scope.spawn(|| -> io::Result<f64> {
@@ -124,7 +129,9 @@ pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
         }();
         stop.store(true, Ordering::Relaxed);
         let echoed = echo.join().expect("the echo thread does not panic");
-        measured.and(echoed).map(|echo_waited| contention.end().max(echo_waited))
+        measured
+            .and(echoed)
+            .map(|echo_waited| contention.end().max(echo_waited))
     })?;
     Ok(Latency::of_round_trips(&histogram, contention))
 }

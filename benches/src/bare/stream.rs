@@ -17,7 +17,7 @@ use super::packet::{
 };
 use super::{Contention, Error, bind, idle, two_cores};
 
-/// What [`stream`] measures.
+/// What [`stream()`] measures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stream {
     /// Length of a WRITE.
@@ -53,6 +53,25 @@ impl Default for Stream {
     }
 }
 
+impl Stream {
+    /// The workloads the device is held against: long and short WRITEs at two path MTUs.
+    pub fn standard() -> Vec<Self> {
+        [4096, 1024]
+            .into_iter()
+            .flat_map(|mtu_bytes| {
+                [(1 << 20, 128), (64 << 10, 128), (4 << 10, 16)].map(
+                    |(message_bytes, outstanding)| Self {
+                        message_bytes,
+                        mtu_bytes,
+                        outstanding,
+                        ..Self::default()
+                    },
+                )
+            })
+            .collect()
+    }
+}
+
 /// What came through, counted by what the sender got acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Throughput {
@@ -77,11 +96,15 @@ pub struct Throughput {
 /// When a socket call fails, a packet is lost, or the data does not arrive as it was sent.
 pub fn stream(config: &Stream) -> Result<Throughput, Error> {
     let plan = Plan::new(config)?;
-    let options = Options { segmentation: config.segmentation, ..Options::default() };
+    let options = Options {
+        segmentation: config.segmentation,
+        ..Options::default()
+    };
     let source = bind(1, &options)?;
     let target = bind(2, &options)?;
-    let data: Vec<u8> =
-        (0..plan.region_bytes as u32).map(|i| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+    let data: Vec<u8> = (0..plan.region_bytes as u32)
+        .map(|i| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8)
+        .collect();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let receiver = scope.spawn(|| {
@@ -120,15 +143,27 @@ struct Plan {
 
 impl Plan {
     fn new(config: &Stream) -> Result<Self, Error> {
-        let &Stream { message_bytes, mtu_bytes, outstanding, window_bytes, .. } = config;
+        let &Stream {
+            message_bytes,
+            mtu_bytes,
+            outstanding,
+            window_bytes,
+            ..
+        } = config;
         if !matches!(mtu_bytes, 256 | 512 | 1024 | 2048 | 4096) {
-            return Err(Error::Config("the MTU is one of 256, 512, 1024, 2048 and 4096"));
+            return Err(Error::Config(
+                "the MTU is one of 256, 512, 1024, 2048 and 4096",
+            ));
         }
         if message_bytes == 0 || !message_bytes.is_multiple_of(4) || message_bytes > 1 << 30 {
-            return Err(Error::Config("a message has 4 bytes to 1 GiB, in words (no padding here)"));
+            return Err(Error::Config(
+                "a message has 4 bytes to 1 GiB, in words (no padding here)",
+            ));
         }
         if outstanding == 0 || window_bytes < 2 * mtu_bytes {
-            return Err(Error::Config("the window holds at least one message and two packets"));
+            return Err(Error::Config(
+                "the window holds at least one message and two packets",
+            ));
         }
         let packets_per_message = message_bytes.div_ceil(mtu_bytes);
         let window_packets =
@@ -251,8 +286,7 @@ impl<'a> Sender<'a> {
 
     fn throughput(&self, elapsed: Duration, packets: u64) -> Throughput {
         let seconds = elapsed.as_secs_f64();
-        let messages_per_second =
-            packets as f64 / self.plan.packets_per_message as f64 / seconds;
+        let messages_per_second = packets as f64 / self.plan.packets_per_message as f64 / seconds;
         Throughput {
             gbps: messages_per_second * self.plan.message_bytes as f64 * 8.0 / 1e9,
             packets_per_second: packets as f64 / seconds,
@@ -269,7 +303,9 @@ impl<'a> Sender<'a> {
         let open = plan.window_packets - (self.next - self.acked);
         let at = (self.next % plan.packets_per_message as u64) as usize;
         let segment = plan.wire_bytes(at);
-        let limit = (PAYLOAD_BYTES_MAX / segment).min(self.socket.segments_max()).min(open as usize);
+        let limit = (PAYLOAD_BYTES_MAX / segment)
+            .min(self.socket.segments_max())
+            .min(open as usize);
         if plan.packets_per_message == 1 {
             return limit;
         }
@@ -285,8 +321,10 @@ impl<'a> Sender<'a> {
         let per_message = plan.packets_per_message as u64;
         let mut payloads: Vec<&[u8]> = Vec::with_capacity(count);
         for i in 0..count {
-            let (message, packet) =
-                ((self.next + i as u64) / per_message, ((self.next + i as u64) % per_message) as usize);
+            let (message, packet) = (
+                (self.next + i as u64) / per_message,
+                ((self.next + i as u64) % per_message) as usize,
+            );
             let range = plan.payload_of(packet);
             let offset = plan.offset(message);
             let payload = &self.data[offset + range.start..offset + range.end];
@@ -299,11 +337,17 @@ impl<'a> Sender<'a> {
             };
             bth.emit(header);
             if packet == 0 {
-                emit_reth(offset as u64, plan.message_bytes as u32, &mut header[BTH_BYTES..]);
+                emit_reth(
+                    offset as u64,
+                    plan.message_bytes as u32,
+                    &mut header[BTH_BYTES..],
+                );
             }
             if plan.config.icrc {
                 let (bth, rest) = header.split_at(BTH_BYTES);
-                let crc = self.icrc.compute(self.socket.ip_id(i as u16), bth, rest, payload);
+                let crc = self
+                    .icrc
+                    .compute(self.socket.ip_id(i as u16), bth, rest, payload);
                 self.frames[i + 1][..ICRC_BYTES].copy_from_slice(&crc);
             }
             payloads.push(payload);
@@ -319,7 +363,10 @@ impl<'a> Sender<'a> {
             slices.push(IoSlice::new(payload));
         }
         slices.push(IoSlice::new(&self.frames[count][..ICRC_BYTES]));
-        match self.socket.send_slices(self.to, 0, &slices, plan.wire_bytes(first)) {
+        match self
+            .socket
+            .send_slices(self.to, 0, &slices, plan.wire_bytes(first))
+        {
             Ok(sent) => {
                 self.next += sent.datagrams as u64;
                 Ok(true)
@@ -329,7 +376,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Takes what acknowledgements there are and returns how many packets they cover.
+    /// Takes an acknowledgement if there is one and returns how many packets it covers.
     fn collect_acks(&mut self) -> Result<u64, Error> {
         let before = self.acked;
         if self.socket.recv(&mut self.acks)? > 0 {
@@ -337,7 +384,9 @@ impl<'a> Sender<'a> {
                 let Some((body, crc)) = datagram.bytes.split_last_chunk::<ICRC_BYTES>() else {
                     return Err(Error::Damaged);
                 };
-                let Some(bth) = Bth::parse(body) else { return Err(Error::Damaged) };
+                let Some(bth) = Bth::parse(body) else {
+                    return Err(Error::Damaged);
+                };
                 let (head, rest) = body.split_at(BTH_BYTES);
                 if self.plan.config.icrc
                     && self.icrc_of_acks.compute(datagram.index, head, rest, &[]) != *crc
@@ -412,7 +461,9 @@ impl<'a> Receiver<'a> {
                 });
             }
             let (head, mut payload) = body.split_at(BTH_BYTES);
-            if self.plan.config.icrc && self.icrc.compute(datagram.index, head, &[], payload) != *crc {
+            if self.plan.config.icrc
+                && self.icrc.compute(datagram.index, head, &[], payload) != *crc
+            {
                 return Err(Error::Damaged);
             }
             if matches!(bth.opcode, WRITE_FIRST | WRITE_ONLY) {
@@ -437,7 +488,13 @@ impl<'a> Receiver<'a> {
         const LEN: usize = BTH_BYTES + AETH_BYTES;
         let mut packet = [0; LEN + ICRC_BYTES];
         let psn = (self.expected - 1) as u32;
-        Bth { opcode: ACKNOWLEDGE, qpn: 0x12, ack_request: false, psn }.emit(&mut packet);
+        Bth {
+            opcode: ACKNOWLEDGE,
+            qpn: 0x12,
+            ack_request: false,
+            psn,
+        }
+        .emit(&mut packet);
         // An ACK without credit limit, and the message number, which nobody here looks at.
         packet[BTH_BYTES..LEN].copy_from_slice(&(0x1f00_0000 | psn & 0xff_ffff).to_be_bytes());
         if self.plan.config.icrc {

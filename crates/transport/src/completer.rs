@@ -1,4 +1,4 @@
-use ferroce_adp::Expiry;
+use ferroce_adp::{Expiry, PolicyKind};
 use ferroce_wire::{Headers, NakCode, Opcode, Psn, Qpn, Syndrome, rnr_timer_ns};
 
 use crate::recv::scatter;
@@ -7,6 +7,20 @@ use crate::{Counter, Data, Host, QpAttr, SendOp, Time, TimerExpiry, WcStatus};
 
 /// Why the queue pair must fail: the status of the oldest WQE's completion.
 pub(crate) type Verdict = Result<(), WcStatus>;
+
+/// What a response asks of the requester, apart from what it acknowledges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Demand {
+    Nothing,
+    /// A READ or atomic response before it is lost.
+    Repeat,
+    /// The request at `una` was refused.
+    Nak(NakCode),
+    /// The peer has no receive WQE for the request at `una`.
+    Wait {
+        timer_code: u8,
+    },
+}
 
 /// The half of the requester that listens: acknowledgements, responses, timeouts.
 impl Requester {
@@ -22,25 +36,30 @@ impl Requester {
     ) -> Verdict {
         let psn = headers.bth.psn;
         if psn.is_before(self.una) || !psn.is_before(self.high) {
-            return self.handle_stale(psn, headers, host);
+            self.handle_stale(psn, headers, host);
+            return Ok(());
         }
         let una_before = self.una;
-        let verdict = match headers.bth.opcode {
-            Opcode::RcAcknowledge => self.handle_acknowledge(now, headers, attr, qpn, host),
-            _ => self.handle_data(now, headers, data, attr, qpn, host),
+        let demand = match headers.bth.opcode {
+            Opcode::RcAcknowledge => self.take_acknowledge(headers, qpn, host),
+            _ => self.take_data(headers, data, attr, qpn, host)?,
         };
-        if verdict.is_ok() && self.una != una_before {
+        // Progress comes first: it resets the counts that the demand then draws on.
+        if self.una != una_before {
             self.retry.on_progress(host.policy(), now.as_nanos());
-            if !self.waits_for_receiver() {
-                self.arm(now, host.policy());
-            }
+            self.arm(now, host.policy());
         }
-        verdict
+        match demand {
+            Demand::Nothing => Ok(()),
+            Demand::Repeat => self.repeat_lost(now, host),
+            Demand::Nak(code) => self.handle_nak(now, code, host),
+            Demand::Wait { timer_code } => self.wait_for_receiver(now, timer_code, attr, host),
+        }
     }
 
     /// A response to something already done may still bring credits; one to something never
     /// sent is forged or damaged.
-    fn handle_stale<H: Host>(&mut self, psn: Psn, headers: &Headers, host: &mut H) -> Verdict {
+    fn handle_stale<H: Host>(&mut self, psn: Psn, headers: &Headers, host: &mut H) {
         let newest_done = psn.next() == self.una;
         match headers.aeth {
             Some(aeth) if newest_done && headers.bth.opcode == Opcode::RcAcknowledge => {
@@ -51,45 +70,113 @@ impl Requester {
             _ if psn.is_before(self.una) => {}
             _ => host.count(Counter::RxUnexpectedResponse, 1),
         }
-        Ok(())
     }
 
-    fn handle_acknowledge<H: Host>(
+    /// An ACK or NAK. Both acknowledge: a NAK everything before its PSN.
+    fn take_acknowledge<H: Host>(&mut self, headers: &Headers, qpn: Qpn, host: &mut H) -> Demand {
+        let psn = headers.bth.psn;
+        let (through, demand) = match headers.aeth.map(|aeth| (aeth.syndrome, aeth.msn)) {
+            Some((Syndrome::Ack { credit }, msn)) => {
+                self.grant(msn, credit.credits());
+                (psn, Demand::Nothing)
+            }
+            Some((Syndrome::Rnr { timer: timer_code }, _)) => {
+                (psn.wrapping_sub(1), Demand::Wait { timer_code })
+            }
+            Some((Syndrome::Nak(code), _)) => (psn.wrapping_sub(1), Demand::Nak(code)),
+            Some((Syndrome::Reserved(_), _)) | None => {
+                host.count(Counter::RxUnexpectedResponse, 1);
+                return Demand::Nothing;
+            }
+        };
+        if !self.acknowledge(through, qpn, host) {
+            Demand::Repeat
+        } else if demand != Demand::Nothing && self.una != psn {
+            // Refused in the middle of a READ whose responses up to there are lost.
+            Demand::Repeat
+        } else {
+            demand
+        }
+    }
+
+    /// A READ response or atomic acknowledgement; both acknowledge everything before them.
+    fn take_data<H: Host>(
         &mut self,
-        now: Time,
         headers: &Headers,
+        data: Data<'_>,
         attr: &QpAttr,
         qpn: Qpn,
         host: &mut H,
-    ) -> Verdict {
+    ) -> Result<Demand, WcStatus> {
         let psn = headers.bth.psn;
-        let Some(aeth) = headers.aeth else {
-            return Ok(());
-        };
-        match aeth.syndrome {
-            Syndrome::Ack { credit } => {
-                self.grant(aeth.msn, credit.credits());
-                self.acknowledge(now, psn, qpn, host)
-            }
-            Syndrome::Rnr { timer } => {
-                self.acknowledge(now, psn.wrapping_sub(1), qpn, host)?;
-                if self.una != psn || self.waits_for_receiver() {
-                    return Ok(());
-                }
-                self.wait_for_receiver(now, timer, attr, host)
-            }
-            Syndrome::Nak(code) => {
-                self.acknowledge(now, psn.wrapping_sub(1), qpn, host)?;
-                if self.una != psn {
-                    return Ok(());
-                }
-                self.handle_nak(now, code, host)
-            }
-            Syndrome::Reserved(_) => {
+        let opcode = headers.bth.opcode;
+        match headers.aeth.map(|aeth| (aeth.syndrome, aeth.msn)) {
+            Some((Syndrome::Ack { credit }, msn)) => self.grant(msn, credit.credits()),
+            None if !opcode.has_aeth() => {}
+            _ => {
                 host.count(Counter::RxUnexpectedResponse, 1);
-                Ok(())
+                return Ok(Demand::Nothing);
             }
         }
+        if !self.acknowledge(psn.wrapping_sub(1), qpn, host) || self.una != psn {
+            return Ok(Demand::Repeat);
+        }
+        let wqe = &self.queue[0];
+        let index = psn.since(wqe.first_psn);
+        let is_last = index + 1 == wqe.packets;
+        let written = match (wqe.op, headers.atomic_ack) {
+            (SendOp::Read { .. }, None) if opcode.is_read_response() => {
+                let mtu = attr.path_mtu.bytes();
+                let offset = index * mtu;
+                let expected = (wqe.length - offset).min(mtu);
+                let ends = is_last || (index + 1).is_multiple_of(self.read_packets(attr));
+                if data.len() != expected || opcode.ends_message() != ends {
+                    return Err(WcStatus::BadRespErr);
+                }
+                scatter(&wqe.sges, host, offset, data)
+            }
+            (op, Some(original)) if op.is_atomic() => {
+                scatter(&wqe.sges, host, 0, Data::Bytes(&original.to_ne_bytes()))
+            }
+            _ => return Err(WcStatus::BadRespErr),
+        };
+        written.map_err(|_| WcStatus::LocProtErr)?;
+        if is_last {
+            self.complete_front(host, qpn);
+        }
+        self.advance(psn.next());
+        Ok(Demand::Nothing)
+    }
+
+    /// Completes everything up to and including `through`, as far as no READ or atomic in there
+    /// still misses its response; false if one does, which is an implied NAK.
+    fn acknowledge<H: Host>(&mut self, through: Psn, qpn: Qpn, host: &mut H) -> bool {
+        while self.started > 0 && !through.is_before(self.una) {
+            let front = &self.queue[0];
+            let last = front.last_psn();
+            if last.is_after(through) {
+                if !front.op.needs_response() {
+                    self.advance(through.next());
+                }
+                break;
+            }
+            if front.op.needs_response() {
+                return false;
+            }
+            self.complete_front(host, qpn);
+            self.advance(last.next());
+        }
+        true
+    }
+
+    /// The response at `una` is lost: ask again, once for each PSN.
+    fn repeat_lost<H: Host>(&mut self, now: Time, host: &mut H) -> Verdict {
+        if self.implied_nak_at == Some(self.una) || self.waits_for_receiver() {
+            return Ok(());
+        }
+        self.implied_nak_at = Some(self.una);
+        host.count(Counter::ImpliedNakSeqErr, 1);
+        self.retry_after_nak(now, host)
     }
 
     fn handle_nak<H: Host>(&mut self, now: Time, code: NakCode, host: &mut H) -> Verdict {
@@ -105,115 +192,11 @@ impl Requester {
                 Err(WcStatus::RemAccessErr)
             }
             NakCode::RemoteOperational => Err(WcStatus::RemOpErr),
-            _ => {
+            NakCode::InvalidRequest | NakCode::InvalidRdRequest | NakCode::Other(_) => {
                 host.count(Counter::ReqRemoteInvalidRequest, 1);
                 Err(WcStatus::RemInvReqErr)
             }
         }
-    }
-
-    fn waits_for_receiver(&self) -> bool {
-        matches!(self.timer, RequesterTimer::Rnr { .. })
-    }
-
-    fn wait_for_receiver<H: Host>(
-        &mut self,
-        now: Time,
-        timer_code: u8,
-        attr: &QpAttr,
-        host: &mut H,
-    ) -> Verdict {
-        if !self.may_retry_rnr(attr.rnr_retry) {
-            host.count(Counter::ReqRnrRetriesExceeded, 1);
-            return Err(WcStatus::RnrRetryExcErr);
-        }
-        host.count(Counter::RnrNakRetryErr, 1);
-        self.go_back();
-        self.timer = RequesterTimer::Rnr {
-            until: now.after(rnr_timer_ns(timer_code)),
-        };
-        Ok(())
-    }
-
-    /// Completes everything up to and including `through`. A READ or atomic in there whose
-    /// response has not come is an implied NAK.
-    fn acknowledge<H: Host>(&mut self, now: Time, through: Psn, qpn: Qpn, host: &mut H) -> Verdict {
-        while self.started > 0 && !through.is_before(self.una) {
-            let front = &self.queue[0];
-            let last = front.last_psn();
-            if last.is_after(through) {
-                if !front.op.needs_response() {
-                    self.advance(through.next());
-                }
-                break;
-            }
-            if front.op.needs_response() {
-                return self.response_lost(now, host);
-            }
-            self.complete_front(host, qpn);
-            self.advance(last.next());
-        }
-        Ok(())
-    }
-
-    /// A READ response or atomic acknowledgement; both acknowledge everything before them.
-    fn handle_data<H: Host>(
-        &mut self,
-        now: Time,
-        headers: &Headers,
-        data: Data<'_>,
-        attr: &QpAttr,
-        qpn: Qpn,
-        host: &mut H,
-    ) -> Verdict {
-        let psn = headers.bth.psn;
-        if let Some(aeth) = headers.aeth
-            && let Syndrome::Ack { credit } = aeth.syndrome
-        {
-            self.grant(aeth.msn, credit.credits());
-        }
-        let before = psn.wrapping_sub(1);
-        if !self.queue[0].covers(psn) {
-            self.acknowledge(now, before, qpn, host)?;
-        }
-        if self.una != psn {
-            // Either an earlier READ or this one misses a response; `acknowledge` has seen the
-            // first case, and asking twice for the same PSN changes nothing.
-            return self.response_lost(now, host);
-        }
-        let wqe = &self.queue[0];
-        let index = psn.since(wqe.first_psn);
-        let offset = index * attr.path_mtu.bytes();
-        let is_last = index + 1 == wqe.packets;
-        let written = match (wqe.op, headers.atomic_ack) {
-            (SendOp::Read { .. }, None) => {
-                let expected = (wqe.length - offset).min(attr.path_mtu.bytes());
-                if !headers.bth.opcode.is_read_response() || data.len() != expected {
-                    return Err(WcStatus::BadRespErr);
-                }
-                scatter(&wqe.sges, host, offset, data)
-            }
-            (op, Some(original)) if op.is_atomic() => {
-                scatter(&wqe.sges, host, 0, Data::Bytes(&original.to_ne_bytes()))
-            }
-            _ => return Err(WcStatus::BadRespErr),
-        };
-        written.map_err(|_| WcStatus::LocProtErr)?;
-        if is_last {
-            self.complete_front(host, qpn);
-        }
-        self.advance(psn.next());
-        Ok(())
-    }
-
-    /// The response at `una` is lost: ask again, once for each PSN.
-    fn response_lost<H: Host>(&mut self, now: Time, host: &mut H) -> Verdict {
-        if self.implied_nak_at == Some(self.una) {
-            return Ok(());
-        }
-        self.implied_nak_at = Some(self.una);
-        host.count(Counter::ImpliedNakSeqErr, 1);
-        self.retry_after_nak(now, host)
     }
 
     fn retry_after_nak<H: Host>(&mut self, now: Time, host: &mut H) -> Verdict {
@@ -226,12 +209,33 @@ impl Requester {
         Ok(())
     }
 
+    fn wait_for_receiver<H: Host>(
+        &mut self,
+        now: Time,
+        timer_code: u8,
+        attr: &QpAttr,
+        host: &mut H,
+    ) -> Verdict {
+        if self.waits_for_receiver() {
+            return Ok(()); // the same NAK again
+        }
+        if !self.may_retry_rnr(attr.rnr_retry) {
+            host.count(Counter::ReqRnrRetriesExceeded, 1);
+            return Err(WcStatus::RnrRetryExcErr);
+        }
+        host.count(Counter::RnrNakRetryErr, 1);
+        self.go_back();
+        self.timer = RequesterTimer::Rnr {
+            until: now.after(rnr_timer_ns(timer_code)),
+        };
+        Ok(())
+    }
+
     /// Lets the timer run out if it is due. An error fails the queue pair.
     pub(crate) fn handle_timeout<H: Host>(&mut self, now: Time, host: &mut H) -> Verdict {
         match self.timer {
             RequesterTimer::Rnr { until } if now >= until => {
                 // The peer is alive: waiting for it counts as a fresh start (D5).
-                self.timer = RequesterTimer::Idle;
                 self.retry.start(host.policy(), now.as_nanos());
                 self.arm(now, host.policy());
                 Ok(())
@@ -244,33 +248,35 @@ impl Requester {
     }
 
     fn handle_ack_timeout<H: Host>(&mut self, now: Time, wait_ns: u64, host: &mut H) -> Verdict {
-        match self.retry.on_timeout(host.policy(), now.as_nanos()) {
-            Expiry::Retransmit { adaptive } => {
-                let counter = if adaptive {
-                    Counter::RoceAdpRetrans
-                } else {
+        let expiry = self.retry.on_timeout(host.policy(), now.as_nanos());
+        let (adaptive, fatal) = match expiry {
+            Expiry::Retransmit { adaptive } => (adaptive, false),
+            Expiry::Fatal => (false, true),
+        };
+        host.timer_expired(TimerExpiry {
+            wait_ns,
+            adaptive,
+            fatal,
+        });
+        host.count(
+            match expiry {
+                Expiry::Retransmit { adaptive: true } => Counter::RoceAdpRetrans,
+                Expiry::Fatal if matches!(host.policy().kind, PolicyKind::Profile(_)) => {
+                    Counter::RoceAdpRetransTo
+                }
+                Expiry::Retransmit { adaptive: false } | Expiry::Fatal => {
                     Counter::LocalAckTimeoutErr
-                };
-                host.count(counter, 1);
-                host.timer_expired(TimerExpiry {
-                    wait_ns,
-                    adaptive,
-                    fatal: false,
-                });
-                self.implied_nak_at = None;
-                self.go_back();
-                self.arm(now, host.policy());
-                Ok(())
-            }
-            Expiry::Fatal => {
-                host.count(Counter::ReqTransportRetriesExceeded, 1);
-                host.timer_expired(TimerExpiry {
-                    wait_ns,
-                    adaptive: false,
-                    fatal: true,
-                });
-                Err(WcStatus::RetryExcErr)
-            }
+                }
+            },
+            1,
+        );
+        if fatal {
+            host.count(Counter::ReqTransportRetriesExceeded, 1);
+            return Err(WcStatus::RetryExcErr);
         }
+        self.implied_nak_at = None;
+        self.go_back();
+        self.arm(now, host.policy());
+        Ok(())
     }
 }

@@ -116,7 +116,7 @@ impl<'a> Data<'a> {
 
     /// The `len` bytes from `offset` on; both inside the payload.
     #[must_use]
-    pub fn slice(&self, offset: u32, len: u32) -> Data<'a> {
+    pub fn slice(&self, offset: u32, len: u32) -> Self {
         match self {
             Self::Bytes(bytes) => Data::Bytes(&bytes[offset as usize..(offset + len) as usize]),
             Self::Length(_) => Data::Length(len),

@@ -16,18 +16,22 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `requester` | turns send WQEs into request packets; windows, fences, credits, go-back-N |
+//! | `requester` | decides which WQE sends when; windows, fences, credits, go-back-N |
+//! | `request` | turns a send WQE into request packets |
 //! | `completer` | takes acknowledgements and responses, completes WQEs, decides about retries |
-//! | `responder` | executes requests, answers them, replays duplicates |
+//! | `responder` | executes requests, recognises duplicates |
+//! | `answers` | what the responder has still to say |
 //! | `attr` | the state table and attribute rules of `ibv_modify_qp` |
 #![forbid(unsafe_code)]
 
+mod answers;
 mod attr;
 mod completer;
 mod counter;
 mod host;
 mod qp;
 mod recv;
+mod request;
 mod requester;
 mod resource;
 mod responder;

@@ -4,8 +4,8 @@ use ferroce_wire::{Headers, Psn, Qpn, Service};
 use crate::requester::Requester;
 use crate::responder::{Context, Failed, ReceiveSource, Responder};
 use crate::{
-    AccessFlags, Attr, Data, Host, ModifyError, PostError, QpAttr, QpEvent, QpModify, QpState,
-    ReceiveQueue, RecvWr, SendFlags, SendWr, Time, Transmit, WcStatus,
+    AccessFlags, Attr, Counter, Data, Host, ModifyError, PostError, QpAttr, QpEvent, QpModify,
+    QpState, ReceiveQueue, RecvWr, SendFlags, SendWr, Time, Transmit, WcStatus,
 };
 
 /// Packets a QP sends of one kind (answers, requests) before the other kind gets its turn.
@@ -53,6 +53,11 @@ pub struct QpConfig {
     /// it below the receive buffer of the peer's socket.
     pub window_bytes: u32,
 }
+
+const _: () = assert!(
+    size_of::<Qp>() <= 1024,
+    "a million QPs at rest are kept in memory"
+);
 
 /// A reliable-connection queue pair.
 #[derive(Debug)]
@@ -182,6 +187,8 @@ impl Qp {
         }
         self.state = to;
         if (from, to) == (QpState::Rts, QpState::Sqd) {
+            // A request that an earlier drain did not live up to is forgotten.
+            self.attr.sqd_async_notify &= change.mask.contains(Attr::EN_SQD_ASYNC_NOTIFY);
             self.report_drained(host);
         }
         Ok(())
@@ -313,6 +320,9 @@ impl Qp {
 
     /// Flushes both queues. Answers already decided on, a NAK above all, still go out.
     fn enter_error<H: Host>(&mut self, host: &mut H) {
+        if self.state == QpState::Err {
+            return;
+        }
         self.state = QpState::Err;
         self.requester.flush(host, self.config.qpn);
         self.flush_receives(host);
@@ -338,8 +348,7 @@ impl Qp {
     pub fn poll_transmit<H: Host>(&mut self, now: Time, host: &mut H) -> Option<Transmit> {
         for _ in 0..2 {
             let transmit = if self.turn.responder {
-                self.responder
-                    .poll_transmit(&self.attr, &self.receives, host)
+                self.poll_answer(host)
             } else {
                 self.poll_request(now, host)
             };
@@ -356,6 +365,23 @@ impl Qp {
             }
         }
         None
+    }
+
+    fn poll_answer<H: Host>(&mut self, host: &mut H) -> Option<Transmit> {
+        let mut poll = |host: &H| {
+            self.responder
+                .poll_transmit(&self.attr, &self.receives, host)
+        };
+        if let Ok(transmit) = poll(host) {
+            return transmit;
+        }
+        let nak = poll(host).ok().flatten();
+        if self.state != QpState::Err {
+            host.count(Counter::RespRemoteAccessErrors, 1);
+            host.event(QpEvent::AccessError);
+            self.enter_error(host);
+        }
+        nak
     }
 
     fn poll_request<H: Host>(&mut self, now: Time, host: &mut H) -> Option<Transmit> {

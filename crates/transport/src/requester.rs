@@ -2,48 +2,21 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ferroce_adp::{Policy, QpTimeouts, RetryState};
-use ferroce_wire::{AtomicEth, Bth, Headers, Opcode, Psn, Qpn, Reth};
+use ferroce_wire::{Psn, Qpn};
 
-use crate::recv::pieces;
+use crate::request::{Request, SendWqe};
 use crate::{
-    Completion, Counter, Host, MAX_MESSAGE_BYTES, Payload, PostError, QpAttr, QpCap, Segment,
-    SendFlags, SendOp, SendWr, Sges, Time, Transmit, WcStatus, WorkQueue,
+    Completion, Counter, Host, MAX_MESSAGE_BYTES, PostError, QpAttr, QpCap, SendFlags, SendOp,
+    SendWr, Time, Transmit, WcStatus, WorkQueue,
 };
 
-/// Bytes of a multi-packet message between two requests for an acknowledgement, so that the
-/// window can move before the message ends.
+/// Bytes of a multi-packet message between two requests for an acknowledgement, at most, so that
+/// the window can move before the message ends.
 const ACK_REQUEST_BYTES: u32 = 64 << 10;
 
-/// A send WQE: the work request and where it stands on the wire.
-#[derive(Debug)]
-pub(crate) struct SendWqe {
-    pub(crate) wr_id: u64,
-    pub(crate) op: SendOp,
-    pub(crate) flags: SendFlags,
-    pub(crate) sges: Sges,
-    inline: Option<Arc<[u8]>>,
-    pub(crate) length: u32,
-    /// PSN of the first packet; set when the WQE starts.
-    pub(crate) first_psn: Psn,
-    /// PSNs it takes: request packets, or response packets of a READ.
-    pub(crate) packets: u32,
-    /// Send sequence number, for end-to-end credits.
-    ssn: u32,
-}
-
-impl SendWqe {
-    pub(crate) fn last_psn(&self) -> Psn {
-        self.first_psn.wrapping_add(self.packets - 1)
-    }
-
-    pub(crate) fn covers(&self, psn: Psn) -> bool {
-        psn.since(self.first_psn) < self.packets
-    }
-
-    fn segments(&self, offset: u32, len: u32) -> impl Iterator<Item = Segment> + '_ {
-        pieces(&self.sges, offset, len)
-    }
-}
+/// Largest window. Everything in flight must lie in less than half of the PSN circle, with room
+/// to tell old from new.
+const WINDOW_PACKETS_MAX: u32 = 1 << 22;
 
 /// The sending half of a queue pair: the send queue and go-back-N.
 ///
@@ -143,13 +116,20 @@ impl Requester {
         self.set_timeouts(policy, qpn, attr);
     }
 
-    /// Takes over `timeout` and `retry_cnt`.
+    /// Takes over `timeout` and `retry_cnt`; [`Self::keep_time`] starts the timer again.
     pub(crate) fn set_timeouts(&mut self, policy: &Policy, qpn: Qpn, attr: &QpAttr) {
         let timeouts = QpTimeouts {
             timeout: attr.timeout,
             retry_cnt: attr.retry_cnt,
         };
         self.retry = RetryState::new(policy, timeouts, qpn.value());
+        if matches!(self.timer, RequesterTimer::Ack { .. }) {
+            self.timer = RequesterTimer::Idle;
+        }
+    }
+
+    pub(crate) fn waits_for_receiver(&self) -> bool {
+        matches!(self.timer, RequesterTimer::Rnr { .. })
     }
 
     pub(crate) fn post(&mut self, wr: SendWr, cap: &QpCap) -> Result<(), PostError> {
@@ -213,21 +193,25 @@ impl Requester {
         attr: &QpAttr,
         draining: bool,
     ) -> Option<Transmit> {
-        if matches!(self.timer, RequesterTimer::Rnr { .. }) || self.local_error.is_some() {
+        self.keep_time(now, host.policy());
+        if self.waits_for_receiver() || self.local_error.is_some() {
             return None;
         }
-        if self.cursor >= self.queue.len() || (self.cursor == self.started && draining) {
+        let starts = self.cursor == self.started;
+        if self.cursor >= self.queue.len() || (starts && draining) {
             return None;
         }
-        let mtu = attr.path_mtu.bytes();
-        if self.cursor == self.started && !self.start(attr, mtu) {
+        if starts && !self.prepare(attr) {
             return None;
         }
-        let wqe = &self.queue[self.cursor];
-        let span = self.request_span(wqe, attr, mtu)?;
-        match build(wqe, self.snd, span, mtu, attr, host) {
+        let request = self.next_request(attr)?;
+        let (span, needs_response) = (request.span, request.wqe.op.needs_response());
+        match request.build(host) {
             Ok(transmit) => {
-                self.account(now, host, span, wqe.op.needs_response());
+                if starts {
+                    self.start(attr);
+                }
+                self.account(now, host, span, needs_response);
                 Some(transmit)
             }
             Err(status) => {
@@ -237,9 +221,9 @@ impl Requester {
         }
     }
 
-    /// Gives the WQE at the cursor its PSNs, unless a fence, the limit on outstanding READs and
-    /// atomics, or an operation that can never be sent holds it back.
-    fn start(&mut self, attr: &QpAttr, mtu: u32) -> bool {
+    /// Gives the WQE at the cursor the PSNs it will have when it starts, unless a fence or an
+    /// operation that can never be sent holds it back.
+    fn prepare(&mut self, attr: &QpAttr) -> bool {
         let wqe = &mut self.queue[self.cursor];
         if wqe.flags.contains(SendFlags::FENCE) && !self.responses_due.is_empty() {
             return false;
@@ -254,46 +238,77 @@ impl Requester {
             return false;
         }
         wqe.first_psn = self.next;
-        wqe.packets = if wqe.op.is_atomic() {
-            1
-        } else {
-            wqe.length.div_ceil(mtu).max(1)
-        };
+        wqe.packets = wqe.length.div_ceil(attr.path_mtu.bytes()).max(1);
         wqe.ssn = self.next_ssn;
-        self.next = self.next.wrapping_add(wqe.packets);
-        self.next_ssn = (self.next_ssn + 1) & 0xff_ffff;
-        self.started += 1;
         true
     }
 
-    /// How many PSNs the packet at `snd` may stand for: 1, or for a READ as many responses as
-    /// the window has room for. `None`: wait.
-    fn request_span(&self, wqe: &SendWqe, attr: &QpAttr, mtu: u32) -> Option<u32> {
-        let window = (self.window_bytes / mtu).max(2);
-        let outstanding = self.snd.since(self.una);
-        if wqe.op.needs_response() && self.responses_due.len() >= attr.max_rd_atomic as usize {
+    /// The WQE at the cursor has PSNs from now on.
+    fn start(&mut self, attr: &QpAttr) {
+        let wqe = &self.queue[self.cursor];
+        let requests = match wqe.op {
+            SendOp::Read { .. } => wqe.packets.div_ceil(self.read_packets(attr)),
+            _ => 1,
+        };
+        self.next = self.next.wrapping_add(wqe.packets);
+        self.next_ssn = (self.next_ssn + requests) & 0xff_ffff;
+        self.started += 1;
+    }
+
+    fn window_packets(&self, attr: &QpAttr) -> u32 {
+        (self.window_bytes / attr.path_mtu.bytes()).clamp(2, WINDOW_PACKETS_MAX)
+    }
+
+    /// How many responses one READ request asks for. A long READ is asked for in pieces of half
+    /// a window, so that its responses, which nobody acknowledges, never overrun this side's
+    /// receive buffer. The pieces lie on a grid from the start of the READ: one that is asked for
+    /// again ends where it ended before, or the peer would not know it for a duplicate.
+    pub(crate) fn read_packets(&self, attr: &QpAttr) -> u32 {
+        self.window_packets(attr) / 2
+    }
+
+    /// The packet at `snd`, or `None`: wait.
+    fn next_request<'a>(&'a self, attr: &'a QpAttr) -> Option<Request<'a>> {
+        let wqe = &self.queue[self.cursor];
+        let index = self.snd.since(wqe.first_psn);
+        // A limit lowered to 0 meanwhile must not strand a READ that has started.
+        let responses_max = usize::from(attr.max_rd_atomic.max(1));
+        if wqe.op.needs_response() && self.responses_due.len() >= responses_max {
             return None;
         }
         let span = match wqe.op {
-            // A long READ is asked for in pieces of half a window, so that its responses,
-            // which nobody acknowledges, never overrun this side's receive buffer.
             SendOp::Read { .. } => {
-                let left = wqe.packets - self.snd.since(wqe.first_psn);
-                left.min(window / 2)
+                let piece = self.read_packets(attr);
+                (wqe.packets - index).min(piece - index % piece)
             }
             _ => 1,
         };
-        if outstanding + span > window && outstanding > 0 {
+        let window = self.window_packets(attr);
+        let outstanding = self.snd.since(self.una);
+        if outstanding > 0 && outstanding + span > window {
             return None;
         }
         // Without a credit, one packet may go out to ask for some (IBA vol 1, 9.7.7.2.5).
-        let beyond_credit = self
-            .credit_limit
-            .is_some_and(|limit| is_after_24(wqe.ssn, limit));
-        if beyond_credit && wqe.op.consumes_receive() && outstanding > 0 {
+        let beyond_credit = wqe.needs_receive(self.snd)
+            && self
+                .credit_limit
+                .is_some_and(|limit| is_after_24(wqe.ssn, limit));
+        if beyond_credit && outstanding > 0 {
             return None;
         }
-        Some(span)
+        // Often enough that the answer to one comes before the window is full.
+        let interval = ACK_REQUEST_BYTES / attr.path_mtu.bytes();
+        let ack_req = self.snd == wqe.last_psn()
+            || (index + 1).is_multiple_of(interval.min(window / 2))
+            || wqe.op.needs_response()
+            || beyond_credit;
+        Some(Request {
+            wqe,
+            psn: self.snd,
+            span,
+            ack_req,
+            attr,
+        })
     }
 
     /// Books the packet that was just made.
@@ -318,6 +333,15 @@ impl Requester {
         }
         if self.timer == RequesterTimer::Idle {
             self.arm(now, host.policy());
+        }
+    }
+
+    /// Makes sure that the timer runs while something is outstanding: new timeouts stop it, and a
+    /// QP without one may have got one.
+    fn keep_time(&mut self, now: Time, policy: &Policy) {
+        if self.timer == RequesterTimer::Idle && self.una != self.high {
+            self.retry.start(policy, now.as_nanos());
+            self.arm(now, policy);
         }
     }
 
@@ -350,6 +374,10 @@ impl Requester {
         self.una = una;
         self.implied_nak_at = None;
         self.rnr_tries = 0;
+        if self.waits_for_receiver() {
+            // The peer has what it was not ready for after all: that NAK was an old one.
+            self.timer = RequesterTimer::Idle;
+        }
         while self
             .responses_due
             .front()
@@ -445,152 +473,4 @@ impl Requester {
 /// Whether `a` comes after `b` in 24-bit serial arithmetic.
 fn is_after_24(a: u32, b: u32) -> bool {
     Psn::new(a).is_after(Psn::new(b))
-}
-
-/// The packet of `wqe` at `psn`, standing for `span` PSNs.
-fn build<H: Host>(
-    wqe: &SendWqe,
-    psn: Psn,
-    span: u32,
-    mtu: u32,
-    attr: &QpAttr,
-    host: &H,
-) -> Result<Transmit, WcStatus> {
-    let index = psn.since(wqe.first_psn);
-    let offset = index * mtu;
-    if wqe.op.needs_response() {
-        return build_response_request(
-            wqe,
-            psn,
-            offset,
-            (span * mtu).min(wqe.length - offset),
-            attr,
-            host,
-        );
-    }
-    let len = mtu.min(wqe.length - offset);
-    let first = index == 0;
-    let last = index + 1 == wqe.packets;
-    let mut bth = Bth::request(request_opcode(&wqe.op, first, last), attr.dest_qpn, psn);
-    bth.pad = (len.wrapping_neg() & 3) as u8;
-    bth.solicited = last && wqe.flags.contains(SendFlags::SOLICITED);
-    bth.ack_req = last || (index + 1).is_multiple_of((ACK_REQUEST_BYTES / mtu).max(1));
-    let mut headers = Headers::new(bth);
-    match wqe.op {
-        SendOp::Write { va, rkey, imm } => {
-            if first {
-                headers.reth = Some(Reth {
-                    va,
-                    rkey,
-                    length: wqe.length,
-                });
-            }
-            headers.imm = imm.filter(|_| last);
-        }
-        SendOp::Send { imm } => headers.imm = imm.filter(|_| last),
-        SendOp::SendInvalidate { rkey } => headers.ieth = Some(rkey).filter(|_| last),
-        SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {}
-    }
-    let payload = match &wqe.inline {
-        Some(bytes) if wqe.packets == 1 => Payload::Inline(bytes.clone()),
-        Some(bytes) => Payload::Inline(bytes[offset as usize..][..len as usize].into()),
-        None if len == 0 => Payload::Empty,
-        None => {
-            for segment in wqe.segments(offset, len) {
-                host.check_read(&segment)
-                    .map_err(|_| WcStatus::LocProtErr)?;
-            }
-            Payload::Memory(wqe.segments(offset, len).collect())
-        }
-    };
-    Ok(Transmit {
-        headers,
-        payload,
-        payload_len: len,
-    })
-}
-
-/// A READ request for `len` bytes from `offset`, or an atomic request.
-fn build_response_request<H: Host>(
-    wqe: &SendWqe,
-    psn: Psn,
-    offset: u32,
-    len: u32,
-    attr: &QpAttr,
-    host: &H,
-) -> Result<Transmit, WcStatus> {
-    for segment in wqe.segments(offset, len) {
-        host.check_write(&segment)
-            .map_err(|_| WcStatus::LocProtErr)?;
-    }
-    let request = |opcode| {
-        let mut bth = Bth::request(opcode, attr.dest_qpn, psn);
-        bth.ack_req = true;
-        Headers::new(bth)
-    };
-    let atomic = |opcode, va, rkey, swap_or_add, compare| {
-        let mut headers = request(opcode);
-        headers.atomic = Some(AtomicEth {
-            va,
-            rkey,
-            swap_or_add,
-            compare,
-        });
-        headers
-    };
-    let headers = match wqe.op {
-        SendOp::Read { va, rkey } => {
-            let mut headers = request(Opcode::RcReadRequest);
-            headers.reth = Some(Reth {
-                va: va.wrapping_add(offset.into()),
-                rkey,
-                length: len,
-            });
-            headers
-        }
-        SendOp::CompareSwap {
-            va,
-            rkey,
-            compare,
-            swap,
-        } => atomic(Opcode::RcCompareSwap, va, rkey, swap, compare),
-        SendOp::FetchAdd { va, rkey, add } => atomic(Opcode::RcFetchAdd, va, rkey, add, 0),
-        // The caller asked `needs_response`.
-        SendOp::Send { .. } | SendOp::SendInvalidate { .. } | SendOp::Write { .. } => {
-            unreachable!("only READ and atomics ask for a response")
-        }
-    };
-    Ok(Transmit {
-        headers,
-        payload: Payload::Empty,
-        payload_len: 0,
-    })
-}
-
-/// The RC opcode of a SEND or WRITE packet by its place in the message.
-fn request_opcode(op: &SendOp, first: bool, last: bool) -> Opcode {
-    use Opcode::*;
-    let [only, first_of, middle, last_of] = match op {
-        SendOp::Send { imm: None } => [RcSendOnly, RcSendFirst, RcSendMiddle, RcSendLast],
-        SendOp::Send { imm: Some(_) } => [RcSendOnlyImm, RcSendFirst, RcSendMiddle, RcSendLastImm],
-        SendOp::SendInvalidate { .. } => [
-            RcSendOnlyInvalidate,
-            RcSendFirst,
-            RcSendMiddle,
-            RcSendLastInvalidate,
-        ],
-        SendOp::Write { imm: None, .. } => [RcWriteOnly, RcWriteFirst, RcWriteMiddle, RcWriteLast],
-        SendOp::Write { imm: Some(_), .. } => {
-            [RcWriteOnlyImm, RcWriteFirst, RcWriteMiddle, RcWriteLastImm]
-        }
-        SendOp::Read { .. } => [RcReadRequest; 4],
-        SendOp::CompareSwap { .. } => [RcCompareSwap; 4],
-        SendOp::FetchAdd { .. } => [RcFetchAdd; 4],
-    };
-    match (first, last) {
-        (true, true) => only,
-        (true, false) => first_of,
-        (false, false) => middle,
-        (false, true) => last_of,
-    }
 }

@@ -50,9 +50,9 @@ impl Resources {
             .and_then(|r| r.atomic_result)
     }
 
-    /// Whether any remembered request lies at or after `psn`.
-    pub(crate) fn any_from(&self, psn: Psn) -> bool {
-        self.ring.iter().any(|r| !r.psn.is_before(psn))
+    /// PSN of the first remembered request after `psn`.
+    pub(crate) fn first_after(&self, psn: Psn) -> Option<Psn> {
+        self.ring.iter().map(|r| r.psn).find(|p| p.is_after(psn))
     }
 
     pub(crate) fn clear(&mut self) {

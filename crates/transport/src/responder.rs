@@ -1,12 +1,11 @@
-use std::collections::VecDeque;
+use ferroce_wire::{Aeth, CreditCode, Headers, NakCode, Opcode, Psn, Qpn, Syndrome};
 
-use ferroce_wire::{Aeth, Bth, CreditCode, Headers, NakCode, Opcode, Psn, Qpn, Syndrome};
-
+use crate::answers::{Answers, REVOKED, ReadAnswer};
 use crate::resource::{Resource, Resources};
 use crate::{
     AccessError, AccessFlags, AtomicOp, Completion, Counter, Data, Host, Key, MAX_MESSAGE_BYTES,
-    Payload, QpAttr, QpEvent, ReceiveQueue, RecvWqe, Segment, Segments, Transmit, WcFlags,
-    WcOpcode, WcStatus, WorkQueue,
+    QpAttr, QpEvent, ReceiveQueue, RecvWqe, Segment, Transmit, WcFlags, WcOpcode, WcStatus,
+    WorkQueue,
 };
 
 /// The receiving half of a queue pair: executes requests in PSN order and answers them.
@@ -20,8 +19,7 @@ pub(crate) struct Responder {
     nak_sent: bool,
     message: Message,
     resources: Resources,
-    /// Answers not sent yet, in PSN order.
-    pending: VecDeque<Response>,
+    answers: Answers,
 }
 
 /// The message that arriving packets belong to.
@@ -38,43 +36,6 @@ enum Message {
         total: u32,
         left: u32,
     },
-}
-
-#[derive(Debug)]
-enum Response {
-    Acknowledge {
-        psn: Psn,
-        syndrome: AckKind,
-    },
-    Read {
-        psn: Psn,
-        packets: u32,
-        sent: u32,
-        va: u64,
-        rkey: u32,
-        length: u32,
-    },
-    Atomic {
-        psn: Psn,
-        original: u64,
-    },
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum AckKind {
-    /// The credits are looked up when the packet is made.
-    Positive,
-    Negative(Syndrome),
-}
-
-impl Response {
-    fn psn(&self) -> Psn {
-        match *self {
-            Self::Acknowledge { psn, .. } | Self::Read { psn, .. } | Self::Atomic { psn, .. } => {
-                psn
-            }
-        }
-    }
 }
 
 /// Where a QP's receive WQEs come from.
@@ -94,11 +55,13 @@ impl ReceiveSource {
         }
     }
 
-    /// A shared queue promises nobody anything (IBA vol 1, 9.7.7.2).
-    fn credit(&self) -> CreditCode {
+    /// Receive WQEs that the peer may count on, besides `in_use`. A shared queue promises nobody
+    /// anything (IBA vol 1, 9.7.7.2).
+    fn credit(&self, in_use: usize) -> CreditCode {
         match self {
             Self::Own(queue) => {
-                CreditCode::from_credits(u32::try_from(queue.len()).unwrap_or(u32::MAX))
+                let credits = u32::try_from(queue.len() + in_use).unwrap_or(u32::MAX);
+                CreditCode::from_credits(credits)
             }
             Self::Shared => CreditCode::INVALID,
         }
@@ -143,7 +106,7 @@ impl Responder {
             nak_sent: false,
             message: Message::None,
             resources: Resources::default(),
-            pending: VecDeque::new(),
+            answers: Answers::default(),
         }
     }
 
@@ -159,7 +122,7 @@ impl Responder {
     }
 
     pub(crate) fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
+        !self.answers.is_empty()
     }
 
     /// Takes a request packet.
@@ -186,7 +149,7 @@ impl Responder {
             Err(Refusal::NotReady) => {
                 cx.host.count(Counter::OutOfBuffer, 1);
                 let timer = cx.attr.min_rnr_timer;
-                self.push_nak(headers.bth.psn, Syndrome::Rnr { timer });
+                self.answers.nak(headers.bth.psn, Syndrome::Rnr { timer });
                 // Later packets of this burst are not out of sequence, merely too early.
                 self.nak_sent = true;
                 Ok(())
@@ -195,7 +158,8 @@ impl Responder {
                 if code == NakCode::RemoteAccess {
                     cx.host.count(Counter::RespRemoteAccessErrors, 1);
                 }
-                self.push_nak(headers.bth.psn, Syndrome::Nak(code));
+                self.answers.nak(headers.bth.psn, Syndrome::Nak(code));
+                self.fail_receive(status_of(code), cx);
                 cx.host.event(event);
                 Err(Failed)
             }
@@ -206,34 +170,10 @@ impl Responder {
     fn handle_gap<H: Host>(&mut self, host: &mut H) {
         host.count(Counter::OutOfSequence, 1);
         if !self.nak_sent {
-            self.push_nak(self.epsn, Syndrome::Nak(NakCode::SequenceError));
+            self.answers
+                .nak(self.epsn, Syndrome::Nak(NakCode::SequenceError));
             self.nak_sent = true;
         }
-    }
-
-    fn push_nak(&mut self, psn: Psn, syndrome: Syndrome) {
-        self.pending.push_back(Response::Acknowledge {
-            psn,
-            syndrome: AckKind::Negative(syndrome),
-        });
-    }
-
-    /// Queues a positive acknowledgement; one that is still waiting is overtaken by it.
-    fn push_ack(&mut self, psn: Psn) {
-        if let Some(Response::Acknowledge {
-            psn: waiting,
-            syndrome: AckKind::Positive,
-        }) = self.pending.back_mut()
-        {
-            if waiting.is_before(psn) {
-                *waiting = psn;
-            }
-            return;
-        }
-        self.pending.push_back(Response::Acknowledge {
-            psn,
-            syndrome: AckKind::Positive,
-        });
     }
 
     fn execute<H: Host>(
@@ -316,7 +256,7 @@ impl Responder {
                 return Err(INVALID);
             }
             if !cx.attr.access.contains(AccessFlags::REMOTE_WRITE) {
-                return Err(NO_ACCESS);
+                return Err(INVALID);
             }
             // The whole range is checked before the first byte is written. A WRITE of nothing
             // touches no memory, so its key is not looked at (IBA vol 1, 9.7.4.1.5).
@@ -383,7 +323,7 @@ impl Responder {
             self.msn = (self.msn + 1) & 0xff_ffff;
         }
         if headers.bth.ack_req {
-            self.push_ack(headers.bth.psn);
+            self.answers.ack(headers.bth.psn);
         }
     }
 
@@ -400,24 +340,17 @@ impl Responder {
         }
         self.check_resources(AccessFlags::REMOTE_READ, cx)?;
         check_readable(va, rkey, length, cx.host)?;
-        let packets = length.div_ceil(cx.attr.path_mtu.bytes()).max(1);
         cx.host.count(Counter::RxReadRequests, 1);
+        let answer = ReadAnswer::new(psn, cx.attr.path_mtu.bytes(), va, rkey, length);
         self.finish_resource(
             Resource {
                 psn,
-                packets,
+                packets: answer.packets,
                 atomic_result: None,
             },
             cx.attr,
         );
-        self.pending.push_back(Response::Read {
-            psn,
-            packets,
-            sent: 0,
-            va,
-            rkey,
-            length,
-        });
+        self.answers.read(answer);
         Ok(())
     }
 
@@ -452,7 +385,7 @@ impl Responder {
             },
             cx.attr,
         );
-        self.pending.push_back(Response::Atomic { psn, original });
+        self.answers.atomic(psn, original);
         Ok(())
     }
 
@@ -462,19 +395,12 @@ impl Responder {
         permission: AccessFlags,
         cx: &Context<'_, H>,
     ) -> Result<(), Refusal> {
-        if !cx.attr.access.contains(permission) {
-            return Err(NO_ACCESS);
+        if !cx.attr.access.contains(permission)
+            || self.answers.owed() >= usize::from(cx.attr.max_dest_rd_atomic)
+        {
+            return Err(INVALID);
         }
-        let busy = self
-            .pending
-            .iter()
-            .filter(|r| !matches!(r, Response::Acknowledge { .. }))
-            .count();
-        if busy >= cx.attr.max_dest_rd_atomic as usize {
-            Err(INVALID)
-        } else {
-            Ok(())
-        }
+        Ok(())
     }
 
     fn finish_resource(&mut self, resource: Resource, attr: &QpAttr) {
@@ -488,51 +414,28 @@ impl Responder {
     fn handle_duplicate<H: Host>(&mut self, headers: &Headers, cx: &mut Context<'_, H>) {
         cx.host.count(Counter::DuplicateRequest, 1);
         let psn = headers.bth.psn;
-        let opcode = headers.bth.opcode;
-        if opcode == Opcode::RcReadRequest {
+        let limit = cx.attr.max_dest_rd_atomic;
+        if headers.bth.opcode == Opcode::RcReadRequest {
             let Some(reth) = headers.reth else { return };
-            let packets = reth.length.div_ceil(cx.attr.path_mtu.bytes()).max(1);
-            let known = self.resources.find_read(psn, packets).is_some();
-            if known && check_readable(reth.va, reth.rkey, reth.length, cx.host).is_ok() {
-                let (va, rkey, length) = (reth.va, reth.rkey, reth.length);
-                self.replay(Response::Read {
-                    psn,
-                    packets,
-                    sent: 0,
-                    va,
-                    rkey,
-                    length,
-                });
+            let mtu = cx.attr.path_mtu.bytes();
+            let answer = ReadAnswer::new(psn, mtu, reth.va, reth.rkey, reth.length);
+            // A key that has gone is no reason for a NAK: this may be an old packet, of a READ
+            // that was answered long ago.
+            if self.resources.find_read(psn, answer.packets).is_some()
+                && check_readable(reth.va, reth.rkey, reth.length, cx.host).is_ok()
+            {
+                self.answers.read_again(answer, limit);
             }
-        } else if headers.atomic.is_some() {
+        } else if headers.bth.opcode.is_atomic() {
             if let Some(original) = self.resources.find_atomic(psn) {
-                self.replay(Response::Atomic { psn, original });
+                self.answers.atomic_again(psn, original, limit);
             }
         } else {
-            // Acknowledge everything executed, unless that would also claim to answer a READ
-            // or atomic whose response the peer may still miss.
-            let covers_response = self.resources.any_from(psn);
-            let through = if covers_response {
-                psn
-            } else {
-                self.epsn.wrapping_sub(1)
-            };
-            self.push_ack(through);
+            // Acknowledge what was executed, up to the next READ or atomic: past it the peer may
+            // still miss the response.
+            let next = self.resources.first_after(psn).unwrap_or(self.epsn);
+            self.answers.ack(next.wrapping_sub(1));
         }
-    }
-
-    /// Queues an answer again. The peer went back to this PSN, so it will repeat everything
-    /// after it: answers to those still waiting are dropped.
-    fn replay(&mut self, response: Response) {
-        let psn = response.psn();
-        while self
-            .pending
-            .back()
-            .is_some_and(|waiting| !waiting.psn().is_before(psn))
-        {
-            self.pending.pop_back();
-        }
-        self.pending.push_back(response);
     }
 
     /// Completes the receive WQE of the message under way with an error.
@@ -570,112 +473,39 @@ impl Responder {
     pub(crate) fn clear(&mut self) {
         self.message = Message::None;
         self.resources.clear();
-        self.pending.clear();
+        self.answers.clear();
         self.nak_sent = false;
     }
 
-    /// Makes the next response packet.
+    /// Makes the next response packet. An error: the memory of a READ under way is not accessible
+    /// any more; the NAK comes next.
     pub(crate) fn poll_transmit<H: Host>(
         &mut self,
         attr: &QpAttr,
         receives: &ReceiveSource,
         host: &H,
-    ) -> Option<Transmit> {
-        let msn = self.msn;
-        let credit = receives.credit();
+    ) -> Result<Option<Transmit>, Failed> {
+        // The message under way is not in the MSN yet, and has its receive WQE.
+        let in_use = usize::from(matches!(self.message, Message::Send { .. }));
+        let credit = receives.credit(in_use);
         let ack = Aeth {
             syndrome: Syndrome::Ack { credit },
-            msn,
+            msn: self.msn,
         };
-        let answer = |opcode, psn, aeth: Option<Aeth>| {
-            let mut headers = Headers::new(Bth::request(opcode, attr.dest_qpn, psn));
-            headers.aeth = aeth;
-            headers
-        };
-        match self.pending.front_mut()? {
-            Response::Acknowledge { psn, syndrome } => {
-                let syndrome = match *syndrome {
-                    AckKind::Positive => ack.syndrome,
-                    AckKind::Negative(syndrome) => syndrome,
-                };
-                let headers = answer(Opcode::RcAcknowledge, *psn, Some(Aeth { syndrome, msn }));
-                self.pending.pop_front();
-                Some(Transmit {
-                    headers,
-                    payload: Payload::Empty,
-                    payload_len: 0,
-                })
-            }
-            Response::Atomic { psn, original } => {
-                let mut headers = answer(Opcode::RcAtomicAcknowledge, *psn, Some(ack));
-                headers.atomic_ack = Some(*original);
-                self.pending.pop_front();
-                Some(Transmit {
-                    headers,
-                    payload: Payload::Empty,
-                    payload_len: 0,
-                })
-            }
-            Response::Read {
-                psn,
-                packets,
-                sent,
-                va,
-                rkey,
-                length,
-            } => {
-                let mtu = attr.path_mtu.bytes();
-                let (first, last) = (*sent == 0, *sent + 1 == *packets);
-                let offset = *sent * mtu;
-                let len = mtu.min(*length - offset);
-                let segment = Segment {
-                    key: Key::Remote(*rkey),
-                    va: va.wrapping_add(offset.into()),
-                    len,
-                };
-                let at = psn.wrapping_add(*sent);
-                // The key may have gone since the request was accepted.
-                if len > 0 && host.check_read(&segment).is_err() {
-                    self.pending.pop_front();
-                    let syndrome = Syndrome::Nak(NakCode::RemoteAccess);
-                    let headers = answer(Opcode::RcAcknowledge, at, Some(Aeth { syndrome, msn }));
-                    return Some(Transmit {
-                        headers,
-                        payload: Payload::Empty,
-                        payload_len: 0,
-                    });
-                }
-                let mut headers = answer(
-                    read_response_opcode(first, last),
-                    at,
-                    (first || last).then_some(ack),
-                );
-                headers.bth.pad = (len.wrapping_neg() & 3) as u8;
-                *sent += 1;
-                if last {
-                    self.pending.pop_front();
-                }
-                let payload = if len == 0 {
-                    Payload::Empty
-                } else {
-                    Payload::Memory(Segments::from_slice(&[segment]))
-                };
-                Some(Transmit {
-                    headers,
-                    payload,
-                    payload_len: len,
-                })
-            }
-        }
+        self.answers.poll_transmit(ack, attr, host).map_err(|psn| {
+            self.answers.clear();
+            self.answers.nak(psn, REVOKED);
+            Failed
+        })
     }
 }
 
-fn read_response_opcode(first: bool, last: bool) -> Opcode {
-    match (first, last) {
-        (true, true) => Opcode::RcReadResponseOnly,
-        (true, false) => Opcode::RcReadResponseFirst,
-        (false, false) => Opcode::RcReadResponseMiddle,
-        (false, true) => Opcode::RcReadResponseLast,
+/// The status of the receive WQE of a message that was refused half-way.
+fn status_of(code: NakCode) -> WcStatus {
+    match code {
+        NakCode::RemoteAccess => WcStatus::RemAccessErr,
+        NakCode::RemoteOperational => WcStatus::RemOpErr,
+        _ => WcStatus::RemInvReqErr,
     }
 }
 

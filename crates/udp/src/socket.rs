@@ -72,12 +72,17 @@ impl Socket {
         .map_err(|source| BindError::Create { address, source })?;
         configure(&inner, address, options)?;
         let granted = raise_buffers(&inner, options)?;
-        inner.bind(&address.into()).map_err(|source| BindError::from_bind(address, source))?;
+        inner
+            .bind(&address.into())
+            .map_err(|source| BindError::from_bind(address, source))?;
         let address = inner
             .local_addr()
             .ok()
             .and_then(|bound| bound.as_socket())
-            .ok_or_else(|| BindError::Option { name: "getsockname", source: last_error() })?;
+            .ok_or_else(|| BindError::Option {
+                name: "getsockname",
+                source: last_error(),
+            })?;
         let kernel = segments_max_of_kernel();
         Ok(Self {
             inner,
@@ -137,7 +142,11 @@ impl Socket {
                 &raw mut len,
             )
         };
-        if outcome == 0 { Ok(words[WORDS - 1]) } else { Err(last_error()) }
+        if outcome == 0 {
+            Ok(words[WORDS - 1])
+        } else {
+            Err(last_error())
+        }
     }
 
     fn raw(&self) -> RawFd {
@@ -227,7 +236,8 @@ pub enum BindError {
     /// The user may not bind the port.
     #[error(
         "not allowed to bind {address}: ports below {start} need CAP_NET_BIND_SERVICE, and a \
-         sandbox may forbid others; RoCEv2 uses {ROCE_PORT}", start = 1024
+         sandbox may forbid others; RoCEv2 uses {ROCE_PORT}",
+        start = 1024
     )]
     PermissionDenied {
         /// The address asked for.
@@ -284,15 +294,27 @@ fn configure(
 ) -> Result<(), BindError> {
     let named = |name| move |source| BindError::Option { name, source };
     if address.is_ipv4() {
-        set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
-            .map_err(named("IP_MTU_DISCOVER"))?;
+        set(
+            socket,
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_DO,
+        )
+        .map_err(named("IP_MTU_DISCOVER"))?;
         socket.set_recv_tos_v4(true).map_err(named("IP_RECVTOS"))?;
     } else {
         // Without this a device on :: addresses would also claim the IPv4 port.
         socket.set_only_v6(true).map_err(named("IPV6_V6ONLY"))?;
-        set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)
-            .map_err(named("IPV6_MTU_DISCOVER"))?;
-        socket.set_recv_tclass_v6(true).map_err(named("IPV6_RECVTCLASS"))?;
+        set(
+            socket,
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_DO,
+        )
+        .map_err(named("IPV6_MTU_DISCOVER"))?;
+        socket
+            .set_recv_tclass_v6(true)
+            .map_err(named("IPV6_RECVTCLASS"))?;
     }
     if options.coalescing {
         // Kernels before 5.0 lack it; single datagrams then arrive one by one, which is all right.
@@ -305,10 +327,20 @@ fn configure(
 }
 
 fn raise_buffers(socket: &socket2::Socket, options: &Options) -> Result<Granted, BindError> {
-    let receive = |source| BindError::Option { name: "SO_RCVBUF", source };
-    let send = |source| BindError::Option { name: "SO_SNDBUF", source };
-    socket.set_recv_buffer_size(options.receive_buffer_bytes).map_err(receive)?;
-    socket.set_send_buffer_size(options.send_buffer_bytes).map_err(send)?;
+    let receive = |source| BindError::Option {
+        name: "SO_RCVBUF",
+        source,
+    };
+    let send = |source| BindError::Option {
+        name: "SO_SNDBUF",
+        source,
+    };
+    socket
+        .set_recv_buffer_size(options.receive_buffer_bytes)
+        .map_err(receive)?;
+    socket
+        .set_send_buffer_size(options.send_buffer_bytes)
+        .map_err(send)?;
     Ok(Granted {
         receive_buffer_bytes: socket.recv_buffer_size().map_err(receive)?,
         send_buffer_bytes: socket.send_buffer_size().map_err(send)?,
@@ -335,13 +367,17 @@ fn segments_max_of_kernel() -> Option<usize> {
             match outcome {
                 Ok(_) => true,
                 // A network namespace whose loopback is down proves nothing either way.
-                Err(error) => !matches!(
-                    error.raw_os_error(),
-                    Some(libc::EINVAL | libc::EIO | libc::ENOPROTOOPT | libc::EOPNOTSUPP)
-                ) && count <= SEGMENTS_MAX_OLD,
+                Err(error) => {
+                    !matches!(
+                        error.raw_os_error(),
+                        Some(libc::EINVAL | libc::EIO | libc::ENOPROTOOPT | libc::EOPNOTSUPP)
+                    ) && count <= SEGMENTS_MAX_OLD
+                }
             }
         };
-        [SEGMENTS_MAX, SEGMENTS_MAX_OLD].into_iter().find(|&count| works(count))
+        [SEGMENTS_MAX, SEGMENTS_MAX_OLD]
+            .into_iter()
+            .find(|&count| works(count))
     })
 }
 
@@ -356,7 +392,11 @@ fn set(socket: &socket2::Socket, level: i32, name: i32, value: libc::c_int) -> i
             size_of_val(&value) as libc::socklen_t,
         )
     };
-    if outcome == 0 { Ok(()) } else { Err(last_error()) }
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(last_error())
+    }
 }
 
 fn last_error() -> io::Error {

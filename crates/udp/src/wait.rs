@@ -30,12 +30,19 @@ impl Waiter {
         }
         // SAFETY: the descriptor is new and nobody else knows it.
         let event = unsafe { OwnedFd::from_raw_fd(event) };
-        Ok(Self { shared: Arc::new(Shared { event, state: AtomicU8::new(AWAKE) }) })
+        Ok(Self {
+            shared: Arc::new(Shared {
+                event,
+                state: AtomicU8::new(AWAKE),
+            }),
+        })
     }
 
     /// A handle with which other threads end a wait, or the next one if none is under way.
     pub fn waker(&self) -> Waker {
-        Waker { shared: Arc::clone(&self.shared) }
+        Waker {
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     /// Sleeps until `socket` is readable (or writable, if `interest_write`), `timeout` has passed
@@ -58,7 +65,11 @@ impl Waiter {
             .compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire)
             .is_err();
         // Woken already: look at the socket, but do not sleep.
-        let timeout = if signalled { Some(Duration::ZERO) } else { timeout };
+        let timeout = if signalled {
+            Some(Duration::ZERO)
+        } else {
+            timeout
+        };
         let slept = self.sleep(socket, timeout, interest_write);
         // Takes the signal and, with it, sight of what the waking thread wrote before.
         let woken = state.swap(AWAKE, Ordering::AcqRel) == SIGNALLED;
@@ -75,10 +86,20 @@ impl Waiter {
     ) -> io::Result<Wake> {
         let interest = libc::POLLIN | if interest_write { libc::POLLOUT } else { 0 };
         let mut fds = [
-            libc::pollfd { fd: socket.as_fd().as_raw_fd(), events: interest, revents: 0 },
-            libc::pollfd { fd: self.shared.event.as_raw_fd(), events: libc::POLLIN, revents: 0 },
+            libc::pollfd {
+                fd: socket.as_fd().as_raw_fd(),
+                events: interest,
+                revents: 0,
+            },
+            libc::pollfd {
+                fd: self.shared.event.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            },
         ];
-        let started = timeout.filter(|timeout| !timeout.is_zero()).map(|_| Instant::now());
+        let started = timeout
+            .filter(|timeout| !timeout.is_zero())
+            .map(|_| Instant::now());
         let left = || match (timeout, started) {
             (Some(timeout), Some(started)) => Some(timeout.saturating_sub(started.elapsed())),
             (timeout, _) => timeout,
@@ -150,9 +171,14 @@ pub struct Clock {
 
 impl Clock {
     /// A clock that shows 0 now.
-    #[allow(clippy::new_without_default, reason = "two defaults would not be equal")]
+    #[allow(
+        clippy::new_without_default,
+        reason = "two defaults would not be equal"
+    )]
     pub fn new() -> Self {
-        Self { origin: Instant::now() }
+        Self {
+            origin: Instant::now(),
+        }
     }
 
     /// Nanoseconds since the clock was made. Enough for 584 years.
@@ -171,7 +197,11 @@ impl Clock {
 pub fn tighten_timer_slack() -> io::Result<()> {
     // SAFETY: this option takes integers only.
     let outcome = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
-    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 #[derive(Debug)]
@@ -194,7 +224,11 @@ impl Shared {
         // SAFETY: the pointer and the length describe `one`. The call cannot block, and the only
         // failure, a full counter, leaves the event as readable as we want it.
         unsafe {
-            libc::write(self.event.as_raw_fd(), (&raw const one).cast(), size_of_val(&one));
+            libc::write(
+                self.event.as_raw_fd(),
+                (&raw const one).cast(),
+                size_of_val(&one),
+            );
         }
     }
 
@@ -203,7 +237,11 @@ impl Shared {
         // SAFETY: the pointer and the length describe `count`. The call cannot block; if the event
         // is empty already, all the better.
         unsafe {
-            libc::read(self.event.as_raw_fd(), (&raw mut count).cast(), size_of_val(&count));
+            libc::read(
+                self.event.as_raw_fd(),
+                (&raw mut count).cast(),
+                size_of_val(&count),
+            );
         }
     }
 }
@@ -215,7 +253,11 @@ impl Shared {
 /// nanoseconds, for one or two more wake-ups.
 fn stage(left: Duration) -> Duration {
     const SHORT: Duration = Duration::from_millis(1);
-    if left > SHORT { left - left / 200 } else { left }
+    if left > SHORT {
+        left - left / 200
+    } else {
+        left
+    }
 }
 
 /// Polls once. A signal ends it early with nothing ready.
@@ -227,8 +269,14 @@ fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: `fds` is writable and its length is passed; `timeout` is null or points at a value
     // of this frame; a null signal mask leaves the mask alone.
-    let ready =
-        unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, ptr::null()) };
+    let ready = unsafe {
+        libc::ppoll(
+            fds.as_mut_ptr(),
+            fds.len() as libc::nfds_t,
+            timeout,
+            ptr::null(),
+        )
+    };
     if ready >= 0 {
         return Ok(());
     }

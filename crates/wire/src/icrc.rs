@@ -136,11 +136,16 @@ impl IcrcFlow {
         let pieces_len: usize = pieces.clone().map(<[u8]>::len).sum();
         let transport_len = header.len() + pieces_len + pad.len();
         let (mut hasher, rest) = self.start(ip_id, transport_len, header);
-        hasher.update(rest);
+        // Most headers end with the BTH and most payloads need no pad; a call would cost more.
+        if !rest.is_empty() {
+            hasher.update(rest);
+        }
         for piece in pieces {
             hasher.update(piece);
         }
-        hasher.update(pad);
+        if !pad.is_empty() {
+            hasher.update(pad);
+        }
         hasher.finalize()
     }
 
@@ -191,18 +196,21 @@ impl IcrcFlow {
             None => ([0; BTH_LEN], header),
         };
         // Longer datagrams than UDP can carry get some ICRC; they cannot be sent anyway.
-        let len = |headers| u16::try_from(transport_len + ICRC_LEN + headers).unwrap_or(u16::MAX);
-        let udp_len = len(8);
+        let udp_len = u32::try_from(8 + transport_len + ICRC_LEN).unwrap_or(u32::MAX - 20);
         let ip = match self.family {
-            Family::V4 => field(len(28), V4_AFTER_LEN) ^ field(ip_id, V4_AFTER_ID),
-            Family::V6 => field(udp_len, V6_AFTER_LEN),
-        };
-        let mut crc = self.common ^ ip ^ field(udp_len, AFTER_UDP_LEN);
-        for (index, &byte) in bth.iter().enumerate() {
-            if index != BTH_CONGESTION {
-                crc ^= contribution(byte, BTH_LEN - 1 - index);
+            Family::V4 => {
+                field::<2>(20 + udp_len, V4_AFTER_LEN) ^ field::<2>(u32::from(ip_id), V4_AFTER_ID)
             }
-        }
+            Family::V6 => field::<2>(udp_len, V6_AFTER_LEN),
+        };
+        // The BTH in three fields around its masked byte.
+        let [a, b, c, d, _, f, g, h, i, j, k, l] = bth;
+        let crc = self.common
+            ^ ip
+            ^ field::<2>(udp_len, AFTER_UDP_LEN)
+            ^ field::<4>(u32::from_be_bytes([a, b, c, d]), 8)
+            ^ field::<3>(u32::from_be_bytes([0, f, g, h]), 4)
+            ^ field::<4>(u32::from_be_bytes([i, j, k, l]), 0);
         (Hasher::new_with_initial(crc), rest)
     }
 }
@@ -320,18 +328,19 @@ const fn explain(unshifted: u32, expected_id: u16) -> Verdict {
     }
 }
 
-/// What a 16-bit field with `following` bytes behind it adds to a CRC.
+/// What the low `BYTES` bytes of `value`, big-endian and with `following` bytes behind them, add
+/// to a CRC.
 #[inline]
-const fn field(value: u16, following: usize) -> u32 {
-    let [high, low] = value.to_be_bytes();
-    contribution(high, following + 1) ^ contribution(low, following)
-}
-
-/// What a byte with `following` bytes behind it adds to a CRC.
-#[inline]
-const fn contribution(byte: u8, following: usize) -> u32 {
-    let [low, high] = &CONTRIBUTIONS[following];
-    low[(byte & 0x0f) as usize] ^ high[(byte >> 4) as usize]
+const fn field<const BYTES: usize>(value: u32, following: usize) -> u32 {
+    let mut sum = 0;
+    let mut place = 0;
+    while place < BYTES {
+        let byte = value >> (8 * place);
+        let [low, high] = &CONTRIBUTIONS[following + place];
+        sum ^= low[(byte & 0x0f) as usize] ^ high[(byte >> 4 & 0x0f) as usize];
+        place += 1;
+    }
+    sum
 }
 
 /// For each number of bytes that follow, what the lower and the upper half of a byte add to a CRC.

@@ -28,7 +28,9 @@ impl RawAddress {
                 raw.v4 = libc::sockaddr_in {
                     sin_family: libc::AF_INET as libc::sa_family_t,
                     sin_port: v4.port().to_be(),
-                    sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                    sin_addr: libc::in_addr {
+                        s_addr: u32::from_ne_bytes(v4.ip().octets()),
+                    },
                     sin_zero: [0; 8],
                 };
                 (raw, size_of::<libc::sockaddr_in>() as libc::socklen_t)
@@ -38,7 +40,9 @@ impl RawAddress {
                     sin6_family: libc::AF_INET6 as libc::sa_family_t,
                     sin6_port: v6.port().to_be(),
                     sin6_flowinfo: v6.flowinfo(),
-                    sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                    sin6_addr: libc::in6_addr {
+                        s6_addr: v6.ip().octets(),
+                    },
                     sin6_scope_id: v6.scope_id(),
                 };
                 (raw, size_of::<libc::sockaddr_in6>() as libc::socklen_t)
@@ -73,7 +77,12 @@ mod tests {
 
     #[test]
     fn encode_then_decode_is_the_identity() {
-        for text in ["127.0.0.2:4791", "[::1]:4791", "[fe80::1%3]:65535", "0.0.0.0:0"] {
+        for text in [
+            "127.0.0.2:4791",
+            "[::1]:4791",
+            "[fe80::1%3]:65535",
+            "0.0.0.0:0",
+        ] {
             let address: SocketAddr = text.parse().unwrap();
             assert_eq!(RawAddress::encode(address).0.decode(), Some(address));
         }

@@ -17,14 +17,21 @@ pub(super) struct Control {
 impl Control {
     pub(super) const BYTES: usize = BYTES;
 
-    pub(super) const EMPTY: Self = Self { align: [], bytes: [0; BYTES] };
+    pub(super) const EMPTY: Self = Self {
+        align: [],
+        bytes: [0; BYTES],
+    };
 
     /// Appends a message with one integer at offset `at` and returns the offset after it.
     pub(super) fn push<T: Integer>(&mut self, at: usize, level: i32, kind: i32, value: T) -> usize {
         let data = size_of::<T>() as u32;
         // SAFETY: these compute lengths and touch no memory.
         let (head, len, space) = unsafe {
-            (libc::CMSG_LEN(0) as usize, libc::CMSG_LEN(data), libc::CMSG_SPACE(data) as usize)
+            (
+                libc::CMSG_LEN(0) as usize,
+                libc::CMSG_LEN(data),
+                libc::CMSG_SPACE(data) as usize,
+            )
         };
         assert!(at + space <= BYTES, "control buffer too small");
         // SAFETY: `cmsghdr` is made of integers, for which all zeroes is a value.
@@ -104,8 +111,19 @@ mod tests {
     fn pushed_messages_are_read_back() {
         let mut control = Control::EMPTY;
         let mut len = control.push(0, libc::SOL_UDP, libc::UDP_GRO, 4112 as libc::c_int);
-        len = control.push(len, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, 0x6a as libc::c_int);
+        len = control.push(
+            len,
+            libc::IPPROTO_IPV6,
+            libc::IPV6_TCLASS,
+            0x6a as libc::c_int,
+        );
         let facts = Facts::read(&control, len);
-        assert_eq!(facts, Facts { tos: 0x6a, segment: Some(4112) });
+        assert_eq!(
+            facts,
+            Facts {
+                tos: 0x6a,
+                segment: Some(4112)
+            }
+        );
     }
 }

@@ -7,10 +7,10 @@ use std::mem;
 use std::net::SocketAddr;
 use std::ptr;
 
+use super::Socket;
 use super::address::RawAddress;
 use super::control::{Control, Facts};
 use super::send::{is_fatal, retry_interrupted};
-use super::Socket;
 
 /// Room for one message: whatever IP can carry.
 const SLOT_BYTES: usize = 1 << 16;
@@ -85,12 +85,19 @@ impl RecvBuffers {
         let slots: Vec<_> = (0..slots.max(1)).map(|_| Slot::new()).collect();
         // SAFETY: `mmsghdr` is made of integers and pointers, for which all zeroes is a value.
         let headers = slots.iter().map(|_| unsafe { mem::zeroed() }).collect();
-        Self { slots, headers, filled: 0 }
+        Self {
+            slots,
+            headers,
+            filled: 0,
+        }
     }
 
     /// What the last [`Socket::recv`] brought, in order of arrival.
     pub fn messages(&self) -> Messages<'_> {
-        Messages { buffers: self, next: 0 }
+        Messages {
+            buffers: self,
+            next: 0,
+        }
     }
 }
 
@@ -120,7 +127,11 @@ pub struct Message<'a> {
 impl<'a> Message<'a> {
     /// Splits the message at the datagram boundaries.
     pub fn datagrams(&self) -> Datagrams<'a> {
-        Datagrams { rest: Some(self.bytes), segment: self.segment, index: 0 }
+        Datagrams {
+            rest: Some(self.bytes),
+            segment: self.segment,
+            index: 0,
+        }
     }
 }
 
@@ -157,7 +168,12 @@ impl<'a> Iterator for Messages<'a> {
                 let facts = Facts::read(&slot.control, header.msg_hdr.msg_controllen);
                 let bytes = &slot.bytes[..SLOT_BYTES.min(header.msg_len as usize)];
                 let segment = facts.segment.unwrap_or(bytes.len());
-                return Some(Message { source, tos: facts.tos, segment, bytes });
+                return Some(Message {
+                    source,
+                    tos: facts.tos,
+                    segment,
+                    bytes,
+                });
             }
         }
         None
@@ -182,7 +198,10 @@ impl<'a> Iterator for Datagrams<'a> {
     fn next(&mut self) -> Option<Datagram<'a>> {
         let rest = self.rest?;
         let (bytes, later) = rest.split_at(rest.len().min(self.segment.max(1)));
-        let datagram = Datagram { index: self.index, bytes };
+        let datagram = Datagram {
+            index: self.index,
+            bytes,
+        };
         self.rest = if later.is_empty() { None } else { Some(later) };
         self.index = self.index.wrapping_add(1);
         Some(datagram)
@@ -203,7 +222,10 @@ impl Slot {
     fn new() -> Self {
         Self {
             bytes: vec![0; SLOT_BYTES].into_boxed_slice(),
-            vector: libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 },
+            vector: libc::iovec {
+                iov_base: ptr::null_mut(),
+                iov_len: 0,
+            },
             name: RawAddress::EMPTY,
             control: Control::EMPTY,
         }
@@ -229,22 +251,42 @@ mod tests {
     use super::*;
 
     fn message(bytes: &[u8], segment: usize) -> Message<'_> {
-        Message { source: "127.0.0.1:1".parse().unwrap(), tos: 0, segment, bytes }
+        Message {
+            source: "127.0.0.1:1".parse().unwrap(),
+            tos: 0,
+            segment,
+            bytes,
+        }
     }
 
     #[test]
     fn a_message_splits_every_segment() {
         let bytes: Vec<u8> = (0..25).collect();
         let parts: Vec<_> = message(&bytes, 10).datagrams().collect();
-        assert_eq!(parts.iter().map(|part| part.bytes.len()).collect::<Vec<_>>(), [10, 10, 5]);
-        assert_eq!(parts.iter().map(|part| part.index).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(
+            parts
+                .iter()
+                .map(|part| part.bytes.len())
+                .collect::<Vec<_>>(),
+            [10, 10, 5]
+        );
+        assert_eq!(
+            parts.iter().map(|part| part.index).collect::<Vec<_>>(),
+            [0, 1, 2]
+        );
         assert_eq!(message(&bytes[..20], 10).datagrams().count(), 2);
     }
 
     #[test]
     fn an_empty_datagram_is_one_datagram() {
         let parts: Vec<_> = message(&[], 0).datagrams().collect();
-        assert_eq!(parts, [Datagram { index: 0, bytes: &[] }]);
+        assert_eq!(
+            parts,
+            [Datagram {
+                index: 0,
+                bytes: &[]
+            }]
+        );
     }
 
     #[test]

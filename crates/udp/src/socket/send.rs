@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 
-use super::address::{RawAddress};
+use super::address::RawAddress;
 use super::control::Control;
 use super::{PAYLOAD_BYTES_MAX, Socket, last_error};
 
@@ -48,14 +48,26 @@ impl Socket {
         segment: usize,
     ) -> Result<Sent, SendError> {
         let bytes = slices.iter().map(|slice| slice.len()).sum::<usize>();
-        let segment = if segment == 0 { bytes } else { segment.min(bytes) };
-        let datagrams = if bytes == 0 { 1 } else { bytes.div_ceil(segment) };
+        let segment = if segment == 0 {
+            bytes
+        } else {
+            segment.min(bytes)
+        };
+        let datagrams = if bytes == 0 {
+            1
+        } else {
+            bytes.div_ceil(segment)
+        };
         if bytes > PAYLOAD_BYTES_MAX
             || datagrams > self.segments_max
             || slices.len() > SLICES_MAX
             || dest.is_ipv4() != self.address.is_ipv4()
         {
-            return Err(SendError::Unsendable { dest, bytes, datagrams });
+            return Err(SendError::Unsendable {
+                dest,
+                bytes,
+                datagrams,
+            });
         }
         if datagrams == 1 {
             let outcome = single(self.raw(), dest, tos, slices);
@@ -108,8 +120,15 @@ impl Socket {
             }
         })
         .map_err(|error| SendError::from_kernel(error, segment))?;
-        let bytes = pieces[..sent].iter().flatten().map(|slice| slice.len()).sum();
-        Ok(Sent { bytes, datagrams: sent })
+        let bytes = pieces[..sent]
+            .iter()
+            .flatten()
+            .map(|slice| slice.len())
+            .sum();
+        Ok(Sent {
+            bytes,
+            datagrams: sent,
+        })
     }
 }
 
@@ -173,12 +192,7 @@ impl SendError {
 
 /// Sends one datagram.
 #[inline]
-fn single(
-    socket: RawFd,
-    dest: SocketAddr,
-    tos: u8,
-    slices: &[IoSlice<'_>],
-) -> io::Result<usize> {
+fn single(socket: RawFd, dest: SocketAddr, tos: u8, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     transmit(socket, dest, slices, outgoing(dest, tos, None))
 }
 
@@ -266,7 +280,10 @@ fn cut<'a>(slices: &'a [IoSlice<'_>], segment: usize, count: usize) -> Vec<Vec<I
                 room = segment;
             }
             let (now, later) = rest.split_at(rest.len().min(room));
-            pieces.last_mut().expect("starts with one piece").push(IoSlice::new(now));
+            pieces
+                .last_mut()
+                .expect("starts with one piece")
+                .push(IoSlice::new(now));
             room -= now.len();
             rest = later;
         }
@@ -322,8 +339,10 @@ mod tests {
             for step in [1, 3, 50, 100] {
                 let slices: Vec<_> = bytes.chunks(step).map(IoSlice::new).collect();
                 let pieces = cut(&slices, segment, usize::MAX);
-                let joined: Vec<Vec<u8>> =
-                    pieces.iter().map(|piece| piece.iter().flat_map(|s| s.to_vec()).collect()).collect();
+                let joined: Vec<Vec<u8>> = pieces
+                    .iter()
+                    .map(|piece| piece.iter().flat_map(|s| s.to_vec()).collect())
+                    .collect();
                 let expected: Vec<Vec<u8>> = bytes.chunks(segment).map(<[u8]>::to_vec).collect();
                 assert_eq!(joined, expected, "segment {segment}, slices of {step}");
                 assert_eq!(cut(&slices, segment, 1).len(), 1);
@@ -340,8 +359,16 @@ mod tests {
     fn errors_are_told_apart() {
         let class = |code| SendError::from_kernel(io::Error::from_raw_os_error(code), 100);
         assert!(matches!(class(libc::EAGAIN), SendError::WouldBlock));
-        assert!(matches!(class(libc::EMSGSIZE), SendError::PathMtu { bytes: 100 }));
-        for code in [libc::ENOBUFS, libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::EPERM] {
+        assert!(matches!(
+            class(libc::EMSGSIZE),
+            SendError::PathMtu { bytes: 100 }
+        ));
+        for code in [
+            libc::ENOBUFS,
+            libc::ECONNREFUSED,
+            libc::EHOSTUNREACH,
+            libc::EPERM,
+        ] {
             assert!(matches!(class(code), SendError::Lost(_)));
         }
         assert!(matches!(class(libc::EBADF), SendError::Fatal(_)));

@@ -1,0 +1,293 @@
+//! Every rule about profiles: what it refuses or suspects, and what it says.
+
+mod common;
+
+use common::{plain_doubling, qp};
+use ferroce_adp::{AckTimeoutFloor, RawProfile, RawRange, Rule};
+
+/// Two ranges, 8 to 10 and 12 to 14, initial timeout 8 to 10, own total.
+fn two_ranges() -> RawProfile {
+    let mut raw = plain_doubling();
+    raw.range_num = 2;
+    raw.qp_total_timeout = false;
+    raw.retx_total_timeout = 20;
+    raw.timeout_init_low_bound = 8;
+    raw.timeout_init_range_size = 3;
+    let range = |range_low_bound| RawRange {
+        range_low_bound,
+        range_size: 2,
+        timeout_retry_num: 2,
+        dec_mode: 1,
+        prev_range_index: 0,
+    };
+    raw.timeout_range[0] = range(8);
+    raw.timeout_range[1] = range(12);
+    raw
+}
+
+#[track_caller]
+fn refuses(change: impl FnOnce(&mut RawProfile), rule: Rule, text: &str) {
+    let mut raw = two_ranges();
+    change(&mut raw);
+    let report = raw.check();
+    let found: Vec<_> = report
+        .violations
+        .iter()
+        .map(|v| (v.rule, v.to_string()))
+        .collect();
+    assert_eq!(found, [(rule, text.to_owned())]);
+    assert!(report.warnings.is_empty());
+}
+
+#[track_caller]
+fn suspects(change: impl FnOnce(&mut RawProfile), rule: Rule, text: &str) {
+    let mut raw = two_ranges();
+    change(&mut raw);
+    let report = raw.check();
+    assert!(report.is_valid(), "{report:?}");
+    let found: Vec<_> = report
+        .warnings
+        .iter()
+        .map(|w| (w.rule, w.to_string()))
+        .collect();
+    assert_eq!(found, [(rule, text.to_owned())]);
+}
+
+#[test]
+fn a_good_profile_has_no_findings() {
+    let report = two_ranges().check();
+    assert!(
+        report.violations.is_empty() && report.warnings.is_empty(),
+        "{report:?}"
+    );
+}
+
+#[test]
+fn the_base_is_a_power_of_two_from_4_up() {
+    for (time_base, instead) in [
+        (0, "time_base = 4"),
+        (1, "time_base = 4"),
+        (3, "time_base = 4"),
+        (5, "time_base = 4 or time_base = 8"),
+        (1000, "time_base = 512 or time_base = 1024"),
+        (65535, "time_base = 32768"),
+    ] {
+        let text = format!(
+            "time_base = {time_base}: allowed is a power of two from 4 to 32768; write {instead}"
+        );
+        refuses(|raw| raw.time_base = time_base, Rule::TimeBase, &text);
+    }
+}
+
+#[test]
+fn the_unit_is_microseconds() {
+    let text =
+        "time_unit = 2: allowed is 1 (microseconds); write time_unit = 1, or leave the line out";
+    refuses(|raw| raw.time_unit = 2, Rule::TimeUnit, text);
+}
+
+#[test]
+fn there_are_one_to_four_ranges() {
+    let text = "range_num = 0: allowed is 1 to 4; write at least one [[timeout_range]]";
+    refuses(|raw| raw.range_num = 0, Rule::RangeNum, text);
+    let mut raw = two_ranges();
+    raw.range_num = 5;
+    raw.timeout_range[2] = RawRange {
+        range_low_bound: 16,
+        ..raw.timeout_range[1]
+    };
+    raw.timeout_range[3] = RawRange {
+        range_low_bound: 20,
+        ..raw.timeout_range[1]
+    };
+    assert_eq!(
+        raw.check().violations[0].to_string(),
+        "range_num = 5: allowed is 1 to 4; write at most 4 [[timeout_range]] tables"
+    );
+}
+
+#[test]
+fn the_start_range_exists() {
+    let text =
+        "start_range_index = 2: allowed is 0 to 1 (range_num = 2); write start_range_index = 1";
+    refuses(|raw| raw.start_range_index = 2, Rule::StartRange, text);
+}
+
+#[test]
+fn ranges_are_sorted() {
+    for low in [3, 8] {
+        let text = format!(
+            "timeout_range[1].range_low_bound = {low}: allowed is more than 8, the low bound of \
+             range 0; write range_low_bound = 9 or more, or sort the ranges"
+        );
+        refuses(
+            |raw| raw.timeout_range[1].range_low_bound = low,
+            Rule::RangeOrder,
+            &text,
+        );
+    }
+    let mut raw = two_ranges();
+    raw.timeout_range[0].range_low_bound = 255;
+    let text = raw.check().violations[0].to_string();
+    assert!(
+        text.ends_with("write a smaller timeout_range[0].range_low_bound"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_previous_range_lies_before() {
+    refuses(
+        |raw| raw.timeout_range[0].prev_range_index = 1,
+        Rule::PrevRange,
+        "timeout_range[0].prev_range_index = 1: allowed is 0 (range 0 has no previous range); \
+         write prev_range_index = 0",
+    );
+    refuses(
+        |raw| raw.timeout_range[1].prev_range_index = 1,
+        Rule::PrevRange,
+        "timeout_range[1].prev_range_index = 1: allowed is 0; write prev_range_index = 0",
+    );
+}
+
+#[test]
+fn reserved_modes_and_wide_values_are_refused() {
+    refuses(
+        |raw| raw.timeout_range[1].dec_mode = 3,
+        Rule::DecMode,
+        "timeout_range[1].dec_mode = 3: allowed is TO_DIV_4 (0), TO_DIV_2 (1) or TO_LOW_BOUND \
+         (2); write dec_mode = \"TO_LOW_BOUND\"",
+    );
+    refuses(
+        |raw| raw.timeout_range[1].timeout_retry_num = 1024,
+        Rule::Width,
+        "timeout_range[1].timeout_retry_num = 1024: allowed is 1 to 1023 (10 bits); write \
+         timeout_retry_num = 1023",
+    );
+    refuses(
+        |raw| raw.timeout_range[3].prev_range_index = 8,
+        Rule::Width,
+        "timeout_range[3].prev_range_index = 8: allowed is 0 to 7; write prev_range_index = 0",
+    );
+}
+
+#[test]
+fn all_violations_are_found_at_once() {
+    let mut raw = two_ranges();
+    raw.time_base = 6;
+    raw.start_range_index = 3;
+    raw.timeout_range[0].prev_range_index = 1;
+    raw.timeout_range[1].dec_mode = 3;
+    let rules: Vec<_> = raw
+        .check()
+        .violations
+        .iter()
+        .map(|found| found.rule)
+        .collect();
+    assert_eq!(
+        rules,
+        [
+            Rule::TimeBase,
+            Rule::StartRange,
+            Rule::PrevRange,
+            Rule::DecMode
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_in_use_has_only_to_fit() {
+    let text = "range_num = 2: timeout_range has entries beyond the first 2; they are kept but \
+                not used; remove them or raise range_num";
+    suspects(
+        |raw| {
+            raw.timeout_range[3] = RawRange {
+                dec_mode: 3,
+                prev_range_index: 7,
+                ..RawRange::EMPTY
+            };
+        },
+        Rule::NoEffect,
+        text,
+    );
+}
+
+#[test]
+fn suspicions() {
+    suspects(
+        |raw| raw.timeout_range[1].timeout_retry_num = 0,
+        Rule::NoRetry,
+        "timeout_range[1].timeout_retry_num = 0: counts as 1, every timeout is used at least \
+         once; write timeout_retry_num = 1",
+    );
+    suspects(
+        |raw| raw.timeout_range[1].range_low_bound = 10,
+        Rule::Overlap,
+        "timeout_range[1].range_low_bound = 10: range 1 overlaps those before it, which reach up \
+         to 10; it is entered upwards at 11; write range_low_bound = 11 or a smaller range_size \
+         before",
+    );
+    suspects(
+        |raw| raw.timeout_init_low_bound = 9,
+        Rule::InitialOutside,
+        "timeout_init_low_bound = 9: the initial timeout 11 lies outside every range, and the \
+         first expiry jumps to 8, 1.024 ms, which is shorter; draw from range 0: write \
+         timeout_init_low_bound = 8 and timeout_init_range_size = 1 to 3",
+    );
+    suspects(
+        |raw| raw.timeout_init_low_bound = 3,
+        Rule::InitialOutside,
+        "timeout_init_low_bound = 3: every initial timeout lies outside every range, and the \
+         first expiry jumps to 8, 1.024 ms; draw from range 0: write timeout_init_low_bound = 8 \
+         and timeout_init_range_size = 1 to 3",
+    );
+    suspects(
+        |raw| raw.retx_total_timeout = 11,
+        Rule::ShortTotal,
+        "retx_total_timeout = 11: for a QP with timeout 14 and retry count 7 the total of 8.192 \
+         ms ends with the second wait; raise it",
+    );
+    suspects(
+        |raw| raw.retx_total_timeout = 60,
+        Rule::Saturated,
+        "retx_total_timeout = 60: time_base << it is longer than 292 years and counts as never; a \
+         silent peer is waited for without end; lower it",
+    );
+    suspects(
+        |raw| raw.timeout_range[1].range_size = 200,
+        Rule::Saturated,
+        "timeout_range[1].range_size = 200: time_base << 212 is longer than 292 years; it counts \
+         as never, and the QP's timeout caps it; lower it",
+    );
+    suspects(
+        |raw| raw.qp_total_timeout = true,
+        Rule::NoEffect,
+        "retx_total_timeout = 20: has no effect while qp_total_timeout is set; write \
+         qp_total_timeout = false to use it, or 0 here",
+    );
+}
+
+#[test]
+fn suspicions_that_depend_on_the_qp() {
+    let mut raw = two_ranges();
+    let rules = |raw: RawProfile, qp, floor| -> Vec<_> {
+        raw.check_for(qp, floor)
+            .warnings
+            .iter()
+            .map(|found| found.rule)
+            .collect()
+    };
+    assert_eq!(
+        rules(raw, qp(6, 7), AckTimeoutFloor::Disabled),
+        [Rule::Capped]
+    );
+    assert_eq!(rules(raw, qp(6, 7), AckTimeoutFloor::DEFAULT), []);
+    assert_eq!(rules(raw, qp(0, 7), AckTimeoutFloor::DEFAULT), []);
+    raw.qp_total_timeout = true;
+    raw.retx_total_timeout = 0;
+    assert_eq!(
+        rules(raw, qp(14, 0), AckTimeoutFloor::DEFAULT),
+        [Rule::ShortTotal]
+    );
+    assert_eq!(rules(raw, qp(14, 1), AckTimeoutFloor::DEFAULT), []);
+}

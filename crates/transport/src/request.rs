@@ -1,0 +1,188 @@
+use std::sync::Arc;
+
+use ferroce_wire::{AtomicEth, Bth, Headers, Opcode, Psn, Reth};
+
+use crate::recv::pieces;
+use crate::{Host, Payload, QpAttr, Segment, SendFlags, SendOp, Sges, Transmit, WcStatus};
+
+/// A send WQE: the work request and where it stands on the wire.
+#[derive(Debug)]
+pub(crate) struct SendWqe {
+    pub(crate) wr_id: u64,
+    pub(crate) op: SendOp,
+    pub(crate) flags: SendFlags,
+    pub(crate) sges: Sges,
+    pub(crate) inline: Option<Arc<[u8]>>,
+    pub(crate) length: u32,
+    /// PSN of the first packet; set when the WQE starts.
+    pub(crate) first_psn: Psn,
+    /// PSNs it takes: request packets, or response packets of a READ.
+    pub(crate) packets: u32,
+    /// Send sequence number of its first request, for end-to-end credits.
+    pub(crate) ssn: u32,
+}
+
+impl SendWqe {
+    pub(crate) fn last_psn(&self) -> Psn {
+        self.first_psn.wrapping_add(self.packets - 1)
+    }
+
+    pub(crate) fn covers(&self, psn: Psn) -> bool {
+        psn.since(self.first_psn) < self.packets
+    }
+
+    /// Whether the packet at `psn` makes the peer take a receive WQE, or needs that it has.
+    pub(crate) fn needs_receive(&self, psn: Psn) -> bool {
+        match self.op {
+            SendOp::Write { .. } => self.op.consumes_receive() && psn == self.last_psn(),
+            _ => self.op.consumes_receive(),
+        }
+    }
+
+    fn segments(&self, offset: u32, len: u32) -> impl Iterator<Item = Segment> + '_ {
+        pieces(&self.sges, offset, len)
+    }
+}
+
+/// A request packet about to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) wqe: &'a SendWqe,
+    pub(crate) psn: Psn,
+    /// PSNs it stands for: 1, or the responses that a READ request asks for.
+    pub(crate) span: u32,
+    /// Whether the peer must answer at once.
+    pub(crate) ack_req: bool,
+    pub(crate) attr: &'a QpAttr,
+}
+
+impl Request<'_> {
+    /// The packet. Local memory is checked here; an error is the WQE's status.
+    pub(crate) fn build<H: Host>(&self, host: &H) -> Result<Transmit, WcStatus> {
+        let offset = self.psn.since(self.wqe.first_psn) * self.attr.path_mtu.bytes();
+        if self.wqe.op.needs_response() {
+            self.build_read_or_atomic(offset, host)
+        } else {
+            self.build_send_or_write(offset, host)
+        }
+    }
+
+    fn headers(&self, opcode: Opcode) -> Headers {
+        let mut bth = Bth::request(opcode, self.attr.dest_qpn, self.psn);
+        bth.ack_req = self.ack_req;
+        Headers::new(bth)
+    }
+
+    fn build_send_or_write<H: Host>(&self, offset: u32, host: &H) -> Result<Transmit, WcStatus> {
+        let wqe = self.wqe;
+        let len = self.attr.path_mtu.bytes().min(wqe.length - offset);
+        let (first, last) = (self.psn == wqe.first_psn, self.psn == wqe.last_psn());
+        let mut headers = self.headers(opcode(&wqe.op, first, last));
+        headers.bth.pad = ferroce_wire::pad_len(len as usize);
+        headers.bth.solicited = last && wqe.flags.contains(SendFlags::SOLICITED);
+        match wqe.op {
+            SendOp::Write { va, rkey, imm } => {
+                headers.reth = first.then_some(Reth {
+                    va,
+                    rkey,
+                    length: wqe.length,
+                });
+                headers.imm = imm.filter(|_| last);
+            }
+            SendOp::Send { imm } => headers.imm = imm.filter(|_| last),
+            SendOp::SendInvalidate { rkey } => headers.ieth = Some(rkey).filter(|_| last),
+            SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {}
+        }
+        let payload = match &wqe.inline {
+            _ if len == 0 => Payload::Empty,
+            Some(bytes) if wqe.packets == 1 => Payload::Inline(bytes.clone()),
+            Some(bytes) => Payload::Inline(bytes[offset as usize..][..len as usize].into()),
+            None => {
+                for segment in wqe.segments(offset, len) {
+                    host.check_read(&segment)
+                        .map_err(|_| WcStatus::LocProtErr)?;
+                }
+                Payload::Memory(wqe.segments(offset, len).collect())
+            }
+        };
+        Ok(Transmit {
+            headers,
+            payload,
+            payload_len: len,
+        })
+    }
+
+    fn build_read_or_atomic<H: Host>(&self, offset: u32, host: &H) -> Result<Transmit, WcStatus> {
+        let wqe = self.wqe;
+        let len = (self.span * self.attr.path_mtu.bytes()).min(wqe.length - offset);
+        for segment in wqe.segments(offset, len) {
+            host.check_write(&segment)
+                .map_err(|_| WcStatus::LocProtErr)?;
+        }
+        let mut headers = self.headers(opcode(&wqe.op, true, true));
+        match wqe.op {
+            SendOp::Read { va, rkey } => {
+                headers.reth = Some(Reth {
+                    va: va.wrapping_add(offset.into()),
+                    rkey,
+                    length: len,
+                });
+            }
+            SendOp::CompareSwap {
+                va,
+                rkey,
+                compare,
+                swap,
+            } => {
+                headers.atomic = Some(AtomicEth {
+                    va,
+                    rkey,
+                    swap_or_add: swap,
+                    compare,
+                });
+            }
+            SendOp::FetchAdd { va, rkey, add } => {
+                headers.atomic = Some(AtomicEth {
+                    va,
+                    rkey,
+                    swap_or_add: add,
+                    compare: 0,
+                });
+            }
+            SendOp::Send { .. } | SendOp::SendInvalidate { .. } | SendOp::Write { .. } => {}
+        }
+        Ok(Transmit {
+            headers,
+            payload: Payload::Empty,
+            payload_len: 0,
+        })
+    }
+}
+
+/// The RC opcode of a request packet by its place in the message.
+fn opcode(op: &SendOp, first: bool, last: bool) -> Opcode {
+    use Opcode::*;
+    let [only, first_of, middle, last_of] = match op {
+        SendOp::Send { imm: None } => [RcSendOnly, RcSendFirst, RcSendMiddle, RcSendLast],
+        SendOp::Send { imm: Some(_) } => [RcSendOnlyImm, RcSendFirst, RcSendMiddle, RcSendLastImm],
+        SendOp::SendInvalidate { .. } => [
+            RcSendOnlyInvalidate,
+            RcSendFirst,
+            RcSendMiddle,
+            RcSendLastInvalidate,
+        ],
+        SendOp::Write { imm: None, .. } => [RcWriteOnly, RcWriteFirst, RcWriteMiddle, RcWriteLast],
+        SendOp::Write { imm: Some(_), .. } => {
+            [RcWriteOnlyImm, RcWriteFirst, RcWriteMiddle, RcWriteLastImm]
+        }
+        SendOp::Read { .. } => [RcReadRequest; 4],
+        SendOp::CompareSwap { .. } => [RcCompareSwap; 4],
+        SendOp::FetchAdd { .. } => [RcFetchAdd; 4],
+    };
+    match (first, last) {
+        (true, true) => only,
+        (true, false) => first_of,
+        (false, false) => middle,
+        (false, true) => last_of,
+    }
+}

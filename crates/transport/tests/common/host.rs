@@ -1,0 +1,214 @@
+use ferroce_adp::Policy;
+use ferroce_transport::{
+    AccessError, AccessFlags, AtomicOp, Completion, Counter, Data, Host, Key, QpCap, QpEvent,
+    ReceiveQueue, RecvWqe, Segment, Sge, TimerExpiry, WorkQueue,
+};
+
+use super::Rng;
+
+/// A device with a few memory regions, and everything it was told.
+#[derive(Debug)]
+pub struct TestHost {
+    pub policy: Policy,
+    pub counters: [u64; Counter::COUNT],
+    pub completions: Vec<(WorkQueue, Completion)>,
+    pub events: Vec<QpEvent>,
+    pub expiries: Vec<TimerExpiry>,
+    pub srq: Option<ReceiveQueue>,
+    /// How many atomics were executed.
+    pub atomics: u64,
+    regions: Vec<Region>,
+}
+
+#[derive(Debug)]
+struct Region {
+    mr: Mr,
+    access: AccessFlags,
+    bytes: Vec<u8>,
+}
+
+/// A memory region; its one key serves locally and remotely.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mr {
+    pub key: u32,
+    pub va: u64,
+    pub len: u32,
+}
+
+impl Mr {
+    /// `len` bytes from `offset`.
+    pub fn part(&self, offset: u32, len: u32) -> Sge {
+        Sge {
+            addr: self.va + u64::from(offset),
+            length: len,
+            lkey: self.key,
+        }
+    }
+}
+
+impl TestHost {
+    pub fn new(policy: Policy, srq: Option<QpCap>) -> Self {
+        Self {
+            policy,
+            counters: [0; Counter::COUNT],
+            completions: Vec::new(),
+            events: Vec::new(),
+            expiries: Vec::new(),
+            srq: srq.map(|cap| ReceiveQueue::new(cap.max_recv_wr, cap.max_recv_sge)),
+            atomics: 0,
+            regions: Vec::new(),
+        }
+    }
+
+    /// A new region, full of noise.
+    pub fn register(&mut self, len: u32, access: AccessFlags) -> Mr {
+        let index = self.regions.len() as u32;
+        let mr = Mr {
+            key: 0x1000 + index,
+            va: 0x7000_0000_0000 + (u64::from(index) << 33),
+            len,
+        };
+        let mut rng = Rng(u64::from(index) ^ u64::from(len));
+        let bytes = (0..len).map(|_| rng.next() as u8).collect();
+        self.regions.push(Region { mr, access, bytes });
+        mr
+    }
+
+    /// Closes a region; its key is unknown from now on.
+    pub fn deregister(&mut self, mr: Mr) {
+        self.regions.retain(|region| region.mr != mr);
+    }
+
+    pub fn bytes(&self, sge: Sge) -> &[u8] {
+        let segment = Segment {
+            key: Key::Local(sge.lkey),
+            va: sge.addr,
+            len: sge.length,
+        };
+        let (region, start) = self.find(&segment, AccessFlags::empty()).unwrap();
+        &self.regions[region].bytes[start..start + sge.length as usize]
+    }
+
+    pub fn fill(&mut self, sge: Sge, bytes: &[u8]) {
+        assert_eq!(bytes.len(), sge.length as usize);
+        self.write(Key::Local(sge.lkey), sge.addr, Data::Bytes(bytes))
+            .unwrap();
+    }
+
+    pub fn gather(&self, segments: &[Segment]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for segment in segments {
+            let (region, start) = self.find(segment, AccessFlags::empty()).unwrap();
+            bytes.extend(&self.regions[region].bytes[start..start + segment.len as usize]);
+        }
+        bytes
+    }
+
+    /// Index of the region and offset in it.
+    fn find(&self, segment: &Segment, needs: AccessFlags) -> Result<(usize, usize), AccessError> {
+        let (Key::Local(key) | Key::Remote(key)) = segment.key;
+        let index = self
+            .regions
+            .iter()
+            .position(|region| region.mr.key == key)
+            .ok_or(AccessError::UnknownKey)?;
+        let region = &self.regions[index];
+        let start = segment
+            .va
+            .checked_sub(region.mr.va)
+            .ok_or(AccessError::OutOfBounds)?;
+        if start + u64::from(segment.len) > u64::from(region.mr.len) {
+            return Err(AccessError::OutOfBounds);
+        }
+        if !region.access.contains(needs) {
+            return Err(AccessError::NotPermitted);
+        }
+        Ok((index, start as usize))
+    }
+}
+
+impl Host for TestHost {
+    fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    fn count(&mut self, counter: Counter, n: u64) {
+        self.counters[counter as usize] += n;
+    }
+
+    fn timer_expired(&mut self, expiry: TimerExpiry) {
+        self.expiries.push(expiry);
+    }
+
+    fn complete(&mut self, queue: WorkQueue, completion: Completion) {
+        self.completions.push((queue, completion));
+    }
+
+    fn take_shared_recv(&mut self) -> Option<RecvWqe> {
+        self.srq.as_mut().and_then(ReceiveQueue::take)
+    }
+
+    fn event(&mut self, event: QpEvent) {
+        self.events.push(event);
+    }
+
+    fn check_read(&self, segment: &Segment) -> Result<(), AccessError> {
+        let needs = match segment.key {
+            Key::Local(_) => AccessFlags::empty(),
+            Key::Remote(_) => AccessFlags::REMOTE_READ,
+        };
+        self.find(segment, needs).map(|_| ())
+    }
+
+    fn check_write(&self, segment: &Segment) -> Result<(), AccessError> {
+        let needs = match segment.key {
+            Key::Local(_) => AccessFlags::LOCAL_WRITE,
+            Key::Remote(_) => AccessFlags::REMOTE_WRITE,
+        };
+        self.find(segment, needs).map(|_| ())
+    }
+
+    fn write(&mut self, key: Key, va: u64, data: Data<'_>) -> Result<(), AccessError> {
+        let segment = Segment {
+            key,
+            va,
+            len: data.len(),
+        };
+        self.check_write(&segment)?;
+        let (region, start) = self.find(&segment, AccessFlags::empty())?;
+        if let Data::Bytes(bytes) = data {
+            self.regions[region].bytes[start..start + bytes.len()].copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    fn atomic(&mut self, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {
+        let segment = Segment {
+            key: Key::Remote(rkey),
+            va,
+            len: 8,
+        };
+        let (region, start) = self.find(&segment, AccessFlags::REMOTE_ATOMIC)?;
+        self.atomics += 1;
+        let word: &mut [u8; 8] = (&mut self.regions[region].bytes[start..start + 8])
+            .try_into()
+            .unwrap();
+        let original = u64::from_ne_bytes(*word);
+        let value = match op {
+            AtomicOp::CompareSwap { compare, swap } if original == compare => swap,
+            AtomicOp::CompareSwap { .. } => original,
+            AtomicOp::FetchAdd { add } => original.wrapping_add(add),
+        };
+        *word = value.to_ne_bytes();
+        Ok(original)
+    }
+
+    fn invalidate(&mut self, rkey: u32) -> Result<(), AccessError> {
+        let before = self.regions.len();
+        self.regions.retain(|region| region.mr.key != rkey);
+        if self.regions.len() == before {
+            return Err(AccessError::UnknownKey);
+        }
+        Ok(())
+    }
+}

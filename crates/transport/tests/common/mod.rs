@@ -1,0 +1,633 @@
+//! A [`Pair`] of queue pairs on a wire in memory, with virtual time.
+//!
+//! Nothing here waits: [`Pair::run`] goes from one wake-up to the next. Every packet passes
+//! [`Pair::rule`]s, which may lose, repeat or delay it, and stays in [`Pair::log`].
+#![allow(dead_code, reason = "each test crate uses a part")]
+
+mod host;
+
+use std::collections::BTreeMap;
+use std::ops::{Index, IndexMut};
+
+use ferroce_adp::{Policy, PolicyKind};
+use ferroce_transport::{
+    AccessFlags, Attr, Completion, Counter, Data, Mtu, Payload, Qp, QpAttr, QpCap, QpConfig,
+    QpModify, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, Time, Transmit, WcStatus,
+    WorkQueue,
+};
+use ferroce_wire::{Headers, NakCode, Opcode, Psn, Qpn, Syndrome};
+
+pub use host::{Mr, TestHost};
+
+/// Which of the two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Id {
+    A,
+    B,
+}
+pub use Id::{A, B};
+
+impl Id {
+    pub fn peer(self) -> Self {
+        match self {
+            A => B,
+            B => A,
+        }
+    }
+}
+
+/// What a pair is made of.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub mtu: Mtu,
+    /// First PSN of A's requests and of B's.
+    pub psn: [u32; 2],
+    pub window_bytes: u32,
+    pub timeout: u8,
+    pub retry_cnt: u8,
+    pub rnr_retry: u8,
+    pub min_rnr_timer: u8,
+    pub rd_atomic: u8,
+    pub dest_rd_atomic: u8,
+    pub access: AccessFlags,
+    pub srq: bool,
+    pub signal_all: bool,
+    pub cap: QpCap,
+    pub policy: Policy,
+    /// One way.
+    pub latency_ns: u64,
+    /// Between two packets of one side.
+    pub gap_ns: u64,
+    /// Bytes of each side's local and remote memory.
+    pub memory_bytes: u32,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            mtu: Mtu::Mtu1024,
+            psn: [0xff_fff0, 77],
+            window_bytes: 64 << 10,
+            timeout: 14,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 12,
+            rd_atomic: 4,
+            dest_rd_atomic: 4,
+            access: AccessFlags::all(),
+            srq: false,
+            signal_all: false,
+            cap: QpCap::default(),
+            policy: Policy::new(PolicyKind::IB),
+            latency_ns: 1_000,
+            gap_ns: 0,
+            memory_bytes: 64 << 10,
+        }
+    }
+}
+
+impl Setup {
+    fn attr(&self, id: Id) -> QpAttr {
+        QpAttr {
+            access: self.access,
+            path_mtu: self.mtu,
+            dest_qpn: qpn(id.peer()),
+            rq_psn: Psn::new(self.psn[id.peer() as usize]),
+            sq_psn: Psn::new(self.psn[id as usize]),
+            max_rd_atomic: self.rd_atomic,
+            max_dest_rd_atomic: self.dest_rd_atomic,
+            min_rnr_timer: self.min_rnr_timer,
+            timeout: self.timeout,
+            retry_cnt: self.retry_cnt,
+            rnr_retry: self.rnr_retry,
+            ..QpAttr::default()
+        }
+    }
+
+    fn side(&self, id: Id) -> Side {
+        let mut host = TestHost::new(self.policy, self.srq.then_some(self.cap));
+        let config = QpConfig {
+            qpn: qpn(id),
+            cap: self.cap,
+            srq: self.srq,
+            signal_all: self.signal_all,
+            window_bytes: self.window_bytes,
+        };
+        Side {
+            qp: Qp::new(config, &self.policy),
+            local: host.register(self.memory_bytes, AccessFlags::LOCAL_WRITE),
+            remote: host.register(self.memory_bytes, AccessFlags::all()),
+            host,
+            ready: false,
+            free_at: Time::ZERO,
+        }
+    }
+
+    /// Two queue pairs in RESET.
+    pub fn build(self) -> Pair {
+        Pair {
+            sides: [self.side(A), self.side(B)],
+            now: Time::from_nanos(5_000_000),
+            log: Vec::new(),
+            steps_left: 2_000_000,
+            chaos: None,
+            rules: Vec::new(),
+            wire: BTreeMap::new(),
+            sequence: 0,
+            setup: self,
+        }
+    }
+
+    /// Two queue pairs in RTS.
+    pub fn connect(self) -> Pair {
+        let mut pair = self.build();
+        for id in [A, B] {
+            pair.connect(id);
+        }
+        pair
+    }
+}
+
+fn qpn(id: Id) -> Qpn {
+    Qpn::new(0x11 + id as u32)
+}
+
+/// One end: a queue pair, the device around it, and some memory.
+#[derive(Debug)]
+pub struct Side {
+    pub qp: Qp,
+    pub host: TestHost,
+    /// For the side's own work requests.
+    pub local: Mr,
+    /// For the peer's.
+    pub remote: Mr,
+    /// It may have something to send, from this time on.
+    ready: bool,
+    free_at: Time,
+}
+
+/// A packet on the wire.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    pub from: Id,
+    pub at: Time,
+    pub headers: Headers,
+    pub payload: Vec<u8>,
+}
+
+impl Packet {
+    pub fn opcode(&self) -> Opcode {
+        self.headers.bth.opcode
+    }
+
+    pub fn is_request(&self) -> bool {
+        self.opcode().is_request()
+    }
+}
+
+/// What the wire does to a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    Drop,
+    /// Arrives twice at once.
+    Duplicate,
+    /// Arrives so much later.
+    DelayNs(u64),
+}
+
+struct Rule {
+    times: usize,
+    matches: Box<dyn Fn(&Packet) -> bool>,
+    fate: Fate,
+}
+
+/// A wire with a will of its own: how much later each copy of a packet arrives.
+pub type Chaos = Box<dyn FnMut(&Packet) -> Vec<u64>>;
+
+pub struct Pair {
+    pub sides: [Side; 2],
+    pub now: Time,
+    /// Every packet ever sent, also those that were lost.
+    pub log: Vec<Packet>,
+    /// The test fails when they are used up.
+    pub steps_left: u64,
+    pub chaos: Option<Chaos>,
+    rules: Vec<Rule>,
+    wire: BTreeMap<(Time, u64), Packet>,
+    sequence: u64,
+    setup: Setup,
+}
+
+impl Index<Id> for Pair {
+    type Output = Side;
+
+    fn index(&self, id: Id) -> &Side {
+        &self.sides[id as usize]
+    }
+}
+
+impl IndexMut<Id> for Pair {
+    fn index_mut(&mut self, id: Id) -> &mut Side {
+        &mut self.sides[id as usize]
+    }
+}
+
+/// The wire.
+impl Pair {
+    /// The wire does `fate` to the first `times` packets that match.
+    pub fn rule(
+        &mut self,
+        times: usize,
+        fate: Fate,
+        matches: impl Fn(&Packet) -> bool + 'static,
+    ) -> &mut Self {
+        let matches = Box::new(matches);
+        self.rules.push(Rule {
+            times,
+            matches,
+            fate,
+        });
+        self
+    }
+
+    /// Loses the next `times` packets with this opcode.
+    pub fn lose(&mut self, times: usize, opcode: Opcode) -> &mut Self {
+        self.rule(times, Fate::Drop, move |p| p.opcode() == opcode)
+    }
+
+    /// Loses the next `times` packets with this PSN, counted from the start of the requester.
+    pub fn lose_psn(&mut self, times: usize, from: Id, requests: bool, index: u32) -> &mut Self {
+        let requester = if requests { from } else { from.peer() };
+        let psn = Psn::new(self.setup.psn[requester as usize]).wrapping_add(index);
+        self.rule(times, Fate::Drop, move |p| {
+            p.from == from && p.is_request() == requests && p.headers.bth.psn == psn
+        })
+    }
+
+    /// Cuts the wire from this side.
+    pub fn silence(&mut self, from: Id) -> &mut Self {
+        self.rule(usize::MAX, Fate::Drop, move |p| p.from == from)
+    }
+
+    pub fn heal(&mut self) {
+        self.rules.clear();
+    }
+
+    fn admit(&mut self, packet: Packet) {
+        let rule = self
+            .rules
+            .iter_mut()
+            .find(|rule| rule.times > 0 && (rule.matches)(&packet));
+        let copies = match rule {
+            Some(rule) => {
+                rule.times -= 1;
+                match rule.fate {
+                    Fate::Drop => vec![],
+                    Fate::Duplicate => vec![0, 0],
+                    Fate::DelayNs(ns) => vec![ns],
+                }
+            }
+            None => self
+                .chaos
+                .as_mut()
+                .map_or_else(|| vec![0], |chaos| chaos(&packet)),
+        };
+        for delay in copies {
+            let at = self.now.after(self.setup.latency_ns + delay);
+            self.sequence += 1;
+            self.wire.insert((at, self.sequence), packet.clone());
+        }
+        self.log.push(packet);
+    }
+
+    /// The packets this side has sent, one line each: what, and the PSN counted from the start
+    /// of the requester.
+    pub fn sent(&self, from: Id) -> Vec<String> {
+        let line = |p: &Packet| {
+            let requester = if p.is_request() { from } else { from.peer() };
+            let start = Psn::new(self.setup.psn[requester as usize]);
+            format!("{} {}", describe(&p.headers), p.headers.bth.psn.since(start))
+        };
+        self.log
+            .iter()
+            .filter(|p| p.from == from)
+            .map(line)
+            .collect()
+    }
+
+    pub fn count_sent(&self, from: Id, matches: impl Fn(&Packet) -> bool) -> usize {
+        self.log
+            .iter()
+            .filter(|p| p.from == from && matches(p))
+            .count()
+    }
+}
+
+fn describe(headers: &Headers) -> String {
+    match (headers.bth.opcode, headers.aeth.map(|aeth| aeth.syndrome)) {
+        (Opcode::RcAcknowledge, Some(syndrome)) => match syndrome {
+            Syndrome::Ack { .. } => "ACK".into(),
+            Syndrome::Rnr { .. } => "RNR".into(),
+            Syndrome::Nak(NakCode::SequenceError) => "NAK sequence".into(),
+            Syndrome::Nak(NakCode::InvalidRequest) => "NAK invalid".into(),
+            Syndrome::Nak(NakCode::RemoteAccess) => "NAK access".into(),
+            Syndrome::Nak(NakCode::RemoteOperational) => "NAK operational".into(),
+            other => format!("{other:?}"),
+        },
+        (opcode, _) => opcode.name().trim_start_matches("RC ").into(),
+    }
+}
+
+/// Time.
+impl Pair {
+    /// Goes on until nothing is on the wire, no timer runs and nobody has anything to send.
+    pub fn run(&mut self) {
+        while self.step(None) {}
+    }
+
+    /// Goes on for so long.
+    pub fn run_for(&mut self, ns: u64) {
+        let end = self.now.after(ns);
+        while self.step(Some(end)) {}
+        self.now = end;
+    }
+
+    /// Goes on to the next wake-up, unless there is none (before `end`).
+    pub fn step(&mut self, end: Option<Time>) -> bool {
+        self.steps_left = self.steps_left.checked_sub(1).expect("it never comes to rest");
+        self.transmit();
+        let arrival = self.wire.first_key_value().map(|((at, _), _)| *at);
+        let wakes = self.sides.iter().flat_map(|side| {
+            let sends = side.ready.then_some(side.free_at);
+            [side.qp.poll_timeout(), sends]
+        });
+        let Some(next) = wakes.chain([arrival]).flatten().min() else {
+            return false;
+        };
+        if end.is_some_and(|end| next > end) {
+            return false;
+        }
+        self.now = self.now.max(next);
+        if arrival.is_some_and(|at| at <= self.now) {
+            if let Some((_, packet)) = self.wire.pop_first() {
+                self.deliver(packet.from.peer(), &packet.headers, &packet.payload);
+            }
+        } else {
+            for id in [A, B] {
+                let now = self.now;
+                if self[id].qp.poll_timeout().is_some_and(|at| at <= now) {
+                    self.expire(id);
+                }
+            }
+        }
+        self.transmit();
+        true
+    }
+
+    fn expire(&mut self, id: Id) {
+        let now = self.now;
+        let side = &mut self[id];
+        side.qp.handle_timeout(now, &mut side.host);
+        side.ready = true;
+    }
+
+    /// Hands over a packet at once, without the wire.
+    pub fn deliver(&mut self, to: Id, headers: &Headers, payload: &[u8]) {
+        let now = self.now;
+        let side = &mut self[to];
+        side.qp
+            .handle_packet(now, headers, Data::Bytes(payload), &mut side.host);
+        side.ready = true;
+    }
+
+    /// Hands over a forged packet and lets the side answer.
+    pub fn forge(&mut self, to: Id, headers: Headers, payload: &[u8]) {
+        self.deliver(to, &headers, payload);
+        self.transmit();
+    }
+
+    /// Lets both sides send what they have.
+    pub fn transmit(&mut self) {
+        for id in [A, B] {
+            while self[id].ready && self[id].free_at <= self.now {
+                let (now, gap_ns) = (self.now, self.setup.gap_ns);
+                let side = &mut self[id];
+                match side.qp.poll_transmit(now, &mut side.host) {
+                    Some(transmit) => {
+                        side.free_at = now.after(gap_ns);
+                        let packet = self.packet(id, transmit);
+                        self.admit(packet);
+                    }
+                    None => side.ready = false,
+                }
+            }
+        }
+    }
+
+    fn packet(&self, from: Id, transmit: Transmit) -> Packet {
+        let Transmit {
+            headers,
+            payload,
+            payload_len,
+        } = transmit;
+        let payload = match payload {
+            Payload::Empty => Vec::new(),
+            Payload::Memory(segments) => self[from].host.gather(&segments),
+            Payload::Inline(bytes) => bytes.to_vec(),
+        };
+        // Whatever a queue pair sends must be a well-formed packet.
+        headers.emit(&mut [0; 64]).expect("headers fit the opcode");
+        assert_eq!(payload.len(), payload_len as usize);
+        assert!(payload_len <= self.setup.mtu.bytes());
+        assert_eq!(headers.bth.pad, ferroce_wire::pad_len(payload.len()));
+        assert_eq!(headers.bth.dest_qp, qpn(from.peer()));
+        Packet {
+            from,
+            at: self.now,
+            headers,
+            payload,
+        }
+    }
+}
+
+/// Verbs.
+impl Pair {
+    pub fn connect(&mut self, id: Id) {
+        let attr = self.setup.attr(id);
+        for change in [
+            QpModify::init(attr),
+            QpModify::rtr(attr),
+            QpModify::rts(attr),
+        ] {
+            self.modify(id, &change);
+        }
+    }
+
+    pub fn attr(&self, id: Id) -> QpAttr {
+        self.setup.attr(id)
+    }
+
+    pub fn modify(&mut self, id: Id, change: &QpModify) {
+        let side = &mut self[id];
+        side.qp.modify(change, &mut side.host).unwrap();
+        side.ready = true;
+    }
+
+    /// Moves to a state that needs no attributes.
+    pub fn move_to(&mut self, id: Id, state: QpState) {
+        let change = QpModify::to(state, Attr::empty(), QpAttr::default());
+        self.modify(id, &change);
+    }
+
+    pub fn post(&mut self, id: Id, wr: SendWr) {
+        let side = &mut self[id];
+        side.qp.post_send(wr, &mut side.host).unwrap();
+        side.ready = true;
+    }
+
+    /// Posts a receive for the first `len` bytes of local memory.
+    pub fn recv(&mut self, id: Id, wr_id: u64, len: u32) {
+        let sge = self[id].local.part(0, len);
+        self.recv_into(id, wr_id, &[sge]);
+    }
+
+    pub fn recv_into(&mut self, id: Id, wr_id: u64, sges: &[Sge]) {
+        let sges = Sges::from_slice(sges);
+        let side = &mut self[id];
+        match &mut side.host.srq {
+            Some(srq) => srq.post(RecvWr { wr_id, sges }).unwrap(),
+            None => side
+                .qp
+                .post_recv(RecvWr { wr_id, sges }, &mut side.host)
+                .unwrap(),
+        }
+    }
+
+    /// Posts `op` with the first `len` bytes of local memory.
+    pub fn op(&mut self, id: Id, wr_id: u64, op: SendOp, len: u32) {
+        let sge = self[id].local.part(0, len);
+        self.post(id, SendWr::new(wr_id, op, sge));
+    }
+
+    pub fn send(&mut self, id: Id, wr_id: u64, len: u32) {
+        self.op(id, wr_id, SendOp::Send { imm: None }, len);
+    }
+
+    /// WRITE to the start of the peer's remote memory.
+    pub fn write(&mut self, id: Id, wr_id: u64, len: u32) {
+        let (va, rkey) = self.target(id);
+        let imm = None;
+        self.op(id, wr_id, SendOp::Write { va, rkey, imm }, len);
+    }
+
+    /// READ from the start of the peer's remote memory.
+    pub fn read(&mut self, id: Id, wr_id: u64, len: u32) {
+        let (va, rkey) = self.target(id);
+        self.op(id, wr_id, SendOp::Read { va, rkey }, len);
+    }
+
+    /// Adds to the first 8 bytes of the peer's remote memory.
+    pub fn fetch_add(&mut self, id: Id, wr_id: u64, add: u64) {
+        let (va, rkey) = self.target(id);
+        self.op(id, wr_id, SendOp::FetchAdd { va, rkey, add }, 8);
+    }
+
+    pub fn fenced(&self, id: Id, wr_id: u64, op: SendOp, len: u32) -> SendWr {
+        let mut wr = SendWr::new(wr_id, op, self[id].local.part(0, len));
+        wr.flags |= SendFlags::FENCE;
+        wr
+    }
+
+    /// Address and key of the peer's remote memory.
+    pub fn target(&self, id: Id) -> (u64, u32) {
+        let mr = self[id.peer()].remote;
+        (mr.va, mr.key)
+    }
+}
+
+/// What came of it.
+impl Pair {
+    /// Takes the completions of one queue.
+    pub fn completions(&mut self, id: Id, queue: WorkQueue) -> Vec<Completion> {
+        let all = &mut self[id].host.completions;
+        let (taken, kept) = std::mem::take(all).into_iter().partition(|(q, _)| *q == queue);
+        *all = kept;
+        let taken: Vec<(WorkQueue, Completion)> = taken;
+        taken.into_iter().map(|(_, completion)| completion).collect()
+    }
+
+    fn statuses(&mut self, id: Id, queue: WorkQueue) -> Vec<(u64, WcStatus)> {
+        self.completions(id, queue)
+            .iter()
+            .map(|c| (c.wr_id, c.status))
+            .collect()
+    }
+
+    /// Takes the send completions: work request and status.
+    pub fn sends(&mut self, id: Id) -> Vec<(u64, WcStatus)> {
+        self.statuses(id, WorkQueue::Send)
+    }
+
+    /// Takes the receive completions: work request and status.
+    pub fn recvs(&mut self, id: Id) -> Vec<(u64, WcStatus)> {
+        self.statuses(id, WorkQueue::Recv)
+    }
+
+    /// Takes the send completions, which must be these, in order, and successful.
+    #[track_caller]
+    pub fn expect_sent(&mut self, id: Id, wr_ids: impl IntoIterator<Item = u64>) {
+        let expected: Vec<_> = wr_ids.into_iter().map(ok).collect();
+        assert_eq!(self.sends(id), expected);
+    }
+
+    /// Takes the receive completions, which must be these, in order, and successful.
+    #[track_caller]
+    pub fn expect_received(&mut self, id: Id, wr_ids: impl IntoIterator<Item = u64>) {
+        let expected: Vec<_> = wr_ids.into_iter().map(ok).collect();
+        assert_eq!(self.recvs(id), expected);
+    }
+
+    pub fn count(&self, id: Id, counter: Counter) -> u64 {
+        self[id].host.counters[counter as usize]
+    }
+
+    pub fn bytes(&self, id: Id, sge: Sge) -> Vec<u8> {
+        self[id].host.bytes(sge).to_vec()
+    }
+
+    /// The first `len` bytes of A's local memory and of B's remote memory are the same.
+    #[track_caller]
+    pub fn expect_same(&self, len: u32) {
+        let local = self.bytes(A, self[A].local.part(0, len));
+        let remote = self.bytes(B, self[B].remote.part(0, len));
+        assert!(local == remote, "the bytes differ");
+    }
+}
+
+fn ok(wr_id: u64) -> (u64, WcStatus) {
+    (wr_id, WcStatus::Success)
+}
+
+/// A stream of numbers from a seed (splitmix64).
+#[derive(Clone, Debug)]
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number in `0..n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// True `per_mille` times of a thousand.
+    pub fn chance(&mut self, per_mille: u32) -> bool {
+        self.below(1000) < u64::from(per_mille)
+    }
+}

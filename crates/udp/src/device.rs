@@ -1,0 +1,424 @@
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Duration;
+
+use ferroce_hca::{
+    Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, Time, VerbsError,
+};
+use ferroce_wire::Qpn;
+use thiserror::Error;
+
+use crate::engine::Engine;
+use crate::socket::{BindError, Options, ROCE_PORT, Socket};
+use crate::tap::Tap;
+use crate::wait::{Clock, Waiter, Waker, tighten_timer_slack};
+
+/// How long after the program's last poll the helper thread stays out of its way.
+const STAND_BACK: Duration = Duration::from_micros(200);
+/// How often it looks meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_micros(500);
+/// How long the helper thread spins after a packet before it sleeps: waking up costs more.
+const SPIN: Duration = Duration::from_micros(50);
+/// How long a waiting program spins before it sleeps.
+const WAIT_SPIN: Duration = Duration::from_micros(100);
+/// With this many packets in one receive call the peer is streaming, and its window wants its
+/// acknowledgements now.
+const STREAM_PACKETS: usize = 4;
+
+/// What a device is opened with.
+#[derive(Clone, Debug)]
+pub struct DeviceConfig {
+    /// The device's address.
+    pub address: IpAddr,
+    /// UDP port of this device and of its peers.
+    pub port: u16,
+    /// The device itself.
+    pub hca: HcaConfig,
+    /// Records what is sent.
+    pub tap: Option<Tap>,
+    /// Socket options.
+    pub socket: Options,
+}
+
+impl DeviceConfig {
+    /// A device at `address` with everything else at its default.
+    pub fn new(address: IpAddr) -> Self {
+        Self {
+            address,
+            port: ROCE_PORT,
+            hca: HcaConfig::default(),
+            tap: None,
+            socket: Options::default(),
+        }
+    }
+}
+
+/// Why a device could not be opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// See [`BindError`].
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// No helper thread.
+    #[error("cannot start the device's helper thread: {0}")]
+    Helper(#[source] io::Error),
+}
+
+/// A device on a real socket.
+///
+/// All methods take `&self`; several threads may use one device. Dropping it closes the socket and
+/// ends the helper thread.
+#[derive(Debug)]
+pub struct Device {
+    shared: Arc<Shared>,
+    helper: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    socket: Socket,
+    clock: Clock,
+    state: Arc<DeviceState>,
+    engine: Mutex<Engine>,
+    events: Mutex<Events>,
+    announced: Condvar,
+    /// When the program polled last, in the clock's nanoseconds.
+    last_poll_ns: AtomicU64,
+    /// The engine may have something to send that the last poll left for the next one.
+    deferred: AtomicBool,
+    stop: AtomicBool,
+    /// Ends the helper's sleep on the socket.
+    waker: Waker,
+    /// Ends its sleep while it stands back.
+    helper: OnceLock<Thread>,
+}
+
+#[derive(Debug, Default)]
+struct Events {
+    queue: VecDeque<Event>,
+    /// Completion announcements so far.
+    announcements: u64,
+}
+
+impl Device {
+    /// Opens a device: binds its socket and starts its helper thread.
+    pub fn open(config: DeviceConfig) -> Result<Self, OpenError> {
+        let socket = Socket::bind(SocketAddr::new(config.address, config.port), &config.socket)?;
+        let clock = Clock::new();
+        let hca = Hca::new(config.hca);
+        let state = Arc::clone(hca.state());
+        let engine = Engine::new(hca, socket.address(), clock, config.tap);
+        let waiter = Waiter::new().map_err(OpenError::Helper)?;
+        let shared = Arc::new(Shared {
+            socket,
+            clock,
+            state,
+            engine: Mutex::new(engine),
+            events: Mutex::default(),
+            announced: Condvar::new(),
+            last_poll_ns: AtomicU64::new(0),
+            deferred: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            waker: waiter.waker(),
+            helper: OnceLock::new(),
+        });
+        let helper = {
+            let shared = Arc::clone(&shared);
+            let name = format!("ferroce-{}", config.address);
+            thread::Builder::new()
+                .name(name)
+                .spawn(move || shared.help(waiter))
+        };
+        Ok(Self {
+            shared,
+            helper: Some(helper.map_err(OpenError::Helper)?),
+        })
+    }
+
+    /// The socket's address.
+    pub fn address(&self) -> SocketAddr {
+        self.shared.socket.address()
+    }
+
+    /// The device's clock.
+    pub fn now(&self) -> Time {
+        Time::from_nanos(self.shared.clock.now_ns())
+    }
+
+    /// Registers, histogram and counters.
+    pub fn state(&self) -> &Arc<DeviceState> {
+        &self.shared.state
+    }
+
+    /// Datagrams the kernel dropped because the receive buffer was full, if it tells.
+    pub fn receive_drops(&self) -> Option<u32> {
+        self.shared.socket.receive_drops().ok()
+    }
+
+    /// Runs verbs on the device, then sends what they caused.
+    pub fn with<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
+        let mut engine = self.shared.lock();
+        let result = f(&mut engine.hca);
+        self.shared.send(&mut engine);
+        result
+    }
+
+    /// Posts send requests and rings the doorbell once for all of them. On error those before the
+    /// refused one are posted.
+    pub fn post_send(
+        &self,
+        qpn: Qpn,
+        requests: impl IntoIterator<Item = SendWr>,
+    ) -> Result<(), VerbsError> {
+        self.with(|hca| {
+            requests
+                .into_iter()
+                .try_for_each(|wr| hca.post_send(qpn, wr))
+        })
+    }
+
+    /// Posts a receive request.
+    pub fn post_recv(&self, qpn: Qpn, request: RecvWr) -> Result<(), VerbsError> {
+        self.shared.lock().hca.post_recv(qpn, request)
+    }
+
+    /// Drives the device once: sends what waits, takes what has arrived. Does nothing if another
+    /// thread is at it.
+    pub fn progress(&self) {
+        self.shared.note_poll();
+        if let Some(mut engine) = self.shared.try_lock() {
+            self.shared.poll_once(&mut engine);
+        }
+    }
+
+    /// Drives the device once and takes up to `max` completions of `cq` onto the end of `out`.
+    /// Returns how many.
+    pub fn poll(
+        &self,
+        cq: CqId,
+        max: usize,
+        out: &mut Vec<Completion>,
+    ) -> Result<usize, VerbsError> {
+        self.shared.note_poll();
+        let Some(mut engine) = self.shared.try_lock() else {
+            return Ok(0);
+        };
+        let taken = take(&mut engine.hca, cq, max, out)?;
+        if taken > 0 {
+            return Ok(taken);
+        }
+        self.shared.poll_once(&mut engine);
+        take(&mut engine.hca, cq, max, out)
+    }
+
+    /// Waits until `cq` has a completion or `timeout` has passed, and takes up to `max` of them.
+    /// Spins a little, then sleeps while the helper thread drives the device.
+    pub fn wait(
+        &self,
+        cq: CqId,
+        max: usize,
+        out: &mut Vec<Completion>,
+        timeout: Duration,
+    ) -> Result<usize, VerbsError> {
+        let started = self.now();
+        let waited = |limit: Duration| {
+            self.now().since(started) >= u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
+        };
+        loop {
+            let taken = self.poll(cq, max, out)?;
+            if taken > 0 || waited(timeout) {
+                return Ok(taken);
+            }
+            if waited(WAIT_SPIN) {
+                break;
+            }
+            thread::yield_now();
+        }
+        self.shared.step_back();
+        loop {
+            let seen = self.shared.events().announcements;
+            let taken = {
+                let mut engine = self.shared.lock();
+                engine.hca.req_notify_cq(cq, Notify::Any)?;
+                // What came before the arming announces nothing.
+                take(&mut engine.hca, cq, max, out)?
+            };
+            if taken > 0 || waited(timeout) {
+                return Ok(taken);
+            }
+            let left = timeout.saturating_sub(Duration::from_nanos(self.now().since(started)));
+            let unchanged = |events: &mut Events| events.announcements == seen;
+            let events = self.shared.events();
+            drop(
+                self.shared
+                    .announced
+                    .wait_timeout_while(events, left, unchanged),
+            );
+        }
+    }
+
+    /// The next asynchronous event.
+    pub fn poll_event(&self) -> Option<Event> {
+        self.shared.events().queue.pop_front()
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.wake_helper();
+        if let Some(helper) = self.helper.take() {
+            // A panic of the helper has been printed already.
+            let _ = helper.join();
+        }
+    }
+}
+
+fn take(
+    hca: &mut Hca,
+    cq: CqId,
+    max: usize,
+    out: &mut Vec<Completion>,
+) -> Result<usize, VerbsError> {
+    let before = out.len();
+    while out.len() - before < max {
+        match hca.poll_completion(cq)? {
+            Some(completion) => out.push(completion),
+            None => break,
+        }
+    }
+    Ok(out.len() - before)
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
+        match self.engine.try_lock() {
+            Ok(engine) => Some(engine),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn events(&self) -> MutexGuard<'_, Events> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_poll(&self) {
+        self.last_poll_ns
+            .store(self.clock.now_ns(), Ordering::Relaxed);
+    }
+
+    /// The program stops polling: the helper takes over at once.
+    fn step_back(&self) {
+        self.last_poll_ns.store(0, Ordering::Relaxed);
+        self.wake_helper();
+    }
+
+    fn wake_helper(&self) {
+        self.waker.wake();
+        if let Some(helper) = self.helper.get() {
+            helper.unpark();
+        }
+    }
+
+    /// Sends what the device has, and wakes the helper if its next deadline or a full socket needs
+    /// it.
+    fn send(&self, engine: &mut Engine) {
+        self.deferred.store(false, Ordering::Relaxed);
+        let all_sent = engine.transmit(&self.socket);
+        self.publish(engine);
+        // The helper may be asleep with a later deadline in mind, or none.
+        if !all_sent || !self.program_polls() {
+            self.waker.wake();
+        }
+    }
+
+    /// One round of a polling program.
+    ///
+    /// What a packet or two make the device answer waits for the next round, or for the program's
+    /// next request, with which it then leaves in one batch: a reply and an acknowledgement cost
+    /// one system call.
+    fn poll_once(&self, engine: &mut Engine) {
+        if self.deferred.swap(false, Ordering::Relaxed) || engine.is_blocked() {
+            engine.transmit(&self.socket);
+        }
+        engine.run_timers();
+        let packets = engine.receive(&self.socket).unwrap_or(0);
+        if packets > STREAM_PACKETS {
+            engine.transmit(&self.socket);
+        } else if engine.hca.wants_transmit() {
+            self.deferred.store(true, Ordering::Relaxed);
+        }
+        self.publish(engine);
+    }
+
+    /// Hands the device's events to whoever waits for them.
+    fn publish(&self, engine: &mut Engine) {
+        let Some(first) = engine.hca.poll_event() else {
+            return;
+        };
+        let mut events = self.events();
+        let mut next = Some(first);
+        while let Some(event) = next {
+            match event {
+                Event::Completion(_) => events.announcements += 1,
+                other => events.queue.push_back(other),
+            }
+            next = engine.hca.poll_event();
+        }
+        drop(events);
+        self.announced.notify_all();
+    }
+
+    fn program_polls(&self) -> bool {
+        let last = self.last_poll_ns.load(Ordering::Relaxed);
+        last != 0 && self.clock.now_ns().saturating_sub(last) < STAND_BACK.as_nanos() as u64
+    }
+
+    /// The helper thread: serves the device while the program does not.
+    fn help(&self, mut waiter: Waiter) {
+        let _ = self.helper.set(thread::current());
+        // Without it timers are up to 50 us late.
+        let _ = tighten_timer_slack();
+        let mut last_packet = self.clock.now_ns();
+        while !self.stop.load(Ordering::Acquire) {
+            if self.program_polls() {
+                thread::park_timeout(LOOK_AGAIN);
+                continue;
+            }
+            let mut engine = self.lock();
+            engine.run_timers();
+            let received = engine.receive(&self.socket);
+            self.deferred.store(false, Ordering::Relaxed);
+            engine.transmit(&self.socket);
+            self.publish(&mut engine);
+            let deadline = engine.hca.poll_timeout();
+            let blocked = engine.is_blocked();
+            drop(engine);
+
+            let now = self.clock.now_ns();
+            match received {
+                Ok(0) if now.saturating_sub(last_packet) >= SPIN.as_nanos() as u64 => {
+                    let left =
+                        deadline.map(|at| Duration::from_nanos(at.as_nanos().saturating_sub(now)));
+                    if waiter.wait(&self.socket, left, blocked).is_err() {
+                        thread::park_timeout(LOOK_AGAIN);
+                    }
+                }
+                Ok(0) => thread::yield_now(),
+                Ok(_) => last_packet = now,
+                // The socket is gone for good; timers still run, so that queue pairs fail in time.
+                Err(_) => thread::park_timeout(LOOK_AGAIN),
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+use std::net::SocketAddr;
+
+use ferroce_hca::{Counter, Hca, Outgoing};
+use ferroce_wire::{HEADERS_LEN_MAX, ICRC_LEN, IcrcFlow};
+
+use crate::flow::Flows;
+use crate::socket::{PAYLOAD_BYTES_MAX, SendError, Socket};
+use crate::tap::{Seen, Tap};
+
+/// Packets that leave with one system call: as bytes, one after the other, all as long as the
+/// first but the last, which may be shorter.
+///
+/// The payload is copied here once, and the ICRC computed over the copy. Sending straight from
+/// registered memory would save the copy, but the memory belongs to the program and may change
+/// between the CRC and the kernel's copy of it: what the peer of a READ does all day to a flag
+/// would then arrive as a damaged packet. A card reads memory once; so does this.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    bytes: Box<[u8]>,
+    len: usize,
+    /// Length of the first packet; 0 while empty.
+    segment: usize,
+    packets: usize,
+    /// A packet shorter than the first one ends the batch.
+    closed: bool,
+    dest: SocketAddr,
+    tos: u8,
+    flow: Option<IcrcFlow>,
+}
+
+/// Why a packet was not taken.
+pub(crate) enum Refused {
+    /// It does not fit this batch; send that first.
+    NotNow,
+    /// It can never be sent.
+    Never,
+}
+
+impl Stage {
+    pub(crate) fn new(own: SocketAddr) -> Self {
+        Self {
+            bytes: vec![0; PAYLOAD_BYTES_MAX].into_boxed_slice(),
+            len: 0,
+            segment: 0,
+            packets: 0,
+            closed: false,
+            dest: own,
+            tos: 0,
+            flow: None,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+
+    fn clear(&mut self) {
+        self.len = 0;
+        self.segment = 0;
+        self.packets = 0;
+        self.closed = false;
+    }
+
+    /// Adds a packet.
+    pub(crate) fn push(
+        &mut self,
+        hca: &Hca,
+        packet: &Outgoing,
+        flows: &mut Flows,
+        socket: &Socket,
+    ) -> Result<(), Refused> {
+        let dest = SocketAddr::new(packet.path.dest, socket.address().port());
+        let header_len = packet.headers.header_len();
+        let payload_end = header_len + packet.payload_len as usize;
+        let icrc_at = payload_end + usize::from(packet.headers.bth.pad);
+        let len = icrc_at + ICRC_LEN;
+        if self.is_empty() {
+            self.begin(dest, packet.path.traffic_class, len, flows)?;
+        } else if !self.fits(dest, packet.path.traffic_class, len, socket) {
+            return Err(Refused::NotNow);
+        }
+        debug_assert!(header_len <= HEADERS_LEN_MAX);
+        let flow = self.flow.as_ref().ok_or(Refused::Never)?;
+        let out = &mut self.bytes[self.len..self.len + len];
+        packet.headers.emit(out).map_err(|_| Refused::Never)?;
+        if !hca.gather(packet, &mut out[header_len..payload_end]) {
+            return Err(Refused::Never);
+        }
+        out[payload_end..icrc_at].fill(0);
+        let icrc = flow.compute(socket.ip_id(self.packets as u16), &out[..icrc_at]);
+        out[icrc_at..].copy_from_slice(&icrc.to_le_bytes());
+        if let Some(bit) = packet.corrupt_bit {
+            let bit = bit as usize % (8 * len);
+            out[bit / 8] ^= 1 << (bit % 8);
+        }
+        self.len += len;
+        self.packets += 1;
+        self.closed = len < self.segment;
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        dest: SocketAddr,
+        tos: u8,
+        len: usize,
+        flows: &mut Flows,
+    ) -> Result<(), Refused> {
+        if len > self.bytes.len() {
+            return Err(Refused::Never);
+        }
+        self.clear();
+        self.flow = flows.get(dest).map(|flow| flow.to_peer);
+        (self.dest, self.tos, self.segment) = (dest, tos, len);
+        Ok(())
+    }
+
+    fn fits(&self, dest: SocketAddr, tos: u8, len: usize, socket: &Socket) -> bool {
+        !self.closed
+            && (dest, tos) == (self.dest, self.tos)
+            && len <= self.segment
+            && self.len + len <= self.bytes.len()
+            && self.packets < socket.segments_max()
+    }
+
+    /// Sends the batch. `Err` means that the socket takes nothing now and the batch waits.
+    pub(crate) fn flush(
+        &mut self,
+        socket: &Socket,
+        hca: &mut Hca,
+        tap: Option<&Tap>,
+    ) -> Result<(), WouldBlock> {
+        while !self.is_empty() {
+            match socket.send(self.dest, self.tos, &self.bytes[..self.len], self.segment) {
+                Ok(sent) => {
+                    self.record(socket, tap, sent.datagrams);
+                    self.drop_front(sent.datagrams, sent.bytes, socket);
+                }
+                Err(SendError::WouldBlock) => return Err(WouldBlock),
+                // The link lost it, as links do; the transport repeats what matters.
+                Err(_) => {
+                    hca.count(Counter::TxDropped, self.packets as u64);
+                    self.clear();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&self, socket: &Socket, tap: Option<&Tap>, datagrams: usize) {
+        let Some(tap) = tap else { return };
+        let packets = self.bytes[..self.len].chunks(self.segment).take(datagrams);
+        for (index, bytes) in packets.enumerate() {
+            let ip_id = socket.ip_id(index as u16);
+            let seen = Seen {
+                source: socket.address(),
+                dest: self.dest,
+                tos: self.tos,
+                ip_id,
+            };
+            tap.record(&seen, bytes);
+        }
+    }
+
+    /// Takes the packets off that have left. What remains begins a new batch, in which each packet
+    /// has another IP Identification and so another ICRC.
+    fn drop_front(&mut self, packets: usize, bytes: usize, socket: &Socket) {
+        if packets >= self.packets {
+            self.clear();
+            return;
+        }
+        self.bytes.copy_within(bytes..self.len, 0);
+        self.len -= bytes;
+        self.packets -= packets;
+        let Some(flow) = &self.flow else { return };
+        for (index, packet) in self.bytes[..self.len].chunks_mut(self.segment).enumerate() {
+            if let Some((transport, icrc)) = packet.split_last_chunk_mut::<ICRC_LEN>() {
+                *icrc = flow
+                    .compute(socket.ip_id(index as u16), transport)
+                    .to_le_bytes();
+            }
+        }
+    }
+}
+
+/// The socket takes nothing now.
+#[derive(Debug)]
+pub(crate) struct WouldBlock;
