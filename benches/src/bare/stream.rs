@@ -118,7 +118,18 @@ pub fn stream(config: &Stream) -> Result<Throughput, Error> {
         let received = receiver.join().expect("the receiver does not panic");
         // What the receiver saw explains why the sender got no answer.
         let (memory, receiver_waited) = received?;
-        let mut throughput = sent?;
+        let mut throughput = sent.map_err(|error| match error {
+            Error::Lost {
+                expected,
+                buffer_bytes,
+                ..
+            } => Error::Lost {
+                expected,
+                drops: target.receive_drops().unwrap_or_default(),
+                buffer_bytes,
+            },
+            error => error,
+        })?;
         throughput.contention = contention.end().max(receiver_waited);
         if config.copy && memory[..plan.message_bytes] != data[..plan.message_bytes] {
             return Err(Error::Damaged);

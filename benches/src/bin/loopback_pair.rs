@@ -1,0 +1,131 @@
+//! Two devices on loopback against the bare program, in one run.
+
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+use ferroce_benches::bare::{self, PingPong, Stream};
+use ferroce_benches::pair;
+
+/// The device on loopback beside the bare program of loopback_limit: WRITE streams and the latency
+/// of an 8-byte WRITE. Quote the ratios.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    /// Length of each measurement, in seconds
+    #[arg(long, default_value_t = 0.5)]
+    seconds: f64,
+    /// Rounds; each takes every workload on both sides once, and the table shows medians
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// Round trips of each ping-pong
+    #[arg(long, default_value_t = 50_000)]
+    ping_rounds: u32,
+    /// Only the workload with this place in the table, from 0; the last one is the ping-pong
+    #[arg(long)]
+    only: Option<usize>,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
+}
+
+#[derive(Debug, serde::Serialize)]
+struct Row {
+    workload: String,
+    unit: &'static str,
+    bare: f64,
+    ferroce: f64,
+    /// Median over the rounds of the ratio within each.
+    ratio: f64,
+    goal: &'static str,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let outcome = measure(&args).and_then(|rows| {
+        let text = if args.json {
+            format!("{}\n", serde_json::to_string_pretty(&rows)?)
+        } else {
+            table(&rows)
+        };
+        match io::stdout().write_all(text.as_bytes()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(()),
+        }
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("loopback_pair: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
+    let streams: Vec<Stream> = Stream::standard()
+        .into_iter()
+        .map(|stream| Stream { seconds: args.seconds, ..stream })
+        .collect();
+    let ping = PingPong { rounds: args.ping_rounds, ..PingPong::default() };
+    let wanted = |place: usize| args.only.is_none_or(|only| only == place);
+    let mut pairs = vec![Vec::new(); streams.len() + 1];
+    for _ in 0..args.rounds {
+        for (place, stream) in streams.iter().enumerate().filter(|(place, _)| wanted(*place)) {
+            pairs[place].push((bare::stream(stream)?.gbps, pair::stream(stream)?.gbps));
+        }
+        if wanted(streams.len()) {
+            let us = |latency: bare::Latency| latency.p50_ns / 1e3;
+            pairs[streams.len()].push((us(bare::ping_pong(&ping)?), us(pair::ping_pong(&ping)?)));
+        }
+    }
+    let mut rows = Vec::new();
+    for (place, runs) in pairs.iter().enumerate().filter(|(_, runs)| !runs.is_empty()) {
+        let (workload, unit, goal) = match streams.get(place) {
+            Some(s) => (
+                format!("WRITE {}, {} outstanding, MTU {}", s.message_bytes, s.outstanding, s.mtu_bytes),
+                "Gb/s",
+                if s.message_bytes >= 64 << 10 { ">= 0.8" } else { ">= 0.6" },
+            ),
+            None => ("8-byte WRITE, one way (bare: 64-byte ping-pong)".into(), "us", "<= 1.6"),
+        };
+        rows.push(Row {
+            workload,
+            unit,
+            bare: median(runs.iter().map(|(bare, _)| *bare)),
+            ferroce: median(runs.iter().map(|(_, ferroce)| *ferroce)),
+            ratio: median(runs.iter().map(|(bare, ferroce)| ferroce / bare)),
+            goal,
+        });
+    }
+    Ok(rows)
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+    (low + high) / 2.0
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut table = Table::new();
+    table.load_preset(NOTHING);
+    table.set_header(["workload", "unit", "bare", "ferroce", "ratio", "goal"]);
+    for row in rows {
+        table.add_row([
+            row.workload.clone(),
+            row.unit.into(),
+            format!("{:.2}", row.bare),
+            format!("{:.2}", row.ferroce),
+            format!("{:.2}", row.ratio),
+            row.goal.into(),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{}\n", table.trim_fmt())
+}
