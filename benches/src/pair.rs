@@ -32,6 +32,9 @@ pub enum Error {
     /// The path MTU is none of the five.
     #[error("path MTU {0}: give 256, 512, 1024, 2048 or 4096")]
     Mtu(usize),
+    /// No thread for the target.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] std::io::Error),
     /// The target does not hold what was sent.
     #[error("the data arrived damaged")]
     Damaged,
@@ -98,13 +101,15 @@ pub fn stream(config: &Stream) -> Result<Throughput, Error> {
     source.buffer.write(0, &data);
     let stop = AtomicBool::new(false);
     let mut throughput = thread::scope(|scope| {
-        let poller = scope.spawn(|| {
+        let poller = thread::Builder::new().name("target".into());
+        let poller = poller.spawn_scoped(scope, || {
             let contention = Contention::begin();
             while !stop.load(Ordering::Relaxed) {
                 target.device.progress();
             }
             contention.end()
         });
+        let poller = poller.map_err(Error::Thread)?;
         let contention = Contention::begin();
         let sent = send_stream(config, &source, &target);
         stop.store(true, Ordering::Relaxed);
@@ -185,7 +190,7 @@ fn check(completions: &[Completion]) -> Result<(), Error> {
 pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
     let (near, far) = pair(4096, Mtu::Mtu4096, 64)?;
     let rounds = u64::from(config.warm_up_rounds) + u64::from(config.rounds);
-    let mut histogram = Histogram::<u64>::new(3).expect("three digits are allowed");
+    let mut histogram = Histogram::<u64>::new_with_max(60_000_000_000, 3).expect("bounds in order");
     thread::scope(|scope| {
         let echo = scope.spawn(|| {
             let contention = Contention::begin();

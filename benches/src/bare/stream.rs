@@ -73,7 +73,7 @@ impl Stream {
 }
 
 /// What came through, counted by what the sender got acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Throughput {
     /// Payload in gigabits per second.
     pub gbps: f64,

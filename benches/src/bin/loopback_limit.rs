@@ -2,12 +2,11 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
-use std::thread;
-use std::time::Duration;
 
 use clap::Parser;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
+use ferroce_benches::undisturbed;
 use ferroce_benches::bare::{Error, Latency, PingPong, Stream, Throughput, ping_pong, stream};
 use serde::Serialize;
 
@@ -70,13 +69,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// A thread that had to wait for a core longer than this spoils a measurement.
-const CONTENTION_MAX: f64 = 0.02;
-
-/// How often a spoilt measurement is repeated, and after how long.
-const REPEATS_MAX: u32 = 20;
-const REPEAT_AFTER: Duration = Duration::from_millis(200);
-
 fn measure(args: &Args) -> Result<Report, Error> {
     let common = |config: Stream| Stream {
         window_bytes: args.window,
@@ -129,25 +121,6 @@ fn measure(args: &Args) -> Result<Report, Error> {
         streams,
         pings: pings.into(),
     })
-}
-
-/// Measures until nobody else has used the cores meanwhile, or gives up and takes what there is.
-fn undisturbed<T>(
-    mut run: impl FnMut() -> Result<T, Error>,
-    contention: impl Fn(&T) -> f64,
-) -> Result<T, Error> {
-    let mut outcome = run()?;
-    for _ in 0..REPEATS_MAX {
-        if contention(&outcome) <= CONTENTION_MAX {
-            break;
-        }
-        thread::sleep(REPEAT_AFTER);
-        let again = run()?;
-        if contention(&again) < contention(&outcome) {
-            outcome = again;
-        }
-    }
-    Ok(outcome)
 }
 
 struct Report {

@@ -7,7 +7,7 @@ use clap::Parser;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use ferroce_benches::bare::{self, PingPong, Stream};
-use ferroce_benches::pair;
+use ferroce_benches::{pair, undisturbed};
 
 /// The device on loopback beside the bare program of loopback_limit: WRITE streams and the latency
 /// of an 8-byte WRITE. Quote the ratios.
@@ -26,6 +26,9 @@ struct Args {
     /// Only the workload with this place in the table, from 0; the last one is the ping-pong
     #[arg(long)]
     only: Option<usize>,
+    /// Leave the bare program out, for a profiler
+    #[arg(long)]
+    no_bare: bool,
     /// Print JSON
     #[arg(short, long)]
     json: bool,
@@ -74,11 +77,17 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
     let mut pairs = vec![Vec::new(); streams.len() + 1];
     for _ in 0..args.rounds {
         for (place, stream) in streams.iter().enumerate().filter(|(place, _)| wanted(*place)) {
-            pairs[place].push((bare::stream(stream)?.gbps, pair::stream(stream)?.gbps));
+            let bare = match args.no_bare {
+                true => bare::Throughput::default(),
+                false => undisturbed(|| bare::stream(stream), |run| run.contention)?,
+            };
+            let ferroce = undisturbed(|| pair::stream(stream), |run| run.contention)?;
+            pairs[place].push((bare.gbps, ferroce.gbps));
         }
         if wanted(streams.len()) {
-            let us = |latency: bare::Latency| latency.p50_ns / 1e3;
-            pairs[streams.len()].push((us(bare::ping_pong(&ping)?), us(pair::ping_pong(&ping)?)));
+            let bare = undisturbed(|| bare::ping_pong(&ping), |run| run.contention)?;
+            let ferroce = undisturbed(|| pair::ping_pong(&ping), |run| run.contention)?;
+            pairs[streams.len()].push((bare.p50_ns / 1e3, ferroce.p50_ns / 1e3));
         }
     }
     let mut rows = Vec::new();

@@ -542,7 +542,10 @@ impl Suspicion<'_> {
         if second.is_none_or(|at_ns| at_ns >= total_ns) {
             let waits = match raw.qp_total_timeout && qp.retry_cnt == 0 {
                 true => "the first expiry is fatal".into(),
-                false => format!("the total of {} ends with the second wait", Ns(total_ns)),
+                false => format!(
+                    "the total of {} leaves one retransmission at most",
+                    Ns(total_ns)
+                ),
             };
             let (field, value, instead) = if raw.qp_total_timeout {
                 (

@@ -167,6 +167,16 @@ pub struct FileError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
+    /// A key of a profile stands where it means nothing.
+    #[error("{key} is a key of {place}")]
+    Misplaced {
+        /// The key, with its range.
+        key: String,
+        /// Where it belongs.
+        place: &'static str,
+        /// Where it is.
+        line: Option<usize>,
+    },
     /// A required key is missing.
     #[error("{key} is missing; add {example}")]
     Missing {
@@ -238,7 +248,8 @@ impl Problem {
     #[must_use]
     pub const fn line(&self) -> Option<usize> {
         match self {
-            Self::Missing { line, .. }
+            Self::Misplaced { line, .. }
+            | Self::Missing { line, .. }
             | Self::RangeNum { line, .. }
             | Self::Syntax { line, .. }
             | Self::UnknownKey { line, .. }
@@ -500,9 +511,10 @@ impl Reader<'_> {
                 name => unreachable!("{name} is in the table of keys"),
             }
         }
-        let needs_total = !self.document.raw.qp_total_timeout
-            && table.contains_key("qp_total_timeout")
-            && !table.contains_key("retx_total_timeout");
+        let own_total = table
+            .get("qp_total_timeout")
+            .and_then(|value| value.get_ref().as_bool());
+        let needs_total = own_total == Some(false);
         // No range at all is a question of values when the file says so itself.
         let says_none = range_num == Some(0);
         for key in HEADER {
@@ -514,7 +526,7 @@ impl Reader<'_> {
             self.require(table, key.name, example, None, None);
         }
         let tables = tables.unwrap_or_else(|| usize::from(!says_none));
-        self.document.raw.range_num = byte(range_num.unwrap_or(count(tables)));
+        self.document.raw.range_num = byte(range_num.unwrap_or_else(|| count(tables)));
         if let Some(range_num) = range_num.filter(|&num| num > count(tables)) {
             let line = self.document.lines.get(&("range_num", None)).copied();
             self.problems.push(Problem::RangeNum {
@@ -584,14 +596,18 @@ impl Reader<'_> {
     ) -> Option<&'static Key> {
         let found = keys.iter().find(|key| key.name == name.get_ref());
         if found.is_none() {
-            let near = nearest(name.get_ref(), keys.iter().map(|key| key.name)).unwrap_or_default();
-            self.problems.push(Problem::UnknownKey {
-                key: full(name.get_ref(), range),
-                nearest: keys
-                    .iter()
-                    .find(|key| key.name == near)
-                    .map_or("", |key| key.name),
-                line: Some(line_of(self.text, name.span().start)),
+            let key = full(name.get_ref(), range);
+            let line = Some(line_of(self.text, name.span().start));
+            self.problems.push(if key_of(name.get_ref()).is_none() {
+                let names = keys.iter().map(|key| key.name);
+                let nearest = nearest(name.get_ref(), names).unwrap_or_default();
+                Problem::UnknownKey { key, nearest, line }
+            } else {
+                let place = match range {
+                    Some(_) => "the profile; move it above the first [[timeout_range]]",
+                    None => "a range; move it below a [[timeout_range]]",
+                };
+                Problem::Misplaced { key, place, line }
             });
         }
         found

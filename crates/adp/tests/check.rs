@@ -245,7 +245,7 @@ fn suspicions() {
         |raw| raw.retx_total_timeout = 11,
         Rule::ShortTotal,
         "retx_total_timeout = 11: for a QP with timeout 14 and retry count 7 the total of 8.192 \
-         ms ends with the second wait; raise it",
+         ms leaves one retransmission at most; raise it",
     );
     suspects(
         |raw| raw.retx_total_timeout = 60,

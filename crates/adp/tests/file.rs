@@ -82,6 +82,21 @@ fn unknown_keys_name_the_nearest_valid_one() {
 }
 
 #[test]
+fn keys_in_the_wrong_table_are_sent_to_the_right_one() {
+    one_problem(
+        &format!("{GOOD}start_range_index = 0\n"),
+        15,
+        "timeout_range[1].start_range_index is a key of the profile; move it above the first \
+         [[timeout_range]]",
+    );
+    one_problem(
+        &format!("range_size = 0\n{GOOD}"),
+        1,
+        "range_size is a key of a range; move it below a [[timeout_range]]",
+    );
+}
+
+#[test]
 fn unknown_words_name_the_known_ones() {
     one_problem(
         &GOOD.replace("TO_DIV_2", "TO_DIV_8"),
@@ -117,7 +132,7 @@ fn wrong_types_name_the_right_one() {
     let header = &GOOD[..GOOD.find("[[").unwrap()];
     one_problem(
         &format!("{header}timeout_range = 3\n"),
-        4,
+        5,
         "timeout_range takes [[timeout_range]] tables, not an integer",
     );
 }

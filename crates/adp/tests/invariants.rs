@@ -270,9 +270,9 @@ fn model(profile: &Profile, qp: QpTimeouts, draw: u8, limit: usize) -> Vec<(u64,
     let total_ns = if raw.qp_total_timeout {
         ack_ns * u64::from(qp.retry_cnt)
     } else {
-        1000 * u64::from(raw.time_base) << raw.retx_total_timeout
+        (1000 * u64::from(raw.time_base)) << raw.retx_total_timeout
     };
-    let nominal = |exponent: u16| 1000 * u64::from(raw.time_base) << exponent;
+    let nominal = |exponent: u16| (1000 * u64::from(raw.time_base)) << exponent;
     let ranges = &raw.timeout_range[..usize::from(raw.range_num)];
     let bounds = |range: &RawRange| {
         let low = u16::from(range.range_low_bound);

@@ -44,7 +44,8 @@ impl Requester {
             Opcode::RcAcknowledge => self.take_acknowledge(headers, qpn, host),
             _ => self.take_data(headers, data, attr, qpn, host)?,
         };
-        // Progress comes first: it resets the counts that the demand then draws on.
+        // Progress comes first: it resets the counts that the demand then draws on. It also ends
+        // the wait for a receiver, which turns out to have been ready.
         if self.una != una_before {
             self.retry.on_progress(host.policy(), now.as_nanos());
             self.arm(now, host.policy());

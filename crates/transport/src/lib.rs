@@ -52,5 +52,12 @@ pub use work::{
     WcStatus, WorkQueue,
 };
 
+// The tests beside the code and those in `tests/` share their pair, which uses this crate's name.
+#[cfg(test)]
+extern crate self as ferroce_transport;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
+
 /// Largest message of the RC service: 2^31 bytes (IBA vol 1, 9.7.2).
 pub const MAX_MESSAGE_BYTES: u64 = 1 << 31;

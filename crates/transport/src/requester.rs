@@ -10,10 +10,6 @@ use crate::{
     SendWr, Time, Transmit, WcStatus, WorkQueue,
 };
 
-/// Bytes of a multi-packet message between two requests for an acknowledgement, at most, so that
-/// the window can move before the message ends.
-const ACK_REQUEST_BYTES: u32 = 64 << 10;
-
 /// Largest window. Everything in flight must lie in less than half of the PSN circle, with room
 /// to tell old from new.
 const WINDOW_PACKETS_MAX: u32 = 1 << 22;
@@ -35,8 +31,10 @@ pub(crate) struct Requester {
     pub(crate) snd: Psn,
     pub(crate) high: Psn,
     next: Psn,
-    next_ssn: u32,
-    /// Last SSN the peer granted a receive WQE for; `None` while it does not count credits.
+    /// Last PSN sent that makes the peer answer; before `una` if no answer is due.
+    asked: Psn,
+    pub(crate) next_ssn: u32,
+    /// Last SSN the peer has granted a receive WQE for; `None` while it does not count credits.
     credit_limit: Option<u32>,
     /// Last PSN of each READ or atomic request on its way.
     responses_due: VecDeque<Psn>,
@@ -50,6 +48,9 @@ pub(crate) struct Requester {
     /// A local error of the WQE at the cursor; reported when everything before it is done.
     local_error: Option<WcStatus>,
     window_bytes: u32,
+    /// The window was full, and stays shut until half of it is acknowledged: packets leave in
+    /// bursts that one system call takes, not by ones and twos as acknowledgements trickle in.
+    window_shut: bool,
 }
 
 /// The requester's one timer and why it runs.
@@ -88,6 +89,7 @@ impl Requester {
             snd: zero,
             high: zero,
             next: zero,
+            asked: zero.wrapping_sub(1),
             next_ssn: 1,
             credit_limit: None,
             responses_due: VecDeque::new(),
@@ -104,15 +106,14 @@ impl Requester {
             implied_nak_at: None,
             local_error: None,
             window_bytes,
+            window_shut: false,
         }
     }
 
     /// Takes over the attributes of RTR to RTS.
     pub(crate) fn connect(&mut self, policy: &Policy, qpn: Qpn, attr: &QpAttr) {
-        self.una = attr.sq_psn;
-        self.snd = attr.sq_psn;
-        self.high = attr.sq_psn;
         self.next = attr.sq_psn;
+        self.stop();
         self.set_timeouts(policy, qpn, attr);
     }
 
@@ -193,6 +194,7 @@ impl Requester {
         attr: &QpAttr,
         draining: bool,
     ) -> Option<Transmit> {
+        debug_assert!(self.is_consistent(), "{self:?}");
         self.keep_time(now, host.policy());
         if self.waits_for_receiver() || self.local_error.is_some() {
             return None;
@@ -204,12 +206,20 @@ impl Requester {
         if starts && !self.prepare(attr) {
             return None;
         }
-        let request = self.next_request(attr)?;
-        let (span, needs_response) = (request.span, request.wqe.op.needs_response());
+        let span = self.next_span(attr);
+        if !self.window_is_open(span, attr) {
+            return None;
+        }
+        let request = self.next_request(span, attr)?;
+        let ack_req = request.ack_req;
+        let needs_response = request.wqe.op.needs_response();
         match request.build(host) {
             Ok(transmit) => {
                 if starts {
                     self.start(attr);
+                }
+                if ack_req {
+                    self.asked = self.snd;
                 }
                 self.account(now, host, span, needs_response);
                 Some(transmit)
@@ -219,6 +229,21 @@ impl Requester {
                 None
             }
         }
+    }
+
+    /// What holds between any two calls.
+    fn is_consistent(&self) -> bool {
+        let ahead = [self.snd, self.high, self.next].map(|psn| psn.since(self.una));
+        ahead.is_sorted()
+            && self.cursor <= self.started
+            && self.started <= self.queue.len()
+            && (self.cursor == self.started) == (self.snd == self.next)
+            && (self.started == 0) == (self.una == self.next)
+            && self
+                .queue
+                .iter()
+                .take(1)
+                .all(|wqe| self.started == 0 || wqe.covers(self.una))
     }
 
     /// Gives the WQE at the cursor the PSNs it will have when it starts, unless a fence or an
@@ -267,8 +292,33 @@ impl Requester {
         self.window_packets(attr) / 2
     }
 
+    /// How many PSNs the packet at `snd` stands for.
+    fn next_span(&self, attr: &QpAttr) -> u32 {
+        let wqe = &self.queue[self.cursor];
+        match wqe.op {
+            SendOp::Read { .. } => {
+                let index = self.snd.since(wqe.first_psn);
+                let piece = self.read_packets(attr);
+                (wqe.packets - index).min(piece - index % piece)
+            }
+            _ => 1,
+        }
+    }
+
+    /// Whether `span` more PSNs may be outstanding. One packet always may.
+    fn window_is_open(&mut self, span: u32, attr: &QpAttr) -> bool {
+        let window = self.window_packets(attr);
+        let outstanding = self.snd.since(self.una);
+        if self.window_shut {
+            self.window_shut = outstanding > window / 2;
+        } else {
+            self.window_shut = outstanding > 0 && outstanding + span > window;
+        }
+        !self.window_shut
+    }
+
     /// The packet at `snd`, or `None`: wait.
-    fn next_request<'a>(&'a self, attr: &'a QpAttr) -> Option<Request<'a>> {
+    fn next_request<'a>(&'a self, span: u32, attr: &'a QpAttr) -> Option<Request<'a>> {
         let wqe = &self.queue[self.cursor];
         let index = self.snd.since(wqe.first_psn);
         // A limit lowered to 0 meanwhile must not strand a READ that has started.
@@ -276,30 +326,20 @@ impl Requester {
         if wqe.op.needs_response() && self.responses_due.len() >= responses_max {
             return None;
         }
-        let span = match wqe.op {
-            SendOp::Read { .. } => {
-                let piece = self.read_packets(attr);
-                (wqe.packets - index).min(piece - index % piece)
-            }
-            _ => 1,
-        };
-        let window = self.window_packets(attr);
-        let outstanding = self.snd.since(self.una);
-        if outstanding > 0 && outstanding + span > window {
-            return None;
-        }
-        // Without a credit, one packet may go out to ask for some (IBA vol 1, 9.7.7.2.5).
+        // Without a credit, one packet may go out to ask for some (IBA vol 1, 9.7.7.2.5), unless
+        // an answer is due anyway.
         let beyond_credit = wqe.needs_receive(self.snd)
             && self
                 .credit_limit
                 .is_some_and(|limit| is_after_24(wqe.ssn, limit));
-        if beyond_credit && outstanding > 0 {
+        if beyond_credit && !self.asked.is_before(self.una) {
             return None;
         }
-        // Often enough that the answer to one comes before the window is full.
-        let interval = ACK_REQUEST_BYTES / attr.path_mtu.bytes();
+        // Often enough that answers come before the window is full, and that what nobody asked
+        // an answer for never keeps it shut.
+        let interval = (self.window_packets(attr) / 4).max(1);
         let ack_req = self.snd == wqe.last_psn()
-            || (index + 1).is_multiple_of(interval.min(window / 2))
+            || (index + 1).is_multiple_of(interval)
             || wqe.op.needs_response()
             || beyond_credit;
         Some(Request {
@@ -364,6 +404,7 @@ impl Requester {
     pub(crate) fn go_back(&mut self) {
         self.snd = self.una;
         self.cursor = 0;
+        self.asked = self.una.wrapping_sub(1);
         self.responses_due.clear();
         // Found again when the cursor comes back to it.
         self.local_error = None;
@@ -374,10 +415,6 @@ impl Requester {
         self.una = una;
         self.implied_nak_at = None;
         self.rnr_tries = 0;
-        if self.waits_for_receiver() {
-            // The peer has what it was not ready for after all: that NAK was an old one.
-            self.timer = RequesterTimer::Idle;
-        }
         while self
             .responses_due
             .front()
@@ -388,7 +425,7 @@ impl Requester {
         if self.snd.is_before(una) {
             // Acknowledged while going back: skip what the peer turns out to have.
             self.snd = una;
-            self.cursor = 0;
+            debug_assert_eq!(self.cursor, 0, "the WQE that snd was in is now the oldest");
         }
     }
 
@@ -448,6 +485,7 @@ impl Requester {
         self.una = self.next;
         self.snd = self.next;
         self.high = self.next;
+        self.asked = self.next.wrapping_sub(1);
         self.responses_due.clear();
         self.timer = RequesterTimer::Idle;
         self.implied_nak_at = None;
@@ -456,8 +494,15 @@ impl Requester {
     }
 
     /// Takes the credits of an acknowledgement; `None` in the AETH means they are not counted.
+    /// What was granted once stays granted: receive WQEs do not go away, but the credit code
+    /// rounds their number down.
     pub(crate) fn grant(&mut self, msn: u32, credits: Option<u32>) {
-        self.credit_limit = credits.map(|n| msn.wrapping_add(n) & 0xff_ffff);
+        self.credit_limit = credits.map(|n| {
+            let limit = msn.wrapping_add(n) & 0xff_ffff;
+            self.credit_limit
+                .filter(|&before| is_after_24(before, limit))
+                .unwrap_or(limit)
+        });
     }
 
     /// Counts an RNR NAK against `rnr_retry`; false if it was one too many.

@@ -14,7 +14,7 @@ pub(crate) struct Responder {
     /// The PSN that comes next.
     epsn: Psn,
     /// Messages completed, modulo 2^24.
-    msn: u32,
+    pub(crate) msn: u32,
     /// A NAK for `epsn` is out; nothing more is said until that PSN arrives.
     nak_sent: bool,
     message: Message,

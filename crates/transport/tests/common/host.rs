@@ -69,7 +69,10 @@ impl TestHost {
             len,
         };
         let mut rng = Rng(u64::from(index) ^ u64::from(len));
-        let bytes = (0..len).map(|_| rng.next() as u8).collect();
+        let mut bytes = vec![0; len as usize];
+        for word in bytes.chunks_mut(8) {
+            word.copy_from_slice(&rng.next().to_ne_bytes()[..word.len()]);
+        }
         self.regions.push(Region { mr, access, bytes });
         mr
     }

@@ -3,6 +3,11 @@
 //! Nothing here waits: [`Pair::run`] goes from one wake-up to the next. Every packet passes
 //! [`Pair::rule`]s, which may lose, repeat or delay it, and stays in [`Pair::log`].
 #![allow(dead_code, reason = "each test crate uses a part")]
+#![allow(
+    unreachable_pub,
+    missing_debug_implementations,
+    reason = "a library in all but name"
+)]
 
 mod host;
 
@@ -60,6 +65,8 @@ pub struct Setup {
     pub gap_ns: u64,
     /// Bytes of each side's local and remote memory.
     pub memory_bytes: u32,
+    /// The test fails if it takes more wake-ups than this.
+    pub steps: u64,
 }
 
 impl Default for Setup {
@@ -82,6 +89,7 @@ impl Default for Setup {
             latency_ns: 1_000,
             gap_ns: 0,
             memory_bytes: 64 << 10,
+            steps: 2_000_000,
         }
     }
 }
@@ -129,7 +137,7 @@ impl Setup {
             sides: [self.side(A), self.side(B)],
             now: Time::from_nanos(5_000_000),
             log: Vec::new(),
-            steps_left: 2_000_000,
+            steps_left: self.steps,
             chaos: None,
             rules: Vec::new(),
             wire: BTreeMap::new(),
@@ -209,8 +217,7 @@ pub struct Pair {
     pub now: Time,
     /// Every packet ever sent, also those that were lost.
     pub log: Vec<Packet>,
-    /// The test fails when they are used up.
-    pub steps_left: u64,
+    steps_left: u64,
     pub chaos: Option<Chaos>,
     rules: Vec<Rule>,
     wire: BTreeMap<(Time, u64), Packet>,
@@ -306,7 +313,11 @@ impl Pair {
         let line = |p: &Packet| {
             let requester = if p.is_request() { from } else { from.peer() };
             let start = Psn::new(self.setup.psn[requester as usize]);
-            format!("{} {}", describe(&p.headers), p.headers.bth.psn.since(start))
+            format!(
+                "{} {}",
+                describe(&p.headers),
+                p.headers.bth.psn.since(start)
+            )
         };
         self.log
             .iter()
@@ -354,7 +365,10 @@ impl Pair {
 
     /// Goes on to the next wake-up, unless there is none (before `end`).
     pub fn step(&mut self, end: Option<Time>) -> bool {
-        self.steps_left = self.steps_left.checked_sub(1).expect("it never comes to rest");
+        self.steps_left = self
+            .steps_left
+            .checked_sub(1)
+            .expect("it never comes to rest");
         self.transmit();
         let arrival = self.wire.first_key_value().map(|((at, _), _)| *at);
         let wakes = self.sides.iter().flat_map(|side| {
@@ -550,10 +564,15 @@ impl Pair {
     /// Takes the completions of one queue.
     pub fn completions(&mut self, id: Id, queue: WorkQueue) -> Vec<Completion> {
         let all = &mut self[id].host.completions;
-        let (taken, kept) = std::mem::take(all).into_iter().partition(|(q, _)| *q == queue);
+        let (taken, kept) = std::mem::take(all)
+            .into_iter()
+            .partition(|(q, _)| *q == queue);
         *all = kept;
         let taken: Vec<(WorkQueue, Completion)> = taken;
-        taken.into_iter().map(|(_, completion)| completion).collect()
+        taken
+            .into_iter()
+            .map(|(_, completion)| completion)
+            .collect()
     }
 
     fn statuses(&mut self, id: Id, queue: WorkQueue) -> Vec<(u64, WcStatus)> {

@@ -1,0 +1,80 @@
+//! Whatever a wire does to the packets of two queue pairs, each message is delivered exactly once
+//! and in order with the right bytes, or the queue pair ends in the documented error.
+//!
+//! `FERROCE_RUNS` says how many random scenarios to try, `FERROCE_SEED` where to begin; a
+//! failing one prints its seed, and `FERROCE_SEED=<seed> FERROCE_RUNS=1` repeats it.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod oracle;
+mod play;
+mod scenario;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use scenario::{Scenario, scenario};
+
+proptest! {
+    #![proptest_config(Config { cases: 48, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn every_message_arrives_once_and_in_order_or_the_error_is_documented(
+        scenario in scenario(),
+    ) {
+        play::play(&scenario);
+    }
+
+    /// Copies cost bandwidth, never time: no timer may be needed to get over them.
+    #[test]
+    fn a_wire_that_only_duplicates_never_costs_a_timeout(scenario in scenario()) {
+        let scenario = Scenario {
+            loss_per_mille: 0,
+            delay_per_mille: 0,
+            timeout: 0,
+            rnr_retry: 7,
+            ..scenario
+        };
+        let outcome = play::play(&scenario);
+        prop_assert!(outcome.completed);
+    }
+}
+
+#[test]
+fn seeded_runs() {
+    let number = |name, default| match std::env::var(name) {
+        Ok(text) => text.parse().expect("a decimal number"),
+        Err(_) => default,
+    };
+    let first: u64 = number("FERROCE_SEED", 1);
+    let runs: u64 = number("FERROCE_RUNS", 300);
+    let strategy = scenario();
+    let mut completed = 0;
+    for seed in first..first + runs {
+        let _named = Named(seed);
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+        let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+        let scenario = strategy.new_tree(&mut runner).unwrap().current();
+        completed += u64::from(play::play(&scenario).completed);
+    }
+    // A test in which everything fails proves little.
+    assert!(
+        2 * completed >= runs || runs < 100,
+        "{completed} of {runs} completed"
+    );
+    println!("{completed} of {runs} completed without an error");
+}
+
+/// Prints the seed of a run that panics.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("failed with FERROCE_SEED={}", self.0);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Plays a scenario on a pair.
+
+use std::collections::BTreeMap;
+
+use ferroce_transport::{
+    AccessFlags, Attr, QpAttr, QpCap, QpModify, QpState, SendFlags, SendOp, SendWr, Sge, Sges,
+};
+
+use crate::common::{A, B, Chaos, Id, Mr, Pair, Rng, Setup};
+use crate::oracle;
+use crate::scenario::{Kind, Message, Scenario, policy};
+
+/// What came of a scenario that broke no promise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    /// Neither queue pair failed.
+    pub(crate) completed: bool,
+}
+
+/// A pair and where its messages lie.
+pub(crate) struct Stage {
+    pub(crate) pair: Pair,
+    pub(crate) plans: [Plan; 2],
+}
+
+/// One side's memory and work requests.
+pub(crate) struct Plan {
+    /// What the peer writes, reads and adds to.
+    pub(crate) target: Mr,
+    /// The bytes in there before anything happened.
+    pub(crate) before: Vec<u8>,
+    /// In order.
+    pub(crate) sends: Vec<Planned>,
+    /// Where the peer's messages that consume a receive go, in order.
+    pub(crate) recvs: Vec<Vec<Sge>>,
+}
+
+/// A message with its place.
+pub(crate) struct Planned {
+    pub(crate) message: Message,
+    pub(crate) wr: SendWr,
+    /// The bytes sent, or where the response goes.
+    pub(crate) local: Vec<Sge>,
+    pub(crate) len: u32,
+}
+
+/// Layout of a target: atomics, WRITEs (which may overlap), READs (never written).
+pub(crate) const WORDS: u32 = 4;
+const WRITES: (u32, u32) = (64, 40 << 10);
+const READS: (u32, u32) = (WRITES.0 + WRITES.1, 32 << 10);
+const TARGET_BYTES: u32 = READS.0 + READS.1;
+
+pub(crate) fn play(scenario: &Scenario) -> Outcome {
+    let mut stage = Stage::new(scenario);
+    stage.pair.chaos = Some(chaos(scenario));
+    for (at_us, cues) in stage.cues(scenario) {
+        let now_us = (stage.pair.now.as_nanos() - START_NS) / 1000;
+        stage.pair.run_for(at_us.saturating_sub(now_us) * 1000);
+        for cue in cues {
+            stage.act(cue, scenario);
+        }
+    }
+    stage.pair.run();
+    oracle::check(&mut stage)
+}
+
+/// When a pair's clock begins.
+const START_NS: u64 = 5_000_000;
+
+fn chaos(scenario: &Scenario) -> Chaos {
+    let Scenario {
+        loss_per_mille,
+        duplicate_per_mille,
+        delay_per_mille,
+        delay_us_max,
+        ..
+    } = *scenario;
+    let mut rng = Rng(scenario.seed);
+    Box::new(move |_| {
+        if rng.chance(loss_per_mille) {
+            return Vec::new();
+        }
+        let copies = 1 + usize::from(rng.chance(duplicate_per_mille));
+        let delay = |rng: &mut Rng| match rng.chance(delay_per_mille) {
+            true => 1000 * rng.below(delay_us_max),
+            false => 0,
+        };
+        (0..copies).map(|_| delay(&mut rng)).collect()
+    })
+}
+
+enum Cue {
+    Post(Id, usize),
+    Recv(Id, usize),
+    Drain,
+    Resume,
+    Policy(u8),
+}
+
+impl Stage {
+    fn new(scenario: &Scenario) -> Self {
+        let pair = Setup {
+            mtu: scenario.mtu,
+            psn: scenario.psn,
+            window_bytes: scenario.window_packets * scenario.mtu.bytes(),
+            timeout: scenario.timeout,
+            retry_cnt: scenario.retry_cnt,
+            rnr_retry: scenario.rnr_retry,
+            min_rnr_timer: 8,
+            rd_atomic: scenario.rd_atomic,
+            dest_rd_atomic: scenario.rd_atomic,
+            srq: scenario.srq,
+            policy: policy(scenario.policy, scenario.seed),
+            gap_ns: scenario.gap_ns,
+            cap: QpCap {
+                max_inline_data: 32 << 10,
+                ..QpCap::default()
+            },
+            memory_bytes: 0,
+            ..Setup::default()
+        }
+        .connect();
+        let mut stage = Self {
+            pair,
+            plans: [A, B].map(|_| Plan {
+                target: Mr {
+                    key: 0,
+                    va: 0,
+                    len: 0,
+                },
+                before: Vec::new(),
+                sends: Vec::new(),
+                recvs: Vec::new(),
+            }),
+        };
+        for id in [A, B] {
+            stage.add_target(id);
+        }
+        for id in [A, B] {
+            for (index, message) in scenario.messages[id as usize].iter().enumerate() {
+                stage.plan(id, index as u64, message, scenario);
+            }
+        }
+        stage
+    }
+
+    fn add_target(&mut self, id: Id) {
+        let host = &mut self.pair[id].host;
+        let target = host.register(TARGET_BYTES, AccessFlags::all());
+        let plan = &mut self.plans[id as usize];
+        plan.before = host.bytes(target.part(0, TARGET_BYTES)).to_vec();
+        plan.target = target;
+    }
+
+    /// Gives a message its memory on both sides.
+    fn plan(&mut self, id: Id, wr_id: u64, message: &Message, scenario: &Scenario) {
+        let len = message.len(scenario.mtu);
+        let kind = message.kind;
+        let target = self.plans[id.peer() as usize].target;
+        let place = |area: (u32, u32)| area.0 + message.place % (area.1 - len);
+        let at = |offset: u32| target.va + u64::from(offset);
+        let rkey = target.key;
+        let imm = Some(message.place);
+        let word = at(8 * (message.place % WORDS));
+        let op = match kind {
+            Kind::Send => SendOp::Send { imm: None },
+            Kind::SendImm => SendOp::Send { imm },
+            Kind::SendInvalidate => SendOp::SendInvalidate {
+                rkey: self.pair[id.peer()]
+                    .host
+                    .register(1, AccessFlags::all())
+                    .key,
+            },
+            Kind::Write | Kind::WriteImm => SendOp::Write {
+                va: at(place(WRITES)),
+                rkey,
+                imm: imm.filter(|_| kind == Kind::WriteImm),
+            },
+            Kind::Read => SendOp::Read {
+                va: at(place(READS)),
+                rkey,
+            },
+            // Compares with what the word holds in one case of two.
+            Kind::CompareSwap => SendOp::CompareSwap {
+                va: word,
+                rkey,
+                compare: self.foresee(id, message.place),
+                swap: u64::from(message.place) << 20,
+            },
+            Kind::FetchAdd => SendOp::FetchAdd {
+                va: word,
+                rkey,
+                add: u64::from(message.place) << 32 | 1,
+            },
+        };
+        // Each message has a region of its own: a stray byte anywhere is found.
+        let source = self.pair[id].host.register(len, AccessFlags::LOCAL_WRITE);
+        let local = cut(source, len, &message.cuts);
+        let mut wr = SendWr {
+            wr_id,
+            op,
+            flags: SendFlags::empty(),
+            sges: Sges::from_slice(&local),
+            inline: None,
+        };
+        wr.flags.set(SendFlags::SIGNALED, message.signaled);
+        wr.flags.set(SendFlags::FENCE, message.fence);
+        if message.inline && !kind.needs_response() {
+            wr.flags |= SendFlags::INLINE;
+            wr.inline = Some(self.pair.bytes(id, source.part(0, len)));
+            wr.sges.clear();
+        }
+        if kind.consumes_receive() {
+            let slack = message.place % 5;
+            let sink = self.pair[id.peer()]
+                .host
+                .register(len + slack, AccessFlags::LOCAL_WRITE);
+            let sges = cut(sink, len + slack, &message.cuts);
+            self.plans[id.peer() as usize].recvs.push(sges);
+        }
+        self.plans[id as usize].sends.push(Planned {
+            message: message.clone(),
+            wr,
+            local,
+            len,
+        });
+    }
+
+    /// A value that a word may hold when the message comes.
+    fn foresee(&self, id: Id, place: u32) -> u64 {
+        let word = (8 * (place % WORDS)) as usize;
+        let before = &self.plans[id.peer() as usize].before[word..word + 8];
+        u64::from_ne_bytes(before.try_into().unwrap()).wrapping_add(u64::from(place & 1))
+    }
+
+    /// What happens when, in microseconds.
+    fn cues(&self, scenario: &Scenario) -> BTreeMap<u64, Vec<Cue>> {
+        let mut cues: BTreeMap<u64, Vec<Cue>> = BTreeMap::new();
+        let mut add = |at, cue| cues.entry(at).or_default().push(cue);
+        for id in [A, B] {
+            let (mut posted, mut received, mut recvs) = (0, 0, 0);
+            for (index, message) in scenario.messages[id as usize].iter().enumerate() {
+                posted += message.wait_us;
+                add(posted, Cue::Post(id, index));
+                if message.kind.consumes_receive() {
+                    received += message.recv_wait_us;
+                    add(received, Cue::Recv(id.peer(), recvs));
+                    recvs += 1;
+                }
+            }
+        }
+        if let Some((at, length)) = scenario.drain_us {
+            add(at, Cue::Drain);
+            add(at + length, Cue::Resume);
+        }
+        if let Some((at, index)) = scenario.new_policy {
+            add(at, Cue::Policy(index));
+        }
+        cues
+    }
+
+    fn act(&mut self, cue: Cue, scenario: &Scenario) {
+        let pair = &mut self.pair;
+        match cue {
+            Cue::Post(id, index) => {
+                let wr = self.plans[id as usize].sends[index].wr.clone();
+                pair.post(id, wr);
+            }
+            Cue::Recv(id, index) => {
+                let sges = &self.plans[id as usize].recvs[index];
+                pair.recv_into(id, index as u64, sges);
+            }
+            Cue::Drain if pair[A].qp.state() == QpState::Rts => {
+                let attr = QpAttr {
+                    sqd_async_notify: true,
+                    ..QpAttr::default()
+                };
+                let notify = Attr::EN_SQD_ASYNC_NOTIFY;
+                pair.modify(A, &QpModify::to(QpState::Sqd, notify, attr));
+            }
+            Cue::Resume if pair[A].qp.state() == QpState::Sqd => pair.move_to(A, QpState::Rts),
+            Cue::Drain | Cue::Resume => {}
+            Cue::Policy(index) => {
+                for id in [A, B] {
+                    let host = &mut pair[id].host;
+                    let epoch = host.policy.epoch + 1;
+                    host.policy = policy(index, scenario.seed);
+                    host.policy.epoch = epoch;
+                }
+            }
+        }
+    }
+}
+
+/// A scatter/gather list over the first `len` bytes.
+fn cut(mr: Mr, len: u32, cuts: &[u32]) -> Vec<Sge> {
+    let mut edges: Vec<u32> = cuts.iter().map(|c| len * c / 1000).collect();
+    edges.extend([0, len]);
+    edges.sort_unstable();
+    edges
+        .windows(2)
+        .map(|pair| mr.part(pair[0], pair[1] - pair[0]))
+        .collect()
+}

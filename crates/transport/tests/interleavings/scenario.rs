@@ -1,0 +1,220 @@
+//! What may happen to a pair.
+
+use ferroce_adp::{AckTimeoutFloor, Policy, PolicyKind, Profile, RawProfile, RawRange};
+use ferroce_transport::Mtu;
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) seed: u64,
+    pub(crate) mtu: Mtu,
+    pub(crate) psn: [u32; 2],
+    pub(crate) window_packets: u32,
+    pub(crate) rd_atomic: u8,
+    pub(crate) srq: bool,
+    pub(crate) timeout: u8,
+    pub(crate) retry_cnt: u8,
+    pub(crate) rnr_retry: u8,
+    /// Which of [`policy`]'s; and when it changes to which.
+    pub(crate) policy: u8,
+    pub(crate) new_policy: Option<(u64, u8)>,
+    pub(crate) loss_per_mille: u32,
+    pub(crate) duplicate_per_mille: u32,
+    pub(crate) delay_per_mille: u32,
+    pub(crate) delay_us_max: u64,
+    /// Between two packets of one side.
+    pub(crate) gap_ns: u64,
+    /// When A drains its send queue, and for how long.
+    pub(crate) drain_us: Option<(u64, u64)>,
+    /// From A and from B.
+    pub(crate) messages: [Vec<Message>; 2],
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) kind: Kind,
+    /// Full packets, and so many bytes more or less.
+    pub(crate) packets: u32,
+    pub(crate) delta: i32,
+    pub(crate) place: u32,
+    pub(crate) signaled: bool,
+    pub(crate) fence: bool,
+    pub(crate) inline: bool,
+    /// Where the scatter/gather list is cut, in thousandths of the length.
+    pub(crate) cuts: Vec<u32>,
+    /// How long after the message before it is posted, and the receive for it.
+    pub(crate) wait_us: u64,
+    pub(crate) recv_wait_us: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Send,
+    SendImm,
+    SendInvalidate,
+    Write,
+    WriteImm,
+    Read,
+    CompareSwap,
+    FetchAdd,
+}
+
+impl Kind {
+    pub(crate) fn is_atomic(self) -> bool {
+        matches!(self, Self::CompareSwap | Self::FetchAdd)
+    }
+
+    pub(crate) fn needs_response(self) -> bool {
+        self == Self::Read || self.is_atomic()
+    }
+
+    pub(crate) fn consumes_receive(self) -> bool {
+        matches!(
+            self,
+            Self::Send | Self::SendImm | Self::SendInvalidate | Self::WriteImm
+        )
+    }
+}
+
+impl Message {
+    pub(crate) fn len(&self, mtu: Mtu) -> u32 {
+        if self.kind.is_atomic() {
+            8
+        } else {
+            (self.packets * mtu.bytes()).saturating_add_signed(self.delta)
+        }
+    }
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    use Kind::*;
+    let kind = prop::sample::select(vec![
+        Send,
+        SendImm,
+        SendInvalidate,
+        Write,
+        WriteImm,
+        Read,
+        Read,
+        CompareSwap,
+        FetchAdd,
+    ]);
+    let wait = || prop_oneof![4 => Just(0), 1 => 0..2000_u64];
+    (
+        kind,
+        (0..6_u32, -3..=3_i32, any::<u32>()),
+        (any::<bool>(), any::<bool>(), any::<bool>()),
+        prop::collection::vec(0..=1000_u32, 0..3),
+        (wait(), wait()),
+    )
+        .prop_map(
+            |(kind, size, flags, cuts, (wait_us, recv_wait_us))| Message {
+                kind,
+                packets: size.0,
+                delta: size.1,
+                place: size.2,
+                signaled: flags.0,
+                fence: flags.1,
+                inline: flags.2,
+                cuts,
+                wait_us,
+                recv_wait_us,
+            },
+        )
+}
+
+pub(crate) fn scenario() -> impl Strategy<Value = Scenario> {
+    let messages = || prop::collection::vec(message(), 0..12);
+    let psn = || prop_oneof![0..1_u32 << 24, 0xff_ffe0..0x100_0000_u32];
+    let some_per_mille = |max: u32| prop_oneof![1 => Just(0), 3 => 0..max];
+    (
+        any::<u64>(),
+        (
+            prop::sample::select(Mtu::ALL.to_vec()),
+            [psn(), psn()],
+            1..24_u32,
+            1..4_u8,
+            any::<bool>(),
+            prop_oneof![Just(0_u64), 0..3000_u64],
+        ),
+        (6..10_u8, 3..8_u8, prop_oneof![1 => 1..7_u8, 3 => Just(7)]),
+        (0..POLICIES, prop::option::of((0..4000_u64, 0..POLICIES))),
+        (
+            some_per_mille(150),
+            some_per_mille(150),
+            some_per_mille(200),
+            1..400_u64,
+        ),
+        prop::option::of((0..3000_u64, 1..3000_u64)),
+        [messages(), messages()],
+    )
+        .prop_map(
+            |(seed, shape, retries, policies, wire, drain_us, messages)| Scenario {
+                seed,
+                mtu: shape.0,
+                psn: shape.1,
+                window_packets: shape.2,
+                rd_atomic: shape.3,
+                srq: shape.4,
+                gap_ns: shape.5,
+                timeout: retries.0,
+                retry_cnt: retries.1,
+                rnr_retry: retries.2,
+                policy: policies.0,
+                new_policy: policies.1,
+                loss_per_mille: wire.0,
+                duplicate_per_mille: wire.1,
+                delay_per_mille: wire.2,
+                delay_us_max: wire.3,
+                drain_us,
+                messages,
+            },
+        )
+}
+
+const POLICIES: u8 = 4;
+
+/// One of the retransmission policies; the waits are short, as the wire is.
+pub(crate) fn policy(index: u8, seed: u64) -> Policy {
+    let kind = match index {
+        0 => PolicyKind::IB,
+        1 => PolicyKind::Firmware {
+            quantiser: true,
+            initial_exponent: Some(6),
+        },
+        _ => PolicyKind::Profile(profile(index == 3)),
+    };
+    Policy {
+        floor: match index {
+            1 => AckTimeoutFloor::Enforced(7),
+            _ => AckTimeoutFloor::Disabled,
+        },
+        seed,
+        ..Policy::new(kind)
+    }
+}
+
+fn profile(qp_total_timeout: bool) -> Profile {
+    let mut raw = RawProfile {
+        time_base: 4,
+        range_num: 2,
+        qp_total_timeout,
+        retx_total_timeout: 13,
+        timeout_init_low_bound: 5,
+        timeout_init_range_size: 2,
+        ..RawProfile::EMPTY
+    };
+    raw.timeout_range[0] = RawRange {
+        range_low_bound: 5,
+        range_size: 1,
+        timeout_retry_num: 2,
+        ..RawRange::EMPTY
+    };
+    raw.timeout_range[1] = RawRange {
+        range_low_bound: 7,
+        range_size: 3,
+        timeout_retry_num: 1,
+        ..RawRange::EMPTY
+    };
+    Profile::try_from(raw).unwrap()
+}

@@ -1,0 +1,252 @@
+//! End-to-end flow control: the receiver says how many receives it has posted.
+
+use ferroce_transport::{Counter, SendOp, WcStatus};
+use ferroce_wire::{CreditCode, Opcode, Syndrome};
+
+use crate::common::{A, B, Pair, Setup};
+
+fn last_credit(pair: &Pair) -> (CreditCode, u32) {
+    let aeth = pair
+        .log
+        .iter()
+        .rev()
+        .find(|p| p.from == B)
+        .and_then(|p| p.headers.aeth)
+        .unwrap();
+    match aeth.syndrome {
+        Syndrome::Ack { credit } => (credit, aeth.msn),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_acknowledgement_tells_posted_receives_and_completed_messages() {
+    let mut pair = Setup::default().connect();
+    for wr_id in 0..4 {
+        pair.recv(B, wr_id, 100);
+    }
+    for (wr_id, credits) in [(0, 3), (1, 2), (2, 1), (3, 0)] {
+        pair.send(A, wr_id, 10);
+        pair.run();
+        let expected = (CreditCode::from_credits(credits), wr_id as u32 + 1);
+        assert_eq!(last_credit(&pair), expected);
+    }
+}
+
+#[test]
+fn a_shared_receive_queue_promises_nothing_and_limits_nothing() {
+    let mut pair = Setup {
+        srq: true,
+        ..Setup::default()
+    }
+    .connect();
+    for wr_id in 0..5 {
+        pair.recv(B, wr_id, 100);
+    }
+    pair.send(A, 0, 10);
+    pair.run();
+    assert_eq!(last_credit(&pair).0, CreditCode::INVALID);
+    let before = pair.log.len();
+    for wr_id in 1..5 {
+        pair.send(A, wr_id, 10);
+    }
+    pair.transmit();
+    assert_eq!(pair.log.len() - before, 4);
+    pair.run();
+    pair.expect_sent(A, 0..5);
+}
+
+/// A pair in which A knows that B has no receive left.
+fn without_credit() -> Pair {
+    let mut pair = Setup {
+        rnr_retry: 7,
+        ..Setup::default()
+    }
+    .connect();
+    pair.recv(B, 0, 100);
+    pair.send(A, 0, 10);
+    pair.run();
+    pair.expect_sent(A, [0]);
+    pair.expect_received(B, [0]);
+    pair.log.clear();
+    pair
+}
+
+#[test]
+fn without_credit_one_packet_at_a_time_asks_for_some() {
+    let mut pair = without_credit();
+    pair.send(A, 1, 3000);
+    pair.send(A, 2, 10);
+    pair.transmit();
+    assert_eq!(pair.sent(A), ["SEND first 1"]);
+    assert!(pair.log[0].headers.bth.ack_req);
+    // Nobody posts a receive: the one packet is refused.
+    pair.run_for(10_000);
+    assert_eq!(pair.sent(B), ["RNR 1"]);
+    pair.recv(B, 1, 4000);
+    pair.recv(B, 2, 4000);
+    pair.run();
+    pair.expect_sent(A, [1, 2]);
+    pair.expect_received(B, [1, 2]);
+}
+
+#[test]
+fn an_answer_to_the_first_packet_releases_the_rest_of_its_message() {
+    let mut pair = without_credit();
+    pair.recv(B, 1, 10_000);
+    pair.send(A, 1, 10_000);
+    pair.transmit();
+    assert_eq!(pair.sent(A), ["SEND first 1"]);
+    let step = 2_000;
+    pair.run_for(step);
+    assert_eq!(pair.sent(A).len(), 10, "all after one round trip");
+    pair.run();
+    pair.expect_sent(A, [1]);
+}
+
+#[test]
+fn a_write_needs_no_credit_and_one_with_immediate_only_for_its_last_packet() {
+    let mut pair = without_credit();
+    pair.write(A, 1, 3000);
+    let (va, rkey) = pair.target(A);
+    let imm = Some(1);
+    pair.op(A, 2, SendOp::Write { va, rkey, imm }, 3000);
+    pair.transmit();
+    assert_eq!(
+        pair.sent(A),
+        [
+            "RDMA WRITE first 1",
+            "RDMA WRITE middle 2",
+            "RDMA WRITE last 3",
+            "RDMA WRITE first 4",
+            "RDMA WRITE middle 5"
+        ]
+    );
+    pair.recv(B, 1, 0);
+    pair.run();
+    pair.expect_sent(A, [1, 2]);
+    assert_eq!(pair.count(A, Counter::RnrNakRetryErr), 0);
+}
+
+#[test]
+fn credits_that_come_back_are_used_at_once() {
+    let mut pair = without_credit();
+    for wr_id in 1..=8 {
+        pair.recv(B, wr_id, 100);
+    }
+    pair.write(A, 1, 10); // its acknowledgement brings the news
+    pair.run();
+    pair.log.clear();
+    for wr_id in 2..10 {
+        pair.send(A, wr_id, 10);
+    }
+    pair.transmit();
+    assert_eq!(pair.sent(A).len(), 8);
+    pair.run();
+    pair.expect_sent(A, 1..10);
+}
+
+#[test]
+fn what_was_granted_stays_granted() {
+    let mut pair = Setup::default().connect();
+    for wr_id in 0..9 {
+        pair.recv(B, wr_id, 100);
+    }
+    // 8 are left and told; then 7, of which only 6 can be told.
+    for (wr_id, told) in [(0, 8), (1, 6)] {
+        pair.send(A, wr_id, 10);
+        pair.run();
+        assert_eq!(last_credit(&pair).0.credits(), Some(told));
+    }
+    pair.log.clear();
+    for wr_id in 2..9 {
+        pair.send(A, wr_id, 10);
+    }
+    pair.transmit();
+    assert_eq!(pair.sent(A).len(), 7);
+    pair.run();
+    pair.expect_sent(A, 0..9);
+}
+
+/// The credit code rounds down; a smaller promise than before must not hold back a message
+/// half-way while nothing is due that could bring a larger one.
+#[test]
+fn rounded_credits_never_stall() {
+    for receives in 1..40 {
+        let mut pair = Setup {
+            timeout: 0,
+            window_bytes: 2 << 10,
+            ..Setup::default()
+        }
+        .connect();
+        for wr_id in 0..receives {
+            pair.recv(B, wr_id, 3000);
+        }
+        for wr_id in 0..receives {
+            pair.send(A, wr_id, 3000);
+        }
+        pair.run();
+        pair.expect_sent(A, 0..receives);
+        pair.expect_received(B, 0..receives);
+        assert_eq!(pair.count(A, Counter::RnrNakRetryErr), 0);
+    }
+}
+
+/// With credits a sender that may not retry at all survives a receiver that keeps up.
+#[test]
+fn a_long_read_takes_as_many_message_numbers_as_requests() {
+    let mut pair = Setup {
+        rnr_retry: 0,
+        window_bytes: 4 << 10,
+        ..Setup::default()
+    }
+    .connect();
+    pair.recv(B, 0, 100);
+    pair.recv(B, 1, 100);
+    pair.read(A, 0, 20_000);
+    pair.send(A, 1, 10);
+    pair.run();
+    assert!(pair.count_sent(A, |p| p.opcode() == Opcode::RcReadRequest) > 1);
+    pair.log.clear();
+    // One credit is left: of two SENDs only the first goes out at once.
+    pair.send(A, 2, 10);
+    pair.send(A, 3, 10);
+    pair.transmit();
+    assert_eq!(pair.count_sent(A, |_| true), 1);
+    pair.recv(B, 2, 100);
+    pair.run();
+    pair.expect_sent(A, 0..4);
+}
+
+#[test]
+fn nonsense_credits_and_message_numbers_neither_stall_nor_break() {
+    for (code, msn) in [
+        (0, 0),
+        (0, 0x80_0000),
+        (30, 0xff_ffff),
+        (31, 5),
+        (0, 0xff_ffff),
+    ] {
+        let mut pair = without_credit();
+        let mut ack = Setup::default().connect();
+        ack.write(A, 0, 1);
+        ack.run();
+        let mut headers = ack.log.last().unwrap().headers;
+        let aeth = headers.aeth.as_mut().unwrap();
+        aeth.msn = msn;
+        aeth.syndrome = Syndrome::Ack {
+            credit: CreditCode::new(code),
+        };
+        // It repeats the newest acknowledged PSN, so its credits count.
+        pair.forge(A, headers, &[]);
+        for wr_id in 1..6 {
+            pair.recv(B, wr_id, 100);
+            pair.send(A, wr_id, 100);
+        }
+        pair.run();
+        assert_eq!(
+            pair.sends(A),
+            (1..6).map(|n| (n, WcStatus::Success)).collect::<Vec<_>>()
+        );
+    }
+}

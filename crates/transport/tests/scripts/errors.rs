@@ -1,0 +1,367 @@
+//! Refused requests: the NAK, both sides' completions, events and counters.
+
+use ferroce_transport::{
+    AccessFlags, Counter, QpEvent, QpState, SendOp, SendWr, WcStatus, WorkQueue,
+};
+
+use crate::common::{A, B, Pair, Setup};
+
+/// A is told `status`, and both sides are in the error state after this NAK.
+#[track_caller]
+fn expect_refused(pair: &mut Pair, nak: &str, status: WcStatus, event: QpEvent) {
+    pair.run();
+    assert_eq!(pair.sent(B).last().map(String::as_str), Some(nak));
+    let done = pair.completions(A, WorkQueue::Send);
+    assert_eq!(done[0].status, status);
+    assert_eq!(done[0].vendor_err, status.vendor_err());
+    assert!(done[1..].iter().all(|wc| wc.status == WcStatus::WrFlushErr));
+    assert_eq!(pair[A].qp.state(), QpState::Err);
+    assert_eq!(pair[B].qp.state(), QpState::Err);
+    assert_eq!(pair[B].host.events, [event]);
+    assert!(pair[A].host.events.is_empty());
+    assert_eq!(pair.count(A, Counter::ReqCqeError), 1);
+}
+
+fn access_ops(va: u64, rkey: u32) -> [SendOp; 5] {
+    [
+        SendOp::Write {
+            va,
+            rkey,
+            imm: None,
+        },
+        SendOp::Write {
+            va,
+            rkey,
+            imm: Some(1),
+        },
+        SendOp::Read { va, rkey },
+        SendOp::FetchAdd { va, rkey, add: 1 },
+        SendOp::CompareSwap {
+            va,
+            rkey,
+            compare: 1,
+            swap: 1,
+        },
+    ]
+}
+
+fn expect_no_access(place: impl Fn(&mut Pair) -> (u64, u32)) {
+    for index in 0..5 {
+        let mut pair = Setup::default().connect();
+        let (va, rkey) = place(&mut pair);
+        pair.op(A, 1, access_ops(va, rkey)[index], 8);
+        pair.write(A, 2, 8);
+        expect_refused(
+            &mut pair,
+            "NAK access 0",
+            WcStatus::RemAccessErr,
+            QpEvent::AccessError,
+        );
+        assert_eq!(pair.count(A, Counter::ReqRemoteAccessErrors), 1);
+        assert_eq!(pair.count(B, Counter::RespRemoteAccessErrors), 1);
+    }
+}
+
+#[test]
+fn an_unknown_key_is_refused() {
+    expect_no_access(|pair| (pair.target(A).0, 0xdead));
+}
+
+#[test]
+fn a_range_outside_the_region_is_refused() {
+    expect_no_access(|pair| {
+        let (va, rkey) = pair.target(A);
+        (va + u64::from(pair[B].remote.len), rkey)
+    });
+    expect_no_access(|pair| {
+        let (va, rkey) = pair.target(A);
+        (va - 8, rkey)
+    });
+    expect_no_access(|pair| (!7, pair.target(A).1));
+}
+
+#[test]
+fn a_region_without_the_permission_is_refused() {
+    expect_no_access(|pair| {
+        let mr = pair[B].host.register(64, AccessFlags::LOCAL_WRITE);
+        (mr.va, mr.key)
+    });
+}
+
+/// Nothing of a WRITE that ends outside is written.
+#[test]
+fn a_long_write_is_checked_before_its_first_byte() {
+    let mut pair = Setup::default().connect();
+    let mr = pair[B].host.register(2000, AccessFlags::all());
+    let before = pair.bytes(B, mr.part(0, 2000));
+    let (va, rkey) = (mr.va, mr.key);
+    pair.op(
+        A,
+        1,
+        SendOp::Write {
+            va,
+            rkey,
+            imm: None,
+        },
+        2001,
+    );
+    expect_refused(
+        &mut pair,
+        "NAK access 0",
+        WcStatus::RemAccessErr,
+        QpEvent::AccessError,
+    );
+    assert_eq!(pair.bytes(B, mr.part(0, 2000)), before);
+}
+
+#[test]
+fn an_operation_that_the_queue_pair_does_not_allow_is_an_invalid_request() {
+    let allowed_without = [
+        AccessFlags::REMOTE_WRITE,
+        AccessFlags::REMOTE_WRITE,
+        AccessFlags::REMOTE_READ,
+        AccessFlags::REMOTE_ATOMIC,
+        AccessFlags::REMOTE_ATOMIC,
+    ];
+    for (index, missing) in allowed_without.into_iter().enumerate() {
+        let mut pair = Setup {
+            access: AccessFlags::all() - missing,
+            ..Setup::default()
+        }
+        .connect();
+        let (va, rkey) = pair.target(A);
+        pair.op(A, 1, access_ops(va, rkey)[index], 8);
+        expect_refused(
+            &mut pair,
+            "NAK invalid 0",
+            WcStatus::RemInvReqErr,
+            QpEvent::RequestError,
+        );
+        assert_eq!(pair.count(A, Counter::ReqRemoteInvalidRequest), 1);
+    }
+}
+
+/// Nothing is touched, so no key is needed.
+#[test]
+fn operations_on_nothing_need_no_valid_key() {
+    let mut pair = Setup::default().connect();
+    let (va, rkey) = (0, 0xdead);
+    pair.op(
+        A,
+        1,
+        SendOp::Write {
+            va,
+            rkey,
+            imm: None,
+        },
+        0,
+    );
+    pair.op(A, 2, SendOp::Read { va, rkey }, 0);
+    pair.run();
+    pair.expect_sent(A, [1, 2]);
+}
+
+#[test]
+fn a_message_longer_than_the_receive_buffer_fails_both() {
+    for (len, psn) in [(101, 0), (1500, 0), (5000, 2)] {
+        let mut pair = Setup::default().connect();
+        let buffer = if psn == 0 { 100 } else { 2500 };
+        pair.recv(B, 1, buffer);
+        pair.recv(B, 2, buffer);
+        pair.send(A, 1, len);
+        expect_refused(
+            &mut pair,
+            &format!("NAK invalid {psn}"),
+            WcStatus::RemInvReqErr,
+            QpEvent::RequestError,
+        );
+        let received = pair.recvs(B);
+        assert_eq!(
+            received,
+            [(1, WcStatus::LocLenErr), (2, WcStatus::WrFlushErr)]
+        );
+        assert_eq!(pair.count(B, Counter::RespLocalLengthError), 1);
+    }
+}
+
+#[test]
+fn a_receive_buffer_that_cannot_be_written_fails_both() {
+    let mut pair = Setup::default().connect();
+    let read_only = pair[B].host.register(100, AccessFlags::empty());
+    pair.recv_into(B, 1, &[read_only.part(0, 100)]);
+    pair.send(A, 1, 10);
+    expect_refused(
+        &mut pair,
+        "NAK operational 0",
+        WcStatus::RemOpErr,
+        QpEvent::RequestError,
+    );
+    assert_eq!(pair.recvs(B), [(1, WcStatus::LocProtErr)]);
+}
+
+#[test]
+fn a_key_that_cannot_be_invalidated_fails_both() {
+    let mut pair = Setup::default().connect();
+    pair.recv(B, 1, 100);
+    pair.op(A, 1, SendOp::SendInvalidate { rkey: 0xdead }, 10);
+    expect_refused(
+        &mut pair,
+        "NAK access 0",
+        WcStatus::RemAccessErr,
+        QpEvent::AccessError,
+    );
+    assert_eq!(pair.recvs(B), [(1, WcStatus::RemAccessErr)]);
+}
+
+/// The region goes away while its READ is being answered.
+#[test]
+fn a_read_of_memory_that_is_closed_meanwhile_ends_in_an_access_error() {
+    let mut pair = Setup {
+        gap_ns: 10_000,
+        ..Setup::default()
+    }
+    .connect();
+    pair.recv(B, 7, 10);
+    pair.read(A, 1, 10_000);
+    pair.run_for(25_000);
+    let sent = pair.log.iter().filter(|p| p.from == B).count();
+    let remote = pair[B].remote;
+    pair[B].host.deregister(remote);
+    let nak = format!("NAK access {sent}");
+    expect_refused(
+        &mut pair,
+        &nak,
+        WcStatus::RemAccessErr,
+        QpEvent::AccessError,
+    );
+    assert_eq!(pair.count(B, Counter::RespRemoteAccessErrors), 1);
+    assert_eq!(pair.recvs(B), [(7, WcStatus::WrFlushErr)]);
+}
+
+/// Answers that were due before the refused request still go out, in order.
+#[test]
+fn a_refusal_comes_after_the_answers_before_it() {
+    let mut pair = Setup::default().connect();
+    pair.silence(A);
+    pair.write(A, 0, 10);
+    pair.read(A, 1, 3000);
+    let (va, rkey) = (0, 0xdead);
+    pair.op(
+        A,
+        2,
+        SendOp::Write {
+            va,
+            rkey,
+            imm: None,
+        },
+        8,
+    );
+    pair.write(A, 3, 10);
+    pair.transmit();
+    for packet in pair.log.clone() {
+        pair.deliver(B, &packet.headers, &packet.payload);
+    }
+    pair.run_for(10_000);
+    use WcStatus::*;
+    assert_eq!(
+        pair.sends(A),
+        [
+            (0, Success),
+            (1, Success),
+            (2, RemAccessErr),
+            (3, WrFlushErr)
+        ]
+    );
+}
+
+#[test]
+fn a_lost_refusal_ends_in_retry_exceeded() {
+    let mut pair = Setup::default().connect();
+    pair.silence(B);
+    let (va, rkey) = (0, 0xdead);
+    pair.op(
+        A,
+        1,
+        SendOp::Write {
+            va,
+            rkey,
+            imm: None,
+        },
+        8,
+    );
+    pair.run();
+    assert_eq!(pair.sends(A), [(1, WcStatus::RetryExcErr)]);
+}
+
+#[test]
+fn a_local_protection_error_waits_for_its_turn() {
+    let mut pair = Setup::default().connect();
+    let closed = pair[A].host.register(100, AccessFlags::LOCAL_WRITE);
+    pair[A].host.deregister(closed);
+    pair.write(A, 1, 3000);
+    pair.read(A, 2, 3000);
+    let (va, rkey) = pair.target(A);
+    let write = SendOp::Write {
+        va,
+        rkey,
+        imm: None,
+    };
+    pair.post(A, SendWr::new(3, write, closed.part(0, 8)));
+    pair.write(A, 4, 10);
+    // And the earlier ones are even lost at first.
+    pair.lose_psn(1, A, true, 0);
+    pair.lose_psn(2, B, false, 3);
+    pair.run();
+    use WcStatus::*;
+    assert_eq!(
+        pair.sends(A),
+        [(1, Success), (2, Success), (3, LocProtErr), (4, WrFlushErr)]
+    );
+    assert_eq!(pair[A].qp.state(), QpState::Err);
+    assert_eq!(pair[B].qp.state(), QpState::Rts);
+}
+
+#[test]
+fn a_local_protection_error_half_way_is_found() {
+    let mut pair = Setup {
+        window_bytes: 4 << 10,
+        ..Setup::default()
+    }
+    .connect();
+    let local = pair[A].local;
+    pair.write(A, 1, 20_000);
+    pair.run_for(1_500);
+    pair[A].host.deregister(local);
+    pair.run();
+    assert_eq!(pair.sends(A), [(1, WcStatus::LocProtErr)]);
+}
+
+#[test]
+fn a_read_into_memory_that_cannot_be_written_is_not_even_sent() {
+    let mut pair = Setup::default().connect();
+    let read_only = pair[A].host.register(100, AccessFlags::empty());
+    let (va, rkey) = pair.target(A);
+    for op in [
+        SendOp::Read { va, rkey },
+        SendOp::FetchAdd { va, rkey, add: 1 },
+    ] {
+        let mut pair = Setup::default().connect();
+        pair[A].host.register(100, AccessFlags::empty());
+        pair.post(A, SendWr::new(1, op, read_only.part(0, 8)));
+        pair.run();
+        assert_eq!(pair.sends(A), [(1, WcStatus::LocProtErr)]);
+        assert!(pair.log.is_empty());
+    }
+}
+
+#[test]
+fn a_read_into_memory_that_is_closed_meanwhile_fails() {
+    let mut pair = Setup::default().connect();
+    pair.read(A, 1, 3000);
+    pair.run_for(500);
+    let local = pair[A].local;
+    pair[A].host.deregister(local);
+    pair.run();
+    assert_eq!(pair.sends(A), [(1, WcStatus::LocProtErr)]);
+    assert_eq!(pair[A].qp.state(), QpState::Err);
+}

@@ -1,0 +1,17 @@
+//! Packet scripts: what two queue pairs say to each other, one file per topic.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod acknowledge;
+mod credits;
+mod duplicates;
+mod errors;
+mod forged;
+mod loss;
+mod operations;
+mod order;
+mod receiver_not_ready;
+mod resources;
+mod states;
+mod timeouts;

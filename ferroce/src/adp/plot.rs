@@ -1,0 +1,226 @@
+//! `ferroce adp plot`: the ladder of timeouts as a picture.
+
+mod svg;
+mod terminal;
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use ferroce_adp::trace::{Event, SilentPeer, Wait};
+use ferroce_adp::{NEVER_NS, Ns, PolicyKind, RetryState};
+
+use super::{Chosen, CommonQpArgs, DeviceArgs, PersonalityArgs, choose};
+use crate::output::{Failure, Output};
+
+/// Draw the ladder of timeouts that a silent peer meets
+///
+/// Each wait stands against the time since the first send, with the ranges, the cap and the total;
+/// in the terminal, or as SVG.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+pub(crate) struct Plot {
+    /// Profile file (TOML); /dev/stdin reads standard input
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    personality: PersonalityArgs,
+    #[command(flatten)]
+    qp: CommonQpArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// Write an SVG file instead
+    #[arg(short, long, value_name = "SVG")]
+    output: Option<PathBuf>,
+    /// Columns of the terminal picture
+    #[arg(long, value_name = "COLS", default_value_t = 96, value_parser = clap::value_parser!(u16).range(60..=400))]
+    width: u16,
+}
+
+impl Plot {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let chosen = choose(self.file.as_deref(), self.personality, self.device, None)?;
+        let state = RetryState::with_draw(&chosen.policy, self.qp.qp(), 0, chosen.draw);
+        let Some(ladder) = Ladder::new(&chosen, state) else {
+            return Err(Failure::input(
+                "timeout 0 turns the timer off, and there is no ladder to draw; give --timeout 1 \
+                 to 31",
+            ));
+        };
+        match &self.output {
+            None => to.text(&terminal::draw(&ladder, self.width.into())),
+            Some(path) => {
+                let svg = svg::draw(&ladder).map_err(std::io::Error::other)?;
+                fs::write(path, svg).map_err(|error| {
+                    Failure::input(format_args!("cannot write {}: {error}", path.display()))
+                })
+            }
+        }
+    }
+}
+
+/// What there is to draw. Both axes are logarithmic, because the steps double.
+#[derive(Debug)]
+pub(crate) struct Ladder {
+    title: String,
+    subtitle: String,
+    waits: Vec<Wait>,
+    bands: Vec<Band>,
+    cap_ns: u64,
+    total_ns: Option<u64>,
+    /// Least and greatest time since the first send.
+    x: (f64, f64),
+    /// Least and greatest wait.
+    y: (f64, f64),
+}
+
+/// A timeout range.
+#[derive(Debug)]
+struct Band {
+    index: usize,
+    low_ns: u64,
+    high_ns: u64,
+}
+
+/// A ladder of more steps would not be seen.
+const STEPS_MAX: usize = 5_000;
+
+impl Ladder {
+    /// The ladder of a QP whose peer is silent; none where the timer does not run.
+    pub(crate) fn new(chosen: &Chosen, state: RetryState) -> Option<Self> {
+        let policy = chosen.policy;
+        let cap_ns = state.ack_timeout_ns(&policy)?;
+        let total_ns = state.total_ns(&policy);
+        let waits: Vec<_> = SilentPeer::new(policy, state).take(STEPS_MAX).collect();
+        let bands = match &policy.kind {
+            PolicyKind::Profile(profile) => profile
+                .ranges()
+                .enumerate()
+                .map(|(index, range)| Band {
+                    index,
+                    low_ns: profile.duration_ns(range.low()),
+                    high_ns: profile.duration_ns(range.high(policy.range_bound_exclusive)),
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        let wait_ns = |wait: &Wait| wait.wait_ns.filter(|&ns| ns > 0);
+        let least = waits.iter().filter_map(wait_ns).min()?;
+        let most = waits.iter().filter_map(wait_ns).max()?;
+        let lows = bands.iter().map(|band| band.low_ns);
+        // Ranges far above anything that is waited for would flatten the ladder.
+        let reach = cap_ns.min(most.saturating_mul(64)).max(most);
+        let highs = bands
+            .iter()
+            .map(|band| band.high_ns)
+            .filter(|&ns| ns <= reach);
+        let bottom = lows.chain([least]).filter(|&ns| ns >= least / 64).min()?;
+        let top = highs
+            .chain([most, cap_ns])
+            .filter(|&ns| ns <= reach)
+            .max()?;
+        let first_ns = waits.first()?.at_ns?;
+        let last_ns = waits.last()?.at_ns?;
+        let qp = state.qp();
+        Some(Self {
+            title: format!(
+                "{}, QP timeout {}, retry count {}",
+                chosen.name, qp.timeout, qp.retry_cnt
+            ),
+            subtitle: format!(
+                "ack timeout {}, {}",
+                Ns(cap_ns),
+                match (total_ns, waits.last()?.event) {
+                    (_, Event::Error) => format!("error at {}", Ns(last_ns)),
+                    (Some(total_ns), _) => format!("error at {}, beyond the picture", Ns(total_ns)),
+                    (None, _) => "no error".to_owned(),
+                }
+            ),
+            x: (float(first_ns) / 1.8, float(last_ns) * 1.25),
+            y: (float(bottom) / 1.5, float(top) * 1.5),
+            waits,
+            bands,
+            cap_ns,
+            total_ns: total_ns.filter(|&ns| ns > 0),
+        })
+    }
+
+    /// The corners of the line: from where to where each wait lasts.
+    fn steps(&self) -> impl Iterator<Item = (f64, f64, f64, Event)> + '_ {
+        let mut start = self.x.0;
+        self.waits.iter().filter_map(move |wait| {
+            let (from, to) = (start, float(wait.at_ns?));
+            start = to;
+            Some((from, to, float(wait.wait_ns?.max(1)), wait.event))
+        })
+    }
+
+    /// The bands that can be seen, cut to the picture.
+    fn visible_bands(&self) -> impl Iterator<Item = (usize, f64, f64)> + '_ {
+        self.bands.iter().filter_map(|band| {
+            let (low, high) = (float(band.low_ns), float(band.high_ns));
+            let is_visible = low <= self.y.1 && high >= self.y.0;
+            is_visible.then_some((band.index, low.max(self.y.0), high.min(self.y.1)))
+        })
+    }
+
+    /// The cap, if it can be seen. Without a profile nothing is capped.
+    fn visible_cap(&self) -> Option<f64> {
+        let cap = float(self.cap_ns);
+        (!self.bands.is_empty() && (self.y.0..=self.y.1).contains(&cap)).then_some(cap)
+    }
+
+    fn visible_total(&self) -> Option<f64> {
+        self.total_ns
+            .map(float)
+            .filter(|total| (self.x.0..=self.x.1).contains(total))
+    }
+}
+
+/// Round values between two bounds: powers of ten, with 2 and 5 between them where there are few.
+fn ticks((least, most): (f64, f64)) -> Vec<f64> {
+    let decades = |steps: &[f64]| -> Vec<f64> {
+        let powers = (0..19).map(|n| 10_f64.powi(n));
+        let values = powers.flat_map(|power| steps.iter().map(move |step| step * power));
+        values
+            .filter(|value| (least..=most).contains(value))
+            .collect()
+    };
+    let tens = decades(&[1.0]);
+    if tens.len() >= 3 {
+        tens
+    } else {
+        decades(&[1.0, 2.0, 5.0])
+    }
+}
+
+/// A duration with three digits: `268 ms`, `1.07 s`.
+pub(crate) fn short(ns: f64) -> String {
+    if ns >= float(NEVER_NS) {
+        return "never".to_owned();
+    }
+    let (value, unit) = match ns {
+        _ if ns >= 1e9 => (ns / 1e9, "s"),
+        _ if ns >= 1e6 => (ns / 1e6, "ms"),
+        _ if ns >= 1e3 => (ns / 1e3, "us"),
+        _ => (ns, "ns"),
+    };
+    let digits = match value {
+        _ if value >= 99.95 => 0,
+        _ if value >= 9.995 => 1,
+        _ => 2,
+    };
+    let text = format!("{value:.digits$}");
+    let text = if digits > 0 {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &text
+    };
+    format!("{text} {unit}")
+}
+
+/// A picture needs no more than the 53 bits that survive.
+#[expect(clippy::cast_precision_loss)]
+fn float(ns: u64) -> f64 {
+    ns as f64
+}

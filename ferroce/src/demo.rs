@@ -1,0 +1,185 @@
+//! `ferroce demo`: the device at work on a bad link, under three retransmission policies.
+//!
+//! | module | does |
+//! |---|---|
+//! | `units` | values on the command line |
+//! | `plan` | what will be done |
+//! | `workload` | the messages and their bytes |
+//! | `rig` | two devices on two sockets, connected |
+//! | `run` | one run: the workload under one policy, with everything looked at |
+//! | `progress` | the line that moves meanwhile |
+//! | `report` | table, histogram, conclusion, JSON |
+//! | `picture` | the same as SVG |
+
+mod error;
+mod picture;
+mod plan;
+mod progress;
+mod report;
+mod rig;
+mod run;
+mod units;
+mod workload;
+
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ferroce_adp::file::Document;
+use ferroce_adp::{Profile, QpTimeouts};
+use ferroce_udp::Tap;
+
+use self::plan::{Blackout, Kind, Plan};
+use self::progress::Progress;
+use self::run::Figures;
+use self::workload::Pattern;
+use crate::adp;
+use crate::output::{Failure, Output};
+
+/// The profile that is shown unless another one is named.
+const PROFILE: &str = include_str!("../../profiles/link-flap.toml");
+const PROFILE_NAME: &str = "profile link-flap.toml";
+
+const EXIT_CODES: &str = "Exit codes:
+  0  the runs were made, and every byte that arrived was right; a QP that gives up with
+     IBV_WC_RETRY_EXC_ERR is a result, not an error
+  1  a device could not be opened or did what it must not do, wrong bytes arrived, or the output
+     could not be written
+  2  bad input: flags, files or values; standard error says what and what to write instead";
+
+/// Show three retransmission policies on the same bad link, on real sockets
+///
+/// Two devices in this process move WRITE, SEND and READ messages over UDP and check every byte,
+/// while the link loses packets at random and goes dark once. The same work is done under plain
+/// InfiniBand timeouts (ib), under the ladder of a card out of the box (firmware), and under an
+/// adaptive retransmission profile written through the ROCE_ACCL register (profile).
+#[derive(Args, Debug)]
+#[command(after_help = EXIT_CODES)]
+pub struct Command {
+    /// Random loss in each direction: a fraction or a percentage, 0 to 0.5 (0% to 50%)
+    #[arg(long, value_name = "P", default_value = "2%", value_parser = units::loss)]
+    loss: f64,
+    /// Dark time of the link, 0 to 1h (0 = none), and when it begins: a time since the start of the
+    /// run, or a percentage of the bytes (25% unless given); units ns, us, ms, s, min
+    #[arg(long, value_name = "LEN[@AT]", default_value = "300ms", value_parser = units::blackout)]
+    blackout: Blackout,
+    /// Profile file (TOML) for the third run; /dev/stdin reads standard input [default: a built-in
+    /// one, profiles/link-flap.toml]
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// ACK timeout of the QPs, 1 to 31: 4.096 us doubled T times; less than 16 counts as 16
+    #[arg(long, value_name = "T", default_value = "14", value_parser = units::timeout_code)]
+    timeout: u8,
+    /// Retry count of the QPs, 0 to 7: 7 means seven
+    #[arg(long, value_name = "R", default_value = "7", value_parser = adp::retry_count)]
+    retry_cnt: u8,
+    /// Seed of messages, bytes and losses, 0 to 2^64-1; times differ all the same
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Payload of each run, 1 byte to 1T: K, M, G, T and KiB, MiB, .. are binary, KB, MB, .. decimal
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = units::bytes)]
+    bytes: u64,
+    /// Addresses of the two devices, on UDP port 4791
+    #[arg(long, value_name = "A,B", default_value = "127.0.0.1,127.0.0.2",
+          value_parser = units::addresses)]
+    addresses: [IpAddr; 2],
+    /// Record the packets of all runs for Wireshark (pcapng); about four times --bytes
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Draw the timeouts and the recovery as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
+}
+
+impl Command {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let (profile, profile_name) = match &self.profile {
+            Some(file) => (adp::load(file)?, profile_name(file)),
+            None => (built_in_profile(), PROFILE_NAME.to_owned()),
+        };
+        // Before the work, so that a bad path does not cost it.
+        let svg = self
+            .svg
+            .as_deref()
+            .map(|path| create(path, |path| File::create(path)));
+        let svg = svg.transpose()?;
+        let tap = self.pcap.as_deref().map(|path| create(path, Tap::create));
+        let tap = tap.transpose()?;
+        let plan = Plan {
+            seed: self.seed,
+            bytes: self.bytes,
+            loss: self.loss,
+            blackout: (self.blackout.length_ns > 0).then_some(self.blackout),
+            qp: QpTimeouts {
+                timeout: self.timeout,
+                retry_cnt: self.retry_cnt,
+            },
+            profile,
+            addresses: self.addresses,
+            tap,
+        };
+        let runs = make_runs(&plan)?;
+        if let (Some(tap), Some(path)) = (&plan.tap, &self.pcap) {
+            tap.finish().map_err(|error| cannot_write(path, &error))?;
+        }
+        if let (Some(file), Some(path)) = (svg, &self.svg) {
+            let picture = picture::draw(&plan, &profile_name, &runs).map_err(io::Error::other)?;
+            write(file, &picture).map_err(|error| cannot_write(path, &error))?;
+        }
+        if self.json {
+            to.json(&report::Json::new(plan.seed, &runs))?;
+        } else {
+            to.text(&report::text(&plan, &profile_name, &runs))?;
+        }
+        match runs.iter().find(|run| !run.verified) {
+            Some(run) => Err(Failure::broken(format_args!(
+                "wrong bytes arrived under policy {}; this is a bug, please report it with seed {}",
+                run.policy, plan.seed
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn make_runs(plan: &Plan) -> Result<Vec<Figures>, Failure> {
+    let pattern = Pattern::new(plan.seed);
+    let mut runs = Vec::new();
+    for (index, kind) in Kind::ALL.into_iter().enumerate() {
+        let mut progress = Progress::new(index + 1, kind, plan.bytes);
+        let run = run::run(plan, kind, &pattern, &mut |figures| progress.show(figures));
+        runs.push(run.map_err(Failure::broken)?);
+    }
+    Ok(runs)
+}
+
+fn built_in_profile() -> Profile {
+    let document = Document::parse(PROFILE).ok();
+    document
+        .and_then(|document| document.profile().ok())
+        .expect("the built-in profile is valid")
+}
+
+fn profile_name(file: &Path) -> String {
+    let name = file.file_name().unwrap_or(file.as_os_str());
+    format!("profile {}", name.to_string_lossy())
+}
+
+fn create<T>(path: &Path, create: impl FnOnce(&Path) -> io::Result<T>) -> Result<T, Failure> {
+    create(path).map_err(|error| cannot_write(path, &error))
+}
+
+fn write(mut file: File, text: &str) -> io::Result<()> {
+    io::Write::write_all(&mut file, text.as_bytes())
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::input(format_args!(
+        "cannot write {}: {error}; name a file in a directory that exists and is yours",
+        path.display()
+    ))
+}

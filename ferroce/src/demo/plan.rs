@@ -1,0 +1,87 @@
+//! What a demo does, before it does it.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ferroce_adp::{Profile, QpTimeouts};
+use ferroce_hca::{BinWidthMode, HistogramConfig, TimeUnit};
+use ferroce_udp::Tap;
+use serde::Serialize;
+
+/// Everything that is the same for all runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    /// Payload bytes of all messages of a run together.
+    pub(crate) bytes: u64,
+    /// Probability that a packet is lost, in each direction.
+    pub(crate) loss: f64,
+    pub(crate) blackout: Option<Blackout>,
+    pub(crate) qp: QpTimeouts,
+    pub(crate) profile: Profile,
+    /// The client's and the server's.
+    pub(crate) addresses: [IpAddr; 2],
+    pub(crate) tap: Option<Tap>,
+}
+
+/// A time during which the link is dark.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Blackout {
+    pub(crate) start: Start,
+    pub(crate) length_ns: u64,
+}
+
+/// When a blackout begins.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Start {
+    /// So long after the start of the run.
+    Time(u64),
+    /// When so many of a hundred bytes are done.
+    Percent(f64),
+}
+
+impl Start {
+    /// Unless said otherwise. A share of the work comes in every run, however fast it is.
+    pub(crate) const DEFAULT: Self = Self::Percent(25.0);
+}
+
+/// The retransmission policies that are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// Adaptive retransmission is off.
+    Ib,
+    /// It is on, and no profile is written.
+    Firmware,
+    /// A profile is written.
+    Profile,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Ib, Self::Firmware, Self::Profile];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ib => "ib",
+            Self::Firmware => "firmware",
+            Self::Profile => "profile",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The bins of all histograms: octaves around 1 ms, from 62.5 us to 4.096 s. Every timeout of the
+/// three policies has its own, and the edges are round.
+pub(crate) const BINS: HistogramConfig = HistogramConfig {
+    bins: 18,
+    mode: BinWidthMode::Double,
+    unit: TimeUnit::Nsec,
+    bin0_width: 62_500,
+    bin1_width: 62_500,
+    enabled: true,
+};

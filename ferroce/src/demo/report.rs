@@ -1,0 +1,361 @@
+//! What a demo says at the end: a table, a histogram, a sentence, or JSON.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::plan::{BINS, Kind, Plan, Start};
+use super::rig::QPS;
+use super::run::{Figures, Outcome};
+use crate::adp::plot::short;
+use crate::output::Table;
+
+/// The whole report in words.
+pub(crate) fn text(plan: &Plan, profile_name: &str, runs: &[Figures]) -> String {
+    format!(
+        "{}\n{}\n{}\n{}\n",
+        settings(plan, profile_name),
+        table(runs),
+        histogram(runs),
+        wrap(&conclusion(runs))
+    )
+}
+
+/// What was done, in two lines.
+pub(crate) fn settings(plan: &Plan, profile_name: &str) -> String {
+    let [client, server] = plan.addresses;
+    let blackout = match plan.blackout {
+        None => "no blackout".to_owned(),
+        Some(blackout) => {
+            let start = match blackout.start {
+                Start::Time(ns) => format!("after {}", time(ns)),
+                Start::Percent(percent) => format!("at {percent} % of the bytes"),
+            };
+            format!("blackout of {} {start}", time(blackout.length_ns))
+        }
+    };
+    format!(
+        "{} of WRITE, SEND and READ from {client} to {server} over {QPS} QPs; loss {} % each way,\n\
+         {blackout}; QP timeout {}, retry_cnt {}; {profile_name}; seed {}\n",
+        size(plan.bytes),
+        rounded(plan.loss * 100.0),
+        plan.qp.timeout,
+        plan.qp.retry_cnt,
+        plan.seed,
+    )
+}
+
+/// One row for each policy.
+fn table(runs: &[Figures]) -> Table {
+    let mut table = Table::new(&[
+        "policy",
+        ">goodput Gb/s",
+        ">time s",
+        ">latency p50 ms",
+        ">p99 ms",
+        ">max ms",
+        ">retransmissions",
+        ">timeouts",
+        "outcome",
+    ]);
+    for run in runs {
+        let latency = |quantile| digits(run.latency.value_at_quantile(quantile) as f64 / 1e6);
+        table.row(vec![
+            run.policy.to_string(),
+            digits(run.goodput_gbps()),
+            digits(run.elapsed_ns as f64 / 1e9),
+            latency(0.5),
+            latency(0.99),
+            latency(1.0),
+            run.retransmissions.to_string(),
+            run.expiries.len().to_string(),
+            if run.verified {
+                run.outcome.name().to_owned()
+            } else {
+                "WRONG BYTES".to_owned()
+            },
+        ]);
+    }
+    table
+}
+
+/// Columns of the longest bar.
+const BAR: usize = 18;
+
+/// The timeouts of all policies, side by side in the same bins.
+fn histogram(runs: &[Figures]) -> String {
+    let counts: Vec<Vec<u64>> = runs.iter().map(Figures::histogram).collect();
+    let is_used = |bin: &usize| counts.iter().any(|counts| counts[*bin] > 0);
+    let bins = 0..usize::from(BINS.bins);
+    let (Some(first), Some(last)) = (bins.clone().find(is_used), bins.rev().find(is_used)) else {
+        return "No timer ran out.\n".to_owned();
+    };
+    let most = counts.iter().flatten().copied().max().unwrap_or(1);
+    let mut header = vec!["timeouts after".to_owned()];
+    header.extend(runs.iter().map(|run| run.policy.to_string()));
+    let mut table = Table::new(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    for bin in first..=last {
+        let (low, high) = BINS.edges_ns(bin);
+        let edges = match high {
+            Some(high) => format!("{} to {}", time(low), time(high)),
+            None => format!("{} and more", time(low)),
+        };
+        let mut cells = vec![edges];
+        cells.extend(counts.iter().map(|counts| bar(counts[bin], most)));
+        table.row(cells);
+    }
+    table.to_string()
+}
+
+/// A bar and its number, in cells of one width.
+fn bar(count: u64, most: u64) -> String {
+    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    let width = BAR + 1 + most.to_string().len();
+    if count == 0 {
+        return format!("{:<width$}", "·");
+    }
+    let eighths = (count as f64 / most as f64 * (BAR * 8) as f64).ceil() as usize;
+    let mut text = "█".repeat(eighths / 8);
+    if eighths % 8 > 0 {
+        text.push(EIGHTHS[eighths % 8]);
+    }
+    let _ = write!(text, " {count}");
+    format!("{text:<width$}")
+}
+
+/// What the figures mean, in a sentence.
+fn conclusion(runs: &[Figures]) -> String {
+    if let Some(run) = runs.iter().find(|run| !run.verified) {
+        return format!(
+            "Under {} bytes arrived that were never sent there.",
+            subject(run.policy)
+        );
+    }
+    let (mut done, failed): (Vec<&Figures>, Vec<&Figures>) =
+        runs.iter().partition(|run| run.outcome == Outcome::Ok);
+    done.sort_by_key(|run| run.elapsed_ns);
+    let given_up = failed
+        .iter()
+        .map(|run| {
+            format!(
+                "{} gave up after {}",
+                subject(run.policy),
+                time(run.elapsed_ns)
+            )
+        })
+        .collect::<Vec<_>>();
+    let Some((best, others)) = done.split_first() else {
+        return format!(
+            "No policy outlived this link: {}; every byte that arrived was right.",
+            list(&given_up)
+        );
+    };
+    let mut text = match others.last() {
+        None => format!("Only {} outlived this link", subject(best.policy)),
+        Some(worst) if worst.expiries.is_empty() => {
+            return "Hardly a timer ran out, so the policies had nothing to differ in. Every byte \
+                    that arrived was right."
+                .to_owned();
+        }
+        Some(worst) if ratio(worst, best) < 1.15 => {
+            "The policies took about the same time".to_owned()
+        }
+        Some(_) => {
+            let ratios = others
+                .iter()
+                .map(|run| {
+                    format!(
+                        "{} times as fast as {}",
+                        digits(ratio(run, best)),
+                        subject(run.policy)
+                    )
+                })
+                .collect::<Vec<_>>();
+            format!("{} was {}", capital(subject(best.policy)), list(&ratios))
+        }
+    };
+    let typical = |of: &dyn Fn(&Figures) -> Option<u64>| {
+        let known = done
+            .iter()
+            .filter_map(|run| Some(format!("{} under {}", time(of(run)?), run.policy)));
+        let known: Vec<String> = known.collect();
+        (known.len() > 1).then(|| list(&known))
+    };
+    if let Some(waits) = typical(&|run| median(run.expiries.iter().map(|expiry| expiry.wait_ns))) {
+        let _ = write!(text, ": the median timeout was {waits}");
+    }
+    if let Some(recoveries) = typical(&|run| median(run.recoveries_ns.iter().copied())) {
+        let _ = write!(
+            text,
+            ", and after the blackout the median QP was back within {recoveries}"
+        );
+    }
+    if !given_up.is_empty() {
+        let _ = write!(text, "; {}", list(&given_up));
+    }
+    format!("{text}. Every byte that arrived was right.")
+}
+
+/// How many times as long one run took as another.
+fn ratio(slow: &Figures, fast: &Figures) -> f64 {
+    slow.elapsed_ns as f64 / fast.elapsed_ns.max(1) as f64
+}
+
+/// The lower one of two.
+fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    values.get(values.len().checked_sub(1)? / 2).copied()
+}
+
+fn subject(policy: Kind) -> &'static str {
+    match policy {
+        Kind::Ib => "plain InfiniBand",
+        Kind::Firmware => "the firmware's own ladder",
+        Kind::Profile => "the profile",
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map(|first| first.to_uppercase().chain(letters).collect())
+        .unwrap_or_default()
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn list(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
+/// A duration with three digits.
+fn time(ns: u64) -> String {
+    short(ns as f64)
+}
+
+/// Three digits, and never more than four behind the point.
+fn digits(value: f64) -> String {
+    let behind = match value {
+        _ if value >= 99.95 => 0,
+        _ if value >= 9.995 => 1,
+        _ if value >= 0.9995 => 2,
+        _ if value >= 0.09995 => 3,
+        _ => 4,
+    };
+    format!("{value:.behind$}")
+}
+
+/// A number that a person wrote, without what binary fractions add to it.
+fn rounded(value: f64) -> f64 {
+    (value * 1e9).round() / 1e9
+}
+
+/// A number of bytes in the largest unit that divides it, or about.
+fn size(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units
+        .iter()
+        .find(|(shift, _)| bytes.trailing_zeros() >= *shift)
+    {
+        Some((shift, unit)) if bytes > 0 => format!("{} {unit}", bytes >> shift),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+/// Breaks a text into lines of a terminal's width.
+fn wrap(text: &str) -> String {
+    const WIDTH: usize = 100;
+    let (mut lines, mut column) = (String::new(), 0);
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if column > 0 && column + 1 + width > WIDTH {
+            lines.push('\n');
+            column = 0;
+        } else if column > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines += word;
+        column += width;
+    }
+    lines
+}
+
+/// The report for programs.
+#[derive(Debug, Serialize)]
+pub(crate) struct Json {
+    seed: u64,
+    runs: Vec<RunJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct RunJson {
+    policy: Kind,
+    outcome: &'static str,
+    bytes: u64,
+    verified: bool,
+    seconds: f64,
+    goodput_gbps: f64,
+    retransmissions: u64,
+    timeouts: u64,
+    latency_us: LatencyJson,
+    histogram: Vec<BinJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct LatencyJson {
+    p50: f64,
+    p99: f64,
+    max: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct BinJson {
+    low_ns: u64,
+    high_ns: Option<u64>,
+    count: u64,
+}
+
+impl Json {
+    pub(crate) fn new(seed: u64, runs: &[Figures]) -> Self {
+        let runs = runs.iter().map(RunJson::new).collect();
+        Self { seed, runs }
+    }
+}
+
+impl RunJson {
+    fn new(run: &Figures) -> Self {
+        let latency = |quantile| run.latency.value_at_quantile(quantile) as f64 / 1e3;
+        let bins = run.histogram().into_iter().enumerate();
+        Self {
+            policy: run.policy,
+            outcome: run.outcome.name(),
+            bytes: run.bytes,
+            verified: run.verified,
+            seconds: run.elapsed_ns as f64 / 1e9,
+            goodput_gbps: run.goodput_gbps(),
+            retransmissions: run.retransmissions,
+            timeouts: run.expiries.len() as u64,
+            latency_us: LatencyJson {
+                p50: latency(0.5),
+                p99: latency(0.99),
+                max: latency(1.0),
+            },
+            histogram: bins
+                .map(|(bin, count)| {
+                    let (low_ns, high_ns) = BINS.edges_ns(bin);
+                    BinJson {
+                        low_ns,
+                        high_ns,
+                        count,
+                    }
+                })
+                .collect(),
+        }
+    }
+}

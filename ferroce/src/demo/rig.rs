@@ -1,0 +1,209 @@
+//! Two devices, connected by several queue pairs.
+
+use ferroce_hca::impair::Blackout;
+use ferroce_hca::{
+    AccessFlags, Buffer, CqId, Direction, HcaConfig, Impairment, Memory, Method, MrInfo, Mtu,
+    Personality, QpAttr, QpCap, QpInit, RecvWr, Sge, Sges,
+};
+use ferroce_prm::roce_accl::ROCE_ACCL;
+use ferroce_udp::{Device, DeviceConfig, Endpoint};
+use ferroce_wire::{Psn, Qpn};
+
+use super::error::Error;
+use super::plan::{Kind, Plan};
+use super::workload::MESSAGE_MAX;
+use crate::adp::codec;
+
+/// Queue pairs between the devices.
+pub(crate) const QPS: usize = 8;
+/// Messages that each of them has on its way, at most.
+pub(crate) const DEPTH: usize = 4;
+/// Receive requests that the server keeps posted for each.
+pub(crate) const RECEIVES: usize = 2 * DEPTH;
+
+/// One device and what a program has made on it.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) device: Device,
+    pub(crate) cq: CqId,
+    pub(crate) qps: Vec<Qpn>,
+    /// Room for messages of the largest size; see [`Self::place`].
+    pub(crate) buffer: Buffer,
+    mr: MrInfo,
+    /// Messages that there is room for, for each queue pair.
+    places: usize,
+}
+
+impl End {
+    fn open(plan: &Plan, kind: Kind, which: usize, places: usize) -> Result<Self, Error> {
+        let hca = HcaConfig {
+            // The two devices lose different packets, and every policy's devices the same ones.
+            seed: plan.seed.wrapping_mul(2).wrapping_add(which as u64),
+            // Other numbers in each run, so that a capture of all runs can be taken apart.
+            first_qpn: Qpn::new(0x100 * (1 + kind as u32)),
+            personality: Personality {
+                adaptive: kind != Kind::Ib,
+                ..Personality::default()
+            },
+            trace_timers: true,
+            ..HcaConfig::default()
+        };
+        let device = Device::open(DeviceConfig {
+            hca,
+            tap: plan.tap.clone(),
+            ..DeviceConfig::new(plan.addresses[which])
+        })
+        .map_err(Error::Open)?;
+        let buffer = Buffer::zeroed(QPS * places * MESSAGE_MAX as usize);
+        let (cq, qps, mr) = device.with(|hca| {
+            let pd = hca.alloc_pd()?;
+            let cq = hca.create_cq((QPS * places.max(RECEIVES) * 2) as u32)?;
+            let mr = hca.reg_mr(
+                pd,
+                Memory::Buffer(buffer.clone()),
+                AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ,
+            )?;
+            let init = QpInit {
+                pd,
+                send_cq: cq,
+                recv_cq: cq,
+                srq: None,
+                cap: QpCap {
+                    max_send_wr: DEPTH as u32,
+                    max_recv_wr: RECEIVES as u32,
+                    ..QpCap::default()
+                },
+                signal_all: true,
+            };
+            let qps = (0..QPS).map(|_| hca.create_qp(&init));
+            let qps = qps.collect::<Result<Vec<_>, _>>()?;
+            Ok::<_, Error>((cq, qps, mr))
+        })?;
+        Ok(Self {
+            device,
+            cq,
+            qps,
+            buffer,
+            mr,
+            places,
+        })
+    }
+
+    /// Where in the buffer a queue pair keeps a message.
+    pub(crate) fn place(&self, qp: usize, place: usize) -> usize {
+        (qp * self.places + place) * MESSAGE_MAX as usize
+    }
+
+    /// A message at a place, for work requests of this end.
+    pub(crate) fn sge(&self, place: usize, length: u32) -> Sge {
+        Sge {
+            addr: self.buffer.addr() + place as u64,
+            length,
+            lkey: self.mr.key.lkey(),
+        }
+    }
+
+    /// The address and key of a place, for work requests of the other end.
+    pub(crate) fn remote(&self, place: usize) -> (u64, u32) {
+        (self.mr.va + place as u64, self.mr.key.rkey())
+    }
+
+    /// Which queue pair has this number.
+    pub(crate) fn index_of(&self, qpn: Qpn) -> usize {
+        (qpn.value() - self.qps[0].value()) as usize
+    }
+
+    /// Lets a SEND be received at a place.
+    pub(crate) fn post_recv(&self, qp: usize, place: usize) -> Result<(), Error> {
+        let sge = self.sge(self.place(qp, place), MESSAGE_MAX);
+        let wr = RecvWr {
+            wr_id: place as u64,
+            sges: Sges::from_buf([sge]),
+        };
+        Ok(self.device.post_recv(self.qps[qp], wr)?)
+    }
+
+    fn endpoint(&self, plan: &Plan, qp: usize) -> Endpoint {
+        // Some near the end of the circle, so that PSNs wrap.
+        let spread = plan.seed.wrapping_mul(0x9e37_79b9) as u32 ^ (qp as u32) << 21;
+        Endpoint {
+            address: self.device.address().ip(),
+            qpn: self.qps[qp],
+            psn: Psn::new(spread & 0xff_ffff),
+        }
+    }
+
+    /// Makes the link from this end lose packets, and all of them during a span of time.
+    fn impair(&self, loss: f64, dark: Option<Dark>) -> Result<(), Error> {
+        let now = self.device.now();
+        let blackouts = dark.iter().map(|dark| Blackout {
+            from: now.after(dark.in_ns),
+            length_ns: dark.length_ns,
+        });
+        let impairment = Impairment {
+            loss,
+            blackouts: blackouts.collect(),
+            ..Impairment::default()
+        };
+        self.device
+            .with(|hca| hca.set_impairment(Direction::Egress, impairment))
+            .map_err(|error| Error::Internal(error.to_string()))
+    }
+}
+
+/// A blackout to come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dark {
+    /// How long from now.
+    pub(crate) in_ns: u64,
+    pub(crate) length_ns: u64,
+}
+
+/// The devices of one run.
+#[derive(Debug)]
+pub(crate) struct Rig {
+    /// The end that makes the requests.
+    pub(crate) client: End,
+    /// The end that serves them. Its first places are for WRITE and READ, the others for SEND.
+    pub(crate) server: End,
+}
+
+impl Rig {
+    /// Opens the devices under a policy and connects the queue pairs.
+    pub(crate) fn new(plan: &Plan, kind: Kind) -> Result<Self, Error> {
+        let client = End::open(plan, kind, 0, DEPTH)?;
+        let server = End::open(plan, kind, 1, DEPTH + RECEIVES)?;
+        if kind == Kind::Profile {
+            // As a tool writes it to a real card.
+            let mut payload = codec::encode(&plan.profile);
+            for end in [&client, &server] {
+                end.device
+                    .with(|hca| hca.access_register(ROCE_ACCL.id(), Method::Write, &mut payload))
+                    .map_err(|error| Error::Internal(error.to_string()))?;
+            }
+        }
+        let attr = QpAttr {
+            access: AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ,
+            path_mtu: Mtu::Mtu4096,
+            max_rd_atomic: 16,
+            max_dest_rd_atomic: 16,
+            min_rnr_timer: 1,
+            timeout: plan.qp.timeout,
+            retry_cnt: plan.qp.retry_cnt,
+            rnr_retry: 7,
+            ..QpAttr::default()
+        };
+        for qp in 0..QPS {
+            let ends = [client.endpoint(plan, qp), server.endpoint(plan, qp)];
+            client.device.connect(ends[0], ends[1], &attr)?;
+            server.device.connect(ends[1], ends[0], &attr)?;
+        }
+        Ok(Self { client, server })
+    }
+
+    /// The link goes bad, in both directions, and stays so but for the dark time.
+    pub(crate) fn impair(&self, loss: f64, dark: Option<Dark>) -> Result<(), Error> {
+        self.client.impair(loss, dark)?;
+        self.server.impair(loss, dark)
+    }
+}

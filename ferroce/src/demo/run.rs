@@ -1,0 +1,559 @@
+//! One run: the whole workload under one policy.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ferroce_hca::{Completion, Counter, Event, SendOp, SendWr, Time, WcStatus};
+use hdrhistogram::Histogram;
+
+use super::error::Error;
+use super::plan::{BINS, Kind, Plan, Start};
+use super::rig::{DEPTH, Dark, End, QPS, RECEIVES, Rig};
+use super::workload::{Message, Messages, Op, Pattern};
+
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// Every message arrived.
+    Ok,
+    /// A queue pair gave up: `IBV_WC_RETRY_EXC_ERR`.
+    RetryExceeded,
+}
+
+impl Outcome {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::RetryExceeded => WcStatus::RetryExcErr.name(),
+        }
+    }
+}
+
+/// A timer that ran out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Expiry {
+    /// When, since the start of the run.
+    pub(crate) at_ns: u64,
+    /// After how long.
+    pub(crate) wait_ns: u64,
+}
+
+/// What a run has shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Figures {
+    pub(crate) policy: Kind,
+    pub(crate) outcome: Outcome,
+    /// Payload of the messages that are done.
+    pub(crate) bytes: u64,
+    /// Whether all of it was what it had to be.
+    pub(crate) verified: bool,
+    /// From the first request to the last completion.
+    pub(crate) elapsed_ns: u64,
+    /// Request packets sent again.
+    pub(crate) retransmissions: u64,
+    pub(crate) expiries: Vec<Expiry>,
+    /// From posting to completion, in nanoseconds.
+    pub(crate) latency: Histogram<u64>,
+    /// Bytes done in each millisecond of the run.
+    pub(crate) bytes_by_ms: Vec<u64>,
+    /// Start and end of the blackout, once it is known.
+    pub(crate) dark: Option<(u64, u64)>,
+    /// How long after the end of the blackout each queue pair's next message was done; of those
+    /// that had one on its way through it.
+    pub(crate) recoveries_ns: Vec<u64>,
+}
+
+impl Figures {
+    /// Goodput in Gb/s: bits per nanosecond.
+    pub(crate) fn goodput_gbps(&self) -> f64 {
+        if self.elapsed_ns == 0 {
+            return 0.0;
+        }
+        self.bytes as f64 * 8.0 / self.elapsed_ns as f64
+    }
+
+    /// How many timers ran out in each bin.
+    pub(crate) fn histogram(&self) -> Vec<u64> {
+        let mut counts = vec![0; BINS.bins.into()];
+        for expiry in &self.expiries {
+            counts[BINS.bin_of(expiry.wait_ns)] += 1;
+        }
+        counts
+    }
+}
+
+/// What a run reports while it goes on.
+pub(crate) type OnProgress<'a> = dyn FnMut(&Figures) + 'a;
+
+/// Longest sleep of either end: how late the end of a run and a full send queue are noticed.
+const NAP: Duration = Duration::from_millis(5);
+/// Completions taken at a time.
+const TAKE: usize = 64;
+/// What a run may be silent for beyond what its timers explain.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs the workload under a policy.
+pub(crate) fn run(
+    plan: &Plan,
+    kind: Kind,
+    pattern: &Pattern,
+    on_progress: &mut OnProgress<'_>,
+) -> Result<Figures, Error> {
+    run_between(plan, kind, [pattern; 2], on_progress)
+}
+
+/// The same with what the client and the server expect to see.
+fn run_between(
+    plan: &Plan,
+    kind: Kind,
+    [sent, received]: [&Pattern; 2],
+    on_progress: &mut OnProgress<'_>,
+) -> Result<Figures, Error> {
+    let rig = Rig::new(plan, kind)?;
+    let shared = Shared::new();
+    let mut server = Server::new(plan, &rig.server, received, &shared);
+    server.post_all()?;
+    let mut client = Client::new(plan, kind, &rig, sent, &shared);
+    let (outcome, served) = thread::scope(|scope| {
+        let serving = scope.spawn(|| server.serve());
+        let outcome = client.drive(on_progress);
+        shared
+            .sends_done
+            .store(client.sends_done, Ordering::Release);
+        let served = serving.join();
+        (outcome, served)
+    });
+    let mut figures = client.figures;
+    figures.outcome = outcome?;
+    match served {
+        Ok(served) => figures.verified &= served?,
+        Err(_) => return Err(Error::Internal("the serving thread panicked".to_owned())),
+    }
+    figures.retransmissions = rig
+        .client
+        .device
+        .state()
+        .counter(Counter::RetransmittedPackets);
+    Ok(figures)
+}
+
+/// What the two threads tell each other.
+#[derive(Debug)]
+struct Shared {
+    /// How many SENDs are done, once nothing more will come; [`u64::MAX`] before.
+    sends_done: AtomicU64,
+    /// The server has found an error and ended.
+    failed: AtomicBool,
+    /// Receive requests posted for each queue pair, ever.
+    receives: [AtomicU64; QPS],
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self {
+            sends_done: AtomicU64::new(u64::MAX),
+            failed: AtomicBool::new(false),
+            receives: [const { AtomicU64::new(0) }; QPS],
+        }
+    }
+}
+
+/// A message on its way.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    message: Message,
+    posted: Time,
+}
+
+/// The end that makes requests.
+struct Client<'a> {
+    rig: &'a Rig,
+    pattern: &'a Pattern,
+    shared: &'a Shared,
+    flows: Vec<Flow>,
+    plan: &'a Plan,
+    start: Time,
+    silence_max: Duration,
+    sends_done: u64,
+    figures: Figures,
+    scratch: Vec<u8>,
+}
+
+/// A queue pair of the client.
+struct Flow {
+    messages: Messages,
+    /// The next message, if it could not be posted yet.
+    held: Option<Message>,
+    pending: [Option<Pending>; DEPTH],
+    sends_posted: u64,
+    recovered: bool,
+}
+
+impl<'a> Client<'a> {
+    fn new(
+        plan: &'a Plan,
+        kind: Kind,
+        rig: &'a Rig,
+        pattern: &'a Pattern,
+        shared: &'a Shared,
+    ) -> Self {
+        let flow = |qp| Flow {
+            messages: Messages::new(plan.seed, plan.bytes, qp, QPS),
+            held: None,
+            pending: [None; DEPTH],
+            sends_posted: 0,
+            recovered: false,
+        };
+        // How long a queue pair may be silent before it must have failed.
+        let total_ns = rig.client.device.with(|hca| hca.policy().total_ns(plan.qp));
+        let total = Duration::from_nanos(total_ns.unwrap_or(u64::MAX / 4));
+        Self {
+            rig,
+            pattern,
+            shared,
+            flows: (0..QPS).map(flow).collect(),
+            plan,
+            start: rig.client.device.now(),
+            silence_max: total.saturating_add(PATIENCE),
+            sends_done: 0,
+            figures: Figures {
+                policy: kind,
+                outcome: Outcome::Ok,
+                bytes: 0,
+                verified: true,
+                elapsed_ns: 0,
+                retransmissions: 0,
+                expiries: Vec::new(),
+                latency: Histogram::new(3).expect("3 digits are allowed"),
+                bytes_by_ms: Vec::new(),
+                dark: None,
+                recoveries_ns: Vec::new(),
+            },
+            scratch: Vec::new(),
+        }
+    }
+
+    fn drive(&mut self, on_progress: &mut OnProgress<'_>) -> Result<Outcome, Error> {
+        let end = &self.rig.client;
+        let mut completions = Vec::with_capacity(TAKE);
+        self.start = end.device.now();
+        let mut last = self.start;
+        self.rig.impair(self.plan.loss, None)?;
+        loop {
+            self.darken()?;
+            for qp in 0..QPS {
+                self.post(qp)?;
+            }
+            if self.flows.iter().all(Flow::is_done) || self.shared.failed.load(Ordering::Acquire) {
+                return Ok(Outcome::Ok);
+            }
+            end.device.wait(end.cq, TAKE, &mut completions, NAP)?;
+            let now = end.device.now();
+            self.take_events();
+            for completion in completions.drain(..) {
+                last = now;
+                match completion.status {
+                    WcStatus::Success => self.complete(&completion, now),
+                    WcStatus::RetryExcErr => return Ok(Outcome::RetryExceeded),
+                    status => {
+                        return Err(Error::Status {
+                            policy: self.figures.policy,
+                            status: status.name(),
+                        });
+                    }
+                }
+            }
+            if !self.figures.verified {
+                return Ok(Outcome::Ok);
+            }
+            if u128::from(now.since(last)) > self.silence_max.as_nanos() {
+                return Err(Error::Stuck {
+                    policy: self.figures.policy,
+                    seconds: self.silence_max.as_secs(),
+                });
+            }
+            self.figures.elapsed_ns = now.since(self.start);
+            on_progress(&self.figures);
+        }
+    }
+
+    /// Lets the blackout begin, or sets its time, when it can be known.
+    fn darken(&mut self) -> Result<(), Error> {
+        let Some(blackout) = self.plan.blackout else {
+            return Ok(());
+        };
+        let now_ns = self.rig.client.device.now().since(self.start);
+        let at_ns = match blackout.start {
+            Start::Time(at_ns) => at_ns,
+            Start::Percent(percent) => {
+                let done = self.figures.bytes as f64 * 100.0;
+                if done < self.plan.bytes as f64 * percent {
+                    return Ok(());
+                }
+                now_ns
+            }
+        };
+        if self.figures.dark.is_none() {
+            let length_ns = blackout.length_ns;
+            let in_ns = at_ns.saturating_sub(now_ns);
+            self.rig
+                .impair(self.plan.loss, Some(Dark { in_ns, length_ns }))?;
+            self.figures.dark = Some((now_ns + in_ns, now_ns + in_ns + length_ns));
+        }
+        Ok(())
+    }
+
+    /// Gives a queue pair its next turn of messages, once it has done those before.
+    ///
+    /// So works a program that computes and communicates in turns. Behind the last packet of a turn
+    /// comes nothing by which the peer could notice its loss: only a timer does.
+    fn post(&mut self, qp: usize) -> Result<(), Error> {
+        let (client, server) = (&self.rig.client, &self.rig.server);
+        let flow = &mut self.flows[qp];
+        let is_busy = flow.pending.iter().any(Option::is_some);
+        if is_busy && flow.held.is_none() {
+            return Ok(());
+        }
+        let now = client.device.now();
+        let receives = self.shared.receives[qp].load(Ordering::Acquire);
+        let mut requests = Vec::new();
+        for slot in 0..DEPTH {
+            if flow.pending[slot].is_some() {
+                continue;
+            }
+            let Some(message) = flow.held.take().or_else(|| flow.messages.next()) else {
+                break;
+            };
+            if message.op == Op::Send && flow.sends_posted == receives {
+                // The server is late with its receives; an RNR NAK would only cost time.
+                flow.held = Some(message);
+                break;
+            }
+            let (here, there) = (client.place(qp, slot), server.place(qp, slot));
+            let bytes = self.pattern.of(&message);
+            let (va, rkey) = server.remote(there);
+            let op = match message.op {
+                Op::Write => SendOp::Write {
+                    va,
+                    rkey,
+                    imm: None,
+                },
+                Op::Send => SendOp::Send {
+                    imm: Some(message.number as u32),
+                },
+                Op::Read => SendOp::Read { va, rkey },
+            };
+            if message.op == Op::Read {
+                server.buffer.write(there, bytes);
+            } else {
+                client.buffer.write(here, bytes);
+            }
+            flow.sends_posted += u64::from(message.op == Op::Send);
+            flow.pending[slot] = Some(Pending {
+                message,
+                posted: now,
+            });
+            requests.push(SendWr::new(slot as u64, op, client.sge(here, message.len)));
+        }
+        if !requests.is_empty() {
+            client.device.post_send(client.qps[qp], requests)?;
+        }
+        Ok(())
+    }
+
+    /// A message is done: looks at its bytes where they had to go, and books it.
+    fn complete(&mut self, completion: &Completion, now: Time) {
+        let (client, server) = (&self.rig.client, &self.rig.server);
+        let (qp, slot) = (client.index_of(completion.qpn), completion.wr_id as usize);
+        let pending = self.flows[qp].pending.get_mut(slot).and_then(Option::take);
+        let Some(Pending { message, posted }) = pending else {
+            // A completion of something that was never posted, or completed already.
+            self.figures.verified = false;
+            return;
+        };
+        self.sends_done += u64::from(message.op == Op::Send);
+        let found = match message.op {
+            Op::Write => Some((&server.buffer, server.place(qp, slot))),
+            Op::Read => Some((&client.buffer, client.place(qp, slot))),
+            // The server looks.
+            Op::Send => None,
+        };
+        if let Some((buffer, place)) = found {
+            let expected = self.pattern.of(&message);
+            self.scratch.resize(expected.len(), 0);
+            buffer.read(place, &mut self.scratch);
+            self.figures.verified &= self.scratch == expected;
+        }
+        self.book(qp, message, posted, now);
+    }
+
+    fn book(&mut self, qp: usize, message: Message, posted: Time, now: Time) {
+        let figures = &mut self.figures;
+        let at_ns = now.since(self.start);
+        figures.bytes += u64::from(message.len);
+        figures.elapsed_ns = at_ns;
+        // The histogram grows with its values.
+        let _ = figures.latency.record(now.since(posted));
+        let ms = (at_ns / 1_000_000) as usize;
+        if figures.bytes_by_ms.len() <= ms {
+            figures.bytes_by_ms.resize(ms + 1, 0);
+        }
+        figures.bytes_by_ms[ms] += u64::from(message.len);
+        let flow = &mut self.flows[qp];
+        if let Some((_, light_ns)) = figures.dark
+            && !flow.recovered
+            && at_ns >= light_ns
+        {
+            flow.recovered = true;
+            if posted.since(self.start) < light_ns {
+                figures.recoveries_ns.push(at_ns - light_ns);
+            }
+        }
+    }
+
+    fn take_events(&mut self) {
+        while let Some(event) = self.rig.client.device.poll_event() {
+            if let Event::TimerExpired { at, expiry, .. } = event {
+                self.figures.expiries.push(Expiry {
+                    at_ns: at.since(self.start),
+                    wait_ns: expiry.wait_ns,
+                });
+            }
+        }
+    }
+}
+
+impl Flow {
+    fn is_done(&self) -> bool {
+        self.held.is_none() && self.pending.iter().all(Option::is_none) && self.messages.is_empty()
+    }
+}
+
+/// The end that receives: posts receives, and looks at what the SENDs brought.
+struct Server<'a> {
+    end: &'a End,
+    pattern: &'a Pattern,
+    shared: &'a Shared,
+    /// The SENDs of each queue pair that are still to come.
+    sends: Vec<Box<dyn Iterator<Item = Message> + Send>>,
+    scratch: Vec<u8>,
+}
+
+impl<'a> Server<'a> {
+    fn new(plan: &Plan, end: &'a End, pattern: &'a Pattern, shared: &'a Shared) -> Self {
+        let sends = |qp| -> Box<dyn Iterator<Item = Message> + Send> {
+            let messages = Messages::new(plan.seed, plan.bytes, qp, QPS);
+            Box::new(messages.filter(|message| message.op == Op::Send))
+        };
+        Self {
+            end,
+            pattern,
+            shared,
+            sends: (0..QPS).map(sends).collect(),
+            scratch: Vec::new(),
+        }
+    }
+
+    fn post_all(&mut self) -> Result<(), Error> {
+        for qp in 0..QPS {
+            for place in 0..RECEIVES {
+                self.post(qp, DEPTH + place)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn post(&self, qp: usize, place: usize) -> Result<(), Error> {
+        self.end.post_recv(qp, place)?;
+        self.shared.receives[qp].fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Serves until told to stop. False if something wrong arrived.
+    fn serve(&mut self) -> Result<bool, Error> {
+        let result = self.serve_until_stop();
+        if !matches!(result, Ok(true)) {
+            self.shared.failed.store(true, Ordering::Release);
+        }
+        result
+    }
+
+    fn serve_until_stop(&mut self) -> Result<bool, Error> {
+        let mut completions = Vec::with_capacity(TAKE);
+        let mut verified = 0;
+        // What the client knows to be done has completed here before.
+        while verified < self.shared.sends_done.load(Ordering::Acquire) {
+            let end = self.end;
+            end.device.wait(end.cq, TAKE, &mut completions, NAP)?;
+            for completion in completions.drain(..) {
+                if completion.status != WcStatus::Success {
+                    return Err(Error::Internal(format!(
+                        "a receive ended with {}",
+                        completion.status.name()
+                    )));
+                }
+                if !self.verify(&completion) {
+                    return Ok(false);
+                }
+                let qp = self.end.index_of(completion.qpn);
+                verified += 1;
+                self.post(qp, completion.wr_id as usize)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn verify(&mut self, completion: &Completion) -> bool {
+        let qp = self.end.index_of(completion.qpn);
+        let Some(message) = self.sends[qp].next() else {
+            return false;
+        };
+        if (completion.imm, completion.byte_len) != (message.number as u32, message.len) {
+            return false;
+        }
+        self.scratch.resize(message.len as usize, 0);
+        let place = self.end.place(qp, completion.wr_id as usize);
+        self.end.buffer.read(place, &mut self.scratch);
+        self.scratch == self.pattern.of(&message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferroce_adp::QpTimeouts;
+
+    fn plan(last: u8) -> Plan {
+        Plan {
+            seed: 3,
+            bytes: 200_000,
+            loss: 0.0,
+            blackout: None,
+            qp: QpTimeouts {
+                timeout: 14,
+                retry_cnt: 7,
+            },
+            profile: crate::demo::built_in_profile(),
+            addresses: [[127, 51, last, 1].into(), [127, 51, last, 2].into()],
+            tap: None,
+        }
+    }
+
+    #[test]
+    fn right_bytes_are_found_right() {
+        let pattern = Pattern::new(3);
+        let figures = run(&plan(1), Kind::Profile, &pattern, &mut |_| ()).unwrap();
+        assert!(figures.verified);
+        assert_eq!((figures.outcome, figures.bytes), (Outcome::Ok, 200_000));
+        assert!(figures.latency.len() > 8);
+    }
+
+    #[test]
+    fn wrong_bytes_are_found_wrong() {
+        let (sent, received) = (Pattern::new(3), Pattern::new(4));
+        let patterns = [&sent, &received];
+        let figures = run_between(&plan(2), Kind::Ib, patterns, &mut |_| ()).unwrap();
+        assert!(!figures.verified);
+    }
+}

@@ -1,0 +1,28 @@
+//! `ferroce explain`: why it behaves as it does.
+
+mod app;
+mod timeout;
+
+use clap::{Args, Subcommand};
+
+use crate::output::{Failure, Output};
+
+/// The commands that explain.
+#[derive(Args, Debug)]
+pub struct Command {
+    #[command(subcommand)]
+    topic: Topic,
+}
+
+impl Command {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        match self.topic {
+            Topic::Timeout(args) => args.run(to),
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Topic {
+    Timeout(timeout::Timeout),
+}

@@ -1,0 +1,386 @@
+//! What applications set, and what becomes of it on the way to the QP.
+
+use clap::ValueEnum;
+use ferroce_adp::file::nearest;
+use serde::Serialize;
+
+use crate::output::Failure;
+
+/// The applications whose settings are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(super) enum App {
+    /// NCCL, and what takes its variables
+    Nccl,
+    /// UCX, transports rc and dc
+    Ucx,
+    /// Open MPI up to 4.x, openib BTL
+    Openmpi,
+    /// perftest: `ib_write_bw` and its kin
+    Perftest,
+    /// Programs that connect through librdmacm
+    RdmaCm,
+}
+
+/// One setting, given or not.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Setting {
+    pub(super) name: &'static str,
+    pub(super) value: String,
+    /// `given`, `default`, or `flag` where a flag stands for it.
+    pub(super) source: &'static str,
+}
+
+/// Something worth knowing about the chain.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Remark {
+    /// `does_not_fit`, `no_effect`, `warning` or `note`.
+    pub(super) kind: &'static str,
+    pub(super) text: String,
+}
+
+/// What arrives at the verbs.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    pub(super) settings: Vec<Setting>,
+    /// The steps between settings and attributes, where there are any.
+    pub(super) steps: Vec<String>,
+    pub(super) timeout: u64,
+    pub(super) retry_cnt: u64,
+    pub(super) remarks: Vec<Remark>,
+}
+
+impl App {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Nccl => "nccl",
+            Self::Ucx => "ucx",
+            Self::Openmpi => "openmpi",
+            Self::Perftest => "perftest",
+            Self::RdmaCm => "rdma_cm",
+        }
+    }
+
+    /// What the application asks of the QP with these settings. Flags stand for the attributes that
+    /// no setting names.
+    pub(super) fn asks(
+        self,
+        given: &[String],
+        timeout: Option<u64>,
+        retry_cnt: Option<u64>,
+    ) -> Result<Asked, Failure> {
+        let mut given = Given::parse(self, given)?;
+        let mut asked = Asked::default();
+        match self {
+            Self::Nccl => {
+                asked.timeout = given.number("NCCL_IB_TIMEOUT", timeout)?;
+                asked.retry_cnt = given.number("NCCL_IB_RETRY_CNT", retry_cnt)?;
+                if given.is_default("NCCL_IB_TIMEOUT") && timeout.is_none() {
+                    asked.note(
+                        "NCCL's default timeout is 20 since 2.23.4, was 18 from 2.14.3 to \
+                                2.22, and 14 before; give NCCL_IB_TIMEOUT for another version",
+                    );
+                }
+            }
+            Self::Ucx => {
+                asked.timeout = given.seconds("UCX_RC_TIMEOUT", timeout, &mut asked.steps)?;
+                asked.retry_cnt = given.number("UCX_RC_RETRY_COUNT", retry_cnt)?;
+                asked.lower_retry_cnt("UCX", "with a warning");
+            }
+            Self::Openmpi => {
+                asked.timeout = given.number("btl_openib_ib_timeout", timeout)?;
+                asked.retry_cnt = given.number("btl_openib_ib_retry_count", retry_cnt)?;
+                asked.lower_retry_cnt("Open MPI", "with a message");
+                if asked.timeout > 31 {
+                    let text = format!(
+                        "timeout = {} does not fit its 5 bits (0 to 31): Open MPI lowers it to 31 \
+                         with a message",
+                        asked.timeout
+                    );
+                    asked.remark("does_not_fit", text);
+                    asked.timeout = 31;
+                }
+                asked.note("Open MPI 5 has no openib BTL; there, --from ucx applies");
+            }
+            Self::Perftest => {
+                asked.timeout = given.number("qp-timeout", timeout)?;
+                asked.retry_cnt = given.number("retry_count", retry_cnt)?;
+            }
+            Self::RdmaCm => {
+                asked.retry_cnt = given.number("retry_count", retry_cnt)?;
+                asked.lower_retry_cnt("the kernel's rdma_cm", "silently");
+                let option = given.number("RDMA_OPTION_ID_ACK_TIMEOUT", None)?;
+                let life = given.number("cma_iboe_packet_lifetime", None)?;
+                let delay = given.number("local_ca_ack_delay", None)?;
+                match timeout.filter(|_| given.is_all_default()) {
+                    Some(timeout) => {
+                        asked.timeout = timeout;
+                        given
+                            .settings
+                            .retain(|setting| setting.name == "retry_count");
+                    }
+                    None => asked.connect(option, life, delay),
+                }
+                if timeout.is_none() && option == 0 && given.is_default("cma_iboe_packet_lifetime")
+                {
+                    asked.note(
+                        "kernels from before late 2022 have cma_iboe_packet_lifetime 18, \
+                                and then timeout 19",
+                    );
+                }
+            }
+        }
+        for (flag, value, sets) in [
+            ("--timeout", timeout, Sets::Timeout),
+            ("--retry-cnt", retry_cnt, Sets::RetryCnt),
+        ] {
+            let mut keys = self.keys().into_iter().filter(|key| key.sets == sets);
+            let setter = keys.find(|key| given.has(key.name));
+            if let (Some(value), Some(setter)) = (value, setter) {
+                let text = format!("{flag} {value} has no effect: {} decides", setter.name);
+                asked.remark("no_effect", text);
+            }
+        }
+        given
+            .settings
+            .sort_by_key(|setting| setting.source == "default");
+        asked.settings = given.settings;
+        Ok(asked)
+    }
+
+    fn keys(self) -> Vec<Key> {
+        use Sets::{RetryCnt, Timeout};
+        let key = |name, default, sets| Key {
+            name,
+            default,
+            sets,
+        };
+        match self {
+            Self::Nccl => {
+                vec![
+                    key("NCCL_IB_TIMEOUT", "20", Timeout),
+                    key("NCCL_IB_RETRY_CNT", "7", RetryCnt),
+                ]
+            }
+            Self::Ucx => vec![
+                key("UCX_RC_TIMEOUT", "1.0s", Timeout),
+                key("UCX_RC_RETRY_COUNT", "7", RetryCnt),
+            ],
+            Self::Openmpi => vec![
+                key("btl_openib_ib_timeout", "20", Timeout),
+                key("btl_openib_ib_retry_count", "7", RetryCnt),
+            ],
+            Self::Perftest => {
+                vec![
+                    key("qp-timeout", "14", Timeout),
+                    key("retry_count", "7", RetryCnt),
+                ]
+            }
+            Self::RdmaCm => vec![
+                key("RDMA_OPTION_ID_ACK_TIMEOUT", "0", Timeout),
+                key("cma_iboe_packet_lifetime", "16", Timeout),
+                key("local_ca_ack_delay", "16", Timeout),
+                key("retry_count", "7", RetryCnt),
+            ],
+        }
+    }
+}
+
+impl Asked {
+    pub(super) fn remark(&mut self, kind: &'static str, text: String) {
+        self.remarks.push(Remark { kind, text });
+    }
+
+    fn note(&mut self, text: &str) {
+        self.remark("note", text.to_owned());
+    }
+
+    fn lower_retry_cnt(&mut self, who: &str, how: &str) {
+        if self.retry_cnt > 7 {
+            let text = format!(
+                "retry_cnt = {} does not fit its 3 bits (0 to 7): {who} lowers it to 7 {how}",
+                self.retry_cnt
+            );
+            self.remark("does_not_fit", text);
+            self.retry_cnt = 7;
+        }
+    }
+
+    /// What the connection manager makes of packet life and ACK delay: twice the path and the
+    /// responder's delay, rounded up to a power of two.
+    fn connect(&mut self, option: u64, life: u64, delay: u64) {
+        let life = match option {
+            0 => life,
+            option => {
+                self.steps.push(format!(
+                    "ack timeout {option} asks for packet life {}",
+                    option - 1
+                ));
+                option - 1
+            }
+        };
+        let path = life + 1;
+        let timeout = if path >= delay {
+            path + u64::from(delay >= path - 1)
+        } else {
+            delay + u64::from(path >= delay - 1)
+        };
+        self.timeout = timeout.min(31);
+        self.steps.push(format!(
+            "packet life {life} and responder's ack delay {delay} make timeout {}",
+            self.timeout
+        ));
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sets {
+    RetryCnt,
+    Timeout,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Key {
+    name: &'static str,
+    default: &'static str,
+    sets: Sets,
+}
+
+/// The settings of an application, each once.
+struct Given {
+    settings: Vec<Setting>,
+}
+
+impl Given {
+    fn parse(app: App, given: &[String]) -> Result<Self, Failure> {
+        let keys = app.keys();
+        let defaults = keys.iter().map(|key| Setting {
+            name: key.name,
+            value: key.default.to_owned(),
+            source: "default",
+        });
+        let mut settings: Vec<_> = defaults.collect();
+        for text in given {
+            let names = || keys.iter().map(|key| key.name);
+            let Some((name, value)) = text.split_once('=') else {
+                let near = nearest(text, names()).unwrap_or_default();
+                return Err(Failure::input(format_args!(
+                    "--from {}: {text:?} is no setting; write NAME=VALUE, as in {near}=7",
+                    app.name()
+                )));
+            };
+            // As in environments, on command lines, and in `-u`.
+            let bare = name.trim_start_matches('-').trim_start_matches("OMPI_MCA_");
+            let bare = match (app, bare) {
+                (App::Perftest, "u" | "qp_timeout") => "qp-timeout",
+                (App::Perftest, "retry-count") => "retry_count",
+                _ => bare,
+            };
+            let Some(setting) = settings.iter_mut().find(|setting| setting.name == bare) else {
+                return Err(Failure::input(format_args!(
+                    "--from {}: {name} is unknown; the nearest is {}, and all are {}",
+                    app.name(),
+                    nearest(name, names()).unwrap_or_default(),
+                    names().collect::<Vec<_>>().join(", ")
+                )));
+            };
+            value.clone_into(&mut setting.value);
+            setting.source = "given";
+        }
+        Ok(Self { settings })
+    }
+
+    fn find(&mut self, name: &str) -> &mut Setting {
+        let setting = self
+            .settings
+            .iter_mut()
+            .find(|setting| setting.name == name);
+        setting.expect("every key of an application is among its settings")
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.settings
+            .iter()
+            .any(|setting| setting.name == name && setting.source == "given")
+    }
+
+    fn is_default(&mut self, name: &str) -> bool {
+        self.find(name).source == "default"
+    }
+
+    /// Whether nothing but the retry count was given.
+    fn is_all_default(&self) -> bool {
+        let mut others = self
+            .settings
+            .iter()
+            .filter(|setting| setting.name != "retry_count");
+        others.all(|setting| setting.source == "default")
+    }
+
+    /// A setting that is a number. A flag beats its default.
+    fn number(&mut self, name: &str, flag: Option<u64>) -> Result<u64, Failure> {
+        let setting = self.find(name);
+        if let Some(flag) = flag.filter(|_| setting.source == "default") {
+            setting.value = flag.to_string();
+            setting.source = "flag";
+            return Ok(flag);
+        }
+        // Far beyond any field, and far from overflow.
+        let number = setting
+            .value
+            .trim()
+            .parse()
+            .ok()
+            .filter(|number| *number <= 1 << 32);
+        number.ok_or_else(|| {
+            Failure::input(format_args!(
+                "{name}={} is not a number of this field; write a small number, as in {name}=7",
+                setting.value
+            ))
+        })
+    }
+
+    /// A setting that is a duration, which UCX rounds to the nearest power of two.
+    fn seconds(
+        &mut self,
+        name: &str,
+        flag: Option<u64>,
+        steps: &mut Vec<String>,
+    ) -> Result<u64, Failure> {
+        let setting = self.find(name);
+        if let Some(flag) = flag.filter(|_| setting.source == "default") {
+            setting.value = flag.to_string();
+            setting.source = "flag";
+            return Ok(flag);
+        }
+        let text = setting.value.trim();
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit = match &text[digits.len()..] {
+            "m" => Some(60.0),
+            "" | "s" => Some(1.0),
+            "ms" => Some(1e-3),
+            "us" => Some(1e-6),
+            "ns" => Some(1e-9),
+            _ => None,
+        };
+        let number: Option<f64> = digits.parse().ok().filter(|number| *number > 0.0);
+        let (Some(number), Some(unit)) = (number, unit) else {
+            return Err(Failure::input(format_args!(
+                "{name}={text} is not a duration; write it with a unit, as in {name}=1.0s"
+            )));
+        };
+        let exact = (number * unit / 4.096e-6).log2();
+        let code = match exact {
+            _ if exact < 1.0 => 1,
+            _ if exact + 0.5 >= 32.0 => 0,
+            // Between 1 and 31.
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            _ => (exact + 0.5) as u64,
+        };
+        steps.push(match code {
+            0 => format!("{text} is beyond the longest timeout, and UCX turns the timer off"),
+            code => format!("UCX rounds {text} to timeout {code}"),
+        });
+        Ok(code)
+    }
+}

@@ -1,0 +1,453 @@
+//! `ferroce explain timeout`: the chain from a setting to the seconds until failure.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use ferroce_adp::trace::{Event, SilentPeer, Wait};
+use ferroce_adp::{AckTimeoutFloor, Ns, Policy, PolicyKind, QpTimeouts, RetryState, ack_code_ns};
+use serde::Serialize;
+
+use super::app::{App, Asked, Remark, Setting};
+use crate::adp::{Chosen, DeviceArgs, Personality, PersonalityArgs, WaitJson, choose};
+use crate::output::{Failure, Output};
+
+/// Explain how long a QP waits before it fails
+///
+/// This is the chain from what an application sets to the QP's attributes, the minimum that the
+/// device enforces, the policy, and the seconds: at first sight (IB, 1x), as a device out of the box
+/// takes them, and exactly.
+///
+/// Without --profile and --personality the policy is the firmware's own, as a real device has it
+/// out of the box.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+pub(crate) struct Timeout {
+    /// ACK timeout that is asked for: 4.096 us doubled T times, 0 = never
+    #[arg(long, value_name = "T")]
+    timeout: Option<u64>,
+    /// Retry count that is asked for
+    #[arg(long, value_name = "R")]
+    retry_cnt: Option<u64>,
+    /// Profile file (TOML); /dev/stdin reads standard input
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    #[command(flatten)]
+    personality: PersonalityArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// Begin with the settings of an application: nccl, ucx, openmpi, perftest or rdma_cm, and any
+    /// number of NAME=VALUE, as in --from nccl NCCL_IB_TIMEOUT=22; what is not given has the
+    /// application's default
+    #[arg(long, num_args = 1.., value_names = ["APP", "NAME=VALUE"])]
+    from: Option<Vec<String>>,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Explanation<'a> {
+    from: Option<From<'a>>,
+    qp: Qp,
+    /// The smallest timeout the device enforces; null when that is disabled.
+    minimum_timeout: Option<u8>,
+    effective_timeout: u8,
+    ack_timeout_ns: Option<u64>,
+    policy: &'static str,
+    /// What the attributes promise at first sight: retry_cnt times the timeout as it was asked for.
+    ib_ns: Option<u64>,
+    /// What a device out of the box takes.
+    device_ns: Option<u64>,
+    /// What the policy takes, to the nanosecond; null when it never ends.
+    exact_ns: Option<u64>,
+    waits: Vec<WaitJson>,
+    remarks: &'a [Remark],
+}
+
+#[derive(Serialize)]
+struct From<'a> {
+    app: &'static str,
+    settings: &'a [Setting],
+}
+
+#[derive(Serialize)]
+struct Qp {
+    timeout: u8,
+    retry_cnt: u8,
+}
+
+const WAITS_MAX: usize = 10_000;
+
+impl Timeout {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let (app, mut asked) = self.asked()?;
+        let qp = QpTimeouts {
+            timeout: fit(&mut asked, "timeout", 5),
+            retry_cnt: fit(&mut asked, "retry_cnt", 3),
+        };
+        let file = self.profile.as_deref();
+        let chosen = choose(
+            file,
+            self.personality,
+            self.device,
+            Some(Personality::Firmware),
+        )?;
+        let policy = &chosen.policy;
+        effects(&mut asked, qp, policy);
+
+        let state = RetryState::with_draw(policy, qp, 0, chosen.draw);
+        let mut peer = SilentPeer::new(*policy, state);
+        let waits: Vec<Wait> = peer.by_ref().take(WAITS_MAX).collect();
+        let fatal = waits.last().filter(|wait| wait.event == Event::Error);
+        let exact_ns = match fatal {
+            Some(wait) => wait.at_ns,
+            None => state.total_ns(policy),
+        };
+        if peer.next().is_some() {
+            asked.remark(
+                "note",
+                format!("only the first {WAITS_MAX} waits are traced"),
+            );
+        }
+        let device = Policy {
+            floor: policy.floor,
+            ..Policy::new(PolicyKind::FIRMWARE)
+        };
+        let chain = Chain {
+            app,
+            asked: &asked,
+            qp,
+            chosen: &chosen,
+            ib_ns: ack_code_ns(qp.timeout).map(|ns| ns * u64::from(qp.retry_cnt)),
+            device_ns: device.total_ns(qp),
+            exact_ns,
+            waits,
+        };
+        if self.json {
+            to.json(&chain.json())
+        } else {
+            to.text(&chain.text())
+        }
+    }
+
+    /// What is asked of the QP, by whom.
+    fn asked(&self) -> Result<(Option<App>, Asked), Failure> {
+        if let Some(from) = &self.from {
+            let [name, settings @ ..] = &from[..] else {
+                return Err(Failure::input(
+                    "--from needs an application, as in --from nccl",
+                ));
+            };
+            let app = <App as clap::ValueEnum>::from_str(&name.replace('-', "_"), true);
+            let app = app.map_err(|_| {
+                Failure::input(format_args!(
+                    "--from {name}: unknown application; write nccl, ucx, openmpi, perftest or \
+                     rdma_cm"
+                ))
+            })?;
+            return Ok((Some(app), app.asks(settings, self.timeout, self.retry_cnt)?));
+        }
+        match (self.timeout, self.retry_cnt) {
+            (Some(timeout), Some(retry_cnt)) => Ok((
+                None,
+                Asked {
+                    timeout,
+                    retry_cnt,
+                    ..Asked::default()
+                },
+            )),
+            (None, _) => Err(Failure::input(
+                "how long is the QP's timeout? Give --timeout T and --retry-cnt R, or --from APP",
+            )),
+            (_, None) => Err(Failure::input(
+                "how often may the QP retry? Give --retry-cnt R, 0 to 7, or --from APP",
+            )),
+        }
+    }
+}
+
+struct Chain<'a> {
+    app: Option<App>,
+    asked: &'a Asked,
+    qp: QpTimeouts,
+    chosen: &'a Chosen,
+    ib_ns: Option<u64>,
+    device_ns: Option<u64>,
+    exact_ns: Option<u64>,
+    waits: Vec<Wait>,
+}
+
+impl Chain<'_> {
+    fn json(&self) -> Explanation<'_> {
+        let policy = &self.chosen.policy;
+        Explanation {
+            from: self.app.map(|app| From {
+                app: app.name(),
+                settings: &self.asked.settings,
+            }),
+            qp: Qp {
+                timeout: self.qp.timeout,
+                retry_cnt: self.qp.retry_cnt,
+            },
+            minimum_timeout: match policy.floor {
+                AckTimeoutFloor::Disabled => None,
+                AckTimeoutFloor::Enforced(code) => Some(code),
+            },
+            effective_timeout: policy.floor.apply(self.qp.timeout),
+            ack_timeout_ns: policy.ack_timeout_ns(self.qp),
+            policy: match policy.kind {
+                PolicyKind::Firmware { .. } => "firmware",
+                PolicyKind::Ib { .. } => "ib",
+                PolicyKind::Profile(_) => "profile",
+            },
+            ib_ns: self.ib_ns,
+            device_ns: self.device_ns,
+            exact_ns: self.exact_ns,
+            waits: self.waits.iter().map(Into::into).collect(),
+            remarks: &self.asked.remarks,
+        }
+    }
+
+    fn text(&self) -> String {
+        let (policy, qp) = (&self.chosen.policy, self.qp);
+        let mut lines = Lines::default();
+        if let Some(app) = self.app {
+            for (i, setting) in self.asked.settings.iter().enumerate() {
+                let Setting {
+                    name,
+                    value,
+                    source,
+                } = setting;
+                let head = if i == 0 { app.name() } else { "" };
+                lines.add(head, &format!("{name} = {value} ({source})"));
+            }
+            for step in &self.asked.steps {
+                lines.add("", step);
+            }
+        }
+        let asked =
+            ack_code_ns(qp.timeout).map_or_else(|| "never".to_owned(), |ns| Ns(ns).to_string());
+        lines.add(
+            "QP",
+            &format!(
+                "timeout {}: {asked}; retry_cnt {}",
+                qp.timeout, qp.retry_cnt
+            ),
+        );
+        let effective = policy.floor.apply(qp.timeout);
+        lines.add(
+            "minimum",
+            &match policy.floor {
+                AckTimeoutFloor::Disabled => {
+                    "none: min_ack_timeout_limit_disabled is set".to_owned()
+                }
+                AckTimeoutFloor::Enforced(code) if effective != qp.timeout => format!(
+                    "{code} is enforced, and the timeout becomes {}",
+                    Ns(policy.ack_timeout_ns(qp).unwrap_or(0))
+                ),
+                AckTimeoutFloor::Enforced(code) => {
+                    format!("{code} is enforced, and makes no difference here")
+                }
+            },
+        );
+        lines.add(
+            "policy",
+            &format!("{}: {}", self.chosen.name, meaning(policy)),
+        );
+        let ns = |ns: Option<u64>| ns.map_or_else(|| "never".to_owned(), |ns| Ns(ns).to_string());
+        lines.add("", "");
+        lines.add(
+            "fails after",
+            &format!("{:<20}IB, 1x: {}", ns(self.ib_ns), self.ib_formula()),
+        );
+        lines.add(
+            "",
+            &format!(
+                "{:<20}device: {}",
+                ns(self.device_ns),
+                self.device_formula()
+            ),
+        );
+        lines.add("", &format!("{:<20}exact, by the trace", ns(self.exact_ns)));
+        lines.add("trace", &self.trace());
+        for (i, remark) in self.asked.remarks.iter().enumerate() {
+            if i == 0 {
+                lines.add("", "");
+            }
+            let kind = remark.kind.replace('_', " ");
+            lines.add(&kind, &remark.text);
+        }
+        lines.text
+    }
+
+    fn ib_formula(&self) -> String {
+        match ack_code_ns(self.qp.timeout) {
+            None => "timeout 0 is infinite".to_owned(),
+            Some(ns) => format!("{} x {}", self.qp.retry_cnt, Ns(ns)),
+        }
+    }
+
+    fn device_formula(&self) -> String {
+        let policy = &self.chosen.policy;
+        match policy.ack_timeout_ns(self.qp) {
+            None => "timeout 0 is infinite".to_owned(),
+            Some(ns) if policy.floor == AckTimeoutFloor::Disabled => {
+                format!("{} x {}, without minimum", self.qp.retry_cnt + 1, Ns(ns))
+            }
+            Some(_) if self.qp.retry_cnt == 0 => "at most, by seven retransmissions".to_owned(),
+            Some(ns) => format!("{} x 2 x {}", self.qp.retry_cnt, Ns(ns)),
+        }
+    }
+
+    /// The waits, equal neighbours together.
+    fn trace(&self) -> String {
+        let mut text = String::new();
+        for run in self.waits.chunk_by(|a, b| a.wait_ns == b.wait_ns) {
+            let wait = run[0]
+                .wait_ns
+                .map_or_else(|| "never".to_owned(), |ns| Ns(ns).to_string());
+            let comma = if text.is_empty() { "" } else { ", " };
+            let _ = match run.len() {
+                1 => write!(text, "{comma}{}", unbroken(&wait)),
+                n => write!(text, "{comma}{}", unbroken(&format!("{wait} x{n}"))),
+            };
+        }
+        match self.waits.last().map(|wait| wait.event) {
+            Some(Event::Error) => text + ", then IBV_WC_RETRY_EXC_ERR",
+            Some(Event::Never) => "the timer never runs".to_owned(),
+            _ => text + ", and so on",
+        }
+    }
+}
+
+/// A value as its field holds it.
+fn fit(asked: &mut Asked, name: &str, bits: u32) -> u8 {
+    let value = if name == "timeout" {
+        asked.timeout
+    } else {
+        asked.retry_cnt
+    };
+    let max = (1 << bits) - 1;
+    let kept = u8::try_from(value & max).unwrap_or(0);
+    if value > max {
+        let text = format!(
+            "{name} = {value} does not fit its {bits} bits (0 to {max}): verbs call it invalid and \
+             may refuse it, and a driver that keeps the low bits makes it {kept}, as is assumed \
+             here; write {max} at most"
+        );
+        asked.remark("does_not_fit", text);
+    }
+    kept
+}
+
+/// What of the settings does nothing, or not what it seems to.
+fn effects(asked: &mut Asked, qp: QpTimeouts, policy: &Policy) {
+    let QpTimeouts { timeout, retry_cnt } = qp;
+    if timeout == 0 {
+        let text =
+            "timeout 0 turns the timer off: a QP whose peer is gone waits for ever".to_owned();
+        asked.remark("note", text);
+    }
+    let effective = policy.floor.apply(timeout);
+    if effective != timeout {
+        let text = format!(
+            "timeout {timeout} has no effect: every timeout from 1 to {effective} counts as \
+             {effective}; write {} or more for longer waits, or set \
+             min_ack_timeout_limit_disabled for shorter ones",
+            effective + 1
+        );
+        asked.remark("no_effect", text);
+    }
+    match &policy.kind {
+        PolicyKind::Profile(profile) => {
+            if !profile.raw().qp_total_timeout && timeout != 0 {
+                let text = format!(
+                    "retry_cnt {retry_cnt} has no effect on timeouts: the profile's own \
+                     retx_total_timeout limits an outage; sequence NAKs still count against it"
+                );
+                asked.remark("no_effect", text);
+            }
+            for warning in profile.raw().check_for(qp, policy.floor).warnings {
+                asked.remark("warning", format!("profile: {warning}"));
+            }
+        }
+        PolicyKind::Firmware { .. } if policy.floor == AckTimeoutFloor::Disabled => {
+            let text = "without the minimum the firmware does no adaptive retransmission, as \
+                        measured: it waits for the QP's timeout every time"
+                .to_owned();
+            asked.remark("note", text);
+        }
+        PolicyKind::Firmware { .. } if retry_cnt == 0 && timeout != 0 => {
+            let text = "retry_cnt 0 has no effect under the firmware's own ladder: measured \
+                        devices retransmit seven times all the same"
+                .to_owned();
+            asked.remark("no_effect", text);
+        }
+        PolicyKind::Firmware { .. } if timeout != 0 => {
+            let text = "the first wait is drawn from 4.194304 ms to 67.108864 ms; the time to \
+                        failure does not depend on it"
+                .to_owned();
+            asked.remark("note", text);
+        }
+        PolicyKind::Firmware { .. } | PolicyKind::Ib { .. } => {}
+    }
+}
+
+/// What a policy does, in half a sentence.
+fn meaning(policy: &Policy) -> &'static str {
+    match &policy.kind {
+        PolicyKind::Firmware { .. } if policy.floor == AckTimeoutFloor::Disabled => {
+            "the same wait retry_cnt + 1 times"
+        }
+        PolicyKind::Firmware { .. } => "waits double up to the timeout, then twice the timeout",
+        PolicyKind::Ib { .. } => "the same wait retry_cnt + 1 times",
+        PolicyKind::Profile(profile) if profile.raw().qp_total_timeout => {
+            "its ranges, capped by the timeout, up to timeout x retry_cnt"
+        }
+        PolicyKind::Profile(_) => "its ranges, capped by the timeout, up to its own total",
+    }
+}
+
+/// Text in two columns, the second one wrapped.
+#[derive(Default)]
+struct Lines {
+    text: String,
+}
+
+const LEFT: usize = 13;
+const WIDTH: usize = 100;
+
+impl Lines {
+    fn add(&mut self, head: &str, body: &str) {
+        // A body that fits keeps its own spaces.
+        let mut rows = vec![String::new()];
+        if body.chars().count() <= WIDTH - LEFT {
+            rows = vec![body.to_owned()];
+        } else {
+            for word in body.split(' ') {
+                let last = rows.last_mut().expect("there is a first row");
+                if !last.is_empty()
+                    && last.chars().count() + 1 + word.chars().count() > WIDTH - LEFT
+                {
+                    rows.push(word.to_owned());
+                } else {
+                    *last += if last.is_empty() { "" } else { " " };
+                    *last += word;
+                }
+            }
+        }
+        for (i, row) in rows.iter().enumerate() {
+            let head = if i == 0 { head } else { "" };
+            let line = format!("{head:<LEFT$}{row}");
+            let _ = writeln!(self.text, "{}", line.replace(UNBROKEN, " ").trim_end());
+        }
+    }
+}
+
+/// A space at which no line breaks.
+const UNBROKEN: &str = "\u{a0}";
+
+fn unbroken(text: &str) -> String {
+    text.replace(' ', UNBROKEN)
+}

@@ -1,0 +1,156 @@
+//! Where commands print, and how they fail.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+/// Where a command prints: facts to `out`, remarks to `err`.
+pub struct Output<'a> {
+    /// Standard output.
+    pub out: &'a mut dyn Write,
+    /// Standard error.
+    pub err: &'a mut dyn Write,
+}
+
+impl Output<'_> {
+    /// Prints a fact.
+    pub fn text(&mut self, text: &str) -> Result<(), Failure> {
+        Ok(self.out.write_all(text.as_bytes())?)
+    }
+
+    /// Prints facts as one line of JSON.
+    pub fn json(&mut self, facts: &impl Serialize) -> Result<(), Failure> {
+        serde_json::to_writer(&mut *self.out, facts).map_err(io::Error::from)?;
+        self.text("\n")
+    }
+
+    /// Prints a remark that is not part of the answer.
+    pub fn remark(&mut self, text: impl fmt::Display) -> Result<(), Failure> {
+        Ok(writeln!(self.err, "{text}")?)
+    }
+}
+
+impl fmt::Debug for Output<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output").finish_non_exhaustive()
+    }
+}
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The input is bad; whole lines that say what, and what to write instead.
+    Input(String),
+    /// Nothing is left to say, the output has said it.
+    Said,
+    /// The command could not do its work, for no fault of the input; whole lines.
+    Broken(String),
+    /// The output could not be written.
+    Output(io::Error),
+    /// The command line is not one.
+    Usage(clap::Error),
+}
+
+impl Failure {
+    /// A single thing that is wrong with the input.
+    pub fn input(text: impl fmt::Display) -> Self {
+        Self::Input(format!("error: {text}\n"))
+    }
+
+    /// Something that is not the input's fault.
+    pub fn broken(text: impl fmt::Display) -> Self {
+        Self::Broken(format!("error: {text}\n"))
+    }
+
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+            Self::Broken(_) | Self::Output(_) => 1,
+            Self::Input(_) | Self::Said | Self::Usage(_) => 2,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broken(lines) | Self::Input(lines) => f.write_str(lines),
+            Self::Said => Ok(()),
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Self::Output(error) => writeln!(f, "error: cannot write the output: {error}"),
+            Self::Usage(error) => write!(f, "{}", error.render()),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// Lines up columns: the header tells how, a leading `>` means to the right.
+#[derive(Clone, Debug)]
+pub struct Table {
+    right: Vec<bool>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these column headers.
+    #[must_use]
+    pub fn new(header: &[&str]) -> Self {
+        let right = header.iter().map(|name| name.starts_with('>')).collect();
+        let names = header
+            .iter()
+            .map(|name| name.trim_start_matches('>').to_owned())
+            .collect();
+        Self {
+            right,
+            rows: vec![names],
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width_of = |i: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(i));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.right.len()).map(width_of).collect();
+        for row in &self.rows {
+            let mut line = String::new();
+            for ((cell, &width), right) in row.iter().zip(&widths).zip(&self.right) {
+                line += &if *right {
+                    format!("{cell:>width$}  ")
+                } else {
+                    format!("{cell:<width$}  ")
+                };
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// A duration in milliseconds with three digits, for columns whose header names the unit.
+#[must_use]
+pub fn ms(ns: Option<u64>) -> String {
+    ns.map_or_else(
+        || "never".to_owned(),
+        |ns| {
+            let us = ns / 1000 + u64::from(ns % 1000 >= 500);
+            format!("{}.{:03}", us / 1000, us % 1000)
+        },
+    )
+}

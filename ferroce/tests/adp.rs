@@ -1,0 +1,576 @@
+//! `ferroce adp`: what it prints for good input, and what it says about bad input.
+
+mod common;
+
+use common::{bad, good, good_json, run, scratch};
+use serde_json::{Value, json};
+
+const VECTORS: &str = include_str!("../../crates/adp/tests/vectors/adp.json");
+
+const GOOD: &str = r#"time_base = 4
+qp_total_timeout = false
+retx_total_timeout = 20
+timeout_init_low_bound = 8
+timeout_init_range_size = 3
+start_range_index = 0
+
+[[timeout_range]]
+range_low_bound = 8
+range_size = 2
+timeout_retry_num = 2
+dec_mode = "TO_LOW_BOUND"
+prev_range_index = 0
+
+[[timeout_range]]
+range_low_bound = 12
+range_size = 2
+timeout_retry_num = 1
+dec_mode = "TO_DIV_2"
+prev_range_index = 0
+"#;
+
+fn profiles() -> Vec<String> {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../profiles");
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries
+        .map(|entry| entry.unwrap().path().display().to_string())
+        .collect()
+}
+
+#[test]
+fn the_vectors_pass_through_decode_trace_and_encode() {
+    let vectors: Value = serde_json::from_str(VECTORS).unwrap();
+    for vector in vectors.as_array().unwrap() {
+        let payload = vector["set_payload"].as_str().unwrap();
+        let file = scratch(
+            vector["name"].as_str().unwrap(),
+            &good(&["adp", "decode", payload]),
+        );
+        assert_eq!(good(&["adp", "encode", &file]), format!("{payload}\n"));
+
+        let text = |value: &Value| value.to_string();
+        let (timeout, retry_cnt) = (
+            text(&vector["qp"]["timeout"]),
+            text(&vector["qp"]["retry_cnt"]),
+        );
+        let draw = text(&vector["draw"]);
+        let mut args = vec![
+            "adp",
+            "trace",
+            &file,
+            "--timeout",
+            &timeout,
+            "--retry-cnt",
+            &retry_cnt,
+            "--draw",
+            &draw,
+            "-j",
+        ];
+        if vector["qp"]["min_limit_enforced"] == false {
+            args.push("--min-ack-timeout-limit-disabled");
+        }
+        let trace = good_json(&args);
+        assert_eq!(trace["ack_timeout_ns"], vector["ack_ns"]);
+        assert_eq!(trace["total_ns"], vector["total_ns"]);
+        let waits: Vec<Value> = vector["trace"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|step| {
+                json!({
+                    "wait_ns": step["wait"],
+                    "at_ns": step["t"],
+                    "exponent": step["exp"],
+                    "range": step["range"],
+                    "event": step["kind"],
+                })
+            })
+            .collect();
+        assert_eq!(trace["waits"], Value::from(waits), "{}", vector["name"]);
+    }
+}
+
+#[test]
+fn the_shipped_profiles_are_valid_without_warnings() {
+    let profiles = profiles();
+    assert!(profiles.len() >= 4);
+    for profile in &profiles {
+        assert_eq!(
+            good(&["adp", "check", profile]),
+            format!("{profile}: valid\n")
+        );
+        for timeout in ["14", "18", "20", "31"] {
+            let findings = good_json(&["adp", "check", profile, "--timeout", timeout, "-j"]);
+            assert_eq!(findings["warnings"], json!([]), "{profile} {timeout}");
+        }
+        let payload = good(&["adp", "encode", profile]);
+        let canonical = scratch("canonical", &good(&["adp", "decode", payload.trim()]));
+        assert_eq!(good(&["adp", "encode", &canonical]), payload);
+        assert_eq!(
+            good(&["adp", "decode", payload.trim()]),
+            std::fs::read_to_string(&canonical).unwrap()
+        );
+    }
+}
+
+#[test]
+fn plain_ib_and_profile_0_are_traced_by_name() {
+    let ib = [
+        "adp",
+        "trace",
+        "--personality",
+        "ib",
+        "--timeout",
+        "14",
+        "--retry-cnt",
+        "7",
+        "-j",
+    ];
+    let trace = good_json(&[&ib[..], &["--multiplier", "2"]].concat());
+    assert_eq!(trace["waits"].as_array().unwrap().len(), 8);
+    assert_eq!(trace["total_ns"], 4_294_967_296_u64);
+    assert_eq!(trace["waits"][7]["event"], "error");
+    let trace = good_json(&[&ib[..], &["--min-ack-timeout-limit-disabled"]].concat());
+    assert_eq!(trace["total_ns"], 536_870_912);
+
+    let firmware = [
+        "adp",
+        "trace",
+        "--personality",
+        "firmware",
+        "--retry-cnt",
+        "7",
+        "-j",
+    ];
+    for (timeout, waits, total) in [
+        ("14", 13, 3_758_096_384_u64),
+        ("17", 14, 7_516_192_768),
+        ("20", 17, 60_129_542_144),
+    ] {
+        let args = ["--timeout", timeout, "--initial-exponent", "11"];
+        let trace = good_json(&[&firmware[..], &args].concat());
+        assert_eq!(trace["waits"].as_array().unwrap().len(), waits);
+        assert_eq!(trace["waits"][waits - 1]["at_ns"], total);
+        assert_eq!(trace["waits"][0]["range"], Value::Null);
+    }
+}
+
+#[test]
+fn what_is_infinite_is_null() {
+    let file = scratch("infinite", GOOD);
+    let trace = good_json(&[
+        "adp",
+        "trace",
+        &file,
+        "--timeout",
+        "0",
+        "--retry-cnt",
+        "7",
+        "-j",
+    ]);
+    let never = json!([
+        {"wait_ns": null, "at_ns": null, "exponent": 8, "range": null, "event": "never"}
+    ]);
+    assert_eq!(
+        trace,
+        json!({"ack_timeout_ns": null, "total_ns": null, "waits": never})
+    );
+
+    let endless = scratch("endless", &GOOD.replace("timeout = 20", "timeout = 60"));
+    let args = [
+        "adp",
+        "trace",
+        &endless,
+        "--timeout",
+        "16",
+        "--retry-cnt",
+        "1",
+        "--max",
+        "50",
+        "-j",
+    ];
+    let (code, out, err) = run(&args);
+    let trace: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, trace["total_ns"].clone()), (0, Value::Null));
+    assert_eq!(trace["waits"].as_array().unwrap().len(), 50);
+    assert_eq!(err, "cut after 50 waits; --max N shows more\n");
+}
+
+#[test]
+fn events_show_the_state_after_each() {
+    let file = scratch("events", GOOD);
+    let args = [
+        "adp",
+        "trace",
+        &file,
+        "--timeout",
+        "18",
+        "--retry-cnt",
+        "7",
+        "--events",
+    ];
+    let states = good_json(&[&args[..], &["t,t,t,t,t,t,t,a,a,a", "-j"]].concat());
+    let states = states["states"].as_array().unwrap();
+    let exponents: Vec<_> = states
+        .iter()
+        .map(|state| state["exponent"].as_u64().unwrap())
+        .collect();
+    assert_eq!(exponents, [8, 8, 9, 9, 10, 10, 12, 10, 8, 8]);
+    assert_eq!(
+        states[7],
+        json!({"event": "a", "exponent": 10, "range": 0, "timer_ns": 4_096_000})
+    );
+
+    let ib = [
+        "adp",
+        "trace",
+        "--personality",
+        "ib",
+        "--timeout",
+        "14",
+        "--retry-cnt",
+        "0",
+    ];
+    let (code, out, err) = run(&[&ib[..], &["--events", "t,t", "-j"]].concat());
+    let error = "IBV_WC_RETRY_EXC_ERR";
+    let state =
+        json!({"event": "t", "exponent": 16, "range": null, "timer_ns": null, "error": error});
+    let states: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, states), (0, json!({"states": [state]})));
+    assert_eq!(err, "1 events left out: the QP has failed\n");
+}
+
+#[test]
+fn each_violation_names_line_field_value_range_and_remedy() {
+    for (from, to, expected) in [
+        (
+            "time_base = 4",
+            "time_base = 6",
+            ":1: error: time_base = 6: allowed is a power of two from 4 to 32768; write time_base = \
+             4 or time_base = 8",
+        ),
+        (
+            "time_base = 4",
+            "time_base = 4\ntime_unit = 0",
+            ":2: error: time_unit = 0: allowed is 1 (microseconds); write time_unit = 1, or leave \
+             the line out",
+        ),
+        (
+            "start_range_index = 0",
+            "start_range_index = 2",
+            ":6: error: start_range_index = 2: allowed is 0 to 1 (range_num = 2); write \
+             start_range_index = 1",
+        ),
+        (
+            "start_range_index = 0",
+            "start_range_index = 0\nrange_num = 0",
+            ":7: error: range_num = 0: allowed is 1 to 4; write at least one [[timeout_range]]",
+        ),
+        (
+            "range_low_bound = 12",
+            "range_low_bound = 8",
+            ":16: error: timeout_range[1].range_low_bound = 8: allowed is more than 8, the low \
+             bound of range 0; write range_low_bound = 9 or more, or sort the ranges",
+        ),
+        (
+            "LOW_BOUND\"\nprev_range_index = 0",
+            "LOW_BOUND\"\nprev_range_index = 1",
+            ":13: error: timeout_range[0].prev_range_index = 1: allowed is 0 (range 0 has no \
+             previous range); write prev_range_index = 0",
+        ),
+        (
+            "DIV_2\"\nprev_range_index = 0",
+            "DIV_2\"\nprev_range_index = 1",
+            ":20: error: timeout_range[1].prev_range_index = 1: allowed is 0; write \
+             prev_range_index = 0",
+        ),
+        (
+            "\"TO_DIV_2\"",
+            "3",
+            ":19: error: timeout_range[1].dec_mode = 3: allowed is TO_DIV_4 (0), TO_DIV_2 (1) or \
+             TO_LOW_BOUND (2); write dec_mode = \"TO_LOW_BOUND\"",
+        ),
+        (
+            "timeout_retry_num = 1",
+            "timeout_retry_num = 1024",
+            ":18: error: timeout_range[1].timeout_retry_num = 1024: allowed is 1 to 1023 (10 \
+             bits); write timeout_retry_num = 1023",
+        ),
+        (
+            "timeout_init_low_bound = 8",
+            "timeout_init_low_bound = 256",
+            ":4: error: timeout_init_low_bound = 256: allowed is 0 to 255; write \
+             timeout_init_low_bound = 255",
+        ),
+        (
+            "\"TO_DIV_2\"",
+            "\"TO_DIV_3\"",
+            ":19: error: timeout_range[1].dec_mode = \"TO_DIV_3\" is unknown; allowed are TO_DIV_4, \
+             TO_DIV_2, TO_LOW_BOUND",
+        ),
+        (
+            "retx_total_timeout",
+            "retx_totl_timeout",
+            ":3: error: unknown key retx_totl_timeout; the nearest key is retx_total_timeout",
+        ),
+    ] {
+        let text = GOOD.replacen(from, to, 1);
+        assert_ne!(text, GOOD, "{to}");
+        let file = scratch("violation", &text);
+        let expected = format!("{file}{expected}\n");
+        for command in [
+            &["adp", "check", &file][..],
+            &["adp", "encode", &file],
+            &["adp", "plot", &file],
+            &["adp", "trace", &file, "--timeout", "14", "--retry-cnt", "7"],
+            &[
+                "explain",
+                "timeout",
+                "--timeout",
+                "14",
+                "--retry-cnt",
+                "7",
+                "--profile",
+                &file,
+            ],
+        ] {
+            let errors = bad(command);
+            assert!(
+                errors.contains(&expected),
+                "{command:?}\n{errors}\n{expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn five_ranges_are_one_too_many() {
+    let range = "\n[[timeout_range]]\nrange_low_bound = 30\ntimeout_retry_num = 1\ndec_mode = 0\n";
+    let mut text = GOOD.to_owned();
+    for low in [30, 31, 32] {
+        text += &range.replace("30", &low.to_string());
+    }
+    let file = scratch("five", &text);
+    assert_eq!(
+        bad(&["adp", "check", &file]),
+        format!(
+            "{file}:8: error: range_num = 5: allowed is 1 to 4; write at most 4 [[timeout_range]] \
+             tables\n"
+        )
+    );
+}
+
+#[test]
+fn check_speaks_json() {
+    let file = scratch("json", &GOOD.replace("time_base = 4", "time_base = 5"));
+    let (code, out, err) = run(&["adp", "check", &file, "-j"]);
+    let finding = json!({
+        "field": "time_base",
+        "value": 5,
+        "allowed": "a power of two from 4 to 32768",
+        "instead": "time_base = 4 or time_base = 8",
+        "line": 1,
+        "decision": "D12",
+    });
+    let findings: Value = serde_json::from_str(&out).unwrap();
+    let expected = json!({"valid": false, "violations": [finding], "warnings": [], "problems": []});
+    assert_eq!((code, findings, err.as_str()), (2, expected, ""));
+
+    let file = scratch("json", &GOOD.replace("retry_num = 1", "retry_num = 0"));
+    let findings = good_json(&["adp", "check", &file, "-j"]);
+    assert_eq!(findings["valid"], true);
+    assert_eq!(
+        findings["warnings"][0]["field"],
+        "timeout_range[1].timeout_retry_num"
+    );
+
+    let file = scratch("json", "time_base = [");
+    let (code, out, _) = run(&["adp", "check", &file, "-j"]);
+    let findings: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &findings["valid"]), (2, &json!(false)));
+    assert!(
+        findings["problems"][0]["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("not TOML: ")
+    );
+}
+
+#[test]
+fn warnings_do_not_make_a_profile_invalid() {
+    let file = scratch("warning", &GOOD.replace("retry_num = 1", "retry_num = 0"));
+    assert_eq!(
+        good(&["adp", "check", &file]),
+        format!(
+            "{file}: valid, 1 warning\n{file}:18: warning: timeout_range[1].timeout_retry_num = 0: \
+             counts as 1, every timeout is used at least once; write timeout_retry_num = 1\n"
+        )
+    );
+}
+
+#[test]
+fn bad_payloads_say_what_to_give() {
+    let payload = good(&["adp", "encode", &scratch("payload", GOOD)]);
+    let payload = payload.trim();
+    let change =
+        |at: usize, to: &str| format!("{}{to}{}", &payload[..at], &payload[at + to.len()..]);
+    for (hex, expected) in [
+        (
+            "",
+            "ROCE_ACCL has 128 bytes (64 in older tools), not 0; give all of it",
+        ),
+        (
+            "xyz",
+            "'x' is not a hex digit; give the payload that `ferroce adp encode` prints",
+        ),
+        (
+            "123",
+            "3 hex digits are half a byte too many; give two digits for each byte",
+        ),
+        (
+            &payload[2..],
+            "ROCE_ACCL has 128 bytes (64 in older tools), not 127",
+        ),
+        (
+            &change(0, "0"),
+            "the payload writes no profile: adp_retx_profile_select (bit 28",
+        ),
+        (
+            &change(8, "0"),
+            "adp_retx_profile_id = 0 stands for the firmware's own timeouts",
+        ),
+        (
+            &change(8, "2"),
+            "adp_retx_profile_id = 2 is beyond the only profile there is; write 1",
+        ),
+        (
+            &change(36, "0005"),
+            "time_base = 5: allowed is a power of two",
+        ),
+    ] {
+        let errors = bad(&["adp", "decode", hex]);
+        assert!(errors.contains(expected), "{errors}");
+    }
+}
+
+#[test]
+fn payloads_decode_with_0x_white_space_and_in_the_short_size() {
+    let payload = good(&["adp", "encode", &scratch("forms", GOOD)]);
+    let payload = payload.trim();
+    let canonical = good(&["adp", "decode", payload]);
+    let upper = payload.to_uppercase();
+    assert_eq!(good(&["adp", "decode", &upper]), canonical);
+    assert_eq!(good(&["adp", "decode", &format!("0x{payload}")]), canonical);
+    assert_eq!(good(&["adp", "decode", &payload[..128]]), canonical);
+    let words: Vec<String> = payload
+        .as_bytes()
+        .chunks(8)
+        .map(|word| format!("0x{}", std::str::from_utf8(word).unwrap()))
+        .collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    assert_eq!(good(&[&["adp", "decode"][..], &words].concat()), canonical);
+    assert_eq!(good(&["adp", "decode", &words.join("\n")]), canonical);
+}
+
+#[test]
+fn a_payload_that_writes_more_is_decoded_with_remarks() {
+    let payload = good(&["adp", "encode", &scratch("more", GOOD)]);
+    let payload = payload.trim();
+    // roce_adp_retrans_field_select and roce_adp_retrans_en, and a reserved bit.
+    let more = format!("10000001{}{}", "10000001", &payload[16..250]);
+    let (code, out, err) = run(&["adp", "decode", &format!("{more}800000")]);
+    assert_eq!((code, out), (0, good(&["adp", "decode", payload])));
+    assert_eq!(
+        err,
+        "warning: roce_adp_retrans_field_select = 1: the payload writes more than a profile; the \
+         file leaves it out\n\
+         warning: roce_adp_retrans_en = 1: is not part of a profile; the file leaves it out\n\
+         warning: reserved bits 00800000 at byte 0x7c; the file leaves them out\n"
+    );
+}
+
+#[test]
+fn entries_beyond_range_num_survive_both_ways() {
+    let file = scratch(
+        "beyond",
+        &GOOD.replace("start_range", "range_num = 1\nstart_range"),
+    );
+    let payload = good(&["adp", "encode", &file]);
+    let canonical = good(&["adp", "decode", payload.trim()]);
+    assert!(canonical.contains("range_num = 1 "), "{canonical}");
+    assert_eq!(
+        good(&["adp", "encode", &scratch("beyond", &canonical)]),
+        payload
+    );
+}
+
+#[test]
+fn bad_flags_say_what_to_write() {
+    let file = scratch("flags", GOOD);
+    let trace = ["adp", "trace", &file];
+    let qp = ["--timeout", "14", "--retry-cnt", "7"];
+    for (args, expected) in [
+        (
+            &["--timeout", "32", "--retry-cnt", "7"][..],
+            "timeout is a field of 5 bits; write 0 to 31",
+        ),
+        (
+            &["--timeout", "14", "--retry-cnt", "8"],
+            "retry_cnt is a field of 3 bits; write 0 to 7",
+        ),
+        (
+            &["--timeout", "x", "--retry-cnt", "7"],
+            "not a number; write 0 to 31",
+        ),
+        (&["--retry-cnt", "7"], "--timeout <T>"),
+    ] {
+        let errors = bad(&[&trace[..], args].concat());
+        assert!(errors.contains(expected), "{errors}");
+    }
+    for (args, expected) in [
+        (
+            &["--draw", "3"][..],
+            "--draw 3 is beyond the last one; write --draw 0 to 2",
+        ),
+        (
+            &["--events", "t,x"],
+            "not an event; write t for an expiry and a for progress",
+        ),
+        (
+            &["--personality", "ib"],
+            "a profile and --personality exclude each other",
+        ),
+        (
+            &["--multiplier", "2"],
+            "--multiplier goes with --personality ib only",
+        ),
+        (
+            &["--initial-exponent", "2"],
+            "--initial-exponent goes with --personality firmware only",
+        ),
+    ] {
+        let errors = bad(&[&trace[..], &qp, args].concat());
+        assert!(errors.contains(expected), "{errors}");
+    }
+    let errors = bad(&[&["adp", "trace"][..], &qp].concat());
+    assert_eq!(
+        errors,
+        "error: no policy; name a profile file, or --personality ib or firmware\n"
+    );
+    let errors = bad(&["adp", "plot", &file, "--timeout", "0"]);
+    assert!(errors.contains("timeout 0 turns the timer off"), "{errors}");
+    let errors = bad(&["adp", "check", "/nowhere.toml"]);
+    assert!(errors.contains("cannot read /nowhere.toml"), "{errors}");
+}
+
+#[test]
+fn commands_may_be_abbreviated() {
+    let file = scratch("short", GOOD);
+    assert_eq!(good(&["adp", "enc", &file]), good(&["ad", "e", &file]));
+}
+
+#[test]
+fn help_documents_the_exit_codes() {
+    let help = good(&["--help"]);
+    assert!(help.contains("2  bad input"), "{help}");
+}

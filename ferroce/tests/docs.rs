@@ -1,0 +1,115 @@
+//! The manual's examples are what the program prints.
+//!
+//! Every ```` ```console ```` block of docs/*.md and README.md whose commands all begin with
+//! `$ ferroce` is run, in order, through a shell, and what follows each command must be its output,
+//! standard error included. Commands find `profiles/` beside them and write into a directory of
+//! their own; a line that ends in a backslash continues. Blocks that cannot be repeated, because
+//! they measure something, are ```` ```text ````.
+//!
+//! `UPDATE_DOCS=1 cargo test -p ferroce --test docs` writes the outputs anew.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[test]
+fn every_example_prints_what_the_manual_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut pages: Vec<PathBuf> = fs::read_dir(root.join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .chain([root.join("README.md")])
+        .filter(|path| path.exists())
+        .collect();
+    pages.sort();
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("docs");
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).unwrap();
+    for shared in ["profiles", "docs"] {
+        std::os::unix::fs::symlink(root.join(shared), directory.join(shared)).unwrap();
+    }
+    let mut stale = Vec::new();
+    for page in &pages {
+        let old = fs::read_to_string(page).unwrap();
+        let new = rewritten(&old, &directory);
+        if old == new {
+            continue;
+        }
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            fs::write(page, new).unwrap();
+            continue;
+        }
+        for (i, (old, new)) in old.lines().zip(new.lines()).enumerate() {
+            if old != new {
+                stale.push(format!("{}:{}\n- {old}\n+ {new}", page.display(), i + 1));
+                break;
+            }
+        }
+    }
+    let stale = stale.join("\n");
+    assert!(
+        stale.is_empty(),
+        "run with UPDATE_DOCS=1 to rewrite:\n{stale}"
+    );
+}
+
+/// The page with the outputs as they are now.
+fn rewritten(page: &str, directory: &Path) -> String {
+    let mut text = String::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        text += &format!("{line}\n");
+        if line != "```console" {
+            continue;
+        }
+        let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        text += &rewritten_block(&block, directory);
+        text += "```\n";
+    }
+    text
+}
+
+fn rewritten_block(block: &[&str], directory: &Path) -> String {
+    let mut commands: Vec<String> = Vec::new();
+    let mut continues = false;
+    for line in block {
+        match commands.last_mut() {
+            Some(command) if continues => *command += &format!("\n{line}"),
+            _ if line.starts_with("$ ") => commands.push((*line).to_owned()),
+            _ => continue,
+        }
+        continues = line.ends_with('\\');
+    }
+    if !commands
+        .iter()
+        .all(|command| command.starts_with("$ ferroce "))
+    {
+        return block.iter().map(|line| format!("{line}\n")).collect();
+    }
+    commands
+        .iter()
+        .map(|command| format!("{command}\n{}", output(command, directory)))
+        .collect()
+}
+
+fn output(command: &str, directory: &Path) -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_ferroce")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let output = Command::new("sh")
+        .args([
+            "-c",
+            &format!("{{ {}\n}} 2>&1", command.trim_start_matches("$ ")),
+        ])
+        .current_dir(directory)
+        .env("PATH", path)
+        .env_remove("COLUMNS")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    if text.is_empty() || text.ends_with('\n') {
+        text
+    } else {
+        format!("{text}\n")
+    }
+}

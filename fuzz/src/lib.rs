@@ -1,0 +1,80 @@
+//! What the fuzz targets do with their input.
+//!
+//! Each target is a function over bytes that panics when the code under test breaks a promise.
+//! cargo-fuzz calls it through `fuzz_targets/`, and `tests/smoke.rs` calls it with the checked-in
+//! corpus, mutations of it and random bytes, on the stable compiler and in a fixed order.
+//!
+//! | target | promise |
+//! |---|---|
+//! | [`packet`] | any bytes parse or are refused; what parses survives a round trip; the ICRC sees every flipped bit |
+//! | [`register`] | a register access happens completely or not at all, whatever its bytes and length |
+//! | [`profile`] | any profile file or register content is judged without a panic, and a valid one gives finite, ordered traces |
+//! | [`qp_pair`] | no sequence of verbs, packets, losses and register writes makes a device panic, complete a request twice, touch memory it may not, or hang in silence |
+
+mod cursor;
+mod packet;
+mod profile;
+mod qp_pair;
+mod register;
+
+pub use cursor::Cursor;
+pub use packet::packet;
+pub use profile::profile;
+pub use qp_pair::qp_pair;
+pub use register::register;
+
+/// Does something with an input; panics if a promise is broken.
+pub type Target = fn(&[u8]);
+
+/// The targets by name.
+pub const TARGETS: [(&str, Target); 4] = [
+    ("packet", packet),
+    ("register", register),
+    ("profile", profile),
+    ("qp_pair", qp_pair),
+];
+
+/// Runs `target` over the files named on the command line, or hexadecimal digits after `--hex`.
+pub fn replay(target: Target) {
+    let mut arguments = std::env::args().skip(1).peekable();
+    if arguments.peek().is_none() {
+        eprintln!("usage: PROGRAM FILE... | PROGRAM --hex DIGITS...");
+        std::process::exit(2);
+    }
+    let mut hex = false;
+    for argument in arguments {
+        if argument == "--hex" {
+            hex = true;
+            continue;
+        }
+        let bytes = if hex {
+            from_hex(&argument).ok_or_else(|| format!("{argument}: not hexadecimal digits"))
+        } else {
+            std::fs::read(&argument).map_err(|error| format!("{argument}: {error}"))
+        };
+        match bytes {
+            Ok(bytes) => target(&bytes),
+            Err(message) => {
+                eprintln!("{message}");
+                std::process::exit(2);
+            }
+        }
+    }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The inverse of [`to_hex`].
+pub fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    let digits = digits.trim();
+    if !digits.len().is_multiple_of(2) || !digits.is_ascii() {
+        return None;
+    }
+    (0..digits.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok())
+        .collect()
+}

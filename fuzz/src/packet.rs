@@ -1,0 +1,179 @@
+use ferroce_wire::{
+    Aeth, AtomicEth, Bth, Deth, HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow, IcrcVerifier,
+    IdPolicy, IpPair, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Syndrome, Verdict, cnp,
+};
+
+use crate::Cursor;
+
+/// Offset in the BTH of the byte that the ICRC does not cover.
+const CONGESTION: usize = 4;
+
+/// Parsing, writing and the ICRC of single packets.
+pub fn packet(data: &[u8]) {
+    let mut input = Cursor::new(data);
+    let flow = flow(&mut input);
+    let ip_id = input.u16();
+    if input.one_in(2) {
+        emit(&mut input, &flow, ip_id);
+    } else {
+        parse(input.rest(), &flow, ip_id);
+    }
+}
+
+fn flow(input: &mut Cursor<'_>) -> IcrcFlow {
+    let ip = if input.one_in(2) {
+        let (src, dst) = ([input.u8(); 16], [input.u8(); 16]);
+        IpPair::V6 { src, dst }
+    } else {
+        let (src, dst) = ([127, 0, 0, input.u8()], [127, 0, 0, input.u8()]);
+        IpPair::V4 { src, dst }
+    };
+    IcrcFlow::new(ip, 0xc000 | input.u16(), ROCE_V2_PORT)
+}
+
+/// Arbitrary bytes from the link.
+fn parse(bytes: &[u8], flow: &IcrcFlow, ip_id: u16) {
+    let any_id = flow.verify(ip_id, bytes);
+    let mut verifier = IcrcVerifier::new(IdPolicy::AnyId);
+    for memory in ["empty", "warm"] {
+        assert_eq!(verifier.verify(flow, ip_id, bytes), any_id, "{memory}");
+    }
+    let exact = IcrcVerifier::new(IdPolicy::Exact).verify(flow, ip_id, bytes);
+    assert!(any_id.is_ok() || !exact.is_ok());
+
+    let packet = match Packet::new_checked(bytes) {
+        Ok(packet) => packet,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+    };
+    assert_eq!(packet.bytes(), bytes);
+    let headers = packet.headers();
+    let header_len = headers.header_len();
+    assert!(header_len <= HEADERS_LEN_MAX);
+    assert_eq!(
+        header_len + packet.payload().len() + usize::from(headers.bth.pad) + ICRC_LEN,
+        bytes.len()
+    );
+    if let Verdict::Ok {
+        ip_id: id,
+        dont_fragment: true,
+    } = any_id
+    {
+        let covered = &bytes[..bytes.len() - ICRC_LEN];
+        assert_eq!(
+            flow.compute(id, covered),
+            packet.icrc(),
+            "explained by {id:#x}"
+        );
+    }
+    let is_notification = cnp::recognise(&packet).is_some();
+    assert!(!is_notification || headers.bth.opcode == Opcode::Cnp);
+    round_trip(&headers, packet.payload(), flow, ip_id);
+}
+
+/// Header values of every kind, most of them fitting together.
+fn emit(input: &mut Cursor<'_>, flow: &IcrcFlow, ip_id: u16) {
+    let opcode = input.pick(Opcode::ALL);
+    let bits = input.u8();
+    let headers = Headers {
+        bth: Bth {
+            opcode,
+            solicited: bits & 1 != 0,
+            mig_req: bits & 2 != 0,
+            pad: 0,
+            version: 0,
+            pkey: input.u16(),
+            fecn: bits & 4 != 0,
+            becn: bits & 8 != 0,
+            dest_qp: Qpn::new(input.u32() & 0xff_ffff),
+            ack_req: bits & 16 != 0,
+            psn: Psn::new(input.u32() & 0xff_ffff),
+        },
+        reth: opcode.has_reth().then(|| Reth {
+            va: input.u64(),
+            rkey: input.u32(),
+            length: input.u32(),
+        }),
+        aeth: opcode.has_aeth().then(|| Aeth {
+            syndrome: Syndrome::from_u8(input.u8()),
+            msn: input.u32() & 0xff_ffff,
+        }),
+        atomic: opcode.has_atomic_eth().then(|| AtomicEth {
+            va: input.u64(),
+            rkey: input.u32(),
+            swap_or_add: input.u64(),
+            compare: input.u64(),
+        }),
+        atomic_ack: opcode.has_atomic_ack().then(|| input.u64()),
+        imm: opcode.has_imm().then(|| input.u32()),
+        ieth: opcode.has_ieth().then(|| input.u32()),
+        deth: opcode.has_deth().then(|| Deth {
+            qkey: input.u32(),
+            src_qp: Qpn::new(input.u32() & 0xff_ffff),
+        }),
+    };
+    refuses_what_does_not_fit(headers, input);
+    let payload = if opcode.has_payload() {
+        input.rest()
+    } else {
+        &[]
+    };
+    round_trip(&headers, payload, flow, ip_id);
+}
+
+/// One extension too many or too few, or a number too large for its field.
+fn refuses_what_does_not_fit(mut headers: Headers, input: &mut Cursor<'_>) {
+    match input.below(6) {
+        0 => headers.imm = headers.imm.xor(Some(7)),
+        1 => headers.ieth = headers.ieth.xor(Some(7)),
+        2 => headers.atomic_ack = headers.atomic_ack.xor(Some(7)),
+        3 => headers.bth.pad = 4 + input.u8() % 252,
+        4 => headers.bth.version = 16 + input.u8() % 240,
+        _ => {
+            let mut short = [0xa5; HEADERS_LEN_MAX];
+            let len = input.below(headers.header_len());
+            assert!(headers.emit(&mut short[..len]).is_err());
+            assert_eq!(short, [0xa5; HEADERS_LEN_MAX], "touched on an error");
+            return;
+        }
+    }
+    let error = headers.emit(&mut [0; HEADERS_LEN_MAX]).unwrap_err();
+    assert!(!error.to_string().is_empty());
+}
+
+fn round_trip(headers: &Headers, payload: &[u8], flow: &IcrcFlow, ip_id: u16) {
+    let mut buffer = vec![0; HEADERS_LEN_MAX + payload.len() + 3 + ICRC_LEN];
+    let len = headers.emit_packet(payload, flow, ip_id, &mut buffer);
+    let len = len.expect("values that fit can be written");
+    buffer.truncate(len);
+    assert!(flow.verify(ip_id, &buffer).is_ok());
+    let packet = Packet::new_checked(&buffer).expect("what was written parses");
+    assert_eq!(packet.payload(), payload);
+    let mut expected = *headers;
+    expected.bth.pad = packet.bth().pad;
+    assert_eq!(packet.headers(), expected);
+
+    let pad = packet.bth().pad;
+    let (head, tail) = buffer[..len - ICRC_LEN - usize::from(pad)].split_at(headers.header_len());
+    let pieces = [&tail[..tail.len() / 2], &tail[tail.len() / 2..]];
+    assert_eq!(
+        flow.compute_gathered(ip_id, head, pieces, pad),
+        packet.icrc()
+    );
+    flipped_bits_show(&mut buffer, flow, ip_id);
+}
+
+/// No single flipped bit goes unnoticed, but in the byte that switches may change.
+fn flipped_bits_show(buffer: &mut [u8], flow: &IcrcFlow, ip_id: u16) {
+    let bits = 8 * buffer.len();
+    let mut verifier = IcrcVerifier::new(IdPolicy::Exact);
+    for bit in (0..bits).step_by((bits / 64).max(1)) {
+        let (at, mask) = (bit / 8, 1 << (bit % 8));
+        buffer[at] ^= mask;
+        let is_ok = verifier.verify(flow, ip_id, buffer).is_ok();
+        assert_eq!(is_ok, at == CONGESTION, "bit {bit}");
+        buffer[at] ^= mask;
+    }
+}

@@ -1,0 +1,295 @@
+//! One device with its memory and its books.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ferroce_hca::{
+    AccessFlags, Attr, Buffer, CqId, Event, Hca, HcaConfig, Memory, MrInfo, Path, PdId, QpAttr,
+    QpCap, QpInit, QpModify, QpState, Sge, SrqId,
+};
+use ferroce_wire::Qpn;
+
+use super::ledger::Ledger;
+use crate::Cursor;
+
+/// Bytes of each region.
+pub(super) const REGION_BYTES: usize = 8192;
+/// Bytes before and behind it that nobody may write.
+const GUARD: usize = 64;
+const UNTOUCHED: u8 = 0xa5;
+
+/// What a region is good for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Role {
+    /// Everybody may do everything.
+    Open,
+    /// Only this side's own work requests may write.
+    Local,
+    /// Nobody may write.
+    ReadOnly,
+    /// In another protection domain.
+    Foreign,
+    /// No bytes behind it.
+    Phantom,
+}
+
+impl Role {
+    pub(super) const ALL: [Self; 5] = [
+        Self::Open,
+        Self::Local,
+        Self::ReadOnly,
+        Self::Foreign,
+        Self::Phantom,
+    ];
+
+    fn access(self) -> AccessFlags {
+        match self {
+            Self::Open | Self::Foreign | Self::Phantom => AccessFlags::all(),
+            Self::Local => AccessFlags::LOCAL_WRITE,
+            Self::ReadOnly => AccessFlags::REMOTE_READ,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Region {
+    pub(super) role: Role,
+    pub(super) info: MrInfo,
+    buffer: Option<Buffer>,
+    /// Which bytes accepted work requests of this side may write.
+    permitted: Vec<bool>,
+}
+
+impl Region {
+    #[allow(unsafe_code, reason = "registers part of a buffer")]
+    fn new(hca: &mut Hca, role: Role, pd: PdId) -> Self {
+        let buffer = (role != Role::Phantom).then(|| Buffer::zeroed(REGION_BYTES + 2 * GUARD));
+        let memory = match &buffer {
+            Some(buffer) => {
+                buffer.write(0, &[UNTOUCHED; REGION_BYTES + 2 * GUARD]);
+                let base = (buffer.addr() + GUARD as u64) as *mut u8;
+                // SAFETY: the bytes lie inside the buffer, which `Region` keeps at least as long
+                // as the device is used, and which is only reached through raw pointers.
+                unsafe { Memory::borrowed(base, REGION_BYTES) }
+            }
+            None => Memory::Phantom {
+                addr: 0x7000_0000,
+                len: 1 << 20,
+            },
+        };
+        let info = hca
+            .reg_mr(pd, memory, role.access())
+            .expect("a new device has room");
+        Self {
+            role,
+            info,
+            buffer,
+            permitted: vec![false; REGION_BYTES],
+        }
+    }
+
+    fn permit(&mut self, sge: &Sge) {
+        let Some(offset) = sge.addr.checked_sub(self.info.va) else {
+            return;
+        };
+        let start = (offset as usize).min(REGION_BYTES);
+        let end = start.saturating_add(sge.length as usize).min(REGION_BYTES);
+        self.permitted[start..end].fill(true);
+    }
+
+    /// Panics if bytes changed that nobody was allowed to change.
+    fn audit(&self) {
+        let Some(buffer) = &self.buffer else { return };
+        let mut bytes = vec![0; buffer.len()];
+        buffer.read(0, &mut bytes);
+        for (at, byte) in bytes.iter().enumerate() {
+            let inside = at.checked_sub(GUARD).filter(|at| *at < REGION_BYTES);
+            let may_change = match (inside, self.role) {
+                (None, _) => false,
+                (Some(_), Role::Open | Role::Phantom) => true,
+                (Some(at), Role::Local) => self.permitted[at],
+                (Some(_), Role::ReadOnly | Role::Foreign) => false,
+            };
+            assert!(
+                may_change || *byte == UNTOUCHED,
+                "byte {at} of the {:?} region was written",
+                self.role
+            );
+        }
+    }
+}
+
+/// A device, the only queue pair on it, and what surrounds that.
+#[derive(Debug)]
+pub(super) struct Side {
+    pub(super) hca: Hca,
+    pub(super) address: IpAddr,
+    init: QpInit,
+    pub(super) srq: Option<SrqId>,
+    pub(super) qpn: Qpn,
+    pub(super) regions: Vec<Region>,
+    pub(super) ledger: Ledger,
+}
+
+impl Side {
+    pub(super) fn new(index: u8, input: &mut Cursor<'_>) -> Self {
+        let mut hca = Hca::new(HcaConfig {
+            seed: input.u8().into(),
+            first_qpn: Qpn::new(if input.one_in(2) { 0x100 } else { 0xff_ff00 }),
+            max_qp: 16,
+            window_bytes: input.pick(&[0, 4 << 10, 64 << 10, 512 << 10]),
+            trace_timers: true,
+            ..HcaConfig::default()
+        });
+        let pd = hca.alloc_pd().expect("a new device has room");
+        let other_pd = hca.alloc_pd().expect("a new device has room");
+        let regions = Role::ALL
+            .map(|role| {
+                let pd = if role == Role::Foreign { other_pd } else { pd };
+                Region::new(&mut hca, role, pd)
+            })
+            .into();
+        let entries = input.pick(&[4096, 4096, 4096, 8, 1]);
+        let send_cq = hca.create_cq(entries).expect("a legal size");
+        let recv_cq = hca.create_cq(4096).expect("a legal size");
+        let srq = input
+            .one_in(3)
+            .then(|| hca.create_srq(pd, 64, 4).expect("a legal size"));
+        let init = QpInit {
+            pd,
+            send_cq,
+            recv_cq,
+            srq,
+            cap: QpCap {
+                max_send_wr: 32,
+                max_recv_wr: 32,
+                ..QpCap::default()
+            },
+            signal_all: input.one_in(4),
+        };
+        let qpn = hca.create_qp(&init).expect("a new device has room");
+        Self {
+            hca,
+            address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + index)),
+            init,
+            srq,
+            qpn,
+            regions,
+            ledger: Ledger::default(),
+        }
+    }
+
+    pub(super) fn signals_all(&self) -> bool {
+        self.init.signal_all
+    }
+
+    pub(super) fn cqs(&self) -> [CqId; 2] {
+        [self.init.send_cq, self.init.recv_cq]
+    }
+
+    /// A new queue pair in place of the old one.
+    pub(super) fn replace_qp(&mut self) {
+        self.poll_completions();
+        self.hca.destroy_qp(self.qpn).expect("it exists");
+        assert!(self.hca.destroy_qp(self.qpn).is_err(), "twice");
+        self.ledger.begin_life();
+        self.qpn = self.hca.create_qp(&self.init).expect("there is room");
+    }
+
+    /// From any state to RTS.
+    pub(super) fn connect(&mut self, dest: IpAddr, attr: &QpAttr) {
+        let path = Path {
+            dest,
+            traffic_class: 2,
+        };
+        self.modify(&QpModify::to(QpState::Reset, Attr::empty(), *attr), None);
+        for change in [
+            QpModify::init(*attr),
+            QpModify::rtr(*attr),
+            QpModify::rts(*attr),
+        ] {
+            let path = change.mask.contains(Attr::AV).then_some(path);
+            assert!(self.modify(&change, path), "{change:?} of {attr:?}");
+        }
+    }
+
+    /// Returns whether the device accepted it.
+    pub(super) fn modify(&mut self, change: &QpModify, path: Option<Path>) -> bool {
+        self.poll_completions();
+        let before = self.hca.query_qp(self.qpn).expect("it exists");
+        match self.hca.modify_qp(self.qpn, change, path) {
+            Ok(()) => {
+                if change.mask.contains(Attr::STATE) && change.state == QpState::Reset {
+                    self.ledger.begin_life();
+                }
+                true
+            }
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                assert_eq!(
+                    self.hca.query_qp(self.qpn).expect("it exists"),
+                    before,
+                    "an error changes nothing"
+                );
+                false
+            }
+        }
+    }
+
+    /// An accepted work request may write there.
+    pub(super) fn permit(&mut self, sges: &[Sge]) {
+        for sge in sges {
+            for region in &mut self.regions {
+                if region.info.key.lkey() == sge.lkey {
+                    region.permit(sge);
+                }
+            }
+        }
+    }
+
+    pub(super) fn poll_completions(&mut self) {
+        for (cq, is_send_queue) in self.cqs().into_iter().zip([true, false]) {
+            while let Some(wc) = self.hca.poll_completion(cq).expect("it exists") {
+                self.ledger.completed(&wc, is_send_queue);
+            }
+        }
+        while let Some(event) = self.hca.poll_event() {
+            if let Event::CqOverrun(_) = event {
+                self.ledger.overrun = true;
+            }
+        }
+    }
+
+    /// What must hold after every operation, once everything is sent that can be.
+    pub(super) fn check(&self) {
+        assert!(!self.hca.wants_transmit(), "not drained");
+        let qp = self.hca.qp(self.qpn).expect("it exists");
+        let own_recvs = self.srq.is_none().then(|| qp.recv_queue_len());
+        self.ledger.balance(qp.send_queue_len(), own_recvs);
+        match qp.state() {
+            QpState::Rts | QpState::Sqd if qp.in_flight() > 0 => {
+                let waits = self.hca.policy().ack_timeout_ns(qp.timeouts()).is_some();
+                assert!(
+                    !waits || (qp.poll_timeout().is_some() && self.hca.poll_timeout().is_some()),
+                    "hangs with {} packets in flight and no timer",
+                    qp.in_flight()
+                );
+            }
+            QpState::Rts => assert_eq!(
+                qp.send_queue_len(),
+                0,
+                "hangs with nothing in flight and work on its queue"
+            ),
+            QpState::Sqd => {}
+            state => assert!(
+                qp.in_flight() == 0 && qp.send_queue_len() == 0 && qp.poll_timeout().is_none(),
+                "still at work in {state:?}"
+            ),
+        }
+    }
+
+    pub(super) fn audit_memory(&self) {
+        for region in &self.regions {
+            region.audit();
+        }
+    }
+}

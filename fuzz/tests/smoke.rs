@@ -1,0 +1,144 @@
+//! The fuzz targets on the stable compiler: the corpus, then seeded mutations and random bytes.
+//!
+//! `FERROCE_FUZZ_RUNS` says how many inputs to make for each target, `FERROCE_FUZZ_SEED` where to
+//! begin. A failing input is printed in hexadecimal; `cargo run --bin TARGET -- --hex DIGITS`
+//! repeats it.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
+
+use ferroce_fuzz::{TARGETS, Target, to_hex};
+
+/// splitmix64: a stream that is the same everywhere.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} is {text}, not a decimal number")),
+        Err(_) => default,
+    }
+}
+
+/// The seeds of a target in the order of their names.
+fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(target);
+    let mut seeds: Vec<_> = std::fs::read_dir(&directory)
+        .unwrap_or_else(|error| panic!("{}: {error}", directory.display()))
+        .map(|entry| entry.expect("a directory can be listed").path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "seed")
+        })
+        .map(|path| {
+            let bytes = std::fs::read(&path).expect("a seed can be read");
+            (path.display().to_string(), bytes)
+        })
+        .collect();
+    seeds.sort();
+    seeds
+}
+
+/// An input: random, or a seed with a few changes.
+fn make(rng: &mut Rng, seeds: &[(String, Vec<u8>)]) -> Vec<u8> {
+    if seeds.is_empty() || rng.below(3) == 0 {
+        let len = match rng.below(4) {
+            0 => rng.below(64),
+            1 => rng.below(300),
+            _ => rng.below(1500),
+        };
+        return rng.bytes(len);
+    }
+    let mut bytes = seeds[rng.below(seeds.len())].1.clone();
+    for _ in 0..=rng.below(8) {
+        let at = rng.below(bytes.len() + 1);
+        match rng.below(6) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << rng.below(8),
+            1 if at < bytes.len() => bytes[at] = rng.next() as u8,
+            2 => bytes.insert(at, rng.next() as u8),
+            3 if at < bytes.len() => drop(bytes.remove(at)),
+            4 => {
+                let other = &seeds[rng.below(seeds.len())].1;
+                let from = rng.below(other.len() + 1);
+                bytes.truncate(at);
+                bytes.extend_from_slice(&other[from..]);
+            }
+            _ => {
+                let len = rng.below(16);
+                let more = rng.bytes(len);
+                bytes.extend(more);
+            }
+        }
+    }
+    bytes
+}
+
+fn run(name: &str, what: &str, target: Target, input: &[u8]) {
+    if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| target(input))) {
+        eprintln!(
+            "{name} fails on {what}; repeat it with\n  cargo run --manifest-path fuzz/Cargo.toml \
+             --bin {name} -- --hex {}",
+            to_hex(input)
+        );
+        panic::resume_unwind(payload);
+    }
+}
+
+fn smoke(name: &str, runs_default: u64) {
+    let (_, target) = TARGETS
+        .into_iter()
+        .find(|(target, _)| *target == name)
+        .expect("a target of this name");
+    let seeds = corpus(name);
+    assert!(!seeds.is_empty(), "no corpus/{name}/*.seed");
+    run(name, "the empty input", target, &[]);
+    for (path, bytes) in &seeds {
+        run(name, path, target, bytes);
+    }
+    let first = number("FERROCE_FUZZ_SEED", 1);
+    for seed in first..first + number("FERROCE_FUZZ_RUNS", runs_default) {
+        let input = make(&mut Rng(seed), &seeds);
+        run(name, &format!("seed {seed}"), target, &input);
+    }
+}
+
+#[test]
+fn packet() {
+    smoke("packet", 20_000);
+}
+
+#[test]
+fn register() {
+    smoke("register", 5_000);
+}
+
+#[test]
+fn profile() {
+    smoke("profile", 5_000);
+}
+
+#[test]
+fn qp_pair() {
+    smoke("qp_pair", 3_000);
+}

@@ -1,0 +1,514 @@
+//! Rules of the house that no compiler checks; ARCHITECTURE.md and CONTRIBUTING.md give the
+//! reasons.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use serde_json::Value;
+
+/// Every crate and its level, also of rooms that are planned.
+///
+/// Arrows point down only: a crate may use those of a lower level. `fabric` and `udp` are hosts of
+/// the same device on one level, so neither can know the other.
+const LEVELS: &[(&str, u8)] = &[
+    ("ferroce-wire", 0),
+    ("ferroce-prm", 0),
+    ("ferroce-adp", 1),
+    ("ferroce-dcqcn", 1),
+    ("ferroce-transport", 2),
+    ("ferroce-fwctl", 2),
+    ("ferroce-hca", 3),
+    ("ferroce-fabric", 4),
+    ("ferroce-udp", 4),
+    ("ferroce-sweep", 5),
+    ("ferroce-ibverbs", 6),
+    ("ferroce-rdmacm", 6),
+    ("ferroce-doca", 6),
+    ("ferroce-fwctl-preload", 6),
+    ("ferroce", 7),
+    ("ferroce-benches", 8),
+    ("ferroce-interop", 8),
+];
+
+/// Arrows that would point down and are forbidden all the same: real cards' registers have
+/// nothing to do with queue pairs.
+const NOT_EVEN_DOWN: &[(&str, &str)] = &[
+    ("ferroce-fwctl", "ferroce-adp"),
+    ("ferroce-fwctl", "ferroce-dcqcn"),
+    ("ferroce-fwctl", "ferroce-wire"),
+    ("ferroce-hca", "ferroce-fwctl"),
+];
+
+/// Crates that know no clock, socket, thread, file or global random source.
+const SANS_IO: &[&str] = &["wire", "prm", "adp", "dcqcn", "transport", "hca", "fabric"];
+
+/// What they must not mention.
+const IMPURE: &[&str] = &[
+    "Instant",
+    "SystemTime",
+    "std::thread",
+    "std::fs",
+    "std::env",
+    "std::process",
+    "std::os",
+    "TcpListener",
+    "TcpStream",
+    "UdpSocket",
+    "UnixDatagram",
+    "UnixStream",
+    "OsRng",
+    "thread_rng",
+    "rand::rng",
+    "rand::random",
+];
+
+/// File, word and reason.
+const PURE_ENOUGH: &[(&str, &str, &str)] = &[(
+    "crates/wire/src/pcapng.rs",
+    "std::env",
+    "env::consts::OS, a constant, names the system in a capture's header",
+)];
+
+/// First lines that keep `unsafe` out.
+const FENCES: &[(&str, &str)] = &[
+    ("wire", "#![forbid(unsafe_code)]"),
+    ("prm", "#![forbid(unsafe_code)]"),
+    ("adp", "#![forbid(unsafe_code)]"),
+    ("dcqcn", "#![forbid(unsafe_code)]"),
+    ("transport", "#![forbid(unsafe_code)]"),
+    ("fabric", "#![forbid(unsafe_code)]"),
+    ("sweep", "#![forbid(unsafe_code)]"),
+    ("hca", "#![deny(unsafe_code)]"),
+    ("udp", "#![deny(unsafe_code)]"),
+];
+
+/// Where `unsafe` may be.
+const UNSAFE_ALLOWED: &[&str] = &[
+    "crates/hca/src/memory.rs",
+    "crates/udp/src/socket.rs",
+    "crates/udp/src/socket/",
+    "crates/udp/src/wait.rs",
+    "crates/fwctl/",
+    "capi/",
+    "fuzz/src/qp_pair/side.rs",
+];
+
+/// Lines before `unsafe` in which its reason is looked for.
+const REASON_WITHIN: usize = 6;
+/// The same for the `# Safety` section of a function.
+const SECTION_WITHIN: usize = 20;
+/// From here on a file deserves a hard look.
+const LONG_FILE: usize = 1000;
+
+fn root() -> PathBuf {
+    let interop = Path::new(env!("CARGO_MANIFEST_DIR"));
+    interop
+        .parent()
+        .expect("interop lies in the workspace")
+        .to_owned()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn metadata(arguments: &[&str]) -> Value {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1"])
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "cargo metadata: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+fn items<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A source file of the project: its path from the root, and its lines.
+struct Source {
+    path: String,
+    lines: Vec<String>,
+}
+
+impl Source {
+    /// Number and text of each line that is code; comments and the tests at the end of the file
+    /// are left out.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let tests = self
+            .lines
+            .windows(2)
+            .position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod tests"))
+            .unwrap_or(self.lines.len());
+        self.lines[..tests]
+            .iter()
+            .enumerate()
+            .map(|(index, line)| (index + 1, line.as_str()))
+            .filter(|(_, line)| !line.trim_start().starts_with("//"))
+    }
+}
+
+fn sources_under(directories: &[&str]) -> Vec<Source> {
+    let root = root();
+    let mut pending: Vec<_> = directories.iter().map(|name| root.join(name)).collect();
+    let mut sources = Vec::new();
+    while let Some(directory) = pending.pop() {
+        let Ok(entries) = fs::read_dir(&directory) else {
+            continue; // a room that is not built yet
+        };
+        for entry in entries {
+            let path = entry.expect("a directory can be listed").path();
+            if path.is_dir() {
+                if path.file_name().is_some_and(|name| name != "target") {
+                    pending.push(path);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let lines = fs::read_to_string(&path).expect("a source is UTF-8");
+                let path = path.strip_prefix(&root).expect("found under the root");
+                sources.push(Source {
+                    path: path.display().to_string(),
+                    lines: lines.lines().map(str::to_owned).collect(),
+                });
+            }
+        }
+    }
+    sources.sort_by(|a, b| a.path.cmp(&b.path));
+    sources
+}
+
+fn all_sources() -> Vec<Source> {
+    sources_under(&["crates", "capi", "ferroce", "benches", "interop", "fuzz"])
+}
+
+/// Whether `word` stands in `line` as a word of its own.
+fn mentions(line: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        !line[..at].ends_with(is_part) && !line[at + word.len()..].starts_with(is_part)
+    })
+}
+
+/// The line without what stands between quotes.
+fn without_literals(line: &str) -> String {
+    line.split('"').step_by(2).collect()
+}
+
+fn report(rule: &str, violations: &[String]) {
+    assert!(violations.is_empty(), "{rule}:\n{}", violations.join("\n"));
+}
+
+#[test]
+fn arrows_point_down_only() {
+    let levels: BTreeMap<_, _> = LEVELS.iter().copied().collect();
+    let mut violations = Vec::new();
+    for package in items(&metadata(&["--no-deps"]), "packages") {
+        let name = text(package, "name");
+        let Some(level) = levels.get(name) else {
+            violations.push(format!(
+                "{name} is a room without a level; add it to LEVELS"
+            ));
+            continue;
+        };
+        for dependency in items(package, "dependencies") {
+            let used = text(dependency, "name");
+            if dependency["path"].is_null() {
+                continue; // not ours
+            }
+            match levels.get(used) {
+                None => violations.push(format!("{name} uses {used}, which has no level")),
+                Some(below) if below >= level => violations.push(format!(
+                    "{name} (level {level}) uses {used} (level {below}); arrows point down only"
+                )),
+                Some(_) if NOT_EVEN_DOWN.contains(&(name, used)) => {
+                    violations.push(format!("{name} must not know {used}"));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    report("architecture", &violations);
+}
+
+#[test]
+fn every_crate_takes_the_workspace_lints() {
+    let mut violations = Vec::new();
+    for package in items(&metadata(&["--no-deps"]), "packages") {
+        let path = text(package, "manifest_path");
+        let manifest: toml::Table = fs::read_to_string(path)
+            .expect("cargo names manifests that exist")
+            .parse()
+            .expect("cargo has parsed it before");
+        let lints = manifest
+            .get("lints")
+            .and_then(|lints| lints.get("workspace"));
+        if lints.and_then(toml::Value::as_bool) != Some(true) {
+            violations.push(format!("{path} lacks [lints] workspace = true"));
+        }
+    }
+    report("lints", &violations);
+}
+
+#[test]
+fn the_core_knows_no_clock_socket_thread_or_file() {
+    let mut violations = Vec::new();
+    let mut excused = BTreeSet::new();
+    for name in SANS_IO {
+        for source in sources_under(&[&format!("crates/{name}/src")]) {
+            if source.path.ends_with("/testing.rs") {
+                continue; // compiled for tests only
+            }
+            for (number, line) in source.code() {
+                for word in IMPURE.iter().filter(|word| mentions(line, word)) {
+                    let excuse = PURE_ENOUGH
+                        .iter()
+                        .position(|(path, allowed, _)| source.path == *path && allowed == word);
+                    match excuse {
+                        Some(index) => drop(excused.insert(index)),
+                        None => violations.push(format!("{}:{number}: {word}", source.path)),
+                    }
+                }
+            }
+        }
+    }
+    for (index, (path, word, _)) in PURE_ENOUGH.iter().enumerate() {
+        if !excused.contains(&index) {
+            violations.push(format!("{path} needs no exception for {word} any more"));
+        }
+    }
+    report("time and randomness come in as arguments", &violations);
+}
+
+#[test]
+fn unsafe_code_is_fenced_in() {
+    let mut violations = Vec::new();
+    for (name, fence) in FENCES {
+        let path = format!("crates/{name}/src/lib.rs");
+        if root().join(&path).exists() && !read(&path).lines().any(|line| line == *fence) {
+            violations.push(format!("{path} lacks {fence}"));
+        }
+    }
+    for source in all_sources() {
+        for (index, line) in source.lines.iter().enumerate() {
+            let line = without_literals(line.trim_start());
+            let function = mentions(&line, "unsafe fn") || mentions(&line, "unsafe extern");
+            let block = line.contains("unsafe {") || mentions(&line, "unsafe impl");
+            if line.starts_with("//") || !(function || block) {
+                continue;
+            }
+            let place = format!("{}:{}", source.path, index + 1);
+            if !UNSAFE_ALLOWED
+                .iter()
+                .any(|allowed| place.starts_with(allowed))
+            {
+                violations.push(format!("{place}: unsafe in a room without"));
+            }
+            let before = |lines| &source.lines[index.saturating_sub(lines)..=index];
+            let reason = before(REASON_WITHIN)
+                .iter()
+                .any(|line| line.contains("SAFETY:"));
+            let section = before(SECTION_WITHIN)
+                .iter()
+                .any(|line| line.contains("# Safety"));
+            if !(reason || (function && section)) {
+                violations.push(format!("{place}: no SAFETY comment says why it is sound"));
+            }
+        }
+    }
+    report("unsafe", &violations);
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    // Put together here, so that this file does not find itself.
+    let macros = ["todo", "unimplemented", "dbg"].map(|name| format!("{name}!("));
+    let mut violations = Vec::new();
+    for source in all_sources() {
+        for (index, line) in source.lines.iter().enumerate() {
+            let place = format!("{}:{}", source.path, index + 1);
+            if macros.iter().any(|name| line.contains(name)) {
+                violations.push(format!("{place}: {}", line.trim()));
+            }
+            if line.trim() == "#[ignore]" {
+                violations.push(format!("{place}: an ignored test without a reason"));
+            }
+        }
+        if source.lines.len() > LONG_FILE {
+            println!(
+                "{} has {} lines; look whether two rooms live in it",
+                source.path,
+                source.lines.len()
+            );
+        }
+    }
+    report("unfinished", &violations);
+}
+
+/// Whether an SPDX expression can be met with the allowed licences. Reads the old `/` as OR.
+fn is_covered(expression: &str, allowed: &BTreeSet<&str>) -> bool {
+    let spaced = expression
+        .replace('/', " OR ")
+        .replace('(', " ( ")
+        .replace(')', " ) ");
+    let mut words = spaced.split_whitespace().peekable();
+    let covered = any_of(&mut words, allowed);
+    covered && words.peek().is_none()
+}
+
+type Words<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
+
+fn any_of(words: &mut Words<'_>, allowed: &BTreeSet<&str>) -> bool {
+    let mut covered = all_of(words, allowed);
+    while words.next_if_eq(&"OR").is_some() {
+        covered |= all_of(words, allowed);
+    }
+    covered
+}
+
+fn all_of(words: &mut Words<'_>, allowed: &BTreeSet<&str>) -> bool {
+    let mut covered = one(words, allowed);
+    while words.next_if_eq(&"AND").is_some() {
+        covered &= one(words, allowed);
+    }
+    covered
+}
+
+fn one(words: &mut Words<'_>, allowed: &BTreeSet<&str>) -> bool {
+    if words.next_if_eq(&"(").is_some() {
+        let covered = any_of(words, allowed);
+        return words.next() == Some(")") && covered;
+    }
+    let Some(licence) = words.next() else {
+        return false;
+    };
+    if words.next_if_eq(&"WITH").is_some() {
+        let exception = words.next().unwrap_or_default();
+        return allowed.contains(format!("{licence} WITH {exception}").as_str());
+    }
+    allowed.contains(licence)
+}
+
+#[test]
+fn licence_expressions_are_read_as_spdx_defines_them() {
+    let allowed = BTreeSet::from(["MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception"]);
+    for good in [
+        "MIT",
+        "MIT/GPL-3.0",
+        "GPL-3.0 OR MIT",
+        "(MIT OR GPL-3.0) AND Apache-2.0",
+        "GPL-3.0 AND BSL-1.0 OR MIT",
+        "Apache-2.0 WITH LLVM-exception",
+    ] {
+        assert!(is_covered(good, &allowed), "{good}");
+    }
+    for bad in [
+        "",
+        "GPL-3.0",
+        "MIT AND GPL-3.0",
+        "MIT AND (GPL-3.0 OR BSL-1.0)",
+        "Apache-2.0 WITH GCC-exception-3.1",
+        "(MIT",
+        "MIT MIT",
+    ] {
+        assert!(!is_covered(bad, &allowed), "{bad}");
+    }
+}
+
+fn host() -> String {
+    let output = Command::new("rustc")
+        .arg("-vV")
+        .output()
+        .expect("rustc runs");
+    let text = String::from_utf8(output.stdout).expect("rustc prints UTF-8");
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.expect("rustc names its host").to_owned()
+}
+
+#[test]
+fn every_dependency_has_a_licence_that_deny_toml_allows() {
+    let deny: toml::Table = read("deny.toml").parse().expect("deny.toml is TOML");
+    let allow = deny["licenses"]["allow"].as_array().expect("a list");
+    let allowed: BTreeSet<_> = allow.iter().filter_map(toml::Value::as_str).collect();
+    let mut violations = Vec::new();
+    for package in items(&metadata(&["--filter-platform", &host()]), "packages") {
+        let licence = text(package, "license");
+        if !is_covered(licence, &allowed) {
+            let (name, version) = (text(package, "name"), text(package, "version"));
+            violations.push(format!("{name} {version}: {licence:?}"));
+        }
+    }
+    report("licences that deny.toml does not allow", &violations);
+}
+
+#[test]
+fn licences_and_version_are_those_of_the_manifest() {
+    assert!(read("LICENSE-MIT").contains("The Ferroce authors"));
+    assert!(read("LICENSE-APACHE").contains("Version 2.0, January 2004"));
+    let manifest: toml::Table = read("Cargo.toml").parse().expect("Cargo.toml is TOML");
+    let package = &manifest["workspace"]["package"];
+    assert_eq!(package["license"].as_str(), Some("MIT OR Apache-2.0"));
+    let clippy: toml::Table = read("clippy.toml").parse().expect("clippy.toml is TOML");
+    assert_eq!(clippy["msrv"], package["rust-version"]);
+}
+
+#[test]
+fn the_changelog_has_room_for_what_comes_next() {
+    let changelog = read("CHANGELOG.md");
+    assert!(changelog.lines().any(|line| line == "## [Unreleased]"));
+}
+
+#[test]
+fn the_readme_names_the_commands_and_ci_runs_the_same() {
+    let readme = read("README.md");
+    for command in ["./test", "cargo run --release -- demo"] {
+        assert!(
+            readme.lines().any(|line| line.trim() == command),
+            "README.md gives `{command}` no line of its own"
+        );
+    }
+    let ci = read(".ci/run");
+    let last = ci.lines().rfind(|line| !line.trim().is_empty());
+    assert_eq!(last, Some("exec ./test"));
+}
+
+/// Targets of the links in a Markdown text.
+fn links(markdown: &str) -> impl Iterator<Item = &str> {
+    markdown
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split([')', '#', ' ']).next())
+        .filter(|target| !target.is_empty() && !target.contains("://"))
+}
+
+#[test]
+fn links_between_the_pages_lead_somewhere() {
+    let root = root();
+    let pages = ["", "docs", "interop", "benches", "profiles"]
+        .iter()
+        .filter_map(|directory| fs::read_dir(root.join(directory)).ok())
+        .flat_map(|entries| entries.map(|entry| entry.expect("a directory can be listed").path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let mut violations = Vec::new();
+    for page in pages {
+        let text = fs::read_to_string(&page).expect("a page is UTF-8");
+        let directory = page.parent().expect("a page lies in a directory");
+        for target in links(&text) {
+            if !directory.join(target).exists() {
+                violations.push(format!("{}: {target}", page.display()));
+            }
+        }
+    }
+    report("dead links", &violations);
+}
