@@ -59,21 +59,43 @@ impl Side {
             let pd = hca.alloc_pd()?;
             let cq = hca.create_cq(depth)?;
             let mr = hca.reg_mr(pd, Memory::Buffer(buffer.clone()), AccessFlags::all())?;
-            let cap = QpCap { max_send_wr: depth, ..QpCap::default() };
-            let init =
-                QpInit { pd, send_cq: cq, recv_cq: cq, srq: None, cap, signal_all: false };
+            let cap = QpCap {
+                max_send_wr: depth,
+                ..QpCap::default()
+            };
+            let init = QpInit {
+                pd,
+                send_cq: cq,
+                recv_cq: cq,
+                srq: None,
+                cap,
+                signal_all: false,
+            };
             Ok((cq, hca.create_qp(&init)?, mr))
         })?;
-        Ok(Self { device, cq, qpn, buffer, mr })
+        Ok(Self {
+            device,
+            cq,
+            qpn,
+            buffer,
+            mr,
+        })
     }
 
     fn endpoint(&self) -> Endpoint {
-        Endpoint { address: self.device.address().ip(), qpn: self.qpn, psn: Psn::new(1) }
+        Endpoint {
+            address: self.device.address().ip(),
+            qpn: self.qpn,
+            psn: Psn::new(1),
+        }
     }
 }
 
 fn pair(bytes: usize, mtu: Mtu, outstanding: usize) -> Result<(Side, Side), Error> {
-    let (a, b) = (Side::open(1, bytes, outstanding)?, Side::open(2, bytes, outstanding)?);
+    let (a, b) = (
+        Side::open(1, bytes, outstanding)?,
+        Side::open(2, bytes, outstanding)?,
+    );
     let attr = QpAttr {
         access: AccessFlags::all(),
         path_mtu: mtu,
@@ -92,12 +114,15 @@ fn pair(bytes: usize, mtu: Mtu, outstanding: usize) -> Result<(Side, Side), Erro
 /// Streams WRITEs from one device to another, each polled by a thread of its own, keeping
 /// `outstanding` requests posted. The device's own window holds; that of `config` is not used.
 pub fn stream(config: &Stream) -> Result<Throughput, Error> {
-    let mtu = u32::try_from(config.mtu_bytes).ok().and_then(Mtu::from_bytes);
+    let mtu = u32::try_from(config.mtu_bytes)
+        .ok()
+        .and_then(Mtu::from_bytes);
     let mtu = mtu.ok_or(Error::Mtu(config.mtu_bytes))?;
     let bytes = config.message_bytes.max(64 << 10);
     let (source, target) = pair(bytes, mtu, config.outstanding)?;
-    let data: Vec<u8> =
-        (0..bytes as u32).map(|i| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+    let data: Vec<u8> = (0..bytes as u32)
+        .map(|i| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8)
+        .collect();
     source.buffer.write(0, &data);
     let stop = AtomicBool::new(false);
     let mut throughput = thread::scope(|scope| {
@@ -114,7 +139,10 @@ pub fn stream(config: &Stream) -> Result<Throughput, Error> {
         let sent = send_stream(config, &source, &target);
         stop.store(true, Ordering::Relaxed);
         let waited = poller.join().expect("the poller does not panic");
-        sent.map(|sent| Throughput { contention: contention.end().max(waited), ..sent })
+        sent.map(|sent| Throughput {
+            contention: contention.end().max(waited),
+            ..sent
+        })
     })?;
     let mut arrived = vec![0; config.message_bytes];
     target.buffer.read(0, &mut arrived);
@@ -132,7 +160,11 @@ fn send_stream(config: &Stream, source: &Side, target: &Side) -> Result<Throughp
     let mut request = || {
         let offset = (next % slots * config.message_bytes) as u64;
         next += 1;
-        let op = SendOp::Write { va: target.mr.va + offset, rkey: target.mr.key.rkey(), imm: None };
+        let op = SendOp::Write {
+            va: target.mr.va + offset,
+            rkey: target.mr.key.rkey(),
+            imm: None,
+        };
         let sge = Sge {
             addr: source.mr.va + offset,
             length: config.message_bytes as u32,
@@ -148,11 +180,15 @@ fn send_stream(config: &Stream, source: &Side, target: &Side) -> Result<Throughp
         while started.elapsed() < length {
             let room = config.outstanding - *posted;
             if room > 0 {
-                source.device.post_send(source.qpn, (0..room).map(|_| request()))?;
+                source
+                    .device
+                    .post_send(source.qpn, (0..room).map(|_| request()))?;
                 *posted += room;
             }
             completions.clear();
-            source.device.poll(source.cq, config.outstanding, &mut completions)?;
+            source
+                .device
+                .poll(source.cq, config.outstanding, &mut completions)?;
             check(&completions)?;
             *posted -= completions.len();
             done += completions.len() as u64;
@@ -213,7 +249,10 @@ pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
             }
         }
         let waited = echo.join().expect("the echo does not panic")?;
-        Ok(Latency::of_round_trips(&histogram, contention.end().max(waited)))
+        Ok(Latency::of_round_trips(
+            &histogram,
+            contention.end().max(waited),
+        ))
     })
 }
 
@@ -231,7 +270,11 @@ fn write_word(from: &Side, to: &Side, value: u64) -> Result<(), Error> {
     }
     let request = SendWr {
         wr_id: value,
-        op: SendOp::Write { va: to.mr.va, rkey: to.mr.key.rkey(), imm: None },
+        op: SendOp::Write {
+            va: to.mr.va,
+            rkey: to.mr.key.rkey(),
+            imm: None,
+        },
         flags,
         sges: Sges::new(),
         inline: Some(value.to_ne_bytes().to_vec()),

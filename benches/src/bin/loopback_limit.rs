@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
-use ferroce_benches::undisturbed;
 use ferroce_benches::bare::{Error, Latency, PingPong, Stream, Throughput, ping_pong, stream};
+use ferroce_benches::undisturbed;
 use serde::Serialize;
 
 /// What loopback UDP allows: streams of RDMA WRITE packets with GSO, the invariant CRC and one copy,

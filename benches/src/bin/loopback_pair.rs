@@ -70,13 +70,23 @@ fn main() -> ExitCode {
 fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
     let streams: Vec<Stream> = Stream::standard()
         .into_iter()
-        .map(|stream| Stream { seconds: args.seconds, ..stream })
+        .map(|stream| Stream {
+            seconds: args.seconds,
+            ..stream
+        })
         .collect();
-    let ping = PingPong { rounds: args.ping_rounds, ..PingPong::default() };
+    let ping = PingPong {
+        rounds: args.ping_rounds,
+        ..PingPong::default()
+    };
     let wanted = |place: usize| args.only.is_none_or(|only| only == place);
     let mut pairs = vec![Vec::new(); streams.len() + 1];
     for _ in 0..args.rounds {
-        for (place, stream) in streams.iter().enumerate().filter(|(place, _)| wanted(*place)) {
+        for (place, stream) in streams
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| wanted(*place))
+        {
             let bare = match args.no_bare {
                 true => bare::Throughput::default(),
                 false => undisturbed(|| bare::stream(stream), |run| run.contention)?,
@@ -91,14 +101,29 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
         }
     }
     let mut rows = Vec::new();
-    for (place, runs) in pairs.iter().enumerate().filter(|(_, runs)| !runs.is_empty()) {
+    for (place, runs) in pairs
+        .iter()
+        .enumerate()
+        .filter(|(_, runs)| !runs.is_empty())
+    {
         let (workload, unit, goal) = match streams.get(place) {
             Some(s) => (
-                format!("WRITE {}, {} outstanding, MTU {}", s.message_bytes, s.outstanding, s.mtu_bytes),
+                format!(
+                    "WRITE {}, {} outstanding, MTU {}",
+                    s.message_bytes, s.outstanding, s.mtu_bytes
+                ),
                 "Gb/s",
-                if s.message_bytes >= 64 << 10 { ">= 0.8" } else { ">= 0.6" },
+                if s.message_bytes >= 64 << 10 {
+                    ">= 0.8"
+                } else {
+                    ">= 0.6"
+                },
             ),
-            None => ("8-byte WRITE, one way (bare: 64-byte ping-pong)".into(), "us", "<= 1.6"),
+            None => (
+                "8-byte WRITE, one way (bare: 64-byte ping-pong)".into(),
+                "us",
+                "<= 1.6",
+            ),
         };
         rows.push(Row {
             workload,

@@ -79,6 +79,15 @@ struct Turn {
     left: u8,
 }
 
+impl Turn {
+    /// Requests begin: an answer is shorter than most of them, and so can end their batch instead
+    /// of needing one of its own.
+    const FIRST: Self = Self {
+        responder: false,
+        left: TURN_PACKETS,
+    };
+}
+
 impl Qp {
     /// A queue pair in RESET.
     pub fn new(config: QpConfig, policy: &Policy) -> Self {
@@ -100,10 +109,7 @@ impl Qp {
             } else {
                 ReceiveSource::Own(ReceiveQueue::new(cap.max_recv_wr, cap.max_recv_sge))
             },
-            turn: Turn {
-                responder: true,
-                left: TURN_PACKETS,
-            },
+            turn: Turn::FIRST,
             communication_established: false,
         }
     }
@@ -364,6 +370,7 @@ impl Qp {
                 return transmit;
             }
         }
+        self.turn = Turn::FIRST;
         None
     }
 

@@ -116,7 +116,7 @@ fn bar(count: u64, most: u64) -> String {
     }
     let eighths = (count as f64 / most as f64 * (BAR * 8) as f64).ceil() as usize;
     let mut text = "█".repeat(eighths / 8);
-    if eighths % 8 > 0 {
+    if !eighths.is_multiple_of(8) {
         text.push(EIGHTHS[eighths % 8]);
     }
     let _ = write!(text, " {count}");
