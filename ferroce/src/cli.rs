@@ -40,7 +40,6 @@ impl Cli {
 enum Command {
     /// Adaptive retransmission: check, replay, encode and draw profiles
     Adp(adp::Command),
-    /// Show three retransmission policies on the same bad link, on real sockets
     Demo(demo::Command),
     /// Why it behaves as it does
     Explain(explain::Command),

@@ -66,8 +66,12 @@ pub struct HcaConfig {
     pub first_qpn: Qpn,
     /// Queue pairs at a time.
     pub max_qp: u32,
-    /// Bytes each queue pair keeps in flight.
+    /// Bytes that each queue pair keeps in flight at most.
     pub window_bytes: u32,
+    /// Bytes that all of them together keep in flight, roughly: every busy one gets its share,
+    /// but not less than [`Qp::WINDOW_BYTES_MIN`]. Below the receive buffer of a peer's socket
+    /// nothing is lost for want of room.
+    pub total_window_bytes: u32,
     /// Firmware behaviour.
     pub personality: Personality,
     /// Report every timer expiry as [`Event::TimerExpired`].
@@ -80,7 +84,8 @@ impl Default for HcaConfig {
             seed: 0,
             first_qpn: Qpn::new(0x100),
             max_qp: limits::MAX_QP,
-            window_bytes: 512 << 10,
+            window_bytes: 1 << 20,
+            total_window_bytes: 2 << 20,
             personality: Personality::default(),
             trace_timers: false,
         }
@@ -130,6 +135,8 @@ pub struct Hca {
     ready: VecDeque<u32>,
     /// Packets the queue pair at the front may still send before it goes to the back.
     burst_left: u32,
+    /// Queue pairs that have something in flight.
+    pub(crate) busy: u32,
     egress: Impairer<Outgoing>,
     ingress: Impairer<Held>,
     events: VecDeque<Event>,
@@ -160,6 +167,7 @@ impl Hca {
             timers: Timers::default(),
             ready: VecDeque::new(),
             burst_left: BURST_PACKETS,
+            busy: 0,
             egress: Impairer::new(config.seed ^ 0x9e37_79b9_7f4a_7c15),
             ingress: Impairer::new(config.seed ^ 0xd1b5_4a32_d192_ed03),
             events: VecDeque::new(),
@@ -376,8 +384,12 @@ impl Hca {
             let transmit = if self.burst_left == 0 {
                 None
             } else {
-                self.with_index(index, |qp, host| qp.poll_transmit(now, host))
-                    .flatten()
+                let share = self.config.total_window_bytes / self.busy.max(1);
+                let poll = |qp: &mut Qp, host: &mut QpHost<'_>| {
+                    qp.share_window(share);
+                    qp.poll_transmit(now, host)
+                };
+                self.with_index(index, poll).flatten()
             };
             let Some(transmit) = transmit else {
                 self.next_turn(index);
@@ -529,11 +541,17 @@ impl Hca {
             trace_timers: self.config.trace_timers,
             overrun: false,
         };
+        let was_busy = entry.qp.in_flight() > 0;
         let result = f(&mut entry.qp, &mut host);
         if host.overrun && entry.qp.state() != QpState::Err {
             let to_error = QpModify::to(QpState::Err, Attr::empty(), QpAttr::default());
             // Every state has a transition to ERR.
             let _ = entry.qp.modify(&to_error, &mut host);
+        }
+        match (was_busy, entry.qp.in_flight() > 0) {
+            (false, true) => self.busy += 1,
+            (true, false) => self.busy -= 1,
+            _ => {}
         }
         self.settle(index);
         Some(result)

@@ -277,7 +277,7 @@ mod tests {
         ] {
             for wait in (0..2000)
                 .map(|n| n * MS / 2)
-                .chain([u64::MAX, 0, 49_999_999, 50 * MS - 1])
+                .chain([i64::MAX as u64, 0, 49_999_999, 50 * MS - 1])
             {
                 let bin = config.bin_of(wait);
                 let (low, high) = config.edges_ns(bin);

@@ -102,7 +102,9 @@ impl Hca {
     }
 
     fn pd_users(&mut self, pd: PdId) -> Result<&mut u32, VerbsError> {
-        self.pds.get_mut(pd.0).ok_or(no_such(Object::Pd, pd.0))
+        self.pds
+            .get_mut(pd.0)
+            .ok_or_else(|| no_such(Object::Pd, pd.0))
     }
 
     /// Registers memory under its own address.
@@ -141,7 +143,10 @@ impl Hca {
 
     /// Takes a memory region away; packets under way to it are refused from now on.
     pub fn dereg_mr(&mut self, key: MrKey) -> Result<(), VerbsError> {
-        let info = self.mrs.remove(key).ok_or(no_such(Object::Mr, key.0))?;
+        let info = self
+            .mrs
+            .remove(key)
+            .ok_or_else(|| no_such(Object::Mr, key.0))?;
         *self.pd_users(info.pd)? -= 1;
         Ok(())
     }
@@ -178,7 +183,9 @@ impl Hca {
     }
 
     fn cq(&mut self, cq: CqId) -> Result<&mut Cq, VerbsError> {
-        self.cqs.get_mut(cq.0).ok_or(no_such(Object::Cq, cq.0))
+        self.cqs
+            .get_mut(cq.0)
+            .ok_or_else(|| no_such(Object::Cq, cq.0))
     }
 
     /// Makes a shared receive queue.
@@ -216,7 +223,9 @@ impl Hca {
     }
 
     fn srq(&mut self, srq: SrqId) -> Result<&mut Srq, VerbsError> {
-        self.srqs.get_mut(srq.0).ok_or(no_such(Object::Srq, srq.0))
+        self.srqs
+            .get_mut(srq.0)
+            .ok_or_else(|| no_such(Object::Srq, srq.0))
     }
 
     /// Makes a queue pair in RESET.
@@ -293,11 +302,13 @@ impl Hca {
 
     /// Destroys a queue pair; what is on its queues vanishes without completions.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
-        let index = self.qp_index(qpn).ok_or(no_such(Object::Qp, qpn.value()))?;
+        let index = self
+            .qp_index(qpn)
+            .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
         let entry = self
             .qps
             .remove(index)
-            .ok_or(no_such(Object::Qp, qpn.value()))?;
+            .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
         self.count_users(entry.ties, -1)
     }
 
@@ -330,7 +341,7 @@ impl Hca {
             }
         }
         self.with_qp(qpn, |qp, host| qp.modify(change, host))
-            .ok_or(no_such(Object::Qp, qpn.value()))??;
+            .ok_or_else(|| no_such(Object::Qp, qpn.value()))??;
         if let Some(path) = path
             && let Some(entry) = self.qp_entry_mut(qpn)
         {
@@ -341,7 +352,9 @@ impl Hca {
 
     /// State, attributes and path of a queue pair.
     pub fn query_qp(&self, qpn: Qpn) -> Result<(QpState, QpAttr, Option<Path>), VerbsError> {
-        let entry = self.qp_entry(qpn).ok_or(no_such(Object::Qp, qpn.value()))?;
+        let entry = self
+            .qp_entry(qpn)
+            .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
         Ok((entry.qp.state(), *entry.qp.attr(), entry.path))
     }
 
@@ -358,12 +371,12 @@ impl Hca {
     /// Posts a send request.
     pub fn post_send(&mut self, qpn: Qpn, wr: SendWr) -> Result<(), VerbsError> {
         let posted = self.with_qp(qpn, |qp, host| qp.post_send(wr, host));
-        Ok(posted.ok_or(no_such(Object::Qp, qpn.value()))??)
+        Ok(posted.ok_or_else(|| no_such(Object::Qp, qpn.value()))??)
     }
 
     /// Posts a receive request to a queue pair's own queue.
     pub fn post_recv(&mut self, qpn: Qpn, wr: RecvWr) -> Result<(), VerbsError> {
         let posted = self.with_qp(qpn, |qp, host| qp.post_recv(wr, host));
-        Ok(posted.ok_or(no_such(Object::Qp, qpn.value()))??)
+        Ok(posted.ok_or_else(|| no_such(Object::Qp, qpn.value()))??)
     }
 }

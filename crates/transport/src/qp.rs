@@ -89,6 +89,9 @@ impl Turn {
 }
 
 impl Qp {
+    /// Smallest window that [`Self::share_window`] leaves.
+    pub const WINDOW_BYTES_MIN: u32 = 64 << 10;
+
     /// A queue pair in RESET.
     pub fn new(config: QpConfig, policy: &Policy) -> Self {
         let QpConfig {
@@ -345,6 +348,13 @@ impl Qp {
             host,
         };
         self.responder.flush(&mut cx);
+    }
+
+    /// Changes the window for now, to at least [`Self::WINDOW_BYTES_MIN`] and at most the one of
+    /// [`QpConfig`]: the device divides what the peers' sockets hold among its busy queue pairs.
+    pub fn share_window(&mut self, bytes: u32) {
+        self.requester
+            .share_window(bytes.max(Self::WINDOW_BYTES_MIN));
     }
 
     // Output.

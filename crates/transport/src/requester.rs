@@ -10,6 +10,12 @@ use crate::{
     SendWr, Time, Transmit, WcStatus, WorkQueue,
 };
 
+/// Bytes of the responses that one READ request asks for, at most.
+const READ_BYTES: u32 = 64 << 10;
+
+/// Bytes of a long message between two requests for an acknowledgement, at most.
+const ACK_BYTES: u32 = 16 << 10;
+
 /// Largest window. Everything in flight must lie in less than half of the PSN circle, with room
 /// to tell old from new.
 const WINDOW_PACKETS_MAX: u32 = 1 << 22;
@@ -47,7 +53,10 @@ pub(crate) struct Requester {
     pub(crate) implied_nak_at: Option<Psn>,
     /// A local error of the WQE at the cursor; reported when everything before it is done.
     local_error: Option<WcStatus>,
+    /// Window for good, which also sizes READ requests.
     window_bytes: u32,
+    /// Window for now: the device's share for each of its busy queue pairs.
+    share_bytes: u32,
     /// The window was full, and stays shut until half of it is acknowledged: packets leave in
     /// bursts that one system call takes, not by ones and twos as acknowledgements trickle in.
     window_shut: bool,
@@ -106,6 +115,7 @@ impl Requester {
             implied_nak_at: None,
             local_error: None,
             window_bytes,
+            share_bytes: window_bytes,
             window_shut: false,
         }
     }
@@ -280,16 +290,28 @@ impl Requester {
         self.started += 1;
     }
 
-    fn window_packets(&self, attr: &QpAttr) -> u32 {
-        (self.window_bytes / attr.path_mtu.bytes()).clamp(2, WINDOW_PACKETS_MAX)
+    /// Changes the window for now; it never exceeds the one the QP was made with.
+    pub(crate) fn share_window(&mut self, bytes: u32) {
+        self.share_bytes = bytes.min(self.window_bytes);
     }
 
-    /// How many responses one READ request asks for. A long READ is asked for in pieces of half
-    /// a window, so that its responses, which nobody acknowledges, never overrun this side's
-    /// receive buffer. The pieces lie on a grid from the start of the READ: one that is asked for
-    /// again ends where it ended before, or the peer would not know it for a duplicate.
+    fn window_packets(&self, attr: &QpAttr) -> u32 {
+        (self.share_bytes / attr.path_mtu.bytes()).clamp(2, WINDOW_PACKETS_MAX)
+    }
+
+    /// How many responses one READ request asks for. A long READ is asked for in pieces, so that
+    /// its responses, which nobody acknowledges, never overrun this side's receive buffer. The
+    /// pieces lie on a grid from the start of the READ: one that is asked for again ends where it
+    /// ended before, or the peer would not know it for a duplicate.
     pub(crate) fn read_packets(&self, attr: &QpAttr) -> u32 {
-        self.window_packets(attr) / 2
+        (READ_BYTES.min(self.window_bytes / 2) / attr.path_mtu.bytes()).max(1)
+    }
+
+    /// Packets of a long message between two requests for an acknowledgement: few enough that
+    /// answers come before the window is full, and that those nobody asked an answer for never
+    /// keep it shut. The peer answers several with one packet.
+    fn ack_interval(&self, attr: &QpAttr) -> u32 {
+        (ACK_BYTES.min(self.window_bytes / 4) / attr.path_mtu.bytes()).max(1)
     }
 
     /// How many PSNs the packet at `snd` stands for.
@@ -335,11 +357,8 @@ impl Requester {
         if beyond_credit && !self.asked.is_before(self.una) {
             return None;
         }
-        // Often enough that answers come before the window is full, and that what nobody asked
-        // an answer for never keeps it shut.
-        let interval = (self.window_packets(attr) / 4).max(1);
         let ack_req = self.snd == wqe.last_psn()
-            || (index + 1).is_multiple_of(interval)
+            || (index + 1).is_multiple_of(self.ack_interval(attr))
             || wqe.op.needs_response()
             || beyond_credit;
         Some(Request {

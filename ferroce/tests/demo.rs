@@ -1,0 +1,287 @@
+//! `ferroce demo` on real sockets, each test on addresses of its own.
+
+mod common;
+
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{bad, scratch};
+use serde_json::Value;
+
+const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
+
+/// A profile that gives up when the QP's timeout and retry count say so.
+const QP_TOTAL: &str = "time_base = 4\nqp_total_timeout = true\ntimeout_init_low_bound = 8\n\
+    [[timeout_range]]\nrange_low_bound = 8\nrange_size = 4\ntimeout_retry_num = 1\n\
+    dec_mode = \"TO_LOW_BOUND\"\n";
+
+/// Exit code, standard output and standard error of the program.
+fn demo(args: &[&str]) -> (i32, String, String) {
+    let output = Command::new(FERROCE)
+        .arg("demo")
+        .args(args)
+        .output()
+        .unwrap();
+    (
+        output.status.code().unwrap(),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+#[track_caller]
+fn demo_json(args: &[&str]) -> Value {
+    let (code, out, err) = demo(args);
+    assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
+    serde_json::from_str(&out).unwrap()
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    let keys = value.as_object().unwrap().keys();
+    keys.map(String::as_str).collect()
+}
+
+fn count(value: &Value) -> u64 {
+    value.as_u64().unwrap()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
+fn target(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+#[test]
+fn a_short_demo_reports_every_policy() {
+    let svg = target("short-demo.svg");
+    let report = demo_json(&[
+        "--addresses",
+        "127.41.1.1,127.41.1.2",
+        "--bytes",
+        "2M",
+        "--blackout",
+        "30ms@50%",
+        "--seed",
+        "12345678901234567890",
+        "--svg",
+        svg.to_str().unwrap(),
+        "-j",
+    ]);
+    assert_eq!(keys(&report), ["runs", "seed"]);
+    assert_eq!(report["seed"].as_u64(), Some(12_345_678_901_234_567_890));
+    let runs = report["runs"].as_array().unwrap();
+    let policies = runs.iter().map(|run| run["policy"].as_str().unwrap());
+    assert!(policies.eq(["ib", "firmware", "profile"]));
+    for run in runs {
+        assert_eq!(
+            keys(run),
+            [
+                "bytes",
+                "goodput_gbps",
+                "histogram",
+                "latency_us",
+                "outcome",
+                "policy",
+                "retransmissions",
+                "seconds",
+                "timeouts",
+                "verified"
+            ]
+        );
+        assert_eq!(run["outcome"], "ok");
+        assert_eq!(run["verified"], true);
+        assert_eq!(count(&run["bytes"]), 2 << 20);
+        let gbps = f64::from(16 << 20) / number(&run["seconds"]) / 1e9;
+        assert!((number(&run["goodput_gbps"]) / gbps - 1.0).abs() < 1e-6);
+        let latency = &run["latency_us"];
+        assert_eq!(keys(latency), ["max", "p50", "p99"]);
+        assert!(0.0 < number(&latency["p50"]));
+        assert!(number(&latency["p50"]) <= number(&latency["p99"]));
+        assert!(number(&latency["p99"]) <= number(&latency["max"]));
+        // A blackout of 30 ms cannot pass unseen.
+        assert!(number(&latency["max"]) > 29_000.0);
+        assert!(count(&run["retransmissions"]) > 0);
+        check_histogram(run);
+    }
+    let picture = std::fs::read_to_string(svg).unwrap();
+    assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"));
+    for words in ["firmware", "Recovery", "IBV", "NaN"] {
+        let is_there = picture.contains(words);
+        assert_eq!(
+            is_there,
+            ["firmware", "Recovery"].contains(&words),
+            "{words}"
+        );
+    }
+}
+
+/// Bins without gaps, the last one open, and one entry for each timeout.
+fn check_histogram(run: &Value) {
+    let bins = run["histogram"].as_array().unwrap();
+    assert_eq!(bins[0]["low_ns"], 0);
+    for pair in bins.windows(2) {
+        assert_eq!(pair[0]["high_ns"], pair[1]["low_ns"]);
+    }
+    let (last, others) = bins.split_last().unwrap();
+    assert!(last["high_ns"].is_null());
+    assert!(others.iter().all(|bin| bin["high_ns"].is_u64()));
+    assert!(
+        bins.iter()
+            .all(|bin| keys(bin) == ["count", "high_ns", "low_ns"])
+    );
+    let sum: u64 = bins.iter().map(|bin| count(&bin["count"])).sum();
+    assert_eq!(sum, count(&run["timeouts"]));
+    // Where the timers of each policy can run out.
+    let (least_ns, most_ns) = match run["policy"].as_str().unwrap() {
+        "ib" => (256_000_000, 512_000_000),
+        "firmware" => (4_000_000, 1_024_000_000),
+        _ => (1_000_000, 32_000_000),
+    };
+    for bin in bins.iter().filter(|bin| count(&bin["count"]) > 0) {
+        let low = count(&bin["low_ns"]);
+        assert!(low >= least_ns && low < most_ns, "{}: {bin}", run["policy"]);
+    }
+}
+
+#[test]
+fn the_report_for_people_has_a_row_and_a_column_for_each_policy() {
+    let (code, out, err) = demo(&[
+        "--addresses",
+        "127.41.2.1,127.41.2.2",
+        "--bytes",
+        "1M",
+        "--blackout",
+        "20ms@50%",
+    ]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let row = |name: &str| out.lines().find(|line| line.starts_with(name));
+    for name in ["ib ", "firmware ", "profile "] {
+        assert!(row(name).is_some_and(|row| row.ends_with("  ok")), "{out}");
+    }
+    let header = row("timeouts after").unwrap();
+    assert!(header.ends_with("profile"), "{out}");
+    assert!(out.contains("seed 1\n") && out.ends_with("Every byte that arrived was right.\n"));
+}
+
+#[test]
+fn a_blackout_longer_than_the_total_fails_every_policy() {
+    let report = demo_json(&[
+        "--addresses",
+        "127.41.3.1,127.41.3.2",
+        "--bytes",
+        "1M",
+        "--retry-cnt",
+        "1",
+        "--blackout",
+        "1min@50%",
+        "--profile",
+        &scratch("total", QP_TOTAL),
+        "-j",
+    ]);
+    for run in report["runs"].as_array().unwrap() {
+        assert_eq!(run["outcome"], "IBV_WC_RETRY_EXC_ERR", "{run}");
+        assert_eq!(run["verified"], true);
+        assert!((1..1 << 20).contains(&count(&run["bytes"])), "{run}");
+        // Once 268 ms under a profile, twice under the others; never the blackout's end.
+        assert!((0.25..30.0).contains(&number(&run["seconds"])), "{run}");
+        assert!(count(&run["timeouts"]) > 0);
+    }
+}
+
+#[test]
+fn a_good_link_needs_no_timer() {
+    let report = demo_json(&[
+        "--addresses",
+        "127.41.4.1,127.41.4.2",
+        "--bytes",
+        "300001",
+        "--blackout",
+        "0",
+        "--loss",
+        "0",
+        "-j",
+    ]);
+    let ib = &report["runs"][0];
+    assert_eq!((count(&ib["timeouts"]), count(&ib["bytes"])), (0, 300_001));
+}
+
+#[test]
+fn the_capture_is_whole() {
+    let capture = target("demo.pcapng");
+    let report = demo_json(&[
+        "--addresses",
+        "127.41.5.1,127.41.5.2",
+        "--bytes",
+        "100K",
+        "--blackout",
+        "0",
+        "--pcap",
+        capture.to_str().unwrap(),
+        "-j",
+    ]);
+    let bytes = std::fs::read(capture).unwrap();
+    let block = |at: usize| {
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        (word(at), word(at + 4) as usize)
+    };
+    let (mut at, mut packets) = (0, 0);
+    while at < bytes.len() {
+        let (kind, length) = block(at);
+        packets += u32::from(kind == 6);
+        at += length;
+    }
+    assert_eq!(at, bytes.len());
+    // Three times 100 KiB in packets of at most 4 KiB, and something the other way.
+    assert!(packets > 3 * 25 * 11 / 10, "{packets}");
+    assert_eq!(report["runs"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn an_address_in_use_says_what_to_do() {
+    let Ok(_taken) = UdpSocket::bind("127.41.6.1:4791") else {
+        return;
+    };
+    let (code, out, err) = demo(&["--addresses", "127.41.6.1,127.41.6.2", "--bytes", "1K"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    for words in ["127.41.6.1:4791 is in use", "ss -ulnp", "--addresses 127."] {
+        assert!(err.contains(words), "{err}");
+    }
+}
+
+#[test]
+fn bad_values_name_flag_value_range_and_what_to_write() {
+    for (flag, value, words) in [
+        (
+            "--loss",
+            "1",
+            "allowed is 0 to 0.5 (0% to 50%); for 1 percent write 1%",
+        ),
+        ("--loss", "-1", "--loss"),
+        (
+            "--blackout",
+            "400",
+            "'400' has no unit; write LEN or LEN@AT",
+        ),
+        ("--blackout", "2h", "400ms@1s"),
+        ("--timeout", "32", "5 bits; write 1 to 31"),
+        ("--timeout", "0", "0 waits for ever"),
+        ("--retry-cnt", "8", "3 bits; write 0 to 7"),
+        ("--seed", "x", "--seed"),
+        ("--bytes", "0", "1 byte to 1 TiB; write"),
+        ("--bytes", "lots", "64M"),
+        ("--addresses", "127.0.0.1", "127.0.0.3,127.0.0.4"),
+        ("--profile", "/no/such/file", "/no/such/file"),
+        ("--svg", "/no/such/dir/x.svg", "/no/such/dir/x.svg"),
+        ("--pcap", "/no/such/dir/x", "/no/such/dir/x"),
+    ] {
+        let err = bad(&["demo", "--addresses", "127.41.7.1,127.41.7.2", flag, value]);
+        for part in [value, words] {
+            assert!(err.contains(part), "{flag} {value}: {err}");
+        }
+    }
+    let err = bad(&["demo", "--profile", &scratch("bad", "time_base = 3\n")]);
+    assert!(err.contains("time_base"), "{err}");
+}
