@@ -56,7 +56,7 @@ const EXIT_CODES: &str = "Exit codes:
 /// InfiniBand timeouts (ib), under the ladder of a card out of the box (firmware), and under an
 /// adaptive retransmission profile written through the ROCE_ACCL register (profile).
 #[derive(Args, Debug)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = EXIT_CODES, allow_negative_numbers = true)]
 pub struct Command {
     /// Random loss in each direction: a fraction or a percentage, 0 to 0.5 (0% to 50%)
     #[arg(long, value_name = "P", default_value = "2%", value_parser = units::loss)]
@@ -85,7 +85,7 @@ pub struct Command {
     #[arg(long, value_name = "A,B", default_value = "127.0.0.1,127.0.0.2",
           value_parser = units::addresses)]
     addresses: [IpAddr; 2],
-    /// Record the packets of all runs for Wireshark (pcapng); about four times --bytes
+    /// Record the packets of all runs for Wireshark (pcapng); over three times --bytes
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Draw the timeouts and the recovery as SVG

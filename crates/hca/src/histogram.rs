@@ -275,9 +275,10 @@ mod tests {
             layout(64, BinWidthMode::Double),
             layout(1, BinWidthMode::Double),
         ] {
-            for wait in (0..2000)
-                .map(|n| n * MS / 2)
-                .chain([i64::MAX as u64, 0, 49_999_999, 50 * MS - 1])
+            for wait in
+                (0..2000)
+                    .map(|n| n * MS / 2)
+                    .chain([i64::MAX as u64, 0, 49_999_999, 50 * MS - 1])
             {
                 let bin = config.bin_of(wait);
                 let (low, high) = config.edges_ns(bin);

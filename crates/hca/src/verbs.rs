@@ -309,6 +309,9 @@ impl Hca {
             .qps
             .remove(index)
             .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
+        if entry.qp.in_flight() > 0 {
+            self.busy -= 1;
+        }
         self.count_users(entry.ties, -1)
     }
 
@@ -378,5 +381,53 @@ impl Hca {
     pub fn post_recv(&mut self, qpn: Qpn, wr: RecvWr) -> Result<(), VerbsError> {
         let posted = self.with_qp(qpn, |qp, host| qp.post_recv(wr, host));
         Ok(posted.ok_or_else(|| no_such(Object::Qp, qpn.value()))??)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Buffer, HcaConfig, SendOp, Sge, Time};
+
+    #[test]
+    fn a_queue_pair_destroyed_at_work_gives_its_share_of_the_window_back() {
+        let mut hca = Hca::new(HcaConfig::default());
+        let pd = hca.alloc_pd().unwrap();
+        let cq = hca.create_cq(8).unwrap();
+        let memory = Memory::Buffer(Buffer::zeroed(64));
+        let mr = hca.reg_mr(pd, memory, AccessFlags::empty()).unwrap();
+        let init = QpInit {
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            cap: QpCap::default(),
+            signal_all: true,
+        };
+        let qpn = hca.create_qp(&init).unwrap();
+        let attr = QpAttr::default();
+        let path = Path {
+            dest: [10, 0, 0, 2].into(),
+            traffic_class: 0,
+        };
+        for change in [
+            QpModify::init(attr),
+            QpModify::rtr(attr),
+            QpModify::rts(attr),
+        ] {
+            let path = change.mask.contains(Attr::AV).then_some(path);
+            hca.modify_qp(qpn, &change, path).unwrap();
+        }
+        let sge = Sge {
+            addr: mr.va,
+            length: 64,
+            lkey: mr.key.lkey(),
+        };
+        let wr = SendWr::new(1, SendOp::Send { imm: None }, sge);
+        hca.post_send(qpn, wr).unwrap();
+        assert!(hca.poll_transmit(Time::ZERO).is_some());
+        assert_eq!(hca.busy, 1);
+        hca.destroy_qp(qpn).unwrap();
+        assert_eq!(hca.busy, 0);
     }
 }

@@ -123,6 +123,9 @@ fn bar(count: u64, most: u64) -> String {
     format!("{text:<width$}")
 }
 
+/// Runs shorter than this differ by chance.
+const SHORT_NS: u64 = 50_000_000;
+
 /// What the figures mean, in a sentence.
 fn conclusion(runs: &[Figures]) -> String {
     if let Some(run) = runs.iter().find(|run| !run.verified) {
@@ -152,9 +155,9 @@ fn conclusion(runs: &[Figures]) -> String {
     };
     let mut text = match others.last() {
         None => format!("Only {} outlived this link", subject(best.policy)),
-        Some(worst) if worst.expiries.is_empty() => {
-            return "Hardly a timer ran out, so the policies had nothing to differ in. Every byte \
-                    that arrived was right."
+        Some(worst) if worst.expiries.is_empty() || worst.elapsed_ns < SHORT_NS => {
+            return "Too few timers ran out to tell the policies apart; give them more to do with \
+                    --bytes, --loss or --blackout. Every byte that arrived was right."
                 .to_owned();
         }
         Some(worst) if ratio(worst, best) < 1.15 => {
@@ -357,5 +360,111 @@ impl RunJson {
                 })
                 .collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::run::Expiry;
+    use hdrhistogram::Histogram;
+
+    const MS: u64 = 1_000_000;
+
+    /// A run of so many milliseconds whose timers waited so long.
+    fn run(policy: Kind, elapsed_ms: u64, waits_ms: &[u64]) -> Figures {
+        let expiry = |&wait_ms: &u64| Expiry {
+            at_ns: 0,
+            wait_ns: wait_ms * MS,
+        };
+        Figures {
+            policy,
+            outcome: Outcome::Ok,
+            bytes: 1 << 20,
+            verified: true,
+            elapsed_ns: elapsed_ms * MS,
+            retransmissions: 7,
+            expiries: waits_ms.iter().map(expiry).collect(),
+            latency: Histogram::new(3).unwrap(),
+            bytes_by_ms: Vec::new(),
+            dark: None,
+            recoveries_ns: Vec::new(),
+        }
+    }
+
+    fn three() -> [Figures; 3] {
+        [
+            run(Kind::Ib, 8000, &[268; 30]),
+            run(Kind::Firmware, 1600, &[4, 8, 8, 67]),
+            run(Kind::Profile, 400, &[1, 1, 1]),
+        ]
+    }
+
+    #[test]
+    fn the_histogram_has_the_same_bins_for_all() {
+        let expected = "\
+timeouts after    ib                     firmware               profile
+1 ms to 2 ms      ·                      ·                      █▉ 3
+2 ms to 4 ms      ·                      ·                      ·
+4 ms to 8 ms      ·                      ▋ 1                    ·
+8 ms to 16 ms     ·                      █▎ 2                   ·
+16 ms to 32 ms    ·                      ·                      ·
+32 ms to 64 ms    ·                      ·                      ·
+64 ms to 128 ms   ·                      ▋ 1                    ·
+128 ms to 256 ms  ·                      ·                      ·
+256 ms to 512 ms  ██████████████████ 30  ·                      ·
+";
+        assert_eq!(histogram(&three()), expected);
+        let quiet = [run(Kind::Ib, 10, &[])];
+        assert_eq!(histogram(&quiet), "No timer ran out.\n");
+    }
+
+    #[test]
+    fn the_conclusion_follows_from_the_figures() {
+        let mut runs = three();
+        assert_eq!(
+            conclusion(&runs),
+            "The profile was 4.00 times as fast as the firmware's own ladder and 20.0 times as \
+             fast as plain InfiniBand: the median timeout was 1 ms under profile, 8 ms under \
+             firmware and 268 ms under ib. Every byte that arrived was right."
+        );
+        runs[1].outcome = Outcome::RetryExceeded;
+        runs[0].recoveries_ns = vec![9 * MS, 237 * MS, 240 * MS];
+        runs[2].recoveries_ns = vec![2 * MS];
+        assert_eq!(
+            conclusion(&runs),
+            "The profile was 20.0 times as fast as plain InfiniBand: the median timeout was 1 ms \
+             under profile and 268 ms under ib, and after the blackout the median QP was back \
+             within 2 ms under profile and 237 ms under ib; the firmware's own ladder gave up \
+             after 1.6 s. Every byte that arrived was right."
+        );
+        runs[0].outcome = Outcome::RetryExceeded;
+        assert!(conclusion(&runs).starts_with("Only the profile outlived this link; plain"));
+        runs[2].outcome = Outcome::RetryExceeded;
+        assert!(conclusion(&runs).starts_with("No policy outlived this link: plain"));
+        runs[2].verified = false;
+        assert!(conclusion(&runs).starts_with("Under the profile bytes arrived that were never"));
+    }
+
+    #[test]
+    fn what_differs_by_chance_is_not_called_a_difference() {
+        let quiet = Kind::ALL.map(|kind| run(kind, 9 + kind as u64 * 30, &[]));
+        assert!(conclusion(&quiet).starts_with("Too few timers"));
+        let alike = Kind::ALL.map(|kind| run(kind, 1000 + kind as u64, &[1]));
+        assert!(
+            conclusion(&alike).starts_with("The policies took about the same time: the median")
+        );
+    }
+
+    #[test]
+    fn numbers_have_three_digits_and_sizes_their_unit() {
+        let numbers = [123.4, 12.34, 1.234, 0.1234, 0.012_34, 0.0].map(digits);
+        assert_eq!(
+            numbers,
+            ["123", "12.3", "1.23", "0.123", "0.0123", "0.0000"]
+        );
+        let sizes = [3 << 30, 128 << 20, 1536, 1000].map(size);
+        assert_eq!(sizes, ["3 GiB", "128 MiB", "1536 bytes", "1000 bytes"]);
+        assert_eq!(wrap(&"word ".repeat(30)).lines().count(), 2);
     }
 }

@@ -132,8 +132,10 @@ pub(super) struct Side {
 
 impl Side {
     pub(super) fn new(index: u8, input: &mut Cursor<'_>) -> Self {
+        let seed = input.u8();
         let mut hca = Hca::new(HcaConfig {
-            seed: input.u8().into(),
+            seed: seed.into(),
+            total_window_bytes: if seed.is_multiple_of(4) { 0 } else { 2 << 20 },
             first_qpn: Qpn::new(if input.one_in(2) { 0x100 } else { 0xff_ff00 }),
             max_qp: 16,
             window_bytes: input.pick(&[0, 4 << 10, 64 << 10, 512 << 10]),
