@@ -13,9 +13,6 @@ use crate::{
 /// Bytes of the responses that one READ request asks for, at most.
 const READ_BYTES: u32 = 64 << 10;
 
-/// Bytes of a long message between two requests for an acknowledgement, at most.
-const ACK_BYTES: u32 = 16 << 10;
-
 /// Largest window. Everything in flight must lie in less than half of the PSN circle, with room
 /// to tell old from new.
 const WINDOW_PACKETS_MAX: u32 = 1 << 22;
@@ -307,13 +304,6 @@ impl Requester {
         (READ_BYTES.min(self.window_bytes / 2) / attr.path_mtu.bytes()).max(1)
     }
 
-    /// Packets of a long message between two requests for an acknowledgement: few enough that
-    /// answers come before the window is full, and that those nobody asked an answer for never
-    /// keep it shut. The peer answers several with one packet.
-    fn ack_interval(&self, attr: &QpAttr) -> u32 {
-        (ACK_BYTES.min(self.window_bytes / 4) / attr.path_mtu.bytes()).max(1)
-    }
-
     /// How many PSNs the packet at `snd` stands for.
     fn next_span(&self, attr: &QpAttr) -> u32 {
         let wqe = &self.queue[self.cursor];
@@ -327,16 +317,23 @@ impl Requester {
         }
     }
 
-    /// Whether `span` more PSNs may be outstanding. One packet always may.
+    /// Whether `span` more PSNs may be outstanding. They always may if no answer is due that
+    /// could open the window: it may have shrunk after the last one was asked for.
     fn window_is_open(&mut self, span: u32, attr: &QpAttr) -> bool {
         let window = self.window_packets(attr);
         let outstanding = self.snd.since(self.una);
-        if self.window_shut {
-            self.window_shut = outstanding > window / 2;
+        let full = if self.window_shut {
+            outstanding > window / 2
         } else {
-            self.window_shut = outstanding > 0 && outstanding + span > window;
-        }
+            outstanding + span > window
+        };
+        self.window_shut = full && self.answer_is_due();
         !self.window_shut
+    }
+
+    /// Whether something outstanding asked for an answer.
+    fn answer_is_due(&self) -> bool {
+        !self.asked.is_before(self.una)
     }
 
     /// The packet at `snd`, or `None`: wait.
@@ -354,11 +351,15 @@ impl Requester {
             && self
                 .credit_limit
                 .is_some_and(|limit| is_after_24(wqe.ssn, limit));
-        if beyond_credit && !self.asked.is_before(self.una) {
+        if beyond_credit && self.answer_is_due() {
             return None;
         }
+        let window = self.window_packets(attr);
+        // In a long message, often enough that answers come before the window is full. The fewer
+        // the better: each costs this side a system call.
         let ack_req = self.snd == wqe.last_psn()
-            || (index + 1).is_multiple_of(self.ack_interval(attr))
+            || (index + 1).is_multiple_of((window / 4).max(1))
+            || self.snd.since(self.una) + span >= window
             || wqe.op.needs_response()
             || beyond_credit;
         Some(Request {
