@@ -125,20 +125,20 @@ fn smoke(name: &str, runs_default: u64) {
 
 #[test]
 fn packet() {
-    smoke("packet", 20_000);
+    smoke("packet", 100_000);
 }
 
 #[test]
 fn register() {
-    smoke("register", 5_000);
+    smoke("register", 50_000);
 }
 
 #[test]
 fn profile() {
-    smoke("profile", 5_000);
+    smoke("profile", 50_000);
 }
 
 #[test]
 fn qp_pair() {
-    smoke("qp_pair", 3_000);
+    smoke("qp_pair", 10_000);
 }

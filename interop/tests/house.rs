@@ -90,6 +90,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/udp/src/socket.rs",
     "crates/udp/src/socket/",
     "crates/udp/src/wait.rs",
+    "crates/udp/tests/",
     "crates/fwctl/",
     "capi/",
     "fuzz/src/qp_pair/side.rs",

@@ -1,5 +1,9 @@
+use std::io;
+use std::net::IpAddr;
+
 use ferroce_transport::{QpEvent, Time, TimerExpiry};
 use ferroce_wire::Qpn;
+use thiserror::Error;
 
 use crate::cq::CqId;
 use crate::srq::SrqId;
@@ -12,8 +16,20 @@ pub enum Event {
     Completion(CqId),
     /// A completion queue had no room (`IBV_EVENT_CQ_ERR`); the QP failed.
     CqOverrun(CqId),
+    /// The host's link is broken for good, and nothing arrives or leaves any more
+    /// (`IBV_EVENT_DEVICE_FATAL`).
+    DeviceFatal,
     /// An asynchronous event of a QP.
     Qp(Qpn, QpEvent),
+    /// The host could not send to a peer, for a reason that repeating does not change. The packets
+    /// count as `tx_dropped`; the QP fails when its retries run out. Told once for each peer and
+    /// reason.
+    SendRefused {
+        /// The peer.
+        dest: IpAddr,
+        /// The reason.
+        reason: Refusal,
+    },
     /// A shared receive queue fell below its limit (`IBV_EVENT_SRQ_LIMIT_REACHED`).
     SrqLimit(SrqId),
     /// A retransmission timer ran out. Only with [`crate::HcaConfig::trace_timers`].
@@ -24,5 +40,26 @@ pub enum Event {
         at: Time,
         /// What ran out.
         expiry: TimerExpiry,
+    },
+}
+
+/// Why a host cannot send to a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A packet is larger than the way to the peer allows.
+    #[error(
+        "a datagram of {bytes} bytes does not fit the path: set a smaller path MTU on the queue \
+         pair or a larger MTU on the interface"
+    )]
+    PathMtu {
+        /// Bytes of UDP payload.
+        bytes: usize,
+    },
+    /// What the operating system said: no route, a firewall, another address family.
+    #[error("{}", io::Error::from_raw_os_error(*errno))]
+    Os {
+        /// Its error number.
+        errno: i32,
     },
 }

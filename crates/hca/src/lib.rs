@@ -31,7 +31,7 @@ mod verbs;
 pub use cq::{CqId, Notify};
 pub use device::{Hca, HcaConfig, Personality};
 pub use error::{Object, VerbsError};
-pub use event::Event;
+pub use event::{Event, Refusal};
 pub use histogram::{BinWidthMode, HistogramConfig, HistogramError, TimeUnit};
 pub use impair::{Direction, Impairment};
 pub use memory::{Buffer, Memory};

@@ -12,7 +12,7 @@ use ferroce_hca::{
 use ferroce_wire::Qpn;
 use thiserror::Error;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Transmitted};
 use crate::socket::{BindError, Options, ROCE_PORT, Socket};
 use crate::tap::Tap;
 use crate::wait::{Clock, Waiter, Waker, tighten_timer_slack};
@@ -30,6 +30,12 @@ const WAIT_SPIN: Duration = Duration::from_micros(100);
 const STREAM_PACKETS: usize = 4;
 /// Packets taken in one round before what they ask for is answered: a quarter of a window.
 const ROUND_PACKETS: usize = 32;
+/// Asynchronous events kept for a program that does not ask for them. The oldest go first.
+const EVENTS_MAX: usize = 1 << 16;
+/// [`Shared::helper_until_ns`] of a helper that looks at the device by itself, and soon.
+const SOON: u64 = 0;
+/// The same of one that sleeps until somebody wakes it.
+const WHENEVER: u64 = u64::MAX;
 
 /// What a device is opened with.
 #[derive(Clone, Debug)]
@@ -91,8 +97,12 @@ struct Shared {
     announced: Condvar,
     /// When the program polled last, in the clock's nanoseconds.
     last_poll_ns: AtomicU64,
-    /// The engine may have something to send that the last poll left for the next one.
+    /// The engine may have something to send that the last poll left for the next one. Changed
+    /// only by whoever holds the engine.
     deferred: AtomicBool,
+    /// Until when the helper sleeps if nothing arrives and nobody wakes it. It goes to sleep only
+    /// by a value set while it holds the engine.
+    helper_until_ns: AtomicU64,
     stop: AtomicBool,
     /// Ends the helper's sleep on the socket.
     waker: Waker,
@@ -125,6 +135,7 @@ impl Device {
             announced: Condvar::new(),
             last_poll_ns: AtomicU64::new(0),
             deferred: AtomicBool::new(false),
+            helper_until_ns: AtomicU64::new(SOON),
             stop: AtomicBool::new(false),
             waker: waiter.waker(),
             helper: OnceLock::new(),
@@ -165,6 +176,9 @@ impl Device {
     /// Runs verbs on the device, then sends what they caused.
     pub fn with<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
         let mut engine = self.shared.lock();
+        // The acknowledgement of a message that has completed must leave before `f` can destroy the
+        // queue pair that owes it.
+        self.shared.send_deferred(&mut engine);
         let result = f(&mut engine.hca);
         self.shared.send(&mut engine);
         result
@@ -177,16 +191,21 @@ impl Device {
         qpn: Qpn,
         requests: impl IntoIterator<Item = SendWr>,
     ) -> Result<(), VerbsError> {
-        self.with(|hca| {
-            requests
-                .into_iter()
-                .try_for_each(|wr| hca.post_send(qpn, wr))
-        })
+        let mut engine = self.shared.lock();
+        let result = requests
+            .into_iter()
+            .try_for_each(|wr| engine.hca.post_send(qpn, wr));
+        self.shared.send(&mut engine);
+        result
     }
 
     /// Posts a receive request.
     pub fn post_recv(&self, qpn: Qpn, request: RecvWr) -> Result<(), VerbsError> {
-        self.shared.lock().hca.post_recv(qpn, request)
+        let mut engine = self.shared.lock();
+        let result = engine.hca.post_recv(qpn, request);
+        // A queue pair in error completes it at once.
+        self.shared.publish(&mut engine);
+        result
     }
 
     /// Drives the device once: sends what waits, takes what has arrived. Does nothing if another
@@ -208,7 +227,9 @@ impl Device {
     ) -> Result<usize, VerbsError> {
         self.shared.note_poll();
         let Some(mut engine) = self.shared.try_lock() else {
-            return Ok(0);
+            // Another thread drives the device, but what has completed must be seen: a program may
+            // go to sleep on the word that there is nothing.
+            return take(&mut self.shared.lock().hca, cq, max, out);
         };
         let taken = take(&mut engine.hca, cq, max, out)?;
         if taken > 0 {
@@ -264,7 +285,7 @@ impl Device {
         }
     }
 
-    /// The next asynchronous event.
+    /// The next asynchronous event. Of those that nobody asks for the last 65536 are kept.
     pub fn poll_event(&self) -> Option<Event> {
         self.shared.events().queue.pop_front()
     }
@@ -272,6 +293,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        self.shared.send_deferred(&mut self.shared.lock());
         self.shared.stop.store(true, Ordering::Release);
         self.shared.wake_helper();
         if let Some(helper) = self.helper.take() {
@@ -322,7 +344,10 @@ impl Shared {
     /// The program stops polling: the helper takes over at once.
     fn step_back(&self) {
         self.last_poll_ns.store(0, Ordering::Relaxed);
-        self.wake_helper();
+        // If it sleeps on the socket, it knows how long it may; see `rouse_helper`.
+        if let Some(helper) = self.helper.get() {
+            helper.unpark();
+        }
     }
 
     fn wake_helper(&self) {
@@ -332,14 +357,35 @@ impl Shared {
         }
     }
 
-    /// Sends what the device has, and wakes the helper if its next deadline or a full socket needs
-    /// it.
+    /// Sends what the device has.
     fn send(&self, engine: &mut Engine) {
-        self.deferred.store(false, Ordering::Relaxed);
-        let all_sent = engine.transmit(&self.socket);
+        let more = engine.transmit(&self.socket) == Transmitted::More;
+        self.deferred.store(more, Ordering::Relaxed);
         self.publish(engine);
-        // The helper may be asleep with a later deadline in mind, or none.
-        if !all_sent || !self.program_polls() {
+        self.rouse_helper(engine);
+    }
+
+    /// Sends what the last poll has left.
+    fn send_deferred(&self, engine: &mut Engine) {
+        if self.deferred.load(Ordering::Relaxed) {
+            self.send(engine);
+        }
+    }
+
+    /// Wakes the helper if it means to sleep longer than the engine can wait. To be called after
+    /// every change that the program might be the last to make for a while.
+    fn rouse_helper(&self, engine: &Engine) {
+        let until = self.helper_until_ns.load(Ordering::Relaxed);
+        if until == SOON {
+            return;
+        }
+        let at_once = self.deferred.load(Ordering::Relaxed) || engine.is_blocked();
+        let needed = match engine.hca.poll_timeout() {
+            _ if at_once => SOON,
+            Some(deadline) => deadline.as_nanos(),
+            None => WHENEVER,
+        };
+        if needed < until {
             self.waker.wake();
         }
     }
@@ -350,10 +396,10 @@ impl Shared {
     /// next request, with which it then leaves in one batch: a reply and an acknowledgement cost
     /// one system call.
     fn poll_once(&self, engine: &mut Engine) {
-        if self.deferred.swap(false, Ordering::Relaxed) || engine.is_blocked() {
+        let due = engine.run_timers();
+        if due || self.deferred.load(Ordering::Relaxed) || engine.is_blocked() {
             engine.transmit(&self.socket);
         }
-        engine.run_timers();
         let mut packets = engine.receive(&self.socket).unwrap_or(0);
         if packets > STREAM_PACKETS {
             // One acknowledgement for several batches: sending costs more than receiving.
@@ -364,15 +410,16 @@ impl Shared {
                 }
             }
             engine.transmit(&self.socket);
-        } else if engine.hca.wants_transmit() {
-            self.deferred.store(true, Ordering::Relaxed);
         }
+        let left = engine.hca.wants_transmit();
+        self.deferred.store(left, Ordering::Relaxed);
         self.publish(engine);
+        self.rouse_helper(engine);
     }
 
     /// Hands the device's events to whoever waits for them.
     fn publish(&self, engine: &mut Engine) {
-        let Some(first) = engine.hca.poll_event() else {
+        let Some(first) = engine.poll_event() else {
             return;
         };
         let mut events = self.events();
@@ -380,9 +427,9 @@ impl Shared {
         while let Some(event) = next {
             match event {
                 Event::Completion(_) => events.announcements += 1,
-                other => events.queue.push_back(other),
+                other => events.push(other),
             }
-            next = engine.hca.poll_event();
+            next = engine.poll_event();
         }
         drop(events);
         self.announced.notify_all();
@@ -395,6 +442,7 @@ impl Shared {
 
     /// The helper thread: serves the device while the program does not.
     fn help(&self, mut waiter: Waiter) {
+        let _obituary = Obituary(self);
         let _ = self.helper.set(thread::current());
         // Without it timers are up to 50 us late.
         let _ = tighten_timer_slack();
@@ -407,19 +455,28 @@ impl Shared {
             let mut engine = self.lock();
             engine.run_timers();
             let received = engine.receive(&self.socket);
-            self.deferred.store(false, Ordering::Relaxed);
-            engine.transmit(&self.socket);
+            let sent = engine.transmit(&self.socket);
+            let more = sent == Transmitted::More;
+            self.deferred.store(more, Ordering::Relaxed);
             self.publish(&mut engine);
+            let now = self.clock.now_ns();
+            let spun = now.saturating_sub(last_packet) >= SPIN.as_nanos() as u64;
             let deadline = engine.hca.poll_timeout();
             let blocked = engine.is_blocked();
+            let sleeps = matches!(received, Ok(0)) && spun && !more;
+            if sleeps {
+                let until = deadline.map_or(WHENEVER, Time::as_nanos);
+                self.helper_until_ns.store(until, Ordering::Relaxed);
+            }
             drop(engine);
 
-            let now = self.clock.now_ns();
             match received {
-                Ok(0) if now.saturating_sub(last_packet) >= SPIN.as_nanos() as u64 => {
+                Ok(0) if sleeps => {
                     let left =
                         deadline.map(|at| Duration::from_nanos(at.as_nanos().saturating_sub(now)));
-                    if waiter.wait(&self.socket, left, blocked).is_err() {
+                    let woken = waiter.wait(&self.socket, left, blocked);
+                    self.helper_until_ns.store(SOON, Ordering::Relaxed);
+                    if woken.is_err() {
                         thread::park_timeout(LOOK_AGAIN);
                     }
                 }
@@ -428,6 +485,28 @@ impl Shared {
                 // The socket is gone for good; timers still run, so that queue pairs fail in time.
                 Err(_) => thread::park_timeout(LOOK_AGAIN),
             }
+        }
+    }
+}
+
+impl Events {
+    fn push(&mut self, event: Event) {
+        if self.queue.len() == EVENTS_MAX {
+            self.queue.pop_front();
+        }
+        self.queue.push_back(event);
+    }
+}
+
+/// Tells when the helper thread dies of a panic, which leaves a device that only works while the
+/// program polls.
+struct Obituary<'a>(&'a Shared);
+
+impl Drop for Obituary<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.events().push(Event::DeviceFatal);
+            self.0.announced.notify_all();
         }
     }
 }

@@ -1,14 +1,31 @@
 use std::io;
 use std::net::SocketAddr;
 
-use ferroce_hca::{Counter, Data, Hca, Outgoing, Received, Time};
+use ferroce_hca::{Counter, Data, Event, Hca, Outgoing, Received, Time};
 use ferroce_wire::{IcrcVerifier, IdPolicy, Packet};
 
+use crate::fault::Faults;
 use crate::flow::Flows;
-use crate::socket::{RecvBuffers, Socket};
+use crate::socket::{RecvBuffers, SendError, Socket};
 use crate::stage::{Refused, Stage, WouldBlock};
 use crate::tap::Tap;
 use crate::wait::Clock;
+
+/// Bytes handed to the socket in one go, after which others get their turn at the device. More than
+/// the windows of all queue pairs, so only the answers to a greedy peer's READs come to it.
+const TRANSMIT_BYTES_MAX: usize = 4 << 20;
+
+/// How far [`Engine::transmit`] came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Transmitted {
+    /// Everything is on its way.
+    All,
+    /// There is more, and the socket would take it.
+    More,
+    /// The socket takes no more: nothing is lost, and the queue pairs keep their work until it
+    /// does.
+    Blocked,
+}
 
 /// Moves packets between a socket and a device.
 #[derive(Debug)]
@@ -22,6 +39,7 @@ pub(crate) struct Engine {
     /// A packet that did not fit the batch before it.
     next: Option<Outgoing>,
     tap: Option<Tap>,
+    faults: Faults,
 }
 
 impl Engine {
@@ -35,6 +53,7 @@ impl Engine {
             stage: Stage::new(own),
             next: None,
             tap,
+            faults: Faults::default(),
         }
     }
 
@@ -42,9 +61,12 @@ impl Engine {
         Time::from_nanos(self.clock.now_ns())
     }
 
-    /// Takes what one receive call brings; returns the number of packets.
+    /// Takes what one receive call brings; returns the number of packets. An error means that the
+    /// socket is gone for good.
     pub(crate) fn receive(&mut self, socket: &Socket) -> io::Result<usize> {
-        if socket.recv(&mut self.buffers)? == 0 {
+        let received = socket.recv(&mut self.buffers);
+        let messages = received.inspect_err(|_| self.faults.fatal())?;
+        if messages == 0 {
             return Ok(0);
         }
         let now = self.now();
@@ -78,35 +100,61 @@ impl Engine {
         Ok(packets)
     }
 
-    /// Lets timers run out that are due.
-    pub(crate) fn run_timers(&mut self) {
-        if let Some(deadline) = self.hca.poll_timeout() {
-            let now = self.now();
-            if deadline <= now {
-                self.hca.handle_timeout(now);
-            }
+    /// Lets timers run out that are due, and tells whether there were any. They may include packets
+    /// that the impaired link held back, which [`Self::transmit`] then sends.
+    pub(crate) fn run_timers(&mut self) -> bool {
+        let Some(deadline) = self.hca.poll_timeout() else {
+            return false;
+        };
+        let now = self.now();
+        if deadline > now {
+            return false;
         }
+        self.hca.handle_timeout(now);
+        true
     }
 
-    /// Sends what the device has to send. False if the socket did not take all of it: nothing is
-    /// lost, and the queue pairs keep their work until it does.
-    pub(crate) fn transmit(&mut self, socket: &Socket) -> bool {
+    /// Sends what the device has to send.
+    pub(crate) fn transmit(&mut self, socket: &Socket) -> Transmitted {
         let now = self.now();
+        let mut bytes = 0;
         loop {
             let Some(packet) = self.next.take().or_else(|| self.hca.poll_transmit(now)) else {
-                return self.flush(socket).is_ok();
+                return match self.flush(socket) {
+                    Ok(()) => Transmitted::All,
+                    Err(WouldBlock) => Transmitted::Blocked,
+                };
             };
             match self.stage.push(&self.hca, &packet, &mut self.flows, socket) {
                 Ok(()) => {}
                 Err(Refused::Never) => self.hca.count(Counter::TxDropped, 1),
+                Err(Refused::Family) => {
+                    self.hca.count(Counter::TxDropped, 1);
+                    let error = SendError::Unsendable {
+                        dest: SocketAddr::new(packet.path.dest, socket.address().port()),
+                        bytes: packet.payload_len as usize,
+                        datagrams: 1,
+                    };
+                    self.faults.refused(packet.path.dest, &error);
+                }
                 Err(Refused::NotNow) => {
                     self.next = Some(packet);
+                    bytes += self.stage.len();
                     if self.flush(socket).is_err() {
-                        return false;
+                        return Transmitted::Blocked;
+                    }
+                    if bytes >= TRANSMIT_BYTES_MAX {
+                        return Transmitted::More;
                     }
                 }
             }
         }
+    }
+
+    /// The next thing that somebody should know.
+    #[inline]
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.hca.poll_event().or_else(|| self.faults.poll())
     }
 
     /// Whether something waits for the socket to become writable.
@@ -115,6 +163,8 @@ impl Engine {
     }
 
     fn flush(&mut self, socket: &Socket) -> Result<(), WouldBlock> {
-        self.stage.flush(socket, &mut self.hca, self.tap.as_ref())
+        let tap = self.tap.as_ref();
+        self.stage
+            .flush(socket, &mut self.hca, tap, &mut self.faults)
     }
 }

@@ -9,6 +9,7 @@
 //! | [`wait`] | sleeping, waking, the clock |
 //! | `stage` | turns packets into bytes with ICRC and collects them into batches of one system call |
 //! | `flow` | the ICRC state of each peer address |
+//! | `fault` | what is wrong with the way out, told once |
 //! | `engine` | moves packets between socket and device |
 //! | [`device`](Device) | the engine behind a lock, the helper thread, waiting |
 //! | [`tap`](Tap) | packet captures |
@@ -19,6 +20,7 @@
 mod connect;
 mod device;
 mod engine;
+mod fault;
 mod flow;
 #[allow(unsafe_code, reason = "system calls")]
 pub mod socket;

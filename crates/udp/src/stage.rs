@@ -3,6 +3,7 @@ use std::net::SocketAddr;
 use ferroce_hca::{Counter, Hca, Outgoing};
 use ferroce_wire::{HEADERS_LEN_MAX, ICRC_LEN, IcrcFlow};
 
+use crate::fault::Faults;
 use crate::flow::Flows;
 use crate::socket::{PAYLOAD_BYTES_MAX, SendError, Socket};
 use crate::tap::{Seen, Tap};
@@ -34,6 +35,8 @@ pub(crate) enum Refused {
     NotNow,
     /// It can never be sent.
     Never,
+    /// Its destination is of another address family than the socket.
+    Family,
 }
 
 impl Stage {
@@ -52,6 +55,11 @@ impl Stage {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.packets == 0
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     fn clear(&mut self) {
@@ -80,7 +88,7 @@ impl Stage {
             return Err(Refused::NotNow);
         }
         debug_assert!(header_len <= HEADERS_LEN_MAX);
-        let flow = self.flow.as_ref().ok_or(Refused::Never)?;
+        let flow = self.flow.as_ref().ok_or(Refused::Family)?;
         let out = &mut self.bytes[self.len..self.len + len];
         packet.headers.emit(out).map_err(|_| Refused::Never)?;
         if !hca.gather(packet, &mut out[header_len..payload_end]) {
@@ -129,17 +137,23 @@ impl Stage {
         socket: &Socket,
         hca: &mut Hca,
         tap: Option<&Tap>,
+        faults: &mut Faults,
     ) -> Result<(), WouldBlock> {
         while !self.is_empty() {
+            let segmented = socket.segmentation();
             match socket.send(self.dest, self.tos, &self.bytes[..self.len], self.segment) {
                 Ok(sent) => {
                     self.record(socket, tap, sent.datagrams);
-                    self.drop_front(sent.datagrams, sent.bytes, socket);
+                    self.drop_front(sent.datagrams, sent.bytes);
+                    if segmented && !self.is_empty() {
+                        self.renumber(sent.datagrams, socket);
+                    }
                 }
                 Err(SendError::WouldBlock) => return Err(WouldBlock),
                 // The link lost it, as links do; the transport repeats what matters.
-                Err(_) => {
+                Err(error) => {
                     hca.count(Counter::TxDropped, self.packets as u64);
+                    faults.refused(self.dest.ip(), &error);
                     self.clear();
                 }
             }
@@ -162,9 +176,8 @@ impl Stage {
         }
     }
 
-    /// Takes the packets off that have left. What remains begins a new batch, in which each packet
-    /// has another IP Identification and so another ICRC.
-    fn drop_front(&mut self, packets: usize, bytes: usize, socket: &Socket) {
+    /// Takes the packets off that have left.
+    fn drop_front(&mut self, packets: usize, bytes: usize) {
         if packets >= self.packets {
             self.clear();
             return;
@@ -172,12 +185,20 @@ impl Stage {
         self.bytes.copy_within(bytes..self.len, 0);
         self.len -= bytes;
         self.packets -= packets;
+    }
+
+    /// Makes the ICRCs anew after the route turned out unable to segment: what remains was numbered
+    /// from `first` on, and each packet now gets the IP Identification of one sent alone. A packet
+    /// that the impaired link has damaged keeps its wrong ICRC.
+    #[cold]
+    fn renumber(&mut self, first: usize, socket: &Socket) {
         let Some(flow) = &self.flow else { return };
         for (index, packet) in self.bytes[..self.len].chunks_mut(self.segment).enumerate() {
-            if let Some((transport, icrc)) = packet.split_last_chunk_mut::<ICRC_LEN>() {
-                *icrc = flow
-                    .compute(socket.ip_id(index as u16), transport)
-                    .to_le_bytes();
+            if let Some((transport, icrc)) = packet.split_last_chunk_mut::<ICRC_LEN>()
+                && *icrc == flow.compute((first + index) as u16, transport).to_le_bytes()
+            {
+                let ip_id = socket.ip_id(index as u16);
+                *icrc = flow.compute(ip_id, transport).to_le_bytes();
             }
         }
     }

@@ -1,0 +1,453 @@
+//! What the tests of the device on real sockets share.
+
+#![allow(dead_code, unreachable_pub, reason = "no test uses all of it")]
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, process};
+
+use ferroce_hca::{
+    AccessFlags, Buffer, Completion, CqId, HcaConfig, Memory, MrInfo, Mtu, PdId, Personality,
+    QpAttr, QpCap, QpInit, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
+};
+use ferroce_udp::{Device, DeviceConfig, Endpoint};
+use ferroce_wire::{Psn, Qpn};
+
+/// Longer than anything takes on a busy machine, so that a test that waits this long has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An address of one test alone: `file` and `test` are numbers of its own, and the process adds
+/// another, so that two runs at a time do not meet.
+pub fn address(file: u8, test: u8, host: u8) -> IpAddr {
+    let run = (process::id() % 250) as u8;
+    IpAddr::V4(Ipv4Addr::new(127, file, run, test * 10 + host % 10))
+}
+
+/// A device with a completion queue and a registered buffer that the peer may do anything with.
+#[derive(Debug)]
+pub struct Node {
+    pub device: Device,
+    pub pd: PdId,
+    pub cq: CqId,
+    pub buffer: Buffer,
+    pub mr: MrInfo,
+}
+
+/// Memory of a peer as requests name it.
+#[derive(Clone, Copy, Debug)]
+pub struct Remote {
+    pub va: u64,
+    pub rkey: u32,
+}
+
+impl Node {
+    pub fn open(address: IpAddr, len: usize) -> Self {
+        Self::with_config(DeviceConfig::new(address), len)
+    }
+
+    pub fn with_config(config: DeviceConfig, len: usize) -> Self {
+        let device = Device::open(config).unwrap();
+        let buffer = Buffer::zeroed(len);
+        let (pd, cq, mr) = device.with(|hca| {
+            let pd = hca.alloc_pd().unwrap();
+            let cq = hca.create_cq(1 << 16).unwrap();
+            let memory = Memory::Buffer(buffer.clone());
+            let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
+            (pd, cq, mr)
+        });
+        Self {
+            device,
+            pd,
+            cq,
+            buffer,
+            mr,
+        }
+    }
+
+    /// A queue pair in RESET.
+    pub fn qp(&self) -> Qpn {
+        let init = QpInit {
+            pd: self.pd,
+            send_cq: self.cq,
+            recv_cq: self.cq,
+            srq: None,
+            cap: QpCap {
+                max_send_wr: 1024,
+                max_recv_wr: 1024,
+                ..QpCap::default()
+            },
+            signal_all: true,
+        };
+        self.device.with(|hca| hca.create_qp(&init)).unwrap()
+    }
+
+    pub fn endpoint(&self, qpn: Qpn) -> Endpoint {
+        Endpoint {
+            address: self.device.address().ip(),
+            qpn,
+            psn: Psn::new(0xff_ffc0 + qpn.value() % 64),
+        }
+    }
+
+    pub fn sge(&self, offset: usize, length: u32) -> Sge {
+        Sge {
+            addr: self.mr.va + offset as u64,
+            length,
+            lkey: self.mr.key.lkey(),
+        }
+    }
+
+    pub fn remote(&self, offset: usize) -> Remote {
+        Remote {
+            va: self.mr.va + offset as u64,
+            rkey: self.mr.key.rkey(),
+        }
+    }
+
+    pub fn post(&self, qpn: Qpn, wr_id: u64, op: SendOp, sge: Sge) {
+        let request = SendWr::new(wr_id, op, sge);
+        self.device.post_send(qpn, [request]).unwrap();
+    }
+
+    pub fn post_recv(&self, qpn: Qpn, wr_id: u64, offset: usize, length: u32) {
+        let request = RecvWr {
+            wr_id,
+            sges: Sges::from_slice(&[self.sge(offset, length)]),
+        };
+        self.device.post_recv(qpn, request).unwrap();
+    }
+
+    /// The next `count` completions.
+    pub fn completions(&self, count: usize) -> Vec<Completion> {
+        let started = Instant::now();
+        let mut out = Vec::new();
+        while out.len() < count {
+            assert!(started.elapsed() < PATIENCE, "{count} expected, {out:?}");
+            let (left, pause) = (count - out.len(), PATIENCE);
+            self.device.wait(self.cq, left, &mut out, pause).unwrap();
+        }
+        out
+    }
+
+    pub fn completion(&self) -> Completion {
+        self.completions(1)[0]
+    }
+
+    /// The next `count` completions, all of which are successes.
+    pub fn succeed(&self, count: usize) -> Vec<Completion> {
+        let completions = self.completions(count);
+        for completion in &completions {
+            assert_eq!(completion.status, WcStatus::Success, "{completion:?}");
+        }
+        completions
+    }
+
+    pub fn bytes(&self, offset: usize, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.buffer.read(offset, &mut bytes);
+        bytes
+    }
+}
+
+impl Remote {
+    pub fn write(self) -> SendOp {
+        let Self { va, rkey } = self;
+        SendOp::Write {
+            va,
+            rkey,
+            imm: None,
+        }
+    }
+
+    pub fn write_imm(self, imm: u32) -> SendOp {
+        let Self { va, rkey } = self;
+        SendOp::Write {
+            va,
+            rkey,
+            imm: Some(imm),
+        }
+    }
+
+    pub fn read(self) -> SendOp {
+        let Self { va, rkey } = self;
+        SendOp::Read { va, rkey }
+    }
+
+    pub fn add(self, add: u64) -> SendOp {
+        let Self { va, rkey } = self;
+        SendOp::FetchAdd { va, rkey, add }
+    }
+
+    pub fn swap(self, compare: u64, swap: u64) -> SendOp {
+        let Self { va, rkey } = self;
+        SendOp::CompareSwap {
+            va,
+            rkey,
+            compare,
+            swap,
+        }
+    }
+}
+
+/// Attributes for peers that answer: a lost packet costs little, and no retry runs out on a busy
+/// machine before it is sent.
+pub fn attr() -> QpAttr {
+    QpAttr {
+        access: AccessFlags::all(),
+        path_mtu: Mtu::Mtu4096,
+        max_rd_atomic: 16,
+        max_dest_rd_atomic: 16,
+        min_rnr_timer: 1,
+        timeout: 14,
+        retry_cnt: 7,
+        rnr_retry: 7,
+        ..QpAttr::default()
+    }
+}
+
+/// A device whose queue pairs give up on a silent peer after [`impatient_attr`]'s short timeouts.
+pub fn impatient(address: IpAddr) -> DeviceConfig {
+    let personality = Personality {
+        adaptive: false,
+        min_ack_timeout: 1,
+        ..Personality::default()
+    };
+    DeviceConfig {
+        hca: HcaConfig {
+            personality,
+            ..HcaConfig::default()
+        },
+        ..DeviceConfig::new(address)
+    }
+}
+
+/// 67 ms, four times.
+pub fn impatient_attr() -> QpAttr {
+    QpAttr {
+        timeout: 14,
+        retry_cnt: 3,
+        ..attr()
+    }
+}
+
+/// How long a queue pair of the device waits for a silent peer before it fails.
+pub fn total(device: &Device, attr: &QpAttr) -> Duration {
+    let qp = ferroce_adp::QpTimeouts {
+        timeout: attr.timeout,
+        retry_cnt: attr.retry_cnt,
+    };
+    let total = device.with(|hca| hca.policy().total_ns(qp)).unwrap();
+    Duration::from_nanos(total)
+}
+
+/// Makes a queue pair on each of the two nodes and connects them.
+pub fn connect(a: &Node, b: &Node, attr: &QpAttr) -> (Qpn, Qpn) {
+    let (at_a, at_b) = (a.qp(), b.qp());
+    let (end_a, end_b) = (a.endpoint(at_a), b.endpoint(at_b));
+    a.device.connect(end_a, end_b, attr).unwrap();
+    b.device.connect(end_b, end_a, attr).unwrap();
+    (at_a, at_b)
+}
+
+/// Bytes that differ with `seed` and do not repeat with the packets.
+pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mix = |n: u64| (n ^ seed << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+    (0..len as u64).map(|n| mix(n) as u8).collect()
+}
+
+/// Every kind of request between two connected queue pairs, each byte looked at.
+pub fn check_all_kinds(a: &Node, b: &Node, (at_a, at_b): (Qpn, Qpn), bytes: usize, seed: u64) {
+    let half = a.buffer.len() / 2;
+    assert!(bytes + 64 <= half);
+    let len = bytes as u32;
+
+    a.buffer.write(0, &pattern(bytes, seed));
+    a.post(at_a, 1, b.remote(0).write(), a.sge(0, len));
+    a.succeed(1);
+    assert_eq!(b.bytes(0, bytes), pattern(bytes, seed), "WRITE");
+
+    a.buffer.write(0, &pattern(bytes, seed + 1));
+    b.post_recv(at_b, 2, half, len);
+    a.post(at_a, 2, SendOp::Send { imm: Some(7) }, a.sge(0, len));
+    a.succeed(1);
+    let received = b.succeed(1)[0];
+    assert_eq!((received.byte_len, received.imm), (len, 7));
+    assert_eq!(b.bytes(half, bytes), pattern(bytes, seed + 1), "SEND");
+
+    b.post_recv(at_b, 3, 0, 0);
+    a.post(at_a, 3, b.remote(half).write_imm(9), a.sge(0, len));
+    a.succeed(1);
+    assert_eq!(b.succeed(1)[0].imm, 9);
+
+    b.buffer.write(0, &pattern(bytes, seed + 2));
+    a.post(at_a, 4, b.remote(0).read(), a.sge(half, len));
+    a.succeed(1);
+    assert_eq!(a.bytes(half, bytes), pattern(bytes, seed + 2), "READ");
+
+    let word = half - 8;
+    b.buffer.write(word, &100_u64.to_ne_bytes());
+    a.post(at_a, 5, b.remote(word).add(11), a.sge(half, 8));
+    a.post(at_a, 6, b.remote(word).swap(111, 5), a.sge(half + 8, 8));
+    a.succeed(2);
+    let found = (a.buffer.load(half), a.buffer.load(half + 8));
+    assert_eq!((found, b.buffer.load(word)), ((100, 111), 5), "atomics");
+}
+
+// Other processes.
+
+const ROLE: &str = "FERROCE_TEST_ROLE";
+
+/// What tells the other process's lines from those of the test harness.
+const MARK: &str = "@ ";
+
+/// The role of this process, if it was started by [`Other::start`]; its arguments come after it.
+pub fn role() -> Option<Vec<String>> {
+    let role = env::var(ROLE).ok()?;
+    Some(role.split(' ').map(str::to_string).collect())
+}
+
+/// Says something to the process that started this one.
+pub fn tell(text: impl std::fmt::Display) {
+    // The harness leaves its line about the running test unfinished.
+    println!("\n{MARK}{text}");
+    std::io::stdout().flush().unwrap();
+}
+
+/// Hears something from the process that started this one; `None` when that has ended.
+pub fn hear() -> Option<String> {
+    let mut line = String::new();
+    let len = std::io::stdin().read_line(&mut line).unwrap();
+    (len > 0).then(|| line.trim_end().to_string())
+}
+
+/// A copy of the test program that runs one test in a role of its own.
+#[derive(Debug)]
+pub struct Other {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Other {
+    /// Starts the test called `test` as `role`.
+    pub fn start(test: &str, role: &str) -> Self {
+        Self::under(&[], test, role)
+    }
+
+    /// The same by way of another program that takes a command to run.
+    pub fn under(wrapper: &[&str], test: &str, role: &str) -> Self {
+        let own = env::current_exe().unwrap();
+        let own = own.to_str().unwrap();
+        let args = ["--exact", test, "--nocapture", "--test-threads=1"];
+        let line: Vec<&str> = wrapper.iter().copied().chain([own]).chain(args).collect();
+        let mut child = Command::new(line[0])
+            .args(&line[1..])
+            .env(ROLE, role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            stdin: child.stdin.take(),
+            stdout: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        }
+    }
+
+    pub fn tell(&mut self, text: impl std::fmt::Display) {
+        writeln!(self.stdin.as_mut().unwrap(), "{text}").unwrap();
+    }
+
+    /// The next thing the other process tells; `None` when it has ended.
+    pub fn try_hear(&mut self) -> Option<String> {
+        let mut line = String::new();
+        while self.stdout.read_line(&mut line).unwrap() > 0 {
+            if let Some(text) = line.trim_end().strip_prefix(MARK) {
+                return Some(text.to_string());
+            }
+            line.clear();
+        }
+        None
+    }
+
+    pub fn hear(&mut self) -> String {
+        self.try_hear().expect("the other process has ended")
+    }
+
+    /// Ends it as `kill -9` does.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Lets it end by itself, which must be a success.
+    pub fn finish(mut self) {
+        drop(self.stdin.take());
+        while self.try_hear().is_some() {}
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a process is told about a queue pair of another one, as text.
+pub fn describe(node: &Node, qpn: Qpn) -> String {
+    let Endpoint { address, qpn, psn } = node.endpoint(qpn);
+    let Remote { va, rkey } = node.remote(0);
+    format!("{address} {} {} {va} {rkey}", qpn.value(), psn.value())
+}
+
+pub fn parse(text: &str) -> (Endpoint, Remote) {
+    let words: Vec<&str> = text.split(' ').collect();
+    let number = |at: usize| -> u64 { words[at].parse().unwrap() };
+    let endpoint = Endpoint {
+        address: words[0].parse().unwrap(),
+        qpn: Qpn::new(number(1) as u32),
+        psn: Psn::new(number(2) as u32),
+    };
+    let remote = Remote {
+        va: number(3),
+        rkey: number(4) as u32,
+    };
+    (endpoint, remote)
+}
+
+// What the process uses.
+
+/// Open file descriptors of this process.
+pub fn open_files() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Threads of this process by name.
+pub fn threads() -> HashMap<String, usize> {
+    let mut names = HashMap::new();
+    for task in fs::read_dir("/proc/self/task").unwrap() {
+        // It may end meanwhile.
+        if let Ok(name) = fs::read_to_string(task.unwrap().path().join("comm")) {
+            *names.entry(name.trim_end().to_string()).or_default() += 1;
+        }
+    }
+    names
+}
+
+/// CPU time that this process has used.
+pub fn cpu_time() -> Duration {
+    // SAFETY: `rusage` is made of integers, for which all zeroes is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a writable `rusage`.
+    let outcome = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    assert_eq!(outcome, 0);
+    let duration = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
+    };
+    duration(usage.ru_utime) + duration(usage.ru_stime)
+}
