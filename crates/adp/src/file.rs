@@ -4,7 +4,7 @@
 //! the JSON Schema. What a file may leave out counts as the register's zero, but for `time_unit`,
 //! which is microseconds, and `range_num`, which is the number of `[[timeout_range]]` tables.
 //!
-//! Writing and reading back loses nothing: what the register holds beyond `range_num` is written as
+//! Writing a profile and reading it back loses nothing: what the register holds beyond `range_num` is written as
 //! further tables, with `range_num` in front of them.
 //!
 //! ```

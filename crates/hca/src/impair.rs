@@ -3,13 +3,14 @@
 //! An [`Impairment`] describes it; one applies to what the device sends, another to what it
 //! receives. All randomness comes from the device's seed.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+mod link;
+mod parse;
 
-use ferroce_transport::{Counter, Time};
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use ferroce_transport::Time;
 use thiserror::Error;
+
+pub(crate) use link::{Impairer, Release, Treatment};
+pub use parse::ImpairmentParseError;
 
 /// Which packets an impairment applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +41,24 @@ pub struct BurstLoss {
 }
 
 /// What the link does to packets in one direction. Probabilities are for each packet, 0 to 1.
+///
+/// As text, for command lines and logs, an impairment is a list of its parts, `none` if it has
+/// none. Probabilities are numbers or percentages, times have a unit (`ns`, `us`, `ms`, `s`):
+///
+/// ```
+/// use ferroce_hca::Impairment;
+///
+/// let text = "loss=1%,burst=0.1%:20,duplicate=0.1%,corrupt=0.01%,ecn=5%,delay=50us,jitter=10us,\
+///             reorder=0.5%:200us,down=200ms@3s,down=1s@10s";
+/// let impairment: Impairment = text.parse().unwrap();
+/// assert_eq!(impairment.loss, 0.01);
+/// assert_eq!(impairment.burst.unwrap().mean_length, 20.0);
+/// assert_eq!(impairment.reorder_ns, 200_000);
+/// assert_eq!(impairment.blackouts.len(), 2);
+/// assert_eq!(impairment.to_string(), text);
+/// ```
+///
+/// The link holds at most [`Self::HELD_MAX`] delayed packets; what comes on top is lost.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Impairment {
     /// Probability of a loss.
@@ -77,6 +96,9 @@ pub struct ImpairmentError {
 }
 
 impl Impairment {
+    /// Packets that a link in one direction holds back at a time.
+    pub const HELD_MAX: usize = 1 << 16;
+
     /// Whether all values make sense.
     pub fn check(&self) -> Result<(), ImpairmentError> {
         let burst = self.burst.unwrap_or(BurstLoss {
@@ -113,314 +135,9 @@ impl Impairment {
     }
 }
 
-/// What the link does with a packet.
-pub(crate) enum Fate<T> {
-    /// It passes now.
-    Pass(T),
-    /// It is lost.
-    Drop,
-    /// It is held back and comes out of [`Impairer::poll`] later.
-    Held,
-}
-
-/// What was done to a packet that was not dropped.
-pub(crate) enum Damage {
-    /// This bit is flipped.
-    Corrupt(u32),
-    /// It carries the congestion mark.
-    EcnMark,
-}
-
-/// A packet the link can damage and keep.
-pub(crate) trait Impairable: Clone {
-    fn damage(&mut self, damage: Damage);
-}
-
-/// An impaired link in one direction.
-#[derive(Debug)]
-pub(crate) struct Impairer<T> {
-    impairment: Impairment,
-    /// Nothing is impaired: the usual case, decided with one look.
-    transparent: bool,
-    rng: Xoshiro256PlusPlus,
-    in_burst: bool,
-    held: BinaryHeap<Reverse<Waiting<T>>>,
-    next_order: u64,
-    /// When the last packet that keeps its order is released.
-    released: Time,
-}
-
-#[derive(Debug)]
-struct Waiting<T> {
-    at: Time,
-    order: u64,
-    packet: T,
-}
-
-impl<T> PartialEq for Waiting<T> {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-impl<T> Eq for Waiting<T> {}
-impl<T> PartialOrd for Waiting<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<T> Ord for Waiting<T> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
-}
-
-impl<T> Impairer<T> {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            impairment: Impairment::default(),
-            transparent: true,
-            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
-            in_burst: false,
-            held: BinaryHeap::new(),
-            next_order: 0,
-            released: Time::ZERO,
-        }
-    }
-
-    /// Changes what the link does. Packets held back stay until their time.
-    pub(crate) fn set(&mut self, impairment: Impairment) -> Result<(), ImpairmentError> {
-        impairment.check()?;
-        self.transparent = impairment == Impairment::default();
-        self.impairment = impairment;
-        Ok(())
-    }
-
-    pub(crate) fn impairment(&self) -> &Impairment {
-        &self.impairment
-    }
-
-    pub(crate) fn is_transparent(&self) -> bool {
-        self.transparent
-    }
-
-    /// When [`Self::poll`] has something.
-    pub(crate) fn next(&self) -> Option<Time> {
-        self.held.peek().map(|Reverse(waiting)| waiting.at)
-    }
-
-    /// A packet whose time has come.
-    pub(crate) fn poll(&mut self, now: Time) -> Option<T> {
-        self.next().filter(|at| *at <= now)?;
-        self.held.pop().map(|Reverse(waiting)| waiting.packet)
-    }
-
-    fn chance(&mut self, probability: f64) -> bool {
-        probability > 0.0 && self.rng.random_bool(probability)
-    }
-
-    fn is_lost(&mut self, now: Time, count: &mut impl FnMut(Counter)) -> bool {
-        let dark = |b: &Blackout| now >= b.from && now.since(b.from) < b.length_ns;
-        if self.impairment.blackouts.iter().any(dark) {
-            count(Counter::ImpairBlackout);
-            return true;
-        }
-        if let Some(burst) = self.impairment.burst {
-            let turns = if self.in_burst {
-                1.0 / burst.mean_length
-            } else {
-                burst.enter
-            };
-            if self.chance(turns) {
-                self.in_burst = !self.in_burst;
-            }
-        }
-        let lost = self.in_burst || self.chance(self.impairment.loss);
-        if lost {
-            count(Counter::ImpairLost);
-        }
-        lost
-    }
-}
-
-impl<T: Impairable> Impairer<T> {
-    /// Puts a packet on the link.
-    pub(crate) fn admit(
-        &mut self,
-        now: Time,
-        mut packet: T,
-        mut count: impl FnMut(Counter),
-    ) -> Fate<T> {
-        if self.transparent && self.held.is_empty() {
-            return Fate::Pass(packet);
-        }
-        if self.is_lost(now, &mut count) {
-            return Fate::Drop;
-        }
-        if self.chance(self.impairment.ecn_mark) {
-            count(Counter::ImpairEcnMarked);
-            packet.damage(Damage::EcnMark);
-        }
-        if self.chance(self.impairment.corrupt) {
-            count(Counter::ImpairCorrupted);
-            packet.damage(Damage::Corrupt(self.rng.random()));
-        }
-        if self.chance(self.impairment.duplicate) {
-            count(Counter::ImpairDuplicated);
-            let at = self.release_time(now, &mut count);
-            self.hold(at, packet.clone());
-        }
-        let at = self.release_time(now, &mut count);
-        if at <= now && self.held.is_empty() {
-            return Fate::Pass(packet);
-        }
-        self.hold(at, packet);
-        Fate::Held
-    }
-
-    fn release_time(&mut self, now: Time, count: &mut impl FnMut(Counter)) -> Time {
-        let Impairment {
-            delay_ns,
-            jitter_ns,
-            reorder,
-            reorder_ns,
-            ..
-        } = self.impairment;
-        let jitter = if jitter_ns > 0 {
-            self.rng.random_range(0..=jitter_ns)
-        } else {
-            0
-        };
-        let in_order = now.after(delay_ns).after(jitter).max(self.released);
-        if self.chance(reorder) {
-            count(Counter::ImpairReordered);
-            return in_order.after(reorder_ns);
-        }
-        self.released = in_order;
-        in_order
-    }
-
-    fn hold(&mut self, at: Time, packet: T) {
-        let order = self.next_order;
-        self.next_order += 1;
-        self.held.push(Reverse(Waiting { at, order, packet }));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    impl Impairable for u32 {
-        fn damage(&mut self, damage: Damage) {
-            *self |= match damage {
-                Damage::Corrupt(_) => 1 << 30,
-                Damage::EcnMark => 1 << 31,
-            };
-        }
-    }
-
-    /// What comes out of 10 000 packets, one a microsecond, with the time it comes out.
-    fn run(impairment: Impairment) -> Vec<(u64, u32)> {
-        let mut link = Impairer::new(7);
-        link.set(impairment).unwrap();
-        let mut out = Vec::new();
-        for n in 0..10_000u32 {
-            let now = Time::from_nanos(u64::from(n) * 1000);
-            while let Some(packet) = link.poll(now) {
-                out.push((now.as_nanos(), packet));
-            }
-            if let Fate::Pass(packet) = link.admit(now, n, |_| ()) {
-                out.push((now.as_nanos(), packet));
-            }
-        }
-        while let Some(at) = link.next() {
-            out.push((at.as_nanos(), link.poll(at).unwrap()));
-        }
-        out
-    }
-
-    #[test]
-    fn loss_and_bursts_lose_what_they_say() {
-        let random = run(Impairment {
-            loss: 0.1,
-            ..Impairment::default()
-        });
-        assert!((8_800..9_200).contains(&random.len()), "{}", random.len());
-        let burst = BurstLoss {
-            enter: 0.001,
-            mean_length: 20.0,
-        };
-        let bursts = run(Impairment {
-            burst: Some(burst),
-            ..Impairment::default()
-        });
-        let gaps = bursts.windows(2).filter(|w| w[1].1 - w[0].1 > 1).count();
-        let lost = 10_000 - bursts.len();
-        assert!(gaps > 0 && lost > 5 * gaps, "{lost} lost in {gaps} gaps");
-    }
-
-    #[test]
-    fn jitter_keeps_the_order_and_reordering_does_not() {
-        let steady = run(Impairment {
-            delay_ns: 5_000,
-            jitter_ns: 50_000,
-            ..Impairment::default()
-        });
-        assert!(steady.is_sorted_by_key(|(_, n)| *n));
-        assert!(
-            steady
-                .iter()
-                .all(|(at, n)| at - u64::from(*n) * 1000 >= 5_000)
-        );
-        let mixed = run(Impairment {
-            reorder: 0.01,
-            reorder_ns: 20_000,
-            ..Impairment::default()
-        });
-        assert_eq!(mixed.len(), 10_000);
-        assert!(!mixed.is_sorted_by_key(|(_, n)| *n));
-    }
-
-    #[test]
-    fn a_blackout_lets_nothing_through() {
-        let from = Time::from_nanos(2_000_000);
-        let blackouts = vec![Blackout {
-            from,
-            length_ns: 3_000_000,
-        }];
-        let out = run(Impairment {
-            blackouts,
-            ..Impairment::default()
-        });
-        assert_eq!(out.len(), 7_000);
-        assert!(out.iter().all(|(_, n)| !(2_000..5_000).contains(n)));
-    }
-
-    #[test]
-    fn duplicates_marks_and_corruption_reach_the_packet() {
-        let twice = run(Impairment {
-            duplicate: 1.0,
-            ..Impairment::default()
-        });
-        assert_eq!(twice.len(), 20_000);
-        let damaged = run(Impairment {
-            corrupt: 1.0,
-            ecn_mark: 1.0,
-            ..Impairment::default()
-        });
-        assert!(damaged.iter().all(|(_, n)| n >> 30 == 3));
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_link() {
-        let bad = || Impairment {
-            loss: 0.1,
-            reorder: 0.1,
-            reorder_ns: 9_000,
-            ..Impairment::default()
-        };
-        assert_eq!(run(bad()), run(bad()));
-    }
 
     #[test]
     fn nonsense_is_refused_by_name() {
