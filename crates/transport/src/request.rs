@@ -3,7 +3,9 @@ use std::sync::Arc;
 use ferroce_wire::{AtomicEth, Bth, Headers, Opcode, Psn, Reth};
 
 use crate::recv::pieces;
-use crate::{Host, Payload, QpAttr, Segment, SendFlags, SendOp, Sges, Transmit, WcStatus};
+use crate::{
+    Host, Payload, QpAttr, Segment, Segments, SendFlags, SendOp, Sges, Transmit, WcStatus,
+};
 
 /// A send WQE: the work request and where it stands on the wire.
 #[derive(Debug)]
@@ -98,11 +100,11 @@ impl Request<'_> {
             Some(bytes) if wqe.packets == 1 => Payload::Inline(bytes.clone()),
             Some(bytes) => Payload::Inline(bytes[offset as usize..][..len as usize].into()),
             None => {
-                for segment in wqe.segments(offset, len) {
-                    host.check_read(&segment)
-                        .map_err(|_| WcStatus::LocProtErr)?;
+                let segments: Segments = wqe.segments(offset, len).collect();
+                for segment in &segments {
+                    host.check_read(segment).map_err(|_| WcStatus::LocProtErr)?;
                 }
-                Payload::Memory(wqe.segments(offset, len).collect())
+                Payload::Memory(segments)
             }
         };
         Ok(Transmit {

@@ -119,7 +119,12 @@ impl Engine {
         let now = self.now();
         let mut bytes = 0;
         loop {
-            let Some(packet) = self.next.take().or_else(|| self.hca.poll_transmit(now)) else {
+            // Moved only if it is there: a packet is large.
+            let packet = match &self.next {
+                Some(_) => self.next.take(),
+                None => self.hca.poll_transmit(now),
+            };
+            let Some(packet) = packet else {
                 return match self.flush(socket) {
                     Ok(()) => Transmitted::All,
                     Err(WouldBlock) => Transmitted::Blocked,

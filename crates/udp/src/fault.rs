@@ -82,7 +82,10 @@ mod tests {
         let reason = Refusal::Os { errno };
         assert_eq!(faults.poll(), Some(Event::SendRefused { dest: b, reason }));
         assert_eq!(faults.poll(), None);
-        faults.refused(a, &SendError::Fatal(io::Error::from_raw_os_error(libc::EBADF)));
+        faults.refused(
+            a,
+            &SendError::Fatal(io::Error::from_raw_os_error(libc::EBADF)),
+        );
         faults.fatal();
         assert_eq!(faults.poll(), Some(Event::DeviceFatal));
         assert_eq!(faults.poll(), None);

@@ -195,7 +195,10 @@ impl Stage {
         let Some(flow) = &self.flow else { return };
         for (index, packet) in self.bytes[..self.len].chunks_mut(self.segment).enumerate() {
             if let Some((transport, icrc)) = packet.split_last_chunk_mut::<ICRC_LEN>()
-                && *icrc == flow.compute((first + index) as u16, transport).to_le_bytes()
+                && *icrc
+                    == flow
+                        .compute((first + index) as u16, transport)
+                        .to_le_bytes()
             {
                 let ip_id = socket.ip_id(index as u16);
                 *icrc = flow.compute(ip_id, transport).to_le_bytes();

@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{
-    Node, PATIENCE, address, attr, connect, impatient, impatient_attr, pattern, total,
-};
+use common::{Node, PATIENCE, address, attr, connect, impatient, impatient_attr, pattern, total};
 use ferroce_hca::{
     Counter, CqId, Direction, Event, Impairment, QpAttr, QpModify, QpState, SendOp, SendWr,
     VerbsError, WcStatus,
@@ -122,7 +120,11 @@ fn timers_run_out_after_a_program_that_polled_and_left() {
         let timeouts = node.device.state().counter(Counter::LocalAckTimeoutErr);
         assert!(timeouts > 0, "nobody looked at the clock");
         assert_eq!(node.completion().status, WcStatus::RetryExcErr);
-        let reset = QpModify::to(QpState::Reset, ferroce_hca::Attr::empty(), QpAttr::default());
+        let reset = QpModify::to(
+            QpState::Reset,
+            ferroce_hca::Attr::empty(),
+            QpAttr::default(),
+        );
         node.device
             .with(|hca| hca.modify_qp(qpn, &reset, None))
             .unwrap();
@@ -367,7 +369,8 @@ fn events_nobody_asks_for_are_bounded() {
     for _ in 0..70_000 {
         node.device.with(|hca| {
             let qpn = hca.create_qp(&init).unwrap();
-            let to_error = QpModify::to(QpState::Err, ferroce_hca::Attr::empty(), QpAttr::default());
+            let to_error =
+                QpModify::to(QpState::Err, ferroce_hca::Attr::empty(), QpAttr::default());
             hca.modify_qp(qpn, &to_error, None).unwrap();
             for _ in 0..2 {
                 let wr = ferroce_hca::RecvWr {
