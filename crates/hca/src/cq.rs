@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 
 use ferroce_transport::Completion;
+use ferroce_wire::Qpn;
 
 /// Handle of a completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -32,8 +33,10 @@ pub(crate) enum Pushed {
     Quietly,
     /// The queue was armed for it.
     Announce,
-    /// There was no room: the queue is in error, and so is the QP.
+    /// There was no room: the queue is in error from now on, and so is the QP.
     Overrun,
+    /// The queue was in error before: so is the QP.
+    Lost,
 }
 
 impl Cq {
@@ -48,7 +51,10 @@ impl Cq {
     }
 
     pub(crate) fn push(&mut self, completion: Completion) -> Pushed {
-        if self.overrun || self.entries.len() >= self.capacity as usize {
+        if self.overrun {
+            return Pushed::Lost;
+        }
+        if self.entries.len() >= self.capacity as usize {
             self.overrun = true;
             return Pushed::Overrun;
         }
@@ -70,6 +76,11 @@ impl Cq {
         self.entries.pop_front()
     }
 
+    /// Drops the completions of a queue pair that is gone: its work requests mean nothing any more.
+    pub(crate) fn forget(&mut self, qpn: Qpn) {
+        self.entries.retain(|completion| completion.qpn != qpn);
+    }
+
     /// Arms the queue for one announcement. Entries already there do not count, and asking for
     /// any completion includes asking for solicited ones.
     pub(crate) fn arm(&mut self, notify: Notify) {
@@ -83,7 +94,6 @@ impl Cq {
 mod tests {
     use super::*;
     use ferroce_transport::WcOpcode;
-    use ferroce_wire::Qpn;
 
     fn entry(solicited: bool) -> Completion {
         Completion {
@@ -111,6 +121,6 @@ mod tests {
         assert_eq!(cq.push(entry(false)), Pushed::Quietly);
         assert_eq!(cq.push(entry(false)), Pushed::Overrun);
         assert!(cq.pop().is_some());
-        assert_eq!(cq.push(entry(false)), Pushed::Overrun);
+        assert_eq!(cq.push(entry(false)), Pushed::Lost);
     }
 }

@@ -10,7 +10,7 @@ use ferroce_wire::{Qpn, Service};
 use crate::cq::Cq;
 use crate::event::Event;
 use crate::host::{QpHost, Ties};
-use crate::impair::{Direction, Fate, Impairer, Impairment, ImpairmentError};
+use crate::impair::{Direction, Impairer, Impairment, ImpairmentError, Release};
 use crate::mr::MrTable;
 use crate::packet::{CE, Held, Outgoing, Path, Received};
 use crate::register::{Accelerations, Method, RegisterError};
@@ -62,9 +62,9 @@ impl Default for Personality {
 pub struct HcaConfig {
     /// Seed of everything random in the device (D26).
     pub seed: u64,
-    /// Number of the first queue pair; the others follow.
+    /// Number of the first queue pair, at least 2; the others follow.
     pub first_qpn: Qpn,
-    /// Queue pairs at a time.
+    /// Queue pairs at a time, as far as there are numbers for them.
     pub max_qp: u32,
     /// Bytes that each queue pair keeps in flight at most.
     pub window_bytes: u32,
@@ -145,7 +145,11 @@ pub struct Hca {
 
 impl Hca {
     /// A device after power-on.
-    pub fn new(config: HcaConfig) -> Self {
+    pub fn new(mut config: HcaConfig) -> Self {
+        // 0 and 1 are the management queue pairs, and the last number means all of a group.
+        config.first_qpn = Qpn::new(config.first_qpn.value().max(2));
+        let numbers = Qpn::MULTICAST.value() - config.first_qpn.value();
+        config.max_qp = config.max_qp.min(numbers);
         let personality = &config.personality;
         let accelerations = Accelerations::reset(personality.adaptive);
         let mut policy = Policy::new(PolicyKind::FIRMWARE);
@@ -215,6 +219,14 @@ impl Hca {
         }
     }
 
+    /// Puts the registers back to what they are after power-on: the only way from a profile back to
+    /// the firmware's own timeouts (D21).
+    pub fn reset_registers(&mut self) {
+        let accelerations = Accelerations::reset(self.config.personality.adaptive);
+        self.state.store_roce_accl(&accelerations.into_bytes());
+        self.refresh_policy();
+    }
+
     /// Takes over what was written to the registers, by this host or another one.
     fn refresh_policy(&mut self) {
         let generation = self.state.generation();
@@ -257,17 +269,40 @@ impl Hca {
     pub fn handle_packet(&mut self, now: Time, packet: &Received<'_>) {
         self.now = now;
         self.refresh_policy();
-        if self.ingress.is_transparent() && self.ingress.next().is_none() {
+        if self.ingress.is_clear() {
             self.deliver(packet);
             return;
         }
+        self.receive_impaired(packet);
+        self.release_received();
+    }
+
+    fn receive_impaired(&mut self, packet: &Received<'_>) {
         let state = &self.state;
-        match self
-            .ingress
-            .admit(now, Held::new(packet), |counter| state.count(counter, 1))
-        {
-            Fate::Pass(packet) => self.deliver_held(&packet),
-            Fate::Drop | Fate::Held => {}
+        let count = |counter| state.count(counter, 1);
+        let Some(treatment) = self.ingress.admit(self.now, count) else {
+            return;
+        };
+        let mut packet = *packet;
+        if treatment.ecn_mark {
+            packet.traffic_class |= CE;
+        }
+        let held = Held::new(&packet, treatment.corrupt_bit.is_some());
+        match treatment.release {
+            Release::Now => self.deliver_held(&held),
+            Release::Later { at, copy_at } => {
+                if let Some(copy_at) = copy_at {
+                    self.ingress.hold(copy_at, held.clone());
+                }
+                self.ingress.hold(at, held);
+            }
+        }
+    }
+
+    /// Delivers the packets that the impairment held back until now.
+    fn release_received(&mut self) {
+        while let Some(packet) = self.ingress.poll(self.now) {
+            self.deliver_held(&packet);
         }
     }
 
@@ -321,9 +356,7 @@ impl Hca {
     pub fn handle_timeout(&mut self, now: Time) {
         self.now = now;
         self.refresh_policy();
-        while let Some(packet) = self.ingress.poll(now) {
-            self.deliver_held(&packet);
-        }
+        self.release_received();
         while let Some((at, index)) = self.timers.pop_due(now) {
             let Some(entry) = self.qps.get_mut(index) else {
                 continue;
@@ -350,22 +383,37 @@ impl Hca {
     /// The next packet for the link.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Outgoing> {
         self.now = now;
+        self.refresh_policy(); // timers are armed here
         loop {
             if let Some(packet) = self.egress.poll(now) {
                 return Some(self.sent(packet));
             }
             let packet = self.poll_ready(now)?;
-            if self.egress.is_transparent() && self.egress.next().is_none() {
+            if self.egress.is_clear() {
                 return Some(self.sent(packet));
             }
-            let packet = self.snapshot(packet);
-            let state = &self.state;
-            match self
-                .egress
-                .admit(now, packet, |counter| state.count(counter, 1))
-            {
-                Fate::Pass(packet) => return Some(self.sent(packet)),
-                Fate::Drop | Fate::Held => {}
+            if let Some(packet) = self.send_impaired(packet) {
+                return Some(self.sent(packet));
+            }
+        }
+    }
+
+    /// Puts a packet on the impaired link; returns it if it passes at once.
+    fn send_impaired(&mut self, mut packet: Outgoing) -> Option<Outgoing> {
+        let state = &self.state;
+        let treatment = self
+            .egress
+            .admit(self.now, |counter| state.count(counter, 1))?;
+        packet.damage(&treatment);
+        match treatment.release {
+            Release::Now => Some(packet),
+            Release::Later { at, copy_at } => {
+                let packet = self.snapshot(packet);
+                if let Some(copy_at) = copy_at {
+                    self.egress.hold(copy_at, packet.clone());
+                }
+                self.egress.hold(at, packet);
+                None
             }
         }
     }
@@ -436,9 +484,13 @@ impl Hca {
     }
 
     /// Copies the payload out of memory, for a packet that may be sent later than the program
-    /// expects. Without bytes (phantom memory) the copy is zeros.
+    /// expects. Where there are no bytes (phantom memory), none are carried.
     fn snapshot(&self, mut packet: Outgoing) -> Outgoing {
-        if let Payload::Memory(_) = packet.payload {
+        if let Payload::Memory(segments) = &packet.payload {
+            if segments.iter().all(|segment| self.mrs.is_phantom(segment)) {
+                packet.payload = Payload::Empty;
+                return packet;
+            }
             let mut bytes = vec![0; packet.payload_len as usize];
             if self.gather(&packet, &mut bytes) {
                 packet.payload = Payload::Inline(bytes.into());
@@ -453,7 +505,10 @@ impl Hca {
     #[must_use]
     pub fn gather(&self, packet: &Outgoing, out: &mut [u8]) -> bool {
         match &packet.payload {
-            Payload::Empty => true,
+            Payload::Empty => {
+                out.fill(0); // phantom memory reads as zeros
+                true
+            }
             Payload::Inline(bytes) => {
                 out.copy_from_slice(bytes);
                 true
@@ -544,6 +599,7 @@ impl Hca {
         let was_busy = entry.qp.in_flight() > 0;
         let result = f(&mut entry.qp, &mut host);
         if host.overrun && entry.qp.state() != QpState::Err {
+            host.events.push_back(Event::QpFatal(host.qpn));
             let to_error = QpModify::to(QpState::Err, Attr::empty(), QpAttr::default());
             // Every state has a transition to ERR.
             let _ = entry.qp.modify(&to_error, &mut host);
@@ -568,6 +624,70 @@ impl Hca {
         if entry.timer_at.is_none_or(|at| deadline < at) {
             entry.timer_at = Some(deadline);
             self.timers.push(deadline, index);
+            self.tidy_timers();
         }
+    }
+
+    fn tidy_timers(&mut self) {
+        if self.timers.are_stale(self.qps.len()) {
+            let qps = &self.qps;
+            let is_good = |at, index| qps.get(index).is_some_and(|e| e.timer_at == Some(at));
+            self.timers.retain(is_good);
+        }
+    }
+
+    /// Forgets what the lists know of a queue pair that is gone.
+    pub(crate) fn forget(&mut self, entry: &QpEntry) {
+        if entry.qp.in_flight() > 0 {
+            self.busy -= 1;
+        }
+        if entry.ready {
+            let Some(index) = self.qp_index(entry.qp.qpn()) else {
+                return;
+            };
+            if self.ready.front() == Some(&index) {
+                self.burst_left = BURST_PACKETS;
+            }
+            self.ready.retain(|ready| *ready != index);
+        }
+        self.tidy_timers();
+    }
+
+    /// Compares the books of the device with each other, in time proportional to the number of its
+    /// objects; for tests and simulators.
+    ///
+    /// # Panics
+    /// If they do not agree, which is a bug in the device.
+    pub fn audit(&self) {
+        let (mut busy, mut ready) = (0, 0);
+        for (index, entry) in self.qps.iter() {
+            busy += u32::from(entry.qp.in_flight() > 0);
+            ready += usize::from(entry.ready);
+            let (deadline, timer_at) = (entry.qp.poll_timeout(), entry.timer_at);
+            assert!(
+                deadline.is_none_or(|deadline| timer_at.is_some_and(|at| at <= deadline)),
+                "queue pair {index} waits until {deadline:?}, its timer runs until {timer_at:?}"
+            );
+            assert_eq!(self.qp_index(entry.qp.qpn()), Some(index));
+        }
+        assert_eq!(self.busy, busy, "queue pairs with something in flight");
+        assert_eq!(self.ready.len(), ready, "queue pairs on the ready list");
+        let listed = |index: &u32| self.qps.get(*index).is_some_and(|entry| entry.ready);
+        assert!(self.ready.iter().all(listed), "{:?}", self.ready);
+        assert!(!self.timers.are_stale(self.qps.len()), "{:?}", self.timers);
+        self.audit_users();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        println!("QpEntry {} Qp {} Hca {} state {}", size_of::<QpEntry>(), size_of::<Qp>(), size_of::<Hca>(), size_of::<DeviceState>());
+        println!("ties {} path {:?} config {}", size_of::<Ties>(), size_of::<Option<Path>>(), size_of::<HcaConfig>());
+        println!("impairer {} policy {}", size_of::<Impairer<Outgoing>>(), size_of::<Policy>());
+        println!("outgoing {} held {} headers {}", size_of::<Outgoing>(), size_of::<Held>(), size_of::<ferroce_wire::Headers>());
     }
 }

@@ -14,13 +14,16 @@ use crate::srq::SrqId;
 pub enum Event {
     /// An armed completion queue has a completion.
     Completion(CqId),
-    /// A completion queue had no room (`IBV_EVENT_CQ_ERR`); the QP failed.
+    /// A completion queue had no room (`IBV_EVENT_CQ_ERR`). It takes no completions any more, and
+    /// every QP that has one for it fails with [`Self::QpFatal`].
     CqOverrun(CqId),
     /// The host's link is broken for good, and nothing arrives or leaves any more
     /// (`IBV_EVENT_DEVICE_FATAL`).
     DeviceFatal,
     /// An asynchronous event of a QP.
     Qp(Qpn, QpEvent),
+    /// A QP failed because its completion queue had no room (`IBV_EVENT_QP_FATAL`).
+    QpFatal(Qpn),
     /// The host could not send to a peer, for a reason that repeating does not change. The packets
     /// count as `tx_dropped`; the QP fails when its retries run out. Told once for each peer and
     /// reason.

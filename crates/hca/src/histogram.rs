@@ -49,7 +49,7 @@ pub struct HistogramConfig {
     pub unit: TimeUnit,
     /// Width of bin 0 in units, not 0.
     pub bin0_width: u16,
-    /// Width of bin 1 in units, not 0.
+    /// Width of bin 1 in units, not 0 if there is a bin 1.
     pub bin1_width: u16,
     /// Whether anything is counted.
     pub enabled: bool,
@@ -95,7 +95,8 @@ impl HistogramConfig {
             ("bin1_width", self.bin1_width.into(), u16::MAX.into()),
         ];
         for (field, value, max) in fields {
-            if !(1..=max).contains(&value) {
+            let counts = field != "bin1_width" || self.bins > 1;
+            if counts && !(1..=max).contains(&value) {
                 return Err(HistogramError {
                     field,
                     value,
@@ -221,15 +222,18 @@ impl Histogram {
     /// Counts a wait; one atomic add.
     pub(crate) fn record(&self, wait_ns: u64) {
         let config = self.config();
-        if config.enabled {
-            self.bins[config.bin_of(wait_ns)].fetch_add(1, Ordering::Relaxed);
+        // The word may come from memory that other processes write: no bin is taken for granted.
+        if let Some(bin) = self.bins.get(config.bin_of(wait_ns))
+            && config.enabled
+        {
+            bin.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn counts(&self) -> Vec<u64> {
-        let bins = usize::from(self.config().bins);
-        self.bins[..bins]
+        self.bins
             .iter()
+            .take(self.config().bins.into())
             .map(|bin| bin.load(Ordering::Relaxed))
             .collect()
     }
@@ -312,5 +316,13 @@ mod tests {
             error.unwrap_err().to_string(),
             "bin_num is 65, allowed is 1 to 64"
         );
+        for (bins, bin1_width, is_legal) in [(1, 0, true), (2, 0, false), (0, 1, false)] {
+            let config = HistogramConfig {
+                bins,
+                bin1_width,
+                ..histogram.config()
+            };
+            assert_eq!(config.check().is_ok(), is_legal, "{bins} bins");
+        }
     }
 }

@@ -75,11 +75,10 @@ impl Host for QpHost<'_> {
             Pushed::Quietly => {}
             Pushed::Announce => self.events.push_back(Event::Completion(id)),
             Pushed::Overrun => {
-                if !self.overrun {
-                    self.events.push_back(Event::CqOverrun(id));
-                }
+                self.events.push_back(Event::CqOverrun(id));
                 self.overrun = true;
             }
+            Pushed::Lost => self.overrun = true,
         }
     }
 

@@ -133,6 +133,15 @@ impl Impairment {
         }
         Ok(())
     }
+
+    /// The same with the blackouts counted from `start`, not from the host's epoch.
+    #[must_use]
+    pub fn beginning_at(mut self, start: Time) -> Self {
+        for blackout in &mut self.blackouts {
+            blackout.from = start.after(blackout.from.as_nanos());
+        }
+        self
+    }
 }
 
 #[cfg(test)]

@@ -2,14 +2,15 @@
 //!
 //! As with a real card, the device reads and writes registered memory at its own pace, while the
 //! program may touch the same bytes. What a program sees of a transfer before its completion is
-//! undefined, but an aligned word of at most 8 bytes never tears, and words are written in
-//! ascending order: programs that spin on a flag work.
+//! undefined, with one exception: programs that spin on the last bytes of a packet work. Its last
+//! word of 8, 4, 2 or 1 bytes, whichever is aligned, is written last and at once, and who sees it
+//! sees all bytes before it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use ferroce_transport::AtomicOp;
 
@@ -256,21 +257,32 @@ enum Place {
 /// # Safety
 /// `at..at+bytes.len()` is mapped and writable.
 unsafe fn copy_in(at: *mut u8, bytes: &[u8]) {
-    // A word that a program may spin on is written at once and publishes what came before it.
-    match (bytes.len(), (at as usize).is_multiple_of(8)) {
-        (1, _) => {
-            // SAFETY: one byte, by the contract.
-            unsafe { AtomicU8::from_ptr(at) }.store(bytes[0], Ordering::Release);
-        }
-        (8, true) => {
-            let mut word = [0; 8];
-            word.copy_from_slice(bytes);
-            // SAFETY: eight aligned bytes, by the contract.
-            unsafe { AtomicU64::from_ptr(at.cast()) }
-                .store(u64::from_ne_bytes(word), Ordering::Release);
-        }
+    let end = at as usize + bytes.len();
+    let fits = |word: &usize| *word <= bytes.len() && end.is_multiple_of(*word);
+    let word = [8, 4, 2, 1].into_iter().find(fits).unwrap_or(0);
+    let (body, tail) = bytes.split_at(bytes.len() - word);
+    if !body.is_empty() {
         // SAFETY: by the contract; the source is a reference to other memory.
-        _ => unsafe { ptr::copy(bytes.as_ptr(), at, bytes.len()) },
+        unsafe { ptr::copy(body.as_ptr(), at, body.len()) }
+    }
+    // SAFETY: the tail lies behind the body, in the same range.
+    let at = unsafe { at.add(body.len()) };
+    // The last word may be what a program spins on: it is written at once, and publishes the rest.
+    macro_rules! publish {
+        ($atomic:ty, $word:ty) => {{
+            let mut word = [0; size_of::<$word>()];
+            word.copy_from_slice(tail);
+            // SAFETY: as many bytes as the word has, aligned to it, by the choice of `word`.
+            unsafe { <$atomic>::from_ptr(at.cast()) }
+                .store(<$word>::from_ne_bytes(word), Ordering::Release);
+        }};
+    }
+    match word {
+        8 => publish!(AtomicU64, u64),
+        4 => publish!(AtomicU32, u32),
+        2 => publish!(AtomicU16, u16),
+        1 => publish!(AtomicU8, u8),
+        _ => {}
     }
 }
 
@@ -298,6 +310,22 @@ mod tests {
         assert_eq!(back, [1, 2, 3, 4]);
         assert!(memory.read(100, &mut []));
         assert!(!memory.read(101, &mut []));
+    }
+
+    #[test]
+    fn copies_of_any_length_and_alignment_are_exact() {
+        let bytes: Vec<u8> = (1..=40).collect();
+        for offset in 0..9 {
+            for len in 0..bytes.len() {
+                let buffer = Buffer::zeroed(64);
+                buffer.write(offset, &bytes[..len]);
+                let mut back = [0; 64];
+                buffer.read(0, &mut back);
+                let (before, rest) = back.split_at(offset);
+                assert_eq!(rest[..len], bytes[..len]);
+                assert!(before.iter().chain(&rest[len..]).all(|byte| *byte == 0));
+            }
+        }
     }
 
     #[test]

@@ -159,6 +159,13 @@ impl MrTable {
             .map(drop)
     }
 
+    /// Whether the segment lies in a region without bytes.
+    pub(crate) fn is_phantom(&self, segment: &Segment) -> bool {
+        let (Key::Local(key) | Key::Remote(key)) = segment.key;
+        self.find(key)
+            .is_some_and(|region| matches!(region.memory, Memory::Phantom { .. }))
+    }
+
     pub(crate) fn write(
         &self,
         pd: PdId,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use ferroce_transport::{Data, Payload};
 use ferroce_wire::Headers;
 
-use crate::impair::{Damage, Impairable};
+use crate::impair::Treatment;
 
 /// The way to a queue pair's peer (the address vector of RoCE v2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +22,8 @@ pub struct Outgoing {
     pub path: Path,
     /// Header values.
     pub headers: Headers,
-    /// Where the payload lies; see [`crate::Hca::gather`].
+    /// Where the payload lies; see [`crate::Hca::gather`]. Empty also for a payload without bytes
+    /// (phantom memory) that an impairment held back.
     pub payload: Payload,
     /// Bytes of payload, without pad.
     pub payload_len: u32,
@@ -64,7 +65,7 @@ enum HeldData {
 }
 
 impl Held {
-    pub(crate) fn new(packet: &Received<'_>) -> Self {
+    pub(crate) fn new(packet: &Received<'_>, corrupt: bool) -> Self {
         Self {
             source: packet.source,
             traffic_class: packet.traffic_class,
@@ -73,7 +74,7 @@ impl Held {
                 Data::Bytes(bytes) => HeldData::Bytes(bytes.into()),
                 Data::Length(len) => HeldData::Length(len),
             },
-            corrupt: false,
+            corrupt,
         }
     }
 
@@ -93,20 +94,12 @@ impl Held {
 /// ECN codepoint "congestion experienced".
 pub(crate) const CE: u8 = 0b11;
 
-impl Impairable for Outgoing {
-    fn damage(&mut self, damage: Damage) {
-        match damage {
-            Damage::Corrupt(bit) => self.corrupt_bit = Some(bit),
-            Damage::EcnMark => self.path.traffic_class |= CE,
-        }
-    }
-}
-
-impl Impairable for Held {
-    fn damage(&mut self, damage: Damage) {
-        match damage {
-            Damage::Corrupt(_) => self.corrupt = true,
-            Damage::EcnMark => self.traffic_class |= CE,
+impl Outgoing {
+    /// Suffers what the link does to it.
+    pub(crate) fn damage(&mut self, treatment: &Treatment) {
+        self.corrupt_bit = treatment.corrupt_bit;
+        if treatment.ecn_mark {
+            self.path.traffic_class |= CE;
         }
     }
 }

@@ -174,6 +174,13 @@ impl Accelerations {
         for feature in FEATURES {
             if request.is_set(feature.select) {
                 for &field in feature.values {
+                    if field.offset() >= data.len() {
+                        let needs = "the selected values lie beyond its end";
+                        return Err(RegisterError::BadLength {
+                            len: data.len(),
+                            needs,
+                        });
+                    }
                     next.put(field, request.get(field));
                 }
             }
@@ -187,11 +194,23 @@ impl Accelerations {
                 reason,
             });
         }
-        if request.is_set(&reg::ADP_RETX_PROFILE_SELECT) {
+        if request.is_set(&reg::ADP_RETX_PROFILE_SELECT) && !next.is_unset_profile(&request) {
             next.set_profile(&request)?;
         }
         *self = next;
         Ok(())
+    }
+
+    /// Whether the request carries what a query of index 0 returned while no profile is active: the
+    /// number 0 and an empty profile. mlxreg sets one field by reading the whole register and
+    /// writing it back, select bits and all; that must not fail for the profile nobody set.
+    fn is_unset_profile(&self, request: &Image<&[u8]>) -> bool {
+        let profile = request.clone().into_inner().get(reg::PROFILE_OFFSET..);
+        [
+            self.0.get(&reg::ADP_RETX_PROFILE_ID),
+            request.get(&reg::ADP_RETX_PROFILE_ID),
+        ] == [0, 0]
+            && profile.is_none_or(|rest| rest.iter().all(|byte| *byte == 0))
     }
 
     /// A good profile is active at once, for the whole device (D19).

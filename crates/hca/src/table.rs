@@ -1,7 +1,10 @@
 use std::collections::VecDeque;
 
-/// Objects by index. A freed index is used again only after all those freed before it, so that a
-/// late packet or a stale handle rarely meets a new object under an old number.
+/// Freed indices that wait before the first of them is used again, in a large table.
+const REST_MAX: u32 = 4096;
+
+/// Objects by index. A freed index is used again only after many others, so that a late packet or a
+/// stale handle rarely meets a new object under an old number.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     slots: Vec<Option<T>>,
@@ -22,8 +25,8 @@ impl<T> Table<T> {
     /// Puts in the object that `make` makes for its index; `None` if the table is full.
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(u32) -> T) -> Option<u32> {
         let next = u32::try_from(self.slots.len()).ok()?;
-        // Indices are spent before they are used again, up to a quarter of the table.
-        let recycle = next >= self.max || self.free.len() as u32 > self.max / 4;
+        let resting = self.free.len() as u32; // at most as many as there are indices
+        let recycle = next >= self.max || resting > (self.max / 4).min(REST_MAX);
         let index = if recycle {
             self.free.pop_front()?
         } else {
@@ -53,6 +56,11 @@ impl<T> Table<T> {
         self.slots.get_mut(index as usize)?.as_mut()
     }
 
+    /// Number of objects.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..)
             .zip(&self.slots)
@@ -79,6 +87,25 @@ mod tests {
             table.get(a).is_some(),
             "in the end the freed index serves again"
         );
+        assert_eq!(table.len(), 4);
         assert_eq!(table.remove(9), None);
+    }
+
+    #[test]
+    fn objects_that_come_and_go_do_not_use_up_memory() {
+        let mut table = Table::new(1 << 23);
+        let mut before = None;
+        for _ in 0..100_000 {
+            let index = table.insert_with(|i| i).unwrap();
+            assert_ne!(before, Some(index));
+            before = Some(index);
+            table.remove(index).unwrap();
+        }
+        assert!(
+            table.slots.len() <= 2 * REST_MAX as usize,
+            "{}",
+            table.slots.len()
+        );
+        assert_eq!(table.len(), 0);
     }
 }

@@ -293,14 +293,17 @@ impl Hca {
         let bump = |users: &mut u32| *users = users.wrapping_add_signed(by);
         bump(self.pd_users(ties.pd)?);
         bump(&mut self.cq(ties.send_cq)?.users);
-        bump(&mut self.cq(ties.recv_cq)?.users);
+        if ties.recv_cq != ties.send_cq {
+            bump(&mut self.cq(ties.recv_cq)?.users);
+        }
         if let Some(srq) = ties.srq {
             bump(&mut self.srq(srq)?.users);
         }
         Ok(())
     }
 
-    /// Destroys a queue pair; what is on its queues vanishes without completions.
+    /// Destroys a queue pair; what is on its queues vanishes without completions, and so do those
+    /// of its completions that were not polled, as with the card's own library.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
         let index = self
             .qp_index(qpn)
@@ -309,14 +312,22 @@ impl Hca {
             .qps
             .remove(index)
             .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
-        if entry.qp.in_flight() > 0 {
-            self.busy -= 1;
-        }
+        self.forget(&entry);
+        self.forget_completions(qpn, entry.ties);
         self.count_users(entry.ties, -1)
     }
 
+    fn forget_completions(&mut self, qpn: Qpn, ties: Ties) {
+        for cq in [ties.send_cq, ties.recv_cq] {
+            if let Ok(cq) = self.cq(cq) {
+                cq.forget(qpn);
+            }
+        }
+    }
+
     /// Changes a queue pair as `ibv_modify_qp` does: all of it, or on error nothing. `path` comes
-    /// with [`Attr::AV`] and only then.
+    /// with [`Attr::AV`] and only then. A move to RESET drops its completions like
+    /// [`Self::destroy_qp`].
     pub fn modify_qp(
         &mut self,
         qpn: Qpn,
@@ -345,10 +356,16 @@ impl Hca {
         }
         self.with_qp(qpn, |qp, host| qp.modify(change, host))
             .ok_or_else(|| no_such(Object::Qp, qpn.value()))??;
-        if let Some(path) = path
-            && let Some(entry) = self.qp_entry_mut(qpn)
-        {
-            entry.path = Some(path);
+        let reset = change.mask.contains(Attr::STATE) && change.state == QpState::Reset;
+        let Some(entry) = self.qp_entry_mut(qpn) else {
+            return Ok(()); // it was there a moment ago
+        };
+        if path.is_some() || reset {
+            entry.path = path;
+        }
+        if reset {
+            let ties = entry.ties;
+            self.forget_completions(qpn, ties);
         }
         Ok(())
     }
@@ -375,6 +392,49 @@ impl Hca {
     pub fn post_send(&mut self, qpn: Qpn, wr: SendWr) -> Result<(), VerbsError> {
         let posted = self.with_qp(qpn, |qp, host| qp.post_send(wr, host));
         Ok(posted.ok_or_else(|| no_such(Object::Qp, qpn.value()))??)
+    }
+
+    /// The part of [`Self::audit`] that is about who uses what.
+    pub(crate) fn audit_users(&self) {
+        use std::collections::HashMap;
+        let mut pds: HashMap<PdId, u32> = HashMap::new();
+        let mut cqs: HashMap<CqId, u32> = HashMap::new();
+        let mut srqs: HashMap<SrqId, u32> = HashMap::new();
+        for info in self.mrs.iter() {
+            *pds.entry(info.pd).or_default() += 1;
+        }
+        for (_, srq) in self.srqs.iter() {
+            *pds.entry(srq.pd).or_default() += 1;
+        }
+        for (_, entry) in self.qps.iter() {
+            let Ties {
+                pd,
+                send_cq,
+                recv_cq,
+                srq,
+            } = entry.ties;
+            *pds.entry(pd).or_default() += 1;
+            *cqs.entry(send_cq).or_default() += 1;
+            if recv_cq != send_cq {
+                *cqs.entry(recv_cq).or_default() += 1;
+            }
+            if let Some(srq) = srq {
+                *srqs.entry(srq).or_default() += 1;
+            }
+        }
+        for (index, users) in self.pds.iter() {
+            assert_eq!(pds.remove(&PdId(index)).unwrap_or(0), *users, "PD {index}");
+        }
+        for (index, cq) in self.cqs.iter() {
+            let users = cqs.remove(&CqId(index)).unwrap_or(0);
+            assert_eq!(users, cq.users, "CQ {index}");
+        }
+        for (index, srq) in self.srqs.iter() {
+            let users = srqs.remove(&SrqId(index)).unwrap_or(0);
+            assert_eq!(users, srq.users, "SRQ {index}");
+        }
+        let orphans = pds.len() + cqs.len() + srqs.len();
+        assert_eq!(orphans, 0, "objects whose PD, CQ or SRQ is gone");
     }
 
     /// Posts a receive request to a queue pair's own queue.
@@ -427,7 +487,9 @@ mod tests {
         hca.post_send(qpn, wr).unwrap();
         assert!(hca.poll_transmit(Time::ZERO).is_some());
         assert_eq!(hca.busy, 1);
+        hca.audit();
         hca.destroy_qp(qpn).unwrap();
         assert_eq!(hca.busy, 0);
+        hca.audit();
     }
 }
