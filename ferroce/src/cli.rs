@@ -7,7 +7,7 @@ use crate::{adp, demo, explain};
 
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0  success; also when the reader of a pipe went away
-  1  the output could not be written
+  1  the work could not be done, or its output not written
   2  bad input: flags, files or values; standard error says what and what to write instead";
 
 /// A RoCEv2 network card in software that can be programmed like the real one.

@@ -6,18 +6,22 @@
 //! | `plan` | what will be done |
 //! | `workload` | the messages and their bytes |
 //! | `rig` | two devices on two sockets, connected |
-//! | `run` | one run: the workload under one policy, with everything looked at |
+//! | `run` | one run: the workload under one policy, and its requesting end |
+//! | `server` | the other end |
+//! | `figures` | what a run has shown |
 //! | `progress` | the line that moves meanwhile |
 //! | `report` | table, histogram, conclusion, JSON |
 //! | `picture` | the same as SVG |
 
 mod error;
+mod figures;
 mod picture;
 mod plan;
 mod progress;
 mod report;
 mod rig;
 mod run;
+mod server;
 mod units;
 mod workload;
 
@@ -31,9 +35,9 @@ use ferroce_adp::file::Document;
 use ferroce_adp::{Profile, QpTimeouts};
 use ferroce_udp::Tap;
 
+use self::figures::Figures;
 use self::plan::{Blackout, Kind, Plan};
 use self::progress::Progress;
-use self::run::Figures;
 use self::workload::Pattern;
 use crate::adp;
 use crate::output::{Failure, Output};

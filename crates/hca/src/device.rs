@@ -104,6 +104,14 @@ pub(crate) struct QpEntry {
     ready: bool,
 }
 
+const _: () = {
+    // Its place in the table, and two entries in the timer heap.
+    let around = size_of::<usize>() + 2 * size_of::<(Time, u32)>();
+    assert!(size_of::<QpEntry>() + around <= 1024, "a QP at rest");
+    let device = size_of::<Hca>() + size_of::<DeviceState>();
+    assert!(device <= 8192, "a device at rest");
+};
+
 impl QpEntry {
     pub(crate) fn new(qp: Qp, ties: Ties) -> Self {
         Self {
@@ -676,18 +684,5 @@ impl Hca {
         assert!(self.ready.iter().all(listed), "{:?}", self.ready);
         assert!(!self.timers.are_stale(self.qps.len()), "{:?}", self.timers);
         self.audit_users();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes() {
-        println!("QpEntry {} Qp {} Hca {} state {}", size_of::<QpEntry>(), size_of::<Qp>(), size_of::<Hca>(), size_of::<DeviceState>());
-        println!("ties {} path {:?} config {}", size_of::<Ties>(), size_of::<Option<Path>>(), size_of::<HcaConfig>());
-        println!("impairer {} policy {}", size_of::<Impairer<Outgoing>>(), size_of::<Policy>());
-        println!("outgoing {} held {} headers {}", size_of::<Outgoing>(), size_of::<Held>(), size_of::<ferroce_wire::Headers>());
     }
 }

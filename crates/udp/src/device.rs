@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
@@ -30,6 +30,9 @@ const WAIT_SPIN: Duration = Duration::from_micros(100);
 const STREAM_PACKETS: usize = 4;
 /// Packets taken in one round before what they ask for is answered: a quarter of a window.
 const ROUND_PACKETS: usize = 32;
+/// How often whoever drives the device in a loop yields to a thread that waits for it. A mutex is not
+/// fair, and waking up takes longer than taking it again.
+const GIVE_WAY: usize = 100;
 /// Asynchronous events kept for a program that does not ask for them. The oldest go first.
 const EVENTS_MAX: usize = 1 << 16;
 /// [`Shared::helper_until_ns`] of a helper that looks at the device by itself, and soon.
@@ -44,7 +47,9 @@ pub struct DeviceConfig {
     pub address: IpAddr,
     /// UDP port of this device and of its peers.
     pub port: u16,
-    /// The device itself.
+    /// The device itself. Its total window is lowered to half of the receive buffer that the kernel
+    /// grants: the peers' sockets are likely no larger, and a window that overruns them costs ten
+    /// times what it gains.
     pub hca: HcaConfig,
     /// Records what is sent.
     pub tap: Option<Tap>,
@@ -93,6 +98,8 @@ struct Shared {
     clock: Clock,
     state: Arc<DeviceState>,
     engine: Mutex<Engine>,
+    /// Threads that wait for the engine.
+    wanted: AtomicUsize,
     events: Mutex<Events>,
     announced: Condvar,
     /// When the program polled last, in the clock's nanoseconds.
@@ -122,7 +129,12 @@ impl Device {
     pub fn open(config: DeviceConfig) -> Result<Self, OpenError> {
         let socket = Socket::bind(SocketAddr::new(config.address, config.port), &config.socket)?;
         let clock = Clock::new();
-        let hca = Hca::new(config.hca);
+        let mut hca = config.hca;
+        let buffer = socket.granted().receive_buffer_bytes;
+        // The kernel counts its own bookkeeping, too; that is as much again for small packets.
+        let window = u32::try_from(buffer / 2).unwrap_or(u32::MAX);
+        hca.total_window_bytes = hca.total_window_bytes.min(window);
+        let hca = Hca::new(hca);
         let state = Arc::clone(hca.state());
         let engine = Engine::new(hca, socket.address(), clock, config.tap);
         let waiter = Waiter::new().map_err(OpenError::Helper)?;
@@ -131,6 +143,7 @@ impl Device {
             clock,
             state,
             engine: Mutex::new(engine),
+            wanted: AtomicUsize::new(0),
             events: Mutex::default(),
             announced: Condvar::new(),
             last_poll_ns: AtomicU64::new(0),
@@ -212,6 +225,7 @@ impl Device {
     /// thread is at it.
     pub fn progress(&self) {
         self.shared.note_poll();
+        self.shared.give_way();
         if let Some(mut engine) = self.shared.try_lock() {
             self.shared.poll_once(&mut engine);
         }
@@ -226,6 +240,7 @@ impl Device {
         out: &mut Vec<Completion>,
     ) -> Result<usize, VerbsError> {
         self.shared.note_poll();
+        self.shared.give_way();
         let Some(mut engine) = self.shared.try_lock() else {
             // Another thread drives the device, but what has completed must be seen: a program may
             // go to sleep on the word that there is nothing.
@@ -321,7 +336,24 @@ fn take(
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Engine> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+        if let Some(engine) = self.try_lock() {
+            return engine;
+        }
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wanted.fetch_sub(1, Ordering::Relaxed);
+        engine
+    }
+
+    /// Lets those have the engine who wait for it. For loops, which would otherwise keep it.
+    #[inline]
+    fn give_way(&self) {
+        for _ in 0..GIVE_WAY {
+            if self.wanted.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            thread::yield_now();
+        }
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
@@ -452,6 +484,7 @@ impl Shared {
                 thread::park_timeout(LOOK_AGAIN);
                 continue;
             }
+            self.give_way();
             let mut engine = self.lock();
             engine.run_timers();
             let received = engine.receive(&self.socket);

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Node, PATIENCE, address, attr, connect, impatient, impatient_attr, pattern, total};
+use common::{
+    Node, PATIENCE, address, attr, connect, impatient, impatient_attr, nothing_was_lost, patient,
+    patient_attr, pattern, total,
+};
 use ferroce_hca::{
     Counter, CqId, Direction, Event, Impairment, QpAttr, QpModify, QpState, SendOp, SendWr,
     VerbsError, WcStatus,
@@ -18,9 +21,9 @@ use ferroce_wire::{Psn, Qpn};
 const LEN: usize = 256 << 10;
 
 fn pair(test: u8) -> (Node, Node, (Qpn, Qpn)) {
-    let a = Node::open(address(43, test, 0), LEN);
-    let b = Node::open(address(43, test, 1), LEN);
-    let qps = connect(&a, &b, &attr());
+    let a = Node::with_config(patient(address(43, test, 0)), LEN);
+    let b = Node::with_config(patient(address(43, test, 1)), LEN);
+    let qps = connect(&a, &b, &patient_attr());
     (a, b, qps)
 }
 
@@ -54,7 +57,7 @@ fn a_target_that_makes_no_calls_is_served() {
         assert_eq!(b.buffer.load(half), 1 + round as u64);
         assert_eq!(b.buffer.load(half + 8), 7);
     }
-    assert_eq!(a.device.state().counter(Counter::LocalAckTimeoutErr), 0);
+    nothing_was_lost(&a);
 }
 
 /// A queue pair towards an address where nobody is.
@@ -78,8 +81,7 @@ fn write(node: &Node, qpn: Qpn) {
     node.post(qpn, 1, node.remote(0).write(), node.sge(0, 100));
 }
 
-/// Not a nanosecond before the total, and not much later. The bound is a busy machine's; the best
-/// of three is a good one's.
+/// Not a nanosecond before the total, and not much later, as far as a busy machine lets it.
 fn check_total(took: Duration, total: Duration) {
     assert!(took >= total, "{took:?} is less than {total:?}");
     assert!(took < total + Duration::from_secs(5), "{took:?}: {total:?}");
@@ -113,12 +115,13 @@ fn timers_run_out_after_a_program_that_polled_and_left() {
     for _ in 0..3 {
         // Long enough for the helper to fall asleep.
         thread::sleep(Duration::from_millis(30));
+        let timeouts = || node.device.state().counter(Counter::LocalAckTimeoutErr);
+        let before = timeouts();
         let mut out = Vec::new();
         node.device.poll(node.cq, 1, &mut out).unwrap();
         write(&node, qpn);
         thread::sleep(total + Duration::from_millis(500));
-        let timeouts = node.device.state().counter(Counter::LocalAckTimeoutErr);
-        assert!(timeouts > 0, "nobody looked at the clock");
+        assert_ne!(timeouts(), before, "nobody looked at the clock");
         assert_eq!(node.completion().status, WcStatus::RetryExcErr);
         let reset = QpModify::to(
             QpState::Reset,
@@ -199,19 +202,17 @@ fn delayed_packets_leave_while_the_program_spins() {
         a.post(at_a, 1, b.remote(0).write(), a.sge(0, 100));
         assert_eq!(spin(&a.device, a.cq).status, WcStatus::Success);
     }
-    // Any retransmission means that a packet waited for a timer of seconds.
-    let repeated = a.device.state().counter(Counter::RetransmittedPackets);
-    assert_eq!(repeated, 0);
+    nothing_was_lost(&a);
 }
 
 /// A program that receives a message and at once destroys its queue pair, or the whole device, owes
 /// the sender an acknowledgement, which it must get.
 #[test]
 fn the_last_acknowledgement_is_not_lost() {
-    let a = Node::open(address(43, 6, 0), LEN);
+    let a = Node::with_config(patient(address(43, 6, 0)), LEN);
     for round in 0..20 {
         let b = Node::open(address(43, 6, 1), LEN);
-        let (at_a, at_b) = connect(&a, &b, &attr());
+        let (at_a, at_b) = connect(&a, &b, &patient_attr());
         b.post_recv(at_b, 1, 0, 100);
         // So that the helper of `b` stands back.
         b.device.progress();
@@ -225,7 +226,7 @@ fn the_last_acknowledgement_is_not_lost() {
         a.succeed(1);
         a.device.with(|hca| hca.destroy_qp(at_a)).unwrap();
     }
-    assert_eq!(a.device.state().counter(Counter::LocalAckTimeoutErr), 0);
+    nothing_was_lost(&a);
 }
 
 /// What is owed when the polling program leaves, the helper sends.
@@ -244,7 +245,7 @@ fn an_answer_does_not_wait_for_a_program_that_left() {
         assert_eq!(spin(&b.device, b.cq).status, WcStatus::Success);
         a.succeed(1);
     }
-    assert_eq!(a.device.state().counter(Counter::RetransmittedPackets), 0);
+    nothing_was_lost(&a);
 }
 
 /// Several threads sleep for the completions of one queue. Each completion wakes one that takes it,

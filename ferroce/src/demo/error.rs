@@ -1,5 +1,8 @@
+use std::net::SocketAddr;
+
 use ferroce_hca::VerbsError;
 use ferroce_udp::OpenError;
+use ferroce_udp::socket::BindError;
 use thiserror::Error;
 
 use super::plan::Kind;
@@ -7,8 +10,19 @@ use super::plan::Kind;
 /// Why the demo could not show what it wants to show.
 #[derive(Debug, Error)]
 pub(crate) enum Error {
+    /// Somebody else holds an address.
+    #[error(
+        "{address} is in use, perhaps by another demo: wait until it ends, or take other addresses, \
+         for example --addresses 127.0.0.3,127.0.0.4; `ss -ulnp sport = :{port}` shows who it is \
+         (nobody: `rdma link` shows whether the kernel's soft-RoCE has the port)",
+        port = address.port()
+    )]
+    AddressInUse {
+        /// The address asked for.
+        address: SocketAddr,
+    },
     /// A device could not be opened.
-    #[error("{0}; the demo takes other ones with --addresses 127.0.0.3,127.0.0.4")]
+    #[error("{0}; the demo takes its addresses from --addresses A,B")]
     Open(#[source] OpenError),
     /// A verb was refused.
     #[error("the device refused a verb: {0}")]
@@ -32,4 +46,13 @@ pub(crate) enum Error {
     /// What cannot be.
     #[error("{0}")]
     Internal(String),
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Bind(BindError::AddressInUse { address }) => Self::AddressInUse { address },
+            error => Self::Open(error),
+        }
+    }
 }

@@ -6,9 +6,9 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::figures::{Figures, Outcome};
 use super::plan::{Kind, Plan};
 use super::report;
-use super::run::{Figures, Outcome};
 use crate::adp::plot::short;
 
 const WIDTH: i32 = 1000;

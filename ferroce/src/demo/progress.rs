@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::figures::Figures;
 use super::plan::Kind;
-use super::run::Figures;
 
 /// How often the line changes.
 const EVERY: Duration = Duration::from_millis(100);

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::figures::{Figures, Outcome};
 use super::plan::{BINS, Kind, Plan, Start};
 use super::rig::QPS;
-use super::run::{Figures, Outcome};
 use crate::adp::plot::short;
 use crate::output::Table;
 
@@ -366,7 +366,7 @@ impl RunJson {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::run::Expiry;
+    use crate::demo::figures::Expiry;
     use hdrhistogram::Histogram;
 
     const MS: u64 = 1_000_000;

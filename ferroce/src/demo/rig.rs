@@ -52,8 +52,7 @@ impl End {
             hca,
             tap: plan.tap.clone(),
             ..DeviceConfig::new(plan.addresses[which])
-        })
-        .map_err(Error::Open)?;
+        })?;
         let buffer = Buffer::zeroed(QPS * places * MESSAGE_MAX as usize);
         let (cq, qps, mr) = device.with(|hca| {
             let pd = hca.alloc_pd()?;

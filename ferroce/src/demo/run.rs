@@ -1,6 +1,6 @@
 //! One run: the whole workload under one policy.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -8,88 +8,19 @@ use ferroce_hca::{Completion, Counter, Event, SendOp, SendWr, Time, WcStatus};
 use hdrhistogram::Histogram;
 
 use super::error::Error;
-use super::plan::{BINS, Kind, Plan, Start};
-use super::rig::{DEPTH, Dark, End, QPS, RECEIVES, Rig};
+use super::figures::{Expiry, Figures, Outcome};
+use super::plan::{Kind, Plan, Start};
+use super::rig::{DEPTH, Dark, QPS, Rig};
+use super::server::{Server, Shared};
 use super::workload::{Message, Messages, Op, Pattern};
-
-/// How a run ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
-    /// Every message arrived.
-    Ok,
-    /// A queue pair gave up: `IBV_WC_RETRY_EXC_ERR`.
-    RetryExceeded,
-}
-
-impl Outcome {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::RetryExceeded => WcStatus::RetryExcErr.name(),
-        }
-    }
-}
-
-/// A timer that ran out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Expiry {
-    /// When, since the start of the run.
-    pub(crate) at_ns: u64,
-    /// After how long.
-    pub(crate) wait_ns: u64,
-}
-
-/// What a run has shown.
-#[derive(Clone, Debug)]
-pub(crate) struct Figures {
-    pub(crate) policy: Kind,
-    pub(crate) outcome: Outcome,
-    /// Payload of the messages that are done.
-    pub(crate) bytes: u64,
-    /// Whether all of it was what it had to be.
-    pub(crate) verified: bool,
-    /// From the first request to the last completion.
-    pub(crate) elapsed_ns: u64,
-    /// Request packets sent again.
-    pub(crate) retransmissions: u64,
-    pub(crate) expiries: Vec<Expiry>,
-    /// From posting to completion, in nanoseconds.
-    pub(crate) latency: Histogram<u64>,
-    /// Bytes done in each millisecond of the run.
-    pub(crate) bytes_by_ms: Vec<u64>,
-    /// Start and end of the blackout, once it is known.
-    pub(crate) dark: Option<(u64, u64)>,
-    /// How long after the end of the blackout each queue pair's next message was done; of those
-    /// that had one on its way through it.
-    pub(crate) recoveries_ns: Vec<u64>,
-}
-
-impl Figures {
-    /// Goodput in Gb/s: bits per nanosecond.
-    pub(crate) fn goodput_gbps(&self) -> f64 {
-        if self.elapsed_ns == 0 {
-            return 0.0;
-        }
-        self.bytes as f64 * 8.0 / self.elapsed_ns as f64
-    }
-
-    /// How many timers ran out in each bin.
-    pub(crate) fn histogram(&self) -> Vec<u64> {
-        let mut counts = vec![0; BINS.bins.into()];
-        for expiry in &self.expiries {
-            counts[BINS.bin_of(expiry.wait_ns)] += 1;
-        }
-        counts
-    }
-}
 
 /// What a run reports while it goes on.
 pub(crate) type OnProgress<'a> = dyn FnMut(&Figures) + 'a;
 
 /// Longest sleep of either end: how late the end of a run and a full send queue are noticed.
-const NAP: Duration = Duration::from_millis(5);
+pub(crate) const NAP: Duration = Duration::from_millis(5);
 /// Completions taken at a time.
-const TAKE: usize = 64;
+pub(crate) const TAKE: usize = 64;
 /// What a run may be silent for beyond what its timers explain.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -136,27 +67,6 @@ fn run_between(
         .state()
         .counter(Counter::RetransmittedPackets);
     Ok(figures)
-}
-
-/// What the two threads tell each other.
-#[derive(Debug)]
-struct Shared {
-    /// How many SENDs are done, once nothing more will come; [`u64::MAX`] before.
-    sends_done: AtomicU64,
-    /// The server has found an error and ended.
-    failed: AtomicBool,
-    /// Receive requests posted for each queue pair, ever.
-    receives: [AtomicU64; QPS],
-}
-
-impl Shared {
-    fn new() -> Self {
-        Self {
-            sends_done: AtomicU64::new(u64::MAX),
-            failed: AtomicBool::new(false),
-            receives: [const { AtomicU64::new(0) }; QPS],
-        }
-    }
 }
 
 /// A message on its way.
@@ -430,101 +340,14 @@ impl Flow {
     }
 }
 
-/// The end that receives: posts receives, and looks at what the SENDs brought.
-struct Server<'a> {
-    end: &'a End,
-    pattern: &'a Pattern,
-    shared: &'a Shared,
-    /// The SENDs of each queue pair that are still to come.
-    sends: Vec<Box<dyn Iterator<Item = Message> + Send>>,
-    scratch: Vec<u8>,
-}
-
-impl<'a> Server<'a> {
-    fn new(plan: &Plan, end: &'a End, pattern: &'a Pattern, shared: &'a Shared) -> Self {
-        let sends = |qp| -> Box<dyn Iterator<Item = Message> + Send> {
-            let messages = Messages::new(plan.seed, plan.bytes, qp, QPS);
-            Box::new(messages.filter(|message| message.op == Op::Send))
-        };
-        Self {
-            end,
-            pattern,
-            shared,
-            sends: (0..QPS).map(sends).collect(),
-            scratch: Vec::new(),
-        }
-    }
-
-    fn post_all(&mut self) -> Result<(), Error> {
-        for qp in 0..QPS {
-            for place in 0..RECEIVES {
-                self.post(qp, DEPTH + place)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn post(&self, qp: usize, place: usize) -> Result<(), Error> {
-        self.end.post_recv(qp, place)?;
-        self.shared.receives[qp].fetch_add(1, Ordering::Release);
-        Ok(())
-    }
-
-    /// Serves until told to stop. False if something wrong arrived.
-    fn serve(&mut self) -> Result<bool, Error> {
-        let result = self.serve_until_stop();
-        if !matches!(result, Ok(true)) {
-            self.shared.failed.store(true, Ordering::Release);
-        }
-        result
-    }
-
-    fn serve_until_stop(&mut self) -> Result<bool, Error> {
-        let mut completions = Vec::with_capacity(TAKE);
-        let mut verified = 0;
-        // What the client knows to be done has completed here before.
-        while verified < self.shared.sends_done.load(Ordering::Acquire) {
-            let end = self.end;
-            end.device.wait(end.cq, TAKE, &mut completions, NAP)?;
-            for completion in completions.drain(..) {
-                if completion.status != WcStatus::Success {
-                    return Err(Error::Internal(format!(
-                        "a receive ended with {}",
-                        completion.status.name()
-                    )));
-                }
-                if !self.verify(&completion) {
-                    return Ok(false);
-                }
-                let qp = self.end.index_of(completion.qpn);
-                verified += 1;
-                self.post(qp, completion.wr_id as usize)?;
-            }
-        }
-        Ok(true)
-    }
-
-    fn verify(&mut self, completion: &Completion) -> bool {
-        let qp = self.end.index_of(completion.qpn);
-        let Some(message) = self.sends[qp].next() else {
-            return false;
-        };
-        if (completion.imm, completion.byte_len) != (message.number as u32, message.len) {
-            return false;
-        }
-        self.scratch.resize(message.len as usize, 0);
-        let place = self.end.place(qp, completion.wr_id as usize);
-        self.end.buffer.read(place, &mut self.scratch);
-        self.scratch == self.pattern.of(&message)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use ferroce_adp::QpTimeouts;
 
-    fn plan(last: u8) -> Plan {
+    fn plan(test: u8) -> Plan {
+        // Other test runs on this machine take other ones.
+        let [.., high, low] = std::process::id().to_be_bytes();
         Plan {
             seed: 3,
             bytes: 200_000,
@@ -535,7 +358,7 @@ mod tests {
                 retry_cnt: 7,
             },
             profile: crate::demo::built_in_profile(),
-            addresses: [[127, 51, last, 1].into(), [127, 51, last, 2].into()],
+            addresses: [1, 2].map(|end| [127, high | 128, low, 100 + 10 * test + end].into()),
             tap: None,
         }
     }

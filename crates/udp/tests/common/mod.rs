@@ -4,15 +4,17 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use std::{env, fs, process};
 
 use ferroce_hca::{
-    AccessFlags, Buffer, Completion, CqId, HcaConfig, Memory, MrInfo, Mtu, PdId, Personality,
-    QpAttr, QpCap, QpInit, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
+    AccessFlags, Buffer, Completion, Counter, CqId, HcaConfig, Memory, MrInfo, Mtu, PdId,
+    Personality, QpAttr, QpCap, QpInit, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
 };
+use ferroce_udp::socket::ROCE_PORT;
 use ferroce_udp::{Device, DeviceConfig, Endpoint};
 use ferroce_wire::{Psn, Qpn};
 
@@ -22,8 +24,20 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// An address of one test alone: `file` and `test` are numbers of its own, and the process adds
 /// another, so that two runs at a time do not meet.
 pub fn address(file: u8, test: u8, host: u8) -> IpAddr {
-    let run = (process::id() % 250) as u8;
-    IpAddr::V4(Ipv4Addr::new(127, file, run, test * 10 + host % 10))
+    static RUN: OnceLock<(u8, UdpSocket)> = OnceLock::new();
+    let (run, _) = RUN.get_or_init(|| {
+        // Whoever holds the last address of a subnet has all of it.
+        let claim = |run| {
+            let last = Ipv4Addr::new(127, file, run, 255);
+            let socket = UdpSocket::bind((last, ROCE_PORT)).ok()?;
+            Some((run, socket))
+        };
+        let first = process::id() as u8;
+        (0..=u8::MAX)
+            .find_map(|n| claim(first.wrapping_add(n)))
+            .expect("a free subnet")
+    });
+    IpAddr::V4(Ipv4Addr::new(127, file, *run, test * 10 + host % 10))
 }
 
 /// A device with a completion queue and a registered buffer that the peer may do anything with.
@@ -221,6 +235,33 @@ pub fn impatient(address: IpAddr) -> DeviceConfig {
             ..HcaConfig::default()
         },
         ..DeviceConfig::new(address)
+    }
+}
+
+/// A device whose queue pairs repeat a packet only after seconds, with [`patient_attr`]: a test that
+/// finds `local_ack_timeout_err` at 0 has lost nothing, and waited for nothing, busy machine or not.
+pub fn patient(address: IpAddr) -> DeviceConfig {
+    impatient(address)
+}
+
+/// 4.3 seconds, eight times.
+pub fn patient_attr() -> QpAttr {
+    QpAttr {
+        timeout: 20,
+        ..attr()
+    }
+}
+
+/// Makes sure that a device made with [`patient`] has waited for nothing.
+pub fn nothing_was_lost(node: &Node) {
+    let state = node.device.state();
+    for counter in [
+        Counter::LocalAckTimeoutErr,
+        Counter::PacketSeqErr,
+        Counter::RxIcrcEncapsulated,
+        Counter::TxDropped,
+    ] {
+        assert_eq!(state.counter(counter), 0, "{}", counter.name());
     }
 }
 

@@ -1,0 +1,173 @@
+//! Two devices in memory: what everything but bytes on sockets costs.
+//!
+//! WRITEs of 8 bytes, 4 KiB and 64 KiB, 16 at a time, with an MTU of 4096 over a perfect link
+//! without delay. `real` copies each payload as a host with sockets does: once out of the
+//! sender's memory and once into the receiver's. `phantom` carries lengths, as a simulator does.
+//! An element is a packet with payload; acknowledgements come on top.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use ferroce_hca::{
+    AccessFlags, Attr, Buffer, CqId, Data, Hca, HcaConfig, Memory, Mtu, Outgoing, Path, QpAttr,
+    QpCap, QpInit, QpModify, Received, SendOp, SendWr, Sge, Time, WcStatus,
+};
+use ferroce_wire::Qpn;
+
+const MTU: u32 = 4096;
+const OUTSTANDING: u32 = 16;
+const ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
+/// Packets taken from a device before the other one gets them, as from a socket.
+const BATCH: usize = 16;
+
+struct Pair {
+    devices: [Hca; 2],
+    cq: CqId,
+    qpn: Qpn,
+    now: Time,
+    wr: SendWr,
+    carries_bytes: bool,
+    batch: Vec<Outgoing>,
+    bytes: Vec<Vec<u8>>,
+}
+
+impl Pair {
+    fn new(len: u32, carries_bytes: bool) -> Self {
+        let mut devices = [0, 1].map(|seed| {
+            Hca::new(HcaConfig {
+                seed,
+                ..HcaConfig::default()
+            })
+        });
+        let ends = [0, 1].map(|own| {
+            let hca = &mut devices[own];
+            let pd = hca.alloc_pd().unwrap();
+            let cq = hca.create_cq(1024).unwrap();
+            let memory = match carries_bytes {
+                true => Memory::Buffer(Buffer::zeroed(len as usize)),
+                false => Memory::Phantom {
+                    addr: 4096,
+                    len: len.into(),
+                },
+            };
+            let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
+            let init = QpInit {
+                pd,
+                send_cq: cq,
+                recv_cq: cq,
+                srq: None,
+                cap: QpCap::default(),
+                signal_all: true,
+            };
+            let qpn = hca.create_qp(&init).unwrap();
+            let attr = QpAttr {
+                access: AccessFlags::all(),
+                path_mtu: Mtu::Mtu4096,
+                dest_qpn: qpn,
+                timeout: 14,
+                retry_cnt: 7,
+                ..QpAttr::default()
+            };
+            let path = Path {
+                dest: ADDRESSES[1 - own].into(),
+                traffic_class: 2,
+            };
+            for change in [
+                QpModify::init(attr),
+                QpModify::rtr(attr),
+                QpModify::rts(attr),
+            ] {
+                let path = change.mask.contains(Attr::AV).then_some(path);
+                hca.modify_qp(qpn, &change, path).unwrap();
+            }
+            (cq, qpn, mr)
+        });
+        let (_, _, remote) = ends[1];
+        let (cq, qpn, own) = ends[0];
+        let sge = Sge {
+            addr: own.va,
+            length: len,
+            lkey: own.key.lkey(),
+        };
+        let op = SendOp::Write {
+            va: remote.va,
+            rkey: remote.key.rkey(),
+            imm: None,
+        };
+        Self {
+            cq,
+            qpn,
+            now: Time::ZERO,
+            wr: SendWr::new(0, op, sge),
+            carries_bytes,
+            batch: Vec::with_capacity(BATCH),
+            bytes: vec![Vec::new(); BATCH],
+            devices,
+        }
+    }
+
+    /// Moves a batch of packets from one device to the other; false if there were none.
+    fn carry(&mut self, from: usize) -> bool {
+        while self.batch.len() < BATCH {
+            let Some(packet) = self.devices[from].poll_transmit(self.now) else {
+                break;
+            };
+            if self.carries_bytes {
+                let bytes = &mut self.bytes[self.batch.len()];
+                bytes.resize(packet.payload_len as usize, 0);
+                assert!(self.devices[from].gather(&packet, bytes));
+            }
+            self.batch.push(packet);
+        }
+        let any = !self.batch.is_empty();
+        for (packet, bytes) in self.batch.drain(..).zip(&self.bytes) {
+            let received = Received {
+                source: ADDRESSES[from].into(),
+                traffic_class: packet.path.traffic_class,
+                headers: &packet.headers,
+                data: match self.carries_bytes {
+                    true => Data::Bytes(bytes),
+                    false => Data::Length(packet.payload_len),
+                },
+            };
+            self.devices[1 - from].handle_packet(self.now, black_box(&received));
+        }
+        any
+    }
+
+    /// Posts and completes as many WRITEs as may be outstanding.
+    fn round(&mut self) {
+        for _ in 0..OUTSTANDING {
+            let wr = self.wr.clone();
+            self.devices[0].post_send(self.qpn, wr).unwrap();
+        }
+        let mut done = 0;
+        while done < OUTSTANDING {
+            self.now = self.now.after(1_000);
+            let moved = [self.carry(0), self.carry(1)];
+            assert!(moved.contains(&true), "{done} of {OUTSTANDING} done");
+            while let Some(wc) = self.devices[0].poll_completion(self.cq).unwrap() {
+                assert_eq!(wc.status, WcStatus::Success);
+                done += 1;
+            }
+        }
+    }
+}
+
+fn pair(c: &mut Criterion) {
+    let mut group = c.benchmark_group("pair in memory");
+    for (memory, carries_bytes) in [("real", true), ("phantom", false)] {
+        for (size, len) in [("8 B", 8), ("4 KiB", 4 << 10), ("64 KiB", 64 << 10)] {
+            let packets = OUTSTANDING * u32::div_ceil(len, MTU);
+            group.throughput(Throughput::Elements(packets.into()));
+            let mut pair = Pair::new(len, carries_bytes);
+            group.bench_function(format!("WRITE {size}, {memory}"), |b| {
+                b.iter(|| pair.round());
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, pair);
+criterion_main!(benches);

@@ -1,0 +1,570 @@
+//! Two devices on a wire in memory, with virtual time.
+#![allow(dead_code, reason = "each test crate uses a part")]
+#![allow(
+    unreachable_pub,
+    missing_debug_implementations,
+    reason = "a library in all but name"
+)]
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ferroce_hca::{
+    AccessFlags, Attr, Buffer, Completion, Counter, CqId, Data, Event, Hca, HcaConfig, Memory,
+    Method, MrInfo, Mtu, Outgoing, Path, PdId, Personality, QpAttr, QpCap, QpInit, QpModify,
+    QpState, Received, RecvWr, SendOp, SendWr, Sge, Sges, SrqId, Time,
+};
+use ferroce_prm::roce_accl::{self, ROCE_ACCL};
+use ferroce_prm::{Field, Image};
+use ferroce_wire::{
+    HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Packet, Psn, Qpn,
+    ROCE_V2_PORT,
+};
+
+pub const A: usize = 0;
+pub const B: usize = 1;
+
+/// One way.
+pub const LATENCY_NS: u64 = 1_000;
+/// How often a device may want attention at the same moment.
+const CALLS_PER_MOMENT: usize = 1_000;
+
+/// A device whose timeouts are short, as the wire is.
+pub fn config() -> HcaConfig {
+    HcaConfig {
+        personality: Personality {
+            min_ack_timeout: 4,
+            initial_exponent: Some(4),
+            ..Personality::default()
+        },
+        trace_timers: true,
+        ..HcaConfig::default()
+    }
+}
+
+/// Attributes of a queue pair that allow everything.
+pub fn attr() -> QpAttr {
+    QpAttr {
+        access: AccessFlags::all(),
+        path_mtu: Mtu::Mtu1024,
+        max_rd_atomic: 16,
+        max_dest_rd_atomic: 16,
+        min_rnr_timer: 1,
+        timeout: 10,
+        retry_cnt: 7,
+        rnr_retry: 7,
+        ..QpAttr::default()
+    }
+}
+
+/// One device and what came out of it.
+pub struct Side {
+    pub hca: Hca,
+    pub address: IpAddr,
+    pub pd: PdId,
+    pub cq: CqId,
+    cqs: Vec<CqId>,
+    next_va: u64,
+    /// In the order in which they were polled.
+    pub completions: Vec<Completion>,
+    pub events: Vec<Event>,
+    /// Packets and payload bytes that left the device.
+    pub sent: (u64, u64),
+    /// Those among them that the device's link damaged.
+    pub damaged: u64,
+    /// Packets given to the device.
+    pub given: u64,
+    /// Packets that came to it and did not survive the check of their ICRC.
+    pub refused: u64,
+    /// Nothing reaches this side any more.
+    pub deaf: bool,
+}
+
+struct Flight {
+    to: usize,
+    traffic_class: u8,
+    headers: Headers,
+    payload: Vec<u8>,
+    payload_len: u32,
+    corrupt_bit: Option<u32>,
+}
+
+pub struct Pair {
+    pub now: Time,
+    pub sides: [Side; 2],
+    flights: BTreeMap<(Time, u64), Flight>,
+    order: u64,
+    /// Packets carry bytes, not only lengths.
+    pub carries_bytes: bool,
+    /// Moments lived through.
+    pub moments: u64,
+    /// Everything that left the devices.
+    pub trace: Option<Vec<String>>,
+}
+
+impl Pair {
+    pub fn new(configs: [HcaConfig; 2]) -> Self {
+        let mut index = 0;
+        let sides = configs.map(|config| {
+            index += 1;
+            Side::new(index, config)
+        });
+        Self {
+            now: Time::from_nanos(1_000_000),
+            sides,
+            flights: BTreeMap::new(),
+            order: 0,
+            carries_bytes: true,
+            moments: 0,
+            trace: None,
+        }
+    }
+
+    /// Two devices with a connected queue pair each.
+    pub fn connected() -> (Self, [Qpn; 2]) {
+        let mut pair = Self::new([config(), config()]);
+        let qpns = [A, B].map(|id| pair.sides[id].create_qp());
+        pair.connect(qpns, attr());
+        (pair, qpns)
+    }
+
+    /// Brings both queue pairs to RTS, towards each other.
+    pub fn connect(&mut self, qpns: [Qpn; 2], attr: QpAttr) {
+        self.connect_from(qpns, attr, [0xff_fffe, 0x7f_fffe]);
+    }
+
+    pub fn connect_from(&mut self, qpns: [Qpn; 2], attr: QpAttr, psns: [u32; 2]) {
+        for own in [A, B] {
+            let peer = 1 - own;
+            let attr = QpAttr {
+                dest_qpn: qpns[peer],
+                rq_psn: Psn::new(psns[peer]),
+                sq_psn: Psn::new(psns[own]),
+                ..attr
+            };
+            let dest = self.sides[peer].address;
+            self.sides[own].connect(qpns[own], dest, attr);
+        }
+        self.settle();
+    }
+
+    /// Sends everything that can be sent, and collects completions and events.
+    pub fn settle(&mut self) {
+        for id in [A, B] {
+            while let Some(packet) = self.sides[id].hca.poll_transmit(self.now) {
+                self.launch(id, &packet);
+            }
+            self.sides[id].collect(self.trace.as_mut(), self.now);
+        }
+    }
+
+    fn launch(&mut self, from: usize, packet: &Outgoing) {
+        let side = &mut self.sides[from];
+        side.sent.0 += 1;
+        side.sent.1 += u64::from(packet.payload_len);
+        side.damaged += u64::from(packet.corrupt_bit.is_some());
+        let mut payload = Vec::new();
+        if self.carries_bytes {
+            payload.resize(packet.payload_len as usize, 0xee);
+            assert!(side.hca.gather(packet, &mut payload), "{packet:?}");
+        }
+        if let Some(trace) = &mut self.trace {
+            let now = self.now;
+            let (headers, path) = (packet.headers, packet.path);
+            trace.push(format!("{now:?} {from} {headers:?} {path:?} {payload:?}"));
+        }
+        if packet.path.dest != self.sides[1 - from].address {
+            return;
+        }
+        let flight = Flight {
+            to: 1 - from,
+            traffic_class: packet.path.traffic_class,
+            headers: packet.headers,
+            payload,
+            payload_len: packet.payload_len,
+            corrupt_bit: packet.corrupt_bit,
+        };
+        self.order += 1;
+        let key = (self.now.after(LATENCY_NS), self.order);
+        self.flights.insert(key, flight);
+    }
+
+    fn arrive(&mut self, flight: &Flight) {
+        let to = flight.to;
+        if self.sides[to].deaf {
+            return;
+        }
+        if let Some(bit) = flight.corrupt_bit {
+            if self.carries_bytes {
+                let bytes = self.damage(flight, bit);
+                self.arrive_damaged(to, flight.traffic_class, &bytes);
+            } else {
+                self.refuse(to, Counter::RxIcrcEncapsulated);
+            }
+            return;
+        }
+        let data = if self.carries_bytes {
+            Data::Bytes(&flight.payload)
+        } else {
+            Data::Length(flight.payload_len)
+        };
+        self.give(to, flight.traffic_class, &flight.headers, data);
+    }
+
+    pub fn give(&mut self, to: usize, traffic_class: u8, headers: &Headers, data: Data<'_>) {
+        let received = Received {
+            source: self.sides[1 - to].address,
+            traffic_class,
+            headers,
+            data,
+        };
+        let side = &mut self.sides[to];
+        side.given += 1;
+        side.hca.handle_packet(self.now, &received);
+    }
+
+    fn flow(&self, to: usize) -> IcrcFlow {
+        let ip = IpPair::new(self.sides[1 - to].address, self.sides[to].address);
+        IcrcFlow::new(ip.unwrap(), 0xc000, ROCE_V2_PORT)
+    }
+
+    /// The packet as bytes, with a bit of it flipped.
+    fn damage(&self, flight: &Flight, bit: u32) -> Vec<u8> {
+        let mut bytes = vec![0; HEADERS_LEN_MAX + flight.payload.len() + 3 + ICRC_LEN];
+        let len = flight
+            .headers
+            .emit_packet(&flight.payload, &self.flow(flight.to), 0, &mut bytes)
+            .unwrap();
+        bytes.truncate(len);
+        let bit = bit as usize % (8 * len);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        bytes
+    }
+
+    fn arrive_damaged(&mut self, to: usize, traffic_class: u8, bytes: &[u8]) {
+        let flow = self.flow(to);
+        let cause = match Packet::new_checked(bytes) {
+            Err(_) => Counter::RxMalformed,
+            // A flipped bit may lie in a field that may change on the way.
+            Ok(packet) => {
+                let verdict = IcrcVerifier::new(IdPolicy::Exact).verify(&flow, 0, bytes);
+                if verdict.is_ok() {
+                    let data = Data::Bytes(packet.payload());
+                    self.give(to, traffic_class, &packet.headers(), data);
+                    return;
+                }
+                Counter::RxIcrcEncapsulated
+            }
+        };
+        self.refuse(to, cause);
+    }
+
+    fn refuse(&mut self, to: usize, cause: Counter) {
+        self.sides[to].refused += 1;
+        self.sides[to].hca.count(cause, 1);
+    }
+
+    pub fn next_moment(&self) -> Option<Time> {
+        let flight = self.flights.keys().next().map(|(at, _)| *at);
+        let timers = self.sides.iter().filter_map(|side| side.hca.poll_timeout());
+        timers.chain(flight).min()
+    }
+
+    /// Lives through everything up to `until`.
+    pub fn run_until(&mut self, until: Time) {
+        self.settle();
+        while let Some(next) = self.next_moment().filter(|next| *next <= until) {
+            self.now = self.now.max(next);
+            self.live();
+        }
+        self.now = self.now.max(until);
+    }
+
+    pub fn run_for(&mut self, ns: u64) {
+        self.run_until(self.now.after(ns));
+    }
+
+    /// Lives until nothing happens any more.
+    pub fn run(&mut self) {
+        self.settle();
+        while let Some(next) = self.next_moment() {
+            self.now = self.now.max(next);
+            self.live();
+            assert!(self.moments < 5_000_000, "it never ends");
+        }
+    }
+
+    fn live(&mut self) {
+        self.moments += 1;
+        while let Some(entry) = self.flights.first_entry() {
+            if entry.key().0 > self.now {
+                break;
+            }
+            let flight = entry.remove();
+            self.arrive(&flight);
+        }
+        for id in [A, B] {
+            let mut calls = 0;
+            while self.sides[id]
+                .hca
+                .poll_timeout()
+                .is_some_and(|at| at <= self.now)
+            {
+                self.sides[id].hca.handle_timeout(self.now);
+                while let Some(packet) = self.sides[id].hca.poll_transmit(self.now) {
+                    self.launch(id, &packet);
+                }
+                calls += 1;
+                assert!(calls < CALLS_PER_MOMENT, "time stands still");
+            }
+        }
+        self.settle();
+        for side in &self.sides {
+            assert!(!side.hca.wants_transmit(), "not drained");
+            if self.moments.is_multiple_of(16) {
+                side.hca.audit();
+            }
+        }
+    }
+
+    pub fn count(&self, id: usize, counter: Counter) -> u64 {
+        self.sides[id].hca.state().counter(counter)
+    }
+
+    pub fn post(&mut self, id: usize, qpn: Qpn, wr: SendWr) {
+        self.sides[id].hca.post_send(qpn, wr).unwrap();
+    }
+}
+
+impl Side {
+    fn new(number: u8, config: HcaConfig) -> Self {
+        let mut hca = Hca::new(config);
+        let pd = hca.alloc_pd().unwrap();
+        let cq = hca.create_cq(1 << 16).unwrap();
+        Self {
+            hca,
+            address: [10, 0, 0, number].into(),
+            pd,
+            cq,
+            cqs: vec![cq],
+            next_va: 1 << 32,
+            completions: Vec::new(),
+            events: Vec::new(),
+            sent: (0, 0),
+            damaged: 0,
+            given: 0,
+            refused: 0,
+            deaf: false,
+        }
+    }
+
+    pub fn init(&self) -> QpInit {
+        QpInit {
+            pd: self.pd,
+            send_cq: self.cq,
+            recv_cq: self.cq,
+            srq: None,
+            cap: QpCap::default(),
+            signal_all: false,
+        }
+    }
+
+    pub fn create_qp(&mut self) -> Qpn {
+        let init = self.init();
+        self.hca.create_qp(&init).unwrap()
+    }
+
+    pub fn create_qp_with_srq(&mut self, srq: SrqId) -> Qpn {
+        let init = QpInit {
+            srq: Some(srq),
+            ..self.init()
+        };
+        self.hca.create_qp(&init).unwrap()
+    }
+
+    /// From RESET to RTS.
+    pub fn connect(&mut self, qpn: Qpn, dest: IpAddr, attr: QpAttr) {
+        let path = Path {
+            dest,
+            traffic_class: 2,
+        };
+        for change in [
+            QpModify::init(attr),
+            QpModify::rtr(attr),
+            QpModify::rts(attr),
+        ] {
+            let path = change.mask.contains(Attr::AV).then_some(path);
+            self.hca.modify_qp(qpn, &change, path).unwrap();
+        }
+    }
+
+    pub fn move_to(&mut self, qpn: Qpn, state: QpState) {
+        let change = QpModify::to(state, Attr::empty(), QpAttr::default());
+        self.hca.modify_qp(qpn, &change, None).unwrap();
+    }
+
+    pub fn state(&self, qpn: Qpn) -> QpState {
+        self.hca.query_qp(qpn).unwrap().0
+    }
+
+    pub fn register(&mut self, len: usize, access: AccessFlags) -> Region {
+        let buffer = Buffer::zeroed(len);
+        let memory = Memory::Buffer(buffer.clone());
+        // Addresses that are the same in every run.
+        let va = self.next_va;
+        self.next_va += (len as u64).next_multiple_of(4096) + 4096;
+        let info = self.hca.reg_mr_iova(self.pd, memory, va, access);
+        let info = info.unwrap();
+        Region { info, buffer }
+    }
+
+    pub fn recv(&mut self, qpn: Qpn, wr_id: u64, region: &Region) {
+        let wr = recv_wr(wr_id, region);
+        self.hca.post_recv(qpn, wr).unwrap();
+    }
+
+    /// Polls a completion queue besides the first.
+    pub fn watch(&mut self, cq: CqId) {
+        self.cqs.push(cq);
+    }
+
+    /// Leaves the completion queues alone.
+    pub fn watch_nothing(&mut self) {
+        self.cqs.clear();
+    }
+
+    pub fn collect(&mut self, mut trace: Option<&mut Vec<String>>, now: Time) {
+        for cq in &self.cqs {
+            while let Some(completion) = self.hca.poll_completion(*cq).unwrap() {
+                if let Some(trace) = &mut trace {
+                    trace.push(format!("{now:?} {completion:?}"));
+                }
+                self.completions.push(completion);
+            }
+        }
+        while let Some(event) = self.hca.poll_event() {
+            if let Some(trace) = &mut trace {
+                trace.push(format!("{now:?} {event:?}"));
+            }
+            self.events.push(event);
+        }
+    }
+
+    /// The waits of the timers that ran out, and whether each was the last one.
+    pub fn expiries(&self) -> Vec<ferroce_hca::TimerExpiry> {
+        let expiry = |event: &Event| match event {
+            Event::TimerExpired { expiry, .. } => Some(*expiry),
+            _ => None,
+        };
+        self.events.iter().filter_map(expiry).collect()
+    }
+}
+
+/// Registered memory.
+#[derive(Clone)]
+pub struct Region {
+    pub info: MrInfo,
+    pub buffer: Buffer,
+}
+
+impl Region {
+    pub fn sge(&self, offset: u64, length: u32) -> Sge {
+        Sge {
+            addr: self.info.va + offset,
+            length,
+            lkey: self.info.key.lkey(),
+        }
+    }
+
+    pub fn whole(&self) -> Sge {
+        self.sge(0, self.info.len as u32)
+    }
+
+    pub fn fill(&self, seed: u64) {
+        let mut word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let bytes: Vec<u8> = (0..self.buffer.len())
+            .map(|_| {
+                word ^= word << 13;
+                word ^= word >> 7;
+                word ^= word << 17;
+                word as u8
+            })
+            .collect();
+        self.buffer.write(0, &bytes);
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.buffer.len()];
+        self.buffer.read(0, &mut bytes);
+        bytes
+    }
+
+    pub fn write(&self) -> SendOp {
+        SendOp::Write {
+            va: self.info.va,
+            rkey: self.info.key.rkey(),
+            imm: None,
+        }
+    }
+}
+
+pub fn recv_wr(wr_id: u64, region: &Region) -> RecvWr {
+    RecvWr {
+        wr_id,
+        sges: Sges::from_buf([region.whole()]),
+    }
+}
+
+pub const SEND: SendOp = SendOp::Send { imm: None };
+
+/// Register values as bytes.
+pub fn image(fields: &[(&'static Field, u32)]) -> Vec<u8> {
+    let mut image = Image::new(&ROCE_ACCL, vec![0; ROCE_ACCL.size()]).unwrap();
+    for (field, value) in fields {
+        image.set(field, *value).unwrap();
+    }
+    image.into_inner()
+}
+
+pub fn field(bytes: &[u8], field: &'static Field) -> u32 {
+    Image::new(&ROCE_ACCL, bytes).unwrap().get(field)
+}
+
+pub fn query(hca: &mut Hca, index: u32) -> Vec<u8> {
+    let mut bytes = image(&[(&roce_accl::ADP_RETX_PROFILE_ID, index)]);
+    hca.access_register(ROCE_ACCL.id(), Method::Query, &mut bytes)
+        .unwrap();
+    bytes
+}
+
+pub fn write(hca: &mut Hca, bytes: &[u8]) -> Result<(), ferroce_hca::RegisterError> {
+    let mut bytes = bytes.to_vec();
+    hca.access_register(ROCE_ACCL.id(), Method::Write, &mut bytes)
+}
+
+pub fn switch_adaptive(hca: &mut Hca, on: bool) {
+    let bytes = image(&[
+        (&roce_accl::ROCE_ADP_RETRANS_FIELD_SELECT, 1),
+        (&roce_accl::ROCE_ADP_RETRANS_EN, on.into()),
+    ]);
+    write(hca, &bytes).unwrap();
+}
+
+pub fn disable_floor(hca: &mut Hca, disabled: bool) {
+    let bytes = image(&[
+        (&roce_accl::MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT, 1),
+        (&roce_accl::MIN_ACK_TIMEOUT_LIMIT_DISABLED, disabled.into()),
+    ]);
+    write(hca, &bytes).unwrap();
+}
+
+/// Writes a profile as number 1.
+pub fn set_profile(hca: &mut Hca, profile: &ferroce_adp::Profile) {
+    let mut bytes = image(&[
+        (&roce_accl::ADP_RETX_PROFILE_SELECT, 1),
+        (&roce_accl::ADP_RETX_PROFILE_ID, 1),
+    ]);
+    let register = profile.to_register();
+    bytes[roce_accl::PROFILE_OFFSET..][..register.len()].copy_from_slice(&register);
+    write(hca, &bytes).unwrap();
+}

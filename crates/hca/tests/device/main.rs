@@ -1,0 +1,13 @@
+//! The device from outside: registers, objects, queues, drops, and what survives what.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod drops;
+mod lifetime;
+mod objects;
+mod phantom;
+mod policy;
+mod queues;
+mod registers;
+mod window;

@@ -1,0 +1,238 @@
+//! Completion queues and shared receive queues.
+
+use ferroce_hca::{
+    AccessFlags, Counter, CqId, Event, Notify, QpEvent, QpInit, QpState, SendFlags, SendWr,
+    WcStatus,
+};
+use ferroce_wire::Qpn;
+
+use crate::common::{A, B, Pair, SEND, Side, attr, recv_wr};
+
+fn send(pair: &mut Pair, qpn: Qpn, wr_id: u64, flags: SendFlags) {
+    let region = pair.sides[A].register(64, AccessFlags::empty());
+    let wr = SendWr {
+        flags,
+        ..SendWr::new(wr_id, SEND, region.whole())
+    };
+    pair.post(A, qpn, wr);
+}
+
+fn recvs(side: &mut Side, qpn: Qpn, wr_ids: std::ops::Range<u64>) {
+    let sink = side.register(64, AccessFlags::LOCAL_WRITE);
+    for wr_id in wr_ids {
+        side.recv(qpn, wr_id, &sink);
+    }
+}
+
+fn count(side: &Side, event: Event) -> usize {
+    side.events.iter().filter(|e| **e == event).count()
+}
+
+fn polled(side: &mut Side, cq: CqId) -> Vec<(u64, WcStatus)> {
+    let next = || side.hca.poll_completion(cq).unwrap();
+    std::iter::from_fn(next)
+        .map(|wc| (wc.wr_id, wc.status))
+        .collect()
+}
+
+#[test]
+fn a_completion_queue_without_room_fails_its_queue_pairs_and_says_so_once() {
+    let mut pair = Pair::new([crate::common::config(); 2]);
+    pair.sides[B].watch_nothing();
+    let cq = pair.sides[B].hca.create_cq(2).unwrap();
+    let init = QpInit {
+        send_cq: cq,
+        recv_cq: cq,
+        ..pair.sides[B].init()
+    };
+    let others = pair.sides[B].init();
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for init in [init, init, others] {
+        a.push(pair.sides[A].create_qp());
+        b.push(pair.sides[B].hca.create_qp(&init).unwrap());
+    }
+    for n in 0..3 {
+        pair.connect([a[n], b[n]], attr());
+        recvs(&mut pair.sides[B], b[n], 0..8);
+    }
+    for wr_id in 0..4 {
+        send(&mut pair, a[0], wr_id, SendFlags::SIGNALED);
+    }
+    pair.run();
+    let side = &pair.sides[B];
+    assert_eq!(side.state(b[0]), QpState::Err);
+    assert_eq!(count(side, Event::CqOverrun(cq)), 1);
+    assert_eq!(count(side, Event::QpFatal(b[0])), 1);
+    assert_eq!(
+        side.state(b[1]),
+        QpState::Rts,
+        "it has not used the queue yet"
+    );
+    // The peer's requests after the third went unanswered.
+    assert_eq!(pair.sides[A].state(a[0]), QpState::Err);
+    let statuses: Vec<_> = pair.sides[A]
+        .completions
+        .iter()
+        .map(|wc| wc.status)
+        .collect();
+    let (ok, lost) = (WcStatus::Success, WcStatus::RetryExcErr);
+    assert_eq!(statuses, [ok, ok, ok, lost]);
+
+    // What the queue held can be read; nothing new comes in, even with room.
+    let taken = polled(&mut pair.sides[B], cq);
+    assert_eq!(taken, [(0, WcStatus::Success), (1, WcStatus::Success)]);
+    send(&mut pair, a[1], 0, SendFlags::SIGNALED);
+    pair.run();
+    let side = &pair.sides[B];
+    assert_eq!(side.state(b[1]), QpState::Err);
+    assert_eq!(count(side, Event::QpFatal(b[1])), 1);
+    assert_eq!(count(side, Event::CqOverrun(cq)), 1, "once for each queue");
+    assert_eq!(polled(&mut pair.sides[B], cq), []);
+
+    // Work posted to a failed queue pair is flushed into nothing, quietly.
+    recvs(&mut pair.sides[B], b[0], 8..9);
+    pair.settle();
+    let side = &pair.sides[B];
+    assert_eq!(count(side, Event::QpFatal(b[0])), 1);
+    assert_eq!(count(side, Event::CqOverrun(cq)), 1);
+
+    // A queue pair with another completion queue works on.
+    assert_eq!(side.state(b[2]), QpState::Rts);
+    send(&mut pair, a[2], 0, SendFlags::SIGNALED);
+    pair.run();
+    let done = polled(&mut pair.sides[B], others.recv_cq);
+    assert_eq!(done, [(0, WcStatus::Success)]);
+    pair.sides[B].hca.audit();
+}
+
+#[test]
+fn a_send_queue_without_room_for_completions_fails_too() {
+    let (mut pair, [_, b]) = Pair::connected();
+    pair.sides[A].watch_nothing();
+    let cq = pair.sides[A].hca.create_cq(1).unwrap();
+    let init = QpInit {
+        send_cq: cq,
+        ..pair.sides[A].init()
+    };
+    let a = pair.sides[A].hca.create_qp(&init).unwrap();
+    pair.sides[B].move_to(b, QpState::Reset);
+    pair.connect([a, b], attr());
+    recvs(&mut pair.sides[B], b, 0..8);
+    send(&mut pair, a, 0, SendFlags::empty());
+    send(&mut pair, a, 1, SendFlags::SIGNALED);
+    send(&mut pair, a, 2, SendFlags::empty());
+    pair.run();
+    assert_eq!(
+        pair.sides[A].state(a),
+        QpState::Rts,
+        "nothing came of two of three"
+    );
+    send(&mut pair, a, 3, SendFlags::SIGNALED);
+    pair.run();
+    let side = &pair.sides[A];
+    assert_eq!(side.state(a), QpState::Err);
+    assert_eq!(count(side, Event::CqOverrun(cq)), 1);
+    assert_eq!(count(side, Event::QpFatal(a)), 1);
+    assert_eq!(polled(&mut pair.sides[A], cq), [(1, WcStatus::Success)]);
+    pair.sides[A].hca.audit();
+}
+
+#[test]
+fn an_armed_queue_announces_what_it_was_armed_for() {
+    let (mut pair, [a, b]) = Pair::connected();
+    let cq = pair.sides[B].cq;
+    recvs(&mut pair.sides[B], b, 0..10);
+    let announced = |pair: &mut Pair, notify, flags: SendFlags| {
+        if let Some(notify) = notify {
+            pair.sides[B].hca.req_notify_cq(cq, notify).unwrap();
+        }
+        let before = count(&pair.sides[B], Event::Completion(cq));
+        send(pair, a, 0, flags);
+        pair.run();
+        count(&pair.sides[B], Event::Completion(cq)) - before
+    };
+    let plain = SendFlags::empty();
+    let solicited = SendFlags::SOLICITED;
+    assert_eq!(announced(&mut pair, None, solicited), 0);
+    assert_eq!(announced(&mut pair, Some(Notify::Any), plain), 1);
+    assert_eq!(announced(&mut pair, None, solicited), 0, "once");
+    assert_eq!(announced(&mut pair, Some(Notify::Solicited), plain), 0);
+    assert_eq!(announced(&mut pair, None, solicited), 1);
+    assert_eq!(announced(&mut pair, Some(Notify::Solicited), plain), 0);
+    assert_eq!(announced(&mut pair, Some(Notify::Any), plain), 1);
+
+    // An error is news for everybody.
+    let armed = pair.sides[B].hca.req_notify_cq(cq, Notify::Solicited);
+    armed.unwrap();
+    let before = count(&pair.sides[B], Event::Completion(cq));
+    pair.sides[B].move_to(b, QpState::Err);
+    pair.settle();
+    assert_eq!(count(&pair.sides[B], Event::Completion(cq)), before + 1);
+    let flushed = pair.count(B, Counter::RespCqeFlushError);
+    assert_eq!(flushed, 3, "what was left of ten");
+}
+
+#[test]
+fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
+    let mut pair = Pair::new([crate::common::config(); 2]);
+    let pd = pair.sides[B].pd;
+    let srq = pair.sides[B].hca.create_srq(pd, 16, 1).unwrap();
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for n in 0..3 {
+        a.push(pair.sides[A].create_qp());
+        b.push(pair.sides[B].create_qp_with_srq(srq));
+        pair.connect([a[n], b[n]], attr());
+    }
+    let sink = pair.sides[B].register(64, AccessFlags::LOCAL_WRITE);
+    let post = |pair: &mut Pair, ids: std::ops::Range<u64>| {
+        for wr_id in ids {
+            let posted = pair.sides[B].hca.post_srq_recv(srq, recv_wr(wr_id, &sink));
+            posted.unwrap();
+        }
+    };
+    post(&mut pair, 0..8);
+    let own = pair.sides[B].hca.post_recv(b[0], recv_wr(9, &sink));
+    assert!(own.is_err(), "it has no queue of its own");
+    assert!(pair.sides[B].hca.arm_srq_limit(srq, 17).is_err());
+    pair.sides[B].hca.arm_srq_limit(srq, 6).unwrap();
+    let low = Event::SrqLimit(srq);
+    for (n, expected) in [(0, 0), (1, 0), (2, 1), (0, 1)] {
+        send(&mut pair, a[n], 7, SendFlags::SIGNALED);
+        pair.run();
+        assert_eq!(count(&pair.sides[B], low), expected);
+    }
+    let ids: Vec<_> = pair.sides[B]
+        .completions
+        .iter()
+        .map(|wc| wc.wr_id)
+        .collect();
+    assert_eq!(ids, [0, 1, 2, 3]);
+    let of: Vec<_> = pair.sides[B].completions.iter().map(|wc| wc.qpn).collect();
+    assert_eq!(of, [b[0], b[1], b[2], b[0]]);
+
+    // Once for each arming, and not at all when disarmed.
+    pair.sides[B].hca.arm_srq_limit(srq, 5).unwrap();
+    pair.sides[B].hca.arm_srq_limit(srq, 0).unwrap();
+    for _ in 0..4 {
+        send(&mut pair, a[1], 7, SendFlags::SIGNALED);
+    }
+    pair.run();
+    assert_eq!(count(&pair.sides[B], low), 1);
+
+    // Whoever finds nothing asks again until there is something.
+    send(&mut pair, a[2], 7, SendFlags::SIGNALED);
+    pair.run_for(1_000_000);
+    assert!(pair.count(B, Counter::OutOfBuffer) > 0);
+    let done = pair.sides[A].completions.len();
+    assert_eq!(done, 8);
+    post(&mut pair, 8..9);
+    pair.run();
+    assert_eq!(pair.sides[A].completions.len(), 9);
+
+    // The last request is done with when a queue pair fails.
+    pair.sides[B].move_to(b[1], QpState::Err);
+    pair.settle();
+    let reached = Event::Qp(b[1], QpEvent::LastWqeReached);
+    assert_eq!(count(&pair.sides[B], reached), 1);
+    pair.sides[B].hca.audit();
+}

@@ -1,0 +1,348 @@
+//! Plays a scenario on a pair of devices.
+
+use std::collections::BTreeMap;
+
+use ferroce_hca::impair::Blackout;
+use ferroce_hca::{
+    AccessFlags, Direction, Hca, Impairment, QpCap, QpInit, QpState, RecvWr, SendFlags, SendOp,
+    SendWr, Sge, Sges, SrqId, Time,
+};
+use ferroce_wire::Qpn;
+
+use crate::common::{A, B, Pair, Region, disable_floor, set_profile, switch_adaptive};
+use crate::oracle;
+use crate::scenario::{Cue, HELD_NS_MAX, Kind, LEN_MAX, Message, RNR_NS_MAX, Scenario};
+
+/// What came of a scenario that broke no promise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    /// Messages posted.
+    pub(crate) sent: u64,
+    /// Those known to be done.
+    pub(crate) done: u64,
+}
+
+/// A pair and where its messages lie.
+pub(crate) struct Stage {
+    pub(crate) pair: Pair,
+    /// For each pair of queue pairs, its end on A and on B.
+    pub(crate) ends: Vec<[End; 2]>,
+    /// Receives by their number, for each device.
+    pub(crate) recvs: [Vec<Recv>; 2],
+}
+
+/// One queue pair with its memory and work requests.
+pub(crate) struct End {
+    pub(crate) qpn: Qpn,
+    srq: Option<SrqId>,
+    /// What the peer writes, reads and adds to.
+    pub(crate) target: Region,
+    /// The bytes in there before anything happened.
+    pub(crate) before: Vec<u8>,
+    /// In order.
+    pub(crate) sends: Vec<Planned>,
+}
+
+/// A message with its place.
+pub(crate) struct Planned {
+    pub(crate) message: Message,
+    pub(crate) wr: SendWr,
+    /// Whether the device took it.
+    pub(crate) posted: bool,
+    /// The bytes sent, or where the response goes.
+    pub(crate) local: Region,
+}
+
+pub(crate) struct Recv {
+    /// Posted to this queue pair, or to the shared queue.
+    pub(crate) qpn: Option<Qpn>,
+    pub(crate) region: Region,
+    pub(crate) used: bool,
+}
+
+/// Layout of a target: atomics, WRITEs (which may overlap), READs (never written).
+const WORDS: u32 = 4;
+const WRITES: (u32, u32) = (64, LEN_MAX + 1000);
+const READS: (u32, u32) = (WRITES.0 + WRITES.1, LEN_MAX + 1000);
+const TARGET_BYTES: u32 = READS.0 + READS.1;
+
+pub(crate) fn play(scenario: &Scenario, trace: Option<&mut Vec<String>>) -> Outcome {
+    let mut stage = Stage::new(scenario);
+    stage.pair.trace = trace.is_some().then(Vec::new);
+    let start = stage.pair.now;
+    let mut last = start;
+    for (at, cues) in stage.cues(scenario) {
+        last = start.after(at);
+        stage.pair.run_until(last);
+        for cue in cues {
+            stage.act(cue, start);
+        }
+    }
+    if scenario.cut_at.is_some() {
+        let limit = stage.patience();
+        stage.pair.run_until(limit);
+        for id in [A, B] {
+            for ends in &stage.ends {
+                let qp = stage.pair.sides[id].hca.qp(ends[id].qpn).unwrap();
+                assert_eq!(qp.in_flight(), 0, "waits too long for a dead peer: {qp:?}");
+            }
+        }
+    }
+    stage.pair.run();
+    let outcome = oracle::check(&mut stage, scenario, last);
+    if let (Some(trace), Some(played)) = (trace, stage.pair.trace.take()) {
+        *trace = played;
+    }
+    outcome
+}
+
+enum Act<'a> {
+    Post(usize, usize, usize),
+    Recv(usize, usize),
+    Device(usize, &'a Cue),
+    Cut,
+}
+
+impl Stage {
+    fn new(scenario: &Scenario) -> Self {
+        let mut pair = Pair::new(scenario.configs);
+        let srqs = [A, B].map(|id| {
+            let (side, wanted) = (&mut pair.sides[id], scenario.srq[id]);
+            wanted.then(|| side.hca.create_srq(side.pd, 256, 2).unwrap())
+        });
+        let mut stage = Self {
+            pair,
+            ends: Vec::new(),
+            recvs: [Vec::new(), Vec::new()],
+        };
+        for plan in &scenario.qps {
+            let ends = [A, B].map(|id| stage.end(id, srqs[id]));
+            let qpns = [ends[A].qpn, ends[B].qpn];
+            stage.pair.connect_from(qpns, plan.attr, plan.psns);
+            stage.ends.push(ends);
+            let nth = stage.ends.len() - 1;
+            for id in [A, B] {
+                for message in &plan.messages[id] {
+                    stage.plan(nth, id, message);
+                }
+            }
+        }
+        stage
+    }
+
+    fn end(&mut self, id: usize, srq: Option<SrqId>) -> End {
+        let side = &mut self.pair.sides[id];
+        let init = QpInit {
+            srq,
+            cap: QpCap {
+                max_inline_data: 1024,
+                ..QpCap::default()
+            },
+            ..side.init()
+        };
+        let qpn = side.hca.create_qp(&init).unwrap();
+        let target = side.register(TARGET_BYTES as usize, AccessFlags::all());
+        target.fill(u64::from(qpn.value()) << 1 | id as u64);
+        End {
+            qpn,
+            srq,
+            before: target.bytes(),
+            target,
+            sends: Vec::new(),
+        }
+    }
+
+    /// Gives a message its memory on both sides.
+    fn plan(&mut self, nth: usize, id: usize, message: &Message) {
+        let Message {
+            kind, len, place, ..
+        } = *message;
+        let peer = 1 - id;
+        let target = self.ends[nth][peer].target.info;
+        let rkey = target.key.rkey();
+        let within = |area: (u32, u32)| target.va + u64::from(area.0 + place % (area.1 - len));
+        let imm = Some(place);
+        let word = target.va + u64::from(8 * (place % WORDS));
+        let op = match kind {
+            Kind::Send => SendOp::Send { imm: None },
+            Kind::SendImm => SendOp::Send { imm },
+            Kind::SendInvalidate => {
+                let window = self.pair.sides[peer].register(1, AccessFlags::all());
+                SendOp::SendInvalidate {
+                    rkey: window.info.key.rkey(),
+                }
+            }
+            Kind::Write | Kind::WriteImm => SendOp::Write {
+                va: within(WRITES),
+                rkey,
+                imm: imm.filter(|_| kind == Kind::WriteImm),
+            },
+            Kind::Read => SendOp::Read {
+                va: within(READS),
+                rkey,
+            },
+            // Compares with what the word holds in one case of two.
+            Kind::CompareSwap => SendOp::CompareSwap {
+                va: word,
+                rkey,
+                compare: self.foresee(nth, peer, place),
+                swap: u64::from(place) << 20,
+            },
+            Kind::FetchAdd => SendOp::FetchAdd {
+                va: word,
+                rkey,
+                add: u64::from(place) << 32 | 1,
+            },
+        };
+        // Each message has a region of its own: a stray byte anywhere is found.
+        let local = self.pair.sides[id].register(len as usize, AccessFlags::LOCAL_WRITE);
+        local.fill(u64::from(place) << 8 | nth as u64);
+        let cut = message.cut.map_or(len, |cut| cut % (len + 1));
+        let sges = [local.sge(0, cut), local.sge(cut.into(), len - cut)];
+        let wr_id = self.ends[nth][id].sends.len() as u64;
+        let mut wr = SendWr {
+            wr_id: wr_id << 8 | nth as u64,
+            op,
+            flags: SendFlags::empty(),
+            sges: Sges::from_slice(&sges),
+            inline: None,
+        };
+        wr.flags.set(SendFlags::SIGNALED, message.signaled);
+        wr.flags.set(SendFlags::FENCE, message.fence);
+        wr.flags.set(SendFlags::SOLICITED, message.solicited);
+        if message.inline && len <= 1024 && !kind.needs_response() {
+            wr.flags |= SendFlags::INLINE;
+            wr.inline = Some(local.bytes());
+            wr.sges.clear();
+        }
+        self.ends[nth][id].sends.push(Planned {
+            message: message.clone(),
+            wr,
+            posted: false,
+            local,
+        });
+    }
+
+    /// A value that a word may hold when the message comes.
+    fn foresee(&self, nth: usize, peer: usize, place: u32) -> u64 {
+        let word = (8 * (place % WORDS)) as usize;
+        let before = &self.ends[nth][peer].before[word..word + 8];
+        u64::from_ne_bytes(before.try_into().unwrap()).wrapping_add(u64::from(place & 1))
+    }
+
+    /// What happens when.
+    fn cues<'a>(&self, scenario: &'a Scenario) -> BTreeMap<u64, Vec<Act<'a>>> {
+        let mut acts: BTreeMap<u64, Vec<Act<'a>>> = BTreeMap::new();
+        let mut add = |at, act| acts.entry(at).or_default().push(act);
+        for (at, side, cue) in &scenario.cues {
+            add(*at, Act::Device(*side, cue));
+        }
+        for (nth, plan) in scenario.qps.iter().enumerate() {
+            for id in [A, B] {
+                // A queue pair that fails takes a request of a shared queue with it.
+                add(0, Act::Recv(nth, 1 - id));
+                for (index, message) in plan.messages[id].iter().enumerate() {
+                    if message.kind.consumes_receive() {
+                        add(message.recv_at, Act::Recv(nth, 1 - id));
+                    }
+                    add(message.post_at, Act::Post(nth, id, index));
+                }
+            }
+        }
+        if let Some(at) = scenario.cut_at {
+            add(at, Act::Cut);
+        }
+        acts
+    }
+
+    fn act(&mut self, act: Act<'_>, start: Time) {
+        match act {
+            Act::Post(nth, id, index) => {
+                let end = &mut self.ends[nth][id];
+                let planned = &mut end.sends[index];
+                let hca = &mut self.pair.sides[id].hca;
+                hca.post_send(end.qpn, planned.wr.clone()).unwrap();
+                planned.posted = true;
+            }
+            Act::Recv(nth, id) => self.post_recv(nth, id),
+            Act::Device(side, cue) => perform(&mut self.pair.sides[side].hca, cue, start),
+            Act::Cut => {
+                let link = Impairment {
+                    blackouts: vec![Blackout {
+                        from: Time::ZERO,
+                        length_ns: u64::MAX,
+                    }],
+                    ..Impairment::default()
+                };
+                for side in &mut self.pair.sides {
+                    side.hca
+                        .set_impairment(Direction::Ingress, link.clone())
+                        .unwrap();
+                }
+            }
+        }
+    }
+
+    fn post_recv(&mut self, nth: usize, id: usize) {
+        let side = &mut self.pair.sides[id];
+        let region = side.register(LEN_MAX as usize, AccessFlags::LOCAL_WRITE);
+        let half = LEN_MAX / 3;
+        let sges: [Sge; 2] = [region.sge(0, half), region.sge(half.into(), LEN_MAX - half)];
+        let wr = RecvWr {
+            wr_id: self.recvs[id].len() as u64,
+            sges: Sges::from_slice(&sges),
+        };
+        let End { qpn, srq, .. } = self.ends[nth][id];
+        match srq {
+            Some(srq) => side.hca.post_srq_recv(srq, wr).unwrap(),
+            None => side.hca.post_recv(qpn, wr).unwrap(),
+        }
+        self.recvs[id].push(Recv {
+            qpn: srq.is_none().then_some(qpn),
+            region,
+            used: false,
+        });
+    }
+
+    /// When every queue pair has given up on a peer that is silent from now on.
+    fn patience(&self) -> Time {
+        let now = self.pair.now;
+        let mut limit = now;
+        for id in [A, B] {
+            let hca = &self.pair.sides[id].hca;
+            for ends in &self.ends {
+                let qp = hca.qp(ends[id].qpn).unwrap();
+                if qp.state() != QpState::Rts {
+                    continue;
+                }
+                let policy = hca.policy();
+                let total_ns = policy.total_ns(qp.timeouts()).unwrap();
+                // The timer that runs now may belong to an earlier policy, and what is under way
+                // may still arrive.
+                let from = qp.poll_timeout().unwrap_or(now).max(now);
+                limit = limit.max(
+                    from.after(total_ns)
+                        .after(2 * HELD_NS_MAX)
+                        .after(RNR_NS_MAX),
+                );
+            }
+        }
+        limit
+    }
+}
+
+fn perform(hca: &mut Hca, cue: &Cue, start: Time) {
+    match cue {
+        Cue::Impair(direction, link) => {
+            let link = link.clone().beginning_at(start);
+            // What a user types says the same.
+            let typed: Impairment = link.to_string().parse().unwrap();
+            assert_eq!(typed, link);
+            hca.set_impairment(*direction, typed).unwrap();
+        }
+        Cue::Adaptive(on) => switch_adaptive(hca, *on),
+        Cue::NoFloor(disabled) => disable_floor(hca, *disabled),
+        Cue::Profile(profile) => set_profile(hca, profile),
+        Cue::ResetRegisters => hca.reset_registers(),
+    }
+}

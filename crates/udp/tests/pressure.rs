@@ -1,0 +1,276 @@
+//! Sockets and links that take less than the device could give.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+use common::{
+    Node, Other, address, attr, check_all_kinds, connect, impatient, impatient_attr,
+    nothing_was_lost, patient, patient_attr, pattern, role,
+};
+use ferroce_hca::{Counter, Event, HcaConfig, Mtu, QpAttr, Refusal, WcStatus};
+use ferroce_udp::socket::{Options, ROCE_PORT, SendError, Socket};
+use ferroce_udp::{Device, DeviceConfig};
+
+const LEN: usize = 1 << 20;
+const BYTES: usize = 400_000;
+
+fn config(test: u8, host: u8, socket: Options) -> DeviceConfig {
+    DeviceConfig {
+        socket,
+        ..patient(address(47, test, host))
+    }
+}
+
+/// Traffic of all kinds both ways between two devices with these socket options.
+fn exchange(test: u8, socket: &Options) -> (Node, Node) {
+    let node = |host| Node::with_config(config(test, host, socket.clone()), LEN);
+    let (a, b) = (node(0), node(1));
+    let (at_a, at_b) = connect(&a, &b, &patient_attr());
+    check_all_kinds(&a, &b, (at_a, at_b), BYTES, 1);
+    check_all_kinds(&b, &a, (at_b, at_a), BYTES, 2);
+    (a, b)
+}
+
+fn check((a, b): (Node, Node)) {
+    nothing_was_lost(&a);
+    nothing_was_lost(&b);
+}
+
+#[test]
+fn without_segmentation_or_coalescing() {
+    for (segmentation, coalescing) in [(false, true), (true, false), (false, false)] {
+        let options = Options {
+            segmentation,
+            coalescing,
+            ..Options::default()
+        };
+        check(exchange(0, &options));
+    }
+}
+
+#[test]
+fn one_end_without_segmentation() {
+    let plain = Options {
+        segmentation: false,
+        coalescing: false,
+        ..Options::default()
+    };
+    let a = Node::with_config(config(1, 0, plain), LEN);
+    let b = Node::with_config(config(1, 1, Options::default()), LEN);
+    let (at_a, at_b) = connect(&a, &b, &patient_attr());
+    check_all_kinds(&a, &b, (at_a, at_b), BYTES, 1);
+    check_all_kinds(&b, &a, (at_b, at_a), BYTES, 2);
+    check((a, b));
+}
+
+/// The kernel grants a few kilobytes, less than one batch.
+#[test]
+fn a_tiny_send_buffer() {
+    let options = Options {
+        send_buffer_bytes: 1,
+        ..Options::default()
+    };
+    check(exchange(2, &options));
+}
+
+/// A device told of its peers' small buffers keeps little in flight.
+#[test]
+fn a_tiny_receive_buffer() {
+    let options = Options {
+        receive_buffer_bytes: 1,
+        ..Options::default()
+    };
+    let node = |host| {
+        let hca = HcaConfig {
+            total_window_bytes: 8 << 10,
+            window_bytes: 8 << 10,
+            ..HcaConfig::default()
+        };
+        let config = DeviceConfig::new(address(47, 3, host));
+        let socket = options.clone();
+        Node::with_config(
+            DeviceConfig {
+                hca,
+                socket,
+                ..config
+            },
+            LEN,
+        )
+    };
+    let (a, b) = (node(0), node(1));
+    let qps = connect(&a, &b, &attr());
+    check_all_kinds(&a, &b, qps, 50_000, 1);
+}
+
+/// The kernel grants what ordinary machines grant. No window is larger, and so nothing is lost.
+#[test]
+fn an_ordinary_receive_buffer() {
+    let options = Options {
+        receive_buffer_bytes: 200 << 10,
+        ..Options::default()
+    };
+    for path_mtu in [Mtu::Mtu256, Mtu::Mtu1024, Mtu::Mtu4096] {
+        let node = |host| Node::with_config(config(4, host, options.clone()), LEN);
+        let (a, b) = (node(0), node(1));
+        let attr = QpAttr {
+            path_mtu,
+            ..patient_attr()
+        };
+        let qps: Vec<_> = (0..3).map(|_| connect(&a, &b, &attr)).collect();
+        for &(at_a, _) in &qps {
+            a.post(at_a, 1, b.remote(0).write(), a.sge(0, LEN as u32));
+        }
+        a.succeed(qps.len());
+        check((a, b));
+    }
+}
+
+/// One that is smaller than the peer believes loses packets, but nothing for good.
+#[test]
+fn a_receive_buffer_smaller_than_the_peers_window() {
+    let node = |host, receive_buffer_bytes| {
+        let socket = Options {
+            receive_buffer_bytes,
+            ..Options::default()
+        };
+        let config = DeviceConfig::new(address(47, 8, host));
+        Node::with_config(DeviceConfig { socket, ..config }, LEN)
+    };
+    let (a, b) = (node(0, 4 << 20), node(1, 32 << 10));
+    let (at_a, at_b) = connect(&a, &b, &attr());
+    check_all_kinds(&a, &b, (at_a, at_b), BYTES, 1);
+    check_all_kinds(&b, &a, (at_b, at_a), BYTES, 2);
+}
+
+#[test]
+fn over_ipv6() {
+    let a = match Device::open(DeviceConfig::new("::1".parse().unwrap())) {
+        Ok(device) => device.address().ip(),
+        Err(error) => return eprintln!("skipped: no IPv6 here, or another test has it ({error})"),
+    };
+    for path_mtu in [Mtu::Mtu256, Mtu::Mtu4096] {
+        let node = Node::open(a, LEN);
+        let attr = QpAttr { path_mtu, ..attr() };
+        let (here, _) = connect(&node, &node, &attr);
+        node.buffer.write(0, &pattern(BYTES, 1));
+        let (half, len) = (LEN / 2, BYTES as u32);
+        node.post(here, 1, node.remote(half).write(), node.sge(0, len));
+        node.succeed(1);
+        assert_eq!(node.bytes(half, BYTES), pattern(BYTES, 1));
+        node.buffer.write(0, &pattern(BYTES, 2));
+        node.post(here, 1, node.remote(0).read(), node.sge(half, len));
+        node.succeed(1);
+        assert_eq!(node.bytes(half, BYTES), pattern(BYTES, 2));
+    }
+}
+
+/// The program is told when there is no way to the peer, before the queue pair gives up, and once.
+#[test]
+fn a_peer_of_another_family_is_reported() {
+    let node = Node::with_config(impatient(address(47, 5, 0)), LEN);
+    let qpn = node.qp();
+    let peer = ferroce_udp::Endpoint {
+        address: "::1".parse().unwrap(),
+        ..node.endpoint(qpn)
+    };
+    node.device
+        .connect(node.endpoint(qpn), peer, &impatient_attr())
+        .unwrap();
+    node.post(qpn, 1, node.remote(0).write(), node.sge(0, 100));
+    assert_eq!(node.completion().status, WcStatus::RetryExcErr);
+    let errno = libc::EAFNOSUPPORT;
+    let refused = Event::SendRefused {
+        dest: peer.address,
+        reason: Refusal::Os { errno },
+    };
+    let events: Vec<_> = std::iter::from_fn(|| node.device.poll_event()).collect();
+    let told = events.iter().filter(|event| **event == refused);
+    assert_eq!(told.count(), 1, "{events:?}");
+    assert_eq!(node.device.state().counter(Counter::TxDropped), 4);
+}
+
+// Links of a network namespace.
+
+/// Runs the test called `test` in a network namespace of its own, whose loopback interface `setup`
+/// prepares. True in that namespace; elsewhere it has been done, or cannot be.
+fn in_namespace(test: &str, setup: &str) -> bool {
+    if role().is_some() {
+        return true;
+    }
+    let script = format!("ip link set lo up && {setup} && exec \"$@\"");
+    let wrapper = ["unshare", "-rn", "sh", "-c", &script, "sh"];
+    let possible = Command::new(wrapper[0])
+        .args(&wrapper[1..])
+        .arg("true")
+        .stdin(Stdio::null())
+        .output();
+    match possible {
+        Ok(output) if output.status.success() => Other::under(&wrapper, test, "alone").finish(),
+        other => eprintln!("skipped: no network namespace with {setup:?} here ({other:?})"),
+    }
+    false
+}
+
+/// A link of 400 Mbit/s whose queue is longer than the send buffer: the socket blocks all the time,
+/// and yet not a packet is lost.
+#[test]
+fn a_slow_link_blocks_the_socket() {
+    let slow = "tc qdisc add dev lo root tbf rate 400mbit burst 64k limit 100m";
+    if !in_namespace("a_slow_link_blocks_the_socket", slow) {
+        return;
+    }
+    for segmentation in [true, false] {
+        let options = Options {
+            send_buffer_bytes: 16 << 10,
+            segmentation,
+            ..Options::default()
+        };
+        let port = SocketAddr::new(address(47, 6, 2), ROCE_PORT);
+        let socket = Socket::bind(port, &options).unwrap();
+        let sent = (0..1000).map(|_| socket.send(port, 0, &[0; 4000], 0));
+        let blocked = |outcome| matches!(outcome, Err(SendError::WouldBlock));
+        assert!(sent.into_iter().any(blocked), "the link does not block");
+        drop(socket);
+        check(exchange(6, &options));
+    }
+}
+
+/// A path MTU that the interface cannot carry: the queue pair fails, and the program learns why.
+#[test]
+fn an_interface_smaller_than_the_path_mtu_is_reported() {
+    let test = "an_interface_smaller_than_the_path_mtu_is_reported";
+    if !in_namespace(test, "ip link set lo mtu 1500") {
+        return;
+    }
+    let a = Node::with_config(impatient(address(47, 7, 0)), LEN);
+    let b = Node::open(address(47, 7, 1), LEN);
+    let (at_a, _) = connect(&a, &b, &impatient_attr());
+    let write = b.remote(0).write();
+    for (length, datagram) in [(4096, 4096 + 32), (3 * 4096, 4096 + 32)] {
+        a.post(at_a, 1, write, a.sge(0, length));
+        let status = a.completions(1)[0].status;
+        assert!(status != WcStatus::Success, "{datagram}");
+    }
+    let events: Vec<_> = std::iter::from_fn(|| a.device.poll_event()).collect();
+    let told = events.iter().filter_map(|event| match event {
+        Event::SendRefused { dest, reason } => Some((*dest, reason.to_string())),
+        _ => None,
+    });
+    let told: Vec<_> = told.collect();
+    let [(dest, text)] = &told[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(*dest, b.device.address().ip());
+    assert!(text.contains("does not fit the path"), "{text}");
+    assert!(a.device.state().counter(Counter::TxDropped) >= 4);
+
+    // A path MTU that fits.
+    let fits = QpAttr {
+        path_mtu: Mtu::Mtu1024,
+        ..attr()
+    };
+    let qps = connect(&a, &b, &fits);
+    check_all_kinds(&a, &b, qps, BYTES, 1);
+}
