@@ -282,12 +282,7 @@ fn write_word(from: &Side, to: &Side, value: u64) -> Result<(), Error> {
     from.device.post_send(from.qpn, [request])?;
     if value.is_multiple_of(16) {
         let mut completions = Vec::new();
-        from.device.with(|hca| {
-            while let Some(completion) = hca.poll_completion(from.cq)? {
-                completions.push(completion);
-            }
-            Ok::<_, VerbsError>(())
-        })?;
+        from.device.poll(from.cq, 16, &mut completions)?;
         check(&completions)?;
     }
     Ok(())

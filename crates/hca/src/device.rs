@@ -295,10 +295,11 @@ impl Hca {
         if treatment.ecn_mark {
             packet.traffic_class |= CE;
         }
-        let held = Held::new(&packet, treatment.corrupt_bit.is_some());
+        let corrupt = treatment.corrupt_bit.is_some();
         match treatment.release {
-            Release::Now => self.deliver_held(&held),
+            Release::Now => self.deliver_unless(corrupt, &packet),
             Release::Later { at, copy_at } => {
+                let held = Held::new(&packet, corrupt);
                 if let Some(copy_at) = copy_at {
                     self.ingress.hold(copy_at, held.clone());
                 }
@@ -310,15 +311,15 @@ impl Hca {
     /// Delivers the packets that the impairment held back until now.
     fn release_received(&mut self) {
         while let Some(packet) = self.ingress.poll(self.now) {
-            self.deliver_held(&packet);
+            self.deliver_unless(packet.corrupt, &packet.as_received());
         }
     }
 
-    fn deliver_held(&mut self, packet: &Held) {
-        if packet.corrupt {
+    fn deliver_unless(&mut self, corrupt: bool, packet: &Received<'_>) {
+        if corrupt {
             self.state.count(Counter::RxIcrcEncapsulated, 1);
         } else {
-            self.deliver(&packet.as_received());
+            self.deliver(packet);
         }
     }
 

@@ -1,9 +1,10 @@
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ferroce_wire::pcapng::{UdpMeta, Writer};
 
@@ -20,6 +21,8 @@ pub struct Tap(Arc<Mutex<Inner>>);
 struct Inner {
     writer: Writer<BufWriter<File>>,
     clock: Clock,
+    /// The time of day when the clock showed 0, in nanoseconds since 1970.
+    origin_ns: u64,
     /// The first error; the rest of the capture is dropped.
     error: Option<io::Error>,
 }
@@ -33,7 +36,8 @@ pub(crate) struct Seen {
 }
 
 impl Tap {
-    /// Starts a capture in a new file that only its owner may read.
+    /// Starts a capture in a file that only its owner may read, even if it was there before: the
+    /// packets hold the program's memory.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .write(true)
@@ -41,10 +45,17 @@ impl Tap {
             .truncate(true)
             .mode(0o600)
             .open(path)?;
+        // Not on a pipe or a device.
+        if file.metadata()?.is_file() {
+            file.set_permissions(Permissions::from_mode(0o600))?;
+        }
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let origin_ns = since_1970.map_or(0, |time| time.as_nanos() as u64);
         let writer = Writer::with_interface(BufWriter::new(file), "ferroce")?;
         Ok(Self(Arc::new(Mutex::new(Inner {
             writer,
             clock: Clock::new(),
+            origin_ns,
             error: None,
         }))))
     }
@@ -57,16 +68,20 @@ impl Tap {
         let mut meta = UdpMeta::new(seen.source, seen.dest);
         meta.tos = seen.tos;
         meta.ip_id = seen.ip_id;
-        let at = inner.clock.now_ns();
+        let at = inner.origin_ns + inner.clock.now_ns();
         inner.error = inner.writer.write_packet(at, &meta, bytes).err();
     }
 
     /// Writes out what is buffered and tells whether the capture is whole.
     pub fn finish(&self) -> io::Result<()> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match inner.error.take() {
-            Some(error) => Err(error),
-            None => inner.writer.flush(),
+        if inner.error.is_none() {
+            inner.error = inner.writer.flush().err();
+        }
+        // It stays an error: what comes after a gap is no capture.
+        match &inner.error {
+            Some(error) => Err(io::Error::new(error.kind(), error.to_string())),
+            None => Ok(()),
         }
     }
 }

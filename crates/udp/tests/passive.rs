@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use common::{
     patient_attr, pattern, total,
 };
 use ferroce_hca::{
-    Counter, CqId, Direction, Event, Impairment, QpAttr, QpModify, QpState, SendOp, SendWr,
-    VerbsError, WcStatus,
+    Attr, Completion, Counter, CqId, Direction, Event, Hca, Impairment, QpAttr, QpCap, QpInit,
+    QpModify, QpState, RecvWr, SendOp, SendWr, Sges, VerbsError, WcStatus,
 };
 use ferroce_udp::{Device, DeviceConfig, Endpoint};
 use ferroce_wire::{Psn, Qpn};
@@ -27,8 +27,12 @@ fn pair(test: u8) -> (Node, Node, (Qpn, Qpn)) {
     (a, b, qps)
 }
 
+fn to_state(state: QpState) -> QpModify {
+    QpModify::to(state, Attr::empty(), QpAttr::default())
+}
+
 /// Polls until a completion comes, as a program does that never sleeps.
-fn spin(device: &Device, cq: CqId) -> ferroce_hca::Completion {
+fn spin(device: &Device, cq: CqId) -> Completion {
     let started = Instant::now();
     let mut out = Vec::new();
     while device.poll(cq, 1, &mut out).unwrap() == 0 {
@@ -123,13 +127,8 @@ fn timers_run_out_after_a_program_that_polled_and_left() {
         thread::sleep(total + Duration::from_millis(500));
         assert_ne!(timeouts(), before, "nobody looked at the clock");
         assert_eq!(node.completion().status, WcStatus::RetryExcErr);
-        let reset = QpModify::to(
-            QpState::Reset,
-            ferroce_hca::Attr::empty(),
-            QpAttr::default(),
-        );
         node.device
-            .with(|hca| hca.modify_qp(qpn, &reset, None))
+            .with(|hca| hca.modify_qp(qpn, &to_state(QpState::Reset), None))
             .unwrap();
         let nobody = Endpoint {
             address: address(43, 3, 9),
@@ -152,7 +151,7 @@ fn a_lost_packet_is_repeated_whatever_the_program_does() {
         ..Impairment::default()
     };
     let impair = |impairment| {
-        let set = |hca: &mut ferroce_hca::Hca| hca.set_impairment(Direction::Egress, impairment);
+        let set = |hca: &mut Hca| hca.set_impairment(Direction::Egress, impairment);
         a.device.with(set).unwrap();
     };
     for away in [false, true] {
@@ -254,7 +253,7 @@ fn an_answer_does_not_wait_for_a_program_that_left() {
 fn sleepers_share_a_queue() {
     let (a, b, (at_a, _)) = pair(8);
     const COUNT: usize = 400;
-    let taken = std::sync::atomic::AtomicUsize::new(0);
+    let taken = AtomicUsize::new(0);
     let started = Instant::now();
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -334,9 +333,8 @@ fn waits_of_every_length() {
 fn a_flushed_receive_wakes_a_sleeper() {
     let node = Node::open(address(43, 11, 0), LEN);
     let qpn = node.qp();
-    let to_error = QpModify::to(QpState::Err, ferroce_hca::Attr::empty(), QpAttr::default());
     node.device
-        .with(|hca| hca.modify_qp(qpn, &to_error, None))
+        .with(|hca| hca.modify_qp(qpn, &to_state(QpState::Err), None))
         .unwrap();
     thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
@@ -357,35 +355,34 @@ fn a_flushed_receive_wakes_a_sleeper() {
 #[test]
 fn events_nobody_asks_for_are_bounded() {
     let node = Node::open(address(43, 12, 0), LEN);
-    // A completion queue of one entry: every second completion is an overrun, and an event.
-    let tiny = node.device.with(|hca| hca.create_cq(1)).unwrap();
-    let init = ferroce_hca::QpInit {
-        pd: node.pd,
-        send_cq: tiny,
-        recv_cq: tiny,
-        srq: None,
-        cap: ferroce_hca::QpCap::default(),
-        signal_all: true,
+    // A completion queue of one entry overruns with the second one, which is an event.
+    let overrun = |hca: &mut Hca| {
+        let cq = hca.create_cq(1)?;
+        let init = QpInit {
+            pd: node.pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            cap: QpCap::default(),
+            signal_all: true,
+        };
+        let qpn = hca.create_qp(&init)?;
+        hca.modify_qp(qpn, &to_state(QpState::Err), None)?;
+        for wr_id in 0..2 {
+            let sges = Sges::new();
+            hca.post_recv(qpn, RecvWr { wr_id, sges })?;
+        }
+        hca.destroy_qp(qpn)?;
+        hca.destroy_cq(cq)?;
+        Ok::<_, VerbsError>(cq)
     };
+    let mut last = None;
     for _ in 0..70_000 {
-        node.device.with(|hca| {
-            let qpn = hca.create_qp(&init).unwrap();
-            let to_error =
-                QpModify::to(QpState::Err, ferroce_hca::Attr::empty(), QpAttr::default());
-            hca.modify_qp(qpn, &to_error, None).unwrap();
-            for _ in 0..2 {
-                let wr = ferroce_hca::RecvWr {
-                    wr_id: 1,
-                    sges: ferroce_hca::Sges::new(),
-                };
-                let _ = hca.post_recv(qpn, wr);
-            }
-            hca.destroy_qp(qpn).unwrap();
-        });
+        last = Some(node.device.with(overrun).unwrap());
     }
     let events = std::iter::from_fn(|| node.device.poll_event()).collect::<Vec<_>>();
     assert_eq!(events.len(), 1 << 16);
-    assert_eq!(events.last(), Some(&Event::CqOverrun(tiny)));
+    assert_eq!(events.last().copied(), last.map(Event::CqOverrun));
 }
 
 /// Requests of a device to itself: the same lock, the same socket.

@@ -6,7 +6,7 @@ use ferroce_hca::{
 };
 use ferroce_wire::Qpn;
 
-use crate::common::{A, B, Pair, SEND, attr, config};
+use crate::common::{A, B, Pair, SEND, attr, config, switch_adaptive};
 
 fn write(pair: &mut Pair, qpn: Qpn, len: usize) {
     let own = pair.sides[A].register(len, AccessFlags::empty());
@@ -171,6 +171,8 @@ fn timers_that_are_not_needed_any_more_do_not_pile_up() {
         ..attr()
     };
     pair.sides[A].move_to(a, QpState::Reset);
+    // Two hours for an answer, and 10 us for each answer that the receiver is not ready.
+    switch_adaptive(&mut pair.sides[A].hca, false);
     let b = pair.sides[B].create_qp();
     pair.connect([a, b], attr);
     let region = pair.sides[A].register(8, AccessFlags::empty());
@@ -267,4 +269,35 @@ fn many_queue_pairs_have_their_timers() {
         failed += 1;
     }
     assert_eq!(failed, QPS * 9 / 10);
+}
+
+/// A link that holds one packet back does not keep those after it waiting for a timer.
+#[test]
+fn a_packet_that_is_not_delayed_is_delivered_at_once_whatever_the_link_holds() {
+    let (mut pair, [a, b]) = Pair::connected();
+    let sink = pair.sides[B].register(8, AccessFlags::LOCAL_WRITE);
+    for wr_id in 0..2 {
+        pair.sides[B].recv(b, wr_id, &sink);
+        let source = pair.sides[A].register(8, AccessFlags::empty());
+        pair.post(A, a, SendWr::new(wr_id, SEND, source.whole()));
+    }
+    let now = pair.now;
+    let packets = [(); 2].map(|()| pair.sides[A].hca.poll_transmit(now).unwrap());
+    let late = Impairment {
+        reorder: 1.0,
+        reorder_ns: 1_000_000,
+        ..Impairment::default()
+    };
+    for (packet, link) in packets.iter().rev().zip([late, Impairment::default()]) {
+        let hca = &mut pair.sides[B].hca;
+        hca.set_impairment(Direction::Ingress, link).unwrap();
+        let mut bytes = [0; 8];
+        assert!(pair.sides[A].hca.gather(packet, &mut bytes));
+        pair.give(B, 0, &packet.headers, ferroce_hca::Data::Bytes(&bytes));
+    }
+    pair.sides[B].collect(None, now);
+    let done = |pair: &Pair| pair.sides[B].completions.len();
+    assert_eq!(done(&pair), 1);
+    pair.run();
+    assert_eq!(done(&pair), 2);
 }

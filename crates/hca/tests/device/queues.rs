@@ -236,3 +236,29 @@ fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
     assert_eq!(count(&pair.sides[B], reached), 1);
     pair.sides[B].hca.audit();
 }
+
+/// As with the card's own library: a program may free what its completions point to.
+#[test]
+fn a_queue_pair_that_is_gone_or_reset_leaves_no_completions() {
+    for is_reset in [false, true] {
+        let (mut pair, [a, b]) = Pair::connected();
+        let cq = pair.sides[B].cq;
+        pair.sides[B].watch_nothing();
+        let other = [A, B].map(|id| pair.sides[id].create_qp());
+        pair.connect(other, attr());
+        recvs(&mut pair.sides[B], b, 0..4);
+        recvs(&mut pair.sides[B], other[B], 10..11);
+        send(&mut pair, a, 0, SendFlags::empty());
+        send(&mut pair, other[A], 0, SendFlags::empty());
+        send(&mut pair, a, 0, SendFlags::empty());
+        pair.run();
+        if is_reset {
+            pair.sides[B].move_to(b, QpState::Err);
+            pair.sides[B].move_to(b, QpState::Reset);
+        } else {
+            pair.sides[B].hca.destroy_qp(b).unwrap();
+        }
+        let left = polled(&mut pair.sides[B], cq);
+        assert_eq!(left, [(10, WcStatus::Success)]);
+    }
+}

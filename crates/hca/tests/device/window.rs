@@ -89,3 +89,32 @@ fn whoever_stops_leaves_its_share_to_the_others() {
         "{largest}: its window is all there is now"
     );
 }
+
+#[test]
+fn queue_pairs_take_turns() {
+    let (mut pair, qps) = devices(3, 2 << 20);
+    for [a, _] in &qps {
+        write(&mut pair, *a, 200 << 10);
+    }
+    let mut turns = Vec::new();
+    let now = pair.now;
+    while let Some(packet) = pair.sides[A].hca.poll_transmit(now) {
+        pair.sides[A].hca.audit();
+        let qpn = packet.headers.bth.dest_qp;
+        match turns.last_mut() {
+            Some((last, n)) if *last == qpn => *n += 1,
+            _ => turns.push((qpn, 1)),
+        }
+        // More work in the middle of a turn changes nothing about whose it is.
+        if turns.len() == 2 {
+            let sge = pair.sides[A].register(8, AccessFlags::empty()).whole();
+            let wr = SendWr::new(1, crate::common::SEND, sge);
+            let _ = pair.sides[A].hca.post_send(qps[0][A], wr);
+        }
+    }
+    assert!(turns.len() >= 9, "{turns:?}");
+    assert!(turns.iter().all(|(_, n)| *n <= 64), "{turns:?}");
+    let whose: Vec<_> = turns[..6].iter().map(|(qpn, _)| *qpn).collect();
+    let [first, second, third] = [0, 1, 2].map(|n| qps[n][B]);
+    assert_eq!(whose, [first, second, third, first, second, third]);
+}

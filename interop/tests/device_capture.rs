@@ -1,0 +1,255 @@
+//! tshark reads what a device records of its own traffic over real sockets.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use ferroce_hca::{
+    AccessFlags, Buffer, CqId, Direction, Impairment, Memory, MrInfo, Mtu, QpAttr, QpCap, QpInit,
+    RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
+};
+use ferroce_interop::{TempDir, Tool};
+use ferroce_udp::{Device, DeviceConfig, Endpoint, Tap};
+use ferroce_wire::{IcrcFlow, IpPair, Opcode, Psn, Qpn};
+
+const TSHARK: Tool = Tool {
+    program: "tshark",
+    debian_package: "tshark",
+};
+
+const LEN: usize = 64 << 10;
+
+struct End {
+    device: Device,
+    cq: CqId,
+    qpn: Qpn,
+    mr: MrInfo,
+}
+
+impl End {
+    /// `host` is a number of its own; the process adds another, so that two runs do not meet.
+    fn open(host: u8, tap: &Tap) -> Self {
+        let run = (std::process::id() % 250) as u8;
+        let address = IpAddr::from([127, 49, run, host]);
+        let tap = Some(tap.clone());
+        let config = DeviceConfig::new(address);
+        let device = Device::open(DeviceConfig { tap, ..config }).unwrap();
+        let (cq, qpn, mr) = device.with(|hca| {
+            let pd = hca.alloc_pd().unwrap();
+            let cq = hca.create_cq(64).unwrap();
+            let memory = Memory::Buffer(Buffer::zeroed(LEN));
+            let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
+            let init = QpInit {
+                pd,
+                send_cq: cq,
+                recv_cq: cq,
+                srq: None,
+                cap: QpCap::default(),
+                signal_all: true,
+            };
+            (cq, hca.create_qp(&init).unwrap(), mr)
+        });
+        Self {
+            device,
+            cq,
+            qpn,
+            mr,
+        }
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        Endpoint {
+            address: self.device.address().ip(),
+            qpn: self.qpn,
+            psn: Psn::new(0xff_fffd),
+        }
+    }
+
+    fn sge(&self, length: u32) -> Sge {
+        Sge {
+            addr: self.mr.va,
+            length,
+            lkey: self.mr.key.lkey(),
+        }
+    }
+
+    fn succeed(&self, count: usize) {
+        let mut out = Vec::new();
+        while out.len() < count {
+            let limit = Duration::from_secs(60);
+            let taken = self.device.wait(self.cq, count, &mut out, limit).unwrap();
+            assert!(taken > 0, "{out:?}");
+        }
+        assert!(out.iter().all(|c| c.status == WcStatus::Success), "{out:?}");
+    }
+}
+
+/// Records traffic of every kind, which `impairment` disturbs, between two devices.
+fn record(path: &Path, hosts: [u8; 2], impairment: &Impairment) {
+    let tap = Tap::create(path).unwrap();
+    let (a, b) = (End::open(hosts[0], &tap), End::open(hosts[1], &tap));
+    let attr = QpAttr {
+        access: AccessFlags::all(),
+        path_mtu: Mtu::Mtu1024,
+        max_rd_atomic: 4,
+        max_dest_rd_atomic: 4,
+        timeout: 14,
+        retry_cnt: 7,
+        rnr_retry: 7,
+        ..QpAttr::default()
+    };
+    for (own, peer) in [(&a, &b), (&b, &a)] {
+        let impairment = impairment.clone();
+        own.device
+            .with(|hca| hca.set_impairment(Direction::Egress, impairment))
+            .unwrap();
+        own.device
+            .connect(own.endpoint(), peer.endpoint(), &attr)
+            .unwrap();
+    }
+    let (va, rkey) = (b.mr.va, b.mr.key.rkey());
+    let write = |imm| SendOp::Write { va, rkey, imm };
+    let (compare, swap) = (0, 1);
+    let requests = [
+        (write(None), 5_001),
+        (write(Some(7)), 1_024),
+        (SendOp::Send { imm: None }, 3_333),
+        (SendOp::Send { imm: Some(9) }, 40_000),
+        (SendOp::Read { va, rkey }, 10_000),
+        (SendOp::FetchAdd { va, rkey, add: 3 }, 8),
+        (
+            SendOp::CompareSwap {
+                va,
+                rkey,
+                compare,
+                swap,
+            },
+            8,
+        ),
+    ];
+    for _ in 0..3 {
+        let request = RecvWr {
+            wr_id: 0,
+            sges: Sges::from_slice(&[b.sge(LEN as u32)]),
+        };
+        b.device.post_recv(b.qpn, request).unwrap();
+    }
+    let count = requests.len();
+    let requests = requests.map(|(op, length)| SendWr::new(1, op, a.sge(length)));
+    a.device.post_send(a.qpn, requests).unwrap();
+    a.succeed(count);
+    b.succeed(3);
+    drop((a, b));
+    tap.finish().unwrap();
+}
+
+fn fields(path: &Path, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
+    let mut args = vec!["-n", "-r", path.to_str().unwrap(), "-Y", filter];
+    args.extend(["-T", "fields", "-E", "occurrence=l"]);
+    args.extend(["-o", "ip.check_checksum:TRUE"]);
+    args.extend(["-o", "udp.check_checksum:TRUE"]);
+    args.extend(fields.iter().flat_map(|field| ["-e", field]));
+    TSHARK
+        .run(&args, &[])
+        .lines()
+        .map(|line| line.split('\t').map(str::to_string).collect())
+        .collect()
+}
+
+/// A captured packet as tshark takes it apart.
+struct Seen {
+    flow: IcrcFlow,
+    ip_id: u16,
+    bytes: Vec<u8>,
+}
+
+fn packets(path: &Path) -> Vec<Seen> {
+    let columns = [
+        "ip.src",
+        "ip.dst",
+        "udp.srcport",
+        "udp.dstport",
+        "ip.id",
+        "udp.payload",
+    ];
+    let rows = fields(path, "udp", &columns);
+    rows.iter()
+        .map(|row| {
+            let [src, dst, from, to, id, payload] = &row[..] else {
+                panic!("{row:?}")
+            };
+            let address = |ip: &str, port: &str| format!("{ip}:{port}").parse::<SocketAddr>();
+            let (src, dst) = (address(src, from).unwrap(), address(dst, to).unwrap());
+            let ip = IpPair::new(src.ip(), dst.ip()).unwrap();
+            let hex = |at: usize| u8::from_str_radix(&payload[at..at + 2], 16).unwrap();
+            Seen {
+                flow: IcrcFlow::new(ip, src.port(), dst.port()),
+                ip_id: u16::from_str_radix(id.trim_start_matches("0x"), 16).unwrap(),
+                bytes: (0..payload.len()).step_by(2).map(hex).collect(),
+            }
+        })
+        .collect()
+}
+
+fn is_good(packet: &Seen) -> bool {
+    let (transport, icrc) = packet.bytes.split_last_chunk().unwrap();
+    packet.flow.compute(packet.ip_id, transport) == u32::from_le_bytes(*icrc)
+}
+
+#[test]
+fn every_packet_is_well_formed_and_its_icrc_right() {
+    let dir = TempDir::new("device-capture").unwrap();
+    let path = dir.path().join("good.pcapng");
+    let none = Impairment::default();
+    record(&path, [1, 2], &none);
+
+    let remarks = "_ws.malformed || _ws.expert.severity >= note";
+    let remarked = fields(&path, remarks, &["frame.number", "_ws.expert.message"]);
+    assert_eq!(remarked, Vec::<Vec<String>>::new());
+    let roce = fields(&path, "infiniband", &["infiniband.bth.opcode"]);
+    let all = packets(&path);
+    assert_eq!(roce.len(), all.len(), "tshark takes all for InfiniBand");
+    assert!(all.iter().all(is_good));
+
+    let opcodes: HashSet<Opcode> = roce
+        .iter()
+        .filter_map(|row| Opcode::from_u8(row[0].parse().ok()?))
+        .collect();
+    for opcode in [
+        Opcode::RcWriteFirst,
+        Opcode::RcWriteMiddle,
+        Opcode::RcWriteLast,
+        Opcode::RcWriteOnlyImm,
+        Opcode::RcSendLast,
+        Opcode::RcSendLastImm,
+        Opcode::RcReadRequest,
+        Opcode::RcReadResponseMiddle,
+        Opcode::RcFetchAdd,
+        Opcode::RcCompareSwap,
+        Opcode::RcAtomicAcknowledge,
+        Opcode::RcAcknowledge,
+    ] {
+        assert!(opcodes.contains(&opcode), "{opcode} in {opcodes:?}");
+    }
+}
+
+/// What the impaired link damages is recorded as it leaves, damage and all, and nothing else is
+/// wrong.
+#[test]
+fn damage_is_in_the_capture() {
+    let dir = TempDir::new("device-capture-damage").unwrap();
+    let path = dir.path().join("bad.pcapng");
+    let bad = Impairment {
+        corrupt: 0.2,
+        ..Impairment::default()
+    };
+    record(&path, [3, 4], &bad);
+    let all = packets(&path);
+    let good = all.iter().filter(|packet| is_good(packet)).count();
+    assert!(
+        good > all.len() / 2 && good < all.len(),
+        "{good} of {}",
+        all.len()
+    );
+}
