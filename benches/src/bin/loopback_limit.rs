@@ -7,7 +7,7 @@ use clap::Parser;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use ferroce_benches::bare::{Error, Latency, PingPong, Stream, Throughput, ping_pong, stream};
-use ferroce_benches::undisturbed;
+use ferroce_benches::{BARE_CONTENTION_MAX, undisturbed};
 use serde::Serialize;
 
 /// What loopback UDP allows: streams of RDMA WRITE packets with GSO, the invariant CRC and one copy,
@@ -106,12 +106,14 @@ fn measure(args: &Args) -> Result<Report, Error> {
     for _ in 0..args.rounds {
         for report in &mut streams {
             report.runs.push(undisturbed(
+                BARE_CONTENTION_MAX,
                 || stream(&report.config),
                 |run| run.contention,
             )?);
         }
         for report in &mut pings {
             report.runs.push(undisturbed(
+                BARE_CONTENTION_MAX,
                 || ping_pong(&report.config),
                 |run| run.contention,
             )?);

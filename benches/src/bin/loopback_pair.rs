@@ -7,7 +7,7 @@ use clap::Parser;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use ferroce_benches::bare::{self, PingPong, Stream};
-use ferroce_benches::{pair, undisturbed};
+use ferroce_benches::{BARE_CONTENTION_MAX, DEVICE_CONTENTION_MAX, pair, undisturbed};
 
 /// The device on loopback beside the bare program of loopback_limit: WRITE streams and the latency
 /// of an 8-byte WRITE. Quote the ratios.
@@ -89,14 +89,30 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
         {
             let bare = match args.no_bare {
                 true => bare::Throughput::default(),
-                false => undisturbed(|| bare::stream(stream), |run| run.contention)?,
+                false => undisturbed(
+                    BARE_CONTENTION_MAX,
+                    || bare::stream(stream),
+                    |run| run.contention,
+                )?,
             };
-            let ferroce = undisturbed(|| pair::stream(stream), |run| run.contention)?;
+            let ferroce = undisturbed(
+                DEVICE_CONTENTION_MAX,
+                || pair::stream(stream),
+                |run| run.contention,
+            )?;
             pairs[place].push((bare.gbps, ferroce.gbps));
         }
         if wanted(streams.len()) {
-            let bare = undisturbed(|| bare::ping_pong(&ping), |run| run.contention)?;
-            let ferroce = undisturbed(|| pair::ping_pong(&ping), |run| run.contention)?;
+            let bare = undisturbed(
+                BARE_CONTENTION_MAX,
+                || bare::ping_pong(&ping),
+                |run| run.contention,
+            )?;
+            let ferroce = undisturbed(
+                DEVICE_CONTENTION_MAX,
+                || pair::ping_pong(&ping),
+                |run| run.contention,
+            )?;
             pairs[streams.len()].push((bare.p50_ns / 1e3, ferroce.p50_ns / 1e3));
         }
     }

@@ -19,8 +19,9 @@ use crate::wait::{Clock, Waiter, Waker, tighten_timer_slack};
 
 /// How long after the program's last poll the helper thread stays out of its way.
 const STAND_BACK: Duration = Duration::from_micros(200);
-/// How often it looks meanwhile.
-const LOOK_AGAIN: Duration = Duration::from_micros(500);
+/// How often it looks meanwhile: each look takes a core from a program that spins on it, and a
+/// program that stops polling without a word leaves its peers waiting for the next look.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// How long the helper thread spins after a packet before it sleeps: waking up costs more.
 const SPIN: Duration = Duration::from_micros(50);
 /// How long a waiting program spins before it sleeps.
