@@ -287,7 +287,10 @@ impl<'a> Sender<'a> {
             }
             match started {
                 None if now >= begin => started = Some((now, self.acked)),
-                Some((since, base)) if now >= end => {
+                // One WRITE at least, however slow the machine: there must be something to check.
+                Some((since, base))
+                    if now >= end && self.acked - base >= self.plan.packets_per_message as u64 =>
+                {
                     return Ok(self.throughput(now - since, self.acked - base));
                 }
                 _ => {}

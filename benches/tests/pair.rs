@@ -1,0 +1,19 @@
+//! The device does the bare program's work, too; how fast is for the benchmark to say.
+
+use ferroce_benches::bare::{PingPong, Stream};
+use ferroce_benches::pair::{ping_pong, stream};
+
+#[test]
+fn a_stream_arrives_and_words_bounce() {
+    let short = Stream {
+        seconds: 0.05,
+        ..Stream::default()
+    };
+    assert!(stream(&short).unwrap().messages_per_second > 0.0);
+    let few = PingPong {
+        rounds: 50,
+        warm_up_rounds: 5,
+        ..PingPong::default()
+    };
+    assert_eq!(ping_pong(&few).unwrap().rounds, 50);
+}
