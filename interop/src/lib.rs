@@ -4,6 +4,9 @@
 //! say which when one is missing: a test that cannot run fails, so that nobody takes it for one
 //! that passed.
 
+pub mod lab;
+pub mod retry;
+
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,111 @@
+//! The test suite of rdma-core, as Debian ships it, on Ferroce.
+//!
+//! `rdma-core-44.txt` beside the manifest says what becomes of each test. To write it anew:
+//! `FERROCE_UPDATE=1 cargo test -p ferroce-interop --test rdma_core`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use ferroce_interop::lab::Lab;
+
+const SUITE: &str = "/usr/share/doc/rdma-core/tests";
+
+/// Name of a test to its result, and for one that skips the reason.
+type Results = BTreeMap<String, String>;
+
+#[test]
+fn the_suite_does_what_the_list_says() {
+    let lab = Lab::new("rdma-core");
+    let suite = unpack(&lab);
+    let runner = lab.path().join("rdma_core_tests.py");
+    fs::copy(here("programs/rdma_core_tests.py"), &runner).unwrap();
+    let run = lab.run_with(
+        &["--ns"],
+        &[
+            "/usr/bin/python3",
+            runner.to_str().unwrap(),
+            suite.to_str().unwrap(),
+            "--dev",
+            "fr0",
+            "--gid",
+            "1",
+        ],
+    );
+    let finished = run.finish();
+    let results = parse(&finished.stdout);
+    assert!(
+        finished.status.success(),
+        "a test broke the run: {finished}"
+    );
+
+    if env::var_os("FERROCE_UPDATE").is_some() {
+        fs::write(list(), print(&results)).unwrap();
+    }
+    let expected = parse(&fs::read_to_string(list()).unwrap());
+    let differing: Vec<_> = results
+        .iter()
+        .filter(|(test, result)| expected.get(*test) != Some(*result))
+        .collect();
+    assert!(
+        differing.is_empty(),
+        "not as listed: {differing:#?}\n{}",
+        finished.stderr
+    );
+    assert_eq!(results.len(), expected.len(), "tests that did not run");
+    let failing: Vec<_> = results
+        .iter()
+        .filter(|(_, result)| result.starts_with("FAIL"))
+        .collect();
+    assert!(failing.is_empty(), "{failing:#?}");
+    let generic = |test: &&String| !test.contains("mlx5") && !test.contains("efa");
+    let passing = results
+        .iter()
+        .filter(|(_, result)| *result == "pass")
+        .map(|(test, _)| test);
+    let passing = passing.filter(generic).count();
+    assert!(passing >= 111, "{passing} of the generic tests pass");
+}
+
+fn unpack(lab: &Lab) -> PathBuf {
+    let suite = lab.path().join("tests");
+    fs::create_dir(&suite).unwrap();
+    let files = fs::read_dir(SUITE).expect("apt-get install rdma-core python3-pyverbs");
+    for file in files {
+        let path = file.unwrap().path();
+        fs::copy(&path, suite.join(path.file_name().unwrap())).unwrap();
+    }
+    let unpacked = Command::new("sh")
+        .arg("-c")
+        .arg("gunzip *.gz")
+        .current_dir(&suite)
+        .status();
+    assert!(unpacked.unwrap().success(), "gunzip");
+    suite
+}
+
+fn parse(text: &str) -> Results {
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once('\t'))
+        .map(|(test, result)| (test.to_owned(), result.trim().to_owned()))
+        .collect()
+}
+
+fn print(results: &Results) -> String {
+    let mut text =
+        String::from("# What becomes of each test of rdma-core 44: pass, or skip and why.\n");
+    for (test, result) in results {
+        text += &format!("{test}\t{result}\n");
+    }
+    text
+}
+
+fn list() -> PathBuf {
+    here("rdma-core-44.txt")
+}
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}

@@ -1,0 +1,51 @@
+//! UCX over its verbs transports.
+
+use ferroce_interop::lab::{Lab, Ready, free_port};
+
+/// A UCX test between two processes; returns what the client printed.
+fn perftest(transport: &str, test: &[&str]) -> String {
+    let mut lab = Lab::new("ucx");
+    lab.set("UCX_TLS", transport)
+        .set("UCX_NET_DEVICES", "fr0:1")
+        .set("UCX_IB_GID_INDEX", "1")
+        .set("UCX_LOG_LEVEL", "warn");
+    let port = free_port();
+    let port_text = port.to_string();
+    let server = ["ucx_perftest", "-p", &port_text];
+    let client = [&server[..], &["127.0.0.1"], test].concat();
+    let [_, output] = lab.pair(&server, Ready::Tcp(port), &client);
+    assert!(output.contains("Final:"), "{output}");
+    output
+}
+
+#[test]
+fn both_transports_are_offered() {
+    let lab = Lab::new("ucx-info");
+    let info = lab.run(&["ucx_info", "-d"]).success();
+    for transport in ["rc_verbs", "ud_verbs"] {
+        let line = format!("Transport: {transport}");
+        assert!(info.contains(&line), "no {transport} in\n{info}");
+    }
+}
+
+#[test]
+fn reliable_connections() {
+    for test in [
+        &["-t", "tag_lat", "-n", "1000", "-w", "100"][..],
+        &["-t", "tag_bw", "-n", "500", "-w", "50", "-s", "65536"],
+        &["-t", "ucp_put_bw", "-n", "200", "-w", "20", "-s", "1048576"],
+        &["-t", "ucp_get", "-n", "200", "-w", "20", "-s", "65536"],
+        &["-t", "ucp_fadd", "-n", "500", "-w", "50"],
+    ] {
+        perftest("rc_verbs,self", test);
+    }
+}
+
+#[test]
+fn datagrams() {
+    perftest("ud_verbs,self", &["-t", "tag_lat", "-n", "500", "-w", "50"]);
+    perftest(
+        "ud_verbs,self",
+        &["-t", "tag_bw", "-n", "200", "-w", "20", "-s", "8192"],
+    );
+}
