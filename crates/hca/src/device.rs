@@ -1,5 +1,4 @@
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use ferroce_adp::{DecTrigger, Policy, PolicyKind};
 use ferroce_transport::{
@@ -10,12 +9,12 @@ use ferroce_wire::{Qpn, Service};
 use crate::cq::Cq;
 use crate::event::Event;
 use crate::host::{QpHost, Ties};
-use crate::impair::{Direction, Impairer, Impairment, ImpairmentError, Release};
+use crate::impair::{Direction, Impairer, Impairment, Release};
 use crate::mr::MrTable;
 use crate::packet::{CE, Held, Outgoing, Path, Received};
 use crate::register::{Accelerations, Method, RegisterError};
 use crate::srq::Srq;
-use crate::state::DeviceState;
+use crate::state::{CounterSlab, DeviceState, SettingError, Settings, StateBlock, WriteLockError};
 use crate::table::Table;
 use crate::timers::Timers;
 use crate::verbs::limits;
@@ -108,7 +107,7 @@ const _: () = {
     // Its place in the table, and two entries in the timer heap.
     let around = size_of::<usize>() + 2 * size_of::<(Time, u32)>();
     assert!(size_of::<QpEntry>() + around <= 1024, "a QP at rest");
-    let device = size_of::<Hca>() + size_of::<DeviceState>();
+    let device = size_of::<Hca>() + size_of::<StateBlock>() + size_of::<CounterSlab>();
     assert!(device <= 8192, "a device at rest");
 };
 
@@ -128,10 +127,10 @@ impl QpEntry {
 #[derive(Debug)]
 pub struct Hca {
     pub(crate) config: HcaConfig,
-    state: Arc<DeviceState>,
+    state: DeviceState,
+    /// The generation of the settings that are in force.
+    generation: u32,
     pub(crate) policy: Policy,
-    /// The register generation that `policy` was made from.
-    policy_generation: u32,
     /// Users of each protection domain.
     pub(crate) pds: Table<u32>,
     pub(crate) mrs: MrTable,
@@ -152,24 +151,26 @@ pub struct Hca {
 }
 
 impl Hca {
-    /// A device after power-on.
-    pub fn new(mut config: HcaConfig) -> Self {
+    /// A device after power-on that nobody shares.
+    pub fn new(config: HcaConfig) -> Self {
+        let state = DeviceState::new(config.personality);
+        Self::with_state(config, state)
+    }
+
+    /// A device that finds its registers, personality, impairments and counters in `state`; the
+    /// configuration's personality is not used.
+    pub fn with_state(mut config: HcaConfig, state: DeviceState) -> Self {
         // 0 and 1 are the management queue pairs, and the last number means all of a group.
         config.first_qpn = Qpn::new(config.first_qpn.value().max(2));
         let numbers = Qpn::MULTICAST.value() - config.first_qpn.value();
         config.max_qp = config.max_qp.min(numbers);
-        let personality = &config.personality;
-        let accelerations = Accelerations::reset(personality.adaptive);
         let mut policy = Policy::new(PolicyKind::FIRMWARE);
         policy.seed = config.seed;
-        policy.dec_trigger = personality.dec_trigger;
-        policy.range_bound_exclusive = personality.range_bound_exclusive;
-        accelerations.apply(personality, &mut policy);
-        let state = Arc::new(DeviceState::new(&accelerations.into_bytes()));
-        Self {
+        let (generation, settings) = state.settings();
+        let mut hca = Self {
             config,
             policy,
-            policy_generation: state.generation(),
+            generation,
             state,
             pds: Table::new(limits::MAX_PD),
             mrs: MrTable::new(),
@@ -184,7 +185,9 @@ impl Hca {
             ingress: Impairer::new(config.seed ^ 0xd1b5_4a32_d192_ed03),
             events: VecDeque::new(),
             now: Time::ZERO,
-        }
+        };
+        hca.apply(settings);
+        hca
     }
 
     /// What the device was made with.
@@ -192,8 +195,8 @@ impl Hca {
         &self.config
     }
 
-    /// Registers, histogram and counters, for observers.
-    pub fn state(&self) -> &Arc<DeviceState> {
+    /// Registers, personality, impairments, histogram and counters, for observers.
+    pub fn state(&self) -> &DeviceState {
         &self.state
     }
 
@@ -204,57 +207,55 @@ impl Hca {
 
     // Control.
 
-    /// Reads or writes an access register. `data` is the register's content, and for a query also
-    /// carries its index.
+    /// See [`DeviceState::access_register`]. What is written acts at once.
     pub fn access_register(
         &mut self,
         id: u16,
         method: Method,
         data: &mut [u8],
     ) -> Result<(), RegisterError> {
-        if id != ferroce_prm::roce_accl::ROCE_ACCL.id() {
-            return Err(RegisterError::NotSupported { id });
-        }
-        let mut register = Accelerations::from_bytes(self.state.load_roce_accl());
-        match method {
-            Method::Query => register.query(data),
-            Method::Write => {
-                register.write(data)?;
-                self.state.store_roce_accl(&register.into_bytes());
-                self.refresh_policy();
-                Ok(())
-            }
-        }
+        self.state.access_register(id, method, data)?;
+        self.refresh();
+        Ok(())
     }
 
-    /// Puts the registers back to what they are after power-on: the only way from a profile back to
-    /// the firmware's own timeouts (D21).
-    pub fn reset_registers(&mut self) {
-        let accelerations = Accelerations::reset(self.config.personality.adaptive);
-        self.state.store_roce_accl(&accelerations.into_bytes());
-        self.refresh_policy();
+    /// See [`DeviceState::reset_registers`].
+    pub fn reset_registers(&mut self) -> Result<(), WriteLockError> {
+        self.state.reset_registers()?;
+        self.refresh();
+        Ok(())
     }
 
-    /// Takes over what was written to the registers, by this host or another one.
-    fn refresh_policy(&mut self) {
-        let generation = self.state.generation();
-        if generation != self.policy_generation {
-            self.policy_generation = generation;
-            let register = Accelerations::from_bytes(self.state.load_roce_accl());
-            register.apply(&self.config.personality, &mut self.policy);
-        }
-    }
-
-    /// Changes what the link does to packets in one direction.
+    /// See [`DeviceState::set_impairment`].
     pub fn set_impairment(
         &mut self,
         direction: Direction,
         impairment: Impairment,
-    ) -> Result<(), ImpairmentError> {
-        match direction {
-            Direction::Egress => self.egress.set(impairment),
-            Direction::Ingress => self.ingress.set(impairment),
+    ) -> Result<(), SettingError> {
+        self.state.set_impairment(direction, impairment)?;
+        self.refresh();
+        Ok(())
+    }
+
+    /// Takes over what was set, by this host or another one.
+    #[inline]
+    fn refresh(&mut self) {
+        if self.state.generation() != self.generation {
+            let (generation, settings) = self.state.settings();
+            self.generation = generation;
+            self.apply(settings);
         }
+    }
+
+    #[cold]
+    fn apply(&mut self, settings: Settings) {
+        let personality = settings.personality;
+        self.config.personality = personality;
+        self.policy.dec_trigger = personality.dec_trigger;
+        self.policy.range_bound_exclusive = personality.range_bound_exclusive;
+        Accelerations::from_bytes(settings.roce_accl).apply(&personality, &mut self.policy);
+        self.egress.set(settings.egress);
+        self.ingress.set(settings.ingress);
     }
 
     /// What the link does to packets in one direction.
@@ -276,7 +277,7 @@ impl Hca {
     /// Takes a packet from the link.
     pub fn handle_packet(&mut self, now: Time, packet: &Received<'_>) {
         self.now = now;
-        self.refresh_policy();
+        self.refresh();
         if self.ingress.is_clear() {
             self.deliver(packet);
             return;
@@ -364,7 +365,7 @@ impl Hca {
     /// impairment held back.
     pub fn handle_timeout(&mut self, now: Time) {
         self.now = now;
-        self.refresh_policy();
+        self.refresh();
         self.release_received();
         while let Some((at, index)) = self.timers.pop_due(now) {
             let Some(entry) = self.qps.get_mut(index) else {
@@ -392,7 +393,7 @@ impl Hca {
     /// The next packet for the link.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Outgoing> {
         self.now = now;
-        self.refresh_policy(); // timers are armed here
+        self.refresh(); // timers are armed here
         loop {
             if let Some(packet) = self.egress.poll(now) {
                 return Some(self.sent(packet));

@@ -177,7 +177,17 @@ impl HistogramConfig {
     }
 }
 
-/// The histogram in the device's state.
+/// Where the epoch lies in the configuration word, above [`HistogramConfig::pack`]'s bits.
+const CONFIG_EPOCH_SHIFT: u32 = 44;
+/// Where it lies in a bin, above the count.
+const BIN_EPOCH_SHIFT: u32 = 48;
+const COUNT_MASK: u64 = (1 << BIN_EPOCH_SHIFT) - 1;
+
+/// The histogram in the device's state, counted and read by several processes without a lock.
+///
+/// Every layout has an epoch, and so has the count in a bin. A count of another epoch than the
+/// layout's is zero, so one store changes the layout and clears all bins, and a process that was
+/// about to count under the old layout finds out before it could spoil the new one.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Histogram {
@@ -186,10 +196,10 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    pub(crate) fn new(config: HistogramConfig) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            config: AtomicU64::new(config.pack()),
-            bins: [const { AtomicU64::new(0) }; 64],
+            config: AtomicU64::new(HistogramConfig::default().pack()),
+            bins: [const { AtomicU64::new(0) }; HistogramConfig::BINS_MAX as usize],
         }
     }
 
@@ -197,45 +207,98 @@ impl Histogram {
         HistogramConfig::unpack(self.config.load(Ordering::Acquire))
     }
 
-    /// Changes the layout. The counts start again if it is another one; `enabled` alone keeps
-    /// them (D25).
-    pub(crate) fn configure(&self, config: HistogramConfig) -> Result<(), HistogramError> {
-        config.check()?;
+    fn epoch(&self) -> u64 {
+        epoch_of(self.config.load(Ordering::Acquire))
+    }
+
+    /// Changes the layout, which has been checked. The counts start again if it is another one;
+    /// `enabled` alone keeps them (D25). One caller at a time.
+    pub(crate) fn configure(&self, config: HistogramConfig) {
         let old = self.config();
-        self.config.store(config.pack(), Ordering::Release);
-        if (HistogramConfig {
+        let same_layout = HistogramConfig {
             enabled: old.enabled,
             ..config
-        }) != old
-        {
-            self.clear();
+        } == old;
+        if same_layout {
+            let word = config.pack() | self.epoch() << CONFIG_EPOCH_SHIFT;
+            self.config.store(word, Ordering::Release);
+        } else {
+            self.restart(config);
         }
-        Ok(())
     }
 
-    pub(crate) fn clear(&self) {
+    /// Starts from zero with a layout. One caller at a time.
+    pub(crate) fn restart(&self, config: HistogramConfig) {
+        let epoch = u64::from((self.epoch() as u16).wrapping_add(1));
+        let word = config.pack() | epoch << CONFIG_EPOCH_SHIFT;
+        self.config.store(word, Ordering::Release);
+        // They count as zero already. This is for the day on which the epochs start over.
         for bin in &self.bins {
-            bin.store(0, Ordering::Relaxed);
+            let stale = |word| (word >> BIN_EPOCH_SHIFT != epoch).then_some(fresh(epoch, 0));
+            let _ = bin.fetch_update(Ordering::Relaxed, Ordering::Relaxed, stale);
         }
     }
 
-    /// Counts a wait; one atomic add.
+    /// Counts a wait.
     pub(crate) fn record(&self, wait_ns: u64) {
-        let config = self.config();
-        // The word may come from memory that other processes write: no bin is taken for granted.
-        if let Some(bin) = self.bins.get(config.bin_of(wait_ns))
-            && config.enabled
-        {
-            bin.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let word = self.config.load(Ordering::Acquire);
+            let config = HistogramConfig::unpack(word);
+            // The word may come from memory that other processes write: no bin is taken for granted.
+            let Some(bin) = self.bins.get(config.bin_of(wait_ns)) else {
+                return;
+            };
+            if !config.enabled {
+                return;
+            }
+            let epoch = epoch_of(word);
+            let old = bin.load(Ordering::Acquire);
+            let new = fresh(epoch, count_in(old, epoch) + 1);
+            let unchanged = self.config.load(Ordering::Acquire) == word;
+            if unchanged
+                && bin
+                    .compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return;
+            }
         }
     }
 
     pub(crate) fn counts(&self) -> Vec<u64> {
-        self.bins
-            .iter()
-            .take(self.config().bins.into())
-            .map(|bin| bin.load(Ordering::Relaxed))
-            .collect()
+        loop {
+            let word = self.config.load(Ordering::Acquire);
+            let count = |bin: &AtomicU64| count_in(bin.load(Ordering::Acquire), epoch_of(word));
+            let bins = usize::from(HistogramConfig::unpack(word).bins);
+            let counts = self.bins.iter().take(bins).map(count).collect();
+            if self.config.load(Ordering::Relaxed) == word {
+                return counts;
+            }
+        }
+    }
+
+    /// The counts, which start from zero: each wait is in one answer. One caller at a time.
+    pub(crate) fn take(&self) -> Vec<u64> {
+        let epoch = self.epoch();
+        let take = |bin: &AtomicU64| count_in(bin.swap(fresh(epoch, 0), Ordering::AcqRel), epoch);
+        let bins = self.config().bins.into();
+        self.bins.iter().take(bins).map(take).collect()
+    }
+}
+
+fn epoch_of(config: u64) -> u64 {
+    config >> CONFIG_EPOCH_SHIFT & 0xffff
+}
+
+fn fresh(epoch: u64, count: u64) -> u64 {
+    epoch << BIN_EPOCH_SHIFT | count & COUNT_MASK
+}
+
+fn count_in(bin: u64, epoch: u64) -> u64 {
+    if bin >> BIN_EPOCH_SHIFT == epoch {
+        bin & COUNT_MASK
+    } else {
+        0
     }
 }
 
@@ -296,22 +359,26 @@ mod tests {
 
     #[test]
     fn a_new_layout_clears_and_the_switch_alone_does_not() {
-        let histogram = Histogram::new(layout(4, BinWidthMode::Fixed));
+        let histogram = Histogram::new();
+        histogram.configure(layout(4, BinWidthMode::Fixed));
         histogram.record(60 * MS);
-        histogram
-            .configure(HistogramConfig {
-                enabled: false,
-                ..histogram.config()
-            })
-            .unwrap();
-        histogram.record(60 * MS);
-        assert_eq!(histogram.counts(), [0, 1, 0, 0]);
-        histogram.configure(layout(5, BinWidthMode::Fixed)).unwrap();
-        assert_eq!(histogram.counts(), [0, 0, 0, 0, 0]);
-        let error = histogram.configure(HistogramConfig {
-            bins: 65,
+        histogram.configure(HistogramConfig {
+            enabled: false,
             ..histogram.config()
         });
+        histogram.record(60 * MS);
+        assert_eq!(histogram.counts(), [0, 1, 0, 0]);
+        histogram.configure(layout(5, BinWidthMode::Fixed));
+        assert_eq!(histogram.counts(), [0, 0, 0, 0, 0]);
+        histogram.record(60 * MS);
+        assert_eq!(histogram.take(), [0, 1, 0, 0, 0]);
+        assert_eq!(histogram.counts(), [0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        let good = layout(4, BinWidthMode::Fixed);
+        let error = HistogramConfig { bins: 65, ..good }.check();
         assert_eq!(
             error.unwrap_err().to_string(),
             "bin_num is 65, allowed is 1 to 64"
@@ -320,9 +387,69 @@ mod tests {
             let config = HistogramConfig {
                 bins,
                 bin1_width,
-                ..histogram.config()
+                ..good
             };
             assert_eq!(config.check().is_ok(), is_legal, "{bins} bins");
         }
+    }
+
+    #[test]
+    fn epochs_that_start_over_bring_no_old_counts_back() {
+        let histogram = Histogram::new();
+        histogram.configure(layout(4, BinWidthMode::Fixed));
+        histogram.record(0);
+        for _ in 0..=u16::MAX {
+            histogram.restart(layout(4, BinWidthMode::Fixed));
+        }
+        assert_eq!(histogram.counts(), [0; 4]);
+    }
+
+    /// Three threads count while one takes: each wait is in one answer.
+    #[test]
+    fn no_wait_is_lost_or_told_twice() {
+        const EACH: u64 = 50_000;
+        let histogram = Histogram::new();
+        let counted = std::thread::scope(|scope| {
+            let count = || (0..EACH).for_each(|n| histogram.record(n * MS / 10));
+            let counters: Vec<_> = (0..3).map(|_| scope.spawn(count)).collect();
+            let mut sum = 0;
+            while counters.iter().any(|thread| !thread.is_finished()) {
+                sum += histogram.take().iter().sum::<u64>();
+            }
+            sum + histogram.take().iter().sum::<u64>()
+        });
+        assert_eq!(counted, 3 * EACH);
+    }
+
+    /// A wait belongs to bin 0 of one layout and to bin 1 of the other, never elsewhere.
+    #[test]
+    fn no_wait_is_counted_in_a_layout_it_was_not_binned_for() {
+        let (narrow, wide) = (
+            layout(4, BinWidthMode::Fixed),
+            HistogramConfig {
+                bin0_width: 1000,
+                ..layout(5, BinWidthMode::Fixed)
+            },
+        );
+        let histogram = Histogram::new();
+        histogram.configure(narrow);
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        histogram.record(60 * MS);
+                    }
+                });
+            }
+            for _ in 0..2_000 {
+                let counts = histogram.take();
+                assert_eq!([counts[0], counts[2], counts[3]], [0; 3], "narrow");
+                histogram.configure(wide);
+                assert_eq!(histogram.take()[1..], [0; 4], "wide");
+                histogram.configure(narrow);
+            }
+            done.store(true, Ordering::Relaxed);
+        });
     }
 }

@@ -98,6 +98,8 @@ pub struct ImpairmentError {
 impl Impairment {
     /// Packets that a link in one direction holds back at a time.
     pub const HELD_MAX: usize = 1 << 16;
+    /// Blackouts of a link in one direction.
+    pub const BLACKOUTS_MAX: usize = 32;
 
     /// Whether all values make sense.
     pub fn check(&self) -> Result<(), ImpairmentError> {
@@ -129,6 +131,13 @@ impl Impairment {
                 field: "burst.mean_length",
                 value,
                 allowed,
+            });
+        }
+        if self.blackouts.len() > Self::BLACKOUTS_MAX {
+            return Err(ImpairmentError {
+                field: "number of blackouts (down)",
+                value: self.blackouts.len() as f64,
+                allowed: "32 at most",
             });
         }
         Ok(())
@@ -167,6 +176,20 @@ mod tests {
             }
             .check()
             .is_err()
+        );
+        let blackout = Blackout {
+            from: Time::ZERO,
+            length_ns: 1,
+        };
+        let error = Impairment {
+            blackouts: vec![blackout; Impairment::BLACKOUTS_MAX + 1],
+            ..Impairment::default()
+        }
+        .check()
+        .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "impairment number of blackouts (down) is 33, allowed is 32 at most"
         );
     }
 }

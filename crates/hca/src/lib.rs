@@ -39,7 +39,9 @@ pub use mr::{MrInfo, MrKey};
 pub use packet::{Outgoing, Path, Received};
 pub use register::{Method, RegisterError};
 pub use srq::SrqId;
-pub use state::DeviceState;
+pub use state::{
+    CounterSlab, DeviceState, MappedState, SettingError, StateBlock, WriteLock, WriteLockError,
+};
 pub use verbs::{PdId, QpInit, limits};
 
 pub use ferroce_transport::{

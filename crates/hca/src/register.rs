@@ -4,9 +4,10 @@ use ferroce_prm::{Field, Image};
 use thiserror::Error;
 
 use crate::device::Personality;
+use crate::state::WriteLockError;
 
 /// Bytes of ROCE_ACCL.
-const SIZE: usize = 0x80;
+pub(crate) const ROCE_ACCL_BYTES: usize = 0x80;
 
 /// What an access register is asked to do; the numbers of the ACCESS_REG command's `op_mod`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +56,9 @@ pub enum RegisterError {
         /// The index given.
         index: u32,
     },
+    /// See [`WriteLockError`].
+    #[error(transparent)]
+    Lock(#[from] WriteLockError),
 }
 
 /// The feature that a select bit opens: it can be read back, and where the device acts on it the
@@ -109,13 +113,13 @@ const PROFILE_END: usize = reg::PROFILE_OFFSET + reg::PROFILE_SIZE;
 
 /// The ROCE_ACCL register: values, and which profile is active.
 #[derive(Clone, Debug)]
-pub(crate) struct Accelerations(Image<[u8; SIZE]>);
+pub(crate) struct Accelerations(Image<[u8; ROCE_ACCL_BYTES]>);
 
 impl Accelerations {
     /// The register after a reset: adaptive retransmission and slow restart on, no profile
     /// (measured on ConnectX-6).
     pub(crate) fn reset(adaptive: bool) -> Self {
-        let mut image = Self::from_bytes([0; SIZE]);
+        let mut image = Self::from_bytes([0; ROCE_ACCL_BYTES]);
         image.put(&reg::ROCE_ADP_RETRANS_EN, adaptive.into());
         image.put(&reg::ROCE_SLOW_RESTART_EN, 1);
         image.put(&reg::ADP_RETX_BASE_TIMEOUT_MIN, 4000);
@@ -131,11 +135,11 @@ impl Accelerations {
         image
     }
 
-    pub(crate) fn from_bytes(bytes: [u8; SIZE]) -> Self {
+    pub(crate) fn from_bytes(bytes: [u8; ROCE_ACCL_BYTES]) -> Self {
         Self(Image::new(&reg::ROCE_ACCL, bytes).expect("a whole register"))
     }
 
-    pub(crate) fn into_bytes(self) -> [u8; SIZE] {
+    pub(crate) fn into_bytes(self) -> [u8; ROCE_ACCL_BYTES] {
         self.0.into_inner()
     }
 

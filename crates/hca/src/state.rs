@@ -1,94 +1,353 @@
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+mod published;
+mod settings;
+
+use std::fmt;
+use std::io;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ferroce_transport::Counter;
+use thiserror::Error;
 
+use self::published::Published;
+pub(crate) use self::settings::Settings;
+use crate::device::Personality;
 use crate::histogram::{Histogram, HistogramConfig, HistogramError};
+use crate::impair::{Direction, Impairment, ImpairmentError};
+use crate::register::{Accelerations, Method, RegisterError};
 
-const ROCE_ACCL_WORDS: usize = 32;
-
-/// What the device and its observers share: registers, histogram, counters.
+/// What all processes of a device share: settings and the timeout histogram.
 ///
-/// Only atomics in C layout, so that it can live in a `Box` or in memory that several processes
-/// map. The device writes counters from one thread at a time; anybody may read.
+/// Only atomics in C layout, so that it lives in a `Box` or in memory that several processes map.
+/// Memory full of zeros is a valid block whose settings [`DeviceState::reset`] must make.
 #[derive(Debug)]
 #[repr(C)]
-pub struct DeviceState {
-    /// Rises with every register write.
-    generation: AtomicU32,
-    /// The values of ROCE_ACCL, as dwords of the register in host order.
-    roce_accl: [AtomicU32; ROCE_ACCL_WORDS],
+pub struct StateBlock {
+    settings: Published<{ settings::WORDS }>,
     histogram: Histogram,
+}
+
+/// The counters of one process of a device. One thread at a time writes, anybody reads.
+///
+/// In C layout for the same reason; cache lines of its own, since each has another writer.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct CounterSlab {
     counters: [AtomicU64; Counter::COUNT],
 }
 
-impl DeviceState {
-    pub(crate) fn new(roce_accl: &[u8; 4 * ROCE_ACCL_WORDS]) -> Self {
-        let state = Self {
-            generation: AtomicU32::new(0),
-            roce_accl: [const { AtomicU32::new(0) }; ROCE_ACCL_WORDS],
-            histogram: Histogram::new(HistogramConfig::default()),
+impl Default for CounterSlab {
+    fn default() -> Self {
+        Self {
             counters: [const { AtomicU64::new(0) }; Counter::COUNT],
-        };
-        state.store_roce_accl(roce_accl);
-        state
+        }
     }
+}
 
+impl CounterSlab {
     /// The value of a counter.
     pub fn counter(&self, counter: Counter) -> u64 {
         self.counters[counter as usize].load(Ordering::Relaxed)
     }
 
-    /// Adds to a counter. One writer at a time: the owner of the device.
+    #[inline]
+    fn count(&self, counter: Counter, n: u64) {
+        let cell = &self.counters[counter as usize];
+        let sum = cell.load(Ordering::Relaxed).wrapping_add(n);
+        cell.store(sum, Ordering::Relaxed);
+    }
+}
+
+/// The host's memory for a [`DeviceState`] that other processes map, too. It stays mapped to the
+/// end of the process.
+#[derive(Clone, Copy, Debug)]
+pub struct MappedState {
+    /// What the processes share.
+    pub block: &'static StateBlock,
+    /// A slab for each slot; slot 0 belongs to nobody.
+    pub slabs: &'static [CounterSlab],
+}
+
+/// Keeps others from changing the shared state for the length of a call.
+///
+/// Below the host nobody can tell whether a lock's owner is still alive, so the lock is the host's
+/// matter: one that the death of its owner opens.
+pub trait WriteLock: fmt::Debug + Send + Sync {
+    /// Runs `write` while no other thread or process is in such a call for the same state.
+    fn locked(&self, write: &mut dyn FnMut()) -> Result<(), WriteLockError>;
+}
+
+/// The shared state could not be changed because the host could not lock it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("cannot lock the device's shared state: {}", io::Error::from_raw_os_error(*errno))]
+pub struct WriteLockError {
+    /// What the operating system said.
+    pub errno: i32,
+}
+
+/// Why a setting was not changed.
+#[derive(Clone, Copy, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum SettingError {
+    /// See [`WriteLockError`].
+    #[error(transparent)]
+    Lock(#[from] WriteLockError),
+    /// See [`ImpairmentError`].
+    #[error(transparent)]
+    Impairment(#[from] ImpairmentError),
+    /// See [`HistogramError`].
+    #[error(transparent)]
+    Histogram(#[from] HistogramError),
+}
+
+/// A device's registers, personality, impairments, histogram and counters: a handle to them, for
+/// the device and for its observers. Clones mean the same device.
+///
+/// What is set here acts on the device at its next input, in every process that has it open.
+#[derive(Clone, Debug)]
+pub struct DeviceState {
+    block: Shared<StateBlock>,
+    own: Shared<CounterSlab>,
+    /// All of them; `None` if there is but `own`.
+    slabs: Option<&'static [CounterSlab]>,
+    lock: Arc<dyn WriteLock>,
+}
+
+#[derive(Debug)]
+enum Shared<T: 'static> {
+    Owned(Arc<T>),
+    Mapped(&'static T),
+}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Owned(owned) => Self::Owned(Arc::clone(owned)),
+            Self::Mapped(mapped) => Self::Mapped(mapped),
+        }
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        match self {
+            Self::Owned(owned) => owned,
+            Self::Mapped(mapped) => mapped,
+        }
+    }
+}
+
+/// For a state that nobody else maps.
+#[derive(Debug, Default)]
+struct OwnLock(Mutex<()>);
+
+impl WriteLock for OwnLock {
+    fn locked(&self, write: &mut dyn FnMut()) -> Result<(), WriteLockError> {
+        let _guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        write();
+        Ok(())
+    }
+}
+
+impl DeviceState {
+    /// The state of a device that one process has to itself, after power-on.
+    pub fn new(personality: Personality) -> Self {
+        let block = StateBlock {
+            settings: Published::new(),
+            histogram: Histogram::new(),
+        };
+        let state = Self {
+            block: Shared::Owned(Arc::new(block)),
+            own: Shared::Owned(Arc::default()),
+            slabs: None,
+            lock: Arc::new(OwnLock::default()),
+        };
+        state.fill(personality);
+        state
+    }
+
+    /// The state in memory that other processes map, too, for the owner of `slot` or, as slot 0,
+    /// for an observer. `None` if there is no such slot.
+    pub fn mapped(memory: MappedState, slot: u8, lock: Arc<dyn WriteLock>) -> Option<Self> {
+        Some(Self {
+            block: Shared::Mapped(memory.block),
+            own: Shared::Mapped(memory.slabs.get(usize::from(slot))?),
+            slabs: Some(memory.slabs),
+            lock,
+        })
+    }
+
+    /// Puts everything but the counters to what it is after power-on.
+    pub fn reset(&self, personality: Personality) -> Result<(), WriteLockError> {
+        self.lock.locked(&mut || self.fill(personality))
+    }
+
+    fn fill(&self, personality: Personality) {
+        let settings = Settings::reset(personality);
+        self.block.settings.store(&settings.to_words());
+        self.block.histogram.restart(HistogramConfig::default());
+    }
+
+    // Counters.
+
+    /// The value of a counter, summed over all processes that have or had the device open.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        match self.slabs {
+            None => self.own.counter(counter),
+            Some(slabs) => slabs.iter().map(|slab| slab.counter(counter)).sum(),
+        }
+    }
+
+    /// The part of a counter that one process after the other counted in a slot.
+    pub fn counter_of(&self, slot: u8, counter: Counter) -> u64 {
+        let slab = self.slabs.and_then(|slabs| slabs.get(usize::from(slot)));
+        slab.unwrap_or(&self.own).counter(counter)
+    }
+
+    /// Adds to a counter of this process. One writer at a time: the owner of the device.
     #[inline]
     pub(crate) fn count(&self, counter: Counter, n: u64) {
-        let cell = &self.counters[counter as usize];
-        cell.store(
-            cell.load(Ordering::Relaxed).wrapping_add(n),
-            Ordering::Relaxed,
-        );
+        self.own.count(counter, n);
     }
+
+    // Settings.
+
+    /// Differs from an earlier value if a setting was changed in between.
+    #[inline]
+    pub(crate) fn generation(&self) -> u32 {
+        self.block.settings.generation()
+    }
+
+    /// All settings as they are now, and their generation.
+    pub(crate) fn settings(&self) -> (u32, Settings) {
+        let (generation, words) = self.block.settings.load();
+        (generation, Settings::from_words(&words))
+    }
+
+    fn change<E: From<WriteLockError>>(
+        &self,
+        change: impl FnOnce(&mut Settings) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut change = Some(change);
+        let mut result = Ok(());
+        self.lock.locked(&mut || {
+            let Some(change) = change.take() else { return };
+            let mut settings = self.settings().1;
+            result = change(&mut settings);
+            if result.is_ok() {
+                self.block.settings.store(&settings.to_words());
+            }
+        })?;
+        result
+    }
+
+    /// Reads or writes an access register. `data` is the register's content, and for a query also
+    /// carries its index.
+    pub fn access_register(
+        &self,
+        id: u16,
+        method: Method,
+        data: &mut [u8],
+    ) -> Result<(), RegisterError> {
+        if id != ferroce_prm::roce_accl::ROCE_ACCL.id() {
+            return Err(RegisterError::NotSupported { id });
+        }
+        match method {
+            Method::Query => Accelerations::from_bytes(self.settings().1.roce_accl).query(data),
+            Method::Write => self.change(|settings| {
+                let mut register = Accelerations::from_bytes(settings.roce_accl);
+                register.write(data)?;
+                settings.roce_accl = register.into_bytes();
+                Ok(())
+            }),
+        }
+    }
+
+    /// Puts the registers back to what they are after power-on: the only way from a profile back to
+    /// the firmware's own timeouts (D21).
+    pub fn reset_registers(&self) -> Result<(), WriteLockError> {
+        self.change(|settings| {
+            settings.roce_accl = Accelerations::reset(settings.personality.adaptive).into_bytes();
+            Ok(())
+        })
+    }
+
+    /// Behaviour of the firmware that no register controls.
+    pub fn personality(&self) -> Personality {
+        self.settings().1.personality
+    }
+
+    /// Changes the firmware's behaviour. The registers keep their values.
+    pub fn set_personality(&self, personality: Personality) -> Result<(), WriteLockError> {
+        self.change(|settings| {
+            settings.personality = personality;
+            Ok(())
+        })
+    }
+
+    /// What the link does to packets in one direction. Blackouts are points in the host's time.
+    pub fn impairment(&self, direction: Direction) -> Impairment {
+        let settings = self.settings().1;
+        match direction {
+            Direction::Egress => settings.egress,
+            Direction::Ingress => settings.ingress,
+        }
+    }
+
+    /// Changes what the link does to packets in one direction.
+    pub fn set_impairment(
+        &self,
+        direction: Direction,
+        impairment: Impairment,
+    ) -> Result<(), SettingError> {
+        impairment.check()?;
+        self.change(|settings| {
+            match direction {
+                Direction::Egress => settings.egress = impairment,
+                Direction::Ingress => settings.ingress = impairment,
+            }
+            Ok(())
+        })
+    }
+
+    // The timeout histogram.
 
     /// How the waits of adaptive retransmission are binned.
     pub fn histogram_config(&self) -> HistogramConfig {
-        self.histogram.config()
+        self.block.histogram.config()
     }
 
     /// Changes the binning; another layout starts from zero.
-    pub fn configure_histogram(&self, config: HistogramConfig) -> Result<(), HistogramError> {
-        self.histogram.configure(config)
+    pub fn configure_histogram(&self, config: HistogramConfig) -> Result<(), SettingError> {
+        config.check()?;
+        let configure = &mut || self.block.histogram.configure(config);
+        Ok(self.lock.locked(configure)?)
     }
 
     /// The counts, one for each bin.
     pub fn histogram(&self) -> Vec<u64> {
-        self.histogram.counts()
+        self.block.histogram.counts()
+    }
+
+    /// The counts, one for each bin, which start again from zero: each wait is in exactly one
+    /// answer, however many processes count and ask.
+    pub fn take_histogram(&self) -> Result<Vec<u64>, WriteLockError> {
+        let mut counts = Vec::new();
+        self.lock
+            .locked(&mut || counts = self.block.histogram.take())?;
+        Ok(counts)
     }
 
     /// Sets all counts to zero.
-    pub fn clear_histogram(&self) {
-        self.histogram.clear();
+    pub fn clear_histogram(&self) -> Result<(), WriteLockError> {
+        self.take_histogram().map(drop)
     }
 
     pub(crate) fn record_wait(&self, wait_ns: u64) {
-        self.histogram.record(wait_ns);
-    }
-
-    pub(crate) fn generation(&self) -> u32 {
-        self.generation.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn load_roce_accl(&self) -> [u8; 4 * ROCE_ACCL_WORDS] {
-        let mut bytes = [0; 4 * ROCE_ACCL_WORDS];
-        for (dword, word) in bytes.chunks_exact_mut(4).zip(&self.roce_accl) {
-            dword.copy_from_slice(&word.load(Ordering::Relaxed).to_be_bytes());
-        }
-        bytes
-    }
-
-    pub(crate) fn store_roce_accl(&self, bytes: &[u8; 4 * ROCE_ACCL_WORDS]) {
-        let (dwords, _) = bytes.as_chunks::<4>();
-        for (dword, word) in dwords.iter().zip(&self.roce_accl) {
-            word.store(u32::from_be_bytes(*dword), Ordering::Relaxed);
-        }
-        self.generation.fetch_add(1, Ordering::Release);
+        self.block.histogram.record(wait_ns);
     }
 }

@@ -146,7 +146,7 @@ fn the_histogram_holds_exactly_the_waits_that_led_to_a_retransmission() {
             expected[config.bin_of(*wait)] += 1;
         }
         assert_eq!(state.histogram(), expected, "{}", vector["name"]);
-        state.clear_histogram();
+        state.clear_histogram().unwrap();
         assert_eq!(state.histogram(), [0; 40]);
     }
 }
@@ -311,7 +311,7 @@ fn a_reset_gives_queue_pairs_the_firmware_ladder_back() {
     set_profile(&mut pair.sides[A].hca, &named("B"));
     disable_floor(&mut pair.sides[A].hca, true);
     let qpn = connect(&mut pair, 14, 7);
-    pair.sides[A].hca.reset_registers();
+    pair.sides[A].hca.reset_registers().unwrap();
     let us: Vec<_> = waits(&mut pair, qpn).iter().map(|ns| ns / 1000).collect();
     assert_eq!(us[..4], [8_388, 8_388, 16_777, 33_554]);
     assert_eq!(us[4..8], [67_108, 134_217, 268_435, 536_870]);

@@ -415,13 +415,13 @@ fn a_reset_brings_back_what_was_there_after_power_on() {
             .flat_map(|(select, values)| values.iter().copied().chain([(*select, 1)]))
             .collect();
         write(&mut hca, &with(&payload, &everything)).unwrap();
-        hca.reset_registers();
+        hca.reset_registers().unwrap();
         assert_eq!(query(&mut hca, 0), after_reset());
         assert_eq!(hca.policy().kind, before.kind);
         assert_eq!(hca.policy().floor, before.floor);
     }
     let epoch = hca.policy().epoch;
     assert!(epoch > before.epoch);
-    hca.reset_registers();
+    hca.reset_registers().unwrap();
     assert_eq!(hca.policy().epoch, epoch, "nothing to reset");
 }

@@ -343,6 +343,6 @@ fn perform(hca: &mut Hca, cue: &Cue, start: Time) {
         Cue::Adaptive(on) => switch_adaptive(hca, *on),
         Cue::NoFloor(disabled) => disable_floor(hca, *disabled),
         Cue::Profile(profile) => set_profile(hca, profile),
-        Cue::ResetRegisters => hca.reset_registers(),
+        Cue::ResetRegisters => hca.reset_registers().unwrap(),
     }
 }

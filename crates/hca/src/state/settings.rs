@@ -1,0 +1,194 @@
+use ferroce_adp::DecTrigger;
+use ferroce_transport::Time;
+
+use crate::device::Personality;
+use crate::impair::{Blackout, BurstLoss, Impairment};
+use crate::register::{Accelerations, ROCE_ACCL_BYTES};
+
+/// Words of [`Settings`] in shared memory.
+pub(super) const WORDS: usize = ROCE_ACCL_WORDS + 1 + 2 * IMPAIRMENT_WORDS;
+
+const ROCE_ACCL_WORDS: usize = ROCE_ACCL_BYTES / 8;
+const IMPAIRMENT_WORDS: usize = 11 + 2 * Impairment::BLACKOUTS_MAX;
+
+/// Everything about a device that is set, not counted.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Settings {
+    pub(crate) roce_accl: [u8; ROCE_ACCL_BYTES],
+    pub(crate) personality: Personality,
+    pub(crate) egress: Impairment,
+    pub(crate) ingress: Impairment,
+}
+
+impl Settings {
+    /// After power-on.
+    pub(crate) fn reset(personality: Personality) -> Self {
+        Self {
+            roce_accl: Accelerations::reset(personality.adaptive).into_bytes(),
+            personality,
+            egress: Impairment::default(),
+            ingress: Impairment::default(),
+        }
+    }
+
+    pub(super) fn to_words(&self) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        let (registers, rest) = words.split_at_mut(ROCE_ACCL_WORDS);
+        let (dwords, _) = self.roce_accl.as_chunks::<8>();
+        for (word, bytes) in registers.iter_mut().zip(dwords) {
+            *word = u64::from_be_bytes(*bytes);
+        }
+        rest[0] = pack_personality(&self.personality);
+        let (egress, ingress) = rest[1..].split_at_mut(IMPAIRMENT_WORDS);
+        pack_impairment(&self.egress, egress);
+        pack_impairment(&self.ingress, ingress);
+        words
+    }
+
+    /// Other processes of the user can write the memory: values that make no sense are replaced by
+    /// ones that do.
+    pub(super) fn from_words(words: &[u64; WORDS]) -> Self {
+        let (registers, rest) = words.split_at(ROCE_ACCL_WORDS);
+        let mut roce_accl = [0; ROCE_ACCL_BYTES];
+        for (bytes, word) in roce_accl.chunks_exact_mut(8).zip(registers) {
+            bytes.copy_from_slice(&word.to_be_bytes());
+        }
+        let (egress, ingress) = rest[1..].split_at(IMPAIRMENT_WORDS);
+        Self {
+            roce_accl,
+            personality: unpack_personality(rest[0]),
+            egress: unpack_impairment(egress),
+            ingress: unpack_impairment(ingress),
+        }
+    }
+}
+
+fn pack_personality(it: &Personality) -> u64 {
+    let exponent = it.initial_exponent.map_or(0, |e| u64::from(e) + 1);
+    u64::from(it.ib_multiplier)
+        | u64::from(it.min_ack_timeout) << 8
+        | exponent << 16
+        | u64::from(it.adaptive) << 32
+        | u64::from(it.quantiser) << 33
+        | u64::from(it.dec_trigger == DecTrigger::PerRecovery) << 34
+        | u64::from(it.range_bound_exclusive) << 35
+}
+
+fn unpack_personality(word: u64) -> Personality {
+    let bit = |n: u32| word >> n & 1 == 1;
+    Personality {
+        adaptive: bit(32),
+        ib_multiplier: (word as u8).clamp(1, 4),
+        min_ack_timeout: ((word >> 8) as u8).min(31),
+        quantiser: bit(33),
+        initial_exponent: ((word >> 16) as u16)
+            .checked_sub(1)
+            .map(|e| e.min(31) as u8),
+        dec_trigger: if bit(34) {
+            DecTrigger::PerRecovery
+        } else {
+            DecTrigger::PerProgress
+        },
+        range_bound_exclusive: bit(35),
+    }
+}
+
+fn pack_impairment(it: &Impairment, words: &mut [u64]) {
+    let burst = it.burst.unwrap_or(BurstLoss {
+        enter: 0.0,
+        mean_length: 0.0,
+    });
+    let fixed = [
+        it.loss.to_bits(),
+        burst.enter.to_bits(),
+        burst.mean_length.to_bits(), // 0 stands for no bursts
+        it.duplicate.to_bits(),
+        it.corrupt.to_bits(),
+        it.ecn_mark.to_bits(),
+        it.delay_ns,
+        it.jitter_ns,
+        it.reorder.to_bits(),
+        it.reorder_ns,
+        it.blackouts.len() as u64,
+    ];
+    let (head, tail) = words.split_at_mut(fixed.len());
+    head.copy_from_slice(&fixed);
+    for (pair, blackout) in tail.chunks_exact_mut(2).zip(&it.blackouts) {
+        pair.copy_from_slice(&[blackout.from.as_nanos(), blackout.length_ns]);
+    }
+}
+
+fn unpack_impairment(words: &[u64]) -> Impairment {
+    let (head, tail) = words.split_at(IMPAIRMENT_WORDS - 2 * Impairment::BLACKOUTS_MAX);
+    let float = |n: usize| f64::from_bits(head[n]);
+    let blackouts = tail.chunks_exact(2).map(|pair| Blackout {
+        from: Time::from_nanos(pair[0]),
+        length_ns: pair[1],
+    });
+    let impairment = Impairment {
+        loss: float(0),
+        burst: (float(2) != 0.0).then(|| BurstLoss {
+            enter: float(1),
+            mean_length: float(2),
+        }),
+        duplicate: float(3),
+        corrupt: float(4),
+        ecn_mark: float(5),
+        delay_ns: head[6],
+        jitter_ns: head[7],
+        reorder: float(8),
+        reorder_ns: head[9],
+        blackouts: blackouts.take(head[10] as usize).collect(),
+    };
+    if impairment.check().is_ok() {
+        impairment
+    } else {
+        Impairment::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn settings() -> Settings {
+        let text = "loss=1%,burst=0.1%:20,duplicate=0.1%,corrupt=0.01%,ecn=5%,delay=50us,\
+                    jitter=10us,reorder=0.5%:200us,down=200ms@3s,down=1s@10s";
+        Settings {
+            egress: text.parse().unwrap(),
+            ..Settings::reset(Personality {
+                ib_multiplier: 3,
+                quantiser: true,
+                initial_exponent: Some(0),
+                dec_trigger: DecTrigger::PerRecovery,
+                ..Personality::default()
+            })
+        }
+    }
+
+    #[test]
+    fn everything_comes_back() {
+        for settings in [settings(), Settings::reset(Personality::default())] {
+            assert_eq!(Settings::from_words(&settings.to_words()), settings);
+        }
+    }
+
+    proptest! {
+        /// Garbage in shared memory becomes settings that a device can have.
+        #[test]
+        fn any_words_are_some_settings(
+            at in prop::collection::vec((0..WORDS, any::<u64>()), 1..20),
+        ) {
+            let mut words = settings().to_words();
+            for (index, word) in at {
+                words[index] = word;
+            }
+            let settings = Settings::from_words(&words);
+            prop_assert!(settings.egress.check().is_ok() && settings.ingress.check().is_ok());
+            prop_assert!((1..=4).contains(&settings.personality.ib_multiplier));
+            prop_assert_eq!(Settings::from_words(&settings.to_words()), settings);
+        }
+    }
+}
