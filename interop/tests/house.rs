@@ -89,6 +89,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/hca/src/memory.rs",
     "crates/udp/src/socket.rs",
     "crates/udp/src/socket/",
+    "crates/udp/src/sys/",
     "crates/udp/src/wait.rs",
     "crates/udp/tests/",
     "crates/fwctl/",

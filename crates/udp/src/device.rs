@@ -12,8 +12,11 @@ use ferroce_hca::{
 use ferroce_wire::Qpn;
 use thiserror::Error;
 
+use crate::attach::Attachment;
 use crate::engine::{Engine, Transmitted};
+use crate::registry::RegistryError;
 use crate::socket::{BindError, Options, ROCE_PORT, Socket};
+use crate::spec::DeviceSpec;
 use crate::tap::Tap;
 use crate::wait::{Clock, Waiter, Waker, tighten_timer_slack};
 
@@ -78,6 +81,15 @@ pub enum OpenError {
     /// See [`BindError`].
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// See [`RegistryError`].
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// As many processes as a device takes have it open.
+    #[error("{max} processes have the device open, which is as many as it takes")]
+    Full {
+        /// How many that are.
+        max: u8,
+    },
     /// No helper thread.
     #[error("cannot start the device's helper thread: {0}")]
     Helper(#[source] io::Error),
@@ -91,13 +103,13 @@ pub enum OpenError {
 pub struct Device {
     shared: Arc<Shared>,
     helper: Option<JoinHandle<()>>,
+    attachment: Attachment,
 }
 
 #[derive(Debug)]
 struct Shared {
     socket: Socket,
-    clock: Clock,
-    state: Arc<DeviceState>,
+    state: DeviceState,
     engine: Mutex<Engine>,
     /// Threads that wait for the engine.
     wanted: AtomicUsize,
@@ -126,22 +138,30 @@ struct Events {
 }
 
 impl Device {
-    /// Opens a device: binds its socket and starts its helper thread.
+    /// Opens a device for this process alone: binds its socket and starts its helper thread.
     pub fn open(config: DeviceConfig) -> Result<Self, OpenError> {
         let socket = Socket::bind(SocketAddr::new(config.address, config.port), &config.socket)?;
-        let clock = Clock::new();
-        let mut hca = config.hca;
+        let attachment = Attachment::alone(config.address, config.port);
+        Self::start(socket, config.hca, Hca::new, config.tap, attachment)
+    }
+
+    pub(crate) fn start(
+        socket: Socket,
+        mut config: HcaConfig,
+        hca: impl FnOnce(HcaConfig) -> Hca,
+        tap: Option<Tap>,
+        attachment: Attachment,
+    ) -> Result<Self, OpenError> {
         let buffer = socket.granted().receive_buffer_bytes;
         // The kernel counts its own bookkeeping, too; that is as much again for small packets.
         let window = u32::try_from(buffer / 2).unwrap_or(u32::MAX);
-        hca.total_window_bytes = hca.total_window_bytes.min(window);
-        let hca = Hca::new(hca);
-        let state = Arc::clone(hca.state());
-        let engine = Engine::new(hca, socket.address(), clock, config.tap);
+        config.total_window_bytes = config.total_window_bytes.min(window);
+        let hca = hca(config);
+        let state = hca.state().clone();
+        let engine = Engine::new(hca, socket.address(), tap);
         let waiter = Waiter::new().map_err(OpenError::Helper)?;
         let shared = Arc::new(Shared {
             socket,
-            clock,
             state,
             engine: Mutex::new(engine),
             wanted: AtomicUsize::new(0),
@@ -156,7 +176,7 @@ impl Device {
         });
         let helper = {
             let shared = Arc::clone(&shared);
-            let name = format!("ferroce-{}", config.address);
+            let name = format!("ferroce-{}", shared.socket.address().ip());
             thread::Builder::new()
                 .name(name)
                 .spawn(move || shared.help(waiter))
@@ -164,7 +184,19 @@ impl Device {
         Ok(Self {
             shared,
             helper: Some(helper.map_err(OpenError::Helper)?),
+            attachment,
         })
+    }
+
+    /// What the device is. Of one that was opened without a registry, the defaults and its address.
+    pub fn spec(&self) -> &DeviceSpec {
+        &self.attachment.spec
+    }
+
+    /// This process's slot, 1 to 254: the top byte of its queue pair numbers. 0 for a device that
+    /// was opened without a registry, whose numbers are free.
+    pub fn slot(&self) -> u8 {
+        self.attachment.slot
     }
 
     /// The socket's address.
@@ -174,11 +206,11 @@ impl Device {
 
     /// The device's clock.
     pub fn now(&self) -> Time {
-        Time::from_nanos(self.shared.clock.now_ns())
+        Time::from_nanos(Clock.now_ns())
     }
 
-    /// Registers, histogram and counters.
-    pub fn state(&self) -> &Arc<DeviceState> {
+    /// Registers, personality, impairments, histogram and counters.
+    pub fn state(&self) -> &DeviceState {
         &self.shared.state
     }
 
@@ -370,8 +402,7 @@ impl Shared {
     }
 
     fn note_poll(&self) {
-        self.last_poll_ns
-            .store(self.clock.now_ns(), Ordering::Relaxed);
+        self.last_poll_ns.store(Clock.now_ns(), Ordering::Relaxed);
     }
 
     /// The program stops polling: the helper takes over at once.
@@ -470,7 +501,7 @@ impl Shared {
 
     fn program_polls(&self) -> bool {
         let last = self.last_poll_ns.load(Ordering::Relaxed);
-        last != 0 && self.clock.now_ns().saturating_sub(last) < STAND_BACK.as_nanos() as u64
+        last != 0 && Clock.now_ns().saturating_sub(last) < STAND_BACK.as_nanos() as u64
     }
 
     /// The helper thread: serves the device while the program does not.
@@ -479,7 +510,7 @@ impl Shared {
         let _ = self.helper.set(thread::current());
         // Without it timers are up to 50 us late.
         let _ = tighten_timer_slack();
-        let mut last_packet = self.clock.now_ns();
+        let mut last_packet = Clock.now_ns();
         while !self.stop.load(Ordering::Acquire) {
             if self.program_polls() {
                 thread::park_timeout(LOOK_AGAIN);
@@ -493,7 +524,7 @@ impl Shared {
             let more = sent == Transmitted::More;
             self.deferred.store(more, Ordering::Relaxed);
             self.publish(&mut engine);
-            let now = self.clock.now_ns();
+            let now = Clock.now_ns();
             let spun = now.saturating_sub(last_packet) >= SPIN.as_nanos() as u64;
             let deadline = engine.hca.poll_timeout();
             let blocked = engine.is_blocked();

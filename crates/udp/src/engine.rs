@@ -31,7 +31,6 @@ pub(crate) enum Transmitted {
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) hca: Hca,
-    clock: Clock,
     buffers: RecvBuffers,
     flows: Flows,
     verifier: IcrcVerifier,
@@ -43,10 +42,9 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(hca: Hca, own: SocketAddr, clock: Clock, tap: Option<Tap>) -> Self {
+    pub(crate) fn new(hca: Hca, own: SocketAddr, tap: Option<Tap>) -> Self {
         Self {
             hca,
-            clock,
             buffers: RecvBuffers::new(1),
             flows: Flows::new(own),
             verifier: IcrcVerifier::new(IdPolicy::AnyId),
@@ -57,8 +55,8 @@ impl Engine {
         }
     }
 
-    pub(crate) fn now(&self) -> Time {
-        Time::from_nanos(self.clock.now_ns())
+    pub(crate) fn now() -> Time {
+        Time::from_nanos(Clock.now_ns())
     }
 
     /// Takes what one receive call brings; returns the number of packets. An error means that the
@@ -69,7 +67,7 @@ impl Engine {
         if messages == 0 {
             return Ok(0);
         }
-        let now = self.now();
+        let now = Self::now();
         let mut packets = 0;
         for message in self.buffers.messages() {
             let Some(flow) = self.flows.get(message.source) else {
@@ -106,7 +104,7 @@ impl Engine {
         let Some(deadline) = self.hca.poll_timeout() else {
             return false;
         };
-        let now = self.now();
+        let now = Self::now();
         if deadline > now {
             return false;
         }
@@ -116,7 +114,7 @@ impl Engine {
 
     /// Sends what the device has to send.
     pub(crate) fn transmit(&mut self, socket: &Socket) -> Transmitted {
-        let now = self.now();
+        let now = Self::now();
         let mut bytes = 0;
         loop {
             // Moved only if it is there: a packet is large.

@@ -13,22 +13,39 @@
 //! | `engine` | moves packets between socket and device |
 //! | [`device`](Device) | the engine behind a lock, the helper thread, waiting |
 //! | [`tap`](Tap) | packet captures |
+//! | `spec`, `registry` | the devices of a user, each a TOML file |
+//! | `shared` | the file that the processes of a device map: state, slots |
+//! | `attach` | a process takes its place on a device |
+//! | [`Observer`] | a look at a device from outside |
+//! | `sys` | system calls on files |
 //!
-//! `unsafe` is denied everywhere but in `socket` and `wait`, which make system calls.
+//! `unsafe` is denied everywhere but in `socket`, `sys` and `wait`, which make system calls.
 #![deny(unsafe_code)]
 
+mod attach;
 mod connect;
 mod device;
 mod engine;
 mod fault;
 mod flow;
+mod observer;
+mod registry;
+mod shared;
 #[allow(unsafe_code, reason = "system calls")]
 pub mod socket;
+mod spec;
 mod stage;
+#[allow(unsafe_code, reason = "system calls")]
+mod sys;
 mod tap;
 #[allow(unsafe_code, reason = "system calls")]
 pub mod wait;
 
+pub use attach::AttachOptions;
 pub use connect::Endpoint;
 pub use device::{Device, DeviceConfig, OpenError};
+pub use observer::Observer;
+pub use registry::{Registry, RegistryError};
+pub use shared::Process;
+pub use spec::{DeviceSpec, SpecError};
 pub use tap::Tap;

@@ -20,7 +20,6 @@ pub struct Tap(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 struct Inner {
     writer: Writer<BufWriter<File>>,
-    clock: Clock,
     /// The time of day when the clock showed 0, in nanoseconds since 1970.
     origin_ns: u64,
     /// The first error; the rest of the capture is dropped.
@@ -50,11 +49,11 @@ impl Tap {
             file.set_permissions(Permissions::from_mode(0o600))?;
         }
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-        let origin_ns = since_1970.map_or(0, |time| time.as_nanos() as u64);
+        let now_ns = since_1970.map_or(0, |time| time.as_nanos() as u64);
+        let origin_ns = now_ns.saturating_sub(Clock.now_ns());
         let writer = Writer::with_interface(BufWriter::new(file), "ferroce")?;
         Ok(Self(Arc::new(Mutex::new(Inner {
             writer,
-            clock: Clock::new(),
             origin_ns,
             error: None,
         }))))
@@ -68,7 +67,7 @@ impl Tap {
         let mut meta = UdpMeta::new(seen.source, seen.dest);
         meta.tos = seen.tos;
         meta.ip_id = seen.ip_id;
-        let at = inner.origin_ns + inner.clock.now_ns();
+        let at = inner.origin_ns + Clock.now_ns();
         inner.error = inner.writer.write_packet(at, &meta, bytes).err();
     }
 

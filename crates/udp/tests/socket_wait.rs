@@ -155,9 +155,7 @@ fn long_sleeps_end_on_time() {
 
 #[test]
 fn the_clock_goes_forward() {
-    let clock = Clock::new();
-    let copy = clock;
-    let before = clock.now_ns();
+    let before = Clock.now_ns();
     thread::sleep(Duration::from_millis(2));
-    assert!(copy.now_ns() >= before + 2_000_000);
+    assert!(Clock.now_ns() >= before + 2_000_000);
 }

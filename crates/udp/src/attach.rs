@@ -1,0 +1,108 @@
+use std::net::{IpAddr, SocketAddr};
+
+use ferroce_hca::{Hca, HcaConfig};
+use ferroce_wire::Qpn;
+
+use crate::device::{Device, OpenError};
+use crate::registry::{Registry, RegistryError};
+use crate::shared::{Process, SLOT_MAX, SharedFile};
+use crate::socket::{BindError, Options, Socket};
+use crate::spec::DeviceSpec;
+use crate::tap::Tap;
+
+/// Numbers of a slot that are never given to a queue pair: slot 0's are those of management, and
+/// the rest follows for the sake of one rule.
+const FIRST_QPN: u32 = 0x100;
+
+/// How a process attaches to a device.
+#[derive(Clone, Debug, Default)]
+pub struct AttachOptions {
+    /// Records what this process sends.
+    pub tap: Option<Tap>,
+    /// Socket options. The port is shared whatever they say.
+    pub socket: Options,
+    /// Report every timer expiry as [`ferroce_hca::Event::TimerExpired`].
+    pub trace_timers: bool,
+}
+
+/// A process's place on a device that others may share.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    pub(crate) spec: DeviceSpec,
+    pub(crate) slot: u8,
+    /// Keeps the slot.
+    _shared: Option<SharedFile>,
+}
+
+impl Attachment {
+    /// The place of a process that has a device to itself.
+    pub(crate) fn alone(address: IpAddr, port: u16) -> Self {
+        let name = DeviceSpec::DEFAULT_NAME;
+        let spec = DeviceSpec {
+            port,
+            ..DeviceSpec::new(name, address)
+        };
+        Self {
+            spec,
+            slot: 0,
+            _shared: None,
+        }
+    }
+}
+
+impl Device {
+    /// Attaches to a device of the registry, which other processes may have open.
+    pub fn attach(
+        registry: &Registry,
+        name: &str,
+        options: AttachOptions,
+    ) -> Result<Self, OpenError> {
+        let spec = registry.device(name)?;
+        let shared = SharedFile::open(registry, &spec)?;
+        let failed = |source| RegistryError::state(shared.path(), source);
+        let membership = shared.membership().map_err(failed)?;
+        let others = shared.others().map_err(failed)?;
+        let slot = shared.claim_slot(&membership).map_err(failed)?;
+        let slot = slot.ok_or(OpenError::Full { max: SLOT_MAX })?;
+        let socket = bind(&spec, &options.socket, &others)?;
+        drop(membership);
+
+        let config = HcaConfig {
+            seed: seed(&spec, slot),
+            first_qpn: Qpn::new(u32::from(slot) << 16 | FIRST_QPN),
+            max_qp: (1 << 16) - FIRST_QPN,
+            trace_timers: options.trace_timers,
+            ..HcaConfig::default()
+        };
+        let state = shared.state(slot);
+        let attachment = Attachment {
+            spec,
+            slot,
+            _shared: Some(shared),
+        };
+        let hca = |config| Hca::with_state(config, state);
+        Self::start(socket, config, hca, options.tap, attachment)
+    }
+}
+
+/// Binds the device's port, which only sockets of this user can share. If none of ours has it
+/// nobody may have: the kernel would spread the packets over all of them.
+fn bind(spec: &DeviceSpec, options: &Options, others: &[Process]) -> Result<Socket, BindError> {
+    let address = SocketAddr::new(spec.address, spec.port);
+    let bind = |share_port| {
+        let options = Options {
+            share_port,
+            ..options.clone()
+        };
+        Socket::bind(address, &options)
+    };
+    if others.is_empty() {
+        drop(bind(false)?);
+    }
+    bind(true)
+}
+
+/// Each device and each of its processes has randomness of its own, the same with every run.
+fn seed(spec: &DeviceSpec, slot: u8) -> u64 {
+    u64::from(spec.seed) << 32 ^ spec.guid() ^ u64::from(slot) << 56
+}

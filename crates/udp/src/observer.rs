@@ -1,0 +1,43 @@
+use std::io;
+
+use ferroce_hca::DeviceState;
+
+use crate::registry::{Registry, RegistryError};
+use crate::shared::{Process, SharedFile};
+use crate::spec::DeviceSpec;
+
+/// A look at a device from outside: it takes no slot and no packets.
+#[derive(Debug)]
+pub struct Observer {
+    spec: DeviceSpec,
+    shared: SharedFile,
+    state: DeviceState,
+}
+
+impl Observer {
+    pub(crate) fn open(registry: &Registry, spec: DeviceSpec) -> Result<Self, RegistryError> {
+        let shared = SharedFile::open(registry, &spec)?;
+        let state = shared.state(0);
+        Ok(Self {
+            spec,
+            shared,
+            state,
+        })
+    }
+
+    /// The device.
+    pub fn spec(&self) -> &DeviceSpec {
+        &self.spec
+    }
+
+    /// Registers, personality, impairments, histogram and counters. What is set acts in every
+    /// process that has the device open, and in those to come.
+    pub fn state(&self) -> &DeviceState {
+        &self.state
+    }
+
+    /// The processes that have the device open, by slot.
+    pub fn processes(&self) -> io::Result<Vec<Process>> {
+        self.shared.others()
+    }
+}

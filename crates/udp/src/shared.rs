@@ -1,0 +1,149 @@
+//! What the processes of a device share: a file that all of them map.
+//!
+//! The kernel's locks on bytes of the file say who is alive: they end with their owner, however that
+//! dies. Nothing written in the file has to be put right afterwards.
+
+mod layout;
+mod open;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ferroce_hca::{DeviceState, WriteLock, WriteLockError};
+
+pub(crate) use self::layout::Layout;
+use crate::registry::{Registry, RegistryError};
+use crate::spec::DeviceSpec;
+use crate::sys;
+
+/// How long a lock is waited for that is never held longer than a few microseconds. Only a stopped
+/// process can be the reason if that is not enough.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The bytes that are locked. They lie far behind the end of the file, and where they lie must never
+/// change: other releases look at them, too.
+mod byte {
+    /// Whoever makes, replaces or removes the file, or joins or leaves.
+    pub(super) const MEMBERS: i64 = 1 << 40;
+    /// Whoever changes settings.
+    pub(super) const SETTINGS: i64 = MEMBERS + 1;
+    /// The owner of slot n has byte `SLOTS + n`.
+    pub(super) const SLOTS: i64 = MEMBERS + 0x1000;
+}
+
+/// The largest slot. 255 would make the queue pair number that stands for a multicast group.
+pub(crate) const SLOT_MAX: u8 = 254;
+
+/// A process that has a device open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Its slot on the device, 1 to 254: the top byte of its queue pair numbers.
+    pub slot: u8,
+    /// Its number, as it knows it.
+    pub pid: u32,
+    /// Its name, at most 15 bytes.
+    pub comm: String,
+}
+
+/// One opening of a device's shared file.
+#[derive(Debug)]
+pub(crate) struct SharedFile {
+    file: Arc<File>,
+    path: PathBuf,
+    layout: &'static Layout,
+}
+
+/// Held until it is dropped: nobody else joins, leaves or replaces the file.
+#[derive(Debug)]
+pub(crate) struct Membership<'a>(&'a File);
+
+impl Drop for Membership<'_> {
+    fn drop(&mut self) {
+        // If the kernel does not unlock, it does so when the file is closed.
+        let _ = sys::unlock(self.0, byte::MEMBERS);
+    }
+}
+
+impl SharedFile {
+    /// Opens the file of a device; makes it if it is not there.
+    pub(crate) fn open(registry: &Registry, spec: &DeviceSpec) -> Result<Self, RegistryError> {
+        let path = registry.state_path(spec);
+        open::open(&path, spec).map_err(|source| RegistryError::state(&path, source))
+    }
+
+    /// Removes a device's file. [`io::ErrorKind::ResourceBusy`] if a process has the device open.
+    pub(crate) fn remove(path: &Path) -> io::Result<()> {
+        open::remove(path)
+    }
+
+    /// The device's state, for the owner of a slot or, with slot 0, for an observer.
+    pub(crate) fn state(&self, slot: u8) -> DeviceState {
+        let lock = Arc::new(SettingsLock {
+            file: Arc::clone(&self.file),
+            own: Mutex::new(()),
+        });
+        let state = DeviceState::mapped(self.layout.state(), slot, lock);
+        state.expect("there is a slab for every slot")
+    }
+
+    /// Waits until nobody else is about to join or leave.
+    pub(crate) fn membership(&self) -> io::Result<Membership<'_>> {
+        sys::lock_when_free(&self.file, byte::MEMBERS, PATIENCE)?;
+        Ok(Membership(&self.file))
+    }
+
+    /// Takes the lowest slot that is free; `None` if all have owners. It is free again when this
+    /// `SharedFile` is dropped.
+    pub(crate) fn claim_slot(&self, _held: &Membership<'_>) -> io::Result<Option<u8>> {
+        for slot in 1..=SLOT_MAX {
+            if sys::lock(&self.file, byte::SLOTS + i64::from(slot))? {
+                let comm = std::fs::read("/proc/self/comm").unwrap_or_default();
+                self.layout.member(slot).set(process::id(), &comm);
+                return Ok(Some(slot));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The other processes that have the device open.
+    pub(crate) fn others(&self) -> io::Result<Vec<Process>> {
+        let mut others = Vec::new();
+        for slot in 1..=SLOT_MAX {
+            if sys::is_locked(&self.file, byte::SLOTS + i64::from(slot))? {
+                let (pid, comm) = self.layout.member(slot).get();
+                others.push(Process { slot, pid, comm });
+            }
+        }
+        Ok(others)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The lock around changes of settings: between threads by a mutex, between processes by a byte of
+/// the file.
+#[derive(Debug)]
+struct SettingsLock {
+    file: Arc<File>,
+    own: Mutex<()>,
+}
+
+impl WriteLock for SettingsLock {
+    fn locked(&self, write: &mut dyn FnMut()) -> Result<(), WriteLockError> {
+        let failed = |error: io::Error| WriteLockError {
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+        };
+        let _guard = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        sys::lock_when_free(&self.file, byte::SETTINGS, PATIENCE).map_err(failed)?;
+        write();
+        // If the kernel does not unlock, it does so when the file is closed.
+        let _ = sys::unlock(&self.file, byte::SETTINGS);
+        Ok(())
+    }
+}

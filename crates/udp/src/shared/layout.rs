@@ -1,0 +1,95 @@
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use ferroce_hca::{CounterSlab, MappedState, StateBlock};
+
+/// "ferroce" and a zero.
+const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
+/// Rises with every change of what lies where.
+const VERSION: u32 = 1;
+
+/// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
+/// that [`Layout::is_ready`] tells apart.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Layout {
+    magic: AtomicU64,
+    version: AtomicU32,
+    /// Size of this structure. With the version it tells files of other releases apart, which have
+    /// other counters.
+    size: AtomicU32,
+    block: StateBlock,
+    /// By slot.
+    members: [Member; 256],
+    /// By slot.
+    slabs: [CounterSlab; 256],
+}
+
+/// Who owns a slot, or did last.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Member {
+    pid: AtomicU64,
+    /// The process's name, filled up with zeros.
+    comm: [AtomicU64; 2],
+}
+
+impl Layout {
+    /// Bytes of a file.
+    pub(crate) const SIZE: u64 = size_of::<Self>() as u64;
+
+    /// Whether the file has been filled, by a program with the same idea of what lies where.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.magic.load(Ordering::Acquire) == MAGIC
+            && self.version.load(Ordering::Relaxed) == VERSION
+            && u64::from(self.size.load(Ordering::Relaxed)) == Self::SIZE
+    }
+
+    /// Whether nobody has finished filling the file.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.magic.load(Ordering::Acquire) == 0
+    }
+
+    /// Marks the file as filled.
+    pub(crate) fn set_ready(&self) {
+        self.version.store(VERSION, Ordering::Relaxed);
+        self.size.store(Self::SIZE as u32, Ordering::Relaxed);
+        self.magic.store(MAGIC, Ordering::Release);
+    }
+
+    pub(crate) fn state(&'static self) -> MappedState {
+        MappedState {
+            block: &self.block,
+            slabs: &self.slabs,
+        }
+    }
+
+    pub(crate) fn member(&self, slot: u8) -> &Member {
+        &self.members[usize::from(slot)]
+    }
+}
+
+impl Member {
+    pub(crate) fn set(&self, pid: u32, comm: &[u8]) {
+        let mut name = [0; 16];
+        let comm = comm.trim_ascii_end();
+        let len = comm.len().min(name.len());
+        name[..len].copy_from_slice(&comm[..len]);
+        self.pid.store(pid.into(), Ordering::Relaxed);
+        let (words, _) = name.as_chunks::<8>();
+        for (cell, word) in self.comm.iter().zip(words) {
+            cell.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+        }
+    }
+
+    /// Number and name of the process.
+    pub(crate) fn get(&self) -> (u32, String) {
+        let words = self
+            .comm
+            .each_ref()
+            .map(|w| w.load(Ordering::Relaxed).to_ne_bytes());
+        let name = words.concat();
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let pid = self.pid.load(Ordering::Relaxed) as u32;
+        (pid, String::from_utf8_lossy(name).into_owned())
+    }
+}

@@ -1,0 +1,146 @@
+//! Making, opening, replacing and removing the file.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Layout, PATIENCE, SharedFile, byte};
+use crate::spec::DeviceSpec;
+use crate::sys;
+
+/// How often the file may be replaced while it is being opened.
+const TRIES: usize = 16;
+
+pub(super) fn open(path: &Path, spec: &DeviceSpec) -> io::Result<SharedFile> {
+    for _ in 0..TRIES {
+        let file = open_file(path)?;
+        sys::lock_when_free(&file, byte::MEMBERS, PATIENCE)?;
+        if !is_still_at(&file, path) {
+            continue; // replaced while we waited
+        }
+        let shared = SharedFile {
+            layout: match fill(&file, path)? {
+                Filled::Yes(layout) => layout,
+                Filled::ByAnotherRelease => {
+                    replace(&file, path)?;
+                    continue;
+                }
+            },
+            file: Arc::new(file),
+            path: path.to_owned(),
+        };
+        if !shared.layout.is_ready() {
+            // Whoever holds a lock on settings of an unfinished file is dead.
+            shared
+                .state(0)
+                .reset(spec.personality)
+                .map_err(|error| io::Error::from_raw_os_error(error.errno))?;
+            shared.layout.set_ready();
+        }
+        sys::unlock(&shared.file, byte::MEMBERS)?;
+        return Ok(shared);
+    }
+    Err(io::Error::other("the file is replaced again and again"))
+}
+
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    let file = match open_existing(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        file => file?,
+    };
+    sys::lock_when_free(&file, byte::MEMBERS, PATIENCE)?;
+    if is_still_at(&file, path) {
+        replace(&file, path)?;
+    }
+    Ok(())
+}
+
+/// Opens a file that is the user's own and nobody else's.
+fn open_file(path: &Path) -> io::Result<File> {
+    let mut options = options();
+    own(options.create(true).open(path)?)
+}
+
+fn open_existing(path: &Path) -> io::Result<File> {
+    own(options().open(path)?)
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    options
+}
+
+fn own(file: File) -> io::Result<File> {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.uid() != sys::effective_uid() || metadata.mode() & 0o077 != 0
+    {
+        let reason = "it is not a regular file of this user with mode 0600; remove it";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    Ok(file)
+}
+
+fn is_still_at(file: &File, path: &Path) -> bool {
+    let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(opened), Ok(there)) => id(opened) == id(there),
+        _ => false,
+    }
+}
+
+enum Filled {
+    Yes(&'static Layout),
+    ByAnotherRelease,
+}
+
+/// Gives a new file its size, and maps it.
+fn fill(file: &File, path: &Path) -> io::Result<Filled> {
+    let len = file.metadata()?.len();
+    if len != 0 && len != Layout::SIZE {
+        return Ok(Filled::ByAnotherRelease);
+    }
+    // Also the second time: a process may have died amid the first.
+    sys::allocate(file, Layout::SIZE)?;
+    let layout = mapped(file, path)?;
+    if layout.is_ready() || layout.is_blank() {
+        Ok(Filled::Yes(layout))
+    } else {
+        Ok(Filled::ByAnotherRelease)
+    }
+}
+
+/// Takes the file away so that the next one can be made, unless a process uses it.
+fn replace(file: &File, path: &Path) -> io::Result<()> {
+    for slot in 1..=super::SLOT_MAX {
+        if sys::is_locked(file, byte::SLOTS + i64::from(slot))? {
+            let reason = "a running process, possibly of another release, has the device open; \
+                          end it first";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
+        }
+    }
+    fs::remove_file(path)
+}
+
+/// Maps a file once for the process, however often it is opened: mappings stay for good.
+fn mapped(file: &File, path: &Path) -> io::Result<&'static Layout> {
+    type Mappings = Vec<((u64, u64), &'static Layout)>;
+    static MAPPINGS: Mutex<Mappings> = Mutex::new(Vec::new());
+    let metadata = file.metadata()?;
+    // A mapped file keeps its number even when it is removed.
+    let id = (metadata.dev(), metadata.ino());
+    let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, layout)) = mappings.iter().find(|(mapped, _)| *mapped == id) {
+        return Ok(layout);
+    }
+    // A mapping keeps the open file it was made from, and with it that one's locks: not this one's.
+    let layout = sys::map(&open_existing(path)?)?;
+    mappings.push((id, layout));
+    Ok(layout)
+}

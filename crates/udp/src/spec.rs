@@ -1,0 +1,387 @@
+//! What a device is, as its file says.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ferroce_adp::DecTrigger;
+use ferroce_hca::Personality;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::socket::ROCE_PORT;
+
+/// A device that several processes can attach to: its name, address and identity.
+///
+/// Written as TOML in a file that bears the device's name. Only the address must be there:
+///
+/// ```
+/// use ferroce_udp::DeviceSpec;
+///
+/// let spec = DeviceSpec::from_toml("mlx5_0", "address = '127.0.0.2'").unwrap();
+/// assert_eq!((spec.name.as_str(), spec.port), ("mlx5_0", 4791));
+/// assert_eq!(spec.vendor_part_id, 4129);
+/// ```
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceSpec {
+    /// Name, as `ibv_get_device_name` and `rdma dev` show it: letters, digits, `_` and `-`, 1 to
+    /// [`Self::NAME_MAX`] of them.
+    #[serde(skip)]
+    pub name: String,
+    /// Its address, and that of GID 0 and 1.
+    pub address: IpAddr,
+    /// UDP port of the device and of its peers.
+    #[serde(default = "default::port")]
+    pub port: u16,
+    /// Node and system image GUID; made from the address if it is not there. In the file four groups
+    /// of four hexadecimal digits.
+    #[serde(default, with = "guid", skip_serializing_if = "Option::is_none")]
+    pub node_guid: Option<u64>,
+    /// `vendor_id`, 24 bits. NVIDIA's unless set, because programs look their settings up by it.
+    #[serde(default = "default::vendor_id")]
+    pub vendor_id: u32,
+    /// `vendor_part_id`. That of a ConnectX-7 unless set.
+    #[serde(default = "default::vendor_part_id")]
+    pub vendor_part_id: u32,
+    /// `hw_ver`.
+    #[serde(default)]
+    pub hw_ver: u32,
+    /// `fw_ver`, at most 63 bytes. High enough for all that tools ask of a ConnectX-7 unless set.
+    #[serde(default = "default::fw_ver")]
+    pub fw_ver: String,
+    /// `board_id` (PSID), at most 63 bytes.
+    #[serde(default = "default::board_id")]
+    pub board_id: String,
+    /// Packet lifetime code of a path, from which the connection manager computes a QP's timeout:
+    /// 18 as in most kernels (default timeout 19), or 16 as in newer ones (18). 0 to 31.
+    #[serde(default = "default::packet_lifetime")]
+    pub packet_lifetime: u8,
+    /// `local_ca_ack_delay`, 0 to 31.
+    #[serde(default = "default::ca_ack_delay")]
+    pub ca_ack_delay: u8,
+    /// Seed of everything random in the device.
+    #[serde(default)]
+    pub seed: u32,
+    /// Behaviour of the firmware that no register controls.
+    #[serde(default, with = "personality")]
+    pub personality: Personality,
+}
+
+mod default {
+    use super::ROCE_PORT;
+
+    pub(super) fn port() -> u16 {
+        ROCE_PORT
+    }
+    pub(super) fn vendor_id() -> u32 {
+        0x02c9
+    }
+    pub(super) fn vendor_part_id() -> u32 {
+        4129
+    }
+    pub(super) fn fw_ver() -> String {
+        "28.48.1000".to_owned()
+    }
+    pub(super) fn board_id() -> String {
+        "FRC0000000001".to_owned()
+    }
+    pub(super) fn packet_lifetime() -> u8 {
+        18
+    }
+    pub(super) fn ca_ack_delay() -> u8 {
+        16
+    }
+}
+
+/// [`Personality`] in the file; what is not there is the default.
+#[derive(Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct PersonalityFile {
+    adaptive: bool,
+    ib_multiplier: u8,
+    min_ack_timeout: u8,
+    quantiser: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    initial_exponent: Option<u8>,
+    #[serde(with = "DecTriggerFile")]
+    dec_trigger: DecTrigger,
+    range_bound_exclusive: bool,
+}
+
+impl Default for PersonalityFile {
+    fn default() -> Self {
+        Self::from(Personality::default())
+    }
+}
+
+impl From<Personality> for PersonalityFile {
+    fn from(it: Personality) -> Self {
+        Self {
+            adaptive: it.adaptive,
+            ib_multiplier: it.ib_multiplier,
+            min_ack_timeout: it.min_ack_timeout,
+            quantiser: it.quantiser,
+            initial_exponent: it.initial_exponent,
+            dec_trigger: it.dec_trigger,
+            range_bound_exclusive: it.range_bound_exclusive,
+        }
+    }
+}
+
+impl From<PersonalityFile> for Personality {
+    fn from(it: PersonalityFile) -> Self {
+        Self {
+            adaptive: it.adaptive,
+            ib_multiplier: it.ib_multiplier,
+            min_ack_timeout: it.min_ack_timeout,
+            quantiser: it.quantiser,
+            initial_exponent: it.initial_exponent,
+            dec_trigger: it.dec_trigger,
+            range_bound_exclusive: it.range_bound_exclusive,
+        }
+    }
+}
+
+mod personality {
+    use super::{Deserialize, Personality, PersonalityFile, Serialize};
+
+    pub(super) fn serialize<S: serde::Serializer>(
+        personality: &Personality,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        PersonalityFile::from(*personality).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Personality, D::Error> {
+        PersonalityFile::deserialize(deserializer).map(Personality::from)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "DecTrigger", rename_all = "kebab-case")]
+enum DecTriggerFile {
+    PerProgress,
+    PerRecovery,
+}
+
+mod guid {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        guid: &Option<u64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let text = |guid: u64| {
+            let [a, b, c, d] = [48, 32, 16, 0].map(|shift| (guid >> shift) as u16);
+            format!("{a:04x}:{b:04x}:{c:04x}:{d:04x}")
+        };
+        guid.map(text).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<u64>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let groups: Vec<&str> = text.split(':').collect();
+        let is_guid = groups.len() == 4 && groups.iter().all(|group| group.len() == 4);
+        let guid = is_guid.then(|| u64::from_str_radix(&groups.concat(), 16));
+        match guid {
+            Some(Ok(guid)) => Ok(Some(guid)),
+            _ => Err(D::Error::custom(format!(
+                "node_guid is {text:?}, allowed are four groups of four hexadecimal digits, for \
+                 example \"0266:7200:7f00:0001\""
+            ))),
+        }
+    }
+}
+
+/// Why something is no device.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// A value outside what a device can have.
+    #[error("{field} is {value:?}, allowed is {allowed}")]
+    BadValue {
+        /// Name of the field.
+        field: &'static str,
+        /// Value given.
+        value: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// The file cannot be read as TOML of this form.
+    #[error("{0}")]
+    Toml(String),
+}
+
+impl DeviceSpec {
+    /// The longest name: what `ibv_device` has room for.
+    pub const NAME_MAX: usize = 63;
+    /// The name of the device that is there without anybody having defined it.
+    pub const DEFAULT_NAME: &'static str = "fr0";
+
+    /// A device with everything at its default.
+    pub fn new(name: &str, address: IpAddr) -> Self {
+        Self {
+            name: name.to_owned(),
+            address,
+            port: default::port(),
+            node_guid: None,
+            vendor_id: default::vendor_id(),
+            vendor_part_id: default::vendor_part_id(),
+            hw_ver: 0,
+            fw_ver: default::fw_ver(),
+            board_id: default::board_id(),
+            packet_lifetime: default::packet_lifetime(),
+            ca_ack_delay: default::ca_ack_delay(),
+            seed: 0,
+            personality: Personality::default(),
+        }
+    }
+
+    /// `fr0` on 127.0.0.1.
+    pub fn default_device() -> Self {
+        Self::new(Self::DEFAULT_NAME, Ipv4Addr::LOCALHOST.into())
+    }
+
+    /// A device from its file's content.
+    pub fn from_toml(name: &str, text: &str) -> Result<Self, SpecError> {
+        let mut spec: Self =
+            toml::from_str(text).map_err(|error| SpecError::Toml(error.to_string()))?;
+        spec.name = name.to_owned();
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// The content of the device's file.
+    pub fn to_toml(&self) -> Result<String, SpecError> {
+        self.check()?;
+        toml::to_string(self).map_err(|error| SpecError::Toml(error.to_string()))
+    }
+
+    /// Node and system image GUID.
+    pub fn guid(&self) -> u64 {
+        self.node_guid.unwrap_or_else(|| guid_of(self.address))
+    }
+
+    /// Whether a device can be like this.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let bad = |field, value: &dyn ToString, allowed| {
+            let value = value.to_string();
+            Err(SpecError::BadValue {
+                field,
+                value,
+                allowed,
+            })
+        };
+        check_name(&self.name)?;
+        if self.address.is_unspecified() || self.address.is_multicast() {
+            let allowed = "an address of this machine, for example 127.0.0.2";
+            return bad("address", &self.address, allowed);
+        }
+        if self.port == 0 {
+            return bad("port", &self.port, "1 to 65535; RoCEv2 has 4791");
+        }
+        if self.vendor_id >> 24 != 0 {
+            return bad("vendor_id", &self.vendor_id, "0 to 0xffffff");
+        }
+        for (field, text) in [("fw_ver", &self.fw_ver), ("board_id", &self.board_id)] {
+            if text.len() > 63 || text.chars().any(|c| c.is_control()) {
+                return bad(field, text, "a text of at most 63 bytes in one line");
+            }
+        }
+        let personality = &self.personality;
+        let exponent = personality.initial_exponent.unwrap_or(0);
+        for (field, value) in [
+            ("packet_lifetime", self.packet_lifetime),
+            ("ca_ack_delay", self.ca_ack_delay),
+            ("personality.min_ack_timeout", personality.min_ack_timeout),
+            ("personality.initial_exponent", exponent),
+        ] {
+            if value > 31 {
+                return bad(field, &value, "0 to 31");
+            }
+        }
+        if !(1..=4).contains(&personality.ib_multiplier) {
+            let multiplier = personality.ib_multiplier;
+            return bad("personality.ib_multiplier", &multiplier, "1 to 4");
+        }
+        Ok(())
+    }
+}
+
+/// Whether a device can have this name, which is also a file's.
+pub(crate) fn check_name(name: &str) -> Result<(), SpecError> {
+    let first = |c: char| c.is_ascii_alphanumeric();
+    let other = |c: char| first(c) || matches!(c, '_' | '-');
+    let is_name = (1..=DeviceSpec::NAME_MAX).contains(&name.len())
+        && name.starts_with(first)
+        && name.chars().all(other);
+    if is_name {
+        return Ok(());
+    }
+    Err(SpecError::BadValue {
+        field: "name",
+        value: name.to_owned(),
+        allowed: "1 to 63 letters, digits, _ and -, a letter or digit first; for example mlx5_0",
+    })
+}
+
+/// A GUID that is locally administered and different for each IPv4 address.
+fn guid_of(address: IpAddr) -> u64 {
+    let low = match address {
+        IpAddr::V4(v4) => v4.to_bits().into(),
+        IpAddr::V6(v6) => {
+            let bits = v6.to_bits();
+            // Folding is meant to drop bits.
+            (bits ^ bits >> 40 ^ bits >> 80 ^ bits >> 120) as u64 & 0xff_ffff_ffff
+        }
+    };
+    0x0266_7200_0000_0000 | low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_survives_its_file() {
+        let mut spec = DeviceSpec::new("rxe-7", "fd00::7".parse().unwrap());
+        let again = |spec: &DeviceSpec| DeviceSpec::from_toml(&spec.name, &spec.to_toml().unwrap());
+        assert_eq!(again(&spec), Ok(spec.clone()));
+        spec.node_guid = Some(u64::MAX);
+        spec.personality.initial_exponent = Some(3);
+        spec.personality.dec_trigger = DecTrigger::PerRecovery;
+        assert_eq!(again(&spec), Ok(spec));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let error = |text: &str| DeviceSpec::from_toml("a", text).unwrap_err().to_string();
+        for (text, told) in [
+            ("", "missing field `address`"),
+            ("address = '0.0.0.0'", "address is \"0.0.0.0\", allowed is"),
+            ("address = '::1'\nport = 0", "port is \"0\", allowed is 1"),
+            ("address = '::1'\nspeed = 1", "unknown field `speed`"),
+            ("address = '::1'\nca_ack_delay = 32", "allowed is 0 to 31"),
+            ("address = '::1'\nnode_guid = '1'", "node_guid is \"1\""),
+            ("address = '::1'\n[personality]\nadaptiv = 1", "`adaptiv`"),
+        ] {
+            assert!(error(text).contains(told), "{text}: {}", error(text));
+        }
+        for name in ["", ".", "a/b", "-a", "a.b", "ü", &"a".repeat(64)] {
+            let spec = DeviceSpec::new(name, Ipv4Addr::LOCALHOST.into());
+            let error = spec.check().unwrap_err().to_string();
+            assert!(error.contains("name is"), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn guids_differ_with_the_address() {
+        let guid = |address: &str| DeviceSpec::new("a", address.parse().unwrap()).guid();
+        assert_eq!(guid("127.0.0.1"), 0x0266_7200_7f00_0001);
+        assert_ne!(guid("fd00::1"), guid("fd00::2"));
+    }
+}

@@ -1,0 +1,7 @@
+//! System calls that neither the standard library nor a crate in use wraps.
+
+mod file;
+mod map;
+
+pub(crate) use file::{allocate, effective_uid, is_locked, lock, lock_when_free, unlock};
+pub(crate) use map::map;

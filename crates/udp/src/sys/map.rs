@@ -1,0 +1,43 @@
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+/// A type that may lie in memory which other processes change at any time.
+///
+/// # Safety
+/// It consists of atomics in C layout, so that any bytes at any time are a value, needs an alignment
+/// of at most a page, and owns nothing.
+pub(crate) unsafe trait Shareable: Sync + 'static {}
+
+/// Maps the beginning of a file as a `T`, for the rest of the process's life. The file must be as
+/// large already.
+///
+/// Whoever can write the file can make it shorter and so have the kernel end this process: only for
+/// files of the user's own.
+pub(crate) fn map<T: Shareable>(file: &File) -> io::Result<&'static T> {
+    let len = size_of::<T>();
+    if file.metadata()?.len() < len as u64 {
+        return Err(io::Error::from_raw_os_error(libc::ENODATA));
+    }
+    // SAFETY: a new mapping at a place of the kernel's choice touches no memory in use.
+    let at = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if at == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the mapping is as long as a `T`, aligned to a page, never unmapped, and a `T` takes
+    // any bytes at any time.
+    Ok(unsafe { &*at.cast::<T>() })
+}
+
+// SAFETY: atomics in C layout all the way down, aligned to a cache line or two.
+unsafe impl Shareable for crate::shared::Layout {}

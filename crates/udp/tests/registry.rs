@@ -1,0 +1,297 @@
+//! The user's devices, and what the processes of one share.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::{env, process};
+
+use ferroce_hca::{Direction, HistogramConfig, Impairment, Method, Personality};
+use ferroce_udp::{AttachOptions, Device, DeviceSpec, OpenError, Registry, RegistryError};
+
+/// A directory that goes away with the test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(test: &str) -> Self {
+        let path = env::temp_dir().join(format!("ferroce-{test}-{}", process::id()));
+        DirBuilder::new().mode(0o700).create(&path).unwrap();
+        Self(path)
+    }
+
+    fn registry(&self) -> Registry {
+        Registry::at(&self.0.join("registry")).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn address(last: u8) -> IpAddr {
+    Ipv4Addr::new(127, 14, process::id() as u8, last).into()
+}
+
+fn names(registry: &Registry) -> Vec<String> {
+    let devices = registry.devices().unwrap();
+    devices.into_iter().map(|spec| spec.name).collect()
+}
+
+fn attach(registry: &Registry, name: &str) -> Result<Device, OpenError> {
+    Device::attach(registry, name, AttachOptions::default())
+}
+
+fn loss(loss: f64) -> Impairment {
+    Impairment {
+        loss,
+        ..Impairment::default()
+    }
+}
+
+#[test]
+fn devices_come_and_go() {
+    let place = Place::new("devices");
+    let registry = place.registry();
+    assert_eq!(names(&registry), ["fr0"]);
+    assert_eq!(
+        registry.device("fr0").unwrap(),
+        DeviceSpec::default_device()
+    );
+
+    let mut spec = DeviceSpec::new("mlx5_0", address(1));
+    registry.add(&spec).unwrap();
+    assert_eq!(names(&registry), ["fr0", "mlx5_0"]);
+    assert!(matches!(
+        registry.add(&spec),
+        Err(RegistryError::Exists { .. })
+    ));
+    let same_address = DeviceSpec::new("b", spec.address);
+    let error = registry.add(&same_address).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the device mlx5_0 has this address and port already; choose another address"
+    );
+
+    spec.packet_lifetime = 16;
+    registry.replace(&spec).unwrap();
+    assert_eq!(registry.device("mlx5_0").unwrap(), spec);
+    registry.remove("mlx5_0").unwrap();
+    registry.remove("fr0").unwrap();
+    assert_eq!(names(&registry), [""; 0]);
+    let error = registry.remove("fr0").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "no device \"fr0\"; there are: none. `ferroce dev add NAME ADDRESS` makes one"
+    );
+    registry.add(&DeviceSpec::new("fr0", address(2))).unwrap();
+    assert_eq!(registry.device("fr0").unwrap().address, address(2));
+}
+
+#[test]
+fn a_file_that_is_no_device_is_named() {
+    let place = Place::new("nonsense");
+    let registry = place.registry();
+    let path = registry.directory().join("a.toml");
+    fs::write(&path, "adress = '127.0.0.1'").unwrap();
+    let error = registry.devices().unwrap_err().to_string();
+    assert!(error.contains(path.to_str().unwrap()), "{error}");
+    assert!(error.contains("adress"), "{error}");
+}
+
+#[test]
+fn directories_and_files_that_others_could_reach_are_refused() {
+    let place = Place::new("private");
+    let open = place.0.join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
+    let error = Registry::at(&open).unwrap_err().to_string();
+    assert!(error.contains("other users may enter it"), "{error}");
+    let link = place.0.join("link");
+    symlink(place.registry().directory(), &link).unwrap();
+    let error = Registry::at(&link).unwrap_err().to_string();
+    assert!(error.contains("not a directory"), "{error}");
+
+    let registry = place.registry();
+    registry.add(&DeviceSpec::new("a", address(3))).unwrap();
+    drop(registry.observe("a").unwrap());
+    let state = state_file(&registry);
+    fs::set_permissions(&state, Permissions::from_mode(0o640)).unwrap();
+    let error = registry.observe("a").unwrap_err().to_string();
+    assert!(error.contains("mode 0600"), "{error}");
+    let elsewhere = place.0.join("elsewhere");
+    fs::rename(&state, &elsewhere).unwrap();
+    symlink(&elsewhere, &state).unwrap();
+    registry.observe("a").unwrap_err();
+}
+
+/// The only state file there is.
+fn state_file(registry: &Registry) -> PathBuf {
+    let entries = fs::read_dir(registry.directory()).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    let is_state = |path: &PathBuf| path.extension().is_some_and(|e| e == "state");
+    paths.find(is_state).unwrap()
+}
+
+#[test]
+fn a_slot_for_each_that_attaches_and_one_port_for_all() {
+    let place = Place::new("slots");
+    let registry = place.registry();
+    registry.add(&DeviceSpec::new("a", address(4))).unwrap();
+    let observer = registry.observe("a").unwrap();
+    let [first, second, third] = [(); 3].map(|()| attach(&registry, "a").unwrap());
+    let slots = [&first, &second, &third].map(Device::slot);
+    assert_eq!(slots, [1, 2, 3]);
+    assert_eq!(first.address(), third.address());
+    let processes = observer.processes().unwrap();
+    assert_eq!(processes.len(), 3);
+    assert!(processes.iter().all(|it| it.pid == process::id()));
+    assert!(!processes[0].comm.is_empty());
+
+    drop(second);
+    assert_eq!(attach(&registry, "a").unwrap().slot(), 2);
+    let error = registry.remove("a").unwrap_err();
+    assert!(matches!(error, RegistryError::InUse { .. }), "{error}");
+    drop((first, third));
+    assert_eq!(observer.processes().unwrap(), []);
+    registry.remove("a").unwrap();
+}
+
+#[test]
+fn an_address_that_somebody_else_has_is_refused() {
+    let place = Place::new("taken");
+    let registry = place.registry();
+    registry.add(&DeviceSpec::new("a", address(5))).unwrap();
+    let other = place.0.join("other");
+    let other = Registry::at(&other).unwrap();
+    other.add(&DeviceSpec::new("a", address(5))).unwrap();
+    let holder = attach(&other, "a").unwrap();
+    let error = attach(&registry, "a").unwrap_err().to_string();
+    assert!(error.contains("is in use"), "{error}");
+    drop(holder);
+    assert_eq!(attach(&registry, "a").unwrap().slot(), 1);
+}
+
+#[test]
+fn what_an_observer_sets_acts_on_a_device_that_runs() {
+    let place = Place::new("observer");
+    let registry = place.registry();
+    registry.add(&DeviceSpec::new("a", address(6))).unwrap();
+    let observer = registry.observe("a").unwrap();
+    observer
+        .state()
+        .set_impairment(Direction::Egress, loss(0.25))
+        .unwrap();
+    let device = attach(&registry, "a").unwrap();
+    let seen = |direction| device.with(|hca| hca.impairment(direction).clone());
+    assert_eq!(seen(Direction::Egress), loss(0.25));
+
+    let personality = Personality {
+        ib_multiplier: 4,
+        ..Personality::default()
+    };
+    observer.state().set_personality(personality).unwrap();
+    observer
+        .state()
+        .set_impairment(Direction::Ingress, loss(0.5))
+        .unwrap();
+    device.progress();
+    device.with(|hca| hca.poll_transmit(device.now()));
+    assert_eq!(seen(Direction::Ingress), loss(0.5));
+    assert_eq!(device.with(|hca| hca.config().personality), personality);
+}
+
+#[test]
+fn state_outlives_its_processes() {
+    let place = Place::new("outlives");
+    let registry = place.registry();
+    registry.add(&DeviceSpec::new("a", address(7))).unwrap();
+    let device = attach(&registry, "a").unwrap();
+    device.with(|hca| hca.count(ferroce_hca::Counter::TxDropped, 7));
+    let config = HistogramConfig {
+        bins: 5,
+        ..HistogramConfig::default()
+    };
+    device.state().configure_histogram(config).unwrap();
+    drop(device);
+    let observer = registry.observe("a").unwrap();
+    assert_eq!(observer.state().counter(ferroce_hca::Counter::TxDropped), 7);
+    assert_eq!(observer.state().histogram_config(), config);
+    // The next process in the slot counts on.
+    let device = attach(&registry, "a").unwrap();
+    device.with(|hca| hca.count(ferroce_hca::Counter::TxDropped, 1));
+    assert_eq!(observer.state().counter(ferroce_hca::Counter::TxDropped), 8);
+}
+
+/// Two observers, as two processes would, write registers and impairments at the same time: neither
+/// takes back what the other wrote.
+#[test]
+fn writers_do_not_undo_each_other() {
+    let place = Place::new("writers");
+    let registry = place.registry();
+    registry.add(&DeviceSpec::new("a", address(8))).unwrap();
+    let observer = || registry.observe("a").unwrap();
+    let id = ferroce_prm::roce_accl::ROCE_ACCL.id();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let observer = observer();
+            for n in 1..=500u32 {
+                let state = observer.state();
+                let link = loss(f64::from(n) / 1000.0);
+                state
+                    .set_impairment(Direction::Egress, link.clone())
+                    .unwrap();
+                assert_eq!(state.impairment(Direction::Egress), link);
+            }
+        });
+        scope.spawn(|| {
+            let observer = observer();
+            let mut image = [0; 128];
+            for n in 1..=500 {
+                let state = observer.state();
+                state
+                    .access_register(id, Method::Query, &mut image)
+                    .unwrap();
+                state
+                    .access_register(id, Method::Write, &mut image)
+                    .unwrap();
+                let link = loss(f64::from(n) / 1000.0);
+                state
+                    .set_impairment(Direction::Ingress, link.clone())
+                    .unwrap();
+                assert_eq!(state.impairment(Direction::Ingress), link);
+            }
+        });
+    });
+}
+
+#[test]
+fn a_file_of_another_release_is_replaced_unless_it_is_in_use() {
+    let place = Place::new("release");
+    let registry = place.registry();
+    registry.add(&DeviceSpec::new("a", address(9))).unwrap();
+    let device = attach(&registry, "a").unwrap();
+    let state = state_file(&registry);
+    let spoil = |at: u64, bytes: &[u8]| {
+        use std::os::unix::fs::FileExt;
+        let file = fs::OpenOptions::new().write(true).open(&state).unwrap();
+        file.write_all_at(bytes, at).unwrap();
+    };
+    spoil(8, &[99]);
+    let error = registry.observe("a").unwrap_err().to_string();
+    assert!(error.contains("end it first"), "{error}");
+    drop(device);
+    assert_eq!(attach(&registry, "a").unwrap().slot(), 1);
+
+    // A process that died before it had finished the file.
+    spoil(0, &[0; 8]);
+    let observer = registry.observe("a").unwrap();
+    assert_eq!(observer.state().impairment(Direction::Egress), loss(0.0));
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_an_error() {
+    let error = Registry::at(Path::new("/nonexistent/ferroce")).unwrap_err();
+    assert!(error.to_string().contains("FERROCE_DIR"), "{error}");
+}
