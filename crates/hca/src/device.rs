@@ -10,6 +10,7 @@ use crate::cq::Cq;
 use crate::event::Event;
 use crate::host::{QpHost, Ties};
 use crate::impair::{Direction, Impairer, Impairment, Release};
+use crate::limits;
 use crate::mr::MrTable;
 use crate::packet::{CE, Held, Outgoing, Path, Received};
 use crate::register::{Accelerations, Method, RegisterError};
@@ -17,7 +18,6 @@ use crate::srq::Srq;
 use crate::state::{CounterSlab, DeviceState, SettingError, Settings, StateBlock, WriteLockError};
 use crate::table::Table;
 use crate::timers::Timers;
-use crate::verbs::limits;
 
 /// Packets that one queue pair sends before the next one gets its turn: a GSO burst.
 const BURST_PACKETS: u32 = 64;

@@ -17,6 +17,7 @@ mod event;
 mod histogram;
 mod host;
 pub mod impair;
+pub mod limits;
 #[allow(unsafe_code, reason = "the module that touches registered memory")]
 mod memory;
 mod mr;
@@ -42,7 +43,7 @@ pub use srq::SrqId;
 pub use state::{
     CounterSlab, DeviceState, MappedState, SettingError, StateBlock, WriteLock, WriteLockError,
 };
-pub use verbs::{PdId, QpInit, limits};
+pub use verbs::{PdId, QpInit};
 
 pub use ferroce_transport::{
     AccessError, AccessFlags, Attr, Completion, Counter, CounterInfo, Data, ModifyError, Mtu,

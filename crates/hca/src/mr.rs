@@ -1,8 +1,9 @@
 use ferroce_transport::{AccessError, AccessFlags, AtomicOp, Data, Key, Segment};
 
+use crate::limits;
 use crate::memory::Memory;
 use crate::table::Table;
-use crate::verbs::{PdId, limits};
+use crate::verbs::PdId;
 
 /// A key to a memory region; lkey and rkey are the same number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

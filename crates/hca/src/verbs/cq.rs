@@ -1,0 +1,41 @@
+use ferroce_transport::Completion;
+
+use super::{in_range, no_such, not_busy};
+use crate::cq::{Cq, CqId, Notify};
+use crate::device::Hca;
+use crate::error::{Object, VerbsError};
+use crate::limits;
+
+impl Hca {
+    /// Makes a completion queue for `capacity` entries.
+    pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, VerbsError> {
+        in_range("cqe", capacity.into(), 1, limits::MAX_CQE.into())?;
+        let (object, max) = (Object::Cq, limits::MAX_CQ);
+        let index = self.cqs.insert_with(|_| Cq::new(capacity));
+        index.map(CqId).ok_or(VerbsError::TooMany { object, max })
+    }
+
+    /// Destroys a completion queue that no queue pair uses.
+    pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), VerbsError> {
+        not_busy(Object::Cq, self.cq(cq)?.users)?;
+        self.cqs.remove(cq.0);
+        Ok(())
+    }
+
+    /// Arms a completion queue for one [`crate::Event::Completion`].
+    pub fn req_notify_cq(&mut self, cq: CqId, notify: Notify) -> Result<(), VerbsError> {
+        self.cq(cq)?.arm(notify);
+        Ok(())
+    }
+
+    /// Takes the oldest completion.
+    pub fn poll_completion(&mut self, cq: CqId) -> Result<Option<Completion>, VerbsError> {
+        Ok(self.cq(cq)?.pop())
+    }
+
+    pub(super) fn cq(&mut self, cq: CqId) -> Result<&mut Cq, VerbsError> {
+        self.cqs
+            .get_mut(cq.0)
+            .ok_or_else(|| no_such(Object::Cq, cq.0))
+    }
+}

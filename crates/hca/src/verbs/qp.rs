@@ -1,0 +1,252 @@
+use ferroce_transport::{Attr, Qp, QpAttr, QpCap, QpConfig, QpModify, QpState, RecvWr, SendWr};
+use ferroce_wire::Qpn;
+
+use super::{PdId, in_range, no_such};
+use crate::cq::CqId;
+use crate::device::{Hca, QpEntry};
+use crate::error::{Object, VerbsError};
+use crate::host::Ties;
+use crate::limits;
+use crate::packet::Path;
+use crate::srq::SrqId;
+
+/// What a queue pair is created with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpInit {
+    /// Protection domain.
+    pub pd: PdId,
+    /// Where send completions go.
+    pub send_cq: CqId,
+    /// Where receive completions go.
+    pub recv_cq: CqId,
+    /// Shared receive queue, in place of an own receive queue.
+    pub srq: Option<SrqId>,
+    /// Capacities.
+    pub cap: QpCap,
+    /// Every send request produces a completion.
+    pub signal_all: bool,
+}
+
+impl Hca {
+    /// Makes a queue pair in RESET.
+    pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, VerbsError> {
+        self.check_qp_init(init)?;
+        let QpInit {
+            pd,
+            send_cq,
+            recv_cq,
+            srq,
+            cap,
+            signal_all,
+        } = *init;
+        let ties = Ties {
+            pd,
+            send_cq,
+            recv_cq,
+            srq,
+        };
+        let (first, window_bytes) = (self.config.first_qpn, self.config.window_bytes);
+        let policy = &self.policy;
+        let index = self.qps.insert_with(|index| {
+            let qpn = Qpn::new(first.value() + index);
+            let config = QpConfig {
+                qpn,
+                cap,
+                srq: srq.is_some(),
+                signal_all,
+                window_bytes,
+            };
+            Box::new(QpEntry::new(Qp::new(config, policy), ties))
+        });
+        let (object, max) = (Object::Qp, self.config.max_qp);
+        let index = index.ok_or(VerbsError::TooMany { object, max })?;
+        self.count_users(ties, 1)?;
+        Ok(Qpn::new(first.value() + index))
+    }
+
+    fn check_qp_init(&mut self, init: &QpInit) -> Result<(), VerbsError> {
+        let cap = &init.cap;
+        for (field, value, max) in [
+            ("max_send_wr", cap.max_send_wr, limits::MAX_WR),
+            ("max_recv_wr", cap.max_recv_wr, limits::MAX_WR),
+            ("max_send_sge", cap.max_send_sge, limits::MAX_SGE),
+            ("max_recv_sge", cap.max_recv_sge, limits::MAX_SGE),
+            ("max_inline_data", cap.max_inline_data, limits::MAX_INLINE),
+        ] {
+            in_range(field, value.into(), 0, max.into())?;
+        }
+        self.pd_users(init.pd)?;
+        self.cq(init.send_cq)?;
+        self.cq(init.recv_cq)?;
+        if let Some(srq) = init.srq
+            && self.srq(srq)?.pd != init.pd
+        {
+            return Err(VerbsError::WrongDomain {
+                object: Object::Srq,
+            });
+        }
+        Ok(())
+    }
+
+    /// Adds `by` to the user counts of what a queue pair is tied to.
+    fn count_users(&mut self, ties: Ties, by: i32) -> Result<(), VerbsError> {
+        let bump = |users: &mut u32| *users = users.wrapping_add_signed(by);
+        bump(self.pd_users(ties.pd)?);
+        bump(&mut self.cq(ties.send_cq)?.users);
+        if ties.recv_cq != ties.send_cq {
+            bump(&mut self.cq(ties.recv_cq)?.users);
+        }
+        if let Some(srq) = ties.srq {
+            bump(&mut self.srq(srq)?.users);
+        }
+        Ok(())
+    }
+
+    /// Destroys a queue pair; what is on its queues vanishes without completions, and so do those
+    /// of its completions that were not polled, as with the card's own library.
+    pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
+        let index = self
+            .qp_index(qpn)
+            .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
+        let entry = self
+            .qps
+            .remove(index)
+            .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
+        self.forget(&entry);
+        self.forget_completions(qpn, entry.ties);
+        self.count_users(entry.ties, -1)
+    }
+
+    fn forget_completions(&mut self, qpn: Qpn, ties: Ties) {
+        for cq in [ties.send_cq, ties.recv_cq] {
+            if let Ok(cq) = self.cq(cq) {
+                cq.forget(qpn);
+            }
+        }
+    }
+
+    /// Changes a queue pair as `ibv_modify_qp` does: all of it, or on error nothing. `path` comes
+    /// with [`Attr::AV`] and only then. A move to RESET drops its completions like
+    /// [`Self::destroy_qp`].
+    pub fn modify_qp(
+        &mut self,
+        qpn: Qpn,
+        change: &QpModify,
+        path: Option<Path>,
+    ) -> Result<(), VerbsError> {
+        if path.is_some() != change.mask.contains(Attr::AV) {
+            return Err(VerbsError::AddressMismatch);
+        }
+        let rd_atomic = [
+            (
+                Attr::MAX_QP_RD_ATOMIC,
+                "max_rd_atomic",
+                change.attr.max_rd_atomic,
+            ),
+            (
+                Attr::MAX_DEST_RD_ATOMIC,
+                "max_dest_rd_atomic",
+                change.attr.max_dest_rd_atomic,
+            ),
+        ];
+        for (bit, field, value) in rd_atomic {
+            if change.mask.contains(bit) {
+                in_range(field, value.into(), 0, limits::MAX_RD_ATOMIC.into())?;
+            }
+        }
+        self.with_qp(qpn, |qp, host| qp.modify(change, host))
+            .ok_or_else(|| no_such(Object::Qp, qpn.value()))??;
+        let reset = change.mask.contains(Attr::STATE) && change.state == QpState::Reset;
+        let Some(entry) = self.qp_entry_mut(qpn) else {
+            return Ok(()); // it was there a moment ago
+        };
+        if path.is_some() || reset {
+            entry.path = path;
+        }
+        if reset {
+            let ties = entry.ties;
+            self.forget_completions(qpn, ties);
+        }
+        Ok(())
+    }
+
+    /// State, attributes and path of a queue pair.
+    pub fn query_qp(&self, qpn: Qpn) -> Result<(QpState, QpAttr, Option<Path>), VerbsError> {
+        let entry = self
+            .qp_entry(qpn)
+            .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
+        Ok((entry.qp.state(), *entry.qp.attr(), entry.path))
+    }
+
+    /// The queue pair itself, to look at.
+    pub fn qp(&self, qpn: Qpn) -> Option<&Qp> {
+        self.qp_entry(qpn).map(|entry| &entry.qp)
+    }
+
+    /// The queue pairs.
+    pub fn qps(&self) -> impl Iterator<Item = &Qp> {
+        self.qps.iter().map(|(_, entry)| &entry.qp)
+    }
+
+    /// Posts a send request.
+    pub fn post_send(&mut self, qpn: Qpn, wr: SendWr) -> Result<(), VerbsError> {
+        let posted = self.with_qp(qpn, |qp, host| qp.post_send(wr, host));
+        Ok(posted.ok_or_else(|| no_such(Object::Qp, qpn.value()))??)
+    }
+
+    /// Posts a receive request to a queue pair's own queue.
+    pub fn post_recv(&mut self, qpn: Qpn, wr: RecvWr) -> Result<(), VerbsError> {
+        let posted = self.with_qp(qpn, |qp, host| qp.post_recv(wr, host));
+        Ok(posted.ok_or_else(|| no_such(Object::Qp, qpn.value()))??)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AccessFlags, Buffer, HcaConfig, Memory, SendOp, Sge, Time};
+
+    #[test]
+    fn a_queue_pair_destroyed_at_work_gives_its_share_of_the_window_back() {
+        let mut hca = Hca::new(HcaConfig::default());
+        let pd = hca.alloc_pd().unwrap();
+        let cq = hca.create_cq(8).unwrap();
+        let memory = Memory::Buffer(Buffer::zeroed(64));
+        let mr = hca.reg_mr(pd, memory, AccessFlags::empty()).unwrap();
+        let init = QpInit {
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            cap: QpCap::default(),
+            signal_all: true,
+        };
+        let qpn = hca.create_qp(&init).unwrap();
+        let attr = QpAttr::default();
+        let path = Path {
+            dest: [10, 0, 0, 2].into(),
+            traffic_class: 0,
+        };
+        for change in [
+            QpModify::init(attr),
+            QpModify::rtr(attr),
+            QpModify::rts(attr),
+        ] {
+            let path = change.mask.contains(Attr::AV).then_some(path);
+            hca.modify_qp(qpn, &change, path).unwrap();
+        }
+        let sge = Sge {
+            addr: mr.va,
+            length: 64,
+            lkey: mr.key.lkey(),
+        };
+        let wr = SendWr::new(1, SendOp::Send { imm: None }, sge);
+        hca.post_send(qpn, wr).unwrap();
+        assert!(hca.poll_transmit(Time::ZERO).is_some());
+        assert_eq!(hca.busy, 1);
+        hca.audit();
+        hca.destroy_qp(qpn).unwrap();
+        assert_eq!(hca.busy, 0);
+        hca.audit();
+    }
+}
