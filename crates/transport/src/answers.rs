@@ -239,6 +239,7 @@ impl Answers {
             headers,
             payload: Payload::Empty,
             payload_len: 0,
+            path: None,
         }))
     }
 }
@@ -276,6 +277,7 @@ impl ReadAnswer {
             headers,
             payload,
             payload_len: len,
+            path: None,
         })
     }
 }

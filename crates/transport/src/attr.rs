@@ -4,6 +4,9 @@ use bitflags::bitflags;
 use ferroce_wire::{Psn, Qpn};
 use thiserror::Error;
 
+use crate::QpType;
+use crate::transition::{Needs, transition};
+
 /// State of a queue pair; the values of `ibv_qp_state`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u32)]
@@ -98,6 +101,8 @@ bitflags! {
         const PKEY_INDEX = 1 << 4;
         /// `port_num`
         const PORT = 1 << 5;
+        /// `qkey`
+        const QKEY = 1 << 6;
         /// `ah_attr`
         const AV = 1 << 7;
         /// `path_mtu`
@@ -112,14 +117,22 @@ bitflags! {
         const RQ_PSN = 1 << 12;
         /// `max_rd_atomic`
         const MAX_QP_RD_ATOMIC = 1 << 13;
+        /// `alt_ah_attr` and its companions; RoCE has no alternate paths
+        const ALT_PATH = 1 << 14;
         /// `min_rnr_timer`
         const MIN_RNR_TIMER = 1 << 15;
         /// `sq_psn`
         const SQ_PSN = 1 << 16;
         /// `max_dest_rd_atomic`
         const MAX_DEST_RD_ATOMIC = 1 << 17;
+        /// `path_mig_state`
+        const PATH_MIG_STATE = 1 << 18;
+        /// `cap`; no queue can be resized
+        const CAP = 1 << 19;
         /// `dest_qp_num`
         const DEST_QPN = 1 << 20;
+        /// `rate_limit`; there is none
+        const RATE_LIMIT = 1 << 25;
     }
 }
 
@@ -152,6 +165,8 @@ pub struct QpAttr {
     pub pkey_index: u16,
     /// Port, from 1.
     pub port: u8,
+    /// Q_Key of a UD QP.
+    pub qkey: u32,
     /// Path MTU.
     pub path_mtu: Mtu,
     /// The peer's QP.
@@ -174,6 +189,8 @@ pub struct QpAttr {
     pub rnr_retry: u8,
     /// Report [`crate::QpEvent::SendQueueDrained`].
     pub sqd_async_notify: bool,
+    /// Path migration state; RoCE only has 0, migrated.
+    pub path_mig_state: u8,
 }
 
 impl Default for QpAttr {
@@ -182,6 +199,7 @@ impl Default for QpAttr {
             access: AccessFlags::empty(),
             pkey_index: 0,
             port: 1,
+            qkey: 0,
             path_mtu: Mtu::Mtu1024,
             dest_qpn: Qpn::new(0),
             rq_psn: Psn::ZERO,
@@ -193,6 +211,7 @@ impl Default for QpAttr {
             retry_cnt: 0,
             rnr_retry: 0,
             sqd_async_notify: false,
+            path_mig_state: 0,
         }
     }
 }
@@ -222,19 +241,29 @@ impl QpModify {
         }
     }
 
-    /// RESET to INIT.
+    /// RESET to INIT of an RC queue pair.
     pub fn init(attr: QpAttr) -> Self {
-        Self::to(QpState::Init, RESET_TO_INIT, attr)
+        Self::step(QpType::Rc, QpState::Reset, QpState::Init, attr)
     }
 
-    /// INIT to RTR.
+    /// INIT to RTR of an RC queue pair.
     pub fn rtr(attr: QpAttr) -> Self {
-        Self::to(QpState::Rtr, INIT_TO_RTR, attr)
+        Self::step(QpType::Rc, QpState::Init, QpState::Rtr, attr)
     }
 
-    /// RTR to RTS.
+    /// RTR to RTS of an RC queue pair.
     pub fn rts(attr: QpAttr) -> Self {
-        Self::to(QpState::Rts, RTR_TO_RTS, attr)
+        Self::step(QpType::Rc, QpState::Rtr, QpState::Rts, attr)
+    }
+
+    /// The move from one state to another with all attributes that it needs, and no others.
+    pub fn step(qp_type: QpType, from: QpState, to: QpState, attr: QpAttr) -> Self {
+        let needs = transition(qp_type, from, to);
+        Self::to(
+            to,
+            needs.map_or(Attr::empty(), |needs| needs.required),
+            attr,
+        )
     }
 }
 
@@ -242,9 +271,11 @@ impl QpModify {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum ModifyError {
-    /// No such transition for RC.
-    #[error("an RC queue pair cannot go from {from:?} to {to:?}")]
+    /// No such transition for this type.
+    #[error("a queue pair of type {qp_type} cannot go from {from:?} to {to:?}")]
     NoTransition {
+        /// Type of the QP.
+        qp_type: QpType,
         /// Present state.
         from: QpState,
         /// Requested state.
@@ -259,8 +290,10 @@ pub enum ModifyError {
         actual: QpState,
     },
     /// Attributes that this transition needs.
-    #[error("{from:?} to {to:?} needs {missing} too")]
+    #[error("{from:?} to {to:?} of type {qp_type} needs {missing} too")]
     Missing {
+        /// Type of the QP.
+        qp_type: QpType,
         /// Present state.
         from: QpState,
         /// Requested state.
@@ -269,8 +302,10 @@ pub enum ModifyError {
         missing: Attr,
     },
     /// Attributes that this transition does not take.
-    #[error("{from:?} to {to:?} does not take {extra}")]
+    #[error("{from:?} to {to:?} of type {qp_type} does not take {extra}")]
     NotAllowed {
+        /// Type of the QP.
+        qp_type: QpType,
         /// Present state.
         from: QpState,
         /// Requested state.
@@ -278,6 +313,9 @@ pub enum ModifyError {
         /// Attributes to leave out.
         extra: Attr,
     },
+    /// Alternate paths belong to InfiniBand; no RoCE device has them.
+    #[error("RoCE has no alternate paths; leave IBV_QP_ALT_PATH out")]
+    NoAlternatePath,
     /// A value outside its range.
     #[error("{field} is {value}, allowed is {min} to {max}")]
     OutOfRange {
@@ -292,53 +330,9 @@ pub enum ModifyError {
     },
 }
 
-const RESET_TO_INIT: Attr = Attr::PKEY_INDEX.union(Attr::PORT).union(Attr::ACCESS_FLAGS);
-const INIT_TO_RTR: Attr = Attr::AV
-    .union(Attr::PATH_MTU)
-    .union(Attr::DEST_QPN)
-    .union(Attr::RQ_PSN)
-    .union(Attr::MAX_DEST_RD_ATOMIC)
-    .union(Attr::MIN_RNR_TIMER);
-const RTR_TO_RTS: Attr = Attr::TIMEOUT
-    .union(Attr::RETRY_CNT)
-    .union(Attr::RNR_RETRY)
-    .union(Attr::SQ_PSN)
-    .union(Attr::MAX_QP_RD_ATOMIC);
-const WHILE_SENDING: Attr = Attr::CUR_STATE
-    .union(Attr::ACCESS_FLAGS)
-    .union(Attr::MIN_RNR_TIMER);
-const WHILE_DRAINED: Attr = Attr::PORT
-    .union(Attr::AV)
-    .union(Attr::TIMEOUT)
-    .union(Attr::RETRY_CNT)
-    .union(Attr::RNR_RETRY)
-    .union(Attr::MAX_QP_RD_ATOMIC)
-    .union(Attr::MAX_DEST_RD_ATOMIC)
-    .union(Attr::ACCESS_FLAGS)
-    .union(Attr::PKEY_INDEX)
-    .union(Attr::MIN_RNR_TIMER);
-
-/// Required and optional attributes of a transition of an RC queue pair (IBA vol 1, 11.2.5.2,
-/// table of Modify QP; the optional sets are those the Linux verbs accept).
-fn transition(from: QpState, to: QpState) -> Option<(Attr, Attr)> {
-    use QpState::*;
-    let none = Attr::empty();
-    Some(match (from, to) {
-        (_, Reset | Err) => (none, none),
-        (Reset, Init) => (RESET_TO_INIT, none),
-        (Init, Init) => (none, RESET_TO_INIT),
-        (Init, Rtr) => (INIT_TO_RTR, Attr::ACCESS_FLAGS | Attr::PKEY_INDEX),
-        (Rtr, Rts) => (RTR_TO_RTS, WHILE_SENDING),
-        (Rts, Rts) | (Sqd, Rts) => (none, WHILE_SENDING),
-        (Rts, Sqd) => (none, Attr::EN_SQD_ASYNC_NOTIFY),
-        (Sqd, Sqd) => (none, WHILE_DRAINED),
-        _ => return None,
-    })
-}
-
 impl QpModify {
     /// The state the QP would be in, if the change is allowed from state `from`.
-    pub(crate) fn check(&self, from: QpState) -> Result<QpState, ModifyError> {
+    pub(crate) fn check(&self, qp_type: QpType, from: QpState) -> Result<QpState, ModifyError> {
         if self.mask.contains(Attr::CUR_STATE) && self.cur_state != from {
             return Err(ModifyError::NotInState {
                 claimed: self.cur_state,
@@ -350,17 +344,30 @@ impl QpModify {
         } else {
             from
         };
-        let (required, optional) =
-            transition(from, to).ok_or(ModifyError::NoTransition { from, to })?;
+        let Some(Needs { required, optional }) = transition(qp_type, from, to) else {
+            return Err(ModifyError::NoTransition { qp_type, from, to });
+        };
         let given = self.mask - Attr::STATE;
         let missing = required - given;
         if !missing.is_empty() {
-            return Err(ModifyError::Missing { from, to, missing });
+            return Err(ModifyError::Missing {
+                qp_type,
+                from,
+                to,
+                missing,
+            });
         }
-        // CUR_STATE was checked above and is harmless anywhere.
-        let extra = given - required - optional - Attr::CUR_STATE;
+        let extra = given - required - optional;
         if !extra.is_empty() {
-            return Err(ModifyError::NotAllowed { from, to, extra });
+            return Err(ModifyError::NotAllowed {
+                qp_type,
+                from,
+                to,
+                extra,
+            });
+        }
+        if given.contains(Attr::ALT_PATH) {
+            return Err(ModifyError::NoAlternatePath);
         }
         self.check_ranges()?;
         Ok(to)
@@ -368,22 +375,30 @@ impl QpModify {
 
     fn check_ranges(&self) -> Result<(), ModifyError> {
         let attr = &self.attr;
-        let fields = [
-            (Attr::TIMEOUT, "timeout", attr.timeout, 0, 31),
-            (Attr::RETRY_CNT, "retry_cnt", attr.retry_cnt, 0, 7),
-            (Attr::RNR_RETRY, "rnr_retry", attr.rnr_retry, 0, 7),
+        // The port is one and has one partition key, and no path can migrate.
+        let fields: [(Attr, &str, u64, u64, u64); 7] = [
+            (Attr::PKEY_INDEX, "pkey_index", attr.pkey_index.into(), 0, 0),
+            (Attr::PORT, "port_num", attr.port.into(), 1, 1),
+            (
+                Attr::PATH_MIG_STATE,
+                "path_mig_state",
+                attr.path_mig_state.into(),
+                0,
+                0,
+            ),
+            (Attr::TIMEOUT, "timeout", attr.timeout.into(), 0, 31),
+            (Attr::RETRY_CNT, "retry_cnt", attr.retry_cnt.into(), 0, 7),
+            (Attr::RNR_RETRY, "rnr_retry", attr.rnr_retry.into(), 0, 7),
             (
                 Attr::MIN_RNR_TIMER,
                 "min_rnr_timer",
-                attr.min_rnr_timer,
+                attr.min_rnr_timer.into(),
                 0,
                 31,
             ),
-            (Attr::PORT, "port_num", attr.port, 1, 1),
         ];
         for (bit, field, value, min, max) in fields {
             if self.mask.contains(bit) && !(min..=max).contains(&value) {
-                let (value, min, max) = (value.into(), min.into(), max.into());
                 return Err(ModifyError::OutOfRange {
                     field,
                     value,
@@ -404,7 +419,7 @@ impl QpModify {
         }
         take!(
             EN_SQD_ASYNC_NOTIFY sqd_async_notify, ACCESS_FLAGS access, PKEY_INDEX pkey_index,
-            PORT port, PATH_MTU path_mtu, TIMEOUT timeout, RETRY_CNT retry_cnt,
+            PORT port, QKEY qkey, PATH_MIG_STATE path_mig_state, PATH_MTU path_mtu, TIMEOUT timeout, RETRY_CNT retry_cnt,
             RNR_RETRY rnr_retry, RQ_PSN rq_psn, MAX_QP_RD_ATOMIC max_rd_atomic,
             MIN_RNR_TIMER min_rnr_timer, SQ_PSN sq_psn, MAX_DEST_RD_ATOMIC max_dest_rd_atomic,
             DEST_QPN dest_qpn
@@ -417,71 +432,6 @@ mod tests {
     use super::*;
     use QpState::*;
 
-    const ALL: [QpState; 7] = [Reset, Init, Rtr, Rts, Sqd, Sqe, Err];
-
-    #[test]
-    fn only_the_documented_transitions_exist() {
-        let legal = [
-            (Reset, Init),
-            (Init, Init),
-            (Init, Rtr),
-            (Rtr, Rts),
-            (Rts, Rts),
-            (Rts, Sqd),
-            (Sqd, Sqd),
-            (Sqd, Rts),
-        ];
-        for from in ALL {
-            for to in ALL {
-                let expected = matches!(to, Reset | Err) || legal.contains(&(from, to));
-                assert_eq!(
-                    transition(from, to).is_some(),
-                    expected,
-                    "{from:?} -> {to:?}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn each_required_attribute_is_required_and_each_foreign_one_refused() {
-        for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts)] {
-            let (required, optional) = transition(from, to).unwrap();
-            for bit in Attr::all().iter() {
-                let mut change = QpModify::to(to, required, QpAttr::default());
-                if bit == Attr::STATE || bit == Attr::CUR_STATE {
-                    continue;
-                }
-                if required.contains(bit) {
-                    change.mask -= bit;
-                    assert_eq!(
-                        change.check(from),
-                        Result::Err(ModifyError::Missing {
-                            from,
-                            to,
-                            missing: bit
-                        })
-                    );
-                } else {
-                    change.mask |= bit;
-                    let verdict = change.check(from);
-                    if optional.contains(bit) {
-                        assert_eq!(verdict, Ok(to));
-                    } else {
-                        assert_eq!(
-                            verdict,
-                            Result::Err(ModifyError::NotAllowed {
-                                from,
-                                to,
-                                extra: bit
-                            })
-                        );
-                    }
-                }
-            }
-        }
-    }
-
     #[test]
     fn values_must_fit_their_fields() {
         let good = QpAttr {
@@ -490,7 +440,7 @@ mod tests {
             rnr_retry: 7,
             ..QpAttr::default()
         };
-        assert_eq!(QpModify::rts(good).check(Rtr), Ok(Rts));
+        assert_eq!(QpModify::rts(good).check(QpType::Rc, Rtr), Ok(Rts));
         for (bad, field) in [
             (
                 QpAttr {
@@ -514,7 +464,7 @@ mod tests {
                 "rnr_retry",
             ),
         ] {
-            match QpModify::rts(bad).check(Rtr) {
+            match QpModify::rts(bad).check(QpType::Rc, Rtr) {
                 Result::Err(ModifyError::OutOfRange { field: named, .. }) => {
                     assert_eq!(named, field)
                 }
@@ -528,7 +478,7 @@ mod tests {
         let mut change = QpModify::to(Rts, Attr::CUR_STATE, QpAttr::default());
         change.cur_state = Rts;
         assert_eq!(
-            change.check(Sqd),
+            change.check(QpType::Rc, Sqd),
             Result::Err(ModifyError::NotInState {
                 claimed: Rts,
                 actual: Sqd
@@ -538,10 +488,11 @@ mod tests {
 
     #[test]
     fn an_error_names_the_attributes() {
-        let error = QpModify::to(Rts, RTR_TO_RTS - Attr::TIMEOUT, QpAttr::default()).check(Rtr);
+        let mut change = QpModify::rts(QpAttr::default());
+        change.mask -= Attr::TIMEOUT;
         assert_eq!(
-            error.unwrap_err().to_string(),
-            "Rtr to Rts needs IBV_QP_TIMEOUT too"
+            change.check(QpType::Rc, Rtr).unwrap_err().to_string(),
+            "Rtr to Rts of type RC needs IBV_QP_TIMEOUT too"
         );
     }
 }

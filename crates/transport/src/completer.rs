@@ -151,7 +151,7 @@ impl Requester {
 
     /// Completes everything up to and including `through`, as far as no READ or atomic in there
     /// still misses its response; false if one does, which is an implied NAK.
-    fn acknowledge<H: Host>(&mut self, through: Psn, qpn: Qpn, host: &mut H) -> bool {
+    pub(crate) fn acknowledge<H: Host>(&mut self, through: Psn, qpn: Qpn, host: &mut H) -> bool {
         while self.started > 0 && !through.is_before(self.una) {
             let front = &self.queue[0];
             let last = front.last_psn();

@@ -44,6 +44,7 @@ pub enum Counter {
     RxWrongState,
     RxWrongPeer,
     RxWrongPkey,
+    RxWrongQkey,
     RxWrongService,
     RxUnexpectedResponse,
     TxDropped,
@@ -112,6 +113,7 @@ table! {
     RxWrongState "rx_wrong_state" "Packets dropped because the QP is not ready to receive.";
     RxWrongPeer "rx_wrong_peer" "Packets dropped because they come from another address than the peer's.";
     RxWrongPkey "rx_wrong_pkey" "Packets dropped because their partition key does not match.";
+    RxWrongQkey "rx_wrong_qkey" "Datagrams dropped because their queue key is not that of the QP.";
     RxWrongService "rx_wrong_service" "Packets dropped because their opcode belongs to another service.";
     RxUnexpectedResponse "rx_unexpected_response" "Responses dropped because they answer nothing outstanding.";
     TxDropped "tx_dropped" "Packets the link refused to take.";

@@ -5,7 +5,7 @@ use ferroce_wire::Headers;
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::{Completion, Counter, RecvWqe, WorkQueue};
+use crate::{Completion, Counter, Path, RecvWqe, WorkQueue};
 
 /// What a queue pair needs from the device around it.
 ///
@@ -178,6 +178,8 @@ pub struct Transmit {
     pub payload: Payload,
     /// Length of the payload in bytes, without pad.
     pub payload_len: u32,
+    /// The way, of a datagram; everything else goes the way of its queue pair.
+    pub path: Option<Path>,
 }
 
 /// Where the payload of a [`Transmit`] lies.

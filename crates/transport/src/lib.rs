@@ -21,6 +21,8 @@
 //! | `completer` | takes acknowledgements and responses, completes WQEs, decides about retries |
 //! | `responder` | executes requests, recognises duplicates |
 //! | `answers` | what the responder has still to say |
+//! | `datagram` | what is different for UD receives |
+//! | `service` | queue pair types, and whom they talk to |
 //! | `attr` | the state table and attribute rules of `ibv_modify_qp` |
 #![forbid(unsafe_code)]
 
@@ -28,6 +30,7 @@ mod answers;
 mod attr;
 mod completer;
 mod counter;
+mod datagram;
 mod host;
 mod qp;
 mod recv;
@@ -35,7 +38,9 @@ mod request;
 mod requester;
 mod resource;
 mod responder;
+mod service;
 mod time;
+mod transition;
 mod work;
 
 pub use attr::{AccessFlags, Attr, ModifyError, Mtu, QpAttr, QpModify, QpState};
@@ -46,6 +51,7 @@ pub use host::{
 };
 pub use qp::{Qp, QpCap, QpConfig};
 pub use recv::{ReceiveQueue, RecvWqe};
+pub use service::{GRH_BYTES, Grh, Path, QpType, SendTo, UdAddress};
 pub use time::Time;
 pub use work::{
     Completion, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, WcFlags, WcOpcode,

@@ -4,8 +4,8 @@ use ferroce_wire::{Headers, Psn, Qpn, Service};
 use crate::requester::Requester;
 use crate::responder::{Context, Failed, ReceiveSource, Responder};
 use crate::{
-    AccessFlags, Attr, Counter, Data, Host, ModifyError, PostError, QpAttr, QpEvent, QpModify,
-    QpState, ReceiveQueue, RecvWr, SendFlags, SendWr, Time, Transmit, WcStatus,
+    AccessFlags, Attr, Counter, Data, Host, ModifyError, Mtu, PostError, QpAttr, QpEvent, QpModify,
+    QpState, QpType, ReceiveQueue, RecvWr, SendFlags, SendWr, Time, Transmit, WcStatus,
 };
 
 /// Packets a QP sends of one kind (answers, requests) before the other kind gets its turn.
@@ -43,6 +43,10 @@ impl Default for QpCap {
 pub struct QpConfig {
     /// Its number.
     pub qpn: Qpn,
+    /// Its type.
+    pub qp_type: QpType,
+    /// The port's MTU: the longest datagram.
+    pub port_mtu: Mtu,
     /// Capacities.
     pub cap: QpCap,
     /// Receives come from a shared receive queue.
@@ -59,7 +63,7 @@ const _: () = assert!(
     "a million QPs at rest are kept in memory"
 );
 
-/// A reliable-connection queue pair.
+/// A queue pair.
 #[derive(Debug)]
 pub struct Qp {
     config: QpConfig,
@@ -104,7 +108,7 @@ impl Qp {
         Self {
             config,
             state: QpState::Reset,
-            attr: QpAttr::default(),
+            attr: first_attr(&config),
             requester: Requester::new(policy, qpn, window_bytes),
             responder: Responder::new(),
             receives: if srq {
@@ -178,7 +182,7 @@ impl Qp {
     /// Changes attributes and state as `ibv_modify_qp` does: all of it, or on error nothing.
     pub fn modify<H: Host>(&mut self, change: &QpModify, host: &mut H) -> Result<(), ModifyError> {
         let from = self.state;
-        let to = change.check(from)?;
+        let to = change.check(self.config.qp_type, from)?;
         change.apply(&mut self.attr);
         match (from, to) {
             (_, QpState::Reset) => self.reset(host),
@@ -209,7 +213,7 @@ impl Qp {
         if let ReceiveSource::Own(queue) = &mut self.receives {
             queue.clear();
         }
-        self.attr = QpAttr::default();
+        self.attr = first_attr(&self.config);
         self.requester
             .set_timeouts(host.policy(), self.config.qpn, &self.attr);
         self.communication_established = false;
@@ -229,8 +233,8 @@ impl Qp {
         if self.config.signal_all {
             wr.flags |= SendFlags::SIGNALED;
         }
-        self.requester.post(wr, &self.config.cap)?;
-        if state == QpState::Err {
+        self.requester.post(wr, &self.config)?;
+        if matches!(state, QpState::Err | QpState::Sqe) {
             self.requester.flush(host, self.config.qpn);
         }
         Ok(())
@@ -261,10 +265,12 @@ impl Qp {
 
     /// Whether packets for this QP are taken in its present state.
     pub fn takes_packets(&self) -> bool {
-        matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd)
+        use QpState::{Rtr, Rts, Sqd, Sqe};
+        matches!(self.state, Rtr | Rts | Sqd | Sqe)
     }
 
-    /// Takes a packet that is for this QP and comes from its peer.
+    /// Takes a packet that is for this QP and comes from its peer; see [`Self::handle_datagram`]
+    /// for UD.
     pub fn handle_packet<H: Host>(
         &mut self,
         now: Time,
@@ -291,15 +297,24 @@ impl Qp {
             self.communication_established = true;
             host.event(QpEvent::CommunicationEstablished);
         }
-        let mut cx = Context {
+        let (responder, mut cx) = self.responder(host);
+        if let Err(Failed) = responder.handle_request(headers, data, &mut cx) {
+            self.enter_error(host);
+        }
+    }
+
+    /// The responder, and what it needs.
+    pub(crate) fn responder<'a, H: Host>(
+        &'a mut self,
+        host: &'a mut H,
+    ) -> (&'a mut Responder, Context<'a, H>) {
+        let cx = Context {
             qpn: self.config.qpn,
             attr: &self.attr,
             receives: &mut self.receives,
             host,
         };
-        if let Err(Failed) = self.responder.handle_request(headers, data, &mut cx) {
-            self.enter_error(host);
-        }
+        (&mut self.responder, cx)
     }
 
     /// Tells the QP what time it is.
@@ -314,7 +329,11 @@ impl Qp {
             verdict.and_then(|()| self.requester.due_local_error().map_or(Ok(()), Err))
         {
             self.requester.fail(host, self.config.qpn, status);
-            self.enter_error(host);
+            if self.config.qp_type.is_reliable() {
+                self.enter_error(host);
+            } else {
+                self.state = QpState::Sqe;
+            }
         } else if self.state == QpState::Sqd {
             self.report_drained(host);
         }
@@ -328,7 +347,7 @@ impl Qp {
     }
 
     /// Flushes both queues. Answers already decided on, a NAK above all, still go out.
-    fn enter_error<H: Host>(&mut self, host: &mut H) {
+    pub(crate) fn enter_error<H: Host>(&mut self, host: &mut H) {
         if self.state == QpState::Err {
             return;
         }
@@ -341,13 +360,8 @@ impl Qp {
     }
 
     fn flush_receives<H: Host>(&mut self, host: &mut H) {
-        let mut cx = Context {
-            qpn: self.config.qpn,
-            attr: &self.attr,
-            receives: &mut self.receives,
-            host,
-        };
-        self.responder.flush(&mut cx);
+        let (responder, mut cx) = self.responder(host);
+        responder.flush(&mut cx);
     }
 
     /// Changes the window for now, to at least [`Self::WINDOW_BYTES_MIN`] and at most the one of
@@ -409,7 +423,7 @@ impl Qp {
         };
         let transmit = self
             .requester
-            .poll_transmit(now, host, &self.attr, draining);
+            .poll_transmit(now, host, &self.attr, &self.config, draining);
         if transmit.is_none() {
             // A WQE that turned out to be unsendable may be the oldest one.
             self.conclude(Ok(()), host);
@@ -431,6 +445,15 @@ impl Qp {
     pub fn access(&self) -> AccessFlags {
         self.attr.access
     }
+}
+
+/// Attributes in RESET. What a datagram may hold is the port's to say.
+fn first_attr(config: &QpConfig) -> QpAttr {
+    let mut attr = QpAttr::default();
+    if config.qp_type == QpType::Ud {
+        attr.path_mtu = config.port_mtu;
+    }
+    attr
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
-use ferroce_wire::{AtomicEth, Bth, Headers, Opcode, Psn, Reth};
+use ferroce_wire::{AtomicEth, Bth, Deth, Headers, Opcode, Psn, Reth, Service};
 
 use crate::recv::pieces;
 use crate::{
-    Host, Payload, QpAttr, Segment, Segments, SendFlags, SendOp, Sges, Transmit, WcStatus,
+    Host, Payload, QpAttr, QpConfig, Segment, Segments, SendFlags, SendOp, SendTo, Sges, Transmit,
+    UdAddress, WcStatus,
 };
 
 /// A send WQE: the work request and where it stands on the wire.
@@ -15,6 +16,7 @@ pub(crate) struct SendWqe {
     pub(crate) flags: SendFlags,
     pub(crate) sges: Sges,
     pub(crate) inline: Option<Arc<[u8]>>,
+    pub(crate) to: SendTo,
     pub(crate) length: u32,
     /// PSN of the first packet; set when the WQE starts.
     pub(crate) first_psn: Psn,
@@ -56,7 +58,11 @@ pub(crate) struct Request<'a> {
     /// Whether the peer must answer at once.
     pub(crate) ack_req: bool,
     pub(crate) attr: &'a QpAttr,
+    pub(crate) config: &'a QpConfig,
 }
+
+/// The highest bit of a Q_Key in a work request: the sender's own Q_Key is meant.
+const OWN_QKEY: u32 = 1 << 31;
 
 impl Request<'_> {
     /// The packet. Local memory is checked here; an error is the WQE's status.
@@ -72,7 +78,22 @@ impl Request<'_> {
     fn headers(&self, opcode: Opcode) -> Headers {
         let mut bth = Bth::request(opcode, self.attr.dest_qpn, self.psn);
         bth.ack_req = self.ack_req;
-        Headers::new(bth)
+        let service = self.config.qp_type.service();
+        if service != Service::Rc {
+            bth.ack_req = false;
+            // What the service does not have was not posted.
+            bth.opcode = opcode.of_service(service).unwrap_or(opcode);
+        }
+        let mut headers = Headers::new(bth);
+        if let SendTo::Datagram(UdAddress { qpn, qkey, .. }) = self.wqe.to {
+            let own = qkey & OWN_QKEY != 0;
+            headers.bth.dest_qp = qpn;
+            headers.deth = Some(Deth {
+                qkey: if own { self.attr.qkey } else { qkey },
+                src_qp: self.config.qpn,
+            });
+        }
+        headers
     }
 
     fn build_send_or_write<H: Host>(&self, offset: u32, host: &H) -> Result<Transmit, WcStatus> {
@@ -107,10 +128,15 @@ impl Request<'_> {
                 Payload::Memory(segments)
             }
         };
+        let path = match wqe.to {
+            SendTo::Peer => None,
+            SendTo::Datagram(address) => Some(address.path),
+        };
         Ok(Transmit {
             headers,
             payload,
             payload_len: len,
+            path,
         })
     }
 
@@ -157,11 +183,12 @@ impl Request<'_> {
             headers,
             payload: Payload::Empty,
             payload_len: 0,
+            path: None,
         })
     }
 }
 
-/// The RC opcode of a request packet by its place in the message.
+/// The opcode of a request packet by its place in the message, as of RC.
 fn opcode(op: &SendOp, first: bool, last: bool) -> Opcode {
     use Opcode::*;
     let [only, first_of, middle, last_of] = match op {

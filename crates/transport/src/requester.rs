@@ -6,8 +6,8 @@ use ferroce_wire::{Psn, Qpn};
 
 use crate::request::{Request, SendWqe};
 use crate::{
-    Completion, Counter, Host, MAX_MESSAGE_BYTES, PostError, QpAttr, QpCap, SendFlags, SendOp,
-    SendWr, Time, Transmit, WcStatus, WorkQueue,
+    Completion, Counter, Host, MAX_MESSAGE_BYTES, PostError, QpAttr, QpConfig, QpType, SendFlags,
+    SendOp, SendWr, Time, Transmit, WcStatus, WorkQueue,
 };
 
 /// Bytes of the responses that one READ request asks for, at most.
@@ -140,7 +140,15 @@ impl Requester {
         matches!(self.timer, RequesterTimer::Rnr { .. })
     }
 
-    pub(crate) fn post(&mut self, wr: SendWr, cap: &QpCap) -> Result<(), PostError> {
+    pub(crate) fn post(&mut self, wr: SendWr, config: &QpConfig) -> Result<(), PostError> {
+        let QpConfig { qp_type, cap, .. } = *config;
+        if !qp_type.supports(&wr.op) {
+            let opcode = wr.op.wc_opcode();
+            return Err(PostError::Unsupported { qp_type, opcode });
+        }
+        if !wr.to.suits(qp_type) {
+            return Err(PostError::WrongAddress { qp_type });
+        }
         if self.queue.len() >= cap.max_send_wr as usize {
             return Err(PostError::QueueFull {
                 max: cap.max_send_wr,
@@ -179,6 +187,7 @@ impl Requester {
             flags: wr.flags,
             sges: wr.sges,
             inline,
+            to: wr.to,
             length: length as u32, // at most 2^31, checked above
             first_psn: Psn::ZERO,
             packets: 0,
@@ -199,6 +208,7 @@ impl Requester {
         now: Time,
         host: &mut H,
         attr: &QpAttr,
+        config: &QpConfig,
         draining: bool,
     ) -> Option<Transmit> {
         debug_assert!(self.is_consistent(), "{self:?}");
@@ -210,15 +220,15 @@ impl Requester {
         if self.cursor >= self.queue.len() || (starts && draining) {
             return None;
         }
-        if starts && !self.prepare(attr) {
+        if starts && !self.prepare(attr, config.qp_type) {
             return None;
         }
         let span = self.next_span(attr);
         if !self.window_is_open(span, attr) {
             return None;
         }
-        let request = self.next_request(span, attr)?;
-        let ack_req = request.ack_req;
+        let request = self.next_request(span, attr, config)?;
+        let ack_req = request.ack_req && config.qp_type.is_reliable();
         let needs_response = request.wqe.op.needs_response();
         match request.build(host) {
             Ok(transmit) => {
@@ -228,7 +238,13 @@ impl Requester {
                 if ack_req {
                     self.asked = self.snd;
                 }
-                self.account(now, host, span, needs_response);
+                self.account(host, span, needs_response);
+                if config.qp_type.is_reliable() {
+                    self.keep_time(now, host.policy());
+                } else {
+                    // Nobody says that it arrived: what has left is done.
+                    self.acknowledge(self.snd.wrapping_sub(1), config.qpn, host);
+                }
                 Some(transmit)
             }
             Err(status) => {
@@ -255,14 +271,15 @@ impl Requester {
 
     /// Gives the WQE at the cursor the PSNs it will have when it starts, unless a fence or an
     /// operation that can never be sent holds it back.
-    fn prepare(&mut self, attr: &QpAttr) -> bool {
+    fn prepare(&mut self, attr: &QpAttr, qp_type: QpType) -> bool {
         let wqe = &mut self.queue[self.cursor];
         if wqe.flags.contains(SendFlags::FENCE) && !self.responses_due.is_empty() {
             return false;
         }
-        let malformed_atomic = wqe.op.is_atomic() && wqe.length != 8;
-        if malformed_atomic || (wqe.op.needs_response() && attr.max_rd_atomic == 0) {
-            self.local_error = Some(if malformed_atomic {
+        let wrong_length = (wqe.op.is_atomic() && wqe.length != 8)
+            || (qp_type == QpType::Ud && wqe.length > attr.path_mtu.bytes());
+        if wrong_length || (wqe.op.needs_response() && attr.max_rd_atomic == 0) {
+            self.local_error = Some(if wrong_length {
                 WcStatus::LocLenErr
             } else {
                 WcStatus::LocQpOpErr
@@ -337,7 +354,12 @@ impl Requester {
     }
 
     /// The packet at `snd`, or `None`: wait.
-    fn next_request<'a>(&'a self, span: u32, attr: &'a QpAttr) -> Option<Request<'a>> {
+    fn next_request<'a>(
+        &'a self,
+        span: u32,
+        attr: &'a QpAttr,
+        config: &'a QpConfig,
+    ) -> Option<Request<'a>> {
         let wqe = &self.queue[self.cursor];
         let index = self.snd.since(wqe.first_psn);
         // A limit lowered to 0 meanwhile must not strand a READ that has started.
@@ -368,15 +390,15 @@ impl Requester {
             span,
             ack_req,
             attr,
+            config,
         })
     }
 
     /// Books the packet that was just made.
-    fn account<H: Host>(&mut self, now: Time, host: &mut H, span: u32, response_due: bool) {
+    fn account<H: Host>(&mut self, host: &mut H, span: u32, response_due: bool) {
         if self.snd.is_before(self.high) {
             host.count(Counter::RetransmittedPackets, 1);
         }
-        let was_idle = self.una == self.high;
         let last = self.snd.wrapping_add(span - 1);
         self.snd = last.next();
         if response_due {
@@ -387,12 +409,6 @@ impl Requester {
         }
         if !self.queue[self.cursor].covers(self.snd) {
             self.cursor += 1;
-        }
-        if was_idle {
-            self.retry.start(host.policy(), now.as_nanos());
-        }
-        if self.timer == RequesterTimer::Idle {
-            self.arm(now, host.policy());
         }
     }
 

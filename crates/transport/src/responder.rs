@@ -26,6 +26,8 @@ pub(crate) struct Responder {
 #[derive(Debug)]
 enum Message {
     None,
+    /// None, but a receive WQE that an unreliable message has left unused.
+    Spare(RecvWqe),
     Send {
         wqe: RecvWqe,
         received: u32,
@@ -97,6 +99,12 @@ pub(crate) struct Context<'a, H> {
 /// The queue pair must move to the error state, after the NAK is sent.
 #[derive(Debug)]
 pub(crate) struct Failed;
+
+impl<H: Host> Context<'_, H> {
+    pub(crate) fn complete(&mut self, completion: Completion) {
+        self.host.complete(WorkQueue::Recv, completion);
+    }
+}
 
 impl Responder {
     pub(crate) fn new() -> Self {
@@ -236,7 +244,8 @@ impl Responder {
             }
             let byte_len = *received;
             if let Message::Send { wqe, .. } = std::mem::replace(&mut self.message, Message::None) {
-                complete_receive(&wqe, WcOpcode::Recv, byte_len, headers, cx);
+                let completion = complete_receive(&wqe, WcOpcode::Recv, byte_len, headers, cx.qpn);
+                cx.complete(completion);
             }
         }
         self.executed(headers);
@@ -309,7 +318,9 @@ impl Responder {
             self.message = Message::None;
             cx.host.count(Counter::RxWriteRequests, 1);
             if let Some(wqe) = receive {
-                complete_receive(&wqe, WcOpcode::RecvRdmaWithImm, byte_len, headers, cx);
+                let opcode = WcOpcode::RecvRdmaWithImm;
+                let completion = complete_receive(&wqe, opcode, byte_len, headers, cx.qpn);
+                cx.complete(completion);
             }
         }
         self.executed(headers);
@@ -438,12 +449,28 @@ impl Responder {
         }
     }
 
+    /// The next receive WQE.
+    pub(crate) fn take_receive<H: Host>(&mut self, cx: &mut Context<'_, H>) -> Option<RecvWqe> {
+        if let Message::Spare(_) = self.message
+            && let Message::Spare(wqe) = std::mem::replace(&mut self.message, Message::None)
+        {
+            return Some(wqe);
+        }
+        cx.receives.take(cx.host)
+    }
+
+    /// Keeps a receive WQE for the next message.
+    pub(crate) fn keep_receive(&mut self, wqe: RecvWqe) {
+        self.message = Message::Spare(wqe);
+    }
+
     /// Completes the receive WQE of the message under way with an error.
-    fn fail_receive<H: Host>(&mut self, status: WcStatus, cx: &mut Context<'_, H>) {
-        if let Message::Send { wqe, .. } = std::mem::replace(&mut self.message, Message::None) {
+    pub(crate) fn fail_receive<H: Host>(&mut self, status: WcStatus, cx: &mut Context<'_, H>) {
+        if let Message::Send { wqe, .. } | Message::Spare(wqe) =
+            std::mem::replace(&mut self.message, Message::None)
+        {
             cx.host.count(Counter::RespCqeError, 1);
-            let completion = Completion::error(wqe.wr_id, status, WcOpcode::Recv, cx.qpn);
-            cx.host.complete(WorkQueue::Recv, completion);
+            cx.complete(Completion::error(wqe.wr_id, status, WcOpcode::Recv, cx.qpn));
         }
     }
 
@@ -451,7 +478,7 @@ impl Responder {
     /// then the QP's own queue.
     pub(crate) fn flush<H: Host>(&mut self, cx: &mut Context<'_, H>) {
         let held = match std::mem::replace(&mut self.message, Message::None) {
-            Message::Send { wqe, .. } => Some(wqe),
+            Message::Send { wqe, .. } | Message::Spare(wqe) => Some(wqe),
             Message::None | Message::Write { .. } => None,
         };
         let own = |receives: &mut ReceiveSource| match receives {
@@ -521,14 +548,15 @@ fn check_readable<H: Host>(va: u64, rkey: u32, len: u32, host: &H) -> Result<(),
     })
 }
 
-fn complete_receive<H: Host>(
+/// The completion of a received message.
+pub(crate) fn complete_receive(
     wqe: &RecvWqe,
     opcode: WcOpcode,
     byte_len: u32,
     headers: &Headers,
-    cx: &mut Context<'_, H>,
-) {
-    let mut completion = Completion::success(wqe.wr_id, opcode, cx.qpn);
+    qpn: Qpn,
+) -> Completion {
+    let mut completion = Completion::success(wqe.wr_id, opcode, qpn);
     completion.byte_len = byte_len;
     completion.solicited = headers.bth.solicited;
     if let Some(imm) = headers.imm {
@@ -539,5 +567,5 @@ fn complete_receive<H: Host>(
         completion.imm = rkey;
         completion.flags = WcFlags::WITH_INV;
     }
-    cx.host.complete(WorkQueue::Recv, completion);
+    completion
 }

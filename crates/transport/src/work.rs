@@ -3,6 +3,8 @@ use ferroce_wire::Qpn;
 use smallvec::SmallVec;
 use thiserror::Error;
 
+use crate::{QpType, SendTo};
+
 /// A scatter/gather element: local memory opened by an lkey.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sge {
@@ -32,7 +34,7 @@ bitflags! {
     }
 }
 
-/// The operation of a send work request (RC).
+/// The operation of a send work request; UC has SEND and WRITE, UD only SEND.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendOp {
     /// SEND, with immediate data if given.
@@ -127,10 +129,12 @@ pub struct SendWr {
     pub sges: Sges,
     /// The bytes themselves, in place of `sges`, with [`SendFlags::INLINE`].
     pub inline: Option<Vec<u8>>,
+    /// Whom it is for; the type of the queue pair decides which kind it must be.
+    pub to: SendTo,
 }
 
 impl SendWr {
-    /// A signalled work request with one element of local memory.
+    /// A signalled work request with one element of local memory, for the connected peer.
     pub fn new(wr_id: u64, op: SendOp, sge: Sge) -> Self {
         Self {
             wr_id,
@@ -138,6 +142,7 @@ impl SendWr {
             flags: SendFlags::SIGNALED,
             sges: SmallVec::from_buf([sge]),
             inline: None,
+            to: SendTo::Peer,
         }
     }
 }
@@ -198,6 +203,22 @@ pub enum PostError {
     MessageTooLong {
         /// Bytes in the list.
         got: u64,
+    },
+    /// The service of this QP has no such operation.
+    #[error("a queue pair of type {qp_type} has no {opcode:?}; create one of another type")]
+    Unsupported {
+        /// The QP's type.
+        qp_type: QpType,
+        /// What was asked of it.
+        opcode: WcOpcode,
+    },
+    /// Datagrams need an address; what a connected QP sends goes to its peer.
+    #[error(
+        "a UD work request needs an address handle, remote QPN and Q_Key, and no other takes them; this QP is of type {qp_type}"
+    )]
+    WrongAddress {
+        /// The QP's type.
+        qp_type: QpType,
     },
     /// Receive requests of this QP come from its shared receive queue.
     #[error("the QP takes its receives from an SRQ; post to that one")]
@@ -285,6 +306,8 @@ bitflags! {
     /// Flags of a completion; the bits of `ibv_wc_flags`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct WcFlags: u32 {
+        /// The first 40 bytes received are the IP header of the datagram.
+        const GRH = 1 << 0;
         /// `imm` holds immediate data.
         const WITH_IMM = 1 << 1;
         /// `imm` holds the invalidated rkey.
@@ -303,12 +326,14 @@ pub struct Completion {
     pub opcode: WcOpcode,
     /// Vendor syndrome, 0 on success.
     pub vendor_err: u32,
-    /// Bytes received or read; 0 for SEND and WRITE, as the field is undefined there.
+    /// Bytes received (with the GRH) or read; 0 for SEND and WRITE, as the field is undefined there.
     pub byte_len: u32,
     /// Immediate data or invalidated rkey, by `flags`.
     pub imm: u32,
     /// The local QP.
     pub qpn: Qpn,
+    /// The QP that sent the datagram, for receives of UD; 0 otherwise.
+    pub src_qp: Qpn,
     /// Flags.
     pub flags: WcFlags,
     /// The peer asked for a solicited event, or the completion is an error; for
@@ -327,6 +352,7 @@ impl Completion {
             byte_len: 0,
             imm: 0,
             qpn,
+            src_qp: Qpn::new(0),
             flags: WcFlags::empty(),
             solicited: true,
         }
@@ -342,6 +368,7 @@ impl Completion {
             byte_len: 0,
             imm: 0,
             qpn,
+            src_qp: Qpn::new(0),
             flags: WcFlags::empty(),
             solicited: false,
         }

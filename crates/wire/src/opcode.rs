@@ -21,6 +21,18 @@ pub enum Service {
     Cnp,
 }
 
+impl Service {
+    /// The upper three bits of the service's opcodes.
+    const fn bits(self) -> u8 {
+        match self {
+            Self::Rc => 0x00,
+            Self::Uc => 0x20,
+            Self::Ud => 0x60,
+            Self::Cnp => 0x80,
+        }
+    }
+}
+
 macro_rules! opcodes {
     ($($name:ident = $value:literal, $text:literal;)*) => {
         /// Operation of a packet: all opcodes of RC, UC and UD, and the CNP.
@@ -99,6 +111,14 @@ impl Opcode {
     /// The opcode's byte in the BTH.
     pub const fn as_u8(self) -> u8 {
         self as u8
+    }
+
+    /// The same operation of another service; `None` if that service has no such operation.
+    pub const fn of_service(self, service: Service) -> Option<Self> {
+        if matches!(self, Self::Cnp) != matches!(service, Service::Cnp) {
+            return None;
+        }
+        Self::from_u8(self.as_u8() & 0x1f | service.bits())
     }
 
     /// The transport service the opcode belongs to.
@@ -375,6 +395,20 @@ mod tests {
             };
             assert_eq!(opcode.service(), expected, "{opcode}");
         }
+    }
+
+    #[test]
+    fn an_operation_keeps_its_name_in_another_service() {
+        for &opcode in Opcode::ALL {
+            assert_eq!(opcode.of_service(opcode.service()), Some(opcode));
+            let operation = |opcode: Opcode| opcode.name().split_once(' ').unwrap().1;
+            if let Some(other) = opcode.of_service(Service::Uc) {
+                assert_eq!(operation(other), operation(opcode));
+            }
+        }
+        assert_eq!(Opcode::RcReadRequest.of_service(Service::Uc), None);
+        let datagram = Opcode::RcSendOnlyImm.of_service(Service::Ud);
+        assert_eq!(datagram, Some(Opcode::UdSendOnlyImm));
     }
 
     /// The predicates must agree with the names, which are written independently of them.

@@ -17,8 +17,8 @@ use std::ops::{Index, IndexMut};
 use ferroce_adp::{Policy, PolicyKind};
 use ferroce_transport::{
     AccessFlags, Attr, Completion, Counter, Data, Mtu, Payload, Qp, QpAttr, QpCap, QpConfig,
-    QpModify, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, Time, Transmit, WcStatus,
-    WorkQueue,
+    QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, Time, Transmit,
+    WcStatus, WorkQueue,
 };
 use ferroce_wire::{Headers, NakCode, Opcode, Psn, Qpn, Syndrome};
 
@@ -116,6 +116,8 @@ impl Setup {
         let mut host = TestHost::new(self.policy, self.srq.then_some(self.cap));
         let config = QpConfig {
             qpn: qpn(id),
+            qp_type: QpType::Rc,
+            port_mtu: Mtu::Mtu4096,
             cap: self.cap,
             srq: self.srq,
             signal_all: self.signal_all,
@@ -443,6 +445,7 @@ impl Pair {
             headers,
             payload,
             payload_len,
+            path: _,
         } = transmit;
         let payload = match payload {
             Payload::Empty => Vec::new(),

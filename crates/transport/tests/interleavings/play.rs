@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use ferroce_transport::{
-    AccessFlags, Attr, QpAttr, QpCap, QpModify, QpState, SendFlags, SendOp, SendWr, Sge, Sges,
+    AccessFlags, Attr, QpAttr, QpCap, QpModify, QpState, SendFlags, SendOp, SendTo, SendWr, Sge,
+    Sges,
 };
 
 use crate::common::{A, B, Chaos, Id, Mr, Pair, Rng, Setup};
@@ -202,6 +203,7 @@ impl Stage {
             flags: SendFlags::empty(),
             sges: Sges::from_slice(&local),
             inline: None,
+            to: SendTo::Peer,
         };
         wr.flags.set(SendFlags::SIGNALED, message.signaled);
         wr.flags.set(SendFlags::FENCE, message.fence);

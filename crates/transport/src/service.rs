@@ -1,0 +1,104 @@
+use std::fmt;
+use std::net::IpAddr;
+
+use ferroce_wire::{Qpn, Service};
+
+use crate::SendOp;
+
+/// Bytes before the payload of a received datagram that hold the IP header it came with
+/// (IBA vol 1, 11.4.1.2; RoCEv2 annex, A17.4.5).
+pub const GRH_BYTES: u32 = 40;
+
+/// The IP header of a received datagram: 40 bytes of IPv6, or 20 of IPv4 in the second half.
+pub type Grh = [u8; GRH_BYTES as usize];
+
+/// Type of a queue pair, with the values of `ibv_qp_type`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[repr(u32)]
+pub enum QpType {
+    /// Reliable connection.
+    #[default]
+    Rc = 2,
+    /// Unreliable connection.
+    Uc = 3,
+    /// Unreliable datagram.
+    Ud = 4,
+}
+
+impl QpType {
+    /// The service its packets belong to.
+    pub const fn service(self) -> Service {
+        match self {
+            Self::Rc => Service::Rc,
+            Self::Uc => Service::Uc,
+            Self::Ud => Service::Ud,
+        }
+    }
+
+    /// Whether the peer acknowledges what arrives.
+    pub const fn is_reliable(self) -> bool {
+        matches!(self, Self::Rc)
+    }
+
+    /// Whether it talks to one peer only, that of its address vector.
+    pub const fn is_connected(self) -> bool {
+        !matches!(self, Self::Ud)
+    }
+
+    /// Whether its send queue takes `op` (IBA vol 1, 10.7.2, table of transport services).
+    pub(crate) fn supports(self, op: &SendOp) -> bool {
+        match op {
+            SendOp::Send { .. } => true,
+            SendOp::Write { .. } => self != Self::Ud,
+            _ => self.is_reliable(),
+        }
+    }
+}
+
+impl fmt::Display for QpType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rc => "RC",
+            Self::Uc => "UC",
+            Self::Ud => "UD",
+        })
+    }
+}
+
+/// The way to a peer (the address vector of RoCE v2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Path {
+    /// The peer's address.
+    pub dest: IpAddr,
+    /// DSCP and ECN bits of the IP header (`grh.traffic_class`).
+    pub traffic_class: u8,
+}
+
+/// Where a datagram goes: an address handle, and the queue pair behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct UdAddress {
+    /// The way there; a multicast address for a group.
+    pub path: Path,
+    /// The receiving queue pair; [`Qpn::MULTICAST`] for a group.
+    pub qpn: Qpn,
+    /// The receiver's Q_Key. With its highest bit set the sender's own Q_Key is used instead
+    /// (IBA vol 1, 10.2.5).
+    pub qkey: u32,
+}
+
+/// Whom a send request is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub enum SendTo {
+    /// The peer that the queue pair is connected to (RC, UC).
+    #[default]
+    Peer,
+    /// Anybody (UD).
+    Datagram(UdAddress),
+}
+
+impl SendTo {
+    /// Whether a queue pair of this type sends that way.
+    pub(crate) fn suits(&self, qp_type: QpType) -> bool {
+        matches!(self, Self::Datagram(_)) == (qp_type == QpType::Ud)
+    }
+}
