@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ferroce_hca::{
-    AccessFlags, Buffer, Completion, CqId, Memory, MrInfo, Mtu, QpAttr, QpCap, QpInit, SendFlags,
-    SendOp, SendWr, Sge, Sges, VerbsError, WcStatus,
+    AccessFlags, Buffer, Completion, CqId, Memory, MrInfo, Mtu, QpAttr, QpCap, QpInit, QpType,
+    SendFlags, SendOp, SendTo, SendWr, Sge, Sges, VerbsError, WcStatus,
 };
 use ferroce_udp::{Device, DeviceConfig, Endpoint, OpenError};
 use ferroce_wire::{Psn, Qpn};
@@ -64,6 +64,7 @@ impl Side {
                 ..QpCap::default()
             };
             let init = QpInit {
+                qp_type: QpType::Rc,
                 pd,
                 send_cq: cq,
                 recv_cq: cq,
@@ -278,6 +279,7 @@ fn write_word(from: &Side, to: &Side, value: u64) -> Result<(), Error> {
         flags,
         sges: Sges::new(),
         inline: Some(value.to_ne_bytes().to_vec()),
+        to: SendTo::Peer,
     };
     from.device.post_send(from.qpn, [request])?;
     if value.is_multiple_of(16) {

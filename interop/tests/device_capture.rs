@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ferroce_hca::{
     AccessFlags, Buffer, CqId, Direction, Impairment, Memory, MrInfo, Mtu, QpAttr, QpCap, QpInit,
-    RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
+    QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
 };
 use ferroce_interop::{TempDir, Tool};
 use ferroce_udp::{Device, DeviceConfig, Endpoint, Tap};
@@ -41,6 +41,7 @@ impl End {
             let memory = Memory::Buffer(Buffer::zeroed(LEN));
             let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
             let init = QpInit {
+                qp_type: QpType::Rc,
                 pd,
                 send_cq: cq,
                 recv_cq: cq,

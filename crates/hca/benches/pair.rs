@@ -10,7 +10,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, CqId, Data, Hca, HcaConfig, Memory, Mtu, Outgoing, Path, QpAttr,
-    QpCap, QpInit, QpModify, Received, SendOp, SendWr, Sge, Time, WcStatus,
+    QpCap, QpInit, QpModify, QpType, Received, SendOp, SendWr, Sge, Time, WcStatus,
 };
 use ferroce_wire::Qpn;
 
@@ -52,6 +52,7 @@ impl Pair {
             };
             let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
             let init = QpInit {
+                qp_type: QpType::Rc,
                 pd,
                 send_cq: cq,
                 recv_cq: cq,
@@ -123,6 +124,7 @@ impl Pair {
         for (packet, bytes) in self.batch.drain(..).zip(&self.bytes) {
             let received = Received {
                 source: ADDRESSES[from].into(),
+                dest: packet.path.dest,
                 traffic_class: packet.path.traffic_class,
                 headers: &packet.headers,
                 data: match self.carries_bytes {

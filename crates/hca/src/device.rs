@@ -2,17 +2,19 @@ use std::collections::VecDeque;
 
 use ferroce_adp::{DecTrigger, Policy, PolicyKind};
 use ferroce_transport::{
-    Attr, Counter, Payload, Qp, QpAttr, QpModify, QpState, Segment, Time, Transmit,
+    Attr, Counter, Mtu, Path, Payload, Qp, QpAttr, QpModify, QpState, Segment, Time, Transmit,
 };
 use ferroce_wire::{Qpn, Service};
 
 use crate::cq::Cq;
 use crate::event::Event;
+use crate::grh::grh;
+use crate::group::Groups;
 use crate::host::{QpHost, Ties};
 use crate::impair::{Direction, Impairer, Impairment, Release};
 use crate::limits;
 use crate::mr::MrTable;
-use crate::packet::{CE, Held, Outgoing, Path, Received};
+use crate::packet::{CE, Held, Outgoing, Received};
 use crate::register::{Accelerations, Method, RegisterError};
 use crate::srq::Srq;
 use crate::state::{CounterSlab, DeviceState, SettingError, Settings, StateBlock, WriteLockError};
@@ -65,6 +67,8 @@ pub struct HcaConfig {
     pub first_qpn: Qpn,
     /// Queue pairs at a time, as far as there are numbers for them.
     pub max_qp: u32,
+    /// MTU of the port: the longest datagram, and the largest path MTU.
+    pub port_mtu: Mtu,
     /// Bytes that each queue pair keeps in flight at most.
     pub window_bytes: u32,
     /// Bytes that all of them together keep in flight, roughly: every busy one gets its share,
@@ -83,6 +87,7 @@ impl Default for HcaConfig {
             seed: 0,
             first_qpn: Qpn::new(0x100),
             max_qp: limits::MAX_QP,
+            port_mtu: Mtu::Mtu4096,
             window_bytes: 1 << 20,
             total_window_bytes: 2 << 20,
             personality: Personality::default(),
@@ -137,6 +142,7 @@ pub struct Hca {
     pub(crate) cqs: Table<Cq>,
     pub(crate) srqs: Table<Srq>,
     pub(crate) qps: Table<Box<QpEntry>>,
+    pub(crate) groups: Groups,
     timers: Timers,
     /// Queue pairs that may have something to send.
     ready: VecDeque<u32>,
@@ -146,7 +152,7 @@ pub struct Hca {
     pub(crate) busy: u32,
     egress: Impairer<Outgoing>,
     ingress: Impairer<Held>,
-    events: VecDeque<Event>,
+    pub(crate) events: VecDeque<Event>,
     now: Time,
 }
 
@@ -177,6 +183,7 @@ impl Hca {
             cqs: Table::new(limits::MAX_CQ),
             srqs: Table::new(limits::MAX_SRQ),
             qps: Table::new(config.max_qp),
+            groups: Groups::default(),
             timers: Timers::default(),
             ready: VecDeque::new(),
             burst_left: BURST_PACKETS,
@@ -325,7 +332,28 @@ impl Hca {
     }
 
     fn deliver(&mut self, packet: &Received<'_>) {
-        if let Err(cause) = self.check(packet) {
+        let qpn = packet.headers.bth.dest_qp;
+        if qpn == Qpn::MULTICAST {
+            self.deliver_to_group(packet);
+        } else {
+            self.deliver_to(qpn, packet);
+        }
+    }
+
+    /// A copy for each queue pair attached to the group (IBA vol 1, 10.5.2.1).
+    fn deliver_to_group(&mut self, packet: &Received<'_>) {
+        let mut index = 0;
+        while let Some(&qpn) = self.groups.members(packet.dest).get(index) {
+            self.deliver_to(qpn, packet);
+            index += 1;
+        }
+        if index == 0 {
+            self.state.count(Counter::RxUnknownQp, 1);
+        }
+    }
+
+    fn deliver_to(&mut self, qpn: Qpn, packet: &Received<'_>) {
+        if let Err(cause) = self.check(qpn, packet) {
             self.state.count(cause, 1);
             return;
         }
@@ -335,23 +363,30 @@ impl Hca {
         if packet.traffic_class & CE == CE {
             state.count(Counter::NpEcnMarkedRocePackets, 1);
         }
-        let now = self.now;
-        self.with_qp(packet.headers.bth.dest_qp, |qp, host| {
-            qp.handle_packet(now, packet.headers, packet.data, host);
-        });
+        let (now, headers, data) = (self.now, packet.headers, packet.data);
+        if headers.bth.opcode.service() == Service::Ud {
+            let grh = grh(packet);
+            self.with_qp(qpn, |qp, host| {
+                qp.handle_datagram(headers, &grh, data, host)
+            });
+        } else {
+            self.with_qp(qpn, |qp, host| qp.handle_packet(now, headers, data, host));
+        }
     }
 
-    /// Whether the packet belongs to one of the queue pairs, or why not.
-    fn check(&self, packet: &Received<'_>) -> Result<(), Counter> {
+    /// Whether the queue pair may have the packet, or why not.
+    fn check(&self, qpn: Qpn, packet: &Received<'_>) -> Result<(), Counter> {
         let bth = &packet.headers.bth;
-        let entry = self.qp_entry(bth.dest_qp).ok_or(Counter::RxUnknownQp)?;
-        if bth.opcode.service() != Service::Rc {
+        let entry = self.qp_entry(qpn).ok_or(Counter::RxUnknownQp)?;
+        let qp_type = entry.qp.config().qp_type;
+        if bth.opcode.service() != qp_type.service() {
             return Err(Counter::RxWrongService);
         }
         if !entry.qp.takes_packets() {
             return Err(Counter::RxWrongState);
         }
-        if entry.path.is_none_or(|path| path.dest != packet.source) {
+        let is_peer = |path: Path| path.dest == packet.source;
+        if qp_type.is_connected() && !entry.path.is_some_and(is_peer) {
             return Err(Counter::RxWrongPeer);
         }
         // The default partition, as full or limited member.
@@ -418,7 +453,7 @@ impl Hca {
         match treatment.release {
             Release::Now => Some(packet),
             Release::Later { at, copy_at } => {
-                let packet = self.snapshot(packet);
+                let packet = self.detach(packet);
                 if let Some(copy_at) = copy_at {
                     self.egress.hold(copy_at, packet.clone());
                 }
@@ -480,9 +515,11 @@ impl Hca {
             headers,
             payload,
             payload_len,
+            path,
         } = transmit;
-        // A queue pair sends nothing before RTR, and has a path from then on.
-        let path = entry.path?;
+        // A datagram has its path; any other queue pair has one from RTR on, and sends nothing
+        // before.
+        let path = path.or(entry.path)?;
         Some(Outgoing {
             path,
             headers,
@@ -493,9 +530,11 @@ impl Hca {
         })
     }
 
-    /// Copies the payload out of memory, for a packet that may be sent later than the program
-    /// expects. Where there are no bytes (phantom memory), none are carried.
-    fn snapshot(&self, mut packet: Outgoing) -> Outgoing {
+    /// Copies the payload out of memory, for a packet that is to be sent after more inputs: its
+    /// work request may have completed (UC and UD do at once), and the memory be the program's
+    /// again. Where there are no bytes (phantom memory), none are carried.
+    #[must_use]
+    pub fn detach(&self, mut packet: Outgoing) -> Outgoing {
         if let Payload::Memory(segments) = &packet.payload {
             if segments.iter().all(|segment| self.mrs.is_phantom(segment)) {
                 packet.payload = Payload::Empty;

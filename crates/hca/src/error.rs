@@ -1,6 +1,8 @@
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 
-use ferroce_transport::{ModifyError, PostError};
+use ferroce_transport::{ModifyError, PostError, QpType};
+use ferroce_wire::Qpn;
 use thiserror::Error;
 
 /// A kind of verbs object.
@@ -12,6 +14,7 @@ pub enum Object {
     Cq,
     Srq,
     Qp,
+    Group,
 }
 
 impl fmt::Display for Object {
@@ -22,6 +25,7 @@ impl fmt::Display for Object {
             Self::Cq => "completion queue",
             Self::Srq => "shared receive queue",
             Self::Qp => "queue pair",
+            Self::Group => "multicast group",
         })
     }
 }
@@ -74,6 +78,28 @@ pub enum VerbsError {
     WrongDomain {
         /// The foreign object.
         object: Object,
+    },
+    /// The verb is for queue pairs of another type (`EINVAL`).
+    #[error("the queue pair is of type {actual}, this needs {needed}")]
+    WrongType {
+        /// Type of the queue pair.
+        actual: QpType,
+        /// Type it would have to be.
+        needed: QpType,
+    },
+    /// No multicast address (`EINVAL`).
+    #[error("{gid} is no multicast GID; those begin with ff, or are ::ffff: and an IPv4 group")]
+    NotMulticast {
+        /// The GID, in the notation of an IPv6 address.
+        gid: Ipv6Addr,
+    },
+    /// The queue pair is not attached to the group (`EINVAL`).
+    #[error("the queue pair {qpn} is not attached to the multicast group {group}")]
+    NotAttached {
+        /// The queue pair.
+        qpn: Qpn,
+        /// The group.
+        group: IpAddr,
     },
     /// `IBV_QP_AV` was named without an address, or an address given without it (`EINVAL`).
     #[error("IBV_QP_AV and the address of the peer must come together")]

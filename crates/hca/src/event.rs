@@ -24,6 +24,10 @@ pub enum Event {
     Qp(Qpn, QpEvent),
     /// A QP failed because its completion queue had no room (`IBV_EVENT_QP_FATAL`).
     QpFatal(Qpn),
+    /// The host is to join an IP multicast group, so that its packets arrive.
+    JoinGroup(IpAddr),
+    /// The host is to leave an IP multicast group.
+    LeaveGroup(IpAddr),
     /// The host could not send to a peer, for a reason that repeating does not change. The packets
     /// count as `tx_dropped`; the QP fails when its retries run out. Told once for each peer and
     /// reason.

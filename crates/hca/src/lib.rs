@@ -14,6 +14,8 @@ mod cq;
 mod device;
 mod error;
 mod event;
+mod grh;
+mod group;
 mod histogram;
 mod host;
 pub mod impair;
@@ -33,11 +35,12 @@ pub use cq::{CqId, Notify};
 pub use device::{Hca, HcaConfig, Personality};
 pub use error::{Object, VerbsError};
 pub use event::{Event, Refusal};
+pub use group::group_of_mgid;
 pub use histogram::{BinWidthMode, HistogramConfig, HistogramError, TimeUnit};
 pub use impair::{Direction, Impairment};
 pub use memory::{Buffer, Memory};
 pub use mr::{MrInfo, MrKey};
-pub use packet::{Outgoing, Path, Received};
+pub use packet::{Outgoing, Received};
 pub use register::{Method, RegisterError};
 pub use srq::SrqId;
 pub use state::{
@@ -46,7 +49,8 @@ pub use state::{
 pub use verbs::{PdId, QpInit};
 
 pub use ferroce_transport::{
-    AccessError, AccessFlags, Attr, Completion, Counter, CounterInfo, Data, ModifyError, Mtu,
-    Payload, PostError, QpAttr, QpCap, QpEvent, QpModify, QpState, RecvWr, SendFlags, SendOp,
-    SendWr, Sge, Sges, Time, TimerExpiry, WcFlags, WcOpcode, WcStatus,
+    AccessError, AccessFlags, Attr, Completion, Counter, CounterInfo, Data, GRH_BYTES, ModifyError,
+    Mtu, Path, Payload, PostError, QpAttr, QpCap, QpEvent, QpModify, QpState, QpType, RecvWr,
+    SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Time, TimerExpiry, UdAddress, WcFlags, WcOpcode,
+    WcStatus,
 };

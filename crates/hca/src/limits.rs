@@ -18,5 +18,9 @@ pub const MAX_WR: u32 = 1 << 15;
 pub const MAX_SGE: u32 = 30;
 /// Bytes of inline data.
 pub const MAX_INLINE: u32 = 1024;
+/// Multicast groups.
+pub const MAX_MCAST_GRP: u32 = 1 << 13;
+/// Queue pairs attached to a multicast group.
+pub const MAX_MCAST_QP_ATTACH: u32 = 1 << 13;
 /// READs and atomics outstanding, in either direction.
 pub const MAX_RD_ATOMIC: u8 = 16;

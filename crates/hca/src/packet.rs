@@ -1,19 +1,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ferroce_transport::{Data, Payload};
+use ferroce_transport::{Data, Path, Payload};
 use ferroce_wire::Headers;
 
 use crate::impair::Treatment;
-
-/// The way to a queue pair's peer (the address vector of RoCE v2).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Path {
-    /// The peer's address.
-    pub dest: IpAddr,
-    /// DSCP and ECN bits of the IP header (`grh.traffic_class`).
-    pub traffic_class: u8,
-}
 
 /// A packet for the link.
 #[derive(Clone, Debug)]
@@ -39,6 +30,8 @@ pub struct Outgoing {
 pub struct Received<'a> {
     /// Where from.
     pub source: IpAddr,
+    /// Where to: the device's own address, or that of a multicast group.
+    pub dest: IpAddr,
     /// DSCP and ECN bits of the IP header.
     pub traffic_class: u8,
     /// Header values.
@@ -51,6 +44,7 @@ pub struct Received<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     source: IpAddr,
+    dest: IpAddr,
     traffic_class: u8,
     headers: Headers,
     data: HeldData,
@@ -68,6 +62,7 @@ impl Held {
     pub(crate) fn new(packet: &Received<'_>, corrupt: bool) -> Self {
         Self {
             source: packet.source,
+            dest: packet.dest,
             traffic_class: packet.traffic_class,
             headers: *packet.headers,
             data: match packet.data {
@@ -81,6 +76,7 @@ impl Held {
     pub(crate) fn as_received(&self) -> Received<'_> {
         Received {
             source: self.source,
+            dest: self.dest,
             traffic_class: self.traffic_class,
             headers: &self.headers,
             data: match &self.data {

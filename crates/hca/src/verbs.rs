@@ -2,6 +2,7 @@
 
 mod audit;
 mod cq;
+mod group;
 mod mr;
 mod pd;
 mod qp;

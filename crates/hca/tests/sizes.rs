@@ -4,6 +4,7 @@
 
 use ferroce_hca::{
     AccessFlags, Attr, Hca, HcaConfig, Memory, Path, QpAttr, QpCap, QpInit, QpModify, QpState,
+    QpType,
 };
 
 /// Bytes of memory that the process has.
@@ -72,6 +73,7 @@ fn a_million_queue_pairs_and_thousands_of_devices_fit_in_memory() {
 
 fn init(pd: ferroce_hca::PdId, cq: ferroce_hca::CqId) -> QpInit {
     QpInit {
+        qp_type: QpType::Rc,
         pd,
         send_cq: cq,
         recv_cq: cq,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use ferroce_hca::{
     AccessFlags, Buffer, Counter, Direction, Impairment, Memory, Mtu, QpAttr, QpCap, QpInit,
-    RecvWr, SendOp, SendWr, Sge, Sges, WcOpcode, WcStatus,
+    QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcOpcode, WcStatus,
 };
 use ferroce_udp::{Device, DeviceConfig, Endpoint, Tap};
 use ferroce_wire::{Psn, Qpn};
@@ -61,6 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             ..QpCap::default()
         };
         let init = QpInit {
+            qp_type: QpType::Rc,
             pd,
             send_cq: cq,
             recv_cq: cq,

@@ -88,6 +88,7 @@ impl Engine {
                 }
                 let received = Received {
                     source: message.source.ip(),
+                    dest: socket.address().ip(),
                     traffic_class: message.tos,
                     headers: &packet.headers(),
                     data: Data::Bytes(packet.payload()),
@@ -144,14 +145,21 @@ impl Engine {
                     self.next = Some(packet);
                     bytes += self.stage.len();
                     if self.flush(socket).is_err() {
+                        self.detach_next();
                         return Transmitted::Blocked;
                     }
                     if bytes >= TRANSMIT_BYTES_MAX {
+                        self.detach_next();
                         return Transmitted::More;
                     }
                 }
             }
         }
+    }
+
+    /// Lets a packet wait for the next call: the program may change its memory until then.
+    fn detach_next(&mut self) {
+        self.next = self.next.take().map(|packet| self.hca.detach(packet));
     }
 
     /// The next thing that somebody should know.

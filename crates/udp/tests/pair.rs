@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ferroce_hca::{
     AccessFlags, Buffer, Completion, Counter, CqId, Direction, Impairment, Memory, MrInfo, Mtu,
-    QpAttr, QpCap, QpInit, RecvWr, SendOp, SendWr, Sge, Sges, WcOpcode, WcStatus,
+    QpAttr, QpCap, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcOpcode, WcStatus,
 };
 use ferroce_udp::{Device, DeviceConfig, Endpoint};
 use ferroce_wire::{Psn, Qpn};
@@ -32,6 +32,7 @@ impl End {
                 .reg_mr(pd, Memory::Buffer(buffer.clone()), AccessFlags::all())
                 .unwrap();
             let init = QpInit {
+                qp_type: QpType::Rc,
                 pd,
                 send_cq: cq,
                 recv_cq: cq,
@@ -194,6 +195,7 @@ fn both_ipv6_ends_understand_each_other() {
     let end = End::open("::1");
     let other = end.device.with(|hca| {
         let init = QpInit {
+            qp_type: QpType::Rc,
             pd: end.mr.pd,
             send_cq: end.cq,
             recv_cq: end.cq,

@@ -13,7 +13,7 @@ use common::{
 };
 use ferroce_hca::{
     Attr, Completion, Counter, CqId, Direction, Event, Hca, Impairment, QpAttr, QpCap, QpInit,
-    QpModify, QpState, RecvWr, SendOp, SendWr, Sges, VerbsError, WcStatus,
+    QpModify, QpState, QpType, RecvWr, SendOp, SendWr, Sges, VerbsError, WcStatus,
 };
 use ferroce_udp::{Device, DeviceConfig, Endpoint};
 use ferroce_wire::{Psn, Qpn};
@@ -359,6 +359,7 @@ fn events_nobody_asks_for_are_bounded() {
     let overrun = |hca: &mut Hca| {
         let cq = hca.create_cq(1)?;
         let init = QpInit {
+            qp_type: QpType::Rc,
             pd: node.pd,
             send_cq: cq,
             recv_cq: cq,

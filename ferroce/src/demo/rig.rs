@@ -3,7 +3,7 @@
 use ferroce_hca::impair::Blackout;
 use ferroce_hca::{
     AccessFlags, Buffer, CqId, Direction, HcaConfig, Impairment, Memory, Method, MrInfo, Mtu,
-    Personality, QpAttr, QpCap, QpInit, RecvWr, Sge, Sges,
+    Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, Sge, Sges,
 };
 use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_udp::{Device, DeviceConfig, Endpoint};
@@ -63,6 +63,7 @@ impl End {
                 AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ,
             )?;
             let init = QpInit {
+                qp_type: QpType::Rc,
                 pd,
                 send_cq: cq,
                 recv_cq: cq,

@@ -3,7 +3,7 @@
 use ferroce_hca::impair::{Blackout, BurstLoss};
 use ferroce_hca::{
     AccessFlags, Attr, CqId, Direction, Impairment, Method, Mtu, Notify, Path, QpAttr, QpModify,
-    QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, SrqId,
+    QpState, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId,
 };
 use ferroce_prm::roce_accl;
 use ferroce_wire::{
@@ -162,6 +162,7 @@ fn post_send(world: &mut World, which: usize, input: &mut Cursor<'_>) {
         flags,
         sges: sges.clone(),
         inline,
+        to: SendTo::Peer,
     };
     let signaled = side.signals_all() || flags.contains(SendFlags::SIGNALED);
     match side.hca.post_send(side.qpn, wr) {
@@ -343,7 +344,7 @@ fn modify(world: &mut World, which: usize, input: &mut Cursor<'_>) {
     let mtu = Mtu::ALL[input.below(Mtu::ALL.len())];
     let attr = QpAttr {
         access: AccessFlags::from_bits_truncate(input.u8().into()),
-        pkey_index: input.u8().into(),
+        pkey_index: (input.u8() / 192).into(),
         port: 1 + input.u8() % 2,
         path_mtu: mtu,
         dest_qpn: world.sides[1 - which].qpn,
@@ -356,6 +357,8 @@ fn modify(world: &mut World, which: usize, input: &mut Cursor<'_>) {
         retry_cnt: input.u8() % 9,
         rnr_retry: input.u8() % 9,
         sqd_async_notify: input.one_in(2),
+        qkey: 0,
+        path_mig_state: 0,
     };
     // The attributes a step of the usual way takes, or any.
     let change = match input.below(8) {
@@ -485,6 +488,7 @@ fn other_verbs(side: &mut Side, input: &mut Cursor<'_>) {
                 flags: SendFlags::empty(),
                 sges: Sges::new(),
                 inline: None,
+                to: SendTo::Peer,
             };
             side.hca.post_send(Qpn::new(handle & 0xffff), wr)
         }

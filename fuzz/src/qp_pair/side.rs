@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, CqId, Event, Hca, HcaConfig, Memory, MrInfo, Path, PdId, QpAttr,
-    QpCap, QpInit, QpModify, QpState, Sge, SrqId,
+    QpCap, QpInit, QpModify, QpState, QpType, Sge, SrqId,
 };
 use ferroce_wire::Qpn;
 
@@ -157,6 +157,7 @@ impl Side {
             .one_in(3)
             .then(|| hca.create_srq(pd, 64, 4).expect("a legal size"));
         let init = QpInit {
+            qp_type: QpType::Rc,
             pd,
             send_cq,
             recv_cq,

@@ -210,6 +210,7 @@ impl World {
     pub(super) fn deliver_packet(&mut self, to: usize, traffic_class: u8, packet: &Packet<'_>) {
         let received = Received {
             source: self.sides[1 - to].address,
+            dest: self.sides[to].address,
             traffic_class,
             headers: &packet.headers(),
             data: Data::Bytes(packet.payload()),

@@ -1,18 +1,21 @@
-use ferroce_transport::{Attr, Qp, QpAttr, QpCap, QpConfig, QpModify, QpState, RecvWr, SendWr};
+use ferroce_transport::{
+    Attr, Path, Qp, QpAttr, QpCap, QpConfig, QpModify, QpState, QpType, RecvWr, SendWr,
+};
 use ferroce_wire::Qpn;
 
-use super::{PdId, in_range, no_such};
+use super::{PdId, in_range, no_such, not_busy};
 use crate::cq::CqId;
 use crate::device::{Hca, QpEntry};
 use crate::error::{Object, VerbsError};
 use crate::host::Ties;
 use crate::limits;
-use crate::packet::Path;
 use crate::srq::SrqId;
 
 /// What a queue pair is created with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpInit {
+    /// Its type.
+    pub qp_type: QpType,
     /// Protection domain.
     pub pd: PdId,
     /// Where send completions go.
@@ -32,6 +35,7 @@ impl Hca {
     pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, VerbsError> {
         self.check_qp_init(init)?;
         let QpInit {
+            qp_type,
             pd,
             send_cq,
             recv_cq,
@@ -46,11 +50,14 @@ impl Hca {
             srq,
         };
         let (first, window_bytes) = (self.config.first_qpn, self.config.window_bytes);
+        let port_mtu = self.config.port_mtu;
         let policy = &self.policy;
         let index = self.qps.insert_with(|index| {
             let qpn = Qpn::new(first.value() + index);
             let config = QpConfig {
                 qpn,
+                qp_type,
+                port_mtu,
                 cap,
                 srq: srq.is_some(),
                 signal_all,
@@ -102,12 +109,13 @@ impl Hca {
         Ok(())
     }
 
-    /// Destroys a queue pair; what is on its queues vanishes without completions, and so do those
+    /// Destroys a queue pair that is attached to no multicast group; what is on its queues vanishes without completions, and so do those
     /// of its completions that were not polled, as with the card's own library.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
         let index = self
             .qp_index(qpn)
             .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
+        not_busy(Object::Qp, self.groups.count_of(qpn) as u32)?;
         let entry = self
             .qps
             .remove(index)
@@ -153,6 +161,10 @@ impl Hca {
             if change.mask.contains(bit) {
                 in_range(field, value.into(), 0, limits::MAX_RD_ATOMIC.into())?;
             }
+        }
+        if change.mask.contains(Attr::PATH_MTU) {
+            let max = self.config.port_mtu as u64;
+            in_range("path_mtu", change.attr.path_mtu as u64, 1, max)?;
         }
         self.with_qp(qpn, |qp, host| qp.modify(change, host))
             .ok_or_else(|| no_such(Object::Qp, qpn.value()))??;
@@ -214,6 +226,7 @@ mod tests {
         let memory = Memory::Buffer(Buffer::zeroed(64));
         let mr = hca.reg_mr(pd, memory, AccessFlags::empty()).unwrap();
         let init = QpInit {
+            qp_type: QpType::Rc,
             pd,
             send_cq: cq,
             recv_cq: cq,

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, Completion, Counter, CqId, Data, Event, Hca, HcaConfig, Memory,
     Method, MrInfo, Mtu, Outgoing, Path, PdId, Personality, QpAttr, QpCap, QpInit, QpModify,
-    QpState, Received, RecvWr, SendOp, SendWr, Sge, Sges, SrqId, Time,
+    QpState, QpType, Received, RecvWr, SendOp, SendWr, Sge, Sges, SrqId, Time,
 };
 use ferroce_prm::roce_accl::{self, ROCE_ACCL};
 use ferroce_prm::{Field, Image};
@@ -214,6 +214,7 @@ impl Pair {
     pub fn give(&mut self, to: usize, traffic_class: u8, headers: &Headers, data: Data<'_>) {
         let received = Received {
             source: self.sides[1 - to].address,
+            dest: self.sides[to].address,
             traffic_class,
             headers,
             data,
@@ -360,6 +361,7 @@ impl Side {
 
     pub fn init(&self) -> QpInit {
         QpInit {
+            qp_type: QpType::Rc,
             pd: self.pd,
             send_cq: self.cq,
             recv_cq: self.cq,

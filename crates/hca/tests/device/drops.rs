@@ -36,6 +36,7 @@ fn dropped(pair: &mut Pair, headers: &Headers, source: [u8; 4]) -> Vec<Counter> 
     let taken = pair.count(B, Counter::RdmaRxPackets);
     let received = Received {
         source: source.into(),
+        dest: pair.sides[B].address,
         traffic_class: 0,
         headers,
         data: Data::Bytes(b"hello"),

@@ -2,7 +2,7 @@
 
 use ferroce_hca::{
     AccessFlags, Attr, Counter, Direction, Event, Hca, HcaConfig, Impairment, Memory, Path, QpAttr,
-    QpCap, QpEvent, QpInit, QpModify, QpState, SendOp, SendWr, Sge, Time, WcStatus,
+    QpCap, QpEvent, QpInit, QpModify, QpState, QpType, SendOp, SendWr, Sge, Time, WcStatus,
 };
 use ferroce_wire::Qpn;
 
@@ -198,6 +198,7 @@ fn many_queue_pairs_have_their_timers() {
     let memory = Memory::Phantom { addr: 0, len: 8 };
     let mr = hca.reg_mr(pd, memory, AccessFlags::empty()).unwrap();
     let init = QpInit {
+        qp_type: QpType::Rc,
         pd,
         send_cq: cq,
         recv_cq: cq,

@@ -2,8 +2,8 @@
 
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, CqId, Hca, HcaConfig, Memory, ModifyError, MrKey, Notify, Object,
-    Path, PdId, PostError, QpAttr, QpCap, QpInit, QpModify, QpState, RecvWr, SendWr, Sge, Sges,
-    SrqId, VerbsError, limits,
+    Path, PdId, PostError, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, RecvWr, SendWr, Sge,
+    Sges, SrqId, VerbsError, limits,
 };
 use ferroce_wire::Qpn;
 
@@ -12,6 +12,7 @@ use crate::common::SEND;
 fn device() -> (Hca, QpInit) {
     let mut hca = Hca::new(HcaConfig::default());
     let init = QpInit {
+        qp_type: QpType::Rc,
         pd: hca.alloc_pd().unwrap(),
         send_cq: hca.create_cq(16).unwrap(),
         recv_cq: hca.create_cq(16).unwrap(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ferroce_hca::impair::Blackout;
 use ferroce_hca::{
     AccessFlags, Direction, Hca, Impairment, QpCap, QpInit, QpState, RecvWr, SendFlags, SendOp,
-    SendWr, Sge, Sges, SrqId, Time,
+    SendTo, SendWr, Sge, Sges, SrqId, Time,
 };
 use ferroce_wire::Qpn;
 
@@ -206,6 +206,7 @@ impl Stage {
             flags: SendFlags::empty(),
             sges: Sges::from_slice(&sges),
             inline: None,
+            to: SendTo::Peer,
         };
         wr.flags.set(SendFlags::SIGNALED, message.signaled);
         wr.flags.set(SendFlags::FENCE, message.fence);

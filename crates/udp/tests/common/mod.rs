@@ -12,7 +12,7 @@ use std::{env, fs, process};
 
 use ferroce_hca::{
     AccessFlags, Buffer, Completion, Counter, CqId, HcaConfig, Memory, MrInfo, Mtu, PdId,
-    Personality, QpAttr, QpCap, QpInit, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
+    Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
 };
 use ferroce_udp::socket::ROCE_PORT;
 use ferroce_udp::{Device, DeviceConfig, Endpoint};
@@ -84,6 +84,7 @@ impl Node {
     /// A queue pair in RESET.
     pub fn qp(&self) -> Qpn {
         let init = QpInit {
+            qp_type: QpType::Rc,
             pd: self.pd,
             send_cq: self.cq,
             recv_cq: self.cq,

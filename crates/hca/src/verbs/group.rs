@@ -1,0 +1,59 @@
+use std::net::IpAddr;
+
+use ferroce_transport::QpType;
+use ferroce_wire::Qpn;
+
+use super::{in_range, no_such};
+use crate::device::Hca;
+use crate::error::{Object, VerbsError};
+use crate::event::Event;
+use crate::group::group_of_mgid;
+use crate::limits;
+
+impl Hca {
+    /// Attaches a UD queue pair to a multicast group, by its GID: packets for the group come to it,
+    /// too. Being attached twice is being attached (ibv_attach_mcast(3)).
+    pub fn attach_mcast(&mut self, qpn: Qpn, mgid: [u8; 16]) -> Result<(), VerbsError> {
+        let group = self.check_group(qpn, mgid)?;
+        let members = self.groups.members(group);
+        if members.is_empty() && self.groups.len() >= limits::MAX_MCAST_GRP as usize {
+            let (object, max) = (Object::Group, limits::MAX_MCAST_GRP);
+            return Err(VerbsError::TooMany { object, max });
+        }
+        let max = u64::from(limits::MAX_MCAST_QP_ATTACH);
+        in_range("queue pairs of the group", members.len() as u64 + 1, 1, max)?;
+        if self.groups.attach(group, qpn) {
+            self.events.push_back(Event::JoinGroup(group));
+        }
+        Ok(())
+    }
+
+    /// Detaches a queue pair from a multicast group.
+    pub fn detach_mcast(&mut self, qpn: Qpn, mgid: [u8; 16]) -> Result<(), VerbsError> {
+        let group = self.check_group(qpn, mgid)?;
+        if !self.groups.members(group).contains(&qpn) {
+            return Err(VerbsError::NotAttached { qpn, group });
+        }
+        if self.groups.detach(group, qpn) {
+            self.events.push_back(Event::LeaveGroup(group));
+        }
+        Ok(())
+    }
+
+    /// The multicast groups that queue pairs are attached to: those the host should be in.
+    pub fn groups(&self) -> impl Iterator<Item = IpAddr> {
+        self.groups.addresses()
+    }
+
+    fn check_group(&self, qpn: Qpn, mgid: [u8; 16]) -> Result<IpAddr, VerbsError> {
+        let entry = self
+            .qp_entry(qpn)
+            .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
+        let (actual, needed) = (entry.qp.config().qp_type, QpType::Ud);
+        if actual != needed {
+            return Err(VerbsError::WrongType { actual, needed });
+        }
+        let gid = mgid.into();
+        group_of_mgid(mgid).ok_or(VerbsError::NotMulticast { gid })
+    }
+}
