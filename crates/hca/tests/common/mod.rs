@@ -80,8 +80,11 @@ pub struct Side {
     pub deaf: bool,
 }
 
+#[derive(Clone)]
 struct Flight {
     to: usize,
+    source: IpAddr,
+    dest: IpAddr,
     traffic_class: u8,
     headers: Headers,
     payload: Vec<u8>,
@@ -173,17 +176,32 @@ impl Pair {
             let (headers, path) = (packet.headers, packet.path);
             trace.push(format!("{now:?} {from} {headers:?} {path:?} {payload:?}"));
         }
-        if packet.path.dest != self.sides[1 - from].address {
+        let dest = packet.path.dest;
+        let group = dest.is_multicast();
+        if !group && dest != self.sides[1 - from].address {
             return;
         }
         let flight = Flight {
             to: 1 - from,
+            source: self.sides[from].address,
+            dest,
             traffic_class: packet.path.traffic_class,
             headers: packet.headers,
             payload,
             payload_len: packet.payload_len,
             corrupt_bit: packet.corrupt_bit,
         };
+        if group {
+            // A host's own socket hears it as well.
+            self.fly(Flight {
+                to: from,
+                ..flight.clone()
+            });
+        }
+        self.fly(flight);
+    }
+
+    fn fly(&mut self, flight: Flight) {
         self.order += 1;
         let key = (self.now.after(LATENCY_NS), self.order);
         self.flights.insert(key, flight);
@@ -208,7 +226,15 @@ impl Pair {
         } else {
             Data::Length(flight.payload_len)
         };
-        self.give(to, flight.traffic_class, &flight.headers, data);
+        self.sides[to].given += 1;
+        let received = Received {
+            source: flight.source,
+            dest: flight.dest,
+            traffic_class: flight.traffic_class,
+            headers: &flight.headers,
+            data,
+        };
+        self.sides[to].hca.handle_packet(self.now, &received);
     }
 
     pub fn give(&mut self, to: usize, traffic_class: u8, headers: &Headers, data: Data<'_>) {
@@ -372,8 +398,32 @@ impl Side {
     }
 
     pub fn create_qp(&mut self) -> Qpn {
-        let init = self.init();
+        self.create_qp_of(QpType::Rc)
+    }
+
+    pub fn create_qp_of(&mut self, qp_type: QpType) -> Qpn {
+        let init = QpInit {
+            qp_type,
+            ..self.init()
+        };
         self.hca.create_qp(&init).unwrap()
+    }
+
+    /// A UD queue pair in RTS.
+    pub fn create_ud(&mut self, qkey: u32) -> Qpn {
+        let qpn = self.create_qp_of(QpType::Ud);
+        self.ready(qpn, QpType::Ud, QpAttr { qkey, ..attr() }, None);
+        qpn
+    }
+
+    /// From RESET to RTS.
+    pub fn ready(&mut self, qpn: Qpn, qp_type: QpType, attr: QpAttr, path: Option<Path>) {
+        use QpState::{Init, Reset, Rtr, Rts};
+        for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts)] {
+            let change = QpModify::step(qp_type, from, to, attr);
+            let path = path.filter(|_| change.mask.contains(Attr::AV));
+            self.hca.modify_qp(qpn, &change, path).unwrap();
+        }
     }
 
     pub fn create_qp_with_srq(&mut self, srq: SrqId) -> Qpn {
@@ -390,14 +440,7 @@ impl Side {
             dest,
             traffic_class: 2,
         };
-        for change in [
-            QpModify::init(attr),
-            QpModify::rtr(attr),
-            QpModify::rts(attr),
-        ] {
-            let path = change.mask.contains(Attr::AV).then_some(path);
-            self.hca.modify_qp(qpn, &change, path).unwrap();
-        }
+        self.ready(qpn, QpType::Rc, attr, Some(path));
     }
 
     pub fn move_to(&mut self, qpn: Qpn, state: QpState) {

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod datagram;
 mod drops;
 mod lifetime;
 mod objects;
