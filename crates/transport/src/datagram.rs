@@ -1,6 +1,6 @@
 use ferroce_wire::{Deth, Headers, Service};
 
-use crate::responder::{Context, Failed, Responder, complete_receive};
+use crate::responder::{Context, Failed, complete_receive};
 use crate::service::GRH_BYTES;
 use crate::{Counter, Data, Grh, Host, Qp, WcFlags, WcOpcode, WcStatus};
 
@@ -23,45 +23,41 @@ impl Qp {
             host.count(Counter::RxWrongQkey, 1);
             return;
         }
-        let (responder, mut cx) = self.responder(host);
-        if let Err(Failed) = responder.receive_datagram(headers, deth, grh, data, &mut cx) {
+        let (_, mut cx) = self.responder(host);
+        if let Err(Failed) = receive(headers, deth, grh, data, &mut cx) {
             self.enter_error(host);
         }
     }
 }
 
-impl Responder {
-    fn receive_datagram<H: Host>(
-        &mut self,
-        headers: &Headers,
-        deth: Deth,
-        grh: &Grh,
-        data: Data<'_>,
-        cx: &mut Context<'_, H>,
-    ) -> Result<(), Failed> {
-        let Some(wqe) = self.take_receive(cx) else {
-            cx.host.count(Counter::OutOfBuffer, 1);
-            return Ok(());
-        };
-        let byte_len = GRH_BYTES + data.len();
-        if u64::from(byte_len) > wqe.capacity() {
-            // A stranger must not be able to use up receives, still less to stop the queue pair.
-            cx.host.count(Counter::RespLocalLengthError, 1);
-            self.keep_receive(wqe);
-            return Ok(());
-        }
-        let written = wqe
-            .scatter(cx.host, 0, Data::Bytes(grh))
-            .and_then(|()| wqe.scatter(cx.host, GRH_BYTES, data));
-        if written.is_err() {
-            self.keep_receive(wqe);
-            self.fail_receive(WcStatus::LocProtErr, cx);
-            return Err(Failed);
-        }
-        let mut completion = complete_receive(&wqe, WcOpcode::Recv, byte_len, headers, cx.qpn);
-        completion.src_qp = deth.src_qp;
-        completion.flags |= WcFlags::GRH;
-        cx.complete(completion);
-        Ok(())
+fn receive<H: Host>(
+    headers: &Headers,
+    deth: Deth,
+    grh: &Grh,
+    data: Data<'_>,
+    cx: &mut Context<'_, H>,
+) -> Result<(), Failed> {
+    let Some(wqe) = cx.receives.take(cx.host) else {
+        cx.host.count(Counter::OutOfBuffer, 1);
+        return Ok(());
+    };
+    let byte_len = GRH_BYTES + data.len();
+    if u64::from(byte_len) > wqe.capacity() {
+        // A stranger must not be able to use up receives, still less to stop the queue pair.
+        cx.host.count(Counter::RespLocalLengthError, 1);
+        cx.receives.give_back(wqe);
+        return Ok(());
     }
+    let written = wqe
+        .scatter(cx.host, 0, Data::Bytes(grh))
+        .and_then(|()| wqe.scatter(cx.host, GRH_BYTES, data));
+    if written.is_err() {
+        cx.fail(&wqe, WcStatus::LocProtErr);
+        return Err(Failed);
+    }
+    let mut completion = complete_receive(&wqe, WcOpcode::Recv, byte_len, headers, cx.qpn);
+    completion.src_qp = deth.src_qp;
+    completion.flags |= WcFlags::GRH;
+    cx.complete(completion);
+    Ok(())
 }

@@ -21,7 +21,7 @@
 //! | `completer` | takes acknowledgements and responses, completes WQEs, decides about retries |
 //! | `responder` | executes requests, recognises duplicates |
 //! | `answers` | what the responder has still to say |
-//! | `datagram` | what is different for UD receives |
+//! | `unreliable`, `datagram` | what is different for UC and UD receives |
 //! | `service` | queue pair types, and whom they talk to |
 //! | `attr` | the state table and attribute rules of `ibv_modify_qp` |
 #![forbid(unsafe_code)]
@@ -41,6 +41,7 @@ mod responder;
 mod service;
 mod time;
 mod transition;
+mod unreliable;
 mod work;
 
 pub use attr::{AccessFlags, Attr, ModifyError, Mtu, QpAttr, QpModify, QpState};

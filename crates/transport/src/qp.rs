@@ -112,7 +112,7 @@ impl Qp {
             requester: Requester::new(policy, qpn, window_bytes),
             responder: Responder::new(),
             receives: if srq {
-                ReceiveSource::Shared
+                ReceiveSource::Shared { spare: None }
             } else {
                 ReceiveSource::Own(ReceiveQueue::new(cap.max_recv_wr, cap.max_recv_sge))
             },
@@ -173,7 +173,7 @@ impl Qp {
     pub fn recv_queue_len(&self) -> usize {
         match &self.receives {
             ReceiveSource::Own(queue) => queue.len(),
-            ReceiveSource::Shared => 0,
+            ReceiveSource::Shared { .. } => 0,
         }
     }
 
@@ -210,9 +210,7 @@ impl Qp {
     fn reset<H: Host>(&mut self, host: &H) {
         self.requester.clear();
         self.responder.clear();
-        if let ReceiveSource::Own(queue) = &mut self.receives {
-            queue.clear();
-        }
+        self.receives.clear();
         self.attr = first_attr(&self.config);
         self.requester
             .set_timeouts(host.policy(), self.config.qpn, &self.attr);
@@ -278,7 +276,11 @@ impl Qp {
         data: Data<'_>,
         host: &mut H,
     ) {
-        if !self.takes_packets() || headers.bth.opcode.service() != Service::Rc {
+        let service = headers.bth.opcode.service();
+        if !self.takes_packets()
+            || service != self.config.qp_type.service()
+            || service == Service::Ud
+        {
             return;
         }
         if headers.bth.opcode.is_request() {
@@ -297,8 +299,14 @@ impl Qp {
             self.communication_established = true;
             host.event(QpEvent::CommunicationEstablished);
         }
+        let is_reliable = self.config.qp_type.is_reliable();
         let (responder, mut cx) = self.responder(host);
-        if let Err(Failed) = responder.handle_request(headers, data, &mut cx) {
+        let handled = if is_reliable {
+            responder.handle_request(headers, data, &mut cx)
+        } else {
+            responder.handle_unreliable(headers, data, &mut cx)
+        };
+        if let Err(Failed) = handled {
             self.enter_error(host);
         }
     }
@@ -354,7 +362,7 @@ impl Qp {
         self.state = QpState::Err;
         self.requester.flush(host, self.config.qpn);
         self.flush_receives(host);
-        if matches!(self.receives, ReceiveSource::Shared) {
+        if matches!(self.receives, ReceiveSource::Shared { .. }) {
             host.event(QpEvent::LastWqeReached);
         }
     }

@@ -101,6 +101,11 @@ impl ReceiveQueue {
         self.wqes.pop_front()
     }
 
+    /// Puts a request taken back in front.
+    pub(crate) fn give_back(&mut self, wqe: RecvWqe) {
+        self.wqes.push_front(wqe);
+    }
+
     /// Requests waiting.
     pub fn len(&self) -> usize {
         self.wqes.len()

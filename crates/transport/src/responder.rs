@@ -26,8 +26,6 @@ pub(crate) struct Responder {
 #[derive(Debug)]
 enum Message {
     None,
-    /// None, but a receive WQE that an unreliable message has left unused.
-    Spare(RecvWqe),
     Send {
         wqe: RecvWqe,
         received: u32,
@@ -46,14 +44,40 @@ pub(crate) enum ReceiveSource {
     /// Its own queue.
     Own(ReceiveQueue),
     /// A shared receive queue of the device.
-    Shared,
+    Shared {
+        /// One taken from it that an unreliable message has left unused.
+        spare: Option<RecvWqe>,
+    },
 }
 
 impl ReceiveSource {
-    fn take<H: Host>(&mut self, host: &mut H) -> Option<RecvWqe> {
+    pub(crate) fn take<H: Host>(&mut self, host: &mut H) -> Option<RecvWqe> {
         match self {
             Self::Own(queue) => queue.take(),
-            Self::Shared => host.take_shared_recv(),
+            Self::Shared { spare } => spare.take().or_else(|| host.take_shared_recv()),
+        }
+    }
+
+    /// One that belongs to this QP alone.
+    fn take_own(&mut self) -> Option<RecvWqe> {
+        match self {
+            Self::Own(queue) => queue.take(),
+            Self::Shared { spare } => spare.take(),
+        }
+    }
+
+    /// Takes one back that was not used; it comes next.
+    pub(crate) fn give_back(&mut self, wqe: RecvWqe) {
+        match self {
+            Self::Own(queue) => queue.give_back(wqe),
+            Self::Shared { spare } => *spare = Some(wqe),
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        match self {
+            Self::Own(queue) => queue.clear(),
+            Self::Shared { spare } => *spare = None,
         }
     }
 
@@ -65,22 +89,23 @@ impl ReceiveSource {
                 let credits = u32::try_from(queue.len() + in_use).unwrap_or(u32::MAX);
                 CreditCode::from_credits(credits)
             }
-            Self::Shared => CreditCode::INVALID,
+            Self::Shared { .. } => CreditCode::INVALID,
         }
     }
 }
 
 /// A request that cannot be executed.
-enum Refusal {
+pub(crate) enum Refusal {
     /// Not now: no receive WQE.
     NotReady,
+    /// Not with this receive WQE, whose status that is; the QP fails.
+    Receive(WcStatus),
     /// Not at all: the NAK to answer with and the event to raise; the QP fails.
     Fatal(NakCode, QpEvent),
 }
 
 const INVALID: Refusal = Refusal::Fatal(NakCode::InvalidRequest, QpEvent::RequestError);
 const NO_ACCESS: Refusal = Refusal::Fatal(NakCode::RemoteAccess, QpEvent::AccessError);
-const BROKEN: Refusal = Refusal::Fatal(NakCode::RemoteOperational, QpEvent::RequestError);
 
 impl From<AccessError> for Refusal {
     fn from(_: AccessError) -> Self {
@@ -103,6 +128,12 @@ pub(crate) struct Failed;
 impl<H: Host> Context<'_, H> {
     pub(crate) fn complete(&mut self, completion: Completion) {
         self.host.complete(WorkQueue::Recv, completion);
+    }
+
+    pub(crate) fn fail(&mut self, wqe: &RecvWqe, status: WcStatus) {
+        self.host.count(Counter::RespCqeError, 1);
+        let completion = Completion::error(wqe.wr_id, status, WcOpcode::Recv, self.qpn);
+        self.complete(completion);
     }
 }
 
@@ -127,6 +158,15 @@ impl Responder {
 
     pub(crate) fn expected_psn(&self) -> Psn {
         self.epsn
+    }
+
+    /// Goes on at another PSN.
+    pub(crate) fn expect(&mut self, psn: Psn) {
+        self.epsn = psn;
+    }
+
+    pub(crate) fn in_message(&self) -> bool {
+        matches!(self.message, Message::Send { .. } | Message::Write { .. })
     }
 
     pub(crate) fn has_pending(&self) -> bool {
@@ -162,6 +202,16 @@ impl Responder {
                 self.nak_sent = true;
                 Ok(())
             }
+            Err(Refusal::Receive(status)) => {
+                self.fail_receive(status, cx);
+                let code = match status {
+                    WcStatus::LocLenErr => NakCode::InvalidRequest,
+                    _ => NakCode::RemoteOperational,
+                };
+                self.answers.nak(headers.bth.psn, Syndrome::Nak(code));
+                cx.host.event(QpEvent::RequestError);
+                Err(Failed)
+            }
             Err(Refusal::Fatal(code, event)) => {
                 if code == NakCode::RemoteAccess {
                     cx.host.count(Counter::RespRemoteAccessErrors, 1);
@@ -184,15 +234,15 @@ impl Responder {
         }
     }
 
-    fn execute<H: Host>(
+    /// Executes the packet that is due.
+    pub(crate) fn execute<H: Host>(
         &mut self,
         headers: &Headers,
         data: Data<'_>,
         cx: &mut Context<'_, H>,
     ) -> Result<(), Refusal> {
         let opcode = headers.bth.opcode;
-        let in_message = !matches!(self.message, Message::None);
-        if opcode.starts_message() == in_message {
+        if opcode.starts_message() == self.in_message() {
             return Err(INVALID);
         }
         let full = cx.attr.path_mtu.bytes();
@@ -230,12 +280,10 @@ impl Responder {
         let end = u64::from(*received) + u64::from(data.len());
         if end > wqe.capacity() || end > MAX_MESSAGE_BYTES {
             cx.host.count(Counter::RespLocalLengthError, 1);
-            self.fail_receive(WcStatus::LocLenErr, cx);
-            return Err(INVALID);
+            return Err(Refusal::Receive(WcStatus::LocLenErr));
         }
         if wqe.scatter(cx.host, *received, data).is_err() {
-            self.fail_receive(WcStatus::LocProtErr, cx);
-            return Err(BROKEN);
+            return Err(Refusal::Receive(WcStatus::LocProtErr));
         }
         *received += data.len();
         if opcode.ends_message() {
@@ -449,28 +497,17 @@ impl Responder {
         }
     }
 
-    /// The next receive WQE.
-    pub(crate) fn take_receive<H: Host>(&mut self, cx: &mut Context<'_, H>) -> Option<RecvWqe> {
-        if let Message::Spare(_) = self.message
-            && let Message::Spare(wqe) = std::mem::replace(&mut self.message, Message::None)
-        {
-            return Some(wqe);
+    /// Gives up the message under way; its receive WQE is for the next one.
+    pub(crate) fn abandon<H>(&mut self, cx: &mut Context<'_, H>) {
+        if let Message::Send { wqe, .. } = std::mem::replace(&mut self.message, Message::None) {
+            cx.receives.give_back(wqe);
         }
-        cx.receives.take(cx.host)
-    }
-
-    /// Keeps a receive WQE for the next message.
-    pub(crate) fn keep_receive(&mut self, wqe: RecvWqe) {
-        self.message = Message::Spare(wqe);
     }
 
     /// Completes the receive WQE of the message under way with an error.
     pub(crate) fn fail_receive<H: Host>(&mut self, status: WcStatus, cx: &mut Context<'_, H>) {
-        if let Message::Send { wqe, .. } | Message::Spare(wqe) =
-            std::mem::replace(&mut self.message, Message::None)
-        {
-            cx.host.count(Counter::RespCqeError, 1);
-            cx.complete(Completion::error(wqe.wr_id, status, WcOpcode::Recv, cx.qpn));
+        if let Message::Send { wqe, .. } = std::mem::replace(&mut self.message, Message::None) {
+            cx.fail(&wqe, status);
         }
     }
 
@@ -478,16 +515,12 @@ impl Responder {
     /// then the QP's own queue.
     pub(crate) fn flush<H: Host>(&mut self, cx: &mut Context<'_, H>) {
         let held = match std::mem::replace(&mut self.message, Message::None) {
-            Message::Send { wqe, .. } | Message::Spare(wqe) => Some(wqe),
+            Message::Send { wqe, .. } => Some(wqe),
             Message::None | Message::Write { .. } => None,
-        };
-        let own = |receives: &mut ReceiveSource| match receives {
-            ReceiveSource::Own(queue) => queue.take(),
-            ReceiveSource::Shared => None,
         };
         for wqe in held
             .into_iter()
-            .chain(std::iter::from_fn(|| own(cx.receives)))
+            .chain(std::iter::from_fn(|| cx.receives.take_own()))
         {
             cx.host.count(Counter::RespCqeFlushError, 1);
             let completion =

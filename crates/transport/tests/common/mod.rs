@@ -44,6 +44,7 @@ impl Id {
 /// What a pair is made of.
 #[derive(Clone, Debug)]
 pub struct Setup {
+    pub qp_type: QpType,
     pub mtu: Mtu,
     /// First PSN of A's requests and of B's.
     pub psn: [u32; 2],
@@ -72,6 +73,7 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         Self {
+            qp_type: QpType::Rc,
             mtu: Mtu::Mtu1024,
             psn: [0xff_fff0, 77],
             window_bytes: 64 << 10,
@@ -116,7 +118,7 @@ impl Setup {
         let mut host = TestHost::new(self.policy, self.srq.then_some(self.cap));
         let config = QpConfig {
             qpn: qpn(id),
-            qp_type: QpType::Rc,
+            qp_type: self.qp_type,
             port_mtu: Mtu::Mtu4096,
             cap: self.cap,
             srq: self.srq,
@@ -347,7 +349,7 @@ fn describe(headers: &Headers) -> String {
             Syndrome::Nak(NakCode::RemoteOperational) => "NAK operational".into(),
             other => format!("{other:?}"),
         },
-        (opcode, _) => opcode.name().trim_start_matches("RC ").into(),
+        (opcode, _) => opcode.name()[3..].into(), // without the service
     }
 }
 
@@ -470,13 +472,10 @@ impl Pair {
 /// Verbs.
 impl Pair {
     pub fn connect(&mut self, id: Id) {
-        let attr = self.setup.attr(id);
-        for change in [
-            QpModify::init(attr),
-            QpModify::rtr(attr),
-            QpModify::rts(attr),
-        ] {
-            self.modify(id, &change);
+        use QpState::{Init, Reset, Rtr, Rts};
+        let (qp_type, attr) = (self.setup.qp_type, self.setup.attr(id));
+        for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts)] {
+            self.modify(id, &QpModify::step(qp_type, from, to, attr));
         }
     }
 

@@ -15,3 +15,4 @@ mod receiver_not_ready;
 mod resources;
 mod states;
 mod timeouts;
+mod unreliable;

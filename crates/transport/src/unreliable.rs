@@ -1,0 +1,65 @@
+use ferroce_wire::{Headers, NakCode};
+
+use crate::responder::{Context, Failed, Refusal, Responder};
+use crate::{Counter, Data, Host};
+
+/// A packet up to so many PSNs late was repeated or overtaken on its way. One from further back
+/// belongs to a peer that went on while nothing arrived.
+const LATE_PACKETS_MAX: u32 = 1 << 16;
+
+/// What is different for UC: nobody asks again for what is lost (IBA vol 1, 9.8.2.2).
+impl Responder {
+    /// Takes a request packet. A message that misses one is given up, and its receive WQE serves
+    /// the next message.
+    pub(crate) fn handle_unreliable<H: Host>(
+        &mut self,
+        headers: &Headers,
+        data: Data<'_>,
+        cx: &mut Context<'_, H>,
+    ) -> Result<(), Failed> {
+        let psn = headers.bth.psn;
+        let late = self.expected_psn().since(psn);
+        if (1..=LATE_PACKETS_MAX).contains(&late) {
+            cx.host.count(Counter::DuplicateRequest, 1);
+            return Ok(());
+        }
+        if late != 0 {
+            cx.host.count(Counter::OutOfSequence, 1);
+            self.abandon(cx);
+        }
+        if headers.bth.opcode.starts_message() {
+            self.abandon(cx); // the peer has given it up, too
+        }
+        if !self.in_message() && !headers.bth.opcode.starts_message() {
+            self.expect(psn.next());
+            return Ok(()); // the rest of a message given up
+        }
+        // Nothing of it shall be answered.
+        let mut headers = *headers;
+        headers.bth.ack_req = false;
+        self.expect(psn);
+        let executed = self.execute(&headers, data, cx);
+        self.expect(psn.next());
+        match executed {
+            Ok(()) => Ok(()),
+            Err(Refusal::NotReady) => {
+                cx.host.count(Counter::OutOfBuffer, 1);
+                self.abandon(cx);
+                Ok(())
+            }
+            Err(Refusal::Receive(status)) => {
+                self.fail_receive(status, cx);
+                Err(Failed)
+            }
+            Err(Refusal::Fatal(NakCode::RemoteAccess, event)) => {
+                cx.host.count(Counter::RespRemoteAccessErrors, 1);
+                cx.host.event(event);
+                Err(Failed)
+            }
+            Err(Refusal::Fatal(..)) => {
+                self.abandon(cx);
+                Ok(())
+            }
+        }
+    }
+}
