@@ -1,0 +1,107 @@
+//! Unreliable services on real sockets. Loopback loses nothing while the sockets have room.
+
+mod common;
+
+use common::{Node, address, attr, pattern};
+use ferroce_hca::{
+    Attr, GRH_BYTES, Path, QpAttr, QpInit, QpModify, QpState, QpType, SendOp, SendTo, SendWr,
+    UdAddress, WcFlags, WcOpcode,
+};
+use ferroce_wire::Qpn;
+
+const SEND: SendOp = SendOp::Send { imm: None };
+
+fn create(node: &Node, qp_type: QpType) -> Qpn {
+    node.device.with(|hca| {
+        let init = QpInit {
+            qp_type,
+            pd: node.pd,
+            send_cq: node.cq,
+            recv_cq: node.cq,
+            srq: None,
+            cap: ferroce_hca::QpCap::default(),
+            signal_all: true,
+        };
+        hca.create_qp(&init).unwrap()
+    })
+}
+
+/// From RESET to RTS.
+fn ready(node: &Node, qpn: Qpn, qp_type: QpType, attr: QpAttr, path: Option<Path>) {
+    use QpState::{Init, Reset, Rtr, Rts};
+    node.device.with(|hca| {
+        for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts)] {
+            let change = QpModify::step(qp_type, from, to, attr);
+            let path = path.filter(|_| change.mask.contains(Attr::AV));
+            hca.modify_qp(qpn, &change, path).unwrap();
+        }
+    });
+}
+
+fn path_to(node: &Node) -> Path {
+    Path {
+        dest: node.device.address().ip(),
+        traffic_class: 0,
+    }
+}
+
+#[test]
+fn datagrams_in_both_directions() {
+    let nodes = [0, 1].map(|host| Node::open(address(11, 0, host), 64 << 10));
+    let qkey = 0x1111_1111;
+    let qpns = [0, 1].map(|i| {
+        let qpn = create(&nodes[i], QpType::Ud);
+        ready(&nodes[i], qpn, QpType::Ud, QpAttr { qkey, ..attr() }, None);
+        qpn
+    });
+    for (from, to) in [(0, 1), (1, 0)] {
+        for len in [0, 1, 1000, 4096] {
+            let bytes = pattern(len as usize, 7);
+            nodes[from].buffer.write(0, &bytes);
+            nodes[to].post_recv(qpns[to], 7, 32 << 10, GRH_BYTES + len);
+            let request = SendWr {
+                to: SendTo::Datagram(UdAddress {
+                    path: path_to(&nodes[to]),
+                    qpn: qpns[to],
+                    qkey,
+                }),
+                ..SendWr::new(1, SEND, nodes[from].sge(0, len))
+            };
+            nodes[from].device.post_send(qpns[from], [request]).unwrap();
+            assert_eq!(nodes[from].succeed(1)[0].opcode, WcOpcode::Send);
+            let got = nodes[to].succeed(1)[0];
+            assert_eq!((got.byte_len, got.src_qp), (GRH_BYTES + len, qpns[from]));
+            assert_eq!(got.flags, WcFlags::GRH);
+            let payload = (32 << 10) + GRH_BYTES as usize;
+            assert!(
+                nodes[to].bytes(payload, len as usize) == bytes,
+                "{len} bytes"
+            );
+        }
+    }
+}
+
+#[test]
+fn unreliable_connections_write_and_send() {
+    const LEN: u32 = 20_000;
+    let [a, b] = [0, 1].map(|host| Node::open(address(11, 1, host), 64 << 10));
+    let [qa, qb] = [&a, &b].map(|node| create(node, QpType::Uc));
+    for (node, own, peer, to) in [(&a, qa, qb, &b), (&b, qb, qa, &a)] {
+        let attr = QpAttr {
+            dest_qpn: peer,
+            ..attr()
+        };
+        ready(node, own, QpType::Uc, attr, Some(path_to(to)));
+    }
+    let bytes = pattern(LEN as usize, 3);
+    a.buffer.write(0, &bytes);
+    b.post_recv(qb, 1, 0, 0);
+    b.post_recv(qb, 2, 0, LEN);
+    a.post(qa, 1, b.remote(32 << 10).write_imm(5), a.sge(0, LEN));
+    a.post(qa, 2, SEND, a.sge(0, LEN));
+    a.succeed(2);
+    let got = b.succeed(2);
+    assert_eq!([got[0].wr_id, got[1].wr_id], [1, 2]);
+    assert!(b.bytes(0, LEN as usize) == bytes);
+    assert!(b.bytes(32 << 10, LEN as usize) == bytes);
+}
