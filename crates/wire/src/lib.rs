@@ -7,6 +7,7 @@
 //!   where parsing can fail.
 //! - [`Headers`] is the same as owned values, and the way to write a packet.
 //! - [`IcrcFlow`] computes the ICRC of a flow's packets; [`IcrcVerifier`] checks them.
+//! - [`cm`] has the messages of connection management, which travel as payload.
 //! - [`cnp`] and [`pcapng`] are small users of the others.
 //!
 //! No function of this crate panics, whatever bytes or values it is given, and only
@@ -33,6 +34,7 @@
 #![warn(clippy::cast_possible_truncation)]
 
 mod aeth;
+pub mod cm;
 pub mod cnp;
 mod gf2;
 mod headers;

@@ -1,0 +1,254 @@
+//! Messages of the connection manager (IBA vol 1, chapter 12): what queue pairs 1 send each other
+//! before, and after, two programs' queue pairs speak.
+//!
+//! Each message is a management datagram (MAD) of 256 bytes in one UD packet. The names of the
+//! fields are those of the standard; "local" always means the sender.
+
+mod address;
+mod field;
+mod message;
+
+use core::fmt;
+
+use thiserror::Error;
+
+pub use address::{AddressHeader, PortSpace, ServiceId};
+use field::{BODY_LEN, Body, Place, Value};
+pub use field::{Bits, Gid, Private, PrivateTooLong};
+pub use message::{Answered, Drep, Dreq, Mra, Rej, Rep, Req, Rtu, SidrRep, SidrReq};
+
+use crate::headers::{Bth, Deth, Headers};
+use crate::ids::{Psn, Qpn};
+use crate::opcode::Opcode;
+
+/// Bytes of a MAD.
+pub const MAD_LEN: usize = 256;
+
+/// Q_Key of queue pair 1 everywhere.
+pub const GSI_QKEY: u32 = 0x8001_0000;
+
+const MAD_HEADER_LEN: usize = MAD_LEN - BODY_LEN;
+const BASE_VERSION: u8 = 1;
+const CLASS: u8 = 7;
+const CLASS_VERSION: u8 = 2;
+const METHOD_SEND: u8 = 3;
+
+/// Headers of a packet with a MAD, from queue pair 1 to queue pair 1.
+pub const fn headers(psn: Psn) -> Headers {
+    let mut headers = Headers::new(Bth::request(Opcode::UdSendOnly, Qpn::GSI, psn));
+    headers.deth = Some(Deth {
+        qkey: GSI_QKEY,
+        src_qp: Qpn::GSI,
+    });
+    headers
+}
+
+/// A MAD of the connection manager.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Mad {
+    /// Transaction: an answer has that of the message it answers.
+    pub tid: u64,
+    /// The message.
+    pub message: Message,
+}
+
+macro_rules! kinds {
+    ($($name:ident = $attribute:literal,)*) => {
+        /// A message of the connection manager.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        #[allow(missing_docs, reason = "the messages themselves are documented")]
+        #[allow(clippy::large_enum_variant, reason = "on the wire they are all as large")]
+        pub enum Message {
+            $($name($name),)*
+        }
+
+        impl Message {
+            /// The attribute ID that names the kind of message in the MAD header.
+            pub const fn attribute(&self) -> u16 {
+                match self {
+                    $(Self::$name(_) => $attribute,)*
+                }
+            }
+
+            fn read(attribute: u16, body: &Body) -> Option<Self> {
+                match attribute {
+                    $($attribute => Some(Self::$name($name::read(body))),)*
+                    _ => None,
+                }
+            }
+
+            fn write(&self, body: &mut Body) {
+                match self {
+                    $(Self::$name(message) => message.write(body),)*
+                }
+            }
+        }
+
+        $(impl From<$name> for Message {
+            fn from(message: $name) -> Self {
+                Self::$name(message)
+            }
+        })*
+    };
+}
+
+kinds! {
+    Req = 0x10,
+    Mra = 0x11,
+    Rej = 0x12,
+    Rep = 0x13,
+    Rtu = 0x14,
+    Dreq = 0x15,
+    Drep = 0x16,
+    SidrReq = 0x17,
+    SidrRep = 0x18,
+}
+
+impl Message {
+    /// The receiver's own name for the connection or request, in messages that carry it.
+    pub const fn addressee(&self) -> Option<u32> {
+        Some(match self {
+            Self::Req(_) | Self::SidrReq(_) => return None,
+            Self::Mra(message) => message.remote_comm_id,
+            Self::Rej(message) => message.remote_comm_id,
+            Self::Rep(message) => message.remote_comm_id,
+            Self::Rtu(message) => message.remote_comm_id,
+            Self::Dreq(message) => message.remote_comm_id,
+            Self::Drep(message) => message.remote_comm_id,
+            Self::SidrRep(message) => message.request_id,
+        })
+    }
+}
+
+impl Mad {
+    /// Reads a MAD. Reserved fields and the status, which mean nothing here, may hold anything.
+    pub fn parse(bytes: &[u8]) -> Result<Self, MadError> {
+        let (common, tid, attribute, body) =
+            split(bytes).ok_or(MadError::Length { got: bytes.len() })?;
+        let [base_version, class, class_version, method, ..] = *common;
+        for (field, got, expected) in [
+            ("base version", base_version, BASE_VERSION),
+            ("management class", class, CLASS),
+            ("class version", class_version, CLASS_VERSION),
+            ("method", method, METHOD_SEND),
+        ] {
+            if got != expected {
+                return Err(MadError::Field {
+                    field,
+                    got,
+                    expected,
+                });
+            }
+        }
+        let attribute = u16::from_be_bytes(*attribute);
+        let message =
+            Message::read(attribute, body).ok_or(MadError::Attribute { got: attribute })?;
+        Ok(Self {
+            tid: u64::from_be_bytes(*tid),
+            message,
+        })
+    }
+
+    /// The bytes of the MAD.
+    pub fn emit(&self) -> [u8; MAD_LEN] {
+        let mut mad = [0; MAD_LEN];
+        mad[..4].copy_from_slice(&[BASE_VERSION, CLASS, CLASS_VERSION, METHOD_SEND]);
+        mad[8..16].copy_from_slice(&self.tid.to_be_bytes());
+        mad[16..18].copy_from_slice(&self.message.attribute().to_be_bytes());
+        let mut body = [0; BODY_LEN];
+        self.message.write(&mut body);
+        mad[MAD_HEADER_LEN..].copy_from_slice(&body);
+        mad
+    }
+}
+
+/// Versions, class, method and status; transaction; attribute; body.
+type Parts<'a> = (&'a [u8; 8], &'a [u8; 8], &'a [u8; 2], &'a Body);
+
+fn split(bytes: &[u8]) -> Option<Parts<'_>> {
+    let (common, rest) = bytes.split_first_chunk()?;
+    let (tid, rest) = rest.split_first_chunk()?;
+    let (attribute, rest) = rest.split_first_chunk()?;
+    let (_modifier, body) = rest.split_first_chunk::<6>()?;
+    Some((common, tid, attribute, body.try_into().ok()?))
+}
+
+/// Why bytes are no MAD of the connection manager.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum MadError {
+    /// A MAD has one length.
+    #[error("a MAD has {MAD_LEN} bytes, got {got}")]
+    Length {
+        /// Length found, bytes.
+        got: usize,
+    },
+    /// It belongs to another management class, or another version of this one.
+    #[error("MAD {field} is {got}, expected {expected}")]
+    Field {
+        /// Name of the field.
+        field: &'static str,
+        /// The value found.
+        got: u8,
+        /// The only value that a message of the connection manager has.
+        expected: u8,
+    },
+    /// There is no such message, or it is about alternate paths, which RoCE does not have.
+    #[error("attribute {got:#x} is no message that is answered here")]
+    Attribute {
+        /// The attribute ID found.
+        got: u16,
+    },
+}
+
+/// Why a connection is refused (IBA vol 1, 12.6.7.2).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct RejectReason(pub u16);
+
+impl RejectReason {
+    /// No queue pair available.
+    pub const NO_QP: Self = Self(1);
+    /// No resources available.
+    pub const NO_RESOURCES: Self = Self(3);
+    /// The sender gave up waiting.
+    pub const TIMEOUT: Self = Self(4);
+    /// The sender does not know the connection (any more).
+    pub const INVALID_COMM_ID: Self = Self(6);
+    /// Nobody listens.
+    pub const INVALID_SERVICE_ID: Self = Self(8);
+    /// The service is of another transport.
+    pub const INVALID_TRANSPORT: Self = Self(9);
+    /// One side has a connection with the same queue pair that the other knows nothing of.
+    pub const STALE_CONNECTION: Self = Self(10);
+    /// The program that listens does not want the connection.
+    pub const CONSUMER: Self = Self(28);
+}
+
+impl fmt::Display for RejectReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match *self {
+            Self::NO_QP => "no queue pair available",
+            Self::NO_RESOURCES => "no resources available",
+            Self::TIMEOUT => "timeout",
+            Self::INVALID_COMM_ID => "invalid communication ID",
+            Self::INVALID_SERVICE_ID => "invalid service ID: nobody listens",
+            Self::INVALID_TRANSPORT => "invalid transport service type",
+            Self::STALE_CONNECTION => "stale connection",
+            Self::CONSUMER => "rejected by the program",
+            Self(reason) => return write!(f, "reason {reason}"),
+        })
+    }
+}
+
+impl Value for RejectReason {
+    fn read(body: &Body, place: Place) -> Self {
+        Self(Value::read(body, place))
+    }
+
+    fn write(&self, body: &mut Body, place: Place) {
+        self.0.write(body, place);
+    }
+}
+
+#[cfg(test)]
+mod tests;
