@@ -6,6 +6,7 @@ use ferroce_transport::{
 };
 use ferroce_wire::{Qpn, Service};
 
+use crate::cm::Cm;
 use crate::cq::Cq;
 use crate::event::Event;
 use crate::grh::grh;
@@ -79,6 +80,12 @@ pub struct HcaConfig {
     pub personality: Personality,
     /// Report every timer expiry as [`Event::TimerExpired`].
     pub trace_timers: bool,
+    /// Top byte of the connection manager's names, so that several processes on one device have
+    /// different ones.
+    pub cm_slot: u8,
+    /// Where the other bytes of those names begin. A process that may have had a predecessor in
+    /// its slot takes a random number, because peers may remember the predecessor's names.
+    pub cm_start: u32,
 }
 
 impl Default for HcaConfig {
@@ -92,6 +99,8 @@ impl Default for HcaConfig {
             total_window_bytes: 2 << 20,
             personality: Personality::default(),
             trace_timers: false,
+            cm_slot: 0,
+            cm_start: 1,
         }
     }
 }
@@ -132,7 +141,7 @@ impl QpEntry {
 #[derive(Debug)]
 pub struct Hca {
     pub(crate) config: HcaConfig,
-    state: DeviceState,
+    pub(crate) state: DeviceState,
     /// The generation of the settings that are in force.
     generation: u32,
     pub(crate) policy: Policy,
@@ -153,7 +162,10 @@ pub struct Hca {
     egress: Impairer<Outgoing>,
     ingress: Impairer<Held>,
     pub(crate) events: VecDeque<Event>,
-    now: Time,
+    pub(crate) cm: Cm,
+    /// [`Event::ConnectionManager`] was told and its events not yet all taken.
+    pub(crate) cm_told: bool,
+    pub(crate) now: Time,
 }
 
 impl Hca {
@@ -191,6 +203,8 @@ impl Hca {
             egress: Impairer::new(config.seed ^ 0x9e37_79b9_7f4a_7c15),
             ingress: Impairer::new(config.seed ^ 0xd1b5_4a32_d192_ed03),
             events: VecDeque::new(),
+            cm: Cm::new(config.cm_slot, config.cm_start),
+            cm_told: false,
             now: Time::ZERO,
         };
         hca.apply(settings);
@@ -333,7 +347,9 @@ impl Hca {
 
     fn deliver(&mut self, packet: &Received<'_>) {
         let qpn = packet.headers.bth.dest_qp;
-        if qpn == Qpn::MULTICAST {
+        if qpn == Qpn::GSI {
+            self.deliver_mad(packet);
+        } else if qpn == Qpn::MULTICAST {
             self.deliver_to_group(packet);
         } else {
             self.deliver_to(qpn, packet);
@@ -402,6 +418,8 @@ impl Hca {
         self.now = now;
         self.refresh();
         self.release_received();
+        self.cm.handle_timeout(now);
+        self.tell_cm();
         while let Some((at, index)) = self.timers.pop_due(now) {
             let Some(entry) = self.qps.get_mut(index) else {
                 continue;
@@ -433,7 +451,7 @@ impl Hca {
             if let Some(packet) = self.egress.poll(now) {
                 return Some(self.sent(packet));
             }
-            let packet = self.poll_ready(now)?;
+            let packet = self.poll_mad().or_else(|| self.poll_ready(now))?;
             if self.egress.is_clear() {
                 return Some(self.sent(packet));
             }
@@ -582,15 +600,21 @@ impl Hca {
     /// When [`Self::handle_timeout`] wants to be called, or [`Self::poll_transmit`] again for a
     /// packet that an impairment holds back.
     pub fn poll_timeout(&self) -> Option<Time> {
-        [self.timers.next(), self.egress.next(), self.ingress.next()]
-            .into_iter()
-            .flatten()
-            .min()
+        let cm = self.cm.poll_timeout();
+        [
+            self.timers.next(),
+            self.egress.next(),
+            self.ingress.next(),
+            cm,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Whether [`Self::poll_transmit`] may have something at once.
     pub fn wants_transmit(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || self.cm.wants_transmit()
     }
 
     // Queue pairs.
@@ -725,5 +749,6 @@ impl Hca {
         assert!(self.ready.iter().all(listed), "{:?}", self.ready);
         assert!(!self.timers.are_stale(self.qps.len()), "{:?}", self.timers);
         self.audit_users();
+        self.cm.audit();
     }
 }

@@ -14,6 +14,9 @@ use crate::srq::SrqId;
 pub enum Event {
     /// An armed completion queue has a completion.
     Completion(CqId),
+    /// The connection manager has events: [`crate::Hca::poll_cm_event`]. Told again only after
+    /// all were taken.
+    ConnectionManager,
     /// A completion queue had no room (`IBV_EVENT_CQ_ERR`). It takes no completions any more, and
     /// every QP that has one for it fails with [`Self::QpFatal`].
     CqOverrun(CqId),

@@ -10,6 +10,7 @@
 //! `unsafe` is denied everywhere but in `memory`, the one module that touches registered memory.
 #![deny(unsafe_code)]
 
+pub mod cm;
 mod cq;
 mod device;
 mod error;

@@ -1,0 +1,410 @@
+//! The connection manager (IBA vol 1, chapter 12): queue pairs 1 of two devices agree on a
+//! connection before, and on its end after, two programs' queue pairs speak.
+//!
+//! Like the device it is a part of it knows no clock and no socket. A program calls [`Cm`] through
+//! [`crate::Hca::cm_mut`] and learns what happened from [`crate::Hca::poll_cm_event`]; it moves its
+//! queue pairs itself.
+//!
+//! Every message that wants an answer is repeated until it comes or the retries run out, and a
+//! repeated message is answered again.
+
+mod call;
+mod connection;
+mod device;
+mod error;
+mod event;
+mod receive;
+mod request;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ferroce_transport::Time;
+use ferroce_wire::cm::{Mad, Message, ServiceId};
+use ferroce_wire::{Psn, Qpn};
+
+pub use connection::{CmInfo, CmState};
+use connection::{Connection, Origin};
+pub use error::CmError;
+pub use event::{CmEvent, CmEventKind};
+pub use request::{ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport, ack_timeout};
+
+/// A connection's name on this side.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CommId(pub u32);
+
+/// Connections at a time.
+pub(crate) const CONNECTIONS_MAX: usize = 1 << 16;
+/// Messages that wait for the link. More are lost, as on the link itself.
+const OUTBOX_MAX: usize = 1 << 12;
+/// The index in a comm id, below the slot.
+const INDEX_MASK: u32 = 0x00ff_ffff;
+
+/// To whom a message of the connection manager is addressed, where several processes share a
+/// device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// This process.
+    Here,
+    /// The process in this slot.
+    Slot(u8),
+    /// Whoever listens on this service, which this process does not.
+    Service(ServiceId),
+    /// Nobody in particular. Whoever has it hands it to his device, which answers it if it has an
+    /// answer.
+    Nobody,
+}
+
+/// Who waits on a service.
+#[derive(Debug)]
+struct Listener {
+    /// Requests that may wait for the program at a time.
+    backlog: u32,
+    /// Requests that do.
+    waiting: u32,
+}
+
+/// A message on its way out.
+#[derive(Debug)]
+pub(crate) struct Letter {
+    pub(crate) dest: IpAddr,
+    pub(crate) traffic_class: u8,
+    pub(crate) psn: Psn,
+    pub(crate) mad: Arc<[u8]>,
+}
+
+/// The connection manager of a device.
+#[derive(Debug)]
+pub struct Cm {
+    slot: u8,
+    next_index: u32,
+    next_psn: Psn,
+    listeners: BTreeMap<ServiceId, Listener>,
+    connections: BTreeMap<CommId, Connection>,
+    /// Requests that were taken, by who sent them.
+    by_origin: BTreeMap<Origin, CommId>,
+    /// Live connections by the peer's queue pair.
+    by_remote_qp: BTreeMap<(IpAddr, Qpn), CommId>,
+    timers: BTreeSet<(Time, CommId)>,
+    outbox: VecDeque<Letter>,
+    events: VecDeque<CmEvent>,
+}
+
+impl Cm {
+    /// A connection manager whose names carry `slot` in their top byte and begin at `start`.
+    pub(crate) fn new(slot: u8, start: u32) -> Self {
+        Self {
+            slot,
+            next_index: start & INDEX_MASK,
+            next_psn: Psn::new(start),
+            listeners: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            by_origin: BTreeMap::new(),
+            by_remote_qp: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            outbox: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// To whom the payload of a packet for queue pair 1 is addressed.
+    pub fn owner(&self, source: IpAddr, payload: &[u8]) -> Owner {
+        let Ok(Mad { message, .. }) = Mad::parse(payload) else {
+            return Owner::Nobody;
+        };
+        let (origin, service) = match &message {
+            Message::Req(req) => (
+                Origin::connection(source, req.local_comm_id),
+                req.service_id,
+            ),
+            Message::SidrReq(req) => (Origin::datagram(source, req.request_id), req.service_id),
+            other => {
+                return match other.addressee().map(|id| (id >> 24) as u8) {
+                    Some(slot) if slot == self.slot => Owner::Here,
+                    Some(0) | None => Owner::Nobody,
+                    Some(slot) => Owner::Slot(slot),
+                };
+            }
+        };
+        if self.by_origin.contains_key(&origin) || self.listeners.contains_key(&service) {
+            Owner::Here
+        } else {
+            Owner::Service(service)
+        }
+    }
+
+    /// The connections and requests that the program has not destroyed, and those that still wait
+    /// for the network to forget them.
+    pub fn connections(&self) -> impl Iterator<Item = CmInfo> {
+        let infos = self.connections.iter();
+        infos.map(|(comm, connection)| connection.info(*comm))
+    }
+
+    /// The services that the program listens on.
+    pub fn services(&self) -> impl Iterator<Item = ServiceId> {
+        self.listeners.keys().copied()
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<CmEvent> {
+        self.events.pop_front()
+    }
+
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    pub(crate) fn wants_transmit(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    pub(crate) fn poll_transmit(&mut self) -> Option<Letter> {
+        self.outbox.pop_front()
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        while let Some((at, comm)) = self.timers.first().copied()
+            && at <= now
+        {
+            self.timers.pop_first();
+            if let Some(connection) = self.connections.get_mut(&comm) {
+                connection.deadline = None;
+                self.expire(now, comm);
+            }
+        }
+    }
+
+    /// What to do when a connection's time is up.
+    fn expire(&mut self, now: Time, comm: CommId) {
+        let Some(connection) = self.connections.get_mut(&comm) else {
+            return;
+        };
+        let kind = match connection.state {
+            CmState::TimeWait if connection.owned => CmEventKind::TimeWaitExit,
+            CmState::TimeWait => {
+                self.remove(comm);
+                return;
+            }
+            _ if connection.retries_left > 0 => {
+                connection.retries_left -= 1;
+                let wait_ns = connection.wait_ns;
+                self.repeat(comm);
+                self.set_deadline(comm, Some(now.after(wait_ns)));
+                return;
+            }
+            CmState::DreqSent => {
+                self.enter_time_wait(now, comm, None);
+                self.tell(comm, CmEventKind::DisconnectTimeout);
+                return;
+            }
+            _ => CmEventKind::Unreachable,
+        };
+        self.give_up(comm);
+        self.tell(comm, kind);
+    }
+
+    // Building blocks.
+
+    /// A new connection under a name of its own; `None` if there are too many.
+    fn insert(&mut self, connection: Connection) -> Option<CommId> {
+        if self.connections.len() >= CONNECTIONS_MAX {
+            return None;
+        }
+        // Fewer connections than indices: this ends.
+        loop {
+            let comm = CommId(u32::from(self.slot) << 24 | self.next_index);
+            self.next_index = (self.next_index + 1) & INDEX_MASK;
+            // Zero stands for no name at all.
+            if comm.0 != 0 && !self.connections.contains_key(&comm) {
+                if let Some(origin) = connection.origin {
+                    self.by_origin.insert(origin, comm);
+                }
+                self.connections.insert(comm, connection);
+                return Some(comm);
+            }
+        }
+    }
+
+    fn remove(&mut self, comm: CommId) {
+        self.give_up(comm);
+        self.connections.remove(&comm);
+    }
+
+    /// Leaves the connection to its program, which can only destroy it.
+    fn give_up(&mut self, comm: CommId) {
+        self.stop_waiting(comm);
+        self.set_deadline(comm, None);
+        self.forget_remote_qp(comm);
+        let Some(connection) = self.connections.get_mut(&comm) else {
+            return;
+        };
+        connection.state = CmState::Idle;
+        connection.last = None;
+        self.forget_origin(comm);
+    }
+
+    /// From now on a request of the same name is another request.
+    fn forget_origin(&mut self, comm: CommId) {
+        let connection = self.connections.get_mut(&comm);
+        if let Some(origin) = connection.and_then(|connection| connection.origin.take()) {
+            self.by_origin.remove(&origin);
+        }
+    }
+
+    /// A request no longer counts against the backlog.
+    fn stop_waiting(&mut self, comm: CommId) {
+        if let Some(connection) = self.connections.get(&comm)
+            && connection.state.is_request()
+            && let Some(listener) = self.listeners.get_mut(&connection.service_id)
+        {
+            listener.waiting = listener.waiting.saturating_sub(1);
+        }
+    }
+
+    /// Waits until no packet of the connection is under way any more. `answer` goes out again for
+    /// messages that come again.
+    fn enter_time_wait(&mut self, now: Time, comm: CommId, answer: Option<Arc<[u8]>>) {
+        self.stop_waiting(comm);
+        self.forget_remote_qp(comm);
+        let Some(connection) = self.connections.get_mut(&comm) else {
+            return;
+        };
+        connection.state = CmState::TimeWait;
+        connection.last = answer;
+        let wait_ns = connection.time_wait_ns;
+        self.set_deadline(comm, Some(now.after(wait_ns)));
+    }
+
+    fn forget_remote_qp(&mut self, comm: CommId) {
+        if let Some(connection) = self.connections.get(&comm) {
+            let key = (connection.peer, connection.remote_qpn);
+            if self.by_remote_qp.get(&key) == Some(&comm) {
+                self.by_remote_qp.remove(&key);
+            }
+        }
+    }
+
+    fn set_deadline(&mut self, comm: CommId, deadline: Option<Time>) {
+        let Some(connection) = self.connections.get_mut(&comm) else {
+            return;
+        };
+        if let Some(at) = std::mem::replace(&mut connection.deadline, deadline) {
+            self.timers.remove(&(at, comm));
+        }
+        if let Some(at) = deadline {
+            self.timers.insert((at, comm));
+        }
+    }
+
+    /// Sends a message about a connection and keeps it.
+    fn send(&mut self, comm: CommId, tid: u64, message: impl Into<Message>) {
+        let Some(connection) = self.connections.get_mut(&comm) else {
+            return;
+        };
+        connection.last = Some(bytes_of(tid, message));
+        self.repeat(comm);
+    }
+
+    /// [`Self::send`], then again and again until something else is done about the connection.
+    fn send_until_answered(
+        &mut self,
+        now: Time,
+        comm: CommId,
+        tid: u64,
+        message: impl Into<Message>,
+    ) {
+        self.send(comm, tid, message);
+        let Some(connection) = self.connections.get_mut(&comm) else {
+            return;
+        };
+        connection.retries_left = connection.retries;
+        let deadline = now.after(connection.wait_ns);
+        self.set_deadline(comm, Some(deadline));
+    }
+
+    /// Sends the last message about a connection again.
+    fn repeat(&mut self, comm: CommId) {
+        if let Some(connection) = self.connections.get(&comm)
+            && let Some(mad) = &connection.last
+        {
+            let (dest, traffic_class) = (connection.peer, connection.traffic_class);
+            let mad = Arc::clone(mad);
+            self.post(dest, traffic_class, mad);
+        }
+    }
+
+    /// Sends a message that is not kept.
+    fn answer(&mut self, dest: IpAddr, traffic_class: u8, tid: u64, message: impl Into<Message>) {
+        self.post(dest, traffic_class, bytes_of(tid, message));
+    }
+
+    fn post(&mut self, dest: IpAddr, traffic_class: u8, mad: Arc<[u8]>) {
+        if self.outbox.len() >= OUTBOX_MAX {
+            return;
+        }
+        self.outbox.push_back(Letter {
+            dest,
+            traffic_class,
+            psn: self.next_psn,
+            mad,
+        });
+        self.next_psn = self.next_psn.next();
+    }
+
+    /// Tells the program, if the connection is still its own.
+    fn tell(&mut self, comm: CommId, kind: CmEventKind) {
+        if self
+            .connections
+            .get(&comm)
+            .is_some_and(|connection| connection.owned)
+        {
+            self.events.push_back(CmEvent { comm, kind });
+        }
+    }
+
+    /// The transaction that a connection's own message begins.
+    fn own_tid(comm: CommId, message: u16) -> u64 {
+        u64::from(comm.0) << 32 | u64::from(message)
+    }
+
+    /// Compares the books with each other; see [`crate::Hca::audit`].
+    pub(crate) fn audit(&self) {
+        let mut waiting: BTreeMap<ServiceId, u32> = BTreeMap::new();
+        for (comm, connection) in &self.connections {
+            if let Some(at) = connection.deadline {
+                assert!(self.timers.contains(&(at, *comm)), "{comm:?} has no timer");
+            }
+            let must_wait = connection.state.waits_for_peer();
+            assert_eq!(
+                must_wait,
+                connection.deadline.is_some(),
+                "{comm:?} {connection:?}"
+            );
+            assert!(connection.owned || must_wait, "{comm:?} stays for ever");
+            if connection.state.is_request() {
+                *waiting.entry(connection.service_id).or_default() += 1;
+            }
+        }
+        for (service, listener) in &self.listeners {
+            assert_eq!(waiting.get(service).copied().unwrap_or(0), listener.waiting);
+        }
+        let deadlines = self.connections.values().filter(|c| c.deadline.is_some());
+        assert_eq!(
+            deadlines.count(),
+            self.timers.len(),
+            "timers without a connection"
+        );
+        for comm in self.by_origin.values().chain(self.by_remote_qp.values()) {
+            assert!(self.connections.contains_key(comm), "{comm:?} is gone");
+        }
+    }
+}
+
+fn bytes_of(tid: u64, message: impl Into<Message>) -> Arc<[u8]> {
+    let message = message.into();
+    Mad { tid, message }.emit().into()
+}

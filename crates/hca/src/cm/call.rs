@@ -1,0 +1,392 @@
+//! What a program asks of the connection manager.
+
+use std::sync::Arc;
+
+use ferroce_transport::Time;
+use ferroce_wire::PKEY_DEFAULT;
+use ferroce_wire::Qpn;
+use ferroce_wire::cm::{
+    Answered, Bits, Drep, Dreq, Private, Rej, RejectReason, Rtu, ServiceId, SidrRep, SidrReq,
+};
+
+use super::connection::Connection;
+use super::request::{answer_ns, bits, duration_ns};
+use super::{
+    CONNECTIONS_MAX, Cm, CmError, CmState, CommId, ConnectReply, ConnectRequest, Listener,
+    SidrReply, SidrRequest, bytes_of,
+};
+
+/// Numbers of the messages that begin a transaction.
+const REQ: u16 = 1;
+const SIDR_REQ: u16 = 2;
+const DREQ: u16 = 3;
+
+impl Cm {
+    /// Listens on a service, for connections or datagrams. At most `backlog` requests wait for the
+    /// program at a time; a peer repeats those that come on top.
+    pub fn listen(&mut self, service: ServiceId, backlog: u32) -> Result<(), CmError> {
+        if self.listeners.contains_key(&service) {
+            return Err(CmError::InUse { service });
+        }
+        let waiting = 0;
+        self.listeners
+            .insert(service, Listener { backlog, waiting });
+        Ok(())
+    }
+
+    /// Listens no more. Requests that the program knows of stay its own.
+    pub fn unlisten(&mut self, service: ServiceId) -> Result<(), CmError> {
+        let listener = self.listeners.remove(&service);
+        listener.map(drop).ok_or(CmError::NotListening { service })
+    }
+
+    /// Asks a peer for a connection; the answer is [`super::CmEventKind::Reply`], `Rejected` or
+    /// `Unreachable`.
+    pub fn connect(&mut self, now: Time, request: &ConnectRequest) -> Result<CommId, CmError> {
+        let mut req = request.message()?;
+        let comm = self.begin(Connection {
+            state: CmState::ReqSent,
+            owned: true,
+            origin: None,
+            peer: request.dest,
+            traffic_class: request.traffic_class,
+            service_id: request.service_id,
+            remote_comm: 0,
+            local_qpn: request.qpn,
+            remote_qpn: Qpn::new(0),
+            tid: 0,
+            wait_ns: answer_ns(
+                request.packet_lifetime.into(),
+                request.response_timeout.into(),
+            ),
+            time_wait_ns: duration_ns(request.ack_timeout.into()),
+            retries: request.max_retries,
+            retries_left: 0,
+            last: None,
+            deadline: None,
+        })?;
+        req.local_comm_id = comm.0;
+        self.send_first(now, comm, REQ, req);
+        Ok(comm)
+    }
+
+    /// Accepts a request; [`super::CmEventKind::Established`] follows when the peer is ready. The
+    /// queue pair must be able to receive before this call.
+    pub fn accept(&mut self, now: Time, comm: CommId, reply: &ConnectReply) -> Result<(), CmError> {
+        let mut rep = reply.message()?;
+        let accepts = |state| state == CmState::ReqReceived;
+        self.in_state(comm, "accept", "REQ received", accepts)?;
+        self.stop_waiting(comm);
+        let connection = self.connection(comm)?;
+        connection.state = CmState::RepSent;
+        connection.local_qpn = reply.qpn;
+        (rep.local_comm_id, rep.remote_comm_id) = (comm.0, connection.remote_comm);
+        let tid = connection.tid;
+        self.send_until_answered(now, comm, tid, rep);
+        Ok(())
+    }
+
+    /// Refuses a request or a reply.
+    pub fn reject(
+        &mut self,
+        now: Time,
+        comm: CommId,
+        reason: RejectReason,
+        private: Private<148>,
+    ) -> Result<(), CmError> {
+        let rejects = |state| matches!(state, CmState::ReqReceived | CmState::RepReceived);
+        let connection = self.in_state(comm, "reject", "REQ received or REP received", rejects)?;
+        let answered = match connection.state {
+            CmState::RepReceived => Answered::Rep,
+            _ => Answered::Req,
+        };
+        self.refuse(now, comm, answered, reason, private);
+        Ok(())
+    }
+
+    /// Sends a REJ, and sends it again when the message that it answers comes again.
+    pub(super) fn refuse(
+        &mut self,
+        now: Time,
+        comm: CommId,
+        answered: Answered,
+        reason: RejectReason,
+        private: Private<148>,
+    ) {
+        let Some(connection) = self.connections.get_mut(&comm) else {
+            return;
+        };
+        // The peer repeats what it sent after about the time that this side would wait.
+        connection.time_wait_ns = connection.time_wait_ns.max(2 * connection.wait_ns);
+        let rej = Rej {
+            local_comm_id: comm.0,
+            remote_comm_id: connection.remote_comm,
+            answered: answered.into(),
+            reason,
+            private,
+            ..Rej::default()
+        };
+        let rej = bytes_of(connection.tid, rej);
+        self.enter_time_wait(now, comm, Some(rej));
+        self.repeat(comm);
+    }
+
+    /// Tells the peer that this side is ready, after a reply.
+    pub fn ready(&mut self, comm: CommId, private: Private<224>) -> Result<(), CmError> {
+        let confirms = |state| state == CmState::RepReceived;
+        let connection = self.in_state(comm, "confirm", "REP received", confirms)?;
+        connection.state = CmState::Established;
+        let rtu = Rtu {
+            local_comm_id: comm.0,
+            remote_comm_id: connection.remote_comm,
+            private,
+        };
+        let tid = connection.tid;
+        self.send(comm, tid, rtu);
+        Ok(())
+    }
+
+    /// Takes the peer for ready because its data arrived, while the message that says so is still
+    /// under way (`IBV_EVENT_COMM_EST`). No change if the connection is established already.
+    pub fn establish(&mut self, comm: CommId) -> Result<(), CmError> {
+        let begins = |state| matches!(state, CmState::RepSent | CmState::Established);
+        let connection = self.in_state(comm, "be established", "REP sent", begins)?;
+        if connection.state == CmState::RepSent {
+            self.become_established(comm, Private::default());
+        }
+        Ok(())
+    }
+
+    /// Ends a connection, or agrees to its end. No change if that is under way or over.
+    pub fn disconnect(
+        &mut self,
+        now: Time,
+        comm: CommId,
+        private: Private<220>,
+    ) -> Result<(), CmError> {
+        use CmState::{DreqReceived, DreqSent, Established, RepSent, TimeWait};
+        let ends = |state| {
+            matches!(
+                state,
+                RepSent | Established | DreqReceived | DreqSent | TimeWait
+            )
+        };
+        let connection = self.in_state(comm, "disconnect", "established and REP sent", ends)?;
+        match connection.state {
+            RepSent | Established => {
+                connection.state = DreqSent;
+                let dreq = Dreq {
+                    local_comm_id: comm.0,
+                    remote_comm_id: connection.remote_comm,
+                    remote_qpn: connection.remote_qpn,
+                    private,
+                };
+                self.send_until_answered(now, comm, Self::own_tid(comm, DREQ), dreq);
+            }
+            DreqReceived => self.agree_to_end(now, comm),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Sends a DREP.
+    pub(super) fn agree_to_end(&mut self, now: Time, comm: CommId) {
+        let Some(connection) = self.connections.get(&comm) else {
+            return;
+        };
+        let drep = Drep {
+            local_comm_id: comm.0,
+            remote_comm_id: connection.remote_comm,
+            private: Private::default(),
+        };
+        let drep = bytes_of(connection.tid, drep);
+        self.enter_time_wait(now, comm, Some(drep));
+        self.repeat(comm);
+    }
+
+    /// Asks a peer for the queue pair of a datagram service; the answer is
+    /// [`super::CmEventKind::SidrReply`] or `Unreachable`.
+    pub fn sidr_request(&mut self, now: Time, request: &SidrRequest) -> Result<CommId, CmError> {
+        bits::<5>("packet_lifetime", request.packet_lifetime)?;
+        bits::<5>("response_timeout", request.response_timeout)?;
+        bits::<4>("max_retries", request.max_retries)?;
+        let comm = self.begin(Connection {
+            state: CmState::SidrReqSent,
+            owned: true,
+            origin: None,
+            peer: request.dest,
+            traffic_class: request.traffic_class,
+            service_id: request.service_id,
+            remote_comm: 0,
+            local_qpn: Qpn::new(0),
+            remote_qpn: Qpn::new(0),
+            tid: 0,
+            wait_ns: answer_ns(
+                request.packet_lifetime.into(),
+                request.response_timeout.into(),
+            ),
+            time_wait_ns: 0,
+            retries: request.max_retries,
+            retries_left: 0,
+            last: None,
+            deadline: None,
+        })?;
+        let message = SidrReq {
+            request_id: comm.0,
+            pkey: PKEY_DEFAULT,
+            service_id: request.service_id,
+            private: request.private,
+        };
+        self.send_first(now, comm, SIDR_REQ, message);
+        Ok(comm)
+    }
+
+    /// Answers a request for a datagram service.
+    pub fn sidr_reply(&mut self, comm: CommId, reply: &SidrReply) -> Result<(), CmError> {
+        let answers = |state| state == CmState::SidrReqReceived;
+        self.in_state(comm, "be answered", "SIDR_REQ received", answers)?;
+        self.stop_waiting(comm);
+        let connection = self.connection(comm)?;
+        connection.state = CmState::SidrAnswered;
+        connection.local_qpn = reply.qpn;
+        let rep = SidrRep {
+            request_id: connection.remote_comm,
+            status: reply.status,
+            qpn: reply.qpn,
+            service_id: connection.service_id,
+            qkey: reply.qkey,
+            private: reply.private,
+            ..SidrRep::default()
+        };
+        let tid = connection.tid;
+        self.send(comm, tid, rep);
+        Ok(())
+    }
+
+    /// Forgets a connection: its name is invalid from now on, and a peer that still counts on it is
+    /// told. Messages about its end go on in the background.
+    pub fn destroy(&mut self, now: Time, comm: CommId) -> Result<(), CmError> {
+        let connection = self.connection(comm)?;
+        connection.owned = false;
+        let (state, peer) = (connection.state, connection.peer);
+        let (tid, traffic_class) = (connection.tid, connection.traffic_class);
+        match state {
+            CmState::ReqReceived => {
+                let reason = RejectReason::CONSUMER;
+                self.refuse(now, comm, Answered::Req, reason, Private::default());
+            }
+            CmState::RepReceived => {
+                let reason = RejectReason::CONSUMER;
+                self.refuse(now, comm, Answered::Rep, reason, Private::default());
+            }
+            CmState::ReqSent => {
+                let rej = Rej {
+                    local_comm_id: comm.0,
+                    answered: Answered::Req.into(),
+                    reason: RejectReason::TIMEOUT,
+                    ..Rej::default()
+                };
+                self.remove(comm);
+                self.answer(peer, traffic_class, tid, rej);
+            }
+            CmState::RepSent | CmState::Established => {
+                self.disconnect(now, comm, Private::default())?;
+            }
+            CmState::DreqReceived => self.agree_to_end(now, comm),
+            CmState::SidrReqReceived => {
+                let status = SidrRep::REJECTED;
+                let (qpn, qkey) = (Qpn::new(0), 0);
+                let private = Private::default();
+                let reply = SidrReply {
+                    status,
+                    qpn,
+                    qkey,
+                    private,
+                };
+                self.sidr_reply(comm, &reply)?;
+                self.answer_for_a_while(now, comm);
+            }
+            CmState::SidrAnswered => self.answer_for_a_while(now, comm),
+            CmState::DreqSent | CmState::TimeWait => {}
+            CmState::Idle | CmState::SidrReqSent => self.remove(comm),
+        }
+        Ok(())
+    }
+
+    /// Keeps the answer to a request for when that comes again.
+    fn answer_for_a_while(&mut self, now: Time, comm: CommId) {
+        let last = self
+            .connections
+            .get(&comm)
+            .and_then(|c| c.last.as_ref().map(Arc::clone));
+        self.enter_time_wait(now, comm, last);
+    }
+
+    /// Forgets everything, as when a program ends: every peer gets one message.
+    pub fn destroy_all(&mut self, now: Time) {
+        self.listeners.clear();
+        let owned = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| connection.owned);
+        let comms: Vec<CommId> = owned.map(|(comm, _)| *comm).collect();
+        for comm in comms {
+            // They are all there.
+            let _ = self.destroy(now, comm);
+        }
+        self.events.clear();
+    }
+
+    // Helpers.
+
+    fn connection(&mut self, comm: CommId) -> Result<&mut Connection, CmError> {
+        let connection = self.connections.get_mut(&comm);
+        connection
+            .filter(|c| c.owned)
+            .ok_or(CmError::NoSuch { comm })
+    }
+
+    /// A connection in one of the states for which the call is meant.
+    fn in_state(
+        &mut self,
+        comm: CommId,
+        call: &'static str,
+        allowed: &'static str,
+        is_allowed: impl FnOnce(CmState) -> bool,
+    ) -> Result<&mut Connection, CmError> {
+        let connection = self.connection(comm)?;
+        let state = connection.state;
+        if is_allowed(state) {
+            Ok(connection)
+        } else {
+            Err(CmError::WrongState {
+                call,
+                state,
+                allowed,
+            })
+        }
+    }
+
+    fn begin(&mut self, connection: Connection) -> Result<CommId, CmError> {
+        let max = CONNECTIONS_MAX;
+        self.insert(connection).ok_or(CmError::TooMany { max })
+    }
+
+    /// Sends the request that a connection begins with.
+    fn send_first(
+        &mut self,
+        now: Time,
+        comm: CommId,
+        number: u16,
+        message: impl Into<ferroce_wire::cm::Message>,
+    ) {
+        let tid = Self::own_tid(comm, number);
+        if let Some(connection) = self.connections.get_mut(&comm) {
+            connection.tid = tid;
+        }
+        self.send_until_answered(now, comm, tid, message);
+    }
+}
+
+/// The service timeout that a message of this side asks for: how long a program may think.
+pub(super) const PATIENCE: Bits<5> = Bits::saturating(24);

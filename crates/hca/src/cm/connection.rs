@@ -1,0 +1,166 @@
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ferroce_transport::Time;
+use ferroce_wire::Qpn;
+use ferroce_wire::cm::ServiceId;
+
+use super::CommId;
+
+/// How far a connection, or a request for a datagram service, has come (IBA vol 1, 12.9.7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CmState {
+    /// It failed or is over.
+    Idle,
+    /// REQ sent.
+    ReqSent,
+    /// REP received; the program has to say whether it is ready.
+    RepReceived,
+    /// REQ received; the program has to accept or reject.
+    ReqReceived,
+    /// REP sent.
+    RepSent,
+    /// Both sides are ready.
+    Established,
+    /// DREQ sent.
+    DreqSent,
+    /// DREQ received; the program has to let go.
+    DreqReceived,
+    /// It is over, but packets of it may still be under way.
+    TimeWait,
+    /// SIDR_REQ sent.
+    SidrReqSent,
+    /// SIDR_REQ received; the program has to answer.
+    SidrReqReceived,
+    /// SIDR_REP sent.
+    SidrAnswered,
+}
+
+impl CmState {
+    /// It waits for the program that listens.
+    pub(super) fn is_request(self) -> bool {
+        matches!(self, Self::ReqReceived | Self::SidrReqReceived)
+    }
+
+    /// It ends by itself.
+    pub(super) fn waits_for_peer(self) -> bool {
+        matches!(
+            self,
+            Self::ReqSent | Self::RepSent | Self::DreqSent | Self::SidrReqSent | Self::TimeWait
+        )
+    }
+
+    /// The REQ was followed by a REP.
+    pub(super) fn knows_peer(self) -> bool {
+        matches!(
+            self,
+            Self::RepSent | Self::Established | Self::DreqSent | Self::DreqReceived
+        )
+    }
+}
+
+impl fmt::Display for CmState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "idle",
+            Self::ReqSent => "REQ sent",
+            Self::RepReceived => "REP received",
+            Self::ReqReceived => "REQ received",
+            Self::RepSent => "REP sent",
+            Self::Established => "established",
+            Self::DreqSent => "DREQ sent",
+            Self::DreqReceived => "DREQ received",
+            Self::TimeWait => "time wait",
+            Self::SidrReqSent => "SIDR_REQ sent",
+            Self::SidrReqReceived => "SIDR_REQ received",
+            Self::SidrAnswered => "SIDR_REP sent",
+        })
+    }
+}
+
+/// Who sent a request, under which name: a second one of the same origin is a copy.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Origin {
+    peer: IpAddr,
+    name: u32,
+    datagram: bool,
+}
+
+impl Origin {
+    pub(super) fn connection(peer: IpAddr, name: u32) -> Self {
+        Self {
+            peer,
+            name,
+            datagram: false,
+        }
+    }
+
+    pub(super) fn datagram(peer: IpAddr, name: u32) -> Self {
+        Self {
+            peer,
+            name,
+            datagram: true,
+        }
+    }
+}
+
+/// A connection, or a request for a datagram service.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) state: CmState,
+    /// The program knows it and has not destroyed it.
+    pub(super) owned: bool,
+    /// The request that it came with, on the passive side.
+    pub(super) origin: Option<Origin>,
+    pub(super) peer: IpAddr,
+    pub(super) traffic_class: u8,
+    pub(super) service_id: ServiceId,
+    /// The peer's name for it, 0 until known.
+    pub(super) remote_comm: u32,
+    pub(super) local_qpn: Qpn,
+    pub(super) remote_qpn: Qpn,
+    /// Transaction of the request that it began with.
+    pub(super) tid: u64,
+    /// How long to wait for an answer before the message is sent again.
+    pub(super) wait_ns: u64,
+    /// How long packets of it may be under way.
+    pub(super) time_wait_ns: u64,
+    /// How many times each message is sent again.
+    pub(super) retries: u8,
+    pub(super) retries_left: u8,
+    /// What was last sent about it, for when it has to be sent again.
+    pub(super) last: Option<Arc<[u8]>>,
+    /// Its entry among the timers.
+    pub(super) deadline: Option<Time>,
+}
+
+impl Connection {
+    pub(super) fn info(&self, comm: CommId) -> CmInfo {
+        CmInfo {
+            comm,
+            state: self.state,
+            peer: self.peer,
+            service_id: self.service_id,
+            local_qpn: self.local_qpn,
+            remote_qpn: self.remote_qpn,
+        }
+    }
+}
+
+/// A connection, or a request for a datagram service, to look at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CmInfo {
+    /// Its name on this side.
+    pub comm: CommId,
+    /// How far it has come.
+    pub state: CmState,
+    /// The peer's address.
+    pub peer: IpAddr,
+    /// What was asked for.
+    pub service_id: ServiceId,
+    /// The queue pair on this side, 0 until known.
+    pub local_qpn: Qpn,
+    /// The peer's queue pair, 0 until known.
+    pub remote_qpn: Qpn,
+}

@@ -1,0 +1,86 @@
+//! The connection manager as a part of the device.
+
+use ferroce_transport::{Counter, Data, Path, Payload};
+use ferroce_wire::Opcode;
+use ferroce_wire::cm::{GSI_QKEY, Mad};
+
+use super::{Cm, CmEvent};
+use crate::device::Hca;
+use crate::event::Event;
+use crate::packet::{Outgoing, Received};
+use crate::verbs::PdId;
+
+impl Hca {
+    /// The connection manager, to look at.
+    pub fn cm(&self) -> &Cm {
+        &self.cm
+    }
+
+    /// The connection manager. What it has to send comes out of [`Self::poll_transmit`].
+    pub fn cm_mut(&mut self) -> &mut Cm {
+        &mut self.cm
+    }
+
+    /// The next event of the connection manager.
+    pub fn poll_cm_event(&mut self) -> Option<CmEvent> {
+        let event = self.cm.poll_event();
+        self.cm_told = self.cm.has_events();
+        event
+    }
+
+    /// Says once that there are events of the connection manager.
+    pub(crate) fn tell_cm(&mut self) {
+        if !self.cm_told && self.cm.has_events() {
+            self.cm_told = true;
+            self.events.push_back(Event::ConnectionManager);
+        }
+    }
+
+    /// Takes a packet for queue pair 1.
+    pub(crate) fn deliver_mad(&mut self, packet: &Received<'_>) {
+        match Self::check_mad(packet) {
+            Ok(mad) => {
+                self.state.count(Counter::RdmaRxPackets, 1);
+                self.state
+                    .count(Counter::RdmaRxBytes, packet.data.len().into());
+                let (source, traffic_class) = (packet.source, packet.traffic_class);
+                self.cm.handle(self.now, source, traffic_class, &mad);
+                self.tell_cm();
+            }
+            Err(cause) => self.state.count(cause, 1),
+        }
+    }
+
+    /// The message for queue pair 1, or why there is none.
+    fn check_mad(packet: &Received<'_>) -> Result<Mad, Counter> {
+        let headers = packet.headers;
+        let qkey = headers.deth.map(|deth| deth.qkey);
+        if headers.bth.opcode != Opcode::UdSendOnly || qkey != Some(GSI_QKEY) {
+            return Err(Counter::RxWrongService);
+        }
+        if headers.bth.pkey | 0x8000 != ferroce_wire::PKEY_DEFAULT {
+            return Err(Counter::RxWrongPkey);
+        }
+        let Data::Bytes(payload) = packet.data else {
+            return Err(Counter::RxMalformed);
+        };
+        Mad::parse(payload).map_err(|_| Counter::RxMalformed)
+    }
+
+    /// The next message of the connection manager.
+    pub(crate) fn poll_mad(&mut self) -> Option<Outgoing> {
+        let letter = self.cm.poll_transmit()?;
+        let path = Path {
+            dest: letter.dest,
+            traffic_class: letter.traffic_class,
+        };
+        Some(Outgoing {
+            path,
+            headers: ferroce_wire::cm::headers(letter.psn),
+            payload_len: letter.mad.len() as u32,
+            payload: Payload::Inline(letter.mad),
+            pd: PdId(0), // means nothing without registered memory
+            corrupt_bit: None,
+        })
+    }
+}

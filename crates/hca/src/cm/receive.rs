@@ -1,0 +1,424 @@
+//! What peers tell the connection manager.
+
+use std::net::IpAddr;
+
+use ferroce_transport::Time;
+use ferroce_wire::Qpn;
+use ferroce_wire::cm::{
+    Answered, Drep, Dreq, Mad, Message, Mra, Private, Rej, RejectReason, Rep, Req, Rtu, SidrRep,
+    SidrReq,
+};
+
+use super::call::PATIENCE;
+use super::connection::{Connection, Origin};
+use super::request::{answer_ns, duration_ns};
+use super::{Cm, CmEventKind, CmState, CommId, ConnectRequest, Transport};
+
+/// A message and the way it came.
+#[derive(Clone, Copy)]
+struct Sender {
+    now: Time,
+    source: IpAddr,
+    traffic_class: u8,
+    tid: u64,
+}
+
+impl Cm {
+    pub(crate) fn handle(&mut self, now: Time, source: IpAddr, traffic_class: u8, mad: &Mad) {
+        let sender = Sender {
+            now,
+            source,
+            // The mark of a congested link is not for the way back.
+            traffic_class: traffic_class & !crate::packet::CE,
+            tid: mad.tid,
+        };
+        match &mad.message {
+            Message::Req(req) => self.handle_req(sender, req),
+            Message::Mra(mra) => self.handle_mra(sender, mra),
+            Message::Rej(rej) => self.handle_rej(sender, rej),
+            Message::Rep(rep) => self.handle_rep(sender, rep),
+            Message::Rtu(rtu) => self.handle_rtu(sender, rtu),
+            Message::Dreq(dreq) => self.handle_dreq(sender, dreq),
+            Message::Drep(drep) => self.handle_drep(sender, drep),
+            Message::SidrReq(req) => self.handle_sidr_req(sender, req),
+            Message::SidrRep(rep) => self.handle_sidr_rep(sender, rep),
+        }
+    }
+
+    fn handle_req(&mut self, from: Sender, req: &Req) {
+        let origin = Origin::connection(from.source, req.local_comm_id);
+        if self.is_repeated(from, origin) {
+            return;
+        }
+        if let Some(stale) = self.by_remote_qp.get(&(from.source, req.qpn)).copied() {
+            self.end_stale(from.now, stale);
+            self.refuse_req(from, req, RejectReason::STALE_CONNECTION);
+            return;
+        }
+        if Transport::of(req).is_none() {
+            self.refuse_req(from, req, RejectReason::INVALID_TRANSPORT);
+            return;
+        }
+        let Some(listener) = self.listeners.get(&req.service_id) else {
+            self.refuse_req(from, req, RejectReason::INVALID_SERVICE_ID);
+            return;
+        };
+        if listener.waiting >= listener.backlog {
+            return; // it will be asked again
+        }
+        let ack_timeout = req.ack_timeout.value();
+        let comm = self.insert(Connection {
+            state: CmState::ReqReceived,
+            owned: true,
+            origin: Some(origin),
+            peer: from.source,
+            traffic_class: req.traffic_class,
+            service_id: req.service_id,
+            remote_comm: req.local_comm_id,
+            local_qpn: Qpn::new(0),
+            remote_qpn: req.qpn,
+            tid: from.tid,
+            // An ACK timeout is about twice the time a packet may be under way.
+            wait_ns: answer_ns(
+                ack_timeout.saturating_sub(1),
+                req.local_response_timeout.value(),
+            ),
+            time_wait_ns: duration_ns(ack_timeout),
+            retries: req.max_cm_retries.value() as u8,
+            retries_left: 0,
+            last: None,
+            deadline: None,
+        });
+        let Some(comm) = comm else {
+            return; // it will be asked again
+        };
+        self.count_waiting(comm);
+        self.learn_remote_qp(comm);
+        let (source, req) = (from.source, Box::new(*req));
+        self.tell(comm, CmEventKind::Request { source, req });
+    }
+
+    /// Whether a request was taken before. If so it gets the same answer again, or the peer is
+    /// asked for patience.
+    fn is_repeated(&mut self, from: Sender, origin: Origin) -> bool {
+        let Some(comm) = self.by_origin.get(&origin).copied() else {
+            return false;
+        };
+        let Some(connection) = self.connections.get(&comm) else {
+            return false;
+        };
+        if connection.tid != from.tid {
+            // An earlier life of the peer used the same name.
+            self.forget_origin(comm);
+            self.end_stale(from.now, comm);
+            return false;
+        }
+        match connection.state {
+            CmState::ReqReceived => self.ask_for_patience(from, comm, Answered::Req),
+            CmState::RepSent | CmState::SidrAnswered | CmState::TimeWait => self.repeat(comm),
+            _ => {}
+        }
+        true
+    }
+
+    fn ask_for_patience(&mut self, from: Sender, comm: CommId, answered: Answered) {
+        let Some(connection) = self.connections.get(&comm) else {
+            return;
+        };
+        let mra = Mra {
+            local_comm_id: comm.0,
+            remote_comm_id: connection.remote_comm,
+            answered: answered.into(),
+            service_timeout: PATIENCE,
+            private: Private::default(),
+        };
+        self.answer(from.source, from.traffic_class, from.tid, mra);
+    }
+
+    fn refuse_req(&mut self, from: Sender, req: &Req, reason: RejectReason) {
+        let rej = Rej {
+            remote_comm_id: req.local_comm_id,
+            answered: Answered::Req.into(),
+            reason,
+            ..Rej::default()
+        };
+        self.answer(from.source, from.traffic_class, from.tid, rej);
+    }
+
+    /// The peer has forgotten a connection: its queue pair is in use for another one.
+    fn end_stale(&mut self, now: Time, comm: CommId) {
+        let Some(connection) = self.connections.get(&comm) else {
+            return;
+        };
+        match connection.state {
+            CmState::TimeWait | CmState::SidrReqReceived | CmState::SidrAnswered => {}
+            CmState::DreqSent => {
+                self.enter_time_wait(now, comm, None);
+                self.tell(comm, CmEventKind::DisconnectTimeout);
+            }
+            state if state.knows_peer() => {
+                self.enter_time_wait(now, comm, None);
+                let private = Private::default();
+                if state != CmState::DreqReceived {
+                    self.tell(comm, CmEventKind::Disconnected { private });
+                }
+            }
+            _ => {
+                self.give_up(comm);
+                let reason = RejectReason::STALE_CONNECTION;
+                let private = Private::default();
+                self.tell(comm, CmEventKind::Rejected { reason, private });
+            }
+        }
+    }
+
+    fn handle_rep(&mut self, from: Sender, rep: &Rep) {
+        let comm = CommId(rep.remote_comm_id);
+        let known = self
+            .from_peer(from, comm)
+            .map(|connection| connection.state);
+        match known {
+            Some(CmState::ReqSent) => self.take_reply(from, comm, rep),
+            Some(CmState::RepReceived) => self.ask_for_patience(from, comm, Answered::Rep),
+            // Of the same connection?
+            Some(CmState::Established | CmState::TimeWait)
+                if self.is_about(from, comm, rep.local_comm_id) =>
+            {
+                self.repeat(comm);
+            }
+            Some(CmState::DreqSent | CmState::DreqReceived) => {}
+            _ => {
+                let rej = Rej {
+                    local_comm_id: rep.remote_comm_id,
+                    remote_comm_id: rep.local_comm_id,
+                    answered: Answered::Rep.into(),
+                    reason: RejectReason::INVALID_COMM_ID,
+                    ..Rej::default()
+                };
+                self.answer(from.source, from.traffic_class, from.tid, rej);
+            }
+        }
+    }
+
+    fn take_reply(&mut self, from: Sender, comm: CommId, rep: &Rep) {
+        let Some(connection) = self.connections.get_mut(&comm) else {
+            return;
+        };
+        if connection.tid != from.tid {
+            return; // an answer to something else
+        }
+        connection.remote_comm = rep.local_comm_id;
+        connection.remote_qpn = rep.qpn;
+        connection.state = CmState::RepReceived;
+        self.set_deadline(comm, None);
+        if let Some(stale) = self.by_remote_qp.get(&(from.source, rep.qpn)).copied() {
+            self.end_stale(from.now, stale);
+            let (reason, private) = (RejectReason::STALE_CONNECTION, Private::default());
+            self.refuse(from.now, comm, Answered::Rep, reason, private);
+            self.tell(comm, CmEventKind::Rejected { reason, private });
+            return;
+        }
+        self.learn_remote_qp(comm);
+        let rep = Box::new(*rep);
+        self.tell(comm, CmEventKind::Reply { rep });
+    }
+
+    fn handle_rtu(&mut self, from: Sender, rtu: &Rtu) {
+        let comm = CommId(rtu.remote_comm_id);
+        if self.state_of(from, comm, rtu.local_comm_id) == Some(CmState::RepSent) {
+            self.become_established(comm, rtu.private);
+        }
+    }
+
+    pub(super) fn become_established(&mut self, comm: CommId, private: Private<224>) {
+        if let Some(connection) = self.connections.get_mut(&comm) {
+            connection.state = CmState::Established;
+            connection.last = None;
+            self.set_deadline(comm, None);
+            self.tell(comm, CmEventKind::Established { private });
+        }
+    }
+
+    fn handle_mra(&mut self, from: Sender, mra: &Mra) {
+        let comm = CommId(mra.remote_comm_id);
+        let Some(connection) = self.from_peer(from, comm) else {
+            return;
+        };
+        let expected = match connection.state {
+            CmState::ReqSent => Answered::Req,
+            CmState::RepSent => Answered::Rep,
+            _ => return,
+        };
+        if mra.answered == expected.into() && connection.tid == from.tid {
+            let wait_ns = connection.wait_ns + duration_ns(mra.service_timeout.value());
+            self.set_deadline(comm, Some(from.now.after(wait_ns)));
+        }
+    }
+
+    fn handle_rej(&mut self, from: Sender, rej: &Rej) {
+        let named = CommId(rej.remote_comm_id);
+        // Who gives up on a request never learnt this side's name.
+        let by_origin = || {
+            let origin = Origin::connection(from.source, rej.local_comm_id);
+            self.by_origin.get(&origin).copied()
+        };
+        let comm = match rej.remote_comm_id {
+            0 => by_origin(),
+            _ => Some(named),
+        };
+        let Some((comm, state)) =
+            comm.and_then(|comm| Some((comm, self.from_peer(from, comm)?.state)))
+        else {
+            return;
+        };
+        let (reason, private) = (rej.reason, rej.private);
+        match state {
+            CmState::ReqSent | CmState::RepReceived | CmState::ReqReceived | CmState::RepSent => {
+                self.give_up(comm);
+            }
+            CmState::Established | CmState::DreqSent
+                if self.is_about(from, comm, rej.local_comm_id) =>
+            {
+                self.enter_time_wait(from.now, comm, None);
+            }
+            _ => return,
+        }
+        self.tell(comm, CmEventKind::Rejected { reason, private });
+    }
+
+    fn handle_dreq(&mut self, from: Sender, dreq: &Dreq) {
+        let comm = CommId(dreq.remote_comm_id);
+        let private = dreq.private;
+        match self.state_of(from, comm, dreq.local_comm_id) {
+            Some(CmState::RepSent | CmState::Established) => {
+                self.set_deadline(comm, None);
+                if let Some(connection) = self.connections.get_mut(&comm) {
+                    connection.state = CmState::DreqReceived;
+                    connection.tid = from.tid;
+                    self.tell(comm, CmEventKind::Disconnected { private });
+                }
+            }
+            // Both want it, so nobody has to be asked.
+            Some(CmState::DreqSent) => {
+                if let Some(connection) = self.connections.get_mut(&comm) {
+                    connection.tid = from.tid;
+                }
+                self.agree_to_end(from.now, comm);
+                self.tell(comm, CmEventKind::Disconnected { private });
+            }
+            Some(CmState::DreqReceived) => {} // the program thinks about it
+            _ => {
+                let drep = Drep {
+                    local_comm_id: dreq.remote_comm_id,
+                    remote_comm_id: dreq.local_comm_id,
+                    private: Private::default(),
+                };
+                self.answer(from.source, from.traffic_class, from.tid, drep);
+            }
+        }
+    }
+
+    fn handle_drep(&mut self, from: Sender, drep: &Drep) {
+        let comm = CommId(drep.remote_comm_id);
+        if self.state_of(from, comm, drep.local_comm_id) == Some(CmState::DreqSent) {
+            self.enter_time_wait(from.now, comm, None);
+            let private = drep.private;
+            self.tell(comm, CmEventKind::DisconnectReply { private });
+        }
+    }
+
+    fn handle_sidr_req(&mut self, from: Sender, req: &SidrReq) {
+        let origin = Origin::datagram(from.source, req.request_id);
+        if self.is_repeated(from, origin) {
+            return;
+        }
+        let Some(listener) = self.listeners.get(&req.service_id) else {
+            let rep = SidrRep {
+                request_id: req.request_id,
+                status: SidrRep::NOT_SUPPORTED,
+                service_id: req.service_id,
+                ..SidrRep::default()
+            };
+            self.answer(from.source, from.traffic_class, from.tid, rep);
+            return;
+        };
+        if listener.waiting >= listener.backlog {
+            return; // it will be asked again
+        }
+        let wait_ns = duration_ns(ConnectRequest::RESPONSE_TIMEOUT.into());
+        let comm = self.insert(Connection {
+            state: CmState::SidrReqReceived,
+            owned: true,
+            origin: Some(origin),
+            peer: from.source,
+            traffic_class: from.traffic_class,
+            service_id: req.service_id,
+            remote_comm: req.request_id,
+            local_qpn: Qpn::new(0),
+            remote_qpn: Qpn::new(0),
+            tid: from.tid,
+            wait_ns,
+            time_wait_ns: 2 * wait_ns,
+            retries: 0,
+            retries_left: 0,
+            last: None,
+            deadline: None,
+        });
+        let Some(comm) = comm else {
+            return; // it will be asked again
+        };
+        self.count_waiting(comm);
+        let (source, req) = (from.source, Box::new(*req));
+        self.tell(comm, CmEventKind::SidrRequest { source, req });
+    }
+
+    fn handle_sidr_rep(&mut self, from: Sender, rep: &SidrRep) {
+        let comm = CommId(rep.request_id);
+        let Some(connection) = self.from_peer(from, comm) else {
+            return;
+        };
+        if connection.state == CmState::SidrReqSent && connection.tid == from.tid {
+            self.give_up(comm);
+            let rep = Box::new(*rep);
+            self.tell(comm, CmEventKind::SidrReply { rep });
+        }
+    }
+
+    // Helpers.
+
+    /// The connection, if the message comes from its peer.
+    fn from_peer(&self, from: Sender, comm: CommId) -> Option<&Connection> {
+        let connection = self.connections.get(&comm);
+        connection.filter(|connection| connection.peer == from.source)
+    }
+
+    /// Whether the peer has its name for the connection right.
+    fn is_about(&self, from: Sender, comm: CommId, remote_comm: u32) -> bool {
+        self.from_peer(from, comm)
+            .is_some_and(|c| c.remote_comm == remote_comm)
+    }
+
+    /// The state of a connection that both sides agree on.
+    fn state_of(&self, from: Sender, comm: CommId, remote_comm: u32) -> Option<CmState> {
+        let connection = self.from_peer(from, comm)?;
+        (connection.remote_comm == remote_comm).then_some(connection.state)
+    }
+
+    fn count_waiting(&mut self, comm: CommId) {
+        if let Some(connection) = self.connections.get(&comm)
+            && let Some(listener) = self.listeners.get_mut(&connection.service_id)
+        {
+            listener.waiting += 1;
+        }
+    }
+
+    fn learn_remote_qp(&mut self, comm: CommId) {
+        if let Some(connection) = self.connections.get(&comm) {
+            let key = (connection.peer, connection.remote_qpn);
+            // A program may ask without a queue pair of its own; 0 and 1 are not its own.
+            if connection.remote_qpn > Qpn::GSI {
+                self.by_remote_qp.insert(key, comm);
+            }
+        }
+    }
+}
