@@ -55,6 +55,7 @@ impl Cm {
             local_qpn: request.qpn,
             remote_qpn: Qpn::new(0),
             tid: 0,
+            end_tid: 0,
             wait_ns: answer_ns(
                 request.packet_lifetime.into(),
                 request.response_timeout.into(),
@@ -199,7 +200,7 @@ impl Cm {
             remote_comm_id: connection.remote_comm,
             private: Private::default(),
         };
-        let drep = bytes_of(connection.tid, drep);
+        let drep = bytes_of(connection.end_tid, drep);
         self.enter_time_wait(now, comm, Some(drep));
         self.repeat(comm);
     }
@@ -221,6 +222,7 @@ impl Cm {
             local_qpn: Qpn::new(0),
             remote_qpn: Qpn::new(0),
             tid: 0,
+            end_tid: 0,
             wait_ns: answer_ns(
                 request.packet_lifetime.into(),
                 request.response_timeout.into(),
@@ -264,10 +266,10 @@ impl Cm {
     }
 
     /// Forgets a connection: its name is invalid from now on, and a peer that still counts on it is
-    /// told. Messages about its end go on in the background.
+    /// told. Messages about its end go on in the background. Events
+    /// that were not polled vanish.
     pub fn destroy(&mut self, now: Time, comm: CommId) -> Result<(), CmError> {
         let connection = self.connection(comm)?;
-        connection.owned = false;
         let (state, peer) = (connection.state, connection.peer);
         let (tid, traffic_class) = (connection.tid, connection.traffic_class);
         match state {
@@ -310,6 +312,10 @@ impl Cm {
             CmState::DreqSent | CmState::TimeWait => {}
             CmState::Idle | CmState::SidrReqSent => self.remove(comm),
         }
+        if let Some(connection) = self.connections.get_mut(&comm) {
+            connection.owned = false;
+        }
+        self.events.retain(|event| event.comm != comm);
         Ok(())
     }
 
@@ -334,7 +340,6 @@ impl Cm {
             // They are all there.
             let _ = self.destroy(now, comm);
         }
-        self.events.clear();
     }
 
     // Helpers.

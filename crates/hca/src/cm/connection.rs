@@ -122,6 +122,8 @@ pub(super) struct Connection {
     pub(super) remote_qpn: Qpn,
     /// Transaction of the request that it began with.
     pub(super) tid: u64,
+    /// Transaction of the peer's request to disconnect.
+    pub(super) end_tid: u64,
     /// How long to wait for an answer before the message is sent again.
     pub(super) wait_ns: u64,
     /// How long packets of it may be under way.

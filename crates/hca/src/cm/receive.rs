@@ -78,6 +78,7 @@ impl Cm {
             local_qpn: Qpn::new(0),
             remote_qpn: req.qpn,
             tid: from.tid,
+            end_tid: 0,
             // An ACK timeout is about twice the time a packet may be under way.
             wait_ns: answer_ns(
                 ack_timeout.saturating_sub(1),
@@ -175,7 +176,7 @@ impl Cm {
     fn handle_rep(&mut self, from: Sender, rep: &Rep) {
         let comm = CommId(rep.remote_comm_id);
         let known = self
-            .from_peer(from, comm)
+            .of_peer(from, comm)
             .map(|connection| connection.state);
         match known {
             Some(CmState::ReqSent) => self.take_reply(from, comm, rep),
@@ -241,7 +242,7 @@ impl Cm {
 
     fn handle_mra(&mut self, from: Sender, mra: &Mra) {
         let comm = CommId(mra.remote_comm_id);
-        let Some(connection) = self.from_peer(from, comm) else {
+        let Some(connection) = self.of_peer(from, comm) else {
             return;
         };
         let expected = match connection.state {
@@ -267,7 +268,7 @@ impl Cm {
             _ => Some(named),
         };
         let Some((comm, state)) =
-            comm.and_then(|comm| Some((comm, self.from_peer(from, comm)?.state)))
+            comm.and_then(|comm| Some((comm, self.of_peer(from, comm)?.state)))
         else {
             return;
         };
@@ -294,14 +295,14 @@ impl Cm {
                 self.set_deadline(comm, None);
                 if let Some(connection) = self.connections.get_mut(&comm) {
                     connection.state = CmState::DreqReceived;
-                    connection.tid = from.tid;
+                    connection.end_tid = from.tid;
                     self.tell(comm, CmEventKind::Disconnected { private });
                 }
             }
             // Both want it, so nobody has to be asked.
             Some(CmState::DreqSent) => {
                 if let Some(connection) = self.connections.get_mut(&comm) {
-                    connection.tid = from.tid;
+                    connection.end_tid = from.tid;
                 }
                 self.agree_to_end(from.now, comm);
                 self.tell(comm, CmEventKind::Disconnected { private });
@@ -357,6 +358,7 @@ impl Cm {
             local_qpn: Qpn::new(0),
             remote_qpn: Qpn::new(0),
             tid: from.tid,
+            end_tid: 0,
             wait_ns,
             time_wait_ns: 2 * wait_ns,
             retries: 0,
@@ -374,7 +376,7 @@ impl Cm {
 
     fn handle_sidr_rep(&mut self, from: Sender, rep: &SidrRep) {
         let comm = CommId(rep.request_id);
-        let Some(connection) = self.from_peer(from, comm) else {
+        let Some(connection) = self.of_peer(from, comm) else {
             return;
         };
         if connection.state == CmState::SidrReqSent && connection.tid == from.tid {
@@ -387,20 +389,20 @@ impl Cm {
     // Helpers.
 
     /// The connection, if the message comes from its peer.
-    fn from_peer(&self, from: Sender, comm: CommId) -> Option<&Connection> {
+    fn of_peer(&self, from: Sender, comm: CommId) -> Option<&Connection> {
         let connection = self.connections.get(&comm);
         connection.filter(|connection| connection.peer == from.source)
     }
 
     /// Whether the peer has its name for the connection right.
     fn is_about(&self, from: Sender, comm: CommId, remote_comm: u32) -> bool {
-        self.from_peer(from, comm)
+        self.of_peer(from, comm)
             .is_some_and(|c| c.remote_comm == remote_comm)
     }
 
     /// The state of a connection that both sides agree on.
     fn state_of(&self, from: Sender, comm: CommId, remote_comm: u32) -> Option<CmState> {
-        let connection = self.from_peer(from, comm)?;
+        let connection = self.of_peer(from, comm)?;
         (connection.remote_comm == remote_comm).then_some(connection.state)
     }
 

@@ -35,11 +35,10 @@ pub(super) trait Value: Sized {
 
 /// A bit at a time: fields begin and end anywhere, and connections are made rarely.
 fn load(body: &Body, Place(first): Place, width: usize) -> u64 {
-    let bits = body
-        .iter()
-        .flat_map(|byte| (0..8).rev().map(move |n| byte >> n & 1));
-    let field = bits.skip(first).take(width);
-    field.fold(0, |value, bit| value << 1 | u64::from(bit))
+    (first..first + width).fold(0, |value, at| {
+        let byte = body.get(at / 8).copied().unwrap_or(0);
+        value << 1 | u64::from(byte >> (7 - at % 8) & 1)
+    })
 }
 
 fn store(body: &mut Body, Place(first): Place, width: usize, value: u64) {
