@@ -139,6 +139,11 @@ fn profile() {
 }
 
 #[test]
+fn cm() {
+    smoke("cm", 10_000);
+}
+
+#[test]
 fn qp_pair() {
     smoke("qp_pair", 10_000);
 }

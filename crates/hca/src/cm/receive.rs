@@ -175,9 +175,7 @@ impl Cm {
 
     fn handle_rep(&mut self, from: Sender, rep: &Rep) {
         let comm = CommId(rep.remote_comm_id);
-        let known = self
-            .of_peer(from, comm)
-            .map(|connection| connection.state);
+        let known = self.of_peer(from, comm).map(|connection| connection.state);
         match known {
             Some(CmState::ReqSent) => self.take_reply(from, comm, rep),
             Some(CmState::RepReceived) => self.ask_for_patience(from, comm, Answered::Rep),

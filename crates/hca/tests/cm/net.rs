@@ -41,12 +41,15 @@ pub(crate) struct Seen {
 
 type Rule = Box<dyn FnMut(&Seen) -> Fate>;
 
+/// From, to, packet, payload.
+type Flight = (usize, usize, Outgoing, Vec<u8>);
+
 pub(crate) struct Net {
     pub(crate) now: Time,
     pub(crate) hcas: Vec<Hca>,
     /// Nothing reaches or leaves them.
     pub(crate) dead: Vec<bool>,
-    flights: BTreeMap<(Time, u64), (usize, usize, Outgoing, Vec<u8>)>,
+    flights: BTreeMap<(Time, u64), Flight>,
     order: u64,
     pub(crate) seen: Vec<Seen>,
     rule: Rule,

@@ -1,0 +1,273 @@
+//! tshark reads the messages of the connection manager as they are meant.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::net::IpAddr;
+
+use ferroce_interop::{TempDir, Tool, build, meta};
+use ferroce_wire::cm::{
+    AddressHeader, Answered, Bits, Drep, Dreq, Gid, Mad, Message, Mra, PortSpace, Private, Rej,
+    RejectReason, Rep, Req, Rtu, ServiceId, SidrRep, SidrReq, headers,
+};
+use ferroce_wire::pcapng::Writer;
+use ferroce_wire::{Psn, Qpn};
+
+const TSHARK: Tool = Tool {
+    program: "tshark",
+    debian_package: "tshark",
+};
+
+const LOCAL: u32 = 0x0112_1314;
+const REMOTE: u32 = 0x0221_2223;
+
+/// What tshark says of each field of a message.
+fn dissect<const N: usize>(
+    name: &str,
+    message: impl Into<Message>,
+    fields: [&str; N],
+) -> Vec<String> {
+    let dir = TempDir::new(name).unwrap();
+    let path = dir.path().join("cm.pcapng");
+    let mut writer = Writer::new(BufWriter::new(File::create(&path).unwrap())).unwrap();
+    let meta = meta("127.13.0.1:50001", "127.13.0.2:4791");
+    let mad = Mad {
+        tid: 0x0102_0304_0506_0708,
+        message: message.into(),
+    };
+    let packet = build(headers(Psn::new(5)), &mad.emit(), &meta);
+    assert_eq!(packet.len(), 280);
+    writer.write_packet(1, &meta, &packet).unwrap();
+    writer.flush().unwrap();
+    let file = path.to_str().unwrap();
+    let remarks = TSHARK.run(
+        &["-n", "-r", file, "-Y", "_ws.malformed || _ws.expert"],
+        &[],
+    );
+    assert_eq!(remarks, "");
+    let mut args = vec!["-n", "-r", file, "-T", "fields", "-E", "occurrence=l"];
+    args.extend(fields.iter().flat_map(|field| ["-e", field]));
+    let output = TSHARK.run(&args, &[]);
+    let row = output.trim_end_matches('\n');
+    row.split('\t').map(str::to_string).collect()
+}
+
+#[test]
+fn request() {
+    let source: IpAddr = [127, 13, 0, 1].into();
+    let dest: IpAddr = [127, 13, 0, 2].into();
+    let address = AddressHeader {
+        source: (source, 4660).into(),
+        dest,
+    };
+    let req = Req {
+        local_comm_id: LOCAL,
+        service_id: ServiceId::new(PortSpace::Tcp, 7174),
+        ca_guid: 0x2122_2324_2526_2728,
+        qkey: 0x3132_3334,
+        qpn: Qpn::new(0x41_4243),
+        responder_resources: 0x51,
+        initiator_depth: 0x52,
+        remote_response_timeout: Bits::saturating(20),
+        transport: Bits::saturating(1),
+        flow_control: true,
+        psn: Psn::new(0x61_6263),
+        local_response_timeout: Bits::saturating(21),
+        retry_count: Bits::saturating(5),
+        pkey: 0xffff,
+        mtu: Bits::saturating(4),
+        rnr_retry_count: Bits::saturating(6),
+        max_cm_retries: Bits::saturating(15),
+        srq: true,
+        extended_transport: Bits::saturating(1),
+        local_lid: 0xfffe,
+        remote_lid: 0xfffd,
+        local_gid: Gid::from(source),
+        remote_gid: Gid::from(dest),
+        flow_label: Bits::saturating(0x9_abcd),
+        rate: Bits::saturating(18),
+        traffic_class: 0x68,
+        hop_limit: 64,
+        service_level: Bits::saturating(3),
+        subnet_local: true,
+        ack_timeout: Bits::saturating(19),
+        private: Private::new(&address.emit()).unwrap(),
+    };
+    let expected = [
+        ("infiniband.bth.destqp", "0x000001"),
+        ("infiniband.deth.q_key", "0x0000000080010000"),
+        ("infiniband.deth.srcqp", "0x00000001"),
+        ("infiniband.mad.mgmtclass", "0x07"),
+        ("infiniband.mad.method", "0x03"),
+        ("infiniband.mad.transactionid", "0x0102030405060708"),
+        ("infiniband.mad.attributeid", "0x0010"),
+        ("infiniband.cm.req", "0x01121314"),
+        ("infiniband.cm.req.serviceid.protocol", "0x06"),
+        ("infiniband.cm.req.serviceid.dport", "0x1c06"),
+        ("infiniband.cm.req.localcaguid", "0x2122232425262728"),
+        ("infiniband.cm.req.localqkey", "0x31323334"),
+        ("infiniband.cm.req.localqpn", "0x414243"),
+        ("infiniband.cm.req.responderres", "0x51"),
+        ("infiniband.cm.req.initdepth", "0x52"),
+        ("infiniband.cm.req.remoteresptout", "0x14"),
+        ("infiniband.cm.req.transpsvctype", "0x01"),
+        ("infiniband.cm.req.e2eflowctrl", "0x01"),
+        ("infiniband.cm.req.startpsn", "0x616263"),
+        ("infiniband.cm.req.localresptout", "0x15"),
+        ("infiniband.cm.req.retrcount", "0x05"),
+        ("infiniband.cm.req.pkey", "0xffff"),
+        ("infiniband.cm.req.pppmtu", "0x04"),
+        ("infiniband.cm.req.rnrretrcount", "0x06"),
+        ("infiniband.cm.req.maxcmretr", "0x0f"),
+        ("infiniband.cm.req.srq", "0x01"),
+        ("infiniband.cm.req.ext_transport", "0x01"),
+        ("infiniband.cm.req.prim_locallid", "0xfffe"),
+        ("infiniband.cm.req.prim_remotelid", "0xfffd"),
+        ("infiniband.cm.req.prim_localgid_ipv4", "127.13.0.1"),
+        ("infiniband.cm.req.prim_remotegid_ipv4", "127.13.0.2"),
+        ("infiniband.cm.req.prim_flowlabel", "0x0009abcd"),
+        ("infiniband.cm.req.prim_pktrate", "0x00000012"),
+        ("infiniband.cm.req.prim_tfcclass", "0x68"),
+        ("infiniband.cm.req.prim_hoplim", "0x40"),
+        ("infiniband.cm.req.prim_sl", "0x03"),
+        ("infiniband.cm.req.prim_subnetlocal", "0x01"),
+        ("infiniband.cm.req.prim_localacktout", "0x13"),
+        ("infiniband.cm.req.ip_cm.ipv", "0x04"),
+        ("infiniband.cm.req.ip_cm.sport", "0x1234"),
+        ("infiniband.cm.req.ip_cm.sip4", "127.13.0.1"),
+        ("infiniband.cm.req.ip_cm.dip4", "127.13.0.2"),
+    ];
+    let row = dissect("cm-req", req, expected.map(|(field, _)| field));
+    for ((field, value), found) in expected.into_iter().zip(row) {
+        assert_eq!(found, value, "{field}");
+    }
+}
+
+#[test]
+fn reply() {
+    let rep = Rep {
+        local_comm_id: LOCAL,
+        remote_comm_id: REMOTE,
+        qkey: 0x3132_3334,
+        qpn: Qpn::new(0x41_4243),
+        psn: Psn::new(0x51_5253),
+        responder_resources: 0x61,
+        initiator_depth: 0x62,
+        target_ack_delay: Bits::saturating(16),
+        failover: Bits::saturating(2),
+        flow_control: true,
+        rnr_retry_count: Bits::saturating(7),
+        srq: true,
+        ca_guid: 0x7172_7374_7576_7778,
+        private: Private::new(b"ab").unwrap(),
+    };
+    let expected = [
+        ("infiniband.mad.attributeid", "0x0013"),
+        ("infiniband.cm.rep", "0x01121314"),
+        ("infiniband.cm.rep.remotecommid", "0x02212223"),
+        ("infiniband.cm.rep.localqkey", "0x31323334"),
+        ("infiniband.cm.rep.localqpn", "0x414243"),
+        ("infiniband.cm.rep.startpsn", "0x515253"),
+        ("infiniband.cm.rep.respres", "0x61"),
+        ("infiniband.cm.rep.initdepth", "0x62"),
+        ("infiniband.cm.rep.tgtackdelay", "0x10"),
+        ("infiniband.cm.rep.failoveracc", "0x02"),
+        ("infiniband.cm.rep.e2eflowctrl", "0x01"),
+        ("infiniband.cm.rep.rnrretrcount", "0x07"),
+        ("infiniband.cm.rep.srq", "0x01"),
+        ("infiniband.cm.rep.localcaguid", "0x7172737475767778"),
+    ];
+    let row = dissect("cm-rep", rep, expected.map(|(field, _)| field));
+    for ((field, value), found) in expected.into_iter().zip(row) {
+        assert_eq!(found, value, "{field}");
+    }
+}
+
+#[test]
+fn rejection() {
+    let rej = Rej {
+        local_comm_id: LOCAL,
+        remote_comm_id: REMOTE,
+        answered: Answered::Rep.into(),
+        info_len: Bits::saturating(72),
+        reason: RejectReason::CONSUMER,
+        info: Private([0x5a; 72]),
+        private: Private([0x6b; 148]),
+    };
+    let (info, private) = ("5a".repeat(72), "6b".repeat(148));
+    let expected = [
+        ("infiniband.mad.attributeid", "0x0012"),
+        ("infiniband.cm.rej.localcommid", "0x01121314"),
+        ("infiniband.cm.rej.remotecommid", "0x02212223"),
+        ("infiniband.cm.rej.msgrej", "0x01"),
+        ("infiniband.cm.rej.rejinfolen", "0x48"),
+        ("infiniband.cm.rej.reason", "0x001c"),
+        ("infiniband.cm.rej.ari", &info),
+        ("infiniband.cm.rej.private", &private),
+    ];
+    let row = dissect("cm-rej", rej, expected.map(|(field, _)| field));
+    for ((field, value), found) in expected.into_iter().zip(row) {
+        assert_eq!(found, value, "{field}");
+    }
+}
+
+#[test]
+fn ready_and_end() {
+    let ids = ["0x01121314".to_string(), "0x02212223".to_string()];
+    let rtu = Rtu {
+        local_comm_id: LOCAL,
+        remote_comm_id: REMOTE,
+        private: Private([0x6b; 224]),
+    };
+    let fields = [
+        "infiniband.cm.rtu.localcommid",
+        "infiniband.cm.rtu.remotecommid",
+        "infiniband.cm.rtu.private",
+    ];
+    let row = dissect("cm-rtu", rtu, fields);
+    assert_eq!((&row[..2], &row[2]), (&ids[..], &"6b".repeat(224)));
+
+    let dreq = Dreq {
+        local_comm_id: LOCAL,
+        remote_comm_id: REMOTE,
+        remote_qpn: Qpn::new(0x41_4243),
+        private: Private([0x6b; 220]),
+    };
+    let fields = [
+        "infiniband.cm.dreq.localcommid",
+        "infiniband.cm.dreq.remotecommid",
+        "infiniband.cm.req.remoteqpneecn",
+        "infiniband.cm.dreq.private",
+    ];
+    let row = dissect("cm-dreq", dreq, fields);
+    assert_eq!((&row[..2], row[2].as_str()), (&ids[..], "0x414243"));
+    assert_eq!(row[3], "6b".repeat(220));
+
+    let drep = Drep {
+        local_comm_id: LOCAL,
+        remote_comm_id: REMOTE,
+        private: Private([0x6b; 224]),
+    };
+    let fields = [
+        "infiniband.cm.drsp.localcommid",
+        "infiniband.cm.drsp.remotecommid",
+        "infiniband.cm.drsp.private",
+    ];
+    let row = dissect("cm-drep", drep, fields);
+    assert_eq!((&row[..2], &row[2]), (&ids[..], &"6b".repeat(224)));
+}
+
+/// tshark 4.0 knows these by name only.
+#[test]
+fn others_are_named() {
+    let messages: [Message; 3] = [
+        Mra::default().into(),
+        SidrReq::default().into(),
+        SidrRep::default().into(),
+    ];
+    for message in messages {
+        let attribute = format!("{:#06x}", message.attribute());
+        let name = format!("cm-{attribute}");
+        let row = dissect(&name, message, ["infiniband.mad.attributeid"]);
+        assert_eq!(row, [attribute]);
+    }
+}
