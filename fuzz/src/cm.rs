@@ -115,6 +115,7 @@ impl World {
         let _ = self.hcas[to].cm().owner(source, payload);
         let packet = Received {
             source,
+            dest: address(to),
             traffic_class: 0,
             headers: &headers(Psn::ZERO),
             data: Data::Bytes(payload),

@@ -83,6 +83,8 @@ fn request() {
         remote_lid: 0xfffd,
         local_gid: Gid::from(source),
         remote_gid: Gid::from(dest),
+        // tshark 4.0 looks for flow label and rate at the wrong end of their four bytes; golden
+        // bytes hold these two.
         flow_label: Bits::saturating(0x9_abcd),
         rate: Bits::saturating(18),
         traffic_class: 0x68,
@@ -120,12 +122,10 @@ fn request() {
         ("infiniband.cm.req.maxcmretr", "0x0f"),
         ("infiniband.cm.req.srq", "0x01"),
         ("infiniband.cm.req.ext_transport", "0x01"),
-        ("infiniband.cm.req.prim_locallid", "0xfffe"),
-        ("infiniband.cm.req.prim_remotelid", "0xfffd"),
+        ("infiniband.cm.req.prim_locallid", "65534"),
+        ("infiniband.cm.req.prim_remotelid", "65533"),
         ("infiniband.cm.req.prim_localgid_ipv4", "127.13.0.1"),
         ("infiniband.cm.req.prim_remotegid_ipv4", "127.13.0.2"),
-        ("infiniband.cm.req.prim_flowlabel", "0x0009abcd"),
-        ("infiniband.cm.req.prim_pktrate", "0x00000012"),
         ("infiniband.cm.req.prim_tfcclass", "0x68"),
         ("infiniband.cm.req.prim_hoplim", "0x40"),
         ("infiniband.cm.req.prim_sl", "0x03"),

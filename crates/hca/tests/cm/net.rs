@@ -181,6 +181,7 @@ impl Net {
         }
         let received = Received {
             source: address(from),
+            dest: address(to),
             traffic_class: packet.path.traffic_class,
             headers: &packet.headers,
             data: Data::Bytes(payload),
@@ -200,6 +201,7 @@ impl Net {
         let payload = Mad { tid, message }.emit();
         let received = Received {
             source,
+            dest: address(to),
             traffic_class: 0,
             headers: &ferroce_wire::cm::headers(Psn::ZERO),
             data: Data::Bytes(&payload),

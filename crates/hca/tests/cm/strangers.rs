@@ -89,6 +89,7 @@ fn packets_that_are_no_messages_are_counted() {
         change(&mut headers);
         let packet = Received {
             source: address(A),
+            dest: address(B),
             traffic_class: 0,
             headers: &headers,
             data: payload,
@@ -103,11 +104,7 @@ fn packets_that_are_no_messages_are_counted() {
         bytes,
         Counter::RxWrongService,
     );
-    give(
-        |headers| headers.deth = None,
-        bytes,
-        Counter::RxWrongService,
-    );
+    give(|headers| headers.deth = None, bytes, Counter::RxWrongQkey);
     give(|headers| headers.bth.pkey = 1, bytes, Counter::RxWrongPkey);
     give(|_| {}, Data::Length(256), Counter::RxMalformed);
     give(|_| {}, Data::Bytes(&good.1[..255]), Counter::RxMalformed);
