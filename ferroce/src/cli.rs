@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::output::{Failure, Output};
-use crate::{adp, demo, explain};
+use crate::{adp, demo, device, explain, run};
 
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0  success; also when the reader of a pipe went away
@@ -30,7 +30,14 @@ impl Cli {
         match self.command {
             Command::Adp(command) => command.run(to),
             Command::Demo(command) => command.run(to),
+            Command::Dev(command) => command.run(to),
+            Command::Env(command) => command.run(to),
             Command::Explain(command) => command.run(to),
+            Command::Impair(command) => command.run(to),
+            Command::Install(command) => command.run(to),
+            Command::Run(command) => command.run(to),
+            Command::Stat(command) => command.run(to),
+            Command::Sysfs(command) => command.run(to),
         }
     }
 }
@@ -41,6 +48,13 @@ enum Command {
     /// Adaptive retransmission: check, replay, encode and draw profiles
     Adp(adp::Command),
     Demo(demo::Command),
+    Dev(device::Dev),
+    Env(run::Env),
     /// Why it behaves as it does
     Explain(explain::Command),
+    Impair(device::Impair),
+    Install(run::Install),
+    Run(run::Command),
+    Stat(device::Stat),
+    Sysfs(run::Sysfs),
 }

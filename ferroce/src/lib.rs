@@ -6,10 +6,13 @@
 #![forbid(unsafe_code)]
 
 pub mod adp;
+mod bins;
 pub mod cli;
 pub mod demo;
+pub mod device;
 pub mod explain;
 pub mod output;
+pub mod run;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};

@@ -51,6 +51,8 @@ pub enum Failure {
     Output(io::Error),
     /// The command line is not one.
     Usage(clap::Error),
+    /// A program was run, or could not be, and this is the exit code; whole lines about it.
+    Program(u8, String),
 }
 
 impl Failure {
@@ -69,6 +71,7 @@ impl Failure {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Broken(_) | Self::Output(_) => 1,
             Self::Input(_) | Self::Said | Self::Usage(_) => 2,
+            Self::Program(code, _) => *code,
         }
     }
 }
@@ -76,7 +79,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Broken(lines) | Self::Input(lines) => f.write_str(lines),
+            Self::Broken(lines) | Self::Input(lines) | Self::Program(_, lines) => {
+                f.write_str(lines)
+            }
             Self::Said => Ok(()),
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             Self::Output(error) => writeln!(f, "error: cannot write the output: {error}"),

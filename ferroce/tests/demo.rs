@@ -44,9 +44,12 @@ fn demo_json(args: &[&str]) -> Value {
     serde_json::from_str(&out).unwrap()
 }
 
+/// The keys in the order of the alphabet.
 fn keys(value: &Value) -> Vec<&str> {
     let keys = value.as_object().unwrap().keys();
-    keys.map(String::as_str).collect()
+    let mut keys: Vec<_> = keys.map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
 }
 
 fn count(value: &Value) -> u64 {

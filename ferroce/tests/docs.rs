@@ -8,7 +8,8 @@
 //!
 //! `UPDATE_DOCS=1 cargo test -p ferroce --test docs` writes the outputs anew.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,6 +27,8 @@ fn every_example_prints_what_the_manual_says() {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("docs");
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir_all(&directory).unwrap();
+    let registry = registry(&directory);
+    DirBuilder::new().mode(0o700).create(registry).unwrap();
     for shared in ["profiles", "docs"] {
         std::os::unix::fs::symlink(root.join(shared), directory.join(shared)).unwrap();
     }
@@ -93,6 +96,11 @@ fn rewritten_block(block: &[&str], directory: &Path) -> String {
         .collect()
 }
 
+/// The devices of the examples.
+fn registry(directory: &Path) -> PathBuf {
+    directory.join("registry")
+}
+
 fn output(command: &str, directory: &Path) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_ferroce")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
@@ -103,6 +111,8 @@ fn output(command: &str, directory: &Path) -> String {
         ])
         .current_dir(directory)
         .env("PATH", path)
+        .env("FERROCE_DIR", registry(directory))
+        .env_remove("FERROCE_DEVICES")
         .env_remove("COLUMNS")
         .output()
         .unwrap();

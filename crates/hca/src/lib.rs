@@ -45,7 +45,8 @@ pub use packet::{Outgoing, Received};
 pub use register::{Method, RegisterError};
 pub use srq::SrqId;
 pub use state::{
-    CounterSlab, DeviceState, MappedState, SettingError, StateBlock, WriteLock, WriteLockError,
+    CounterSlab, DeviceState, MappedState, SavedSettings, SettingError, StateBlock, WriteLock,
+    WriteLockError,
 };
 pub use verbs::{PdId, QpInit};
 

@@ -86,6 +86,10 @@ pub struct WriteLockError {
     pub errno: i32,
 }
 
+/// All settings of a device at one time: registers, personality, impairments.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SavedSettings(Settings);
+
 /// Why a setting was not changed.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
 #[non_exhaustive]
@@ -243,6 +247,29 @@ impl DeviceState {
             }
         })?;
         result
+    }
+
+    /// All settings as they are now.
+    pub fn save(&self) -> SavedSettings {
+        SavedSettings(self.settings().1)
+    }
+
+    /// Puts settings back that were replaced by `ours`; `false` and no change if somebody has set
+    /// something since.
+    pub fn put_back(
+        &self,
+        saved: &SavedSettings,
+        ours: &SavedSettings,
+    ) -> Result<bool, WriteLockError> {
+        let mut is_ours = false;
+        self.change(|settings| {
+            is_ours = *settings == ours.0;
+            if is_ours {
+                *settings = saved.0.clone();
+            }
+            Ok::<_, WriteLockError>(())
+        })?;
+        Ok(is_ours)
     }
 
     /// Reads or writes an access register. `data` is the register's content, and for a query also

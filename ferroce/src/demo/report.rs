@@ -8,6 +8,7 @@ use super::figures::{Figures, Outcome};
 use super::plan::{BINS, Kind, Plan, Start};
 use super::rig::QPS;
 use crate::adp::plot::short;
+use crate::bins::{self, BinJson};
 use crate::output::Table;
 
 /// The whole report in words.
@@ -79,48 +80,11 @@ fn table(runs: &[Figures]) -> Table {
     table
 }
 
-/// Columns of the longest bar.
-const BAR: usize = 18;
-
 /// The timeouts of all policies, side by side in the same bins.
 fn histogram(runs: &[Figures]) -> String {
-    let counts: Vec<Vec<u64>> = runs.iter().map(Figures::histogram).collect();
-    let is_used = |bin: &usize| counts.iter().any(|counts| counts[*bin] > 0);
-    let bins = 0..usize::from(BINS.bins);
-    let (Some(first), Some(last)) = (bins.clone().find(is_used), bins.rev().find(is_used)) else {
-        return "No timer ran out.\n".to_owned();
-    };
-    let most = counts.iter().flatten().copied().max().unwrap_or(1);
-    let mut header = vec!["timeouts after".to_owned()];
-    header.extend(runs.iter().map(|run| run.policy.to_string()));
-    let mut table = Table::new(&header.iter().map(String::as_str).collect::<Vec<_>>());
-    for bin in first..=last {
-        let (low, high) = BINS.edges_ns(bin);
-        let edges = match high {
-            Some(high) => format!("{} to {}", time(low), time(high)),
-            None => format!("{} and more", time(low)),
-        };
-        let mut cells = vec![edges];
-        cells.extend(counts.iter().map(|counts| bar(counts[bin], most)));
-        table.row(cells);
-    }
-    table.to_string()
-}
-
-/// A bar and its number, in cells of one width.
-fn bar(count: u64, most: u64) -> String {
-    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-    let width = BAR + 1 + most.to_string().len();
-    if count == 0 {
-        return format!("{:<width$}", "·");
-    }
-    let eighths = (count as f64 / most as f64 * (BAR * 8) as f64).ceil() as usize;
-    let mut text = "█".repeat(eighths / 8);
-    if !eighths.is_multiple_of(8) {
-        text.push(EIGHTHS[eighths % 8]);
-    }
-    let _ = write!(text, " {count}");
-    format!("{text:<width$}")
+    let name = |run: &Figures| (run.policy.to_string(), run.histogram());
+    let columns: Vec<_> = runs.iter().map(name).collect();
+    bins::table(&BINS, &columns).unwrap_or_else(|| "No timer ran out.\n".to_owned())
 }
 
 /// Runs shorter than this differ by chance.
@@ -317,13 +281,6 @@ struct LatencyJson {
     max: f64,
 }
 
-#[derive(Debug, Serialize)]
-struct BinJson {
-    low_ns: u64,
-    high_ns: Option<u64>,
-    count: u64,
-}
-
 impl Json {
     pub(crate) fn new(seed: u64, runs: &[Figures]) -> Self {
         let runs = runs.iter().map(RunJson::new).collect();
@@ -334,7 +291,6 @@ impl Json {
 impl RunJson {
     fn new(run: &Figures) -> Self {
         let latency = |quantile| run.latency.value_at_quantile(quantile) as f64 / 1e3;
-        let bins = run.histogram().into_iter().enumerate();
         Self {
             policy: run.policy,
             outcome: run.outcome.name(),
@@ -349,16 +305,7 @@ impl RunJson {
                 p99: latency(0.99),
                 max: latency(1.0),
             },
-            histogram: bins
-                .map(|(bin, count)| {
-                    let (low_ns, high_ns) = BINS.edges_ns(bin);
-                    BinJson {
-                        low_ns,
-                        high_ns,
-                        count,
-                    }
-                })
-                .collect(),
+            histogram: bins::json(&BINS, &run.histogram()),
         }
     }
 }

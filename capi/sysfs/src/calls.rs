@@ -1,0 +1,168 @@
+//! The functions that programs call.
+//!
+//! Each has the name and the arguments of its original in the C library, whose manual page says
+//! what it does. Those with a mode in dots take it as a last argument that is not always given: on
+//! the systems this runs on, such an argument comes in the same register, and is passed on unread.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::{mem, ptr};
+
+use libc::{DIR, FILE, mode_t, size_t, ssize_t};
+
+use crate::next::Next;
+use crate::redirect::{Room, shown};
+
+/// Functions that hand everything on, but for the path, which stands at the semicolon.
+macro_rules! with_path {
+    ($($name:ident($($before:ident: $type_before:ty),*; $($after:ident: $type_after:ty),*) -> $result:ty;)*) => { $(
+        /// # Safety
+        ///
+        /// As for the C library's function of this name.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            $($before: $type_before,)* path: *const c_char $(, $after: $type_after)*
+        ) -> $result {
+            type Function = unsafe extern "C" fn(
+                $($type_before,)* *const c_char $(, $type_after)*
+            ) -> $result;
+            const NAME: &CStr = match CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
+                Ok(name) => name,
+                Err(_) => panic!("a name without a zero in it"),
+            };
+            static NEXT: Next = Next::new(NAME);
+            let mut room = Room::new();
+            // SAFETY: the C library's function of this name has this type; the arguments are the
+            // caller's, who vouches for them, and the path is equally good.
+            unsafe {
+                let next: Function = mem::transmute(NEXT.address());
+                next($($before,)* room.redirect(path) $(, $after)*)
+            }
+        }
+    )* };
+}
+
+// SAFETY: only the C library calls these, with what `scandir(3)` says.
+type Filter = Option<unsafe extern "C" fn(*const libc::dirent) -> c_int>;
+type Compare =
+    Option<unsafe extern "C" fn(*mut *const libc::dirent, *mut *const libc::dirent) -> c_int>;
+
+with_path! {
+    open(; flags: c_int, mode: mode_t) -> c_int;
+    open64(; flags: c_int, mode: mode_t) -> c_int;
+    __open_2(; flags: c_int) -> c_int;
+    __open64_2(; flags: c_int) -> c_int;
+    openat(directory: c_int; flags: c_int, mode: mode_t) -> c_int;
+    openat64(directory: c_int; flags: c_int, mode: mode_t) -> c_int;
+    __openat_2(directory: c_int; flags: c_int) -> c_int;
+    __openat64_2(directory: c_int; flags: c_int) -> c_int;
+    fopen(; mode: *const c_char) -> *mut FILE;
+    fopen64(; mode: *const c_char) -> *mut FILE;
+    opendir(;) -> *mut DIR;
+    scandir(; names: *mut c_void, filter: Filter, compare: Compare) -> c_int;
+    scandir64(; names: *mut c_void, filter: Filter, compare: Compare) -> c_int;
+    chdir(;) -> c_int;
+    access(; mode: c_int) -> c_int;
+    eaccess(; mode: c_int) -> c_int;
+    euidaccess(; mode: c_int) -> c_int;
+    faccessat(directory: c_int; mode: c_int, flags: c_int) -> c_int;
+    stat(; buffer: *mut c_void) -> c_int;
+    stat64(; buffer: *mut c_void) -> c_int;
+    lstat(; buffer: *mut c_void) -> c_int;
+    lstat64(; buffer: *mut c_void) -> c_int;
+    fstatat(directory: c_int; buffer: *mut c_void, flags: c_int) -> c_int;
+    fstatat64(directory: c_int; buffer: *mut c_void, flags: c_int) -> c_int;
+    statx(directory: c_int; flags: c_int, mask: c_uint, buffer: *mut c_void) -> c_int;
+    getxattr(; name: *const c_char, value: *mut c_void, size: size_t) -> ssize_t;
+    lgetxattr(; name: *const c_char, value: *mut c_void, size: size_t) -> ssize_t;
+    readlink(; buffer: *mut c_char, size: size_t) -> ssize_t;
+    readlinkat(directory: c_int; buffer: *mut c_char, size: size_t) -> ssize_t;
+    __readlink_chk(; buffer: *mut c_char, size: size_t, room: size_t) -> ssize_t;
+    __readlinkat_chk(
+        directory: c_int; buffer: *mut c_char, size: size_t, room: size_t
+    ) -> ssize_t;
+}
+
+/// The names that headers before glibc 2.33 gave to the functions of `stat`. Their structures are
+/// the same, and the version that comes first is the only one there ever was on these systems.
+macro_rules! old_stat {
+    ($($old:ident($($before:ident: $type_before:ty),*; $($after:ident: $type_after:ty),*)
+        = $new:ident;)*) => { $(
+        /// # Safety
+        ///
+        /// As for the C library's function of this name.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $old(
+            _version: c_int,
+            $($before: $type_before,)* path: *const c_char $(, $after: $type_after)*
+        ) -> c_int {
+            // SAFETY: the same arguments under another name.
+            unsafe { $new($($before,)* path $(, $after)*) }
+        }
+    )* };
+}
+
+old_stat! {
+    __xstat(; buffer: *mut c_void) = stat;
+    __xstat64(; buffer: *mut c_void) = stat64;
+    __lxstat(; buffer: *mut c_void) = lstat;
+    __lxstat64(; buffer: *mut c_void) = lstat64;
+    __fxstatat(directory: c_int; buffer: *mut c_void, flags: c_int) = fstatat;
+    __fxstatat64(directory: c_int; buffer: *mut c_void, flags: c_int) = fstatat64;
+}
+
+/// The path without links, as the program knows it. It never gets longer by this, so it stays in
+/// the buffer it is in.
+///
+/// # Safety
+///
+/// As for the C library's function of this name.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn realpath(path: *const c_char, buffer: *mut c_char) -> *mut c_char {
+    type Function = unsafe extern "C" fn(*const c_char, *mut c_char) -> *mut c_char;
+    static NEXT: Next = Next::new(c"realpath");
+    let mut room = Room::new();
+    // SAFETY: the C library's function has this type; the caller vouches for the arguments.
+    let found = unsafe {
+        let next: Function = mem::transmute(NEXT.address());
+        next(room.redirect(path), buffer)
+    };
+    if found.is_null() {
+        return found;
+    }
+    // SAFETY: a result that is not null is a string that ends with a zero.
+    let text = unsafe { CStr::from_ptr(found) }.to_bytes_with_nul();
+    let shown = shown(text);
+    // SAFETY: `shown` is the end of `text` with its zero, and goes to the beginning of it.
+    unsafe { ptr::copy(shown.as_ptr().cast(), found, shown.len()) };
+    found
+}
+
+/// `realpath` of programs that are built to check the sizes of their buffers.
+///
+/// # Safety
+///
+/// As for the C library's function of this name.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __realpath_chk(
+    path: *const c_char,
+    buffer: *mut c_char,
+    size: size_t,
+) -> *mut c_char {
+    if size < libc::PATH_MAX as size_t {
+        // SAFETY: takes no argument and does not return. The C library ends the program, too.
+        unsafe { libc::abort() }
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { realpath(path, buffer) }
+}
+
+/// # Safety
+///
+/// As for the C library's function of this name.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn canonicalize_file_name(path: *const c_char) -> *mut c_char {
+    // SAFETY: the caller's argument; a buffer is allocated for a null one.
+    unsafe { realpath(path, ptr::null_mut()) }
+}

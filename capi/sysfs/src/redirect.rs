@@ -1,0 +1,143 @@
+//! From the path a program means to the one that it gets, and back.
+
+use std::ffi::{CStr, c_char};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::live;
+
+/// What is looked up in the tree. The third is where the links of the first two lead; it is
+/// `ferroce_sysfs::PCI_ROOT`.
+const PREFIXES: &[&[u8]] = &[
+    b"/sys/class/infiniband",
+    b"/sys/class/infiniband_verbs",
+    b"/sys/devices/pci10fe:00",
+    b"/dev/infiniband",
+];
+
+/// Room for a path; the kernel takes none that is longer.
+const PATH_MAX: usize = libc::PATH_MAX as usize;
+
+/// Room for the path that takes the place of another one. On the stack, because a program may
+/// open files where it must not allocate.
+pub(crate) struct Room([u8; PATH_MAX]);
+
+impl Room {
+    pub(crate) const fn new() -> Self {
+        Self([0; PATH_MAX])
+    }
+
+    /// The path to use in place of `path`: in this room, or `path` itself.
+    ///
+    /// # Safety
+    ///
+    /// `path` is null or points to a string that ends with a zero and outlives the result.
+    pub(crate) unsafe fn redirect(&mut self, path: *const c_char) -> *const c_char {
+        if path.is_null() {
+            return path;
+        }
+        // SAFETY: the caller vouches for the string.
+        let text = unsafe { CStr::from_ptr(path) }.to_bytes();
+        if !is_ours(text) {
+            return path;
+        }
+        match root() {
+            Some(root) if self.fill(root, text) => {
+                live::refresh(text);
+                self.0.as_ptr().cast()
+            }
+            _ => path,
+        }
+    }
+
+    /// Whether the two texts and a zero at the end fit.
+    fn fill(&mut self, root: &[u8], path: &[u8]) -> bool {
+        let length = root.len() + path.len();
+        if length >= PATH_MAX {
+            return false;
+        }
+        self.0[..root.len()].copy_from_slice(root);
+        self.0[root.len()..length].copy_from_slice(path);
+        self.0[length] = 0;
+        true
+    }
+}
+
+/// The path as the program knows it, of one that the system found in the tree.
+pub(crate) fn shown(found: &[u8]) -> &[u8] {
+    root()
+        .and_then(|root| found.strip_prefix(root))
+        .filter(|rest| is_ours(rest))
+        .unwrap_or(found)
+}
+
+fn is_ours(path: &[u8]) -> bool {
+    PREFIXES.iter().any(|prefix| {
+        path.strip_prefix(*prefix)
+            .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+    })
+}
+
+/// The directory that holds the tree, as a path without links; `None` if there is none.
+///
+/// It is read once: programs change their environment, and `getenv` beside such a change is a race.
+fn root() -> Option<&'static [u8]> {
+    static ROOT: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
+    let mut root = ROOT.load(Ordering::Acquire);
+    if root.is_null() {
+        // SAFETY: the name ends with a zero; the value is only read, and copied before it is kept.
+        let value = unsafe { libc::getenv(c"FERROCE_SYSFS".as_ptr()) };
+        let value = if value.is_null() { c"".as_ptr() } else { value };
+        // SAFETY: `value` is a string that ends with a zero. The copy is never freed.
+        let copy = unsafe { libc::strdup(value) };
+        match ROOT.compare_exchange(root, copy, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => root = copy,
+            Err(first) => {
+                // SAFETY: the copy is ours alone; another thread's stays.
+                unsafe { libc::free(copy.cast()) };
+                root = first;
+            }
+        }
+    }
+    if root.is_null() {
+        return None; // no memory for the copy
+    }
+    // SAFETY: a string that ends with a zero and lives for ever.
+    let root = unsafe { CStr::from_ptr(root) }.to_bytes();
+    (!root.is_empty()).then_some(root)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_names_are_ours() {
+        for ours in [
+            "/sys/class/infiniband",
+            "/sys/class/infiniband/",
+            "/sys/class/infiniband/fr0/ports/1/state",
+            "/sys/class/infiniband_verbs/uverbs0",
+            "/sys/devices/pci10fe:00/10fe:00:00.0/vendor",
+            "/dev/infiniband/uverbs0",
+        ] {
+            assert!(is_ours(ours.as_bytes()), "{ours}");
+        }
+        for other in [
+            "",
+            "/",
+            "/sys/class",
+            "/sys/class/infiniband_mad",
+            "/dev/infinibandx",
+        ] {
+            assert!(!is_ours(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_does_not_fit_goes_through() {
+        let mut room = Room::new();
+        assert!(room.fill(b"/root", &[b'x'; PATH_MAX - 6]));
+        assert_eq!(room.0[PATH_MAX - 1], 0);
+        assert!(!room.fill(b"/root", &[b'x'; PATH_MAX - 5]));
+    }
+}

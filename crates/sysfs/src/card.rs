@@ -1,0 +1,91 @@
+//! What is shown of one device.
+
+use std::net::IpAddr;
+
+use ferroce_hca::Counter;
+
+/// A value for each [`Counter`], in the order of its table.
+pub(crate) type Counters = [u64; Counter::COUNT];
+
+/// What the files say about one device.
+#[derive(Clone, Debug)]
+pub(crate) struct Card {
+    /// Name, the directory below `class/infiniband`.
+    pub(crate) name: String,
+    /// EUI-64 of the device.
+    pub(crate) node_guid: u64,
+    /// PCI device number.
+    pub(crate) vendor_part_id: u32,
+    /// Hardware revision.
+    pub(crate) hw_ver: u32,
+    /// Firmware version, three numbers with dots.
+    pub(crate) fw_ver: String,
+    /// PSID of the board.
+    pub(crate) board_id: String,
+    /// Address of the device; GIDs 0 and 1 are it.
+    pub(crate) address: IpAddr,
+    /// Network interface that has the address; empty if none has.
+    pub(crate) netdev: String,
+    /// Counters of the device.
+    pub(crate) counters: Counters,
+}
+
+impl Card {
+    pub(crate) fn count(&self, counter: Counter) -> u64 {
+        self.counters[counter as usize]
+    }
+}
+
+/// A GUID as four groups of hexadecimal digits.
+#[must_use]
+pub fn guid(value: u64) -> String {
+    let [a, b, c, d] = [48, 32, 16, 0].map(|shift| value >> shift & 0xffff);
+    format!("{a:04x}:{b:04x}:{c:04x}:{d:04x}")
+}
+
+/// The GID of an address: IPv6, or IPv4 mapped into it, without abbreviation.
+pub(crate) fn gid(address: IpAddr) -> String {
+    let mapped = match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    let groups = mapped.segments().map(|group| format!("{group:04x}"));
+    groups.join(":")
+}
+
+#[cfg(test)]
+pub(crate) fn example(name: &str) -> Card {
+    let mut counters = [0; Counter::COUNT];
+    for (value, counter) in counters.iter_mut().zip(1000..) {
+        *value = counter;
+    }
+    Card {
+        name: name.to_owned(),
+        node_guid: 0x0202_c9ff_fe00_0001,
+        vendor_part_id: 4129,
+        hw_ver: 0,
+        fw_ver: "28.40.1000".to_owned(),
+        board_id: "FRC0000000001".to_owned(),
+        address: IpAddr::from([127, 16, 0, 1]),
+        netdev: "lo".to_owned(),
+        counters,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_look_as_the_kernel_writes_them() {
+        assert_eq!(guid(0x0202_c9ff_fe00_0001), "0202:c9ff:fe00:0001");
+        assert_eq!(
+            gid(IpAddr::from([127, 16, 0, 1])),
+            "0000:0000:0000:0000:0000:ffff:7f10:0001"
+        );
+        assert_eq!(
+            gid("2001:db8::1".parse().unwrap()),
+            "2001:0db8:0000:0000:0000:0000:0000:0001"
+        );
+    }
+}

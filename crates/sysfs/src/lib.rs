@@ -1,0 +1,29 @@
+//! Devices as the files that Linux shows of RDMA devices.
+//!
+//! Programs that look past libibverbs read `/sys/class/infiniband` and `/dev/infiniband`: UCX,
+//! NCCL, Open MPI, exporters, scripts. This crate makes that tree from the same descriptions and
+//! the same counter table as everything else, and [`Writer`] keeps it in a directory.
+//!
+//! | module | does |
+//! |---|---|
+//! | `card` | what is shown of one device |
+//! | `tree` | the files of all devices |
+//! | `port` | the files of a port, among them the counters |
+//! | `write` | a tree in a directory, kept up to date |
+//! | `netdev` | the network interface of an address |
+//! | [`View`] | the devices of a registry, shown in a directory |
+//!
+//! Layout and formats are those of the kernel's `Documentation/ABI/stable/sysfs-class-infiniband`.
+#![forbid(unsafe_code)]
+
+mod card;
+mod netdev;
+mod port;
+mod tree;
+mod view;
+mod write;
+
+pub use card::guid;
+pub use tree::PCI_ROOT;
+pub use view::{View, ViewError};
+pub use write::WriteError;

@@ -1,0 +1,211 @@
+//! The files of all devices.
+
+use crate::card::{Card, guid};
+use crate::port;
+
+/// Name of the file that marks a directory as one whose content may be replaced.
+pub(crate) const MARK: &str = ".ferroce-sysfs";
+
+/// PCI root of the devices below `devices/`: a domain that no machine uses for its own.
+pub const PCI_ROOT: &str = "pci10fe:00";
+
+/// Version of the kernel's verbs interface that programs look for.
+const UVERBS_ABI: &str = "6";
+
+/// A file or a link; directories follow from the paths.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Node {
+    /// A file with this content.
+    File(String),
+    /// A directory, for those that may have nothing in them.
+    Directory,
+    /// A symbolic link to this target.
+    Link(String),
+}
+
+impl Node {
+    /// A file with one line.
+    pub(crate) fn file(line: &str) -> Self {
+        Self::File(format!("{line}\n"))
+    }
+}
+
+/// The files of `/sys` that show these devices: paths from there, and what they are.
+///
+/// As in the kernel's tree the files lie below `devices/`, and `class/` leads to them by relative
+/// links, so that the tree works wherever it is.
+pub(crate) fn sys_tree(cards: &[Card]) -> Vec<(String, Node)> {
+    let mut tree = vec![
+        ("class/infiniband".to_owned(), Node::Directory),
+        (
+            "class/infiniband_verbs/abi_version".to_owned(),
+            Node::file(UVERBS_ABI),
+        ),
+        (format!("devices/{PCI_ROOT}"), Node::Directory),
+    ];
+    for (index, card) in cards.iter().enumerate() {
+        let function = function(index);
+        let name = &card.name;
+        tree.extend(function_files(&function, card));
+        tree.extend(device_files(&format!("{function}/infiniband/{name}"), card));
+        tree.push((
+            format!("class/infiniband/{name}"),
+            Node::Link(format!("../../{function}/infiniband/{name}")),
+        ));
+        let uverbs = format!("{function}/infiniband_verbs/uverbs{index}");
+        tree.push((format!("{uverbs}/ibdev"), Node::file(name)));
+        tree.push((format!("{uverbs}/abi_version"), Node::file("1")));
+        tree.push((
+            format!("{uverbs}/dev"),
+            Node::file(&format!("231:{}", 192 + index)),
+        ));
+        tree.push((format!("{uverbs}/device"), Node::Link("../..".to_owned())));
+        tree.push((
+            format!("class/infiniband_verbs/uverbs{index}"),
+            Node::Link(format!("../../{uverbs}")),
+        ));
+    }
+    tree
+}
+
+/// The files of `/dev`: paths from there, and what they are.
+///
+/// Nothing ever reads or writes these, programs only ask whether they are character devices that
+/// they may open.
+pub(crate) fn dev_tree(cards: &[Card]) -> Vec<(String, Node)> {
+    let null = || Node::Link("/dev/null".to_owned());
+    let mut tree = vec![("infiniband/rdma_cm".to_owned(), null())];
+    tree.extend((0..cards.len()).map(|index| (format!("infiniband/uverbs{index}"), null())));
+    tree
+}
+
+/// Directory of a device's PCI function.
+fn function(index: usize) -> String {
+    let (slot, function) = (index / 8, index % 8);
+    format!("devices/{PCI_ROOT}/10fe:00:{slot:02x}.{function}")
+}
+
+fn function_files(at: &str, card: &Card) -> Vec<(String, Node)> {
+    let file = |name: &str, text: &str| (format!("{at}/{name}"), Node::file(text));
+    let mut files = vec![
+        file("class", "0x020000"),
+        file("current_link_speed", "16.0 GT/s PCIe"),
+        file("current_link_width", "16"),
+        file("device", &format!("0x{:04x}", card.vendor_part_id)),
+        file("enable", "1"),
+        file("local_cpulist", &cpu_list()),
+        file("local_cpus", &cpu_mask()),
+        file("max_link_speed", "16.0 GT/s PCIe"),
+        file("max_link_width", "16"),
+        file("numa_node", "-1"),
+        file("revision", &format!("0x{:02x}", card.hw_ver)),
+        file("subsystem_device", "0x0000"),
+        file("subsystem_vendor", "0x15b3"),
+        file("vendor", "0x15b3"),
+        (format!("{at}/net"), Node::Directory),
+    ];
+    if !card.netdev.is_empty() {
+        let netdev = &card.netdev;
+        files.push((
+            format!("{at}/net/{netdev}"),
+            Node::Link(format!("/sys/class/net/{netdev}")),
+        ));
+    }
+    files
+}
+
+fn device_files(at: &str, card: &Card) -> Vec<(String, Node)> {
+    let file = |name: &str, text: &str| (format!("{at}/{name}"), Node::file(text));
+    let mut files = vec![
+        file("board_id", &card.board_id),
+        file("fw_ver", &card.fw_ver),
+        file("hca_type", &format!("MT{}", card.vendor_part_id)),
+        file("hw_rev", &format!("{:x}", card.hw_ver)),
+        file("node_desc", &format!("ferroce {}", card.name)),
+        file("node_guid", &guid(card.node_guid)),
+        file("node_type", "1: CA"),
+        file("sys_image_guid", &guid(card.node_guid)),
+        (format!("{at}/device"), Node::Link("../..".to_owned())),
+    ];
+    files.extend(port::files(&format!("{at}/ports/1"), card));
+    files
+}
+
+/// How many CPUs the process may use; the device is equally near to all of them.
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn cpu_list() -> String {
+    match cpus() {
+        1 => "0".to_owned(),
+        cpus => format!("0-{}", cpus - 1),
+    }
+}
+
+/// Bit mask of the CPUs in groups of 32 bits, the highest first.
+fn cpu_mask() -> String {
+    let cpus = cpus();
+    let group = |first: usize| match cpus - first {
+        32.. => u32::MAX,
+        bits => (1 << bits) - 1,
+    };
+    let groups: Vec<_> = (0..cpus)
+        .step_by(32)
+        .rev()
+        .map(|first| format!("{:08x}", group(first)))
+        .collect();
+    groups.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use super::*;
+    use crate::card::example;
+
+    #[test]
+    fn links_lead_to_directories_of_the_tree() {
+        let tree = sys_tree(&[example("fr0"), example("mlx5_7")]);
+        let paths: BTreeMap<_, _> = tree.iter().cloned().collect();
+        assert_eq!(paths.len(), tree.len(), "a path comes twice");
+        for (path, node) in &tree {
+            let Node::Link(target) = node else { continue };
+            if target.starts_with('/') {
+                continue;
+            }
+            let mut at: Vec<_> = Path::new(path).parent().unwrap().iter().collect();
+            for step in Path::new(target) {
+                if step == ".." {
+                    at.pop().expect("a link stays in the tree");
+                } else {
+                    at.push(step);
+                }
+            }
+            let prefix = format!("{}/", at.join("/".as_ref()).to_str().unwrap());
+            assert!(
+                paths.keys().any(|path| path.starts_with(&prefix)),
+                "{path} leads to {prefix}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_device_has_its_node() {
+        let cards = [example("fr0"), example("fr1")];
+        let names: Vec<_> = dev_tree(&cards).into_iter().map(|(path, _)| path).collect();
+        assert_eq!(
+            names,
+            [
+                "infiniband/rdma_cm",
+                "infiniband/uverbs0",
+                "infiniband/uverbs1"
+            ]
+        );
+        let tree: BTreeMap<_, _> = sys_tree(&cards).into_iter().collect();
+        let ibdev = "devices/pci10fe:00/10fe:00:00.1/infiniband_verbs/uverbs1/ibdev";
+        assert_eq!(tree[ibdev], Node::file("fr1"));
+    }
+}

@@ -1,0 +1,159 @@
+//! The devices of a registry, shown in a directory.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use ferroce_hca::Counter;
+use ferroce_udp::{DeviceSpec, Observer, Registry, RegistryError};
+use thiserror::Error;
+
+use crate::card::Card;
+use crate::netdev;
+use crate::tree::{Node, dev_tree, sys_tree};
+use crate::write::{WriteError, Writer};
+
+/// Why devices cannot be shown.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ViewError {
+    /// See [`RegistryError`].
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// See [`WriteError`].
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// Devices that are shown in a directory.
+#[derive(Debug)]
+pub struct View {
+    root: PathBuf,
+    writer: Writer,
+    devices: Vec<Device>,
+    layout: Layout,
+}
+
+#[derive(Debug)]
+struct Device {
+    observer: Observer,
+    netdev: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Layout {
+    /// What is in `/sys`.
+    Sys,
+    /// `sys` and `dev`.
+    Root,
+}
+
+impl View {
+    /// Shows these devices to programs that are led to it: the directory is the registry's own, one
+    /// for each choice of devices, and has `sys` and `dev` in it.
+    ///
+    /// # Errors
+    ///
+    /// A device cannot be looked at, or the directory not be written.
+    pub fn open(registry: &Registry, devices: &[DeviceSpec]) -> Result<Self, ViewError> {
+        let mut hasher = DefaultHasher::new();
+        for spec in devices {
+            (&spec.name, spec.address, spec.port).hash(&mut hasher);
+        }
+        let root = registry
+            .directory()
+            .join(format!("view-{:016x}", hasher.finish()));
+        Self::with(root, registry, devices, Layout::Root)
+    }
+
+    /// Shows these devices in a directory as `/sys` does.
+    ///
+    /// # Errors
+    ///
+    /// A device cannot be looked at, or the directory not be written.
+    pub fn sys(
+        root: &Path,
+        registry: &Registry,
+        devices: &[DeviceSpec],
+    ) -> Result<Self, ViewError> {
+        Self::with(root.to_owned(), registry, devices, Layout::Sys)
+    }
+
+    fn with(
+        root: PathBuf,
+        registry: &Registry,
+        devices: &[DeviceSpec],
+        layout: Layout,
+    ) -> Result<Self, ViewError> {
+        let device = |spec: &DeviceSpec| {
+            Ok::<_, ViewError>(Device {
+                observer: registry.observe(&spec.name)?,
+                netdev: netdev::of(spec.address),
+            })
+        };
+        let view = Self {
+            writer: Writer::open(&root)?,
+            devices: devices.iter().map(device).collect::<Result<_, _>>()?,
+            root,
+            layout,
+        };
+        view.refresh()?;
+        Ok(view)
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Writes what has changed since the last time.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be written.
+    pub fn refresh(&self) -> Result<(), WriteError> {
+        self.writer.write(|| {
+            let cards: Vec<_> = self.devices.iter().map(Device::card).collect();
+            match self.layout {
+                Layout::Sys => sys_tree(&cards),
+                Layout::Root => {
+                    let (sys, dev) = (
+                        below("sys", sys_tree(&cards)),
+                        below("dev", dev_tree(&cards)),
+                    );
+                    sys.chain(dev).collect()
+                }
+            }
+        })
+    }
+}
+
+fn below(
+    directory: &'static str,
+    tree: Vec<(String, Node)>,
+) -> impl Iterator<Item = (String, Node)> {
+    let under = move |(path, node)| (format!("{directory}/{path}"), node);
+    tree.into_iter().map(under)
+}
+
+impl Device {
+    fn card(&self) -> Card {
+        let spec = self.observer.spec();
+        let mut counters = [0; Counter::COUNT];
+        for (value, info) in counters.iter_mut().zip(Counter::TABLE) {
+            *value = self.observer.state().counter(info.counter);
+        }
+        Card {
+            name: spec.name.clone(),
+            node_guid: spec.guid(),
+            vendor_part_id: spec.vendor_part_id,
+            hw_ver: spec.hw_ver,
+            fw_ver: spec.fw_ver.clone(),
+            board_id: spec.board_id.clone(),
+            address: spec.address,
+            netdev: self.netdev.clone(),
+            counters,
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `ferroce dev`, `stat`, `res` and `impair`: a look at the devices and a hand on them while
+//! programs run, in the manner of iproute2's `rdma`.
+//!
+//! | module | does |
+//! |---|---|
+//! | `format` | lines and JSON as `rdma` prints them |
+//! | `dev` | the devices themselves |
+//! | `stat` | what they have counted |
+//! | `impair` | what their links do to packets |
+
+mod dev;
+mod format;
+mod impair;
+mod stat;
+
+pub use dev::Dev;
+pub use impair::Impair;
+pub use stat::Stat;
+
+use ferroce_udp::{DeviceSpec, Observer, Registry};
+
+use crate::output::Failure;
+
+/// The only port of a device.
+const PORT: u32 = 1;
+
+fn registry() -> Result<Registry, Failure> {
+    Registry::open().map_err(Failure::broken)
+}
+
+/// The device of a name with its place among all, or all devices.
+fn devices(registry: &Registry, name: Option<&str>) -> Result<Vec<(usize, DeviceSpec)>, Failure> {
+    if let Some(name) = name {
+        registry.device(name).map_err(Failure::input)?; // says which there are
+    }
+    let all = registry.devices().map_err(Failure::input)?;
+    let all = all.into_iter().enumerate();
+    let is_wanted = |spec: &DeviceSpec| name.is_none_or(|name| spec.name == name);
+    Ok(all.filter(|(_, spec)| is_wanted(spec)).collect())
+}
+
+fn observe(registry: &Registry, spec: &DeviceSpec) -> Result<Observer, Failure> {
+    registry.observe(&spec.name).map_err(Failure::broken)
+}
+
+/// The device of `DEV` or `DEV/1`, as `rdma` names links.
+fn link(text: &str) -> Result<&str, Failure> {
+    match text.split_once('/') {
+        None => Ok(text),
+        Some((name, "1" | "-" | "")) => Ok(name),
+        Some((name, port)) => Err(Failure::input(format_args!(
+            "{name} has no port {port:?}; its only port is 1, write {name} or {name}/1"
+        ))),
+    }
+}

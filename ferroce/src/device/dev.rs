@@ -1,0 +1,245 @@
+//! `ferroce dev`: the devices themselves.
+
+use std::net::IpAddr;
+
+use clap::{Args, Subcommand};
+use ferroce_sysfs::guid;
+use ferroce_udp::{DeviceSpec, Registry, SpecError};
+use toml::{Table, Value};
+
+use super::format::{Format, Row};
+use super::{devices, observe, registry};
+use crate::output::{Failure, Output};
+
+/// Show, add, remove and change devices
+///
+/// A device is an address of this host, on which programs of one user send and receive. fr0 on
+/// 127.0.0.1 is there without being added.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
+pub struct Dev {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show devices; what `ferroce dev` alone does
+    #[command(alias = "list")]
+    Show {
+        /// Only this device
+        #[arg(value_name = "DEV")]
+        name: Option<String>,
+    },
+    /// Add a device
+    Add {
+        /// Its name: letters, digits, _ and -; mlx5_0 pleases programs that know their card
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Its address, one of this host; all of 127.0.0.0/8 are
+        #[arg(value_name = "ADDRESS")]
+        address: IpAddr,
+        /// Settings: node_guid, vendor_part_id, hw_ver, fw_ver, board_id, packet_lifetime,
+        /// ca_ack_delay, seed, personality.adaptive and others
+        #[arg(value_name = "KEY VALUE")]
+        settings: Vec<String>,
+    },
+    /// Remove a device that no program has open
+    #[command(alias = "delete")]
+    Del {
+        #[arg(value_name = "DEV")]
+        name: String,
+    },
+    /// Change settings of a device; programs that have it open see the personality change at once,
+    /// the others when they open it anew
+    Set {
+        #[arg(value_name = "DEV")]
+        name: String,
+        /// The settings of `dev add`, and address
+        #[arg(value_name = "KEY VALUE", required = true)]
+        settings: Vec<String>,
+    },
+}
+
+impl Dev {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let registry = registry()?;
+        match self.verb {
+            None => show(&registry, None, self.format, to),
+            Some(Verb::Show { name }) => show(&registry, name.as_deref(), self.format, to),
+            Some(Verb::Add {
+                name,
+                address,
+                settings,
+            }) => {
+                let spec = changed(&DeviceSpec::new(&name, address), &settings)?;
+                registry.add(&spec).map_err(Failure::input)
+            }
+            Some(Verb::Del { name }) => registry.remove(&name).map_err(Failure::input),
+            Some(Verb::Set { name, settings }) => {
+                let spec = registry.device(&name).map_err(Failure::input)?;
+                let spec = changed(&spec, &settings)?;
+                registry.replace(&spec).map_err(Failure::input)
+            }
+        }
+    }
+}
+
+fn show(
+    registry: &Registry,
+    name: Option<&str>,
+    format: Format,
+    to: &mut Output<'_>,
+) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    for (index, spec) in devices(registry, name)? {
+        let name = spec.name.as_str();
+        let keys = [("ifindex", index.into()), ("ifname", name.into())];
+        let mut row = Row::new(format!("{index}: {name}:"), &keys);
+        row.put("node_type", "ca");
+        row.put("fw", spec.fw_ver.as_str());
+        row.put("node_guid", guid(spec.guid()));
+        row.put("sys_image_guid", guid(spec.guid()));
+        row.put("address", spec.address.to_string());
+        row.put("port", spec.port);
+        if format.details {
+            details(&mut row, registry, &spec)?;
+        }
+        rows.push(row);
+    }
+    format.print(to, rows)
+}
+
+fn details(row: &mut Row, registry: &Registry, spec: &DeviceSpec) -> Result<(), Failure> {
+    row.put("vendor_id", format!("{:#06x}", spec.vendor_id));
+    row.put("vendor_part_id", spec.vendor_part_id);
+    row.put("hw_ver", spec.hw_ver);
+    row.put("board_id", spec.board_id.as_str());
+    row.put("packet_lifetime", spec.packet_lifetime);
+    row.put("ca_ack_delay", spec.ca_ack_delay);
+    row.put("seed", spec.seed);
+    let processes = observe(registry, spec)?.processes();
+    let processes = processes.map_err(|error| {
+        Failure::broken(format_args!(
+            "cannot see who has {} open: {error}",
+            spec.name
+        ))
+    })?;
+    row.put("processes", processes.len());
+    Ok(())
+}
+
+/// The device with these settings, each a key and a value, in place of its own.
+fn changed(spec: &DeviceSpec, settings: &[String]) -> Result<DeviceSpec, Failure> {
+    let text = spec.to_toml().map_err(Failure::input)?;
+    let mut table: Table = text.parse().map_err(Failure::broken)?;
+    for pair in settings.chunks(2) {
+        let [key, value] = pair else {
+            return Err(Failure::input(format_args!(
+                "{:?} has no value; write {0} VALUE",
+                pair[0]
+            )));
+        };
+        if key == "name" {
+            return Err(Failure::input(
+                "a device keeps its name; remove it with `ferroce dev del` and add another",
+            ));
+        }
+        put(&mut table, key, value)?;
+    }
+    DeviceSpec::from_toml(&spec.name, &table.to_string()).map_err(|error| match error {
+        // Its first lines are about a file, and there is none.
+        SpecError::Toml(text) => Failure::input(text.trim_end().lines().last().unwrap_or(&text)),
+        error => Failure::input(error),
+    })
+}
+
+fn put(table: &mut Table, key: &str, value: &str) -> Result<(), Failure> {
+    // `rdma` writes its keys with hyphens.
+    let key = key.replace('-', "_");
+    let (table, key) = match key.split_once('.') {
+        None => (table, key.as_str()),
+        Some((group, key)) => {
+            let group = table.get_mut(group).and_then(Value::as_table_mut);
+            let group = group.ok_or_else(|| {
+                Failure::input(format_args!(
+                    "only personality has parts; write {key} alone"
+                ))
+            })?;
+            (group, key)
+        }
+    };
+    // A value keeps the kind that it has; what is not there yet gets the kind it looks like.
+    let is_text = matches!(table.get(key), Some(Value::String(_)));
+    let number = match value.strip_prefix("0x") {
+        Some(hex) => i64::from_str_radix(hex, 16).ok(),
+        None => value.parse().ok(),
+    };
+    let value = match (number, value) {
+        _ if is_text => Value::String(value.to_owned()),
+        (Some(number), _) => Value::Integer(number),
+        (None, "true" | "on") => Value::Boolean(true),
+        (None, "false" | "off") => Value::Boolean(false),
+        _ => Value::String(value.to_owned()),
+    };
+    table.insert(key.to_owned(), value);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(settings: &[&str]) -> Result<DeviceSpec, String> {
+        let settings: Vec<_> = settings.iter().map(|text| (*text).to_owned()).collect();
+        changed(&DeviceSpec::default_device(), &settings).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn settings_are_those_of_the_file() {
+        let spec = set(&[
+            "fw_ver",
+            "28",
+            "vendor-part-id",
+            "0x1017",
+            "personality.adaptive",
+            "off",
+            "address",
+            "127.0.0.9",
+            "node_guid",
+            "0001:0002:0003:0004",
+        ])
+        .unwrap();
+        assert_eq!((spec.fw_ver.as_str(), spec.vendor_part_id), ("28", 0x1017));
+        assert!(!spec.personality.adaptive);
+        assert_eq!(spec.address.to_string(), "127.0.0.9");
+        assert_eq!(spec.guid(), 0x0001_0002_0003_0004);
+    }
+
+    #[test]
+    fn what_is_no_setting_is_refused_with_those_that_are() {
+        assert!(
+            set(&["colour", "red"])
+                .unwrap_err()
+                .contains("packet_lifetime")
+        );
+        assert!(set(&["seed"]).unwrap_err().contains("write seed VALUE"));
+        assert!(
+            set(&["seed.x", "1"])
+                .unwrap_err()
+                .contains("only personality")
+        );
+        assert!(
+            set(&["packet_lifetime", "32"])
+                .unwrap_err()
+                .contains("0 to 31")
+        );
+        assert!(
+            set(&["name", "fr9"])
+                .unwrap_err()
+                .contains("keeps its name")
+        );
+    }
+}

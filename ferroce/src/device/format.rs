@@ -1,0 +1,90 @@
+//! Lines and JSON as iproute2's `rdma` prints them.
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use crate::output::{Failure, Output};
+
+/// How to print.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct Format {
+    /// Print JSON, with the keys of iproute2's rdma
+    #[arg(short, long, global = true)]
+    json: bool,
+    /// Break the JSON into lines
+    #[arg(short, long, global = true)]
+    pretty: bool,
+    /// Print more
+    #[arg(short, long, global = true)]
+    pub(super) details: bool,
+}
+
+/// One object: keys and values in the order in which they are printed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Row {
+    /// What stands in front of a line, in place of some of the keys.
+    title: String,
+    /// Keys of which the title tells.
+    titled: Vec<&'static str>,
+    fields: Map<String, Value>,
+    /// Whole lines for people only.
+    below: String,
+}
+
+impl Row {
+    /// A row whose line begins with `title`, which says the values of some keys.
+    pub(super) fn new(title: String, keys: &[(&'static str, Value)]) -> Self {
+        let fields = keys
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.clone()));
+        Self {
+            title,
+            titled: keys.iter().map(|(key, _)| *key).collect(),
+            fields: fields.collect(),
+            below: String::new(),
+        }
+    }
+
+    /// Adds a value.
+    pub(super) fn put(&mut self, key: &str, value: impl Into<Value>) {
+        self.fields.insert(key.to_owned(), value.into());
+    }
+
+    /// Adds a value that programs get as it is and people get as lines.
+    pub(super) fn put_below(&mut self, key: &'static str, value: Value, lines: &str) {
+        self.fields.insert(key.to_owned(), value);
+        self.titled.push(key);
+        lines.clone_into(&mut self.below);
+    }
+
+    fn line(&self) -> String {
+        let mut line = self.title.clone();
+        for (key, value) in &self.fields {
+            if self.titled.contains(&key.as_str()) {
+                continue;
+            }
+            match value {
+                Value::String(text) => line += &format!(" {key} {text}"),
+                value => line += &format!(" {key} {value}"),
+            }
+        }
+        format!("{}\n{}", line.trim_start(), self.below)
+    }
+}
+
+impl Format {
+    /// Prints rows.
+    pub(super) fn print(self, to: &mut Output<'_>, rows: Vec<Row>) -> Result<(), Failure> {
+        if !self.json && !self.pretty {
+            let lines: String = rows.iter().map(Row::line).collect();
+            return to.text(&lines);
+        }
+        let objects = rows.into_iter().map(|row| Value::Object(row.fields));
+        let list = Value::Array(objects.collect());
+        if self.pretty {
+            // `Value`'s alternate form is the one with lines.
+            return to.text(&format!("{list:#}\n"));
+        }
+        to.json(&list)
+    }
+}

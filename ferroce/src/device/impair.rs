@@ -1,0 +1,115 @@
+//! `ferroce impair`: what links do to packets.
+
+use clap::{Args, ValueEnum};
+use ferroce_hca::{DeviceState, Direction, Impairment, Time};
+use ferroce_udp::Registry;
+use ferroce_udp::wait::Clock;
+
+use super::format::{Format, Row};
+use super::{devices, link, observe, registry};
+use crate::output::{Failure, Output};
+
+/// Spoil the link of a device, also while programs use it
+///
+/// SPEC is one or more of loss=P, burst=P:PACKETS, duplicate=P, corrupt=P, ecn=P, delay=T, jitter=T,
+/// reorder=P:T and down=T@T, with commas; P is 0 to 1 or a percentage, T has a unit, and times after
+/// an @ count from now. It takes the place of what was set before.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+pub struct Impair {
+    /// The device [default: show all]
+    #[arg(value_name = "DEV")]
+    name: Option<String>,
+    /// What the link is to do, for example loss=1%,delay=50us; or show, or clear
+    #[arg(value_name = "SPEC", default_value = "show")]
+    what: String,
+    /// Which packets: those the device sends, those it receives, or both; clear takes both
+    #[arg(long, value_name = "WHICH", value_enum)]
+    direction: Option<Which>,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Which {
+    /// Packets the device sends
+    Egress,
+    /// Packets the device receives
+    Ingress,
+    /// Both; a packet from one device to another is spoilt twice
+    Both,
+}
+
+impl Which {
+    fn directions(self) -> &'static [Direction] {
+        match self {
+            Self::Egress => &[Direction::Egress],
+            Self::Ingress => &[Direction::Ingress],
+            Self::Both => &[Direction::Egress, Direction::Ingress],
+        }
+    }
+}
+
+impl Impair {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let registry = registry()?;
+        let name = self.name.as_deref().map(link).transpose()?;
+        let (name, impairment) = match (name, self.what.as_str()) {
+            (name, "show" | "list") => return show(&registry, name, self.format, to),
+            (Some(name), "clear") => (name, Impairment::default()),
+            (Some(name), spec) => (name, spec.parse().map_err(Failure::input)?),
+            (None, _) => return Err(Failure::input("which device? write its name first")),
+        };
+        let usual = match self.what.as_str() {
+            "clear" => Which::Both,
+            _ => Which::Egress,
+        };
+        let observer = registry.observe(name).map_err(Failure::input)?;
+        let impairment = impairment.beginning_at(now());
+        for direction in self.direction.unwrap_or(usual).directions() {
+            let state = observer.state();
+            let set = state.set_impairment(*direction, impairment.clone());
+            set.map_err(Failure::input)?;
+        }
+        Ok(())
+    }
+}
+
+fn show(
+    registry: &Registry,
+    name: Option<&str>,
+    format: Format,
+    to: &mut Output<'_>,
+) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    for (index, spec) in devices(registry, name)? {
+        let name = spec.name.as_str();
+        let keys = [("ifindex", index.into()), ("ifname", name.into())];
+        let mut row = Row::new(format!("dev {name}"), &keys);
+        let observer = observe(registry, &spec)?;
+        let text = |direction| still_to_come(observer.state(), direction).to_string();
+        row.put("egress", text(Direction::Egress));
+        row.put("ingress", text(Direction::Ingress));
+        rows.push(row);
+    }
+    format.print(to, rows)
+}
+
+/// The impairment with its blackouts counted from now, without those that are over.
+fn still_to_come(state: &DeviceState, direction: Direction) -> Impairment {
+    let (mut impairment, now) = (state.impairment(direction), now().as_nanos());
+    impairment.blackouts.retain_mut(|blackout| {
+        let from = blackout.from.as_nanos();
+        let end = from.saturating_add(blackout.length_ns);
+        // Nobody wants to read nanoseconds that have passed when they are read.
+        let in_ms = |ns: u64| ns.next_multiple_of(1_000_000);
+        blackout.from = Time::from_nanos(in_ms(from.saturating_sub(now)));
+        blackout.length_ns = in_ms(end.saturating_sub(from.max(now)));
+        blackout.length_ns > 0
+    });
+    impairment
+}
+
+fn now() -> Time {
+    Time::from_nanos(Clock.now_ns())
+}

@@ -1,0 +1,99 @@
+//! `ferroce stat`: what devices have counted.
+
+use clap::{Args, Subcommand};
+use ferroce_hca::{Counter, DeviceState};
+use ferroce_udp::Registry;
+
+use super::format::{Format, Row};
+use super::{PORT, devices, link, observe, registry};
+use crate::bins;
+use crate::output::{Failure, Output};
+
+/// Show counters, and with -d the histogram of timeouts
+///
+/// They count for all programs on a device, also for those that have ended.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
+pub struct Stat {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show counters; what `ferroce stat` alone does
+    #[command(alias = "list")]
+    Show {
+        /// Only this device: DEV, DEV/1, or the same after the word link
+        #[arg(value_name = "[link] DEV", num_args = 0..=2)]
+        link: Vec<String>,
+    },
+    /// Set the histogram of timeouts to zero; counters never fall
+    Clear {
+        #[arg(value_name = "DEV")]
+        name: String,
+    },
+}
+
+impl Stat {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let registry = registry()?;
+        match self.verb {
+            None => show(&registry, None, self.format, to),
+            Some(Verb::Show { link: words }) => {
+                let name = match words.as_slice() {
+                    [] => None,
+                    [name] => Some(link(name)?),
+                    [word, name] if word == "link" => Some(link(name)?),
+                    [word, ..] => {
+                        return Err(Failure::input(format_args!(
+                            "{word:?} is nothing to show; write link DEV, or DEV alone"
+                        )));
+                    }
+                };
+                show(&registry, name, self.format, to)
+            }
+            Some(Verb::Clear { name }) => {
+                let observer = registry.observe(link(&name)?).map_err(Failure::input)?;
+                observer.state().clear_histogram().map_err(Failure::broken)
+            }
+        }
+    }
+}
+
+fn show(
+    registry: &Registry,
+    name: Option<&str>,
+    format: Format,
+    to: &mut Output<'_>,
+) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    for (index, spec) in devices(registry, name)? {
+        let keys = [
+            ("ifindex", index.into()),
+            ("ifname", spec.name.as_str().into()),
+            ("port", PORT.into()),
+        ];
+        let mut row = Row::new(format!("link {}/{PORT}", spec.name), &keys);
+        let observer = observe(registry, &spec)?;
+        for info in Counter::TABLE {
+            row.put(info.name, observer.state().counter(info.counter));
+        }
+        if format.details {
+            put_histogram(&mut row, &spec.name, observer.state())?;
+        }
+        rows.push(row);
+    }
+    format.print(to, rows)
+}
+
+fn put_histogram(row: &mut Row, name: &str, state: &DeviceState) -> Result<(), Failure> {
+    let (config, counts) = (state.histogram_config(), state.histogram());
+    let json = serde_json::to_value(bins::json(&config, &counts)).map_err(Failure::broken)?;
+    let table = bins::table(&config, &[(name.to_owned(), counts)]);
+    let lines = table.unwrap_or_else(|| "no timer of adaptive retransmission ran out\n".to_owned());
+    row.put_below("adp-retx-histogram", json, &lines);
+    Ok(())
+}

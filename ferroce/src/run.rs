@@ -1,0 +1,235 @@
+//! `ferroce run`, `env`, `install` and `sysfs`: unmodified programs on Ferroce's devices.
+//!
+//! | module | does |
+//! |---|---|
+//! | `library` | the libraries that programs load instead of the system's |
+//! | `environment` | the variables that make them do so |
+//! | `program` | the program: where it is, and whether it can be helped |
+//! | `session` | what is set on the devices for the time of a run, and what they counted in it |
+//! | `namespace` | the devices in `/sys` and `/dev`, for everybody in a namespace |
+//! | `launch` | running the program in place of this one, or watching it |
+//! | `setup` | `env`, `install` and `sysfs` |
+
+mod environment;
+mod launch;
+mod library;
+mod namespace;
+mod program;
+mod session;
+mod setup;
+
+pub(crate) use setup::{Env, Install, Sysfs};
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::Duration;
+
+use clap::Args;
+use ferroce_hca::Impairment;
+use ferroce_sysfs::View;
+use ferroce_udp::{DeviceSpec, Registry};
+
+use self::environment::Environment;
+use self::launch::Running;
+use self::library::Libraries;
+use self::session::Session;
+use crate::adp::{self, Personality};
+use crate::output::{Failure, Output};
+
+const EXIT_CODES: &str = "Exit codes:
+  that of the program; 128 and the number of the signal if one ended it
+  2    a flag of ferroce run is wrong
+  125  Ferroce could not do its part; the program was not started
+  126  the program cannot be run: not executable, statically linked, of another machine, setuid
+  127  there is no such program";
+
+/// The program was not started, for a reason that is not its own.
+const NOT_STARTED: u8 = 125;
+
+/// How often the files in `/sys` follow the counters.
+const REFRESH: Duration = Duration::from_millis(100);
+
+/// Run a program on the software device, unmodified and without privileges
+///
+/// The program finds Ferroce's devices where it would find those of cards: in libibverbs and
+/// librdmacm, in /sys/class/infiniband and /dev/infiniband. What is set with --profile,
+/// --personality and --impair holds for the device, so for other programs on it, too, and is put
+/// back when the program ends.
+#[derive(Args, Debug)]
+#[command(after_help = EXIT_CODES)]
+pub struct Command {
+    #[command(flatten)]
+    on: Where,
+    /// Adaptive retransmission by this profile (TOML) while the program runs
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Retransmission by a built-in policy while the program runs
+    #[arg(long, value_name = "P", conflicts_with = "profile")]
+    personality: Option<Personality>,
+    /// Spoil what the device sends while the program runs, for example
+    /// loss=1%,delay=50us,down=200ms@3s: times count from the start of the program
+    #[arg(long, value_name = "SPEC")]
+    impair: Option<Impairment>,
+    /// Print what the device counted, and its timeouts, to standard error at the end
+    #[arg(long)]
+    stats: bool,
+    /// Show the devices in /sys and /dev by a mount namespace, for programs that make their own
+    /// system calls; without it a preloaded library shows them
+    #[arg(long)]
+    ns: bool,
+    /// The program and its arguments
+    #[arg(
+        value_names = ["PROGRAM", "ARGS"],
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    program: Vec<OsString>,
+}
+
+/// Which devices a program sees, and what it leaves behind.
+#[derive(Args, Debug)]
+pub(crate) struct Where {
+    /// The only device the program sees [default: all]
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Record the packets for Wireshark (pcapng); processes after the first add their number to
+    /// the name
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+}
+
+impl Command {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let path = std::env::var_os("PATH");
+        let program = program::find(&self.program[0], path.as_deref())?;
+        let ground = Ground::prepare(&self.on).map_err(not_started)?;
+        if self.ns {
+            ground.enter_namespace().map_err(not_started)?;
+        }
+        let session = self.session(&ground).map_err(not_started)?;
+        // Spelt as the user has it: programs look at their own name.
+        let mut command = process::Command::new(&self.program[0]);
+        command.args(&self.program[1..]);
+        command.envs(ground.environment.over(|name| std::env::var(name).ok()));
+        if self.ns {
+            command.env_remove(SYSFS_ROOT);
+        }
+        let Some(session) = session else {
+            return Err(launch::replace(command));
+        };
+        let running = Running::start(command);
+        let code = running.and_then(|running| {
+            let refresh = || {
+                if self.ns {
+                    // What cannot be written now can be at the next time, or nobody reads it.
+                    let _ = ground.view.refresh();
+                }
+            };
+            running.wait(REFRESH, refresh).map_err(|error| {
+                Failure::broken(format_args!(
+                    "cannot wait for {}: {error}",
+                    program.display()
+                ))
+            })
+        });
+        let stats = session.end(to)?;
+        if self.stats {
+            to.err.write_all(stats.as_bytes())?;
+        }
+        match code? {
+            0 => Ok(()),
+            code => Err(Failure::Program(code, String::new())),
+        }
+    }
+
+    /// What is to be set, counted or kept up to date while the program runs; `None` if nothing.
+    fn session(&self, ground: &Ground) -> Result<Option<Session>, Failure> {
+        let profile = self.profile.as_deref().map(adp::load).transpose()?;
+        let is_watched = self.stats || self.ns || self.impair.is_some();
+        if !is_watched && profile.is_none() && self.personality.is_none() {
+            return Ok(None);
+        }
+        let mut session = Session::begin(&ground.registry, &ground.devices)?;
+        if let Some(profile) = &profile {
+            session.set_profile(profile)?;
+        }
+        if let Some(personality) = self.personality {
+            session.set_personality(personality)?;
+        }
+        if let Some(impairment) = &self.impair {
+            session.impair(impairment)?;
+        }
+        Ok(Some(session))
+    }
+}
+
+/// Names the root of the tree for the preloaded library.
+const SYSFS_ROOT: &str = "FERROCE_SYSFS";
+
+/// What a program needs around it.
+struct Ground {
+    registry: Registry,
+    devices: Vec<DeviceSpec>,
+    view: View,
+    environment: Environment,
+}
+
+impl Ground {
+    fn prepare(on: &Where) -> Result<Self, Failure> {
+        let registry = Registry::open().map_err(Failure::broken)?;
+        let devices = match &on.device {
+            Some(name) => vec![registry.device(name).map_err(Failure::input)?],
+            None => registry.devices().map_err(Failure::input)?,
+        };
+        let view = View::open(&registry, &devices).map_err(Failure::broken)?;
+        let directory = Libraries::find()?.directory(registry.directory())?;
+        let mut environment = Environment::loading(&directory);
+        environment.set(SYSFS_ROOT, view.root().display());
+        if let (Some(_), [device]) = (&on.device, devices.as_slice()) {
+            // With the address, because a device may be known from this variable alone.
+            environment.set(
+                "FERROCE_DEVICES",
+                format_args!("{}@{}", device.name, device.address),
+            );
+        }
+        if let Some(pcap) = &on.pcap {
+            environment.set("FERROCE_PCAP", absolute(pcap)?.display());
+        }
+        Ok(Self {
+            registry,
+            devices,
+            view,
+            environment,
+        })
+    }
+
+    fn enter_namespace(&self) -> Result<(), Failure> {
+        let stage = self.registry.directory().join("stage");
+        fs::create_dir_all(&stage).map_err(|error| {
+            Failure::broken(format_args!("cannot make {}: {error}", stage.display()))
+        })?;
+        namespace::enter(self.view.root(), &stage)
+    }
+}
+
+/// The path of a capture wherever the program goes, if there can be a file.
+fn absolute(pcap: &Path) -> Result<PathBuf, Failure> {
+    let bad = |reason: &str| {
+        Failure::input(format_args!(
+            "cannot write {}: {reason}; name a file in a directory that exists",
+            pcap.display()
+        ))
+    };
+    let path = std::path::absolute(pcap).map_err(|error| bad(&error.to_string()))?;
+    match path.parent() {
+        Some(parent) if parent.is_dir() && !path.is_dir() => Ok(path),
+        _ => Err(bad("its directory does not exist, or it is one itself")),
+    }
+}
+
+fn not_started(failure: Failure) -> Failure {
+    Failure::Program(NOT_STARTED, failure.to_string())
+}

@@ -1,0 +1,132 @@
+//! The variables with which a program finds Ferroce's devices.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use super::library;
+
+/// How a variable goes together with the value that it has already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Keep {
+    /// In front of it: ours wins, but for what the user put there.
+    Before,
+    /// Behind it: ours is looked at first.
+    After,
+    /// Not at all.
+    Nothing,
+}
+
+/// A value and how it goes together with the old one.
+type Value = (String, Keep);
+
+/// The variables, by name.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Environment(BTreeMap<&'static str, Value>);
+
+impl Environment {
+    /// The variables that make programs load the libraries of this directory.
+    pub(crate) fn loading(directory: &Path) -> Self {
+        let mut environment = Self::default();
+        // Some libraries insist on being the first to be preloaded, the sanitizers' for example.
+        environment.put("LD_PRELOAD", library::preload(directory), Keep::Before);
+        let directory = directory.display().to_string();
+        environment.put("LD_LIBRARY_PATH", directory, Keep::After);
+        environment
+    }
+
+    /// Sets a variable, whatever it was.
+    pub(crate) fn set(&mut self, name: &'static str, value: impl fmt::Display) {
+        self.put(name, value.to_string(), Keep::Nothing);
+    }
+
+    fn put(&mut self, name: &'static str, value: String, keep: Keep) {
+        self.0.insert(name, (value, keep));
+    }
+
+    /// The variables as they are to be, given what they were.
+    pub(crate) fn over(
+        &self,
+        old: impl Fn(&str) -> Option<String>,
+    ) -> impl Iterator<Item = (&'static str, String)> {
+        self.0.iter().map(move |(name, (value, keep))| {
+            let old = old(name).filter(|old| !old.is_empty());
+            let value = match (keep, old) {
+                (Keep::Before, Some(old)) => format!("{old}:{value}"),
+                (Keep::After, Some(old)) => format!("{value}:{old}"),
+                _ => value.clone(),
+            };
+            (*name, value)
+        })
+    }
+}
+
+/// Lines for a shell, which keep what the variables hold when they are run.
+impl fmt::Display for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, (value, keep)) in &self.0 {
+            let value = quoted(value);
+            match keep {
+                Keep::Before => writeln!(f, "export {name}=\"${{{name}:+${name}:}}\"{value}")?,
+                Keep::After => writeln!(f, "export {name}={value}\"${{{name}:+:${name}}}\"")?,
+                Keep::Nothing => writeln!(f, "export {name}={value}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The text as one word of a shell's line.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:,@%+=".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn example() -> Environment {
+        let mut environment = Environment::loading(Path::new("/d"));
+        environment.set("FERROCE_PCAP", "/tmp/it's here.pcapng");
+        environment
+    }
+
+    #[test]
+    fn what_the_user_has_set_is_kept() {
+        let old = |name: &str| match name {
+            "LD_PRELOAD" => Some("libasan.so".to_owned()),
+            "LD_LIBRARY_PATH" => Some("/opt/lib".to_owned()),
+            _ => Some("old".to_owned()),
+        };
+        let values: BTreeMap<_, _> = example().over(old).collect();
+        assert!(values["LD_PRELOAD"].starts_with("libasan.so:/d/libibverbs.so.1:/d/librdmacm"));
+        assert_eq!(values["LD_LIBRARY_PATH"], "/d:/opt/lib");
+        assert_eq!(values["FERROCE_PCAP"], "/tmp/it's here.pcapng");
+        let values: BTreeMap<_, _> = example().over(|_| Some(String::new())).collect();
+        assert_eq!(values["LD_LIBRARY_PATH"], "/d");
+    }
+
+    #[test]
+    fn a_shell_comes_to_the_same() {
+        let show = "printf '%s\\n' \"$LD_LIBRARY_PATH\" \"$FERROCE_PCAP\" \"$LD_PRELOAD\"";
+        for old in [None, Some("/o")] {
+            let expected: BTreeMap<_, _> = example().over(|_| old.map(str::to_owned)).collect();
+            // The dynamic linker must not see these: the shell sets them itself.
+            let old = old.map_or(String::new(), |old| format!("LD_LIBRARY_PATH={old}"));
+            let preload = if old.is_empty() { "" } else { "LD_PRELOAD=/o" };
+            let script = format!("{old}\n{preload}\n{}{show}", example());
+            let mut shell = Command::new("sh");
+            shell.env_remove("LD_LIBRARY_PATH").env_remove("LD_PRELOAD");
+            let output = shell.args(["-c", &script]).output().unwrap();
+            let lines = ["LD_LIBRARY_PATH", "FERROCE_PCAP", "LD_PRELOAD"].map(|n| &expected[n]);
+            let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), lines);
+        }
+    }
+}

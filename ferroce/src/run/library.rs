@@ -1,0 +1,257 @@
+//! The libraries that programs load: where they are, and a directory that has them by the names
+//! under which programs look for them.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::output::Failure;
+
+/// A library, by the name under which it is loaded.
+struct Library {
+    name: &'static str,
+    /// The name for linking, which some programs load as well.
+    link: Option<&'static str>,
+    /// What cargo calls it.
+    built: &'static str,
+}
+
+const LIBRARIES: [Library; 3] = [
+    Library {
+        name: "libibverbs.so.1",
+        link: Some("libibverbs.so"),
+        built: "libferroce_libibverbs.so",
+    },
+    Library {
+        name: "librdmacm.so.1",
+        link: Some("librdmacm.so"),
+        built: "libferroce_librdmacm.so",
+    },
+    Library {
+        name: SYSFS,
+        link: None,
+        built: "libferroce_sysfs_preload.so",
+    },
+];
+
+/// The library that shows the view in `/sys`. No other package has one of this name, so it also
+/// marks a directory as Ferroce's.
+const SYSFS: &str = "libferroce_sysfs.so";
+
+/// Directories of the libraries, from that of the program: cargo's, beside the program, installed.
+const PLACES: [&str; 3] = ["deps", ".", "../lib/ferroce"];
+
+/// Where this program and each of [`LIBRARIES`] are.
+#[derive(Debug)]
+pub(crate) struct Libraries {
+    program: PathBuf,
+    paths: Vec<PathBuf>,
+}
+
+impl Libraries {
+    /// Looks for the libraries near this program.
+    pub(crate) fn find() -> Result<Self, Failure> {
+        let program = std::env::current_exe().map_err(|error| {
+            Failure::broken(format_args!("cannot find out where ferroce is: {error}"))
+        })?;
+        Self::of(program)
+    }
+
+    fn of(program: PathBuf) -> Result<Self, Failure> {
+        let home = program.parent().unwrap_or(&program);
+        let paths = LIBRARIES.iter().map(|library| near(home, library));
+        let paths = paths.collect::<Result<_, _>>()?;
+        Ok(Self { program, paths })
+    }
+
+    /// A directory that has the libraries under the names by which programs look for them: where
+    /// they are installed, or one below `cache` with links to where cargo has built them.
+    pub(crate) fn directory(&self, cache: &Path) -> Result<PathBuf, Failure> {
+        match self.installed() {
+            Some(directory) if is_listable(directory) => Ok(directory.to_owned()),
+            _ => self.linked(cache),
+        }
+    }
+
+    fn installed(&self) -> Option<&Path> {
+        let directory = self.paths[0].parent()?;
+        let names = LIBRARIES.iter().map(|library| directory.join(library.name));
+        names.eq(self.paths.iter().cloned()).then_some(directory)
+    }
+
+    fn linked(&self, cache: &Path) -> Result<PathBuf, Failure> {
+        // Programs of another build may be running: each build has a directory of its own.
+        let mut hasher = DefaultHasher::new();
+        self.paths.hash(&mut hasher);
+        let directory = cache.join(format!("lib-{:016x}", hasher.finish()));
+        if !is_listable(&directory) {
+            return Err(Failure::input(format_args!(
+                "{} has a colon or a space in its name, which LD_PRELOAD cannot have; set \
+                 FERROCE_DIR to a directory without",
+                directory.display()
+            )));
+        }
+        fs::create_dir_all(&directory).map_err(|error| cannot_write(&directory, &error))?;
+        for (library, path) in LIBRARIES.iter().zip(&self.paths) {
+            put_link(&directory.join(library.name), path)?;
+            if let Some(link) = library.link {
+                put_link(&directory.join(link), Path::new(library.name))?;
+            }
+        }
+        Ok(directory)
+    }
+
+    /// Copies the libraries into `lib/ferroce` and the program into `bin` of a directory; what does
+    /// not exist is made.
+    pub(crate) fn install(&self, prefix: &Path) -> Result<(), Failure> {
+        let (bin, lib) = (prefix.join("bin"), prefix.join("lib/ferroce"));
+        for directory in [&bin, &lib] {
+            fs::create_dir_all(directory).map_err(|error| cannot_write(directory, &error))?;
+        }
+        let mut entries = fs::read_dir(&lib).map_err(|error| cannot_write(&lib, &error))?;
+        if !lib.join(SYSFS).exists() && entries.next().is_some() {
+            return Err(Failure::input(format_args!(
+                "{} has other files in it, and Ferroce's libraries bear the names of others; name \
+                 another directory, for example /usr/local",
+                lib.display()
+            )));
+        }
+        // The mark comes first, so that an installation that was cut short can be repeated.
+        for (library, path) in LIBRARIES.iter().zip(&self.paths).rev() {
+            put_copy(&lib.join(library.name), path)?;
+            if let Some(link) = library.link {
+                put_link(&lib.join(link), Path::new(library.name))?;
+            }
+        }
+        put_copy(&bin.join("ferroce"), &self.program)
+    }
+}
+
+/// `LD_PRELOAD` with the libraries of this directory behind those that are there already: some,
+/// the sanitizers' for example, must be the first.
+pub(crate) fn preload(directory: &Path) -> String {
+    let paths = LIBRARIES.map(|library| directory.join(library.name).display().to_string());
+    paths.join(":")
+}
+
+fn near(home: &Path, library: &Library) -> Result<PathBuf, Failure> {
+    for place in PLACES {
+        for name in [library.built, library.name] {
+            let path = home.join(place).join(name);
+            if let Ok(path) = path.canonicalize() {
+                return Ok(path);
+            }
+        }
+    }
+    Err(Failure::broken(format_args!(
+        "{} is missing, {} has it neither in {} nor in {}; build it with `cargo build --release`, \
+         or install it with `ferroce install DIR`",
+        library.name,
+        home.display(),
+        PLACES[..2].join(" nor in "),
+        PLACES[2],
+    )))
+}
+
+/// Whether a path can stand in a list that is separated by colons or spaces.
+fn is_listable(path: &Path) -> bool {
+    let separates = |c: char| c == ':' || c.is_whitespace();
+    path.to_str().is_some_and(|path| !path.contains(separates))
+}
+
+fn put_copy(path: &Path, source: &Path) -> Result<(), Failure> {
+    replace(path, |new| fs::copy(source, new).map(drop))
+}
+
+fn put_link(path: &Path, target: &Path) -> Result<(), Failure> {
+    if fs::read_link(path).is_ok_and(|old| old == target) {
+        return Ok(());
+    }
+    replace(path, |new| symlink(target, new))
+}
+
+/// Makes the new file under another name and moves it over the old one, which programs that have
+/// it open keep.
+fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), Failure> {
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    let made = make(&new).and_then(|()| fs::rename(&new, path));
+    made.map_err(|error| cannot_write(path, &error))
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::input(format_args!(
+        "cannot write {}: {error}; name a directory that is yours",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory as cargo leaves it.
+    fn built() -> tempfile::TempDir {
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir(home.path().join("deps")).unwrap();
+        for library in LIBRARIES {
+            fs::write(home.path().join("deps").join(library.built), library.name).unwrap();
+        }
+        home
+    }
+
+    fn find(home: &Path) -> Libraries {
+        fs::write(home.join("ferroce"), "the program").unwrap();
+        Libraries::of(home.join("ferroce")).unwrap()
+    }
+
+    #[test]
+    fn what_cargo_built_is_linked_under_the_names_that_programs_load() {
+        let (home, cache) = (built(), tempfile::tempdir().unwrap());
+        let libraries = find(home.path());
+        for _ in 0..2 {
+            let directory = libraries.directory(cache.path()).unwrap();
+            assert!(directory.starts_with(cache.path()));
+            for name in ["libibverbs.so.1", "libibverbs.so"] {
+                let text = fs::read_to_string(directory.join(name)).unwrap();
+                assert_eq!(text, "libibverbs.so.1");
+            }
+        }
+    }
+
+    #[test]
+    fn an_installation_is_used_as_it_is_and_can_be_repeated() {
+        let (home, cache) = (built(), tempfile::tempdir().unwrap());
+        let prefix = home.path().join("prefix");
+        for _ in 0..2 {
+            find(home.path()).install(&prefix).unwrap();
+        }
+        let libraries = find(&prefix.join("bin"));
+        let directory = libraries.directory(cache.path()).unwrap();
+        let lib = prefix.join("lib/ferroce").canonicalize().unwrap();
+        assert_eq!(directory, lib);
+        assert_eq!(fs::read_dir(lib).unwrap().count(), 5);
+    }
+
+    #[test]
+    fn other_peoples_libraries_are_left_alone() {
+        let home = built();
+        let lib = home.path().join("lib/ferroce");
+        fs::create_dir_all(&lib).unwrap();
+        fs::write(lib.join("libibverbs.so.1"), "theirs").unwrap();
+        let error = find(home.path()).install(home.path()).unwrap_err();
+        assert!(error.to_string().contains("has other files"), "{error}");
+        let theirs = fs::read_to_string(lib.join("libibverbs.so.1")).unwrap();
+        assert_eq!(theirs, "theirs");
+    }
+
+    #[test]
+    fn a_library_that_is_missing_is_named_with_what_builds_it() {
+        let home = tempfile::tempdir().unwrap();
+        let error = near(home.path(), &LIBRARIES[0]).unwrap_err().to_string();
+        assert!(error.contains("libibverbs.so.1 is missing"), "{error}");
+        assert!(error.contains("cargo build"), "{error}");
+    }
+}

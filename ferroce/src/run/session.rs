@@ -1,0 +1,145 @@
+//! What is set on the devices for the time of a run, and what they counted in it.
+
+use ferroce_adp::Profile;
+use ferroce_hca::{Counter, DeviceState, Direction, Impairment, Method, SavedSettings, Time};
+use ferroce_prm::roce_accl::ROCE_ACCL;
+use ferroce_udp::wait::Clock;
+use ferroce_udp::{DeviceSpec, Observer, Registry};
+
+use crate::adp::{Personality, codec};
+use crate::bins;
+use crate::output::{Failure, Output, Table};
+
+/// The devices of a run.
+pub(super) struct Session(Vec<Device>);
+
+struct Device {
+    observer: Observer,
+    /// Settings before the run.
+    before: SavedSettings,
+    /// Settings of the run, if it has any of its own.
+    ours: Option<SavedSettings>,
+    counters: Vec<u64>,
+    waits: Vec<u64>,
+}
+
+impl Session {
+    /// Remembers what the devices have set and counted.
+    pub(super) fn begin(registry: &Registry, devices: &[DeviceSpec]) -> Result<Self, Failure> {
+        let device = |spec: &DeviceSpec| {
+            let observer = registry.observe(&spec.name).map_err(Failure::broken)?;
+            let state = observer.state();
+            Ok(Device {
+                before: state.save(),
+                ours: None,
+                counters: counters(state),
+                waits: state.histogram(),
+                observer,
+            })
+        };
+        devices
+            .iter()
+            .map(device)
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    pub(super) fn set_profile(&mut self, profile: &Profile) -> Result<(), Failure> {
+        let mut payload = codec::encode(profile);
+        self.set(|state| state.access_register(ROCE_ACCL.id(), Method::Write, &mut payload))
+    }
+
+    pub(super) fn set_personality(&mut self, personality: Personality) -> Result<(), Failure> {
+        self.set(|state| {
+            state.set_personality(ferroce_hca::Personality {
+                adaptive: personality == Personality::Firmware,
+                ..state.personality()
+            })?;
+            state.reset_registers()
+        })
+    }
+
+    /// Spoils what the devices send. A packet from one of them to another is spoilt once.
+    pub(super) fn impair(&mut self, impairment: &Impairment) -> Result<(), Failure> {
+        let now = Time::from_nanos(Clock.now_ns());
+        let impairment = impairment.clone().beginning_at(now);
+        self.set(|state| state.set_impairment(Direction::Egress, impairment.clone()))
+    }
+
+    /// Sets something on all devices; if one refuses, all are as they were before the run.
+    fn set<E: std::fmt::Display>(
+        &mut self,
+        mut set: impl FnMut(&DeviceState) -> Result<(), E>,
+    ) -> Result<(), Failure> {
+        let mut outcome = Ok(());
+        for device in &mut self.0 {
+            let state = device.observer.state();
+            let name = &device.observer.spec().name;
+            outcome = outcome.and_then(|()| {
+                set(state).map_err(|error| Failure::input(format_args!("{name}: {error}")))
+            });
+            device.ours = Some(state.save());
+        }
+        if outcome.is_err() {
+            self.put_back(&mut |_| ());
+        }
+        outcome
+    }
+
+    /// Puts back what was set, and tells what could not be.
+    fn put_back(&self, tell: &mut dyn FnMut(String)) {
+        for device in &self.0 {
+            let Some(ours) = &device.ours else { continue };
+            let name = &device.observer.spec().name;
+            match device.observer.state().put_back(&device.before, ours) {
+                Ok(true) => {}
+                Ok(false) => tell(format!(
+                    "warning: somebody else has set something on {name} meanwhile; it stays as it \
+                     is now"
+                )),
+                Err(error) => tell(format!("warning: {name} stays as it is now: {error}")),
+            }
+        }
+    }
+
+    /// Puts back what was set. Returns what the devices have counted since the beginning, for
+    /// people.
+    pub(super) fn end(self, to: &mut Output<'_>) -> Result<String, Failure> {
+        let mut warnings = Vec::new();
+        self.put_back(&mut |warning| warnings.push(warning));
+        for warning in warnings {
+            to.remark(warning)?;
+        }
+        Ok(self.0.iter().map(Device::stats).collect())
+    }
+}
+
+impl Device {
+    fn stats(&self) -> String {
+        let (state, name) = (self.observer.state(), &self.observer.spec().name);
+        let mut table = Table::new(&[name, ">"]);
+        let moved = counters(state).into_iter().zip(&self.counters);
+        for (info, (now, before)) in Counter::TABLE.iter().zip(moved) {
+            // Less than before: somebody has replaced the device, which counts from zero.
+            let moved = now.checked_sub(*before).unwrap_or(now);
+            if moved > 0 {
+                table.row(vec![info.name.to_owned(), moved.to_string()]);
+            }
+        }
+        let mut text = table.to_string();
+        let waits = state.histogram().into_iter().enumerate();
+        let before = |bin: usize| self.waits.get(bin).copied().unwrap_or(0);
+        let waits = waits.map(|(bin, now)| now.checked_sub(before(bin)).unwrap_or(now));
+        let column = [(name.clone(), waits.collect())];
+        match bins::table(&state.histogram_config(), &column) {
+            Some(histogram) => text += &histogram,
+            None => text += "no timer of adaptive retransmission ran out\n",
+        }
+        text
+    }
+}
+
+fn counters(state: &DeviceState) -> Vec<u64> {
+    let counter = |info: &ferroce_hca::CounterInfo| state.counter(info.counter);
+    Counter::TABLE.iter().map(counter).collect()
+}

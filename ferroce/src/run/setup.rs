@@ -1,0 +1,90 @@
+//! `ferroce env`, `install` and `sysfs`: what `run` does, for people who do it themselves.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use clap::Args;
+use ferroce_sysfs::View;
+use ferroce_udp::{DeviceSpec, Registry};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use super::library::Libraries;
+use super::{Ground, REFRESH, Where};
+use crate::output::{Failure, Output};
+
+/// Print the variables that lead programs to Ferroce's devices, for a shell
+///
+/// `eval "$(ferroce env)"` sets them for all programs that the shell starts from then on.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+pub(crate) struct Env {
+    #[command(flatten)]
+    on: Where,
+}
+
+impl Env {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        to.text(&Ground::prepare(&self.on)?.environment.to_string())
+    }
+}
+
+/// Copy this program and the libraries that programs load into a directory, for images
+///
+/// `DIR/bin/ferroce run` then works without the place where it was built. DIR/lib/ferroce has the
+/// libraries under the names of those they replace; nothing finds them there by itself.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+pub(crate) struct Install {
+    /// Where bin and lib/ferroce are or will be, for example /usr/local
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+impl Install {
+    pub(crate) fn run(self, _: &mut Output<'_>) -> Result<(), Failure> {
+        Libraries::find()?.install(&self.directory)
+    }
+}
+
+/// Write the devices and their counters into a directory as /sys shows them, for exporters
+///
+/// node_exporter reads it with --path.sysfs=DIR.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+pub(crate) struct Sysfs {
+    /// A directory that is empty, does not exist, or was written by this command
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Follow the counters, 10 times a second, until SIGINT or SIGTERM
+    #[arg(long)]
+    watch: bool,
+}
+
+impl Sysfs {
+    pub(crate) fn run(self, _: &mut Output<'_>) -> Result<(), Failure> {
+        let ended = Arc::new(AtomicBool::new(false));
+        if self.watch {
+            for signal in [SIGINT, SIGTERM] {
+                flag::register(signal, Arc::clone(&ended))?;
+            }
+        }
+        let registry = Registry::open().map_err(Failure::broken)?;
+        let mut shown = registry.devices().map_err(Failure::input)?;
+        let view = |devices: &[DeviceSpec]| View::sys(&self.directory, &registry, devices);
+        let mut current = view(&shown).map_err(Failure::input)?;
+        while self.watch && !ended.load(Ordering::Relaxed) {
+            thread::sleep(REFRESH);
+            let devices = registry.devices().map_err(Failure::broken)?;
+            if devices == shown {
+                current.refresh().map_err(Failure::broken)?;
+            } else {
+                current = view(&devices).map_err(Failure::broken)?;
+                shown = devices;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,324 @@
+//! `ferroce run` and its kin, with programs of the system and libraries that do nothing.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::UdpSocket;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ferroce_hca::Counter;
+use ferroce_udp::{AttachOptions, Device, Registry};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// Ferroce with a registry of its own, and with libraries that are real ones but empty: what they
+/// do is not what is tested here.
+struct Installation {
+    directory: TempDir,
+}
+
+impl Installation {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (bin, lib) = (
+            directory.path().join("bin"),
+            directory.path().join("lib/ferroce"),
+        );
+        fs::create_dir_all(&bin).unwrap();
+        fs::create_dir_all(&lib).unwrap();
+        let built = Path::new(env!("CARGO_BIN_EXE_ferroce"));
+        link(built, &bin.join("ferroce"));
+        for name in ["libibverbs.so.1", "librdmacm.so.1"] {
+            let empty = Command::new("cc")
+                .args(["-shared", "-o"])
+                .arg(lib.join(name))
+                .args(["-x", "c", "/dev/null"])
+                .status();
+            assert!(empty.unwrap().success());
+        }
+        let shim = built
+            .parent()
+            .unwrap()
+            .join("deps/libferroce_sysfs_preload.so");
+        link(&shim, &lib.join("libferroce_sysfs.so"));
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The registry of the programs that are run here.
+    fn registry(&self) -> Registry {
+        let net = fs::read_link("/proc/self/ns/net").unwrap();
+        let inode = net
+            .to_str()
+            .unwrap()
+            .trim_matches(|c: char| !c.is_ascii_digit())
+            .to_owned();
+        Registry::at(&self.path("registry").join(format!("net-{inode}"))).unwrap()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(self.path("bin/ferroce"));
+        let registry = self.path("registry");
+        command
+            .args(args)
+            .env("FERROCE_DIR", registry)
+            .env_remove("FERROCE_DEVICES");
+        command
+            .env_remove("LD_PRELOAD")
+            .env_remove("LD_LIBRARY_PATH");
+        command
+    }
+
+    fn output(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// Standard output of what succeeds without a remark.
+    #[track_caller]
+    fn good(&self, args: &[&str]) -> String {
+        let output = self.output(args);
+        assert_eq!(text(&output.stderr), "", "{args:?}");
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        text(&output.stdout)
+    }
+
+    /// Exit code and standard error.
+    fn bad(&self, args: &[&str]) -> (Option<i32>, String) {
+        let output = self.output(args);
+        (output.status.code(), text(&output.stderr))
+    }
+}
+
+/// The same file in another directory; a copy if that is on another file system.
+fn link(from: &Path, to: &Path) {
+    let linked = fs::hard_link(from, to);
+    linked.or_else(|_| fs::copy(from, to).map(drop)).unwrap();
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn programs_find_the_libraries_and_the_devices() {
+    let ferroce = Installation::new();
+    ferroce.good(&["dev", "add", "mlx5_0", "127.16.1.1"]);
+    let variables = ferroce.good(&["run", "--device", "mlx5_0", "--", "env"]);
+    let value = |name: &str| {
+        let found = variables
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        found
+            .unwrap_or_else(|| panic!("{name} is missing in\n{variables}"))
+            .to_owned()
+    };
+    let lib = ferroce.path("lib/ferroce").canonicalize().unwrap();
+    assert_eq!(Path::new(&value("LD_LIBRARY_PATH")), lib);
+    assert!(value("LD_PRELOAD").contains("/lib/ferroce/libibverbs.so.1:"));
+    assert_eq!(value("FERROCE_DEVICES"), "mlx5_0@127.16.1.1");
+
+    let show = "cat /sys/class/infiniband/mlx5_0/node_guid; ls /sys/class/infiniband; \
+                stat -Lc %F /dev/infiniband/uverbs0; realpath /sys/class/infiniband/mlx5_0/device";
+    let expected = "0266:7200:7f10:0101\nmlx5_0\ncharacter special file\n\
+                    /sys/devices/pci10fe:00/10fe:00:00.0\n";
+    assert_eq!(
+        ferroce.good(&["run", "--device", "mlx5_0", "sh", "-c", show]),
+        expected
+    );
+    let program = ferroce.path("bin/ferroce");
+    let script = format!(
+        "eval \"$({} env --device mlx5_0)\"; {show}",
+        program.display()
+    );
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &script])
+        .env("FERROCE_DIR", ferroce.path("registry"));
+    shell.env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH");
+    assert_eq!(text(&shell.output().unwrap().stdout), expected);
+}
+
+#[test]
+fn a_namespace_shows_the_devices_to_programs_that_no_library_helps() {
+    let ferroce = Installation::new();
+    let show = "unset LD_PRELOAD; cat /sys/class/infiniband/fr0/ports/1/state && \
+                test -c /dev/infiniband/uverbs0 && test -e /sys/class/net/lo && \
+                test -w /dev/null && test -d /proc/self/fd && \
+                cat /sys/class/infiniband/fr0/device/vendor && \
+                readlink -f /sys/class/infiniband/fr0/device/net/lo && id -u";
+    let output = ferroce.output(&["run", "--ns", "sh", "-c", show]);
+    let errors = text(&output.stderr);
+    if errors.contains("cannot make a namespace") {
+        eprintln!("skipped: {errors}");
+        return;
+    }
+    let uid = nix::unistd::getuid();
+    let expected = format!("4: ACTIVE\n0x15b3\n/sys/devices/virtual/net/lo\n{uid}\n");
+    assert_eq!((text(&output.stdout), errors), (expected, String::new()));
+    assert!(
+        !Path::new("/sys/class/infiniband/fr0").exists(),
+        "it shows outside"
+    );
+}
+
+#[test]
+fn counters_are_read_as_they_are() {
+    let ferroce = Installation::new();
+    ferroce.good(&["dev", "add", "fr1", "127.16.1.2"]);
+    let device = Device::attach(&ferroce.registry(), "fr1", AttachOptions::default()).unwrap();
+    let script = "f=/sys/class/infiniband/fr1/ports/1/hw_counters/rx_malformed; \
+                  read value < $f; echo $value; read line; read value < $f; echo $value";
+    let mut child = ferroce
+        .command(&["run", "sh", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "0");
+
+    let socket = UdpSocket::bind("127.16.1.3:0").unwrap();
+    socket.send_to(b"no packet", device.address()).unwrap();
+    let counted = || device.state().counter(Counter::RxMalformed);
+    let begun = Instant::now();
+    while counted() == 0 && begun.elapsed() < Duration::from_secs(20) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    // Longer than files may be behind.
+    thread::sleep(Duration::from_millis(20));
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "1");
+    assert!(child.wait().unwrap().success());
+
+    let stat = ferroce.good(&["stat", "show", "link", "fr1/1"]);
+    assert!(stat.contains(" rx_malformed 1 "), "{stat}");
+    assert!(
+        ferroce
+            .good(&["dev", "show", "fr1", "-d"])
+            .ends_with(" processes 1\n")
+    );
+    let (code, error) = ferroce.bad(&["dev", "del", "fr1"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("fr1 is in use"), "{error}");
+}
+
+#[test]
+fn the_exit_code_is_the_programs() {
+    let ferroce = Installation::new();
+    for watch in [&[][..], &["--stats"]] {
+        for (script, code) in [("exit 0", 0), ("exit 7", 7), ("exit 255", 255)] {
+            let args = [&["run"], watch, &["--", "sh", "-c", script]].concat();
+            assert_eq!(ferroce.output(&args).status.code(), Some(code), "{args:?}");
+        }
+    }
+    let output = ferroce.output(&["run", "--stats", "sh", "-c", "kill -TERM $$"]);
+    assert_eq!(output.status.code(), Some(128 + 15));
+    // In place of ferroce the program ends as it would without.
+    let output = ferroce.output(&["run", "sh", "-c", "kill -TERM $$"]);
+    assert_eq!(output.status.signal(), Some(15));
+
+    let no_program = ferroce.path("nothing").display().to_string();
+    let directory = ferroce.path("bin").display().to_string();
+    for (args, code, reason) in [
+        (
+            &["run", "no-such-program"][..],
+            127,
+            "in no directory of PATH",
+        ),
+        (&["run", &no_program], 127, "does not exist"),
+        (&["run", &directory], 126, "is a directory"),
+        (
+            &["run", "--device", "fr9", "true"],
+            125,
+            "no device \"fr9\"; there are: fr0",
+        ),
+        (&["run", "--impair", "loss=2", "true"], 2, "loss is \"2\""),
+        (
+            &["run", "--profile", "/nothing", "true"],
+            125,
+            "cannot read /nothing",
+        ),
+        (
+            &["run", "--pcap", "/nothing/x", "true"],
+            125,
+            "cannot write /nothing/x",
+        ),
+    ] {
+        let (actual, error) = ferroce.bad(args);
+        assert_eq!(actual, Some(code), "{args:?}: {error}");
+        assert!(error.contains(reason), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn settings_of_a_run_are_put_back() {
+    let ferroce = Installation::new();
+    ferroce.good(&["impair", "fr0", "delay=1ms"]);
+    let program = ferroce.path("bin/ferroce").display().to_string();
+    let during = ferroce.good(&["run", "--impair", "loss=1%", &program, "impair", "fr0"]);
+    assert_eq!(during, "dev fr0 egress loss=1% ingress none\n");
+    assert_eq!(
+        ferroce.good(&["impair", "fr0"]),
+        "dev fr0 egress delay=1ms ingress none\n"
+    );
+
+    let (code, remark) = ferroce.bad(&[
+        "run", "--impair", "loss=1%", &program, "impair", "fr0", "loss=2%",
+    ]);
+    assert_eq!(code, Some(0));
+    assert!(
+        remark.contains("somebody else has set something on fr0"),
+        "{remark}"
+    );
+    assert_eq!(
+        ferroce.good(&["impair", "fr0"]),
+        "dev fr0 egress loss=2% ingress none\n"
+    );
+}
+
+#[test]
+fn signals_reach_the_program_and_the_statistics_come_all_the_same() {
+    let ferroce = Installation::new();
+    let script = "trap 'echo got it; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut child = ferroce
+        .command(&["run", "--stats", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "got it");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        text(&output.stderr).contains("no timer"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn a_tree_for_exporters_follows_the_devices() {
+    let ferroce = Installation::new();
+    let tree = ferroce.path("tree").display().to_string();
+    ferroce.good(&["sysfs", &tree]);
+    let state = ferroce.path("tree/class/infiniband/fr0/ports/1/state");
+    assert_eq!(fs::read_to_string(&state).unwrap(), "4: ACTIVE\n");
+    ferroce.good(&["dev", "del", "fr0"]);
+    ferroce.good(&["sysfs", &tree]);
+    assert!(!state.exists());
+    let home = ferroce.path("bin").display().to_string();
+    let (code, error) = ferroce.bad(&["sysfs", &home]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("is not empty"), "{error}");
+    assert!(ferroce.path("bin/ferroce").exists());
+}
