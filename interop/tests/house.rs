@@ -24,12 +24,14 @@ const LEVELS: &[(&str, u8)] = &[
     ("ferroce-udp", 4),
     ("ferroce-sweep", 5),
     ("ferroce-ibverbs", 6),
-    ("ferroce-rdmacm", 6),
+    ("ferroce-rdmacm", 7),
+    ("ferroce-libibverbs", 8),
+    ("ferroce-librdmacm", 8),
     ("ferroce-doca", 6),
     ("ferroce-fwctl-preload", 6),
-    ("ferroce", 7),
-    ("ferroce-benches", 8),
-    ("ferroce-interop", 8),
+    ("ferroce", 9),
+    ("ferroce-benches", 10),
+    ("ferroce-interop", 10),
 ];
 
 /// Arrows that would point down and are forbidden all the same: real cards' registers have
