@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ferroce_hca::{Completion, CqId, Notify, WcFlags};
 
@@ -21,6 +21,8 @@ pub(crate) struct Cq {
     /// Announcements and asynchronous events that the program has got.
     announced: Reported,
     reported: Reported,
+    /// The program asked for an event and has polled no completion since.
+    armed: AtomicBool,
 }
 
 // SAFETY: the channel's address is only compared and looked up.
@@ -115,6 +117,7 @@ pub(crate) fn create(
         channel: if queue.is_some() { channel } else { null_mut() },
         announced: Arc::clone(&announced),
         reported: Arc::clone(&reported),
+        armed: AtomicBool::new(false),
     };
     let pointer = CQS.insert(abi, cq);
     let route = AsyncRoute {
@@ -199,6 +202,14 @@ pub(crate) unsafe extern "C" fn poll_cq(
                 to = to.add(1);
             }
         })?;
+        if cq.armed.load(Ordering::Relaxed) {
+            if taken == 0 {
+                // The last look before it sleeps.
+                cq.context.adapter.device.rest();
+            } else {
+                cq.armed.store(false, Ordering::Relaxed);
+            }
+        }
         Ok(taken as c_int)
     });
     number("ibv_poll_cq", result)
@@ -240,7 +251,9 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
         } else {
             Notify::Solicited
         };
-        Ok(adapter.device.arm(cq.id, notify)?)
+        adapter.device.with(|hca| hca.req_notify_cq(cq.id, notify))?;
+        cq.armed.store(true, Ordering::Relaxed);
+        Ok(())
     });
     status("ibv_req_notify_cq", result)
 }

@@ -227,7 +227,9 @@ pub unsafe extern "C" fn ibv_get_cq_event(
 ) -> c_int {
     let result = (|| {
         let channel = CHANNELS.find(channel)?;
-        let queue = Arc::clone(&channel.own().queue);
+        let Channel { context, queue, .. } = channel.own();
+        let (context, queue) = (Arc::clone(context), Arc::clone(queue));
+        context.adapter.device.rest();
         let address = queue.take(|announced| {
             announced.reported.fetch_add(1, Ordering::Relaxed);
             announced.cq
@@ -272,6 +274,7 @@ pub unsafe extern "C" fn ibv_get_async_event(
 ) -> c_int {
     let result = (|| {
         let context = context::find(context)?;
+        context.adapter.device.rest();
         let (element, event_type) = context.events.take(|event| {
             if let Some(reported) = &event.reported {
                 reported.fetch_add(1, Ordering::Relaxed);

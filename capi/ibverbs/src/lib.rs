@@ -36,6 +36,7 @@ mod pd;
 mod port;
 mod post;
 mod qp;
+mod qp_ex;
 mod strings;
 
 pub use adapter::{
@@ -55,6 +56,7 @@ pub use port::{
     ibv_query_pkey, ibv_query_port,
 };
 pub use qp::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp, ibv_query_qp};
+pub use qp_ex::ibv_qp_to_qp_ex;
 pub use strings::{
     ibv_event_type_str, ibv_node_type_str, ibv_port_state_str, ibv_wc_status_str, ibv_wr_opcode_str,
 };

@@ -7,7 +7,7 @@ use ferroce_hca::{QpCap, QpInit};
 use ferroce_wire::Qpn;
 
 use crate::abi::{
-    IBV_QP_INIT_ATTR_PD, IBV_QPT_RC, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap,
+    IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QPT_RC, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap,
     ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
 use crate::adapter::{AsyncRoute, write};
@@ -15,15 +15,18 @@ use crate::arena::{Arena, Object};
 use crate::context::ContextRef;
 use crate::error::{Error, pointer, status};
 use crate::events::{Reported, wait_acknowledged};
+use crate::qp_ex::{self, Builder};
 use crate::{convert, cq, pd};
 
 pub(crate) struct Qp {
     pub(crate) context: ContextRef,
     pub(crate) qpn: Qpn,
-    cap: QpCap,
+    pub(crate) cap: QpCap,
     init: InitAttr,
     /// Asynchronous events that the program has got.
     reported: Reported,
+    /// Work requests that `ibv_wr_*` puts together.
+    pub(crate) builder: Builder,
 }
 
 /// What `ibv_query_qp` says of the creation.
@@ -53,7 +56,7 @@ pub unsafe extern "C" fn ibv_create_qp(
 ) -> *mut ibv_qp {
     // SAFETY: the program's own structure.
     let init = unsafe { &mut *init };
-    pointer("ibv_create_qp", create(pd, init))
+    pointer("ibv_create_qp", create(pd, init, None))
 }
 
 /// The same with more attributes (ibv_create_qp_ex(3)).
@@ -63,13 +66,23 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
 ) -> *mut ibv_qp {
     // SAFETY: the program's own structure.
     let ex = unsafe { &mut *init };
-    let made = if ex.comp_mask & !IBV_QP_INIT_ATTR_PD != 0 {
-        Err(Error::Unsupported("an attribute in comp_mask"))
-    } else {
-        // SAFETY: the plain structure is the head of the extended one.
-        create(ex.pd, unsafe { &mut *init.cast() })
-    };
-    pointer("ibv_create_qp_ex", made)
+    pointer("ibv_create_qp_ex", create_extended(ex))
+}
+
+fn create_extended(ex: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp, Error> {
+    const KNOWN: u32 =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    if ex.comp_mask & !KNOWN != 0 {
+        return Err(Error::Unsupported("an attribute in comp_mask"));
+    }
+    if ex.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && ex.create_flags != 0 {
+        return Err(Error::Unsupported("a flag in create_flags"));
+    }
+    let builder = ex.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
+    let operations = builder.then_some(ex.send_ops_flags);
+    // SAFETY: the plain structure is the head of the extended one.
+    let init = unsafe { &mut *std::ptr::from_mut(ex).cast() };
+    create(ex.pd, init, operations)
 }
 
 /// Capacities as a card grants them: some elements more cost nothing, and programs rely on two.
@@ -80,7 +93,15 @@ fn granted(cap: &ibv_qp_cap) -> QpCap {
     cap
 }
 
-fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Result<*mut ibv_qp, Error> {
+/// `operations` are the bits of `send_ops_flags` of a queue pair with `ibv_wr_*` functions.
+fn create(
+    pd: *mut ibv_pd,
+    init: &mut ibv_qp_init_attr,
+    operations: Option<u64>,
+) -> Result<*mut ibv_qp, Error> {
+    if let Some(operations) = operations {
+        qp_ex::check_operations(operations)?;
+    }
     let domain = pd::find(pd)?.own();
     if init.qp_type != IBV_QPT_RC {
         return Err(Error::Unsupported("the type of queue pair"));
@@ -127,43 +148,12 @@ fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Result<*mut ibv_qp, E
         cap,
         init: InitAttr(*init),
         reported,
+        builder: Builder::new(operations.is_some()),
     };
-    let pointer = QPS.insert(plain(base), qp);
+    let pointer = QPS.insert(qp_ex::extended(base, operations), qp);
     let element = pointer as u64;
     write(&routes.qps).insert(qpn, AsyncRoute { element, ..route });
     Ok(pointer.cast())
-}
-
-/// A queue pair without the operations of `ibv_wr_*`.
-fn plain(qp_base: ibv_qp) -> ibv_qp_ex {
-    ibv_qp_ex {
-        qp_base,
-        comp_mask: 0,
-        wr_id: 0,
-        wr_flags: 0,
-        wr_atomic_cmp_swp: None,
-        wr_atomic_fetch_add: None,
-        wr_bind_mw: None,
-        wr_local_inv: None,
-        wr_rdma_read: None,
-        wr_rdma_write: None,
-        wr_rdma_write_imm: None,
-        wr_send: None,
-        wr_send_imm: None,
-        wr_send_inv: None,
-        wr_send_tso: None,
-        wr_set_ud_addr: None,
-        wr_set_xrc_srqn: None,
-        wr_set_inline_data: None,
-        wr_set_inline_data_list: None,
-        wr_set_sge: None,
-        wr_set_sge_list: None,
-        wr_start: None,
-        wr_complete: None,
-        wr_abort: None,
-        wr_atomic_write: None,
-        wr_flush: None,
-    }
 }
 
 /// Changes a queue pair: all that is asked for, or on error nothing (ibv_modify_qp(3)).

@@ -250,10 +250,14 @@ impl Device {
         qpn: Qpn,
         requests: impl IntoIterator<Item = SendWr>,
     ) -> Result<(), VerbsError> {
+        self.post(|hca| requests.into_iter().try_for_each(|wr| hca.post_send(qpn, wr)))
+    }
+
+    /// [`Self::with`] for verbs that post: what the last poll left leaves together with what they
+    /// cause.
+    pub fn post<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
         let mut engine = self.shared.lock();
-        let result = requests
-            .into_iter()
-            .try_for_each(|wr| engine.hca.post_send(qpn, wr));
+        let result = f(&mut engine.hca);
         self.shared.send(&mut engine);
         result
     }
@@ -321,12 +325,10 @@ impl Device {
         take(&mut engine.hca, cq, max, &mut each)
     }
 
-    /// Arms a completion queue for one [`Event::Completion`]. The program is about to sleep: the
-    /// helper thread takes over at once.
-    pub fn arm(&self, cq: CqId, notify: Notify) -> Result<(), VerbsError> {
-        self.with(|hca| hca.req_notify_cq(cq, notify))?;
+    /// The program stops polling, perhaps to wait for an event: the helper thread takes over at
+    /// once.
+    pub fn rest(&self) {
         self.shared.step_back();
-        Ok(())
     }
 
     /// Waits until `cq` has a completion or `timeout` has passed, and takes up to `max` of them.
