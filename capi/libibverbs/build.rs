@@ -82,8 +82,14 @@ fn script(symbols: &[Symbol]) -> String {
             let _ = write!(script, " global: {};", names.join("; "));
         }
         // The first node hides everything else.
-        let local = if *node == "IBVERBS_1.0" { " local: *;" } else { "" };
-        let after = before.filter(|_| public).map_or(String::new(), |b| format!(" {b}"));
+        let local = if *node == "IBVERBS_1.0" {
+            " local: *;"
+        } else {
+            ""
+        };
+        let after = before
+            .filter(|_| public)
+            .map_or(String::new(), |b| format!(" {b}"));
         let _ = writeln!(script, "{local} }}{after};");
         before = public.then_some(*node).or(before);
     }

@@ -2,74 +2,16 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
-use std::net::IpAddr;
 use std::ptr::{null, null_mut};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use ferroce_hca::{CqId, Event, QpEvent, SrqId};
-use ferroce_udp::{Device, DeviceConfig};
+use ferroce_udp::{AttachOptions, Device, DeviceSpec, Registry};
 use ferroce_wire::Qpn;
 
 use crate::abi::ibv_device;
 use crate::error::{Error, pointer};
 use crate::events::{Async, AsyncQueue, CompQueue};
-
-/// What a device is, as far as queries tell.
-#[derive(Clone, Debug)]
-pub(crate) struct Identity {
-    pub(crate) name: String,
-    pub(crate) address: IpAddr,
-    pub(crate) node_guid: [u8; 8],
-    pub(crate) vendor_id: u32,
-    pub(crate) vendor_part_id: u32,
-    pub(crate) hw_ver: u32,
-    pub(crate) fw_ver: String,
-    pub(crate) board_id: String,
-    pub(crate) ca_ack_delay: u8,
-}
-
-impl Identity {
-    fn new(name: &str, address: IpAddr) -> Self {
-        Self {
-            name: name.to_owned(),
-            address,
-            node_guid: guid_of(address),
-            vendor_id: 0x02c9,
-            vendor_part_id: 4129,
-            hw_ver: 0,
-            fw_ver: "28.43.2026".to_owned(),
-            board_id: "FERROCE0000001".to_owned(),
-            ca_ack_delay: 16,
-        }
-    }
-}
-
-/// A locally administered EUI-64 with the end of the address in it.
-fn guid_of(address: IpAddr) -> [u8; 8] {
-    let tail = match address {
-        IpAddr::V4(v4) => v4.octets(),
-        IpAddr::V6(v6) => {
-            let octets = v6.octets();
-            [octets[12], octets[13], octets[14], octets[15]]
-        }
-    };
-    let [a, b, c, d] = tail;
-    [0x02, 0xfe, 0x0c, 0xff, a, b, c, d]
-}
-
-/// The devices that `FERROCE_DEVICES` defines (`name@address`, separated by commas), or the one on
-/// the loopback interface.
-fn identities() -> Vec<Identity> {
-    let Ok(list) = std::env::var("FERROCE_DEVICES") else {
-        return vec![Identity::new("fr0", [127, 0, 0, 1].into())];
-    };
-    list.split(',')
-        .filter_map(|item| {
-            let (name, address) = item.split_once('@')?;
-            Some(Identity::new(name, address.parse().ok()?))
-        })
-        .collect()
-}
 
 /// A device as programs see it before they open it. Providers of other cards look at a pointer to
 /// their own operations behind `ibv_device`, and find that this is not their card.
@@ -78,7 +20,7 @@ pub(crate) struct Listed {
     abi: ibv_device,
     operations: *const u64,
     behind: [u64; 32],
-    pub(crate) identity: Identity,
+    pub(crate) spec: DeviceSpec,
     index: c_int,
 }
 
@@ -96,42 +38,38 @@ fn listed() -> MutexGuard<'static, Vec<&'static Listed>> {
     LISTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn refresh() -> Vec<&'static Listed> {
+fn refresh() -> Result<Vec<&'static Listed>, Error> {
+    let specs = Registry::open()?.devices()?;
     let mut known = listed();
-    identities()
-        .into_iter()
-        .map(|identity| {
-            let same = |old: &&&Listed| {
-                old.identity.name == identity.name && old.identity.address == identity.address
-            };
-            if let Some(old) = known.iter().find(same) {
-                return *old;
-            }
-            let index = c_int::try_from(known.len()).unwrap_or(c_int::MAX);
-            let fresh: &'static Listed = Box::leak(Box::new(Listed::new(identity, index)));
-            known.push(fresh);
-            fresh
-        })
-        .collect()
+    let list = specs.into_iter().map(|spec| {
+        if let Some(old) = known.iter().find(|old| old.spec == spec) {
+            return *old;
+        }
+        let index = c_int::try_from(known.len()).unwrap_or(c_int::MAX);
+        let fresh: &'static Listed = Box::leak(Box::new(Listed::new(spec, index)));
+        known.push(fresh);
+        fresh
+    });
+    Ok(list.collect())
 }
 
 impl Listed {
-    fn new(identity: Identity, index: c_int) -> Self {
+    fn new(spec: DeviceSpec, index: c_int) -> Self {
         let uverbs = format!("uverbs{index}");
         let abi = ibv_device {
             ops: [null_mut(); 2],
             node_type: 1,
             transport_type: 0,
-            name: text(&identity.name),
+            name: text(&spec.name),
             dev_name: text(&uverbs),
             dev_path: text(&format!("/sys/class/infiniband_verbs/{uverbs}")),
-            ibdev_path: text(&format!("/sys/class/infiniband/{}", identity.name)),
+            ibdev_path: text(&format!("/sys/class/infiniband/{}", spec.name)),
         };
         Self {
             abi,
             operations: &raw const NO_PROVIDER,
             behind: [0; 32],
-            identity,
+            spec,
             index,
         }
     }
@@ -154,7 +92,9 @@ pub(crate) fn text<const N: usize>(text: &str) -> [c_char; N] {
 /// The device behind a program's pointer.
 pub(crate) fn find(device: *const ibv_device) -> Result<&'static Listed, Error> {
     let known = listed();
-    let found = known.iter().find(|listed| listed.pointer().cast_const() == device);
+    let found = known
+        .iter()
+        .find(|listed| listed.pointer().cast_const() == device);
     found.copied().ok_or(Error::Handle("device"))
 }
 
@@ -267,7 +207,8 @@ impl Adapter {
         if let Some(adapter) = open.iter().filter_map(Weak::upgrade).find(same) {
             return Ok(adapter);
         }
-        let device = Device::open(DeviceConfig::new(listed.identity.address))?;
+        let registry = Registry::open()?;
+        let device = Device::attach(&registry, &listed.spec.name, AttachOptions::default())?;
         let routes = Arc::new(Routes::default());
         let sink = Arc::clone(&routes);
         device.set_event_sink(Box::new(move |event| sink.deliver(event)));
@@ -301,15 +242,16 @@ fn at_exit() {
 
 /// The devices there are, ended by a null pointer (ibv_get_device_list(3)).
 pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
-    let devices = refresh();
+    pointer("ibv_get_device_list", device_list(num_devices))
+}
+
+fn device_list(num_devices: *mut c_int) -> Result<*mut *mut ibv_device, Error> {
+    let devices = refresh()?;
     // SAFETY: `calloc` takes any sizes.
     let list: *mut *mut ibv_device =
         unsafe { libc::calloc(devices.len() + 1, size_of::<*mut c_void>()) }.cast();
     if list.is_null() {
-        return pointer(
-            "ibv_get_device_list",
-            Err(std::io::Error::from_raw_os_error(libc::ENOMEM).into()),
-        );
+        return Err(std::io::Error::from_raw_os_error(libc::ENOMEM).into());
     }
     for (index, device) in devices.iter().enumerate() {
         // SAFETY: the array has room for them and the null pointer at its end.
@@ -319,7 +261,7 @@ pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *m
         // SAFETY: the program's own variable.
         unsafe { *num_devices = c_int::try_from(devices.len()).unwrap_or(c_int::MAX) };
     }
-    list
+    Ok(list)
 }
 
 /// Frees a list of [`ibv_get_device_list`].
@@ -338,9 +280,7 @@ pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const 
 
 /// The device's GUID in network order (ibv_get_device_guid(3)).
 pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
-    find(device).map_or(0, |listed| {
-        u64::from_ne_bytes(listed.identity.node_guid)
-    })
+    find(device).map_or(0, |listed| listed.spec.guid().to_be())
 }
 
 /// The device's number (ibv_get_device_index(3)).

@@ -33,7 +33,9 @@ static CONTEXTS: Arena<verbs_context, ContextRef> = Arena::new("context");
 
 /// The context behind a program's pointer.
 pub(crate) fn find(context: *const ibv_context) -> Result<ContextRef, Error> {
-    CONTEXTS.find(around(context)).map(|object| Arc::clone(object.own()))
+    CONTEXTS
+        .find(around(context))
+        .map(|object| Arc::clone(object.own()))
 }
 
 /// The structure whose last field a program points to.
@@ -197,7 +199,8 @@ unsafe extern "C" fn query_device_ex(
         // zeroed.
         unsafe {
             attr.cast::<u8>().write_bytes(0, attr_size);
-            attr.cast::<u8>().copy_from_nonoverlapping((&raw const known).cast(), length);
+            attr.cast::<u8>()
+                .copy_from_nonoverlapping((&raw const known).cast(), length);
         }
         Ok(())
     });
@@ -227,18 +230,18 @@ fn int(value: impl TryInto<c_int>) -> c_int {
 const CAPABILITIES: u32 = 1 << 10 | 1 << 11 | 1 << 12 | 1 << 7;
 
 fn device_attr(adapter: &Adapter) -> ibv_device_attr {
-    let identity = &adapter.listed.identity;
-    let guid = u64::from_ne_bytes(identity.node_guid);
+    let spec = &adapter.listed.spec;
+    let guid = spec.guid().to_be();
     let config = adapter.device.with(|hca| *hca.config());
     ibv_device_attr {
-        fw_ver: text(&identity.fw_ver),
+        fw_ver: text(&spec.fw_ver),
         node_guid: guid,
         sys_image_guid: guid,
         max_mr_size: u64::MAX,
         page_size_cap: !0xfff,
-        vendor_id: identity.vendor_id,
-        vendor_part_id: identity.vendor_part_id,
-        hw_ver: identity.hw_ver,
+        vendor_id: spec.vendor_id,
+        vendor_part_id: spec.vendor_part_id,
+        hw_ver: spec.hw_ver,
         max_qp: int(config.max_qp),
         max_qp_wr: int(limits::MAX_WR),
         device_cap_flags: CAPABILITIES,
@@ -260,9 +263,9 @@ fn device_attr(adapter: &Adapter) -> ibv_device_attr {
         max_mw: 0,
         max_raw_ipv6_qp: 0,
         max_raw_ethy_qp: 0,
-        max_mcast_grp: 0,
-        max_mcast_qp_attach: 0,
-        max_total_mcast_qp_attach: 0,
+        max_mcast_grp: int(limits::MAX_MCAST_GRP),
+        max_mcast_qp_attach: int(limits::MAX_MCAST_QP_ATTACH),
+        max_total_mcast_qp_attach: int(limits::MAX_MCAST_GRP * limits::MAX_MCAST_QP_ATTACH),
         max_ah: c_int::MAX,
         max_fmr: 0,
         max_map_per_fmr: 0,
@@ -270,7 +273,7 @@ fn device_attr(adapter: &Adapter) -> ibv_device_attr {
         max_srq_wr: int(limits::MAX_WR),
         max_srq_sge: int(limits::MAX_SGE),
         max_pkeys: 1,
-        local_ca_ack_delay: identity.ca_ack_delay,
+        local_ca_ack_delay: spec.ca_ack_delay,
         phys_port_cnt: 1,
     }
 }

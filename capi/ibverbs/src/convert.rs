@@ -28,7 +28,11 @@ pub(crate) fn address_of(gid: ibv_gid) -> IpAddr {
 pub(crate) fn path(attr: &ibv_ah_attr) -> Result<Path, Error> {
     check_port(attr.port_num.into())?;
     if attr.is_global == 0 {
-        return Err(Error::invalid("ah_attr.is_global", 0_u8, "1: RoCE always has a GRH"));
+        return Err(Error::invalid(
+            "ah_attr.is_global",
+            0_u8,
+            "1: RoCE always has a GRH",
+        ));
     }
     if u32::from(attr.grh.sgid_index) >= GIDS {
         let index = attr.grh.sgid_index;
@@ -91,13 +95,20 @@ fn qpn(field: &'static str, value: u32) -> Result<Qpn, Error> {
 
 /// The change that `ibv_modify_qp` asks for. Fields that the mask does not name are not looked at.
 pub(crate) fn modify(attr: &ibv_qp_attr, mask: c_int) -> Result<(QpModify, Option<Path>), Error> {
-    let named = Attr::from_bits(mask as u32)
-        .ok_or_else(|| Error::invalid("attr_mask", mask as u32, "bits of ibv_qp_attr_mask that a RoCE QP has"))?;
+    let named = Attr::from_bits(mask as u32).ok_or_else(|| {
+        Error::invalid(
+            "attr_mask",
+            mask as u32,
+            "bits of ibv_qp_attr_mask that a RoCE QP has",
+        )
+    })?;
     let mut to = QpAttr {
         pkey_index: attr.pkey_index,
         port: attr.port_num,
         rq_psn: Psn::new(attr.rq_psn & 0x00ff_ffff),
         sq_psn: Psn::new(attr.sq_psn & 0x00ff_ffff),
+        qkey: attr.qkey,
+        path_mig_state: u8::try_from(attr.path_mig_state).unwrap_or(u8::MAX),
         max_rd_atomic: attr.max_rd_atomic,
         max_dest_rd_atomic: attr.max_dest_rd_atomic,
         min_rnr_timer: attr.min_rnr_timer,
@@ -111,8 +122,9 @@ pub(crate) fn modify(attr: &ibv_qp_attr, mask: c_int) -> Result<(QpModify, Optio
         to.access = access("qp_access_flags", attr.qp_access_flags)?;
     }
     if named.contains(Attr::PATH_MTU) {
-        to.path_mtu = mtu(attr.path_mtu)
-            .ok_or_else(|| Error::invalid("path_mtu", attr.path_mtu, "1 to 5, the values of ibv_mtu"))?;
+        to.path_mtu = mtu(attr.path_mtu).ok_or_else(|| {
+            Error::invalid("path_mtu", attr.path_mtu, "1 to 5, the values of ibv_mtu")
+        })?;
     }
     if named.contains(Attr::DEST_QPN) {
         to.dest_qpn = qpn("dest_qp_num", attr.dest_qp_num)?;
@@ -134,7 +146,9 @@ pub(crate) fn modify(attr: &ibv_qp_attr, mask: c_int) -> Result<(QpModify, Optio
 }
 
 fn mtu(value: c_int) -> Option<Mtu> {
-    Mtu::ALL.into_iter().find(|mtu| c_int::from(*mtu as u8) == value)
+    Mtu::ALL
+        .into_iter()
+        .find(|mtu| c_int::from(*mtu as u8) == value)
 }
 
 /// Flags that say how a card may reach the memory; any way is fine here.
@@ -159,6 +173,8 @@ pub(crate) fn qp_attr(
         qp_state: state as c_int,
         cur_qp_state: state as c_int,
         path_mtu: attr.path_mtu as c_int,
+        path_mig_state: attr.path_mig_state.into(),
+        qkey: attr.qkey,
         rq_psn: attr.rq_psn.value(),
         sq_psn: attr.sq_psn.value(),
         dest_qp_num: attr.dest_qpn.value(),

@@ -147,7 +147,10 @@ fn destroy(pointer: *mut ibv_cq, wait: bool) -> Result<(), Error> {
     let object = find(pointer)?;
     let cq = object.own();
     let routes = &cq.context.adapter.routes;
-    cq.context.adapter.device.with(|hca| hca.destroy_cq(cq.id))?;
+    cq.context
+        .adapter
+        .device
+        .with(|hca| hca.destroy_cq(cq.id))?;
     let completions = write(&routes.completions).remove(&cq.id);
     if let Some(queue) = completions {
         queue.withdraw();
@@ -195,13 +198,17 @@ pub(crate) unsafe extern "C" fn poll_cq(
         let cq = object.own();
         let mut to = wc;
         let max = usize::try_from(num_entries).unwrap_or(0);
-        let taken = cq.context.adapter.device.poll_each(cq.id, max, |completion| {
-            // SAFETY: the program's array has room for `num_entries`.
-            unsafe {
-                to.write(work_completion(&completion));
-                to = to.add(1);
-            }
-        })?;
+        let taken = cq
+            .context
+            .adapter
+            .device
+            .poll_each(cq.id, max, |completion| {
+                // SAFETY: the program's array has room for `num_entries`.
+                unsafe {
+                    to.write(work_completion(&completion));
+                    to = to.add(1);
+                }
+            })?;
         if cq.armed.load(Ordering::Relaxed) {
             if taken == 0 {
                 // The last look before it sleeps.
@@ -229,7 +236,7 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
         byte_len: completion.byte_len,
         imm_data,
         qp_num: completion.qpn.value(),
-        src_qp: 0,
+        src_qp: completion.src_qp.value(),
         wc_flags: completion.flags.bits(),
         pkey_index: 0,
         slid: 0,
@@ -251,7 +258,9 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
         } else {
             Notify::Solicited
         };
-        adapter.device.with(|hca| hca.req_notify_cq(cq.id, notify))?;
+        adapter
+            .device
+            .with(|hca| hca.req_notify_cq(cq.id, notify))?;
         cq.armed.store(true, Ordering::Relaxed);
         Ok(())
     });

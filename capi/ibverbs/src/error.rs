@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use ferroce_hca::{PostError, VerbsError};
-use ferroce_udp::OpenError;
+use ferroce_udp::{OpenError, RegistryError};
 use thiserror::Error;
 
 /// Why a call was refused.
@@ -30,6 +30,8 @@ pub(crate) enum Error {
     Verbs(#[from] VerbsError),
     #[error("cannot open the device: {0}")]
     Open(#[from] OpenError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
     #[error("{0}")]
     Os(#[from] io::Error),
 }
@@ -59,6 +61,8 @@ impl Error {
             Self::Open(OpenError::Helper(error)) | Self::Os(error) => {
                 error.raw_os_error().unwrap_or(libc::EIO)
             }
+            Self::Open(OpenError::Registry(error)) | Self::Registry(error) => registry_errno(error),
+            Self::Open(OpenError::Full { .. }) => libc::EUSERS,
             Self::Open(_) => libc::EADDRINUSE,
         }
     }
@@ -79,6 +83,16 @@ fn verbs_errno(error: &VerbsError) -> c_int {
     match error {
         VerbsError::Busy { .. } => libc::EBUSY,
         VerbsError::TooMany { .. } | VerbsError::Post(PostError::QueueFull { .. }) => libc::ENOMEM,
+        _ => libc::EINVAL,
+    }
+}
+
+fn registry_errno(error: &RegistryError) -> c_int {
+    match error {
+        RegistryError::Directory { source, .. } | RegistryError::File { source, .. } => {
+            source.raw_os_error().unwrap_or(libc::EACCES)
+        }
+        RegistryError::NoSuchDevice { .. } => libc::ENODEV,
         _ => libc::EINVAL,
     }
 }

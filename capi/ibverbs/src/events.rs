@@ -161,7 +161,11 @@ fn count_users(pointer: *mut ibv_comp_channel, by: i32) {
     let Ok(channel) = CHANNELS.find(pointer) else {
         return;
     };
-    let mut users = channel.own().users.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut users = channel
+        .own()
+        .users
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     *users = users.saturating_add_signed(by);
     // SAFETY: a live object; programs only read the field.
     unsafe { (*channel.abi()).refcnt = c_int::try_from(*users).unwrap_or(c_int::MAX) };
@@ -199,7 +203,13 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
 
 fn destroy_channel(pointer: *mut ibv_comp_channel) -> Result<(), Error> {
     let channel = CHANNELS.find(pointer)?;
-    if *channel.own().users.lock().unwrap_or_else(PoisonError::into_inner) > 0 {
+    if *channel
+        .own()
+        .users
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        > 0
+    {
         return Err(Error::Busy("completion queues report to the channel"));
     }
     if let Some(own) = CHANNELS.remove(pointer) {

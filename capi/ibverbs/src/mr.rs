@@ -26,7 +26,10 @@ pub unsafe extern "C" fn ibv_reg_mr(
     length: usize,
     access: c_int,
 ) -> *mut ibv_mr {
-    pointer("ibv_reg_mr", register(pd, addr, length, addr as u64, access as u32))
+    pointer(
+        "ibv_reg_mr",
+        register(pd, addr, length, addr as u64, access as u32),
+    )
 }
 
 /// Registers memory under the address `iova` (ibv_reg_mr(3)).
@@ -37,7 +40,10 @@ pub unsafe extern "C" fn ibv_reg_mr_iova(
     iova: u64,
     access: c_int,
 ) -> *mut ibv_mr {
-    pointer("ibv_reg_mr_iova", register(pd, addr, length, iova, access as u32))
+    pointer(
+        "ibv_reg_mr_iova",
+        register(pd, addr, length, iova, access as u32),
+    )
 }
 
 /// [`ibv_reg_mr_iova`] for programs whose access flags may be optional ones.

@@ -41,7 +41,10 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
 
 fn dealloc(pointer: *mut ibv_pd) -> Result<(), Error> {
     let pd = PDS.find(pointer)?.own();
-    pd.context.adapter.device.with(|hca| hca.dealloc_pd(pd.id))?;
+    pd.context
+        .adapter
+        .device
+        .with(|hca| hca.dealloc_pd(pd.id))?;
     PDS.remove(pointer);
     Ok(())
 }

@@ -3,11 +3,11 @@
 use std::ffi::{CStr, c_int};
 use std::net::IpAddr;
 
+use ferroce_udp::DeviceSpec;
+
 use crate::abi::{
-    IBV_GID_TYPE_ROCE_V2, PORT_ATTR_COMPAT_LEN, ibv_context, ibv_gid, ibv_gid_entry,
-    ibv_port_attr,
+    IBV_GID_TYPE_ROCE_V2, PORT_ATTR_COMPAT_LEN, ibv_context, ibv_gid, ibv_gid_entry, ibv_port_attr,
 };
-use crate::adapter::Identity;
 use crate::context;
 use crate::convert::gid_of;
 use crate::error::{Error, number, status};
@@ -49,7 +49,7 @@ pub(crate) unsafe extern "C" fn query_port(
 ) -> c_int {
     let result = context::find(context).and_then(|own| {
         check_port(port.into())?;
-        let known = port_attr(&own.adapter.listed.identity);
+        let known = port_attr(&own.adapter.listed.spec);
         // SAFETY: the program's own structure of `length` bytes; what it has beyond ours is zeroed.
         unsafe {
             attr.cast::<u8>().write_bytes(0, length);
@@ -63,11 +63,11 @@ pub(crate) unsafe extern "C" fn query_port(
     status("ibv_query_port", result)
 }
 
-fn port_attr(identity: &Identity) -> ibv_port_attr {
+fn port_attr(spec: &DeviceSpec) -> ibv_port_attr {
     ibv_port_attr {
         state: 4, // ACTIVE
         max_mtu: 5,
-        active_mtu: active_mtu(identity.address),
+        active_mtu: active_mtu(spec.address),
         gid_tbl_len: GIDS as c_int,
         // CM_SUP and IP_BASED_GIDS
         port_cap_flags: 1 << 16 | 1 << 26,
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn ibv_query_gid(
         check_port(port.into())?;
         check_gid_index(u32::try_from(index).unwrap_or(u32::MAX))?;
         // SAFETY: the program's own variable.
-        unsafe { gid.write_unaligned(gid_of(own.adapter.listed.identity.address)) };
+        unsafe { gid.write_unaligned(gid_of(own.adapter.listed.spec.address)) };
         Ok(0)
     });
     number("ibv_query_gid", result)
@@ -188,13 +188,13 @@ pub unsafe extern "C" fn ibv_query_gid_type(
     number("ibv_query_gid_type", result)
 }
 
-fn gid_entry(identity: &Identity, index: u32) -> ibv_gid_entry {
+fn gid_entry(spec: &DeviceSpec, index: u32) -> ibv_gid_entry {
     ibv_gid_entry {
-        gid: gid_of(identity.address),
+        gid: gid_of(spec.address),
         gid_index: index,
         port_num: 1,
         gid_type: IBV_GID_TYPE_ROCE_V2,
-        ndev_ifindex: interface(identity.address).map_or(0, |interface| interface.index),
+        ndev_ifindex: interface(spec.address).map_or(0, |interface| interface.index),
     }
 }
 
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
         check_port(port)?;
         check_gid_index(index).map_err(|_| std::io::Error::from_raw_os_error(libc::ENODATA))?;
         check_flags(flags)?;
-        let known = gid_entry(&own.adapter.listed.identity, index);
+        let known = gid_entry(&own.adapter.listed.spec, index);
         // SAFETY: the program's own structure of `entry_size` bytes.
         unsafe { write_entry(entry.cast(), &known, entry_size) };
         Ok(())
@@ -255,8 +255,10 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
             return Err(Error::invalid("max_entries", max_entries, "2 or more"));
         }
         for index in 0..GIDS {
-            let known = gid_entry(&own.adapter.listed.identity, index);
-            let to = entries.cast::<u8>().wrapping_add(index as usize * entry_size);
+            let known = gid_entry(&own.adapter.listed.spec, index);
+            let to = entries
+                .cast::<u8>()
+                .wrapping_add(index as usize * entry_size);
             // SAFETY: the program's own array of `max_entries` of `entry_size` bytes each.
             unsafe { write_entry(to, &known, entry_size) };
         }

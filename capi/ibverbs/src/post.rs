@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use ferroce_hca::{RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, limits};
+use ferroce_hca::{RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, limits};
 
 use crate::abi::{
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
@@ -43,7 +43,9 @@ impl<W> Chain<W> {
             // SAFETY: the program's own structure.
             let request = unsafe { &*self.current };
             self.next = following(request);
-            convert(request).map_err(|error| self.refused = Some(error)).ok()
+            convert(request)
+                .map_err(|error| self.refused = Some(error))
+                .ok()
         })
     }
 
@@ -51,12 +53,7 @@ impl<W> Chain<W> {
     ///
     /// # Safety
     /// `bad` can be written to.
-    unsafe fn finish(
-        self,
-        call: &str,
-        posted: Result<(), Error>,
-        bad: *mut *mut W,
-    ) -> c_int {
+    unsafe fn finish(self, call: &str, posted: Result<(), Error>, bad: *mut *mut W) -> c_int {
         let result = posted.and(self.refused.map_or(Ok(()), Err));
         if result.is_err() {
             // SAFETY: as the caller promises.
@@ -111,13 +108,17 @@ fn send_request(wr: &ibv_send_wr) -> Result<SendWr, Error> {
     // SAFETY: the program's own array.
     let (sges, inline) = unsafe {
         if flags.contains(SendFlags::INLINE) {
-            (Sges::new(), Some(inline(elements(wr.sg_list, wr.num_sge)?)?))
+            (
+                Sges::new(),
+                Some(inline(elements(wr.sg_list, wr.num_sge)?)?),
+            )
         } else {
             (sges(wr.sg_list, wr.num_sge)?, None)
         }
     };
     Ok(SendWr {
         wr_id: wr.wr_id,
+        to: SendTo::Peer,
         op: operation(wr)?,
         flags,
         sges,
@@ -169,7 +170,11 @@ unsafe fn elements<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [ibv_sg
         Ok(count) if count <= limits::MAX_SGE as usize => {
             Ok(unsafe { std::slice::from_raw_parts(list, count) })
         }
-        _ => Err(Error::invalid("num_sge", count, "0 to max_sge of the queue pair")),
+        _ => Err(Error::invalid(
+            "num_sge",
+            count,
+            "0 to max_sge of the queue pair",
+        )),
     }
 }
 
@@ -195,7 +200,11 @@ unsafe fn sges(list: *const ibv_sge, count: c_int) -> Result<Sges, Error> {
 unsafe fn inline(elements: &[ibv_sge]) -> Result<Vec<u8>, Error> {
     let length: u64 = elements.iter().map(|sge| u64::from(sge.length)).sum();
     if length > limits::MAX_INLINE.into() {
-        return Err(Error::invalid("inline bytes", length, "0 to max_inline_data"));
+        return Err(Error::invalid(
+            "inline bytes",
+            length,
+            "0 to max_inline_data",
+        ));
     }
     let mut bytes = Vec::with_capacity(length as usize);
     for sge in elements.iter().filter(|sge| sge.length > 0) {

@@ -3,11 +3,12 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use ferroce_hca::{QpCap, QpInit};
+use ferroce_hca::{QpCap, QpInit, QpType};
 use ferroce_wire::Qpn;
 
 use crate::abi::{
-    IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QPT_RC, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap,
+    IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+    IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap,
     ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
 use crate::adapter::{AsyncRoute, write};
@@ -103,12 +104,16 @@ fn create(
         qp_ex::check_operations(operations)?;
     }
     let domain = pd::find(pd)?.own();
-    if init.qp_type != IBV_QPT_RC {
-        return Err(Error::Unsupported("the type of queue pair"));
-    }
+    let qp_type = match init.qp_type {
+        IBV_QPT_RC => QpType::Rc,
+        IBV_QPT_UC => QpType::Uc,
+        IBV_QPT_UD => QpType::Ud,
+        _ => return Err(Error::Unsupported("the type of queue pair")),
+    };
     let cap = granted(&init.cap);
     let own = Arc::clone(&domain.context);
     let device = QpInit {
+        qp_type,
         pd: domain.id,
         send_cq: cq::find(init.send_cq)?.own().id,
         recv_cq: cq::find(init.recv_cq)?.own().id,

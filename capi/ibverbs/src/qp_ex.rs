@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 
-use ferroce_hca::{SendFlags, SendOp, SendWr, Sge, Sges};
+use ferroce_hca::{SendFlags, SendOp, SendTo, SendWr, Sge, Sges};
 use libc::pthread_mutex_t;
 
 use crate::abi::{
@@ -82,6 +82,7 @@ unsafe fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
         let Some((_, batch)) = batch(qp) else { return };
         batch.requests.push(SendWr {
             wr_id: (*qp).wr_id,
+            to: SendTo::Peer,
             op,
             flags: SendFlags::from_bits_truncate((*qp).wr_flags) - SendFlags::INLINE,
             sges: Sges::new(),
@@ -111,7 +112,9 @@ unsafe fn change(
 }
 
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
-    let Ok(object) = qp::get(qp.cast()) else { return };
+    let Ok(object) = qp::get(qp.cast()) else {
+        return;
+    };
     let builder = &object.own().builder;
     // SAFETY: initialised; and with the mutex held the batch is this thread's.
     unsafe {
@@ -144,7 +147,9 @@ fn post(own: &qp::Qp, requests: &mut Vec<SendWr>) -> Result<(), Error> {
         if waiting + requests.len() > max as usize {
             return Err(ferroce_hca::PostError::QueueFull { max }.into());
         }
-        requests.drain(..).try_for_each(|wr| hca.post_send(own.qpn, wr))
+        requests
+            .drain(..)
+            .try_for_each(|wr| hca.post_send(own.qpn, wr))
     })?;
     Ok(())
 }
@@ -267,7 +272,10 @@ pub(crate) fn extended(qp_base: ibv_qp, operations: Option<u64>) -> ibv_qp_ex {
         wr_id: 0,
         wr_flags: 0,
         wr_atomic_cmp_swp: given!(has(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP), wr_atomic_cmp_swp),
-        wr_atomic_fetch_add: given!(has(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD), wr_atomic_fetch_add),
+        wr_atomic_fetch_add: given!(
+            has(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD),
+            wr_atomic_fetch_add
+        ),
         wr_bind_mw: None,
         wr_local_inv: None,
         wr_rdma_read: given!(has(IBV_QP_EX_WITH_RDMA_READ), wr_rdma_read),

@@ -3,7 +3,10 @@
 //! A name that rustc knows to be exported goes into its own version script, where it has no
 //! version. So the names are defined behind its back, by assembly that jumps to the functions, and
 //! get their versions from the script that `build.rs` writes.
-#![allow(clippy::missing_safety_doc, reason = "there is nothing to call from Rust")]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "there is nothing to call from Rust"
+)]
 
 use std::ffi::{c_int, c_void};
 

@@ -1,10 +1,10 @@
 use std::collections::VecDeque;
-use std::{fmt, io};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
+use std::{fmt, io};
 
 use ferroce_hca::{
     Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, Time, VerbsError,
@@ -250,7 +250,11 @@ impl Device {
         qpn: Qpn,
         requests: impl IntoIterator<Item = SendWr>,
     ) -> Result<(), VerbsError> {
-        self.post(|hca| requests.into_iter().try_for_each(|wr| hca.post_send(qpn, wr)))
+        self.post(|hca| {
+            requests
+                .into_iter()
+                .try_for_each(|wr| hca.post_send(qpn, wr))
+        })
     }
 
     /// [`Self::with`] for verbs that post: what the last poll left leaves together with what they
@@ -361,7 +365,9 @@ impl Device {
                 let mut engine = self.shared.lock();
                 engine.hca.req_notify_cq(cq, Notify::Any)?;
                 // What came before the arming announces nothing.
-                take(&mut engine.hca, cq, max, &mut |completion| out.push(completion))?
+                take(&mut engine.hca, cq, max, &mut |completion| {
+                    out.push(completion)
+                })?
             };
             if taken > 0 || waited(timeout) {
                 return Ok(taken);

@@ -67,9 +67,8 @@ pub struct verbs_context {
     pub attach_counters_point_flow: Absent,
     pub create_counters: Absent,
     pub destroy_counters: Absent,
-    pub reg_dm_mr: Option<
-        unsafe extern "C" fn(*mut ibv_pd, *mut ibv_dm, u64, usize, c_uint) -> *mut ibv_mr,
-    >,
+    pub reg_dm_mr:
+        Option<unsafe extern "C" fn(*mut ibv_pd, *mut ibv_dm, u64, usize, c_uint) -> *mut ibv_mr>,
     pub alloc_dm:
         Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_alloc_dm_attr) -> *mut ibv_dm>,
     pub free_dm: Option<unsafe extern "C" fn(*mut ibv_dm) -> c_int>,
