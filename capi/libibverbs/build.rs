@@ -54,8 +54,11 @@ fn export(symbol: &Symbol) -> String {
     format!("export!(\"{name}\", {target}{aliases});\n")
 }
 
+/// Private nodes come last.
+type Order = (bool, Vec<u32>);
+
 /// Versions in their order, `IBVERBS_1.9` before `IBVERBS_1.10`.
-fn order(node: &str) -> (bool, Vec<u32>) {
+fn order(node: &str) -> Order {
     let number = node.trim_start_matches(|c: char| !c.is_ascii_digit());
     let parts = number.split('.').filter_map(|part| part.parse().ok());
     (!node.contains('.'), parts.collect())
@@ -63,7 +66,7 @@ fn order(node: &str) -> (bool, Vec<u32>) {
 
 /// The version script. Each public node inherits the one before it.
 fn script(symbols: &[Symbol]) -> String {
-    let mut nodes: BTreeMap<(bool, Vec<u32>), (&str, Vec<&str>)> = BTreeMap::new();
+    let mut nodes: BTreeMap<Order, (&str, Vec<&str>)> = BTreeMap::new();
     for symbol in symbols {
         for (index, node) in symbol.nodes.iter().enumerate() {
             let entry = nodes.entry(order(node)).or_insert((node, Vec::new()));

@@ -307,7 +307,11 @@ fn unsafe_code_is_fenced_in() {
     for source in all_sources() {
         for (index, line) in source.lines.iter().enumerate() {
             let line = without_literals(line.trim_start());
-            let function = mentions(&line, "unsafe fn") || mentions(&line, "unsafe extern");
+            // What C calls in capi has one contract, the header's, which the crate's page states; and
+            // the type of a function is no function.
+            let from_c = source.path.starts_with("capi/") || line.contains("fn(");
+            let function =
+                mentions(&line, "unsafe fn") || mentions(&line, "unsafe extern") && !from_c;
             let block = line.contains("unsafe {") || mentions(&line, "unsafe impl");
             if line.starts_with("//") || !(function || block) {
                 continue;

@@ -7,6 +7,7 @@
     non_camel_case_types,
     missing_docs,
     missing_debug_implementations,
+    clippy::use_self,
     reason = "names and meaning are those of infiniband/verbs.h"
 )]
 

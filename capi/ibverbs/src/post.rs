@@ -54,7 +54,7 @@ impl<W> Chain<W> {
     /// # Safety
     /// `bad` can be written to.
     unsafe fn finish(self, call: &str, posted: Result<(), Error>, bad: *mut *mut W) -> c_int {
-        let result = posted.and(self.refused.map_or(Ok(()), Err));
+        let result = posted.and_then(|()| self.refused.map_or(Ok(()), Err));
         if result.is_err() {
             // SAFETY: as the caller promises.
             unsafe { bad.write(self.current) };
@@ -166,8 +166,8 @@ unsafe fn elements<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [ibv_sg
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
         Ok(_) if list.is_null() => Err(Error::Null("sg_list")),
-        // SAFETY: as the caller promises.
         Ok(count) if count <= limits::MAX_SGE as usize => {
+            // SAFETY: as the caller promises.
             Ok(unsafe { std::slice::from_raw_parts(list, count) })
         }
         _ => Err(Error::invalid(
