@@ -1,10 +1,10 @@
 use std::collections::VecDeque;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
+use std::{fmt, io};
 
 use ferroce_hca::{
     Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, Time, VerbsError,
@@ -43,6 +43,10 @@ const EVENTS_MAX: usize = 1 << 16;
 const SOON: u64 = 0;
 /// The same of one that sleeps until somebody wakes it.
 const WHENEVER: u64 = u64::MAX;
+
+/// Takes the device's events in place of [`Device::poll_event`]. It is called while the device is
+/// locked, by whatever thread drives it, and must not call the device.
+pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
 
 /// What a device is opened with.
 #[derive(Clone, Debug)]
@@ -106,7 +110,6 @@ pub struct Device {
     attachment: Attachment,
 }
 
-#[derive(Debug)]
 struct Shared {
     socket: Socket,
     state: DeviceState,
@@ -114,6 +117,7 @@ struct Shared {
     /// Threads that wait for the engine.
     wanted: AtomicUsize,
     events: Mutex<Events>,
+    sink: OnceLock<EventSink>,
     announced: Condvar,
     /// When the program polled last, in the clock's nanoseconds.
     last_poll_ns: AtomicU64,
@@ -128,6 +132,14 @@ struct Shared {
     waker: Waker,
     /// Ends its sleep while it stands back.
     helper: OnceLock<Thread>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("socket", &self.socket)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -166,6 +178,7 @@ impl Device {
             engine: Mutex::new(engine),
             wanted: AtomicUsize::new(0),
             events: Mutex::default(),
+            sink: OnceLock::new(),
             announced: Condvar::new(),
             last_poll_ns: AtomicU64::new(0),
             deferred: AtomicBool::new(false),
@@ -237,18 +250,37 @@ impl Device {
         qpn: Qpn,
         requests: impl IntoIterator<Item = SendWr>,
     ) -> Result<(), VerbsError> {
+        self.post(|hca| {
+            requests
+                .into_iter()
+                .try_for_each(|wr| hca.post_send(qpn, wr))
+        })
+    }
+
+    /// [`Self::with`] for verbs that post: what the last poll left leaves together with what they
+    /// cause.
+    pub fn post<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
         let mut engine = self.shared.lock();
-        let result = requests
-            .into_iter()
-            .try_for_each(|wr| engine.hca.post_send(qpn, wr));
+        let result = f(&mut engine.hca);
         self.shared.send(&mut engine);
         result
     }
 
     /// Posts a receive request.
     pub fn post_recv(&self, qpn: Qpn, request: RecvWr) -> Result<(), VerbsError> {
+        self.post_recvs(qpn, [request])
+    }
+
+    /// Posts receive requests. On error those before the refused one are posted.
+    pub fn post_recvs(
+        &self,
+        qpn: Qpn,
+        requests: impl IntoIterator<Item = RecvWr>,
+    ) -> Result<(), VerbsError> {
         let mut engine = self.shared.lock();
-        let result = engine.hca.post_recv(qpn, request);
+        let result = requests
+            .into_iter()
+            .try_for_each(|wr| engine.hca.post_recv(qpn, wr));
         // A queue pair in error completes it at once.
         self.shared.publish(&mut engine);
         result
@@ -272,19 +304,35 @@ impl Device {
         max: usize,
         out: &mut Vec<Completion>,
     ) -> Result<usize, VerbsError> {
+        self.poll_each(cq, max, |completion| out.push(completion))
+    }
+
+    /// [`Self::poll`] that hands each completion to `each`, which must not call the device.
+    pub fn poll_each(
+        &self,
+        cq: CqId,
+        max: usize,
+        mut each: impl FnMut(Completion),
+    ) -> Result<usize, VerbsError> {
         self.shared.note_poll();
         self.shared.give_way();
         let Some(mut engine) = self.shared.try_lock() else {
             // Another thread drives the device, but what has completed must be seen: a program may
             // go to sleep on the word that there is nothing.
-            return take(&mut self.shared.lock().hca, cq, max, out);
+            return take(&mut self.shared.lock().hca, cq, max, &mut each);
         };
-        let taken = take(&mut engine.hca, cq, max, out)?;
+        let taken = take(&mut engine.hca, cq, max, &mut each)?;
         if taken > 0 {
             return Ok(taken);
         }
         self.shared.poll_once(&mut engine);
-        take(&mut engine.hca, cq, max, out)
+        take(&mut engine.hca, cq, max, &mut each)
+    }
+
+    /// The program stops polling, perhaps to wait for an event: the helper thread takes over at
+    /// once.
+    pub fn rest(&self) {
+        self.shared.step_back();
     }
 
     /// Waits until `cq` has a completion or `timeout` has passed, and takes up to `max` of them.
@@ -317,7 +365,9 @@ impl Device {
                 let mut engine = self.shared.lock();
                 engine.hca.req_notify_cq(cq, Notify::Any)?;
                 // What came before the arming announces nothing.
-                take(&mut engine.hca, cq, max, out)?
+                take(&mut engine.hca, cq, max, &mut |completion| {
+                    out.push(completion)
+                })?
             };
             if taken > 0 || waited(timeout) {
                 return Ok(taken);
@@ -331,6 +381,12 @@ impl Device {
                     .wait_timeout_while(events, left, unchanged),
             );
         }
+    }
+
+    /// Hands all events to `sink` from now on. The first sink stays.
+    pub fn set_event_sink(&self, sink: EventSink) {
+        // A second one has nobody to report to.
+        let _ = self.shared.sink.set(sink);
     }
 
     /// The next asynchronous event. Of those that nobody asks for the last 65536 are kept.
@@ -355,16 +411,17 @@ fn take(
     hca: &mut Hca,
     cq: CqId,
     max: usize,
-    out: &mut Vec<Completion>,
+    each: &mut impl FnMut(Completion),
 ) -> Result<usize, VerbsError> {
-    let before = out.len();
-    while out.len() - before < max {
+    let mut taken = 0;
+    while taken < max {
         match hca.poll_completion(cq)? {
-            Some(completion) => out.push(completion),
+            Some(completion) => each(completion),
             None => break,
         }
+        taken += 1;
     }
-    Ok(out.len() - before)
+    Ok(taken)
 }
 
 impl Shared {
@@ -489,9 +546,13 @@ impl Shared {
         let mut events = self.events();
         let mut next = Some(first);
         while let Some(event) = next {
+            if let Some(sink) = self.sink.get() {
+                sink(event);
+            }
             match event {
                 Event::Completion(_) => events.announcements += 1,
-                other => events.push(other),
+                other if self.sink.get().is_none() => events.push(other),
+                _ => {}
             }
             next = engine.poll_event();
         }

@@ -43,7 +43,7 @@ pub mod wait;
 
 pub use attach::AttachOptions;
 pub use connect::Endpoint;
-pub use device::{Device, DeviceConfig, OpenError};
+pub use device::{Device, DeviceConfig, EventSink, OpenError};
 pub use observer::Observer;
 pub use registry::{Registry, RegistryError};
 pub use shared::Process;

@@ -1,0 +1,289 @@
+//! The devices there are, and those this process has open.
+
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+
+use ferroce_hca::{CqId, Event, QpEvent, SrqId};
+use ferroce_udp::{AttachOptions, Device, DeviceSpec, Registry};
+use ferroce_wire::Qpn;
+
+use crate::abi::ibv_device;
+use crate::error::{Error, pointer};
+use crate::events::{Async, AsyncQueue, CompQueue};
+
+/// A device as programs see it before they open it. Providers of other cards look at a pointer to
+/// their own operations behind `ibv_device`, and find that this is not their card.
+#[repr(C)]
+pub(crate) struct Listed {
+    abi: ibv_device,
+    operations: *const u64,
+    behind: [u64; 32],
+    pub(crate) spec: DeviceSpec,
+    index: c_int,
+}
+
+// SAFETY: nothing in it changes after it was made, and its pointers lead to constants.
+unsafe impl Send for Listed {}
+// SAFETY: as above.
+unsafe impl Sync for Listed {}
+
+static NO_PROVIDER: u64 = 0;
+
+/// All devices ever listed. They stay: a program may keep a pointer longer than its list.
+static LISTED: Mutex<Vec<&'static Listed>> = Mutex::new(Vec::new());
+
+fn listed() -> MutexGuard<'static, Vec<&'static Listed>> {
+    LISTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn refresh() -> Result<Vec<&'static Listed>, Error> {
+    let specs = Registry::open()?.devices()?;
+    let mut known = listed();
+    let list = specs.into_iter().map(|spec| {
+        if let Some(old) = known.iter().find(|old| old.spec == spec) {
+            return *old;
+        }
+        let index = c_int::try_from(known.len()).unwrap_or(c_int::MAX);
+        let fresh: &'static Listed = Box::leak(Box::new(Listed::new(spec, index)));
+        known.push(fresh);
+        fresh
+    });
+    Ok(list.collect())
+}
+
+impl Listed {
+    fn new(spec: DeviceSpec, index: c_int) -> Self {
+        let uverbs = format!("uverbs{index}");
+        let abi = ibv_device {
+            ops: [null_mut(); 2],
+            node_type: 1,
+            transport_type: 0,
+            name: text(&spec.name),
+            dev_name: text(&uverbs),
+            dev_path: text(&format!("/sys/class/infiniband_verbs/{uverbs}")),
+            ibdev_path: text(&format!("/sys/class/infiniband/{}", spec.name)),
+        };
+        Self {
+            abi,
+            operations: &raw const NO_PROVIDER,
+            behind: [0; 32],
+            spec,
+            index,
+        }
+    }
+
+    /// The pointer that programs hold.
+    pub(crate) fn pointer(&self) -> *mut ibv_device {
+        (&raw const self.abi).cast_mut()
+    }
+}
+
+/// A C string in an array, cut if it is too long.
+pub(crate) fn text<const N: usize>(text: &str) -> [c_char; N] {
+    let mut array = [0; N];
+    for (to, from) in array[..N - 1].iter_mut().zip(text.bytes()) {
+        *to = from as c_char;
+    }
+    array
+}
+
+/// The device behind a program's pointer.
+pub(crate) fn find(device: *const ibv_device) -> Result<&'static Listed, Error> {
+    let known = listed();
+    let found = known
+        .iter()
+        .find(|listed| listed.pointer().cast_const() == device);
+    found.copied().ok_or(Error::Handle("device"))
+}
+
+/// A device that this process has open; all contexts of it share it.
+pub(crate) struct Adapter {
+    pub(crate) listed: &'static Listed,
+    pub(crate) device: Device,
+    pub(crate) routes: Arc<Routes>,
+}
+
+/// Whom the device's events concern.
+#[derive(Default)]
+pub(crate) struct Routes {
+    pub(crate) completions: RwLock<HashMap<CqId, Arc<CompQueue>>>,
+    pub(crate) cqs: RwLock<HashMap<CqId, AsyncRoute>>,
+    pub(crate) qps: RwLock<HashMap<Qpn, AsyncRoute>>,
+    pub(crate) srqs: RwLock<HashMap<SrqId, AsyncRoute>>,
+    /// The queues of all contexts.
+    pub(crate) contexts: RwLock<Vec<Weak<AsyncQueue>>>,
+}
+
+/// Where asynchronous events of an object go.
+#[derive(Clone)]
+pub(crate) struct AsyncRoute {
+    pub(crate) queue: Arc<AsyncQueue>,
+    /// The object, as programs know it.
+    pub(crate) element: u64,
+    /// How many of its events the program has got.
+    pub(crate) reported: crate::events::Reported,
+}
+
+impl AsyncRoute {
+    fn push(&self, kind: c_int) {
+        self.queue.push(Async {
+            element: self.element,
+            kind,
+            reported: Some(self.reported.clone()),
+        });
+    }
+}
+
+impl Routes {
+    /// Takes an event of the device, which is locked.
+    fn deliver(&self, event: Event) {
+        match event {
+            Event::Completion(cq) => {
+                if let Some(queue) = read(&self.completions).get(&cq) {
+                    queue.announce();
+                }
+            }
+            Event::CqOverrun(cq) => push(&self.cqs, &cq, 0),
+            Event::QpFatal(qpn) => push(&self.qps, &qpn, 1),
+            Event::Qp(qpn, event) => {
+                if let Some(kind) = kind_of(event) {
+                    push(&self.qps, &qpn, kind);
+                }
+            }
+            Event::SrqLimit(srq) => push(&self.srqs, &srq, 15),
+            Event::DeviceFatal => self.broadcast(8, 0),
+            _ => {}
+        }
+    }
+
+    /// An event of the whole device or of its port.
+    fn broadcast(&self, kind: c_int, element: u64) {
+        for queue in read(&self.contexts).iter().filter_map(Weak::upgrade) {
+            queue.push(Async {
+                element,
+                kind,
+                reported: None,
+            });
+        }
+    }
+}
+
+/// The number of `ibv_event_type`.
+fn kind_of(event: QpEvent) -> Option<c_int> {
+    Some(match event {
+        QpEvent::RequestError => 2,
+        QpEvent::AccessError => 3,
+        QpEvent::CommunicationEstablished => 4,
+        QpEvent::SendQueueDrained => 5,
+        QpEvent::LastWqeReached => 16,
+        _ => return None,
+    })
+}
+
+fn push<K: std::hash::Hash + Eq>(map: &RwLock<HashMap<K, AsyncRoute>>, key: &K, kind: c_int) {
+    if let Some(route) = read(map).get(key) {
+        route.push(kind);
+    }
+}
+
+pub(crate) fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+static OPEN: LazyLock<Mutex<Vec<Weak<Adapter>>>> = LazyLock::new(Mutex::default);
+
+impl Adapter {
+    /// Opens a device, or shares it if this process has it open.
+    pub(crate) fn attach(listed: &'static Listed) -> Result<Arc<Self>, Error> {
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|adapter| adapter.strong_count() > 0);
+        let same = |adapter: &Arc<Self>| std::ptr::eq(adapter.listed, listed);
+        if let Some(adapter) = open.iter().filter_map(Weak::upgrade).find(same) {
+            return Ok(adapter);
+        }
+        let registry = Registry::open()?;
+        let device = Device::attach(&registry, &listed.spec.name, AttachOptions::default())?;
+        let routes = Arc::new(Routes::default());
+        let sink = Arc::clone(&routes);
+        device.set_event_sink(Box::new(move |event| sink.deliver(event)));
+        let adapter = Arc::new(Self {
+            listed,
+            device,
+            routes,
+        });
+        open.push(Arc::downgrade(&adapter));
+        at_exit();
+        Ok(adapter)
+    }
+}
+
+/// Has the last acknowledgements sent when the program ends: its peers wait for them.
+fn at_exit() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    extern "C" fn flush() {
+        let Ok(open) = OPEN.try_lock() else {
+            return; // a thread that opens a device owes nothing yet
+        };
+        for adapter in open.iter().filter_map(Weak::upgrade) {
+            adapter.device.with(|_| ());
+        }
+    }
+    ONCE.call_once(|| {
+        // SAFETY: registers a function that lives as long as the library, which is never unloaded.
+        unsafe { libc::atexit(flush) };
+    });
+}
+
+/// The devices there are, ended by a null pointer (ibv_get_device_list(3)).
+pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
+    pointer("ibv_get_device_list", device_list(num_devices))
+}
+
+fn device_list(num_devices: *mut c_int) -> Result<*mut *mut ibv_device, Error> {
+    let devices = refresh()?;
+    // SAFETY: `calloc` takes any sizes.
+    let list: *mut *mut ibv_device =
+        unsafe { libc::calloc(devices.len() + 1, size_of::<*mut c_void>()) }.cast();
+    if list.is_null() {
+        return Err(std::io::Error::from_raw_os_error(libc::ENOMEM).into());
+    }
+    for (index, device) in devices.iter().enumerate() {
+        // SAFETY: the array has room for them and the null pointer at its end.
+        unsafe { *list.add(index) = device.pointer() };
+    }
+    if !num_devices.is_null() {
+        // SAFETY: the program's own variable.
+        unsafe { *num_devices = c_int::try_from(devices.len()).unwrap_or(c_int::MAX) };
+    }
+    Ok(list)
+}
+
+/// Frees a list of [`ibv_get_device_list`].
+pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
+    // SAFETY: it came from `calloc`; null is allowed.
+    unsafe { libc::free(list.cast()) }
+}
+
+/// The device's name (ibv_get_device_name(3)).
+pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
+    match find(device) {
+        Ok(listed) => listed.abi.name.as_ptr(),
+        Err(_) => null(),
+    }
+}
+
+/// The device's GUID in network order (ibv_get_device_guid(3)).
+pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
+    find(device).map_or(0, |listed| listed.spec.guid().to_be())
+}
+
+/// The device's number (ibv_get_device_index(3)).
+pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
+    find(device).map_or(-1, |listed| listed.index)
+}

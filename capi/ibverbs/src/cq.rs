@@ -1,0 +1,268 @@
+//! Completion queues.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use ferroce_hca::{Completion, CqId, Notify, WcFlags};
+
+use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
+use crate::adapter::{AsyncRoute, read, write};
+use crate::arena::{Arena, Object};
+use crate::context::{self, ContextRef};
+use crate::error::{Error, number, pointer, status};
+use crate::events::{CompQueue, Reported, release_channel, use_channel, wait_acknowledged};
+
+pub(crate) struct Cq {
+    pub(crate) context: ContextRef,
+    pub(crate) id: CqId,
+    channel: *mut ibv_comp_channel,
+    /// Announcements and asynchronous events that the program has got.
+    announced: Reported,
+    reported: Reported,
+    /// The program asked for an event and has polled no completion since.
+    armed: AtomicBool,
+}
+
+// SAFETY: the channel's address is only compared and looked up.
+unsafe impl Send for Cq {}
+// SAFETY: as above.
+unsafe impl Sync for Cq {}
+
+static CQS: Arena<ibv_cq_ex, Cq> = Arena::new("completion queue");
+
+pub(crate) fn find(cq: *const ibv_cq) -> Result<&'static Object<ibv_cq_ex, Cq>, Error> {
+    CQS.find(cq.cast())
+}
+
+/// Makes a completion queue (ibv_create_cq(3)).
+pub unsafe extern "C" fn ibv_create_cq(
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: c_int,
+) -> *mut ibv_cq {
+    let made = create(context, cqe, cq_context, channel, comp_vector);
+    pointer("ibv_create_cq", made.map(<*mut ibv_cq_ex>::cast))
+}
+
+pub(crate) fn create(
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: c_int,
+) -> Result<*mut ibv_cq_ex, Error> {
+    let own = context::find(context)?;
+    // SAFETY: a live context.
+    let vectors = unsafe { (*context).num_comp_vectors };
+    if !(0..vectors).contains(&comp_vector) {
+        let allowed = "less than num_comp_vectors of the context";
+        return Err(Error::invalid("comp_vector", comp_vector, allowed));
+    }
+    let capacity =
+        u32::try_from(cqe).map_err(|_| Error::invalid("cqe", cqe, "1 to max_cqe of the device"))?;
+    let queue = match channel.is_null() {
+        true => None,
+        false => Some(use_channel(channel)?),
+    };
+    let created = own.adapter.device.with(|hca| hca.create_cq(capacity));
+    let id = created.inspect_err(|_| {
+        if queue.is_some() {
+            release_channel(channel);
+        }
+    })?;
+    let (announced, reported) = (Reported::default(), Reported::default());
+    let abi = ibv_cq_ex {
+        cq: ibv_cq {
+            context,
+            channel,
+            cq_context,
+            handle: id.0,
+            cqe,
+            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+            cond: libc::PTHREAD_COND_INITIALIZER,
+            comp_events_completed: 0,
+            async_events_completed: 0,
+        },
+        comp_mask: 0,
+        status: 0,
+        wr_id: 0,
+        start_poll: None,
+        next_poll: None,
+        end_poll: None,
+        read_opcode: None,
+        read_vendor_err: None,
+        read_byte_len: None,
+        read_imm_data: None,
+        read_qp_num: None,
+        read_src_qp: None,
+        read_wc_flags: None,
+        read_slid: None,
+        read_sl: None,
+        read_dlid_path_bits: None,
+        read_completion_ts: None,
+        read_cvlan: None,
+        read_flow_tag: None,
+        read_tm_info: None,
+        read_completion_wallclock_ns: None,
+    };
+    let routes = Arc::clone(&own.adapter.routes);
+    let events = Arc::clone(&own.events);
+    let cq = Cq {
+        context: own,
+        id,
+        channel: if queue.is_some() { channel } else { null_mut() },
+        announced: Arc::clone(&announced),
+        reported: Arc::clone(&reported),
+        armed: AtomicBool::new(false),
+    };
+    let pointer = CQS.insert(abi, cq);
+    let route = AsyncRoute {
+        queue: events,
+        element: pointer as u64,
+        reported,
+    };
+    write(&routes.cqs).insert(id, route);
+    if let Some(channel) = queue {
+        let route = CompQueue {
+            channel,
+            cq: pointer as usize,
+            reported: announced,
+        };
+        write(&routes.completions).insert(id, Arc::new(route));
+    }
+    Ok(pointer)
+}
+
+/// Destroys a completion queue that no queue pair uses, after its events were acknowledged
+/// (ibv_create_cq(3)).
+pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+    status("ibv_destroy_cq", destroy(cq, true))
+}
+
+fn destroy(pointer: *mut ibv_cq, wait: bool) -> Result<(), Error> {
+    let object = find(pointer)?;
+    let cq = object.own();
+    let routes = &cq.context.adapter.routes;
+    cq.context
+        .adapter
+        .device
+        .with(|hca| hca.destroy_cq(cq.id))?;
+    let completions = write(&routes.completions).remove(&cq.id);
+    if let Some(queue) = completions {
+        queue.withdraw();
+        release_channel(cq.channel);
+    }
+    if let Some(route) = write(&routes.cqs).remove(&cq.id) {
+        route.queue.withdraw(|event| event.element == route.element);
+    }
+    if wait {
+        // SAFETY: a live object with an initialised mutex and condition.
+        unsafe {
+            let wait_for = |completed: *const u32, reported: &AtomicU32| {
+                wait_acknowledged(
+                    &raw mut (*pointer).mutex,
+                    &raw mut (*pointer).cond,
+                    completed,
+                    reported,
+                );
+            };
+            wait_for(&raw const (*pointer).comp_events_completed, &cq.announced);
+            wait_for(&raw const (*pointer).async_events_completed, &cq.reported);
+        }
+    }
+    CQS.remove(pointer.cast());
+    Ok(())
+}
+
+/// Destroys what a closing context has left.
+pub(crate) fn close(context: &ContextRef) {
+    for cq in CQS.all() {
+        if Arc::ptr_eq(&cq.own().context, context) {
+            // In use by another context: it goes when that one does.
+            let _ = destroy(cq.abi().cast(), false);
+        }
+    }
+}
+
+/// Takes completions (ibv_poll_cq(3)).
+pub(crate) unsafe extern "C" fn poll_cq(
+    cq: *mut ibv_cq,
+    num_entries: c_int,
+    wc: *mut ibv_wc,
+) -> c_int {
+    let result = CQS.get(cq.cast()).and_then(|object| {
+        let cq = object.own();
+        let mut to = wc;
+        let max = usize::try_from(num_entries).unwrap_or(0);
+        let taken = cq
+            .context
+            .adapter
+            .device
+            .poll_each(cq.id, max, |completion| {
+                // SAFETY: the program's array has room for `num_entries`.
+                unsafe {
+                    to.write(work_completion(&completion));
+                    to = to.add(1);
+                }
+            })?;
+        if cq.armed.load(Ordering::Relaxed) {
+            if taken == 0 {
+                // The last look before it sleeps.
+                cq.context.adapter.device.rest();
+            } else {
+                cq.armed.store(false, Ordering::Relaxed);
+            }
+        }
+        Ok(taken as c_int)
+    });
+    number("ibv_poll_cq", result)
+}
+
+pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
+    let imm_data = if completion.flags.contains(WcFlags::WITH_IMM) {
+        completion.imm.to_be()
+    } else {
+        completion.imm
+    };
+    ibv_wc {
+        wr_id: completion.wr_id,
+        status: completion.status as c_int,
+        opcode: completion.opcode as c_int,
+        vendor_err: completion.vendor_err,
+        byte_len: completion.byte_len,
+        imm_data,
+        qp_num: completion.qpn.value(),
+        src_qp: completion.src_qp.value(),
+        wc_flags: completion.flags.bits(),
+        pkey_index: 0,
+        slid: 0,
+        sl: 0,
+        dlid_path_bits: 0,
+    }
+}
+
+/// Asks for an event with the next completion (ibv_req_notify_cq(3)).
+pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+    let result = CQS.get(cq.cast()).and_then(|object| {
+        let cq = object.own();
+        let adapter = &cq.context.adapter;
+        if !read(&adapter.routes.completions).contains_key(&cq.id) {
+            return Ok(()); // nobody to tell
+        }
+        let notify = if solicited_only == 0 {
+            Notify::Any
+        } else {
+            Notify::Solicited
+        };
+        adapter
+            .device
+            .with(|hca| hca.req_notify_cq(cq.id, notify))?;
+        cq.armed.store(true, Ordering::Relaxed);
+        Ok(())
+    });
+    status("ibv_req_notify_cq", result)
+}

@@ -1,0 +1,160 @@
+use std::ffi::c_int;
+use std::io;
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+
+use ferroce_hca::{PostError, VerbsError};
+use ferroce_udp::{OpenError, RegistryError};
+use thiserror::Error;
+
+/// Why a call was refused.
+#[derive(Debug, Error)]
+pub(crate) enum Error {
+    #[error("{0} is not a handle of this library, or was destroyed")]
+    Handle(&'static str),
+    #[error("{0} is a null pointer")]
+    Null(&'static str),
+    #[error("{field} is {value:#x}, allowed is {allowed}")]
+    Invalid {
+        field: &'static str,
+        value: u64,
+        allowed: &'static str,
+    },
+    #[error("{0} is not supported by this device")]
+    Unsupported(&'static str),
+    #[error("the memory at {addr:#x} of {length} bytes is not mapped as the access asks for")]
+    Fault { addr: u64, length: u64 },
+    #[error("still in use: {0}")]
+    Busy(&'static str),
+    #[error(transparent)]
+    Verbs(#[from] VerbsError),
+    #[error("cannot open the device: {0}")]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error("{0}")]
+    Os(#[from] io::Error),
+}
+
+impl Error {
+    /// A value outside its range.
+    pub(crate) fn invalid(
+        field: &'static str,
+        value: impl TryInto<u64>,
+        allowed: &'static str,
+    ) -> Self {
+        Self::Invalid {
+            field,
+            value: value.try_into().unwrap_or(u64::MAX),
+            allowed,
+        }
+    }
+
+    /// The error number that the man pages give.
+    pub(crate) fn errno(&self) -> c_int {
+        match self {
+            Self::Handle(_) | Self::Null(_) | Self::Invalid { .. } => libc::EINVAL,
+            Self::Unsupported(_) => libc::EOPNOTSUPP,
+            Self::Fault { .. } => libc::EFAULT,
+            Self::Busy(_) => libc::EBUSY,
+            Self::Verbs(error) => verbs_errno(error),
+            Self::Open(OpenError::Helper(error)) | Self::Os(error) => {
+                error.raw_os_error().unwrap_or(libc::EIO)
+            }
+            Self::Open(OpenError::Registry(error)) | Self::Registry(error) => registry_errno(error),
+            Self::Open(OpenError::Full { .. }) => libc::EUSERS,
+            Self::Open(_) => libc::EADDRINUSE,
+        }
+    }
+
+    /// What a program does on purpose is worth a line only to those who ask for it.
+    fn level(&self) -> Level {
+        match self {
+            Self::Verbs(VerbsError::Post(PostError::QueueFull { .. })) => Level::Debug,
+            Self::Os(error) if error.kind() == io::ErrorKind::WouldBlock => Level::Debug,
+            Self::Os(error) if error.kind() == io::ErrorKind::Interrupted => Level::Debug,
+            Self::Unsupported(_) => Level::Info,
+            _ => Level::Error,
+        }
+    }
+}
+
+fn verbs_errno(error: &VerbsError) -> c_int {
+    match error {
+        VerbsError::Busy { .. } => libc::EBUSY,
+        VerbsError::TooMany { .. } | VerbsError::Post(PostError::QueueFull { .. }) => libc::ENOMEM,
+        _ => libc::EINVAL,
+    }
+}
+
+fn registry_errno(error: &RegistryError) -> c_int {
+    match error {
+        RegistryError::Directory { source, .. } | RegistryError::File { source, .. } => {
+            source.raw_os_error().unwrap_or(libc::EACCES)
+        }
+        RegistryError::NoSuchDevice { .. } => libc::ENODEV,
+        _ => libc::EINVAL,
+    }
+}
+
+/// How much `FERROCE_LOG` lets through.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Level {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+impl Level {
+    fn from_env() -> Self {
+        match std::env::var("FERROCE_LOG").as_deref() {
+            Ok("off") => Self::Off,
+            Ok("warn") => Self::Warn,
+            Ok("info") => Self::Info,
+            Ok("debug") => Self::Debug,
+            _ => Self::Error,
+        }
+    }
+}
+
+/// Sets `errno` and says on stderr what was refused.
+fn tell(call: &str, error: &Error) -> c_int {
+    static MOST: OnceLock<Level> = OnceLock::new();
+    if error.level() <= *MOST.get_or_init(Level::from_env) {
+        eprintln!("ferroce: {call}: {error}");
+    }
+    let errno = error.errno();
+    set_errno(errno);
+    errno
+}
+
+pub(crate) fn set_errno(errno: c_int) {
+    // SAFETY: the location is this thread's own.
+    unsafe { *libc::__errno_location() = errno }
+}
+
+/// The result of a call that returns 0 or an error number.
+pub(crate) fn status(call: &str, result: Result<(), Error>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(error) => tell(call, &error),
+    }
+}
+
+/// The result of a call that returns a number, or -1 and sets `errno`.
+pub(crate) fn number<T: From<i8>>(call: &str, result: Result<T, Error>) -> T {
+    result.unwrap_or_else(|error| {
+        tell(call, &error);
+        T::from(-1)
+    })
+}
+
+/// The result of a call that returns a pointer, or null and sets `errno`.
+pub(crate) fn pointer<T>(call: &str, result: Result<*mut T, Error>) -> *mut T {
+    result.unwrap_or_else(|error| {
+        tell(call, &error);
+        null_mut()
+    })
+}

@@ -1,0 +1,376 @@
+//! Completion channels and asynchronous events.
+//!
+//! A queue of events has an eventfd in semaphore mode that counts them: it can be polled, its reads
+//! block or not as the program has set it, and it never runs full.
+
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_uint, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use libc::{pthread_cond_t, pthread_mutex_t};
+
+use crate::abi::{ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq};
+use crate::arena::Arena;
+use crate::context::{self, ContextRef};
+use crate::error::{Error, number, pointer, status};
+use crate::{cq, qp};
+
+/// How many events of an object the program has got and must acknowledge.
+pub(crate) type Reported = Arc<AtomicU32>;
+
+/// Events that wait for the program to take them.
+pub(crate) struct EventQueue<E> {
+    /// A second descriptor of the one that the program has: it may close its own.
+    fd: OwnedFd,
+    entries: Mutex<VecDeque<E>>,
+}
+
+impl<E> EventQueue<E> {
+    /// A queue, and the descriptor for the program.
+    pub(crate) fn new() -> io::Result<(Self, OwnedFd)> {
+        // SAFETY: no pointers; the result is checked.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: fresh, and owned by nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let public = fd.try_clone()?;
+        let entries = Mutex::default();
+        Ok((Self { fd, entries }, public))
+    }
+
+    pub(crate) fn push(&self, event: E) {
+        let mut entries = self.entries();
+        entries.push_back(event);
+        let one = 1_u64;
+        // SAFETY: eight bytes of a local variable. It cannot fail: the counter has room for 2^64.
+        unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Takes the oldest event and has `seen` look at it before anybody can withdraw it. Blocks or
+    /// not, as the descriptor is set.
+    fn take<R>(&self, seen: impl Fn(&E) -> R) -> io::Result<R> {
+        loop {
+            let mut one = 0_u64;
+            // SAFETY: eight bytes of a local variable.
+            let got = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut one).cast(), 8) };
+            if got < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // An event that was withdrawn meanwhile leaves nothing for whom it has woken.
+            let mut entries = self.entries();
+            if let Some(event) = entries.pop_front() {
+                return Ok(seen(&event));
+            }
+        }
+    }
+
+    /// Takes back the events that `concerned` names: their object is gone.
+    pub(crate) fn withdraw(&self, concerned: impl Fn(&E) -> bool) {
+        let mut entries = self.entries();
+        let before = entries.len();
+        entries.retain(|event| !concerned(event));
+        for _ in entries.len()..before {
+            let mut one = 0_u64;
+            let into = libc::iovec {
+                iov_base: (&raw mut one).cast(),
+                iov_len: 8,
+            };
+            // SAFETY: eight bytes of a local variable. A thread in `take` may have been faster,
+            // so this must not block.
+            unsafe { libc::preadv2(self.fd.as_raw_fd(), &into, 1, -1, libc::RWF_NOWAIT) };
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, VecDeque<E>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An announcement of a completion queue.
+pub(crate) struct Announced {
+    /// The completion queue, as the program knows it.
+    cq: usize,
+    reported: Reported,
+}
+
+/// Where the announcements of a completion queue go.
+pub(crate) struct CompQueue {
+    pub(crate) channel: Arc<EventQueue<Announced>>,
+    /// The completion queue, as the program knows it.
+    pub(crate) cq: usize,
+    pub(crate) reported: Reported,
+}
+
+impl CompQueue {
+    pub(crate) fn announce(&self) {
+        self.channel.push(Announced {
+            cq: self.cq,
+            reported: Arc::clone(&self.reported),
+        });
+    }
+
+    /// The completion queue is gone.
+    pub(crate) fn withdraw(&self) {
+        self.channel.withdraw(|announced| announced.cq == self.cq);
+    }
+}
+
+/// An asynchronous event.
+pub(crate) struct Async {
+    /// Pointer to the object, or number of the port.
+    pub(crate) element: u64,
+    /// The number of `ibv_event_type`.
+    pub(crate) kind: c_int,
+    pub(crate) reported: Option<Reported>,
+}
+
+/// The asynchronous events of a context.
+pub(crate) type AsyncQueue = EventQueue<Async>;
+
+/// A completion channel.
+pub(crate) struct Channel {
+    context: ContextRef,
+    queue: Arc<EventQueue<Announced>>,
+    /// The program's descriptor.
+    fd: c_int,
+    users: Mutex<u32>,
+}
+
+static CHANNELS: Arena<ibv_comp_channel, Channel> = Arena::new("completion channel");
+
+/// A completion channel in use by completion queues.
+pub(crate) fn use_channel(
+    pointer: *mut ibv_comp_channel,
+) -> Result<Arc<EventQueue<Announced>>, Error> {
+    let channel = CHANNELS.find(pointer)?;
+    count_users(pointer, 1);
+    Ok(Arc::clone(&channel.own().queue))
+}
+
+/// A completion queue does without its channel from now on.
+pub(crate) fn release_channel(pointer: *mut ibv_comp_channel) {
+    count_users(pointer, -1);
+}
+
+fn count_users(pointer: *mut ibv_comp_channel, by: i32) {
+    let Ok(channel) = CHANNELS.find(pointer) else {
+        return;
+    };
+    let mut users = channel
+        .own()
+        .users
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    *users = users.saturating_add_signed(by);
+    // SAFETY: a live object; programs only read the field.
+    unsafe { (*channel.abi()).refcnt = c_int::try_from(*users).unwrap_or(c_int::MAX) };
+}
+
+/// Makes a completion channel (ibv_create_comp_channel(3)).
+pub unsafe extern "C" fn ibv_create_comp_channel(
+    context: *mut ibv_context,
+) -> *mut ibv_comp_channel {
+    pointer("ibv_create_comp_channel", create_channel(context))
+}
+
+fn create_channel(context: *mut ibv_context) -> Result<*mut ibv_comp_channel, Error> {
+    let owner = context::find(context)?;
+    let (queue, public) = EventQueue::new()?;
+    let fd = std::os::fd::IntoRawFd::into_raw_fd(public);
+    let abi = ibv_comp_channel {
+        context,
+        fd,
+        refcnt: 0,
+    };
+    let own = Channel {
+        context: owner,
+        queue: Arc::new(queue),
+        fd,
+        users: Mutex::new(0),
+    };
+    Ok(CHANNELS.insert(abi, own))
+}
+
+/// Destroys a completion channel that no completion queue uses (ibv_create_comp_channel(3)).
+pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+    status("ibv_destroy_comp_channel", destroy_channel(channel))
+}
+
+fn destroy_channel(pointer: *mut ibv_comp_channel) -> Result<(), Error> {
+    let channel = CHANNELS.find(pointer)?;
+    if *channel
+        .own()
+        .users
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        > 0
+    {
+        return Err(Error::Busy("completion queues report to the channel"));
+    }
+    if let Some(own) = CHANNELS.remove(pointer) {
+        // SAFETY: the descriptor was made for the program and is its channel's to close.
+        unsafe { libc::close(own.fd) };
+    }
+    Ok(())
+}
+
+/// The channels of a context, when it closes.
+pub(crate) fn close_channels(context: &ContextRef) {
+    for channel in CHANNELS.all() {
+        if Arc::ptr_eq(&channel.own().context, context) {
+            // Its queues are gone; what remains is a descriptor.
+            let _ = destroy_channel(channel.abi());
+        }
+    }
+}
+
+/// Waits for an event of a completion channel (ibv_get_cq_event(3)).
+pub unsafe extern "C" fn ibv_get_cq_event(
+    channel: *mut ibv_comp_channel,
+    cq: *mut *mut ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> c_int {
+    let result = (|| {
+        let channel = CHANNELS.find(channel)?;
+        let Channel { context, queue, .. } = channel.own();
+        let (context, queue) = (Arc::clone(context), Arc::clone(queue));
+        context.adapter.device.rest();
+        let address = queue.take(|announced| {
+            announced.reported.fetch_add(1, Ordering::Relaxed);
+            announced.cq
+        })?;
+        let found = address as *mut ibv_cq;
+        // SAFETY: the program's own variables; a completion queue with an event that was not
+        // acknowledged cannot go away.
+        unsafe {
+            *cq = found;
+            *cq_context = (*found).cq_context;
+        }
+        Ok(0)
+    })();
+    number("ibv_get_cq_event", result)
+}
+
+/// Acknowledges events of a completion queue, which its destruction waits for
+/// (ibv_get_cq_event(3)).
+pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {
+    if nevents == 0 {
+        return;
+    }
+    let acknowledge = cq::find(cq).map(|object| {
+        let cq = object.abi().cast::<ibv_cq>();
+        // SAFETY: a live object with an initialised mutex and condition.
+        unsafe {
+            acknowledge(
+                &raw mut (*cq).mutex,
+                &raw mut (*cq).cond,
+                &raw mut (*cq).comp_events_completed,
+                nevents,
+            );
+        }
+    });
+    status("ibv_ack_cq_events", acknowledge);
+}
+
+/// Waits for an asynchronous event (ibv_get_async_event(3)).
+pub unsafe extern "C" fn ibv_get_async_event(
+    context: *mut ibv_context,
+    event: *mut ibv_async_event,
+) -> c_int {
+    let result = (|| {
+        let context = context::find(context)?;
+        context.adapter.device.rest();
+        let (element, event_type) = context.events.take(|event| {
+            if let Some(reported) = &event.reported {
+                reported.fetch_add(1, Ordering::Relaxed);
+            }
+            (event.element, event.kind)
+        })?;
+        // SAFETY: the program's own structure.
+        unsafe {
+            event.write(ibv_async_event {
+                element,
+                event_type,
+            });
+        }
+        Ok(0)
+    })();
+    number("ibv_get_async_event", result)
+}
+
+/// Acknowledges an asynchronous event, which the destruction of its object waits for
+/// (ibv_get_async_event(3)).
+pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+    // SAFETY: the program's own structure.
+    let (element, kind) = unsafe { ((*event).element, (*event).event_type) };
+    let result = match kind {
+        0 => cq::find(element as *mut ibv_cq).map(|object| {
+            let cq = object.abi().cast::<ibv_cq>();
+            // SAFETY: a live object with an initialised mutex and condition.
+            unsafe {
+                acknowledge(
+                    &raw mut (*cq).mutex,
+                    &raw mut (*cq).cond,
+                    &raw mut (*cq).async_events_completed,
+                    1,
+                );
+            }
+        }),
+        1..=7 | 16 => qp::find(element as *mut crate::abi::ibv_qp).map(|object| {
+            let qp = object.abi().cast::<crate::abi::ibv_qp>();
+            // SAFETY: as above.
+            unsafe {
+                acknowledge(
+                    &raw mut (*qp).mutex,
+                    &raw mut (*qp).cond,
+                    &raw mut (*qp).events_completed,
+                    1,
+                );
+            }
+        }),
+        _ => Ok(()),
+    };
+    status("ibv_ack_async_event", result);
+}
+
+/// # Safety
+/// The mutex and the condition are initialised and live, and the mutex guards `completed`.
+unsafe fn acknowledge(
+    mutex: *mut pthread_mutex_t,
+    cond: *mut pthread_cond_t,
+    completed: *mut u32,
+    events: u32,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        libc::pthread_mutex_lock(mutex);
+        *completed = (*completed).wrapping_add(events);
+        libc::pthread_cond_signal(cond);
+        libc::pthread_mutex_unlock(mutex);
+    }
+}
+
+/// Waits until the program has acknowledged what was reported to it.
+///
+/// # Safety
+/// As for [`acknowledge`].
+pub(crate) unsafe fn wait_acknowledged(
+    mutex: *mut pthread_mutex_t,
+    cond: *mut pthread_cond_t,
+    completed: *const u32,
+    reported: &AtomicU32,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        libc::pthread_mutex_lock(mutex);
+        while *completed != reported.load(Ordering::Relaxed) {
+            libc::pthread_cond_wait(cond, mutex);
+        }
+        libc::pthread_mutex_unlock(mutex);
+    }
+}

@@ -1,0 +1,62 @@
+//! libibverbs in Rust: what each call of `infiniband/verbs.h` does on a Ferroce device.
+//!
+//! The functions have the names and signatures of the C library but no C symbols; `capi/libibverbs`
+//! exports them with their versions. They translate and decide nothing: what a verb means is the
+//! device's matter ([`ferroce_hca`]), and this crate turns pointers into handles, structures into
+//! values, and refusals into error numbers.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`abi`] | the structures of the header |
+//! | `arena` | the objects programs hold pointers to, and whether a pointer is one of them |
+//! | `error` | refusals: error number and one line on stderr (`FERROCE_LOG`) |
+//! | `adapter` | the devices there are, and those this process has open |
+//! | `events` | completion channels and asynchronous events on descriptors that can be polled |
+//! | `context`, `pd`, `mr`, `cq`, `qp`, ... | the calls, by the object they are about |
+//!
+//! # Safety
+//!
+//! Every function is called from C with what the header asks for. Pointers to objects of the library
+//! are checked; pointers to the program's own structures cannot be.
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "one contract for all calls, stated above: what verbs.h asks for"
+)]
+
+pub mod abi;
+mod adapter;
+mod arena;
+mod context;
+mod convert;
+mod cq;
+mod error;
+mod events;
+mod mr;
+mod pd;
+mod port;
+mod post;
+mod qp;
+mod qp_ex;
+mod strings;
+
+pub use adapter::{
+    ibv_free_device_list, ibv_get_device_guid, ibv_get_device_index, ibv_get_device_list,
+    ibv_get_device_name,
+};
+pub use context::{ibv_close_device, ibv_open_device, ibv_query_device};
+pub use cq::{ibv_create_cq, ibv_destroy_cq};
+pub use events::{
+    ibv_ack_async_event, ibv_ack_cq_events, ibv_create_comp_channel, ibv_destroy_comp_channel,
+    ibv_get_async_event, ibv_get_cq_event,
+};
+pub use mr::{ibv_dereg_mr, ibv_reg_mr, ibv_reg_mr_iova, ibv_reg_mr_iova2};
+pub use pd::{ibv_alloc_pd, ibv_dealloc_pd};
+pub use port::{
+    _ibv_query_gid_ex, _ibv_query_gid_table, ibv_get_pkey_index, ibv_query_gid, ibv_query_gid_type,
+    ibv_query_pkey, ibv_query_port,
+};
+pub use qp::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp, ibv_query_qp};
+pub use qp_ex::ibv_qp_to_qp_ex;
+pub use strings::{
+    ibv_event_type_str, ibv_node_type_str, ibv_port_state_str, ibv_wc_status_str, ibv_wr_opcode_str,
+};

@@ -1,0 +1,307 @@
+//! The port: its attributes, GIDs and partition keys.
+
+use std::ffi::{CStr, c_int};
+use std::net::IpAddr;
+
+use ferroce_udp::DeviceSpec;
+
+use crate::abi::{
+    IBV_GID_TYPE_ROCE_V2, PORT_ATTR_COMPAT_LEN, ibv_context, ibv_gid, ibv_gid_entry, ibv_port_attr,
+};
+use crate::context;
+use crate::convert::gid_of;
+use crate::error::{Error, number, status};
+
+/// Entries of the GID table: the device's address, twice, since programs for RoCE cards ask for
+/// index 1 by habit.
+pub(crate) const GIDS: u32 = 2;
+
+pub(crate) fn check_port(port: u32) -> Result<(), Error> {
+    if port == 1 {
+        return Ok(());
+    }
+    Err(Error::invalid("port_num", port, "1"))
+}
+
+fn check_gid_index(index: u32) -> Result<(), Error> {
+    if index < GIDS {
+        return Ok(());
+    }
+    Err(Error::invalid("gid_index", index, "0 and 1"))
+}
+
+/// The port's attributes (ibv_query_port(3)), for programs that know only the first fields.
+pub unsafe extern "C" fn ibv_query_port(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { query_port(context, port, attr, PORT_ATTR_COMPAT_LEN) }
+}
+
+/// The same, as far as `length` reaches.
+pub(crate) unsafe extern "C" fn query_port(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+    length: usize,
+) -> c_int {
+    let result = context::find(context).and_then(|own| {
+        check_port(port.into())?;
+        let known = port_attr(&own.adapter.listed.spec);
+        // SAFETY: the program's own structure of `length` bytes; what it has beyond ours is zeroed.
+        unsafe {
+            attr.cast::<u8>().write_bytes(0, length);
+            attr.cast::<u8>().copy_from_nonoverlapping(
+                (&raw const known).cast(),
+                length.min(size_of::<ibv_port_attr>()),
+            );
+        }
+        Ok(())
+    });
+    status("ibv_query_port", result)
+}
+
+fn port_attr(spec: &DeviceSpec) -> ibv_port_attr {
+    ibv_port_attr {
+        state: 4, // ACTIVE
+        max_mtu: 5,
+        active_mtu: active_mtu(spec.address),
+        gid_tbl_len: GIDS as c_int,
+        // CM_SUP and IP_BASED_GIDS
+        port_cap_flags: 1 << 16 | 1 << 26,
+        max_msg_sz: 1 << 31,
+        pkey_tbl_len: 1,
+        max_vl_num: 1,
+        active_width: 2,  // 4x
+        active_speed: 32, // EDR: 100 Gb/s together
+        phys_state: 5,    // LinkUp
+        link_layer: 2,    // Ethernet
+        ..ibv_port_attr::default()
+    }
+}
+
+/// The largest path MTU whose packets fit the interface that has the address.
+fn active_mtu(address: IpAddr) -> c_int {
+    // IPv6, UDP, the longest headers of a first packet, ICRC and pad.
+    const AROUND: u32 = 40 + 8 + 40 + 4 + 3;
+    let room = interface(address).map_or(1500, |interface| interface.mtu);
+    let fits = |code: &c_int| (128 << code) + AROUND <= room;
+    (1..=5).rev().find(fits).unwrap_or(1)
+}
+
+struct Interface {
+    index: u32,
+    mtu: u32,
+}
+
+/// The interface that has the address. All of 127.0.0.0/8 is the loopback interface's.
+fn interface(address: IpAddr) -> Option<Interface> {
+    let address = match address {
+        IpAddr::V4(v4) if v4.is_loopback() => IpAddr::from([127, 0, 0, 1]),
+        other => other,
+    };
+    let mut list = std::ptr::null_mut();
+    // SAFETY: `list` is a local variable; it is freed below.
+    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+        return None;
+    }
+    let mut found = None;
+    let mut next = list;
+    while !next.is_null() && found.is_none() {
+        // SAFETY: `getifaddrs` made a list that ends with a null pointer.
+        let entry = unsafe { &*next };
+        // SAFETY: `ifa_addr` is null or an address of the family it names.
+        if unsafe { address_of(entry.ifa_addr) } == Some(address) {
+            // SAFETY: the name is a C string.
+            found = measure(unsafe { CStr::from_ptr(entry.ifa_name) });
+        }
+        next = entry.ifa_next;
+    }
+    // SAFETY: it came from `getifaddrs` and nothing of it is kept.
+    unsafe { libc::freeifaddrs(list) };
+    found
+}
+
+/// # Safety
+/// `address` is null or points to an address of the family it names.
+unsafe fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        match i32::from((*address).sa_family) {
+            libc::AF_INET => {
+                let v4 = &*address.cast::<libc::sockaddr_in>();
+                Some(v4.sin_addr.s_addr.to_ne_bytes().into())
+            }
+            libc::AF_INET6 => {
+                let v6 = &*address.cast::<libc::sockaddr_in6>();
+                Some(v6.sin6_addr.s6_addr.into())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn measure(name: &CStr) -> Option<Interface> {
+    // SAFETY: a C string.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    let path = format!("/sys/class/net/{}/mtu", name.to_str().ok()?);
+    let mtu = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
+    Some(Interface { index, mtu })
+}
+
+/// An entry of the GID table (ibv_query_gid(3)).
+pub unsafe extern "C" fn ibv_query_gid(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    gid: *mut ibv_gid,
+) -> c_int {
+    let result = context::find(context).and_then(|own| {
+        check_port(port.into())?;
+        check_gid_index(u32::try_from(index).unwrap_or(u32::MAX))?;
+        // SAFETY: the program's own variable.
+        unsafe { gid.write_unaligned(gid_of(own.adapter.listed.spec.address)) };
+        Ok(0)
+    });
+    number("ibv_query_gid", result)
+}
+
+/// The type of an entry in the numbers of `ibv_gid_type_sysfs`: 0 is IB or RoCE v1, 1 is RoCE v2.
+pub unsafe extern "C" fn ibv_query_gid_type(
+    context: *mut ibv_context,
+    port: u8,
+    index: u32,
+    kind: *mut c_int,
+) -> c_int {
+    let result = context::find(context).and_then(|_| {
+        check_port(port.into())?;
+        check_gid_index(index)?;
+        // SAFETY: the program's own variable.
+        unsafe { kind.write(1) };
+        Ok(0)
+    });
+    number("ibv_query_gid_type", result)
+}
+
+fn gid_entry(spec: &DeviceSpec, index: u32) -> ibv_gid_entry {
+    ibv_gid_entry {
+        gid: gid_of(spec.address),
+        gid_index: index,
+        port_num: 1,
+        gid_type: IBV_GID_TYPE_ROCE_V2,
+        ndev_ifindex: interface(spec.address).map_or(0, |interface| interface.index),
+    }
+}
+
+/// Writes an entry, as far as `size` reaches.
+///
+/// # Safety
+/// `to` has room for `size` bytes.
+unsafe fn write_entry(to: *mut u8, entry: &ibv_gid_entry, size: usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        to.write_bytes(0, size);
+        to.copy_from_nonoverlapping(
+            std::ptr::from_ref(entry).cast(),
+            size.min(size_of::<ibv_gid_entry>()),
+        );
+    }
+}
+
+fn check_flags(flags: u32) -> Result<(), Error> {
+    if flags == 0 {
+        return Ok(());
+    }
+    Err(Error::Unsupported("a flag of the GID query"))
+}
+
+/// An entry of the GID table with its type (ibv_query_gid_ex(3)).
+pub unsafe extern "C" fn _ibv_query_gid_ex(
+    context: *mut ibv_context,
+    port: u32,
+    index: u32,
+    entry: *mut ibv_gid_entry,
+    flags: u32,
+    entry_size: usize,
+) -> c_int {
+    let result = context::find(context).and_then(|own| {
+        check_port(port)?;
+        check_gid_index(index).map_err(|_| std::io::Error::from_raw_os_error(libc::ENODATA))?;
+        check_flags(flags)?;
+        let known = gid_entry(&own.adapter.listed.spec, index);
+        // SAFETY: the program's own structure of `entry_size` bytes.
+        unsafe { write_entry(entry.cast(), &known, entry_size) };
+        Ok(())
+    });
+    status("ibv_query_gid_ex", result)
+}
+
+/// All entries of the GID table (ibv_query_gid_table(3)).
+pub unsafe extern "C" fn _ibv_query_gid_table(
+    context: *mut ibv_context,
+    entries: *mut ibv_gid_entry,
+    max_entries: usize,
+    flags: u32,
+    entry_size: usize,
+) -> isize {
+    let result = context::find(context).and_then(|own| {
+        check_flags(flags)?;
+        if max_entries < GIDS as usize {
+            return Err(Error::invalid("max_entries", max_entries, "2 or more"));
+        }
+        for index in 0..GIDS {
+            let known = gid_entry(&own.adapter.listed.spec, index);
+            let to = entries
+                .cast::<u8>()
+                .wrapping_add(index as usize * entry_size);
+            // SAFETY: the program's own array of `max_entries` of `entry_size` bytes each.
+            unsafe { write_entry(to, &known, entry_size) };
+        }
+        Ok(GIDS as isize)
+    });
+    match result {
+        Ok(count) => count,
+        // Unlike most calls this one returns the negative error number.
+        Err(error) => -(status("ibv_query_gid_table", Err(error)) as isize),
+    }
+}
+
+/// An entry of the partition key table in network order (ibv_query_pkey(3)).
+pub unsafe extern "C" fn ibv_query_pkey(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    pkey: *mut u16,
+) -> c_int {
+    let result = context::find(context).and_then(|_| {
+        check_port(port.into())?;
+        if index != 0 {
+            return Err(Error::invalid("index", index, "0"));
+        }
+        // SAFETY: the program's own variable.
+        unsafe { pkey.write(ferroce_wire::PKEY_DEFAULT.to_be()) };
+        Ok(0)
+    });
+    number("ibv_query_pkey", result)
+}
+
+/// The index of a partition key in network order (ibv_get_pkey_index(3)).
+pub unsafe extern "C" fn ibv_get_pkey_index(
+    context: *mut ibv_context,
+    port: u8,
+    pkey: u16,
+) -> c_int {
+    let result = context::find(context).and_then(|_| {
+        check_port(port.into())?;
+        if pkey != ferroce_wire::PKEY_DEFAULT.to_be() {
+            return Err(Error::invalid("pkey", u16::from_be(pkey), "0xffff"));
+        }
+        Ok(0)
+    });
+    number("ibv_get_pkey_index", result)
+}

@@ -1,0 +1,217 @@
+//! Posting work requests: the way of the data.
+
+use std::ffi::c_int;
+
+use ferroce_hca::{RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, limits};
+
+use crate::abi::{
+    IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
+    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV, ibv_qp,
+    ibv_recv_wr, ibv_send_wr, ibv_sge,
+};
+use crate::error::{Error, status};
+use crate::qp;
+
+/// Walks a chain of work requests and remembers where it stands.
+struct Chain<W> {
+    next: *mut W,
+    /// The request given out last.
+    current: *mut W,
+    refused: Option<Error>,
+}
+
+impl<W> Chain<W> {
+    fn new(first: *mut W) -> Self {
+        Self {
+            next: first,
+            current: first,
+            refused: None,
+        }
+    }
+
+    /// The chain's work requests as those of the device, up to one that makes no sense.
+    fn requests<R>(
+        &mut self,
+        following: impl Fn(&W) -> *mut W,
+        convert: impl Fn(&W) -> Result<R, Error>,
+    ) -> impl Iterator<Item = R> {
+        std::iter::from_fn(move || {
+            if self.next.is_null() {
+                return None;
+            }
+            self.current = self.next;
+            // SAFETY: the program's own structure.
+            let request = unsafe { &*self.current };
+            self.next = following(request);
+            convert(request)
+                .map_err(|error| self.refused = Some(error))
+                .ok()
+        })
+    }
+
+    /// The chain's outcome; tells the program which request was refused.
+    ///
+    /// # Safety
+    /// `bad` can be written to.
+    unsafe fn finish(self, call: &str, posted: Result<(), Error>, bad: *mut *mut W) -> c_int {
+        let result = posted.and_then(|()| self.refused.map_or(Ok(()), Err));
+        if result.is_err() {
+            // SAFETY: as the caller promises.
+            unsafe { bad.write(self.current) };
+        }
+        status(call, result)
+    }
+}
+
+/// Posts send requests (ibv_post_send(3)).
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad_wr: *mut *mut ibv_send_wr,
+) -> c_int {
+    let mut chain = Chain::new(wr);
+    let posted = qp::get(qp).and_then(|object| {
+        let own = object.own();
+        let requests = chain.requests(|wr| wr.next, send_request);
+        Ok(own.context.adapter.device.post_send(own.qpn, requests)?)
+    });
+    // SAFETY: the program's own variable.
+    unsafe { chain.finish("ibv_post_send", posted, bad_wr) }
+}
+
+/// Posts receive requests (ibv_post_recv(3)).
+pub(crate) unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    let mut chain = Chain::new(wr);
+    let posted = qp::get(qp).and_then(|object| {
+        let own = object.own();
+        let requests = chain.requests(|wr| wr.next, recv_request);
+        Ok(own.context.adapter.device.post_recvs(own.qpn, requests)?)
+    });
+    // SAFETY: the program's own variable.
+    unsafe { chain.finish("ibv_post_recv", posted, bad_wr) }
+}
+
+pub(crate) fn recv_request(wr: &ibv_recv_wr) -> Result<RecvWr, Error> {
+    Ok(RecvWr {
+        wr_id: wr.wr_id,
+        // SAFETY: the program's own array.
+        sges: unsafe { sges(wr.sg_list, wr.num_sge)? },
+    })
+}
+
+fn send_request(wr: &ibv_send_wr) -> Result<SendWr, Error> {
+    let flags = SendFlags::from_bits_truncate(wr.send_flags);
+    // SAFETY: the program's own array.
+    let (sges, inline) = unsafe {
+        if flags.contains(SendFlags::INLINE) {
+            (
+                Sges::new(),
+                Some(inline(elements(wr.sg_list, wr.num_sge)?)?),
+            )
+        } else {
+            (sges(wr.sg_list, wr.num_sge)?, None)
+        }
+    };
+    Ok(SendWr {
+        wr_id: wr.wr_id,
+        to: SendTo::Peer,
+        op: operation(wr)?,
+        flags,
+        sges,
+        inline,
+    })
+}
+
+fn operation(wr: &ibv_send_wr) -> Result<SendOp, Error> {
+    let imm = Some(u32::from_be(wr.imm_data));
+    // SAFETY: all members of the union are numbers, or pointers that are not followed here.
+    let (rdma, atomic) = unsafe { (wr.wr.rdma, wr.wr.atomic) };
+    let (va, rkey) = (rdma.remote_addr, rdma.rkey);
+    Ok(match wr.opcode {
+        IBV_WR_SEND => SendOp::Send { imm: None },
+        IBV_WR_SEND_WITH_IMM => SendOp::Send { imm },
+        IBV_WR_SEND_WITH_INV => SendOp::SendInvalidate { rkey: wr.imm_data },
+        IBV_WR_RDMA_WRITE => SendOp::Write {
+            va,
+            rkey,
+            imm: None,
+        },
+        IBV_WR_RDMA_WRITE_WITH_IMM => SendOp::Write { va, rkey, imm },
+        IBV_WR_RDMA_READ => SendOp::Read { va, rkey },
+        IBV_WR_ATOMIC_CMP_AND_SWP => SendOp::CompareSwap {
+            va: atomic.remote_addr,
+            rkey: atomic.rkey,
+            compare: atomic.compare_add,
+            swap: atomic.swap,
+        },
+        IBV_WR_ATOMIC_FETCH_AND_ADD => SendOp::FetchAdd {
+            va: atomic.remote_addr,
+            rkey: atomic.rkey,
+            add: atomic.compare_add,
+        },
+        other => {
+            let allowed = "the operations of ibv_wr_opcode that the queue pair has";
+            return Err(Error::invalid("opcode", other, allowed));
+        }
+    })
+}
+
+/// # Safety
+/// `list` points to `count` elements, if `count` is one that the device takes.
+unsafe fn elements<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [ibv_sge], Error> {
+    match usize::try_from(count) {
+        Ok(0) => Ok(&[]),
+        Ok(_) if list.is_null() => Err(Error::Null("sg_list")),
+        Ok(count) if count <= limits::MAX_SGE as usize => {
+            // SAFETY: as the caller promises.
+            Ok(unsafe { std::slice::from_raw_parts(list, count) })
+        }
+        _ => Err(Error::invalid(
+            "num_sge",
+            count,
+            "0 to max_sge of the queue pair",
+        )),
+    }
+}
+
+/// # Safety
+/// As for [`elements`].
+unsafe fn sges(list: *const ibv_sge, count: c_int) -> Result<Sges, Error> {
+    // SAFETY: as the caller promises.
+    let elements = unsafe { elements(list, count)? };
+    Ok(elements
+        .iter()
+        .map(|sge| Sge {
+            addr: sge.addr,
+            length: sge.length,
+            lkey: sge.lkey,
+        })
+        .collect())
+}
+
+/// The bytes themselves.
+///
+/// # Safety
+/// The elements name memory of the program.
+unsafe fn inline(elements: &[ibv_sge]) -> Result<Vec<u8>, Error> {
+    let length: u64 = elements.iter().map(|sge| u64::from(sge.length)).sum();
+    if length > limits::MAX_INLINE.into() {
+        return Err(Error::invalid(
+            "inline bytes",
+            length,
+            "0 to max_inline_data",
+        ));
+    }
+    let mut bytes = Vec::with_capacity(length as usize);
+    for sge in elements.iter().filter(|sge| sge.length > 0) {
+        // SAFETY: as the caller promises.
+        let part =
+            unsafe { std::slice::from_raw_parts(sge.addr as *const u8, sge.length as usize) };
+        bytes.extend_from_slice(part);
+    }
+    Ok(bytes)
+}

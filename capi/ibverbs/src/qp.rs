@@ -1,0 +1,243 @@
+//! Queue pairs.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use ferroce_hca::{QpCap, QpInit, QpType};
+use ferroce_wire::Qpn;
+
+use crate::abi::{
+    IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+    IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap,
+    ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+};
+use crate::adapter::{AsyncRoute, write};
+use crate::arena::{Arena, Object};
+use crate::context::ContextRef;
+use crate::error::{Error, pointer, status};
+use crate::events::{Reported, wait_acknowledged};
+use crate::qp_ex::{self, Builder};
+use crate::{convert, cq, pd};
+
+pub(crate) struct Qp {
+    pub(crate) context: ContextRef,
+    pub(crate) qpn: Qpn,
+    pub(crate) cap: QpCap,
+    init: InitAttr,
+    /// Asynchronous events that the program has got.
+    reported: Reported,
+    /// Work requests that `ibv_wr_*` puts together.
+    pub(crate) builder: Builder,
+}
+
+/// What `ibv_query_qp` says of the creation.
+struct InitAttr(ibv_qp_init_attr);
+
+// SAFETY: its pointers are given back to the program and never followed.
+unsafe impl Send for InitAttr {}
+// SAFETY: as above.
+unsafe impl Sync for InitAttr {}
+
+static QPS: Arena<ibv_qp_ex, Qp> = Arena::new("queue pair");
+
+pub(crate) fn find(qp: *const ibv_qp) -> Result<&'static Object<ibv_qp_ex, Qp>, Error> {
+    QPS.find(qp.cast())
+}
+
+/// [`find`] for the data path.
+#[inline]
+pub(crate) fn get(qp: *const ibv_qp) -> Result<&'static Object<ibv_qp_ex, Qp>, Error> {
+    QPS.get(qp.cast())
+}
+
+/// Makes a queue pair and writes the capacities it got back into `init` (ibv_create_qp(3)).
+pub unsafe extern "C" fn ibv_create_qp(
+    pd: *mut ibv_pd,
+    init: *mut ibv_qp_init_attr,
+) -> *mut ibv_qp {
+    // SAFETY: the program's own structure.
+    let init = unsafe { &mut *init };
+    pointer("ibv_create_qp", create(pd, init, None))
+}
+
+/// The same with more attributes (ibv_create_qp_ex(3)).
+pub(crate) unsafe extern "C" fn create_qp_ex(
+    _context: *mut ibv_context,
+    init: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    // SAFETY: the program's own structure.
+    let ex = unsafe { &mut *init };
+    pointer("ibv_create_qp_ex", create_extended(ex))
+}
+
+fn create_extended(ex: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp, Error> {
+    const KNOWN: u32 =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    if ex.comp_mask & !KNOWN != 0 {
+        return Err(Error::Unsupported("an attribute in comp_mask"));
+    }
+    if ex.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && ex.create_flags != 0 {
+        return Err(Error::Unsupported("a flag in create_flags"));
+    }
+    let builder = ex.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
+    let operations = builder.then_some(ex.send_ops_flags);
+    // SAFETY: the plain structure is the head of the extended one.
+    let init = unsafe { &mut *std::ptr::from_mut(ex).cast() };
+    create(ex.pd, init, operations)
+}
+
+/// Capacities as a card grants them: some elements more cost nothing, and programs rely on two.
+fn granted(cap: &ibv_qp_cap) -> QpCap {
+    let mut cap = convert::cap(cap);
+    cap.max_send_sge = cap.max_send_sge.max(2);
+    cap.max_recv_sge = cap.max_recv_sge.max(2);
+    cap
+}
+
+/// `operations` are the bits of `send_ops_flags` of a queue pair with `ibv_wr_*` functions.
+fn create(
+    pd: *mut ibv_pd,
+    init: &mut ibv_qp_init_attr,
+    operations: Option<u64>,
+) -> Result<*mut ibv_qp, Error> {
+    if let Some(operations) = operations {
+        qp_ex::check_operations(operations)?;
+    }
+    let domain = pd::find(pd)?.own();
+    let qp_type = match init.qp_type {
+        IBV_QPT_RC => QpType::Rc,
+        IBV_QPT_UC => QpType::Uc,
+        IBV_QPT_UD => QpType::Ud,
+        _ => return Err(Error::Unsupported("the type of queue pair")),
+    };
+    let cap = granted(&init.cap);
+    let own = Arc::clone(&domain.context);
+    let device = QpInit {
+        qp_type,
+        pd: domain.id,
+        send_cq: cq::find(init.send_cq)?.own().id,
+        recv_cq: cq::find(init.recv_cq)?.own().id,
+        srq: None,
+        cap,
+        signal_all: init.sq_sig_all != 0,
+    };
+    let qpn = own.adapter.device.with(|hca| hca.create_qp(&device))?;
+    init.cap = convert::abi_cap(&cap);
+    // SAFETY: a live object.
+    let context = unsafe { (*pd).context };
+    let base = ibv_qp {
+        context,
+        qp_context: init.qp_context,
+        pd,
+        send_cq: init.send_cq,
+        recv_cq: init.recv_cq,
+        srq: init.srq,
+        handle: qpn.value(),
+        qp_num: qpn.value(),
+        state: 0,
+        qp_type: init.qp_type,
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        events_completed: 0,
+    };
+    let reported = Reported::default();
+    let route = AsyncRoute {
+        queue: Arc::clone(&own.events),
+        element: 0,
+        reported: Arc::clone(&reported),
+    };
+    let routes = Arc::clone(&own.adapter.routes);
+    let qp = Qp {
+        context: own,
+        qpn,
+        cap,
+        init: InitAttr(*init),
+        reported,
+        builder: Builder::new(operations.is_some()),
+    };
+    let pointer = QPS.insert(qp_ex::extended(base, operations), qp);
+    let element = pointer as u64;
+    write(&routes.qps).insert(qpn, AsyncRoute { element, ..route });
+    Ok(pointer.cast())
+}
+
+/// Changes a queue pair: all that is asked for, or on error nothing (ibv_modify_qp(3)).
+pub unsafe extern "C" fn ibv_modify_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    attr_mask: c_int,
+) -> c_int {
+    let result = find(qp).and_then(|object| {
+        let own = object.own();
+        // SAFETY: the program's own structure.
+        let (change, path) = convert::modify(unsafe { &*attr }, attr_mask)?;
+        let device = &own.context.adapter.device;
+        let state = device.with(|hca| {
+            hca.modify_qp(own.qpn, &change, path)?;
+            hca.query_qp(own.qpn).map(|(state, ..)| state)
+        })?;
+        // SAFETY: a live object; programs read the field.
+        unsafe { (*qp).state = state as c_int };
+        Ok(())
+    });
+    status("ibv_modify_qp", result)
+}
+
+/// Attributes of a queue pair and of its creation (ibv_query_qp(3)).
+pub unsafe extern "C" fn ibv_query_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    _attr_mask: c_int,
+    init: *mut ibv_qp_init_attr,
+) -> c_int {
+    let result = find(qp).and_then(|object| {
+        let own = object.own();
+        let device = &own.context.adapter.device;
+        let (state, known, path) = device.with(|hca| hca.query_qp(own.qpn))?;
+        // SAFETY: the program's own structures, and a live object.
+        unsafe {
+            attr.write(convert::qp_attr(state, &known, path.as_ref(), &own.cap));
+            init.write(own.init.0);
+            (*qp).state = state as c_int;
+        }
+        Ok(())
+    });
+    status("ibv_query_qp", result)
+}
+
+/// Destroys a queue pair after its events were acknowledged (ibv_create_qp(3)).
+pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    status("ibv_destroy_qp", destroy(qp, true))
+}
+
+fn destroy(pointer: *mut ibv_qp, wait: bool) -> Result<(), Error> {
+    let qp = find(pointer)?.own();
+    let adapter = &qp.context.adapter;
+    adapter.device.with(|hca| hca.destroy_qp(qp.qpn))?;
+    if let Some(route) = write(&adapter.routes.qps).remove(&qp.qpn) {
+        route.queue.withdraw(|event| event.element == route.element);
+    }
+    if wait {
+        // SAFETY: a live object with an initialised mutex and condition.
+        unsafe {
+            wait_acknowledged(
+                &raw mut (*pointer).mutex,
+                &raw mut (*pointer).cond,
+                &raw const (*pointer).events_completed,
+                &qp.reported,
+            );
+        }
+    }
+    QPS.remove(pointer.cast());
+    Ok(())
+}
+
+/// Destroys what a closing context has left.
+pub(crate) fn close(context: &ContextRef) {
+    for qp in QPS.all() {
+        if Arc::ptr_eq(&qp.own().context, context) {
+            // Nothing more can be done about one that stays.
+            let _ = destroy(qp.abi().cast(), false);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The `ibv_wr_*` functions: work requests put together call by call (ibv_wr_post(3)).
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+
+use ferroce_hca::{SendFlags, SendOp, SendTo, SendWr, Sge, Sges};
+use libc::pthread_mutex_t;
+
+use crate::abi::{
+    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
+    IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
+    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QP_EX_WITH_SEND_WITH_INV, ibv_data_buf,
+    ibv_qp, ibv_qp_ex, ibv_sge,
+};
+use crate::error::{Error, status};
+use crate::qp;
+
+const OPERATIONS: u64 = IBV_QP_EX_WITH_RDMA_WRITE
+    | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+    | IBV_QP_EX_WITH_SEND
+    | IBV_QP_EX_WITH_SEND_WITH_IMM
+    | IBV_QP_EX_WITH_RDMA_READ
+    | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+    | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+    | IBV_QP_EX_WITH_SEND_WITH_INV;
+
+/// Whether the device has all operations of `send_ops_flags`.
+pub(crate) fn check_operations(flags: u64) -> Result<(), Error> {
+    if flags & !OPERATIONS == 0 {
+        return Ok(());
+    }
+    Err(Error::Unsupported("an operation in send_ops_flags"))
+}
+
+/// Work requests between `ibv_wr_start` and `ibv_wr_complete`.
+pub(crate) struct Builder {
+    present: bool,
+    /// Held by the thread between the two calls.
+    mutex: UnsafeCell<pthread_mutex_t>,
+    batch: UnsafeCell<Batch>,
+}
+
+#[derive(Default)]
+struct Batch {
+    requests: Vec<SendWr>,
+    refused: Option<Error>,
+}
+
+// SAFETY: `batch` is reached only while `mutex` is held.
+unsafe impl Send for Builder {}
+// SAFETY: as above.
+unsafe impl Sync for Builder {}
+
+impl Builder {
+    pub(crate) fn new(present: bool) -> Self {
+        Self {
+            present,
+            mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+            batch: UnsafeCell::default(),
+        }
+    }
+}
+
+/// The queue pair with what the calls on it put together.
+///
+/// # Safety
+/// Between `wr_start` and the call that ends it, on the thread that called it.
+unsafe fn batch<'a>(qp: *mut ibv_qp_ex) -> Option<(&'a qp::Qp, &'a mut Batch)> {
+    let own = qp::get(qp.cast()).ok()?.own();
+    // SAFETY: this thread holds the mutex, as the caller promises, and no other reference lives
+    // longer than a call.
+    Some((own, unsafe { &mut *own.builder.batch.get() }))
+}
+
+/// Begins a request with the `wr_id` and `wr_flags` that the program has set.
+///
+/// # Safety
+/// As for [`batch`].
+unsafe fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
+    // SAFETY: as the caller promises; the two fields are the program's.
+    unsafe {
+        let Some((_, batch)) = batch(qp) else { return };
+        batch.requests.push(SendWr {
+            wr_id: (*qp).wr_id,
+            to: SendTo::Peer,
+            op,
+            flags: SendFlags::from_bits_truncate((*qp).wr_flags) - SendFlags::INLINE,
+            sges: Sges::new(),
+            inline: None,
+        });
+    }
+}
+
+/// Changes the request begun last; an error makes `wr_complete` refuse all.
+///
+/// # Safety
+/// As for [`batch`].
+unsafe fn change(
+    qp: *mut ibv_qp_ex,
+    change: impl FnOnce(&qp::Qp, &mut SendWr) -> Result<(), Error>,
+) {
+    // SAFETY: as the caller promises.
+    let Some((own, batch)) = (unsafe { batch(qp) }) else {
+        return;
+    };
+    let Some(request) = batch.requests.last_mut() else {
+        return;
+    };
+    if let Err(error) = change(own, request) {
+        batch.refused.get_or_insert(error);
+    }
+}
+
+unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
+    let Ok(object) = qp::get(qp.cast()) else {
+        return;
+    };
+    let builder = &object.own().builder;
+    // SAFETY: initialised; and with the mutex held the batch is this thread's.
+    unsafe {
+        libc::pthread_mutex_lock(builder.mutex.get());
+        let batch = &mut *builder.batch.get();
+        batch.requests.clear();
+        batch.refused = None;
+    }
+}
+
+unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
+    // SAFETY: after `wr_start`, which is what the header asks for.
+    let Some((own, batch)) = (unsafe { batch(qp) }) else {
+        return status("ibv_wr_complete", Err(Error::Handle("queue pair")));
+    };
+    let result = match batch.refused.take() {
+        Some(error) => Err(error),
+        None => post(own, &mut batch.requests),
+    };
+    // SAFETY: locked by `wr_start` on this thread.
+    unsafe { libc::pthread_mutex_unlock(own.builder.mutex.get()) };
+    status("ibv_wr_complete", result)
+}
+
+/// Posts all requests or none.
+fn post(own: &qp::Qp, requests: &mut Vec<SendWr>) -> Result<(), Error> {
+    own.context.adapter.device.post(|hca| {
+        let waiting = hca.qp(own.qpn).map_or(0, |qp| qp.send_queue_len());
+        let max = own.cap.max_send_wr;
+        if waiting + requests.len() > max as usize {
+            return Err(ferroce_hca::PostError::QueueFull { max }.into());
+        }
+        requests
+            .drain(..)
+            .try_for_each(|wr| hca.post_send(own.qpn, wr))
+    })?;
+    Ok(())
+}
+
+unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
+    // SAFETY: after `wr_start`, which is what the header asks for; so this thread holds the mutex.
+    unsafe {
+        if let Some((own, batch)) = batch(qp) {
+            batch.requests.clear();
+            libc::pthread_mutex_unlock(own.builder.mutex.get());
+        }
+    }
+}
+
+/// Defines functions that begin a request.
+macro_rules! operations {
+    ($($name:ident($($argument:ident: $kind:ty),*) => $op:expr;)*) => {
+        $(unsafe extern "C" fn $name(qp: *mut ibv_qp_ex $(, $argument: $kind)*) {
+            // SAFETY: after `wr_start`, which is what the header asks for.
+            unsafe { begin(qp, $op) }
+        })*
+    };
+}
+
+operations! {
+    wr_send() => SendOp::Send { imm: None };
+    wr_send_imm(imm: u32) => SendOp::Send { imm: Some(u32::from_be(imm)) };
+    wr_send_inv(rkey: u32) => SendOp::SendInvalidate { rkey };
+    wr_rdma_write(rkey: u32, va: u64) => SendOp::Write { va, rkey, imm: None };
+    wr_rdma_write_imm(rkey: u32, va: u64, imm: u32) =>
+        SendOp::Write { va, rkey, imm: Some(u32::from_be(imm)) };
+    wr_rdma_read(rkey: u32, va: u64) => SendOp::Read { va, rkey };
+    wr_atomic_cmp_swp(rkey: u32, va: u64, compare: u64, swap: u64) =>
+        SendOp::CompareSwap { va, rkey, compare, swap };
+    wr_atomic_fetch_add(rkey: u32, va: u64, add: u64) => SendOp::FetchAdd { va, rkey, add };
+}
+
+unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+    // SAFETY: after `wr_start`, which is what the header asks for.
+    unsafe {
+        change(qp, |_, request| {
+            // As with a card, an element without bytes is none.
+            if length > 0 {
+                request.sges.push(Sge { addr, length, lkey });
+            }
+            Ok(())
+        });
+    }
+}
+
+unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
+    // SAFETY: after `wr_start`, which is what the header asks for.
+    unsafe {
+        change(qp, |own, request| {
+            if count > own.cap.max_send_sge as usize {
+                let allowed = "0 to max_send_sge of the queue pair";
+                return Err(Error::invalid("num_sge", count, allowed));
+            }
+            for index in 0..count {
+                let sge = *list.add(index);
+                request.sges.push(Sge {
+                    addr: sge.addr,
+                    length: sge.length,
+                    lkey: sge.lkey,
+                });
+            }
+            Ok(())
+        });
+    }
+}
+
+unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
+    let buffer = ibv_data_buf { addr, length };
+    // SAFETY: after `wr_start`, which is what the header asks for.
+    unsafe { wr_set_inline_data_list(qp, 1, &raw const buffer) }
+}
+
+unsafe extern "C" fn wr_set_inline_data_list(
+    qp: *mut ibv_qp_ex,
+    count: usize,
+    list: *const ibv_data_buf,
+) {
+    // SAFETY: after `wr_start`, which is what the header asks for; the buffers are the program's.
+    unsafe {
+        change(qp, |own, request| {
+            let max = own.cap.max_inline_data as usize;
+            let mut bytes = Vec::new();
+            for index in 0..count {
+                let buffer = &*list.add(index);
+                let length = bytes.len().saturating_add(buffer.length);
+                if length > max {
+                    let allowed = "0 to max_inline_data of the queue pair";
+                    return Err(Error::invalid("inline bytes", length, allowed));
+                }
+                if buffer.length > 0 {
+                    let part = std::slice::from_raw_parts(buffer.addr.cast(), buffer.length);
+                    bytes.extend_from_slice(part);
+                }
+            }
+            request.flags |= SendFlags::INLINE;
+            request.inline = Some(bytes);
+            Ok(())
+        });
+    }
+}
+
+/// A queue pair as the header shows it, with `ibv_wr_*` for the `operations` it was made for.
+pub(crate) fn extended(qp_base: ibv_qp, operations: Option<u64>) -> ibv_qp_ex {
+    let has = |bit: u64| operations.is_some_and(|flags| flags & bit != 0);
+    let builder = operations.is_some();
+    /// The function, if the queue pair has it.
+    macro_rules! given {
+        ($has:expr, $function:expr) => {
+            if $has { Some($function) } else { None }
+        };
+    }
+    ibv_qp_ex {
+        qp_base,
+        comp_mask: 0,
+        wr_id: 0,
+        wr_flags: 0,
+        wr_atomic_cmp_swp: given!(has(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP), wr_atomic_cmp_swp),
+        wr_atomic_fetch_add: given!(
+            has(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD),
+            wr_atomic_fetch_add
+        ),
+        wr_bind_mw: None,
+        wr_local_inv: None,
+        wr_rdma_read: given!(has(IBV_QP_EX_WITH_RDMA_READ), wr_rdma_read),
+        wr_rdma_write: given!(has(IBV_QP_EX_WITH_RDMA_WRITE), wr_rdma_write),
+        wr_rdma_write_imm: given!(has(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM), wr_rdma_write_imm),
+        wr_send: given!(has(IBV_QP_EX_WITH_SEND), wr_send),
+        wr_send_imm: given!(has(IBV_QP_EX_WITH_SEND_WITH_IMM), wr_send_imm),
+        wr_send_inv: given!(has(IBV_QP_EX_WITH_SEND_WITH_INV), wr_send_inv),
+        wr_send_tso: None,
+        wr_set_ud_addr: None,
+        wr_set_xrc_srqn: None,
+        wr_set_inline_data: given!(builder, wr_set_inline_data),
+        wr_set_inline_data_list: given!(builder, wr_set_inline_data_list),
+        wr_set_sge: given!(builder, wr_set_sge),
+        wr_set_sge_list: given!(builder, wr_set_sge_list),
+        wr_start: given!(builder, wr_start),
+        wr_complete: given!(builder, wr_complete),
+        wr_abort: given!(builder, wr_abort),
+        wr_atomic_write: None,
+        wr_flush: None,
+    }
+}
+
+/// The queue pair's `ibv_wr_*` functions, if it was created with them (ibv_qp_to_qp_ex in
+/// ibv_wr_post(3)).
+pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+    match qp::find(qp) {
+        Ok(object) if object.own().builder.present => object.abi(),
+        _ => std::ptr::null_mut(),
+    }
+}
