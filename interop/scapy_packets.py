@@ -27,8 +27,8 @@ from scapy.packet import Raw
 PORT = 4791
 
 # Extension headers by opcode, and whether payload follows. Written out by hand on purpose.
-IMM, RETH, AETH_, ATOMIC, ATOMIC_ACK, IETH, DETH = (
-    "imm", "reth", "aeth", "atomic", "atomic_ack", "ieth", "deth")
+IMM, RETH, AETH_, ATOMIC, ATOMIC_ACK, IETH, DETH, XRC = (
+    "imm", "reth", "aeth", "atomic", "atomic_ack", "ieth", "deth", "xrceth")
 OPCODES = {
     0x00: ([], True), 0x01: ([], True), 0x02: ([], True), 0x03: ([IMM], True),
     0x04: ([], True), 0x05: ([IMM], True), 0x06: ([RETH], True), 0x07: ([], True),
@@ -40,6 +40,13 @@ OPCODES = {
     0x24: ([], True), 0x25: ([IMM], True), 0x26: ([RETH], True), 0x27: ([], True),
     0x28: ([], True), 0x29: ([IMM], True), 0x2a: ([RETH], True), 0x2b: ([RETH, IMM], True),
     0x64: ([DETH], True), 0x65: ([DETH, IMM], True),
+    0xa0: ([XRC], True), 0xa1: ([XRC], True), 0xa2: ([XRC], True), 0xa3: ([XRC, IMM], True),
+    0xa4: ([XRC], True), 0xa5: ([XRC, IMM], True), 0xa6: ([XRC, RETH], True), 0xa7: ([XRC], True),
+    0xa8: ([XRC], True), 0xa9: ([XRC, IMM], True), 0xaa: ([XRC, RETH], True),
+    0xab: ([XRC, RETH, IMM], True), 0xac: ([XRC, RETH], False), 0xad: ([AETH_], True),
+    0xae: ([], True), 0xaf: ([AETH_], True), 0xb0: ([AETH_], True), 0xb1: ([AETH_], False),
+    0xb2: ([AETH_, ATOMIC_ACK], False), 0xb3: ([XRC, ATOMIC], False),
+    0xb4: ([XRC, ATOMIC], False), 0xb6: ([XRC, IETH], True), 0xb7: ([XRC, IETH], True),
 }
 
 
@@ -64,6 +71,8 @@ def extension(rng, kind, fields):
         return number("atomic_ack", 8)
     if kind == IETH:
         return number("ieth", 4)
+    if kind == XRC:
+        return b"\0" + number("xrceth", 3)
     assert kind == DETH
     return number("deth_qkey", 4) + b"\0" + number("deth_src_qp", 3)
 

@@ -43,7 +43,7 @@ impl World {
     fn new() -> Self {
         let hca = |cm_start| {
             let mut hca = Hca::new(HcaConfig {
-                cm_slot: 1,
+                slot: 1,
                 cm_start,
                 ..HcaConfig::default()
             });

@@ -1,6 +1,6 @@
 use ferroce_wire::{
     Aeth, AtomicEth, Bth, Deth, HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow, IcrcVerifier,
-    IdPolicy, IpPair, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Syndrome, Verdict, cnp,
+    IdPolicy, IpPair, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Srqn, Syndrome, Verdict, cnp,
 };
 
 use crate::Cursor;
@@ -113,6 +113,7 @@ fn emit(input: &mut Cursor<'_>, flow: &IcrcFlow, ip_id: u16) {
             qkey: input.u32(),
             src_qp: Qpn::new(input.u32() & 0xff_ffff),
         }),
+        xrceth: opcode.has_xrceth().then(|| Srqn::new(input.u32())),
     };
     refuses_what_does_not_fit(headers, input);
     let payload = if opcode.has_payload() {

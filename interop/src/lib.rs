@@ -16,7 +16,7 @@ use std::{env, fs, process, thread};
 use ferroce_wire::pcapng::UdpMeta;
 use ferroce_wire::{
     Aeth, AtomicEth, Bth, CreditCode, Deth, Headers, IcrcFlow, IpPair, Opcode, PKEY_DEFAULT, Psn,
-    Qpn, Reth, Syndrome, cnp,
+    Qpn, Reth, Srqn, Syndrome, cnp,
 };
 
 /// Plausible headers for an opcode, with exactly the extensions it carries.
@@ -52,6 +52,7 @@ pub fn sample(opcode: Opcode, dest_qp: Qpn, psn: Psn) -> Headers {
             qkey: 0x1111_1111,
             src_qp: Qpn::new(0x4242),
         }),
+        xrceth: opcode.has_xrceth().then_some(Srqn::new(0x3333)),
     }
 }
 

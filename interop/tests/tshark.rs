@@ -6,7 +6,7 @@ use std::io::BufWriter;
 
 use ferroce_interop::{TempDir, Tool, build, meta, sample};
 use ferroce_wire::pcapng::{UdpMeta, Writer};
-use ferroce_wire::{Headers, Opcode, Packet, Psn, Qpn};
+use ferroce_wire::{Headers, Opcode, Packet, Psn, Qpn, Service};
 
 const TSHARK: Tool = Tool {
     program: "tshark",
@@ -130,6 +130,11 @@ fn every_opcode(name: &str) -> Capture {
     Capture::new(name, Opcode::ALL, |number| 64 + usize::from(number % 4))
 }
 
+/// tshark 4.0 knows the opcodes of XRC, but nothing of what follows their BTH.
+fn is_dissected(opcode: Opcode) -> bool {
+    opcode.service() != Service::Xrc
+}
+
 fn text(value: impl ToString) -> String {
     value.to_string()
 }
@@ -176,7 +181,10 @@ fn base_headers_decode() {
 
 #[test]
 fn extension_headers_decode() {
-    every_opcode("extensions").expect(
+    let dissected = Opcode::ALL.iter().copied().filter(|o| is_dissected(*o));
+    let dissected: Vec<_> = dissected.collect();
+    let payload_len = |number| 64 + usize::from(number % 4);
+    Capture::new("extensions", &dissected, payload_len).expect(
         [
             "infiniband.reth.va",
             "infiniband.reth.r_key",
@@ -280,7 +288,7 @@ fn envelope_decodes() {
                 text("50001"),
                 text(if meta.src.is_ipv4() { ABSENT } else { GOOD }),
                 // tshark shows the bytes in the order of the wire, but leaves a CNP alone.
-                if headers.bth.opcode == Opcode::Cnp {
+                if headers.bth.opcode == Opcode::Cnp || !is_dissected(headers.bth.opcode) {
                     text("")
                 } else {
                     hex::<8>(icrc.swap_bytes())

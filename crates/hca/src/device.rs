@@ -15,6 +15,7 @@ use crate::host::{QpHost, Ties};
 use crate::impair::{Direction, Impairer, Impairment, Release};
 use crate::limits;
 use crate::mr::MrTable;
+use crate::numbers::Numbers;
 use crate::packet::{CE, Held, Outgoing, Received};
 use crate::register::{Accelerations, Method, RegisterError};
 use crate::srq::Srq;
@@ -64,9 +65,13 @@ impl Default for Personality {
 pub struct HcaConfig {
     /// Seed of everything random in the device (D26).
     pub seed: u64,
-    /// Number of the first queue pair, at least 2; the others follow.
-    pub first_qpn: Qpn,
-    /// Queue pairs at a time, as far as there are numbers for them.
+    /// Upper 8 bits of the numbers of queue pairs and shared receive queues, and of the connection
+    /// manager's names. Devices that share an address have different slots.
+    pub slot: u8,
+    /// Low 16 bits of the first of these numbers, 2 to 0xfffe; the others follow, at the end from 2
+    /// on. If each owner of a slot begins elsewhere, late packets for the last one meet nobody.
+    pub first_number: u16,
+    /// Queue pairs at a time, at most [`limits::MAX_QP`].
     pub max_qp: u32,
     /// MTU of the port: the longest datagram, and the largest path MTU.
     pub port_mtu: Mtu,
@@ -80,11 +85,9 @@ pub struct HcaConfig {
     pub personality: Personality,
     /// Report every timer expiry as [`Event::TimerExpired`].
     pub trace_timers: bool,
-    /// Top byte of the connection manager's names, so that several processes on one device have
-    /// different ones.
-    pub cm_slot: u8,
-    /// Where the other bytes of those names begin. A process that may have had a predecessor in
-    /// its slot takes a random number, because peers may remember the predecessor's names.
+    /// Where the lower 24 bits of the connection manager's names begin. A process that may have had
+    /// a predecessor in its slot takes a random number, because peers may remember the
+    /// predecessor's names.
     pub cm_start: u32,
 }
 
@@ -92,14 +95,14 @@ impl Default for HcaConfig {
     fn default() -> Self {
         Self {
             seed: 0,
-            first_qpn: Qpn::new(0x100),
+            slot: 0,
+            first_number: 0x100,
             max_qp: limits::MAX_QP,
             port_mtu: Mtu::Mtu4096,
             window_bytes: 1 << 20,
             total_window_bytes: 2 << 20,
             personality: Personality::default(),
             trace_timers: false,
-            cm_slot: 0,
             cm_start: 1,
         }
     }
@@ -141,6 +144,7 @@ impl QpEntry {
 #[derive(Debug)]
 pub struct Hca {
     pub(crate) config: HcaConfig,
+    pub(crate) numbers: Numbers,
     pub(crate) state: DeviceState,
     /// The generation of the settings that are in force.
     generation: u32,
@@ -178,14 +182,12 @@ impl Hca {
     /// A device that finds its registers, personality, impairments and counters in `state`; the
     /// configuration's personality is not used.
     pub fn with_state(mut config: HcaConfig, state: DeviceState) -> Self {
-        // 0 and 1 are the management queue pairs, and the last number means all of a group.
-        config.first_qpn = Qpn::new(config.first_qpn.value().max(2));
-        let numbers = Qpn::MULTICAST.value() - config.first_qpn.value();
-        config.max_qp = config.max_qp.min(numbers);
+        config.max_qp = config.max_qp.min(limits::MAX_QP);
         let mut policy = Policy::new(PolicyKind::FIRMWARE);
         policy.seed = config.seed;
         let (generation, settings) = state.settings();
         let mut hca = Self {
+            numbers: Numbers::new(config.slot, config.first_number),
             config,
             policy,
             generation,
@@ -203,7 +205,7 @@ impl Hca {
             egress: Impairer::new(config.seed ^ 0x9e37_79b9_7f4a_7c15),
             ingress: Impairer::new(config.seed ^ 0xd1b5_4a32_d192_ed03),
             events: VecDeque::new(),
-            cm: Cm::new(config.cm_slot, config.cm_start),
+            cm: Cm::new(config.slot, config.cm_start),
             cm_told: false,
             now: Time::ZERO,
         };
@@ -620,7 +622,7 @@ impl Hca {
     // Queue pairs.
 
     pub(crate) fn qp_index(&self, qpn: Qpn) -> Option<u32> {
-        qpn.value().checked_sub(self.config.first_qpn.value())
+        self.numbers.index(qpn)
     }
 
     pub(crate) fn qp_entry(&self, qpn: Qpn) -> Option<&QpEntry> {

@@ -24,6 +24,7 @@ pub mod limits;
 #[allow(unsafe_code, reason = "the module that touches registered memory")]
 mod memory;
 mod mr;
+mod numbers;
 mod packet;
 mod register;
 mod srq;

@@ -1,5 +1,7 @@
 //! Limits of the device, as `ibv_query_device` reports them.
 
+use crate::numbers;
+
 /// Protection domains.
 pub const MAX_PD: u32 = 1 << 16;
 /// Memory regions.
@@ -8,10 +10,10 @@ pub const MAX_MR: u32 = 1 << 23;
 pub const MAX_CQ: u32 = 1 << 20;
 /// Entries of a completion queue.
 pub const MAX_CQE: u32 = 1 << 22;
-/// Shared receive queues.
-pub const MAX_SRQ: u32 = 1 << 20;
-/// Queue pairs.
-pub const MAX_QP: u32 = 1 << 20;
+/// Shared receive queues: those that a slot has numbers for.
+pub const MAX_SRQ: u32 = numbers::COUNT;
+/// Queue pairs: those that a slot has numbers for.
+pub const MAX_QP: u32 = numbers::COUNT;
 /// Outstanding work requests of a queue.
 pub const MAX_WR: u32 = 1 << 15;
 /// Elements of a scatter/gather list.

@@ -1,7 +1,7 @@
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
 use ferroce_hca::{Hca, HcaConfig};
-use ferroce_wire::Qpn;
 
 use crate::device::{Device, OpenError};
 use crate::registry::{Registry, RegistryError};
@@ -9,10 +9,6 @@ use crate::shared::{Process, SLOT_MAX, SharedFile};
 use crate::socket::{BindError, Options, Socket};
 use crate::spec::DeviceSpec;
 use crate::tap::Tap;
-
-/// Numbers of a slot that are never given to a queue pair: slot 0's are those of management, and
-/// the rest follows for the sake of one rule.
-const FIRST_QPN: u32 = 0x100;
 
 /// How a process attaches to a device.
 #[derive(Clone, Debug, Default)]
@@ -69,8 +65,9 @@ impl Device {
 
         let config = HcaConfig {
             seed: seed(&spec, slot),
-            first_qpn: Qpn::new(u32::from(slot) << 16 | FIRST_QPN),
-            max_qp: (1 << 16) - FIRST_QPN,
+            slot,
+            first_number: random() as u16,
+            cm_start: random() as u32,
             trace_timers: options.trace_timers,
             ..HcaConfig::default()
         };
@@ -105,4 +102,9 @@ fn bind(spec: &DeviceSpec, options: &Options, others: &[Process]) -> Result<Sock
 /// Each device and each of its processes has randomness of its own, the same with every run.
 fn seed(spec: &DeviceSpec, slot: u8) -> u64 {
     u64::from(spec.seed) << 32 ^ spec.guid() ^ u64::from(slot) << 56
+}
+
+/// A number whose low bits the next process with the same slot hardly gets, too.
+fn random() -> u64 {
+    RandomState::new().hash_one(0)
 }

@@ -17,7 +17,7 @@ use ferroce_udp::Endpoint;
 use ferroce_udp::socket::ROCE_PORT;
 use ferroce_wire::{
     Aeth, AtomicEth, Bth, CreditCode, Deth, Headers, ICRC_LEN, IcrcFlow, IpPair, NakCode, Opcode,
-    Packet, Psn, Qpn, Reth, Service, Syndrome,
+    Packet, Psn, Qpn, Reth, Service, Srqn, Syndrome,
 };
 
 const LEN: usize = 256 << 10;
@@ -88,6 +88,7 @@ fn headers(opcode: Opcode, dest: Qpn, psn: Psn, remote: Remote) -> Headers {
             qkey: 1,
             src_qp: dest,
         }),
+        xrceth: opcode.has_xrceth().then_some(Srqn::new(1)),
     }
 }
 

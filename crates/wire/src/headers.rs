@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::aeth::Aeth;
 use crate::icrc::IcrcFlow;
-use crate::ids::{Psn, Qpn};
+use crate::ids::{Psn, Qpn, Srqn};
 use crate::opcode::Opcode;
 
 /// UDP destination port of RoCEv2.
@@ -25,10 +25,12 @@ pub const IMM_LEN: usize = 4;
 pub const IETH_LEN: usize = 4;
 /// Length of the datagram extended transport header, bytes.
 pub const DETH_LEN: usize = 8;
+/// Length of the XRC extended transport header, bytes.
+pub const XRCETH_LEN: usize = 4;
 /// Length of the reserved field between a CNP's BTH and its ICRC, bytes.
 pub const CNP_RESERVED_LEN: usize = 16;
-/// Length of the longest BTH with extension headers (an atomic request), bytes.
-pub const HEADERS_LEN_MAX: usize = BTH_LEN + ATOMIC_ETH_LEN;
+/// Length of the longest BTH with extension headers (an atomic request of XRC), bytes.
+pub const HEADERS_LEN_MAX: usize = BTH_LEN + XRCETH_LEN + ATOMIC_ETH_LEN;
 /// Length of the invariant CRC at the end of a packet, bytes.
 pub const ICRC_LEN: usize = 4;
 /// The partition key that every RoCE port has: full member of the default partition.
@@ -193,6 +195,8 @@ pub struct Headers {
     pub ieth: Option<u32>,
     /// Datagram header of a UD packet.
     pub deth: Option<Deth>,
+    /// Shared receive queue that an XRC request is for (IBA vol 1, annex A14).
+    pub xrceth: Option<Srqn>,
 }
 
 impl Headers {
@@ -207,6 +211,7 @@ impl Headers {
             imm: None,
             ieth: None,
             deth: None,
+            xrceth: None,
         }
     }
 
@@ -232,6 +237,9 @@ impl Headers {
         if let Some(deth) = self.deth {
             put(&mut rest, deth.qkey.to_be_bytes());
             put(&mut rest, deth.src_qp.value().to_be_bytes());
+        }
+        if let Some(srqn) = self.xrceth {
+            put(&mut rest, srqn.value().to_be_bytes());
         }
         if let Some(reth) = self.reth {
             put(&mut rest, reth.va.to_be_bytes());
@@ -314,6 +322,7 @@ impl Headers {
             ("ImmDt", self.imm.is_some(), opcode.has_imm()),
             ("IETH", self.ieth.is_some(), opcode.has_ieth()),
             ("DETH", self.deth.is_some(), opcode.has_deth()),
+            ("XRCETH", self.xrceth.is_some(), opcode.has_xrceth()),
         ] {
             match (present, expected) {
                 (false, true) => return Err(EmitError::MissingExtension { opcode, header }),
@@ -579,6 +588,7 @@ mod tests {
                         headers.imm.is_some(),
                         headers.ieth.is_some(),
                         headers.deth.is_some(),
+                        headers.xrceth.is_some(),
                     ]
                 };
                 let same = present(&headers) == present(&sample(other));

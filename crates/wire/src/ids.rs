@@ -1,8 +1,9 @@
-//! The two 24-bit numbers of every transport header: packet sequence number and queue pair number.
+//! The 24-bit numbers of transport headers: packet sequence number, queue pair number, and number
+//! of a shared receive queue.
 
 use core::fmt;
 
-/// Both numbers have 24 bits.
+/// All these numbers have 24 bits.
 const MASK: u32 = 0x00ff_ffff;
 
 /// Packet sequence number: 24 bits, arithmetic modulo 2^24 (IBA vol 1, 9.7.1).
@@ -130,6 +131,32 @@ impl From<Qpn> for u32 {
     }
 }
 
+/// Number of a shared receive queue of XRC: 24 bits (IBA vol 1, annex A14).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Srqn(u32);
+
+impl Srqn {
+    /// Takes the low 24 bits of `value`.
+    pub const fn new(value: u32) -> Self {
+        Self(value & MASK)
+    }
+
+    /// The number, 0..2^24.
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) const fn from_bytes(bytes: [u8; 3]) -> Self {
+        Self(be24(bytes))
+    }
+}
+
+impl fmt::Display for Srqn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// Reads a 24-bit big-endian number.
 pub(crate) const fn be24([a, b, c]: [u8; 3]) -> u32 {
     u32::from_be_bytes([0, a, b, c])
@@ -201,6 +228,7 @@ mod tests {
         fn bytes_round_trip(value in 0..=MASK) {
             prop_assert_eq!(Psn::from_bytes(Psn::new(value).to_bytes()), Psn::new(value));
             prop_assert_eq!(Qpn::from_bytes(Qpn::new(value).to_bytes()), Qpn::new(value));
+            prop_assert_eq!(Srqn::from_bytes(Qpn::new(value).to_bytes()), Srqn::new(value));
         }
     }
 }

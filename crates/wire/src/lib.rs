@@ -50,9 +50,9 @@ pub use aeth::{Aeth, CreditCode, NakCode, RNR_TIMER_NS, Syndrome, rnr_timer_ns};
 pub use headers::{
     AETH_LEN, ATOMIC_ACK_ETH_LEN, ATOMIC_ETH_LEN, AtomicEth, BTH_LEN, Bth, CNP_RESERVED_LEN,
     DETH_LEN, Deth, EmitError, HEADERS_LEN_MAX, Headers, ICRC_LEN, IETH_LEN, IMM_LEN, PKEY_DEFAULT,
-    RETH_LEN, ROCE_V2_PORT, Reth, pad_len,
+    RETH_LEN, ROCE_V2_PORT, Reth, XRCETH_LEN, pad_len,
 };
 pub use icrc::{IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Verdict};
-pub use ids::{Psn, Qpn};
+pub use ids::{Psn, Qpn, Srqn};
 pub use opcode::{Opcode, Service};
 pub use packet::{Packet, ParseError};

@@ -5,7 +5,7 @@ use core::fmt;
 
 use crate::headers::{
     AETH_LEN, ATOMIC_ACK_ETH_LEN, ATOMIC_ETH_LEN, BTH_LEN, CNP_RESERVED_LEN, DETH_LEN, IETH_LEN,
-    IMM_LEN, RETH_LEN,
+    IMM_LEN, RETH_LEN, XRCETH_LEN,
 };
 
 /// Transport service that an opcode belongs to.
@@ -17,6 +17,8 @@ pub enum Service {
     Uc,
     /// Unreliable datagram.
     Ud,
+    /// Extended reliable connection.
+    Xrc,
     /// Congestion notification of RoCEv2; belongs to no queue pair's packet sequence.
     Cnp,
 }
@@ -29,15 +31,16 @@ impl Service {
             Self::Uc => 0x20,
             Self::Ud => 0x60,
             Self::Cnp => 0x80,
+            Self::Xrc => 0xa0,
         }
     }
 }
 
 macro_rules! opcodes {
     ($($name:ident = $value:literal, $text:literal;)*) => {
-        /// Operation of a packet: all opcodes of RC, UC and UD, and the CNP.
+        /// Operation of a packet: all opcodes of RC, UC, UD and XRC, and the CNP.
         ///
-        /// Opcodes of RD and XRC and the reserved ones have no value here.
+        /// Opcodes of RD and the reserved ones have no value here.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[repr(u8)]
         pub enum Opcode {
@@ -105,6 +108,29 @@ opcodes! {
     UdSendOnly = 0x64, "UD SEND only";
     UdSendOnlyImm = 0x65, "UD SEND only with immediate";
     Cnp = 0x81, "congestion notification";
+    XrcSendFirst = 0xa0, "XRC SEND first";
+    XrcSendMiddle = 0xa1, "XRC SEND middle";
+    XrcSendLast = 0xa2, "XRC SEND last";
+    XrcSendLastImm = 0xa3, "XRC SEND last with immediate";
+    XrcSendOnly = 0xa4, "XRC SEND only";
+    XrcSendOnlyImm = 0xa5, "XRC SEND only with immediate";
+    XrcWriteFirst = 0xa6, "XRC RDMA WRITE first";
+    XrcWriteMiddle = 0xa7, "XRC RDMA WRITE middle";
+    XrcWriteLast = 0xa8, "XRC RDMA WRITE last";
+    XrcWriteLastImm = 0xa9, "XRC RDMA WRITE last with immediate";
+    XrcWriteOnly = 0xaa, "XRC RDMA WRITE only";
+    XrcWriteOnlyImm = 0xab, "XRC RDMA WRITE only with immediate";
+    XrcReadRequest = 0xac, "XRC RDMA READ request";
+    XrcReadResponseFirst = 0xad, "XRC RDMA READ response first";
+    XrcReadResponseMiddle = 0xae, "XRC RDMA READ response middle";
+    XrcReadResponseLast = 0xaf, "XRC RDMA READ response last";
+    XrcReadResponseOnly = 0xb0, "XRC RDMA READ response only";
+    XrcAcknowledge = 0xb1, "XRC acknowledge";
+    XrcAtomicAcknowledge = 0xb2, "XRC atomic acknowledge";
+    XrcCompareSwap = 0xb3, "XRC compare and swap";
+    XrcFetchAdd = 0xb4, "XRC fetch and add";
+    XrcSendLastInvalidate = 0xb6, "XRC SEND last with invalidate";
+    XrcSendOnlyInvalidate = 0xb7, "XRC SEND only with invalidate";
 }
 
 impl Opcode {
@@ -121,12 +147,22 @@ impl Opcode {
         Self::from_u8(self.as_u8() & 0x1f | service.bits())
     }
 
+    /// The same operation of RC, which has those of all services; a CNP stands for itself.
+    #[inline]
+    pub const fn operation(self) -> Self {
+        match self.of_service(Service::Rc) {
+            Some(operation) => operation,
+            None => self,
+        }
+    }
+
     /// The transport service the opcode belongs to.
     pub const fn service(self) -> Service {
         match self.as_u8() {
             0x00..=0x1f => Service::Rc,
             0x20..=0x3f => Service::Uc,
             0x60..=0x7f => Service::Ud,
+            0xa0..=0xbf => Service::Xrc,
             _ => Service::Cnp,
         }
     }
@@ -138,47 +174,39 @@ impl Opcode {
 
     /// Travels from responder to requester: READ responses and both acknowledges.
     pub const fn is_response(self) -> bool {
-        self.is_read_response() || matches!(self, Self::RcAcknowledge | Self::RcAtomicAcknowledge)
+        self.is_read_response()
+            || matches!(
+                self.operation(),
+                Self::RcAcknowledge | Self::RcAtomicAcknowledge
+            )
     }
 
     /// First of several packets of a SEND, a WRITE or a READ response.
     pub const fn is_first(self) -> bool {
         matches!(
-            self,
-            Self::RcSendFirst
-                | Self::RcWriteFirst
-                | Self::RcReadResponseFirst
-                | Self::UcSendFirst
-                | Self::UcWriteFirst
+            self.operation(),
+            Self::RcSendFirst | Self::RcWriteFirst | Self::RcReadResponseFirst
         )
     }
 
     /// Neither first nor last of several packets of a SEND, a WRITE or a READ response.
     pub const fn is_middle(self) -> bool {
         matches!(
-            self,
-            Self::RcSendMiddle
-                | Self::RcWriteMiddle
-                | Self::RcReadResponseMiddle
-                | Self::UcSendMiddle
-                | Self::UcWriteMiddle
+            self.operation(),
+            Self::RcSendMiddle | Self::RcWriteMiddle | Self::RcReadResponseMiddle
         )
     }
 
     /// Last of several packets of a SEND, a WRITE or a READ response.
     pub const fn is_last(self) -> bool {
         matches!(
-            self,
+            self.operation(),
             Self::RcSendLast
                 | Self::RcSendLastImm
                 | Self::RcSendLastInvalidate
                 | Self::RcWriteLast
                 | Self::RcWriteLastImm
                 | Self::RcReadResponseLast
-                | Self::UcSendLast
-                | Self::UcSendLastImm
-                | Self::UcWriteLast
-                | Self::UcWriteLastImm
         )
     }
 
@@ -188,19 +216,13 @@ impl Opcode {
     /// "only"; see [`starts_message`](Self::starts_message).
     pub const fn is_only(self) -> bool {
         matches!(
-            self,
+            self.operation(),
             Self::RcSendOnly
                 | Self::RcSendOnlyImm
                 | Self::RcSendOnlyInvalidate
                 | Self::RcWriteOnly
                 | Self::RcWriteOnlyImm
                 | Self::RcReadResponseOnly
-                | Self::UcSendOnly
-                | Self::UcSendOnlyImm
-                | Self::UcWriteOnly
-                | Self::UcWriteOnlyImm
-                | Self::UdSendOnly
-                | Self::UdSendOnlyImm
         )
     }
 
@@ -218,7 +240,7 @@ impl Opcode {
     /// SEND of any service and position.
     pub const fn is_send(self) -> bool {
         matches!(
-            self,
+            self.operation(),
             Self::RcSendFirst
                 | Self::RcSendMiddle
                 | Self::RcSendLast
@@ -227,40 +249,26 @@ impl Opcode {
                 | Self::RcSendOnlyImm
                 | Self::RcSendLastInvalidate
                 | Self::RcSendOnlyInvalidate
-                | Self::UcSendFirst
-                | Self::UcSendMiddle
-                | Self::UcSendLast
-                | Self::UcSendLastImm
-                | Self::UcSendOnly
-                | Self::UcSendOnlyImm
-                | Self::UdSendOnly
-                | Self::UdSendOnlyImm
         )
     }
 
     /// RDMA WRITE of any service and position.
     pub const fn is_write(self) -> bool {
         matches!(
-            self,
+            self.operation(),
             Self::RcWriteFirst
                 | Self::RcWriteMiddle
                 | Self::RcWriteLast
                 | Self::RcWriteLastImm
                 | Self::RcWriteOnly
                 | Self::RcWriteOnlyImm
-                | Self::UcWriteFirst
-                | Self::UcWriteMiddle
-                | Self::UcWriteLast
-                | Self::UcWriteLastImm
-                | Self::UcWriteOnly
-                | Self::UcWriteOnlyImm
         )
     }
 
     /// RDMA READ response of any position.
     pub const fn is_read_response(self) -> bool {
         matches!(
-            self,
+            self.operation(),
             Self::RcReadResponseFirst
                 | Self::RcReadResponseMiddle
                 | Self::RcReadResponseLast
@@ -270,17 +278,18 @@ impl Opcode {
 
     /// Compare-and-swap or fetch-and-add.
     pub const fn is_atomic(self) -> bool {
-        matches!(self, Self::RcCompareSwap | Self::RcFetchAdd)
+        matches!(self.operation(), Self::RcCompareSwap | Self::RcFetchAdd)
     }
 
     /// Carries a RETH.
     pub const fn has_reth(self) -> bool {
-        matches!(self, Self::RcReadRequest) || (self.is_write() && self.starts_message())
+        matches!(self.operation(), Self::RcReadRequest)
+            || (self.is_write() && self.starts_message())
     }
 
     /// Carries an AETH.
     pub const fn has_aeth(self) -> bool {
-        self.is_response() && !matches!(self, Self::RcReadResponseMiddle)
+        self.is_response() && !matches!(self.operation(), Self::RcReadResponseMiddle)
     }
 
     /// Carries an AtomicETH.
@@ -290,36 +299,33 @@ impl Opcode {
 
     /// Carries an AtomicAckETH.
     pub const fn has_atomic_ack(self) -> bool {
-        matches!(self, Self::RcAtomicAcknowledge)
+        matches!(self.operation(), Self::RcAtomicAcknowledge)
     }
 
     /// Carries immediate data.
     pub const fn has_imm(self) -> bool {
         matches!(
-            self,
-            Self::RcSendLastImm
-                | Self::RcSendOnlyImm
-                | Self::RcWriteLastImm
-                | Self::RcWriteOnlyImm
-                | Self::UcSendLastImm
-                | Self::UcSendOnlyImm
-                | Self::UcWriteLastImm
-                | Self::UcWriteOnlyImm
-                | Self::UdSendOnlyImm
+            self.operation(),
+            Self::RcSendLastImm | Self::RcSendOnlyImm | Self::RcWriteLastImm | Self::RcWriteOnlyImm
         )
     }
 
     /// Carries an IETH, the remote key to invalidate.
     pub const fn has_ieth(self) -> bool {
         matches!(
-            self,
+            self.operation(),
             Self::RcSendLastInvalidate | Self::RcSendOnlyInvalidate
         )
     }
 
     /// Carries a DETH.
     pub const fn has_deth(self) -> bool {
-        matches!(self, Self::UdSendOnly | Self::UdSendOnlyImm)
+        matches!(self.service(), Service::Ud)
+    }
+
+    /// Carries an XRCETH.
+    pub const fn has_xrceth(self) -> bool {
+        matches!(self.service(), Service::Xrc) && self.is_request()
     }
 
     /// May carry payload (possibly of length 0).
@@ -334,6 +340,9 @@ impl Opcode {
         let mut len = BTH_LEN;
         if self.has_deth() {
             len += DETH_LEN;
+        }
+        if self.has_xrceth() {
+            len += XRCETH_LEN;
         }
         if self.has_reth() {
             len += RETH_LEN;
@@ -380,7 +389,7 @@ mod tests {
             }
         }
         assert_eq!(known, Opcode::ALL);
-        assert_eq!(known.len(), 23 + 12 + 2 + 1);
+        assert_eq!(known.len(), 23 + 12 + 2 + 23 + 1);
     }
 
     #[test]
@@ -391,6 +400,7 @@ mod tests {
                 1 => Service::Uc,
                 3 => Service::Ud,
                 4 => Service::Cnp,
+                5 => Service::Xrc,
                 other => panic!("{opcode}: unexpected service bits {other}"),
             };
             assert_eq!(opcode.service(), expected, "{opcode}");
@@ -402,8 +412,14 @@ mod tests {
         for &opcode in Opcode::ALL {
             assert_eq!(opcode.of_service(opcode.service()), Some(opcode));
             let operation = |opcode: Opcode| opcode.name().split_once(' ').unwrap().1;
-            if let Some(other) = opcode.of_service(Service::Uc) {
-                assert_eq!(operation(other), operation(opcode));
+            for service in [Service::Uc, Service::Xrc] {
+                if let Some(other) = opcode.of_service(service) {
+                    assert_eq!(operation(other), operation(opcode));
+                }
+            }
+            if opcode != Opcode::Cnp {
+                assert_eq!(operation(opcode.operation()), operation(opcode));
+                assert_eq!(opcode.operation().service(), Service::Rc);
             }
         }
         assert_eq!(Opcode::RcReadRequest.of_service(Service::Uc), None);
@@ -432,6 +448,9 @@ mod tests {
                 has("response") || has("acknowledge"),
                 "{name}"
             );
+            let xrceth = name.starts_with("XRC") && opcode.is_request();
+            assert_eq!(opcode.has_xrceth(), xrceth, "{name}");
+            assert_eq!(opcode.has_deth(), name.starts_with("UD"), "{name}");
             if opcode != Opcode::Cnp {
                 assert_ne!(opcode.is_request(), opcode.is_response(), "{name}");
             }
@@ -448,14 +467,17 @@ mod tests {
             (
                 16,
                 &[
-                    0x03, 0x05, 0x09, 0x0d, 0x0f, 0x10, 0x11, 0x16, 0x17, 0x23, 0x29,
+                    0x03, 0x05, 0x09, 0x0d, 0x0f, 0x10, 0x11, 0x16, 0x17, 0x23, 0x29, 0xa0, 0xa1,
+                    0xa7, 0xad, 0xb1,
                 ],
             ),
-            (20, &[0x64]),
-            (24, &[0x12, 0x65]),
+            (20, &[0x64, 0xa5, 0xa9, 0xb6]),
+            (24, &[0x12, 0x65, 0xb2]),
             (28, &[0x06, 0x0a, 0x0c, 0x26, 0x2a, 0x81]),
-            (32, &[0x0b, 0x2b]),
+            (32, &[0x0b, 0x2b, 0xa6, 0xaa, 0xac]),
+            (36, &[0xab]),
             (40, &[0x13, 0x14]),
+            (44, &[0xb3, 0xb4]),
         ] {
             for &byte in opcodes {
                 let opcode = Opcode::from_u8(byte).unwrap();

@@ -6,7 +6,7 @@ use crate::aeth::Aeth;
 use crate::headers::{
     AtomicEth, BTH_LEN, Bth, CNP_RESERVED_LEN, Deth, Headers, ICRC_LEN, RETH_LEN, Reth,
 };
-use crate::ids::Qpn;
+use crate::ids::{Qpn, Srqn};
 use crate::opcode::Opcode;
 
 /// A well-formed packet in someone else's buffer.
@@ -184,8 +184,8 @@ pub enum ParseError {
         /// Bytes between headers and ICRC.
         got: usize,
     },
-    /// No opcode of RC, UC or UD, nor the CNP.
-    #[error("opcode at offset 0: got {got:#04x}, which is no opcode of RC, UC, UD or CNP")]
+    /// No opcode of RC, UC, UD or XRC, nor the CNP.
+    #[error("opcode at offset 0: got {got:#04x}, which is no opcode of RC, UC, UD, XRC or CNP")]
     UnknownOpcode {
         /// The byte.
         got: u8,
@@ -212,6 +212,10 @@ fn extensions(bth: Bth, body: &[u8]) -> Option<(Headers, &[u8])> {
             qkey,
             src_qp: Qpn::from_bytes([a, b, c]),
         });
+    }
+    if opcode.has_xrceth() {
+        let [_reserved, a, b, c] = take(rest)?;
+        headers.xrceth = Some(Srqn::from_bytes([a, b, c]));
     }
     if opcode.has_reth() {
         headers.reth = Some(Reth::from_bytes(&take::<RETH_LEN>(rest)?));
@@ -358,7 +362,7 @@ mod tests {
             (
                 changed(&send, 0, 0x15),
                 ParseError::UnknownOpcode { got: 0x15 },
-                "opcode at offset 0: got 0x15, which is no opcode of RC, UC, UD or CNP",
+                "opcode at offset 0: got 0x15, which is no opcode of RC, UC, UD, XRC or CNP",
             ),
             (
                 changed(&send, 1, 0x01),
@@ -406,12 +410,14 @@ mod tests {
 
     #[test]
     fn reserved_bits_are_not_looked_at() {
-        let mut bytes = build(sample(Opcode::UdSendOnly), b"");
-        let headers = Packet::new_checked(&bytes).unwrap().headers();
-        bytes[4] |= 0x3f;
-        bytes[8] |= 0x7f;
-        bytes[16] = 0xff;
-        assert_eq!(Packet::new_checked(&bytes).unwrap().headers(), headers);
+        for (opcode, reserved) in [(Opcode::UdSendOnly, 16), (Opcode::XrcSendOnly, 12)] {
+            let mut bytes = build(sample(opcode), b"");
+            let headers = Packet::new_checked(&bytes).unwrap().headers();
+            bytes[4] |= 0x3f;
+            bytes[8] |= 0x7f;
+            bytes[reserved] = 0xff;
+            assert_eq!(Packet::new_checked(&bytes).unwrap().headers(), headers);
+        }
     }
 
     proptest! {
@@ -443,7 +449,7 @@ mod tests {
                 let len = packet.headers().emit(&mut again).unwrap();
                 let reparsed = Bth::from_bytes(opcode, again.first_chunk().unwrap());
                 prop_assert_eq!(&reparsed, packet.bth());
-                if !opcode.has_deth() {
+                if !opcode.has_deth() && !opcode.has_xrceth() {
                     prop_assert_eq!(&again[BTH_LEN..len], &bytes[BTH_LEN..len]);
                 }
             }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::{
     Aeth, AtomicEth, Bth, Deth, Headers, IcrcFlow, IpPair, Opcode, Psn, Qpn, ROCE_V2_PORT, Reth,
-    Syndrome,
+    Srqn, Syndrome,
 };
 
 /// Headers with exactly the extensions of the opcode, every field distinct.
@@ -37,6 +37,7 @@ pub(crate) fn sample(opcode: Opcode) -> Headers {
             qkey: 0x8182_8384,
             src_qp: Qpn::new(0x91_9293),
         }),
+        xrceth: opcode.has_xrceth().then_some(Srqn::new(0xa1_a2a3)),
     }
 }
 
@@ -97,9 +98,9 @@ pub(crate) fn any_headers() -> impl Strategy<Value = Headers> {
                 src_qp: Qpn::new(src_qp),
             })
         });
-        let words = any::<(u64, u32, u32)>();
+        let words = any::<(u64, u32, u32, u32)>();
         (bth, reth, aeth, atomic, deth, words).prop_map(
-            move |(bth, reth, aeth, atomic, deth, (original, imm, rkey))| Headers {
+            move |(bth, reth, aeth, atomic, deth, (original, imm, rkey, srqn))| Headers {
                 bth,
                 reth,
                 aeth,
@@ -108,6 +109,7 @@ pub(crate) fn any_headers() -> impl Strategy<Value = Headers> {
                 imm: opcode.has_imm().then_some(imm),
                 ieth: opcode.has_ieth().then_some(rkey),
                 deth,
+                xrceth: opcode.has_xrceth().then_some(Srqn::new(srqn)),
             },
         )
     })

@@ -4,7 +4,8 @@
 //! prints the same.
 
 use ferroce_wire::{
-    AtomicEth, Deth, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Opcode, Packet, Qpn, Reth, Verdict,
+    AtomicEth, Deth, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Opcode, Packet, Qpn, Reth, Srqn,
+    Verdict,
 };
 use serde_json::Value;
 
@@ -134,6 +135,7 @@ fn fields_are_read_as_scapy_wrote_them() {
             src_qp: Qpn::new(number32("deth_src_qp").unwrap()),
         });
         assert_eq!(headers.deth, deth, "{name}");
+        assert_eq!(headers.xrceth, number32("xrceth").map(Srqn::new), "{name}");
         assert_eq!(
             packet.payload(),
             unhex(fields["payload"].as_str().unwrap()),

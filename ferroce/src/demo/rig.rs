@@ -40,7 +40,7 @@ impl End {
             // The two devices lose different packets, and every policy's devices the same ones.
             seed: plan.seed.wrapping_mul(2).wrapping_add(which as u64),
             // Other numbers in each run, so that a capture of all runs can be taken apart.
-            first_qpn: Qpn::new(0x100 * (1 + kind as u32)),
+            first_number: 0x100 * (1 + kind as u16),
             personality: Personality {
                 adaptive: kind != Kind::Ib,
                 ..Personality::default()

@@ -8,7 +8,7 @@ use ferroce_hca::{
 use ferroce_prm::roce_accl;
 use ferroce_wire::{
     Aeth, AtomicEth, Bth, Deth, HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow, IpPair, Opcode,
-    Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Syndrome,
+    Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Srqn, Syndrome,
 };
 
 use super::ledger::Kind;
@@ -279,6 +279,7 @@ fn forge(world: &mut World, to: usize, input: &mut Cursor<'_>) {
             qkey: 0,
             src_qp: dest_qp,
         }),
+        xrceth: opcode.has_xrceth().then(|| Srqn::new(input.u32())),
     };
     let payload_len = if opcode.has_payload() {
         input.pick(&LENGTHS[..13]) as usize

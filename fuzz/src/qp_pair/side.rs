@@ -136,7 +136,8 @@ impl Side {
         let mut hca = Hca::new(HcaConfig {
             seed: seed.into(),
             total_window_bytes: if seed.is_multiple_of(4) { 0 } else { 2 << 20 },
-            first_qpn: Qpn::new(if input.one_in(2) { 0x100 } else { 0xff_ff00 }),
+            slot: if input.one_in(2) { 0 } else { 0xff },
+            first_number: if input.one_in(2) { 0x100 } else { 0xfffc },
             max_qp: 16,
             window_bytes: input.pick(&[0, 4 << 10, 64 << 10, 512 << 10]),
             trace_timers: true,

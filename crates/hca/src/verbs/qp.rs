@@ -49,13 +49,12 @@ impl Hca {
             recv_cq,
             srq,
         };
-        let (first, window_bytes) = (self.config.first_qpn, self.config.window_bytes);
+        let (numbers, window_bytes) = (self.numbers, self.config.window_bytes);
         let port_mtu = self.config.port_mtu;
         let policy = &self.policy;
         let index = self.qps.insert_with(|index| {
-            let qpn = Qpn::new(first.value() + index);
             let config = QpConfig {
-                qpn,
+                qpn: numbers.number(index),
                 qp_type,
                 port_mtu,
                 cap,
@@ -68,7 +67,7 @@ impl Hca {
         let (object, max) = (Object::Qp, self.config.max_qp);
         let index = index.ok_or(VerbsError::TooMany { object, max })?;
         self.count_users(ties, 1)?;
-        Ok(Qpn::new(first.value() + index))
+        Ok(numbers.number(index))
     }
 
     fn check_qp_init(&mut self, init: &QpInit) -> Result<(), VerbsError> {

@@ -1,4 +1,5 @@
 use ferroce_transport::RecvWr;
+use ferroce_wire::Qpn;
 
 use super::{PdId, in_range, no_such, not_busy};
 use crate::device::Hca;
@@ -17,6 +18,13 @@ impl Hca {
         let index = index.ok_or(VerbsError::TooMany { object, max })?;
         *self.pd_users(pd)? += 1;
         Ok(SrqId(index))
+    }
+
+    /// Number of a shared receive queue (`ibv_get_srq_num`), unlike those of all others on the
+    /// device's address.
+    pub fn srq_number(&mut self, srq: SrqId) -> Result<Qpn, VerbsError> {
+        self.srq(srq)?;
+        Ok(self.numbers.number(srq.0))
     }
 
     /// Destroys a shared receive queue that no queue pair uses.

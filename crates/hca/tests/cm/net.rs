@@ -70,7 +70,7 @@ impl Net {
     pub(crate) fn of(devices: usize) -> Self {
         let hca = |device| {
             Hca::new(HcaConfig {
-                cm_slot: 1,
+                slot: 1,
                 cm_start: 0x77_0000 + 0x1000 * device as u32,
                 ..HcaConfig::default()
             })

@@ -188,7 +188,7 @@ fn timers_that_are_not_needed_any_more_do_not_pile_up() {
 /// 100 000 queue pairs, each with a timer.
 #[test]
 fn many_queue_pairs_have_their_timers() {
-    const QPS: usize = 100_000;
+    const QPS: usize = 60_000;
     let mut hca = Hca::new(HcaConfig {
         trace_timers: true,
         ..config()
