@@ -3,7 +3,7 @@
 use ferroce_hca::impair::{Blackout, BurstLoss};
 use ferroce_hca::{
     AccessFlags, Attr, CqId, Direction, Impairment, Method, Mtu, Notify, Path, QpAttr, QpModify,
-    QpState, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId,
+    QpState, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId, SrqModify,
 };
 use ferroce_prm::roce_accl;
 use ferroce_wire::{
@@ -464,7 +464,11 @@ fn other_verbs(side: &mut Side, input: &mut Cursor<'_>) {
         1 => side.hca.req_notify_cq(send_cq, Notify::Any),
         2 => side
             .srq
-            .map_or(Ok(()), |srq| side.hca.arm_srq_limit(srq, input.u8().into())),
+            .map_or(Ok(()), |srq| {
+                let limit = Some(input.u8().into());
+                let change = SrqModify { limit, max_wr: None };
+                side.hca.modify_srq(srq, &change)
+            }),
         3 => {
             assert!(side.hca.destroy_cq(send_cq).is_err(), "it is in use");
             side.hca.destroy_cq(CqId(handle.max(2)))

@@ -6,7 +6,7 @@ use ferroce_hca::{
 };
 use ferroce_wire::Qpn;
 
-use crate::common::{A, B, Pair, SEND, Side, attr, recv_wr};
+use crate::common::{A, B, Pair, SEND, Side, attr, recv_wr, srq_limit};
 
 fn send(pair: &mut Pair, qpn: Qpn, wr_id: u64, flags: SendFlags) {
     let region = pair.sides[A].register(64, AccessFlags::empty());
@@ -193,8 +193,8 @@ fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
     post(&mut pair, 0..8);
     let own = pair.sides[B].hca.post_recv(b[0], recv_wr(9, &sink));
     assert!(own.is_err(), "it has no queue of its own");
-    assert!(pair.sides[B].hca.arm_srq_limit(srq, 17).is_err());
-    pair.sides[B].hca.arm_srq_limit(srq, 6).unwrap();
+    assert!(pair.sides[B].hca.modify_srq(srq, &srq_limit(17)).is_err());
+    pair.sides[B].hca.modify_srq(srq, &srq_limit(6)).unwrap();
     let low = Event::SrqLimit(srq);
     for (n, expected) in [(0, 0), (1, 0), (2, 1), (0, 1)] {
         send(&mut pair, a[n], 7, SendFlags::SIGNALED);
@@ -211,8 +211,8 @@ fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
     assert_eq!(of, [b[0], b[1], b[2], b[0]]);
 
     // Once for each arming, and not at all when disarmed.
-    pair.sides[B].hca.arm_srq_limit(srq, 5).unwrap();
-    pair.sides[B].hca.arm_srq_limit(srq, 0).unwrap();
+    pair.sides[B].hca.modify_srq(srq, &srq_limit(5)).unwrap();
+    pair.sides[B].hca.modify_srq(srq, &srq_limit(0)).unwrap();
     for _ in 0..4 {
         send(&mut pair, a[1], 7, SendFlags::SIGNALED);
     }
