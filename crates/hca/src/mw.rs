@@ -325,3 +325,6 @@ impl KeyTable {
 fn next_tag(rkey: u32) -> u32 {
     (rkey & !0xff) | (rkey.wrapping_add(1) & 0xff)
 }
+
+#[cfg(test)]
+mod tests;
