@@ -87,8 +87,9 @@ pub enum VerbsError {
         /// The flag or operation, as verbs programs know it.
         what: &'static str,
     },
-    /// The whole address space was named without `IBV_ACCESS_ON_DEMAND` (`EINVAL`).
-    #[error("a region of the whole address space needs IBV_ACCESS_ON_DEMAND")]
+    /// The whole address space was named, but not from 0 or without `IBV_ACCESS_ON_DEMAND`
+    /// (`EINVAL`).
+    #[error("a region of the whole address space starts at 0 and needs IBV_ACCESS_ON_DEMAND")]
     NeedsOnDemand,
     /// `ibv_bind_mw` is for windows of type 1, BIND_MW work requests for those of type 2
     /// (`EINVAL`).

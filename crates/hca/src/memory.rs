@@ -157,9 +157,12 @@ pub trait CheckedAccess: fmt::Debug + Sync {
 
     /// Copies `bytes` to `addr`; false if not all of it is mapped for writing. What lies on the
     /// mapped pages may be written all the same.
-    fn write(&self, addr: u64, bytes: &[u8]) -> bool;
+    ///
+    /// # Safety
+    /// As for [`Memory::checked`]: what is mapped there is the program's to be written.
+    unsafe fn write(&self, addr: u64, bytes: &[u8]) -> bool;
 
-    /// Whether the byte at `addr` is mapped for writing.
+    /// Whether the word at `addr`, a multiple of 8, is mapped for writing.
     fn is_writable(&self, addr: u64) -> bool;
 }
 
@@ -230,8 +233,10 @@ impl Memory {
             Place::At(at) => unsafe { copy_in(at, bytes) },
             Place::Unsure(addr, access) => {
                 let (body, tail) = split_tail(addr, bytes);
-                let written = access.write(addr, body)
-                    && access.write(addr.wrapping_add(body.len() as u64), tail);
+                let behind = addr.wrapping_add(body.len() as u64);
+                // SAFETY: `range` checked that all of it lies in the memory, which is the
+                // program's by the contract of `checked`.
+                let written = unsafe { access.write(addr, body) && access.write(behind, tail) };
                 written.then_some(()).ok_or(AccessError::Unmapped)?;
             }
             Place::Nowhere => {}
@@ -270,14 +275,16 @@ impl Memory {
 
     /// Executes an atomic on the word at `offset`, which must be aligned.
     pub(crate) fn atomic(&self, offset: u64, op: AtomicOp) -> Result<u64, AccessError> {
-        let word = match self.range(offset, 8)? {
-            Place::At(at) => at,
-            Place::Unsure(addr, access) if access.is_writable(addr) => addr as *mut u8,
-            Place::Unsure(..) => return Err(AccessError::Unmapped),
+        let (word, access) = match self.range(offset, 8)? {
+            Place::At(at) => (at, None),
+            Place::Unsure(addr, access) => (addr as *mut u8, Some(access)),
             Place::Nowhere => return Ok(0),
         };
         if !(word as usize).is_multiple_of(8) {
             return Err(AccessError::OutOfBounds);
+        }
+        if access.is_some_and(|access| !access.is_writable(word as u64)) {
+            return Err(AccessError::Unmapped);
         }
         // SAFETY: `range` checked that the word lies in the memory, and it is aligned. If the
         // memory may go away, it was there just now, and by the contract it stays for this.
@@ -449,7 +456,7 @@ mod tests {
             offset.is_some()
         }
 
-        fn write(&self, addr: u64, bytes: &[u8]) -> bool {
+        unsafe fn write(&self, addr: u64, bytes: &[u8]) -> bool {
             let Some(offset) = Self::offset(addr, bytes.len()) else {
                 return false;
             };

@@ -51,6 +51,19 @@ impl RegFlags {
     }
 }
 
+impl RegFlags {
+    /// Whether a registration of `len` bytes from `addr` means whatever the program has mapped at
+    /// any time (implicit ODP, ibv_reg_mr(3)): memory to be reached by
+    /// [`Memory::checked`] only.
+    pub fn is_implicit(&self, addr: u64, len: u64) -> Result<bool, VerbsError> {
+        match (len, addr) {
+            (u64::MAX, 0) if self.on_demand => Ok(true),
+            (u64::MAX, _) => Err(VerbsError::NeedsOnDemand),
+            _ => Ok(false),
+        }
+    }
+}
+
 /// What `ibv_rereg_mr` changes of a memory region.
 #[derive(Clone, Debug, Default)]
 pub struct MrModify {

@@ -32,6 +32,18 @@ fn access_flags_are_read_bit_by_bit() {
     }
 }
 
+#[test]
+fn the_whole_address_space_is_for_regions_on_demand() {
+    let on_demand = RegFlags::from_bits(1 << 6).unwrap();
+    let plain = RegFlags::default();
+    assert_eq!(on_demand.is_implicit(0, u64::MAX), Ok(true));
+    assert_eq!(on_demand.is_implicit(0, 4096), Ok(false));
+    assert_eq!(plain.is_implicit(0, 4096), Ok(false));
+    let refused = Err(VerbsError::NeedsOnDemand);
+    assert_eq!(plain.is_implicit(0, u64::MAX), refused);
+    assert_eq!(on_demand.is_implicit(1, u64::MAX), refused);
+}
+
 /// A pair, B's region of 100 bytes, and what a WRITE of A to all of it comes to.
 struct World {
     pair: Pair,
