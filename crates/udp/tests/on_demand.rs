@@ -4,7 +4,7 @@ use std::ptr;
 
 use ferroce_hca::{
     AccessFlags, Attr, CqId, Hca, HcaConfig, Memory, MrInfo, Path, QpAttr, QpCap, QpInit, QpModify,
-    RegFlags, SendOp, SendWr, Sge, Time, WcStatus,
+    QpType, RegFlags, SendOp, SendWr, Sge, Time, WcStatus,
 };
 use ferroce_udp::own_memory;
 use ferroce_wire::Qpn;
@@ -35,6 +35,7 @@ fn world() -> World {
         srq: None,
         cap: QpCap::default(),
         signal_all: true,
+        qp_type: QpType::Rc,
     };
     let qpn = hca.create_qp(&init).unwrap();
     let attr = QpAttr::default();

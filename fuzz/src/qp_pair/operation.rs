@@ -2,7 +2,9 @@
 
 use ferroce_hca::impair::{Blackout, BurstLoss};
 use ferroce_hca::{
-    AccessFlags, Attr, CqId, Direction, Impairment, Method, Mtu, MwBind, Notify, Path, QpAttr, QpModify, QpState, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId, SrqModify, VerbsError,
+    AccessFlags, Attr, CqId, Direction, Impairment, Method, Mtu, MwBind, Notify, Path, QpAttr,
+    QpModify, QpState, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId, SrqModify,
+    VerbsError,
 };
 use ferroce_prm::roce_accl;
 use ferroce_wire::{
@@ -481,6 +483,7 @@ fn local_operation(side: &mut Side, dice: u32) {
         flags: SendFlags::SIGNALED,
         sges: Sges::new(),
         inline: None,
+        to: SendTo::Peer,
     };
     match side.hca.post_send(side.qpn, wr) {
         Ok(()) => side.ledger.accepted(Kind::Send { signaled: true }),

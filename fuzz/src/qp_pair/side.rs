@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_hca::{
-    AccessFlags, Attr, Buffer, CqId, Event, Hca, HcaConfig, Memory, MrInfo, MwId, MwType, Path, PdId, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, Sge, SrqId,
+    AccessFlags, Attr, Buffer, CqId, Event, Hca, HcaConfig, Memory, MrInfo, MwId, MwType, Path,
+    PdId, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, Sge, SrqId,
 };
 use ferroce_wire::Qpn;
 

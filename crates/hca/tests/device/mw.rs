@@ -2,7 +2,8 @@
 
 use ferroce_hca::{
     AccessFlags, Hca, HcaConfig, MrModify, MwBind, MwBindWr, MwId, MwInfo, MwType, Object, PdId,
-    QpInit, QpState, SendFlags, SendOp, SendWr, Sge, VerbsError, WcFlags, WcOpcode, WcStatus,
+    QpInit, QpState, QpType, SendFlags, SendOp, SendWr, Sge, VerbsError, WcFlags, WcOpcode,
+    WcStatus,
 };
 use ferroce_wire::Qpn;
 
@@ -466,6 +467,7 @@ fn each_verb_has_its_type_of_window() {
             srq: None,
             cap: Default::default(),
             signal_all: false,
+            qp_type: QpType::Rc,
         })
         .unwrap();
     let [one, two] = [MwType::Type1, MwType::Type2].map(|kind| hca.alloc_mw(pd, kind).unwrap());

@@ -1,8 +1,8 @@
 //! Operations of a device on its own keys: they go through the send queue and make no packets.
 
 use ferroce_transport::{
-    AccessFlags, Completion, MwBind, QpState, SendFlags, SendOp, SendWr, Sge, WcOpcode, WcStatus,
-    WorkQueue,
+    AccessFlags, Completion, MwBind, PostError, QpState, QpType, SendFlags, SendOp, SendTo, SendWr,
+    Sge, WcOpcode, WcStatus, WorkQueue,
 };
 
 use crate::common::{A, B, Pair, Setup};
@@ -161,4 +161,43 @@ fn a_drained_send_queue_starts_none() {
     pair.move_to(A, QpState::Rts);
     pair.run();
     pair.expect_sent(A, [1]);
+}
+
+#[test]
+fn unreliable_connections_have_them_and_datagrams_do_not() {
+    let connect = |qp_type| {
+        let setup = Setup {
+            qp_type,
+            ..Setup::default()
+        };
+        setup.connect()
+    };
+    let mut pair = connect(QpType::Uc);
+    let (good, bad) = (bind(&pair, 5), bad_bind(&pair));
+    pair.write(A, 1, 10);
+    post(&mut pair, 2, good);
+    pair.write(A, 3, 10);
+    post(&mut pair, 4, bad);
+    post(&mut pair, 5, good);
+    pair.run();
+    assert_eq!(bound(&pair), [5]);
+    let (ok, flushed) = (WcStatus::Success, WcStatus::WrFlushErr);
+    let expected = [
+        (1, ok),
+        (2, ok),
+        (3, ok),
+        (4, WcStatus::MwBindErr),
+        (5, flushed),
+    ];
+    assert_eq!(pair.sends(A), expected);
+    assert_eq!(pair[A].qp.state(), QpState::Sqe);
+
+    let mut pair = connect(QpType::Ud);
+    let wr = SendWr {
+        to: SendTo::Peer,
+        ..SendWr::new(1, bind(&pair, 5), pair[A].local.part(0, 0))
+    };
+    let side = &mut pair[A];
+    let refused = side.qp.post_send(wr, &mut side.host);
+    assert!(matches!(refused, Err(PostError::Unsupported { .. })));
 }
