@@ -16,11 +16,22 @@ pub enum Notify {
     Any,
 }
 
+/// What a completion queue is created with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CqInit {
+    /// Entries.
+    pub capacity: u32,
+    /// Completions without room are lost and nothing is in error
+    /// (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`): the program knows that it never has so many.
+    pub ignore_overrun: bool,
+}
+
 /// A completion queue.
 #[derive(Debug)]
 pub(crate) struct Cq {
     entries: VecDeque<Completion>,
     capacity: u32,
+    ignore_overrun: bool,
     armed: Option<Notify>,
     overrun: bool,
     /// QPs that complete here.
@@ -40,10 +51,11 @@ pub(crate) enum Pushed {
 }
 
 impl Cq {
-    pub(crate) fn new(capacity: u32) -> Self {
+    pub(crate) fn new(init: CqInit) -> Self {
         Self {
             entries: VecDeque::new(),
-            capacity,
+            capacity: init.capacity,
+            ignore_overrun: init.ignore_overrun,
             armed: None,
             overrun: false,
             users: 0,
@@ -55,6 +67,9 @@ impl Cq {
             return Pushed::Lost;
         }
         if self.entries.len() >= self.capacity as usize {
+            if self.ignore_overrun {
+                return Pushed::Quietly;
+            }
             self.overrun = true;
             return Pushed::Overrun;
         }
@@ -76,6 +91,21 @@ impl Cq {
         self.entries.pop_front()
     }
 
+    /// Completions that wait to be polled.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Changes the capacity, to no less than what waits.
+    pub(crate) fn resize(&mut self, capacity: u32) {
+        self.capacity = capacity;
+        self.entries.shrink_to(capacity as usize);
+    }
+
     /// Drops the completions of a queue pair that is gone: its work requests mean nothing any more.
     pub(crate) fn forget(&mut self, qpn: Qpn) {
         self.entries.retain(|completion| completion.qpn != qpn);
@@ -95,6 +125,13 @@ mod tests {
     use super::*;
     use ferroce_transport::WcOpcode;
 
+    fn queue(capacity: u32) -> Cq {
+        Cq::new(CqInit {
+            capacity,
+            ignore_overrun: false,
+        })
+    }
+
     fn entry(solicited: bool) -> Completion {
         Completion {
             solicited,
@@ -104,7 +141,7 @@ mod tests {
 
     #[test]
     fn one_announcement_for_each_arming() {
-        let mut cq = Cq::new(10);
+        let mut cq = queue(10);
         assert_eq!(cq.push(entry(true)), Pushed::Quietly);
         cq.arm(Notify::Solicited);
         assert_eq!(cq.push(entry(false)), Pushed::Quietly);
@@ -117,10 +154,25 @@ mod tests {
 
     #[test]
     fn an_overrun_queue_stays_in_error() {
-        let mut cq = Cq::new(1);
+        let mut cq = queue(1);
         assert_eq!(cq.push(entry(false)), Pushed::Quietly);
         assert_eq!(cq.push(entry(false)), Pushed::Overrun);
         assert!(cq.pop().is_some());
         assert_eq!(cq.push(entry(false)), Pushed::Lost);
+    }
+
+    #[test]
+    fn a_queue_that_ignores_overruns_loses_what_has_no_room() {
+        let mut cq = Cq::new(CqInit {
+            capacity: 1,
+            ignore_overrun: true,
+        });
+        for _ in 0..3 {
+            assert_eq!(cq.push(entry(false)), Pushed::Quietly);
+        }
+        assert!(cq.pop().is_some());
+        assert!(cq.pop().is_none());
+        assert_eq!(cq.push(entry(false)), Pushed::Quietly);
+        assert!(cq.pop().is_some());
     }
 }

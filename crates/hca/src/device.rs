@@ -14,7 +14,7 @@ use crate::group::Groups;
 use crate::host::{QpHost, Ties};
 use crate::impair::{Direction, Impairer, Impairment, Release};
 use crate::limits;
-use crate::mr::MrTable;
+use crate::mr::{KeyTable, Opener};
 use crate::numbers::Numbers;
 use crate::packet::{CE, Held, Outgoing, Received};
 use crate::register::{Accelerations, Method, RegisterError};
@@ -151,7 +151,8 @@ pub struct Hca {
     pub(crate) policy: Policy,
     /// Users of each protection domain.
     pub(crate) pds: Table<u32>,
-    pub(crate) mrs: MrTable,
+    /// Memory regions and windows.
+    pub(crate) keys: KeyTable,
     pub(crate) cqs: Table<Cq>,
     pub(crate) srqs: Table<Srq>,
     pub(crate) qps: Table<Box<QpEntry>>,
@@ -193,7 +194,7 @@ impl Hca {
             generation,
             state,
             pds: Table::new(limits::MAX_PD),
-            mrs: MrTable::new(),
+            keys: KeyTable::new(),
             cqs: Table::new(limits::MAX_CQ),
             srqs: Table::new(limits::MAX_SRQ),
             qps: Table::new(config.max_qp),
@@ -545,7 +546,10 @@ impl Hca {
             headers,
             payload,
             payload_len,
-            pd: entry.ties.pd,
+            opener: Opener {
+                pd: entry.ties.pd,
+                qpn: entry.qp.qpn(),
+            },
             corrupt_bit: None,
         })
     }
@@ -556,7 +560,7 @@ impl Hca {
     #[must_use]
     pub fn detach(&self, mut packet: Outgoing) -> Outgoing {
         if let Payload::Memory(segments) = &packet.payload {
-            if segments.iter().all(|segment| self.mrs.is_phantom(segment)) {
+            if segments.iter().all(|segment| self.keys.is_phantom(segment)) {
                 packet.payload = Payload::Empty;
                 return packet;
             }
@@ -588,7 +592,7 @@ impl Hca {
                     let (piece, tail) =
                         std::mem::take(&mut rest).split_at_mut(segment.len as usize);
                     rest = tail;
-                    self.mrs.read(packet.pd, segment, piece).is_ok()
+                    self.keys.read(packet.opener, segment, piece).is_ok()
                 })
             }
         }
@@ -664,7 +668,7 @@ impl Hca {
             ties: entry.ties,
             policy: &self.policy,
             state: &self.state,
-            mrs: &mut self.mrs,
+            keys: &mut self.keys,
             cqs: &mut self.cqs,
             srqs: &mut self.srqs,
             events: &mut self.events,

@@ -11,6 +11,7 @@ use thiserror::Error;
 pub enum Object {
     Pd,
     Mr,
+    Mw,
     Cq,
     Srq,
     Qp,
@@ -22,6 +23,7 @@ impl fmt::Display for Object {
         f.write_str(match self {
             Self::Pd => "protection domain",
             Self::Mr => "memory region",
+            Self::Mw => "memory window",
             Self::Cq => "completion queue",
             Self::Srq => "shared receive queue",
             Self::Qp => "queue pair",
@@ -73,6 +75,28 @@ pub enum VerbsError {
     /// REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE (`EINVAL`).
     #[error("IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE too")]
     NeedsLocalWrite,
+    /// Access flags that no registration knows (`EINVAL`).
+    #[error("access flags {bits:#x} are unknown; clear them")]
+    UnknownAccess {
+        /// The unknown ones.
+        bits: u32,
+    },
+    /// What a device of this kind lacks (`EOPNOTSUPP`).
+    #[error("the device does not support {what}")]
+    NotSupported {
+        /// The flag or operation, as verbs programs know it.
+        what: &'static str,
+    },
+    /// The whole address space was named, but not from 0 or without `IBV_ACCESS_ON_DEMAND`
+    /// (`EINVAL`).
+    #[error("a region of the whole address space starts at 0 and needs IBV_ACCESS_ON_DEMAND")]
+    NeedsOnDemand,
+    /// `ibv_bind_mw` is for windows of type 1, BIND_MW work requests for those of type 2
+    /// (`EINVAL`).
+    #[error(
+        "the memory window has another type: ibv_bind_mw binds type 1, a BIND_MW work request type 2"
+    )]
+    WrongMwType,
     /// Objects of different protection domains cannot work together (`EINVAL`).
     #[error("the {object} belongs to another protection domain")]
     WrongDomain {
@@ -110,4 +134,24 @@ pub enum VerbsError {
     /// See [`PostError`].
     #[error(transparent)]
     Post(#[from] PostError),
+}
+
+/// Linux error numbers, the same on every architecture Ferroce runs on.
+mod errno {
+    pub(super) const ENOMEM: i32 = 12;
+    pub(super) const EBUSY: i32 = 16;
+    pub(super) const EINVAL: i32 = 22;
+    pub(super) const EOPNOTSUPP: i32 = 95;
+}
+
+impl VerbsError {
+    /// The error number that a verbs program sees.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Busy { .. } => errno::EBUSY,
+            Self::TooMany { .. } | Self::Post(PostError::QueueFull { .. }) => errno::ENOMEM,
+            Self::NotSupported { .. } => errno::EOPNOTSUPP,
+            _ => errno::EINVAL,
+        }
+    }
 }

@@ -2,14 +2,14 @@ use std::collections::VecDeque;
 
 use ferroce_adp::Policy;
 use ferroce_transport::{
-    AccessError, AtomicOp, Completion, Counter, Data, Host, Key, QpEvent, RecvWqe, Segment, Time,
-    TimerExpiry, WorkQueue,
+    AccessError, AtomicOp, Completion, Counter, Data, Host, Key, MwBind, QpEvent, RecvWqe, Segment,
+    Time, TimerExpiry, WorkQueue,
 };
 use ferroce_wire::Qpn;
 
 use crate::cq::{Cq, CqId, Pushed};
 use crate::event::Event;
-use crate::mr::MrTable;
+use crate::mr::{KeyTable, Opener};
 use crate::srq::{Srq, SrqId};
 use crate::state::DeviceState;
 use crate::table::Table;
@@ -31,13 +31,22 @@ pub(crate) struct QpHost<'a> {
     pub(crate) ties: Ties,
     pub(crate) policy: &'a Policy,
     pub(crate) state: &'a DeviceState,
-    pub(crate) mrs: &'a mut MrTable,
+    pub(crate) keys: &'a mut KeyTable,
     pub(crate) cqs: &'a mut Table<Cq>,
     pub(crate) srqs: &'a mut Table<Srq>,
     pub(crate) events: &'a mut VecDeque<Event>,
     pub(crate) trace_timers: bool,
     /// A completion queue had no room: the queue pair must fail.
     pub(crate) overrun: bool,
+}
+
+impl QpHost<'_> {
+    fn opener(&self) -> Opener {
+        Opener {
+            pd: self.ties.pd,
+            qpn: self.qpn,
+        }
+    }
 }
 
 impl Host for QpHost<'_> {
@@ -62,7 +71,8 @@ impl Host for QpHost<'_> {
         }
     }
 
-    fn complete(&mut self, queue: WorkQueue, completion: Completion) {
+    fn complete(&mut self, queue: WorkQueue, mut completion: Completion) {
+        completion.timestamp = self.now;
         let id = match queue {
             WorkQueue::Send => self.ties.send_cq,
             WorkQueue::Recv => self.ties.recv_cq,
@@ -96,22 +106,30 @@ impl Host for QpHost<'_> {
     }
 
     fn check_read(&self, segment: &Segment) -> Result<(), AccessError> {
-        self.mrs.check_read(self.ties.pd, segment)
+        self.keys.check_read(self.opener(), segment)
     }
 
     fn check_write(&self, segment: &Segment) -> Result<(), AccessError> {
-        self.mrs.check_write(self.ties.pd, segment)
+        self.keys.check_write(self.opener(), segment)
     }
 
     fn write(&mut self, key: Key, va: u64, data: Data<'_>) -> Result<(), AccessError> {
-        self.mrs.write(self.ties.pd, key, va, data)
+        self.keys.write(self.opener(), key, va, data)
     }
 
     fn atomic(&mut self, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {
-        self.mrs.atomic(self.ties.pd, rkey, va, op)
+        self.keys.atomic(self.opener(), rkey, va, op)
     }
 
     fn invalidate(&mut self, rkey: u32) -> Result<(), AccessError> {
-        self.mrs.invalidate(self.ties.pd, rkey)
+        self.keys.invalidate(self.opener(), rkey)
+    }
+
+    fn invalidate_local(&mut self, rkey: u32) -> Result<(), AccessError> {
+        self.keys.invalidate_local(self.opener(), rkey)
+    }
+
+    fn bind_mw(&mut self, bind: &MwBind) -> Result<(), AccessError> {
+        self.keys.bind(self.opener(), bind)
     }
 }

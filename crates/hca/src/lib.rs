@@ -24,6 +24,7 @@ pub mod limits;
 #[allow(unsafe_code, reason = "the module that touches registered memory")]
 mod memory;
 mod mr;
+mod mw;
 mod numbers;
 mod packet;
 mod register;
@@ -33,27 +34,28 @@ mod table;
 mod timers;
 mod verbs;
 
-pub use cq::{CqId, Notify};
+pub use cq::{CqId, CqInit, Notify};
 pub use device::{Hca, HcaConfig, Personality};
 pub use error::{Object, VerbsError};
 pub use event::{Event, Refusal};
 pub use group::group_of_mgid;
 pub use histogram::{BinWidthMode, HistogramConfig, HistogramError, TimeUnit};
 pub use impair::{Direction, Impairment};
-pub use memory::{Buffer, Memory};
+pub use memory::{Borrowed, Buffer, Checked, CheckedAccess, Memory};
 pub use mr::{MrInfo, MrKey};
+pub use mw::{MwId, MwInfo, MwType};
 pub use packet::{Outgoing, Received};
 pub use register::{Method, RegisterError};
-pub use srq::SrqId;
+pub use srq::{SrqAttr, SrqId, SrqModify};
 pub use state::{
     CounterSlab, DeviceState, MappedState, SavedSettings, SettingError, StateBlock, WriteLock,
     WriteLockError,
 };
-pub use verbs::{PdId, QpInit};
+pub use verbs::{MrModify, MwBindWr, PdId, QpInit, RegFlags};
 
 pub use ferroce_transport::{
     AccessError, AccessFlags, Attr, Completion, Counter, CounterInfo, Data, GRH_BYTES, ModifyError,
-    Mtu, Path, Payload, PostError, QpAttr, QpCap, QpEvent, QpModify, QpState, QpType, RecvWr,
-    SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Time, TimerExpiry, UdAddress, WcFlags, WcOpcode,
-    WcStatus,
+    Mtu, MwBind, Path, Payload, PostError, QpAttr, QpCap, QpEvent, QpModify, QpState, QpType,
+    RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Time, TimerExpiry, UdAddress, WcFlags,
+    WcOpcode, WcStatus,
 };

@@ -12,7 +12,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use ferroce_transport::AtomicOp;
+use ferroce_transport::{AccessError, AtomicOp};
 
 const PAGE: usize = 4096;
 
@@ -130,8 +130,10 @@ pub enum Memory {
     Buffer(Buffer),
     /// Memory of the program; see [`Memory::borrowed`].
     Borrowed(Borrowed),
-    /// Nothing: a region of a simulated host, where packets carry no bytes. `addr` and `len`
-    /// bound it.
+    /// Memory of the program that may go away; see [`Memory::checked`].
+    Checked(Checked),
+    /// Nothing: it reads as zeros and forgets what is written. A region of a simulated host, where
+    /// packets carry no bytes, or a null region. `addr` and `len` bound it.
     Phantom {
         /// Address of the first byte.
         addr: u64,
@@ -145,6 +147,31 @@ pub enum Memory {
 pub struct Borrowed {
     base: *mut u8,
     len: usize,
+}
+
+/// Reaches memory of the program as a system call does: it fails where a plain access would end
+/// the process. The device makes none; its host supplies this.
+pub trait CheckedAccess: fmt::Debug + Sync {
+    /// Copies the bytes at `addr` into `out`; false if not all of them are mapped for reading.
+    fn read(&self, addr: u64, out: &mut [u8]) -> bool;
+
+    /// Copies `bytes` to `addr`; false if not all of it is mapped for writing. What lies on the
+    /// mapped pages may be written all the same.
+    ///
+    /// # Safety
+    /// As for [`Memory::checked`]: what is mapped there is the program's to be written.
+    unsafe fn write(&self, addr: u64, bytes: &[u8]) -> bool;
+
+    /// Whether the word at `addr`, a multiple of 8, is mapped for writing.
+    fn is_writable(&self, addr: u64) -> bool;
+}
+
+/// Memory that somebody else owns and may unmap.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    addr: u64,
+    len: u64,
+    access: &'static dyn CheckedAccess,
 }
 
 // SAFETY: whoever made it promised that the memory may be reached from any thread.
@@ -163,11 +190,23 @@ impl Memory {
         Self::Borrowed(Borrowed { base, len })
     }
 
+    /// Memory of the program that it may unmap at any time, as the memory of a region that is
+    /// paged on demand: accesses to what is not mapped are refused. `0..u64::MAX` is the whole
+    /// address space (implicit ODP, ibv_reg_mr(3)). Each access costs a system call or two.
+    ///
+    /// # Safety
+    /// As for [`Self::borrowed`], except that the memory may be unmapped or mapped otherwise, only
+    /// not in the very moment of an atomic.
+    pub unsafe fn checked(addr: u64, len: u64, access: &'static dyn CheckedAccess) -> Self {
+        Self::Checked(Checked { addr, len, access })
+    }
+
     /// Address of the first byte.
     pub fn addr(&self) -> u64 {
         match self {
             Self::Buffer(buffer) => buffer.addr(),
             Self::Borrowed(borrowed) => borrowed.base as u64,
+            Self::Checked(checked) => checked.addr,
             Self::Phantom { addr, .. } => *addr,
         }
     }
@@ -177,6 +216,7 @@ impl Memory {
         match self {
             Self::Buffer(buffer) => buffer.len() as u64,
             Self::Borrowed(borrowed) => borrowed.len as u64,
+            Self::Checked(checked) => checked.len,
             Self::Phantom { len, .. } => *len,
         }
     }
@@ -186,40 +226,70 @@ impl Memory {
         self.len() == 0
     }
 
-    /// Copies `bytes` to `offset`. False, and nothing written, if that reaches outside.
-    #[must_use]
-    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> bool {
-        match self.range(offset, bytes.len()) {
+    /// Copies `bytes` to `offset`.
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
+        match self.range(offset, bytes.len())? {
             // SAFETY: `range` checked that all of it lies in the memory.
             Place::At(at) => unsafe { copy_in(at, bytes) },
+            Place::Unsure(addr, access) => {
+                let (body, tail) = split_tail(addr, bytes);
+                let behind = addr.wrapping_add(body.len() as u64);
+                // SAFETY: `range` checked that all of it lies in the memory, which is the
+                // program's by the contract of `checked`.
+                let written = unsafe { access.write(addr, body) && access.write(behind, tail) };
+                written.then_some(()).ok_or(AccessError::Unmapped)?;
+            }
             Place::Nowhere => {}
-            Place::Outside => return false,
         }
-        true
+        Ok(())
     }
 
-    /// Copies from `offset` into `bytes`. False if that reaches outside.
-    #[must_use]
-    pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) -> bool {
-        match self.range(offset, bytes.len()) {
+    /// Copies from `offset` into `bytes`.
+    pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), AccessError> {
+        match self.range(offset, bytes.len())? {
             // SAFETY: `range` checked that all of it lies in the memory.
             Place::At(at) => unsafe { copy_out(at, bytes) },
+            Place::Unsure(addr, access) => {
+                let read = access.read(addr, bytes);
+                read.then_some(()).ok_or(AccessError::Unmapped)?;
+            }
             Place::Nowhere => bytes.fill(0),
-            Place::Outside => return false,
         }
-        true
+        Ok(())
     }
 
-    /// Executes an atomic on the word at `offset`; `None` if it reaches outside or is not aligned.
-    pub(crate) fn atomic(&self, offset: u64, op: AtomicOp) -> Option<u64> {
-        let word = match self.range(offset, 8) {
-            Place::At(at) if (at as usize).is_multiple_of(8) => at,
-            Place::Nowhere => return Some(0),
-            Place::At(_) | Place::Outside => return None,
+    /// Whether the first and the last of `len` bytes from `offset` can be read at this moment: a
+    /// packet's payload lies on two pages at most.
+    pub(crate) fn check_read(&self, offset: u64, len: u32) -> Result<(), AccessError> {
+        if let Place::Unsure(addr, access) = self.range(offset, len as usize)?
+            && len > 0
+        {
+            let last = addr.wrapping_add(u64::from(len) - 1);
+            let readable = [addr, last].map(|at| access.read(at, &mut [0]));
+            if readable != [true; 2] {
+                return Err(AccessError::Unmapped);
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes an atomic on the word at `offset`, which must be aligned.
+    pub(crate) fn atomic(&self, offset: u64, op: AtomicOp) -> Result<u64, AccessError> {
+        let (word, access) = match self.range(offset, 8)? {
+            Place::At(at) => (at, None),
+            Place::Unsure(addr, access) => (addr as *mut u8, Some(access)),
+            Place::Nowhere => return Ok(0),
         };
-        // SAFETY: `range` checked that the word lies in the memory, and it is aligned.
+        if !(word as usize).is_multiple_of(8) {
+            return Err(AccessError::OutOfBounds);
+        }
+        if access.is_some_and(|access| !access.is_writable(word as u64)) {
+            return Err(AccessError::Unmapped);
+        }
+        // SAFETY: `range` checked that the word lies in the memory, and it is aligned. If the
+        // memory may go away, it was there just now, and by the contract it stays for this.
         let word = unsafe { AtomicU64::from_ptr(word.cast()) };
-        Some(match op {
+        Ok(match op {
             AtomicOp::FetchAdd { add } => word.fetch_add(add, Ordering::SeqCst),
             AtomicOp::CompareSwap { compare, swap } => {
                 match word.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst) {
@@ -229,27 +299,41 @@ impl Memory {
         })
     }
 
-    fn range(&self, offset: u64, len: usize) -> Place {
+    fn range(&self, offset: u64, len: usize) -> Result<Place, AccessError> {
         let inside = offset
             .checked_add(len as u64)
             .is_some_and(|end| end <= self.len());
         if !inside {
-            return Place::Outside;
+            return Err(AccessError::OutOfBounds);
         }
         let base = match self {
             Self::Buffer(buffer) => buffer.0.base.as_ptr(),
             Self::Borrowed(borrowed) => borrowed.base,
-            Self::Phantom { .. } => return Place::Nowhere,
+            Self::Checked(checked) => {
+                let addr = checked.addr.wrapping_add(offset);
+                return Ok(Place::Unsure(addr, checked.access));
+            }
+            Self::Phantom { .. } => return Ok(Place::Nowhere),
         };
         // SAFETY: the offset lies inside the memory, whose length fits a usize.
-        Place::At(unsafe { base.add(offset as usize) })
+        Ok(Place::At(unsafe { base.add(offset as usize) }))
     }
 }
 
+/// Where a range of memory is.
 enum Place {
     At(*mut u8),
+    /// At this address, if anything is mapped there.
+    Unsure(u64, &'static dyn CheckedAccess),
     Nowhere,
-    Outside,
+}
+
+/// Cuts off the last word, of 8, 4, 2 or 1 bytes, whichever is aligned: a program may spin on it.
+fn split_tail(at: u64, bytes: &[u8]) -> (&[u8], &[u8]) {
+    let end = at.wrapping_add(bytes.len() as u64);
+    let fits = |word: &usize| *word <= bytes.len() && end.is_multiple_of(*word as u64);
+    let word = [8, 4, 2, 1].into_iter().find(fits).unwrap_or(0);
+    bytes.split_at(bytes.len() - word)
 }
 
 /// Writes `bytes` to `at`.
@@ -257,10 +341,7 @@ enum Place {
 /// # Safety
 /// `at..at+bytes.len()` is mapped and writable.
 unsafe fn copy_in(at: *mut u8, bytes: &[u8]) {
-    let end = at as usize + bytes.len();
-    let fits = |word: &usize| *word <= bytes.len() && end.is_multiple_of(*word);
-    let word = [8, 4, 2, 1].into_iter().find(fits).unwrap_or(0);
-    let (body, tail) = bytes.split_at(bytes.len() - word);
+    let (body, tail) = split_tail(at as u64, bytes);
     if !body.is_empty() {
         // SAFETY: by the contract; the source is a reference to other memory.
         unsafe { ptr::copy(body.as_ptr(), at, body.len()) }
@@ -277,7 +358,7 @@ unsafe fn copy_in(at: *mut u8, bytes: &[u8]) {
                 .store(<$word>::from_ne_bytes(word), Ordering::Release);
         }};
     }
-    match word {
+    match tail.len() {
         8 => publish!(AtomicU64, u64),
         4 => publish!(AtomicU32, u32),
         2 => publish!(AtomicU16, u16),
@@ -299,17 +380,19 @@ unsafe fn copy_out(at: *const u8, bytes: &mut [u8]) {
 mod tests {
     use super::*;
 
+    const OUTSIDE: Result<(), AccessError> = Err(AccessError::OutOfBounds);
+
     #[test]
     fn ranges_are_checked_to_the_byte() {
         let memory = Memory::Buffer(Buffer::zeroed(100));
-        assert!(memory.write(96, &[1, 2, 3, 4]));
-        assert!(!memory.write(97, &[1, 2, 3, 4]));
-        assert!(!memory.write(u64::MAX, &[1]));
+        assert_eq!(memory.write(96, &[1, 2, 3, 4]), Ok(()));
+        assert_eq!(memory.write(97, &[1, 2, 3, 4]), OUTSIDE);
+        assert_eq!(memory.write(u64::MAX, &[1]), OUTSIDE);
         let mut back = [0; 4];
-        assert!(memory.read(96, &mut back));
+        assert_eq!(memory.read(96, &mut back), Ok(()));
         assert_eq!(back, [1, 2, 3, 4]);
-        assert!(memory.read(100, &mut []));
-        assert!(!memory.read(101, &mut []));
+        assert_eq!(memory.read(100, &mut []), Ok(()));
+        assert_eq!(memory.read(101, &mut []), OUTSIDE);
     }
 
     #[test]
@@ -331,41 +414,14 @@ mod tests {
     #[test]
     fn atomics_return_what_they_found() {
         let memory = Memory::Buffer(Buffer::zeroed(16));
-        assert_eq!(memory.atomic(8, AtomicOp::FetchAdd { add: 5 }), Some(0));
-        assert_eq!(
-            memory.atomic(
-                8,
-                AtomicOp::CompareSwap {
-                    compare: 5,
-                    swap: 9
-                }
-            ),
-            Some(5)
-        );
-        assert_eq!(
-            memory.atomic(
-                8,
-                AtomicOp::CompareSwap {
-                    compare: 5,
-                    swap: 1
-                }
-            ),
-            Some(9)
-        );
-        assert_eq!(
-            memory.atomic(8, AtomicOp::FetchAdd { add: u64::MAX }),
-            Some(9)
-        );
-        assert_eq!(
-            memory.atomic(4, AtomicOp::FetchAdd { add: 1 }),
-            None,
-            "not aligned"
-        );
-        assert_eq!(
-            memory.atomic(16, AtomicOp::FetchAdd { add: 1 }),
-            None,
-            "outside"
-        );
+        let add = |offset, add| memory.atomic(offset, AtomicOp::FetchAdd { add });
+        let swap = |compare, swap| memory.atomic(8, AtomicOp::CompareSwap { compare, swap });
+        assert_eq!(add(8, 5), Ok(0));
+        assert_eq!(swap(5, 9), Ok(5));
+        assert_eq!(swap(5, 1), Ok(9));
+        assert_eq!(add(8, u64::MAX), Ok(9));
+        assert_eq!(add(4, 1), Err(AccessError::OutOfBounds), "not aligned");
+        assert_eq!(add(16, 1), Err(AccessError::OutOfBounds), "outside");
     }
 
     #[test]
@@ -374,7 +430,70 @@ mod tests {
             addr: 0x1000,
             len: 10,
         };
-        assert!(memory.write(6, &[1, 2, 3, 4]));
-        assert!(!memory.write(7, &[1, 2, 3, 4]));
+        assert_eq!(memory.write(6, &[1, 2, 3, 4]), Ok(()));
+        assert_eq!(memory.write(7, &[1, 2, 3, 4]), OUTSIDE);
+    }
+
+    /// A program with one page.
+    #[derive(Debug)]
+    struct OnePage;
+
+    static PAGE_BYTES: [AtomicU64; PAGE / 8] = [const { AtomicU64::new(0) }; PAGE / 8];
+
+    impl OnePage {
+        fn offset(addr: u64, len: usize) -> Option<usize> {
+            let offset = addr.checked_sub(&raw const PAGE_BYTES as u64)?;
+            (offset + len as u64 <= PAGE as u64).then_some(offset as usize)
+        }
+    }
+
+    impl CheckedAccess for OnePage {
+        fn read(&self, addr: u64, out: &mut [u8]) -> bool {
+            let offset = Self::offset(addr, out.len());
+            for (at, byte) in (offset.unwrap_or(0)..).zip(&mut *out) {
+                *byte = PAGE_BYTES[at / 8].load(Ordering::Relaxed).to_ne_bytes()[at % 8];
+            }
+            offset.is_some()
+        }
+
+        unsafe fn write(&self, addr: u64, bytes: &[u8]) -> bool {
+            let Some(offset) = Self::offset(addr, bytes.len()) else {
+                return false;
+            };
+            for (at, byte) in (offset..).zip(bytes) {
+                let mut word = PAGE_BYTES[at / 8].load(Ordering::Relaxed).to_ne_bytes();
+                word[at % 8] = *byte;
+                PAGE_BYTES[at / 8].store(u64::from_ne_bytes(word), Ordering::Relaxed);
+            }
+            true
+        }
+
+        fn is_writable(&self, addr: u64) -> bool {
+            Self::offset(addr, 1).is_some()
+        }
+    }
+
+    #[test]
+    fn the_whole_address_space_is_refused_where_nothing_is_mapped() {
+        // SAFETY: the page is static, reached through atomics alone, and `OnePage` touches
+        // nothing else.
+        let memory = unsafe { Memory::checked(0, u64::MAX, &OnePage) };
+        let page = &raw const PAGE_BYTES as u64;
+        let unmapped = Err(AccessError::Unmapped);
+        let mut back = [0; 13];
+        assert_eq!(memory.write(page + 3, b"thirteen byte"), Ok(()));
+        assert_eq!(memory.read(page + 3, &mut back), Ok(()));
+        assert_eq!(&back, b"thirteen byte");
+        let end = page + PAGE as u64;
+        assert_eq!(memory.check_read(end - 100, 100), Ok(()));
+        assert_eq!(memory.check_read(end - 100, 101), unmapped);
+        assert_eq!(memory.check_read(page - 1, 2), unmapped);
+        assert_eq!(memory.read(end - 1, &mut [0; 2]), unmapped);
+        assert_eq!(memory.write(0, b"null"), unmapped);
+        assert_eq!(memory.write(u64::MAX, b"x"), OUTSIDE);
+        let add = AtomicOp::FetchAdd { add: 2 };
+        assert_eq!(memory.atomic(end - 8, add), Ok(0));
+        assert_eq!(memory.atomic(end - 8, add), Ok(2));
+        assert_eq!(memory.atomic(end, add), Err(AccessError::Unmapped));
     }
 }

@@ -1,7 +1,8 @@
 use ferroce_transport::{AccessError, AccessFlags, AtomicOp, Data, Key, Segment};
+use ferroce_wire::Qpn;
 
-use crate::limits;
 use crate::memory::Memory;
+use crate::mw::Window;
 use crate::table::Table;
 use crate::verbs::PdId;
 
@@ -36,197 +37,292 @@ pub struct MrInfo {
     pub access: AccessFlags,
 }
 
+/// Who presents a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Opener {
+    pub(crate) pd: PdId,
+    pub(crate) qpn: Qpn,
+}
+
 #[derive(Debug)]
-struct Region {
-    info: MrInfo,
+pub(crate) struct Region {
+    pub(crate) info: MrInfo,
     memory: Memory,
-    /// Cleared by a SEND with invalidate.
-    remote: bool,
+    /// Memory windows that are bound to it.
+    pub(crate) windows: u32,
 }
 
-/// The memory regions of a device.
-///
-/// A key is the region's index and, in its low byte, a tag that changes each time the index is
-/// used again: an old key does not open a new region.
 #[derive(Debug)]
-pub(crate) struct MrTable {
-    regions: Table<Region>,
-    tags: Vec<u8>,
+pub(crate) enum Entry {
+    Region(Region),
+    Window(Window),
 }
 
-impl MrTable {
+impl Entry {
+    fn key(&self) -> u32 {
+        match self {
+            Self::Region(region) => region.info.key.0,
+            Self::Window(window) => window.rkey,
+        }
+    }
+}
+
+/// The keys of a device: its memory regions and memory windows.
+///
+/// A key is an index and, in its low byte, a tag. The tag changes each time the index is used
+/// again: an old key does not open what comes after it. Programs choose the tags of their windows
+/// themselves.
+#[derive(Debug)]
+pub(crate) struct KeyTable {
+    pub(crate) entries: Table<Entry>,
+    tags: Vec<u8>,
+    /// Windows that are bound for one QP only.
+    pub(crate) bound_to_qps: u32,
+}
+
+/// Index 0 is left out of keys: key 0 opens nothing.
+pub(crate) fn index_of(key: u32) -> Option<u32> {
+    (key >> 8).checked_sub(1)
+}
+
+impl KeyTable {
+    /// Room for all keys there are.
+    const MAX: u32 = (1 << 24) - 1;
+
     pub(crate) fn new() -> Self {
         Self {
-            regions: Table::new(limits::MAX_MR),
+            entries: Table::new(Self::MAX),
             tags: Vec::new(),
+            bound_to_qps: 0,
         }
     }
 
-    pub(crate) fn insert(
+    /// Puts in what `make` makes for its new key.
+    pub(crate) fn insert(&mut self, make: impl FnOnce(u32) -> Entry) -> Option<u32> {
+        let tags = &mut self.tags;
+        self.entries.insert_with(|index| {
+            if tags.len() <= index as usize {
+                tags.push(0);
+            }
+            let tag = &mut tags[index as usize];
+            *tag = tag.wrapping_add(1);
+            make((index + 1) << 8 | u32::from(*tag))
+        })
+    }
+
+    /// The tags of an index go on after that of `key`.
+    pub(crate) fn continue_after(&mut self, index: u32, key: u32) {
+        if let Some(tag) = self.tags.get_mut(index as usize) {
+            *tag = key as u8; // the low byte
+        }
+    }
+
+    pub(crate) fn insert_region(
         &mut self,
         pd: PdId,
         va: u64,
         access: AccessFlags,
         memory: Memory,
     ) -> Option<MrInfo> {
-        let tags = &mut self.tags;
-        let index = self.regions.insert_with(|index| {
-            if tags.len() <= index as usize {
-                tags.push(0);
-            }
-            let tag = tags[index as usize].wrapping_add(1);
-            tags[index as usize] = tag;
-            // Index 0 is left out of keys: key 0 opens nothing.
-            let key = MrKey((index + 1) << 8 | u32::from(tag));
+        let len = memory.len();
+        let make = |key| {
+            let key = MrKey(key);
             let info = MrInfo {
                 key,
                 pd,
                 va,
-                len: memory.len(),
+                len,
                 access,
             };
-            Region {
+            Entry::Region(Region {
                 info,
                 memory,
-                remote: true,
+                windows: 0,
+            })
+        };
+        let index = self.insert(make)?;
+        self.region_at(index).map(|region| region.info)
+    }
+
+    pub(crate) fn region(&self, key: MrKey) -> Option<&Region> {
+        match self.find(key.0)? {
+            Entry::Region(region) => Some(region),
+            Entry::Window(_) => None,
+        }
+    }
+
+    pub(crate) fn region_at(&self, index: u32) -> Option<&Region> {
+        match self.entries.get(index)? {
+            Entry::Region(region) => Some(region),
+            Entry::Window(_) => None,
+        }
+    }
+
+    pub(crate) fn region_at_mut(&mut self, index: u32) -> Option<&mut Region> {
+        match self.entries.get_mut(index)? {
+            Entry::Region(region) => Some(region),
+            Entry::Window(_) => None,
+        }
+    }
+
+    /// Takes a region out that no window is bound to.
+    pub(crate) fn remove_region(&mut self, key: MrKey) {
+        if self.region(key).is_some_and(|region| region.windows == 0)
+            && let Some(index) = index_of(key.0)
+        {
+            self.entries.remove(index);
+        }
+    }
+
+    /// Gives a region other properties, and other memory if there is some. Its key stays.
+    pub(crate) fn change_region(&mut self, info: MrInfo, memory: Option<Memory>) {
+        if let Some(region) = index_of(info.key.0).and_then(|index| self.region_at_mut(index)) {
+            region.info = info;
+            if let Some(memory) = memory {
+                region.memory = memory;
             }
-        })?;
-        self.regions.get(index).map(|region| region.info)
+        }
     }
 
-    pub(crate) fn remove(&mut self, key: MrKey) -> Option<MrInfo> {
-        self.find(key.0)?;
-        self.regions
-            .remove((key.0 >> 8) - 1)
-            .map(|region| region.info)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &MrInfo> {
-        self.regions.iter().map(|(_, region)| &region.info)
+    pub(crate) fn regions(&self) -> impl Iterator<Item = &Region> {
+        self.entries.iter().filter_map(|(_, entry)| match entry {
+            Entry::Region(region) => Some(region),
+            Entry::Window(_) => None,
+        })
     }
 
     #[inline]
-    fn find(&self, key: u32) -> Option<&Region> {
-        let region = self.regions.get((key >> 8).checked_sub(1)?)?;
-        (region.info.key.0 == key).then_some(region)
+    pub(crate) fn find(&self, key: u32) -> Option<&Entry> {
+        let entry = self.entries.get(index_of(key)?)?;
+        (entry.key() == key).then_some(entry)
     }
 
     /// The region and the offset in it, if `key` opens `len` bytes at `va` for `access`.
     #[inline]
     fn open(
         &self,
-        pd: PdId,
+        who: Opener,
         key: Key,
         va: u64,
         len: u64,
         access: AccessFlags,
     ) -> Result<(&Region, u64), AccessError> {
-        let (number, remote) = match key {
-            Key::Local(number) => (number, false),
-            Key::Remote(number) => (number, true),
-        };
-        let region = self.find(number).filter(|r| r.remote || !remote);
-        let region = region.ok_or(AccessError::UnknownKey)?;
-        if region.info.pd != pd {
-            return Err(AccessError::WrongDomain);
+        let (Key::Local(number) | Key::Remote(number)) = key;
+        match (self.find(number), key) {
+            (Some(Entry::Region(region)), _) => {
+                let offset = region.open(who.pd, va, len, access)?;
+                Ok((region, offset))
+            }
+            (Some(Entry::Window(window)), Key::Remote(_)) => {
+                let (index, offset) = window.open(who, va, len, access)?;
+                // A region stays as long as a window is bound to it.
+                let region = self.region_at(index).ok_or(AccessError::UnknownKey)?;
+                Ok((region, offset))
+            }
+            _ => Err(AccessError::UnknownKey),
         }
-        if !region.info.access.contains(access) {
-            return Err(AccessError::NotPermitted);
-        }
-        let offset = va
-            .checked_sub(region.info.va)
-            .ok_or(AccessError::OutOfBounds)?;
-        if offset
-            .checked_add(len)
-            .is_none_or(|end| end > region.info.len)
-        {
-            return Err(AccessError::OutOfBounds);
-        }
-        Ok((region, offset))
     }
 
-    pub(crate) fn check_read(&self, pd: PdId, segment: &Segment) -> Result<(), AccessError> {
-        let access = match segment.key {
-            Key::Local(_) => AccessFlags::empty(),
-            Key::Remote(_) => AccessFlags::REMOTE_READ,
-        };
-        self.open(pd, segment.key, segment.va, segment.len.into(), access)
-            .map(drop)
+    fn open_segment(
+        &self,
+        who: Opener,
+        segment: &Segment,
+        access: AccessFlags,
+    ) -> Result<(&Region, u64), AccessError> {
+        self.open(who, segment.key, segment.va, segment.len.into(), access)
     }
 
-    pub(crate) fn check_write(&self, pd: PdId, segment: &Segment) -> Result<(), AccessError> {
-        let access = write_access(segment.key);
-        self.open(pd, segment.key, segment.va, segment.len.into(), access)
+    pub(crate) fn check_read(&self, who: Opener, segment: &Segment) -> Result<(), AccessError> {
+        let (region, offset) = self.open_segment(who, segment, read_access(segment.key))?;
+        region.memory.check_read(offset, segment.len)
+    }
+
+    pub(crate) fn check_write(&self, who: Opener, segment: &Segment) -> Result<(), AccessError> {
+        self.open_segment(who, segment, write_access(segment.key))
             .map(drop)
     }
 
     /// Whether the segment lies in a region without bytes.
     pub(crate) fn is_phantom(&self, segment: &Segment) -> bool {
         let (Key::Local(key) | Key::Remote(key)) = segment.key;
-        self.find(key)
-            .is_some_and(|region| matches!(region.memory, Memory::Phantom { .. }))
+        let region = match self.find(key) {
+            Some(Entry::Region(region)) => Some(region),
+            Some(Entry::Window(window)) => window.region().and_then(|index| self.region_at(index)),
+            None => None,
+        };
+        region.is_some_and(|region| matches!(region.memory, Memory::Phantom { .. }))
     }
 
     pub(crate) fn write(
         &self,
-        pd: PdId,
+        who: Opener,
         key: Key,
         va: u64,
         data: Data<'_>,
     ) -> Result<(), AccessError> {
-        let (region, offset) = self.open(pd, key, va, data.len().into(), write_access(key))?;
+        let (region, offset) = self.open(who, key, va, data.len().into(), write_access(key))?;
         match data {
-            Data::Bytes(bytes) if !region.memory.write(offset, bytes) => {
-                Err(AccessError::OutOfBounds)
-            }
-            Data::Bytes(_) | Data::Length(_) => Ok(()),
+            Data::Bytes(bytes) => region.memory.write(offset, bytes),
+            Data::Length(_) => Ok(()),
         }
     }
 
     pub(crate) fn read(
         &self,
-        pd: PdId,
+        who: Opener,
         segment: &Segment,
         out: &mut [u8],
     ) -> Result<(), AccessError> {
-        let access = match segment.key {
-            Key::Local(_) => AccessFlags::empty(),
-            Key::Remote(_) => AccessFlags::REMOTE_READ,
-        };
-        let (region, offset) =
-            self.open(pd, segment.key, segment.va, segment.len.into(), access)?;
-        if region.memory.read(offset, out) {
-            Ok(())
-        } else {
-            Err(AccessError::OutOfBounds)
-        }
+        let (region, offset) = self.open_segment(who, segment, read_access(segment.key))?;
+        region.memory.read(offset, out)
     }
 
     pub(crate) fn atomic(
         &self,
-        pd: PdId,
+        who: Opener,
         rkey: u32,
         va: u64,
         op: AtomicOp,
     ) -> Result<u64, AccessError> {
-        let (region, offset) =
-            self.open(pd, Key::Remote(rkey), va, 8, AccessFlags::REMOTE_ATOMIC)?;
-        region
-            .memory
-            .atomic(offset, op)
-            .ok_or(AccessError::OutOfBounds)
+        let key = Key::Remote(rkey);
+        let (region, offset) = self.open(who, key, va, 8, AccessFlags::REMOTE_ATOMIC)?;
+        region.memory.atomic(offset, op)
     }
+}
 
-    /// Takes remote access from a region until it is registered again. Local access stays.
-    pub(crate) fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), AccessError> {
-        let region = self.find(rkey).filter(|region| region.remote);
-        if region.ok_or(AccessError::UnknownKey)?.info.pd != pd {
+impl Region {
+    /// The offset of `va`, if `len` bytes from there may be accessed.
+    #[inline]
+    fn open(&self, pd: PdId, va: u64, len: u64, access: AccessFlags) -> Result<u64, AccessError> {
+        if self.info.pd != pd {
             return Err(AccessError::WrongDomain);
         }
-        if let Some(region) = self.regions.get_mut((rkey >> 8) - 1) {
-            region.remote = false;
+        if !self.info.access.contains(access) {
+            return Err(AccessError::NotPermitted);
         }
-        Ok(())
+        self.info.offset(va, len).ok_or(AccessError::OutOfBounds)
+    }
+}
+
+impl MrInfo {
+    /// The offset of `va`, if `len` bytes from there lie in the region.
+    #[inline]
+    pub(crate) fn offset(&self, va: u64, len: u64) -> Option<u64> {
+        offset_in(self.va, self.len, va, len)
+    }
+}
+
+/// The offset of `va`, if `len` bytes from there lie within `room` bytes from `first`.
+#[inline]
+pub(crate) fn offset_in(first: u64, room: u64, va: u64, len: u64) -> Option<u64> {
+    let offset = va.checked_sub(first)?;
+    (offset.checked_add(len)? <= room).then_some(offset)
+}
+
+fn read_access(key: Key) -> AccessFlags {
+    match key {
+        Key::Local(_) => AccessFlags::empty(),
+        Key::Remote(_) => AccessFlags::REMOTE_READ,
     }
 }
 
@@ -242,18 +338,21 @@ mod tests {
     use super::*;
     use crate::Buffer;
 
-    const PD: PdId = PdId(0);
+    const WHO: Opener = Opener {
+        pd: PdId(0),
+        qpn: Qpn::new(2),
+    };
 
-    fn table(access: AccessFlags) -> (MrTable, MrKey) {
-        let mut table = MrTable::new();
+    fn table(access: AccessFlags) -> (KeyTable, MrKey) {
+        let mut table = KeyTable::new();
         let memory = Memory::Buffer(Buffer::zeroed(100));
-        let key = table.insert(PD, 0x1000, access, memory).unwrap().key;
-        (table, key)
+        let info = table.insert_region(WHO.pd, 0x1000, access, memory);
+        (table, info.unwrap().key)
     }
 
-    fn remote(key: MrKey, va: u64, len: u32) -> Segment {
+    fn remote(key: u32, va: u64, len: u32) -> Segment {
         Segment {
-            key: Key::Remote(key.0),
+            key: Key::Remote(key),
             va,
             len,
         }
@@ -261,62 +360,34 @@ mod tests {
 
     #[test]
     fn a_key_opens_its_range_for_its_permissions_in_its_domain() {
-        let (table, key) = table(AccessFlags::REMOTE_READ);
-        assert_eq!(table.check_read(PD, &remote(key, 0x1000, 100)), Ok(()));
+        let (table, MrKey(key)) = table(AccessFlags::REMOTE_READ);
+        let read = |key, va, len| table.check_read(WHO, &remote(key, va, len));
+        assert_eq!(read(key, 0x1000, 100), Ok(()));
+        for (va, len) in [(0x0fff, 1), (0x1064, 1), (0x1063, 2), (u64::MAX, 2)] {
+            assert_eq!(read(key, va, len), Err(AccessError::OutOfBounds));
+        }
         assert_eq!(
-            table.check_read(PD, &remote(key, 0x0fff, 1)),
-            Err(AccessError::OutOfBounds)
-        );
-        assert_eq!(
-            table.check_read(PD, &remote(key, 0x1064, 1)),
-            Err(AccessError::OutOfBounds)
-        );
-        assert_eq!(
-            table.check_read(PD, &remote(key, u64::MAX, 2)),
-            Err(AccessError::OutOfBounds)
-        );
-        assert_eq!(
-            table.check_write(PD, &remote(key, 0x1000, 1)),
+            table.check_write(WHO, &remote(key, 0x1000, 1)),
             Err(AccessError::NotPermitted)
         );
+        let stranger = Opener { pd: PdId(1), ..WHO };
         assert_eq!(
-            table.check_read(PdId(1), &remote(key, 0x1000, 1)),
+            table.check_read(stranger, &remote(key, 0x1000, 1)),
             Err(AccessError::WrongDomain)
         );
-        for forged in [0, key.0 ^ 1, key.0 ^ 0x100, u32::MAX] {
-            let segment = remote(MrKey(forged), 0x1000, 1);
-            assert_eq!(table.check_read(PD, &segment), Err(AccessError::UnknownKey));
+        for forged in [0, key ^ 1, key ^ 0x100, u32::MAX] {
+            assert_eq!(read(forged, 0x1000, 1), Err(AccessError::UnknownKey));
         }
     }
 
     #[test]
     fn an_old_key_does_not_open_what_comes_after_it() {
         let (mut table, key) = table(AccessFlags::REMOTE_READ);
-        assert!(table.remove(key).is_some());
-        assert!(table.remove(key).is_none());
+        table.remove_region(key);
+        assert!(table.region(key).is_none());
         assert_eq!(
-            table.check_read(PD, &remote(key, 0x1000, 1)),
+            table.check_read(WHO, &remote(key.0, 0x1000, 1)),
             Err(AccessError::UnknownKey)
         );
-    }
-
-    #[test]
-    fn an_invalidated_key_still_serves_its_owner() {
-        let (mut table, key) = table(AccessFlags::REMOTE_READ);
-        assert_eq!(
-            table.invalidate(PdId(1), key.0),
-            Err(AccessError::WrongDomain)
-        );
-        assert_eq!(table.invalidate(PD, key.0), Ok(()));
-        assert_eq!(
-            table.check_read(PD, &remote(key, 0x1000, 1)),
-            Err(AccessError::UnknownKey)
-        );
-        let local = Segment {
-            key: Key::Local(key.0),
-            va: 0x1000,
-            len: 1,
-        };
-        assert_eq!(table.check_read(PD, &local), Ok(()));
     }
 }

@@ -5,6 +5,7 @@ use ferroce_transport::{Data, Path, Payload};
 use ferroce_wire::Headers;
 
 use crate::impair::Treatment;
+use crate::mr::Opener;
 
 /// A packet for the link.
 #[derive(Clone, Debug)]
@@ -18,8 +19,8 @@ pub struct Outgoing {
     pub payload: Payload,
     /// Bytes of payload, without pad.
     pub payload_len: u32,
-    /// Protection domain that the payload's keys belong to.
-    pub(crate) pd: crate::PdId,
+    /// Who presents the payload's keys.
+    pub(crate) opener: Opener,
     /// A bit of the packet, counted from the start of the BTH and modulo its length, that the
     /// impaired link flips after the ICRC is computed.
     pub corrupt_bit: Option<u32>,

@@ -6,6 +6,26 @@ use crate::verbs::PdId;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct SrqId(pub u32);
 
+/// Attributes of a shared receive queue (`ibv_srq_attr`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SrqAttr {
+    /// Requests it can hold.
+    pub max_wr: u32,
+    /// Elements a request may have.
+    pub max_sge: u32,
+    /// The limit that is armed; 0 = none.
+    pub limit: u32,
+}
+
+/// What `ibv_modify_srq` changes of a shared receive queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SrqModify {
+    /// Requests it can hold (`IBV_SRQ_MAX_WR`).
+    pub max_wr: Option<u32>,
+    /// Announce once when fewer requests than this are left (`IBV_SRQ_LIMIT`); 0 = never.
+    pub limit: Option<u32>,
+}
+
 /// A shared receive queue.
 #[derive(Debug)]
 pub(crate) struct Srq {
@@ -31,12 +51,23 @@ impl Srq {
         self.queue.post(wr)
     }
 
-    pub(crate) fn max_wr(&self) -> u32 {
-        self.queue.max_wr()
+    pub(crate) fn attr(&self) -> SrqAttr {
+        SrqAttr {
+            max_wr: self.queue.max_wr(),
+            max_sge: self.queue.max_sge(),
+            limit: self.limit,
+        }
     }
 
-    pub(crate) fn arm_limit(&mut self, limit: u32) {
-        self.limit = limit;
+    /// Requests that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Takes over capacity and limit.
+    pub(crate) fn change(&mut self, attr: &SrqAttr) {
+        self.queue.resize(attr.max_wr);
+        self.limit = attr.limit;
     }
 
     /// The next request, and whether the limit event is due.

@@ -4,10 +4,13 @@ mod audit;
 mod cq;
 mod group;
 mod mr;
+mod mw;
 mod pd;
 mod qp;
 mod srq;
 
+pub use mr::{MrModify, RegFlags};
+pub use mw::MwBindWr;
 pub use qp::QpInit;
 
 use crate::error::{Object, VerbsError};

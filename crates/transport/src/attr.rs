@@ -82,7 +82,16 @@ bitflags! {
         const REMOTE_READ = 1 << 2;
         /// The peer may execute atomics.
         const REMOTE_ATOMIC = 1 << 3;
+        /// Memory windows may be bound to the region.
+        const MW_BIND = 1 << 4;
     }
+}
+
+impl AccessFlags {
+    /// Everything that a peer may be permitted.
+    pub const REMOTE: Self = Self::REMOTE_WRITE
+        .union(Self::REMOTE_READ)
+        .union(Self::REMOTE_ATOMIC);
 }
 
 bitflags! {

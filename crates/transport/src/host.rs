@@ -5,7 +5,7 @@ use ferroce_wire::Headers;
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::{Completion, Counter, Path, RecvWqe, WorkQueue};
+use crate::{Completion, Counter, MwBind, Path, RecvWqe, WorkQueue};
 
 /// What a queue pair needs from the device around it.
 ///
@@ -44,8 +44,14 @@ pub trait Host {
     /// host-order integer the application sees. `va` is 8-byte aligned.
     fn atomic(&mut self, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError>;
 
-    /// Invalidates a remote key (SEND with invalidate).
+    /// The peer takes the memory from one of this side's memory windows (SEND with invalidate).
     fn invalidate(&mut self, rkey: u32) -> Result<(), AccessError>;
+
+    /// This side does.
+    fn invalidate_local(&mut self, rkey: u32) -> Result<(), AccessError>;
+
+    /// Binds a memory window of this QP's protection domain.
+    fn bind_mw(&mut self, bind: &MwBind) -> Result<(), AccessError>;
 }
 
 /// A key to registered memory, and in which role it is used.
@@ -75,18 +81,27 @@ pub type Segments = SmallVec<[Segment; 2]>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// No memory region has this key, or it was invalidated.
-    #[error("no memory region has this key")]
+    /// No memory region or window has this key, or the window is not bound.
+    #[error("no memory region and no bound memory window has this key")]
     UnknownKey,
     /// The region belongs to another protection domain.
     #[error("the memory region belongs to another protection domain")]
     WrongDomain,
+    /// The type 2 window was bound by another QP.
+    #[error("the memory window was bound by another QP")]
+    WrongQp,
     /// The range reaches outside the region.
     #[error("the range reaches outside the memory region")]
     OutOfBounds,
     /// The region does not permit this kind of access.
     #[error("the memory region does not permit this access")]
     NotPermitted,
+    /// A type 2 window opens memory already; it must be invalidated first.
+    #[error("the memory window is bound; invalidate it first")]
+    Bound,
+    /// Nothing is mapped there, or not for this kind of access.
+    #[error("no memory of the program is mapped at this address for this access")]
+    Unmapped,
 }
 
 /// Payload of an arriving packet.

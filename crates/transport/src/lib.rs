@@ -55,7 +55,7 @@ pub use recv::{ReceiveQueue, RecvWqe};
 pub use service::{GRH_BYTES, Grh, Path, QpType, SendTo, UdAddress};
 pub use time::Time;
 pub use work::{
-    Completion, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, WcFlags, WcOpcode,
+    Completion, MwBind, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, WcFlags, WcOpcode,
     WcStatus, WorkQueue,
 };
 

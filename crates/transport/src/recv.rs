@@ -121,6 +121,11 @@ impl ReceiveQueue {
         self.max_wr
     }
 
+    /// Changes how many it can hold, to no less than it holds.
+    pub fn resize(&mut self, max_wr: u32) {
+        self.max_wr = max_wr;
+    }
+
     /// Elements a request may have.
     pub fn max_sge(&self) -> u32 {
         self.max_sge

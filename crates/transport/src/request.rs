@@ -20,7 +20,7 @@ pub(crate) struct SendWqe {
     pub(crate) length: u32,
     /// PSN of the first packet; set when the WQE starts.
     pub(crate) first_psn: Psn,
-    /// PSNs it takes: request packets, or response packets of a READ.
+    /// PSNs it takes: request packets, or response packets of a READ. None for local operations.
     pub(crate) packets: u32,
     /// Send sequence number of its first request, for end-to-end credits.
     pub(crate) ssn: u32,
@@ -114,7 +114,12 @@ impl Request<'_> {
             }
             SendOp::Send { imm } => headers.imm = imm.filter(|_| last),
             SendOp::SendInvalidate { rkey } => headers.ieth = Some(rkey).filter(|_| last),
-            SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {}
+            // Built elsewhere, or not at all.
+            SendOp::Read { .. }
+            | SendOp::CompareSwap { .. }
+            | SendOp::FetchAdd { .. }
+            | SendOp::BindMw(_)
+            | SendOp::LocalInvalidate { .. } => {}
         }
         let payload = match &wqe.inline {
             _ if len == 0 => Payload::Empty,
@@ -177,7 +182,11 @@ impl Request<'_> {
                     compare: 0,
                 });
             }
-            SendOp::Send { .. } | SendOp::SendInvalidate { .. } | SendOp::Write { .. } => {}
+            SendOp::Send { .. }
+            | SendOp::SendInvalidate { .. }
+            | SendOp::Write { .. }
+            | SendOp::BindMw(_)
+            | SendOp::LocalInvalidate { .. } => {}
         }
         Ok(Transmit {
             headers,
@@ -207,6 +216,9 @@ fn opcode(op: &SendOp, first: bool, last: bool) -> Opcode {
         SendOp::Read { .. } => [RcReadRequest; 4],
         SendOp::CompareSwap { .. } => [RcCompareSwap; 4],
         SendOp::FetchAdd { .. } => [RcFetchAdd; 4],
+        SendOp::BindMw(_) | SendOp::LocalInvalidate { .. } => {
+            unreachable!("the requester executes local operations, it sends no packets for them")
+        }
     };
     match (first, last) {
         (true, true) => only,

@@ -26,7 +26,8 @@ const WINDOW_PACKETS_MAX: u32 = 1 << 22;
 pub(crate) struct Requester {
     /// Oldest first; the front is the oldest not completed.
     pub(crate) queue: VecDeque<SendWqe>,
-    /// How many WQEs at the front have PSNs.
+    /// How many WQEs at the front have PSNs, or are executed local operations between such. The
+    /// front itself has PSNs if any has.
     pub(crate) started: usize,
     /// The WQE that `snd` lies in, or the first not started.
     cursor: usize,
@@ -140,7 +141,7 @@ impl Requester {
         matches!(self.timer, RequesterTimer::Rnr { .. })
     }
 
-    pub(crate) fn post(&mut self, wr: SendWr, config: &QpConfig) -> Result<(), PostError> {
+    pub(crate) fn post(&mut self, mut wr: SendWr, config: &QpConfig) -> Result<(), PostError> {
         let QpConfig { qp_type, cap, .. } = *config;
         if !qp_type.supports(&wr.op) {
             let opcode = wr.op.wc_opcode();
@@ -148,6 +149,11 @@ impl Requester {
         }
         if !wr.to.suits(qp_type) {
             return Err(PostError::WrongAddress { qp_type });
+        }
+        if wr.op.is_local() {
+            wr.sges.clear();
+            wr.inline = None;
+            wr.flags.remove(SendFlags::INLINE);
         }
         if self.queue.len() >= cap.max_send_wr as usize {
             return Err(PostError::QueueFull {
@@ -216,11 +222,14 @@ impl Requester {
         if self.waits_for_receiver() || self.local_error.is_some() {
             return None;
         }
+        if !draining {
+            self.execute_local(host, config.qpn);
+        }
         let starts = self.cursor == self.started;
         if self.cursor >= self.queue.len() || (starts && draining) {
             return None;
         }
-        if starts && !self.prepare(attr, config.qp_type) {
+        if self.local_error.is_some() || (starts && !self.prepare(attr, config.qp_type)) {
             return None;
         }
         let span = self.next_span(attr);
@@ -254,6 +263,41 @@ impl Requester {
         }
     }
 
+    /// Executes the local operations whose turn it is. They complete in their order, behind what
+    /// is still on its way, and happen once: going back to what was lost passes them by.
+    fn execute_local<H: Host>(&mut self, host: &mut H, qpn: Qpn) {
+        while self.cursor == self.started
+            && let Some(wqe) = self.queue.get(self.cursor)
+            && wqe.op.is_local()
+            && !self.is_fenced(wqe)
+        {
+            let done = match &wqe.op {
+                SendOp::BindMw(bind) => host.bind_mw(bind),
+                SendOp::LocalInvalidate { rkey } => host.invalidate_local(*rkey),
+                _ => Ok(()), // the other operations are not local
+            };
+            if done.is_err() {
+                self.local_error = Some(WcStatus::MwBindErr);
+                return;
+            }
+            self.started += 1;
+            self.cursor += 1;
+            self.complete_local(host, qpn);
+        }
+    }
+
+    /// Completes the executed local operations that nothing before them holds back.
+    fn complete_local<H: Host>(&mut self, host: &mut H, qpn: Qpn) {
+        while self.started > 0 && self.queue.front().is_some_and(|wqe| wqe.op.is_local()) {
+            self.pop_front(host, qpn);
+        }
+    }
+
+    /// Whether the WQE must wait for READs and atomics before it.
+    fn is_fenced(&self, wqe: &SendWqe) -> bool {
+        wqe.flags.contains(SendFlags::FENCE) && !self.responses_due.is_empty()
+    }
+
     /// What holds between any two calls.
     fn is_consistent(&self) -> bool {
         let ahead = [self.snd, self.high, self.next].map(|psn| psn.since(self.una));
@@ -267,15 +311,19 @@ impl Requester {
                 .iter()
                 .take(1)
                 .all(|wqe| self.started == 0 || wqe.covers(self.una))
+            && self
+                .queue
+                .get(self.cursor)
+                .is_none_or(|wqe| self.cursor == self.started || !wqe.op.is_local())
     }
 
     /// Gives the WQE at the cursor the PSNs it will have when it starts, unless a fence or an
     /// operation that can never be sent holds it back.
     fn prepare(&mut self, attr: &QpAttr, qp_type: QpType) -> bool {
-        let wqe = &mut self.queue[self.cursor];
-        if wqe.flags.contains(SendFlags::FENCE) && !self.responses_due.is_empty() {
+        if self.is_fenced(&self.queue[self.cursor]) {
             return false;
         }
+        let wqe = &mut self.queue[self.cursor];
         let wrong_length = (wqe.op.is_atomic() && wqe.length != 8)
             || (qp_type == QpType::Ud && wqe.length > attr.path_mtu.bytes());
         if wrong_length || (wqe.op.needs_response() && attr.max_rd_atomic == 0) {
@@ -409,6 +457,14 @@ impl Requester {
         }
         if !self.queue[self.cursor].covers(self.snd) {
             self.cursor += 1;
+            self.pass_local();
+        }
+    }
+
+    /// Moves the cursor past local operations that are executed.
+    fn pass_local(&mut self) {
+        while self.cursor < self.started && self.queue[self.cursor].op.is_local() {
+            self.cursor += 1;
         }
     }
 
@@ -465,8 +521,13 @@ impl Requester {
         }
     }
 
-    /// Takes the finished WQE off the front and completes it.
+    /// Takes the finished WQE off the front and completes it, and what waited for it.
     pub(crate) fn complete_front<H: Host>(&mut self, host: &mut H, qpn: Qpn) {
+        self.pop_front(host, qpn);
+        self.complete_local(host, qpn);
+    }
+
+    fn pop_front<H: Host>(&mut self, host: &mut H, qpn: Qpn) {
         let Some(wqe) = self.queue.pop_front() else {
             return;
         };

@@ -49,7 +49,9 @@ impl QpType {
     pub(crate) fn supports(self, op: &SendOp) -> bool {
         match op {
             SendOp::Send { .. } => true,
-            SendOp::Write { .. } => self != Self::Ud,
+            SendOp::Write { .. } | SendOp::BindMw(_) | SendOp::LocalInvalidate { .. } => {
+                self != Self::Ud
+            }
             _ => self.is_reliable(),
         }
     }

@@ -3,7 +3,7 @@ use ferroce_wire::Qpn;
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::{QpType, SendTo};
+use crate::{AccessFlags, QpType, SendTo, Time};
 
 /// A scatter/gather element: local memory opened by an lkey.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,9 +83,39 @@ pub enum SendOp {
         /// Addend.
         add: u64,
     },
+    /// Binds a memory window; nothing goes over the wire (IBA vol 1, 10.6.6.2).
+    BindMw(MwBind),
+    /// Takes the memory from a type 2 memory window; nothing goes over the wire.
+    LocalInvalidate {
+        /// The window's present key.
+        rkey: u32,
+    },
+}
+
+/// What a memory window is to open (`ibv_mw_bind_info`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MwBind {
+    /// The key the window is to have from then on. The upper 24 bits name the window.
+    pub rkey: u32,
+    /// Key of the memory region; not looked at if `length` is 0.
+    pub lkey: u32,
+    /// First byte, as an address in the region.
+    pub va: u64,
+    /// Length in bytes; 0 takes the memory away from a type 1 window.
+    pub length: u64,
+    /// What the peer may do; of the flags only the remote ones count.
+    pub access: AccessFlags,
+    /// The peer counts from the start of the window (`IBV_ACCESS_ZERO_BASED`), instead of naming
+    /// addresses of the region.
+    pub zero_based: bool,
 }
 
 impl SendOp {
+    /// Operations of the device on its own keys: no packet, no PSN.
+    pub fn is_local(&self) -> bool {
+        matches!(self, Self::BindMw(_) | Self::LocalInvalidate { .. })
+    }
+
     /// READ and atomics: the peer answers with data and keeps a responder resource.
     pub fn needs_response(&self) -> bool {
         matches!(self, Self::Read { .. }) || self.is_atomic()
@@ -112,6 +142,8 @@ impl SendOp {
             Self::Read { .. } => WcOpcode::RdmaRead,
             Self::CompareSwap { .. } => WcOpcode::CompSwap,
             Self::FetchAdd { .. } => WcOpcode::FetchAdd,
+            Self::BindMw(_) => WcOpcode::BindMw,
+            Self::LocalInvalidate { .. } => WcOpcode::LocalInv,
         }
     }
 }
@@ -125,7 +157,8 @@ pub struct SendWr {
     pub op: SendOp,
     /// Flags.
     pub flags: SendFlags,
-    /// Local memory: source of SEND and WRITE, destination of READ and atomics.
+    /// Local memory: source of SEND and WRITE, destination of READ and atomics. Operations on
+    /// keys have none; what is here is ignored.
     pub sges: Sges,
     /// The bytes themselves, in place of `sges`, with [`SendFlags::INLINE`].
     pub inline: Option<Vec<u8>>,
@@ -245,6 +278,7 @@ pub enum WcStatus {
     LocQpOpErr = 2,
     LocProtErr = 4,
     WrFlushErr = 5,
+    MwBindErr = 6,
     BadRespErr = 7,
     RemInvReqErr = 9,
     RemAccessErr = 10,
@@ -262,6 +296,7 @@ impl WcStatus {
             Self::LocQpOpErr => "IBV_WC_LOC_QP_OP_ERR",
             Self::LocProtErr => "IBV_WC_LOC_PROT_ERR",
             Self::WrFlushErr => "IBV_WC_WR_FLUSH_ERR",
+            Self::MwBindErr => "IBV_WC_MW_BIND_ERR",
             Self::BadRespErr => "IBV_WC_BAD_RESP_ERR",
             Self::RemInvReqErr => "IBV_WC_REM_INV_REQ_ERR",
             Self::RemAccessErr => "IBV_WC_REM_ACCESS_ERR",
@@ -298,6 +333,8 @@ pub enum WcOpcode {
     RdmaRead = 2,
     CompSwap = 3,
     FetchAdd = 4,
+    BindMw = 5,
+    LocalInv = 6,
     Recv = 128,
     RecvRdmaWithImm = 129,
 }
@@ -339,6 +376,8 @@ pub struct Completion {
     /// The peer asked for a solicited event, or the completion is an error; for
     /// `ibv_req_notify_cq` with `solicited_only`.
     pub solicited: bool,
+    /// When the device put it on its queue, by the device's clock; zero before that.
+    pub timestamp: Time,
 }
 
 impl Completion {
@@ -355,6 +394,7 @@ impl Completion {
             src_qp: Qpn::new(0),
             flags: WcFlags::empty(),
             solicited: true,
+            timestamp: Time::ZERO,
         }
     }
 
@@ -371,6 +411,7 @@ impl Completion {
             src_qp: Qpn::new(0),
             flags: WcFlags::empty(),
             solicited: false,
+            timestamp: Time::ZERO,
         }
     }
 }

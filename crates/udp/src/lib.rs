@@ -17,7 +17,7 @@
 //! | `shared` | the file that the processes of a device map: state, slots |
 //! | `attach` | a process takes its place on a device |
 //! | [`Observer`] | a look at a device from outside |
-//! | `sys` | system calls on files |
+//! | `sys` | system calls on files, and on memory that may not be mapped |
 //!
 //! `unsafe` is denied everywhere but in `socket`, `sys` and `wait`, which make system calls.
 #![deny(unsafe_code)]
@@ -48,4 +48,5 @@ pub use observer::Observer;
 pub use registry::{Registry, RegistryError};
 pub use shared::Process;
 pub use spec::{DeviceSpec, SpecError};
+pub use sys::own_memory;
 pub use tap::Tap;

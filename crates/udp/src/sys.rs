@@ -2,6 +2,8 @@
 
 mod file;
 mod map;
+mod own_memory;
 
 pub(crate) use file::{allocate, effective_uid, is_locked, lock, lock_when_free, unlock};
 pub(crate) use map::map;
+pub use own_memory::own_memory;

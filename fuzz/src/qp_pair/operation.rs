@@ -2,8 +2,9 @@
 
 use ferroce_hca::impair::{Blackout, BurstLoss};
 use ferroce_hca::{
-    AccessFlags, Attr, CqId, Direction, Impairment, Method, Mtu, Notify, Path, QpAttr, QpModify,
-    QpState, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId,
+    AccessFlags, Attr, CqId, Direction, Impairment, Method, Mtu, MwBind, Notify, Path, QpAttr,
+    QpModify, QpState, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId, SrqModify,
+    VerbsError,
 };
 use ferroce_prm::roce_accl;
 use ferroce_wire::{
@@ -78,7 +79,10 @@ fn place(side: &Side, length: u32, hostile: bool, input: &mut Cursor<'_>) -> (u3
         _ => input.u64(),
     };
     let key = if hostile && input.one_in(32) {
-        input.u32()
+        match input.u32() {
+            number if number % 2 == 0 => number,
+            _ => side.window_key(),
+        }
     } else {
         region.info.key.rkey()
     };
@@ -444,7 +448,10 @@ fn change_keys(side: &mut Side, input: &mut Cursor<'_>) {
     let region = &side.regions[input.below(side.regions.len())];
     let key = region.info.key;
     let existed = side.hca.mrs().any(|info| info.key == key);
-    assert_eq!(side.hca.dereg_mr(key).is_ok(), existed);
+    match side.hca.dereg_mr(key) {
+        Err(VerbsError::Busy { .. }) => assert!(existed && side.hca.mws().any(|mw| mw.bound)),
+        result => assert_eq!(result.is_ok(), existed),
+    }
 }
 
 fn reconnect(world: &mut World, input: &mut Cursor<'_>) {
@@ -455,6 +462,36 @@ fn reconnect(world: &mut World, input: &mut Cursor<'_>) {
     world.connect(input);
 }
 
+/// Binds or invalidates the side's memory window, as the bits of `dice` say.
+fn local_operation(side: &mut Side, dice: u32) {
+    let rkey = side.window_key();
+    let region = &side.regions[dice as usize % side.regions.len()].info;
+    let op = if dice & 8 == 0 {
+        SendOp::LocalInvalidate { rkey }
+    } else {
+        SendOp::BindMw(MwBind {
+            rkey: rkey & !0xff | dice >> 24,
+            lkey: region.key.lkey(),
+            va: region.va + u64::from(dice >> 5 & 0x1f),
+            length: u64::from(dice >> 10 & 0x3fff),
+            access: AccessFlags::REMOTE,
+            zero_based: dice & 16 == 0,
+        })
+    };
+    let wr = SendWr {
+        wr_id: side.ledger.next_id(),
+        op,
+        flags: SendFlags::SIGNALED,
+        sges: Sges::new(),
+        inline: None,
+        to: SendTo::Peer,
+    };
+    match side.hca.post_send(side.qpn, wr) {
+        Ok(()) => side.ledger.accepted(Kind::Send { signaled: true }),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
 fn other_verbs(side: &mut Side, input: &mut Cursor<'_>) {
     let [send_cq, recv_cq] = side.cqs();
     let handle = input.u32();
@@ -463,9 +500,14 @@ fn other_verbs(side: &mut Side, input: &mut Cursor<'_>) {
             .hca
             .req_notify_cq(recv_cq, input.pick(&[Notify::Any, Notify::Solicited])),
         1 => side.hca.req_notify_cq(send_cq, Notify::Any),
-        2 => side
-            .srq
-            .map_or(Ok(()), |srq| side.hca.arm_srq_limit(srq, input.u8().into())),
+        2 => side.srq.map_or(Ok(()), |srq| {
+            let limit = Some(input.u8().into());
+            let change = SrqModify {
+                limit,
+                max_wr: None,
+            };
+            side.hca.modify_srq(srq, &change)
+        }),
         3 => {
             assert!(side.hca.destroy_cq(send_cq).is_err(), "it is in use");
             side.hca.destroy_cq(CqId(handle.max(2)))
@@ -482,6 +524,10 @@ fn other_verbs(side: &mut Side, input: &mut Cursor<'_>) {
             .hca
             .create_cq(handle)
             .and_then(|cq| side.hca.destroy_cq(cq)),
+        _ if handle % 2 == 0 => {
+            local_operation(side, handle >> 1);
+            Ok(())
+        }
         _ => {
             let wr = SendWr {
                 wr_id: 0,

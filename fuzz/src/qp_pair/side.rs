@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_hca::{
-    AccessFlags, Attr, Buffer, CqId, Event, Hca, HcaConfig, Memory, MrInfo, Path, PdId, QpAttr,
-    QpCap, QpInit, QpModify, QpState, QpType, Sge, SrqId,
+    AccessFlags, Attr, Buffer, CqId, Event, Hca, HcaConfig, Memory, MrInfo, MwId, MwType, Path,
+    PdId, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, Sge, SrqId,
 };
 use ferroce_wire::Qpn;
 
@@ -127,6 +127,7 @@ pub(super) struct Side {
     pub(super) srq: Option<SrqId>,
     pub(super) qpn: Qpn,
     pub(super) regions: Vec<Region>,
+    window: MwId,
     pub(super) ledger: Ledger,
 }
 
@@ -151,6 +152,8 @@ impl Side {
                 Region::new(&mut hca, role, pd)
             })
             .into();
+        let window = hca.alloc_mw(pd, MwType::Type2);
+        let window = window.expect("a new device has room").id;
         let entries = input.pick(&[4096, 4096, 4096, 8, 1]);
         let send_cq = hca.create_cq(entries).expect("a legal size");
         let recv_cq = hca.create_cq(4096).expect("a legal size");
@@ -178,8 +181,14 @@ impl Side {
             srq,
             qpn,
             regions,
+            window,
             ledger: Ledger::default(),
         }
+    }
+
+    /// The present key of its memory window, bound or not.
+    pub(super) fn window_key(&self) -> u32 {
+        self.hca.query_mw(self.window).expect("it exists").rkey
     }
 
     pub(super) fn signals_all(&self) -> bool {

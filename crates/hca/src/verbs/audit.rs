@@ -12,9 +12,13 @@ impl Hca {
         let mut pds: HashMap<PdId, u32> = HashMap::new();
         let mut cqs: HashMap<CqId, u32> = HashMap::new();
         let mut srqs: HashMap<SrqId, u32> = HashMap::new();
-        for info in self.mrs.iter() {
+        for info in self.mrs() {
             *pds.entry(info.pd).or_default() += 1;
         }
+        for info in self.mws() {
+            *pds.entry(info.pd).or_default() += 1;
+        }
+        self.keys.audit();
         for (_, srq) in self.srqs.iter() {
             *pds.entry(srq.pd).or_default() += 1;
         }

@@ -1,7 +1,7 @@
 use ferroce_transport::Completion;
 
 use super::{in_range, no_such, not_busy};
-use crate::cq::{Cq, CqId, Notify};
+use crate::cq::{Cq, CqId, CqInit, Notify};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
 use crate::limits;
@@ -9,10 +9,34 @@ use crate::limits;
 impl Hca {
     /// Makes a completion queue for `capacity` entries.
     pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, VerbsError> {
-        in_range("cqe", capacity.into(), 1, limits::MAX_CQE.into())?;
+        self.create_cq_ex(CqInit {
+            capacity,
+            ignore_overrun: false,
+        })
+    }
+
+    /// Makes a completion queue (ibv_create_cq_ex(3)).
+    pub fn create_cq_ex(&mut self, init: CqInit) -> Result<CqId, VerbsError> {
+        in_range("cqe", init.capacity.into(), 1, limits::MAX_CQE.into())?;
         let (object, max) = (Object::Cq, limits::MAX_CQ);
-        let index = self.cqs.insert_with(|_| Cq::new(capacity));
+        let index = self.cqs.insert_with(|_| Cq::new(init));
         index.map(CqId).ok_or(VerbsError::TooMany { object, max })
+    }
+
+    /// Changes the capacity of a completion queue, to no less than the completions that wait in it.
+    pub fn resize_cq(&mut self, cq: CqId, capacity: u32) -> Result<(), VerbsError> {
+        let queue = self.cq(cq)?;
+        let waiting = (queue.len() as u64).max(1);
+        in_range("cqe", capacity.into(), waiting, limits::MAX_CQE.into())?;
+        queue.resize(capacity);
+        Ok(())
+    }
+
+    /// Entries a completion queue has room for.
+    pub fn cq_capacity(&self, cq: CqId) -> Result<u32, VerbsError> {
+        let queue = self.cqs.get(cq.0);
+        let queue = queue.ok_or_else(|| no_such(Object::Cq, cq.0))?;
+        Ok(queue.capacity())
     }
 
     /// Destroys a completion queue that no queue pair uses.

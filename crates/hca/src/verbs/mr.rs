@@ -1,11 +1,92 @@
 use ferroce_transport::AccessFlags;
 
-use super::{PdId, in_range, no_such};
+use super::{PdId, in_range, no_such, not_busy};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
 use crate::limits;
 use crate::memory::Memory;
 use crate::mr::{MrInfo, MrKey};
+
+/// What the bits of `ibv_access_flags` ask of a memory region or window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RegFlags {
+    /// Permissions.
+    pub access: AccessFlags,
+    /// The region or window starts at address 0 (`IBV_ACCESS_ZERO_BASED`).
+    pub zero_based: bool,
+    /// Pages may come and go (`IBV_ACCESS_ON_DEMAND`). Every region of this device is like that.
+    pub on_demand: bool,
+}
+
+impl RegFlags {
+    const ZERO_BASED: u32 = 1 << 5;
+    const ON_DEMAND: u32 = 1 << 6;
+    const HUGETLB: u32 = 1 << 7;
+    const FLUSH_GLOBAL: u32 = 1 << 8;
+    const FLUSH_PERSISTENT: u32 = 1 << 9;
+    /// `IBV_ACCESS_OPTIONAL_RANGE`: relaxed ordering, and hints that a device may overlook.
+    const OPTIONAL: u32 = 0x3ff0_0000;
+
+    /// Reads the bits of `ibv_access_flags`. Huge pages and relaxed ordering make no difference
+    /// to a device in software.
+    pub fn from_bits(bits: u32) -> Result<Self, VerbsError> {
+        for (bit, what) in [
+            (Self::FLUSH_GLOBAL, "IBV_ACCESS_FLUSH_GLOBAL"),
+            (Self::FLUSH_PERSISTENT, "IBV_ACCESS_FLUSH_PERSISTENT"),
+        ] {
+            if bits & bit != 0 {
+                return Err(VerbsError::NotSupported { what });
+            }
+        }
+        let options = Self::ZERO_BASED | Self::ON_DEMAND | Self::HUGETLB | Self::OPTIONAL;
+        let unknown = bits & !(options | AccessFlags::all().bits());
+        if unknown != 0 {
+            return Err(VerbsError::UnknownAccess { bits: unknown });
+        }
+        Ok(Self {
+            access: AccessFlags::from_bits_truncate(bits),
+            zero_based: bits & Self::ZERO_BASED != 0,
+            on_demand: bits & Self::ON_DEMAND != 0,
+        })
+    }
+}
+
+impl RegFlags {
+    /// Whether a registration of `len` bytes from `addr` means whatever the program has mapped at
+    /// any time (implicit ODP, ibv_reg_mr(3)): memory to be reached by
+    /// [`Memory::checked`] only.
+    pub fn is_implicit(&self, addr: u64, len: u64) -> Result<bool, VerbsError> {
+        match (len, addr) {
+            (u64::MAX, 0) if self.on_demand => Ok(true),
+            (u64::MAX, _) => Err(VerbsError::NeedsOnDemand),
+            _ => Ok(false),
+        }
+    }
+}
+
+/// What `ibv_rereg_mr` changes of a memory region.
+#[derive(Clone, Debug, Default)]
+pub struct MrModify {
+    /// Other memory, and the address under which work requests and peers see its first byte
+    /// (`IBV_REREG_MR_CHANGE_TRANSLATION`).
+    pub translation: Option<(Memory, u64)>,
+    /// Another protection domain (`IBV_REREG_MR_CHANGE_PD`).
+    pub pd: Option<PdId>,
+    /// Other permissions (`IBV_REREG_MR_CHANGE_ACCESS`).
+    pub access: Option<AccessFlags>,
+}
+
+fn check_access(access: AccessFlags) -> Result<(), VerbsError> {
+    let remote_write = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
+    if access.intersects(remote_write) && !access.contains(AccessFlags::LOCAL_WRITE) {
+        return Err(VerbsError::NeedsLocalWrite);
+    }
+    Ok(())
+}
+
+fn check_translation(memory: &Memory, va: u64) -> Result<(), VerbsError> {
+    in_range("length", memory.len(), 0, u64::MAX - va)
+}
 
 impl Hca {
     /// Registers memory under its own address.
@@ -19,7 +100,8 @@ impl Hca {
         self.reg_mr_iova(pd, memory, va, access)
     }
 
-    /// Registers memory so that work requests and peers see it at `va`.
+    /// Registers memory so that work requests and peers see it at `va`; at 0 for
+    /// `IBV_ACCESS_ZERO_BASED`.
     pub fn reg_mr_iova(
         &mut self,
         pd: PdId,
@@ -27,33 +109,73 @@ impl Hca {
         va: u64,
         access: AccessFlags,
     ) -> Result<MrInfo, VerbsError> {
-        let remote_write = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
-        if access.intersects(remote_write) && !access.contains(AccessFlags::LOCAL_WRITE) {
-            return Err(VerbsError::NeedsLocalWrite);
-        }
-        in_range("length", memory.len(), 0, u64::MAX - va)?;
+        check_access(access)?;
+        check_translation(&memory, va)?;
         self.pd_users(pd)?;
         let (object, max) = (Object::Mr, limits::MAX_MR);
         let info = self
-            .mrs
-            .insert(pd, va, access, memory)
+            .keys
+            .insert_region(pd, va, access, memory)
             .ok_or(VerbsError::TooMany { object, max })?;
         *self.pd_users(pd)? += 1;
         Ok(info)
     }
 
-    /// Takes a memory region away; packets under way to it are refused from now on.
+    /// Makes a region without memory at all addresses: what is written there vanishes, what is
+    /// read is zero. Only its lkey is of use (ibv_alloc_null_mr(3)).
+    pub fn alloc_null_mr(&mut self, pd: PdId) -> Result<MrInfo, VerbsError> {
+        let nothing = Memory::Phantom {
+            addr: 0,
+            len: u64::MAX,
+        };
+        self.reg_mr(pd, nothing, AccessFlags::LOCAL_WRITE)
+    }
+
+    /// Changes a memory region to which no memory window is bound: all of it, or on error nothing.
+    /// Its keys stay. Packets under way are judged by what the region is when they arrive
+    /// (ibv_rereg_mr(3)).
+    pub fn rereg_mr(&mut self, key: MrKey, change: MrModify) -> Result<MrInfo, VerbsError> {
+        let mut info = self.unbound_mr(key)?;
+        let old_pd = info.pd;
+        if let Some(access) = change.access {
+            check_access(access)?;
+            info.access = access;
+        }
+        let memory = match change.translation {
+            Some((memory, va)) => {
+                check_translation(&memory, va)?;
+                (info.va, info.len) = (va, memory.len());
+                Some(memory)
+            }
+            None => None,
+        };
+        if let Some(pd) = change.pd {
+            *self.pd_users(pd)? += 1;
+            *self.pd_users(old_pd)? -= 1;
+            info.pd = pd;
+        }
+        self.keys.change_region(info, memory);
+        Ok(info)
+    }
+
+    /// Takes a memory region away to which no memory window is bound; packets under way to it are
+    /// refused from now on.
     pub fn dereg_mr(&mut self, key: MrKey) -> Result<(), VerbsError> {
-        let info = self
-            .mrs
-            .remove(key)
-            .ok_or_else(|| no_such(Object::Mr, key.0))?;
+        let info = self.unbound_mr(key)?;
+        self.keys.remove_region(key);
         *self.pd_users(info.pd)? -= 1;
         Ok(())
     }
 
+    fn unbound_mr(&self, key: MrKey) -> Result<MrInfo, VerbsError> {
+        let region = self.keys.region(key);
+        let region = region.ok_or_else(|| no_such(Object::Mr, key.0))?;
+        not_busy(Object::Mr, region.windows)?;
+        Ok(region.info)
+    }
+
     /// The memory regions.
     pub fn mrs(&self) -> impl Iterator<Item = &MrInfo> {
-        self.mrs.iter()
+        self.keys.regions().map(|region| &region.info)
     }
 }

@@ -1,5 +1,5 @@
 use ferroce_transport::{
-    Attr, Path, Qp, QpAttr, QpCap, QpConfig, QpModify, QpState, QpType, RecvWr, SendWr,
+    Attr, Path, Qp, QpAttr, QpCap, QpConfig, QpModify, QpState, QpType, RecvWr, SendOp, SendWr,
 };
 use ferroce_wire::Qpn;
 
@@ -9,6 +9,7 @@ use crate::device::{Hca, QpEntry};
 use crate::error::{Object, VerbsError};
 use crate::host::Ties;
 use crate::limits;
+use crate::mw::{MwId, MwType};
 use crate::srq::SrqId;
 
 /// What a queue pair is created with.
@@ -30,8 +31,18 @@ pub struct QpInit {
     pub signal_all: bool,
 }
 
+/// What a queue pair gets that asked for `cap`.
+fn granted(cap: QpCap) -> QpCap {
+    QpCap {
+        max_send_sge: cap.max_send_sge.max(limits::MIN_SGE),
+        max_recv_sge: cap.max_recv_sge.max(limits::MIN_SGE),
+        ..cap
+    }
+}
+
 impl Hca {
-    /// Makes a queue pair in RESET.
+    /// Makes a queue pair in RESET. Its capacities, in [`Qp::config`], are at least those asked
+    /// for.
     pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, VerbsError> {
         self.check_qp_init(init)?;
         let QpInit {
@@ -43,6 +54,7 @@ impl Hca {
             cap,
             signal_all,
         } = *init;
+        let cap = granted(cap);
         let ties = Ties {
             pd,
             send_cq,
@@ -121,6 +133,7 @@ impl Hca {
             .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
         self.forget(&entry);
         self.forget_completions(qpn, entry.ties);
+        self.keys.unbind_all_of(qpn);
         self.count_users(entry.ties, -1)
     }
 
@@ -199,8 +212,16 @@ impl Hca {
         self.qps.iter().map(|(_, entry)| &entry.qp)
     }
 
-    /// Posts a send request.
+    /// Posts a send request. A BIND_MW is for windows of type 2.
     pub fn post_send(&mut self, qpn: Qpn, wr: SendWr) -> Result<(), VerbsError> {
+        if let SendOp::BindMw(bind) = &wr.op {
+            let id = MwId::of_key(bind.rkey).ok_or_else(|| no_such(Object::Mw, bind.rkey))?;
+            self.expect_kind(id, MwType::Type2)?;
+        }
+        self.post_send_unchecked(qpn, wr)
+    }
+
+    pub(super) fn post_send_unchecked(&mut self, qpn: Qpn, wr: SendWr) -> Result<(), VerbsError> {
         let posted = self.with_qp(qpn, |qp, host| qp.post_send(wr, host));
         Ok(posted.ok_or_else(|| no_such(Object::Qp, qpn.value()))??)
     }
@@ -215,7 +236,7 @@ impl Hca {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AccessFlags, Buffer, HcaConfig, Memory, SendOp, Sge, Time};
+    use crate::{AccessFlags, Buffer, HcaConfig, Memory, Sge, Time};
 
     #[test]
     fn a_queue_pair_destroyed_at_work_gives_its_share_of_the_window_back() {

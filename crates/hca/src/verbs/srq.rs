@@ -5,12 +5,12 @@ use super::{PdId, in_range, no_such, not_busy};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
 use crate::limits;
-use crate::srq::{Srq, SrqId};
+use crate::srq::{Srq, SrqAttr, SrqId, SrqModify};
 
 impl Hca {
     /// Makes a shared receive queue.
     pub fn create_srq(&mut self, pd: PdId, max_wr: u32, max_sge: u32) -> Result<SrqId, VerbsError> {
-        in_range("max_wr", max_wr.into(), 1, limits::MAX_WR.into())?;
+        in_range("max_wr", max_wr.into(), 1, limits::MAX_SRQ_WR.into())?;
         in_range("max_sge", max_sge.into(), 1, limits::MAX_SGE.into())?;
         self.pd_users(pd)?;
         let (object, max) = (Object::Srq, limits::MAX_SRQ);
@@ -36,12 +36,32 @@ impl Hca {
         Ok(())
     }
 
-    /// Arms the limit event of a shared receive queue; 0 disarms it.
-    pub fn arm_srq_limit(&mut self, srq: SrqId, limit: u32) -> Result<(), VerbsError> {
+    /// Changes capacity and limit of a shared receive queue: all of it, or on error nothing. The
+    /// limit is armed for one [`crate::Event::SrqLimit`], when a request is taken and fewer are
+    /// left (ibv_modify_srq(3)).
+    pub fn modify_srq(&mut self, srq: SrqId, change: &SrqModify) -> Result<(), VerbsError> {
         let queue = self.srq(srq)?;
-        in_range("srq_limit", limit.into(), 0, queue.max_wr().into())?;
-        queue.arm_limit(limit);
+        let mut attr = queue.attr();
+        if let Some(max_wr) = change.max_wr {
+            let waiting = (queue.len() as u64).max(1);
+            in_range("max_wr", max_wr.into(), waiting, limits::MAX_SRQ_WR.into())?;
+            attr.max_wr = max_wr;
+        }
+        if let Some(limit) = change.limit {
+            in_range("srq_limit", limit.into(), 0, attr.max_wr.into())?;
+            attr.limit = limit;
+        }
+        // Smaller than the limit, the queue would be low for ever.
+        attr.limit = attr.limit.min(attr.max_wr);
+        queue.change(&attr);
         Ok(())
+    }
+
+    /// Capacity and limit of a shared receive queue.
+    pub fn query_srq(&self, srq: SrqId) -> Result<SrqAttr, VerbsError> {
+        let queue = self.srqs.get(srq.0);
+        let queue = queue.ok_or_else(|| no_such(Object::Srq, srq.0))?;
+        Ok(queue.attr())
     }
 
     /// Posts a receive request to a shared receive queue.

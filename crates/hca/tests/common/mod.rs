@@ -11,8 +11,9 @@ use std::net::IpAddr;
 
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, Completion, Counter, CqId, Data, Event, Hca, HcaConfig, Memory,
-    Method, MrInfo, Mtu, Outgoing, Path, PdId, Personality, QpAttr, QpCap, QpInit, QpModify,
-    QpState, QpType, Received, RecvWr, SendOp, SendWr, Sge, Sges, SrqId, Time,
+    Method, MrInfo, Mtu, MwBind, MwType, Outgoing, Path, PdId, Personality, QpAttr, QpCap, QpInit,
+    QpModify, QpState, QpType, Received, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges,
+    SrqId, SrqModify, Time,
 };
 use ferroce_prm::roce_accl::{self, ROCE_ACCL};
 use ferroce_prm::{Field, Image};
@@ -358,6 +359,17 @@ impl Pair {
         self.sides[id].hca.state().counter(counter)
     }
 
+    /// Binds a new type 2 memory window on a queue pair that is idle; returns its key.
+    pub fn open_window(&mut self, id: usize, qpn: Qpn) -> u32 {
+        let side = &mut self.sides[id];
+        let region = side.register(1, AccessFlags::all());
+        let rkey = side.hca.alloc_mw(side.pd, MwType::Type2).unwrap().rkey;
+        let bind = region.bind(rkey, AccessFlags::REMOTE);
+        self.post(id, qpn, local(0, SendFlags::empty(), SendOp::BindMw(bind)));
+        self.settle();
+        rkey
+    }
+
     pub fn post(&mut self, id: usize, qpn: Qpn, wr: SendWr) {
         self.sides[id].hca.post_send(qpn, wr).unwrap();
     }
@@ -521,6 +533,18 @@ impl Region {
         }
     }
 
+    /// A bind of a window to all of it.
+    pub fn bind(&self, rkey: u32, access: AccessFlags) -> MwBind {
+        MwBind {
+            rkey,
+            lkey: self.info.key.lkey(),
+            va: self.info.va,
+            length: self.info.len,
+            access,
+            zero_based: false,
+        }
+    }
+
     pub fn whole(&self) -> Sge {
         self.sge(0, self.info.len as u32)
     }
@@ -557,6 +581,25 @@ pub fn recv_wr(wr_id: u64, region: &Region) -> RecvWr {
     RecvWr {
         wr_id,
         sges: Sges::from_buf([region.whole()]),
+    }
+}
+
+/// A work request without memory.
+pub fn local(wr_id: u64, flags: SendFlags, op: SendOp) -> SendWr {
+    SendWr {
+        wr_id,
+        op,
+        flags,
+        sges: Sges::new(),
+        inline: None,
+        to: SendTo::Peer,
+    }
+}
+
+pub fn srq_limit(limit: u32) -> SrqModify {
+    SrqModify {
+        limit: Some(limit),
+        ..SrqModify::default()
     }
 }
 

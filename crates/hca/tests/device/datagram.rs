@@ -65,6 +65,7 @@ fn a_datagram_arrives_behind_its_ip_header() {
     pair.run();
     let got = completion(&mut pair.sides[B]);
     let expected = Completion {
+        timestamp: pair.now,
         byte_len: 140,
         imm: 0xabcd,
         src_qp: a,

@@ -6,6 +6,8 @@ mod common;
 mod datagram;
 mod drops;
 mod lifetime;
+mod mr;
+mod mw;
 mod objects;
 mod phantom;
 mod policy;

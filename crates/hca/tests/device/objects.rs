@@ -7,7 +7,7 @@ use ferroce_hca::{
 };
 use ferroce_wire::Qpn;
 
-use crate::common::SEND;
+use crate::common::{SEND, srq_limit};
 
 fn device() -> (Hca, QpInit) {
     let mut hca = Hca::new(HcaConfig::default());
@@ -272,7 +272,10 @@ fn bad_handles_are_refused_by_every_verb() {
     let below = Qpn::new(1);
     assert_eq!(hca.destroy_qp(below), gone(Object::Qp, 1));
     assert_eq!(hca.post_srq_recv(SrqId(5), recv), gone(Object::Srq, 5));
-    assert_eq!(hca.arm_srq_limit(SrqId(5), 1), gone(Object::Srq, 5));
+    assert_eq!(
+        hca.modify_srq(SrqId(5), &srq_limit(1)),
+        gone(Object::Srq, 5)
+    );
     let cq = CqId(9);
     assert_eq!(hca.poll_completion(cq), gone(Object::Cq, 9));
     assert_eq!(hca.req_notify_cq(cq, Notify::Any), gone(Object::Cq, 9));

@@ -1,12 +1,12 @@
 //! Completion queues and shared receive queues.
 
 use ferroce_hca::{
-    AccessFlags, Counter, CqId, Event, Notify, QpEvent, QpInit, QpState, SendFlags, SendWr,
-    WcStatus,
+    AccessFlags, Counter, CqId, Event, Notify, QpCap, QpEvent, QpInit, QpState, SendFlags, SendWr,
+    SrqAttr, SrqModify, WcStatus, limits,
 };
 use ferroce_wire::Qpn;
 
-use crate::common::{A, B, Pair, SEND, Side, attr, recv_wr};
+use crate::common::{A, B, LATENCY_NS, Pair, SEND, Side, attr, recv_wr, srq_limit};
 
 fn send(pair: &mut Pair, qpn: Qpn, wr_id: u64, flags: SendFlags) {
     let region = pair.sides[A].register(64, AccessFlags::empty());
@@ -193,8 +193,8 @@ fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
     post(&mut pair, 0..8);
     let own = pair.sides[B].hca.post_recv(b[0], recv_wr(9, &sink));
     assert!(own.is_err(), "it has no queue of its own");
-    assert!(pair.sides[B].hca.arm_srq_limit(srq, 17).is_err());
-    pair.sides[B].hca.arm_srq_limit(srq, 6).unwrap();
+    assert!(pair.sides[B].hca.modify_srq(srq, &srq_limit(17)).is_err());
+    pair.sides[B].hca.modify_srq(srq, &srq_limit(6)).unwrap();
     let low = Event::SrqLimit(srq);
     for (n, expected) in [(0, 0), (1, 0), (2, 1), (0, 1)] {
         send(&mut pair, a[n], 7, SendFlags::SIGNALED);
@@ -211,8 +211,8 @@ fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
     assert_eq!(of, [b[0], b[1], b[2], b[0]]);
 
     // Once for each arming, and not at all when disarmed.
-    pair.sides[B].hca.arm_srq_limit(srq, 5).unwrap();
-    pair.sides[B].hca.arm_srq_limit(srq, 0).unwrap();
+    pair.sides[B].hca.modify_srq(srq, &srq_limit(5)).unwrap();
+    pair.sides[B].hca.modify_srq(srq, &srq_limit(0)).unwrap();
     for _ in 0..4 {
         send(&mut pair, a[1], 7, SendFlags::SIGNALED);
     }
@@ -261,4 +261,114 @@ fn a_queue_pair_that_is_gone_or_reset_leaves_no_completions() {
         let left = polled(&mut pair.sides[B], cq);
         assert_eq!(left, [(10, WcStatus::Success)]);
     }
+}
+
+#[test]
+fn a_completion_queue_shrinks_to_what_waits_in_it_and_grows() {
+    let (mut pair, [a, b]) = Pair::connected();
+    pair.sides[A].watch_nothing();
+    let cq = pair.sides[A].cq;
+    recvs(&mut pair.sides[B], b, 0..8);
+    for wr_id in 0..4 {
+        send(&mut pair, a, wr_id, SendFlags::SIGNALED);
+    }
+    pair.run();
+    let hca = &mut pair.sides[A].hca;
+    assert!(hca.resize_cq(cq, 3).is_err());
+    assert!(hca.resize_cq(cq, 0).is_err());
+    assert!(hca.resize_cq(cq, limits::MAX_CQE + 1).is_err());
+    assert_eq!(hca.cq_capacity(cq), Ok(1 << 16));
+    hca.resize_cq(cq, 4).unwrap();
+    assert_eq!(hca.cq_capacity(cq), Ok(4));
+    hca.resize_cq(cq, 5).unwrap();
+    for wr_id in 4..6 {
+        assert_eq!(pair.sides[A].state(a), QpState::Rts);
+        send(&mut pair, a, wr_id, SendFlags::SIGNALED);
+        pair.run();
+    }
+    assert_eq!(
+        pair.sides[A].state(a),
+        QpState::Err,
+        "the sixth has no room"
+    );
+    assert_eq!(polled(&mut pair.sides[A], cq).len(), 5);
+}
+
+#[test]
+fn completions_carry_the_time_of_the_device() {
+    let (mut pair, [a, b]) = Pair::connected();
+    recvs(&mut pair.sides[B], b, 0..1);
+    let posted = pair.now;
+    send(&mut pair, a, 0, SendFlags::SIGNALED);
+    pair.run();
+    let received = pair.sides[B].completions[0].timestamp;
+    let sent = pair.sides[A].completions[0].timestamp;
+    assert_eq!(received, posted.after(LATENCY_NS));
+    assert_eq!(sent, posted.after(2 * LATENCY_NS));
+}
+
+#[test]
+fn a_shared_queue_changes_as_a_whole_or_not_at_all() {
+    let mut pair = Pair::new([crate::common::config(); 2]);
+    let side = &mut pair.sides[B];
+    let srq = side.hca.create_srq(side.pd, 4, 3).unwrap();
+    let sink = side.register(64, AccessFlags::LOCAL_WRITE);
+    for wr_id in 0..3 {
+        side.hca.post_srq_recv(srq, recv_wr(wr_id, &sink)).unwrap();
+    }
+    let attr = |max_wr, limit| SrqAttr {
+        max_wr,
+        max_sge: 3,
+        limit,
+    };
+    let change = |max_wr, limit| SrqModify { max_wr, limit };
+    assert_eq!(side.hca.query_srq(srq), Ok(attr(4, 0)));
+    for refused in [
+        change(Some(2), Some(1)),
+        change(Some(0), None),
+        change(Some(limits::MAX_SRQ_WR + 1), Some(1)),
+        change(Some(8), Some(9)),
+        change(None, Some(5)),
+    ] {
+        assert!(side.hca.modify_srq(srq, &refused).is_err(), "{refused:?}");
+        assert_eq!(side.hca.query_srq(srq), Ok(attr(4, 0)));
+    }
+    side.hca.modify_srq(srq, &change(Some(8), Some(6))).unwrap();
+    assert_eq!(side.hca.query_srq(srq), Ok(attr(8, 6)));
+    for wr_id in 3..8 {
+        side.hca.post_srq_recv(srq, recv_wr(wr_id, &sink)).unwrap();
+    }
+    assert!(side.hca.post_srq_recv(srq, recv_wr(8, &sink)).is_err());
+
+    // The limit is gone once it was told.
+    let b = side.create_qp_with_srq(srq);
+    let a = pair.sides[A].create_qp();
+    pair.connect([a, b], crate::common::attr());
+    for _ in 0..3 {
+        send(&mut pair, a, 7, SendFlags::SIGNALED);
+    }
+    pair.run();
+    assert_eq!(count(&pair.sides[B], Event::SrqLimit(srq)), 1);
+    let hca = &mut pair.sides[B].hca;
+    assert_eq!(hca.query_srq(srq), Ok(attr(8, 0)));
+    // It shrinks, and a limit with it.
+    hca.modify_srq(srq, &srq_limit(8)).unwrap();
+    hca.modify_srq(srq, &change(Some(5), None)).unwrap();
+    assert_eq!(hca.query_srq(srq), Ok(attr(5, 5)));
+}
+
+#[test]
+fn every_queue_pair_takes_two_elements() {
+    let mut pair = Pair::new([crate::common::config(); 2]);
+    let side = &mut pair.sides[A];
+    let cap = QpCap {
+        max_send_sge: 1,
+        max_recv_sge: 0,
+        ..QpCap::default()
+    };
+    let init = QpInit { cap, ..side.init() };
+    let qpn = side.hca.create_qp(&init).unwrap();
+    let given = side.hca.qp(qpn).unwrap().config().cap;
+    assert_eq!([given.max_send_sge, given.max_recv_sge], [2, 2]);
+    assert_eq!(given.max_send_wr, cap.max_send_wr);
 }

@@ -209,6 +209,7 @@ fn execute(memory: &mut [u8], base: u64, sent: &Planned, bytes: &[u8]) -> Vec<u8
         SendOp::FetchAdd { va, add, .. } => {
             update(&mut memory[start(va)..][..8], |word| word.wrapping_add(add))
         }
+        SendOp::BindMw(_) | SendOp::LocalInvalidate { .. } => unreachable!("not among the kinds"),
     }
 }
 

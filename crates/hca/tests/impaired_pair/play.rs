@@ -167,10 +167,9 @@ impl Stage {
             Kind::Send => SendOp::Send { imm: None },
             Kind::SendImm => SendOp::Send { imm },
             Kind::SendInvalidate => {
-                let window = self.pair.sides[peer].register(1, AccessFlags::all());
-                SendOp::SendInvalidate {
-                    rkey: window.info.key.rkey(),
-                }
+                let qpn = self.ends[nth][peer].qpn;
+                let rkey = self.pair.open_window(peer, qpn);
+                SendOp::SendInvalidate { rkey }
             }
             Kind::Write | Kind::WriteImm => SendOp::Write {
                 va: within(WRITES),

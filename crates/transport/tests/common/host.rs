@@ -1,7 +1,7 @@
 use ferroce_adp::Policy;
 use ferroce_transport::{
-    AccessError, AccessFlags, AtomicOp, Completion, Counter, Data, Host, Key, QpCap, QpEvent,
-    ReceiveQueue, RecvWqe, Segment, Sge, TimerExpiry, WorkQueue,
+    AccessError, AccessFlags, AtomicOp, Completion, Counter, Data, Host, Key, MwBind, QpCap,
+    QpEvent, ReceiveQueue, RecvWqe, Segment, Sge, TimerExpiry, WorkQueue,
 };
 
 use super::Rng;
@@ -17,6 +17,8 @@ pub struct TestHost {
     pub srq: Option<ReceiveQueue>,
     /// How many atomics were executed.
     pub atomics: u64,
+    /// Binds that were executed.
+    pub binds: Vec<MwBind>,
     regions: Vec<Region>,
 }
 
@@ -56,6 +58,7 @@ impl TestHost {
             expiries: Vec::new(),
             srq: srq.map(|cap| ReceiveQueue::new(cap.max_recv_wr, cap.max_recv_sge)),
             atomics: 0,
+            binds: Vec::new(),
             regions: Vec::new(),
         }
     }
@@ -212,6 +215,18 @@ impl Host for TestHost {
         if self.regions.len() == before {
             return Err(AccessError::UnknownKey);
         }
+        Ok(())
+    }
+
+    fn invalidate_local(&mut self, rkey: u32) -> Result<(), AccessError> {
+        self.invalidate(rkey)
+    }
+
+    fn bind_mw(&mut self, bind: &MwBind) -> Result<(), AccessError> {
+        if !self.regions.iter().any(|region| region.mr.key == bind.lkey) {
+            return Err(AccessError::UnknownKey);
+        }
+        self.binds.push(*bind);
         Ok(())
     }
 }

@@ -20,6 +20,7 @@ pub(crate) fn check(stage: &mut Stage) -> Outcome {
         check_receives(stage, id, failed, done);
         check_responses(stage, id, done);
         check_memory(stage, id, done);
+        check_binds(stage, id, done);
     }
     Outcome {
         completed: failed == [false, false],
@@ -180,11 +181,27 @@ fn check_memory(stage: &Stage, id: Id, done: usize) {
     assert!(memory == actual, "the target of {id:?} holds other bytes");
 }
 
+/// Binds happen in order and once: all of those that are done, and perhaps of some more.
+fn check_binds(stage: &Stage, id: Id, done: usize) {
+    let binds = &stage.pair[id].host.binds;
+    let sends = &stage.plans[id as usize].sends;
+    let all = |sends: &[Planned]| -> Vec<u32> {
+        let binds = sends.iter().filter(|s| s.message.kind == Kind::BindMw);
+        binds.map(|s| s.wr.wr_id as u32).collect()
+    };
+    let executed: Vec<u32> = binds.iter().map(|bind| bind.rkey).collect();
+    assert!(all(sends).starts_with(&executed), "{executed:?}");
+    assert!(executed.len() >= all(&sends[..done]).len());
+}
+
 /// Executes a message on the target; returns what the response must bring.
 fn execute(memory: &mut [u8], base: u64, sent: &Planned, bytes: &[u8]) -> Vec<u8> {
     let start = |va: u64| (va - base) as usize;
     match sent.wr.op {
-        SendOp::Send { .. } | SendOp::SendInvalidate { .. } => Vec::new(),
+        SendOp::Send { .. }
+        | SendOp::SendInvalidate { .. }
+        | SendOp::BindMw(_)
+        | SendOp::LocalInvalidate { .. } => Vec::new(),
         SendOp::Write { va, .. } => {
             memory[start(va)..][..bytes.len()].copy_from_slice(bytes);
             Vec::new()

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ferroce_transport::{
-    AccessFlags, Attr, QpAttr, QpCap, QpModify, QpState, SendFlags, SendOp, SendTo, SendWr, Sge,
-    Sges,
+    AccessFlags, Attr, MwBind, QpAttr, QpCap, QpModify, QpState, SendFlags, SendOp, SendTo, SendWr,
+    Sge, Sges,
 };
 
 use crate::common::{A, B, Chaos, Id, Mr, Pair, Rng, Setup};
@@ -193,6 +193,17 @@ impl Stage {
                 rkey,
                 add: u64::from(message.place) << 32 | 1,
             },
+            Kind::BindMw => {
+                let own = self.plans[id as usize].target;
+                SendOp::BindMw(MwBind {
+                    rkey: wr_id as u32,
+                    lkey: own.key,
+                    va: own.va,
+                    length: 1,
+                    access: AccessFlags::REMOTE,
+                    zero_based: false,
+                })
+            }
         };
         // Each message has a region of its own: a stray byte anywhere is found.
         let source = self.pair[id].host.register(len, AccessFlags::LOCAL_WRITE);

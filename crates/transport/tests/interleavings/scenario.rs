@@ -57,6 +57,7 @@ pub(crate) enum Kind {
     Read,
     CompareSwap,
     FetchAdd,
+    BindMw,
 }
 
 impl Kind {
@@ -78,7 +79,9 @@ impl Kind {
 
 impl Message {
     pub(crate) fn len(&self, mtu: Mtu) -> u32 {
-        if self.kind.is_atomic() {
+        if self.kind == Kind::BindMw {
+            0
+        } else if self.kind.is_atomic() {
             8
         } else {
             (self.packets * mtu.bytes()).saturating_add_signed(self.delta)
@@ -98,6 +101,7 @@ fn message() -> impl Strategy<Value = Message> {
         Read,
         CompareSwap,
         FetchAdd,
+        BindMw,
     ]);
     let wait = || prop_oneof![4 => Just(0), 1 => 0..2000_u64];
     (

@@ -8,6 +8,7 @@ mod credits;
 mod duplicates;
 mod errors;
 mod forged;
+mod local;
 mod loss;
 mod operations;
 mod order;

@@ -1,0 +1,147 @@
+use std::io;
+
+use ferroce_hca::CheckedAccess;
+
+/// The memory of this process, reached by system calls: they fail where nothing is mapped.
+#[derive(Debug)]
+struct OwnMemory;
+
+/// How a device reaches memory that the program may unmap, for [`ferroce_hca::Memory::checked`].
+///
+/// # Errors
+/// If the kernel does not let the process use `process_vm_readv`, as some containers' filters do.
+pub fn own_memory() -> io::Result<&'static dyn CheckedAccess> {
+    let mut copy = [0];
+    if transfer(Way::Read, &raw const PROBE as u64, copy.as_mut_ptr(), 1) {
+        Ok(&OwnMemory)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+static PROBE: u8 = 1;
+
+impl CheckedAccess for OwnMemory {
+    fn read(&self, addr: u64, out: &mut [u8]) -> bool {
+        transfer(Way::Read, addr, out.as_mut_ptr(), out.len())
+    }
+
+    unsafe fn write(&self, addr: u64, bytes: &[u8]) -> bool {
+        transfer(Way::Write, addr, bytes.as_ptr().cast_mut(), bytes.len())
+    }
+
+    fn is_writable(&self, addr: u64) -> bool {
+        // Ors 0 into a word, atomically, so that even a program at work on the word sees no
+        // difference. Whoever sleeps on it may wake, which must be expected on a futex at any time.
+        const OR_0: libc::c_int = libc::FUTEX_OP_OR << 28;
+        let nobody = 0_u32;
+        // SAFETY: `nobody` is a word of ours, and a second address that is not mapped for writing
+        // is refused with an error.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                &raw const nobody,
+                libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG,
+                0,
+                0_usize,
+                addr,
+                OR_0,
+            )
+        };
+        result >= 0
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Read,
+    Write,
+}
+
+/// Copies `len` bytes between `local`, memory of the caller's, and `addr`, which may be anything.
+fn transfer(way: Way, addr: u64, local: *mut u8, len: usize) -> bool {
+    let part = |base: *mut libc::c_void| libc::iovec {
+        iov_base: base,
+        iov_len: len,
+    };
+    let (local, remote) = (part(local.cast()), part(addr as *mut libc::c_void));
+    // SAFETY: takes nothing and cannot fail.
+    let pid = unsafe { libc::getpid() };
+    // SAFETY: `local` spans a slice of the caller's, which is written only if it came from a
+    // mutable one; what is not mapped at `addr` is refused with an error. Whoever
+    // writes to `addr` promised that this is right.
+    let copied = unsafe {
+        match way {
+            Way::Read => libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0),
+            Way::Write => {
+                libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0)
+            }
+        }
+    };
+    usize::try_from(copied) == Ok(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    const PAGE: usize = 4096;
+
+    /// A page that can be written, one that can be read, and one that is not there.
+    fn pages() -> u64 {
+        // SAFETY: a new mapping at a place of the kernel's choice touches no memory in use.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                3 * PAGE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(base, libc::MAP_FAILED);
+        // SAFETY: both lie in the mapping just made, which nobody else knows.
+        unsafe {
+            let second = base.byte_add(PAGE);
+            assert_eq!(libc::mprotect(second, PAGE, libc::PROT_READ), 0);
+            assert_eq!(libc::munmap(second.byte_add(PAGE), PAGE), 0);
+        }
+        base as u64
+    }
+
+    #[test]
+    fn what_is_not_mapped_is_refused() {
+        let memory = own_memory().unwrap();
+        let base = pages();
+        let (read_only, unmapped) = (base + PAGE as u64, base + 2 * PAGE as u64);
+        let mut back = [0; 10];
+        // SAFETY: to the pages just mapped, or to where nothing is.
+        let write = |addr, bytes: &[u8]| unsafe { memory.write(addr, bytes) };
+        assert!(write(base + 5, b"ten bytes!"));
+        assert!(memory.read(base + 5, &mut back));
+        assert_eq!(&back, b"ten bytes!");
+        assert!(!write(read_only - 5, b"ten bytes!"));
+        assert!(memory.read(read_only - 5, &mut back));
+        assert!(!memory.read(unmapped - 5, &mut back));
+        for nowhere in [0, unmapped, 1 << 63, u64::MAX] {
+            assert!(!memory.read(nowhere, &mut back));
+            assert!(!write(nowhere, b"x"));
+            assert!(!memory.is_writable(nowhere & !7));
+        }
+        assert!(memory.read(0, &mut []) && write(0, &[]), "nothing");
+        assert!(memory.is_writable(base));
+        assert!(!memory.is_writable(read_only));
+    }
+
+    #[test]
+    fn asking_whether_a_word_can_be_written_leaves_it_alone() {
+        let memory = own_memory().unwrap();
+        let word = AtomicU64::new(0x0123_4567_89ab_cdef);
+        assert!(memory.is_writable(word.as_ptr() as u64));
+        assert_eq!(word.load(Ordering::Relaxed), 0x0123_4567_89ab_cdef);
+    }
+}
