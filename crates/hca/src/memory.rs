@@ -456,6 +456,7 @@ mod tests {
             offset.is_some()
         }
 
+        // SAFETY: writes to its own page only, whatever the caller asks.
         unsafe fn write(&self, addr: u64, bytes: &[u8]) -> bool {
             let Some(offset) = Self::offset(addr, bytes.len()) else {
                 return false;

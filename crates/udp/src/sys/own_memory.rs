@@ -26,6 +26,7 @@ impl CheckedAccess for OwnMemory {
         transfer(Way::Read, addr, out.as_mut_ptr(), out.len())
     }
 
+    // SAFETY: the caller's promise is the trait's, and nothing more is needed.
     unsafe fn write(&self, addr: u64, bytes: &[u8]) -> bool {
         transfer(Way::Write, addr, bytes.as_ptr().cast_mut(), bytes.len())
     }
