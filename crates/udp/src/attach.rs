@@ -1,9 +1,11 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use ferroce_hca::{Hca, HcaConfig};
 
 use crate::device::{Device, OpenError};
+use crate::neighbours::Neighbours;
 use crate::registry::{Registry, RegistryError};
 use crate::shared::{Process, SLOT_MAX, SharedFile};
 use crate::socket::{BindError, Options, Socket};
@@ -27,7 +29,7 @@ pub(crate) struct Attachment {
     pub(crate) spec: DeviceSpec,
     pub(crate) slot: u8,
     /// Keeps the slot.
-    _shared: Option<SharedFile>,
+    pub(crate) shared: Option<Arc<SharedFile>>,
 }
 
 impl Attachment {
@@ -41,7 +43,7 @@ impl Attachment {
         Self {
             spec,
             slot: 0,
-            _shared: None,
+            shared: None,
         }
     }
 }
@@ -60,6 +62,7 @@ impl Device {
         let others = shared.others().map_err(failed)?;
         let slot = shared.claim_slot(&membership).map_err(failed)?;
         let slot = slot.ok_or(OpenError::Full { max: SLOT_MAX })?;
+        let mailbox = shared.mailbox(slot).map_err(failed)?;
         let socket = bind(&spec, &options.socket, &others)?;
         drop(membership);
 
@@ -72,13 +75,22 @@ impl Device {
             ..HcaConfig::default()
         };
         let state = shared.state(slot);
+        let shared = Arc::new(shared);
+        let neighbours = Neighbours::new(Arc::clone(&shared), slot, mailbox);
         let attachment = Attachment {
             spec,
             slot,
-            _shared: Some(shared),
+            shared: Some(shared),
         };
         let hca = |config| Hca::with_state(config, state);
-        Self::start(socket, config, hca, options.tap, attachment)
+        Self::start(
+            socket,
+            config,
+            hca,
+            options.tap,
+            attachment,
+            Some(neighbours),
+        )
     }
 }
 

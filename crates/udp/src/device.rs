@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle, Thread};
@@ -10,11 +11,14 @@ use ferroce_hca::{
     Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, Time, VerbsError,
 };
 use ferroce_wire::Qpn;
+use ferroce_wire::cm::PortSpace;
 use thiserror::Error;
 
 use crate::attach::Attachment;
 use crate::engine::{Engine, Transmitted};
+use crate::neighbours::Neighbours;
 use crate::registry::RegistryError;
+use crate::shared::{Mailbox, ServiceClaim, ServiceError};
 use crate::socket::{BindError, Options, ROCE_PORT, Socket};
 use crate::spec::DeviceSpec;
 use crate::tap::Tap;
@@ -25,6 +29,8 @@ const STAND_BACK: Duration = Duration::from_micros(200);
 /// How often it looks meanwhile: each look takes a core from a program that spins on it, and a
 /// program that stops polling without a word leaves its peers waiting for the next look.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// How often it offers packets to another process that has no room for them.
+const TRY_AGAIN: Duration = Duration::from_micros(100);
 /// How long the helper thread spins after a packet before it sleeps: waking up costs more.
 const SPIN: Duration = Duration::from_micros(50);
 /// How long a waiting program spins before it sleeps.
@@ -113,6 +119,8 @@ pub struct Device {
 struct Shared {
     socket: Socket,
     state: DeviceState,
+    /// Where packets arrive that another process has received.
+    mailbox: Option<Arc<Mailbox>>,
     engine: Mutex<Engine>,
     /// Threads that wait for the engine.
     wanted: AtomicUsize,
@@ -154,7 +162,7 @@ impl Device {
     pub fn open(config: DeviceConfig) -> Result<Self, OpenError> {
         let socket = Socket::bind(SocketAddr::new(config.address, config.port), &config.socket)?;
         let attachment = Attachment::alone(config.address, config.port);
-        Self::start(socket, config.hca, Hca::new, config.tap, attachment)
+        Self::start(socket, config.hca, Hca::new, config.tap, attachment, None)
     }
 
     pub(crate) fn start(
@@ -163,6 +171,7 @@ impl Device {
         hca: impl FnOnce(HcaConfig) -> Hca,
         tap: Option<Tap>,
         attachment: Attachment,
+        neighbours: Option<Neighbours>,
     ) -> Result<Self, OpenError> {
         let buffer = socket.granted().receive_buffer_bytes;
         // The kernel counts its own bookkeeping, too; that is as much again for small packets.
@@ -170,11 +179,13 @@ impl Device {
         config.total_window_bytes = config.total_window_bytes.min(window);
         let hca = hca(config);
         let state = hca.state().clone();
-        let engine = Engine::new(hca, socket.address(), tap);
+        let mailbox = neighbours.as_ref().map(Neighbours::mailbox);
+        let engine = Engine::new(hca, socket.address(), tap, neighbours);
         let waiter = Waiter::new().map_err(OpenError::Helper)?;
         let shared = Arc::new(Shared {
             socket,
             state,
+            mailbox,
             engine: Mutex::new(engine),
             wanted: AtomicUsize::new(0),
             events: Mutex::default(),
@@ -210,6 +221,18 @@ impl Device {
     /// was opened without a registry, whose numbers are free.
     pub fn slot(&self) -> u8 {
         self.attachment.slot
+    }
+
+    /// Claims a port of the connection manager on the device, 0 for any that is free, so that
+    /// requests for it come to this process.
+    ///
+    /// # Errors
+    /// A device that was opened without a registry is one process's own: it knows its ports itself.
+    pub fn claim_service(&self, space: PortSpace, port: u16) -> Result<ServiceClaim, ServiceError> {
+        match &self.attachment.shared {
+            Some(shared) => shared.claim_service(self.slot(), space, port),
+            None => Err(ServiceError::NotShared),
+        }
     }
 
     /// The socket's address.
@@ -500,7 +523,8 @@ impl Shared {
         if until == SOON {
             return;
         }
-        let at_once = self.deferred.load(Ordering::Relaxed) || engine.is_blocked();
+        let at_once =
+            self.deferred.load(Ordering::Relaxed) || engine.is_blocked() || engine.holds_mail();
         let needed = match engine.hca.poll_timeout() {
             _ if at_once => SOON,
             Some(deadline) => deadline.as_nanos(),
@@ -522,6 +546,9 @@ impl Shared {
             engine.transmit(&self.socket);
         }
         let mut packets = engine.receive(&self.socket).unwrap_or(0);
+        if engine.has_mail() {
+            packets += engine.receive_mail(&self.socket);
+        }
         if packets > STREAM_PACKETS {
             // One acknowledgement for several batches: sending costs more than receiving.
             while packets < ROUND_PACKETS {
@@ -581,6 +608,8 @@ impl Shared {
             let mut engine = self.lock();
             engine.run_timers();
             let received = engine.receive(&self.socket);
+            // Not only what is announced: whoever sent it may have died before he could.
+            let received = received.map(|packets| packets + engine.receive_mail(&self.socket));
             let sent = engine.transmit(&self.socket);
             let more = sent == Transmitted::More;
             self.deferred.store(more, Ordering::Relaxed);
@@ -589,7 +618,8 @@ impl Shared {
             let spun = now.saturating_sub(last_packet) >= SPIN.as_nanos() as u64;
             let deadline = engine.hca.poll_timeout();
             let blocked = engine.is_blocked();
-            let sleeps = matches!(received, Ok(0)) && spun && !more;
+            let holds_mail = engine.holds_mail();
+            let sleeps = matches!(received, Ok(0)) && spun && !more && !holds_mail;
             if sleeps {
                 let until = deadline.map_or(WHENEVER, Time::as_nanos);
                 self.helper_until_ns.store(until, Ordering::Relaxed);
@@ -600,12 +630,15 @@ impl Shared {
                 Ok(0) if sleeps => {
                     let left =
                         deadline.map(|at| Duration::from_nanos(at.as_nanos().saturating_sub(now)));
-                    let woken = waiter.wait(&self.socket, left, blocked);
+                    let mailbox = self.mailbox.as_ref().map(|mailbox| mailbox.as_fd());
+                    let woken = waiter.wait_also(&self.socket, mailbox, left, blocked);
                     self.helper_until_ns.store(SOON, Ordering::Relaxed);
                     if woken.is_err() {
                         thread::park_timeout(LOOK_AGAIN);
                     }
                 }
+                // No system call waits until the receiver has room.
+                Ok(0) if holds_mail => thread::park_timeout(TRY_AGAIN),
                 Ok(0) => thread::yield_now(),
                 Ok(_) => last_packet = now,
                 // The socket is gone for good; timers still run, so that queue pairs fail in time.

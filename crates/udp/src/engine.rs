@@ -6,6 +6,7 @@ use ferroce_wire::{IcrcVerifier, IdPolicy, Packet};
 
 use crate::fault::Faults;
 use crate::flow::Flows;
+use crate::neighbours::{Forwarded, Neighbours};
 use crate::socket::{RecvBuffers, SendError, Socket};
 use crate::stage::{Refused, Stage, WouldBlock};
 use crate::tap::Tap;
@@ -39,10 +40,17 @@ pub(crate) struct Engine {
     next: Option<Outgoing>,
     tap: Option<Tap>,
     faults: Faults,
+    /// The other processes of the device, if there may be any.
+    neighbours: Option<Neighbours>,
 }
 
 impl Engine {
-    pub(crate) fn new(hca: Hca, own: SocketAddr, tap: Option<Tap>) -> Self {
+    pub(crate) fn new(
+        hca: Hca,
+        own: SocketAddr,
+        tap: Option<Tap>,
+        neighbours: Option<Neighbours>,
+    ) -> Self {
         Self {
             hca,
             buffers: RecvBuffers::new(1),
@@ -52,6 +60,7 @@ impl Engine {
             next: None,
             tap,
             faults: Faults::default(),
+            neighbours,
         }
     }
 
@@ -65,6 +74,7 @@ impl Engine {
         let received = socket.recv(&mut self.buffers);
         let messages = received.inspect_err(|_| self.faults.fatal())?;
         if messages == 0 {
+            self.flush_mail();
             return Ok(0);
         }
         let now = Self::now();
@@ -86,6 +96,17 @@ impl Engine {
                     self.hca.count(Counter::RxIcrcEncapsulated, 1);
                     continue;
                 }
+                if let Some(neighbours) = &mut self.neighbours
+                    && let Some(slot) = neighbours.owner(&self.hca, message.source.ip(), &packet)
+                {
+                    let packet = Forwarded {
+                        source: message.source.ip(),
+                        traffic_class: message.tos,
+                        bytes: datagram.bytes,
+                    };
+                    neighbours.forward(slot, &packet);
+                    continue;
+                }
                 let received = Received {
                     source: message.source.ip(),
                     dest: socket.address().ip(),
@@ -96,7 +117,52 @@ impl Engine {
                 self.hca.handle_packet(now, &received);
             }
         }
+        self.flush_mail();
         Ok(packets)
+    }
+
+    /// Hands on packets of other processes that are still here.
+    pub(crate) fn flush_mail(&mut self) {
+        if let Some(neighbours) = &mut self.neighbours
+            && neighbours.is_blocked()
+        {
+            let lost = neighbours.flush();
+            self.hca.count(Counter::RxUnknownQp, lost);
+        }
+    }
+
+    /// Takes packets that other processes have received; returns their number.
+    pub(crate) fn receive_mail(&mut self, socket: &Socket) -> usize {
+        let Some(neighbours) = &mut self.neighbours else {
+            return 0;
+        };
+        let now = Self::now();
+        let hca = &mut self.hca;
+        neighbours.take(|forwarded| {
+            let Ok(packet) = Packet::new_checked(forwarded.bytes) else {
+                return;
+            };
+            let received = Received {
+                source: forwarded.source,
+                dest: socket.address().ip(),
+                traffic_class: forwarded.traffic_class,
+                headers: &packet.headers(),
+                data: Data::Bytes(packet.payload()),
+            };
+            hca.handle_packet(now, &received);
+        })
+    }
+
+    /// Whether other processes have said that they have packets for this one.
+    #[inline]
+    pub(crate) fn has_mail(&self) -> bool {
+        self.neighbours.as_ref().is_some_and(Neighbours::has_mail)
+    }
+
+    /// Whether packets of other processes are still here.
+    #[inline]
+    pub(crate) fn holds_mail(&self) -> bool {
+        self.neighbours.as_ref().is_some_and(Neighbours::is_blocked)
     }
 
     /// Lets timers run out that are due, and tells whether there were any. They may include packets

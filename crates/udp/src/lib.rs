@@ -15,6 +15,7 @@
 //! | [`tap`](Tap) | packet captures |
 //! | `spec`, `registry` | the devices of a user, each a TOML file |
 //! | `shared` | the file that the processes of a device map: state, slots |
+//! | `neighbours` | hands packets on to the process they belong to |
 //! | `attach` | a process takes its place on a device |
 //! | [`Observer`] | a look at a device from outside |
 //! | `sys` | system calls on files, and on memory that may not be mapped |
@@ -28,6 +29,7 @@ mod device;
 mod engine;
 mod fault;
 mod flow;
+mod neighbours;
 mod observer;
 mod registry;
 mod shared;
@@ -46,7 +48,7 @@ pub use connect::Endpoint;
 pub use device::{Device, DeviceConfig, EventSink, OpenError};
 pub use observer::Observer;
 pub use registry::{Registry, RegistryError};
-pub use shared::Process;
+pub use shared::{Process, ServiceClaim, ServiceError};
 pub use spec::{DeviceSpec, SpecError};
 pub use sys::own_memory;
 pub use tap::Tap;

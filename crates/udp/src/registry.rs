@@ -108,7 +108,7 @@ impl RegistryError {
 
 impl Registry {
     /// The registry of this user and network namespace. It lies in the first of these that exists:
-    /// `$FERROCE_DIR`, `$XDG_RUNTIME_DIR/ferroce`, `/dev/shm/ferroce-UID`, `/tmp/ferroce-UID`, and
+    /// `$FERROCE_DIR`, `/dev/shm/ferroce-UID`, `$XDG_RUNTIME_DIR/ferroce`, `/tmp/ferroce-UID`, and
     /// is made if need be.
     pub fn open() -> Result<Self, RegistryError> {
         let directory = directory::find()?;

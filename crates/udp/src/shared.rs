@@ -4,7 +4,9 @@
 //! dies. Nothing written in the file has to be put right afterwards.
 
 mod layout;
+mod mailbox;
 mod open;
+mod service;
 
 use std::fs::File;
 use std::io;
@@ -16,6 +18,8 @@ use std::time::Duration;
 use ferroce_hca::{DeviceState, WriteLock, WriteLockError};
 
 pub(crate) use self::layout::Layout;
+pub(crate) use self::mailbox::{Mailbox, Undelivered};
+pub use self::service::{ServiceClaim, ServiceError};
 use crate::registry::{Registry, RegistryError};
 use crate::spec::DeviceSpec;
 use crate::sys;
@@ -96,17 +100,40 @@ impl SharedFile {
         Ok(Membership(&self.file))
     }
 
-    /// Takes the lowest slot that is free; `None` if all have owners. It is free again when this
+    /// Takes a slot that is free; `None` if all have owners. It is free again when this
     /// `SharedFile` is dropped.
-    pub(crate) fn claim_slot(&self, _held: &Membership<'_>) -> io::Result<Option<u8>> {
-        for slot in 1..=SLOT_MAX {
+    pub(crate) fn claim_slot(&self, held: &Membership<'_>) -> io::Result<Option<u8>> {
+        for slot in self.layout.slots() {
             if sys::lock(&self.file, byte::SLOTS + i64::from(slot))? {
                 let comm = std::fs::read("/proc/self/comm").unwrap_or_default();
                 self.layout.member(slot).set(process::id(), &comm);
+                self.layout.note_slot(slot);
+                self.clear_services(held, slot);
                 return Ok(Some(slot));
             }
         }
         Ok(None)
+    }
+
+    /// The mailbox of the owner of a slot.
+    pub(crate) fn mailbox(&self, slot: u8) -> io::Result<Mailbox> {
+        Mailbox::bind(&self.path, slot)
+    }
+
+    /// How many frames the owner of a slot has been told of, modulo 2^32.
+    #[inline]
+    pub(crate) fn announced(&self, slot: u8) -> u32 {
+        self.layout.member(slot).announced()
+    }
+
+    /// Tells the owner of a slot of a frame in its mailbox.
+    pub(crate) fn announce(&self, slot: u8) {
+        self.layout.member(slot).announce();
+    }
+
+    /// Whether another process has the slot. When in doubt it has.
+    pub(crate) fn is_alive(&self, slot: u8) -> bool {
+        sys::is_locked(&self.file, byte::SLOTS + i64::from(slot)).unwrap_or(true)
     }
 
     /// The other processes that have the device open.

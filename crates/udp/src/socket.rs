@@ -217,8 +217,8 @@ pub enum BindError {
     #[error(
         "{address} is in use: another process, another user's device or the kernel's soft-RoCE \
          (rdma_rxe) holds this UDP port. Find it with `ss -ulnp sport = :{port}` (no process \
-         shown: `rdma link`, then `rdma link delete NAME`), or give this device another \
-         address, for example 127.0.0.2", port = address.port()
+         shown: `rdma link`, then `rdma link delete NAME`). Programs share a device if their \
+         FERROCE_DIR is the same. Or give this device another address, for example 127.0.0.2", port = address.port()
     )]
     AddressInUse {
         /// The address asked for.

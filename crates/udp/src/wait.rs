@@ -5,7 +5,7 @@
 //! comes here; the helper thread, which serves a passive device, lives here.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -60,6 +60,17 @@ impl Waiter {
         timeout: Option<Duration>,
         interest_write: bool,
     ) -> io::Result<Wake> {
+        self.wait_also(socket, None, timeout, interest_write)
+    }
+
+    /// [`Self::wait`] that ends also when there is something to read from `also`.
+    pub(crate) fn wait_also(
+        &mut self,
+        socket: &impl AsFd,
+        also: Option<BorrowedFd<'_>>,
+        timeout: Option<Duration>,
+        interest_write: bool,
+    ) -> io::Result<Wake> {
         let state = &self.shared.state;
         let signalled = state
             .compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire)
@@ -70,7 +81,7 @@ impl Waiter {
         } else {
             timeout
         };
-        let slept = self.sleep(socket, timeout, interest_write);
+        let slept = self.sleep(socket, also, timeout, interest_write);
         // Takes the signal and, with it, sight of what the waking thread wrote before.
         let woken = state.swap(AWAKE, Ordering::AcqRel) == SIGNALLED;
         let mut wake = slept?;
@@ -81,6 +92,7 @@ impl Waiter {
     fn sleep(
         &self,
         socket: &impl AsFd,
+        also: Option<BorrowedFd<'_>>,
         timeout: Option<Duration>,
         interest_write: bool,
     ) -> io::Result<Wake> {
@@ -93,6 +105,12 @@ impl Waiter {
             },
             libc::pollfd {
                 fd: self.shared.event.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            },
+            libc::pollfd {
+                // The kernel passes over a negative one.
+                fd: also.map_or(-1, |also| also.as_raw_fd()),
                 events: libc::POLLIN,
                 revents: 0,
             },
@@ -112,8 +130,9 @@ impl Waiter {
             }
             // The event alone is no reason: it may be the late second half of a signal that the
             // last wait has reported.
-            if fds[0].revents != 0 || self.shared.state.load(Ordering::Relaxed) == SIGNALLED {
-                return Ok(Wake::of(fds[0].revents));
+            let revents = fds[0].revents | fds[2].revents;
+            if revents != 0 || self.shared.state.load(Ordering::Relaxed) == SIGNALLED {
+                return Ok(Wake::of(revents));
             }
             next = left();
             if next == Some(Duration::ZERO) {

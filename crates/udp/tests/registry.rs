@@ -149,8 +149,9 @@ fn a_slot_for_each_that_attaches_and_one_port_for_all() {
     assert!(processes.iter().all(|it| it.pid == process::id()));
     assert!(!processes[0].comm.is_empty());
 
+    // A slot that was freed rests, for the sake of packets that are still under way to it.
     drop(second);
-    assert_eq!(attach(&registry, "a").unwrap().slot(), 2);
+    assert_eq!(attach(&registry, "a").unwrap().slot(), 4);
     let error = registry.remove("a").unwrap_err();
     assert!(matches!(error, RegistryError::InUse { .. }), "{error}");
     drop((first, third));
@@ -169,8 +170,9 @@ fn an_address_that_somebody_else_has_is_refused() {
     let holder = attach(&other, "a").unwrap();
     let error = attach(&registry, "a").unwrap_err().to_string();
     assert!(error.contains("is in use"), "{error}");
+    assert!(error.contains("FERROCE_DIR"), "{error}");
     drop(holder);
-    assert_eq!(attach(&registry, "a").unwrap().slot(), 1);
+    attach(&registry, "a").unwrap();
 }
 
 #[test]

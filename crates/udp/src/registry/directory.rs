@@ -20,19 +20,16 @@ fn base() -> PathBuf {
     if let Some(directory) = variable("FERROCE_DIR") {
         return directory.into();
     }
-    if let Some(directory) = variable("XDG_RUNTIME_DIR").map(PathBuf::from)
-        && directory.is_dir()
-    {
-        return directory.join("ferroce");
-    }
     let own = format!("ferroce-{}", sys::effective_uid());
+    // The same for all programs of a user, whichever way each was started, comes first.
     let memory = Path::new("/dev/shm");
-    let shared = if memory.is_dir() {
-        memory
-    } else {
-        Path::new("/tmp")
-    };
-    shared.join(own)
+    if memory.is_dir() {
+        return memory.join(own);
+    }
+    match variable("XDG_RUNTIME_DIR").map(PathBuf::from) {
+        Some(directory) if directory.is_dir() => directory.join("ferroce"),
+        _ => Path::new("/tmp").join(own),
+    }
 }
 
 /// Network namespaces have addresses of their own, and so devices of their own.

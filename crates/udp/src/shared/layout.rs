@@ -1,11 +1,13 @@
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use ferroce_hca::{CounterSlab, MappedState, StateBlock};
+
+use super::SLOT_MAX;
 
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
 /// Rises with every change of what lies where.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
 /// that [`Layout::is_ready`] tells apart.
@@ -17,11 +19,16 @@ pub(crate) struct Layout {
     /// Size of this structure. With the version it tells files of other releases apart, which have
     /// other counters.
     size: AtomicU32,
+    /// The slot that was taken last.
+    last_slot: AtomicU32,
+    /// Where the search for a free port begins.
+    next_port: AtomicU32,
     block: StateBlock,
     /// By slot.
     members: [Member; 256],
     /// By slot.
     slabs: [CounterSlab; 256],
+    services: Services,
 }
 
 /// Who owns a slot, or did last.
@@ -31,7 +38,13 @@ pub(crate) struct Member {
     pid: AtomicU64,
     /// The process's name, filled up with zeros.
     comm: [AtomicU64; 2],
+    /// Frames that others have put into its mailbox.
+    announced: AtomicU32,
+    reserved: AtomicU32,
 }
+
+/// The slot that serves a port, by port space and port; 0 if none does.
+pub(crate) type Services = [[AtomicU8; 1 << 16]; 4];
 
 impl Layout {
     /// Bytes of a file.
@@ -63,12 +76,41 @@ impl Layout {
         }
     }
 
+    pub(crate) fn services(&self) -> &Services {
+        &self.services
+    }
+
+    pub(crate) fn next_port(&self) -> u32 {
+        self.next_port.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The slots in the order in which they are to be tried: one that was freed rests as long as
+    /// possible, since peers may still send to its last owner's queue pairs.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u8> {
+        let last = self.last_slot.load(Ordering::Relaxed);
+        let max = u32::from(SLOT_MAX);
+        (0..max).map(move |n| (1 + (last + n) % max) as u8)
+    }
+
+    pub(crate) fn note_slot(&self, slot: u8) {
+        self.last_slot.store(slot.into(), Ordering::Relaxed);
+    }
+
     pub(crate) fn member(&self, slot: u8) -> &Member {
         &self.members[usize::from(slot)]
     }
 }
 
 impl Member {
+    #[inline]
+    pub(crate) fn announced(&self) -> u32 {
+        self.announced.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn announce(&self) {
+        self.announced.fetch_add(1, Ordering::Release);
+    }
+
     pub(crate) fn set(&self, pid: u32, comm: &[u8]) {
         let mut name = [0; 16];
         let comm = comm.trim_ascii_end();

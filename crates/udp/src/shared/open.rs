@@ -125,6 +125,7 @@ fn replace(file: &File, path: &Path) -> io::Result<()> {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
         }
     }
+    super::mailbox::remove_all(path);
     fs::remove_file(path)
 }
 

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use ferroce_hca::{
     Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
 };
 use ferroce_udp::socket::ROCE_PORT;
-use ferroce_udp::{Device, DeviceConfig, Endpoint};
+use ferroce_udp::{AttachOptions, Device, DeviceConfig, DeviceSpec, Endpoint, Registry};
 use ferroce_wire::{Psn, Qpn};
 
 /// Longer than anything takes on a busy machine, so that a test that waits this long has failed.
@@ -63,7 +64,16 @@ impl Node {
     }
 
     pub fn with_config(config: DeviceConfig, len: usize) -> Self {
-        let device = Device::open(config).unwrap();
+        Self::on(Device::open(config).unwrap(), len)
+    }
+
+    /// Attaches to a device of a registry.
+    pub fn attach(registry: &Registry, name: &str, len: usize) -> Self {
+        let device = Device::attach(registry, name, AttachOptions::default());
+        Self::on(device.unwrap(), len)
+    }
+
+    fn on(device: Device, len: usize) -> Self {
         let buffer = Buffer::zeroed(len);
         let (pd, cq, mr) = device.with(|hca| {
             let pd = hca.alloc_pd().unwrap();
@@ -292,6 +302,39 @@ pub fn connect(a: &Node, b: &Node, attr: &QpAttr) -> (Qpn, Qpn) {
     a.device.connect(end_a, end_b, attr).unwrap();
     b.device.connect(end_b, end_a, attr).unwrap();
     (at_a, at_b)
+}
+
+/// A directory that is gone after the test.
+#[derive(Debug)]
+pub struct Place(pub PathBuf);
+
+impl Place {
+    pub fn new(test: &str) -> Self {
+        let path = env::temp_dir().join(format!("ferroce-{test}-{}", process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    pub fn registry(&self) -> Registry {
+        Registry::at(&self.0).unwrap()
+    }
+
+    /// A registry with a device `a` whose queue pairs repeat as soon as they are told to.
+    pub fn with_device(test: &str, address: IpAddr) -> Self {
+        let place = Self::new(test);
+        let spec = DeviceSpec {
+            personality: impatient(address).hca.personality,
+            ..DeviceSpec::new("a", address)
+        };
+        place.registry().add(&spec).unwrap();
+        place
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Bytes that differ with `seed` and do not repeat with the packets.

@@ -1,0 +1,213 @@
+//! The other processes of the device. A packet for one of them may arrive here, since all share one
+//! UDP port; it is handed on in batches.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use ferroce_hca::Hca;
+use ferroce_hca::cm::Owner;
+use ferroce_wire::{Packet, Qpn};
+
+use crate::shared::{Mailbox, SharedFile, Undelivered};
+
+/// Bytes of a frame.
+const FRAME_BYTES: usize = 1 << 16;
+/// Frames that wait for one receiver, about as much as a socket's buffer. More packets are lost, as
+/// they are from a socket.
+const FRAMES_MAX: usize = 64;
+/// Frames taken in one go.
+const TAKE_MAX: usize = 16;
+/// Bytes before each packet: the source as IPv6 address, the traffic class, the length.
+const HEAD: usize = 16 + 1 + 2;
+
+/// A process's dealings with the others.
+#[derive(Debug)]
+pub(crate) struct Neighbours {
+    shared: Arc<SharedFile>,
+    slot: u8,
+    mailbox: Arc<Mailbox>,
+    /// The frames that wait, by receiver.
+    outboxes: BTreeMap<u8, VecDeque<Vec<u8>>>,
+    /// How many frames had been announced when all of them were taken.
+    seen: u32,
+    buffer: Box<[u8]>,
+}
+
+/// A packet that another process has received, and checked.
+pub(crate) struct Forwarded<'a> {
+    pub(crate) source: IpAddr,
+    pub(crate) traffic_class: u8,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Neighbours {
+    pub(crate) fn new(shared: Arc<SharedFile>, slot: u8, mailbox: Mailbox) -> Self {
+        Self {
+            seen: shared.announced(slot),
+            shared,
+            slot,
+            mailbox: Arc::new(mailbox),
+            outboxes: BTreeMap::new(),
+            buffer: vec![0; FRAME_BYTES].into_boxed_slice(),
+        }
+    }
+
+    /// Where packets from others arrive.
+    pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
+        Arc::clone(&self.mailbox)
+    }
+
+    /// The slot of the other process that a packet belongs to, if it does.
+    #[inline]
+    pub(crate) fn owner(&self, hca: &Hca, source: IpAddr, packet: &Packet<'_>) -> Option<u8> {
+        let qpn = packet.headers().bth.dest_qp;
+        if qpn == Qpn::GSI {
+            return self.owner_of_mad(hca, source, packet.payload());
+        }
+        let slot = (qpn.value() >> 16) as u8;
+        (slot != self.slot && slot != 0 && qpn != Qpn::MULTICAST).then_some(slot)
+    }
+
+    #[cold]
+    fn owner_of_mad(&self, hca: &Hca, source: IpAddr, mad: &[u8]) -> Option<u8> {
+        let slot = match hca.cm().owner(source, mad) {
+            Owner::Here | Owner::Nobody => None,
+            Owner::Slot(slot) => Some(slot),
+            Owner::Service(service) => self.shared.service_owner(service),
+        }?;
+        // For a process that has died any other may answer.
+        (slot != self.slot && self.shared.is_alive(slot)).then_some(slot)
+    }
+
+    /// Keeps a packet for the owner of a slot until the next [`Self::flush`].
+    #[cold]
+    pub(crate) fn forward(&mut self, slot: u8, packet: &Forwarded<'_>) {
+        let need = HEAD + packet.bytes.len();
+        let outbox = self.outboxes.entry(slot).or_default();
+        let fits = |frame: &Vec<u8>| frame.len() + need <= FRAME_BYTES;
+        if !outbox.back().is_some_and(fits) {
+            if outbox.len() == FRAMES_MAX || need > FRAME_BYTES {
+                return;
+            }
+            outbox.push_back(Vec::with_capacity(need));
+        }
+        if let Some(frame) = outbox.back_mut() {
+            packet.emit(frame);
+        }
+    }
+
+    /// Hands on what waits, as far as the receivers take it. Returns the number of packets whose
+    /// receiver is no more.
+    pub(crate) fn flush(&mut self) -> u64 {
+        let mut lost = 0;
+        self.outboxes.retain(|slot, outbox| {
+            while let Some(frame) = outbox.front() {
+                match self.mailbox.send(*slot, frame) {
+                    Ok(()) => self.shared.announce(*slot),
+                    Err(Undelivered::Full) => return true,
+                    Err(Undelivered::Nobody) => lost += packets(frame),
+                }
+                outbox.pop_front();
+            }
+            false
+        });
+        lost
+    }
+
+    /// Whether something waits for its receiver.
+    #[inline]
+    pub(crate) fn is_blocked(&self) -> bool {
+        !self.outboxes.is_empty()
+    }
+
+    /// Whether somebody says that there is something to take. A process that dies may fail to say
+    /// so.
+    #[inline]
+    pub(crate) fn has_mail(&self) -> bool {
+        self.shared.announced(self.slot) != self.seen
+    }
+
+    /// Takes packets that others have received; returns their number.
+    pub(crate) fn take(&mut self, mut each: impl FnMut(&Forwarded<'_>)) -> usize {
+        let announced = self.shared.announced(self.slot);
+        let mut packets = 0;
+        for _ in 0..TAKE_MAX {
+            let Some(len) = self.mailbox.receive(&mut self.buffer) else {
+                self.seen = announced;
+                break;
+            };
+            let mut rest = &self.buffer[..len];
+            while let Some((packet, later)) = Forwarded::parse(rest) {
+                each(&packet);
+                packets += 1;
+                rest = later;
+            }
+        }
+        packets
+    }
+}
+
+impl<'a> Forwarded<'a> {
+    fn emit(&self, frame: &mut Vec<u8>) {
+        let source = match self.source {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        frame.extend_from_slice(&source.octets());
+        frame.push(self.traffic_class);
+        // A datagram is shorter than 64 KiB.
+        frame.extend_from_slice(&(self.bytes.len() as u16).to_ne_bytes());
+        frame.extend_from_slice(self.bytes);
+    }
+
+    /// The first packet of a frame, and what follows.
+    fn parse(frame: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (head, rest) = frame.split_first_chunk::<HEAD>()?;
+        let [source @ .., traffic_class, len_a, len_b] = head;
+        let len = u16::from_ne_bytes([*len_a, *len_b]);
+        let (bytes, later) = rest.split_at_checked(len.into())?;
+        let packet = Self {
+            source: Ipv6Addr::from(*source).to_canonical(),
+            traffic_class: *traffic_class,
+            bytes,
+        };
+        Some((packet, later))
+    }
+}
+
+fn packets(mut frame: &[u8]) -> u64 {
+    let mut count = 0;
+    while let Some((_, rest)) = Forwarded::parse(frame) {
+        (count, frame) = (count + 1, rest);
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_holds_packets_one_after_the_other() {
+        let mut frame = Vec::new();
+        let sources: [IpAddr; 2] = ["127.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+        for (traffic_class, source) in (1..).zip(sources) {
+            let bytes = &[traffic_class; 100][..usize::from(traffic_class) * 9];
+            let packet = Forwarded {
+                source,
+                traffic_class,
+                bytes,
+            };
+            packet.emit(&mut frame);
+        }
+        let (first, rest) = Forwarded::parse(&frame).unwrap();
+        assert_eq!((first.source, first.traffic_class), (sources[0], 1));
+        assert_eq!(first.bytes, [1; 9]);
+        let (second, end) = Forwarded::parse(rest).unwrap();
+        assert_eq!((second.source, second.traffic_class), (sources[1], 2));
+        assert_eq!((second.bytes, end.len()), (&[2; 18][..], 0));
+        // Cut anywhere it is no packet.
+        assert!((0..rest.len()).all(|len| Forwarded::parse(&rest[..len]).is_none()));
+    }
+}

@@ -1,0 +1,152 @@
+//! How the processes of a device reach each other: each has a datagram socket with a name in the
+//! device's directory, where nobody but the user may look.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+use socket2::SockRef;
+
+/// The longest path that a socket can be bound to (unix(7)), without the zero at its end.
+const PATH_MAX: usize = 107;
+/// Asked for as room for what is under way to the others; the kernel may grant less.
+const SEND_BUFFER_BYTES: usize = 4 << 20;
+
+/// A process's own socket.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    socket: UnixDatagram,
+    names: Names,
+    slot: u8,
+}
+
+/// How sending failed.
+pub(crate) enum Undelivered {
+    /// The receiver has not read what it got before. Try again.
+    Full,
+    /// Nobody has the slot.
+    Nobody,
+}
+
+impl Mailbox {
+    /// The mailbox of the owner of a slot on the device whose shared file is at `state`.
+    pub(crate) fn bind(state: &Path, slot: u8) -> io::Result<Self> {
+        let names = Names::new(state)?;
+        let name = names.of(slot);
+        // Its last owner may have died.
+        match fs::remove_file(&name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let socket = UnixDatagram::bind(&name)?;
+        socket.set_nonblocking(true)?;
+        // Whatever is granted will do.
+        let _ = SockRef::from(&socket).set_send_buffer_size(SEND_BUFFER_BYTES);
+        Ok(Self {
+            socket,
+            names,
+            slot,
+        })
+    }
+
+    /// Sends a frame to the owner of a slot.
+    pub(crate) fn send(&self, slot: u8, frame: &[u8]) -> Result<(), Undelivered> {
+        match self.socket.send_to(frame, self.names.of(slot)) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => {
+                    Undelivered::Full
+                }
+                _ => Undelivered::Nobody,
+            }),
+        }
+    }
+
+    /// The length of the next frame, which is now in `buffer`; `None` if there is none.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Option<usize> {
+        self.socket.recv(buffer).ok()
+    }
+}
+
+impl AsFd for Mailbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        // Left behind it is in nobody's way.
+        let _ = fs::remove_file(self.names.of(self.slot));
+    }
+}
+
+/// Removes the names that the owners of slots have left behind.
+pub(super) fn remove_all(state: &Path) {
+    for slot in 1..=super::SLOT_MAX {
+        let _ = fs::remove_file(name(state, slot));
+    }
+}
+
+fn name(state: &Path, slot: u8) -> PathBuf {
+    state.with_extension(slot.to_string())
+}
+
+/// The names of the mailboxes of a device.
+#[derive(Debug)]
+struct Names {
+    /// The shared file, by a path that is short enough.
+    state: PathBuf,
+    /// Keeps that path good.
+    _directory: Option<File>,
+}
+
+impl Names {
+    fn new(state: &Path) -> io::Result<Self> {
+        if name(state, super::SLOT_MAX).as_os_str().len() <= PATH_MAX {
+            return Ok(Self {
+                state: state.to_owned(),
+                _directory: None,
+            });
+        }
+        let missing = || io::Error::from(io::ErrorKind::InvalidInput);
+        let directory = File::open(state.parent().ok_or_else(missing)?)?;
+        let mut short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        short.push(state.file_name().ok_or_else(missing)?);
+        Ok(Self {
+            state: short,
+            _directory: Some(directory),
+        })
+    }
+
+    fn of(&self, slot: u8) -> PathBuf {
+        name(&self.state, slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_directory_is_no_obstacle() {
+        let base = std::env::temp_dir().join(format!("ferroce-mailbox-{}", std::process::id()));
+        let long = base.join("x".repeat(100)).join("y".repeat(100));
+        fs::create_dir_all(&long).unwrap();
+        let state = long.join("127.0.0.1-4791.state");
+        let (one, two) = (Mailbox::bind(&state, 1), Mailbox::bind(&state, 2));
+        let (one, two) = (one.unwrap(), two.unwrap());
+        assert!(one.send(2, b"hello").is_ok());
+        let mut buffer = [0; 16];
+        assert_eq!(two.receive(&mut buffer), Some(5));
+        assert_eq!(two.receive(&mut buffer), None);
+        drop(two);
+        assert!(matches!(one.send(2, b"hello"), Err(Undelivered::Nobody)));
+        while one.send(1, &[0; 1000]).is_ok() {}
+        assert!(matches!(one.send(1, b"hello"), Err(Undelivered::Full)));
+        drop(one);
+        fs::remove_dir_all(base).unwrap();
+    }
+}

@@ -1,0 +1,134 @@
+//! Who serves which port of the connection manager.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use ferroce_wire::cm::{PortSpace, ServiceId};
+use thiserror::Error;
+
+use super::{Membership, SharedFile};
+
+/// The ports that nobody asks for by number (net.ipv4.ip_local_port_range has the same).
+const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
+
+/// A port that this process has on the device, until this is dropped or the process ends: requests
+/// for it come here, whichever process they reach first.
+#[derive(Debug)]
+pub struct ServiceClaim {
+    shared: Arc<SharedFile>,
+    slot: u8,
+    space: PortSpace,
+    port: u16,
+}
+
+/// Why a port could not be claimed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// A process of the device has it (`EADDRINUSE`).
+    #[error("{space:?} port {port} of the device is in use; choose another one, or 0 for any")]
+    InUse {
+        /// The port space.
+        space: PortSpace,
+        /// The port.
+        port: u16,
+    },
+    /// All ports for any purpose are in use (`EADDRNOTAVAIL`).
+    #[error("no {space:?} port from 32768 to 60999 of the device is free")]
+    NoneFree {
+        /// The port space.
+        space: PortSpace,
+    },
+    /// The device was opened without a registry.
+    #[error("the device is not shared: attach to one of a registry")]
+    NotShared,
+    /// The kernel refused to lock the device's shared file.
+    #[error("cannot lock the device's shared file: {0}")]
+    Lock(#[from] io::Error),
+}
+
+impl ServiceClaim {
+    /// The service.
+    pub fn service(&self) -> ServiceId {
+        ServiceId::new(self.space, self.port)
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for ServiceClaim {
+    fn drop(&mut self) {
+        let cell = self.shared.service_cell(self.space, self.port);
+        let _ = cell.compare_exchange(self.slot, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+impl SharedFile {
+    /// Claims a port for the owner of a slot; 0 stands for any that is free.
+    pub(crate) fn claim_service(
+        self: &Arc<Self>,
+        slot: u8,
+        space: PortSpace,
+        port: u16,
+    ) -> Result<ServiceClaim, ServiceError> {
+        // Slots keep their owners meanwhile.
+        let _held = self.membership()?;
+        let claim = |port| ServiceClaim {
+            shared: Arc::clone(self),
+            slot,
+            space,
+            port,
+        };
+        if port != 0 {
+            return if self.take_service(slot, space, port) {
+                Ok(claim(port))
+            } else {
+                Err(ServiceError::InUse { space, port })
+            };
+        }
+        let start = self.layout.next_port();
+        let (first, count) = (*EPHEMERAL.start(), EPHEMERAL.len() as u32);
+        (0..count)
+            .map(|n| first + (start.wrapping_add(n) % count) as u16)
+            .find(|port| self.take_service(slot, space, *port))
+            .map(claim)
+            .ok_or(ServiceError::NoneFree { space })
+    }
+
+    fn take_service(&self, slot: u8, space: PortSpace, port: u16) -> bool {
+        let cell = self.service_cell(space, port);
+        let owner = cell.load(Ordering::Relaxed);
+        let free = owner == 0 || owner != slot && !self.is_alive(owner);
+        let take = || cell.compare_exchange(owner, slot, Ordering::Relaxed, Ordering::Relaxed);
+        free && take().is_ok()
+    }
+
+    /// The slot that serves a port, if one does or did when its owner died.
+    pub(crate) fn service_owner(&self, service: ServiceId) -> Option<u8> {
+        let cell = self.service_cell(service.space()?, service.port());
+        Some(cell.load(Ordering::Relaxed)).filter(|slot| *slot != 0)
+    }
+
+    /// Forgets what the last owner of a slot served.
+    pub(super) fn clear_services(&self, _held: &Membership<'_>, slot: u8) {
+        for cell in self.layout.services().iter().flatten() {
+            if cell.load(Ordering::Relaxed) == slot {
+                cell.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn service_cell(&self, space: PortSpace, port: u16) -> &AtomicU8 {
+        let index = match space {
+            PortSpace::Ipoib => 0,
+            PortSpace::Tcp => 1,
+            PortSpace::Udp => 2,
+            PortSpace::Ib => 3,
+        };
+        &self.layout.services()[index][usize::from(port)]
+    }
+}

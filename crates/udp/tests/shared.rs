@@ -1,0 +1,165 @@
+//! Several processes on one address.
+
+mod common;
+
+use std::path::Path;
+
+use common::{
+    Node, Other, Place, address, check_all_kinds, connect, describe, hear, nothing_was_lost, parse,
+    patient_attr, pattern, role, tell,
+};
+use ferroce_hca::{SendOp, WcStatus};
+use ferroce_udp::Registry;
+
+const LEN: usize = 1 << 20;
+const HALF: usize = LEN / 2;
+const ROUNDS: u64 = 20;
+
+fn attach(directory: &Path) -> Node {
+    Node::attach(&Registry::at(directory).unwrap(), "a", LEN)
+}
+
+/// A process beside the test's own: attaches to the device and does as its role says.
+fn other(role: &[String]) {
+    let node = attach(Path::new(&role[1]));
+    let qpn = node.qp();
+    tell(describe(&node, qpn));
+    let (peer, remote) = parse(&hear().unwrap());
+    let attr = patient_attr();
+    node.device
+        .connect(node.endpoint(qpn), peer, &attr)
+        .unwrap();
+    match role[0].as_str() {
+        // Answers each SEND with the same bytes, changed, by a WRITE with immediate.
+        "echo" => {
+            node.post_recv(qpn, 0, 0, HALF as u32);
+            tell("connected");
+            let mut writes = 0;
+            for round in 0..ROUNDS {
+                let len = loop {
+                    match node.succeed(1)[0] {
+                        done if done.wr_id == 1 => writes += 1,
+                        message => break message.byte_len as usize,
+                    }
+                };
+                assert_eq!(node.bytes(0, len), pattern(len, round));
+                node.buffer.write(HALF, &pattern(len, !round));
+                node.post_recv(qpn, 0, 0, HALF as u32);
+                let write = SendOp::Write {
+                    va: remote.va + HALF as u64,
+                    rkey: remote.rkey,
+                    imm: Some(len as u32),
+                };
+                node.post(qpn, 1, write, node.sge(HALF, len as u32));
+            }
+            node.succeed(ROUNDS as usize - writes);
+            nothing_was_lost(&node);
+            tell("done");
+            while hear().is_some() {}
+        }
+        // Does nothing, until it is killed or its parent ends.
+        "target" => {
+            tell("connected");
+            while hear().is_some() {}
+        }
+        other => panic!("role {other}"),
+    }
+}
+
+/// Exchanges messages with a process in the role "echo".
+fn exchange(node: &Node, child: &mut Other) {
+    let (remote, _) = parse(&child.hear());
+    let qpn = node.qp();
+    node.device
+        .connect(node.endpoint(qpn), remote, &patient_attr())
+        .unwrap();
+    child.tell(describe(node, qpn));
+    assert_eq!(child.hear(), "connected");
+    for round in 0..ROUNDS {
+        let len = 1 + (HALF - 1) * round as usize / (ROUNDS as usize - 1);
+        node.buffer.write(0, &pattern(len, round));
+        node.post_recv(qpn, 2, 0, 0);
+        node.post(qpn, 1, SendOp::Send { imm: None }, node.sge(0, len as u32));
+        let completions = node.succeed(2);
+        let received = completions.iter().find(|c| c.wr_id == 2).unwrap();
+        assert_eq!(received.imm as usize, len);
+        assert_eq!(node.bytes(HALF, len), pattern(len, !round));
+    }
+    assert_eq!(child.hear(), "done");
+}
+
+#[test]
+fn two_on_one_address() {
+    let place = Place::with_device("two", address(14, 0, 0));
+    let nodes = [(); 3].map(|()| attach(&place.0));
+    for (a, b) in [(0, 1), (1, 2), (2, 0), (1, 1)] {
+        let (a, b) = (&nodes[a], &nodes[b]);
+        let qps = connect(a, b, &patient_attr());
+        if std::ptr::eq(a, b) {
+            continue; // one buffer for both ends
+        }
+        check_all_kinds(a, b, qps, 300_000, 1);
+    }
+    nodes.iter().for_each(nothing_was_lost);
+}
+
+#[test]
+fn processes_on_one_address() {
+    if let Some(role) = role() {
+        return other(&role);
+    }
+    let place = Place::with_device("processes", address(14, 1, 0));
+    let directory = place.0.display();
+    let start = || Other::start("processes_on_one_address", &format!("echo {directory}"));
+    let mut children = [(); 3].map(|()| start());
+    let node = attach(&place.0);
+    for child in &mut children {
+        exchange(&node, child);
+    }
+    nothing_was_lost(&node);
+    children.into_iter().for_each(Other::finish);
+}
+
+#[test]
+fn a_peer_elsewhere_reaches_each_of_them() {
+    let place = Place::with_device("elsewhere", address(14, 2, 0));
+    let nodes = [(); 4].map(|()| attach(&place.0));
+    let peer = Node::with_config(common::patient(address(14, 2, 1)), LEN);
+    for node in &nodes {
+        let (at_peer, at_node) = connect(&peer, node, &patient_attr());
+        check_all_kinds(&peer, node, (at_peer, at_node), 200_000, 3);
+        check_all_kinds(node, &peer, (at_node, at_peer), 200_000, 5);
+    }
+    nothing_was_lost(&peer);
+}
+
+/// The one whose socket gets all packets dies amid them.
+#[test]
+fn the_death_of_one_is_no_harm_to_others() {
+    if let Some(role) = role() {
+        return other(&role);
+    }
+    let place = Place::with_device("death", address(14, 3, 0));
+    let directory = place.0.display();
+    let test = "the_death_of_one_is_no_harm_to_others";
+    let mut victims = [(); 3].map(|()| Other::start(test, &format!("target {directory}")));
+    let [a, b] = [(); 2].map(|()| attach(&place.0));
+    for victim in &mut victims {
+        let (remote, memory) = parse(&victim.hear());
+        let qpn = a.qp();
+        let attr = common::impatient_attr();
+        a.device.connect(a.endpoint(qpn), remote, &attr).unwrap();
+        victim.tell(describe(&a, qpn));
+        assert_eq!(victim.hear(), "connected");
+        // Enough that the kill comes amid it.
+        const WRITES: usize = 500;
+        let write = |id| a.post(qpn, id, memory.write(), a.sge(0, LEN as u32));
+        (0..WRITES as u64).for_each(write);
+        a.succeed(3);
+        victim.kill();
+        let rest = a.completions(WRITES - 3);
+        assert!(rest.iter().any(|c| c.status == WcStatus::RetryExcErr));
+        let qps = connect(&a, &b, &common::attr());
+        check_all_kinds(&a, &b, qps, 100_000, 1);
+    }
+}

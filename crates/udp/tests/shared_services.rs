@@ -1,0 +1,143 @@
+//! Ports of the connection manager on a device that several processes share.
+
+mod common;
+
+use std::time::Instant;
+
+use common::{Node, Other, PATIENCE, Place, address, hear, role, tell};
+use ferroce_hca::Hca;
+use ferroce_hca::cm::{CmEventKind, SidrReply, SidrRequest};
+use ferroce_udp::ServiceError;
+use ferroce_wire::Qpn;
+use ferroce_wire::cm::{PortSpace, Private, ServiceId};
+
+fn attach(place: &Place) -> Node {
+    Node::attach(&place.registry(), "a", 4096)
+}
+
+/// The queue pair that a node says it serves by.
+fn qpn_at(node: &Node) -> Qpn {
+    Qpn::new(u32::from(node.device.slot()) << 16)
+}
+
+/// What comes of a request; the nodes answer those that reach them.
+fn outcome(nodes: &[Node]) -> CmEventKind {
+    let started = Instant::now();
+    for node in nodes.iter().cycle() {
+        assert!(started.elapsed() < PATIENCE);
+        node.device.progress();
+        let Some(event) = node.device.with(Hca::poll_cm_event) else {
+            continue;
+        };
+        let CmEventKind::SidrRequest { .. } = event.kind else {
+            return event.kind;
+        };
+        let reply = SidrReply {
+            status: 0,
+            qpn: qpn_at(node),
+            qkey: 7,
+            private: Private::new(b"I").unwrap(),
+        };
+        let reply = |hca: &mut Hca| hca.cm_mut().sidr_reply(event.comm, &reply);
+        node.device.with(reply).unwrap();
+    }
+    unreachable!("there are nodes");
+}
+
+/// Asks for the queue pair behind a service of the node's own device.
+fn ask(node: &Node, service_id: ServiceId) {
+    let request = SidrRequest {
+        dest: node.device.address().ip(),
+        traffic_class: 0,
+        service_id,
+        packet_lifetime: 18,
+        response_timeout: 20,
+        max_retries: 15,
+        private: Private::new(b"who?").unwrap(),
+    };
+    let now = node.device.now();
+    node.device
+        .with(|hca| hca.cm_mut().sidr_request(now, &request))
+        .unwrap();
+}
+
+#[test]
+fn requests_find_whoever_serves_the_port() {
+    let place = Place::with_device("serve", address(15, 0, 0));
+    let nodes = [(); 3].map(|()| attach(&place));
+    for (port, server) in (1000..).zip(&nodes) {
+        let claim = server.device.claim_service(PortSpace::Udp, port).unwrap();
+        let service = claim.service();
+        server
+            .device
+            .with(|hca| hca.cm_mut().listen(service, 8))
+            .unwrap();
+        for client in &nodes {
+            ask(client, service);
+            let kind = outcome(&nodes);
+            let CmEventKind::SidrReply { rep } = kind else {
+                panic!("{kind:?}");
+            };
+            assert_eq!((rep.status, rep.qpn, rep.qkey), (0, qpn_at(server), 7));
+        }
+    }
+    // Nobody serves it, and somebody says so.
+    for client in &nodes {
+        ask(client, ServiceId::new(PortSpace::Udp, 999));
+        let kind = outcome(&nodes);
+        assert!(matches!(kind, CmEventKind::SidrReply { ref rep } if rep.status != 0));
+    }
+}
+
+#[test]
+fn a_port_has_one_owner_until_it_is_dropped() {
+    let place = Place::with_device("ports", address(15, 1, 0));
+    let [a, b] = [(); 2].map(|()| attach(&place));
+    let claim = |node: &Node, port| node.device.claim_service(PortSpace::Tcp, port);
+    let held = claim(&a, 18515).unwrap();
+    for node in [&a, &b] {
+        let error = claim(node, 18515).unwrap_err();
+        assert!(
+            matches!(error, ServiceError::InUse { port: 18515, .. }),
+            "{error}"
+        );
+    }
+    // Port spaces are apart.
+    b.device.claim_service(PortSpace::Udp, 18515).unwrap();
+    drop(held);
+    let _held = claim(&b, 18515).unwrap();
+
+    let any: Vec<_> = (0..1000)
+        .map(|n| claim([&a, &b][n % 2], 0).unwrap())
+        .collect();
+    let mut ports: Vec<_> = any.iter().map(ferroce_udp::ServiceClaim::port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), 1000);
+    assert!(ports.iter().all(|port| *port >= 32768));
+}
+
+#[test]
+fn the_ports_of_a_killed_process_are_free() {
+    if let Some(role) = role() {
+        let node = Node::attach(
+            &ferroce_udp::Registry::at(role[1].as_ref()).unwrap(),
+            "a",
+            4096,
+        );
+        let _claim = node.device.claim_service(PortSpace::Tcp, 7471).unwrap();
+        tell("claimed");
+        while hear().is_some() {}
+        return;
+    }
+    let place = Place::with_device("killed", address(15, 2, 0));
+    let node = attach(&place);
+    let claim = || node.device.claim_service(PortSpace::Tcp, 7471);
+    let test = "the_ports_of_a_killed_process_are_free";
+    let mut child = Other::start(test, &format!("claim {}", place.0.display()));
+    assert_eq!(child.hear(), "claimed");
+    let error = claim().unwrap_err();
+    assert!(matches!(error, ServiceError::InUse { .. }), "{error}");
+    child.kill();
+    let _held = claim().unwrap();
+}
