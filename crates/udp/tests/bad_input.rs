@@ -155,7 +155,7 @@ fn packets_of_a_stranger() {
 #[test]
 fn packets_for_queue_pairs_that_are_not_there() {
     let (a, b, qps, stranger) = scene(1);
-    let numbers = [0, 1, 0xff, qps.1.value() + 1, 0xff_fffe, 0xff_ffff];
+    let numbers = [0, 2, 0xff, qps.1.value() + 1, 0xff_fffe, 0xff_ffff];
     for number in numbers {
         let opcode = Opcode::RcWriteOnly;
         let headers = headers(opcode, Qpn::new(number), Psn::ZERO, b.remote(0));
