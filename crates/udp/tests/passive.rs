@@ -31,6 +31,12 @@ fn to_state(state: QpState) -> QpModify {
     QpModify::to(state, Attr::empty(), QpAttr::default())
 }
 
+/// Brings a new queue pair to ERR.
+fn fail(hca: &mut Hca, qpn: Qpn) -> Result<(), VerbsError> {
+    hca.modify_qp(qpn, &QpModify::init(QpAttr::default()), None)?;
+    hca.modify_qp(qpn, &to_state(QpState::Err), None)
+}
+
 /// Polls until a completion comes, as a program does that never sleeps.
 fn spin(device: &Device, cq: CqId) -> Completion {
     let started = Instant::now();
@@ -333,9 +339,7 @@ fn waits_of_every_length() {
 fn a_flushed_receive_wakes_a_sleeper() {
     let node = Node::open(address(43, 11, 0), LEN);
     let qpn = node.qp();
-    node.device
-        .with(|hca| hca.modify_qp(qpn, &to_state(QpState::Err), None))
-        .unwrap();
+    node.device.with(|hca| fail(hca, qpn)).unwrap();
     thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
             let started = Instant::now();
@@ -368,7 +372,7 @@ fn events_nobody_asks_for_are_bounded() {
             signal_all: true,
         };
         let qpn = hca.create_qp(&init)?;
-        hca.modify_qp(qpn, &to_state(QpState::Err), None)?;
+        fail(hca, qpn)?;
         for wr_id in 0..2 {
             let sges = Sges::new();
             hca.post_recv(qpn, RecvWr { wr_id, sges })?;
