@@ -115,7 +115,7 @@ impl Lab {
     /// Returns what they printed, the server's first.
     pub fn pair(&self, server: &[&str], ready: Ready, client: &[&str]) -> [String; 2] {
         let server = self.run(server);
-        let server = ready.wait(server);
+        let server = ready.wait(self, server);
         let client = self.run(client).success();
         [server.success(), client]
     }
@@ -144,9 +144,9 @@ impl Ready {
     /// # Panics
     ///
     /// If the server ends or does not become ready in time.
-    pub fn wait(self, mut server: Running) -> Running {
+    pub fn wait(self, lab: &Lab, mut server: Running) -> Running {
         let started = Instant::now();
-        while !self.is_ready() {
+        while !self.is_ready(lab) {
             if server.has_ended() {
                 panic!("the server ended early: {}", server.finish());
             }
@@ -160,7 +160,7 @@ impl Ready {
         server
     }
 
-    fn is_ready(self) -> bool {
+    fn is_ready(self, lab: &Lab) -> bool {
         match self {
             Self::Tcp(port) => {
                 let listens = |line: &str| {
@@ -174,12 +174,13 @@ impl Ready {
                     .filter_map(|path| fs::read_to_string(path).ok())
                     .any(|table| table.lines().any(listens))
             }
-            Self::Cm(port) => fs::read_to_string("/proc/net/unix").is_ok_and(|table| {
-                let end = format!("-{port}");
-                table
-                    .lines()
-                    .any(|line| line.contains("@ferroce/") && line.ends_with(&end))
-            }),
+            Self::Cm(port) => {
+                let shown = lab.ferroce(&["-j", "res", "show", "cm_id"]).success();
+                let rows: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
+                let listens =
+                    |row: &serde_json::Value| row["state"] == "LISTEN" && row["src-port"] == port;
+                rows.as_array().is_some_and(|rows| rows.iter().any(listens))
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ fn pingpong(impairment: &str, options: &[&str]) -> [ferroce_interop::lab::Finish
     ]
     .concat();
     let client = [&server[..], &["127.0.0.1"]].concat();
-    let server = Ready::Tcp(port).wait(lab.run(&server));
+    let server = Ready::Tcp(port).wait(&lab, lab.run(&server));
     let client = lab.run(&client);
     [server.finish(), client.finish()]
 }
