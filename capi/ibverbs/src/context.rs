@@ -10,14 +10,14 @@ use std::thread::available_parallelism;
 use ferroce_hca::limits;
 
 use crate::abi::{
-    VERBS_ABI_IS_EXTENDED, ibv_context, ibv_context_ops, ibv_device, ibv_device_attr,
-    ibv_device_attr_ex, verbs_context,
+    IBV_VALUES_MASK_RAW_CLOCK, VERBS_ABI_IS_EXTENDED, ibv_context, ibv_context_ops, ibv_device,
+    ibv_device_attr, ibv_device_attr_ex, ibv_values_ex, verbs_context,
 };
 use crate::adapter::{self, Adapter, text};
 use crate::arena::Arena;
 use crate::error::{Error, pointer, status};
 use crate::events::{AsyncQueue, close_channels};
-use crate::{cq, mr, pd, port, post, qp};
+use crate::{cq, cq_ex, domain, mr, pd, port, post, qp};
 
 /// What belongs to a context.
 pub(crate) struct Context {
@@ -113,9 +113,9 @@ fn extended(context: ibv_context) -> verbs_context {
         destroy_flow_action: null_mut(),
         create_flow_action_esp: null_mut(),
         modify_qp_rate_limit: null_mut(),
-        alloc_parent_domain: None,
-        dealloc_td: None,
-        alloc_td: None,
+        alloc_parent_domain: Some(domain::alloc_parent_domain),
+        dealloc_td: Some(domain::dealloc_td),
+        alloc_td: Some(domain::alloc_td),
         modify_cq: None,
         post_srq_ops: null_mut(),
         destroy_rwq_ind_table: null_mut(),
@@ -123,8 +123,8 @@ fn extended(context: ibv_context) -> verbs_context {
         destroy_wq: null_mut(),
         modify_wq: null_mut(),
         create_wq: null_mut(),
-        query_rt_values: None,
-        create_cq_ex: None,
+        query_rt_values: Some(query_rt_values),
+        create_cq_ex: Some(cq_ex::create_cq_ex),
         priv_: null_mut(),
         query_device_ex: Some(query_device_ex),
         destroy_flow: null_mut(),
@@ -154,6 +154,7 @@ fn close(context: *mut ibv_context) -> Result<(), Error> {
     mr::close(&own);
     cq::close(&own);
     pd::close(&own);
+    domain::close(&own);
     close_channels(&own);
     let outer = around(context);
     // SAFETY: a live context.
@@ -205,6 +206,27 @@ unsafe extern "C" fn query_device_ex(
         Ok(())
     });
     status("ibv_query_device_ex", result)
+}
+
+/// What the device's clock shows (ibv_query_rt_values_ex(3)): as with other cards, the counter that
+/// timestamps are taken from, all of it in `tv_nsec`.
+unsafe extern "C" fn query_rt_values(
+    context: *mut ibv_context,
+    values: *mut ibv_values_ex,
+) -> c_int {
+    let result = find(context).and_then(|own| {
+        // SAFETY: the program's own structure.
+        let values = unsafe { &mut *values };
+        if values.comp_mask & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
+            return Err(Error::Unsupported("a value in comp_mask"));
+        }
+        if values.comp_mask & IBV_VALUES_MASK_RAW_CLOCK != 0 {
+            values.raw_clock.tv_sec = 0;
+            values.raw_clock.tv_nsec = own.adapter.device.now().as_nanos() as _;
+        }
+        Ok(())
+    });
+    status("ibv_query_rt_values_ex", result)
 }
 
 fn device_attr_ex(adapter: &Adapter) -> ibv_device_attr_ex {

@@ -5,12 +5,13 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use ferroce_hca::{Completion, CqId, Notify, WcFlags};
+use ferroce_hca::{Completion, CqId, CqInit, Notify, WcFlags};
 
 use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
 use crate::adapter::{AsyncRoute, read, write};
 use crate::arena::{Arena, Object};
 use crate::context::{self, ContextRef};
+use crate::cq_ex::{self, Poller};
 use crate::error::{Error, number, pointer, status};
 use crate::events::{CompQueue, Reported, release_channel, use_channel, wait_acknowledged};
 
@@ -23,6 +24,8 @@ pub(crate) struct Cq {
     reported: Reported,
     /// The program asked for an event and has polled no completion since.
     armed: AtomicBool,
+    /// The completion that `ibv_start_poll` and its like are at.
+    pub(crate) poller: Poller,
 }
 
 // SAFETY: the channel's address is only compared and looked up.
@@ -36,6 +39,24 @@ pub(crate) fn find(cq: *const ibv_cq) -> Result<&'static Object<ibv_cq_ex, Cq>, 
     CQS.find(cq.cast())
 }
 
+/// [`find`] for the data path.
+#[inline]
+pub(crate) fn get(cq: *const ibv_cq_ex) -> Result<&'static Object<ibv_cq_ex, Cq>, Error> {
+    CQS.get(cq)
+}
+
+/// What a program asks of a completion queue.
+pub(crate) struct Wanted {
+    pub(crate) init: CqInit,
+    pub(crate) cq_context: *mut c_void,
+    pub(crate) channel: *mut ibv_comp_channel,
+    pub(crate) comp_vector: u32,
+    /// Bits of `ibv_create_cq_wc_flags`, of a queue that `ibv_start_poll` reads.
+    pub(crate) wc_flags: Option<u64>,
+    /// One thread alone will poll.
+    pub(crate) single_threaded: bool,
+}
+
 /// Makes a completion queue (ibv_create_cq(3)).
 pub unsafe extern "C" fn ibv_create_cq(
     context: *mut ibv_context,
@@ -44,71 +65,62 @@ pub unsafe extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut ibv_cq {
-    let made = create(context, cqe, cq_context, channel, comp_vector);
-    pointer("ibv_create_cq", made.map(<*mut ibv_cq_ex>::cast))
+    let wanted = Wanted {
+        init: CqInit {
+            // What is less than nothing is as wrong as nothing.
+            capacity: u32::try_from(cqe).unwrap_or(0),
+            ignore_overrun: false,
+        },
+        cq_context,
+        channel,
+        comp_vector: u32::try_from(comp_vector).unwrap_or(u32::MAX),
+        wc_flags: None,
+        single_threaded: false,
+    };
+    pointer(
+        "ibv_create_cq",
+        create(context, &wanted).map(<*mut ibv_cq_ex>::cast),
+    )
 }
 
 pub(crate) fn create(
     context: *mut ibv_context,
-    cqe: c_int,
-    cq_context: *mut c_void,
-    channel: *mut ibv_comp_channel,
-    comp_vector: c_int,
+    wanted: &Wanted,
 ) -> Result<*mut ibv_cq_ex, Error> {
     let own = context::find(context)?;
     // SAFETY: a live context.
     let vectors = unsafe { (*context).num_comp_vectors };
-    if !(0..vectors).contains(&comp_vector) {
+    if wanted.comp_vector >= vectors.unsigned_abs() {
         let allowed = "less than num_comp_vectors of the context";
-        return Err(Error::invalid("comp_vector", comp_vector, allowed));
+        return Err(Error::invalid("comp_vector", wanted.comp_vector, allowed));
     }
-    let capacity =
-        u32::try_from(cqe).map_err(|_| Error::invalid("cqe", cqe, "1 to max_cqe of the device"))?;
+    let channel = wanted.channel;
     let queue = match channel.is_null() {
         true => None,
         false => Some(use_channel(channel)?),
     };
-    let created = own.adapter.device.with(|hca| hca.create_cq(capacity));
+    let created = own
+        .adapter
+        .device
+        .with(|hca| hca.create_cq_ex(wanted.init));
     let id = created.inspect_err(|_| {
         if queue.is_some() {
             release_channel(channel);
         }
     })?;
     let (announced, reported) = (Reported::default(), Reported::default());
-    let abi = ibv_cq_ex {
-        cq: ibv_cq {
-            context,
-            channel,
-            cq_context,
-            handle: id.0,
-            cqe,
-            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
-            cond: libc::PTHREAD_COND_INITIALIZER,
-            comp_events_completed: 0,
-            async_events_completed: 0,
-        },
-        comp_mask: 0,
-        status: 0,
-        wr_id: 0,
-        start_poll: None,
-        next_poll: None,
-        end_poll: None,
-        read_opcode: None,
-        read_vendor_err: None,
-        read_byte_len: None,
-        read_imm_data: None,
-        read_qp_num: None,
-        read_src_qp: None,
-        read_wc_flags: None,
-        read_slid: None,
-        read_sl: None,
-        read_dlid_path_bits: None,
-        read_completion_ts: None,
-        read_cvlan: None,
-        read_flow_tag: None,
-        read_tm_info: None,
-        read_completion_wallclock_ns: None,
+    let plain = ibv_cq {
+        context,
+        channel,
+        cq_context: wanted.cq_context,
+        handle: id.0,
+        cqe: c_int::try_from(wanted.init.capacity).unwrap_or(c_int::MAX),
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        comp_events_completed: 0,
+        async_events_completed: 0,
     };
+    let abi = cq_ex::extended(plain, wanted.wc_flags);
     let routes = Arc::clone(&own.adapter.routes);
     let events = Arc::clone(&own.events);
     let cq = Cq {
@@ -118,6 +130,7 @@ pub(crate) fn create(
         announced: Arc::clone(&announced),
         reported: Arc::clone(&reported),
         armed: AtomicBool::new(false),
+        poller: Poller::new(!wanted.single_threaded),
     };
     let pointer = CQS.insert(abi, cq);
     let route = AsyncRoute {
@@ -195,46 +208,43 @@ pub(crate) unsafe extern "C" fn poll_cq(
     wc: *mut ibv_wc,
 ) -> c_int {
     let result = CQS.get(cq.cast()).and_then(|object| {
-        let cq = object.own();
         let mut to = wc;
         let max = usize::try_from(num_entries).unwrap_or(0);
-        let taken = cq
-            .context
-            .adapter
-            .device
-            .poll_each(cq.id, max, |completion| {
-                // SAFETY: the program's array has room for `num_entries`.
-                unsafe {
-                    to.write(work_completion(&completion));
-                    to = to.add(1);
-                }
-            })?;
-        if cq.armed.load(Ordering::Relaxed) {
-            if taken == 0 {
-                // The last look before it sleeps.
-                cq.context.adapter.device.rest();
-            } else {
-                cq.armed.store(false, Ordering::Relaxed);
+        let taken = take(object.own(), max, |completion| {
+            // SAFETY: the program's array has room for `num_entries`.
+            unsafe {
+                to.write(work_completion(&completion));
+                to = to.add(1);
             }
-        }
+        })?;
         Ok(taken as c_int)
     });
     number("ibv_poll_cq", result)
 }
 
-pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
-    let imm_data = if completion.flags.contains(WcFlags::WITH_IMM) {
-        completion.imm.to_be()
-    } else {
-        completion.imm
-    };
+/// Takes up to `max` completions and returns how many.
+pub(crate) fn take(cq: &Cq, max: usize, each: impl FnMut(Completion)) -> Result<usize, Error> {
+    let device = &cq.context.adapter.device;
+    let taken = device.poll_each(cq.id, max, each)?;
+    if cq.armed.load(Ordering::Relaxed) {
+        if taken == 0 {
+            // The last look before it sleeps.
+            device.rest();
+        } else {
+            cq.armed.store(false, Ordering::Relaxed);
+        }
+    }
+    Ok(taken)
+}
+
+fn work_completion(completion: &Completion) -> ibv_wc {
     ibv_wc {
         wr_id: completion.wr_id,
         status: completion.status as c_int,
         opcode: completion.opcode as c_int,
         vendor_err: completion.vendor_err,
         byte_len: completion.byte_len,
-        imm_data,
+        imm_data: imm_data(completion),
         qp_num: completion.qpn.value(),
         src_qp: completion.src_qp.value(),
         wc_flags: completion.flags.bits(),
@@ -242,6 +252,15 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
         slid: 0,
         sl: 0,
         dlid_path_bits: 0,
+    }
+}
+
+/// Immediate data in network order, or the invalidated key in the machine's.
+pub(crate) fn imm_data(completion: &Completion) -> u32 {
+    if completion.flags.contains(WcFlags::WITH_IMM) {
+        completion.imm.to_be()
+    } else {
+        completion.imm
     }
 }
 

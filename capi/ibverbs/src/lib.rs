@@ -29,6 +29,8 @@ mod arena;
 mod context;
 mod convert;
 mod cq;
+mod cq_ex;
+mod domain;
 mod error;
 mod events;
 mod mr;

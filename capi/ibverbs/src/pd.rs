@@ -2,23 +2,41 @@
 
 use std::ffi::c_int;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferroce_hca::PdId;
 
 use crate::abi::{ibv_context, ibv_pd};
 use crate::arena::{Arena, Object};
 use crate::context::{self, ContextRef};
+use crate::domain::Parent;
 use crate::error::{Error, pointer, status};
 
 pub(crate) struct Pd {
     pub(crate) context: ContextRef,
     pub(crate) id: PdId,
+    /// What a parent domain keeps.
+    pub(crate) parent: Option<Parent>,
+    /// Parent domains of this one.
+    pub(crate) parents: AtomicU32,
 }
 
 static PDS: Arena<ibv_pd, Pd> = Arena::new("protection domain");
 
 pub(crate) fn find(pd: *const ibv_pd) -> Result<&'static Object<ibv_pd, Pd>, Error> {
     PDS.find(pd)
+}
+
+/// A parent domain.
+pub(crate) fn find_parent(pd: *const ibv_pd) -> Result<(), Error> {
+    match find(pd)?.own().parent {
+        Some(_) => Ok(()),
+        None => Err(Error::Handle("parent domain")),
+    }
+}
+
+pub(crate) fn insert(abi: ibv_pd, pd: Pd) -> *mut ibv_pd {
+    PDS.insert(abi, pd)
 }
 
 /// Makes a protection domain (ibv_alloc_pd(3)).
@@ -29,29 +47,45 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
             context,
             handle: id.0,
         };
-        Ok(PDS.insert(abi, Pd { context: own, id }))
+        let pd = Pd {
+            context: own,
+            id,
+            parent: None,
+            parents: AtomicU32::new(0),
+        };
+        Ok(insert(abi, pd))
     });
     pointer("ibv_alloc_pd", made)
 }
 
-/// Destroys a protection domain that nothing uses (ibv_alloc_pd(3)).
+/// Destroys a protection domain, or parent domain, that nothing uses (ibv_alloc_pd(3)).
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     status("ibv_dealloc_pd", dealloc(pd))
 }
 
 fn dealloc(pointer: *mut ibv_pd) -> Result<(), Error> {
     let pd = PDS.find(pointer)?.own();
-    pd.context
-        .adapter
-        .device
-        .with(|hca| hca.dealloc_pd(pd.id))?;
+    if pd.parents.load(Ordering::Relaxed) > 0 {
+        return Err(Error::Busy("parent domains are built on the domain"));
+    }
+    match &pd.parent {
+        Some(parent) => parent.release(),
+        None => pd
+            .context
+            .adapter
+            .device
+            .with(|hca| hca.dealloc_pd(pd.id))?,
+    }
     PDS.remove(pointer);
     Ok(())
 }
 
 /// Destroys what a closing context has left.
 pub(crate) fn close(context: &ContextRef) {
-    for pd in PDS.all() {
+    let mut domains = PDS.all();
+    // Those that others build on go last.
+    domains.sort_by_key(|pd| pd.own().parent.is_none());
+    for pd in domains {
         if Arc::ptr_eq(&pd.own().context, context) {
             // In use by another context: it goes when that one does.
             let _ = dealloc(pd.abi());

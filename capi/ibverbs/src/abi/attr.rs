@@ -345,6 +345,22 @@ pub struct ibv_srq_init_attr_ex {
     pub tm_cap: ibv_tm_cap,
 }
 
+pub const IBV_WC_EX_WITH_BYTE_LEN: u64 = 1;
+pub const IBV_WC_EX_WITH_IMM: u64 = 1 << 1;
+pub const IBV_WC_EX_WITH_QP_NUM: u64 = 1 << 2;
+pub const IBV_WC_EX_WITH_SRC_QP: u64 = 1 << 3;
+pub const IBV_WC_EX_WITH_SLID: u64 = 1 << 4;
+pub const IBV_WC_EX_WITH_SL: u64 = 1 << 5;
+pub const IBV_WC_EX_WITH_DLID_PATH_BITS: u64 = 1 << 6;
+pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP: u64 = 1 << 7;
+pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK: u64 = 1 << 11;
+
+pub const IBV_CQ_INIT_ATTR_MASK_FLAGS: u32 = 1;
+pub const IBV_CQ_INIT_ATTR_MASK_PD: u32 = 1 << 1;
+
+pub const IBV_CREATE_CQ_ATTR_SINGLE_THREADED: u32 = 1;
+pub const IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN: u32 = 1 << 1;
+
 #[repr(C)]
 pub struct ibv_cq_init_attr_ex {
     pub cqe: u32,
@@ -375,6 +391,9 @@ pub struct ibv_td_init_attr {
     pub comp_mask: u32,
 }
 
+pub const IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS: u32 = 1;
+pub const IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT: u32 = 1 << 1;
+
 #[repr(C)]
 pub struct ibv_parent_domain_init_attr {
     pub pd: *mut ibv_pd,
@@ -398,6 +417,8 @@ pub struct ibv_alloc_dm_attr {
     pub log_align_req: u32,
     pub comp_mask: u32,
 }
+
+pub const IBV_VALUES_MASK_RAW_CLOCK: u32 = 1;
 
 #[repr(C)]
 pub struct ibv_values_ex {

@@ -1,0 +1,259 @@
+//! Completion queues that are read field by field (ibv_create_cq_ex(3)).
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_uint};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ferroce_hca::{Completion, CqInit, WcOpcode};
+use ferroce_wire::Qpn;
+
+use crate::abi::{
+    IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CQ_INIT_ATTR_MASK_PD, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN,
+    IBV_CREATE_CQ_ATTR_SINGLE_THREADED, IBV_WC_EX_WITH_BYTE_LEN,
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+    IBV_WC_EX_WITH_DLID_PATH_BITS, IBV_WC_EX_WITH_IMM, IBV_WC_EX_WITH_QP_NUM, IBV_WC_EX_WITH_SL,
+    IBV_WC_EX_WITH_SLID, IBV_WC_EX_WITH_SRC_QP, ibv_context, ibv_cq, ibv_cq_ex,
+    ibv_cq_init_attr_ex, ibv_poll_cq_attr,
+};
+use crate::cq::{self, Cq, Wanted, imm_data};
+use crate::error::{Error, pointer, set_errno};
+use crate::pd;
+
+/// What the readers can tell: no VLAN, flow tag or tag matching.
+const READERS: u64 = IBV_WC_EX_WITH_BYTE_LEN
+    | IBV_WC_EX_WITH_IMM
+    | IBV_WC_EX_WITH_QP_NUM
+    | IBV_WC_EX_WITH_SRC_QP
+    | IBV_WC_EX_WITH_SLID
+    | IBV_WC_EX_WITH_SL
+    | IBV_WC_EX_WITH_DLID_PATH_BITS
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+
+/// The completion that a program reads, from its `ibv_start_poll` to its `ibv_end_poll`.
+pub(crate) struct Poller {
+    /// Several threads may poll, one after the other.
+    shared: bool,
+    /// A thread is between the two.
+    busy: AtomicBool,
+    current: UnsafeCell<Completion>,
+}
+
+// SAFETY: whoever has set `busy` alone reaches `current`, and on a queue that is not shared the
+// program has promised that there is one thread.
+unsafe impl Sync for Poller {}
+
+impl Poller {
+    pub(crate) fn new(shared: bool) -> Self {
+        let nothing = Completion::success(0, WcOpcode::Send, Qpn::new(0));
+        Self {
+            shared,
+            busy: AtomicBool::new(false),
+            current: UnsafeCell::new(nothing),
+        }
+    }
+
+    fn enter(&self) {
+        while self.shared && self.busy.swap(true, Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn leave(&self) {
+        if self.shared {
+            self.busy.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Makes a completion queue (ibv_create_cq_ex(3)).
+pub(crate) unsafe extern "C" fn create_cq_ex(
+    context: *mut ibv_context,
+    init: *mut ibv_cq_init_attr_ex,
+) -> *mut ibv_cq_ex {
+    // SAFETY: the program's own structure.
+    let wanted = wanted(unsafe { &*init });
+    let made = wanted.and_then(|wanted| cq::create(context, &wanted));
+    pointer("ibv_create_cq_ex", made)
+}
+
+fn wanted(init: &ibv_cq_init_attr_ex) -> Result<Wanted, Error> {
+    if init.wc_flags & !READERS != 0 {
+        return Err(Error::Unsupported("a field of completions in wc_flags"));
+    }
+    if init.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0 {
+        return Err(Error::Unsupported("an attribute in comp_mask"));
+    }
+    let flags = match init.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS {
+        0 => 0,
+        _ => init.flags,
+    };
+    const KNOWN: u32 = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+    if flags & !KNOWN != 0 {
+        return Err(Error::Unsupported("a flag in flags"));
+    }
+    if init.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
+        pd::find_parent(init.parent_domain)?;
+    }
+    Ok(Wanted {
+        init: CqInit {
+            capacity: init.cqe,
+            ignore_overrun: flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN != 0,
+        },
+        cq_context: init.cq_context,
+        channel: init.channel,
+        comp_vector: init.comp_vector,
+        wc_flags: Some(init.wc_flags),
+        single_threaded: flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0,
+    })
+}
+
+/// The structure that programs see, with the functions for the fields they asked for.
+pub(crate) fn extended(cq: ibv_cq, wc_flags: Option<u64>) -> ibv_cq_ex {
+    macro_rules! readers {
+        ($($field:ident: $flag:expr),*) => {
+            ibv_cq_ex {
+                cq,
+                comp_mask: 0,
+                status: 0,
+                wr_id: 0,
+                start_poll: wc_flags.map(|_| start_poll as _),
+                next_poll: wc_flags.map(|_| next_poll as _),
+                end_poll: wc_flags.map(|_| end_poll as _),
+                read_opcode: wc_flags.map(|_| read_opcode as _),
+                read_vendor_err: wc_flags.map(|_| read_vendor_err as _),
+                read_wc_flags: wc_flags.map(|_| read_wc_flags as _),
+                read_cvlan: None,
+                read_flow_tag: None,
+                read_tm_info: None,
+                $($field: wc_flags.filter(|flags| flags & $flag != 0).map(|_| $field as _)),*
+            }
+        };
+    }
+    readers! {
+        read_byte_len: IBV_WC_EX_WITH_BYTE_LEN,
+        read_imm_data: IBV_WC_EX_WITH_IMM,
+        read_qp_num: IBV_WC_EX_WITH_QP_NUM,
+        read_src_qp: IBV_WC_EX_WITH_SRC_QP,
+        read_slid: IBV_WC_EX_WITH_SLID,
+        read_sl: IBV_WC_EX_WITH_SL,
+        read_dlid_path_bits: IBV_WC_EX_WITH_DLID_PATH_BITS,
+        read_completion_ts: IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
+        read_completion_wallclock_ns: IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK
+    }
+}
+
+/// Takes a completion, and the queue for this thread if there is one.
+unsafe extern "C" fn start_poll(queue: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
+    // SAFETY: null, or the program's own structure.
+    if !attr.is_null() && unsafe { (*attr).comp_mask } != 0 {
+        return libc::EINVAL;
+    }
+    let Ok(object) = cq::get(queue) else {
+        return libc::EINVAL;
+    };
+    object.own().poller.enter();
+    let outcome = advance(queue, object.own());
+    if outcome != 0 {
+        object.own().poller.leave();
+    }
+    outcome
+}
+
+/// Takes another one.
+unsafe extern "C" fn next_poll(queue: *mut ibv_cq_ex) -> c_int {
+    cq::get(queue).map_or(libc::EINVAL, |object| advance(queue, object.own()))
+}
+
+unsafe extern "C" fn end_poll(queue: *mut ibv_cq_ex) {
+    if let Ok(object) = cq::get(queue) {
+        object.own().poller.leave();
+    }
+}
+
+fn advance(queue: *mut ibv_cq_ex, cq: &Cq) -> c_int {
+    let taken = cq::take(cq, 1, |completion| {
+        // SAFETY: a live object, in the hands of one thread.
+        unsafe {
+            (*queue).wr_id = completion.wr_id;
+            (*queue).status = completion.status as c_int;
+            *cq.poller.current.get() = completion;
+        }
+    });
+    match taken {
+        Ok(0) => libc::ENOENT,
+        Ok(_) => 0,
+        Err(error) => error.errno(),
+    }
+}
+
+/// The completion at hand.
+fn current(queue: *const ibv_cq_ex) -> Completion {
+    match cq::get(queue) {
+        // SAFETY: between its `ibv_start_poll` and `ibv_end_poll` the calling thread alone is here.
+        Ok(object) => unsafe { *object.own().poller.current.get() },
+        Err(error) => {
+            set_errno(error.errno());
+            Completion::success(0, WcOpcode::Send, Qpn::new(0))
+        }
+    }
+}
+
+unsafe extern "C" fn read_opcode(queue: *mut ibv_cq_ex) -> c_int {
+    current(queue).opcode as c_int
+}
+
+unsafe extern "C" fn read_vendor_err(queue: *mut ibv_cq_ex) -> u32 {
+    current(queue).vendor_err
+}
+
+unsafe extern "C" fn read_byte_len(queue: *mut ibv_cq_ex) -> u32 {
+    current(queue).byte_len
+}
+
+unsafe extern "C" fn read_imm_data(queue: *mut ibv_cq_ex) -> u32 {
+    imm_data(&current(queue))
+}
+
+unsafe extern "C" fn read_qp_num(queue: *mut ibv_cq_ex) -> u32 {
+    current(queue).qpn.value()
+}
+
+unsafe extern "C" fn read_src_qp(queue: *mut ibv_cq_ex) -> u32 {
+    current(queue).src_qp.value()
+}
+
+unsafe extern "C" fn read_wc_flags(queue: *mut ibv_cq_ex) -> c_uint {
+    current(queue).flags.bits()
+}
+
+/// RoCE has no LIDs.
+unsafe extern "C" fn read_slid(_queue: *mut ibv_cq_ex) -> u32 {
+    0
+}
+
+unsafe extern "C" fn read_sl(_queue: *mut ibv_cq_ex) -> u8 {
+    0
+}
+
+unsafe extern "C" fn read_dlid_path_bits(_queue: *mut ibv_cq_ex) -> u8 {
+    0
+}
+
+/// When the device made the completion, in nanoseconds of its clock.
+unsafe extern "C" fn read_completion_ts(queue: *mut ibv_cq_ex) -> u64 {
+    current(queue).timestamp.as_nanos()
+}
+
+/// The same in nanoseconds since 1970.
+unsafe extern "C" fn read_completion_wallclock_ns(queue: *mut ibv_cq_ex) -> u64 {
+    let Ok(object) = cq::get(queue) else {
+        return 0;
+    };
+    let device_now = object.own().context.adapter.device.now();
+    let age = device_now.since(current(queue).timestamp);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |since| since.as_nanos() as u64);
+    now.saturating_sub(age)
+}
