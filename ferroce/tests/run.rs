@@ -6,6 +6,7 @@ use std::net::UdpSocket;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -40,11 +41,7 @@ impl Installation {
                 .status();
             assert!(empty.unwrap().success());
         }
-        let shim = built
-            .parent()
-            .unwrap()
-            .join("deps/libferroce_sysfs_preload.so");
-        link(&shim, &lib.join("libferroce_sysfs.so"));
+        link(sysfs_preload(), &lib.join("libferroce_sysfs.so"));
         Self { directory }
     }
 
@@ -94,6 +91,28 @@ impl Installation {
         let output = self.output(args);
         (output.status.code(), text(&output.stderr))
     }
+}
+
+/// The library that shows the devices in /sys, built as the program was: cargo does not build it for
+/// these tests, since nothing can depend on a library for C.
+fn sysfs_preload() -> &'static Path {
+    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let home = Path::new(env!("CARGO_BIN_EXE_ferroce")).parent().unwrap();
+        let profile = match home.file_name().unwrap().to_str().unwrap() {
+            "debug" => "dev",
+            profile => profile,
+        };
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--package", "ferroce-sysfs-preload"])
+            .args(["--profile", profile, "--target-dir"])
+            .arg(home.parent().unwrap())
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{}", text(&built.stderr));
+        home.join("libferroce_sysfs_preload.so")
+    });
+    &BUILT
 }
 
 /// The same file in another directory; a copy if that is on another file system.
