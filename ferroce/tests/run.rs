@@ -303,6 +303,33 @@ fn settings_of_a_run_are_put_back() {
 }
 
 #[test]
+fn settings_of_a_run_that_was_killed_are_put_back_by_the_next_command() {
+    let ferroce = Installation::new();
+    ferroce.good(&["impair", "fr0", "delay=1ms"]);
+    let before = "dev fr0 egress delay=1ms ingress none\n";
+    let script = "echo ready; read line";
+    let mut child = ferroce
+        .command(&["run", "--impair", "loss=1%", "sh", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let during = ferroce.good(&["impair", "fr0"]);
+    assert_eq!(during, "dev fr0 egress loss=1% ingress none\n");
+
+    let pid = child.id();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let output = ferroce.output(&["impair", "fr0"]);
+    let remark = format!("run {pid} was killed and had left its settings on fr0");
+    assert!(text(&output.stderr).contains(&remark));
+    assert_eq!(text(&output.stdout), before);
+    assert_eq!(ferroce.good(&["impair", "fr0"]), before);
+}
+
+#[test]
 fn signals_reach_the_program_and_the_statistics_come_all_the_same() {
     let ferroce = Installation::new();
     let script = "trap 'echo got it; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
