@@ -19,13 +19,19 @@ pub use stat::Stat;
 
 use ferroce_udp::{DeviceSpec, Observer, Registry};
 
-use crate::output::Failure;
+use crate::leftover;
+use crate::output::{Failure, Output};
 
 /// The only port of a device.
 const PORT: u32 = 1;
 
-fn registry() -> Result<Registry, Failure> {
-    Registry::open().map_err(Failure::broken)
+/// The user's devices, without what a run that was killed has left on them.
+pub(crate) fn registry(to: &mut Output<'_>) -> Result<Registry, Failure> {
+    let registry = Registry::open().map_err(Failure::broken)?;
+    for remark in leftover::put_back(&registry) {
+        to.remark(remark)?;
+    }
+    Ok(registry)
 }
 
 /// The device of a name with its place among all, or all devices.

@@ -11,6 +11,7 @@ pub mod cli;
 pub mod demo;
 pub mod device;
 pub mod explain;
+mod leftover;
 pub mod output;
 pub mod run;
 

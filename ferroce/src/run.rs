@@ -36,6 +36,7 @@ use self::launch::Running;
 use self::library::Libraries;
 use self::session::Session;
 use crate::adp::{self, Personality};
+use crate::device;
 use crate::output::{Failure, Output};
 
 const EXIT_CODES: &str = "Exit codes:
@@ -105,7 +106,7 @@ impl Command {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let path = std::env::var_os("PATH");
         let program = program::find(&self.program[0], path.as_deref())?;
-        let ground = Ground::prepare(&self.on).map_err(not_started)?;
+        let ground = Ground::prepare(&self.on, to).map_err(not_started)?;
         if self.ns {
             ground.enter_namespace().map_err(not_started)?;
         }
@@ -162,6 +163,7 @@ impl Command {
         if let Some(impairment) = &self.impair {
             session.impair(impairment)?;
         }
+        session.note(&ground.registry)?;
         Ok(Some(session))
     }
 }
@@ -178,8 +180,8 @@ struct Ground {
 }
 
 impl Ground {
-    fn prepare(on: &Where) -> Result<Self, Failure> {
-        let registry = Registry::open().map_err(Failure::broken)?;
+    fn prepare(on: &Where, to: &mut Output<'_>) -> Result<Self, Failure> {
+        let registry = device::registry(to)?;
         let devices = match &on.device {
             Some(name) => vec![registry.device(name).map_err(Failure::input)?],
             None => registry.devices().map_err(Failure::input)?,

@@ -6,6 +6,7 @@ use std::net::UdpSocket;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -40,11 +41,7 @@ impl Installation {
                 .status();
             assert!(empty.unwrap().success());
         }
-        let shim = built
-            .parent()
-            .unwrap()
-            .join("deps/libferroce_sysfs_preload.so");
-        link(&shim, &lib.join("libferroce_sysfs.so"));
+        link(sysfs_preload(), &lib.join("libferroce_sysfs.so"));
         Self { directory }
     }
 
@@ -94,6 +91,28 @@ impl Installation {
         let output = self.output(args);
         (output.status.code(), text(&output.stderr))
     }
+}
+
+/// The library that shows the devices in /sys, built as the program was: cargo does not build it for
+/// these tests, since nothing can depend on a library for C.
+fn sysfs_preload() -> &'static Path {
+    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let home = Path::new(env!("CARGO_BIN_EXE_ferroce")).parent().unwrap();
+        let profile = match home.file_name().unwrap().to_str().unwrap() {
+            "debug" => "dev",
+            profile => profile,
+        };
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--package", "ferroce-sysfs-preload"])
+            .args(["--profile", profile, "--target-dir"])
+            .arg(home.parent().unwrap())
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{}", text(&built.stderr));
+        home.join("libferroce_sysfs_preload.so")
+    });
+    &BUILT
 }
 
 /// The same file in another directory; a copy if that is on another file system.
@@ -281,6 +300,33 @@ fn settings_of_a_run_are_put_back() {
         ferroce.good(&["impair", "fr0"]),
         "dev fr0 egress loss=2% ingress none\n"
     );
+}
+
+#[test]
+fn settings_of_a_run_that_was_killed_are_put_back_by_the_next_command() {
+    let ferroce = Installation::new();
+    ferroce.good(&["impair", "fr0", "delay=1ms"]);
+    let before = "dev fr0 egress delay=1ms ingress none\n";
+    let script = "echo ready; read line";
+    let mut child = ferroce
+        .command(&["run", "--impair", "loss=1%", "sh", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let during = ferroce.good(&["impair", "fr0"]);
+    assert_eq!(during, "dev fr0 egress loss=1% ingress none\n");
+
+    let pid = child.id();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let output = ferroce.output(&["impair", "fr0"]);
+    let remark = format!("run {pid} was killed and had left its settings on fr0");
+    assert!(text(&output.stderr).contains(&remark));
+    assert_eq!(text(&output.stdout), before);
+    assert_eq!(ferroce.good(&["impair", "fr0"]), before);
 }
 
 #[test]

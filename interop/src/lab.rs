@@ -351,5 +351,5 @@ fn ferroce() -> PathBuf {
         .map(|dir| dir.join("ferroce"));
     built
         .filter(|path| path.exists())
-        .expect("build it first: cargo build -p ferroce, or say where it is: FERROCE_BIN")
+        .expect("build it first: cargo build, or say where it is: FERROCE_BIN")
 }

@@ -65,7 +65,7 @@ enum Verb {
 
 impl Dev {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let registry = registry()?;
+        let registry = registry(to)?;
         match self.verb {
             None => show(&registry, None, self.format, to),
             Some(Verb::Show { name }) => show(&registry, name.as_deref(), self.format, to),

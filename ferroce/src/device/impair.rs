@@ -52,7 +52,7 @@ impl Which {
 
 impl Impair {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let registry = registry()?;
+        let registry = registry(to)?;
         let name = self.name.as_deref().map(link).transpose()?;
         let (name, impairment) = match (name, self.what.as_str()) {
             (name, "show" | "list") => return show(&registry, name, self.format, to),

@@ -39,7 +39,7 @@ enum Verb {
 
 impl Stat {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let registry = registry()?;
+        let registry = registry(to)?;
         match self.verb {
             None => show(&registry, None, self.format, to),
             Some(Verb::Show { link: words }) => {

@@ -41,8 +41,9 @@ const LIBRARIES: [Library; 3] = [
 /// marks a directory as Ferroce's.
 const SYSFS: &str = "libferroce_sysfs.so";
 
-/// Directories of the libraries, from that of the program: cargo's, beside the program, installed.
-const PLACES: [&str; 3] = ["deps", ".", "../lib/ferroce"];
+/// Directories of the libraries, from that of the program: where `cargo build` puts them, where they
+/// are built, where they are installed.
+const PLACES: [&str; 3] = [".", "deps", "../lib/ferroce"];
 
 /// Where this program and each of [`LIBRARIES`] are.
 #[derive(Debug)]
@@ -195,9 +196,8 @@ mod tests {
     /// A directory as cargo leaves it.
     fn built() -> tempfile::TempDir {
         let home = tempfile::tempdir().unwrap();
-        fs::create_dir(home.path().join("deps")).unwrap();
         for library in LIBRARIES {
-            fs::write(home.path().join("deps").join(library.built), library.name).unwrap();
+            fs::write(home.path().join(library.built), library.name).unwrap();
         }
         home
     }

@@ -8,6 +8,7 @@ use ferroce_udp::{DeviceSpec, Observer, Registry};
 
 use crate::adp::{Personality, codec};
 use crate::bins;
+use crate::leftover::Note;
 use crate::output::{Failure, Output, Table};
 
 /// The devices of a run.
@@ -19,6 +20,8 @@ struct Device {
     before: SavedSettings,
     /// Settings of the run, if it has any of its own.
     ours: Option<SavedSettings>,
+    /// What the next command puts back if this process is killed.
+    note: Option<Note>,
     counters: Vec<u64>,
     waits: Vec<u64>,
 }
@@ -32,6 +35,7 @@ impl Session {
             Ok(Device {
                 before: state.save(),
                 ours: None,
+                note: None,
                 counters: counters(state),
                 waits: state.histogram(),
                 observer,
@@ -84,6 +88,25 @@ impl Session {
             self.put_back(&mut |_| ());
         }
         outcome
+    }
+
+    /// Makes sure that what was set is put back even if this process is killed.
+    pub(super) fn note(&mut self, registry: &Registry) -> Result<(), Failure> {
+        for device in &mut self.0 {
+            let Some(ours) = &device.ours else { continue };
+            let spec = device.observer.spec();
+            match Note::write(registry, spec, &device.before, ours) {
+                Ok(note) => device.note = Some(note),
+                Err(error) => {
+                    self.put_back(&mut |_| ());
+                    return Err(Failure::broken(format_args!(
+                        "cannot write into {}: {error}",
+                        registry.directory().display()
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Puts back what was set, and tells what could not be.

@@ -27,7 +27,8 @@ pub(crate) struct Env {
 
 impl Env {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        to.text(&Ground::prepare(&self.on)?.environment.to_string())
+        let ground = Ground::prepare(&self.on, to)?;
+        to.text(&ground.environment.to_string())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Prints how long queue pairs wait for a silent peer, predicted and observed, as the table in
 //! docs/running-programs.md.
 //!
-//!     cargo build --release -p ferroce && cargo run --release -p ferroce-interop --bin retry_times
+//!     cargo build --release && cargo run --release -p ferroce-interop --bin retry_times
 
 use std::process::ExitCode;
 

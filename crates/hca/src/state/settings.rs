@@ -1,6 +1,7 @@
 use ferroce_adp::DecTrigger;
 use ferroce_transport::Time;
 
+use super::SavedSettings;
 use crate::device::Personality;
 use crate::impair::{Blackout, BurstLoss, Impairment};
 use crate::register::{Accelerations, ROCE_ACCL_BYTES};
@@ -60,6 +61,22 @@ impl Settings {
             egress: unpack_impairment(egress),
             ingress: unpack_impairment(ingress),
         }
+    }
+}
+
+impl SavedSettings {
+    /// The settings in a form that the same release reads.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let words = self.0.to_words();
+        words.into_iter().flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// Settings from what [`Self::to_bytes`] made; `None` if the length is another.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let words = <&[u64; WORDS]>::try_from(words.as_slice()).ok()?;
+        rest.is_empty().then(|| Self(Settings::from_words(words)))
     }
 }
 
@@ -172,6 +189,10 @@ mod tests {
     fn everything_comes_back() {
         for settings in [settings(), Settings::reset(Personality::default())] {
             assert_eq!(Settings::from_words(&settings.to_words()), settings);
+            let saved = SavedSettings(settings);
+            let bytes = saved.to_bytes();
+            assert_eq!(SavedSettings::from_bytes(&bytes), Some(saved));
+            assert_eq!(SavedSettings::from_bytes(&bytes[1..]), None);
         }
     }
 
