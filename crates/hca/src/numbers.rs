@@ -26,7 +26,7 @@ impl Numbers {
 
     /// The number of the object with this index below [`COUNT`].
     pub(crate) fn number(self, index: u32) -> Qpn {
-        Qpn::new(self.slot << 16 | LOW_MIN + (self.start + index) % COUNT)
+        Qpn::new((self.slot << 16) | (LOW_MIN + (self.start + index) % COUNT))
     }
 
     /// The index of the object with this number, if the slot has such a number.
