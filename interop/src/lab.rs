@@ -86,6 +86,28 @@ impl Lab {
         self
     }
 
+    /// Compiles `programs/NAME.c` against the installed libibverbs.
+    ///
+    /// # Panics
+    ///
+    /// If there is no compiler or no libibverbs-dev.
+    pub fn compile(&self, name: &str) -> PathBuf {
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+        let program = self.path().join(name);
+        let built = Command::new("cc")
+            .args(["-O1", "-Wall", "-D_GNU_SOURCE", "-o"])
+            .args([&program, &programs.join(name).with_extension("c")])
+            .arg("-libverbs")
+            .output()
+            .expect("a C compiler");
+        let stderr = String::from_utf8_lossy(&built.stderr);
+        assert!(
+            built.status.success(),
+            "apt-get install libibverbs-dev?\n{stderr}"
+        );
+        program
+    }
+
     /// `ferroce ARGS`.
     pub fn ferroce(&self, args: &[&str]) -> Running {
         let mut command = Command::new(self.path().join("prefix/bin/ferroce"));

@@ -1,7 +1,6 @@
 //! How long unmodified verbs wait before `IBV_WC_RETRY_EXC_ERR`, and how long they should.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use ferroce_adp::file::Document;
 use ferroce_adp::trace::{Event, SilentPeer};
@@ -104,7 +103,7 @@ impl Observed {
 ///
 /// If the program cannot be built or run, or ends with anything but the expected error.
 pub fn observe(lab: &Lab, way: Way, settings: &[QpTimeouts]) -> Vec<Observed> {
-    let program = build(lab);
+    let program = lab.compile("retry_times");
     let settings: Vec<String> = settings
         .iter()
         .map(|qp| format!("{}:{}", qp.timeout, qp.retry_cnt))
@@ -138,25 +137,6 @@ fn parse(way: Way, line: &str) -> Observed {
         waited_ns,
         predicted_ns: predicted_ns.expect("at least one draw"),
     }
-}
-
-fn build(lab: &Lab) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/retry_times.c");
-    let program = lab.path().join("retry_times");
-    if !program.exists() {
-        let built = Command::new("cc")
-            .arg("-o")
-            .args([&program, &source])
-            .arg("-libverbs")
-            .output();
-        let built = built.expect("a C compiler");
-        let stderr = String::from_utf8_lossy(&built.stderr);
-        assert!(
-            built.status.success(),
-            "apt-get install libibverbs-dev?\n{stderr}"
-        );
-    }
-    program
 }
 
 fn profile_path() -> PathBuf {

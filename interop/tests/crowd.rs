@@ -1,0 +1,58 @@
+//! Many processes with many queue pairs on one device, and what they leave behind: nothing.
+
+use std::fs;
+use std::path::Path;
+
+use ferroce_interop::lab::Lab;
+
+/// Runs `crowd` and returns how many descriptors and kilobytes a process gained at most.
+fn crowd(lab: &Lab, pairs: u32, qps: u32, seconds: u32) -> [i64; 2] {
+    let program = lab.compile("crowd");
+    let sizes = [pairs, qps, seconds].map(|number| number.to_string());
+    let [pairs, qps, seconds] = [&sizes[0], &sizes[1], &sizes[2]];
+    let output = lab
+        .run(&[program.to_str().unwrap(), pairs, qps, seconds])
+        .success();
+    let numbers: Vec<i64> = output
+        .split(' ')
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let [_rounds, _messages, descriptors, kilobytes] = numbers[..] else {
+        panic!("four numbers expected: {output}");
+    };
+    [descriptors, kilobytes]
+}
+
+/// Bytes of all files below a directory.
+fn bytes(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
+    entries
+        .map(|entry| match entry.metadata().unwrap() {
+            meta if meta.is_dir() => bytes(&entry.path()),
+            meta => meta.len(),
+        })
+        .sum()
+}
+
+#[test]
+fn sixty_four_processes_with_a_thousand_queue_pairs_each() {
+    let lab = Lab::new("crowd");
+    crowd(&lab, 32, 1000, 0);
+}
+
+/// `FERROCE_CHURN_SECONDS` says for how long; `./test soak` takes minutes.
+#[test]
+fn what_comes_and_goes_leaves_nothing() {
+    let seconds = std::env::var("FERROCE_CHURN_SECONDS").map_or(5, |text| text.parse().unwrap());
+    let lab = Lab::new("churn");
+    crowd(&lab, 2, 50, 0);
+    let state = lab.path().join("state");
+    let before = bytes(&state);
+    let [descriptors, kilobytes] = crowd(&lab, 4, 50, seconds);
+    assert_eq!(descriptors, 0, "descriptors gained");
+    // Tables and queues reach their size within the first rounds, the allocator's arenas later.
+    assert!(kilobytes < 4096, "{kilobytes} KiB gained");
+    assert_eq!(bytes(&state), before, "shared files grow");
+    let left = lab.ferroce(&["-j", "res", "show", "qp"]).success();
+    assert_eq!(left.trim(), "[]", "queue pairs of processes that are gone");
+}
