@@ -3,10 +3,10 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv6Addr};
 
-use ferroce_hca::{AccessFlags, Attr, Mtu, Path, QpAttr, QpCap, QpModify, QpState};
+use ferroce_hca::{Attr, Mtu, Path, QpAttr, QpCap, QpModify, QpState, RegFlags, group_of_mgid};
 use ferroce_wire::{Psn, Qpn};
 
-use crate::abi::{ibv_ah_attr, ibv_gid, ibv_global_route, ibv_qp_attr, ibv_qp_cap};
+use crate::abi::{ibv_ah_attr, ibv_gid, ibv_qp_attr, ibv_qp_cap};
 use crate::error::Error;
 use crate::port::{GIDS, check_port};
 
@@ -21,7 +21,8 @@ pub(crate) fn gid_of(address: IpAddr) -> ibv_gid {
 
 /// The address that a GID stands for.
 pub(crate) fn address_of(gid: ibv_gid) -> IpAddr {
-    Ipv6Addr::from(gid.raw).to_canonical()
+    let group = group_of_mgid(gid.raw);
+    group.unwrap_or_else(|| Ipv6Addr::from(gid.raw).to_canonical())
 }
 
 /// The way that an address vector describes.
@@ -42,21 +43,6 @@ pub(crate) fn path(attr: &ibv_ah_attr) -> Result<Path, Error> {
         dest: address_of(attr.grh.dgid),
         traffic_class: attr.grh.traffic_class,
     })
-}
-
-/// The address vector of a way.
-pub(crate) fn ah_attr(path: &Path) -> ibv_ah_attr {
-    ibv_ah_attr {
-        grh: ibv_global_route {
-            dgid: gid_of(path.dest),
-            traffic_class: path.traffic_class,
-            hop_limit: 64,
-            ..ibv_global_route::default()
-        },
-        is_global: 1,
-        port_num: 1,
-        ..ibv_ah_attr::default()
-    }
 }
 
 pub(crate) fn cap(cap: &ibv_qp_cap) -> QpCap {
@@ -86,7 +72,7 @@ fn state(field: &'static str, value: c_int) -> Result<QpState, Error> {
         .ok_or_else(|| Error::invalid(field, value, "the values of ibv_qp_state"))
 }
 
-fn qpn(field: &'static str, value: u32) -> Result<Qpn, Error> {
+pub(crate) fn qpn(field: &'static str, value: u32) -> Result<Qpn, Error> {
     if value <= 0x00ff_ffff {
         return Ok(Qpn::new(value));
     }
@@ -119,7 +105,7 @@ pub(crate) fn modify(attr: &ibv_qp_attr, mask: c_int) -> Result<(QpModify, Optio
         ..QpAttr::default()
     };
     if named.contains(Attr::ACCESS_FLAGS) {
-        to.access = access("qp_access_flags", attr.qp_access_flags)?;
+        to.access = RegFlags::from_bits(attr.qp_access_flags)?.access;
     }
     if named.contains(Attr::PATH_MTU) {
         to.path_mtu = mtu(attr.path_mtu).ok_or_else(|| {
@@ -151,22 +137,11 @@ fn mtu(value: c_int) -> Option<Mtu> {
         .find(|mtu| c_int::from(*mtu as u8) == value)
 }
 
-/// Flags that say how a card may reach the memory; any way is fine here.
-const WITHOUT_EFFECT: u32 = 1 << 6 | 1 << 7 | OPTIONAL;
-/// `IBV_ACCESS_OPTIONAL_RANGE`: a device ignores those that it does not know.
-const OPTIONAL: u32 = 0x3ff0_0000;
-
-/// Access flags of queue pairs and memory regions.
-pub(crate) fn access(field: &'static str, flags: u32) -> Result<AccessFlags, Error> {
-    AccessFlags::from_bits(flags & !WITHOUT_EFFECT)
-        .ok_or_else(|| Error::invalid(field, flags, "bits of ibv_access_flags that the device has"))
-}
-
 /// What `ibv_query_qp` returns.
 pub(crate) fn qp_attr(
     state: QpState,
     attr: &QpAttr,
-    path: Option<&Path>,
+    ah_attr: ibv_ah_attr,
     cap: &QpCap,
 ) -> ibv_qp_attr {
     ibv_qp_attr {
@@ -180,7 +155,7 @@ pub(crate) fn qp_attr(
         dest_qp_num: attr.dest_qpn.value(),
         qp_access_flags: attr.access.bits(),
         cap: abi_cap(cap),
-        ah_attr: path.map(ah_attr).unwrap_or_default(),
+        ah_attr,
         pkey_index: attr.pkey_index,
         en_sqd_async_notify: attr.sqd_async_notify.into(),
         max_rd_atomic: attr.max_rd_atomic,

@@ -83,10 +83,7 @@ pub unsafe extern "C" fn ibv_create_cq(
     )
 }
 
-pub(crate) fn create(
-    context: *mut ibv_context,
-    wanted: &Wanted,
-) -> Result<*mut ibv_cq_ex, Error> {
+pub(crate) fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut ibv_cq_ex, Error> {
     let own = context::find(context)?;
     // SAFETY: a live context.
     let vectors = unsafe { (*context).num_comp_vectors };
@@ -99,10 +96,7 @@ pub(crate) fn create(
         true => None,
         false => Some(use_channel(channel)?),
     };
-    let created = own
-        .adapter
-        .device
-        .with(|hca| hca.create_cq_ex(wanted.init));
+    let created = own.adapter.device.with(|hca| hca.create_cq_ex(wanted.init));
     let id = created.inspect_err(|_| {
         if queue.is_some() {
             release_channel(channel);
@@ -148,6 +142,21 @@ pub(crate) fn create(
         write(&routes.completions).insert(id, Arc::new(route));
     }
     Ok(pointer)
+}
+
+/// Changes the capacity, to no less than the completions that wait (ibv_resize_cq(3)).
+pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
+    let resized = find(cq).and_then(|object| {
+        let own = object.own();
+        let allowed = "1 to max_cqe of the device";
+        let capacity = u32::try_from(cqe).map_err(|_| Error::invalid("cqe", cqe, allowed))?;
+        let device = &own.context.adapter.device;
+        device.with(|hca| hca.resize_cq(own.id, capacity))?;
+        // SAFETY: a live object; programs only read the field.
+        unsafe { (*cq).cqe = cqe };
+        Ok(())
+    });
+    status("ibv_resize_cq", resized)
 }
 
 /// Destroys a completion queue that no queue pair uses, after its events were acknowledged

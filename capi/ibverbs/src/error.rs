@@ -24,6 +24,10 @@ pub(crate) enum Error {
     Unsupported(&'static str),
     #[error("the memory at {addr:#x} of {length} bytes is not mapped as the access asks for")]
     Fault { addr: u64, length: u64 },
+    #[error("no memory region has the lkey {lkey:#x}")]
+    NoKey { lkey: u32 },
+    #[error("the memory region of lkey {lkey:#x} belongs to another protection domain")]
+    OtherDomain { lkey: u32 },
     #[error("still in use: {0}")]
     Busy(&'static str),
     #[error(transparent)]
@@ -56,8 +60,10 @@ impl Error {
             Self::Handle(_) | Self::Null(_) | Self::Invalid { .. } => libc::EINVAL,
             Self::Unsupported(_) => libc::EOPNOTSUPP,
             Self::Fault { .. } => libc::EFAULT,
+            Self::NoKey { .. } => libc::ENOENT,
+            Self::OtherDomain { .. } => libc::EPERM,
             Self::Busy(_) => libc::EBUSY,
-            Self::Verbs(error) => verbs_errno(error),
+            Self::Verbs(error) => error.errno(),
             Self::Open(OpenError::Helper(error)) | Self::Os(error) => {
                 error.raw_os_error().unwrap_or(libc::EIO)
             }
@@ -73,17 +79,9 @@ impl Error {
             Self::Verbs(VerbsError::Post(PostError::QueueFull { .. })) => Level::Debug,
             Self::Os(error) if error.kind() == io::ErrorKind::WouldBlock => Level::Debug,
             Self::Os(error) if error.kind() == io::ErrorKind::Interrupted => Level::Debug,
-            Self::Unsupported(_) => Level::Info,
+            Self::Unsupported(_) | Self::Verbs(VerbsError::NotSupported { .. }) => Level::Info,
             _ => Level::Error,
         }
-    }
-}
-
-fn verbs_errno(error: &VerbsError) -> c_int {
-    match error {
-        VerbsError::Busy { .. } => libc::EBUSY,
-        VerbsError::TooMany { .. } | VerbsError::Post(PostError::QueueFull { .. }) => libc::ENOMEM,
-        _ => libc::EINVAL,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::abi::{ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq};
 use crate::arena::Arena;
 use crate::context::{self, ContextRef};
 use crate::error::{Error, number, pointer, status};
-use crate::{cq, qp};
+use crate::{cq, qp, srq};
 
 /// How many events of an object the program has got and must acknowledge.
 pub(crate) type Reported = Arc<AtomicU32>;
@@ -329,6 +329,18 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
                     &raw mut (*qp).mutex,
                     &raw mut (*qp).cond,
                     &raw mut (*qp).events_completed,
+                    1,
+                );
+            }
+        }),
+        14 | 15 => srq::find(element as *mut crate::abi::ibv_srq).map(|object| {
+            let srq = object.abi();
+            // SAFETY: as above.
+            unsafe {
+                acknowledge(
+                    &raw mut (*srq).mutex,
+                    &raw mut (*srq).cond,
+                    &raw mut (*srq).events_completed,
                     1,
                 );
             }

@@ -25,7 +25,9 @@
 
 pub mod abi;
 mod adapter;
+mod ah;
 mod arena;
+mod caps;
 mod context;
 mod convert;
 mod cq;
@@ -34,24 +36,31 @@ mod domain;
 mod error;
 mod events;
 mod mr;
+mod mw;
 mod pd;
 mod port;
 mod post;
 mod qp;
 mod qp_ex;
+mod srq;
 mod strings;
 
 pub use adapter::{
     ibv_free_device_list, ibv_get_device_guid, ibv_get_device_index, ibv_get_device_list,
     ibv_get_device_name,
 };
-pub use context::{ibv_close_device, ibv_open_device, ibv_query_device};
-pub use cq::{ibv_create_cq, ibv_destroy_cq};
+pub use ah::{
+    ibv_attach_mcast, ibv_create_ah, ibv_create_ah_from_wc, ibv_destroy_ah, ibv_detach_mcast,
+    ibv_init_ah_from_wc, ibv_resolve_eth_l2_from_gid,
+};
+pub use caps::ibv_query_device;
+pub use context::{ibv_close_device, ibv_open_device};
+pub use cq::{ibv_create_cq, ibv_destroy_cq, ibv_resize_cq};
 pub use events::{
     ibv_ack_async_event, ibv_ack_cq_events, ibv_create_comp_channel, ibv_destroy_comp_channel,
     ibv_get_async_event, ibv_get_cq_event,
 };
-pub use mr::{ibv_dereg_mr, ibv_reg_mr, ibv_reg_mr_iova, ibv_reg_mr_iova2};
+pub use mr::{ibv_dereg_mr, ibv_reg_mr, ibv_reg_mr_iova, ibv_reg_mr_iova2, ibv_rereg_mr};
 pub use pd::{ibv_alloc_pd, ibv_dealloc_pd};
 pub use port::{
     _ibv_query_gid_ex, _ibv_query_gid_table, ibv_get_pkey_index, ibv_query_gid, ibv_query_gid_type,
@@ -59,6 +68,7 @@ pub use port::{
 };
 pub use qp::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp, ibv_query_qp};
 pub use qp_ex::ibv_qp_to_qp_ex;
+pub use srq::{ibv_create_srq, ibv_destroy_srq, ibv_modify_srq, ibv_query_srq};
 pub use strings::{
     ibv_event_type_str, ibv_node_type_str, ibv_port_state_str, ibv_wc_status_str, ibv_wr_opcode_str,
 };

@@ -1,20 +1,28 @@
 //! Memory regions.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferroce_hca::{AccessFlags, Memory, MrKey};
+use ferroce_hca::{AccessFlags, Memory, MrInfo, MrKey, MrModify, RegFlags};
+use ferroce_udp::own_memory;
 
-use crate::abi::{ibv_mr, ibv_pd};
+use crate::abi::{ibv_mr, ibv_pd, ibv_sge};
 use crate::arena::Arena;
 use crate::context::ContextRef;
-use crate::convert;
-use crate::error::{Error, pointer, status};
-use crate::pd;
+use crate::error::{Error, number, pointer, status};
+use crate::pd::{self, Pd};
 
 pub(crate) struct Mr {
     context: ContextRef,
     key: MrKey,
+    flags: Mutex<RegFlags>,
+}
+
+impl Mr {
+    fn flags(&self) -> MutexGuard<'_, RegFlags> {
+        self.flags.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 static MRS: Arena<ibv_mr, Mr> = Arena::new("memory region");
@@ -65,22 +73,27 @@ fn register(
     access: u32,
 ) -> Result<*mut ibv_mr, Error> {
     let own = pd::find(pd)?.own();
-    let flags = convert::access("access", access)?;
-    if access & ON_DEMAND == 0 {
-        fault_in(addr, length, flags.contains(AccessFlags::LOCAL_WRITE))?;
-    }
-    // SAFETY: the program keeps registered memory mapped, as with any card, and shares it with the
-    // device by the rules of the verbs.
-    let memory = unsafe { Memory::borrowed(addr.cast(), length) };
-    let context = Arc::clone(&own.context);
-    let info = context
-        .adapter
-        .device
-        .with(|hca| hca.reg_mr_iova(own.id, memory, iova, flags))?;
+    let flags = RegFlags::from_bits(access)?;
+    let memory = memory(addr, length, flags)?;
+    let iova = if flags.zero_based { 0 } else { iova };
+    let device = &own.context.adapter.device;
+    let info = device.with(|hca| hca.reg_mr_iova(own.id, memory, iova, flags.access))?;
+    Ok(insert(pd, own, addr, length, info, flags))
+}
+
+/// The registered region as the program sees it.
+fn insert(
+    pd: *mut ibv_pd,
+    own: &Pd,
+    addr: *mut c_void,
+    length: usize,
+    info: MrInfo,
+    flags: RegFlags,
+) -> *mut ibv_mr {
     // SAFETY: a live object.
-    let context_pointer = unsafe { (*pd).context };
+    let context = unsafe { (*pd).context };
     let abi = ibv_mr {
-        context: context_pointer,
+        context,
         pd,
         addr,
         length,
@@ -88,17 +101,185 @@ fn register(
         lkey: info.key.lkey(),
         rkey: info.key.rkey(),
     };
-    Ok(MRS.insert(
-        abi,
-        Mr {
-            context,
-            key: info.key,
-        },
-    ))
+    let mr = Mr {
+        context: Arc::clone(&own.context),
+        key: info.key,
+        flags: Mutex::new(flags),
+    };
+    MRS.insert(abi, mr)
 }
 
-/// `IBV_ACCESS_ON_DEMAND`
-const ON_DEMAND: u32 = 1 << 6;
+/// The device's way to memory of the program.
+fn memory(addr: *mut c_void, length: usize, flags: RegFlags) -> Result<Memory, Error> {
+    let (start, len) = (addr as u64, length as u64);
+    let implicit = flags.is_implicit(start, len)?;
+    if flags.on_demand {
+        match own_memory() {
+            // SAFETY: the program shares registered memory with the device by the rules of the
+            // verbs.
+            Ok(access) => return Ok(unsafe { Memory::checked(start, len, access) }),
+            Err(error) if implicit => return Err(error.into()),
+            Err(_) => {} // a region that the program had better keep mapped
+        }
+    }
+    fault_in(
+        addr,
+        length,
+        flags.access.contains(AccessFlags::LOCAL_WRITE),
+    )?;
+    // SAFETY: the program keeps registered memory mapped, as with any card, and shares it with the
+    // device by the rules of the verbs.
+    Ok(unsafe { Memory::borrowed(addr.cast(), length) })
+}
+
+/// The key of a memory region; `None` for the null pointer.
+pub(crate) fn key(mr: *const ibv_mr) -> Result<Option<MrKey>, Error> {
+    if mr.is_null() {
+        return Ok(None);
+    }
+    MRS.get(mr).map(|mr| Some(mr.own().key))
+}
+
+/// A region that swallows what is written and reads as zeros (ibv_alloc_null_mr(3)).
+pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
+    let made = pd::find(pd).and_then(|object| {
+        let own = object.own();
+        let device = &own.context.adapter.device;
+        let info = device.with(|hca| hca.alloc_null_mr(own.id))?;
+        Ok(insert(pd, own, null_mut(), 0, info, RegFlags::default()))
+    });
+    pointer("ibv_alloc_null_mr", made)
+}
+
+/// Changes memory, protection domain or permissions of a region: all that is asked for, or on error
+/// nothing. Its keys stay (ibv_rereg_mr(3)).
+pub unsafe extern "C" fn ibv_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    let result = reregister(mr, flags, pd, addr, length, access as u32);
+    // IBV_REREG_MR_ERR_INPUT: the region is as before.
+    number("ibv_rereg_mr", result.map(|()| 0))
+}
+
+fn reregister(
+    pointer: *mut ibv_mr,
+    what: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: u32,
+) -> Result<(), Error> {
+    const TRANSLATION: c_int = 1;
+    const PD: c_int = 1 << 1;
+    const ACCESS: c_int = 1 << 2;
+    if what == 0 || what & !(TRANSLATION | PD | ACCESS) != 0 {
+        let allowed = "one or more of ibv_rereg_mr_flags";
+        return Err(Error::invalid("flags", what as u32, allowed));
+    }
+    let mr = MRS.find(pointer)?.own();
+    let mut flags = *mr.flags();
+    if what & ACCESS != 0 {
+        flags = RegFlags::from_bits(access)?;
+    }
+    let translation = if what & TRANSLATION != 0 {
+        let va = if flags.zero_based { 0 } else { addr as u64 };
+        Some((memory(addr, length, flags)?, va))
+    } else {
+        None
+    };
+    let domain = match what & PD != 0 {
+        true => Some(pd::find(pd)?.own().id),
+        false => None,
+    };
+    let change = MrModify {
+        translation,
+        pd: domain,
+        access: (what & ACCESS != 0).then_some(flags.access),
+    };
+    let device = &mr.context.adapter.device;
+    device.with(|hca| hca.rereg_mr(mr.key, change))?;
+    *mr.flags() = flags;
+    // SAFETY: a live object; programs only read the fields.
+    unsafe {
+        if what & TRANSLATION != 0 {
+            ((*pointer).addr, (*pointer).length) = (addr, length);
+        }
+        if what & PD != 0 {
+            (*pointer).pd = pd;
+        }
+    }
+    Ok(())
+}
+
+/// Brings memory of regions in before it is used (ibv_advise_mr(3)).
+pub(crate) unsafe extern "C" fn advise_mr(
+    pd: *mut ibv_pd,
+    advice: c_int,
+    flags: u32,
+    list: *mut ibv_sge,
+    count: u32,
+) -> c_int {
+    // SAFETY: the program's own array.
+    status("ibv_advise_mr", unsafe {
+        advise(pd, advice, flags, list, count)
+    })
+}
+
+/// # Safety
+/// `list` points to `count` elements.
+unsafe fn advise(
+    pd: *mut ibv_pd,
+    advice: c_int,
+    flags: u32,
+    list: *const ibv_sge,
+    count: u32,
+) -> Result<(), Error> {
+    const PREFETCH_WRITE: c_int = 1;
+    const PREFETCH_NO_FAULT: c_int = 2;
+    const FLUSH: u32 = 1;
+    let own = pd::find(pd)?.own();
+    if !(0..=PREFETCH_NO_FAULT).contains(&advice) {
+        return Err(Error::Unsupported("the advice"));
+    }
+    if flags & !FLUSH != 0 {
+        return Err(Error::invalid("flags", flags, "IBV_ADVISE_MR_FLAG_FLUSH"));
+    }
+    if count == 0 || list.is_null() {
+        return Err(Error::invalid("num_sge", count, "1 or more, with a list"));
+    }
+    let all = MRS.all();
+    for index in 0..count as usize {
+        // SAFETY: as the caller promises.
+        let sge = unsafe { *list.add(index) };
+        let device = &own.context.adapter.device;
+        let info = device.with(|hca| hca.mrs().find(|mr| mr.key.lkey() == sge.lkey).copied());
+        let info = info.ok_or(Error::NoKey { lkey: sge.lkey })?;
+        if info.pd != own.id {
+            return Err(Error::OtherDomain { lkey: sge.lkey });
+        }
+        let inside = sge.addr.checked_sub(info.va);
+        let fits = inside.and_then(|at| at.checked_add(sge.length.into()));
+        let (Some(inside), true) = (inside, fits.is_some_and(|end| end <= info.len)) else {
+            let (addr, length) = (sge.addr, sge.length.into());
+            return Err(Error::Fault { addr, length });
+        };
+        let region = all.iter().find(|mr| mr.own().key == info.key);
+        if advice != PREFETCH_NO_FAULT
+            && let Some(region) = region
+        {
+            // SAFETY: a live object.
+            let base = unsafe { (*region.abi()).addr };
+            let start = base.wrapping_byte_add(inside as usize);
+            fault_in(start, sge.length as usize, advice == PREFETCH_WRITE)?;
+        }
+    }
+    Ok(())
+}
 
 /// Brings the pages in, as pinning would, and so finds out whether they may be used.
 fn fault_in(addr: *mut c_void, length: usize, writable: bool) -> Result<(), Error> {

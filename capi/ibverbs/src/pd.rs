@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ferroce_hca::PdId;
 
 use crate::abi::{ibv_context, ibv_pd};
+use crate::ah;
 use crate::arena::{Arena, Object};
 use crate::context::{self, ContextRef};
 use crate::domain::Parent;
@@ -70,6 +71,9 @@ fn dealloc(pointer: *mut ibv_pd) -> Result<(), Error> {
     }
     match &pd.parent {
         Some(parent) => parent.release(),
+        None if ah::any_of(&pd.context, pd.id) => {
+            return Err(Error::Busy("the protection domain has address handles"));
+        }
         None => pd
             .context
             .adapter

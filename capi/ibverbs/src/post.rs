@@ -5,15 +5,15 @@ use std::ffi::c_int;
 use ferroce_hca::{RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, limits};
 
 use crate::abi::{
-    IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
-    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV, ibv_qp,
-    ibv_recv_wr, ibv_send_wr, ibv_sge,
+    IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
+    IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
+    IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV, WrUd, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge,
 };
 use crate::error::{Error, status};
-use crate::qp;
+use crate::{ah, mw, qp};
 
 /// Walks a chain of work requests and remembers where it stands.
-struct Chain<W> {
+pub(crate) struct Chain<W> {
     next: *mut W,
     /// The request given out last.
     current: *mut W,
@@ -21,7 +21,7 @@ struct Chain<W> {
 }
 
 impl<W> Chain<W> {
-    fn new(first: *mut W) -> Self {
+    pub(crate) fn new(first: *mut W) -> Self {
         Self {
             next: first,
             current: first,
@@ -30,10 +30,10 @@ impl<W> Chain<W> {
     }
 
     /// The chain's work requests as those of the device, up to one that makes no sense.
-    fn requests<R>(
+    pub(crate) fn requests<R>(
         &mut self,
         following: impl Fn(&W) -> *mut W,
-        convert: impl Fn(&W) -> Result<R, Error>,
+        mut convert: impl FnMut(&W) -> Result<R, Error>,
     ) -> impl Iterator<Item = R> {
         std::iter::from_fn(move || {
             if self.next.is_null() {
@@ -49,11 +49,25 @@ impl<W> Chain<W> {
         })
     }
 
+    /// The first request that was not posted, or null.
+    fn refused_at(&self, by_device: bool) -> *mut W {
+        if by_device || self.refused.is_some() {
+            self.current
+        } else {
+            std::ptr::null_mut()
+        }
+    }
+
     /// The chain's outcome; tells the program which request was refused.
     ///
     /// # Safety
     /// `bad` can be written to.
-    unsafe fn finish(self, call: &str, posted: Result<(), Error>, bad: *mut *mut W) -> c_int {
+    pub(crate) unsafe fn finish(
+        self,
+        call: &str,
+        posted: Result<(), Error>,
+        bad: *mut *mut W,
+    ) -> c_int {
         let result = posted.and_then(|()| self.refused.map_or(Ok(()), Err));
         if result.is_err() {
             // SAFETY: as the caller promises.
@@ -72,11 +86,38 @@ pub(crate) unsafe extern "C" fn post_send(
     let mut chain = Chain::new(wr);
     let posted = qp::get(qp).and_then(|object| {
         let own = object.own();
-        let requests = chain.requests(|wr| wr.next, send_request);
-        Ok(own.context.adapter.device.post_send(own.qpn, requests)?)
+        let (mut binds, datagrams) = (false, own.is_datagram());
+        let requests = chain.requests(
+            |wr| wr.next,
+            |wr| {
+                binds |= wr.opcode == IBV_WR_BIND_MW;
+                send_request(wr, datagrams)
+            },
+        );
+        let posted = own.context.adapter.device.post_send(own.qpn, requests);
+        if binds {
+            // SAFETY: the program's own chain.
+            unsafe { announce_binds(wr, chain.refused_at(posted.is_err())) };
+        }
+        Ok(posted?)
     });
     // SAFETY: the program's own variable.
     unsafe { chain.finish("ibv_post_send", posted, bad_wr) }
+}
+
+/// Tells the program the new keys of the windows that posted requests bind.
+///
+/// # Safety
+/// A chain of requests from `wr` to `end`.
+unsafe fn announce_binds(mut wr: *const ibv_send_wr, end: *const ibv_send_wr) {
+    while wr != end {
+        // SAFETY: as the caller promises.
+        let request = unsafe { &*wr };
+        if request.opcode == IBV_WR_BIND_MW {
+            mw::announce(&request.bind_mw);
+        }
+        wr = request.next;
+    }
 }
 
 /// Posts receive requests (ibv_post_recv(3)).
@@ -103,7 +144,7 @@ pub(crate) fn recv_request(wr: &ibv_recv_wr) -> Result<RecvWr, Error> {
     })
 }
 
-fn send_request(wr: &ibv_send_wr) -> Result<SendWr, Error> {
+fn send_request(wr: &ibv_send_wr, datagrams: bool) -> Result<SendWr, Error> {
     let flags = SendFlags::from_bits_truncate(wr.send_flags);
     // SAFETY: the program's own array.
     let (sges, inline) = unsafe {
@@ -116,10 +157,22 @@ fn send_request(wr: &ibv_send_wr) -> Result<SendWr, Error> {
             (sges(wr.sg_list, wr.num_sge)?, None)
         }
     };
+    let op = operation(wr)?;
+    let to = if datagrams && matches!(op, SendOp::Send { .. }) {
+        // SAFETY: of a datagram this is the member that is set.
+        let WrUd {
+            ah,
+            remote_qpn,
+            remote_qkey,
+        } = unsafe { wr.wr.ud };
+        ah::datagram(ah, remote_qpn, remote_qkey)?
+    } else {
+        SendTo::Peer
+    };
     Ok(SendWr {
         wr_id: wr.wr_id,
-        to: SendTo::Peer,
-        op: operation(wr)?,
+        to,
+        op,
         flags,
         sges,
         inline,
@@ -153,6 +206,8 @@ fn operation(wr: &ibv_send_wr) -> Result<SendOp, Error> {
             rkey: atomic.rkey,
             add: atomic.compare_add,
         },
+        IBV_WR_LOCAL_INV => SendOp::LocalInvalidate { rkey: wr.imm_data },
+        IBV_WR_BIND_MW => mw::bind_request(&wr.bind_mw)?,
         other => {
             let allowed = "the operations of ibv_wr_opcode that the queue pair has";
             return Err(Error::invalid("opcode", other, allowed));

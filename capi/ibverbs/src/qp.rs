@@ -1,14 +1,14 @@
 //! Queue pairs.
 
 use std::ffi::c_int;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferroce_hca::{QpCap, QpInit, QpType};
+use ferroce_hca::{QpCap, QpInit, QpState, QpType, VerbsError};
 use ferroce_wire::Qpn;
 
 use crate::abi::{
     IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-    IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap,
+    IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, ibv_ah_attr, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr,
     ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
 use crate::adapter::{AsyncRoute, write};
@@ -17,17 +17,30 @@ use crate::context::ContextRef;
 use crate::error::{Error, pointer, status};
 use crate::events::{Reported, wait_acknowledged};
 use crate::qp_ex::{self, Builder};
-use crate::{convert, cq, pd};
+use crate::{convert, cq, pd, srq};
 
 pub(crate) struct Qp {
     pub(crate) context: ContextRef,
     pub(crate) qpn: Qpn,
     pub(crate) cap: QpCap,
     init: InitAttr,
+    /// The address vector as the program gave it.
+    ah_attr: Mutex<ibv_ah_attr>,
     /// Asynchronous events that the program has got.
     reported: Reported,
     /// Work requests that `ibv_wr_*` puts together.
     pub(crate) builder: Builder,
+}
+
+impl Qp {
+    /// Whether its send requests need an address.
+    pub(crate) fn is_datagram(&self) -> bool {
+        self.init.0.qp_type == IBV_QPT_UD
+    }
+
+    fn ah_attr(&self) -> MutexGuard<'_, ibv_ah_attr> {
+        self.ah_attr.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What `ibv_query_qp` says of the creation.
@@ -86,14 +99,6 @@ fn create_extended(ex: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp, Error> {
     create(ex.pd, init, operations)
 }
 
-/// Capacities as a card grants them: some elements more cost nothing, and programs rely on two.
-fn granted(cap: &ibv_qp_cap) -> QpCap {
-    let mut cap = convert::cap(cap);
-    cap.max_send_sge = cap.max_send_sge.max(2);
-    cap.max_recv_sge = cap.max_recv_sge.max(2);
-    cap
-}
-
 /// `operations` are the bits of `send_ops_flags` of a queue pair with `ibv_wr_*` functions.
 fn create(
     pd: *mut ibv_pd,
@@ -110,18 +115,29 @@ fn create(
         IBV_QPT_UD => QpType::Ud,
         _ => return Err(Error::Unsupported("the type of queue pair")),
     };
-    let cap = granted(&init.cap);
     let own = Arc::clone(&domain.context);
+    let srq = match init.srq.is_null() {
+        true => None,
+        false => Some(srq::find(init.srq)?.own().id),
+    };
     let device = QpInit {
         qp_type,
         pd: domain.id,
         send_cq: cq::find(init.send_cq)?.own().id,
         recv_cq: cq::find(init.recv_cq)?.own().id,
-        srq: None,
-        cap,
+        srq,
+        cap: convert::cap(&init.cap),
         signal_all: init.sq_sig_all != 0,
     };
-    let qpn = own.adapter.device.with(|hca| hca.create_qp(&device))?;
+    let made = own.adapter.device.with(|hca| {
+        let qpn = hca.create_qp(&device)?;
+        let granted = hca.qp(qpn).map(|qp| qp.config().cap);
+        Ok::<_, VerbsError>((qpn, granted.unwrap_or(device.cap)))
+    });
+    let (qpn, mut cap) = made?;
+    if srq.is_some() {
+        (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+    }
     init.cap = convert::abi_cap(&cap);
     // SAFETY: a live object.
     let context = unsafe { (*pd).context };
@@ -152,6 +168,7 @@ fn create(
         qpn,
         cap,
         init: InitAttr(*init),
+        ah_attr: Mutex::default(),
         reported,
         builder: Builder::new(operations.is_some()),
     };
@@ -176,6 +193,12 @@ pub unsafe extern "C" fn ibv_modify_qp(
             hca.modify_qp(own.qpn, &change, path)?;
             hca.query_qp(own.qpn).map(|(state, ..)| state)
         })?;
+        if path.is_some() {
+            // SAFETY: the program's own structure.
+            *own.ah_attr() = unsafe { (*attr).ah_attr };
+        } else if state == QpState::Reset {
+            *own.ah_attr() = ibv_ah_attr::default();
+        }
         // SAFETY: a live object; programs read the field.
         unsafe { (*qp).state = state as c_int };
         Ok(())
@@ -193,10 +216,10 @@ pub unsafe extern "C" fn ibv_query_qp(
     let result = find(qp).and_then(|object| {
         let own = object.own();
         let device = &own.context.adapter.device;
-        let (state, known, path) = device.with(|hca| hca.query_qp(own.qpn))?;
+        let (state, known, _) = device.with(|hca| hca.query_qp(own.qpn))?;
         // SAFETY: the program's own structures, and a live object.
         unsafe {
-            attr.write(convert::qp_attr(state, &known, path.as_ref(), &own.cap));
+            attr.write(convert::qp_attr(state, &known, *own.ah_attr(), &own.cap));
             init.write(own.init.0);
             (*qp).state = state as c_int;
         }

@@ -7,13 +7,14 @@ use ferroce_hca::{SendFlags, SendOp, SendTo, SendWr, Sge, Sges};
 use libc::pthread_mutex_t;
 
 use crate::abi::{
-    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
-    IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
-    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QP_EX_WITH_SEND_WITH_INV, ibv_data_buf,
-    ibv_qp, ibv_qp_ex, ibv_sge,
+    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW,
+    IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE,
+    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM,
+    IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QPT_UD, WrBindMw, ibv_ah, ibv_data_buf, ibv_mw,
+    ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge,
 };
 use crate::error::{Error, status};
-use crate::qp;
+use crate::{ah, mw, qp};
 
 const OPERATIONS: u64 = IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
@@ -22,7 +23,9 @@ const OPERATIONS: u64 = IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_RDMA_READ
     | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
     | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
-    | IBV_QP_EX_WITH_SEND_WITH_INV;
+    | IBV_QP_EX_WITH_SEND_WITH_INV
+    | IBV_QP_EX_WITH_LOCAL_INV
+    | IBV_QP_EX_WITH_BIND_MW;
 
 /// Whether the device has all operations of `send_ops_flags`.
 pub(crate) fn check_operations(flags: u64) -> Result<(), Error> {
@@ -43,6 +46,8 @@ pub(crate) struct Builder {
 #[derive(Default)]
 struct Batch {
     requests: Vec<SendWr>,
+    /// Binds of memory windows among them.
+    binds: Vec<WrBindMw>,
     refused: Option<Error>,
 }
 
@@ -121,6 +126,7 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
         libc::pthread_mutex_lock(builder.mutex.get());
         let batch = &mut *builder.batch.get();
         batch.requests.clear();
+        batch.binds.clear();
         batch.refused = None;
     }
 }
@@ -134,6 +140,9 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         Some(error) => Err(error),
         None => post(own, &mut batch.requests),
     };
+    if result.is_ok() {
+        batch.binds.iter().for_each(mw::announce);
+    }
     // SAFETY: locked by `wr_start` on this thread.
     unsafe { libc::pthread_mutex_unlock(own.builder.mutex.get()) };
     status("ibv_wr_complete", result)
@@ -185,6 +194,50 @@ operations! {
     wr_atomic_cmp_swp(rkey: u32, va: u64, compare: u64, swap: u64) =>
         SendOp::CompareSwap { va, rkey, compare, swap };
     wr_atomic_fetch_add(rkey: u32, va: u64, add: u64) => SendOp::FetchAdd { va, rkey, add };
+    wr_local_inv(rkey: u32) => SendOp::LocalInvalidate { rkey };
+}
+
+unsafe extern "C" fn wr_bind_mw(
+    qp: *mut ibv_qp_ex,
+    mw: *mut ibv_mw,
+    rkey: u32,
+    bind_info: *const ibv_mw_bind_info,
+) {
+    // SAFETY: after `wr_start`, which is what the header asks for; the structure is the program's.
+    unsafe {
+        let bind_info = *bind_info;
+        let bind = WrBindMw {
+            mw,
+            rkey,
+            bind_info,
+        };
+        let made = mw::bind_request(&bind);
+        if let Ok(op) = made {
+            begin(qp, op);
+        }
+        let Some((_, batch)) = batch(qp) else { return };
+        match made {
+            Ok(_) => batch.binds.push(bind),
+            Err(error) => {
+                batch.refused.get_or_insert(error);
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn wr_set_ud_addr(
+    qp: *mut ibv_qp_ex,
+    ah: *mut ibv_ah,
+    remote_qpn: u32,
+    remote_qkey: u32,
+) {
+    // SAFETY: after `wr_start`, which is what the header asks for.
+    unsafe {
+        change(qp, |_, request| {
+            request.to = ah::datagram(ah, remote_qpn, remote_qkey)?;
+            Ok(())
+        });
+    }
 }
 
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
@@ -260,6 +313,7 @@ unsafe extern "C" fn wr_set_inline_data_list(
 pub(crate) fn extended(qp_base: ibv_qp, operations: Option<u64>) -> ibv_qp_ex {
     let has = |bit: u64| operations.is_some_and(|flags| flags & bit != 0);
     let builder = operations.is_some();
+    let datagrams = builder && qp_base.qp_type == IBV_QPT_UD;
     /// The function, if the queue pair has it.
     macro_rules! given {
         ($has:expr, $function:expr) => {
@@ -276,8 +330,8 @@ pub(crate) fn extended(qp_base: ibv_qp, operations: Option<u64>) -> ibv_qp_ex {
             has(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD),
             wr_atomic_fetch_add
         ),
-        wr_bind_mw: None,
-        wr_local_inv: None,
+        wr_bind_mw: given!(has(IBV_QP_EX_WITH_BIND_MW), wr_bind_mw),
+        wr_local_inv: given!(has(IBV_QP_EX_WITH_LOCAL_INV), wr_local_inv),
         wr_rdma_read: given!(has(IBV_QP_EX_WITH_RDMA_READ), wr_rdma_read),
         wr_rdma_write: given!(has(IBV_QP_EX_WITH_RDMA_WRITE), wr_rdma_write),
         wr_rdma_write_imm: given!(has(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM), wr_rdma_write_imm),
@@ -285,7 +339,7 @@ pub(crate) fn extended(qp_base: ibv_qp, operations: Option<u64>) -> ibv_qp_ex {
         wr_send_imm: given!(has(IBV_QP_EX_WITH_SEND_WITH_IMM), wr_send_imm),
         wr_send_inv: given!(has(IBV_QP_EX_WITH_SEND_WITH_INV), wr_send_inv),
         wr_send_tso: None,
-        wr_set_ud_addr: None,
+        wr_set_ud_addr: given!(datagrams, wr_set_ud_addr),
         wr_set_xrc_srqn: None,
         wr_set_inline_data: given!(builder, wr_set_inline_data),
         wr_set_inline_data_list: given!(builder, wr_set_inline_data_list),

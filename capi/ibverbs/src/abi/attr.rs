@@ -333,6 +333,13 @@ pub struct ibv_tm_cap {
     pub max_ops: u32,
 }
 
+pub const IBV_SRQ_INIT_ATTR_TYPE: u32 = 1;
+pub const IBV_SRQ_INIT_ATTR_PD: u32 = 1 << 1;
+pub const IBV_SRQ_INIT_ATTR_XRCD: u32 = 1 << 2;
+pub const IBV_SRQ_INIT_ATTR_CQ: u32 = 1 << 3;
+pub const IBV_SRQT_BASIC: c_int = 0;
+pub const IBV_SRQT_XRC: c_int = 1;
+
 #[repr(C)]
 pub struct ibv_srq_init_attr_ex {
     pub srq_context: *mut c_void,

@@ -1,0 +1,254 @@
+//! Address handles, and the multicast groups that datagrams can be sent to.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use ferroce_hca::{Hca, Path, PdId, SendTo, UdAddress, VerbsError, WcFlags};
+use ferroce_wire::Qpn;
+
+use crate::abi::{
+    ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_qp, ibv_wc,
+};
+use crate::arena::Arena;
+use crate::context::{self, ContextRef};
+use crate::convert::{self, address_of, gid_of};
+use crate::error::{Error, number, pointer, status};
+use crate::port::check_port;
+use crate::{pd, qp};
+
+struct Ah {
+    context: ContextRef,
+    pd: PdId,
+    path: Path,
+}
+
+static AHS: Arena<ibv_ah, Ah> = Arena::new("address handle");
+
+/// Whether an address handle of the protection domain is left.
+pub(crate) fn any_of(context: &ContextRef, pd: PdId) -> bool {
+    let adapter = &context.adapter;
+    let same = |ah: &Ah| Arc::ptr_eq(&ah.context.adapter, adapter) && ah.pd == pd;
+    AHS.all().iter().any(|ah| same(ah.own()))
+}
+
+/// Makes an address handle (ibv_create_ah(3)).
+pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
+    // SAFETY: the program's own structure.
+    pointer("ibv_create_ah", create(pd, unsafe { &*attr }))
+}
+
+fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, Error> {
+    let domain = pd::find(pd)?.own();
+    let own = Ah {
+        context: Arc::clone(&domain.context),
+        pd: domain.id,
+        path: convert::path(attr)?,
+    };
+    // SAFETY: a live object.
+    let context = unsafe { (*pd).context };
+    let abi = ibv_ah {
+        context,
+        pd,
+        handle: 0,
+    };
+    Ok(AHS.insert(abi, own))
+}
+
+/// Destroys an address handle; requests on send queues do without it (ibv_create_ah(3)).
+pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
+    let gone = AHS.remove(ah).ok_or(Error::Handle("address handle"));
+    status("ibv_destroy_ah", gone.map(drop))
+}
+
+/// Destroys what a closing context has left.
+pub(crate) fn close(context: &ContextRef) {
+    for ah in AHS.all() {
+        if Arc::ptr_eq(&ah.own().context, context) {
+            AHS.remove(ah.abi());
+        }
+    }
+}
+
+/// Where a datagram goes.
+pub(crate) fn datagram(ah: *const ibv_ah, qpn: u32, qkey: u32) -> Result<SendTo, Error> {
+    Ok(SendTo::Datagram(UdAddress {
+        path: AHS.get(ah)?.own().path,
+        qpn: convert::qpn("remote_qpn", qpn)?,
+        qkey,
+    }))
+}
+
+/// The address of the sender of a received datagram (ibv_init_ah_from_wc(3)).
+pub unsafe extern "C" fn ibv_init_ah_from_wc(
+    context: *mut ibv_context,
+    port: u8,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    attr: *mut ibv_ah_attr,
+) -> c_int {
+    // SAFETY: the program's own structures.
+    let answer = unsafe { answer(context, port, &*wc, grh) };
+    // SAFETY: as above.
+    number(
+        "ibv_init_ah_from_wc",
+        answer.map(|to| unsafe {
+            attr.write(to);
+            0
+        }),
+    )
+}
+
+/// An address handle for the sender of a received datagram (ibv_create_ah_from_wc(3)).
+pub unsafe extern "C" fn ibv_create_ah_from_wc(
+    pd: *mut ibv_pd,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    port: u8,
+) -> *mut ibv_ah {
+    let made = pd::find(pd).and_then(|object| {
+        // SAFETY: a live object, and the program's own structures.
+        let attr = unsafe { answer((*object.abi()).context, port, &*wc, grh)? };
+        create(pd, &attr)
+    });
+    pointer("ibv_create_ah_from_wc", made)
+}
+
+/// # Safety
+/// `grh` points to the first 40 bytes received if the completion says so.
+unsafe fn answer(
+    context: *mut ibv_context,
+    port: u8,
+    wc: &ibv_wc,
+    grh: *const ibv_grh,
+) -> Result<ibv_ah_attr, Error> {
+    let own = context::find(context)?;
+    check_port(port.into())?;
+    if wc.wc_flags & WcFlags::GRH.bits() == 0 {
+        let allowed = "IBV_WC_GRH: only datagrams tell who sent them";
+        return Err(Error::invalid("wc_flags", wc.wc_flags, allowed));
+    }
+    if grh.is_null() {
+        return Err(Error::Null("grh"));
+    }
+    // SAFETY: as the caller promises; the buffer may lie anywhere.
+    let header = unsafe { Header::read(grh) };
+    let here = own.adapter.listed.spec.address;
+    if header.dest != here && !header.dest.is_multicast() {
+        let allowed = "the address of the device";
+        return Err(Error::invalid("the receiver in the GRH", 0_u8, allowed));
+    }
+    Ok(ibv_ah_attr {
+        grh: ibv_global_route {
+            dgid: gid_of(header.source),
+            flow_label: header.flow_label,
+            sgid_index: 0,
+            hop_limit: 0xff,
+            traffic_class: header.traffic_class,
+        },
+        dlid: wc.slid,
+        sl: wc.sl,
+        src_path_bits: wc.dlid_path_bits,
+        static_rate: 0,
+        is_global: 1,
+        port_num: port,
+    })
+}
+
+/// What the GRH of a datagram says: an IPv6 header, or an IPv4 header in its last 20 bytes.
+struct Header {
+    source: IpAddr,
+    dest: IpAddr,
+    traffic_class: u8,
+    flow_label: u32,
+}
+
+impl Header {
+    /// # Safety
+    /// `grh` points to 40 bytes.
+    unsafe fn read(grh: *const ibv_grh) -> Self {
+        // SAFETY: as the caller promises.
+        let (bytes, grh) = unsafe { (*grh.cast::<[u8; 40]>(), grh.read_unaligned()) };
+        let v4 = &bytes[20..];
+        if v4[0] == 0x45 && bytes[0] >> 4 != 6 {
+            let address = |at: usize| Ipv4Addr::new(v4[at], v4[at + 1], v4[at + 2], v4[at + 3]);
+            return Self {
+                source: address(12).into(),
+                dest: address(16).into(),
+                traffic_class: v4[1],
+                flow_label: 0,
+            };
+        }
+        let first = u32::from_be(grh.version_tclass_flow);
+        Self {
+            source: address_of(grh.sgid),
+            dest: address_of(grh.dgid),
+            traffic_class: (first >> 20) as u8,
+            flow_label: first & 0x000f_ffff,
+        }
+    }
+}
+
+/// Attaches a UD queue pair to a multicast group (ibv_attach_mcast(3)).
+pub unsafe extern "C" fn ibv_attach_mcast(
+    qp: *mut ibv_qp,
+    gid: *const ibv_gid,
+    _lid: u16,
+) -> c_int {
+    let attached = with_group(qp, gid, |hca, qpn, mgid| hca.attach_mcast(qpn, mgid));
+    status("ibv_attach_mcast", attached)
+}
+
+/// Detaches a queue pair from a multicast group (ibv_attach_mcast(3)).
+pub unsafe extern "C" fn ibv_detach_mcast(
+    qp: *mut ibv_qp,
+    gid: *const ibv_gid,
+    _lid: u16,
+) -> c_int {
+    let detached = with_group(qp, gid, |hca, qpn, mgid| hca.detach_mcast(qpn, mgid));
+    status("ibv_detach_mcast", detached)
+}
+
+fn with_group(
+    qp: *mut ibv_qp,
+    gid: *const ibv_gid,
+    verb: impl FnOnce(&mut Hca, Qpn, [u8; 16]) -> Result<(), VerbsError>,
+) -> Result<(), Error> {
+    let own = qp::find(qp)?.own();
+    if gid.is_null() {
+        return Err(Error::Null("gid"));
+    }
+    // SAFETY: the program's own variable.
+    let mgid = unsafe { gid.read_unaligned() }.raw;
+    own.context
+        .adapter
+        .device
+        .with(|hca| verb(hca, own.qpn, mgid))?;
+    Ok(())
+}
+
+/// The Ethernet address behind an address handle. Frames are the operating system's matter here,
+/// which sends them where the IP address leads (ibv_resolve_eth_l2_from_gid(3)).
+pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
+    context: *mut ibv_context,
+    attr: *mut ibv_ah_attr,
+    mac: *mut u8,
+    vlan: *mut u16,
+) -> c_int {
+    let resolved = context::find(context).and_then(|_| {
+        // SAFETY: the program's own structure.
+        convert::path(unsafe { &*attr })?;
+        // SAFETY: the program's own variables, six bytes and, unless it is null, two.
+        unsafe {
+            mac.write_bytes(0, 6);
+            if !vlan.is_null() {
+                vlan.write(NO_VLAN);
+            }
+        }
+        Ok(0)
+    });
+    number("ibv_resolve_eth_l2_from_gid", resolved)
+}
+
+/// What programs get where there is no VLAN.
+const NO_VLAN: u16 = 0xffff;

@@ -1,0 +1,123 @@
+//! What the device can do.
+
+use std::ffi::{c_int, c_void};
+
+use ferroce_hca::limits;
+
+use crate::abi::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_odp_caps};
+use crate::adapter::{Adapter, text};
+use crate::context;
+use crate::error::{Error, status};
+
+/// The device's limits (ibv_query_device(3)).
+pub unsafe extern "C" fn ibv_query_device(
+    context: *mut ibv_context,
+    attr: *mut ibv_device_attr,
+) -> c_int {
+    let result = context::find(context).map(|own| {
+        // SAFETY: the program's own structure.
+        unsafe { attr.write(device_attr(&own.adapter)) }
+    });
+    status("ibv_query_device", result)
+}
+
+/// The device's limits, with what came later, as far as `attr_size` reaches
+/// (ibv_query_device_ex(3)).
+pub(crate) unsafe extern "C" fn query_device_ex(
+    context: *mut ibv_context,
+    _input: *const c_void,
+    attr: *mut ibv_device_attr_ex,
+    attr_size: usize,
+) -> c_int {
+    let result = context::find(context).and_then(|own| {
+        if attr_size < size_of::<ibv_device_attr>() {
+            let allowed = "the size of ibv_device_attr or more";
+            return Err(Error::invalid("attr_size", attr_size, allowed));
+        }
+        let known = device_attr_ex(&own.adapter);
+        let length = attr_size.min(size_of::<ibv_device_attr_ex>());
+        // SAFETY: the program's own structure of `attr_size` bytes; what it has beyond ours is
+        // zeroed.
+        unsafe {
+            attr.cast::<u8>().write_bytes(0, attr_size);
+            attr.cast::<u8>()
+                .copy_from_nonoverlapping((&raw const known).cast(), length);
+        }
+        Ok(())
+    });
+    status("ibv_query_device_ex", result)
+}
+
+fn device_attr_ex(adapter: &Adapter) -> ibv_device_attr_ex {
+    let orig_attr = device_attr(adapter);
+    // SAFETY: all fields are numbers, for which zero is a value.
+    let zero: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
+    ibv_device_attr_ex {
+        orig_attr,
+        odp_caps: ibv_odp_caps {
+            general_caps: limits::ODP_GENERAL_CAPS,
+            rc_odp_caps: limits::ODP_RC_CAPS,
+            uc_odp_caps: limits::ODP_UC_CAPS,
+            ud_odp_caps: limits::ODP_UD_CAPS,
+        },
+        completion_timestamp_mask: limits::TIMESTAMP_MASK,
+        hca_core_clock: limits::CORE_CLOCK_KHZ,
+        device_cap_flags_ex: orig_attr.device_cap_flags.into(),
+        max_dm_size: limits::MAX_DM_SIZE,
+        xrc_odp_caps: limits::ODP_RC_CAPS,
+        phys_port_cnt_ex: 1,
+        ..zero
+    }
+}
+
+fn int(value: impl TryInto<c_int>) -> c_int {
+    value.try_into().unwrap_or(c_int::MAX)
+}
+
+fn device_attr(adapter: &Adapter) -> ibv_device_attr {
+    let spec = &adapter.listed.spec;
+    let guid = spec.guid().to_be();
+    let config = adapter.device.with(|hca| *hca.config());
+    ibv_device_attr {
+        fw_ver: text(&spec.fw_ver),
+        node_guid: guid,
+        sys_image_guid: guid,
+        max_mr_size: limits::MAX_MR_SIZE,
+        page_size_cap: limits::PAGE_SIZE_CAP,
+        vendor_id: spec.vendor_id,
+        vendor_part_id: spec.vendor_part_id,
+        hw_ver: spec.hw_ver,
+        max_qp: int(config.max_qp),
+        max_qp_wr: int(limits::MAX_WR),
+        device_cap_flags: limits::DEVICE_CAP_FLAGS,
+        max_sge: int(limits::MAX_SGE),
+        max_sge_rd: int(limits::MAX_SGE),
+        max_cq: int(limits::MAX_CQ),
+        max_cqe: int(limits::MAX_CQE),
+        max_mr: int(limits::MAX_MR),
+        max_pd: int(limits::MAX_PD),
+        max_qp_rd_atom: limits::MAX_RD_ATOMIC.into(),
+        max_ee_rd_atom: 0,
+        max_res_rd_atom: int(limits::MAX_RES_RD_ATOMIC),
+        max_qp_init_rd_atom: limits::MAX_RD_ATOMIC.into(),
+        max_ee_init_rd_atom: 0,
+        atomic_cap: int(limits::ATOMIC_CAP),
+        max_ee: 0,
+        max_rdd: 0,
+        max_mw: int(limits::MAX_MW),
+        max_raw_ipv6_qp: 0,
+        max_raw_ethy_qp: 0,
+        max_mcast_grp: int(limits::MAX_MCAST_GRP),
+        max_mcast_qp_attach: int(limits::MAX_MCAST_QP_ATTACH),
+        max_total_mcast_qp_attach: int(limits::MAX_TOTAL_MCAST_QP_ATTACH),
+        max_ah: int(limits::MAX_AH),
+        max_fmr: 0,
+        max_map_per_fmr: 0,
+        max_srq: int(limits::MAX_SRQ),
+        max_srq_wr: int(limits::MAX_SRQ_WR),
+        max_srq_sge: int(limits::MAX_SGE),
+        max_pkeys: limits::MAX_PKEYS,
+        local_ca_ack_delay: spec.ca_ack_delay,
+        phys_port_cnt: 1,
+    }
+}

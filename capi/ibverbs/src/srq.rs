@@ -1,0 +1,224 @@
+//! Shared receive queues.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use ferroce_hca::{SrqId, SrqModify};
+
+use crate::abi::{
+    IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQT_BASIC, ibv_context, ibv_pd, ibv_recv_wr,
+    ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
+};
+use crate::adapter::{AsyncRoute, write};
+use crate::arena::{Arena, Object};
+use crate::context::ContextRef;
+use crate::error::{Error, pointer, status};
+use crate::events::{Reported, wait_acknowledged};
+use crate::pd;
+use crate::post::{Chain, recv_request};
+
+pub(crate) struct Srq {
+    context: ContextRef,
+    pub(crate) id: SrqId,
+    /// Asynchronous events that the program has got.
+    reported: Reported,
+}
+
+static SRQS: Arena<ibv_srq, Srq> = Arena::new("shared receive queue");
+
+pub(crate) fn find(srq: *const ibv_srq) -> Result<&'static Object<ibv_srq, Srq>, Error> {
+    SRQS.find(srq)
+}
+
+/// Makes a shared receive queue and writes the capacities it got back into `init`
+/// (ibv_create_srq(3)).
+pub unsafe extern "C" fn ibv_create_srq(
+    pd: *mut ibv_pd,
+    init: *mut ibv_srq_init_attr,
+) -> *mut ibv_srq {
+    // SAFETY: the program's own structure.
+    pointer("ibv_create_srq", create(pd, unsafe { &mut *init }))
+}
+
+/// The same with more attributes (ibv_create_srq_ex(3)).
+pub(crate) unsafe extern "C" fn create_srq_ex(
+    _context: *mut ibv_context,
+    init: *mut ibv_srq_init_attr_ex,
+) -> *mut ibv_srq {
+    // SAFETY: the program's own structure.
+    let ex = unsafe { &mut *init };
+    pointer("ibv_create_srq_ex", create_extended(ex))
+}
+
+fn create_extended(ex: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq, Error> {
+    let has = |bit| ex.comp_mask & bit != 0;
+    if ex.comp_mask & !(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD) != 0
+        || has(IBV_SRQ_INIT_ATTR_TYPE) && ex.srq_type != IBV_SRQT_BASIC
+    {
+        return Err(Error::Unsupported("the type of shared receive queue"));
+    }
+    if !has(IBV_SRQ_INIT_ATTR_PD) {
+        let allowed = "IBV_SRQ_INIT_ATTR_PD and the protection domain";
+        return Err(Error::invalid("comp_mask", ex.comp_mask, allowed));
+    }
+    // SAFETY: the plain structure is the head of the extended one.
+    let init = unsafe { &mut *std::ptr::from_mut(ex).cast() };
+    create(ex.pd, init)
+}
+
+fn create(pd: *mut ibv_pd, init: &mut ibv_srq_init_attr) -> Result<*mut ibv_srq, Error> {
+    let domain = pd::find(pd)?.own();
+    let own = Arc::clone(&domain.context);
+    let ibv_srq_attr {
+        max_wr, max_sge, ..
+    } = init.attr;
+    let max_sge = max_sge.max(1);
+    let made = own.adapter.device.with(|hca| {
+        let id = hca.create_srq(domain.id, max_wr, max_sge)?;
+        hca.query_srq(id).map(|attr| (id, attr))
+    });
+    let (id, granted) = made?;
+    (init.attr.max_wr, init.attr.max_sge) = (granted.max_wr, granted.max_sge);
+    // SAFETY: a live object.
+    let context = unsafe { (*pd).context };
+    let abi = ibv_srq {
+        context,
+        srq_context: init.srq_context,
+        pd,
+        handle: id.0,
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        events_completed: 0,
+    };
+    let reported = Reported::default();
+    let (queue, routes) = (Arc::clone(&own.events), Arc::clone(&own.adapter.routes));
+    let srq = Srq {
+        context: own,
+        id,
+        reported: Arc::clone(&reported),
+    };
+    let pointer = SRQS.insert(abi, srq);
+    let route = AsyncRoute {
+        queue,
+        element: pointer as u64,
+        reported,
+    };
+    write(&routes.srqs).insert(id, route);
+    Ok(pointer)
+}
+
+/// Changes capacity and limit: all that is asked for, or on error nothing (ibv_modify_srq(3)).
+pub unsafe extern "C" fn ibv_modify_srq(
+    srq: *mut ibv_srq,
+    attr: *mut ibv_srq_attr,
+    attr_mask: c_int,
+) -> c_int {
+    const MAX_WR: c_int = 1;
+    const LIMIT: c_int = 1 << 1;
+    let result = find(srq).and_then(|object| {
+        let own = object.own();
+        if attr_mask & !(MAX_WR | LIMIT) != 0 {
+            let allowed = "IBV_SRQ_MAX_WR and IBV_SRQ_LIMIT";
+            return Err(Error::invalid("srq_attr_mask", attr_mask as u32, allowed));
+        }
+        // SAFETY: the program's own structure.
+        let attr = unsafe { &*attr };
+        let change = SrqModify {
+            max_wr: (attr_mask & MAX_WR != 0).then_some(attr.max_wr),
+            limit: (attr_mask & LIMIT != 0).then_some(attr.srq_limit),
+        };
+        let device = &own.context.adapter.device;
+        Ok(device.with(|hca| hca.modify_srq(own.id, &change))?)
+    });
+    status("ibv_modify_srq", result)
+}
+
+/// Capacity and limit (ibv_query_srq(3)).
+pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
+    let result = find(srq).and_then(|object| {
+        let own = object.own();
+        let known = own
+            .context
+            .adapter
+            .device
+            .with(|hca| hca.query_srq(own.id))?;
+        // SAFETY: the program's own structure.
+        unsafe {
+            attr.write(ibv_srq_attr {
+                max_wr: known.max_wr,
+                max_sge: known.max_sge,
+                srq_limit: known.limit,
+            });
+        }
+        Ok(())
+    });
+    status("ibv_query_srq", result)
+}
+
+/// The number by which peers name the queue (ibv_get_srq_num(3)).
+pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
+    let result = find(srq).and_then(|object| {
+        let own = object.own();
+        let device = &own.context.adapter.device;
+        let known = device.with(|hca| hca.srq_number(own.id))?;
+        // SAFETY: the program's own variable.
+        unsafe { number.write(known.value()) };
+        Ok(())
+    });
+    status("ibv_get_srq_num", result)
+}
+
+/// Destroys a queue that no queue pair uses, after its events were acknowledged
+/// (ibv_create_srq(3)).
+pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
+    status("ibv_destroy_srq", destroy(srq, true))
+}
+
+fn destroy(pointer: *mut ibv_srq, wait: bool) -> Result<(), Error> {
+    let srq = find(pointer)?.own();
+    let adapter = &srq.context.adapter;
+    adapter.device.with(|hca| hca.destroy_srq(srq.id))?;
+    if let Some(route) = write(&adapter.routes.srqs).remove(&srq.id) {
+        route.queue.withdraw(|event| event.element == route.element);
+    }
+    if wait {
+        // SAFETY: a live object with an initialised mutex and condition.
+        unsafe {
+            wait_acknowledged(
+                &raw mut (*pointer).mutex,
+                &raw mut (*pointer).cond,
+                &raw const (*pointer).events_completed,
+                &srq.reported,
+            );
+        }
+    }
+    SRQS.remove(pointer);
+    Ok(())
+}
+
+/// Destroys what a closing context has left.
+pub(crate) fn close(context: &ContextRef) {
+    for srq in SRQS.all() {
+        if Arc::ptr_eq(&srq.own().context, context) {
+            // In use by another context: it goes when that one does.
+            let _ = destroy(srq.abi(), false);
+        }
+    }
+}
+
+/// Posts receive requests (ibv_post_srq_recv(3)).
+pub(crate) unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    let mut chain = Chain::new(wr);
+    let posted = SRQS.get(srq).and_then(|object| {
+        let own = object.own();
+        let mut requests = chain.requests(|wr| wr.next, recv_request);
+        let device = &own.context.adapter.device;
+        Ok(device.post(|hca| requests.try_for_each(|wr| hca.post_srq_recv(own.id, wr)))?)
+    });
+    // SAFETY: the program's own variable.
+    unsafe { chain.finish("ibv_post_srq_recv", posted, bad_wr) }
+}
