@@ -26,6 +26,17 @@ pub struct QpCap {
     pub max_inline_data: u32,
 }
 
+impl QpCap {
+    /// Nothing at all, as of an XRC_RECV queue pair.
+    pub const NONE: Self = Self {
+        max_send_wr: 0,
+        max_recv_wr: 0,
+        max_send_sge: 0,
+        max_recv_sge: 0,
+        max_inline_data: 0,
+    };
+}
+
 impl Default for QpCap {
     fn default() -> Self {
         Self {
