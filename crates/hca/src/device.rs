@@ -114,6 +114,8 @@ pub(crate) struct QpEntry {
     pub(crate) qp: Qp,
     pub(crate) ties: Ties,
     pub(crate) path: Option<Path>,
+    /// How often it is open (`ibv_open_qp`).
+    pub(crate) handles: u32,
     /// Its entry in the timer heap.
     timer_at: Option<Time>,
     /// It is on the ready list.
@@ -134,6 +136,7 @@ impl QpEntry {
             qp,
             ties,
             path: None,
+            handles: 1,
             timer_at: None,
             ready: false,
         }
@@ -151,6 +154,8 @@ pub struct Hca {
     pub(crate) policy: Policy,
     /// Users of each protection domain.
     pub(crate) pds: Table<u32>,
+    /// Users of each XRC domain.
+    pub(crate) xrcds: Table<u32>,
     /// Memory regions and windows.
     pub(crate) keys: KeyTable,
     pub(crate) cqs: Table<Cq>,
@@ -194,6 +199,7 @@ impl Hca {
             generation,
             state,
             pds: Table::new(limits::MAX_PD),
+            xrcds: Table::new(limits::MAX_XRCD),
             keys: KeyTable::new(),
             cqs: Table::new(limits::MAX_CQ),
             srqs: Table::new(limits::MAX_SRQ),
@@ -398,7 +404,7 @@ impl Hca {
         let bth = &packet.headers.bth;
         let entry = self.qp_entry(qpn).ok_or(Counter::RxUnknownQp)?;
         let qp_type = entry.qp.config().qp_type;
-        if bth.opcode.service() != qp_type.service() {
+        if !qp_type.takes(bth.opcode) {
             return Err(Counter::RxWrongService);
         }
         if !entry.qp.takes_packets() {
@@ -501,16 +507,17 @@ impl Hca {
                 let share = self.config.total_window_bytes / self.busy.max(1);
                 let poll = |qp: &mut Qp, host: &mut QpHost<'_>| {
                     qp.share_window(share);
-                    qp.poll_transmit(now, host)
+                    let transmit = qp.poll_transmit(now, host)?;
+                    Some((transmit, host.opener()))
                 };
                 self.with_index(index, poll).flatten()
             };
-            let Some(transmit) = transmit else {
+            let Some((transmit, opener)) = transmit else {
                 self.next_turn(index);
                 continue;
             };
             self.burst_left -= 1;
-            if let Some(packet) = self.address(index, transmit) {
+            if let Some(packet) = self.address(index, transmit, opener) {
                 return Some(packet);
             }
         }
@@ -530,7 +537,7 @@ impl Hca {
         }
     }
 
-    fn address(&self, index: u32, transmit: Transmit) -> Option<Outgoing> {
+    fn address(&self, index: u32, transmit: Transmit, opener: Option<Opener>) -> Option<Outgoing> {
         let entry = self.qps.get(index)?;
         let Transmit {
             headers,
@@ -546,10 +553,7 @@ impl Hca {
             headers,
             payload,
             payload_len,
-            opener: Opener {
-                pd: entry.ties.pd,
-                qpn: entry.qp.qpn(),
-            },
+            opener,
             corrupt_bit: None,
         })
     }
@@ -587,12 +591,15 @@ impl Hca {
                 true
             }
             Payload::Memory(segments) => {
+                let Some(opener) = packet.opener else {
+                    return false;
+                };
                 let mut rest = out;
                 segments.iter().all(|segment: &Segment| {
                     let (piece, tail) =
                         std::mem::take(&mut rest).split_at_mut(segment.len as usize);
                     rest = tail;
-                    self.keys.read(packet.opener, segment, piece).is_ok()
+                    self.keys.read(opener, segment, piece).is_ok()
                 })
             }
         }
@@ -626,7 +633,7 @@ impl Hca {
     // Queue pairs.
 
     pub(crate) fn qp_index(&self, qpn: Qpn) -> Option<u32> {
-        self.numbers.index(qpn)
+        self.numbers.index(qpn.value())
     }
 
     pub(crate) fn qp_entry(&self, qpn: Qpn) -> Option<&QpEntry> {
@@ -665,6 +672,7 @@ impl Hca {
         let mut host = QpHost {
             qpn: entry.qp.qpn(),
             now: self.now,
+            numbers: self.numbers,
             ties: entry.ties,
             policy: &self.policy,
             state: &self.state,

@@ -13,6 +13,7 @@ pub enum Object {
     Mr,
     Mw,
     Cq,
+    Xrcd,
     Srq,
     Qp,
     Group,
@@ -25,6 +26,7 @@ impl fmt::Display for Object {
             Self::Mr => "memory region",
             Self::Mw => "memory window",
             Self::Cq => "completion queue",
+            Self::Xrcd => "XRC domain",
             Self::Srq => "shared receive queue",
             Self::Qp => "queue pair",
             Self::Group => "multicast group",
@@ -111,6 +113,14 @@ pub enum VerbsError {
         /// Type it would have to be.
         needed: QpType,
     },
+    /// An XRC_RECV queue pair has an XRC domain, and neither a PD nor CQs (`EINVAL`).
+    #[error("an XRC_RECV queue pair needs an XRC domain and no PD; set IBV_QP_INIT_ATTR_XRCD")]
+    NeedsXrcDomain,
+    /// A shared receive queue of XRC serves no other queue pairs (`EINVAL`).
+    #[error(
+        "the shared receive queue is of type XRC; make one of type IBV_SRQT_BASIC for this queue pair"
+    )]
+    XrcSrq,
     /// No multicast address (`EINVAL`).
     #[error("{gid} is no multicast GID; those begin with ff, or are ::ffff: and an IPv4 group")]
     NotMulticast {

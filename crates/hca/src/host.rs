@@ -5,29 +5,45 @@ use ferroce_transport::{
     AccessError, AtomicOp, Completion, Counter, Data, Host, Key, MwBind, QpEvent, RecvWqe, Segment,
     Time, TimerExpiry, WorkQueue,
 };
-use ferroce_wire::Qpn;
+use ferroce_wire::{Qpn, Srqn};
 
 use crate::cq::{Cq, CqId, Pushed};
 use crate::event::Event;
 use crate::mr::{KeyTable, Opener};
-use crate::srq::{Srq, SrqId};
+use crate::numbers::Numbers;
+use crate::srq::{Srq, SrqId, XrcTies};
 use crate::state::DeviceState;
 use crate::table::Table;
-use crate::verbs::PdId;
+use crate::verbs::{PdId, XrcdId};
 
 /// The objects a queue pair is tied to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ties {
-    pub(crate) pd: PdId,
-    pub(crate) send_cq: CqId,
-    pub(crate) recv_cq: CqId,
+    /// All but XRC_RECV have one.
+    pub(crate) pd: Option<PdId>,
+    /// All but XRC_RECV have one.
+    pub(crate) send_cq: Option<CqId>,
+    /// All but the two of XRC have one.
+    pub(crate) recv_cq: Option<CqId>,
     pub(crate) srq: Option<SrqId>,
+    /// XRC_RECV has one.
+    pub(crate) xrcd: Option<XrcdId>,
+}
+
+impl Ties {
+    /// Its completion queues, each once.
+    pub(crate) fn cqs(&self) -> impl Iterator<Item = CqId> + use<> {
+        let recv_cq = self.recv_cq.filter(|cq| Some(*cq) != self.send_cq);
+        self.send_cq.into_iter().chain(recv_cq)
+    }
 }
 
 /// The device's tables as one queue pair sees them, for the length of one call.
 pub(crate) struct QpHost<'a> {
     pub(crate) qpn: Qpn,
     pub(crate) now: Time,
+    pub(crate) numbers: Numbers,
+    /// For a request of XRC those that its shared receive queue brings.
     pub(crate) ties: Ties,
     pub(crate) policy: &'a Policy,
     pub(crate) state: &'a DeviceState,
@@ -41,11 +57,13 @@ pub(crate) struct QpHost<'a> {
 }
 
 impl QpHost<'_> {
-    fn opener(&self) -> Opener {
-        Opener {
-            pd: self.ties.pd,
-            qpn: self.qpn,
-        }
+    pub(crate) fn opener(&self) -> Option<Opener> {
+        let qpn = self.qpn;
+        self.ties.pd.map(|pd| Opener { pd, qpn })
+    }
+
+    fn require_opener(&self) -> Result<Opener, AccessError> {
+        self.opener().ok_or(AccessError::WrongDomain)
     }
 }
 
@@ -77,7 +95,8 @@ impl Host for QpHost<'_> {
             WorkQueue::Send => self.ties.send_cq,
             WorkQueue::Recv => self.ties.recv_cq,
         };
-        // A queue pair keeps its completion queues alive.
+        // A queue pair keeps its completion queues alive, but one of XRC no shared receive queue.
+        let Some(id) = id else { return };
         let Some(cq) = self.cqs.get_mut(id.0) else {
             return;
         };
@@ -101,35 +120,53 @@ impl Host for QpHost<'_> {
         wqe
     }
 
+    fn enter_srq(&mut self, srqn: Srqn) -> bool {
+        let srq = self.numbers.index(srqn.value());
+        let found = srq.and_then(|index| Some((index, self.srqs.get(index)?)));
+        let Some((index, srq)) = found else {
+            return false;
+        };
+        let Some(XrcTies { xrcd, cq }) = srq.xrc else {
+            return false;
+        };
+        if self.ties.xrcd != Some(xrcd) {
+            return false;
+        }
+        self.ties.pd = Some(srq.pd);
+        self.ties.recv_cq = Some(cq);
+        self.ties.srq = Some(SrqId(index));
+        true
+    }
+
     fn event(&mut self, event: QpEvent) {
         self.events.push_back(Event::Qp(self.qpn, event));
     }
 
     fn check_read(&self, segment: &Segment) -> Result<(), AccessError> {
-        self.keys.check_read(self.opener(), segment)
+        self.keys.check_read(self.require_opener()?, segment)
     }
 
     fn check_write(&self, segment: &Segment) -> Result<(), AccessError> {
-        self.keys.check_write(self.opener(), segment)
+        self.keys.check_write(self.require_opener()?, segment)
     }
 
     fn write(&mut self, key: Key, va: u64, data: Data<'_>) -> Result<(), AccessError> {
-        self.keys.write(self.opener(), key, va, data)
+        self.keys.write(self.require_opener()?, key, va, data)
     }
 
     fn atomic(&mut self, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {
-        self.keys.atomic(self.opener(), rkey, va, op)
+        self.keys.atomic(self.require_opener()?, rkey, va, op)
     }
 
     fn invalidate(&mut self, rkey: u32) -> Result<(), AccessError> {
-        self.keys.invalidate(self.opener(), rkey)
+        self.keys.invalidate(self.require_opener()?, rkey)
     }
 
     fn invalidate_local(&mut self, rkey: u32) -> Result<(), AccessError> {
-        self.keys.invalidate_local(self.opener(), rkey)
+        self.keys.invalidate_local(self.require_opener()?, rkey)
     }
 
     fn bind_mw(&mut self, bind: &MwBind) -> Result<(), AccessError> {
-        self.keys.bind(self.opener(), bind)
+        self.keys.bind(self.require_opener()?, bind)
     }
 }

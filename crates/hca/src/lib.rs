@@ -46,12 +46,14 @@ pub use mr::{MrInfo, MrKey};
 pub use mw::{MwId, MwInfo, MwType};
 pub use packet::{Outgoing, Received};
 pub use register::{Method, RegisterError};
-pub use srq::{SrqAttr, SrqId, SrqModify};
+pub use srq::{SrqAttr, SrqId, SrqModify, XrcTies};
 pub use state::{
     CounterSlab, DeviceState, MappedState, SavedSettings, SettingError, StateBlock, WriteLock,
     WriteLockError,
 };
-pub use verbs::{MrModify, MwBindWr, PdId, QpInit, RegFlags};
+pub use verbs::{MrModify, MwBindWr, PdId, QpInit, RegFlags, XrcdId};
+
+pub use ferroce_wire::Srqn;
 
 pub use ferroce_transport::{
     AccessError, AccessFlags, Attr, Completion, Counter, CounterInfo, Data, GRH_BYTES, ModifyError,

@@ -12,6 +12,8 @@ pub const MAX_MR_SIZE: u64 = u64::MAX;
 pub const PAGE_SIZE_CAP: u64 = 0xffff_ffff_ffff_f000;
 /// Protection domains.
 pub const MAX_PD: u32 = 1 << 16;
+/// XRC domains.
+pub const MAX_XRCD: u32 = 1 << 16;
 /// Memory regions.
 pub const MAX_MR: u32 = 1 << 23;
 /// Memory windows.

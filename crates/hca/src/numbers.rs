@@ -1,5 +1,3 @@
-use ferroce_wire::Qpn;
-
 /// 0 and 1 are the management queue pairs, and the last number means all of a group. The same
 /// low bits are left out in each slot.
 const LOW_MIN: u32 = 2;
@@ -25,15 +23,15 @@ impl Numbers {
     }
 
     /// The number of the object with this index below [`COUNT`].
-    pub(crate) fn number(self, index: u32) -> Qpn {
-        Qpn::new((self.slot << 16) | (LOW_MIN + (self.start + index) % COUNT))
+    pub(crate) fn number(self, index: u32) -> u32 {
+        (self.slot << 16) | (LOW_MIN + (self.start + index) % COUNT)
     }
 
     /// The index of the object with this number, if the slot has such a number.
     #[inline]
-    pub(crate) fn index(self, number: Qpn) -> Option<u32> {
-        let place = (number.value() & 0xffff).wrapping_sub(LOW_MIN);
-        if number.value() >> 16 != self.slot || place >= COUNT {
+    pub(crate) fn index(self, number: u32) -> Option<u32> {
+        let place = (number & 0xffff).wrapping_sub(LOW_MIN);
+        if number >> 16 != self.slot || place >= COUNT {
             return None;
         }
         Some(if place >= self.start {
@@ -56,8 +54,8 @@ mod tests {
             let mut seen = HashSet::new();
             for index in 0..COUNT {
                 let number = numbers.number(index);
-                assert!(number.value() > 1 && number != Qpn::MULTICAST);
-                assert_eq!(number.value() >> 16, slot.into());
+                assert!(number > 1 && number < 0xff_ffff);
+                assert_eq!(number >> 16, slot.into());
                 assert_eq!(numbers.index(number), Some(index));
                 assert!(seen.insert(number));
             }
@@ -67,10 +65,10 @@ mod tests {
     #[test]
     fn the_first_number_is_the_one_asked_for_and_strange_ones_have_no_index() {
         let numbers = Numbers::new(3, 0xfffd);
-        let [first, second, third] = [0, 1, 2].map(|index| numbers.number(index).value());
+        let [first, second, third] = [0, 1, 2].map(|index| numbers.number(index));
         assert_eq!([first, second, third], [0x3_fffd, 0x3_fffe, 0x3_0002]);
         for strange in [0, 1, 2, 0x3_0000, 0x3_0001, 0x3_ffff, 0x4_fffd, 0xff_ffff] {
-            assert_eq!(numbers.index(Qpn::new(strange)), None, "{strange:#x}");
+            assert_eq!(numbers.index(strange), None, "{strange:#x}");
         }
     }
 }

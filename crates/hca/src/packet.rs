@@ -19,8 +19,8 @@ pub struct Outgoing {
     pub payload: Payload,
     /// Bytes of payload, without pad.
     pub payload_len: u32,
-    /// Who presents the payload's keys.
-    pub(crate) opener: Opener,
+    /// Who presents the payload's keys, if it lies in registered memory.
+    pub(crate) opener: Option<Opener>,
     /// A bit of the packet, counted from the start of the BTH and modulo its length, that the
     /// impaired link flips after the ICRC is computed.
     pub corrupt_bit: Option<u32>,

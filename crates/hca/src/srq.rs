@@ -1,6 +1,7 @@
 use ferroce_transport::{PostError, ReceiveQueue, RecvWqe, RecvWr};
 
-use crate::verbs::PdId;
+use crate::cq::CqId;
+use crate::verbs::{PdId, XrcdId};
 
 /// Handle of a shared receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -26,21 +27,32 @@ pub struct SrqModify {
     pub limit: Option<u32>,
 }
 
+/// What makes a shared receive queue one of XRC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct XrcTies {
+    /// Its XRC domain: queue pairs of this domain put messages into it.
+    pub xrcd: XrcdId,
+    /// Where their completions go.
+    pub cq: CqId,
+}
+
 /// A shared receive queue.
 #[derive(Debug)]
 pub(crate) struct Srq {
     pub(crate) pd: PdId,
+    pub(crate) xrc: Option<XrcTies>,
     queue: ReceiveQueue,
     /// Announce once when fewer requests than this are left; 0 = not armed.
     limit: u32,
-    /// QPs that take from it.
+    /// QPs that take from it; those of XRC do not count.
     pub(crate) users: u32,
 }
 
 impl Srq {
-    pub(crate) fn new(pd: PdId, max_wr: u32, max_sge: u32) -> Self {
+    pub(crate) fn new(pd: PdId, xrc: Option<XrcTies>, max_wr: u32, max_sge: u32) -> Self {
         Self {
             pd,
+            xrc,
             queue: ReceiveQueue::new(max_wr, max_sge),
             limit: 0,
             users: 0,

@@ -8,10 +8,12 @@ mod mw;
 mod pd;
 mod qp;
 mod srq;
+mod xrc;
 
 pub use mr::{MrModify, RegFlags};
 pub use mw::MwBindWr;
 pub use qp::QpInit;
+pub use xrc::XrcdId;
 
 use crate::error::{Object, VerbsError};
 

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 
-use ferroce_wire::{Aeth, Bth, Headers, NakCode, Opcode, Psn, Syndrome};
+use ferroce_wire::{Aeth, Bth, Headers, NakCode, Opcode, Psn, Reth, Srqn, Syndrome};
 
 use crate::{Host, Key, Payload, QpAttr, Segment, Segments, Transmit};
 
@@ -40,6 +40,8 @@ pub(crate) struct ReadAnswer {
     va: u64,
     rkey: u32,
     length: u32,
+    /// Shared receive queue of XRC, in whose protection domain the memory is.
+    srqn: Option<Srqn>,
     /// Packets made so far.
     sent: u32,
     /// The request was a duplicate.
@@ -47,14 +49,16 @@ pub(crate) struct ReadAnswer {
 }
 
 impl ReadAnswer {
-    /// The answer to a request for `length` bytes.
-    pub(crate) fn new(psn: Psn, mtu: u32, va: u64, rkey: u32, length: u32) -> Self {
+    /// The answer to a request for what `reth` says.
+    pub(crate) fn new(request: &Headers, reth: Reth, mtu: u32) -> Self {
+        let Reth { va, rkey, length } = reth;
         Self {
-            psn,
+            psn: request.bth.psn,
             packets: length.div_ceil(mtu).max(1),
             va,
             rkey,
             length,
+            srqn: request.xrceth,
             sent: 0,
             again: false,
         }
@@ -209,7 +213,7 @@ impl Answers {
         &mut self,
         ack: Aeth,
         attr: &QpAttr,
-        host: &H,
+        host: &mut H,
     ) -> Result<Option<Transmit>, Psn> {
         let Some(answer) = self.queue.front_mut() else {
             return Ok(None);
@@ -245,7 +249,7 @@ impl Answers {
 }
 
 impl ReadAnswer {
-    fn packet<H: Host>(&mut self, ack: Aeth, attr: &QpAttr, host: &H) -> Result<Transmit, Psn> {
+    fn packet<H: Host>(&mut self, ack: Aeth, attr: &QpAttr, host: &mut H) -> Result<Transmit, Psn> {
         let mtu = attr.path_mtu.bytes();
         let (first, last) = (self.sent == 0, self.sent + 1 == self.packets);
         let offset = self.sent * mtu;
@@ -259,7 +263,10 @@ impl ReadAnswer {
         let payload = if len == 0 {
             Payload::Empty
         } else {
-            // The key may have gone since the request was accepted.
+            // The key may have gone since the request was accepted, and the SRQ, too.
+            if self.srqn.is_some_and(|srqn| !host.enter_srq(srqn)) {
+                return Err(psn);
+            }
             host.check_read(&segment).map_err(|_| psn)?;
             Payload::Memory(Segments::from_slice(&[segment]))
         };

@@ -40,7 +40,7 @@ impl Requester {
             return Ok(());
         }
         let una_before = self.una;
-        let demand = match headers.bth.opcode {
+        let demand = match headers.bth.opcode.operation() {
             Opcode::RcAcknowledge => self.take_acknowledge(headers, qpn, host),
             _ => self.take_data(headers, data, attr, qpn, host)?,
         };
@@ -63,7 +63,9 @@ impl Requester {
     fn handle_stale<H: Host>(&mut self, psn: Psn, headers: &Headers, host: &mut H) {
         let newest_done = psn.next() == self.una;
         match headers.aeth {
-            Some(aeth) if newest_done && headers.bth.opcode == Opcode::RcAcknowledge => {
+            Some(aeth)
+                if newest_done && headers.bth.opcode.operation() == Opcode::RcAcknowledge =>
+            {
                 if let Syndrome::Ack { credit } = aeth.syndrome {
                     self.grant(aeth.msn, credit.credits());
                 }

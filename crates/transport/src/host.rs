@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use ferroce_adp::Policy;
-use ferroce_wire::Headers;
+use ferroce_wire::{Headers, Srqn};
 use smallvec::SmallVec;
 use thiserror::Error;
 
@@ -26,6 +26,11 @@ pub trait Host {
 
     /// The next receive WQE of the shared receive queue this QP is attached to.
     fn take_shared_recv(&mut self) -> Option<RecvWqe>;
+
+    /// The rest of this call is about a request of XRC for this shared receive queue: it is the one
+    /// that receive WQEs are taken from, and its completion queue and protection domain serve.
+    /// False if there is none with this number in the QP's XRC domain.
+    fn enter_srq(&mut self, srqn: Srqn) -> bool;
 
     /// An asynchronous event of this QP.
     fn event(&mut self, event: QpEvent);

@@ -1,5 +1,5 @@
 use ferroce_adp::{Policy, QpTimeouts, RetryState};
-use ferroce_wire::{Headers, Psn, Qpn, Service};
+use ferroce_wire::{Headers, Psn, Qpn};
 
 use crate::requester::Requester;
 use crate::responder::{Context, Failed, ReceiveSource, Responder};
@@ -26,6 +26,17 @@ pub struct QpCap {
     pub max_inline_data: u32,
 }
 
+impl QpCap {
+    /// Nothing at all, as of an XRC_RECV queue pair.
+    pub const NONE: Self = Self {
+        max_send_wr: 0,
+        max_recv_wr: 0,
+        max_send_sge: 0,
+        max_recv_sge: 0,
+        max_inline_data: 0,
+    };
+}
+
 impl Default for QpCap {
     fn default() -> Self {
         Self {
@@ -49,7 +60,7 @@ pub struct QpConfig {
     pub port_mtu: Mtu,
     /// Capacities.
     pub cap: QpCap,
-    /// Receives come from a shared receive queue.
+    /// Receives come from a shared receive queue. Those of XRC_RECV always do.
     pub srq: bool,
     /// Every send request produces a completion (`sq_sig_all`).
     pub signal_all: bool,
@@ -100,6 +111,7 @@ impl Qp {
     pub fn new(config: QpConfig, policy: &Policy) -> Self {
         let QpConfig {
             qpn,
+            qp_type,
             cap,
             srq,
             window_bytes,
@@ -111,7 +123,7 @@ impl Qp {
             attr: first_attr(&config),
             requester: Requester::new(policy, qpn, window_bytes),
             responder: Responder::new(),
-            receives: if srq {
+            receives: if srq || qp_type == QpType::XrcRecv {
                 ReceiveSource::Shared { spare: None }
             } else {
                 ReceiveSource::Own(ReceiveQueue::new(cap.max_recv_wr, cap.max_recv_sge))
@@ -249,6 +261,10 @@ impl Qp {
                 needs,
             });
         }
+        let qp_type = self.config.qp_type;
+        if matches!(qp_type, QpType::XrcSend | QpType::XrcRecv) {
+            return Err(PostError::NoReceiveQueue { qp_type });
+        }
         let ReceiveSource::Own(queue) = &mut self.receives else {
             return Err(PostError::UsesSrq);
         };
@@ -276,14 +292,12 @@ impl Qp {
         data: Data<'_>,
         host: &mut H,
     ) {
-        let service = headers.bth.opcode.service();
-        if !self.takes_packets()
-            || service != self.config.qp_type.service()
-            || service == Service::Ud
-        {
+        let qp_type = self.config.qp_type;
+        let opcode = headers.bth.opcode;
+        if !self.takes_packets() || !qp_type.takes(opcode) || qp_type == QpType::Ud {
             return;
         }
-        if headers.bth.opcode.is_request() {
+        if opcode.is_request() {
             self.handle_request(headers, data, host);
         } else if self.state != QpState::Rtr {
             let qpn = self.config.qpn;
@@ -362,7 +376,10 @@ impl Qp {
         self.state = QpState::Err;
         self.requester.flush(host, self.config.qpn);
         self.flush_receives(host);
-        if matches!(self.receives, ReceiveSource::Shared { .. }) {
+        // An XRC_RECV queue pair has no receive queue that could come to its last WQE.
+        if matches!(self.receives, ReceiveSource::Shared { .. })
+            && self.config.qp_type != QpType::XrcRecv
+        {
             host.event(QpEvent::LastWqeReached);
         }
     }
@@ -386,7 +403,11 @@ impl Qp {
     pub fn poll_transmit<H: Host>(&mut self, now: Time, host: &mut H) -> Option<Transmit> {
         for _ in 0..2 {
             let transmit = if self.turn.responder {
-                self.poll_answer(host)
+                let mut answer = self.poll_answer(host);
+                if let Some(Transmit { headers, .. }) = &mut answer {
+                    headers.bth.opcode = self.config.qp_type.opcode(headers.bth.opcode);
+                }
+                answer
             } else {
                 self.poll_request(now, host)
             };
@@ -407,7 +428,7 @@ impl Qp {
     }
 
     fn poll_answer<H: Host>(&mut self, host: &mut H) -> Option<Transmit> {
-        let mut poll = |host: &H| {
+        let mut poll = |host: &mut H| {
             self.responder
                 .poll_transmit(&self.attr, &self.receives, host)
         };

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use ferroce_wire::{AtomicEth, Bth, Deth, Headers, Opcode, Psn, Reth, Service};
+use ferroce_wire::{AtomicEth, Bth, Deth, Headers, Opcode, Psn, Reth};
 
 use crate::recv::pieces;
 use crate::{
@@ -76,22 +76,21 @@ impl Request<'_> {
     }
 
     fn headers(&self, opcode: Opcode) -> Headers {
-        let mut bth = Bth::request(opcode, self.attr.dest_qpn, self.psn);
-        bth.ack_req = self.ack_req;
-        let service = self.config.qp_type.service();
-        if service != Service::Rc {
-            bth.ack_req = false;
-            // What the service does not have was not posted.
-            bth.opcode = opcode.of_service(service).unwrap_or(opcode);
-        }
+        let qp_type = self.config.qp_type;
+        let mut bth = Bth::request(qp_type.opcode(opcode), self.attr.dest_qpn, self.psn);
+        bth.ack_req = self.ack_req && qp_type.is_reliable();
         let mut headers = Headers::new(bth);
-        if let SendTo::Datagram(UdAddress { qpn, qkey, .. }) = self.wqe.to {
-            let own = qkey & OWN_QKEY != 0;
-            headers.bth.dest_qp = qpn;
-            headers.deth = Some(Deth {
-                qkey: if own { self.attr.qkey } else { qkey },
-                src_qp: self.config.qpn,
-            });
+        match self.wqe.to {
+            SendTo::Peer => {}
+            SendTo::Srq(srqn) => headers.xrceth = Some(srqn),
+            SendTo::Datagram(UdAddress { qpn, qkey, .. }) => {
+                let own = qkey & OWN_QKEY != 0;
+                headers.bth.dest_qp = qpn;
+                headers.deth = Some(Deth {
+                    qkey: if own { self.attr.qkey } else { qkey },
+                    src_qp: self.config.qpn,
+                });
+            }
         }
         headers
     }
@@ -134,7 +133,7 @@ impl Request<'_> {
             }
         };
         let path = match wqe.to {
-            SendTo::Peer => None,
+            SendTo::Peer | SendTo::Srq(_) => None,
             SendTo::Datagram(address) => Some(address.path),
         };
         Ok(Transmit {

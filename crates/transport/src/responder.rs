@@ -1,4 +1,4 @@
-use ferroce_wire::{Aeth, CreditCode, Headers, NakCode, Opcode, Psn, Qpn, Syndrome};
+use ferroce_wire::{Aeth, CreditCode, Headers, NakCode, Opcode, Psn, Qpn, Reth, Srqn, Syndrome};
 
 use crate::answers::{Answers, REVOKED, ReadAnswer};
 use crate::resource::{Resource, Resources};
@@ -18,6 +18,8 @@ pub(crate) struct Responder {
     /// A NAK for `epsn` is out; nothing more is said until that PSN arrives.
     nak_sent: bool,
     message: Message,
+    /// Shared receive queue that the message of XRC is for.
+    srqn: Option<Srqn>,
     resources: Resources,
     answers: Answers,
 }
@@ -105,6 +107,8 @@ pub(crate) enum Refusal {
 }
 
 const INVALID: Refusal = Refusal::Fatal(NakCode::InvalidRequest, QpEvent::RequestError);
+/// A shared receive queue that is none (IBA vol 1, annex A14: XRC domain violation).
+const NO_SRQ: Refusal = Refusal::Fatal(NakCode::InvalidRequest, QpEvent::AccessError);
 const NO_ACCESS: Refusal = Refusal::Fatal(NakCode::RemoteAccess, QpEvent::AccessError);
 
 impl From<AccessError> for Refusal {
@@ -144,6 +148,7 @@ impl Responder {
             msn: 0,
             nak_sent: false,
             message: Message::None,
+            srqn: None,
             resources: Resources::default(),
             answers: Answers::default(),
         }
@@ -245,6 +250,15 @@ impl Responder {
         if opcode.starts_message() == self.in_message() {
             return Err(INVALID);
         }
+        if let Some(srqn) = headers.xrceth {
+            if self.in_message() && self.srqn != Some(srqn) {
+                return Err(INVALID);
+            }
+            if !cx.host.enter_srq(srqn) {
+                return Err(NO_SRQ);
+            }
+            self.srqn = Some(srqn);
+        }
         let full = cx.attr.path_mtu.bytes();
         if data.len() > full || (!opcode.ends_message() && data.len() != full) {
             return Err(INVALID);
@@ -257,7 +271,7 @@ impl Responder {
         } else if opcode.is_write() {
             self.execute_write(headers, data, cx)
         } else if let Some(reth) = headers.reth {
-            self.execute_read(headers.bth.psn, reth.va, reth.rkey, reth.length, cx)
+            self.execute_read(headers, reth, cx)
         } else {
             self.execute_atomic(headers, cx)
         }
@@ -388,22 +402,20 @@ impl Responder {
 
     fn execute_read<H: Host>(
         &mut self,
-        psn: Psn,
-        va: u64,
-        rkey: u32,
-        length: u32,
+        headers: &Headers,
+        reth: Reth,
         cx: &mut Context<'_, H>,
     ) -> Result<(), Refusal> {
-        if u64::from(length) > MAX_MESSAGE_BYTES {
+        if u64::from(reth.length) > MAX_MESSAGE_BYTES {
             return Err(INVALID);
         }
         self.check_resources(AccessFlags::REMOTE_READ, cx)?;
-        check_readable(va, rkey, length, cx.host)?;
+        check_readable(&reth, cx.host)?;
         cx.host.count(Counter::RxReadRequests, 1);
-        let answer = ReadAnswer::new(psn, cx.attr.path_mtu.bytes(), va, rkey, length);
+        let answer = ReadAnswer::new(headers, reth, cx.attr.path_mtu.bytes());
         self.finish_resource(
             Resource {
-                psn,
+                psn: headers.bth.psn,
                 packets: answer.packets,
                 atomic_result: None,
             },
@@ -423,7 +435,7 @@ impl Responder {
             return Err(INVALID);
         }
         self.check_resources(AccessFlags::REMOTE_ATOMIC, cx)?;
-        let op = if headers.bth.opcode == Opcode::RcCompareSwap {
+        let op = if headers.bth.opcode.operation() == Opcode::RcCompareSwap {
             AtomicOp::CompareSwap {
                 compare: atomic.compare,
                 swap: atomic.swap_or_add,
@@ -474,14 +486,15 @@ impl Responder {
         cx.host.count(Counter::DuplicateRequest, 1);
         let psn = headers.bth.psn;
         let limit = cx.attr.max_dest_rd_atomic;
-        if headers.bth.opcode == Opcode::RcReadRequest {
+        if headers.bth.opcode.operation() == Opcode::RcReadRequest {
             let Some(reth) = headers.reth else { return };
             let mtu = cx.attr.path_mtu.bytes();
-            let answer = ReadAnswer::new(psn, mtu, reth.va, reth.rkey, reth.length);
+            let answer = ReadAnswer::new(headers, reth, mtu);
             // A key that has gone is no reason for a NAK: this may be an old packet, of a READ
             // that was answered long ago.
             if self.resources.find_read(psn, answer.packets).is_some()
-                && check_readable(reth.va, reth.rkey, reth.length, cx.host).is_ok()
+                && headers.xrceth.is_none_or(|srqn| cx.host.enter_srq(srqn))
+                && check_readable(&reth, cx.host).is_ok()
             {
                 self.answers.read_again(answer, limit);
             }
@@ -507,7 +520,15 @@ impl Responder {
     /// Completes the receive WQE of the message under way with an error.
     pub(crate) fn fail_receive<H: Host>(&mut self, status: WcStatus, cx: &mut Context<'_, H>) {
         if let Message::Send { wqe, .. } = std::mem::replace(&mut self.message, Message::None) {
+            self.enter_own_srq(cx.host);
             cx.fail(&wqe, status);
+        }
+    }
+
+    /// Completions of the message under way go to the queue that it is for, if that still exists.
+    fn enter_own_srq<H: Host>(&self, host: &mut H) {
+        if let Some(srqn) = self.srqn {
+            host.enter_srq(srqn);
         }
     }
 
@@ -518,6 +539,9 @@ impl Responder {
             Message::Send { wqe, .. } => Some(wqe),
             Message::None | Message::Write { .. } => None,
         };
+        if held.is_some() {
+            self.enter_own_srq(cx.host);
+        }
         for wqe in held
             .into_iter()
             .chain(std::iter::from_fn(|| cx.receives.take_own()))
@@ -543,7 +567,7 @@ impl Responder {
         &mut self,
         attr: &QpAttr,
         receives: &ReceiveSource,
-        host: &H,
+        host: &mut H,
     ) -> Result<Option<Transmit>, Failed> {
         // The message under way is not in the MSN yet, and has its receive WQE.
         let in_use = usize::from(matches!(self.message, Message::Send { .. }));
@@ -570,14 +594,14 @@ fn status_of(code: NakCode) -> WcStatus {
 }
 
 /// A READ of nothing touches no memory, so its key is not looked at (IBA vol 1, 9.7.4.1.5).
-fn check_readable<H: Host>(va: u64, rkey: u32, len: u32, host: &H) -> Result<(), AccessError> {
-    if len == 0 {
+fn check_readable<H: Host>(reth: &Reth, host: &H) -> Result<(), AccessError> {
+    if reth.length == 0 {
         return Ok(());
     }
     host.check_read(&Segment {
-        key: Key::Remote(rkey),
-        va,
-        len,
+        key: Key::Remote(reth.rkey),
+        va: reth.va,
+        len: reth.length,
     })
 }
 

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use ferroce_wire::{Qpn, Service};
+use ferroce_wire::{Opcode, Qpn, Service, Srqn};
 
 use crate::SendOp;
 
@@ -23,6 +23,10 @@ pub enum QpType {
     Uc = 3,
     /// Unreliable datagram.
     Ud = 4,
+    /// Sending end of an extended reliable connection (IBA vol 1, annex A14).
+    XrcSend = 9,
+    /// Receiving end: each request names the shared receive queue that it is for.
+    XrcRecv = 10,
 }
 
 impl QpType {
@@ -32,12 +36,29 @@ impl QpType {
             Self::Rc => Service::Rc,
             Self::Uc => Service::Uc,
             Self::Ud => Service::Ud,
+            Self::XrcSend | Self::XrcRecv => Service::Xrc,
         }
+    }
+
+    /// Whether a packet with this opcode may be for it: of its service, and the ends of an XRC
+    /// connection take either responses or requests.
+    pub fn takes(self, opcode: Opcode) -> bool {
+        opcode.service() == self.service()
+            && match self {
+                Self::XrcSend => opcode.is_response(),
+                Self::XrcRecv => opcode.is_request(),
+                Self::Rc | Self::Uc | Self::Ud => true,
+            }
+    }
+
+    /// What its service calls an operation of RC. One that the service does not have is not posted.
+    pub(crate) fn opcode(self, operation: Opcode) -> Opcode {
+        operation.of_service(self.service()).unwrap_or(operation)
     }
 
     /// Whether the peer acknowledges what arrives.
     pub const fn is_reliable(self) -> bool {
-        matches!(self, Self::Rc)
+        matches!(self, Self::Rc | Self::XrcSend | Self::XrcRecv)
     }
 
     /// Whether it talks to one peer only, that of its address vector.
@@ -47,9 +68,10 @@ impl QpType {
 
     /// Whether its send queue takes `op` (IBA vol 1, 10.7.2, table of transport services).
     pub(crate) fn supports(self, op: &SendOp) -> bool {
-        match op {
-            SendOp::Send { .. } => true,
-            SendOp::Write { .. } | SendOp::BindMw(_) | SendOp::LocalInvalidate { .. } => {
+        match (self, op) {
+            (Self::XrcRecv, _) => false,
+            (_, SendOp::Send { .. }) => true,
+            (_, SendOp::Write { .. } | SendOp::BindMw(_) | SendOp::LocalInvalidate { .. }) => {
                 self != Self::Ud
             }
             _ => self.is_reliable(),
@@ -63,6 +85,8 @@ impl fmt::Display for QpType {
             Self::Rc => "RC",
             Self::Uc => "UC",
             Self::Ud => "UD",
+            Self::XrcSend => "XRC_SEND",
+            Self::XrcRecv => "XRC_RECV",
         })
     }
 }
@@ -96,11 +120,17 @@ pub enum SendTo {
     Peer,
     /// Anybody (UD).
     Datagram(UdAddress),
+    /// A shared receive queue of the peer's device (XRC).
+    Srq(Srqn),
 }
 
 impl SendTo {
     /// Whether a queue pair of this type sends that way.
     pub(crate) fn suits(&self, qp_type: QpType) -> bool {
-        matches!(self, Self::Datagram(_)) == (qp_type == QpType::Ud)
+        match self {
+            Self::Peer => matches!(qp_type, QpType::Rc | QpType::Uc),
+            Self::Datagram(_) => qp_type == QpType::Ud,
+            Self::Srq(_) => qp_type == QpType::XrcSend,
+        }
     }
 }

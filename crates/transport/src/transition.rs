@@ -35,7 +35,7 @@ pub(crate) fn transition(qp_type: QpType, from: QpState, to: QpState) -> Option<
 fn initial(qp_type: QpType) -> Attr {
     let own = match qp_type {
         QpType::Ud => Attr::QKEY,
-        QpType::Rc | QpType::Uc => Attr::ACCESS_FLAGS,
+        _ => Attr::ACCESS_FLAGS,
     };
     Attr::PKEY_INDEX | Attr::PORT | own
 }
@@ -45,8 +45,8 @@ fn ready_to_receive(qp_type: QpType) -> (Attr, Attr) {
     let responder = Attr::MAX_DEST_RD_ATOMIC | Attr::MIN_RNR_TIMER;
     let optional = Attr::ALT_PATH | Attr::ACCESS_FLAGS | Attr::PKEY_INDEX;
     match qp_type {
-        QpType::Rc => (path | responder, optional),
-        QpType::Uc => (path, optional),
+        QpType::Rc | QpType::XrcRecv => (path | responder, optional),
+        QpType::Uc | QpType::XrcSend => (path, optional),
         QpType::Ud => (NONE, Attr::PKEY_INDEX | Attr::QKEY),
     }
 }
@@ -54,7 +54,8 @@ fn ready_to_receive(qp_type: QpType) -> (Attr, Attr) {
 fn ready_to_send(qp_type: QpType) -> Attr {
     let retries = Attr::RETRY_CNT | Attr::RNR_RETRY | Attr::MAX_QP_RD_ATOMIC;
     match qp_type {
-        QpType::Rc => Attr::SQ_PSN | Attr::TIMEOUT | retries,
+        QpType::Rc | QpType::XrcSend => Attr::SQ_PSN | Attr::TIMEOUT | retries,
+        QpType::XrcRecv => Attr::SQ_PSN | Attr::TIMEOUT,
         QpType::Uc | QpType::Ud => Attr::SQ_PSN,
     }
 }
@@ -62,8 +63,8 @@ fn ready_to_send(qp_type: QpType) -> Attr {
 fn while_sending(qp_type: QpType) -> Attr {
     let connected = Attr::CUR_STATE | Attr::ACCESS_FLAGS | MIGRATION;
     match qp_type {
-        QpType::Rc => connected | Attr::MIN_RNR_TIMER,
-        QpType::Uc => connected,
+        QpType::Rc | QpType::XrcRecv => connected | Attr::MIN_RNR_TIMER,
+        QpType::Uc | QpType::XrcSend => connected,
         QpType::Ud => Attr::CUR_STATE | Attr::QKEY,
     }
 }
@@ -74,6 +75,8 @@ fn while_drained(qp_type: QpType) -> Attr {
     let responder = Attr::MAX_DEST_RD_ATOMIC | Attr::MIN_RNR_TIMER;
     match qp_type {
         QpType::Rc => connected | Attr::PORT | Attr::TIMEOUT | requester | responder,
+        QpType::XrcSend => connected | Attr::PORT | Attr::TIMEOUT | requester,
+        QpType::XrcRecv => connected | Attr::PORT | Attr::TIMEOUT | responder,
         QpType::Uc => connected,
         QpType::Ud => Attr::PKEY_INDEX | Attr::QKEY,
     }
@@ -86,7 +89,13 @@ mod tests {
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
 
     const STATES: [QpState; 7] = [Reset, Init, Rtr, Rts, Sqd, Sqe, Err];
-    const TYPES: [QpType; 3] = [QpType::Rc, QpType::Uc, QpType::Ud];
+    const TYPES: [QpType; 5] = [
+        QpType::Rc,
+        QpType::Uc,
+        QpType::Ud,
+        QpType::XrcSend,
+        QpType::XrcRecv,
+    ];
 
     #[test]
     fn only_the_documented_transitions_exist() {
@@ -105,7 +114,7 @@ mod tests {
                 let expected = match (from, to) {
                     (Reset, Err) => false,
                     (_, Reset | Err) => true,
-                    (Sqe, Rts) => qp_type != QpType::Rc,
+                    (Sqe, Rts) => matches!(qp_type, QpType::Uc | QpType::Ud),
                     _ => legal.contains(&(from, to)),
                 };
                 let exists = transition(qp_type, from, to).is_some();
@@ -117,7 +126,7 @@ mod tests {
     /// The sets themselves, written out for each type and transition.
     #[test]
     fn attributes_are_those_of_the_table() {
-        use QpType::{Rc, Uc, Ud};
+        use QpType::{Rc, Uc, Ud, XrcRecv, XrcSend};
         let port = "PKEY_INDEX PORT ";
         let path = "AV PATH_MTU DEST_QPN RQ_PSN";
         let running = "CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE";
@@ -199,6 +208,66 @@ mod tests {
             ),
             (Ud, Sqd, Sqd, String::new(), "PKEY_INDEX QKEY".into()),
             (Rc, Rts, Err, String::new(), String::new()),
+            (
+                XrcSend,
+                Reset,
+                Init,
+                format!("{port} ACCESS_FLAGS"),
+                String::new(),
+            ),
+            (
+                XrcRecv,
+                Init,
+                Init,
+                String::new(),
+                format!("{port} ACCESS_FLAGS"),
+            ),
+            (
+                XrcSend,
+                Init,
+                Rtr,
+                path.into(),
+                "ALT_PATH ACCESS_FLAGS PKEY_INDEX".into(),
+            ),
+            (
+                XrcRecv,
+                Init,
+                Rtr,
+                format!("{path} MAX_DEST_RD_ATOMIC MIN_RNR_TIMER"),
+                "ALT_PATH ACCESS_FLAGS PKEY_INDEX".into(),
+            ),
+            (
+                XrcSend,
+                Rtr,
+                Rts,
+                "TIMEOUT RETRY_CNT RNR_RETRY SQ_PSN MAX_QP_RD_ATOMIC".into(),
+                running.into(),
+            ),
+            (
+                XrcRecv,
+                Rtr,
+                Rts,
+                "TIMEOUT SQ_PSN".into(),
+                format!("{running} MIN_RNR_TIMER"),
+            ),
+            (
+                XrcSend,
+                Sqd,
+                Sqd,
+                String::new(),
+                "PORT AV TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC ALT_PATH ACCESS_FLAGS \
+                 PKEY_INDEX PATH_MIG_STATE"
+                    .into(),
+            ),
+            (
+                XrcRecv,
+                Sqd,
+                Sqd,
+                String::new(),
+                "PORT AV TIMEOUT MAX_DEST_RD_ATOMIC ALT_PATH ACCESS_FLAGS PKEY_INDEX \
+                 MIN_RNR_TIMER PATH_MIG_STATE"
+                    .into(),
+            ),
         ];
         let set = |names: &str| -> Attr {
             let bit = |name| Attr::from_name(name).unwrap();

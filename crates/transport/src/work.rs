@@ -245,11 +245,19 @@ pub enum PostError {
         /// What was asked of it.
         opcode: WcOpcode,
     },
-    /// Datagrams need an address; what a connected QP sends goes to its peer.
+    /// Datagrams need an address, requests of XRC a shared receive queue; what another QP sends goes
+    /// to its peer.
     #[error(
-        "a UD work request needs an address handle, remote QPN and Q_Key, and no other takes them; this QP is of type {qp_type}"
+        "a UD work request needs an address handle, remote QPN and Q_Key, one of XRC the number of \
+         an SRQ, and no other takes them; this QP is of type {qp_type}"
     )]
     WrongAddress {
+        /// The QP's type.
+        qp_type: QpType,
+    },
+    /// Receives of XRC come from the shared receive queue that the peer names.
+    #[error("a queue pair of type {qp_type} has no receive queue; post to an SRQ of XRC")]
+    NoReceiveQueue {
         /// The QP's type.
         qp_type: QpType,
     },

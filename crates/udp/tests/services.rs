@@ -4,8 +4,8 @@ mod common;
 
 use common::{Node, address, attr, pattern};
 use ferroce_hca::{
-    Attr, GRH_BYTES, Path, QpAttr, QpInit, QpModify, QpState, QpType, SendOp, SendTo, SendWr,
-    UdAddress, WcFlags, WcOpcode,
+    Attr, GRH_BYTES, Path, QpAttr, QpInit, QpModify, QpState, QpType, RecvWr, SendOp, SendTo,
+    SendWr, Sges, UdAddress, WcFlags, WcOpcode, XrcTies,
 };
 use ferroce_wire::Qpn;
 
@@ -102,6 +102,51 @@ fn unreliable_connections_write_and_send() {
     a.succeed(2);
     let got = b.succeed(2);
     assert_eq!([got[0].wr_id, got[1].wr_id], [1, 2]);
+    assert!(b.bytes(0, LEN as usize) == bytes);
+    assert!(b.bytes(32 << 10, LEN as usize) == bytes);
+}
+
+/// A SEND to a shared receive queue that it names, and a WRITE beside it.
+#[test]
+fn extended_reliable_connections() {
+    const LEN: u32 = 20_000;
+    let [a, b] = [0, 1].map(|host| Node::open(address(11, 2, host), 64 << 10));
+    let sender = create(&a, QpType::XrcSend);
+    let (receiver, srq, number) = b.device.with(|hca| {
+        let xrcd = hca.alloc_xrcd().unwrap();
+        let ties = XrcTies { xrcd, cq: b.cq };
+        let srq = hca.create_xrc_srq(b.pd, ties, 4, 1).unwrap();
+        let number = hca.srq_number(srq).unwrap();
+        (hca.create_xrc_recv_qp(xrcd).unwrap(), srq, number)
+    });
+    for (node, own, qp_type, peer, to) in [
+        (&a, sender, QpType::XrcSend, receiver, &b),
+        (&b, receiver, QpType::XrcRecv, sender, &a),
+    ] {
+        let attr = QpAttr {
+            dest_qpn: peer,
+            ..attr()
+        };
+        ready(node, own, qp_type, attr, Some(path_to(to)));
+    }
+    let bytes = pattern(LEN as usize, 3);
+    a.buffer.write(0, &bytes);
+    let wr = RecvWr {
+        wr_id: 7,
+        sges: Sges::from_buf([b.sge(0, LEN)]),
+    };
+    b.device.with(|hca| hca.post_srq_recv(srq, wr).unwrap());
+    let to_srq = |wr_id, op| SendWr {
+        to: SendTo::Srq(number),
+        ..SendWr::new(wr_id, op, a.sge(0, LEN))
+    };
+    let write = to_srq(1, b.remote(32 << 10).write());
+    a.device
+        .post_send(sender, [write, to_srq(2, SEND)])
+        .unwrap();
+    a.succeed(2);
+    let got = b.succeed(1)[0];
+    assert_eq!((got.wr_id, got.qpn, got.byte_len), (7, receiver, LEN));
     assert!(b.bytes(0, LEN as usize) == bytes);
     assert!(b.bytes(32 << 10, LEN as usize) == bytes);
 }

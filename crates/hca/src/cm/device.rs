@@ -1,15 +1,13 @@
 //! The connection manager as a part of the device.
 
 use ferroce_transport::{Counter, Data, Path, Payload};
+use ferroce_wire::Opcode;
 use ferroce_wire::cm::{GSI_QKEY, Mad};
-use ferroce_wire::{Opcode, Qpn};
 
 use super::{Cm, CmEvent};
 use crate::device::Hca;
 use crate::event::Event;
-use crate::mr::Opener;
 use crate::packet::{Outgoing, Received};
-use crate::verbs::PdId;
 
 impl Hca {
     /// The connection manager, to look at.
@@ -82,11 +80,7 @@ impl Hca {
             headers: ferroce_wire::cm::headers(letter.psn),
             payload_len: letter.mad.len() as u32,
             payload: Payload::Inline(letter.mad),
-            // Means nothing without registered memory.
-            opener: Opener {
-                pd: PdId(0),
-                qpn: Qpn::new(1),
-            },
+            opener: None,
             corrupt_bit: None,
         })
     }

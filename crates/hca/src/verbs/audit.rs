@@ -1,10 +1,9 @@
 use std::collections::HashMap;
 
-use super::PdId;
+use super::{PdId, XrcdId};
 use crate::cq::CqId;
 use crate::device::Hca;
-use crate::host::Ties;
-use crate::srq::SrqId;
+use crate::srq::{SrqId, XrcTies};
 
 impl Hca {
     /// The part of [`Self::audit`] that is about who uses what.
@@ -12,6 +11,7 @@ impl Hca {
         let mut pds: HashMap<PdId, u32> = HashMap::new();
         let mut cqs: HashMap<CqId, u32> = HashMap::new();
         let mut srqs: HashMap<SrqId, u32> = HashMap::new();
+        let mut xrcds: HashMap<XrcdId, u32> = HashMap::new();
         for info in self.mrs() {
             *pds.entry(info.pd).or_default() += 1;
         }
@@ -21,21 +21,24 @@ impl Hca {
         self.keys.audit();
         for (_, srq) in self.srqs.iter() {
             *pds.entry(srq.pd).or_default() += 1;
+            if let Some(XrcTies { xrcd, cq }) = srq.xrc {
+                *xrcds.entry(xrcd).or_default() += 1;
+                *cqs.entry(cq).or_default() += 1;
+            }
         }
         for (_, entry) in self.qps.iter() {
-            let Ties {
-                pd,
-                send_cq,
-                recv_cq,
-                srq,
-            } = entry.ties;
-            *pds.entry(pd).or_default() += 1;
-            *cqs.entry(send_cq).or_default() += 1;
-            if recv_cq != send_cq {
-                *cqs.entry(recv_cq).or_default() += 1;
+            assert!(entry.handles > 0);
+            if let Some(pd) = entry.ties.pd {
+                *pds.entry(pd).or_default() += 1;
             }
-            if let Some(srq) = srq {
+            for cq in entry.ties.cqs() {
+                *cqs.entry(cq).or_default() += 1;
+            }
+            if let Some(srq) = entry.ties.srq {
                 *srqs.entry(srq).or_default() += 1;
+            }
+            if let Some(xrcd) = entry.ties.xrcd {
+                *xrcds.entry(xrcd).or_default() += 1;
             }
         }
         for (index, users) in self.pds.iter() {
@@ -49,7 +52,14 @@ impl Hca {
             let users = srqs.remove(&SrqId(index)).unwrap_or(0);
             assert_eq!(users, srq.users, "SRQ {index}");
         }
-        let orphans = pds.len() + cqs.len() + srqs.len();
-        assert_eq!(orphans, 0, "objects whose PD, CQ or SRQ is gone");
+        for (index, users) in self.xrcds.iter() {
+            let counted = xrcds.remove(&XrcdId(index)).unwrap_or(0);
+            assert_eq!(counted, *users, "XRC domain {index}");
+        }
+        let orphans = pds.len() + cqs.len() + srqs.len() + xrcds.len();
+        assert_eq!(
+            orphans, 0,
+            "objects whose PD, CQ, SRQ or XRC domain is gone"
+        );
     }
 }

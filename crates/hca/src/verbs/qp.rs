@@ -15,13 +15,13 @@ use crate::srq::SrqId;
 /// What a queue pair is created with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpInit {
-    /// Its type.
+    /// Its type; see [`Hca::create_xrc_recv_qp`] for XRC_RECV.
     pub qp_type: QpType,
     /// Protection domain.
     pub pd: PdId,
     /// Where send completions go.
     pub send_cq: CqId,
-    /// Where receive completions go.
+    /// Where receive completions go; XRC_SEND has none.
     pub recv_cq: CqId,
     /// Shared receive queue, in place of an own receive queue.
     pub srq: Option<SrqId>,
@@ -45,32 +45,38 @@ impl Hca {
     /// for.
     pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, VerbsError> {
         self.check_qp_init(init)?;
-        let QpInit {
-            qp_type,
-            pd,
-            send_cq,
-            recv_cq,
-            srq,
-            cap,
-            signal_all,
-        } = *init;
-        let cap = granted(cap);
+        let receives = init.qp_type != QpType::XrcSend;
         let ties = Ties {
-            pd,
-            send_cq,
-            recv_cq,
-            srq,
+            pd: Some(init.pd),
+            send_cq: Some(init.send_cq),
+            recv_cq: receives.then_some(init.recv_cq),
+            srq: init.srq.filter(|_| receives),
+            xrcd: None,
         };
+        let mut cap = granted(init.cap);
+        if !receives {
+            (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+        }
+        self.insert_qp(init.qp_type, ties, cap, init.signal_all)
+    }
+
+    pub(super) fn insert_qp(
+        &mut self,
+        qp_type: QpType,
+        ties: Ties,
+        cap: QpCap,
+        signal_all: bool,
+    ) -> Result<Qpn, VerbsError> {
         let (numbers, window_bytes) = (self.numbers, self.config.window_bytes);
         let port_mtu = self.config.port_mtu;
         let policy = &self.policy;
         let index = self.qps.insert_with(|index| {
             let config = QpConfig {
-                qpn: numbers.number(index),
+                qpn: Qpn::new(numbers.number(index)),
                 qp_type,
                 port_mtu,
                 cap,
-                srq: srq.is_some(),
+                srq: ties.srq.is_some(),
                 signal_all,
                 window_bytes,
             };
@@ -79,7 +85,7 @@ impl Hca {
         let (object, max) = (Object::Qp, self.config.max_qp);
         let index = index.ok_or(VerbsError::TooMany { object, max })?;
         self.count_users(ties, 1)?;
-        Ok(numbers.number(index))
+        Ok(Qpn::new(numbers.number(index)))
     }
 
     fn check_qp_init(&mut self, init: &QpInit) -> Result<(), VerbsError> {
@@ -93,15 +99,24 @@ impl Hca {
         ] {
             in_range(field, value.into(), 0, max.into())?;
         }
+        if init.qp_type == QpType::XrcRecv {
+            return Err(VerbsError::NeedsXrcDomain);
+        }
         self.pd_users(init.pd)?;
         self.cq(init.send_cq)?;
+        if init.qp_type == QpType::XrcSend {
+            return Ok(());
+        }
         self.cq(init.recv_cq)?;
-        if let Some(srq) = init.srq
-            && self.srq(srq)?.pd != init.pd
-        {
-            return Err(VerbsError::WrongDomain {
-                object: Object::Srq,
-            });
+        if let Some(srq) = init.srq {
+            let srq = self.srq(srq)?;
+            if srq.pd != init.pd {
+                let object = Object::Srq;
+                return Err(VerbsError::WrongDomain { object });
+            }
+            if srq.xrc.is_some() {
+                return Err(VerbsError::XrcSrq);
+            }
         }
         Ok(())
     }
@@ -109,24 +124,35 @@ impl Hca {
     /// Adds `by` to the user counts of what a queue pair is tied to.
     fn count_users(&mut self, ties: Ties, by: i32) -> Result<(), VerbsError> {
         let bump = |users: &mut u32| *users = users.wrapping_add_signed(by);
-        bump(self.pd_users(ties.pd)?);
-        bump(&mut self.cq(ties.send_cq)?.users);
-        if ties.recv_cq != ties.send_cq {
-            bump(&mut self.cq(ties.recv_cq)?.users);
+        if let Some(pd) = ties.pd {
+            bump(self.pd_users(pd)?);
+        }
+        for cq in ties.cqs() {
+            bump(&mut self.cq(cq)?.users);
         }
         if let Some(srq) = ties.srq {
             bump(&mut self.srq(srq)?.users);
         }
+        if let Some(xrcd) = ties.xrcd {
+            bump(self.xrcd_users(xrcd)?);
+        }
         Ok(())
     }
 
-    /// Destroys a queue pair that is attached to no multicast group; what is on its queues vanishes without completions, and so do those
-    /// of its completions that were not polled, as with the card's own library.
+    /// Destroys a queue pair that is attached to no multicast group; what is on its queues vanishes
+    /// without completions, and so do those of its completions that were not polled, as with the
+    /// card's own library. One that was opened more than once is closed once.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
         let index = self
             .qp_index(qpn)
             .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
         not_busy(Object::Qp, self.groups.count_of(qpn) as u32)?;
+        if let Some(entry) = self.qps.get_mut(index)
+            && entry.handles > 1
+        {
+            entry.handles -= 1;
+            return Ok(());
+        }
         let entry = self
             .qps
             .remove(index)
@@ -138,7 +164,7 @@ impl Hca {
     }
 
     fn forget_completions(&mut self, qpn: Qpn, ties: Ties) {
-        for cq in [ties.send_cq, ties.recv_cq] {
+        for cq in ties.cqs() {
             if let Ok(cq) = self.cq(cq) {
                 cq.forget(qpn);
             }

@@ -1,20 +1,48 @@
 use ferroce_transport::RecvWr;
-use ferroce_wire::Qpn;
+use ferroce_wire::Srqn;
 
 use super::{PdId, in_range, no_such, not_busy};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
 use crate::limits;
-use crate::srq::{Srq, SrqAttr, SrqId, SrqModify};
+use crate::srq::{Srq, SrqAttr, SrqId, SrqModify, XrcTies};
 
 impl Hca {
     /// Makes a shared receive queue.
     pub fn create_srq(&mut self, pd: PdId, max_wr: u32, max_sge: u32) -> Result<SrqId, VerbsError> {
+        self.insert_srq(pd, None, max_wr, max_sge)
+    }
+
+    /// Makes a shared receive queue of XRC (`ibv_create_srq_ex`).
+    pub fn create_xrc_srq(
+        &mut self,
+        pd: PdId,
+        xrc: XrcTies,
+        max_wr: u32,
+        max_sge: u32,
+    ) -> Result<SrqId, VerbsError> {
+        self.xrcd_users(xrc.xrcd)?;
+        self.cq(xrc.cq)?;
+        let srq = self.insert_srq(pd, Some(xrc), max_wr, max_sge)?;
+        *self.xrcd_users(xrc.xrcd)? += 1;
+        self.cq(xrc.cq)?.users += 1;
+        Ok(srq)
+    }
+
+    fn insert_srq(
+        &mut self,
+        pd: PdId,
+        xrc: Option<XrcTies>,
+        max_wr: u32,
+        max_sge: u32,
+    ) -> Result<SrqId, VerbsError> {
         in_range("max_wr", max_wr.into(), 1, limits::MAX_SRQ_WR.into())?;
         in_range("max_sge", max_sge.into(), 1, limits::MAX_SGE.into())?;
         self.pd_users(pd)?;
         let (object, max) = (Object::Srq, limits::MAX_SRQ);
-        let index = self.srqs.insert_with(|_| Srq::new(pd, max_wr, max_sge));
+        let index = self
+            .srqs
+            .insert_with(|_| Srq::new(pd, xrc, max_wr, max_sge));
         let index = index.ok_or(VerbsError::TooMany { object, max })?;
         *self.pd_users(pd)? += 1;
         Ok(SrqId(index))
@@ -22,17 +50,22 @@ impl Hca {
 
     /// Number of a shared receive queue (`ibv_get_srq_num`), unlike those of all others on the
     /// device's address.
-    pub fn srq_number(&mut self, srq: SrqId) -> Result<Qpn, VerbsError> {
+    pub fn srq_number(&mut self, srq: SrqId) -> Result<Srqn, VerbsError> {
         self.srq(srq)?;
-        Ok(self.numbers.number(srq.0))
+        Ok(Srqn::new(self.numbers.number(srq.0)))
     }
 
-    /// Destroys a shared receive queue that no queue pair uses.
+    /// Destroys a shared receive queue that no queue pair uses. Peers that name one of XRC are
+    /// refused from now on.
     pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), VerbsError> {
         not_busy(Object::Srq, self.srq(srq)?.users)?;
-        let pd = self.srq(srq)?.pd;
+        let &mut Srq { pd, xrc, .. } = self.srq(srq)?;
         self.srqs.remove(srq.0);
         *self.pd_users(pd)? -= 1;
+        if let Some(XrcTies { xrcd, cq }) = xrc {
+            *self.xrcd_users(xrcd)? -= 1;
+            self.cq(cq)?.users -= 1;
+        }
         Ok(())
     }
 

@@ -14,3 +14,4 @@ mod policy;
 mod queues;
 mod registers;
 mod window;
+mod xrc;

@@ -4,6 +4,8 @@ use ferroce_transport::{
     QpEvent, ReceiveQueue, RecvWqe, Segment, Sge, TimerExpiry, WorkQueue,
 };
 
+use ferroce_wire::Srqn;
+
 use super::Rng;
 
 /// A device with a few memory regions, and everything it was told.
@@ -15,6 +17,8 @@ pub struct TestHost {
     pub events: Vec<QpEvent>,
     pub expiries: Vec<TimerExpiry>,
     pub srq: Option<ReceiveQueue>,
+    /// Number of the SRQ, for XRC.
+    pub srqn: Srqn,
     /// How many atomics were executed.
     pub atomics: u64,
     /// Binds that were executed.
@@ -57,6 +61,7 @@ impl TestHost {
             events: Vec::new(),
             expiries: Vec::new(),
             srq: srq.map(|cap| ReceiveQueue::new(cap.max_recv_wr, cap.max_recv_sge)),
+            srqn: Srqn::new(0x3333),
             atomics: 0,
             binds: Vec::new(),
             regions: Vec::new(),
@@ -152,6 +157,10 @@ impl Host for TestHost {
 
     fn take_shared_recv(&mut self) -> Option<RecvWqe> {
         self.srq.as_mut().and_then(ReceiveQueue::take)
+    }
+
+    fn enter_srq(&mut self, srqn: Srqn) -> bool {
+        self.srq.is_some() && srqn == self.srqn
     }
 
     fn event(&mut self, event: QpEvent) {

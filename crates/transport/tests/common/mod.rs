@@ -17,8 +17,8 @@ use std::ops::{Index, IndexMut};
 use ferroce_adp::{Policy, PolicyKind};
 use ferroce_transport::{
     AccessFlags, Attr, Completion, Counter, Data, Mtu, Payload, Qp, QpAttr, QpCap, QpConfig,
-    QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, Time, Transmit,
-    WcStatus, WorkQueue,
+    QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Time,
+    Transmit, WcStatus, WorkQueue,
 };
 use ferroce_wire::{Headers, NakCode, Opcode, Psn, Qpn, Syndrome};
 
@@ -44,6 +44,7 @@ impl Id {
 /// What a pair is made of.
 #[derive(Clone, Debug)]
 pub struct Setup {
+    /// Of both, but the peer of an XRC_SEND queue pair is of type XRC_RECV.
     pub qp_type: QpType,
     pub mtu: Mtu,
     /// First PSN of A's requests and of B's.
@@ -114,11 +115,18 @@ impl Setup {
         }
     }
 
+    fn qp_type(&self, id: Id) -> QpType {
+        match (self.qp_type, id) {
+            (QpType::XrcSend, B) => QpType::XrcRecv,
+            (qp_type, _) => qp_type,
+        }
+    }
+
     fn side(&self, id: Id) -> Side {
         let mut host = TestHost::new(self.policy, self.srq.then_some(self.cap));
         let config = QpConfig {
             qpn: qpn(id),
-            qp_type: self.qp_type,
+            qp_type: self.qp_type(id),
             port_mtu: Mtu::Mtu4096,
             cap: self.cap,
             srq: self.srq,
@@ -339,7 +347,10 @@ impl Pair {
 }
 
 fn describe(headers: &Headers) -> String {
-    match (headers.bth.opcode, headers.aeth.map(|aeth| aeth.syndrome)) {
+    match (
+        headers.bth.opcode.operation(),
+        headers.aeth.map(|aeth| aeth.syndrome),
+    ) {
         (Opcode::RcAcknowledge, Some(syndrome)) => match syndrome {
             Syndrome::Ack { .. } => "ACK".into(),
             Syndrome::Rnr { .. } => "RNR".into(),
@@ -349,7 +360,7 @@ fn describe(headers: &Headers) -> String {
             Syndrome::Nak(NakCode::RemoteOperational) => "NAK operational".into(),
             other => format!("{other:?}"),
         },
-        (opcode, _) => opcode.name()[3..].into(), // without the service
+        (opcode, _) => opcode.name().split_once(' ').unwrap().1.into(), // without the service
     }
 }
 
@@ -473,7 +484,7 @@ impl Pair {
 impl Pair {
     pub fn connect(&mut self, id: Id) {
         use QpState::{Init, Reset, Rtr, Rts};
-        let (qp_type, attr) = (self.setup.qp_type, self.setup.attr(id));
+        let (qp_type, attr) = (self.setup.qp_type(id), self.setup.attr(id));
         for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts)] {
             self.modify(id, &QpModify::step(qp_type, from, to, attr));
         }
@@ -495,7 +506,10 @@ impl Pair {
         self.modify(id, &change);
     }
 
-    pub fn post(&mut self, id: Id, wr: SendWr) {
+    pub fn post(&mut self, id: Id, mut wr: SendWr) {
+        if self.setup.qp_type == QpType::XrcSend && wr.to == SendTo::Peer {
+            wr.to = SendTo::Srq(self[id.peer()].host.srqn);
+        }
         let side = &mut self[id];
         side.qp.post_send(wr, &mut side.host).unwrap();
         side.ready = true;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ferroce_transport::{
-    AccessFlags, Attr, MwBind, QpAttr, QpCap, QpModify, QpState, SendFlags, SendOp, SendTo, SendWr,
-    Sge, Sges,
+    AccessFlags, Attr, MwBind, QpAttr, QpCap, QpModify, QpState, QpType, SendFlags, SendOp, SendTo,
+    SendWr, Sge, Sges,
 };
 
 use crate::common::{A, B, Chaos, Id, Mr, Pair, Rng, Setup};
@@ -111,6 +111,10 @@ impl Stage {
             rd_atomic: scenario.rd_atomic,
             dest_rd_atomic: scenario.rd_atomic,
             srq: scenario.srq,
+            qp_type: match scenario.xrc {
+                true => QpType::XrcSend,
+                false => QpType::Rc,
+            },
             policy: policy(scenario.policy, scenario.seed),
             gap_ns: scenario.gap_ns,
             cap: QpCap {

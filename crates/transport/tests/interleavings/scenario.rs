@@ -12,6 +12,8 @@ pub(crate) struct Scenario {
     pub(crate) window_packets: u32,
     pub(crate) rd_atomic: u8,
     pub(crate) srq: bool,
+    /// A sends over XRC, and B to nobody.
+    pub(crate) xrc: bool,
     pub(crate) timeout: u8,
     pub(crate) retry_cnt: u8,
     pub(crate) rnr_retry: u8,
@@ -139,6 +141,7 @@ pub(crate) fn scenario() -> impl Strategy<Value = Scenario> {
             1..24_u32,
             1..4_u8,
             any::<bool>(),
+            prop::bool::weighted(0.25),
             prop_oneof![Just(0_u64), 0..3000_u64],
         ),
         (6..10_u8, 3..8_u8, prop_oneof![1 => 1..7_u8, 3 => Just(7)]),
@@ -153,14 +156,15 @@ pub(crate) fn scenario() -> impl Strategy<Value = Scenario> {
         [messages(), messages()],
     )
         .prop_map(
-            |(seed, shape, retries, policies, wire, drain_us, messages)| Scenario {
+            |(seed, shape, retries, policies, wire, drain_us, [from_a, from_b])| Scenario {
                 seed,
                 mtu: shape.0,
                 psn: shape.1,
                 window_packets: shape.2,
                 rd_atomic: shape.3,
-                srq: shape.4,
-                gap_ns: shape.5,
+                srq: shape.4 || shape.5,
+                xrc: shape.5,
+                gap_ns: shape.6,
                 timeout: retries.0,
                 retry_cnt: retries.1,
                 rnr_retry: retries.2,
@@ -171,7 +175,7 @@ pub(crate) fn scenario() -> impl Strategy<Value = Scenario> {
                 delay_per_mille: wire.2,
                 delay_us_max: wire.3,
                 drain_us,
-                messages,
+                messages: [from_a, if shape.5 { Vec::new() } else { from_b }],
             },
         )
 }

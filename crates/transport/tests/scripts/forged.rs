@@ -3,7 +3,7 @@
 
 use ferroce_transport::{Counter, QpEvent, QpState, SendOp, WcStatus};
 use ferroce_wire::{
-    Aeth, AtomicEth, Bth, CreditCode, Headers, NakCode, Opcode, Psn, Reth, Syndrome,
+    Aeth, AtomicEth, Bth, CreditCode, Headers, NakCode, Opcode, Psn, Reth, Service, Syndrome,
 };
 use proptest::prelude::*;
 
@@ -41,12 +41,16 @@ const ACK: Syndrome = Syndrome::Ack {
 };
 
 fn requests() -> impl Iterator<Item = Opcode> {
-    let rc = |o: &Opcode| o.as_u8() < 0x20 && o.is_request();
-    Opcode::ALL.iter().copied().filter(rc)
+    rc().filter(|o| o.is_request())
 }
 
 fn responses() -> impl Iterator<Item = Opcode> {
-    Opcode::ALL.iter().copied().filter(|o| o.is_response())
+    rc().filter(|o| o.is_response())
+}
+
+fn rc() -> impl Iterator<Item = Opcode> {
+    let rc = |o: &Opcode| o.service() == Service::Rc;
+    Opcode::ALL.iter().copied().filter(rc)
 }
 
 fn ready() -> Pair {

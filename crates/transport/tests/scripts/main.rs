@@ -17,3 +17,4 @@ mod resources;
 mod states;
 mod timeouts;
 mod unreliable;
+mod xrc;
