@@ -31,7 +31,7 @@ fn node_exporter_tells_of_real_traffic() {
         "--collector.disable-defaults",
         "--collector.infiniband",
     ]);
-    let exporter = Ready::Tcp(web).wait(exporter);
+    let exporter = Ready::Tcp(web).wait(&lab, exporter);
     let packets = || {
         let name = "node_infiniband_port_packets_transmitted_total";
         metric(
