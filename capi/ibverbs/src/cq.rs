@@ -83,10 +83,7 @@ pub unsafe extern "C" fn ibv_create_cq(
     )
 }
 
-pub(crate) fn create(
-    context: *mut ibv_context,
-    wanted: &Wanted,
-) -> Result<*mut ibv_cq_ex, Error> {
+pub(crate) fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut ibv_cq_ex, Error> {
     let own = context::find(context)?;
     // SAFETY: a live context.
     let vectors = unsafe { (*context).num_comp_vectors };
@@ -99,10 +96,7 @@ pub(crate) fn create(
         true => None,
         false => Some(use_channel(channel)?),
     };
-    let created = own
-        .adapter
-        .device
-        .with(|hca| hca.create_cq_ex(wanted.init));
+    let created = own.adapter.device.with(|hca| hca.create_cq_ex(wanted.init));
     let id = created.inspect_err(|_| {
         if queue.is_some() {
             release_channel(channel);
