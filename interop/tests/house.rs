@@ -299,6 +299,30 @@ fn the_core_knows_no_clock_socket_thread_or_file() {
 }
 
 #[test]
+fn every_environment_variable_is_in_the_manual() {
+    let page = read("docs/environment.md");
+    let mut violations = Vec::new();
+    let is_test = |source: &Source| source.path.contains("/tests/");
+    for source in all_sources().iter().filter(|source| !is_test(source)) {
+        for line in &source.lines {
+            // As a whole text, as it is when a variable is read or set.
+            for text in line.split('"').filter(|text| is_variable(text)) {
+                if !page.contains(&format!("`{text}`")) {
+                    violations.push(format!("{}: {text} is not there", source.path));
+                }
+            }
+        }
+    }
+    report("docs/environment.md lists every variable", &violations);
+}
+
+fn is_variable(text: &str) -> bool {
+    let is_name = |rest: &str| rest.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    let rest = text.strip_prefix("FERROCE_");
+    rest.is_some_and(|rest| !rest.is_empty() && is_name(rest))
+}
+
+#[test]
 fn unsafe_code_is_fenced_in() {
     let mut violations = Vec::new();
     for (name, fence) in FENCES {

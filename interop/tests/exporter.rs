@@ -1,0 +1,87 @@
+//! Exporters read from files what programs have done.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ferroce_interop::lab::{Lab, Ready, free_port};
+
+/// Exporters know the counters of this vendor's devices by their names.
+const DEVICE: &str = "mlx5_0";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[test]
+fn node_exporter_tells_of_real_traffic() {
+    let mut lab = Lab::new("exporter");
+    let device = format!("{DEVICE}@{}", lab.address());
+    lab.set("FERROCE_DEVICES", &device);
+    let tree = lab.path().join("state/sys");
+    let tree_text = tree.to_str().unwrap();
+    let watch = lab.ferroce(&["sysfs", tree_text, "--watch"]);
+    let port = tree.join(format!("class/infiniband/{DEVICE}/ports/1"));
+    until("the tree", || port.join("state").exists().then_some(()));
+
+    let web = free_port();
+    let exporter = lab.run(&[
+        "prometheus-node-exporter",
+        &format!("--path.sysfs={tree_text}"),
+        &format!("--web.listen-address=127.0.0.1:{web}"),
+        "--collector.disable-defaults",
+        "--collector.infiniband",
+    ]);
+    let exporter = Ready::Tcp(web).wait(&lab, exporter);
+    let packets = || {
+        let name = "node_infiniband_port_packets_transmitted_total";
+        metric(
+            &scrape(web),
+            &format!("{name}{{device=\"{DEVICE}\",port=\"1\"}}"),
+        )
+    };
+    assert_eq!(packets(), Some(0.0));
+
+    let tcp = free_port().to_string();
+    let server = ["ibv_rc_pingpong", "-g", "1", "-n", "100", "-p", &tcp];
+    let client = [&server[..], &["127.0.0.1"]].concat();
+    lab.pair(&server, Ready::Tcp(tcp.parse().unwrap()), &client);
+
+    let counters = lab.ferroce(&["stat", "-j"]).success();
+    let counters: serde_json::Value = serde_json::from_str(&counters).unwrap();
+    let sent = &counters[0]["rdma_tx_packets"];
+    // Four KiB each way, so at least one packet for each of them.
+    assert!(sent.as_u64() >= Some(200), "{counters}");
+    until("the exporter to follow", || {
+        (packets() == sent.as_f64()).then_some(())
+    });
+    let file = fs::read_to_string(port.join("hw_counters/rdma_tx_packets")).unwrap();
+    assert_eq!(file.trim(), sent.to_string());
+    exporter.kill();
+    watch.kill();
+}
+
+fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(done) = done() {
+            return done;
+        }
+        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn scrape(port: u16) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let request = b"GET /metrics HTTP/1.0\r\n\r\n";
+    stream.write_all(request).unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
+}
+
+/// The value of a metric with its labels.
+fn metric(page: &str, name: &str) -> Option<f64> {
+    let line = page.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().parse().ok()
+}
