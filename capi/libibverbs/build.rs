@@ -48,7 +48,7 @@ fn export(symbol: &Symbol) -> String {
         "data" => return format!("export_data!(\"{name}\"{aliases});\n"),
         "verbs" => format!("ferroce_ibverbs::{name}"),
         "rdma" => format!("ferroce_rdmacm::{}", name.trim_start_matches("ferroce_")),
-        "eopnotsupp" | "null" | "zero" => symbol.kind.clone(),
+        "eopnotsupp" | "null" | "zero" | "minus_one" => symbol.kind.clone(),
         other => panic!("symbols.txt: {name}: no kind is called {other:?}"),
     };
     format!("export!(\"{name}\", {target}{aliases});\n")

@@ -13,11 +13,13 @@
 
 mod attr;
 mod context;
+mod kern;
 mod object;
 mod work;
 
 pub use attr::*;
 pub use context::*;
+pub use kern::*;
 pub use object::*;
 pub use work::*;
 

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
+use std::hash::{BuildHasher, RandomState};
 use std::ptr::{null, null_mut};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
-use ferroce_hca::{CqId, Event, QpEvent, SrqId};
+use ferroce_hca::{CqId, Event, QpEvent, SrqId, limits};
 use ferroce_udp::{AttachOptions, Device, DeviceSpec, Registry};
 use ferroce_wire::Qpn;
 
@@ -98,11 +100,29 @@ pub(crate) fn find(device: *const ibv_device) -> Result<&'static Listed, Error> 
     found.copied().ok_or(Error::Handle("device"))
 }
 
+/// The device of a name.
+pub(crate) fn named(name: &str) -> Result<&'static Listed, Error> {
+    let devices = refresh()?;
+    let found = devices.into_iter().find(|listed| listed.spec.name == name);
+    found.ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENODEV).into())
+}
+
+/// What the device of a name was when it was listed last.
+pub(crate) fn spec(name: &str) -> Option<DeviceSpec> {
+    let known = listed();
+    let found = known.iter().rev().find(|listed| listed.spec.name == name);
+    found.map(|listed| listed.spec.clone())
+}
+
 /// A device that this process has open; all contexts of it share it.
 pub(crate) struct Adapter {
     pub(crate) listed: &'static Listed,
     pub(crate) device: Device,
     pub(crate) routes: Arc<Routes>,
+    /// Bytes of device memory left.
+    pub(crate) dm_free: Arc<AtomicU64>,
+    /// Tells this process's use of the device from that of others.
+    pub(crate) identity: u64,
 }
 
 /// Whom the device's events concern.
@@ -216,6 +236,8 @@ impl Adapter {
             listed,
             device,
             routes,
+            dm_free: Arc::new(AtomicU64::new(limits::MAX_DM_SIZE)),
+            identity: RandomState::new().hash_one(0),
         });
         open.push(Arc::downgrade(&adapter));
         at_exit();

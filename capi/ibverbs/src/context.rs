@@ -1,8 +1,9 @@
 //! Contexts: a device as one opener sees it.
 
 use std::ffi::c_int;
+use std::io;
 use std::mem::offset_of;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -15,12 +16,14 @@ use crate::adapter::{self, Adapter};
 use crate::arena::Arena;
 use crate::error::{Error, pointer, status};
 use crate::events::{AsyncQueue, close_channels};
-use crate::{ah, caps, cq, cq_ex, domain, mr, mw, pd, port, post, qp, srq};
+use crate::{ah, caps, cq, cq_ex, dm, domain, import, mr, mw, pd, port, post, qp, srq};
 
 /// What belongs to a context.
 pub(crate) struct Context {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) events: Arc<AsyncQueue>,
+    /// It was made by a command descriptor of another process.
+    pub(crate) foreign: bool,
     async_fd: c_int,
 }
 
@@ -52,14 +55,23 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
 fn open(device: *mut ibv_device) -> Result<*mut ibv_context, Error> {
     let listed = adapter::find(device)?;
     let adapter = Adapter::attach(listed)?;
+    let command = import::command_fd(&adapter);
+    make(adapter, false, || command)
+}
+
+/// Makes a context; `command` is called last of all that can fail, and gives it its descriptor.
+pub(crate) fn make(
+    adapter: Arc<Adapter>,
+    foreign: bool,
+    command: impl FnOnce() -> io::Result<OwnedFd>,
+) -> Result<*mut ibv_context, Error> {
     let (events, public) = AsyncQueue::new()?;
-    // The program never reads from it; it exists so that a program may close or inherit it.
-    let command = public.try_clone()?;
+    let command = command()?;
     let events = Arc::new(events);
     adapter::write(&adapter.routes.contexts).push(Arc::downgrade(&events));
     let async_fd = public.into_raw_fd();
     let context = ibv_context {
-        device,
+        device: adapter.listed.pointer(),
         ops: operations(),
         cmd_fd: command.into_raw_fd(),
         async_fd,
@@ -70,6 +82,7 @@ fn open(device: *mut ibv_device) -> Result<*mut ibv_context, Error> {
     let own = Arc::new(Context {
         adapter,
         events,
+        foreign,
         async_fd,
     });
     let outer = CONTEXTS.insert(extended(context), own);
@@ -104,9 +117,9 @@ fn extended(context: ibv_context) -> verbs_context {
         attach_counters_point_flow: null_mut(),
         create_counters: null_mut(),
         destroy_counters: null_mut(),
-        reg_dm_mr: None,
-        alloc_dm: None,
-        free_dm: None,
+        reg_dm_mr: Some(dm::reg_dm_mr),
+        alloc_dm: Some(dm::alloc_dm),
+        free_dm: Some(dm::free_dm),
         modify_flow_action_esp: null_mut(),
         destroy_flow_action: null_mut(),
         create_flow_action_esp: null_mut(),
@@ -153,6 +166,7 @@ fn close(context: *mut ibv_context) -> Result<(), Error> {
     ah::close(&own);
     mw::close(&own);
     mr::close(&own);
+    dm::close(&own);
     cq::close(&own);
     pd::close(&own);
     domain::close(&own);

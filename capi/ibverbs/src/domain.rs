@@ -83,14 +83,8 @@ fn build(
     if td.is_some_and(|td| !Arc::ptr_eq(&td.own().context, &owner)) {
         return Err(Error::Handle("thread domain of the context"));
     }
-    let own = Pd {
-        context: owner,
-        id: base.own().id,
-        parent: Some(Parent::new(base, td)),
-        parents: AtomicU32::new(0),
-    };
-    let handle = own.id.0;
-    Ok(pd::insert(ibv_pd { context, handle }, own))
+    let parent = Parent::new(base, td);
+    Ok(pd::insert_parent(context, base.own(), parent))
 }
 
 /// Makes a thread domain (ibv_alloc_td(3)).

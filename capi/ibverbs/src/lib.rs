@@ -32,9 +32,12 @@ mod context;
 mod convert;
 mod cq;
 mod cq_ex;
+mod dm;
 mod domain;
 mod error;
 mod events;
+mod import;
+mod kern;
 mod mr;
 mod mw;
 mod pd;
@@ -42,8 +45,10 @@ mod port;
 mod post;
 mod qp;
 mod qp_ex;
+mod rate;
 mod srq;
 mod strings;
+mod sysfs;
 
 pub use adapter::{
     ibv_free_device_list, ibv_get_device_guid, ibv_get_device_index, ibv_get_device_list,
@@ -56,9 +61,17 @@ pub use ah::{
 pub use caps::ibv_query_device;
 pub use context::{ibv_close_device, ibv_open_device};
 pub use cq::{ibv_create_cq, ibv_destroy_cq, ibv_resize_cq};
+pub use dm::{ibv_import_dm, ibv_unimport_dm};
 pub use events::{
     ibv_ack_async_event, ibv_ack_cq_events, ibv_create_comp_channel, ibv_destroy_comp_channel,
     ibv_get_async_event, ibv_get_cq_event,
+};
+pub use import::{
+    ibv_import_device, ibv_import_mr, ibv_import_pd, ibv_unimport_mr, ibv_unimport_pd,
+};
+pub use kern::{
+    ibv_copy_ah_attr_from_kern, ibv_copy_path_rec_from_kern, ibv_copy_path_rec_to_kern,
+    ibv_copy_qp_attr_from_kern,
 };
 pub use mr::{ibv_dereg_mr, ibv_reg_mr, ibv_reg_mr_iova, ibv_reg_mr_iova2, ibv_rereg_mr};
 pub use pd::{ibv_alloc_pd, ibv_dealloc_pd};
@@ -68,7 +81,21 @@ pub use port::{
 };
 pub use qp::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp, ibv_query_qp};
 pub use qp_ex::ibv_qp_to_qp_ex;
+pub use rate::{ibv_rate_to_mbps, ibv_rate_to_mult, mbps_to_ibv_rate, mult_to_ibv_rate};
 pub use srq::{ibv_create_srq, ibv_destroy_srq, ibv_modify_srq, ibv_query_srq};
 pub use strings::{
     ibv_event_type_str, ibv_node_type_str, ibv_port_state_str, ibv_wc_status_str, ibv_wr_opcode_str,
 };
+pub use sysfs::{ibv_get_sysfs_path, ibv_read_ibdev_sysfs_file, ibv_read_sysfs_file};
+
+/// Answers for what makes an object that this device does not have.
+pub extern "C" fn no_object() -> *const std::ffi::c_void {
+    error::set_errno(libc::EOPNOTSUPP);
+    std::ptr::null()
+}
+
+/// `IBV_FORK_UNNEEDED`: the device reads a process's memory as the process does
+/// (ibv_is_fork_initialized(3)).
+pub extern "C" fn ibv_is_fork_initialized() -> std::ffi::c_int {
+    2
+}

@@ -1,25 +1,43 @@
 //! Memory regions.
 
+mod memory;
+
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferroce_hca::{AccessFlags, Memory, MrInfo, MrKey, MrModify, RegFlags};
-use ferroce_udp::own_memory;
+use ferroce_hca::{Memory, MrInfo, MrKey, MrModify, RegFlags};
 
-use crate::abi::{ibv_mr, ibv_pd, ibv_sge};
+use crate::abi::{ibv_context, ibv_mr, ibv_pd, ibv_sge};
 use crate::arena::Arena;
 use crate::context::ContextRef;
+use crate::dm;
 use crate::error::{Error, number, pointer, status};
 use crate::pd::{self, Pd};
+
+use memory::{fault_in, memory};
 
 pub(crate) struct Mr {
     context: ContextRef,
     key: MrKey,
     flags: Mutex<RegFlags>,
+    /// It belongs to another context.
+    imported: bool,
+    /// Device memory that it lies on.
+    _dm: Option<dm::Hold>,
 }
 
 impl Mr {
+    fn new(context: ContextRef, key: MrKey, flags: RegFlags) -> Self {
+        Self {
+            context,
+            key,
+            flags: Mutex::new(flags),
+            imported: false,
+            _dm: None,
+        }
+    }
+
     fn flags(&self) -> MutexGuard<'_, RegFlags> {
         self.flags.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,6 +99,57 @@ fn register(
     Ok(insert(pd, own, addr, length, info, flags))
 }
 
+/// Registers a part of device memory, which has no address that means anything to a program.
+pub(crate) fn register_dm(
+    pd: *mut ibv_pd,
+    memory: Memory,
+    access: u32,
+    hold: dm::Hold,
+) -> Result<*mut ibv_mr, Error> {
+    let own = pd::find(pd)?.own();
+    let flags = RegFlags::from_bits(access)?;
+    if !flags.zero_based {
+        let allowed = "flags with IBV_ACCESS_ZERO_BASED";
+        return Err(Error::invalid("access", access, allowed));
+    }
+    let length = memory.len() as usize;
+    let device = &own.context.adapter.device;
+    let info = device.with(|hca| hca.reg_mr_iova(own.id, memory, 0, flags.access))?;
+    let mr = Mr {
+        _dm: Some(hold),
+        ..Mr::new(Arc::clone(&own.context), info.key, flags)
+    };
+    // SAFETY: a live object.
+    let context = unsafe { (*pd).context };
+    let abi = abi(context, pd, null_mut(), length, info.key);
+    Ok(MRS.insert(abi, mr))
+}
+
+/// The region of a handle, for another context of the device. Its address may mean nothing to
+/// whoever imports it (ibv_import_mr(3)).
+pub(crate) fn import(pd: *mut ibv_pd, own: ContextRef, handle: u32) -> Result<*mut ibv_mr, Error> {
+    let known = MRS.all().into_iter().find(|mr| {
+        let mr = mr.own();
+        mr.key.0 == handle && Arc::ptr_eq(&mr.context.adapter, &own.adapter)
+    });
+    let original = known.ok_or(Error::Handle("mr_handle"))?;
+    // SAFETY: live objects.
+    let (context, length) = unsafe { ((*pd).context, (*original.abi()).length) };
+    let (key, flags) = (original.own().key, *original.own().flags());
+    let mr = Mr {
+        imported: true,
+        ..Mr::new(own, key, flags)
+    };
+    Ok(MRS.insert(abi(context, pd, null_mut(), length, key), mr))
+}
+
+/// Ends an object whose region stays.
+pub(crate) fn forget(pointer: *mut ibv_mr) -> Result<(), Error> {
+    MRS.find(pointer)?;
+    MRS.remove(pointer);
+    Ok(())
+}
+
 /// The registered region as the program sees it.
 fn insert(
     pd: *mut ibv_pd,
@@ -92,44 +161,26 @@ fn insert(
 ) -> *mut ibv_mr {
     // SAFETY: a live object.
     let context = unsafe { (*pd).context };
-    let abi = ibv_mr {
+    let mr = Mr::new(Arc::clone(&own.context), info.key, flags);
+    MRS.insert(abi(context, pd, addr, length, info.key), mr)
+}
+
+fn abi(
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    key: MrKey,
+) -> ibv_mr {
+    ibv_mr {
         context,
         pd,
         addr,
         length,
-        handle: info.key.0,
-        lkey: info.key.lkey(),
-        rkey: info.key.rkey(),
-    };
-    let mr = Mr {
-        context: Arc::clone(&own.context),
-        key: info.key,
-        flags: Mutex::new(flags),
-    };
-    MRS.insert(abi, mr)
-}
-
-/// The device's way to memory of the program.
-fn memory(addr: *mut c_void, length: usize, flags: RegFlags) -> Result<Memory, Error> {
-    let (start, len) = (addr as u64, length as u64);
-    let implicit = flags.is_implicit(start, len)?;
-    if flags.on_demand {
-        match own_memory() {
-            // SAFETY: the program shares registered memory with the device by the rules of the
-            // verbs.
-            Ok(access) => return Ok(unsafe { Memory::checked(start, len, access) }),
-            Err(error) if implicit => return Err(error.into()),
-            Err(_) => {} // a region that the program had better keep mapped
-        }
+        handle: key.0,
+        lkey: key.lkey(),
+        rkey: key.rkey(),
     }
-    fault_in(
-        addr,
-        length,
-        flags.access.contains(AccessFlags::LOCAL_WRITE),
-    )?;
-    // SAFETY: the program keeps registered memory mapped, as with any card, and shares it with the
-    // device by the rules of the verbs.
-    Ok(unsafe { Memory::borrowed(addr.cast(), length) })
 }
 
 /// The key of a memory region; `None` for the null pointer.
@@ -281,44 +332,6 @@ unsafe fn advise(
     Ok(())
 }
 
-/// Brings the pages in, as pinning would, and so finds out whether they may be used.
-fn fault_in(addr: *mut c_void, length: usize, writable: bool) -> Result<(), Error> {
-    const PAGE: usize = 4096;
-    let advice = if writable {
-        libc::MADV_POPULATE_WRITE
-    } else {
-        libc::MADV_POPULATE_READ
-    };
-    let first = addr as usize & !(PAGE - 1);
-    let fault = Error::Fault {
-        addr: addr as u64,
-        length: length as u64,
-    };
-    let Some(end) = (addr as usize).checked_add(length) else {
-        return Err(fault);
-    };
-    if length == 0 {
-        return Ok(());
-    }
-    // SAFETY: this advice changes no contents.
-    let done = unsafe { libc::madvise(first as *mut c_void, end - first, advice) };
-    let error = std::io::Error::last_os_error();
-    match error.raw_os_error() {
-        _ if done == 0 => Ok(()),
-        // Kernels before 5.14 do not know the advice, others refuse it for mappings of devices:
-        // then it is not known whether the pages are there.
-        Some(libc::EINVAL) if !readable_but_not_writable(addr, writable) => Ok(()),
-        _ => Err(fault),
-    }
-}
-
-/// Whether the first page can be brought in for reading but was refused for writing.
-fn readable_but_not_writable(addr: *mut c_void, writable: bool) -> bool {
-    let page = (addr as usize & !0xfff) as *mut c_void;
-    // SAFETY: this advice changes no contents.
-    writable && unsafe { libc::madvise(page, 4096, libc::MADV_POPULATE_READ) } == 0
-}
-
 /// Takes a memory region away (ibv_reg_mr(3)).
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     status("ibv_dereg_mr", deregister(mr))
@@ -336,7 +349,10 @@ pub(crate) fn close(context: &ContextRef) {
     for mr in MRS.all() {
         if Arc::ptr_eq(&mr.own().context, context) {
             // Nothing more can be done about one that stays.
-            let _ = deregister(mr.abi());
+            let _ = match mr.own().imported {
+                true => forget(mr.abi()),
+                false => deregister(mr.abi()),
+            };
         }
     }
 }

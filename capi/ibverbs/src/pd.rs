@@ -18,6 +18,8 @@ pub(crate) struct Pd {
     pub(crate) id: PdId,
     /// What a parent domain keeps.
     pub(crate) parent: Option<Parent>,
+    /// It belongs to another context.
+    imported: bool,
     /// Parent domains of this one.
     pub(crate) parents: AtomicU32,
 }
@@ -36,10 +38,6 @@ pub(crate) fn find_parent(pd: *const ibv_pd) -> Result<(), Error> {
     }
 }
 
-pub(crate) fn insert(abi: ibv_pd, pd: Pd) -> *mut ibv_pd {
-    PDS.insert(abi, pd)
-}
-
 /// Makes a protection domain (ibv_alloc_pd(3)).
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     let made = context::find(context).and_then(|own| {
@@ -52,11 +50,62 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
             context: own,
             id,
             parent: None,
+            imported: false,
             parents: AtomicU32::new(0),
         };
-        Ok(insert(abi, pd))
+        Ok(PDS.insert(abi, pd))
     });
     pointer("ibv_alloc_pd", made)
+}
+
+/// Makes a parent domain of `base`.
+pub(crate) fn insert_parent(context: *mut ibv_context, base: &Pd, parent: Parent) -> *mut ibv_pd {
+    let pd = Pd {
+        context: Arc::clone(&base.context),
+        id: base.id,
+        parent: Some(parent),
+        imported: false,
+        parents: AtomicU32::new(0),
+    };
+    let handle = pd.id.0;
+    PDS.insert(ibv_pd { context, handle }, pd)
+}
+
+/// The domain of a handle, for another context of the device.
+pub(crate) fn import(
+    context: *mut ibv_context,
+    own: ContextRef,
+    handle: u32,
+) -> Result<*mut ibv_pd, Error> {
+    let id = PdId(handle);
+    let known = PDS.all().into_iter().any(|pd| {
+        let pd = pd.own();
+        pd.id == id && Arc::ptr_eq(&pd.context.adapter, &own.adapter)
+    });
+    if !known {
+        return Err(Error::Handle("pd_handle"));
+    }
+    let pd = Pd {
+        context: own,
+        id,
+        parent: None,
+        imported: true,
+        parents: AtomicU32::new(0),
+    };
+    Ok(PDS.insert(ibv_pd { context, handle }, pd))
+}
+
+/// Ends an object whose domain stays.
+pub(crate) fn forget(pointer: *mut ibv_pd) -> Result<(), Error> {
+    let pd = find(pointer)?.own();
+    if pd.parents.load(Ordering::Relaxed) > 0 {
+        return Err(Error::Busy("parent domains are built on the domain"));
+    }
+    if let Some(parent) = &pd.parent {
+        parent.release();
+    }
+    PDS.remove(pointer);
+    Ok(())
 }
 
 /// Destroys a protection domain, or parent domain, that nothing uses (ibv_alloc_pd(3)).
@@ -92,7 +141,10 @@ pub(crate) fn close(context: &ContextRef) {
     for pd in domains {
         if Arc::ptr_eq(&pd.own().context, context) {
             // In use by another context: it goes when that one does.
-            let _ = dealloc(pd.abi());
+            let _ = match pd.own().imported {
+                true => forget(pd.abi()),
+                false => dealloc(pd.abi()),
+            };
         }
     }
 }

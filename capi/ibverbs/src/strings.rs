@@ -30,7 +30,7 @@ pub extern "C" fn ibv_port_state_str(port_state: c_int) -> *const c_char {
         c"init",
         c"armed",
         c"active",
-        c"active deferred",
+        c"active defer",
     ];
     name(NAMES, port_state, c"unknown")
 }

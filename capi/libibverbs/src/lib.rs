@@ -64,7 +64,12 @@ extern "C" fn eopnotsupp() -> c_int {
 }
 
 extern "C" fn null() -> *const c_void {
-    std::ptr::null()
+    ferroce_ibverbs::no_object()
+}
+
+extern "C" fn minus_one() -> c_int {
+    ferroce_ibverbs::no_object();
+    -1
 }
 
 extern "C" fn zero() -> usize {
