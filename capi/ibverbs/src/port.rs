@@ -1,9 +1,9 @@
 //! The port: its attributes, GIDs and partition keys.
 
-use std::ffi::{CStr, c_int};
-use std::net::IpAddr;
+use std::ffi::c_int;
 
-use ferroce_udp::DeviceSpec;
+use ferroce_hca::Mtu;
+use ferroce_udp::{DeviceSpec, Interface};
 
 use crate::abi::{
     IBV_GID_TYPE_ROCE_V2, PORT_ATTR_COMPAT_LEN, ibv_context, ibv_gid, ibv_gid_entry, ibv_port_attr,
@@ -49,7 +49,7 @@ pub(crate) unsafe extern "C" fn query_port(
 ) -> c_int {
     let result = context::find(context).and_then(|own| {
         check_port(port.into())?;
-        let known = port_attr(&own.adapter.listed.spec);
+        let known = port_attr(own.adapter.device.with(|hca| hca.config().port_mtu));
         // SAFETY: the program's own structure of `length` bytes; what it has beyond ours is zeroed.
         unsafe {
             attr.cast::<u8>().write_bytes(0, length);
@@ -63,11 +63,11 @@ pub(crate) unsafe extern "C" fn query_port(
     status("ibv_query_port", result)
 }
 
-fn port_attr(spec: &DeviceSpec) -> ibv_port_attr {
+fn port_attr(mtu: Mtu) -> ibv_port_attr {
     ibv_port_attr {
         state: 4, // ACTIVE
         max_mtu: 5,
-        active_mtu: active_mtu(spec.address),
+        active_mtu: mtu as c_int,
         gid_tbl_len: GIDS as c_int,
         // CM_SUP and IP_BASED_GIDS
         port_cap_flags: 1 << 16 | 1 << 26,
@@ -80,78 +80,6 @@ fn port_attr(spec: &DeviceSpec) -> ibv_port_attr {
         link_layer: 2,    // Ethernet
         ..ibv_port_attr::default()
     }
-}
-
-/// The largest path MTU whose packets fit the interface that has the address.
-fn active_mtu(address: IpAddr) -> c_int {
-    // IPv6, UDP, the longest headers of a first packet, ICRC and pad.
-    const AROUND: u32 = 40 + 8 + 40 + 4 + 3;
-    let room = interface(address).map_or(1500, |interface| interface.mtu);
-    let fits = |code: &c_int| (128 << code) + AROUND <= room;
-    (1..=5).rev().find(fits).unwrap_or(1)
-}
-
-struct Interface {
-    index: u32,
-    mtu: u32,
-}
-
-/// The interface that has the address. All of 127.0.0.0/8 is the loopback interface's.
-fn interface(address: IpAddr) -> Option<Interface> {
-    let address = match address {
-        IpAddr::V4(v4) if v4.is_loopback() => IpAddr::from([127, 0, 0, 1]),
-        other => other,
-    };
-    let mut list = std::ptr::null_mut();
-    // SAFETY: `list` is a local variable; it is freed below.
-    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
-        return None;
-    }
-    let mut found = None;
-    let mut next = list;
-    while !next.is_null() && found.is_none() {
-        // SAFETY: `getifaddrs` made a list that ends with a null pointer.
-        let entry = unsafe { &*next };
-        // SAFETY: `ifa_addr` is null or an address of the family it names.
-        if unsafe { address_of(entry.ifa_addr) } == Some(address) {
-            // SAFETY: the name is a C string.
-            found = measure(unsafe { CStr::from_ptr(entry.ifa_name) });
-        }
-        next = entry.ifa_next;
-    }
-    // SAFETY: it came from `getifaddrs` and nothing of it is kept.
-    unsafe { libc::freeifaddrs(list) };
-    found
-}
-
-/// # Safety
-/// `address` is null or points to an address of the family it names.
-unsafe fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    if address.is_null() {
-        return None;
-    }
-    // SAFETY: as the caller promises.
-    unsafe {
-        match i32::from((*address).sa_family) {
-            libc::AF_INET => {
-                let v4 = &*address.cast::<libc::sockaddr_in>();
-                Some(v4.sin_addr.s_addr.to_ne_bytes().into())
-            }
-            libc::AF_INET6 => {
-                let v6 = &*address.cast::<libc::sockaddr_in6>();
-                Some(v6.sin6_addr.s6_addr.into())
-            }
-            _ => None,
-        }
-    }
-}
-
-fn measure(name: &CStr) -> Option<Interface> {
-    // SAFETY: a C string.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    let path = format!("/sys/class/net/{}/mtu", name.to_str().ok()?);
-    let mtu = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
-    Some(Interface { index, mtu })
 }
 
 /// An entry of the GID table (ibv_query_gid(3)).
@@ -194,7 +122,7 @@ fn gid_entry(spec: &DeviceSpec, index: u32) -> ibv_gid_entry {
         gid_index: index,
         port_num: 1,
         gid_type: IBV_GID_TYPE_ROCE_V2,
-        ndev_ifindex: interface(spec.address).map_or(0, |interface| interface.index),
+        ndev_ifindex: Interface::of(spec.address).map_or(0, |interface| interface.index),
     }
 }
 

@@ -2,7 +2,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use ferroce_hca::{Hca, HcaConfig};
+use ferroce_hca::{Hca, HcaConfig, Mtu};
 
 use crate::device::{Device, OpenError};
 use crate::neighbours::Neighbours;
@@ -10,6 +10,7 @@ use crate::registry::{Registry, RegistryError};
 use crate::shared::{Process, SLOT_MAX, SharedFile};
 use crate::socket::{BindError, Options, Socket};
 use crate::spec::DeviceSpec;
+use crate::sys::Interface;
 use crate::tap::Tap;
 
 /// How a process attaches to a device.
@@ -72,6 +73,7 @@ impl Device {
             first_number: random() as u16,
             cm_start: random() as u32,
             trace_timers: options.trace_timers,
+            port_mtu: Interface::of(spec.address).map_or(Mtu::Mtu1024, |on| on.path_mtu()),
             ..HcaConfig::default()
         };
         let state = shared.state(slot);

@@ -50,5 +50,5 @@ pub use observer::Observer;
 pub use registry::{Registry, RegistryError};
 pub use shared::{Process, ServiceClaim, ServiceError};
 pub use spec::{DeviceSpec, SpecError};
-pub use sys::own_memory;
+pub use sys::{Interface, own_memory};
 pub use tap::Tap;
