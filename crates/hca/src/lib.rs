@@ -51,7 +51,7 @@ pub use state::{
     CounterSlab, DeviceState, MappedState, SavedSettings, SettingError, StateBlock, WriteLock,
     WriteLockError,
 };
-pub use verbs::{MrModify, MwBindWr, PdId, QpInit, RegFlags, XrcdId};
+pub use verbs::{CqLook, MrModify, MwBindWr, PdId, QpInit, QpLook, RegFlags, SrqLook, XrcdId};
 
 pub use ferroce_wire::Srqn;
 

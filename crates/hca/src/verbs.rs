@@ -3,6 +3,7 @@
 mod audit;
 mod cq;
 mod group;
+mod look;
 mod mr;
 mod mw;
 mod pd;
@@ -10,6 +11,7 @@ mod qp;
 mod srq;
 mod xrc;
 
+pub use look::{CqLook, QpLook, SrqLook};
 pub use mr::{MrModify, RegFlags};
 pub use mw::MwBindWr;
 pub use qp::QpInit;

@@ -171,6 +171,11 @@ impl Qp {
         self.requester.high.since(self.requester.una)
     }
 
+    /// The PSN after the last one sent; 0 before RTS.
+    pub fn next_psn(&self) -> Psn {
+        self.requester.high
+    }
+
     /// The PSN the responder waits for.
     pub fn expected_psn(&self) -> Psn {
         self.responder.expected_psn()

@@ -18,6 +18,7 @@ use crate::attach::Attachment;
 use crate::engine::{Engine, Transmitted};
 use crate::neighbours::Neighbours;
 use crate::registry::RegistryError;
+use crate::resource::{Query, Resource, rows};
 use crate::shared::{Mailbox, ServiceClaim, ServiceError};
 use crate::socket::{BindError, Options, ROCE_PORT, Socket};
 use crate::spec::DeviceSpec;
@@ -248,6 +249,12 @@ impl Device {
     /// Registers, personality, impairments, histogram and counters.
     pub fn state(&self) -> &DeviceState {
         &self.shared.state
+    }
+
+    /// What this process has made on the device.
+    pub fn resources(&self, query: Query) -> Vec<Resource> {
+        let engine = self.shared.lock();
+        rows(&engine.hca, self.address().ip(), self.now(), query)
     }
 
     /// Datagrams the kernel dropped because the receive buffer was full, if it tells.

@@ -6,7 +6,8 @@ use ferroce_wire::{IcrcVerifier, IdPolicy, Packet};
 
 use crate::fault::Faults;
 use crate::flow::Flows;
-use crate::neighbours::{Forwarded, Neighbours};
+use crate::neighbours::{Forwarded, Mail, Neighbours};
+use crate::resource::rows;
 use crate::socket::{RecvBuffers, SendError, Socket};
 use crate::stage::{Refused, Stage, WouldBlock};
 use crate::tap::Tap;
@@ -131,14 +132,23 @@ impl Engine {
         }
     }
 
-    /// Takes packets that other processes have received; returns their number.
+    /// Takes packets that other processes have received, and answers questions; returns the number
+    /// of packets.
     pub(crate) fn receive_mail(&mut self, socket: &Socket) -> usize {
         let Some(neighbours) = &mut self.neighbours else {
             return 0;
         };
         let now = Self::now();
         let hca = &mut self.hca;
-        neighbours.take(|forwarded| {
+        neighbours.take(|mail| {
+            let forwarded = match mail {
+                Mail::Packet(packet) => packet,
+                Mail::Question(question) => {
+                    let rows = rows(hca, socket.address().ip(), now, question.query());
+                    question.answer(&rows);
+                    return;
+                }
+            };
             let Ok(packet) = Packet::new_checked(forwarded.bytes) else {
                 return;
             };

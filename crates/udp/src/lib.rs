@@ -16,6 +16,8 @@
 //! | `spec`, `registry` | the devices of a user, each a TOML file |
 //! | `shared` | the file that the processes of a device map: state, slots |
 //! | `neighbours` | hands packets on to the process they belong to |
+//! | `resource` | the rows of `ferroce res` |
+//! | `question` | asks a process for them, and answers |
 //! | `attach` | a process takes its place on a device |
 //! | [`Observer`] | a look at a device from outside |
 //! | `sys` | system calls on files, and on memory that may not be mapped |
@@ -31,7 +33,9 @@ mod fault;
 mod flow;
 mod neighbours;
 mod observer;
+mod question;
 mod registry;
+mod resource;
 mod shared;
 #[allow(unsafe_code, reason = "system calls")]
 pub mod socket;
@@ -47,7 +51,9 @@ pub use attach::AttachOptions;
 pub use connect::Endpoint;
 pub use device::{Device, DeviceConfig, EventSink, OpenError};
 pub use observer::Observer;
+pub use question::QueryError;
 pub use registry::{Registry, RegistryError};
+pub use resource::{CmIdRow, Counts, CqRow, MrRow, PdRow, QpRow, Query, Resource, SrqRow};
 pub use shared::{Process, ServiceClaim, ServiceError};
 pub use spec::{DeviceSpec, SpecError};
 pub use sys::{Interface, own_memory};

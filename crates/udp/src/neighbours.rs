@@ -9,6 +9,7 @@ use ferroce_hca::Hca;
 use ferroce_hca::cm::Owner;
 use ferroce_wire::{Packet, Qpn};
 
+use crate::question::Question;
 use crate::shared::{Mailbox, SharedFile, Undelivered};
 
 /// Bytes of a frame.
@@ -39,6 +40,12 @@ pub(crate) struct Forwarded<'a> {
     pub(crate) source: IpAddr,
     pub(crate) traffic_class: u8,
     pub(crate) bytes: &'a [u8],
+}
+
+/// What others put into a process's mailbox.
+pub(crate) enum Mail<'a> {
+    Packet(Forwarded<'a>),
+    Question(Question),
 }
 
 impl Neighbours {
@@ -128,18 +135,24 @@ impl Neighbours {
         self.shared.announced(self.slot) != self.seen
     }
 
-    /// Takes packets that others have received; returns their number.
-    pub(crate) fn take(&mut self, mut each: impl FnMut(&Forwarded<'_>)) -> usize {
+    /// Takes packets that others have received, and questions; returns the number of packets.
+    pub(crate) fn take(&mut self, mut each: impl FnMut(Mail<'_>)) -> usize {
         let announced = self.shared.announced(self.slot);
         let mut packets = 0;
         for _ in 0..TAKE_MAX {
-            let Some(len) = self.mailbox.receive(&mut self.buffer) else {
+            let Some((len, descriptors)) = self.mailbox.receive(&mut self.buffer) else {
                 self.seen = announced;
                 break;
             };
             let mut rest = &self.buffer[..len];
+            if !descriptors.is_empty() {
+                if let Some(question) = Question::parse(rest, descriptors) {
+                    each(Mail::Question(question));
+                }
+                continue;
+            }
             while let Some((packet, later)) = Forwarded::parse(rest) {
-                each(&packet);
+                each(Mail::Packet(packet));
                 packets += 1;
                 rest = later;
             }

@@ -2,7 +2,9 @@ use std::io;
 
 use ferroce_hca::DeviceState;
 
+use crate::question::{self, QueryError};
 use crate::registry::{Registry, RegistryError};
+use crate::resource::{Query, Resource};
 use crate::shared::{Process, SharedFile};
 use crate::spec::DeviceSpec;
 
@@ -39,5 +41,11 @@ impl Observer {
     /// The processes that have the device open, by slot.
     pub fn processes(&self) -> io::Result<Vec<Process>> {
         self.shared.others()
+    }
+
+    /// What the process in a slot has made on the device. It answers by itself, whatever its program
+    /// does.
+    pub fn query(&self, slot: u8, query: Query) -> Result<Vec<Resource>, QueryError> {
+        question::ask(&self.shared, slot, query)
     }
 }

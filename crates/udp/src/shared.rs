@@ -10,6 +10,7 @@ mod service;
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +19,7 @@ use std::time::Duration;
 use ferroce_hca::{DeviceState, WriteLock, WriteLockError};
 
 pub(crate) use self::layout::Layout;
-pub(crate) use self::mailbox::{Mailbox, Undelivered};
+pub(crate) use self::mailbox::{Asked, Mailbox, Undelivered};
 pub use self::service::{ServiceClaim, ServiceError};
 use crate::registry::{Registry, RegistryError};
 use crate::spec::DeviceSpec;
@@ -118,6 +119,23 @@ impl SharedFile {
     /// The mailbox of the owner of a slot.
     pub(crate) fn mailbox(&self, slot: u8) -> io::Result<Mailbox> {
         Mailbox::bind(&self.path, slot)
+    }
+
+    /// Puts a question into the mailbox of the owner of a slot.
+    pub(crate) fn ask(
+        &self,
+        slot: u8,
+        code: u8,
+        answer: &impl AsFd,
+        done: &impl AsFd,
+        patience: Duration,
+    ) -> io::Result<Asked> {
+        let descriptors = [answer.as_fd(), done.as_fd()];
+        let asked = mailbox::ask(&self.path, slot, &[code], descriptors, patience)?;
+        if asked == Asked::Yes {
+            self.announce(slot);
+        }
+        Ok(asked)
     }
 
     /// How many frames the owner of a slot has been told of, modulo 2^32.

@@ -1,10 +1,12 @@
 //! System calls that neither the standard library nor a crate in use wraps.
 
+mod descriptors;
 mod file;
 mod interface;
 mod map;
 mod own_memory;
 
+pub(crate) use descriptors::{memory_file, receive_with, send_with};
 pub(crate) use file::{allocate, effective_uid, is_locked, lock, lock_when_free, unlock};
 pub use interface::Interface;
 pub(crate) use map::map;

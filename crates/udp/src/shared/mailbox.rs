@@ -3,11 +3,14 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use socket2::SockRef;
+
+use crate::sys;
 
 /// The longest path that a socket can be bound to (unix(7)), without the zero at its end.
 const PATH_MAX: usize = 107;
@@ -64,9 +67,47 @@ impl Mailbox {
         }
     }
 
-    /// The length of the next frame, which is now in `buffer`; `None` if there is none.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Option<usize> {
-        self.socket.recv(buffer).ok()
+    /// The length of the next frame, which is now in `buffer`, and the descriptors that came with
+    /// it; `None` if there is none.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Option<(usize, Vec<OwnedFd>)> {
+        sys::receive_with(&self.socket, buffer).ok()
+    }
+}
+
+/// What became of a question.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    /// It is in the mailbox.
+    Yes,
+    /// Nobody has the slot.
+    Nobody,
+    /// There was no room in the mailbox all the time.
+    Full,
+}
+
+/// Puts a question into the mailbox of the owner of a slot.
+pub(super) fn ask(
+    state: &Path,
+    slot: u8,
+    question: &[u8],
+    descriptors: [BorrowedFd<'_>; 2],
+    patience: Duration,
+) -> io::Result<Asked> {
+    let names = Names::new(state)?;
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(patience))?;
+    let sent = socket
+        .connect(names.of(slot))
+        .and_then(|()| sys::send_with(&socket, question, descriptors));
+    match sent {
+        Ok(()) => Ok(Asked::Yes),
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock => Ok(Asked::Full),
+            io::ErrorKind::NotFound
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionReset => Ok(Asked::Nobody),
+            _ => Err(error),
+        },
     }
 }
 
@@ -140,8 +181,8 @@ mod tests {
         let (one, two) = (one.unwrap(), two.unwrap());
         assert!(one.send(2, b"hello").is_ok());
         let mut buffer = [0; 16];
-        assert_eq!(two.receive(&mut buffer), Some(5));
-        assert_eq!(two.receive(&mut buffer), None);
+        assert_eq!(two.receive(&mut buffer).unwrap().0, 5);
+        assert!(two.receive(&mut buffer).is_none());
         drop(two);
         assert!(matches!(one.send(2, b"hello"), Err(Undelivered::Nobody)));
         while one.send(1, &[0; 1000]).is_ok() {}

@@ -1,0 +1,130 @@
+//! How an observer asks a process about its objects.
+//!
+//! A question is one byte in the process's mailbox, with two descriptors: a file that takes the
+//! answer, and the end of a stream that tells when it is whole. If the process dies, that end closes
+//! with it. Only the user's own processes reach a mailbox.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::resource::{Query, Resource};
+use crate::shared::{Asked, SharedFile};
+use crate::sys;
+
+/// How long an answer is waited for. A process answers in well under a millisecond for each
+/// thousand of its objects, unless it is stopped.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Told when the answer is whole.
+const DONE: u8 = 1;
+
+/// Why a process did not tell of its objects.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum QueryError {
+    /// No process has the slot, or the one that had it ended before it answered.
+    #[error("no process has slot {slot} of the device any more")]
+    Gone {
+        /// The slot.
+        slot: u8,
+    },
+    /// The process is there and silent.
+    #[error(
+        "the process in slot {slot} of the device does not answer; if it is stopped, let it go on"
+    )]
+    Silent {
+        /// The slot.
+        slot: u8,
+    },
+    /// The answer makes no sense: the process is of another release.
+    #[error("the process in slot {slot} of the device answers in another format: {source}")]
+    Format {
+        /// The slot.
+        slot: u8,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// A system call failed.
+    #[error("cannot ask the process in slot {slot} of the device: {source}")]
+    Os {
+        /// The slot.
+        slot: u8,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+/// A question that has arrived.
+#[derive(Debug)]
+pub(crate) struct Question {
+    query: Query,
+    answer: File,
+    done: UnixStream,
+}
+
+impl Question {
+    /// The question in a frame that came with descriptors, if it is one.
+    pub(crate) fn parse(frame: &[u8], descriptors: Vec<OwnedFd>) -> Option<Self> {
+        let [code] = *frame else { return None };
+        let [answer, done] = <[OwnedFd; 2]>::try_from(descriptors).ok()?;
+        let answer = File::from(answer);
+        // Nothing else takes any answer without delay.
+        let takes_all = answer.metadata().is_ok_and(|metadata| metadata.is_file());
+        takes_all.then_some(Self {
+            query: Query::from_code(code)?,
+            answer,
+            done: done.into(),
+        })
+    }
+
+    pub(crate) fn query(&self) -> Query {
+        self.query
+    }
+
+    /// Writes the answer down. Whoever gave up meanwhile does not get it.
+    pub(crate) fn answer(mut self, rows: &[Resource]) {
+        let write = |file: &mut File| {
+            let text = serde_json::to_vec(rows)?;
+            file.write_all(&text)
+        };
+        if write(&mut self.answer).is_ok() && self.done.set_nonblocking(true).is_ok() {
+            let _ = self.done.write_all(&[DONE]);
+        }
+    }
+}
+
+/// Asks the owner of a slot.
+pub(crate) fn ask(
+    shared: &SharedFile,
+    slot: u8,
+    query: Query,
+) -> Result<Vec<Resource>, QueryError> {
+    let os = |source| QueryError::Os { slot, source };
+    let mut answer = sys::memory_file(c"ferroce-answer").map_err(os)?;
+    let (mut done, theirs) = UnixStream::pair().map_err(os)?;
+    done.set_read_timeout(Some(PATIENCE)).map_err(os)?;
+    match shared.ask(slot, query as u8, &answer, &theirs, PATIENCE) {
+        Ok(Asked::Yes) => {}
+        Ok(Asked::Nobody) => return Err(QueryError::Gone { slot }),
+        Ok(Asked::Full) => return Err(QueryError::Silent { slot }),
+        Err(error) => return Err(os(error)),
+    }
+    drop(theirs);
+    let mut byte = [0];
+    match done.read(&mut byte) {
+        Ok(1) if byte == [DONE] => {}
+        Ok(_) => return Err(QueryError::Gone { slot }),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Err(QueryError::Silent { slot });
+        }
+        Err(error) => return Err(os(error)),
+    }
+    answer.rewind().map_err(os)?;
+    let mut text = Vec::new();
+    answer.read_to_end(&mut text).map_err(os)?;
+    serde_json::from_slice(&text).map_err(|source| QueryError::Format { slot, source })
+}

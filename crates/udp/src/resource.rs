@@ -1,0 +1,448 @@
+//! What a process has made on a device, as rows to show. Their keys are those of iproute2's
+//! `rdma resource`, with more for what only this device knows.
+
+use std::net::IpAddr;
+use std::process;
+
+use ferroce_hca::cm::CmState;
+use ferroce_hca::{Hca, Time};
+use serde::{Deserialize, Serialize};
+
+/// Which resources to tell of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Query {
+    /// Queue pairs.
+    Qp = 1,
+    /// Memory regions.
+    Mr = 2,
+    /// Completion queues.
+    Cq = 3,
+    /// Protection domains.
+    Pd = 4,
+    /// Shared receive queues.
+    Srq = 5,
+    /// Connections, and services that are listened on.
+    CmId = 6,
+    /// How many there are of each kind.
+    Count = 7,
+}
+
+impl Query {
+    const ALL: [Self; 7] = [
+        Self::Qp,
+        Self::Mr,
+        Self::Cq,
+        Self::Pd,
+        Self::Srq,
+        Self::CmId,
+        Self::Count,
+    ];
+
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|query| *query as u8 == code)
+    }
+}
+
+/// One row of an answer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// See [`Query::Qp`].
+    Qp(QpRow),
+    /// See [`Query::Mr`].
+    Mr(MrRow),
+    /// See [`Query::Cq`].
+    Cq(CqRow),
+    /// See [`Query::Pd`].
+    Pd(PdRow),
+    /// See [`Query::Srq`].
+    Srq(SrqRow),
+    /// See [`Query::CmId`].
+    CmId(CmIdRow),
+    /// See [`Query::Count`].
+    Count(Counts),
+}
+
+/// A queue pair.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct QpRow {
+    /// Its number.
+    pub lqpn: u32,
+    /// The peer's number, once a connected one knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rqpn: Option<u32>,
+    /// RC, UC, UD, XRC_SEND or XRC_RECV.
+    #[serde(rename = "type")]
+    pub qp_type: String,
+    /// RESET, INIT, RTR, RTS, SQD, SQE or ERR.
+    pub state: String,
+    /// The PSN that it expects next.
+    pub rq_psn: u32,
+    /// The PSN that it sends next.
+    pub sq_psn: u32,
+    /// Always MIGRATED.
+    pub path_mig_state: String,
+    /// Its protection domain. An XRC target has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pdn: Option<u32>,
+    /// Where its send requests complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_cqn: Option<u32>,
+    /// Where its receive requests complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recv_cqn: Option<u32>,
+    /// The shared receive queue that it takes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub srqn: Option<u32>,
+    /// The peer's address, from RTR on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<IpAddr>,
+    /// `timeout` as last set, 0 to 31.
+    pub timeout: u8,
+    /// `retry_cnt` as last set, 0 to 7.
+    pub retry_cnt: u8,
+    /// `rnr_retry` as last set, 0 to 7.
+    pub rnr_retry: u8,
+    /// How long the acknowledgement timer would run if it were armed now, in nanoseconds; without
+    /// it, for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ns: Option<u64>,
+    /// How long a silent peer is tolerated, in nanoseconds; without it, for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_ns: Option<u64>,
+    /// The timeout in use, in doublings of what the policy in force starts from.
+    pub exponent: u16,
+    /// The range of the profile in use; without it, the initial timeout or no profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<u8>,
+    /// How much of the retry count is left.
+    pub retries_left: u8,
+    /// Packets that were sent and not acknowledged.
+    pub in_flight: u32,
+    /// Send requests that are not complete.
+    pub send_queue: u64,
+    /// Receive requests that wait on its own queue.
+    pub recv_queue: u64,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// A memory region.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct MrRow {
+    /// Its number: the key without its lowest byte.
+    pub mrn: u32,
+    /// Key for peers.
+    pub rkey: u32,
+    /// Key for work requests.
+    pub lkey: u32,
+    /// First virtual address, as keys' users name it.
+    pub iova: u64,
+    /// Bytes.
+    pub mrlen: u64,
+    /// Its protection domain.
+    pub pdn: u32,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// A completion queue.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CqRow {
+    /// Its number.
+    pub cqn: u32,
+    /// Entries that it has room for.
+    pub cqe: u32,
+    /// Completions that wait to be polled.
+    pub waiting: u64,
+    /// Queue pairs that complete here.
+    pub users: u32,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// A protection domain.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PdRow {
+    /// Its number.
+    pub pdn: u32,
+    /// Objects in it.
+    pub users: u32,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// A shared receive queue.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SrqRow {
+    /// Its number.
+    pub srqn: u32,
+    /// BASIC or XRC.
+    #[serde(rename = "type")]
+    pub srq_type: String,
+    /// Its protection domain.
+    pub pdn: u32,
+    /// Requests that it has room for.
+    pub max_wr: u32,
+    /// Requests that wait.
+    pub waiting: u64,
+    /// Queue pairs that take from it.
+    pub users: u32,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// A connection of the connection manager, or a service that is listened on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CmIdRow {
+    /// Its name on this side; a service has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cm_idn: Option<u32>,
+    /// Queue pair on this side, once known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lqpn: Option<u32>,
+    /// The peer's queue pair, once known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rqpn: Option<u32>,
+    /// LISTEN, CONNECT, DISCONNECT or IDLE, as the kernel has it.
+    pub state: String,
+    /// How far a connection has come, in the connection manager's own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cm_state: Option<String>,
+    /// Port space: TCP, UDP, IB or IPOIB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ps: Option<String>,
+    /// Port of the service in its port space.
+    pub service_port: u16,
+    /// The whole service.
+    pub service_id: u64,
+    /// The device's address.
+    pub src_addr: IpAddr,
+    /// The peer's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_addr: Option<IpAddr>,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// How many resources of each kind a process has.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Counts {
+    /// Protection domains.
+    pub pd: u64,
+    /// Completion queues.
+    pub cq: u64,
+    /// Queue pairs.
+    pub qp: u64,
+    /// Connections and services.
+    pub cm_id: u64,
+    /// Memory regions.
+    pub mr: u64,
+    /// Openings of the device: 1.
+    pub ctx: u64,
+    /// Shared receive queues.
+    pub srq: u64,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// The answer to a query about this process's objects on the device with this address.
+pub(crate) fn rows(hca: &Hca, address: IpAddr, now: Time, query: Query) -> Vec<Resource> {
+    let view = View {
+        hca,
+        address,
+        now,
+        pid: process::id(),
+        comm: own_name(),
+    };
+    match query {
+        Query::Qp => view.qps().map(Resource::Qp).collect(),
+        Query::Mr => view.mrs().map(Resource::Mr).collect(),
+        Query::Cq => view.cqs().map(Resource::Cq).collect(),
+        Query::Pd => view.pds().map(Resource::Pd).collect(),
+        Query::Srq => view.srqs().map(Resource::Srq).collect(),
+        Query::CmId => view.cm_ids().map(Resource::CmId).collect(),
+        Query::Count => vec![Resource::Count(view.counts())],
+    }
+}
+
+/// The name of this process, as in /proc/self/comm.
+pub(crate) fn own_name() -> String {
+    let comm = std::fs::read("/proc/self/comm").unwrap_or_default();
+    String::from_utf8_lossy(comm.trim_ascii_end()).into_owned()
+}
+
+/// A device and who looks at it.
+struct View<'a> {
+    hca: &'a Hca,
+    address: IpAddr,
+    now: Time,
+    pid: u32,
+    comm: String,
+}
+
+impl View<'_> {
+    fn qps(&self) -> impl Iterator<Item = QpRow> {
+        let policy = self.hca.policy();
+        self.hca.look_at_qps().map(move |look| {
+            let (qp, attr) = (look.qp, look.qp.attr());
+            let retry = qp.retry();
+            QpRow {
+                lqpn: qp.qpn().value(),
+                rqpn: look.path.map(|_| attr.dest_qpn.value()),
+                qp_type: qp.config().qp_type.to_string(),
+                state: format!("{:?}", qp.state()).to_uppercase(),
+                rq_psn: qp.expected_psn().value(),
+                sq_psn: qp.next_psn().value(),
+                path_mig_state: "MIGRATED".to_owned(),
+                pdn: look.pd.map(|pd| pd.0),
+                send_cqn: look.send_cq.map(|cq| cq.0),
+                recv_cqn: look.recv_cq.map(|cq| cq.0),
+                srqn: look.srqn.map(|srqn| srqn.value()),
+                peer: look.path.map(|path| path.dest),
+                timeout: attr.timeout,
+                retry_cnt: attr.retry_cnt,
+                rnr_retry: attr.rnr_retry,
+                wait_ns: retry.wait_ns(policy, self.now.as_nanos()),
+                total_ns: retry.total_ns(policy),
+                exponent: retry.exponent(),
+                range: retry.range(),
+                retries_left: retry.retries_left(),
+                in_flight: qp.in_flight(),
+                send_queue: qp.send_queue_len() as u64,
+                recv_queue: qp.recv_queue_len() as u64,
+                pid: self.pid,
+                comm: self.comm.clone(),
+            }
+        })
+    }
+
+    fn mrs(&self) -> impl Iterator<Item = MrRow> {
+        self.hca.mrs().map(|mr| MrRow {
+            mrn: mr.key.0 >> 8,
+            rkey: mr.key.rkey(),
+            lkey: mr.key.lkey(),
+            iova: mr.va,
+            mrlen: mr.len,
+            pdn: mr.pd.0,
+            pid: self.pid,
+            comm: self.comm.clone(),
+        })
+    }
+
+    fn cqs(&self) -> impl Iterator<Item = CqRow> {
+        self.hca.look_at_cqs().map(|cq| CqRow {
+            cqn: cq.id.0,
+            cqe: cq.capacity,
+            waiting: cq.waiting as u64,
+            users: cq.users,
+            pid: self.pid,
+            comm: self.comm.clone(),
+        })
+    }
+
+    fn pds(&self) -> impl Iterator<Item = PdRow> {
+        self.hca.look_at_pds().map(|(pd, users)| PdRow {
+            pdn: pd.0,
+            users,
+            pid: self.pid,
+            comm: self.comm.clone(),
+        })
+    }
+
+    fn srqs(&self) -> impl Iterator<Item = SrqRow> {
+        self.hca.look_at_srqs().map(|srq| SrqRow {
+            srqn: srq.srqn.value(),
+            srq_type: if srq.xrc { "XRC" } else { "BASIC" }.to_owned(),
+            pdn: srq.pd.0,
+            max_wr: srq.max_wr,
+            waiting: srq.waiting as u64,
+            users: srq.users,
+            pid: self.pid,
+            comm: self.comm.clone(),
+        })
+    }
+
+    fn cm_ids(&self) -> impl Iterator<Item = CmIdRow> {
+        let cm = self.hca.cm();
+        let row = |service: ferroce_wire::cm::ServiceId| CmIdRow {
+            cm_idn: None,
+            lqpn: None,
+            rqpn: None,
+            state: "LISTEN".to_owned(),
+            cm_state: None,
+            ps: service
+                .space()
+                .map(|space| format!("{space:?}").to_uppercase()),
+            service_port: service.port(),
+            service_id: service.0,
+            src_addr: self.address,
+            dst_addr: None,
+            pid: self.pid,
+            comm: self.comm.clone(),
+        };
+        let known = |qpn: ferroce_wire::Qpn| Some(qpn.value()).filter(|qpn| *qpn != 0);
+        let connections = cm.connections().map(move |info| CmIdRow {
+            cm_idn: Some(info.comm.0),
+            lqpn: known(info.local_qpn),
+            rqpn: known(info.remote_qpn),
+            state: kernels_word(info.state).to_owned(),
+            cm_state: Some(info.state.to_string()),
+            dst_addr: Some(info.peer),
+            ..row(info.service_id)
+        });
+        cm.services().map(row).chain(connections)
+    }
+
+    fn counts(&self) -> Counts {
+        Counts {
+            pd: self.hca.look_at_pds().count() as u64,
+            cq: self.hca.look_at_cqs().count() as u64,
+            qp: self.hca.look_at_qps().count() as u64,
+            cm_id: (self.hca.cm().connections().count() + self.hca.cm().services().count()) as u64,
+            mr: self.hca.mrs().count() as u64,
+            ctx: 1,
+            srq: self.hca.look_at_srqs().count() as u64,
+            pid: self.pid,
+            comm: self.comm.clone(),
+        }
+    }
+}
+
+/// The state as the kernel names it for an rdma_cm identifier.
+fn kernels_word(state: CmState) -> &'static str {
+    match state {
+        CmState::Idle => "IDLE",
+        CmState::DreqSent | CmState::DreqReceived | CmState::TimeWait => "DISCONNECT",
+        CmState::ReqSent
+        | CmState::RepReceived
+        | CmState::ReqReceived
+        | CmState::RepSent
+        | CmState::Established
+        | CmState::SidrReqSent
+        | CmState::SidrReqReceived
+        | CmState::SidrAnswered => "CONNECT",
+    }
+}
