@@ -26,17 +26,18 @@
 pub mod abi;
 mod adapter;
 mod ah;
-mod arena;
+pub mod arena;
 mod caps;
 mod context;
 mod convert;
 mod cq;
 mod cq_ex;
 mod domain;
-mod error;
+pub mod error;
 mod events;
 mod mr;
 mod mw;
+mod opened;
 mod pd;
 mod port;
 mod post;
@@ -57,10 +58,11 @@ pub use caps::ibv_query_device;
 pub use context::{ibv_close_device, ibv_open_device};
 pub use cq::{ibv_create_cq, ibv_destroy_cq, ibv_resize_cq};
 pub use events::{
-    ibv_ack_async_event, ibv_ack_cq_events, ibv_create_comp_channel, ibv_destroy_comp_channel,
-    ibv_get_async_event, ibv_get_cq_event,
+    EventQueue, ibv_ack_async_event, ibv_ack_cq_events, ibv_create_comp_channel,
+    ibv_destroy_comp_channel, ibv_get_async_event, ibv_get_cq_event,
 };
 pub use mr::{ibv_dereg_mr, ibv_reg_mr, ibv_reg_mr_iova, ibv_reg_mr_iova2, ibv_rereg_mr};
+pub use opened::{CmSink, Opened};
 pub use pd::{ibv_alloc_pd, ibv_dealloc_pd};
 pub use port::{
     _ibv_query_gid_ex, _ibv_query_gid_table, ibv_get_pkey_index, ibv_query_gid, ibv_query_gid_type,
