@@ -5,15 +5,16 @@ use std::ffi::{c_char, c_int, c_void};
 use std::hash::{BuildHasher, RandomState};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
-use ferroce_hca::{CqId, Event, QpEvent, SrqId, limits};
+use ferroce_hca::{CqId, Event, Hca, QpEvent, SrqId, limits};
 use ferroce_udp::{AttachOptions, Device, DeviceSpec, Registry};
 use ferroce_wire::Qpn;
 
 use crate::abi::ibv_device;
 use crate::error::{Error, pointer};
 use crate::events::{Async, AsyncQueue, CompQueue};
+use crate::opened::CmSink;
 
 /// A device as programs see it before they open it. Providers of other cards look at a pointer to
 /// their own operations behind `ibv_device`, and find that this is not their card.
@@ -132,6 +133,8 @@ pub(crate) struct Routes {
     pub(crate) cqs: RwLock<HashMap<CqId, AsyncRoute>>,
     pub(crate) qps: RwLock<HashMap<Qpn, AsyncRoute>>,
     pub(crate) srqs: RwLock<HashMap<SrqId, AsyncRoute>>,
+    /// Who uses the connection manager.
+    pub(crate) cm: OnceLock<CmSink>,
     /// The queues of all contexts.
     pub(crate) contexts: RwLock<Vec<Weak<AsyncQueue>>>,
 }
@@ -158,7 +161,7 @@ impl AsyncRoute {
 
 impl Routes {
     /// Takes an event of the device, which is locked.
-    fn deliver(&self, event: Event) {
+    fn deliver(&self, hca: &mut Hca, event: Event) {
         match event {
             Event::Completion(cq) => {
                 if let Some(queue) = read(&self.completions).get(&cq) {
@@ -174,7 +177,17 @@ impl Routes {
             }
             Event::SrqLimit(srq) => push(&self.srqs, &srq, 15),
             Event::DeviceFatal => self.broadcast(8, 0),
+            Event::ConnectionManager => self.deliver_cm(hca),
             _ => {}
+        }
+    }
+
+    fn deliver_cm(&self, hca: &mut Hca) {
+        // Without a sink nobody has connections.
+        while let Some(event) = hca.poll_cm_event() {
+            if let Some(sink) = self.cm.get() {
+                sink(event);
+            }
         }
     }
 
@@ -231,7 +244,7 @@ impl Adapter {
         let device = Device::attach(&registry, &listed.spec.name, AttachOptions::default())?;
         let routes = Arc::new(Routes::default());
         let sink = Arc::clone(&routes);
-        device.set_event_sink(Box::new(move |event| sink.deliver(event)));
+        device.set_event_sink(Box::new(move |hca, event| sink.deliver(hca, event)));
         let adapter = Arc::new(Self {
             listed,
             device,

@@ -13,8 +13,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::error::Error;
 
 /// An object: what the header shows of it, and behind that what is the library's own.
+#[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Object<A, T> {
+pub struct Object<A, T> {
     abi: UnsafeCell<A>,
     /// [`Arena::mark`] while the object lives.
     mark: AtomicUsize,
@@ -23,12 +24,12 @@ pub(crate) struct Object<A, T> {
 
 impl<A, T> Object<A, T> {
     /// The part that the header shows, and the program may write to.
-    pub(crate) fn abi(&self) -> *mut A {
+    pub fn abi(&self) -> *mut A {
         self.abi.get()
     }
 
     /// The library's own part.
-    pub(crate) fn own(&self) -> &T {
+    pub fn own(&self) -> &T {
         // SAFETY: references to objects come from `Arena::get` and `Arena::find` only, while the
         // object lives and `own` is initialised. A program that destroys an object while another of
         // its threads is in a call on it breaks the contract of the verbs.
@@ -37,12 +38,14 @@ impl<A, T> Object<A, T> {
 }
 
 /// All objects of a kind.
-pub(crate) struct Arena<A: 'static, T: 'static> {
+#[derive(Debug)]
+pub struct Arena<A: 'static, T: 'static> {
     name: &'static str,
     state: Mutex<State>,
     _kind: std::marker::PhantomData<fn() -> (A, T)>,
 }
 
+#[derive(Debug)]
 struct State {
     /// Addresses of live objects.
     live: BTreeSet<usize>,
@@ -51,7 +54,8 @@ struct State {
 }
 
 impl<A, T: Send + Sync> Arena<A, T> {
-    pub(crate) const fn new(name: &'static str) -> Self {
+    /// No objects of a kind, which is called `name` in messages.
+    pub const fn new(name: &'static str) -> Self {
         Self {
             name,
             state: Mutex::new(State {
@@ -63,7 +67,7 @@ impl<A, T: Send + Sync> Arena<A, T> {
     }
 
     /// Makes an object; the program gets the pointer.
-    pub(crate) fn insert(&self, abi: A, own: T) -> *mut A {
+    pub fn insert(&self, abi: A, own: T) -> *mut A {
         let mut state = self.state();
         let address = state.free.pop().unwrap_or_else(|| {
             let memory: Box<MaybeUninit<Object<A, T>>> = Box::new_uninit();
@@ -84,7 +88,7 @@ impl<A, T: Send + Sync> Arena<A, T> {
     }
 
     /// The object behind a pointer from the program, if it is one of this kind.
-    pub(crate) fn find(&self, pointer: *const A) -> Result<&'static Object<A, T>, Error> {
+    pub fn find(&self, pointer: *const A) -> Result<&'static Object<A, T>, Error> {
         if !self.state().live.contains(&(pointer as usize)) {
             return Err(Error::Handle(self.name));
         }
@@ -94,7 +98,7 @@ impl<A, T: Send + Sync> Arena<A, T> {
 
     /// [`Self::find`] for the data path: the pointer is or was an object of this kind, or null.
     #[inline]
-    pub(crate) fn get(&self, pointer: *const A) -> Result<&'static Object<A, T>, Error> {
+    pub fn get(&self, pointer: *const A) -> Result<&'static Object<A, T>, Error> {
         let address = pointer as usize;
         if address == 0 || !address.is_multiple_of(align_of::<Object<A, T>>()) {
             return Err(Error::Handle(self.name));
@@ -111,7 +115,7 @@ impl<A, T: Send + Sync> Arena<A, T> {
     }
 
     /// Ends an object and returns the library's part of it. `None` if another thread was faster.
-    pub(crate) fn remove(&self, pointer: *const A) -> Option<T> {
+    pub fn remove(&self, pointer: *const A) -> Option<T> {
         let mut state = self.state();
         let address = pointer as usize;
         if !state.live.remove(&address) {
@@ -128,7 +132,7 @@ impl<A, T: Send + Sync> Arena<A, T> {
     }
 
     /// The live objects.
-    pub(crate) fn all(&self) -> Vec<&'static Object<A, T>> {
+    pub fn all(&self) -> Vec<&'static Object<A, T>> {
         let state = self.state();
         let object = |address: &usize| {
             // SAFETY: as in `find`.

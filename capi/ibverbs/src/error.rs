@@ -1,3 +1,5 @@
+//! Refusals: an error number for the program and a line on stderr for its author (`FERROCE_LOG`).
+
 use std::ffi::c_int;
 use std::io;
 use std::ptr::null_mut;
@@ -9,44 +11,77 @@ use thiserror::Error;
 
 /// Why a call was refused.
 #[derive(Debug, Error)]
-pub(crate) enum Error {
+pub enum Error {
+    /// Not a live object of its kind (`EINVAL`).
     #[error("{0} is not a handle of this library, or was destroyed")]
     Handle(&'static str),
+    /// A null pointer (`EINVAL`).
     #[error("{0} is a null pointer")]
     Null(&'static str),
+    /// A value outside its range (`EINVAL`).
     #[error("{field} is {value:#x}, allowed is {allowed}")]
     Invalid {
+        /// Name of the argument or field.
         field: &'static str,
+        /// Value given.
         value: u64,
+        /// What would do.
         allowed: &'static str,
     },
+    /// Nothing this device has (`EOPNOTSUPP`).
     #[error("{0} is not supported by this device")]
     Unsupported(&'static str),
+    /// Memory that cannot be used as asked (`EFAULT`).
     #[error("the memory at {addr:#x} of {length} bytes is not mapped as the access asks for")]
-    Fault { addr: u64, length: u64 },
+    Fault {
+        /// Address of the memory.
+        addr: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// No memory region of this name (`ENOENT`).
     #[error("no memory region has the lkey {lkey:#x}")]
-    NoKey { lkey: u32 },
+    NoKey {
+        /// The name given.
+        lkey: u32,
+    },
+    /// A memory region of another protection domain (`EPERM`).
     #[error("the memory region of lkey {lkey:#x} belongs to another protection domain")]
-    OtherDomain { lkey: u32 },
+    OtherDomain {
+        /// Its name.
+        lkey: u32,
+    },
+    /// Something else needs it (`EBUSY`).
     #[error("still in use: {0}")]
     Busy(&'static str),
+    /// The device refused.
     #[error(transparent)]
     Verbs(#[from] VerbsError),
+    /// The device cannot be attached to.
     #[error("cannot open the device: {0}")]
     Open(#[from] OpenError),
+    /// The user's devices cannot be read.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// The operating system refused.
     #[error("{0}")]
     Os(#[from] io::Error),
+    /// Another reason, in words, and its error number.
+    #[error("{what}")]
+    Refused {
+        /// The error number.
+        errno: c_int,
+        /// The reason.
+        what: String,
+    },
+    /// A call within the call failed, and said why.
+    #[error("see above")]
+    Told(c_int),
 }
 
 impl Error {
     /// A value outside its range.
-    pub(crate) fn invalid(
-        field: &'static str,
-        value: impl TryInto<u64>,
-        allowed: &'static str,
-    ) -> Self {
+    pub fn invalid(field: &'static str, value: impl TryInto<u64>, allowed: &'static str) -> Self {
         Self::Invalid {
             field,
             value: value.try_into().unwrap_or(u64::MAX),
@@ -55,7 +90,7 @@ impl Error {
     }
 
     /// The error number that the man pages give.
-    pub(crate) fn errno(&self) -> c_int {
+    pub fn errno(&self) -> c_int {
         match self {
             Self::Handle(_) | Self::Null(_) | Self::Invalid { .. } => libc::EINVAL,
             Self::Unsupported(_) => libc::EOPNOTSUPP,
@@ -64,6 +99,7 @@ impl Error {
             Self::OtherDomain { .. } => libc::EPERM,
             Self::Busy(_) => libc::EBUSY,
             Self::Verbs(error) => error.errno(),
+            Self::Refused { errno, .. } | Self::Told(errno) => *errno,
             Self::Open(OpenError::Helper(error)) | Self::Os(error) => {
                 error.raw_os_error().unwrap_or(libc::EIO)
             }
@@ -80,6 +116,7 @@ impl Error {
             Self::Os(error) if error.kind() == io::ErrorKind::WouldBlock => Level::Debug,
             Self::Os(error) if error.kind() == io::ErrorKind::Interrupted => Level::Debug,
             Self::Unsupported(_) | Self::Verbs(VerbsError::NotSupported { .. }) => Level::Info,
+            Self::Told(_) => Level::Debug,
             _ => Level::Error,
         }
     }
@@ -118,7 +155,7 @@ impl Level {
 }
 
 /// Sets `errno` and says on stderr what was refused.
-fn tell(call: &str, error: &Error) -> c_int {
+pub fn tell(call: &str, error: &Error) -> c_int {
     static MOST: OnceLock<Level> = OnceLock::new();
     if error.level() <= *MOST.get_or_init(Level::from_env) {
         eprintln!("ferroce: {call}: {error}");
@@ -128,13 +165,14 @@ fn tell(call: &str, error: &Error) -> c_int {
     errno
 }
 
-pub(crate) fn set_errno(errno: c_int) {
+/// Sets this thread's `errno`.
+pub fn set_errno(errno: c_int) {
     // SAFETY: the location is this thread's own.
     unsafe { *libc::__errno_location() = errno }
 }
 
 /// The result of a call that returns 0 or an error number.
-pub(crate) fn status(call: &str, result: Result<(), Error>) -> c_int {
+pub fn status(call: &str, result: Result<(), Error>) -> c_int {
     match result {
         Ok(()) => 0,
         Err(error) => tell(call, &error),
@@ -142,7 +180,7 @@ pub(crate) fn status(call: &str, result: Result<(), Error>) -> c_int {
 }
 
 /// The result of a call that returns a number, or -1 and sets `errno`.
-pub(crate) fn number<T: From<i8>>(call: &str, result: Result<T, Error>) -> T {
+pub fn number<T: From<i8>>(call: &str, result: Result<T, Error>) -> T {
     result.unwrap_or_else(|error| {
         tell(call, &error);
         T::from(-1)
@@ -150,7 +188,7 @@ pub(crate) fn number<T: From<i8>>(call: &str, result: Result<T, Error>) -> T {
 }
 
 /// The result of a call that returns a pointer, or null and sets `errno`.
-pub(crate) fn pointer<T>(call: &str, result: Result<*mut T, Error>) -> *mut T {
+pub fn pointer<T>(call: &str, result: Result<*mut T, Error>) -> *mut T {
     result.unwrap_or_else(|error| {
         tell(call, &error);
         null_mut()

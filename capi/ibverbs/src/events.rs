@@ -22,7 +22,8 @@ use crate::{cq, qp, srq};
 pub(crate) type Reported = Arc<AtomicU32>;
 
 /// Events that wait for the program to take them.
-pub(crate) struct EventQueue<E> {
+#[derive(Debug)]
+pub struct EventQueue<E> {
     /// A second descriptor of the one that the program has: it may close its own.
     fd: OwnedFd,
     entries: Mutex<VecDeque<E>>,
@@ -30,7 +31,7 @@ pub(crate) struct EventQueue<E> {
 
 impl<E> EventQueue<E> {
     /// A queue, and the descriptor for the program.
-    pub(crate) fn new() -> io::Result<(Self, OwnedFd)> {
+    pub fn new() -> io::Result<(Self, OwnedFd)> {
         // SAFETY: no pointers; the result is checked.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) };
         if fd < 0 {
@@ -43,7 +44,8 @@ impl<E> EventQueue<E> {
         Ok((Self { fd, entries }, public))
     }
 
-    pub(crate) fn push(&self, event: E) {
+    /// Adds an event.
+    pub fn push(&self, event: E) {
         let mut entries = self.entries();
         entries.push_back(event);
         let one = 1_u64;
@@ -53,7 +55,7 @@ impl<E> EventQueue<E> {
 
     /// Takes the oldest event and has `seen` look at it before anybody can withdraw it. Blocks or
     /// not, as the descriptor is set.
-    fn take<R>(&self, seen: impl Fn(&E) -> R) -> io::Result<R> {
+    pub fn take<R>(&self, seen: impl Fn(&E) -> R) -> io::Result<R> {
         loop {
             let mut one = 0_u64;
             // SAFETY: eight bytes of a local variable.
@@ -69,12 +71,12 @@ impl<E> EventQueue<E> {
         }
     }
 
-    /// Takes back the events that `concerned` names: their object is gone.
-    pub(crate) fn withdraw(&self, concerned: impl Fn(&E) -> bool) {
+    /// Takes back the events that `concerned` names, as when their object is gone.
+    pub fn withdraw(&self, concerned: impl Fn(&E) -> bool) -> VecDeque<E> {
         let mut entries = self.entries();
-        let before = entries.len();
-        entries.retain(|event| !concerned(event));
-        for _ in entries.len()..before {
+        let (withdrawn, others) = entries.drain(..).partition(concerned);
+        *entries = others;
+        for _ in 0..VecDeque::len(&withdrawn) {
             let mut one = 0_u64;
             let into = libc::iovec {
                 iov_base: (&raw mut one).cast(),
@@ -84,6 +86,7 @@ impl<E> EventQueue<E> {
             // so this must not block.
             unsafe { libc::preadv2(self.fd.as_raw_fd(), &into, 1, -1, libc::RWF_NOWAIT) };
         }
+        withdrawn
     }
 
     fn entries(&self) -> MutexGuard<'_, VecDeque<E>> {

@@ -26,7 +26,7 @@
 pub mod abi;
 mod adapter;
 mod ah;
-mod arena;
+pub mod arena;
 mod caps;
 mod context;
 mod convert;
@@ -34,12 +34,13 @@ mod cq;
 mod cq_ex;
 mod dm;
 mod domain;
-mod error;
+pub mod error;
 mod events;
 mod import;
 mod kern;
 mod mr;
 mod mw;
+mod opened;
 mod pd;
 mod port;
 mod post;
@@ -63,8 +64,8 @@ pub use context::{ibv_close_device, ibv_open_device};
 pub use cq::{ibv_create_cq, ibv_destroy_cq, ibv_resize_cq};
 pub use dm::{ibv_import_dm, ibv_unimport_dm};
 pub use events::{
-    ibv_ack_async_event, ibv_ack_cq_events, ibv_create_comp_channel, ibv_destroy_comp_channel,
-    ibv_get_async_event, ibv_get_cq_event,
+    EventQueue, ibv_ack_async_event, ibv_ack_cq_events, ibv_create_comp_channel,
+    ibv_destroy_comp_channel, ibv_get_async_event, ibv_get_cq_event,
 };
 pub use import::{
     ibv_import_device, ibv_import_mr, ibv_import_pd, ibv_unimport_mr, ibv_unimport_pd,
@@ -74,6 +75,7 @@ pub use kern::{
     ibv_copy_qp_attr_from_kern,
 };
 pub use mr::{ibv_dereg_mr, ibv_reg_mr, ibv_reg_mr_iova, ibv_reg_mr_iova2, ibv_rereg_mr};
+pub use opened::{CmSink, Opened};
 pub use pd::{ibv_alloc_pd, ibv_dealloc_pd};
 pub use port::{
     _ibv_query_gid_ex, _ibv_query_gid_table, ibv_get_pkey_index, ibv_query_gid, ibv_query_gid_type,

@@ -53,7 +53,7 @@ const WHENEVER: u64 = u64::MAX;
 
 /// Takes the device's events in place of [`Device::poll_event`]. It is called while the device is
 /// locked, by whatever thread drives it, and must not call the device.
-pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
+pub type EventSink = Box<dyn Fn(&mut Hca, Event) + Send + Sync>;
 
 /// What a device is opened with.
 #[derive(Clone, Debug)]
@@ -581,7 +581,7 @@ impl Shared {
         let mut next = Some(first);
         while let Some(event) = next {
             if let Some(sink) = self.sink.get() {
-                sink(event);
+                sink(&mut engine.hca, event);
             }
             match event {
                 Event::Completion(_) => events.announcements += 1,

@@ -1,0 +1,46 @@
+//! What the connection manager's library needs of a context.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ferroce_hca::cm::CmEvent;
+use ferroce_udp::Device;
+
+use crate::abi::ibv_context;
+use crate::adapter::Adapter;
+use crate::context;
+use crate::error::Error;
+
+/// Takes the events of a device's connection manager. It is called while the device is locked, by
+/// whatever thread drives it, and must not call the device.
+pub type CmSink = Box<dyn Fn(CmEvent) + Send + Sync>;
+
+/// A device that this process has open.
+#[derive(Clone)]
+pub struct Opened(Arc<Adapter>);
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Opened")
+            .field(&self.0.listed.spec.name)
+            .finish()
+    }
+}
+
+impl Opened {
+    /// The device behind a context.
+    pub fn of(context: *const ibv_context) -> Result<Self, Error> {
+        Ok(Self(Arc::clone(&context::find(context)?.adapter)))
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// Hands all events of the connection manager to `sink` from now on. The first sink stays.
+    pub fn set_cm_sink(&self, sink: CmSink) {
+        // A second one has nobody to report to.
+        let _ = self.0.routes.cm.set(sink);
+    }
+}

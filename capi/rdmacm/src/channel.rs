@@ -1,0 +1,148 @@
+//! Event channels.
+
+use std::ffi::c_int;
+use std::os::fd::IntoRawFd as _;
+use std::sync::Arc;
+
+use ferroce_ibverbs::EventQueue;
+use ferroce_ibverbs::arena::Arena;
+use ferroce_ibverbs::error::{Error, number, pointer, status};
+
+use crate::abi::{RDMA_CM_EVENT_REJECTED, rdma_cm_event, rdma_event_channel};
+use crate::device::open_devices;
+use crate::event::{Incoming, Told};
+use crate::id::{Id, refused};
+
+/// Events that wait for the program.
+pub(crate) type Queue = EventQueue<Arc<Queued>>;
+
+/// An event that waits for the program.
+pub(crate) struct Queued {
+    pub(crate) id: Arc<Id>,
+    pub(crate) what: Incoming,
+}
+
+static CHANNELS: Arena<rdma_event_channel, Arc<Queue>> = Arena::new("event channel");
+
+/// The library's part of an event: who waits for its acknowledgement, and the private data that
+/// the program's part points to.
+struct Reported {
+    id: Arc<Id>,
+    _private: Box<[u8]>,
+}
+
+static EVENTS: Arena<rdma_cm_event, Reported> = Arena::new("event");
+
+/// The events of a channel.
+pub(crate) fn find(channel: *const rdma_event_channel) -> Result<Arc<Queue>, Error> {
+    Ok(Arc::clone(CHANNELS.find(channel)?.own()))
+}
+
+/// Makes an event channel (rdma_create_event_channel(3)).
+pub unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
+    pointer("rdma_create_event_channel", create())
+}
+
+pub(crate) fn create() -> Result<*mut rdma_event_channel, Error> {
+    let (queue, public) = EventQueue::new()?;
+    let fd = public.into_raw_fd();
+    Ok(CHANNELS.insert(rdma_event_channel { fd }, Arc::new(queue)))
+}
+
+/// Destroys an event channel (rdma_destroy_event_channel(3)). Identifiers that report to it keep
+/// their events to themselves.
+pub unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
+    status(
+        "rdma_destroy_event_channel",
+        find(channel).map(|_| destroy(channel)),
+    );
+}
+
+pub(crate) fn destroy(channel: *mut rdma_event_channel) {
+    let Ok(object) = CHANNELS.find(channel) else {
+        return;
+    };
+    // SAFETY: a live object.
+    let fd = unsafe { (*object.abi()).fd };
+    if CHANNELS.remove(channel).is_some() {
+        // SAFETY: the descriptor was made for the program and is its channel's to close.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// Waits for the next event of a channel, or says `EAGAIN` if its descriptor does not block
+/// (rdma_get_cm_event(3)).
+pub unsafe extern "C" fn rdma_get_cm_event(
+    channel: *mut rdma_event_channel,
+    event: *mut *mut rdma_cm_event,
+) -> c_int {
+    let result = next(channel).map(|next| {
+        // SAFETY: the program's own variable.
+        unsafe { *event = next };
+        0
+    });
+    number("rdma_get_cm_event", result)
+}
+
+pub(crate) fn next(channel: *const rdma_event_channel) -> Result<*mut rdma_cm_event, Error> {
+    let queue = find(channel)?;
+    loop {
+        for device in open_devices() {
+            device.rest();
+        }
+        let queued = queue.take(|queued| {
+            queued.id.report();
+            Arc::clone(queued)
+        })?;
+        if let Some(Told { mut abi, private }) = Told::of(&queued) {
+            let private: Box<[u8]> = private.into();
+            abi.point_to(&private);
+            let id = Arc::clone(&queued.id);
+            let reported = Reported {
+                id,
+                _private: private,
+            };
+            return Ok(EVENTS.insert(abi.0, reported));
+        }
+        // Nothing for the program.
+        queued.id.acknowledge();
+    }
+}
+
+/// Gives an event back (rdma_ack_cm_event(3)).
+pub unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+    number("rdma_ack_cm_event", acknowledge(event))
+}
+
+pub(crate) fn acknowledge(event: *mut rdma_cm_event) -> Result<c_int, Error> {
+    let reported = EVENTS.remove(event).ok_or(Error::Handle("event"))?;
+    reported.id.acknowledge();
+    Ok(0)
+}
+
+/// The end of a call that leads to an event: on a synchronous identifier it waits for it.
+pub(crate) fn complete(id: &Arc<Id>) -> Result<c_int, Error> {
+    if !id.is_sync() {
+        return Ok(0);
+    }
+    id.drop_event();
+    // SAFETY: a live object.
+    let channel = unsafe { (*id.abi()).channel };
+    let event = next(channel)?;
+    // SAFETY: live objects, the event until it is acknowledged.
+    let (kind, status) = unsafe {
+        (*id.abi()).event = event;
+        ((*event).event, (*event).status)
+    };
+    match status {
+        0 => Ok(0),
+        _ if kind == RDMA_CM_EVENT_REJECTED => Err(refused(
+            libc::ECONNREFUSED,
+            "the peer rejected the connection",
+        )),
+        status => Err(refused(
+            status.abs(),
+            "the connection manager reported an error",
+        )),
+    }
+}

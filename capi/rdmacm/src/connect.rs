@@ -1,0 +1,448 @@
+//! Connections: asked for, accepted, rejected and ended.
+
+use std::ffi::{c_int, c_void};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ferroce_hca::Mtu;
+use ferroce_hca::cm::{
+    CmError, CommId, ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport, ack_timeout,
+};
+use ferroce_ibverbs::abi::{IBV_QPT_UC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND};
+use ferroce_ibverbs::error::{Error, number};
+use ferroce_wire::cm::{AddressHeader, Private, RejectReason, ServiceId, SidrRep};
+use ferroce_wire::{Psn, Qpn};
+
+use crate::abi::{
+    RDMA_MAX_INIT_DEPTH, RDMA_MAX_RESP_RES, RDMA_UDP_QKEY, rdma_cm_id, rdma_conn_param,
+};
+use crate::channel::complete;
+use crate::device::Device;
+use crate::id::{self, Id, Step, refused};
+use crate::resolve::wrong_step;
+use crate::{port, qp, resolve};
+
+/// A refusal of the connection manager as one of a call.
+pub(crate) fn cm_error(error: CmError) -> Error {
+    let errno = match error {
+        CmError::InUse { .. } => libc::EADDRINUSE,
+        CmError::TooMany { .. } => libc::ENOMEM,
+        _ => libc::EINVAL,
+    };
+    refused(errno, error.to_string())
+}
+
+/// What a program says of a connection, made complete.
+struct Params<'a> {
+    private: &'a [u8],
+    responder_resources: u8,
+    initiator_depth: u8,
+    flow_control: bool,
+    retry_count: u8,
+    rnr_retry_count: u8,
+    qpn: u32,
+    srq: bool,
+}
+
+/// Transport and RNR retries have three bits.
+const RETRIES_MAX: u8 = 7;
+
+impl<'a> Params<'a> {
+    /// What `given` says; without it, or where it asks for the most, what `most` allows of READs
+    /// and atomics taken and outstanding.
+    ///
+    /// # Safety
+    /// `given` is null or points to a structure whose private data is there.
+    unsafe fn new(id: &Id, given: *const rdma_conn_param, most: (u8, u8)) -> Result<Self, Error> {
+        let device = id.device()?;
+        // SAFETY: as the caller promises.
+        let given = unsafe { given.as_ref() };
+        let limited = |field, value, any, most, limit| match value {
+            None => Ok(most),
+            Some(value) if value == any => Ok(most),
+            Some(value) if value <= limit => Ok(value),
+            Some(value) => Err(Error::invalid(
+                field,
+                value,
+                "0 to what the device has, and 255",
+            )),
+        };
+        // SAFETY: a live object, and its queue pair one too.
+        let (own_qpn, own_srq) = unsafe {
+            let qp = (*id.abi()).qp;
+            match qp.is_null() {
+                true => (None, false),
+                false => (Some((*qp).qp_num), !(*qp).srq.is_null()),
+            }
+        };
+        if given.is_none() && own_qpn.is_none() {
+            return Err(Error::Null("conn_param of an id without queue pair"));
+        }
+        let private = match given {
+            Some(given) if !given.private_data.is_null() => {
+                // SAFETY: as the caller promises.
+                unsafe { bytes(given.private_data, given.private_data_len) }
+            }
+            _ => &[],
+        };
+        Ok(Self {
+            private,
+            responder_resources: limited(
+                "responder_resources",
+                given.map(|given| given.responder_resources),
+                RDMA_MAX_RESP_RES,
+                most.0,
+                device.max_responder_resources,
+            )?,
+            initiator_depth: limited(
+                "initiator_depth",
+                given.map(|given| given.initiator_depth),
+                RDMA_MAX_INIT_DEPTH,
+                most.1,
+                device.max_initiator_depth,
+            )?,
+            flow_control: given.is_some_and(|given| given.flow_control != 0),
+            retry_count: given.map_or(RETRIES_MAX, |given| given.retry_count.min(RETRIES_MAX)),
+            rnr_retry_count: given
+                .map_or(RETRIES_MAX, |given| given.rnr_retry_count.min(RETRIES_MAX)),
+            qpn: own_qpn.or(given.map(|given| given.qp_num)).unwrap_or(0),
+            srq: match own_qpn {
+                Some(_) => own_srq,
+                None => given.is_some_and(|given| given.srq != 0),
+            },
+        })
+    }
+}
+
+/// # Safety
+/// `length` bytes are there.
+unsafe fn bytes<'a>(data: *const c_void, length: u8) -> &'a [u8] {
+    if data.is_null() {
+        return &[];
+    }
+    // SAFETY: as the caller promises.
+    unsafe { std::slice::from_raw_parts(data.cast(), length.into()) }
+}
+
+fn private<const N: usize>(parts: &[&[u8]]) -> Result<Private<N>, Error> {
+    Private::new(&parts.concat()).map_err(|error| refused(libc::EINVAL, error.to_string()))
+}
+
+/// Asks the peer for a connection, or for the queue pair of a datagram service (rdma_connect(3)).
+pub unsafe extern "C" fn rdma_connect(
+    id: *mut rdma_cm_id,
+    conn_param: *mut rdma_conn_param,
+) -> c_int {
+    let result = id::find(id).and_then(|id| {
+        // SAFETY: the program's own structure.
+        unsafe { connect(&id, conn_param) }?;
+        complete(&id)
+    });
+    number("rdma_connect", result)
+}
+
+/// # Safety
+/// As for [`Params::new`].
+unsafe fn connect(id: &Arc<Id>, given: *const rdma_conn_param) -> Result<(), Error> {
+    let step = id.state().step;
+    let (Step::RouteResolved, Some(source), Some(peer)) =
+        (step, resolve::source(id), resolve::peer(id))
+    else {
+        return Err(wrong_step("connect", step, "RouteResolved"));
+    };
+    let header = AddressHeader {
+        source,
+        dest: peer.ip(),
+    };
+    let service = ServiceId::new(id.space(), peer.port());
+    if id.is_datagram() {
+        // SAFETY: as the caller promises.
+        let given = unsafe { given.as_ref() };
+        // SAFETY: as the caller promises.
+        let data = given.map_or(&[][..], |given| unsafe {
+            bytes(given.private_data, given.private_data_len)
+        });
+        return look_up(id, peer, service, private(&[&header.emit(), data])?);
+    }
+    let device = id.device()?;
+    let most = (device.max_responder_resources, device.max_initiator_depth);
+    // SAFETY: as the caller promises.
+    let params = unsafe { Params::new(id, given, most) }?;
+    let mut state = id.state();
+    state.terms.psn = port::psn();
+    state.terms.responder_resources = params.responder_resources;
+    state.terms.initiator_depth = params.initiator_depth;
+    state.terms.retry_count = params.retry_count;
+    let spec = device.spec();
+    let terms = &state.terms;
+    let request = ConnectRequest {
+        dest: peer.ip(),
+        source: device.address(),
+        traffic_class: state.traffic_class,
+        service_id: service,
+        ca_guid: spec.guid(),
+        qpn: Qpn::new(params.qpn),
+        psn: Psn::new(terms.psn),
+        transport: transport(id),
+        srq: params.srq,
+        responder_resources: params.responder_resources,
+        initiator_depth: params.initiator_depth,
+        flow_control: params.flow_control,
+        retry_count: params.retry_count,
+        rnr_retry_count: params.rnr_retry_count,
+        mtu: Mtu::ALL
+            .into_iter()
+            .find(|mtu| *mtu as u8 == terms.mtu)
+            .unwrap_or(Mtu::Mtu1024),
+        ack_timeout: ack_timeout(spec.ca_ack_delay, terms.packet_lifetime),
+        packet_lifetime: terms.packet_lifetime,
+        response_timeout: ConnectRequest::RESPONSE_TIMEOUT,
+        max_retries: ConnectRequest::MAX_RETRIES,
+        private: private(&[&header.emit(), params.private])?,
+    };
+    begin(id, device, |hca, now| hca.cm_mut().connect(now, &request)).map(|comm| {
+        state.comm = Some(comm);
+        state.step = Step::Connect;
+    })
+}
+
+fn transport(id: &Id) -> Transport {
+    // SAFETY: a live object.
+    match unsafe { (*id.abi()).qp_type } {
+        IBV_QPT_UC => Transport::Uc,
+        IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV => Transport::Xrc,
+        _ => Transport::Rc,
+    }
+}
+
+/// Begins a connection whose events come to the identifier.
+fn begin(
+    id: &Arc<Id>,
+    device: &'static Device,
+    ask: impl FnOnce(&mut ferroce_hca::Hca, ferroce_hca::Time) -> Result<CommId, CmError>,
+) -> Result<CommId, Error> {
+    let begun = device.with(|hca, now| {
+        let comm = ask(hca, now)?;
+        id.follow(device, comm);
+        Ok(comm)
+    });
+    begun.map_err(cm_error)
+}
+
+fn look_up(
+    id: &Arc<Id>,
+    peer: SocketAddr,
+    service_id: ServiceId,
+    private: Private<216>,
+) -> Result<(), Error> {
+    let device = id.device()?;
+    let mut state = id.state();
+    let request = SidrRequest {
+        dest: peer.ip(),
+        traffic_class: state.traffic_class,
+        service_id,
+        packet_lifetime: state.terms.packet_lifetime,
+        response_timeout: ConnectRequest::RESPONSE_TIMEOUT,
+        max_retries: ConnectRequest::MAX_RETRIES,
+        private,
+    };
+    let comm = begin(id, device, |hca, now| {
+        hca.cm_mut().sidr_request(now, &request)
+    })?;
+    state.comm = Some(comm);
+    state.step = Step::Connect;
+    Ok(())
+}
+
+/// The device and the name of a connection.
+fn connection(id: &Id) -> Result<(&'static Device, CommId), Error> {
+    let state = id.state();
+    match (state.device, state.comm) {
+        (Some(device), Some(comm)) => Ok((device, comm)),
+        _ => Err(wrong_step("do this", state.step, "Requested and Connect")),
+    }
+}
+
+/// Brings the queue pair to where it can send, and tells the peer so.
+pub(crate) fn confirm(id: &Id) -> Result<(), Error> {
+    qp::make_ready(id)?;
+    let (device, comm) = connection(id)?;
+    let ready = device.with(|hca, _| hca.cm_mut().ready(comm, Private::default()));
+    ready.map_err(cm_error)
+}
+
+/// Breaks off a connection that failed on this side.
+pub(crate) fn give_up(id: &Id) {
+    id.state().failed = true;
+    // Neither matters any more.
+    let _ = qp::to_error(id);
+    if let Ok((device, comm)) = connection(id) {
+        let reason = RejectReason::CONSUMER;
+        let _ = device.with(|hca, now| hca.cm_mut().reject(now, comm, reason, Private::default()));
+    }
+}
+
+/// Completes a connection whose queue pair is not the identifier's (rdma_establish(3)).
+pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
+    let result = id::find(id).and_then(|id| {
+        // SAFETY: a live object.
+        if unsafe { !(*id.abi()).qp.is_null() } {
+            let what = "the id has a queue pair and is established with it";
+            return Err(refused(libc::EINVAL, what));
+        }
+        confirm(&id)?;
+        Ok(0)
+    });
+    number("rdma_establish", result)
+}
+
+/// Accepts a request (rdma_accept(3)).
+pub unsafe extern "C" fn rdma_accept(
+    id: *mut rdma_cm_id,
+    conn_param: *mut rdma_conn_param,
+) -> c_int {
+    let result = id::find(id).and_then(|id| {
+        let step = id.state().step;
+        if step != Step::Requested {
+            return Err(wrong_step("accept", step, "Requested"));
+        }
+        let terms = id.state().terms;
+        let device = id.device()?;
+        let most = (
+            terms
+                .responder_resources
+                .min(device.max_responder_resources),
+            terms.initiator_depth.min(device.max_initiator_depth),
+        );
+        // SAFETY: the program's own structure.
+        let params = unsafe { Params::new(&id, conn_param, most) }?;
+        if id.is_datagram() {
+            return answer_lookup(&id, &params).map(|()| 0);
+        }
+        accept(&id, &params).inspect_err(|_| {
+            // It is of no use any more.
+            let _ = qp::to_error(&id);
+        })?;
+        complete(&id)
+    });
+    number("rdma_accept", result)
+}
+
+fn accept(id: &Id, params: &Params<'_>) -> Result<(), Error> {
+    let (device, comm) = connection(id)?;
+    {
+        let mut state = id.state();
+        state.terms.responder_resources = params.responder_resources;
+        state.terms.initiator_depth = params.initiator_depth;
+    }
+    // The peer may send as soon as it has the reply.
+    qp::make_ready(id)?;
+    let mut state = id.state();
+    let reply = ConnectReply {
+        qpn: Qpn::new(params.qpn),
+        psn: Psn::new(state.terms.psn),
+        srq: params.srq,
+        responder_resources: params.responder_resources,
+        initiator_depth: params.initiator_depth,
+        flow_control: params.flow_control,
+        rnr_retry_count: params.rnr_retry_count,
+        target_ack_delay: device.spec().ca_ack_delay,
+        ca_guid: device.spec().guid(),
+        private: private(&[params.private])?,
+    };
+    let accepted = device.with(|hca, now| hca.cm_mut().accept(now, comm, &reply));
+    accepted.map_err(cm_error)?;
+    state.step = Step::Connect;
+    Ok(())
+}
+
+fn answer_lookup(id: &Id, params: &Params<'_>) -> Result<(), Error> {
+    let reply = SidrReply {
+        status: 0,
+        qpn: Qpn::new(params.qpn),
+        qkey: RDMA_UDP_QKEY,
+        private: private(&[params.private])?,
+    };
+    let (device, comm) = connection(id)?;
+    let answered = device.with(|hca, _| hca.cm_mut().sidr_reply(comm, &reply));
+    answered.map_err(cm_error)?;
+    id.state().step = Step::Connect;
+    Ok(())
+}
+
+/// Rejects a request, or a reply (rdma_reject(3)).
+pub unsafe extern "C" fn rdma_reject(
+    id: *mut rdma_cm_id,
+    private_data: *const c_void,
+    private_data_len: u8,
+) -> c_int {
+    // SAFETY: the program's own bytes.
+    let data = unsafe { bytes(private_data, private_data_len) };
+    let result = id::find(id).and_then(|id| reject(&id, RejectReason::CONSUMER, data));
+    number("rdma_reject", result)
+}
+
+/// Rejects a request or a reply for its extended connection options (rdma_reject_ece(3)).
+pub unsafe extern "C" fn rdma_reject_ece(
+    id: *mut rdma_cm_id,
+    private_data: *const c_void,
+    private_data_len: u8,
+) -> c_int {
+    /// Vendor option not supported.
+    const REASON: RejectReason = RejectReason(35);
+    // SAFETY: the program's own bytes.
+    let data = unsafe { bytes(private_data, private_data_len) };
+    let result = id::find(id).and_then(|id| reject(&id, REASON, data));
+    number("rdma_reject_ece", result)
+}
+
+fn reject(id: &Id, reason: RejectReason, data: &[u8]) -> Result<c_int, Error> {
+    let (device, comm) = connection(id)?;
+    let rejected = if id.is_datagram() {
+        let reply = SidrReply {
+            status: SidrRep::REJECTED,
+            qpn: Qpn::new(0),
+            qkey: 0,
+            private: private(&[data])?,
+        };
+        device.with(|hca, _| hca.cm_mut().sidr_reply(comm, &reply))
+    } else {
+        let private = private(&[data])?;
+        device.with(|hca, now| hca.cm_mut().reject(now, comm, reason, private))
+    };
+    rejected.map_err(cm_error)?;
+    id.state().step = Step::Disconnected;
+    Ok(0)
+}
+
+/// Takes an asynchronous event of the queue pair into account (rdma_notify(3)): data has arrived
+/// before the peer's word that it is ready.
+pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_int) -> c_int {
+    /// `IBV_EVENT_COMM_EST`
+    const ESTABLISHED: c_int = 4;
+    let result = id::find(id).and_then(|id| {
+        if event != ESTABLISHED {
+            return Err(Error::invalid(
+                "event",
+                event,
+                "IBV_EVENT_COMM_EST, which is 4",
+            ));
+        }
+        let (device, comm) = connection(&id)?;
+        let told = device.with(|hca, _| hca.cm_mut().establish(comm));
+        told.map(|()| 0).map_err(cm_error)
+    });
+    number("rdma_notify", result)
+}
+
+/// Ends a connection, or agrees to its end (rdma_disconnect(3)).
+pub unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
+    let result = id::find(id).and_then(|id| {
+        let (device, comm) = connection(&id)?;
+        qp::to_error(&id)?;
+        // The peer may have been faster, or the connection never complete.
+        let _ = device.with(|hca, now| hca.cm_mut().disconnect(now, comm, Private::default()));
+        complete(&id)
+    });
+    number("rdma_disconnect", result)
+}

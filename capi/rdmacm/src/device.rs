@@ -1,0 +1,274 @@
+//! The open devices. They stay open as long as the process lives, as rdma_get_devices(3) promises.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::ptr::null_mut;
+use std::sync::Mutex;
+
+use ferroce_hca::Hca;
+use ferroce_hca::cm::{CmEvent, CmEventKind};
+use ferroce_ibverbs::abi::{ibv_context, ibv_device, ibv_device_attr, ibv_pd, ibv_port_attr};
+use ferroce_ibverbs::error::{Error, pointer, tell};
+use ferroce_ibverbs::{
+    Opened, ibv_alloc_pd, ibv_free_device_list, ibv_get_device_list, ibv_get_device_name,
+    ibv_open_device, ibv_query_device, ibv_query_port,
+};
+use ferroce_udp::{DeviceSpec, Registry};
+use ferroce_wire::cm::ServiceId;
+
+use crate::event::Incoming;
+use crate::process::{lock, process};
+
+/// A device that this process has open.
+pub(crate) struct Device {
+    pub(crate) context: *mut ibv_context,
+    opened: Opened,
+    /// Protection domain of queue pairs whose program has none, once there is one.
+    domain: Mutex<*mut ibv_pd>,
+    /// Limits of READs and atomics: taken, and outstanding.
+    pub(crate) max_responder_resources: u8,
+    pub(crate) max_initiator_depth: u8,
+}
+
+// SAFETY: the pointers are handles that any thread may use.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+impl Device {
+    fn open(pointer: *mut ibv_device) -> Result<&'static Self, Error> {
+        // SAFETY: a device of the list.
+        let context = unsafe { ibv_open_device(pointer) };
+        if context.is_null() {
+            return Err(told());
+        }
+        // SAFETY: all fields are numbers, for which zero is a value.
+        let mut limits: ibv_device_attr = unsafe { std::mem::zeroed() };
+        // SAFETY: a live context and a local variable.
+        unsafe { ibv_query_device(context, &raw mut limits) };
+        let code = |value: c_int| u8::try_from(value).unwrap_or(u8::MAX);
+        let device: &'static Self = Box::leak(Box::new(Self {
+            context,
+            opened: Opened::of(context)?,
+            domain: Mutex::new(null_mut()),
+            max_responder_resources: code(limits.max_qp_rd_atom),
+            max_initiator_depth: code(limits.max_qp_init_rd_atom),
+        }));
+        device
+            .opened
+            .set_cm_sink(Box::new(move |event| device.route(event)));
+        Ok(device)
+    }
+
+    /// Takes an event of the connection manager, while the device is locked.
+    fn route(&'static self, event: CmEvent) {
+        let routes = process().routes();
+        let listener = |service: ServiceId| routes.listeners.get(&(self.key(), service));
+        let to = match &event.kind {
+            CmEventKind::Request { req, .. } => listener(req.service_id),
+            CmEventKind::SidrRequest { req, .. } => listener(req.service_id),
+            _ => routes.connections.get(&(self.key(), event.comm)),
+        };
+        // What nobody gets is about a connection whose request the program has not taken yet.
+        if let Some(id) = to {
+            id.push(Incoming::Cm {
+                device: self,
+                event,
+            });
+        }
+    }
+
+    /// What tells it from others.
+    pub(crate) fn key(&self) -> usize {
+        self.context as usize
+    }
+
+    /// Runs `f` on the device with the time it is.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Hca, ferroce_hca::Time) -> R) -> R {
+        let device = self.opened.device();
+        device.with(|hca| f(hca, device.now()))
+    }
+
+    pub(crate) fn spec(&self) -> &DeviceSpec {
+        self.opened.device().spec()
+    }
+
+    pub(crate) fn address(&self) -> IpAddr {
+        self.spec().address
+    }
+
+    /// The protection domain of queue pairs whose program has none.
+    pub(crate) fn domain(&self) -> Result<*mut ibv_pd, Error> {
+        let mut domain = lock(&self.domain);
+        if domain.is_null() {
+            // SAFETY: a live context.
+            *domain = unsafe { ibv_alloc_pd(self.context) };
+        }
+        if domain.is_null() {
+            return Err(told());
+        }
+        Ok(*domain)
+    }
+
+    /// The port's MTU as `ibv_mtu`.
+    pub(crate) fn mtu(&self) -> u8 {
+        let mut port = ibv_port_attr::default();
+        // SAFETY: a live context and a local variable.
+        unsafe { ibv_query_port(self.context, 1, &raw mut port) };
+        u8::try_from(port.active_mtu).unwrap_or(1)
+    }
+
+    /// The program goes to sleep, and the device is no longer driven by it.
+    pub(crate) fn rest(&self) {
+        self.opened.device().rest();
+    }
+}
+
+/// The error of a call that has said why it failed.
+pub(crate) fn told() -> Error {
+    let errno = std::io::Error::last_os_error().raw_os_error();
+    Error::Told(errno.unwrap_or(libc::EIO))
+}
+
+/// The devices that this process has open.
+pub(crate) fn open_devices() -> Vec<&'static Device> {
+    lock(&process().devices).clone()
+}
+
+/// Opens the devices that `wanted` picks.
+fn open(wanted: impl Fn(&DeviceSpec) -> bool) -> Result<Vec<&'static Device>, Error> {
+    let specs = Registry::open()?.devices()?;
+    let mut known = lock(&process().devices);
+    let mut found = Vec::new();
+    for spec in specs.iter().filter(|spec| wanted(spec)) {
+        let same = |device: &&&'static Device| device.spec() == spec;
+        let device = match known.iter().find(same) {
+            Some(device) => *device,
+            None => {
+                let device = open_by_name(&spec.name)?;
+                known.push(device);
+                device
+            }
+        };
+        found.push(device);
+    }
+    Ok(found)
+}
+
+fn open_by_name(name: &str) -> Result<&'static Device, Error> {
+    // SAFETY: a null pointer asks for no count.
+    let list = unsafe { ibv_get_device_list(null_mut()) };
+    if list.is_null() {
+        return Err(told());
+    }
+    let mut next = list;
+    let result = loop {
+        // SAFETY: the list ends with a null pointer.
+        let device = unsafe { *next };
+        if device.is_null() {
+            break Err(no_device(format!("the device {name} has just gone")));
+        }
+        // SAFETY: a device of the list has a name.
+        let its = unsafe { std::ffi::CStr::from_ptr(ibv_get_device_name(device)) };
+        if its.to_bytes() == name.as_bytes() {
+            break Device::open(device);
+        }
+        next = next.wrapping_add(1);
+    };
+    // SAFETY: it came from `ibv_get_device_list`.
+    unsafe { ibv_free_device_list(list) };
+    result
+}
+
+fn no_device(what: String) -> Error {
+    let errno = libc::ENODEV;
+    Error::Refused { errno, what }
+}
+
+/// The device at an address of this host.
+pub(crate) fn at(address: IpAddr) -> Result<&'static Device, Error> {
+    open(|spec| spec.address == address)?
+        .first()
+        .copied()
+        .ok_or_else(|| {
+            no_device(format!(
+                "no device has the address {address}; `ferroce dev show` lists those there are"
+            ))
+        })
+}
+
+/// The devices that listen on a wildcard address: those of its family, and for IPv6 all, unless it
+/// is to be IPv6 only.
+pub(crate) fn covered(wildcard: IpAddr, only: bool) -> Result<Vec<&'static Device>, Error> {
+    open(|spec| (wildcard.is_ipv6() && !only) || spec.address.is_ipv4() == wildcard.is_ipv4())
+}
+
+/// The device from which a peer is reached: whose address the kernel would use, or the peer's own,
+/// or any on the loopback interface.
+pub(crate) fn towards(peer: IpAddr) -> Result<&'static Device, Error> {
+    let source = source_for(peer).map_err(|error| {
+        let errno = error.raw_os_error().unwrap_or(libc::ENETUNREACH);
+        let what = format!("no way to {peer}: {error}");
+        Error::Refused { errno, what }
+    })?;
+    let specs = Registry::open()?.devices()?;
+    let has = |address: IpAddr| specs.iter().find(move |spec| spec.address == address);
+    let loopback = || specs.iter().find(|spec| same_loopback(spec.address, peer));
+    let spec = has(source).or_else(|| has(peer)).or_else(loopback);
+    let spec = spec.ok_or_else(|| {
+        no_device(format!(
+            "no device has the address {source}, from which {peer} is reached; `ferroce dev show` \
+             lists those there are"
+        ))
+    })?;
+    at(spec.address)
+}
+
+fn same_loopback(one: IpAddr, other: IpAddr) -> bool {
+    one.is_loopback() && other.is_loopback() && one.is_ipv4() == other.is_ipv4()
+}
+
+/// The address that the kernel would write to a peer from.
+fn source_for(peer: IpAddr) -> std::io::Result<IpAddr> {
+    let any: SocketAddr = match peer {
+        IpAddr::V4(_) => ([0; 4], 0).into(),
+        IpAddr::V6(_) => ([0; 16], 0).into(),
+    };
+    let socket = UdpSocket::bind(any)?;
+    // Sends nothing.
+    socket.connect((peer, ferroce_udp::socket::ROCE_PORT))?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// The devices there are, opened, ended by a null pointer (rdma_get_devices(3)).
+pub unsafe extern "C" fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut ibv_context {
+    let result = open(|_| true).and_then(|devices| {
+        // SAFETY: `calloc` takes any sizes.
+        let list: *mut *mut ibv_context =
+            unsafe { libc::calloc(devices.len() + 1, size_of::<*mut ibv_context>()) }.cast();
+        if list.is_null() {
+            return Err(std::io::Error::from_raw_os_error(libc::ENOMEM).into());
+        }
+        for (index, device) in devices.iter().enumerate() {
+            // SAFETY: the array has room for them and the null pointer at its end.
+            unsafe { *list.add(index) = device.context };
+        }
+        if !num_devices.is_null() {
+            // SAFETY: the program's own variable.
+            unsafe { *num_devices = c_int::try_from(devices.len()).unwrap_or(c_int::MAX) };
+        }
+        Ok(list)
+    });
+    pointer("rdma_get_devices", result)
+}
+
+/// Frees a list of [`rdma_get_devices`].
+pub unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
+    // SAFETY: it came from `calloc`; null is allowed.
+    unsafe { libc::free(list.cast()) }
+}
+
+/// Says why there will be an event with an error, and returns its status.
+pub(crate) fn status_of(call: &str, error: &Error) -> c_int {
+    -tell(call, error)
+}

@@ -1,0 +1,410 @@
+//! Identifiers.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use ferroce_hca::cm::CommId;
+use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_UD, ibv_qp_init_attr};
+use ferroce_ibverbs::arena::Arena;
+use ferroce_ibverbs::error::{Error, number};
+use ferroce_wire::cm::{PortSpace, ServiceId};
+
+use crate::abi::{
+    RDMA_PS_IPOIB, RDMA_PS_UDP, ibv_sa_path_rec, rdma_addr, rdma_cm_id, rdma_event_channel,
+    rdma_ib_addr, rdma_route,
+};
+use crate::address;
+use crate::attr::Terms;
+use crate::channel::{self, Queue, Queued};
+use crate::device::Device;
+use crate::event::Incoming;
+use crate::port::Claim;
+use crate::process::{lock, process};
+
+/// How far an identifier has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Step {
+    #[default]
+    Idle,
+    /// It has a port.
+    Bound,
+    /// It knows its peer's address.
+    AddressResolved,
+    /// It knows the way.
+    RouteResolved,
+    Listening,
+    /// Somebody asks for a connection.
+    Requested,
+    /// A connection, or the way to one.
+    Connect,
+    /// The connection is over.
+    Disconnected,
+}
+
+/// What an identifier is about. The program's threads change it one at a time.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) step: Step,
+    pub(crate) device: Option<&'static Device>,
+    pub(crate) comm: Option<CommId>,
+    pub(crate) claims: Vec<Claim>,
+    /// Devices and services that it listens on.
+    pub(crate) listens: Vec<(&'static Device, ServiceId)>,
+    pub(crate) traffic_class: u8,
+    pub(crate) reuse_port: bool,
+    pub(crate) only_own_family: bool,
+    pub(crate) ack_timeout: Option<u8>,
+    pub(crate) terms: Terms,
+    /// The connection failed on this side; what the peer says to that is no news.
+    pub(crate) failed: bool,
+    /// Queue pairs of the connections of a passive end point.
+    pub(crate) template: Option<Template>,
+    pub(crate) path: Option<Box<ibv_sa_path_rec>>,
+}
+
+/// How queue pairs are to be made.
+#[derive(Clone, Copy)]
+pub(crate) struct Template(pub(crate) ibv_qp_init_attr);
+
+// SAFETY: its pointers are handles that any thread may use.
+unsafe impl Send for Template {}
+
+/// The library's part of an identifier.
+pub(crate) struct Id {
+    /// The part that the program sees.
+    abi: AtomicUsize,
+    state: Mutex<State>,
+    queue: Mutex<Arc<Queue>>,
+    /// Each call waits for its event.
+    sync: AtomicBool,
+    events: Mutex<Events>,
+    acknowledged: Condvar,
+}
+
+/// How many events the program has got, and how many it has acknowledged.
+#[derive(Default)]
+struct Events {
+    reported: u32,
+    completed: u32,
+}
+
+static IDS: Arena<rdma_cm_id, Arc<Id>> = Arena::new("id");
+
+/// The identifier behind a program's pointer.
+pub(crate) fn find(id: *const rdma_cm_id) -> Result<Arc<Id>, Error> {
+    Ok(Arc::clone(IDS.find(id)?.own()))
+}
+
+impl Id {
+    /// The part that the program sees; valid until the identifier is destroyed.
+    pub(crate) fn abi(&self) -> *mut rdma_cm_id {
+        self.abi.load(Ordering::Acquire) as *mut rdma_cm_id
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Where its events wait.
+    pub(crate) fn queue(&self) -> Arc<Queue> {
+        Arc::clone(&lock(&self.queue))
+    }
+
+    /// Whether each call waits for its event.
+    pub(crate) fn is_sync(&self) -> bool {
+        self.sync.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_datagram(&self) -> bool {
+        // SAFETY: a live object; the program does not write to the field.
+        unsafe { (*self.abi()).qp_type == IBV_QPT_UD }
+    }
+
+    pub(crate) fn space(&self) -> PortSpace {
+        // SAFETY: as above.
+        let ps = unsafe { (*self.abi()).ps };
+        let known = PortSpace::ALL
+            .into_iter()
+            .find(|space| c_int::from(*space as u16) == ps);
+        known.unwrap_or(PortSpace::Tcp)
+    }
+
+    /// Gives the program an event.
+    pub(crate) fn push(self: &Arc<Self>, what: Incoming) {
+        let queue = lock(&self.queue);
+        let id = Arc::clone(self);
+        queue.push(Arc::new(Queued { id, what }));
+    }
+
+    /// The device that it is bound to.
+    pub(crate) fn device(&self) -> Result<&'static Device, Error> {
+        self.state().device.ok_or_else(|| {
+            let what = "the id is not bound to a device; bind it to an address or resolve one";
+            refused(libc::EINVAL, what)
+        })
+    }
+
+    /// Binds it to a device.
+    pub(crate) fn bind_device(&self, state: &mut State, device: &'static Device) {
+        state.device = Some(device);
+        let id = self.abi();
+        // SAFETY: a live object.
+        unsafe {
+            (*id).verbs = device.context;
+            (*id).port_num = 1;
+            (*id).route.addr.addr = rdma_ib_addr {
+                sgid: address::gid(device.address()),
+                pkey: ferroce_wire::PKEY_DEFAULT.to_be(),
+                ..(*id).route.addr.addr
+            };
+        }
+    }
+
+    /// Shows the program a path.
+    pub(crate) fn set_path(&self, state: &mut State, path: ibv_sa_path_rec) {
+        let path = state.path.insert(Box::new(path));
+        // SAFETY: a live object. The path lives until it is destroyed or gets another one.
+        unsafe {
+            (*self.abi()).route.path_rec = &raw mut **path;
+            (*self.abi()).route.num_paths = 1;
+        }
+    }
+
+    /// Events of this connection come to this identifier from now on. To be called while the
+    /// device is locked, so that none is lost.
+    pub(crate) fn follow(self: &Arc<Self>, device: &Device, comm: CommId) {
+        let key = (device.key(), comm);
+        process()
+            .routes_mut()
+            .connections
+            .insert(key, Arc::clone(self));
+    }
+
+    /// An event goes to the program.
+    pub(crate) fn report(&self) {
+        lock(&self.events).reported += 1;
+    }
+
+    /// The program is done with an event.
+    pub(crate) fn acknowledge(&self) {
+        lock(&self.events).completed += 1;
+        self.acknowledged.notify_all();
+    }
+
+    fn wait_acknowledged(&self) {
+        let events = lock(&self.events);
+        let pending = |events: &mut Events| events.completed != events.reported;
+        let waited = self.acknowledged.wait_while(events, pending);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Takes the events that the program has not got from its queue.
+    fn withdraw(self: &Arc<Self>) {
+        for queued in self
+            .queue()
+            .withdraw(|queued| Arc::ptr_eq(&queued.id, self))
+        {
+            let what = &queued.what;
+            if let Incoming::Cm { device, event } = what
+                && what.is_request()
+            {
+                // Of a request that nobody will see, the peer is told.
+                let _ = device.with(|hca, now| hca.cm_mut().destroy(now, event.comm));
+            }
+        }
+    }
+
+    /// Acknowledges the event that a synchronous call has left.
+    pub(crate) fn drop_event(&self) {
+        let id = self.abi();
+        // SAFETY: a live object.
+        let event = unsafe { std::mem::replace(&mut (*id).event, null_mut()) };
+        if !event.is_null() {
+            // The program may have acknowledged it itself.
+            let _ = channel::acknowledge(event);
+        }
+    }
+}
+
+pub(crate) fn refused(errno: c_int, what: impl Into<String>) -> Error {
+    let what = what.into();
+    Error::Refused { errno, what }
+}
+
+/// Makes an identifier whose events go to `queue`.
+pub(crate) fn make(
+    channel: *mut rdma_event_channel,
+    queue: Arc<Queue>,
+    context: *mut c_void,
+    ps: c_int,
+    qp_type: c_int,
+    state: State,
+) -> Arc<Id> {
+    let abi = rdma_cm_id {
+        verbs: null_mut(),
+        channel,
+        context,
+        qp: null_mut(),
+        route: rdma_route {
+            addr: rdma_addr {
+                src: address::none(),
+                dst: address::none(),
+                addr: rdma_ib_addr::default(),
+            },
+            path_rec: null_mut(),
+            num_paths: 0,
+        },
+        ps,
+        port_num: 0,
+        event: null_mut(),
+        send_cq_channel: null_mut(),
+        send_cq: null_mut(),
+        recv_cq_channel: null_mut(),
+        recv_cq: null_mut(),
+        srq: null_mut(),
+        pd: null_mut(),
+        qp_type,
+    };
+    let id = Arc::new(Id {
+        abi: AtomicUsize::new(0),
+        state: Mutex::new(state),
+        queue: Mutex::new(queue),
+        sync: AtomicBool::new(false),
+        events: Mutex::default(),
+        acknowledged: Condvar::new(),
+    });
+    let pointer = IDS.insert(abi, Arc::clone(&id));
+    id.abi.store(pointer as usize, Ordering::Release);
+    id
+}
+
+/// Makes an identifier (rdma_create_id(3)). Without a channel each call on it waits for its event.
+pub unsafe extern "C" fn rdma_create_id(
+    channel: *mut rdma_event_channel,
+    id: *mut *mut rdma_cm_id,
+    context: *mut c_void,
+    ps: c_int,
+) -> c_int {
+    let qp_type = match ps {
+        RDMA_PS_UDP | RDMA_PS_IPOIB => IBV_QPT_UD,
+        _ => IBV_QPT_RC,
+    };
+    let result = create(channel, context, ps, qp_type).map(|made| {
+        // SAFETY: the program's own variable.
+        unsafe { *id = made.abi() };
+        0
+    });
+    number("rdma_create_id", result)
+}
+
+pub(crate) fn create(
+    channel: *mut rdma_event_channel,
+    context: *mut c_void,
+    ps: c_int,
+    qp_type: c_int,
+) -> Result<Arc<Id>, Error> {
+    if !PortSpace::ALL
+        .into_iter()
+        .any(|space| c_int::from(space as u16) == ps)
+    {
+        return Err(Error::invalid(
+            "ps",
+            ps,
+            "RDMA_PS_TCP, _UDP, _IPOIB and _IB",
+        ));
+    }
+    let sync = channel.is_null();
+    let channel = if sync { channel::create()? } else { channel };
+    let made = make(
+        channel,
+        channel::find(channel)?,
+        context,
+        ps,
+        qp_type,
+        State::default(),
+    );
+    made.sync.store(sync, Ordering::Release);
+    Ok(made)
+}
+
+/// Destroys an identifier, once its events are acknowledged (rdma_destroy_id(3)). A peer that still
+/// counts on it is told.
+pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
+    number("rdma_destroy_id", find(id).map(|id| destroy(&id)))
+}
+
+pub(crate) fn destroy(id: &Arc<Id>) -> c_int {
+    let (device, comm, listens) = {
+        let mut state = id.state();
+        (
+            state.device,
+            state.comm.take(),
+            std::mem::take(&mut state.listens),
+        )
+    };
+    for (device, service) in listens {
+        // It does listen.
+        let _ = device.with(|hca, _| hca.cm_mut().unlisten(service));
+        process()
+            .routes_mut()
+            .listeners
+            .remove(&(device.key(), service));
+    }
+    if let (Some(device), Some(comm)) = (device, comm) {
+        // The device may have forgotten it first.
+        let _ = device.with(|hca, now| hca.cm_mut().destroy(now, comm));
+        process()
+            .routes_mut()
+            .connections
+            .remove(&(device.key(), comm));
+    }
+    id.withdraw();
+    id.drop_event();
+    id.wait_acknowledged();
+    let pointer = id.abi();
+    if id.is_sync() {
+        // SAFETY: a live object.
+        channel::destroy(unsafe { (*pointer).channel });
+    }
+    id.state().claims.clear();
+    IDS.remove(pointer);
+    0
+}
+
+/// Moves an identifier and its events to another channel, or to one of its own
+/// (rdma_migrate_id(3)).
+pub unsafe extern "C" fn rdma_migrate_id(
+    id: *mut rdma_cm_id,
+    channel: *mut rdma_event_channel,
+) -> c_int {
+    number(
+        "rdma_migrate_id",
+        find(id).and_then(|id| migrate(&id, channel)),
+    )
+}
+
+pub(crate) fn migrate(id: &Arc<Id>, to: *mut rdma_event_channel) -> Result<c_int, Error> {
+    let sync = to.is_null();
+    let to = if sync { channel::create()? } else { to };
+    let fresh = channel::find(to)?;
+    {
+        let mut queue = lock(&id.queue);
+        for queued in queue.withdraw(|queued| Arc::ptr_eq(&queued.id, id)) {
+            fresh.push(queued);
+        }
+        *queue = fresh;
+    }
+    let was_sync = id.sync.swap(sync, Ordering::AcqRel);
+    // SAFETY: a live object.
+    let from = unsafe { std::mem::replace(&mut (*id.abi()).channel, to) };
+    if was_sync {
+        id.drop_event();
+    }
+    id.wait_acknowledged();
+    if was_sync {
+        channel::destroy(from);
+    }
+    Ok(0)
+}

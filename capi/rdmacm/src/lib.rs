@@ -1,0 +1,85 @@
+//! librdmacm in Rust: what each call of `rdma/rdma_cma.h` does with the device's connection
+//! manager.
+//!
+//! The functions have the names and signatures of the C library but no C symbols;
+//! `capi/libibverbs` exports them to `capi/librdmacm`, which has the symbols. Messages, their
+//! repetition and the states of a connection are the device's matter ([`ferroce_hca::cm`]); this
+//! crate has what a program sees: identifiers, event channels, addresses and ports, and the steps
+//! that a queue pair takes meanwhile.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`abi`] | the structures of the headers |
+//! | `process` | what a process keeps, and a child of a fork begins without |
+//! | `device` | the open devices, and which one an address belongs to |
+//! | `id` | identifiers: created, destroyed, moved to another channel |
+//! | `channel` | event channels: descriptors that can be polled, acknowledgements |
+//! | `event` | what the device tells, as events of the header |
+//! | `address`, `resolve`, `port`, `info` | socket addresses, the way to a peer, ports, names |
+//! | `connect`, `listen` | the two sides of a connection |
+//! | `attr`, `qp` | attributes of queue pairs, and queue pairs of identifiers |
+//! | `endpoint`, `option`, `rsocket` | what is left of the header, and the sockets that are not there |
+//!
+//! # Locks
+//!
+//! The device's lock comes first: events arrive while it is held. So nothing in this crate calls a
+//! device while it holds the routes or the queue of an identifier.
+//!
+//! # Safety
+//!
+//! Every function is called from C with what the header asks for. Pointers to objects of the library
+//! are checked; pointers to the program's own structures cannot be.
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "one contract for all calls, stated above: what rdma_cma.h asks for"
+)]
+
+pub mod abi;
+mod address;
+mod attr;
+mod channel;
+mod connect;
+mod device;
+mod endpoint;
+mod event;
+mod id;
+mod info;
+mod listen;
+mod option;
+mod port;
+mod process;
+mod qp;
+mod resolve;
+mod rsocket;
+mod text;
+
+pub use channel::{
+    rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel, rdma_get_cm_event,
+};
+pub use connect::{
+    rdma_accept, rdma_connect, rdma_disconnect, rdma_establish, rdma_notify, rdma_reject,
+    rdma_reject_ece,
+};
+pub use device::{rdma_free_devices, rdma_get_devices};
+pub use endpoint::{rdma_create_ep, rdma_destroy_ep, rdma_get_request};
+pub use id::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
+pub use info::{rdma_freeaddrinfo, rdma_getaddrinfo};
+pub use listen::rdma_listen;
+pub use option::{
+    rdma_get_remote_ece, rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast,
+    rdma_query_addrinfo, rdma_resolve_addrinfo, rdma_set_local_ece, rdma_set_option,
+    rdma_write_cm_event,
+};
+pub use qp::{
+    rdma_create_qp, rdma_create_qp_ex, rdma_create_srq, rdma_create_srq_ex, rdma_destroy_qp,
+    rdma_destroy_srq, rdma_init_qp_attr,
+};
+pub use resolve::{
+    rdma_bind_addr, rdma_get_dst_port, rdma_get_src_port, rdma_resolve_addr, rdma_resolve_route,
+};
+pub use rsocket::{
+    raccept, rbind, rclose, rconnect, rfcntl, rgetpeername, rgetsockname, rgetsockopt, riomap,
+    riounmap, riowrite, rlisten, rpoll, rread, rreadv, rrecv, rrecvfrom, rrecvmsg, rselect, rsend,
+    rsendmsg, rsendto, rsetsockopt, rshutdown, rsocket, rwrite, rwritev,
+};
+pub use text::rdma_event_str;

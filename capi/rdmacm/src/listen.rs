@@ -1,0 +1,60 @@
+//! The passive side until somebody asks.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use ferroce_hca::cm::CmError;
+use ferroce_ibverbs::error::{Error, number};
+use ferroce_wire::cm::ServiceId;
+
+use crate::abi::rdma_cm_id;
+use crate::id::{self, Id, Step, refused};
+use crate::process::process;
+use crate::{device, resolve};
+
+/// Requests that wait for a program that does not say how many may.
+const BACKLOG: u32 = 1024;
+
+/// Listens for requests (rdma_listen(3)): on the device that the identifier is bound to, or on all
+/// that its wildcard address covers.
+pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
+    number(
+        "rdma_listen",
+        id::find(id).and_then(|id| listen(&id, backlog)),
+    )
+}
+
+fn listen(id: &Arc<Id>, backlog: c_int) -> Result<c_int, Error> {
+    let step = id.state().step;
+    match step {
+        Step::Idle => resolve::bind(id, resolve::anywhere(false))?,
+        Step::Bound => {}
+        _ => return Err(resolve::wrong_step("listen", step, "Idle and Bound")),
+    }
+    let Some(source) = resolve::source(id) else {
+        return Err(refused(libc::EINVAL, "the id has no address to listen on"));
+    };
+    let mut state = id.state();
+    let devices = match state.device {
+        Some(device) => vec![device],
+        None => device::covered(source.ip(), state.only_own_family)?,
+    };
+    if state.claims.is_empty() {
+        state.claims = resolve::claim(id, &devices, source.port())?;
+    }
+    let backlog = u32::try_from(backlog).ok().filter(|backlog| *backlog > 0);
+    let backlog = backlog.unwrap_or(BACKLOG).min(BACKLOG);
+    let service = ServiceId::new(id.space(), source.port());
+    for device in devices {
+        let begun = device.with(|hca, _| {
+            hca.cm_mut().listen(service, backlog)?;
+            let key = (device.key(), service);
+            process().routes_mut().listeners.insert(key, Arc::clone(id));
+            Ok::<_, CmError>(())
+        });
+        begun.map_err(|error| refused(libc::EADDRINUSE, error.to_string()))?;
+        state.listens.push((device, service));
+    }
+    state.step = Step::Listening;
+    Ok(0)
+}

@@ -1,0 +1,474 @@
+//! Queue pairs, completion queues and shared receive queues of identifiers.
+
+use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
+use std::ptr::null_mut;
+
+use ferroce_ibverbs::abi::{
+    IBV_QP_INIT_ATTR_PD, IBV_QPT_UC, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_attr,
+    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr, ibv_srq_init_attr_ex,
+    verbs_context,
+};
+use ferroce_ibverbs::error::{Error, number};
+use ferroce_ibverbs::{
+    ibv_create_comp_channel, ibv_create_cq, ibv_create_qp, ibv_destroy_comp_channel,
+    ibv_destroy_cq, ibv_destroy_qp, ibv_destroy_srq, ibv_modify_qp,
+};
+
+use crate::abi::rdma_cm_id;
+use crate::attr;
+use crate::device::told;
+use crate::id::{self, Id, refused};
+
+/// States of `ibv_qp_state`.
+const INIT: c_int = 1;
+const RTR: c_int = 2;
+const RTS: c_int = 3;
+const ERR: c_int = 6;
+
+/// Makes a queue pair for an identifier, with what it needs besides if the program has not brought
+/// it, and takes it as far as it can go without the peer (rdma_create_qp(3)).
+pub unsafe extern "C" fn rdma_create_qp(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    init: *mut ibv_qp_init_attr,
+) -> c_int {
+    let result = id::find(id).and_then(|id| {
+        if init.is_null() {
+            return Err(Error::Null("qp_init_attr"));
+        }
+        // SAFETY: the program's own structure.
+        unsafe { create_plain(&id, pd, &mut *init) }?;
+        Ok(0)
+    });
+    number("rdma_create_qp", result)
+}
+
+/// # Safety
+/// The pointers in `init` are null or handles.
+pub(crate) unsafe fn create_plain(
+    id: &Id,
+    pd: *mut ibv_pd,
+    init: &mut ibv_qp_init_attr,
+) -> Result<(), Error> {
+    // SAFETY: zero is a value of all fields, and the plain structure is the head of the other.
+    let mut extended = unsafe {
+        let mut extended: ibv_qp_init_attr_ex = std::mem::zeroed();
+        (&raw mut extended).cast::<ibv_qp_init_attr>().write(*init);
+        extended
+    };
+    if !pd.is_null() {
+        extended.comp_mask = IBV_QP_INIT_ATTR_PD;
+        extended.pd = pd;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { create(id, &mut extended) }?;
+    // SAFETY: as above.
+    *init = unsafe { (&raw const extended).cast::<ibv_qp_init_attr>().read() };
+    Ok(())
+}
+
+/// [`rdma_create_qp`] with extended attributes.
+pub unsafe extern "C" fn rdma_create_qp_ex(
+    id: *mut rdma_cm_id,
+    init: *mut ibv_qp_init_attr_ex,
+) -> c_int {
+    let result = id::find(id).and_then(|id| {
+        if init.is_null() {
+            return Err(Error::Null("qp_init_attr"));
+        }
+        // SAFETY: the program's own structure.
+        unsafe { create(&id, &mut *init) }?;
+        Ok(0)
+    });
+    number("rdma_create_qp_ex", result)
+}
+
+/// # Safety
+/// The pointers in `init` are null or handles.
+unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
+    let device = id.device()?;
+    let abi = id.abi();
+    // SAFETY: a live object.
+    let (qp, send_cq, recv_cq, srq, pd) = unsafe {
+        let abi = &*abi;
+        (abi.qp, abi.send_cq, abi.recv_cq, abi.srq, abi.pd)
+    };
+    if !qp.is_null() {
+        return Err(refused(
+            libc::EINVAL,
+            "the id has a queue pair; destroy it first",
+        ));
+    }
+    if init.comp_mask & IBV_QP_INIT_ATTR_PD == 0 {
+        init.comp_mask |= IBV_QP_INIT_ATTR_PD;
+        init.pd = if pd.is_null() { device.domain()? } else { pd };
+    }
+    // SAFETY: a null pointer or the program's protection domain.
+    if unsafe { init.pd.as_ref() }.is_none_or(|pd| pd.context != device.context) {
+        return Err(refused(libc::EINVAL, "pd is not one of the id's device"));
+    }
+    for (given, own) in [(init.send_cq, send_cq), (init.recv_cq, recv_cq)] {
+        if !given.is_null() && !own.is_null() && given != own {
+            return Err(refused(
+                libc::EINVAL,
+                "the id has another completion queue already",
+            ));
+        }
+    }
+    let wanted =
+        |given: *mut ibv_cq, own: *mut ibv_cq, count| match given.is_null() && own.is_null() {
+            true => count,
+            false => 0,
+        };
+    let (sends, recvs) = (
+        wanted(init.send_cq, send_cq, init.cap.max_send_wr),
+        wanted(init.recv_cq, recv_cq, init.cap.max_recv_wr),
+    );
+    create_cqs(id, sends, recvs)?;
+    // SAFETY: a live object.
+    unsafe {
+        if init.send_cq.is_null() {
+            init.send_cq = (*abi).send_cq;
+        }
+        if init.recv_cq.is_null() {
+            init.recv_cq = (*abi).recv_cq;
+        }
+    }
+    if init.srq.is_null() {
+        init.srq = srq;
+    }
+    // SAFETY: live handles.
+    let qp = unsafe { verbs_create_qp(device.context, init) };
+    let begun = match qp.is_null() {
+        true => Err(told()),
+        false => begin(id, qp),
+    };
+    if let Err(error) = begun {
+        if !qp.is_null() {
+            // SAFETY: just made.
+            unsafe { ibv_destroy_qp(qp) };
+        }
+        destroy_cqs(id);
+        return Err(error);
+    }
+    // SAFETY: live objects.
+    unsafe {
+        (*abi).pd = (*qp).pd;
+        (*abi).qp = qp;
+    }
+    Ok(())
+}
+
+/// `ibv_create_qp_ex`, which is an inline function of the header.
+unsafe fn verbs_create_qp(
+    context: *mut ibv_context,
+    init: &mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    if init.comp_mask == IBV_QP_INIT_ATTR_PD {
+        // SAFETY: the plain structure is the head of the other.
+        return unsafe { ibv_create_qp(init.pd, std::ptr::from_mut(init).cast()) };
+    }
+    // SAFETY: a live context.
+    match unsafe { (*extended(context)).create_qp_ex } {
+        // SAFETY: as the caller promises.
+        Some(create) => unsafe { create(context, init) },
+        None => unsupported(),
+    }
+}
+
+fn unsupported<T>() -> *mut T {
+    ferroce_ibverbs::error::set_errno(libc::EOPNOTSUPP);
+    null_mut()
+}
+
+/// The structure whose last field a context is.
+fn extended(context: *mut ibv_context) -> *mut verbs_context {
+    context
+        .wrapping_byte_sub(offset_of!(verbs_context, context))
+        .cast()
+}
+
+/// Completion queues with channels of their own for those counts that are not 0.
+fn create_cqs(id: &Id, sends: u32, recvs: u32) -> Result<(), Error> {
+    let abi = id.abi();
+    // SAFETY: a live object.
+    unsafe {
+        let made = create_cq(abi, sends).and_then(|(channel, cq)| {
+            if !cq.is_null() {
+                (*abi).send_cq_channel = channel;
+                (*abi).send_cq = cq;
+            }
+            create_cq(abi, recvs)
+        });
+        match made {
+            Ok((channel, cq)) if !cq.is_null() => {
+                (*abi).recv_cq_channel = channel;
+                (*abi).recv_cq = cq;
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            Err(error) => {
+                destroy_cqs(id);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `id` is a live object with a device.
+unsafe fn create_cq(
+    id: *mut rdma_cm_id,
+    count: u32,
+) -> Result<(*mut ferroce_ibverbs::abi::ibv_comp_channel, *mut ibv_cq), Error> {
+    if count == 0 {
+        return Ok((null_mut(), null_mut()));
+    }
+    // SAFETY: live handles.
+    unsafe {
+        let verbs = (*id).verbs;
+        let channel = ibv_create_comp_channel(verbs);
+        if channel.is_null() {
+            return Err(told());
+        }
+        let count = c_int::try_from(count).unwrap_or(c_int::MAX);
+        let cq = ibv_create_cq(verbs, count, id.cast::<c_void>(), channel, 0);
+        if cq.is_null() {
+            let error = told();
+            ibv_destroy_comp_channel(channel);
+            return Err(error);
+        }
+        Ok((channel, cq))
+    }
+}
+
+/// Destroys the completion queues that were made for the identifier.
+fn destroy_cqs(id: &Id) {
+    let abi = id.abi();
+    // SAFETY: live objects; those without a channel of the identifier are the program's.
+    unsafe {
+        for (cq, channel) in [
+            (&mut (*abi).recv_cq, &mut (*abi).recv_cq_channel),
+            (&mut (*abi).send_cq, &mut (*abi).send_cq_channel),
+        ] {
+            if !channel.is_null() {
+                ibv_destroy_cq(std::mem::replace(cq, null_mut()));
+                ibv_destroy_comp_channel(std::mem::replace(channel, null_mut()));
+            }
+        }
+    }
+}
+
+/// Takes a fresh queue pair as far as it can go without the peer.
+fn begin(id: &Id, qp: *mut ibv_qp) -> Result<(), Error> {
+    to(id, qp, INIT)?;
+    if id.is_datagram() {
+        to(id, qp, RTR)?;
+        to(id, qp, RTS)?;
+    }
+    Ok(())
+}
+
+/// Takes the identifier's queue pair, if it has one, to where it can send.
+pub(crate) fn make_ready(id: &Id) -> Result<(), Error> {
+    // SAFETY: a live object.
+    let qp = unsafe { (*id.abi()).qp };
+    if qp.is_null() {
+        return Ok(());
+    }
+    // What the peer may do is known only now.
+    to(id, qp, INIT)?;
+    to(id, qp, RTR)?;
+    to(id, qp, RTS)
+}
+
+fn to(id: &Id, qp: *mut ibv_qp, state: c_int) -> Result<(), Error> {
+    let (mut attr, mask) = attributes(id, state);
+    modify(qp, &mut attr, mask)
+}
+
+fn modify(qp: *mut ibv_qp, attr: &mut ibv_qp_attr, mask: c_int) -> Result<(), Error> {
+    // SAFETY: a live queue pair and a local variable.
+    match unsafe { ibv_modify_qp(qp, attr, mask) } {
+        0 => Ok(()),
+        errno => Err(Error::Told(errno)),
+    }
+}
+
+/// Takes the identifier's queue pair, if it has one, to the error state.
+pub(crate) fn to_error(id: &Id) -> Result<(), Error> {
+    // SAFETY: a live object.
+    let qp = unsafe { (*id.abi()).qp };
+    if qp.is_null() {
+        return Ok(());
+    }
+    let mut attr = ibv_qp_attr {
+        qp_state: ERR,
+        ..ibv_qp_attr::default()
+    };
+    modify(qp, &mut attr, 1)
+}
+
+fn attributes(id: &Id, state: c_int) -> (ibv_qp_attr, c_int) {
+    // SAFETY: a live object.
+    let qp_type = unsafe { (*id.abi()).qp_type };
+    let reliable = qp_type != IBV_QPT_UC;
+    let (attr, mask) = attr::step(&id.state(), id.is_datagram(), reliable, state);
+    (attr, mask)
+}
+
+/// The attributes and their mask with which a program takes a queue pair of its own to
+/// `qp_attr.qp_state` (rdma_init_qp_attr(3)).
+pub unsafe extern "C" fn rdma_init_qp_attr(
+    id: *mut rdma_cm_id,
+    qp_attr: *mut ibv_qp_attr,
+    qp_attr_mask: *mut c_int,
+) -> c_int {
+    let result = id::find(id).and_then(|id| {
+        id.device()?;
+        // SAFETY: the program's own variables.
+        let state = unsafe { (*qp_attr).qp_state };
+        if !(INIT..=RTS).contains(&state) {
+            return Err(Error::invalid(
+                "qp_state",
+                state,
+                "IBV_QPS_INIT, _RTR and _RTS",
+            ));
+        }
+        let (attr, mask) = attributes(&id, state);
+        // SAFETY: as above.
+        unsafe {
+            qp_attr.write(attr);
+            qp_attr_mask.write(mask);
+        }
+        Ok(0)
+    });
+    number("rdma_init_qp_attr", result)
+}
+
+/// Destroys an identifier's queue pair and what was made for it (rdma_destroy_qp(3)).
+pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
+    let result = id::find(id).map(|id| {
+        destroy(&id);
+        0
+    });
+    number::<c_int>("rdma_destroy_qp", result);
+}
+
+pub(crate) fn destroy(id: &Id) {
+    // SAFETY: a live object.
+    unsafe {
+        let qp = std::mem::replace(&mut (*id.abi()).qp, null_mut());
+        if !qp.is_null() {
+            ibv_destroy_qp(qp);
+        }
+    }
+    destroy_cqs(id);
+}
+
+/// Makes a shared receive queue for the queue pairs of an identifier (rdma_create_srq(3)).
+pub unsafe extern "C" fn rdma_create_srq(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    attr: *mut ibv_srq_init_attr,
+) -> c_int {
+    /// `IBV_SRQ_INIT_ATTR_TYPE` and `IBV_SRQ_INIT_ATTR_PD`
+    const TYPE_AND_PD: u32 = 3;
+    let result = id::find(id).and_then(|id| {
+        if attr.is_null() {
+            return Err(Error::Null("attr"));
+        }
+        // SAFETY: zero is a value of all fields, and the program's structure is its own.
+        let mut init = unsafe {
+            ibv_srq_init_attr_ex {
+                srq_context: (*attr).srq_context,
+                attr: (*attr).attr,
+                comp_mask: TYPE_AND_PD,
+                pd,
+                ..std::mem::zeroed()
+            }
+        };
+        create_srq(&id, &mut init)?;
+        // SAFETY: as above.
+        unsafe { (*attr).attr = init.attr };
+        Ok(0)
+    });
+    number("rdma_create_srq", result)
+}
+
+/// [`rdma_create_srq`] with extended attributes.
+pub unsafe extern "C" fn rdma_create_srq_ex(
+    id: *mut rdma_cm_id,
+    attr: *mut ibv_srq_init_attr_ex,
+) -> c_int {
+    let result = id::find(id).and_then(|id| {
+        if attr.is_null() {
+            return Err(Error::Null("attr"));
+        }
+        // SAFETY: the program's own structure.
+        create_srq(&id, unsafe { &mut *attr })?;
+        Ok(0)
+    });
+    number("rdma_create_srq_ex", result)
+}
+
+/// `IBV_SRQ_INIT_ATTR_PD`
+const SRQ_HAS_PD: u32 = 1 << 1;
+
+fn create_srq(id: &Id, init: &mut ibv_srq_init_attr_ex) -> Result<(), Error> {
+    let device = id.device()?;
+    let abi = id.abi();
+    // SAFETY: a live object.
+    let (srq, pd) = unsafe { ((*abi).srq, (*abi).pd) };
+    if !srq.is_null() {
+        return Err(refused(
+            libc::EINVAL,
+            "the id has a shared receive queue; destroy it first",
+        ));
+    }
+    if init.comp_mask & SRQ_HAS_PD == 0 || init.pd.is_null() {
+        init.comp_mask |= SRQ_HAS_PD;
+        init.pd = if pd.is_null() { device.domain()? } else { pd };
+    }
+    // SAFETY: a live context; the operation takes what the inline function of the header gives it.
+    let made: *mut ibv_srq = unsafe {
+        match (*extended(device.context)).create_srq_ex {
+            Some(create) => create(device.context, init),
+            None => unsupported(),
+        }
+    };
+    if made.is_null() {
+        return Err(told());
+    }
+    // SAFETY: live objects.
+    unsafe {
+        if (*abi).pd.is_null() {
+            (*abi).pd = init.pd;
+        }
+        (*abi).srq = made;
+    }
+    Ok(())
+}
+
+/// Destroys an identifier's shared receive queue (rdma_destroy_srq(3)).
+pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
+    let result = id::find(id).map(|id| {
+        destroy_srq(&id);
+        0
+    });
+    number::<c_int>("rdma_destroy_srq", result);
+}
+
+pub(crate) fn destroy_srq(id: &Id) {
+    // SAFETY: a live object.
+    unsafe {
+        let srq = std::mem::replace(&mut (*id.abi()).srq, null_mut());
+        if !srq.is_null() {
+            ibv_destroy_srq(srq);
+        }
+        if (*id.abi()).qp.is_null() {
+            destroy_cqs(id);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The way to a peer.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use ferroce_ibverbs::error::{Error, number};
+use libc::sockaddr;
+
+use crate::abi::{
+    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED,
+    ibv_sa_path_rec, rdma_cm_id,
+};
+use crate::address;
+use crate::channel::complete;
+use crate::device::{self, Device, status_of};
+use crate::event::Incoming;
+use crate::id::{self, Id, State, Step, refused};
+use crate::port::{self, Claim};
+
+/// The identifier has come too far, or not far enough.
+pub(crate) fn wrong_step(call: &str, step: Step, allowed: &str) -> Error {
+    refused(
+        libc::EINVAL,
+        format!("an id in state \"{step:?}\" cannot {call}; one in {allowed} can"),
+    )
+}
+
+/// Gives an identifier an address and a port of this host (rdma_bind_addr(3)).
+pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
+    let result = id::find(id).and_then(|id| {
+        // SAFETY: the program's own structure.
+        let address = unsafe { address::read("addr", addr) }?;
+        bind(&id, address)?;
+        Ok(0)
+    });
+    number("rdma_bind_addr", result)
+}
+
+pub(crate) fn bind(id: &Id, address: SocketAddr) -> Result<(), Error> {
+    let mut state = id.state();
+    if state.step != Step::Idle {
+        return Err(wrong_step("be bound", state.step, "Idle"));
+    }
+    let (devices, bound) = if address.ip().is_unspecified() {
+        (device::covered(address.ip(), state.only_own_family)?, None)
+    } else {
+        let device = device::at(address.ip())?;
+        (vec![device], Some(device))
+    };
+    let port = match address.port() {
+        0 => {
+            let (port, claims) = claim_any(id, &devices)?;
+            state.claims = claims;
+            port
+        }
+        port => {
+            match claim(id, &devices, port) {
+                Ok(claims) => state.claims = claims,
+                // Several may have the port; one can listen.
+                Err(error) if state.reuse_port && error.errno() == libc::EADDRINUSE => {}
+                Err(error) => return Err(error),
+            }
+            port
+        }
+    };
+    if let Some(device) = bound {
+        id.bind_device(&mut state, device);
+    }
+    set_source(id, (address.ip(), port).into());
+    state.step = Step::Bound;
+    Ok(())
+}
+
+/// Claims a port on all devices or none.
+pub(crate) fn claim(id: &Id, devices: &[&Device], port: u16) -> Result<Vec<Claim>, Error> {
+    let space = id.space();
+    let claims = devices
+        .iter()
+        .map(|device| port::claim(device, space, port));
+    claims.collect()
+}
+
+/// Claims any free port.
+fn claim_any(id: &Id, devices: &[&Device]) -> Result<(u16, Vec<Claim>), Error> {
+    let mut last = refused(libc::EADDRNOTAVAIL, "all ports are in use");
+    for port in port::ephemeral() {
+        match claim(id, devices, port) {
+            Ok(claims) => return Ok((port, claims)),
+            Err(error) if error.errno() == libc::EADDRINUSE => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+fn set_source(id: &Id, address: SocketAddr) {
+    // SAFETY: a live object.
+    unsafe { (*id.abi()).route.addr.src = address::storage(address) };
+}
+
+/// The address that it is bound to.
+pub(crate) fn source(id: &Id) -> Option<SocketAddr> {
+    // SAFETY: a live object, and its address is one of the family it names, or none.
+    unsafe { address::read("src_addr", (&raw const (*id.abi()).route.addr.src).cast()).ok() }
+}
+
+/// Finds the device from which a peer is reached (rdma_resolve_addr(3)). There is nobody to ask, so
+/// that `timeout_ms` has no effect.
+pub unsafe extern "C" fn rdma_resolve_addr(
+    id: *mut rdma_cm_id,
+    src_addr: *mut sockaddr,
+    dst_addr: *mut sockaddr,
+    _timeout_ms: c_int,
+) -> c_int {
+    let result = id::find(id).and_then(|id| {
+        // SAFETY: the program's own structures.
+        let (src, dst) = unsafe {
+            let src = match src_addr.is_null() {
+                true => None,
+                false => Some(address::read("src_addr", src_addr)?),
+            };
+            (src, address::read("dst_addr", dst_addr)?)
+        };
+        resolve(&id, src, dst)
+    });
+    number("rdma_resolve_addr", result)
+}
+
+pub(crate) fn resolve(
+    id: &Arc<Id>,
+    src: Option<SocketAddr>,
+    dst: SocketAddr,
+) -> Result<c_int, Error> {
+    let step = id.state().step;
+    match (step, src) {
+        (Step::Idle, Some(src)) => bind(id, src)?,
+        (Step::Idle | Step::Bound, _) => {}
+        _ => return Err(wrong_step("resolve an address", step, "Idle and Bound")),
+    }
+    let (event, status) = match reach(id, &mut id.state(), dst) {
+        Ok(()) => (RDMA_CM_EVENT_ADDR_RESOLVED, 0),
+        Err(error) => {
+            let status = status_of("rdma_resolve_addr", &error);
+            (RDMA_CM_EVENT_ADDR_ERROR, status)
+        }
+    };
+    id.push(Incoming::Done { event, status });
+    complete(id)
+}
+
+/// Binds the identifier to the device on the way to a peer, unless it is bound to one.
+fn reach(id: &Id, state: &mut State, dst: SocketAddr) -> Result<(), Error> {
+    let device = match state.device {
+        Some(device) => device,
+        None => device::towards(dst.ip())?,
+    };
+    if device.address().is_ipv4() != dst.is_ipv4() {
+        let what = format!("{dst} is of another address family than the device's address");
+        return Err(refused(libc::EAFNOSUPPORT, what));
+    }
+    id.bind_device(state, device);
+    // A program that does not care gets a number that nobody else in this process is likely to
+    // have; the peer only shows it.
+    let port = source(id).map_or_else(
+        || port::ephemeral().next().unwrap_or_default(),
+        |source| source.port(),
+    );
+    set_source(id, (device.address(), port).into());
+    // SAFETY: a live object.
+    unsafe {
+        let addr = &mut (*id.abi()).route.addr;
+        addr.dst = address::storage(dst);
+        addr.addr.dgid = address::gid(dst.ip());
+    }
+    state.terms.peer = Some(dst.ip());
+    state.step = Step::AddressResolved;
+    Ok(())
+}
+
+/// Finds the path to the peer (rdma_resolve_route(3)). There is nobody to ask, so that
+/// `timeout_ms` has no effect.
+pub unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
+    number(
+        "rdma_resolve_route",
+        id::find(id).and_then(|id| resolve_route(&id)),
+    )
+}
+
+pub(crate) fn resolve_route(id: &Arc<Id>) -> Result<c_int, Error> {
+    {
+        let mut state = id.state();
+        let (Step::AddressResolved, Some(device)) = (state.step, state.device) else {
+            return Err(wrong_step("resolve a route", state.step, "AddressResolved"));
+        };
+        let packet_lifetime = match state.ack_timeout {
+            Some(timeout) => timeout.saturating_sub(1),
+            None => device.spec().packet_lifetime,
+        };
+        state.terms.packet_lifetime = packet_lifetime;
+        state.terms.mtu = device.mtu();
+        // SAFETY: a live object.
+        let dgid = unsafe { (*id.abi()).route.addr.addr.dgid };
+        let path = ibv_sa_path_rec {
+            dgid,
+            sgid: address::gid(device.address()),
+            hop_limit: 64,
+            traffic_class: state.traffic_class,
+            reversible: 1,
+            numb_path: 1,
+            pkey: ferroce_wire::PKEY_DEFAULT.to_be(),
+            mtu_selector: EXACTLY,
+            mtu: state.terms.mtu,
+            rate_selector: EXACTLY,
+            rate: RATE_100_GBPS,
+            packet_life_time_selector: EXACTLY,
+            packet_life_time: packet_lifetime,
+            ..ibv_sa_path_rec::default()
+        };
+        id.set_path(&mut state, path);
+        state.step = Step::RouteResolved;
+    }
+    id.push(Incoming::Done {
+        event: RDMA_CM_EVENT_ROUTE_RESOLVED,
+        status: 0,
+    });
+    complete(id)
+}
+
+/// `IBV_SA_..._SELECTOR`: the value is exact.
+const EXACTLY: u8 = 2;
+/// `IBV_RATE_100_GBPS`
+const RATE_100_GBPS: u8 = 16;
+
+/// The port of this side in network order, 0 if there is none (rdma_get_src_port(3)).
+pub unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
+    let source = id::find(id).ok().and_then(|id| source(&id));
+    source.map_or(0, |source| source.port().to_be())
+}
+
+/// The port of the peer in network order, 0 if there is none (rdma_get_dst_port(3)).
+pub unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
+    let peer = id::find(id).ok().and_then(|id| peer(&id));
+    peer.map_or(0, |peer| peer.port().to_be())
+}
+
+/// The peer's address.
+pub(crate) fn peer(id: &Id) -> Option<SocketAddr> {
+    // SAFETY: a live object, and its address is one of the family it names, or none.
+    unsafe { address::read("dst_addr", (&raw const (*id.abi()).route.addr.dst).cast()).ok() }
+}
+
+/// The wildcard address.
+pub(crate) fn anywhere(v6: bool) -> SocketAddr {
+    let ip: IpAddr = match v6 {
+        true => Ipv6Addr::UNSPECIFIED.into(),
+        false => Ipv4Addr::UNSPECIFIED.into(),
+    };
+    (ip, 0).into()
+}
