@@ -13,14 +13,35 @@ mod format;
 mod impair;
 mod stat;
 
-pub use dev::Dev;
-pub use impair::Impair;
-pub use stat::Stat;
+use dev::Dev;
+pub(crate) use format::Before;
+use impair::Impair;
+use stat::Stat;
 
+use clap::Subcommand;
 use ferroce_udp::{DeviceSpec, Observer, Registry};
 
 use crate::leftover;
 use crate::output::{Failure, Output};
+
+/// Devices and what is in them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Object {
+    Dev(Dev),
+    Stat(Stat),
+    Impair(Impair),
+}
+
+impl Object {
+    /// `before` is what stood in front of the object.
+    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
+        match self {
+            Self::Dev(command) => command.run(before, to),
+            Self::Stat(command) => command.run(before, to),
+            Self::Impair(command) => command.run(before, to),
+        }
+    }
+}
 
 /// The only port of a device.
 const PORT: u32 = 1;

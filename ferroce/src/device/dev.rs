@@ -7,7 +7,7 @@ use ferroce_sysfs::guid;
 use ferroce_udp::{DeviceSpec, Registry, SpecError};
 use toml::{Table, Value};
 
-use super::format::{Format, Row};
+use super::format::{Before, Format, Row};
 use super::{devices, observe, registry};
 use crate::output::{Failure, Output};
 
@@ -64,11 +64,11 @@ enum Verb {
 }
 
 impl Dev {
-    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let registry = registry(to)?;
+    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
+        let (registry, format) = (registry(to)?, self.format.after(before));
         match self.verb {
-            None => show(&registry, None, self.format, to),
-            Some(Verb::Show { name }) => show(&registry, name.as_deref(), self.format, to),
+            None => show(&registry, None, format, to),
+            Some(Verb::Show { name }) => show(&registry, name.as_deref(), format, to),
             Some(Verb::Add {
                 name,
                 address,
