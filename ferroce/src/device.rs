@@ -5,17 +5,20 @@
 //! |---|---|
 //! | `format` | lines and JSON as `rdma` prints them |
 //! | `dev` | the devices themselves |
+//! | `res` | what programs have made on them |
 //! | `stat` | what they have counted |
 //! | `impair` | what their links do to packets |
 
 mod dev;
 mod format;
 mod impair;
+mod res;
 mod stat;
 
 use dev::Dev;
 pub(crate) use format::Before;
 use impair::Impair;
+use res::Res;
 use stat::Stat;
 
 use clap::Subcommand;
@@ -28,6 +31,7 @@ use crate::output::{Failure, Output};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Object {
     Dev(Dev),
+    Res(Res),
     Stat(Stat),
     Impair(Impair),
 }
@@ -37,6 +41,7 @@ impl Object {
     pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
         match self {
             Self::Dev(command) => command.run(before, to),
+            Self::Res(command) => command.run(before, to),
             Self::Stat(command) => command.run(before, to),
             Self::Impair(command) => command.run(before, to),
         }

@@ -17,7 +17,7 @@ use crate::output::{Failure, Output};
 /// 127.0.0.1 is there without being added.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
-pub struct Dev {
+pub(crate) struct Dev {
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]

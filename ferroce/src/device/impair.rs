@@ -16,7 +16,7 @@ use crate::output::{Failure, Output};
 /// an @ count from now. It takes the place of what was set before.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
-pub struct Impair {
+pub(crate) struct Impair {
     /// The device [default: show all]
     #[arg(value_name = "DEV")]
     name: Option<String>,

@@ -14,7 +14,7 @@ use crate::output::{Failure, Output};
 /// They count for all programs on a device, also for those that have ended.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
-pub struct Stat {
+pub(crate) struct Stat {
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
