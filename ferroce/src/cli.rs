@@ -21,6 +21,8 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
     max_term_width = 100
 )]
 pub struct Cli {
+    #[command(flatten)]
+    before: device::Before,
     #[command(subcommand)]
     command: Command,
 }
@@ -28,33 +30,44 @@ pub struct Cli {
 impl Cli {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         match self.command {
-            Command::Adp(command) => command.run(to),
-            Command::Demo(command) => command.run(to),
-            Command::Dev(command) => command.run(to),
-            Command::Env(command) => command.run(to),
-            Command::Explain(command) => command.run(to),
-            Command::Impair(command) => command.run(to),
-            Command::Install(command) => command.run(to),
-            Command::Run(command) => command.run(to),
-            Command::Stat(command) => command.run(to),
-            Command::Sysfs(command) => command.run(to),
+            Command::Object(object) => object.run(self.before, to),
+            Command::Work(work) => self.before.refuse().and_then(|()| work.run(to)),
         }
     }
 }
 
-/// One variant and one module for each object; the module owns its arguments.
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Work(Work),
+    #[command(flatten)]
+    Object(device::Object),
+}
+
+/// One variant and one module for each object; the module owns its arguments.
+#[derive(Debug, Subcommand)]
+enum Work {
+    Run(run::Command),
+    Env(run::Env),
+    Install(run::Install),
+    Sysfs(run::Sysfs),
+    Demo(demo::Command),
     /// Adaptive retransmission: check, replay, encode and draw profiles
     Adp(adp::Command),
-    Demo(demo::Command),
-    Dev(device::Dev),
-    Env(run::Env),
     /// Why it behaves as it does
     Explain(explain::Command),
-    Impair(device::Impair),
-    Install(run::Install),
-    Run(run::Command),
-    Stat(device::Stat),
-    Sysfs(run::Sysfs),
+}
+
+impl Work {
+    fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        match self {
+            Self::Run(command) => command.run(to),
+            Self::Env(command) => command.run(to),
+            Self::Install(command) => command.run(to),
+            Self::Sysfs(command) => command.run(to),
+            Self::Demo(command) => command.run(to),
+            Self::Adp(command) => command.run(to),
+            Self::Explain(command) => command.run(to),
+        }
+    }
 }

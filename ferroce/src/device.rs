@@ -5,22 +5,48 @@
 //! |---|---|
 //! | `format` | lines and JSON as `rdma` prints them |
 //! | `dev` | the devices themselves |
+//! | `res` | what programs have made on them |
 //! | `stat` | what they have counted |
 //! | `impair` | what their links do to packets |
 
 mod dev;
 mod format;
 mod impair;
+mod res;
 mod stat;
 
-pub use dev::Dev;
-pub use impair::Impair;
-pub use stat::Stat;
+use dev::Dev;
+pub(crate) use format::Before;
+use impair::Impair;
+use res::Res;
+use stat::Stat;
 
+use clap::Subcommand;
 use ferroce_udp::{DeviceSpec, Observer, Registry};
 
 use crate::leftover;
 use crate::output::{Failure, Output};
+
+/// Devices and what is in them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Object {
+    Dev(Dev),
+    Res(Res),
+    Stat(Stat),
+    Impair(Impair),
+}
+
+impl Object {
+    /// `before` is what stood in front of the object.
+    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
+        match self {
+            Self::Dev(command) => command.run(before, to),
+            Self::Res(command) => command.run(before, to),
+            Self::Stat(command) => command.run(before, to),
+            Self::Impair(command) => command.run(before, to),
+        }
+    }
+}
 
 /// The only port of a device.
 const PORT: u32 = 1;

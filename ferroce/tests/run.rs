@@ -216,6 +216,10 @@ fn counters_are_read_as_they_are() {
     assert_eq!(lines.next().unwrap().unwrap(), "1");
     assert!(child.wait().unwrap().success());
 
+    assert_eq!(
+        ferroce.good(&["-jd", "dev", "show", "fr1"]),
+        ferroce.good(&["dev", "show", "fr1", "-d", "-j"])
+    );
     let stat = ferroce.good(&["stat", "show", "link", "fr1/1"]);
     assert!(stat.contains(" rx_malformed 1 "), "{stat}");
     assert!(

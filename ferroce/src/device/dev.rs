@@ -7,7 +7,7 @@ use ferroce_sysfs::guid;
 use ferroce_udp::{DeviceSpec, Registry, SpecError};
 use toml::{Table, Value};
 
-use super::format::{Format, Row};
+use super::format::{Before, Format, Row};
 use super::{devices, observe, registry};
 use crate::output::{Failure, Output};
 
@@ -17,7 +17,7 @@ use crate::output::{Failure, Output};
 /// 127.0.0.1 is there without being added.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
-pub struct Dev {
+pub(crate) struct Dev {
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
@@ -64,11 +64,11 @@ enum Verb {
 }
 
 impl Dev {
-    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let registry = registry(to)?;
+    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
+        let (registry, format) = (registry(to)?, self.format.after(before));
         match self.verb {
-            None => show(&registry, None, self.format, to),
-            Some(Verb::Show { name }) => show(&registry, name.as_deref(), self.format, to),
+            None => show(&registry, None, format, to),
+            Some(Verb::Show { name }) => show(&registry, name.as_deref(), format, to),
             Some(Verb::Add {
                 name,
                 address,

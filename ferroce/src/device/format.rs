@@ -5,6 +5,30 @@ use serde_json::{Map, Value};
 
 use crate::output::{Failure, Output};
 
+/// How to print, as iproute2 takes it: in front of the object.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Before {
+    #[arg(short, long, hide = true)]
+    json: bool,
+    #[arg(short, long, hide = true)]
+    pretty: bool,
+    #[arg(short, long, hide = true)]
+    details: bool,
+}
+
+impl Before {
+    /// Refuses these options for a command that does not know them.
+    pub(crate) fn refuse(self) -> Result<(), Failure> {
+        if !(self.json || self.pretty || self.details) {
+            return Ok(());
+        }
+        Err(Failure::input(
+            "-j, -p and -d in front of the command go with dev, impair, res and stat; write them \
+             behind the others",
+        ))
+    }
+}
+
 /// How to print.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Format {
@@ -73,6 +97,15 @@ impl Row {
 }
 
 impl Format {
+    /// With what stood in front of the object.
+    pub(super) fn after(self, before: Before) -> Self {
+        Self {
+            json: self.json || before.json,
+            pretty: self.pretty || before.pretty,
+            details: self.details || before.details,
+        }
+    }
+
     /// Prints rows.
     pub(super) fn print(self, to: &mut Output<'_>, rows: Vec<Row>) -> Result<(), Failure> {
         if !self.json && !self.pretty {

@@ -5,7 +5,7 @@ use ferroce_hca::{DeviceState, Direction, Impairment, Time};
 use ferroce_udp::Registry;
 use ferroce_udp::wait::Clock;
 
-use super::format::{Format, Row};
+use super::format::{Before, Format, Row};
 use super::{devices, link, observe, registry};
 use crate::output::{Failure, Output};
 
@@ -16,7 +16,7 @@ use crate::output::{Failure, Output};
 /// an @ count from now. It takes the place of what was set before.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
-pub struct Impair {
+pub(crate) struct Impair {
     /// The device [default: show all]
     #[arg(value_name = "DEV")]
     name: Option<String>,
@@ -51,11 +51,11 @@ impl Which {
 }
 
 impl Impair {
-    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let registry = registry(to)?;
+    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
+        let (registry, format) = (registry(to)?, self.format.after(before));
         let name = self.name.as_deref().map(link).transpose()?;
         let (name, impairment) = match (name, self.what.as_str()) {
-            (name, "show" | "list") => return show(&registry, name, self.format, to),
+            (name, "show" | "list") => return show(&registry, name, format, to),
             (Some(name), "clear") => (name, Impairment::default()),
             (Some(name), spec) => (name, spec.parse().map_err(Failure::input)?),
             (None, _) => return Err(Failure::input("which device? write its name first")),

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use ferroce_hca::{Counter, DeviceState};
 use ferroce_udp::Registry;
 
-use super::format::{Format, Row};
+use super::format::{Before, Format, Row};
 use super::{PORT, devices, link, observe, registry};
 use crate::bins;
 use crate::output::{Failure, Output};
@@ -14,7 +14,7 @@ use crate::output::{Failure, Output};
 /// They count for all programs on a device, also for those that have ended.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
-pub struct Stat {
+pub(crate) struct Stat {
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
@@ -38,10 +38,10 @@ enum Verb {
 }
 
 impl Stat {
-    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let registry = registry(to)?;
+    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
+        let (registry, format) = (registry(to)?, self.format.after(before));
         match self.verb {
-            None => show(&registry, None, self.format, to),
+            None => show(&registry, None, format, to),
             Some(Verb::Show { link: words }) => {
                 let name = match words.as_slice() {
                     [] => None,
@@ -53,7 +53,7 @@ impl Stat {
                         )));
                     }
                 };
-                show(&registry, name, self.format, to)
+                show(&registry, name, format, to)
             }
             Some(Verb::Clear { name }) => {
                 let observer = registry.observe(link(&name)?).map_err(Failure::input)?;

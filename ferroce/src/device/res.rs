@@ -1,0 +1,221 @@
+//! `ferroce res`: what programs have made on devices.
+
+mod filter;
+mod kind;
+
+use clap::{Args, Subcommand};
+use ferroce_udp::{Counts, Observer, Query, QueryError, Registry, Resource};
+use serde_json::{Map, Value};
+
+use self::filter::Filter;
+use self::kind::{KINDS, Kind, Object};
+use super::format::{Before, Format, Row};
+use super::{PORT, devices, link, observe, registry};
+use crate::output::{Failure, Output};
+
+/// Show queue pairs, memory regions and other objects of running programs
+///
+/// Each process tells of its own; what a process had is gone with it.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
+pub(crate) struct Res {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show how many objects there are; what `ferroce res` alone does. Show one kind of them with
+    /// its name: qp, mr, cq, pd, srq, cm_id or ctx
+    ///
+    /// DEV is a device, or DEV/1; the word dev or link may stand before it. Of the objects those
+    /// are shown whose KEY has the VALUE; it can be a list with commas, and a number a range: lqpn
+    /// 65536-131071, state RTR,RTS. With -d there are more keys.
+    #[command(alias = "list")]
+    Show {
+        #[arg(value_name = "KIND] [DEV] [KEY VALUE")]
+        words: Vec<String>,
+    },
+}
+
+impl Res {
+    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
+        let words = match self.verb {
+            None => Vec::new(),
+            Some(Verb::Show { words }) => words,
+        };
+        let wanted = Wanted::parse(&words)?;
+        let registry = registry(to)?;
+        wanted.show(&registry, self.format.after(before), to)
+    }
+}
+
+/// What is to be shown.
+struct Wanted<'a> {
+    /// How many there are of each if `None`.
+    kind: Option<&'static Kind>,
+    device: Option<&'a str>,
+    filters: Vec<Filter<'a>>,
+}
+
+impl<'a> Wanted<'a> {
+    fn parse(words: &'a [String]) -> Result<Self, Failure> {
+        let (kind, mut rest) = match words.split_first() {
+            Some((word, rest)) => match Kind::named(word)? {
+                Some(kind) => (Some(kind), rest),
+                None => (None, words),
+            },
+            None => (None, words),
+        };
+        let mut device = None;
+        // Of an odd number of words the first is no key.
+        if !rest.len().is_multiple_of(2) {
+            device = Some(link(&rest[0])?);
+            rest = &rest[1..];
+        }
+        let mut filters = Vec::new();
+        for pair in rest.chunks_exact(2) {
+            match (pair[0].as_str(), kind) {
+                ("dev" | "link", _) => device = Some(link(&pair[1])?),
+                (key, Some(kind)) => filters.push(kind.filter(key, &pair[1])?),
+                (_, None) => {
+                    let names: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+                    return Err(Failure::input(format_args!(
+                        "{:?} is no kind of object; write {}, or a device alone",
+                        words[0],
+                        names.join(", ")
+                    )));
+                }
+            }
+        }
+        Ok(Self {
+            kind,
+            device,
+            filters,
+        })
+    }
+
+    fn show(
+        &self,
+        registry: &Registry,
+        format: Format,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure> {
+        let (mut rows, mut silent) = (Vec::new(), String::new());
+        for (index, spec) in devices(registry, self.device)? {
+            let observer = observe(registry, &spec)?;
+            let mut asked = Asked::of(&observer)?;
+            match self.kind {
+                None => rows.push(summary(index, &spec.name, &mut asked)),
+                Some(kind) => {
+                    let objects = asked.objects(kind);
+                    let is_wanted =
+                        |object: &Object| self.filters.iter().all(|it| it.takes(object));
+                    let objects = objects.filter(is_wanted);
+                    rows.extend(objects.map(|it| row(kind, index, &spec.name, &it, format)));
+                }
+            }
+            silent += &asked.silent;
+        }
+        format.print(to, rows)?;
+        match silent.is_empty() {
+            true => Ok(()),
+            // What is there was told, and that it is not all.
+            false => Err(Failure::Broken(silent)),
+        }
+    }
+}
+
+/// The processes that have a device open, to be asked.
+struct Asked<'a> {
+    observer: &'a Observer,
+    slots: Vec<ferroce_udp::Process>,
+    /// A line for each that did not answer.
+    silent: String,
+}
+
+impl<'a> Asked<'a> {
+    fn of(observer: &'a Observer) -> Result<Self, Failure> {
+        let slots = observer.processes().map_err(|error| {
+            Failure::broken(format_args!(
+                "cannot see who has {} open: {error}",
+                observer.spec().name
+            ))
+        })?;
+        let silent = String::new();
+        Ok(Self {
+            observer,
+            slots,
+            silent,
+        })
+    }
+
+    fn ask(&mut self, query: Query) -> Vec<Resource> {
+        let mut rows = Vec::new();
+        for process in &self.slots {
+            match self.observer.query(process.slot, query) {
+                Ok(answer) => rows.extend(answer),
+                // It has ended since, and its objects with it.
+                Err(QueryError::Gone { .. }) => {}
+                Err(error) => {
+                    let (name, pid) = (&self.observer.spec().name, process.pid);
+                    self.silent += &format!("error: {name}: process {pid}: {error}\n");
+                }
+            }
+        }
+        rows
+    }
+
+    fn objects(&mut self, kind: &Kind) -> impl Iterator<Item = Object> {
+        let objects: Vec<_> = match kind.query {
+            Some(query) => self.ask(query).iter().map(kind::object).collect(),
+            None => self.slots.iter().map(kind::context).collect(),
+        };
+        objects.into_iter()
+    }
+}
+
+fn summary(index: usize, name: &str, asked: &mut Asked<'_>) -> Row {
+    let keys = [("ifindex", index.into()), ("ifname", name.into())];
+    let mut row = Row::new(format!("{index}: {name}:"), &keys);
+    let counts: Vec<Counts> = asked
+        .ask(Query::Count)
+        .into_iter()
+        .filter_map(|resource| match resource {
+            Resource::Count(counts) => Some(counts),
+            _ => None,
+        })
+        .collect();
+    let parts: [(&str, fn(&Counts) -> u64); 7] = [
+        ("pd", |it| it.pd),
+        ("cq", |it| it.cq),
+        ("qp", |it| it.qp),
+        ("cm_id", |it| it.cm_id),
+        ("mr", |it| it.mr),
+        ("srq", |it| it.srq),
+        ("ctx", |it| it.ctx),
+    ];
+    for (key, part) in parts {
+        row.put(key, counts.iter().map(part).sum::<u64>());
+    }
+    row
+}
+
+fn row(kind: &Kind, index: usize, name: &str, object: &Map<String, Value>, format: Format) -> Row {
+    let mut keys = vec![("ifindex", index.into()), ("ifname", name.into())];
+    let title = if kind.is_on_port {
+        keys.push(("port", PORT.into()));
+        format!("link {name}/{PORT}")
+    } else {
+        format!("dev {name}")
+    };
+    let mut row = Row::new(title, &keys);
+    for key in kind.keys.iter().filter(|key| key.always || format.details) {
+        if let Some(value) = object.get(key.name) {
+            row.put(key.name, key.shown(value));
+        }
+    }
+    row
+}
