@@ -105,7 +105,9 @@ impl<'a> Params<'a> {
             retry_count: given.map_or(RETRIES_MAX, |given| given.retry_count.min(RETRIES_MAX)),
             rnr_retry_count: given
                 .map_or(RETRIES_MAX, |given| given.rnr_retry_count.min(RETRIES_MAX)),
-            qpn: own_qpn.or(given.map(|given| given.qp_num)).unwrap_or(0),
+            qpn: own_qpn
+                .or_else(|| given.map(|given| given.qp_num))
+                .unwrap_or(0),
             srq: match own_qpn {
                 Some(_) => own_srq,
                 None => given.is_some_and(|given| given.srq != 0),

@@ -73,7 +73,7 @@ impl Device {
         if let Some(id) = to {
             id.push(Incoming::Cm {
                 device: self,
-                event,
+                event: Box::new(event),
             });
         }
     }

@@ -24,7 +24,7 @@ pub(crate) enum Incoming {
     /// From the connection manager.
     Cm {
         device: &'static Device,
-        event: CmEvent,
+        event: Box<CmEvent>,
     },
     /// The end of a call that has no answer from outside: event and status.
     Done { event: c_int, status: c_int },
@@ -33,16 +33,10 @@ pub(crate) enum Incoming {
 impl Incoming {
     /// It brings a connection that has no identifier yet.
     pub(crate) fn is_request(&self) -> bool {
-        matches!(
-            self,
-            Self::Cm {
-                event: CmEvent {
-                    kind: CmEventKind::Request { .. } | CmEventKind::SidrRequest { .. },
-                    ..
-                },
-                ..
-            }
-        )
+        matches!(self, Self::Cm { event, .. } if matches!(
+            event.kind,
+            CmEventKind::Request { .. } | CmEventKind::SidrRequest { .. }
+        ))
     }
 }
 
@@ -94,7 +88,7 @@ impl Told {
         match &event.kind {
             CmEventKind::Request { req, .. } => request(id, device, event, req),
             CmEventKind::SidrRequest { req, source } => {
-                let header = header(&req.private).unwrap_or(AddressHeader {
+                let header = header(&req.private).unwrap_or_else(|| AddressHeader {
                     source: (*source, 0).into(),
                     dest: device.address(),
                 });

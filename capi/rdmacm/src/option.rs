@@ -92,14 +92,15 @@ unsafe fn set(
 /// Enhanced connection establishment: the device has no options that a peer must agree to, so only
 /// none can be asked for (rdma_set_local_ece(3)).
 pub unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
-    let result = id::find(id).and_then(|_| {
+    let wanted = |_| {
         // SAFETY: the program's own structure.
         match unsafe { ece.as_ref() } {
             None => Err(Error::Null("ece")),
             Some(ece) if ece.vendor_id == 0 && ece.options == 0 => Ok(0),
             Some(_) => Err(Error::Unsupported("enhanced connection establishment")),
         }
-    });
+    };
+    let result = id::find(id).and_then(wanted);
     number("rdma_set_local_ece", result)
 }
 

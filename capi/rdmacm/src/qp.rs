@@ -57,14 +57,12 @@ pub(crate) unsafe fn create_plain(
         (&raw mut extended).cast::<ibv_qp_init_attr>().write(*init);
         extended
     };
-    if !pd.is_null() {
-        extended.comp_mask = IBV_QP_INIT_ATTR_PD;
-        extended.pd = pd;
-    }
+    // The mask lies where the plain structure is padded.
+    extended.comp_mask = IBV_QP_INIT_ATTR_PD;
+    extended.pd = pd;
     // SAFETY: as the caller promises.
     unsafe { create(id, &mut extended) }?;
-    // SAFETY: as above.
-    *init = unsafe { (&raw const extended).cast::<ibv_qp_init_attr>().read() };
+    init.cap = extended.cap;
     Ok(())
 }
 
@@ -100,7 +98,7 @@ unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
             "the id has a queue pair; destroy it first",
         ));
     }
-    if init.comp_mask & IBV_QP_INIT_ATTR_PD == 0 {
+    if init.comp_mask & IBV_QP_INIT_ATTR_PD == 0 || init.pd.is_null() {
         init.comp_mask |= IBV_QP_INIT_ATTR_PD;
         init.pd = if pd.is_null() { device.domain()? } else { pd };
     }

@@ -35,6 +35,9 @@ pub const MAX_WR: u32 = 1 << 15;
 pub const MAX_SGE: u32 = 30;
 /// Elements that every queue pair takes, whatever it was created for; some programs rely on two.
 pub const MIN_SGE: u32 = 2;
+/// Bytes of inline data that every queue pair takes, whatever it was created for: rdma_xclient posts
+/// 16 without having asked for any, as cards let it.
+pub const MIN_INLINE: u32 = 32;
 /// Bytes of inline data.
 pub const MAX_INLINE: u32 = 1024;
 /// READs and atomics outstanding of a queue pair, in either direction (`max_qp_rd_atom`,

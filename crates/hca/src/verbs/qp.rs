@@ -36,6 +36,7 @@ fn granted(cap: QpCap) -> QpCap {
     QpCap {
         max_send_sge: cap.max_send_sge.max(limits::MIN_SGE),
         max_recv_sge: cap.max_recv_sge.max(limits::MIN_SGE),
+        max_inline_data: cap.max_inline_data.max(limits::MIN_INLINE),
         ..cap
     }
 }
