@@ -154,7 +154,10 @@ impl Bench {
         let text = self.pair("ucx_perftest", command(), client, &port)?;
         // Iterations, three times, two bandwidths in MiB/s, two message rates: average, overall.
         let line = text.lines().last().unwrap_or_default();
-        let row: Vec<f64> = line.split(',').map_while(|cell| cell.parse().ok()).collect();
+        let row: Vec<f64> = line
+            .split(',')
+            .map_while(|cell| cell.parse().ok())
+            .collect();
         match row.as_slice() {
             [.., mebibytes, _, messages] if row.len() == 8 => Ok(Rate {
                 gbps: mebibytes * 8.0 * 1048576.0 / 1e9,
@@ -173,8 +176,14 @@ impl Bench {
         mut client: Command,
         port: &str,
     ) -> Result<String, Error> {
-        server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        client.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        server
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        client
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let server = Process::start(name, &mut server)?;
         let until = Instant::now() + LISTENS_WITHIN;
         while !listens(port)? {
@@ -314,6 +323,9 @@ mod tests {
             seconds: 1,
         };
         let error = bench.perftest("ib_write_bw", 8, &[]).unwrap_err();
-        assert!(error.to_string().contains("cannot run ib_write_bw"), "{error}");
+        assert!(
+            error.to_string().contains("cannot run ib_write_bw"),
+            "{error}"
+        );
     }
 }

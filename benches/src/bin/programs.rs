@@ -58,7 +58,9 @@ const MEASURES: &[(&str, &str, Measure)] = &[
     ("ib_read_bw 64 KiB", "Gb/s", |bench| {
         gbps(bench, "ib_read_bw", KIB_64)
     }),
-    ("UCX over TCP 64 KiB", "Gb/s", |bench| ucx_gbps(bench, KIB_64)),
+    ("UCX over TCP 64 KiB", "Gb/s", |bench| {
+        ucx_gbps(bench, KIB_64)
+    }),
     ("iperf3", "Gb/s", |bench| Ok(bench.iperf3()?)),
     ("bare stream 1 MiB", "Gb/s", |bench| stream(bench, MIB)),
     ("ib_write_bw 1 MiB", "Gb/s", |bench| {
@@ -163,7 +165,9 @@ fn measure(args: &Args) -> Result<Report, Box<dyn std::error::Error>> {
         address: args.address,
         seconds: args.seconds,
     };
-    let wanted = MEASURES.iter().filter(|(name, ..)| name.contains(&args.only));
+    let wanted = MEASURES
+        .iter()
+        .filter(|(name, ..)| name.contains(&args.only));
     let mut runs: Vec<_> = wanted.map(|measure| (measure, Vec::new())).collect();
     for _ in 0..args.rounds {
         for ((_, _, how), values) in &mut runs {
@@ -200,13 +204,21 @@ fn stream(bench: &Bench, bytes: usize) -> Result<f64, Box<dyn std::error::Error>
         seconds: bench.seconds.into(),
         ..Stream::default()
     };
-    let run = undisturbed(BARE_CONTENTION_MAX, || bare::stream(&config), |run| run.contention)?;
+    let run = undisturbed(
+        BARE_CONTENTION_MAX,
+        || bare::stream(&config),
+        |run| run.contention,
+    )?;
     Ok(run.gbps)
 }
 
 fn ping_pong() -> Result<f64, Box<dyn std::error::Error>> {
     let config = PingPong::default();
-    let run = undisturbed(BARE_CONTENTION_MAX, || bare::ping_pong(&config), |run| run.contention)?;
+    let run = undisturbed(
+        BARE_CONTENTION_MAX,
+        || bare::ping_pong(&config),
+        |run| run.contention,
+    )?;
     Ok(run.p50_ns / 1e3)
 }
 
