@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle, Thread};
@@ -36,6 +36,8 @@ const AROUND: Duration = Duration::from_millis(10);
 /// How often it looks meanwhile: each look takes a core from a program that spins on it, and a
 /// program that stops polling without a word leaves its peers waiting for the next look.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// How often it offers packets to another process that has no room for them.
+const TRY_AGAIN: Duration = Duration::from_micros(100);
 /// So often in a row the helper must be woken for nothing, since the program polls, until it stands
 /// back.
 const SPARED_MAX: u32 = 4;
@@ -639,6 +641,8 @@ impl Shared {
             let mut engine = self.lock();
             engine.run_timers();
             let received = engine.receive(&self.socket);
+            // Not only what is announced: whoever sent it may have died before he could.
+            let received = received.map(|packets| packets + engine.receive_mail(&self.socket));
             let is_little = matches!(received, Ok(1..=STREAM_PACKETS));
             if is_around && is_little {
                 let left = engine.hca.wants_transmit();
@@ -656,7 +660,9 @@ impl Shared {
             let spun = now.saturating_sub(last_packet) >= SPIN.as_nanos() as u64;
             let deadline = engine.hca.poll_timeout();
             let blocked = engine.is_blocked();
-            let sleeps = matches!(received, Ok(0)) && (spun || is_around) && !more;
+            let holds_mail = engine.holds_mail();
+            let idle = matches!(received, Ok(0)) && !more && !holds_mail;
+            let sleeps = idle && (spun || is_around);
             if sleeps {
                 let until = deadline.map_or(WHENEVER, Time::as_nanos);
                 self.helper_until_ns.store(until, Ordering::Relaxed);
@@ -667,12 +673,14 @@ impl Shared {
                 Ok(0) if sleeps => {
                     let left =
                         deadline.map(|at| Duration::from_nanos(at.as_nanos().saturating_sub(now)));
-                    let woken = waiter.wait(&self.socket, left, blocked);
+                    let woken = waiter.wait_also(&self.socket, self.mailbox(), left, blocked);
                     self.helper_until_ns.store(SOON, Ordering::Relaxed);
                     if woken.is_err() {
                         thread::park_timeout(LOOK_AGAIN);
                     }
                 }
+                // No system call waits until the receiver has room.
+                Ok(0) if holds_mail => thread::park_timeout(TRY_AGAIN),
                 Ok(0) => thread::yield_now(),
                 Ok(_) => last_packet = now,
                 // The socket is gone for good; timers still run, so that queue pairs fail in time.
@@ -681,11 +689,15 @@ impl Shared {
         }
     }
 
+    fn mailbox(&self) -> Option<BorrowedFd<'_>> {
+        self.mailbox.as_ref().map(|mailbox| mailbox.as_fd())
+    }
+
     /// The helper, while the program polls: waits until something arrives that the program leaves
     /// lying, as one does that has turned to looking at its memory. False if nothing arrives for a
     /// while that stays longer than a program takes that polls.
     fn await_absence(&self, waiter: &mut Waiter) -> bool {
-        match waiter.wait(&self.socket, Some(LOOK_AGAIN), false) {
+        match waiter.wait_also(&self.socket, self.mailbox(), Some(LOOK_AGAIN), false) {
             Ok(wake) if wake.readable => thread::park_timeout(POLLING),
             Ok(wake) if wake.woken => {}
             _ => return false,
