@@ -4,6 +4,7 @@
 
 pub mod bare;
 pub mod pair;
+pub mod programs;
 
 use std::thread;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle, Thread};
@@ -25,13 +25,25 @@ use crate::spec::DeviceSpec;
 use crate::tap::Tap;
 use crate::wait::{Clock, Waiter, Waker, tighten_timer_slack};
 
-/// How long after the program's last poll the helper thread stays out of its way.
+/// A program that has polled within this time is at it: whoever spins polls far more often.
+const POLLING: Duration = Duration::from_micros(20);
+/// How long after the program's last poll the helper thread, once it stands back, stays out of its
+/// way.
 const STAND_BACK: Duration = Duration::from_micros(200);
+/// A program that has polled within this time goes on soon, perhaps when it sees what arrives in
+/// its memory: its core is better left to it.
+const AROUND: Duration = Duration::from_millis(10);
 /// How often it looks meanwhile: each look takes a core from a program that spins on it, and a
 /// program that stops polling without a word leaves its peers waiting for the next look.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// How often it offers packets to another process that has no room for them.
 const TRY_AGAIN: Duration = Duration::from_micros(100);
+/// So often in a row the helper must be woken for nothing, since the program polls, until it stands
+/// back.
+const SPARED_MAX: u32 = 4;
+/// How long the helper leaves an acknowledgement to a program that is around: if the packet is what
+/// the program waits for, both leave with its next request, as when the program had polled.
+const LEAVE: Duration = Duration::from_micros(20);
 /// How long the helper thread spins after a packet before it sleeps: waking up costs more.
 const SPIN: Duration = Duration::from_micros(50);
 /// How long a waiting program spins before it sleeps.
@@ -594,9 +606,12 @@ impl Shared {
         self.announced.notify_all();
     }
 
-    fn program_polls(&self) -> bool {
-        let last = self.last_poll_ns.load(Ordering::Relaxed);
-        last != 0 && Clock.now_ns().saturating_sub(last) < STAND_BACK.as_nanos() as u64
+    /// The time since the program's last poll; for ever if it rests.
+    fn since_poll(&self) -> Duration {
+        match self.last_poll_ns.load(Ordering::Relaxed) {
+            0 => Duration::MAX,
+            last => Duration::from_nanos(Clock.now_ns().saturating_sub(last)),
+        }
     }
 
     /// The helper thread: serves the device while the program does not.
@@ -606,17 +621,37 @@ impl Shared {
         // Without it timers are up to 50 us late.
         let _ = tighten_timer_slack();
         let mut last_packet = Clock.now_ns();
+        let mut stands_back = false;
+        let mut spared = 0;
         while !self.stop.load(Ordering::Acquire) {
-            if self.program_polls() {
+            let since_poll = self.since_poll();
+            if stands_back && since_poll < STAND_BACK {
                 thread::park_timeout(LOOK_AGAIN);
                 continue;
             }
+            stands_back = false;
+            if since_poll < POLLING {
+                spared += 1;
+                stands_back = spared > SPARED_MAX || !self.await_absence(&mut waiter);
+                continue;
+            }
+            spared = 0;
+            let is_around = since_poll < AROUND;
             self.give_way();
             let mut engine = self.lock();
             engine.run_timers();
             let received = engine.receive(&self.socket);
             // Not only what is announced: whoever sent it may have died before he could.
             let received = received.map(|packets| packets + engine.receive_mail(&self.socket));
+            let is_little = matches!(received, Ok(1..=STREAM_PACKETS));
+            if is_around && is_little {
+                let left = engine.hca.wants_transmit();
+                self.deferred.store(left, Ordering::Relaxed);
+                self.publish(&mut engine);
+                drop(engine);
+                thread::park_timeout(LEAVE);
+                engine = self.lock();
+            }
             let sent = engine.transmit(&self.socket);
             let more = sent == Transmitted::More;
             self.deferred.store(more, Ordering::Relaxed);
@@ -626,7 +661,8 @@ impl Shared {
             let deadline = engine.hca.poll_timeout();
             let blocked = engine.is_blocked();
             let holds_mail = engine.holds_mail();
-            let sleeps = matches!(received, Ok(0)) && spun && !more && !holds_mail;
+            let idle = matches!(received, Ok(0)) && !more && !holds_mail;
+            let sleeps = idle && (spun || is_around);
             if sleeps {
                 let until = deadline.map_or(WHENEVER, Time::as_nanos);
                 self.helper_until_ns.store(until, Ordering::Relaxed);
@@ -637,8 +673,7 @@ impl Shared {
                 Ok(0) if sleeps => {
                     let left =
                         deadline.map(|at| Duration::from_nanos(at.as_nanos().saturating_sub(now)));
-                    let mailbox = self.mailbox.as_ref().map(|mailbox| mailbox.as_fd());
-                    let woken = waiter.wait_also(&self.socket, mailbox, left, blocked);
+                    let woken = waiter.wait_also(&self.socket, self.mailbox(), left, blocked);
                     self.helper_until_ns.store(SOON, Ordering::Relaxed);
                     if woken.is_err() {
                         thread::park_timeout(LOOK_AGAIN);
@@ -652,6 +687,22 @@ impl Shared {
                 Err(_) => thread::park_timeout(LOOK_AGAIN),
             }
         }
+    }
+
+    fn mailbox(&self) -> Option<BorrowedFd<'_>> {
+        self.mailbox.as_ref().map(|mailbox| mailbox.as_fd())
+    }
+
+    /// The helper, while the program polls: waits until something arrives that the program leaves
+    /// lying, as one does that has turned to looking at its memory. False if nothing arrives for a
+    /// while that stays longer than a program takes that polls.
+    fn await_absence(&self, waiter: &mut Waiter) -> bool {
+        match waiter.wait_also(&self.socket, self.mailbox(), Some(LOOK_AGAIN), false) {
+            Ok(wake) if wake.readable => thread::park_timeout(POLLING),
+            Ok(wake) if wake.woken => {}
+            _ => return false,
+        }
+        true
     }
 }
 

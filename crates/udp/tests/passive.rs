@@ -390,6 +390,44 @@ fn events_nobody_asks_for_are_bounded() {
     assert_eq!(events.last().copied(), last.map(Event::CqOverrun));
 }
 
+/// Two programs that write to each other by turns, as latency is measured: each polls until its
+/// request is complete, then looks at its memory and at nothing else.
+#[test]
+fn programs_that_spin_on_their_memory_are_served() {
+    const ROUNDS: u64 = 2000;
+    let (a, b, (at_a, at_b)) = pair(14);
+    let await_word = |node: &Node, round| {
+        let started = Instant::now();
+        while node.buffer.load(0) != round {
+            assert!(started.elapsed() < PATIENCE, "round {round}");
+            thread::yield_now();
+        }
+    };
+    let write_word = |node: &Node, qpn, peer: &Node, round: u64| {
+        node.buffer.write(8, &round.to_ne_bytes());
+        node.post(qpn, round, peer.remote(0).write(), node.sge(8, 8));
+        let completion = spin(&node.device, node.cq);
+        assert_eq!(
+            (completion.wr_id, completion.status),
+            (round, WcStatus::Success)
+        );
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..=ROUNDS {
+                await_word(&b, round);
+                write_word(&b, at_b, &a, round);
+            }
+        });
+        for round in 1..=ROUNDS {
+            write_word(&a, at_a, &b, round);
+            await_word(&a, round);
+        }
+    });
+    nothing_was_lost(&a);
+    nothing_was_lost(&b);
+}
+
 /// Requests of a device to itself: the same lock, the same socket.
 #[test]
 fn a_device_talks_to_itself() {

@@ -1,0 +1,331 @@
+//! Programs of others, each as a server and a client on this machine: perftest through
+//! `ferroce run`, and what people would use without RDMA.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a server may take until it listens.
+const LISTENS_WITHIN: Duration = Duration::from_secs(10);
+/// How long a client may take beyond the time it is told to measure.
+const ENDS_WITHIN: Duration = Duration::from_secs(60);
+/// How often to look whether a program has come so far.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Why a program gave no figure.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It is not there, or cannot be run.
+    #[error("cannot run {program}: {source}; install perftest, iperf3 and ucx-utils")]
+    Start {
+        /// Its name.
+        program: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// No free port, or a file of the system that cannot be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The server does not listen, or the client does not come to an end.
+    #[error("{0} takes too long")]
+    Slow(String),
+    /// The client failed.
+    #[error("{program} failed: {says}")]
+    Failed {
+        /// The command.
+        program: String,
+        /// What it said.
+        says: String,
+    },
+    /// Its output has no figure where one is expected.
+    #[error("{program} printed no figures: {says}")]
+    Unreadable {
+        /// The command.
+        program: String,
+        /// What it said.
+        says: String,
+    },
+}
+
+/// Payload and messages of a second.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Rate {
+    /// Payload in 10^9 bits a second.
+    pub gbps: f64,
+    /// Messages a second.
+    pub messages: f64,
+}
+
+/// Where the programs run.
+#[derive(Clone, Debug)]
+pub struct Bench {
+    /// The program `ferroce`.
+    pub ferroce: PathBuf,
+    /// Its state directory, which holds what the processes of the device share.
+    pub state: PathBuf,
+    /// The device's address.
+    pub address: IpAddr,
+    /// How long each program measures, in whole seconds.
+    pub seconds: u32,
+}
+
+impl Bench {
+    /// Bandwidth by a program of perftest, which posts 128 messages at once, with more arguments.
+    pub fn perftest(&self, tool: &str, bytes: usize, more: &[&str]) -> Result<Rate, Error> {
+        let (size, seconds) = (bytes.to_string(), self.seconds.to_string());
+        let args = ["-F", "--report_gbits", "-D", &seconds, "-s", &size];
+        let text = self.run_perftest(tool, &[&args, more].concat())?;
+        // Bytes, iterations, peak, average in Gb/s, messages in millions.
+        let row = row(&text, &size, 5).ok_or_else(|| unreadable(tool, &text))?;
+        Ok(Rate {
+            gbps: row[3],
+            messages: row[4] * 1e6,
+        })
+    }
+
+    /// Bandwidth of atomic operations, 8 bytes each.
+    pub fn perftest_atomic(&self) -> Result<Rate, Error> {
+        let seconds = self.seconds.to_string();
+        let args = ["-F", "--report_gbits", "-D", &seconds];
+        let text = self.run_perftest("ib_atomic_bw", &args)?;
+        let row = row(&text, "8", 5).ok_or_else(|| unreadable("ib_atomic_bw", &text))?;
+        Ok(Rate {
+            gbps: row[3],
+            messages: row[4] * 1e6,
+        })
+    }
+
+    /// The typical (median) one-way time of messages, in microseconds.
+    pub fn perftest_latency(&self, tool: &str, bytes: usize, rounds: u32) -> Result<f64, Error> {
+        let (size, rounds) = (bytes.to_string(), rounds.to_string());
+        let text = self.run_perftest(tool, &["-F", "-n", &rounds, "-s", &size])?;
+        // Bytes, iterations, shortest, longest, typical.
+        let row = row(&text, &size, 5).ok_or_else(|| unreadable(tool, &text))?;
+        Ok(row[4])
+    }
+
+    fn run_perftest(&self, tool: &str, args: &[&str]) -> Result<String, Error> {
+        let port = free_port()?.to_string();
+        let command = || {
+            let mut command = Command::new(&self.ferroce);
+            command.args(["run", "--", tool, "-p", &port]).args(args);
+            command.env("FERROCE_DIR", &self.state);
+            command.env("FERROCE_DEVICES", format!("bench@{}", self.address));
+            command
+        };
+        let mut client = command();
+        client.arg("127.0.0.1");
+        self.pair(tool, command(), client, &port)
+    }
+
+    /// One TCP stream of iperf3.
+    pub fn iperf3(&self) -> Result<f64, Error> {
+        let port = free_port()?.to_string();
+        let mut server = Command::new("iperf3");
+        server.args(["-s", "-1", "-p", &port]);
+        let mut client = Command::new("iperf3");
+        client.args(["-c", "127.0.0.1", "-J", "-p", &port, "-t"]);
+        client.arg(self.seconds.to_string());
+        let text = self.pair("iperf3", server, client, &port)?;
+        let bits = serde_json::from_str::<serde_json::Value>(&text)
+            .ok()
+            .and_then(|json| json["end"]["sum_received"]["bits_per_second"].as_f64());
+        Ok(bits.ok_or_else(|| unreadable("iperf3", &text))? / 1e9)
+    }
+
+    /// UCX over TCP: `ucx_perftest` with this test, that many messages.
+    pub fn ucx_tcp(&self, test: &str, bytes: usize, messages: u64) -> Result<Rate, Error> {
+        let port = free_port()?.to_string();
+        let command = || {
+            let mut command = Command::new("ucx_perftest");
+            command.args(["-p", &port]);
+            command.env("UCX_TLS", "tcp").env("UCX_NET_DEVICES", "lo");
+            command
+        };
+        let mut client = command();
+        client.args(["127.0.0.1", "-f", "-v", "-t", test]);
+        client.args(["-s", &bytes.to_string(), "-n", &messages.to_string()]);
+        client.args(["-w", &(messages / 10).to_string()]);
+        let text = self.pair("ucx_perftest", command(), client, &port)?;
+        // Iterations, three times, two bandwidths in MiB/s, two message rates: average, overall.
+        let line = text.lines().last().unwrap_or_default();
+        let row: Vec<f64> = line
+            .split(',')
+            .map_while(|cell| cell.parse().ok())
+            .collect();
+        match row.as_slice() {
+            [.., mebibytes, _, messages] if row.len() == 8 => Ok(Rate {
+                gbps: mebibytes * 8.0 * 1048576.0 / 1e9,
+                messages: *messages,
+            }),
+            _ => Err(unreadable("ucx_perftest", &text)),
+        }
+    }
+
+    /// Starts the server, then, when it listens on its TCP port, the client; returns what the
+    /// client printed.
+    fn pair(
+        &self,
+        name: &str,
+        mut server: Command,
+        mut client: Command,
+        port: &str,
+    ) -> Result<String, Error> {
+        server
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        client
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let server = Process::start(name, &mut server)?;
+        let until = Instant::now() + LISTENS_WITHIN;
+        while !listens(port)? {
+            if Instant::now() > until {
+                return Err(Error::Slow(format!("the server of {name}")));
+            }
+            thread::sleep(LOOK);
+        }
+        let until = Instant::now() + ENDS_WITHIN + Duration::from_secs(self.seconds.into());
+        let mut client = Process::start(name, &mut client)?;
+        while client.0.try_wait()?.is_none() {
+            if Instant::now() > until {
+                return Err(Error::Slow(name.to_owned()));
+            }
+            thread::sleep(LOOK);
+        }
+        let output = client.output()?;
+        drop(server);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() {
+            return Ok(text);
+        }
+        Err(Error::Failed {
+            program: name.to_owned(),
+            says: text + &String::from_utf8_lossy(&output.stderr),
+        })
+    }
+}
+
+/// A process that does not outlive its owner.
+struct Process(Child);
+
+impl Process {
+    fn start(name: &str, command: &mut Command) -> Result<Self, Error> {
+        let child = command.spawn().map_err(|source| Error::Start {
+            program: name.to_owned(),
+            source,
+        })?;
+        Ok(Self(child))
+    }
+
+    /// What an ended process has printed, which must fit into a pipe.
+    fn output(&mut self) -> io::Result<Output> {
+        let mut output = Output {
+            status: self.0.wait()?,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+        };
+        if let Some(stdout) = &mut self.0.stdout {
+            io::Read::read_to_end(stdout, &mut output.stdout)?;
+        }
+        if let Some(stderr) = &mut self.0.stderr {
+            io::Read::read_to_end(stderr, &mut output.stderr)?;
+        }
+        Ok(output)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // A server that ends by itself, as all of these do, gets the time to.
+        for _ in 0..100 {
+            if matches!(self.0.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            thread::sleep(LOOK);
+        }
+        // It is gone already, or will be.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn unreadable(program: &str, says: &str) -> Error {
+    Error::Unreadable {
+        program: program.to_owned(),
+        says: says.to_owned(),
+    }
+}
+
+/// The numbers of the line that begins with `first` and has at least `len` of them.
+fn row(text: &str, first: &str, len: usize) -> Option<Vec<f64>> {
+    text.lines().find_map(|line| {
+        let cells = line.split_ascii_whitespace();
+        let row: Vec<f64> = cells.map_while(|cell| cell.parse().ok()).collect();
+        let begins = line.split_ascii_whitespace().next() == Some(first);
+        (begins && row.len() >= len).then_some(row)
+    })
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// Whether a process of this network namespace listens on a TCP port (proc_net_tcp(5)).
+fn listens(port: &str) -> io::Result<bool> {
+    const LISTEN: &str = "0A";
+    let port = format!(":{:04X}", port.parse::<u16>().map_err(io::Error::other)?);
+    let mut tables = fs::read_to_string("/proc/net/tcp")?;
+    tables += &fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
+    Ok(tables.lines().any(|line| {
+        let mut cells = line.split_ascii_whitespace().skip(1);
+        let local = cells.next().is_some_and(|local| local.ends_with(&port));
+        local && cells.nth(1) == Some(LISTEN)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_found_among_the_words_of_perftest() {
+        let text = " #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n \
+                    65536      69830            0.00               12.20              0.023278\n";
+        let found = row(text, "65536", 5).unwrap();
+        assert_eq!(found, [65536.0, 69830.0, 0.0, 12.2, 0.023278]);
+        assert_eq!(row(text, "65536", 6), None);
+        assert_eq!(row(text, "8", 5), None);
+    }
+
+    #[test]
+    fn a_port_is_seen_to_listen() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        assert!(listens(&port).unwrap());
+        drop(listener);
+        assert!(!listens(&port).unwrap());
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let bench = Bench {
+            ferroce: "/nowhere/ferroce".into(),
+            state: "/nowhere".into(),
+            address: "127.0.0.1".parse().unwrap(),
+            seconds: 1,
+        };
+        let error = bench.perftest("ib_write_bw", 8, &[]).unwrap_err();
+        assert!(
+            error.to_string().contains("cannot run ib_write_bw"),
+            "{error}"
+        );
+    }
+}
