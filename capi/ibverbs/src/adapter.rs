@@ -15,6 +15,7 @@ use crate::abi::ibv_device;
 use crate::error::{Error, pointer};
 use crate::events::{Async, AsyncQueue, CompQueue};
 use crate::opened::CmSink;
+use crate::{capture, fork};
 
 /// A device as programs see it before they open it. Providers of other cards look at a pointer to
 /// their own operations behind `ibv_device`, and find that this is not their card.
@@ -234,6 +235,7 @@ static OPEN: LazyLock<Mutex<Vec<Weak<Adapter>>>> = LazyLock::new(Mutex::default)
 impl Adapter {
     /// Opens a device, or shares it if this process has it open.
     pub(crate) fn attach(listed: &'static Listed) -> Result<Arc<Self>, Error> {
+        let _pass = fork::pass();
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|adapter| adapter.strong_count() > 0);
         let same = |adapter: &Arc<Self>| std::ptr::eq(adapter.listed, listed);
@@ -241,7 +243,11 @@ impl Adapter {
             return Ok(adapter);
         }
         let registry = Registry::open()?;
-        let device = Device::attach(&registry, &listed.spec.name, AttachOptions::default())?;
+        let options = AttachOptions {
+            tap: capture::tap(),
+            ..AttachOptions::default()
+        };
+        let device = Device::attach(&registry, &listed.spec.name, options)?;
         let routes = Arc::new(Routes::default());
         let sink = Arc::clone(&routes);
         device.set_event_sink(Box::new(move |hca, event| sink.deliver(hca, event)));
@@ -254,7 +260,23 @@ impl Adapter {
         });
         open.push(Arc::downgrade(&adapter));
         at_exit();
+        fork::watch();
         Ok(adapter)
+    }
+}
+
+impl Drop for Adapter {
+    fn drop(&mut self) {
+        capture::flush();
+    }
+}
+
+/// In the child of a fork: none of the parent's devices is open here. What is inherited of them is
+/// never closed, for they have no helper thread here that could be ended.
+pub(crate) fn forget_all() {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    for adapter in open.drain(..).filter_map(|adapter| adapter.upgrade()) {
+        std::mem::forget(adapter);
     }
 }
 
@@ -268,6 +290,7 @@ fn at_exit() {
         for adapter in open.iter().filter_map(Weak::upgrade) {
             adapter.device.with(|_| ());
         }
+        capture::flush();
     }
     ONCE.call_once(|| {
         // SAFETY: registers a function that lives as long as the library, which is never unloaded.

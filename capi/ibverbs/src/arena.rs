@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
+use crate::fork::{self, Pass};
 
 /// An object: what the header shows of it, and behind that what is the library's own.
 #[derive(Debug)]
@@ -45,6 +46,12 @@ pub struct Arena<A: 'static, T: 'static> {
     _kind: std::marker::PhantomData<fn() -> (A, T)>,
 }
 
+/// Dropped in this order.
+struct Locked<'a> {
+    state: MutexGuard<'a, State>,
+    _pass: Pass,
+}
+
 #[derive(Debug)]
 struct State {
     /// Addresses of live objects.
@@ -68,7 +75,8 @@ impl<A, T: Send + Sync> Arena<A, T> {
 
     /// Makes an object; the program gets the pointer.
     pub fn insert(&self, abi: A, own: T) -> *mut A {
-        let mut state = self.state();
+        let mut locked = self.state();
+        let state = &mut locked.state;
         let address = state.free.pop().unwrap_or_else(|| {
             let memory: Box<MaybeUninit<Object<A, T>>> = Box::new_uninit();
             Box::into_raw(memory) as usize
@@ -89,7 +97,7 @@ impl<A, T: Send + Sync> Arena<A, T> {
 
     /// The object behind a pointer from the program, if it is one of this kind.
     pub fn find(&self, pointer: *const A) -> Result<&'static Object<A, T>, Error> {
-        if !self.state().live.contains(&(pointer as usize)) {
+        if !self.state().state.live.contains(&(pointer as usize)) {
             return Err(Error::Handle(self.name));
         }
         // SAFETY: `live` holds addresses of initialised objects, whose memory is never freed.
@@ -116,7 +124,8 @@ impl<A, T: Send + Sync> Arena<A, T> {
 
     /// Ends an object and returns the library's part of it. `None` if another thread was faster.
     pub fn remove(&self, pointer: *const A) -> Option<T> {
-        let mut state = self.state();
+        let mut locked = self.state();
+        let state = &mut locked.state;
         let address = pointer as usize;
         if !state.live.remove(&address) {
             return None;
@@ -133,7 +142,8 @@ impl<A, T: Send + Sync> Arena<A, T> {
 
     /// The live objects.
     pub fn all(&self) -> Vec<&'static Object<A, T>> {
-        let state = self.state();
+        let locked = self.state();
+        let state = &locked.state;
         let object = |address: &usize| {
             // SAFETY: as in `find`.
             unsafe { &*(*address as *const Object<A, T>) }
@@ -145,8 +155,10 @@ impl<A, T: Send + Sync> Arena<A, T> {
         address ^ (self as *const Self as usize)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> Locked<'_> {
+        let pass = fork::pass();
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Locked { state, _pass: pass }
     }
 }
 

@@ -28,6 +28,7 @@ mod adapter;
 mod ah;
 pub mod arena;
 mod caps;
+mod capture;
 mod context;
 mod convert;
 mod cq;
@@ -36,6 +37,7 @@ mod dm;
 mod domain;
 pub mod error;
 mod events;
+mod fork;
 mod import;
 mod kern;
 mod mr;
@@ -67,6 +69,7 @@ pub use events::{
     EventQueue, ibv_ack_async_event, ibv_ack_cq_events, ibv_create_comp_channel,
     ibv_destroy_comp_channel, ibv_get_async_event, ibv_get_cq_event,
 };
+pub use fork::{ibv_fork_init, ibv_is_fork_initialized};
 pub use import::{
     ibv_import_device, ibv_import_mr, ibv_import_pd, ibv_unimport_mr, ibv_unimport_pd,
 };
@@ -94,10 +97,4 @@ pub use sysfs::{ibv_get_sysfs_path, ibv_read_ibdev_sysfs_file, ibv_read_sysfs_fi
 pub extern "C" fn no_object() -> *const std::ffi::c_void {
     error::set_errno(libc::EOPNOTSUPP);
     std::ptr::null()
-}
-
-/// `IBV_FORK_UNNEEDED`: the device reads a process's memory as the process does
-/// (ibv_is_fork_initialized(3)).
-pub extern "C" fn ibv_is_fork_initialized() -> std::ffi::c_int {
-    2
 }
