@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ferroce_hca::Counter;
+use ferroce_hca::{Counter, QpCap, QpInit, QpType};
 use ferroce_udp::{AttachOptions, Device, Registry};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -230,6 +230,67 @@ fn counters_are_read_as_they_are() {
     let (code, error) = ferroce.bad(&["dev", "del", "fr1"]);
     assert_eq!(code, Some(2));
     assert!(error.contains("fr1 is in use"), "{error}");
+}
+
+#[test]
+fn objects_are_shown_as_their_process_has_them() {
+    let ferroce = Installation::new();
+    ferroce.good(&["dev", "add", "fr1", "127.16.1.4"]);
+    assert_eq!(ferroce.good(&["res", "show", "qp"]), "");
+    let device = Device::attach(&ferroce.registry(), "fr1", AttachOptions::default()).unwrap();
+    let qpns = device.with(|hca| {
+        let (pd, cq) = (hca.alloc_pd().unwrap(), hca.create_cq(16).unwrap());
+        let init = QpInit {
+            qp_type: QpType::Rc,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            cap: QpCap::default(),
+            signal_all: true,
+        };
+        [(); 2].map(|()| hca.create_qp(&init).unwrap())
+    });
+    let pid = std::process::id();
+    assert_eq!(
+        ferroce.good(&["res", "show", "fr1"]),
+        "1: fr1: pd 1 cq 1 qp 2 cm_id 0 mr 0 srq 0 ctx 1\n"
+    );
+    let pds = ferroce.good(&["res", "show", "pd", "dev", "fr1"]);
+    assert!(
+        pds.starts_with(&format!("dev fr1 pdn 0 users 2 pid {pid} comm ")),
+        "{pds}"
+    );
+    let first = qpns[0].value().to_string();
+    let shown = ferroce.good(&["-j", "res", "show", "qp", "fr1/1", "lqpn", &first]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown.as_array().unwrap().len(), 1);
+    assert_eq!(shown[0]["lqpn"], qpns[0].value());
+    assert_eq!(
+        (&shown[0]["state"], &shown[0]["type"]),
+        (&"RESET".into(), &"RC".into())
+    );
+    assert_eq!(shown[0]["ifname"], "fr1");
+    assert_eq!(ferroce.good(&["res", "show", "qp", "state", "RTR,RTS"]), "");
+    drop(device);
+    assert_eq!(ferroce.good(&["res", "show", "ctx"]), "");
+
+    for (args, reason) in [
+        (&["res", "show", "qp", "fr9"][..], "no device \"fr9\""),
+        (&["res", "show", "qp", "colour", "red"], "is no key of qp"),
+        (
+            &["res", "show", "qp", "lqpn", "many"],
+            "allowed are numbers",
+        ),
+        (
+            &["res", "show", "things", "fr1", "1"],
+            "is no kind of object",
+        ),
+    ] {
+        let (code, error) = ferroce.bad(args);
+        assert_eq!(code, Some(2), "{args:?}: {error}");
+        assert!(error.contains(reason), "{args:?}: {error}");
+    }
 }
 
 #[test]

@@ -188,18 +188,16 @@ fn summary(index: usize, name: &str, asked: &mut Asked<'_>) -> Row {
             _ => None,
         })
         .collect();
-    let parts: [(&str, fn(&Counts) -> u64); 7] = [
-        ("pd", |it| it.pd),
-        ("cq", |it| it.cq),
-        ("qp", |it| it.qp),
-        ("cm_id", |it| it.cm_id),
-        ("mr", |it| it.mr),
-        ("srq", |it| it.srq),
-        ("ctx", |it| it.ctx),
-    ];
-    for (key, part) in parts {
+    let mut put = |key, part: fn(&Counts) -> u64| {
         row.put(key, counts.iter().map(part).sum::<u64>());
-    }
+    };
+    put("pd", |it| it.pd);
+    put("cq", |it| it.cq);
+    put("qp", |it| it.qp);
+    put("cm_id", |it| it.cm_id);
+    put("mr", |it| it.mr);
+    put("srq", |it| it.srq);
+    put("ctx", |it| it.ctx);
     row
 }
 
