@@ -266,7 +266,7 @@ fn at_exit() {
             return; // a thread that opens a device owes nothing yet
         };
         for adapter in open.iter().filter_map(Weak::upgrade) {
-            adapter.device.with(|_| ());
+            adapter.device.finish();
         }
     }
     ONCE.call_once(|| {
