@@ -288,7 +288,7 @@ fn at_exit() {
             return; // a thread that opens a device owes nothing yet
         };
         for adapter in open.iter().filter_map(Weak::upgrade) {
-            adapter.device.with(|_| ());
+            adapter.device.finish();
         }
         capture::flush();
     }

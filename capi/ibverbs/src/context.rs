@@ -16,7 +16,7 @@ use crate::adapter::{self, Adapter};
 use crate::arena::Arena;
 use crate::error::{Error, pointer, status};
 use crate::events::{AsyncQueue, close_channels};
-use crate::{ah, caps, cq, cq_ex, dm, domain, import, mr, mw, pd, port, post, qp, srq};
+use crate::{ah, caps, cq, cq_ex, dm, domain, import, mr, mw, pd, port, post, qp, srq, xrc};
 
 /// What belongs to a context.
 pub(crate) struct Context {
@@ -142,12 +142,12 @@ fn extended(context: ibv_context) -> verbs_context {
         placeholder_2: null_mut(),
         create_flow: null_mut(),
         placeholder_1: null_mut(),
-        open_qp: None,
+        open_qp: Some(xrc::open_qp),
         create_qp_ex: Some(qp::create_qp_ex),
         get_srq_num: Some(srq::get_srq_num),
         create_srq_ex: Some(srq::create_srq_ex),
-        open_xrcd: None,
-        close_xrcd: None,
+        open_xrcd: Some(xrc::open_xrcd),
+        close_xrcd: Some(xrc::close_xrcd),
         placeholder_3: 0,
         sz: size_of::<verbs_context>(),
         context,
@@ -163,6 +163,7 @@ fn close(context: *mut ibv_context) -> Result<(), Error> {
     let own = find(context)?;
     qp::close(&own);
     srq::close(&own);
+    xrc::close(&own);
     ah::close(&own);
     mw::close(&own);
     mr::close(&own);

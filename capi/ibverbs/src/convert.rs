@@ -3,8 +3,10 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv6Addr};
 
-use ferroce_hca::{Attr, Mtu, Path, QpAttr, QpCap, QpModify, QpState, RegFlags, group_of_mgid};
-use ferroce_wire::{Psn, Qpn};
+use ferroce_hca::{
+    Attr, Mtu, Path, QpAttr, QpCap, QpModify, QpState, RegFlags, SendTo, group_of_mgid,
+};
+use ferroce_wire::{Psn, Qpn, Srqn};
 
 use crate::abi::{ibv_ah_attr, ibv_gid, ibv_qp_attr, ibv_qp_cap};
 use crate::error::Error;
@@ -77,6 +79,11 @@ pub(crate) fn qpn(field: &'static str, value: u32) -> Result<Qpn, Error> {
         return Ok(Qpn::new(value));
     }
     Err(Error::invalid(field, value, "24 bits"))
+}
+
+/// A shared receive queue of the peer.
+pub(crate) fn srq(value: u32) -> Result<SendTo, Error> {
+    qpn("remote_srqn", value).map(|number| SendTo::Srq(Srqn::new(number.value())))
 }
 
 /// The change that `ibv_modify_qp` asks for. Fields that the mask does not name are not looked at.

@@ -52,6 +52,7 @@ mod rate;
 mod srq;
 mod strings;
 mod sysfs;
+mod xrc;
 
 pub use adapter::{
     ibv_free_device_list, ibv_get_device_guid, ibv_get_device_index, ibv_get_device_list,

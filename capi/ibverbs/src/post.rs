@@ -2,15 +2,15 @@
 
 use std::ffi::c_int;
 
-use ferroce_hca::{RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, limits};
+use ferroce_hca::{RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, limits};
 
 use crate::abi::{
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
     IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
-    IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV, WrUd, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge,
+    IBV_WR_SEND_WITH_IMM, IBV_WR_SEND_WITH_INV, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge,
 };
 use crate::error::{Error, status};
-use crate::{ah, mw, qp};
+use crate::{mw, qp};
 
 /// Walks a chain of work requests and remembers where it stands.
 pub(crate) struct Chain<W> {
@@ -86,12 +86,12 @@ pub(crate) unsafe extern "C" fn post_send(
     let mut chain = Chain::new(wr);
     let posted = qp::get(qp).and_then(|object| {
         let own = object.own();
-        let (mut binds, datagrams) = (false, own.is_datagram());
+        let mut binds = false;
         let requests = chain.requests(
             |wr| wr.next,
             |wr| {
                 binds |= wr.opcode == IBV_WR_BIND_MW;
-                send_request(wr, datagrams)
+                send_request(own, wr)
             },
         );
         let posted = own.context.adapter.device.post_send(own.qpn, requests);
@@ -144,7 +144,7 @@ pub(crate) fn recv_request(wr: &ibv_recv_wr) -> Result<RecvWr, Error> {
     })
 }
 
-fn send_request(wr: &ibv_send_wr, datagrams: bool) -> Result<SendWr, Error> {
+fn send_request(own: &qp::Qp, wr: &ibv_send_wr) -> Result<SendWr, Error> {
     let flags = SendFlags::from_bits_truncate(wr.send_flags);
     // SAFETY: the program's own array.
     let (sges, inline) = unsafe {
@@ -158,17 +158,7 @@ fn send_request(wr: &ibv_send_wr, datagrams: bool) -> Result<SendWr, Error> {
         }
     };
     let op = operation(wr)?;
-    let to = if datagrams && matches!(op, SendOp::Send { .. }) {
-        // SAFETY: of a datagram this is the member that is set.
-        let WrUd {
-            ah,
-            remote_qpn,
-            remote_qkey,
-        } = unsafe { wr.wr.ud };
-        ah::datagram(ah, remote_qpn, remote_qkey)?
-    } else {
-        SendTo::Peer
-    };
+    let to = own.destination(&op, wr)?;
     Ok(SendWr {
         wr_id: wr.wr_id,
         to,

@@ -1,15 +1,17 @@
 //! Queue pairs.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferroce_hca::{QpCap, QpInit, QpState, QpType, VerbsError};
-use ferroce_wire::Qpn;
+use ferroce_hca::{Attr, QpCap, QpInit, QpState, QpType, SendOp, SendTo, VerbsError};
+use ferroce_wire::{Qpn, Srqn};
 
 use crate::abi::{
     IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-    IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, ibv_ah_attr, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr,
-    ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+    IBV_QP_INIT_ATTR_XRCD, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND,
+    ibv_ah_attr, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr,
+    ibv_qp_init_attr_ex, ibv_send_wr,
 };
 use crate::adapter::{AsyncRoute, write};
 use crate::arena::{Arena, Object};
@@ -17,7 +19,8 @@ use crate::context::ContextRef;
 use crate::error::{Error, pointer, status};
 use crate::events::{Reported, wait_acknowledged};
 use crate::qp_ex::{self, Builder};
-use crate::{convert, cq, pd, srq};
+use crate::xrc::Xrcd;
+use crate::{ah, convert, cq, pd, srq, xrc};
 
 pub(crate) struct Qp {
     pub(crate) context: ContextRef,
@@ -33,9 +36,36 @@ pub(crate) struct Qp {
 }
 
 impl Qp {
-    /// Whether its send requests need an address.
-    pub(crate) fn is_datagram(&self) -> bool {
-        self.init.0.qp_type == IBV_QPT_UD
+    /// The attributes of a change without those of the half that an XRC queue pair lacks: programs
+    /// name all that RC has, and kernels overlook these.
+    fn applicable(&self, mask: c_int) -> c_int {
+        let lacking = match self.init.0.qp_type {
+            IBV_QPT_XRC_SEND => Attr::MAX_DEST_RD_ATOMIC | Attr::MIN_RNR_TIMER,
+            IBV_QPT_XRC_RECV => Attr::MAX_QP_RD_ATOMIC | Attr::RETRY_CNT | Attr::RNR_RETRY,
+            _ => Attr::empty(),
+        };
+        mask & !(lacking.bits() as c_int)
+    }
+
+    /// Where a send request goes that does not say so.
+    pub(crate) fn peer(&self) -> SendTo {
+        match self.init.0.qp_type {
+            IBV_QPT_XRC_SEND => SendTo::Srq(Srqn::new(0)),
+            _ => SendTo::Peer,
+        }
+    }
+
+    /// Where a send request of a chain goes.
+    pub(crate) fn destination(&self, op: &SendOp, wr: &ibv_send_wr) -> Result<SendTo, Error> {
+        match self.init.0.qp_type {
+            IBV_QPT_UD if matches!(op, SendOp::Send { .. }) => {
+                // SAFETY: of a datagram this is the member that is set.
+                let to = unsafe { wr.wr.ud };
+                ah::datagram(to.ah, to.remote_qpn, to.remote_qkey)
+            }
+            IBV_QPT_XRC_SEND => convert::srq(wr.remote_srqn),
+            _ => Ok(self.peer()),
+        }
     }
 
     fn ah_attr(&self) -> MutexGuard<'_, ibv_ah_attr> {
@@ -75,22 +105,30 @@ pub unsafe extern "C" fn ibv_create_qp(
 
 /// The same with more attributes (ibv_create_qp_ex(3)).
 pub(crate) unsafe extern "C" fn create_qp_ex(
-    _context: *mut ibv_context,
+    context: *mut ibv_context,
     init: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
     // SAFETY: the program's own structure.
     let ex = unsafe { &mut *init };
-    pointer("ibv_create_qp_ex", create_extended(ex))
+    pointer("ibv_create_qp_ex", create_extended(context, ex))
 }
 
-fn create_extended(ex: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp, Error> {
-    const KNOWN: u32 =
-        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+fn create_extended(
+    context: *mut ibv_context,
+    ex: &mut ibv_qp_init_attr_ex,
+) -> Result<*mut ibv_qp, Error> {
+    const KNOWN: u32 = IBV_QP_INIT_ATTR_PD
+        | IBV_QP_INIT_ATTR_XRCD
+        | IBV_QP_INIT_ATTR_CREATE_FLAGS
+        | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     if ex.comp_mask & !KNOWN != 0 {
         return Err(Error::Unsupported("an attribute in comp_mask"));
     }
     if ex.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && ex.create_flags != 0 {
         return Err(Error::Unsupported("a flag in create_flags"));
+    }
+    if ex.qp_type == IBV_QPT_XRC_RECV {
+        return create_xrc_recv(context, ex);
     }
     let builder = ex.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
     let operations = builder.then_some(ex.send_ops_flags);
@@ -113,6 +151,7 @@ fn create(
         IBV_QPT_RC => QpType::Rc,
         IBV_QPT_UC => QpType::Uc,
         IBV_QPT_UD => QpType::Ud,
+        IBV_QPT_XRC_SEND => QpType::XrcSend,
         _ => return Err(Error::Unsupported("the type of queue pair")),
     };
     let own = Arc::clone(&domain.context);
@@ -120,11 +159,16 @@ fn create(
         true => None,
         false => Some(srq::find(init.srq)?.own().id),
     };
+    let send_cq = cq::find(init.send_cq)?.own().id;
     let device = QpInit {
         qp_type,
         pd: domain.id,
-        send_cq: cq::find(init.send_cq)?.own().id,
-        recv_cq: cq::find(init.recv_cq)?.own().id,
+        send_cq,
+        // It is not looked at for a queue pair without receives.
+        recv_cq: match qp_type {
+            QpType::XrcSend => send_cq,
+            _ => cq::find(init.recv_cq)?.own().id,
+        },
         srq,
         cap: convert::cap(&init.cap),
         signal_all: init.sq_sig_all != 0,
@@ -141,6 +185,53 @@ fn create(
     init.cap = convert::abi_cap(&cap);
     // SAFETY: a live object.
     let context = unsafe { (*pd).context };
+    Ok(insert(own, (context, pd), qpn, cap, init, operations))
+}
+
+/// Makes a queue pair that has no queues and belongs to an XRC domain.
+fn create_xrc_recv(
+    context: *mut ibv_context,
+    ex: &ibv_qp_init_attr_ex,
+) -> Result<*mut ibv_qp, Error> {
+    if ex.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0 {
+        let allowed = "IBV_QP_INIT_ATTR_XRCD and the XRC domain";
+        return Err(Error::invalid("comp_mask", ex.comp_mask, allowed));
+    }
+    let xrcd = xrc::find(ex.xrcd)?;
+    let device = &xrcd.context.adapter.device;
+    let qpn = device.with(|hca| hca.create_xrc_recv_qp(xrcd.id))?;
+    Ok(insert_xrc_recv(context, xrcd, qpn, ex.qp_context))
+}
+
+/// The queue pair of an XRC domain as the program sees it.
+pub(crate) fn insert_xrc_recv(
+    context: *mut ibv_context,
+    xrcd: &Xrcd,
+    qpn: Qpn,
+    qp_context: *mut c_void,
+) -> *mut ibv_qp {
+    let init = ibv_qp_init_attr {
+        qp_context,
+        send_cq: null_mut(),
+        recv_cq: null_mut(),
+        srq: null_mut(),
+        cap: convert::abi_cap(&QpCap::NONE),
+        qp_type: IBV_QPT_XRC_RECV,
+        sq_sig_all: 0,
+    };
+    let own = Arc::clone(&xrcd.context);
+    insert(own, (context, null_mut()), qpn, QpCap::NONE, &init, None)
+}
+
+/// The queue pair as the program sees it.
+fn insert(
+    own: ContextRef,
+    (context, pd): (*mut ibv_context, *mut ibv_pd),
+    qpn: Qpn,
+    cap: QpCap,
+    init: &ibv_qp_init_attr,
+    operations: Option<u64>,
+) -> *mut ibv_qp {
     let base = ibv_qp {
         context,
         qp_context: init.qp_context,
@@ -175,7 +266,7 @@ fn create(
     let pointer = QPS.insert(qp_ex::extended(base, operations), qp);
     let element = pointer as u64;
     write(&routes.qps).insert(qpn, AsyncRoute { element, ..route });
-    Ok(pointer.cast())
+    pointer.cast()
 }
 
 /// Changes a queue pair: all that is asked for, or on error nothing (ibv_modify_qp(3)).
@@ -187,7 +278,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
     let result = find(qp).and_then(|object| {
         let own = object.own();
         // SAFETY: the program's own structure.
-        let (change, path) = convert::modify(unsafe { &*attr }, attr_mask)?;
+        let (change, path) = convert::modify(unsafe { &*attr }, own.applicable(attr_mask))?;
         let device = &own.context.adapter.device;
         let state = device.with(|hca| {
             hca.modify_qp(own.qpn, &change, path)?;

@@ -3,18 +3,18 @@
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 
-use ferroce_hca::{SendFlags, SendOp, SendTo, SendWr, Sge, Sges};
+use ferroce_hca::{SendFlags, SendOp, SendWr, Sge, Sges};
 use libc::pthread_mutex_t;
 
 use crate::abi::{
     IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW,
     IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE,
     IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM,
-    IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QPT_UD, WrBindMw, ibv_ah, ibv_data_buf, ibv_mw,
-    ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge,
+    IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QPT_UD, IBV_QPT_XRC_SEND, WrBindMw, ibv_ah, ibv_data_buf,
+    ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge,
 };
 use crate::error::{Error, status};
-use crate::{ah, mw, qp};
+use crate::{ah, convert, mw, qp};
 
 const OPERATIONS: u64 = IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
@@ -84,10 +84,12 @@ unsafe fn batch<'a>(qp: *mut ibv_qp_ex) -> Option<(&'a qp::Qp, &'a mut Batch)> {
 unsafe fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
     // SAFETY: as the caller promises; the two fields are the program's.
     unsafe {
-        let Some((_, batch)) = batch(qp) else { return };
+        let Some((own, batch)) = batch(qp) else {
+            return;
+        };
         batch.requests.push(SendWr {
             wr_id: (*qp).wr_id,
-            to: SendTo::Peer,
+            to: own.peer(),
             op,
             flags: SendFlags::from_bits_truncate((*qp).wr_flags) - SendFlags::INLINE,
             sges: Sges::new(),
@@ -240,6 +242,16 @@ unsafe extern "C" fn wr_set_ud_addr(
     }
 }
 
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
+    // SAFETY: after `wr_start`, which is what the header asks for.
+    unsafe {
+        change(qp, |_, request| {
+            request.to = convert::srq(remote_srqn)?;
+            Ok(())
+        });
+    }
+}
+
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     // SAFETY: after `wr_start`, which is what the header asks for.
     unsafe {
@@ -314,6 +326,7 @@ pub(crate) fn extended(qp_base: ibv_qp, operations: Option<u64>) -> ibv_qp_ex {
     let has = |bit: u64| operations.is_some_and(|flags| flags & bit != 0);
     let builder = operations.is_some();
     let datagrams = builder && qp_base.qp_type == IBV_QPT_UD;
+    let xrc = builder && qp_base.qp_type == IBV_QPT_XRC_SEND;
     /// The function, if the queue pair has it.
     macro_rules! given {
         ($has:expr, $function:expr) => {
@@ -340,7 +353,7 @@ pub(crate) fn extended(qp_base: ibv_qp, operations: Option<u64>) -> ibv_qp_ex {
         wr_send_inv: given!(has(IBV_QP_EX_WITH_SEND_WITH_INV), wr_send_inv),
         wr_send_tso: None,
         wr_set_ud_addr: given!(datagrams, wr_set_ud_addr),
-        wr_set_xrc_srqn: None,
+        wr_set_xrc_srqn: given!(xrc, wr_set_xrc_srqn),
         wr_set_inline_data: given!(builder, wr_set_inline_data),
         wr_set_inline_data_list: given!(builder, wr_set_inline_data_list),
         wr_set_sge: given!(builder, wr_set_sge),

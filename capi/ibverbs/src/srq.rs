@@ -3,19 +3,20 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use ferroce_hca::{SrqId, SrqModify};
+use ferroce_hca::{SrqId, SrqModify, XrcTies};
 
 use crate::abi::{
-    IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQT_BASIC, ibv_context, ibv_pd, ibv_recv_wr,
-    ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
+    IBV_SRQ_INIT_ATTR_CQ, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQ_INIT_ATTR_XRCD,
+    IBV_SRQT_BASIC, IBV_SRQT_XRC, ibv_context, ibv_pd, ibv_recv_wr, ibv_srq, ibv_srq_attr,
+    ibv_srq_init_attr, ibv_srq_init_attr_ex,
 };
 use crate::adapter::{AsyncRoute, write};
 use crate::arena::{Arena, Object};
 use crate::context::ContextRef;
 use crate::error::{Error, pointer, status};
 use crate::events::{Reported, wait_acknowledged};
-use crate::pd;
 use crate::post::{Chain, recv_request};
+use crate::{cq, pd, xrc};
 
 pub(crate) struct Srq {
     context: ContextRef,
@@ -37,7 +38,7 @@ pub unsafe extern "C" fn ibv_create_srq(
     init: *mut ibv_srq_init_attr,
 ) -> *mut ibv_srq {
     // SAFETY: the program's own structure.
-    pointer("ibv_create_srq", create(pd, unsafe { &mut *init }))
+    pointer("ibv_create_srq", create(pd, unsafe { &mut *init }, None))
 }
 
 /// The same with more attributes (ibv_create_srq_ex(3)).
@@ -51,22 +52,35 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 }
 
 fn create_extended(ex: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq, Error> {
+    const BASIC: u32 = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+    const XRC: u32 = BASIC | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
     let has = |bit| ex.comp_mask & bit != 0;
-    if ex.comp_mask & !(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD) != 0
-        || has(IBV_SRQ_INIT_ATTR_TYPE) && ex.srq_type != IBV_SRQT_BASIC
-    {
+    let is_xrc = has(IBV_SRQ_INIT_ATTR_TYPE) && ex.srq_type == IBV_SRQT_XRC;
+    let is_basic = !has(IBV_SRQ_INIT_ATTR_TYPE) || ex.srq_type == IBV_SRQT_BASIC;
+    if !(is_xrc || is_basic) || ex.comp_mask & !XRC != 0 {
         return Err(Error::Unsupported("the type of shared receive queue"));
     }
-    if !has(IBV_SRQ_INIT_ATTR_PD) {
-        let allowed = "IBV_SRQ_INIT_ATTR_PD and the protection domain";
+    if !has(IBV_SRQ_INIT_ATTR_PD) || is_xrc && ex.comp_mask != XRC {
+        let allowed = "a protection domain, and for XRC an XRC domain and a CQ, too";
         return Err(Error::invalid("comp_mask", ex.comp_mask, allowed));
     }
+    let xrc = match is_xrc {
+        true => Some(XrcTies {
+            xrcd: xrc::find(ex.xrcd)?.id,
+            cq: cq::find(ex.cq)?.own().id,
+        }),
+        false => None,
+    };
     // SAFETY: the plain structure is the head of the extended one.
     let init = unsafe { &mut *std::ptr::from_mut(ex).cast() };
-    create(ex.pd, init)
+    create(ex.pd, init, xrc)
 }
 
-fn create(pd: *mut ibv_pd, init: &mut ibv_srq_init_attr) -> Result<*mut ibv_srq, Error> {
+fn create(
+    pd: *mut ibv_pd,
+    init: &mut ibv_srq_init_attr,
+    xrc: Option<XrcTies>,
+) -> Result<*mut ibv_srq, Error> {
     let domain = pd::find(pd)?.own();
     let own = Arc::clone(&domain.context);
     let ibv_srq_attr {
@@ -74,7 +88,10 @@ fn create(pd: *mut ibv_pd, init: &mut ibv_srq_init_attr) -> Result<*mut ibv_srq,
     } = init.attr;
     let max_sge = max_sge.max(1);
     let made = own.adapter.device.with(|hca| {
-        let id = hca.create_srq(domain.id, max_wr, max_sge)?;
+        let id = match xrc {
+            Some(xrc) => hca.create_xrc_srq(domain.id, xrc, max_wr, max_sge)?,
+            None => hca.create_srq(domain.id, max_wr, max_sge)?,
+        };
         hca.query_srq(id).map(|attr| (id, attr))
     });
     let (id, granted) = made?;

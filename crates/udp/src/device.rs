@@ -56,6 +56,8 @@ const ROUND_PACKETS: usize = 32;
 /// How often whoever drives the device in a loop yields to a thread that waits for it. A mutex is not
 /// fair, and waking up takes longer than taking it again.
 const GIVE_WAY: usize = 100;
+/// Rounds in which the device empties its socket when the program ends.
+const LAST_ROUNDS: usize = 64;
 /// Asynchronous events kept for a program that does not ask for them. The oldest go first.
 const EVENTS_MAX: usize = 1 << 16;
 /// [`Shared::helper_until_ns`] of a helper that looks at the device by itself, and soon.
@@ -371,6 +373,12 @@ impl Device {
         take(&mut engine.hca, cq, max, &mut each)
     }
 
+    /// Answers what has arrived, and passes on what has arrived for other processes on the device:
+    /// to be called before a program ends without dropping it.
+    pub fn finish(&self) {
+        self.shared.finish();
+    }
+
     /// The program stops polling, perhaps to wait for an event: the helper thread takes over at
     /// once.
     pub fn rest(&self) {
@@ -446,6 +454,7 @@ impl Drop for Device {
             // A panic of the helper has been printed already.
             let _ = helper.join();
         }
+        self.shared.finish();
     }
 }
 
@@ -552,6 +561,20 @@ impl Shared {
         if needed < until {
             self.waker.wake();
         }
+    }
+
+    /// The last rounds of a program.
+    fn finish(&self) {
+        let mut engine = self.lock();
+        for _ in 0..LAST_ROUNDS {
+            let packets = engine.receive(&self.socket).unwrap_or(0);
+            let mail = engine.receive_mail(&self.socket);
+            let more = engine.transmit(&self.socket) == Transmitted::More;
+            if packets + mail == 0 && !more && !engine.holds_mail() {
+                break;
+            }
+        }
+        self.publish(&mut engine);
     }
 
     /// One round of a polling program.

@@ -1,0 +1,157 @@
+//! XRC domains, and the queue pairs that several openers share.
+
+use std::ffi::c_int;
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ferroce_hca::XrcdId;
+
+use crate::abi::{ibv_context, ibv_qp, ibv_qp_open_attr, ibv_xrcd, ibv_xrcd_init_attr};
+use crate::arena::Arena;
+use crate::context::{self, ContextRef};
+use crate::error::{Error, pointer, status};
+use crate::{convert, qp};
+
+pub(crate) struct Xrcd {
+    pub(crate) context: ContextRef,
+    pub(crate) id: XrcdId,
+    /// Device and inode of the file that openers share the domain by.
+    file: Option<(u64, u64)>,
+}
+
+static XRCDS: Arena<ibv_xrcd, Xrcd> = Arena::new("XRC domain");
+
+/// Held while domains are opened and closed: who is the last of a file's openers.
+static CHANGES: Mutex<()> = Mutex::new(());
+
+pub(crate) fn find(xrcd: *const ibv_xrcd) -> Result<&'static Xrcd, Error> {
+    XRCDS.find(xrcd).map(|object| object.own())
+}
+
+/// Opens an XRC domain: one of its own, or the one of a file for all its openers in this process
+/// (ibv_open_xrcd(3)).
+pub(crate) unsafe extern "C" fn open_xrcd(
+    context: *mut ibv_context,
+    init: *mut ibv_xrcd_init_attr,
+) -> *mut ibv_xrcd {
+    // SAFETY: the program's own structure.
+    pointer("ibv_open_xrcd", open(context, unsafe { &*init }))
+}
+
+fn open(context: *mut ibv_context, init: &ibv_xrcd_init_attr) -> Result<*mut ibv_xrcd, Error> {
+    const FD_AND_OFLAGS: u32 = 0b11;
+    if init.comp_mask != FD_AND_OFLAGS {
+        let allowed = "IBV_XRCD_INIT_ATTR_FD and IBV_XRCD_INIT_ATTR_OFLAGS, both";
+        return Err(Error::invalid("comp_mask", init.comp_mask, allowed));
+    }
+    let own = context::find(context)?;
+    let file = match init.fd {
+        -1 => None,
+        fd => Some(inode(fd)?),
+    };
+    let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = file.and_then(|file| {
+        let same = |xrcd: &Xrcd| shares_device(xrcd, &own) && xrcd.file == Some(file);
+        let all = XRCDS.all();
+        all.iter()
+            .find(|xrcd| same(xrcd.own()))
+            .map(|xrcd| xrcd.own().id)
+    });
+    let id = match known {
+        Some(_) if init.oflags & libc::O_EXCL != 0 => {
+            let allowed = "without O_EXCL: the file has a domain";
+            return Err(Error::invalid("oflags", init.oflags, allowed));
+        }
+        Some(id) => id,
+        None if file.is_some() && init.oflags & libc::O_CREAT == 0 => {
+            return Err(std::io::Error::from_raw_os_error(libc::EAGAIN).into());
+        }
+        None => own.adapter.device.with(|hca| hca.alloc_xrcd())?,
+    };
+    let xrcd = Xrcd {
+        context: own,
+        id,
+        file,
+    };
+    Ok(XRCDS.insert(ibv_xrcd { context }, xrcd))
+}
+
+fn shares_device(xrcd: &Xrcd, context: &ContextRef) -> bool {
+    Arc::ptr_eq(&xrcd.context.adapter, &context.adapter)
+}
+
+/// Device and inode of an open file.
+fn inode(fd: c_int) -> Result<(u64, u64), Error> {
+    if fd < 0 {
+        return Err(std::io::Error::from_raw_os_error(libc::EBADF).into());
+    }
+    // SAFETY: it is not closed here, and a descriptor that is not open only makes the call fail.
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+    let metadata = file.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// Closes an XRC domain; its last opener destroys it, if nothing uses it (ibv_open_xrcd(3)).
+pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
+    status("ibv_close_xrcd", close_domain(xrcd))
+}
+
+fn close_domain(pointer: *mut ibv_xrcd) -> Result<(), Error> {
+    let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let xrcd = find(pointer)?;
+    let same = |other: &Xrcd| shares_device(other, &xrcd.context) && other.id == xrcd.id;
+    let all = XRCDS.all();
+    if all.iter().filter(|other| same(other.own())).count() == 1 {
+        let device = &xrcd.context.adapter.device;
+        device.with(|hca| hca.dealloc_xrcd(xrcd.id))?;
+    }
+    XRCDS.remove(pointer);
+    Ok(())
+}
+
+/// Destroys what a closing context has left.
+pub(crate) fn close(context: &ContextRef) {
+    for xrcd in XRCDS.all() {
+        if Arc::ptr_eq(&xrcd.own().context, context) {
+            // In use by another context: it goes when that one does.
+            let _ = close_domain(xrcd.abi());
+        }
+    }
+}
+
+/// Opens an XRC_RECV queue pair of a domain once more (ibv_open_qp(3)).
+pub(crate) unsafe extern "C" fn open_qp(
+    context: *mut ibv_context,
+    attr: *mut ibv_qp_open_attr,
+) -> *mut ibv_qp {
+    // SAFETY: the program's own structure.
+    pointer("ibv_open_qp", open_shared(context, unsafe { &*attr }))
+}
+
+fn open_shared(context: *mut ibv_context, attr: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Error> {
+    const NUM: u32 = 1;
+    const XRCD: u32 = 1 << 1;
+    const CONTEXT: u32 = 1 << 2;
+    const TYPE: u32 = 1 << 3;
+    const NEEDED: u32 = NUM | XRCD | TYPE;
+    if attr.comp_mask & NEEDED != NEEDED || attr.comp_mask & !(NEEDED | CONTEXT) != 0 {
+        let allowed = "number, XRC domain and type, and perhaps the context";
+        return Err(Error::invalid("comp_mask", attr.comp_mask, allowed));
+    }
+    if attr.qp_type != crate::abi::IBV_QPT_XRC_RECV {
+        return Err(Error::invalid("qp_type", attr.qp_type, "IBV_QPT_XRC_RECV"));
+    }
+    context::find(context)?;
+    let qpn = convert::qpn("qp_num", attr.qp_num)?;
+    let xrcd = find(attr.xrcd)?;
+    let device = &xrcd.context.adapter.device;
+    device.with(|hca| hca.open_xrc_recv_qp(xrcd.id, qpn))?;
+    let user = match attr.comp_mask & CONTEXT != 0 {
+        true => attr.qp_context,
+        false => std::ptr::null_mut(),
+    };
+    Ok(qp::insert_xrc_recv(context, xrcd, qpn, user))
+}
