@@ -1,6 +1,7 @@
 //! Completion queues.
 
 use std::ffi::{c_int, c_void};
+use std::net::IpAddr;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -222,7 +223,7 @@ pub(crate) unsafe extern "C" fn poll_cq(
         let taken = take(object.own(), max, |completion| {
             // SAFETY: the program's array has room for `num_entries`.
             unsafe {
-                to.write(work_completion(&completion));
+                to.write(work_completion(object.own(), &completion));
                 to = to.add(1);
             }
         })?;
@@ -246,7 +247,7 @@ pub(crate) fn take(cq: &Cq, max: usize, each: impl FnMut(Completion)) -> Result<
     Ok(taken)
 }
 
-fn work_completion(completion: &Completion) -> ibv_wc {
+fn work_completion(cq: &Cq, completion: &Completion) -> ibv_wc {
     ibv_wc {
         wr_id: completion.wr_id,
         status: completion.status as c_int,
@@ -259,8 +260,21 @@ fn work_completion(completion: &Completion) -> ibv_wc {
         wc_flags: completion.flags.bits(),
         pkey_index: 0,
         slid: 0,
-        sl: 0,
+        sl: service_level(cq, completion),
         dlid_path_bits: 0,
+    }
+}
+
+/// RoCE has no service levels. Cards tell instead what a datagram came with (RoCEv2 annex,
+/// A17.4.5.1), and programs (UCX) look there for the kind of GRH: bit 3 for UDP, below it 1 for IPv6
+/// and 2 for IPv4.
+pub(crate) fn service_level(cq: &Cq, completion: &Completion) -> u8 {
+    if !completion.flags.contains(WcFlags::GRH) {
+        return 0;
+    }
+    match cq.context.adapter.listed.spec.address {
+        IpAddr::V4(_) => 1 << 3 | 2,
+        IpAddr::V6(_) => 1 << 3 | 1,
     }
 }
 

@@ -233,8 +233,9 @@ unsafe extern "C" fn read_slid(_queue: *mut ibv_cq_ex) -> u32 {
     0
 }
 
-unsafe extern "C" fn read_sl(_queue: *mut ibv_cq_ex) -> u8 {
-    0
+unsafe extern "C" fn read_sl(queue: *mut ibv_cq_ex) -> u8 {
+    let completion = current(queue);
+    cq::get(queue).map_or(0, |object| cq::service_level(object.own(), &completion))
 }
 
 unsafe extern "C" fn read_dlid_path_bits(_queue: *mut ibv_cq_ex) -> u8 {
