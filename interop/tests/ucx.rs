@@ -28,6 +28,7 @@ fn both_transports_are_offered() {
     }
 }
 
+// Alias `rc_v`: rc_verbs, wired up over ud_verbs.
 #[test]
 fn reliable_connections() {
     for test in [
@@ -37,7 +38,7 @@ fn reliable_connections() {
         &["-t", "ucp_get", "-n", "200", "-w", "20", "-s", "65536"],
         &["-t", "ucp_fadd", "-n", "500", "-w", "50"],
     ] {
-        perftest("rc_verbs,self", test);
+        perftest("rc_v,self", test);
     }
 }
 
