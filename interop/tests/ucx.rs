@@ -44,9 +44,9 @@ fn reliable_connections() {
 
 #[test]
 fn datagrams() {
-    perftest("ud_verbs,self", &["-t", "tag_lat", "-n", "500", "-w", "50"]);
+    perftest("ud_v,self", &["-t", "tag_lat", "-n", "500", "-w", "50"]);
     perftest(
-        "ud_verbs,self",
+        "ud_v,self",
         &["-t", "tag_bw", "-n", "200", "-w", "20", "-s", "8192"],
     );
 }
