@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
-use std::{fmt, io};
+use std::{fmt, io, mem};
 
 use ferroce_hca::{
     Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, Time, VerbsError,
@@ -22,6 +22,7 @@ use crate::resource::{Query, Resource, rows};
 use crate::shared::{Mailbox, ServiceClaim, ServiceError};
 use crate::socket::{BindError, Options, ROCE_PORT, Socket};
 use crate::spec::DeviceSpec;
+use crate::sys::{self, NoSignals};
 use crate::tap::Tap;
 use crate::wait::{Clock, Waiter, Waker, tighten_timer_slack};
 
@@ -56,8 +57,8 @@ const ROUND_PACKETS: usize = 32;
 /// How often whoever drives the device in a loop yields to a thread that waits for it. A mutex is not
 /// fair, and waking up takes longer than taking it again.
 const GIVE_WAY: usize = 100;
-/// Rounds in which the device empties its socket when the program ends.
-const LAST_ROUNDS: usize = 64;
+/// How long the end of a process waits for the link to take what is left.
+const LAST_ROUNDS: Duration = Duration::from_millis(100);
 /// Asynchronous events kept for a program that does not ask for them. The oldest go first.
 const EVENTS_MAX: usize = 1 << 16;
 /// [`Shared::helper_until_ns`] of a helper that looks at the device by itself, and soon.
@@ -137,6 +138,11 @@ struct Shared {
     /// Where packets arrive that another process has received.
     mailbox: Option<Arc<Mailbox>>,
     engine: Mutex<Engine>,
+    /// The process that opened the device.
+    forks: u32,
+    /// In the place of `engine` in a child of that process: a device without anything. A thread
+    /// that the child does not have may hold the lock of the other one.
+    nothing: OnceLock<Mutex<Engine>>,
     /// Threads that wait for the engine.
     wanted: AtomicUsize,
     events: Mutex<Events>,
@@ -202,6 +208,8 @@ impl Device {
             state,
             mailbox,
             engine: Mutex::new(engine),
+            forks: sys::forks(),
+            nothing: OnceLock::new(),
             wanted: AtomicUsize::new(0),
             events: Mutex::default(),
             sink: OnceLock::new(),
@@ -216,13 +224,15 @@ impl Device {
         let helper = {
             let shared = Arc::clone(&shared);
             let name = format!("ferroce-{}", shared.socket.address().ip());
+            let _no_signals = NoSignals::new();
             thread::Builder::new()
                 .name(name)
                 .spawn(move || shared.help(waiter))
         };
+        let helper = helper.map_err(OpenError::Helper)?;
         Ok(Self {
             shared,
-            helper: Some(helper.map_err(OpenError::Helper)?),
+            helper: Some(helper),
             attachment,
         })
     }
@@ -245,6 +255,7 @@ impl Device {
     /// A device that was opened without a registry is one process's own: it knows its ports itself.
     pub fn claim_service(&self, space: PortSpace, port: u16) -> Result<ServiceClaim, ServiceError> {
         match &self.attachment.shared {
+            _ if self.is_orphaned() => Err(ServiceError::Orphaned),
             Some(shared) => shared.claim_service(self.slot(), space, port),
             None => Err(ServiceError::NotShared),
         }
@@ -253,6 +264,14 @@ impl Device {
     /// The socket's address.
     pub fn address(&self) -> SocketAddr {
         self.shared.socket.address()
+    }
+
+    /// Whether another process opened the device, of which this one is a child by `fork`: here it
+    /// has no objects and no link, and is good for nothing but to be dropped. Only known after
+    /// [`crate::after_fork_in_child`].
+    #[inline]
+    pub fn is_orphaned(&self) -> bool {
+        self.shared.is_orphaned()
     }
 
     /// The device's clock.
@@ -441,13 +460,20 @@ impl Device {
 
     /// The next asynchronous event. Of those that nobody asks for the last 65536 are kept.
     pub fn poll_event(&self) -> Option<Event> {
+        if self.is_orphaned() {
+            return None;
+        }
         self.shared.events().queue.pop_front()
     }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
-        self.shared.send_deferred(&mut self.shared.lock());
+        if self.is_orphaned() {
+            // The thread is the parent's.
+            mem::forget(self.helper.take());
+            return;
+        }
         self.shared.stop.store(true, Ordering::Release);
         self.shared.wake_helper();
         if let Some(helper) = self.helper.take() {
@@ -476,12 +502,33 @@ fn take(
 }
 
 impl Shared {
+    #[inline]
+    fn is_orphaned(&self) -> bool {
+        self.forks != sys::forks()
+    }
+
+    #[inline]
+    fn engine(&self) -> &Mutex<Engine> {
+        if self.is_orphaned() {
+            self.nothing.get_or_init(|| {
+                let config = HcaConfig {
+                    max_qp: 0,
+                    ..HcaConfig::default()
+                };
+                let address = self.socket.address();
+                Mutex::new(Engine::new(Hca::new(config), address, None, None))
+            })
+        } else {
+            &self.engine
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Engine> {
         if let Some(engine) = self.try_lock() {
             return engine;
         }
         self.wanted.fetch_add(1, Ordering::Relaxed);
-        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let engine = self.engine().lock().unwrap_or_else(PoisonError::into_inner);
         self.wanted.fetch_sub(1, Ordering::Relaxed);
         engine
     }
@@ -498,7 +545,7 @@ impl Shared {
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
-        match self.engine.try_lock() {
+        match self.engine().try_lock() {
             Ok(engine) => Some(engine),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
@@ -544,6 +591,26 @@ impl Shared {
         }
     }
 
+    /// The last rounds of a program, until nothing is left or the link does not take it. What has
+    /// arrived may be for others.
+    fn finish(&self) {
+        let started = Clock.now_ns();
+        while !self.is_orphaned() && Clock.now_ns() - started < LAST_ROUNDS.as_nanos() as u64 {
+            // Whoever has the engine may be the thread that now ends the process.
+            if let Some(mut engine) = self.try_lock() {
+                self.send_deferred(&mut engine);
+                let received =
+                    engine.receive(&self.socket).unwrap_or(0) + engine.receive_mail(&self.socket);
+                self.send(&mut engine);
+                let blocked = engine.is_blocked() || engine.holds_mail();
+                if received == 0 && !blocked && !self.deferred.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+            thread::yield_now();
+        }
+    }
+
     /// Wakes the helper if it means to sleep longer than the engine can wait. To be called after
     /// every change that the program might be the last to make for a while.
     fn rouse_helper(&self, engine: &Engine) {
@@ -561,20 +628,6 @@ impl Shared {
         if needed < until {
             self.waker.wake();
         }
-    }
-
-    /// The last rounds of a program.
-    fn finish(&self) {
-        let mut engine = self.lock();
-        for _ in 0..LAST_ROUNDS {
-            let packets = engine.receive(&self.socket).unwrap_or(0);
-            let mail = engine.receive_mail(&self.socket);
-            let more = engine.transmit(&self.socket) == Transmitted::More;
-            if packets + mail == 0 && !more && !engine.holds_mail() {
-                break;
-            }
-        }
-        self.publish(&mut engine);
     }
 
     /// One round of a polling program.

@@ -20,7 +20,7 @@
 //! | `question` | asks a process for them, and answers |
 //! | `attach` | a process takes its place on a device |
 //! | [`Observer`] | a look at a device from outside |
-//! | `sys` | system calls on files, and on memory that may not be mapped |
+//! | `sys` | other system calls: files, descriptors that travel or stay, memory that may not be mapped |
 //!
 //! `unsafe` is denied everywhere but in `socket`, `sys` and `wait`, which make system calls.
 #![deny(unsafe_code)]
@@ -56,5 +56,5 @@ pub use registry::{Registry, RegistryError};
 pub use resource::{CmIdRow, Counts, CqRow, MrRow, PdRow, QpRow, Query, Resource, SrqRow};
 pub use shared::{Process, ServiceClaim, ServiceError};
 pub use spec::{DeviceSpec, SpecError};
-pub use sys::{Interface, own_memory};
+pub use sys::{Interface, after_fork_in_child, own_memory};
 pub use tap::Tap;

@@ -23,7 +23,7 @@ pub(crate) use self::mailbox::{Asked, Mailbox, Undelivered};
 pub use self::service::{ServiceClaim, ServiceError};
 use crate::registry::{Registry, RegistryError};
 use crate::spec::DeviceSpec;
-use crate::sys;
+use crate::sys::{self, NotInherited};
 
 /// How long a lock is waited for that is never held longer than a few microseconds. Only a stopped
 /// process can be the reason if that is not enough.
@@ -57,7 +57,8 @@ pub struct Process {
 /// One opening of a device's shared file.
 #[derive(Debug)]
 pub(crate) struct SharedFile {
-    file: Arc<File>,
+    /// With the locks of this opening. A child of `fork` that kept it would keep them.
+    file: Arc<NotInherited<File>>,
     path: PathBuf,
     layout: &'static Layout,
 }
@@ -90,6 +91,7 @@ impl SharedFile {
         let lock = Arc::new(SettingsLock {
             file: Arc::clone(&self.file),
             own: Mutex::new(()),
+            forks: sys::forks(),
         });
         let state = DeviceState::mapped(self.layout.state(), slot, lock);
         state.expect("there is a slab for every slot")
@@ -175,8 +177,10 @@ impl SharedFile {
 /// the file.
 #[derive(Debug)]
 struct SettingsLock {
-    file: Arc<File>,
+    file: Arc<NotInherited<File>>,
     own: Mutex<()>,
+    /// The process that opened the file.
+    forks: u32,
 }
 
 impl WriteLock for SettingsLock {
@@ -184,6 +188,12 @@ impl WriteLock for SettingsLock {
         let failed = |error: io::Error| WriteLockError {
             errno: error.raw_os_error().unwrap_or(libc::EIO),
         };
+        if self.forks != sys::forks() {
+            // In a child of `fork` the file is another one, and a thread may hold `own` that is not.
+            return Err(WriteLockError {
+                errno: libc::ENODEV,
+            });
+        }
         let _guard = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         sys::lock_when_free(&self.file, byte::SETTINGS, PATIENCE).map_err(failed)?;
         write();

@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use socket2::{Domain, Protocol, Type};
 
+use crate::sys::NotInherited;
+
 mod address;
 mod control;
 mod recv;
@@ -46,7 +48,7 @@ const SEGMENTS_MAX_OLD: usize = 64;
 /// All methods take `&self`: several threads may send and receive at once, each with its own
 /// [`RecvBuffers`].
 pub struct Socket {
-    inner: socket2::Socket,
+    inner: NotInherited<socket2::Socket>,
     address: SocketAddr,
     granted: Granted,
     segments_max: usize,
@@ -85,7 +87,7 @@ impl Socket {
             })?;
         let kernel = segments_max_of_kernel();
         Ok(Self {
-            inner,
+            inner: NotInherited::new(inner),
             address,
             granted,
             segments_max: kernel.unwrap_or(SEGMENTS_MAX_OLD),

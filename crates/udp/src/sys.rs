@@ -2,12 +2,19 @@
 
 mod descriptors;
 mod file;
+mod fork;
 mod interface;
+mod list;
 mod map;
 mod own_memory;
+mod signals;
 
 pub(crate) use descriptors::{memory_file, receive_with, send_with};
 pub(crate) use file::{allocate, effective_uid, is_locked, lock, lock_when_free, unlock};
+pub use fork::after_fork_in_child;
+pub(crate) use fork::{NotInherited, forks};
 pub use interface::Interface;
+pub(crate) use list::List;
 pub(crate) use map::map;
 pub use own_memory::own_memory;
+pub(crate) use signals::NoSignals;

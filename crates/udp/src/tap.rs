@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ferroce_wire::pcapng::{UdpMeta, Writer};
 
+use crate::sys::NotInherited;
 use crate::wait::Clock;
 
 /// Records packets to a pcapng file that Wireshark opens. Clones write to the same file.
@@ -19,7 +20,7 @@ pub struct Tap(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
-    writer: Writer<BufWriter<File>>,
+    writer: Writer<BufWriter<NotInherited<File>>>,
     /// The time of day when the clock showed 0, in nanoseconds since 1970.
     origin_ns: u64,
     /// The first error; the rest of the capture is dropped.
@@ -51,7 +52,7 @@ impl Tap {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         let now_ns = since_1970.map_or(0, |time| time.as_nanos() as u64);
         let origin_ns = now_ns.saturating_sub(Clock.now_ns());
-        let writer = Writer::with_interface(BufWriter::new(file), "ferroce")?;
+        let writer = Writer::with_interface(BufWriter::new(NotInherited::new(file)), "ferroce")?;
         Ok(Self(Arc::new(Mutex::new(Inner {
             writer,
             origin_ns,

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::sys::NotInherited;
+
 /// Sleeps on a socket, a deadline and a [`Waker`]. One thread waits; any number wake it.
 #[derive(Debug)]
 pub struct Waiter {
@@ -32,7 +34,7 @@ impl Waiter {
         let event = unsafe { OwnedFd::from_raw_fd(event) };
         Ok(Self {
             shared: Arc::new(Shared {
-                event,
+                event: NotInherited::new(event),
                 state: AtomicU8::new(AWAKE),
             }),
         })
@@ -218,7 +220,7 @@ pub fn tighten_timer_slack() -> io::Result<()> {
 
 #[derive(Debug)]
 struct Shared {
-    event: OwnedFd,
+    event: NotInherited<OwnedFd>,
     /// [`AWAKE`], [`ASLEEP`] or [`SIGNALLED`].
     state: AtomicU8,
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use crate::sys;
+use crate::sys::{self, NotInherited};
 
 /// The longest path that a socket can be bound to (unix(7)), without the zero at its end.
 const PATH_MAX: usize = 107;
@@ -20,9 +20,11 @@ const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// A process's own socket.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    socket: UnixDatagram,
+    socket: NotInherited<UnixDatagram>,
     names: Names,
     slot: u8,
+    /// The process that has it.
+    forks: u32,
 }
 
 /// How sending failed.
@@ -48,9 +50,10 @@ impl Mailbox {
         // Whatever is granted will do.
         let _ = SockRef::from(&socket).set_send_buffer_size(SEND_BUFFER_BYTES);
         Ok(Self {
-            socket,
+            socket: NotInherited::new(socket),
             names,
             slot,
+            forks: sys::forks(),
         })
     }
 
@@ -119,8 +122,10 @@ impl AsFd for Mailbox {
 
 impl Drop for Mailbox {
     fn drop(&mut self) {
-        // Left behind it is in nobody's way.
-        let _ = fs::remove_file(self.names.of(self.slot));
+        if self.forks == sys::forks() {
+            // Left behind it is in nobody's way.
+            let _ = fs::remove_file(self.names.of(self.slot));
+        }
     }
 }
 
@@ -141,7 +146,7 @@ struct Names {
     /// The shared file, by a path that is short enough.
     state: PathBuf,
     /// Keeps that path good.
-    _directory: Option<File>,
+    _directory: Option<NotInherited<File>>,
 }
 
 impl Names {
@@ -158,7 +163,7 @@ impl Names {
         short.push(state.file_name().ok_or_else(missing)?);
         Ok(Self {
             state: short,
-            _directory: Some(directory),
+            _directory: Some(NotInherited::new(directory)),
         })
     }
 

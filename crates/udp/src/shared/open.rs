@@ -4,18 +4,18 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::{Layout, PATIENCE, SharedFile, byte};
 use crate::spec::DeviceSpec;
-use crate::sys;
+use crate::sys::{self, List, NotInherited};
 
 /// How often the file may be replaced while it is being opened.
 const TRIES: usize = 16;
 
 pub(super) fn open(path: &Path, spec: &DeviceSpec) -> io::Result<SharedFile> {
     for _ in 0..TRIES {
-        let file = open_file(path)?;
+        let file = NotInherited::new(open_file(path)?);
         sys::lock_when_free(&file, byte::MEMBERS, PATIENCE)?;
         if !is_still_at(&file, path) {
             continue; // replaced while we waited
@@ -131,17 +131,16 @@ fn replace(file: &File, path: &Path) -> io::Result<()> {
 
 /// Maps a file once for the process, however often it is opened: mappings stay for good.
 fn mapped(file: &File, path: &Path) -> io::Result<&'static Layout> {
-    type Mappings = Vec<((u64, u64), &'static Layout)>;
-    static MAPPINGS: Mutex<Mappings> = Mutex::new(Vec::new());
+    static MAPPINGS: List<((u64, u64), &'static Layout)> = List::new();
     let metadata = file.metadata()?;
     // A mapped file keeps its number even when it is removed.
     let id = (metadata.dev(), metadata.ino());
-    let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, layout)) = mappings.iter().find(|(mapped, _)| *mapped == id) {
+    if let Some((_, layout)) = MAPPINGS.iter().find(|(mapped, _)| *mapped == id) {
         return Ok(layout);
     }
     // A mapping keeps the open file it was made from, and with it that one's locks: not this one's.
+    // Two threads may both make one, which is no harm.
     let layout = sys::map(&open_existing(path)?)?;
-    mappings.push((id, layout));
+    MAPPINGS.push((id, layout));
     Ok(layout)
 }

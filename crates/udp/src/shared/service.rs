@@ -8,6 +8,7 @@ use ferroce_wire::cm::{PortSpace, ServiceId};
 use thiserror::Error;
 
 use super::{Membership, SharedFile};
+use crate::sys;
 
 /// The ports that nobody asks for by number (net.ipv4.ip_local_port_range has the same).
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
@@ -20,6 +21,8 @@ pub struct ServiceClaim {
     slot: u8,
     space: PortSpace,
     port: u16,
+    /// The process that has it.
+    forks: u32,
 }
 
 /// Why a port could not be claimed.
@@ -43,6 +46,9 @@ pub enum ServiceError {
     /// The device was opened without a registry.
     #[error("the device is not shared: attach to one of a registry")]
     NotShared,
+    /// The device was opened by the process that this one is a child of (`ENODEV`).
+    #[error("the device belongs to the parent of this process: open it again")]
+    Orphaned,
     /// The kernel refused to lock the device's shared file.
     #[error("cannot lock the device's shared file: {0}")]
     Lock(#[from] io::Error),
@@ -62,6 +68,9 @@ impl ServiceClaim {
 
 impl Drop for ServiceClaim {
     fn drop(&mut self) {
+        if self.forks != sys::forks() {
+            return; // it is the parent's
+        }
         let cell = self.shared.service_cell(self.space, self.port);
         let _ = cell.compare_exchange(self.slot, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -82,6 +91,7 @@ impl SharedFile {
             slot,
             space,
             port,
+            forks: sys::forks(),
         };
         if port != 0 {
             return if self.take_service(slot, space, port) {

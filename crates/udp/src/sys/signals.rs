@@ -1,0 +1,33 @@
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// While it lives, the thread takes no signals, and threads that it starts never take any: a
+/// program's handlers are to run in the program's threads.
+pub(crate) struct NoSignals {
+    before: libc::sigset_t,
+}
+
+impl NoSignals {
+    pub(crate) fn new() -> Self {
+        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: both sets are writable, and the first call fills `all`. SIG_BLOCK is a valid
+        // request, so the second call cannot fail and fills `before`.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
+            Self {
+                before: before.assume_init(),
+            }
+        }
+    }
+}
+
+impl Drop for NoSignals {
+    fn drop(&mut self) {
+        // SAFETY: the set was filled by the kernel; nobody wants the present one.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut());
+        }
+    }
+}
