@@ -13,8 +13,8 @@ use ferroce_ibverbs::{
     Opened, ibv_alloc_pd, ibv_free_device_list, ibv_get_device_list, ibv_get_device_name,
     ibv_open_device, ibv_query_device, ibv_query_port,
 };
-use ferroce_udp::{DeviceSpec, Registry};
-use ferroce_wire::cm::ServiceId;
+use ferroce_udp::{DeviceSpec, Registry, ServiceClaim, ServiceError};
+use ferroce_wire::cm::{PortSpace, ServiceId};
 
 use crate::event::Incoming;
 use crate::process::{lock, process};
@@ -91,6 +91,15 @@ impl Device {
 
     pub(crate) fn spec(&self) -> &DeviceSpec {
         self.opened.device().spec()
+    }
+
+    /// Has requests for a port come to this process.
+    pub(crate) fn claim_service(
+        &self,
+        space: PortSpace,
+        port: u16,
+    ) -> Result<ServiceClaim, ServiceError> {
+        self.opened.device().claim_service(space, port)
     }
 
     pub(crate) fn address(&self) -> IpAddr {

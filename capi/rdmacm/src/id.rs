@@ -9,6 +9,7 @@ use ferroce_hca::cm::CommId;
 use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_UD, ibv_qp_init_attr};
 use ferroce_ibverbs::arena::Arena;
 use ferroce_ibverbs::error::{Error, number};
+use ferroce_udp::ServiceClaim;
 use ferroce_wire::cm::{PortSpace, ServiceId};
 
 use crate::abi::{
@@ -20,7 +21,6 @@ use crate::attr::Terms;
 use crate::channel::{self, Queue, Queued};
 use crate::device::Device;
 use crate::event::Incoming;
-use crate::port::Claim;
 use crate::process::{lock, process};
 
 /// How far an identifier has come.
@@ -49,7 +49,7 @@ pub(crate) struct State {
     pub(crate) step: Step,
     pub(crate) device: Option<&'static Device>,
     pub(crate) comm: Option<CommId>,
-    pub(crate) claims: Vec<Claim>,
+    pub(crate) claims: Vec<ServiceClaim>,
     /// Devices and services that it listens on.
     pub(crate) listens: Vec<(&'static Device, ServiceId)>,
     pub(crate) traffic_class: u8,

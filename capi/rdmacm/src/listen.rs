@@ -10,7 +10,7 @@ use ferroce_wire::cm::ServiceId;
 use crate::abi::rdma_cm_id;
 use crate::id::{self, Id, Step, refused};
 use crate::process::process;
-use crate::{device, resolve};
+use crate::{device, port, resolve};
 
 /// Requests that wait for a program that does not say how many may.
 const BACKLOG: u32 = 1024;
@@ -40,7 +40,7 @@ fn listen(id: &Arc<Id>, backlog: c_int) -> Result<c_int, Error> {
         None => device::covered(source.ip(), state.only_own_family)?,
     };
     if state.claims.is_empty() {
-        state.claims = resolve::claim(id, &devices, source.port())?;
+        state.claims = port::claim(&devices, id.space(), source.port())?;
     }
     let backlog = u32::try_from(backlog).ok().filter(|backlog| *backlog > 0);
     let backlog = backlog.unwrap_or(BACKLOG).min(BACKLOG);

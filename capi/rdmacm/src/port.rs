@@ -1,50 +1,54 @@
 //! Ports: who has one on a device. All processes of a device share its ports.
 
-use std::net::SocketAddr;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
-
 use ferroce_ibverbs::error::Error;
+use ferroce_udp::{ServiceClaim, ServiceError};
 use ferroce_wire::cm::PortSpace;
 
 use crate::device::Device;
+use crate::id::refused;
 
-/// A port of a device. The name of a socket stands for it: it goes when its process does.
-pub(crate) struct Claim {
-    _name: UnixDatagram,
-}
-
-/// Claims a port.
-pub(crate) fn claim(device: &Device, space: PortSpace, port: u16) -> Result<Claim, Error> {
-    let spec = device.spec();
-    let at = SocketAddr::new(spec.address, spec.port);
-    let name = format!("ferroce/{}/{}/{space:?}-{port}", at.ip(), at.port());
-    let name = UnixAddr::from_abstract_name(name)?;
-    match UnixDatagram::bind_addr(&name) {
-        Ok(socket) => Ok(Claim { _name: socket }),
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Err(Error::Refused {
-            errno: libc::EADDRINUSE,
-            what: format!(
-                "port {port} of {} is in use in port space {space:?}; choose another or 0",
-                spec.address
-            ),
-        }),
-        Err(error) => Err(error.into()),
+/// Claims a port on all devices or on none; 0 stands for any that is free on all.
+pub(crate) fn claim(
+    devices: &[&Device],
+    space: PortSpace,
+    port: u16,
+) -> Result<Vec<ServiceClaim>, Error> {
+    let Some((first, others)) = devices.split_first() else {
+        let what = "no device has an address of this family; `ferroce dev show` lists those there \
+                    are";
+        return Err(refused(libc::ENODEV, what));
+    };
+    // Numbers that another device has in use, kept meanwhile so that the first offers others.
+    let mut unfit = Vec::new();
+    loop {
+        let mut claims = vec![claim_on(first, space, port)?];
+        let number = claims[0].port();
+        let more: Result<(), Error> = others.iter().try_for_each(|device| {
+            claims.push(claim_on(device, space, number)?);
+            Ok(())
+        });
+        match more {
+            Ok(()) => return Ok(claims),
+            Err(error) if port != 0 || error.errno() != libc::EADDRINUSE => return Err(error),
+            Err(_) => unfit.push(claims.swap_remove(0)),
+        }
     }
 }
 
-/// Ports that are given to those who do not ask for a certain one.
-const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
-
-/// A port from which to look for a free one.
-pub(crate) fn ephemeral() -> impl Iterator<Item = u16> {
-    let (first, count) = (*EPHEMERAL.start(), EPHEMERAL.len() as u32);
-    let start = random() % count;
-    (0..count).map(move |step| first + ((start + step) % count) as u16)
+fn claim_on(device: &Device, space: PortSpace, port: u16) -> Result<ServiceClaim, Error> {
+    device.claim_service(space, port).map_err(|error| {
+        let errno = match &error {
+            ServiceError::InUse { .. } => libc::EADDRINUSE,
+            ServiceError::NoneFree { .. } => libc::EADDRNOTAVAIL,
+            ServiceError::Lock(error) => error.raw_os_error().unwrap_or(libc::EIO),
+            _ => libc::EINVAL,
+        };
+        refused(errno, error.to_string())
+    })
 }
 
 /// A number that nobody can foresee.
-pub(crate) fn random() -> u32 {
+fn random() -> u32 {
     let mut bytes = [0; 4];
     // SAFETY: four bytes of a local variable. So few are always there.
     unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use ferroce_ibverbs::error::{Error, number};
+use ferroce_udp::ServiceClaim;
 use libc::sockaddr;
 
 use crate::abi::{
@@ -13,10 +14,10 @@ use crate::abi::{
 };
 use crate::address;
 use crate::channel::complete;
-use crate::device::{self, Device, status_of};
+use crate::device::{self, status_of};
 use crate::event::Incoming;
 use crate::id::{self, Id, State, Step, refused};
-use crate::port::{self, Claim};
+use crate::port;
 
 /// The identifier has come too far, or not far enough.
 pub(crate) fn wrong_step(call: &str, step: Step, allowed: &str) -> Error {
@@ -48,21 +49,15 @@ pub(crate) fn bind(id: &Id, address: SocketAddr) -> Result<(), Error> {
         let device = device::at(address.ip())?;
         (vec![device], Some(device))
     };
-    let port = match address.port() {
-        0 => {
-            let (port, claims) = claim_any(id, &devices)?;
+    let port = match port::claim(&devices, id.space(), address.port()) {
+        Ok(claims) => {
+            let port = claims.first().map_or(address.port(), ServiceClaim::port);
             state.claims = claims;
             port
         }
-        port => {
-            match claim(id, &devices, port) {
-                Ok(claims) => state.claims = claims,
-                // Several may have the port; one can listen.
-                Err(error) if state.reuse_port && error.errno() == libc::EADDRINUSE => {}
-                Err(error) => return Err(error),
-            }
-            port
-        }
+        // Several may have the port; one can listen.
+        Err(error) if state.reuse_port && error.errno() == libc::EADDRINUSE => address.port(),
+        Err(error) => return Err(error),
     };
     if let Some(device) = bound {
         id.bind_device(&mut state, device);
@@ -70,28 +65,6 @@ pub(crate) fn bind(id: &Id, address: SocketAddr) -> Result<(), Error> {
     set_source(id, (address.ip(), port).into());
     state.step = Step::Bound;
     Ok(())
-}
-
-/// Claims a port on all devices or none.
-pub(crate) fn claim(id: &Id, devices: &[&Device], port: u16) -> Result<Vec<Claim>, Error> {
-    let space = id.space();
-    let claims = devices
-        .iter()
-        .map(|device| port::claim(device, space, port));
-    claims.collect()
-}
-
-/// Claims any free port.
-fn claim_any(id: &Id, devices: &[&Device]) -> Result<(u16, Vec<Claim>), Error> {
-    let mut last = refused(libc::EADDRNOTAVAIL, "all ports are in use");
-    for port in port::ephemeral() {
-        match claim(id, devices, port) {
-            Ok(claims) => return Ok((port, claims)),
-            Err(error) if error.errno() == libc::EADDRINUSE => last = error,
-            Err(error) => return Err(error),
-        }
-    }
-    Err(last)
 }
 
 fn set_source(id: &Id, address: SocketAddr) {
@@ -160,12 +133,13 @@ fn reach(id: &Id, state: &mut State, dst: SocketAddr) -> Result<(), Error> {
         return Err(refused(libc::EAFNOSUPPORT, what));
     }
     id.bind_device(state, device);
-    // A program that does not care gets a number that nobody else in this process is likely to
-    // have; the peer only shows it.
-    let port = source(id).map_or_else(
-        || port::ephemeral().next().unwrap_or_default(),
-        |source| source.port(),
-    );
+    let port = match source(id) {
+        Some(source) => source.port(),
+        None => {
+            state.claims = port::claim(&[device], id.space(), 0)?;
+            state.claims.first().map_or(0, ServiceClaim::port)
+        }
+    };
     set_source(id, (device.address(), port).into());
     // SAFETY: a live object.
     unsafe {
