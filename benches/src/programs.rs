@@ -68,8 +68,8 @@ pub struct Bench {
     pub ferroce: PathBuf,
     /// Its state directory, which holds what the processes of the device share.
     pub state: PathBuf,
-    /// The device's address.
-    pub address: IpAddr,
+    /// The address of the server's device and of the client's, which may be one device.
+    pub addresses: [IpAddr; 2],
     /// How long each program measures, in whole seconds.
     pub seconds: u32,
 }
@@ -111,16 +111,18 @@ impl Bench {
 
     fn run_perftest(&self, tool: &str, args: &[&str]) -> Result<String, Error> {
         let port = free_port()?.to_string();
-        let command = || {
+        let command = |address: IpAddr| {
             let mut command = Command::new(&self.ferroce);
             command.args(["run", "--", tool, "-p", &port]).args(args);
             command.env("FERROCE_DIR", &self.state);
-            command.env("FERROCE_DEVICES", format!("bench@{}", self.address));
+            let name = address.to_string().replace(['.', ':'], "_");
+            command.env("FERROCE_DEVICES", format!("bench{name}@{address}"));
             command
         };
-        let mut client = command();
+        let [server, client] = self.addresses;
+        let mut client = command(client);
         client.arg("127.0.0.1");
-        self.pair(tool, command(), client, &port)
+        self.pair(tool, command(server), client, &port)
     }
 
     /// One TCP stream of iperf3.
@@ -319,7 +321,7 @@ mod tests {
         let bench = Bench {
             ferroce: "/nowhere/ferroce".into(),
             state: "/nowhere".into(),
-            address: "127.0.0.1".parse().unwrap(),
+            addresses: ["127.0.0.1".parse().unwrap(); 2],
             seconds: 1,
         };
         let error = bench.perftest("ib_write_bw", 8, &[]).unwrap_err();

@@ -27,6 +27,9 @@ struct Args {
     /// The device's address
     #[arg(long, default_value = "127.99.1.1")]
     address: IpAddr,
+    /// The address of the client's device, if it is to have one of its own
+    #[arg(long)]
+    client_address: Option<IpAddr>,
     /// The program ferroce [default: beside this one, where `cargo build --release` leaves it]
     #[arg(long)]
     ferroce: Option<PathBuf>,
@@ -162,7 +165,7 @@ fn measure(args: &Args) -> Result<Report, Box<dyn std::error::Error>> {
             None => std::env::current_exe()?.with_file_name("ferroce"),
         },
         state: state.0.clone(),
-        address: args.address,
+        addresses: [args.address, args.client_address.unwrap_or(args.address)],
         seconds: args.seconds,
     };
     let wanted = MEASURES
