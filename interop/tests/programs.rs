@@ -16,13 +16,20 @@ fn pingpong(program: &str, options: &[&str]) {
     let client = [&common[..], &["127.0.0.1"]].concat();
     let outputs = lab.pair(&common, Ready::Tcp(port), &client);
     for output in &outputs {
-        assert!(output.contains("iters in"), "{output}");
+        assert!(
+            output.contains("iters in") || output.contains("success"),
+            "{output}"
+        );
     }
 }
 
 /// Two ends of a perftest program.
 fn perftest(program: &str, options: &[&str]) -> [String; 2] {
     let lab = Lab::new(program);
+    for name in ["xrc_domain", "xrc_domain_client", "xrc_domain_server"] {
+        // perftest's name for an XRC domain; another user's would be in the way.
+        let _ = std::fs::remove_file(std::env::temp_dir().join(name));
+    }
     let port = free_port();
     let port_text = port.to_string();
     let common = [&[program, "-d", "fr0", "-F", "-p", &port_text], options].concat();
