@@ -30,10 +30,22 @@ fn data_survives_a_bad_link() {
         "down=200ms@50ms",
     ] {
         let ends = pingpong(impairment, &["-n", "300", "-c"]);
-        for end in ends {
-            assert!(end.status.success(), "{impairment}: {end}");
-            assert!(end.stdout.contains("300 iters"), "{impairment}: {end}");
-        }
+        let [server, client] = &ends;
+        assert!(client.status.success(), "{impairment}: {client}");
+        assert!(
+            client.stdout.contains("300 iters"),
+            "{impairment}: {client}"
+        );
+        // The client ends without a word. If its last acknowledgement is lost, nobody is left to
+        // repeat it, and the server's last send fails, as it does on cards.
+        let unanswered = server
+            .stderr
+            .contains("retry counter exceeded (12) for wr_id 2");
+        let lossy = impairment.contains("loss");
+        assert!(
+            server.status.success() || (lossy && unanswered),
+            "{impairment}: {server}"
+        );
     }
 }
 

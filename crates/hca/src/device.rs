@@ -625,6 +625,12 @@ impl Hca {
         .min()
     }
 
+    /// Whether an impairment holds packets back that left the device, so that it must live on for
+    /// them to arrive.
+    pub fn holds_sent_packets(&self) -> bool {
+        self.egress.next().is_some()
+    }
+
     /// Whether [`Self::poll_transmit`] may have something at once.
     pub fn wants_transmit(&self) -> bool {
         !self.ready.is_empty() || self.cm.wants_transmit()

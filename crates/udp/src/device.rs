@@ -592,7 +592,7 @@ impl Shared {
     }
 
     /// The last rounds of a program, until nothing is left or the link does not take it. What has
-    /// arrived may be for others.
+    /// arrived may be for others, and what has left may still be on a slow link of ours.
     fn finish(&self) {
         let started = Clock.now_ns();
         while !self.is_orphaned() && Clock.now_ns() - started < LAST_ROUNDS.as_nanos() as u64 {
@@ -602,8 +602,9 @@ impl Shared {
                 let received =
                     engine.receive(&self.socket).unwrap_or(0) + engine.receive_mail(&self.socket);
                 self.send(&mut engine);
-                let blocked = engine.is_blocked() || engine.holds_mail();
-                if received == 0 && !blocked && !self.deferred.load(Ordering::Relaxed) {
+                let held = engine.holds_mail() || engine.hca.holds_sent_packets();
+                let left = held || engine.is_blocked() || self.deferred.load(Ordering::Relaxed);
+                if received == 0 && !left {
                     return;
                 }
             }
