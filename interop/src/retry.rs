@@ -20,7 +20,7 @@ pub enum Way {
     Ib,
     /// The firmware's own ladder.
     Firmware,
-    /// The profile in `profiles/fast-recovery.toml`.
+    /// The profile in `profiles/backoff.toml`.
     Profile,
 }
 
@@ -33,7 +33,7 @@ impl Way {
         match self {
             Self::Ib => "ib",
             Self::Firmware => "firmware",
-            Self::Profile => "fast-recovery",
+            Self::Profile => "backoff",
         }
     }
 
@@ -140,5 +140,5 @@ fn parse(way: Way, line: &str) -> Observed {
 }
 
 fn profile_path() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../profiles/fast-recovery.toml")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../profiles/backoff.toml")
 }
