@@ -200,14 +200,13 @@ fn connections_by_ucmatose() {
 
 #[test]
 fn datagrams_by_udaddy() {
+    /// The program has no option for it.
+    const PORT: u16 = 7174;
     let lab = Lab::new("udaddy");
-    let (port, address) = (free_port(), lab.address());
-    let port_text = port.to_string();
-    let common = [
-        "udaddy", "-p", &port_text, "-c", "5", "-C", "10", "-S", "512",
-    ];
+    let address = lab.address();
+    let common = ["udaddy", "-c", "5", "-C", "10", "-S", "512"];
     let client = [&common[..], &["-s", &address]].concat();
-    let outputs = lab.pair(&common, Ready::Cm(port), &client);
+    let outputs = lab.pair(&common, Ready::Cm(PORT), &client);
     assert!(
         outputs
             .iter()

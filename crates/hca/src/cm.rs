@@ -13,6 +13,7 @@ mod connection;
 mod device;
 mod error;
 mod event;
+mod lookup;
 mod receive;
 mod request;
 

@@ -63,6 +63,7 @@ impl Cm {
             time_wait_ns: duration_ns(request.ack_timeout.into()),
             retries: request.max_retries,
             retries_left: 0,
+            absences: 0,
             last: None,
             deadline: None,
         })?;
@@ -230,6 +231,7 @@ impl Cm {
             time_wait_ns: 0,
             retries: request.max_retries,
             retries_left: 0,
+            absences: 0,
             last: None,
             deadline: None,
         })?;

@@ -131,6 +131,8 @@ pub(super) struct Connection {
     /// How many times each message is sent again.
     pub(super) retries: u8,
     pub(super) retries_left: u8,
+    /// How often the peer said that nobody listens.
+    pub(super) absences: u8,
     /// What was last sent about it, for when it has to be sent again.
     pub(super) last: Option<Arc<[u8]>>,
     /// Its entry among the timers.

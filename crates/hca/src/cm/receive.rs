@@ -5,22 +5,26 @@ use std::net::IpAddr;
 use ferroce_transport::Time;
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::{
-    Answered, Drep, Dreq, Mad, Message, Mra, Private, Rej, RejectReason, Rep, Req, Rtu, SidrRep,
-    SidrReq,
+    Answered, Drep, Dreq, Mad, Message, Mra, Private, Rej, RejectReason, Rep, Req, Rtu,
 };
 
 use super::call::PATIENCE;
 use super::connection::{Connection, Origin};
 use super::request::{answer_ns, duration_ns};
-use super::{Cm, CmEventKind, CmState, CommId, ConnectRequest, Transport};
+use super::{Cm, CmEventKind, CmState, CommId, Transport};
+
+/// How long to wait before a service is asked for that was not there, twice as long each time: in
+/// all a quarter of a second.
+const FIRST_ABSENCE_NS: u64 = 2_000_000;
+const ABSENCES_MAX: u8 = 7;
 
 /// A message and the way it came.
 #[derive(Clone, Copy)]
-struct Sender {
-    now: Time,
-    source: IpAddr,
-    traffic_class: u8,
-    tid: u64,
+pub(super) struct Sender {
+    pub(super) now: Time,
+    pub(super) source: IpAddr,
+    pub(super) traffic_class: u8,
+    pub(super) tid: u64,
 }
 
 impl Cm {
@@ -87,6 +91,7 @@ impl Cm {
             time_wait_ns: duration_ns(ack_timeout),
             retries: req.max_cm_retries.value() as u8,
             retries_left: 0,
+            absences: 0,
             last: None,
             deadline: None,
         });
@@ -101,7 +106,7 @@ impl Cm {
 
     /// Whether a request was taken before. If so it gets the same answer again, or the peer is
     /// asked for patience.
-    fn is_repeated(&mut self, from: Sender, origin: Origin) -> bool {
+    pub(super) fn is_repeated(&mut self, from: Sender, origin: Origin) -> bool {
         let Some(comm) = self.by_origin.get(&origin).copied() else {
             return false;
         };
@@ -271,7 +276,9 @@ impl Cm {
             return;
         };
         let (reason, private) = (rej.reason, rej.private);
+        let nobody_listens = reason == RejectReason::INVALID_SERVICE_ID;
         match state {
+            CmState::ReqSent if nobody_listens && self.ask_again_soon(from.now, comm) => return,
             CmState::ReqSent | CmState::RepReceived | CmState::ReqReceived | CmState::RepSent => {
                 self.give_up(comm);
             }
@@ -283,6 +290,23 @@ impl Cm {
             _ => return,
         }
         self.tell(comm, CmEventKind::Rejected { reason, private });
+    }
+
+    /// Asks a second time where nobody listens, if it was not for long: a program that has just
+    /// told its peer over another connection that it is about to listen counts on the time in which
+    /// others resolve an address and a route.
+    pub(super) fn ask_again_soon(&mut self, now: Time, comm: CommId) -> bool {
+        let Some(connection) = self.connections.get_mut(&comm) else {
+            return false;
+        };
+        if connection.absences == ABSENCES_MAX {
+            return false;
+        }
+        let wait_ns = FIRST_ABSENCE_NS << connection.absences;
+        connection.absences += 1;
+        connection.retries_left = connection.retries.max(1);
+        self.set_deadline(comm, Some(now.after(wait_ns)));
+        true
     }
 
     fn handle_dreq(&mut self, from: Sender, dreq: &Dreq) {
@@ -326,68 +350,10 @@ impl Cm {
         }
     }
 
-    fn handle_sidr_req(&mut self, from: Sender, req: &SidrReq) {
-        let origin = Origin::datagram(from.source, req.request_id);
-        if self.is_repeated(from, origin) {
-            return;
-        }
-        let Some(listener) = self.listeners.get(&req.service_id) else {
-            let rep = SidrRep {
-                request_id: req.request_id,
-                status: SidrRep::NOT_SUPPORTED,
-                service_id: req.service_id,
-                ..SidrRep::default()
-            };
-            self.answer(from.source, from.traffic_class, from.tid, rep);
-            return;
-        };
-        if listener.waiting >= listener.backlog {
-            return; // it will be asked again
-        }
-        let wait_ns = duration_ns(ConnectRequest::RESPONSE_TIMEOUT.into());
-        let comm = self.insert(Connection {
-            state: CmState::SidrReqReceived,
-            owned: true,
-            origin: Some(origin),
-            peer: from.source,
-            traffic_class: from.traffic_class,
-            service_id: req.service_id,
-            remote_comm: req.request_id,
-            local_qpn: Qpn::new(0),
-            remote_qpn: Qpn::new(0),
-            tid: from.tid,
-            end_tid: 0,
-            wait_ns,
-            time_wait_ns: 2 * wait_ns,
-            retries: 0,
-            retries_left: 0,
-            last: None,
-            deadline: None,
-        });
-        let Some(comm) = comm else {
-            return; // it will be asked again
-        };
-        self.count_waiting(comm);
-        let (source, req) = (from.source, Box::new(*req));
-        self.tell(comm, CmEventKind::SidrRequest { source, req });
-    }
-
-    fn handle_sidr_rep(&mut self, from: Sender, rep: &SidrRep) {
-        let comm = CommId(rep.request_id);
-        let Some(connection) = self.of_peer(from, comm) else {
-            return;
-        };
-        if connection.state == CmState::SidrReqSent && connection.tid == from.tid {
-            self.give_up(comm);
-            let rep = Box::new(*rep);
-            self.tell(comm, CmEventKind::SidrReply { rep });
-        }
-    }
-
     // Helpers.
 
     /// The connection, if the message comes from its peer.
-    fn of_peer(&self, from: Sender, comm: CommId) -> Option<&Connection> {
+    pub(super) fn of_peer(&self, from: Sender, comm: CommId) -> Option<&Connection> {
         let connection = self.connections.get(&comm);
         connection.filter(|connection| connection.peer == from.source)
     }
@@ -404,7 +370,7 @@ impl Cm {
         (connection.remote_comm == remote_comm).then_some(connection.state)
     }
 
-    fn count_waiting(&mut self, comm: CommId) {
+    pub(super) fn count_waiting(&mut self, comm: CommId) {
         if let Some(connection) = self.connections.get(&comm)
             && let Some(listener) = self.listeners.get_mut(&connection.service_id)
         {

@@ -132,8 +132,21 @@ fn nobody_listens() {
     net.connect(0x111);
     let (reason, private) = (RejectReason::INVALID_SERVICE_ID, Private::default());
     net.until(A, |kind| *kind == CmEventKind::Rejected { reason, private });
-    assert_eq!(net.messages(), [(A, REQ), (B, REJ)]);
+    assert_eq!(net.messages(), [(A, REQ), (B, REJ)].repeat(8));
+    assert_eq!((net.times(REQ)[7] - net.times(REQ)[0]) / 1_000_000, 254);
     assert_eq!(net.count(B), 0);
+}
+
+#[test]
+fn somebody_listens_a_little_later() {
+    let mut net = Net::new();
+    net.hcas[B].cm_mut().unlisten(SERVICE).unwrap();
+    net.connect(0x111);
+    while net.messages().len() < 6 {
+        net.run(MS);
+    }
+    net.hcas[B].cm_mut().listen(SERVICE, 1).unwrap();
+    net.until_request();
 }
 
 #[test]

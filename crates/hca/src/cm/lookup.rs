@@ -1,0 +1,73 @@
+//! Requests for the queue pair of a datagram service (IBA vol 1, 12.11).
+
+use ferroce_wire::Qpn;
+use ferroce_wire::cm::{SidrRep, SidrReq};
+
+use super::connection::{Connection, Origin};
+use super::receive::Sender;
+use super::request::duration_ns;
+use super::{Cm, CmEventKind, CmState, CommId, ConnectRequest};
+
+impl Cm {
+    pub(super) fn handle_sidr_req(&mut self, from: Sender, req: &SidrReq) {
+        let origin = Origin::datagram(from.source, req.request_id);
+        if self.is_repeated(from, origin) {
+            return;
+        }
+        let Some(listener) = self.listeners.get(&req.service_id) else {
+            let rep = SidrRep {
+                request_id: req.request_id,
+                status: SidrRep::NOT_SUPPORTED,
+                service_id: req.service_id,
+                ..SidrRep::default()
+            };
+            self.answer(from.source, from.traffic_class, from.tid, rep);
+            return;
+        };
+        if listener.waiting >= listener.backlog {
+            return; // it will be asked again
+        }
+        let wait_ns = duration_ns(ConnectRequest::RESPONSE_TIMEOUT.into());
+        let comm = self.insert(Connection {
+            state: CmState::SidrReqReceived,
+            owned: true,
+            origin: Some(origin),
+            peer: from.source,
+            traffic_class: from.traffic_class,
+            service_id: req.service_id,
+            remote_comm: req.request_id,
+            local_qpn: Qpn::new(0),
+            remote_qpn: Qpn::new(0),
+            tid: from.tid,
+            end_tid: 0,
+            wait_ns,
+            time_wait_ns: 2 * wait_ns,
+            retries: 0,
+            retries_left: 0,
+            absences: 0,
+            last: None,
+            deadline: None,
+        });
+        let Some(comm) = comm else {
+            return; // it will be asked again
+        };
+        self.count_waiting(comm);
+        let (source, req) = (from.source, Box::new(*req));
+        self.tell(comm, CmEventKind::SidrRequest { source, req });
+    }
+
+    pub(super) fn handle_sidr_rep(&mut self, from: Sender, rep: &SidrRep) {
+        let comm = CommId(rep.request_id);
+        let Some(connection) = self.of_peer(from, comm) else {
+            return;
+        };
+        if connection.state == CmState::SidrReqSent && connection.tid == from.tid {
+            if rep.status == SidrRep::NOT_SUPPORTED && self.ask_again_soon(from.now, comm) {
+                return;
+            }
+            self.give_up(comm);
+            let rep = Box::new(*rep);
+            self.tell(comm, CmEventKind::SidrReply { rep });
+        }
+    }
+}
