@@ -31,6 +31,7 @@ pub enum QpType {
 
 impl QpType {
     /// The service its packets belong to.
+    #[inline]
     pub const fn service(self) -> Service {
         match self {
             Self::Rc => Service::Rc,
@@ -42,6 +43,7 @@ impl QpType {
 
     /// Whether a packet with this opcode may be for it: of its service, and the ends of an XRC
     /// connection take either responses or requests.
+    #[inline]
     pub fn takes(self, opcode: Opcode) -> bool {
         opcode.service() == self.service()
             && match self {
@@ -52,16 +54,19 @@ impl QpType {
     }
 
     /// What its service calls an operation of RC. One that the service does not have is not posted.
+    #[inline]
     pub(crate) fn opcode(self, operation: Opcode) -> Opcode {
         operation.of_service(self.service()).unwrap_or(operation)
     }
 
     /// Whether the peer acknowledges what arrives.
+    #[inline]
     pub const fn is_reliable(self) -> bool {
         matches!(self, Self::Rc | Self::XrcSend | Self::XrcRecv)
     }
 
     /// Whether it talks to one peer only, that of its address vector.
+    #[inline]
     pub const fn is_connected(self) -> bool {
         !matches!(self, Self::Ud)
     }
@@ -126,6 +131,7 @@ pub enum SendTo {
 
 impl SendTo {
     /// Whether a queue pair of this type sends that way.
+    #[inline]
     pub(crate) fn suits(&self, qp_type: QpType) -> bool {
         match self {
             Self::Peer => matches!(qp_type, QpType::Rc | QpType::Uc),

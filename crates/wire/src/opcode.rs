@@ -25,6 +25,7 @@ pub enum Service {
 
 impl Service {
     /// The upper three bits of the service's opcodes.
+    #[inline]
     const fn bits(self) -> u8 {
         match self {
             Self::Rc => 0x00,
@@ -52,11 +53,9 @@ macro_rules! opcodes {
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
             /// The opcode of a BTH's first byte; `None` if ferroce does not know it.
+            #[inline]
             pub const fn from_u8(byte: u8) -> Option<Self> {
-                match byte {
-                    $($value => Some(Self::$name),)*
-                    _ => None,
-                }
+                BY_BYTE[byte as usize]
             }
 
             /// Human-readable name, for example `RC SEND first`.
@@ -133,13 +132,44 @@ opcodes! {
     XrcSendOnlyInvalidate = 0xb7, "XRC SEND only with invalidate";
 }
 
+// Every packet asks several of the questions below, some of them more than once: each answer is a
+// load and a test of bits.
+
+/// The opcodes by their byte.
+static BY_BYTE: [Option<Opcode>; 256] = {
+    let mut table = [None; 256];
+    let mut index = 0;
+    while index < Opcode::ALL.len() {
+        let opcode = Opcode::ALL[index];
+        table[opcode as usize] = Some(opcode);
+        index += 1;
+    }
+    table
+};
+
+/// The same operation of RC, by the byte of an opcode.
+static OPERATIONS: [Opcode; 256] = {
+    let mut table = [Opcode::Cnp; 256];
+    let mut index = 0;
+    while index < Opcode::ALL.len() {
+        let opcode = Opcode::ALL[index];
+        if let Some(operation) = opcode.of_service(Service::Rc) {
+            table[opcode as usize] = operation;
+        }
+        index += 1;
+    }
+    table
+};
+
 impl Opcode {
     /// The opcode's byte in the BTH.
+    #[inline]
     pub const fn as_u8(self) -> u8 {
         self as u8
     }
 
     /// The same operation of another service; `None` if that service has no such operation.
+    #[inline]
     pub const fn of_service(self, service: Service) -> Option<Self> {
         if matches!(self, Self::Cnp) != matches!(service, Service::Cnp) {
             return None;
@@ -150,13 +180,11 @@ impl Opcode {
     /// The same operation of RC, which has those of all services; a CNP stands for itself.
     #[inline]
     pub const fn operation(self) -> Self {
-        match self.of_service(Service::Rc) {
-            Some(operation) => operation,
-            None => self,
-        }
+        OPERATIONS[self as usize]
     }
 
     /// The transport service the opcode belongs to.
+    #[inline]
     pub const fn service(self) -> Service {
         match self.as_u8() {
             0x00..=0x1f => Service::Rc,
@@ -168,11 +196,13 @@ impl Opcode {
     }
 
     /// Travels from requester to responder: SEND, WRITE, READ request and atomics.
+    #[inline]
     pub const fn is_request(self) -> bool {
         !self.is_response() && !matches!(self, Self::Cnp)
     }
 
     /// Travels from responder to requester: READ responses and both acknowledges.
+    #[inline]
     pub const fn is_response(self) -> bool {
         self.is_read_response()
             || matches!(
@@ -182,6 +212,7 @@ impl Opcode {
     }
 
     /// First of several packets of a SEND, a WRITE or a READ response.
+    #[inline]
     pub const fn is_first(self) -> bool {
         matches!(
             self.operation(),
@@ -190,6 +221,7 @@ impl Opcode {
     }
 
     /// Neither first nor last of several packets of a SEND, a WRITE or a READ response.
+    #[inline]
     pub const fn is_middle(self) -> bool {
         matches!(
             self.operation(),
@@ -198,6 +230,7 @@ impl Opcode {
     }
 
     /// Last of several packets of a SEND, a WRITE or a READ response.
+    #[inline]
     pub const fn is_last(self) -> bool {
         matches!(
             self.operation(),
@@ -214,6 +247,7 @@ impl Opcode {
     ///
     /// Operations that always have one packet (READ request, atomics, acknowledges) are not
     /// "only"; see [`starts_message`](Self::starts_message).
+    #[inline]
     pub const fn is_only(self) -> bool {
         matches!(
             self.operation(),
@@ -228,16 +262,19 @@ impl Opcode {
 
     /// Begins a message: first, only, and the operations that always have one packet
     /// (READ request, atomics, both acknowledges). A CNP is no message.
+    #[inline]
     pub const fn starts_message(self) -> bool {
         !self.is_middle() && !self.is_last() && !matches!(self, Self::Cnp)
     }
 
     /// Ends a message: last, only, and the operations that always have one packet.
+    #[inline]
     pub const fn ends_message(self) -> bool {
         !self.is_middle() && !self.is_first() && !matches!(self, Self::Cnp)
     }
 
     /// SEND of any service and position.
+    #[inline]
     pub const fn is_send(self) -> bool {
         matches!(
             self.operation(),
@@ -253,6 +290,7 @@ impl Opcode {
     }
 
     /// RDMA WRITE of any service and position.
+    #[inline]
     pub const fn is_write(self) -> bool {
         matches!(
             self.operation(),
@@ -266,6 +304,7 @@ impl Opcode {
     }
 
     /// RDMA READ response of any position.
+    #[inline]
     pub const fn is_read_response(self) -> bool {
         matches!(
             self.operation(),
@@ -277,32 +316,38 @@ impl Opcode {
     }
 
     /// Compare-and-swap or fetch-and-add.
+    #[inline]
     pub const fn is_atomic(self) -> bool {
         matches!(self.operation(), Self::RcCompareSwap | Self::RcFetchAdd)
     }
 
     /// Carries a RETH.
+    #[inline]
     pub const fn has_reth(self) -> bool {
         matches!(self.operation(), Self::RcReadRequest)
             || (self.is_write() && self.starts_message())
     }
 
     /// Carries an AETH.
+    #[inline]
     pub const fn has_aeth(self) -> bool {
         self.is_response() && !matches!(self.operation(), Self::RcReadResponseMiddle)
     }
 
     /// Carries an AtomicETH.
+    #[inline]
     pub const fn has_atomic_eth(self) -> bool {
         self.is_atomic()
     }
 
     /// Carries an AtomicAckETH.
+    #[inline]
     pub const fn has_atomic_ack(self) -> bool {
         matches!(self.operation(), Self::RcAtomicAcknowledge)
     }
 
     /// Carries immediate data.
+    #[inline]
     pub const fn has_imm(self) -> bool {
         matches!(
             self.operation(),
@@ -311,6 +356,7 @@ impl Opcode {
     }
 
     /// Carries an IETH, the remote key to invalidate.
+    #[inline]
     pub const fn has_ieth(self) -> bool {
         matches!(
             self.operation(),
@@ -319,16 +365,19 @@ impl Opcode {
     }
 
     /// Carries a DETH.
+    #[inline]
     pub const fn has_deth(self) -> bool {
         matches!(self.service(), Service::Ud)
     }
 
     /// Carries an XRCETH.
+    #[inline]
     pub const fn has_xrceth(self) -> bool {
         matches!(self.service(), Service::Xrc) && self.is_request()
     }
 
     /// May carry payload (possibly of length 0).
+    #[inline]
     pub const fn has_payload(self) -> bool {
         self.is_send() || self.is_write() || self.is_read_response()
     }
