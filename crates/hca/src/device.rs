@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use ferroce_adp::{DecTrigger, Policy, PolicyKind};
 use ferroce_transport::{
-    Attr, Counter, Mtu, Path, Payload, Qp, QpAttr, QpModify, QpState, Segment, Time, Transmit,
+    Attr, Counter, Mtu, Path, Payload, Qp, QpAttr, QpModify, QpState, Segment, Time,
 };
 use ferroce_wire::{Qpn, Service};
 
@@ -14,7 +14,7 @@ use crate::group::Groups;
 use crate::host::{QpHost, Ties};
 use crate::impair::{Direction, Impairer, Impairment, Release};
 use crate::limits;
-use crate::mr::{KeyTable, Opener};
+use crate::mr::KeyTable;
 use crate::numbers::Numbers;
 use crate::packet::{CE, Held, Outgoing, Received};
 use crate::register::{Accelerations, Method, RegisterError};
@@ -456,17 +456,37 @@ impl Hca {
     pub fn poll_transmit(&mut self, now: Time) -> Option<Outgoing> {
         self.now = now;
         self.refresh(); // timers are armed here
+        let packet = if self.egress.is_clear() {
+            self.next_packet(now)
+        } else {
+            self.poll_impaired(now)
+        };
+        if let Some(packet) = &packet {
+            self.state.count(Counter::RdmaTxPackets, 1);
+            self.state
+                .count(Counter::RdmaTxBytes, packet.payload_len.into());
+        }
+        packet
+    }
+
+    fn poll_impaired(&mut self, now: Time) -> Option<Outgoing> {
         loop {
             if let Some(packet) = self.egress.poll(now) {
-                return Some(self.sent(packet));
+                return Some(packet);
             }
-            let packet = self.poll_mad().or_else(|| self.poll_ready(now))?;
-            if self.egress.is_clear() {
-                return Some(self.sent(packet));
-            }
+            let packet = self.next_packet(now)?;
             if let Some(packet) = self.send_impaired(packet) {
-                return Some(self.sent(packet));
+                return Some(packet);
             }
+        }
+    }
+
+    /// The next packet that the device makes.
+    fn next_packet(&mut self, now: Time) -> Option<Outgoing> {
+        if self.cm.wants_transmit() {
+            self.poll_mad()
+        } else {
+            self.poll_ready(now)
         }
     }
 
@@ -490,36 +510,27 @@ impl Hca {
         }
     }
 
-    fn sent(&self, packet: Outgoing) -> Outgoing {
-        self.state.count(Counter::RdmaTxPackets, 1);
-        self.state
-            .count(Counter::RdmaTxBytes, packet.payload_len.into());
-        packet
-    }
-
     /// The next packet of the queue pair whose turn it is.
     fn poll_ready(&mut self, now: Time) -> Option<Outgoing> {
         loop {
             let index = *self.ready.front()?;
-            let transmit = if self.burst_left == 0 {
-                None
-            } else {
+            if self.burst_left > 0 {
+                let path = self.qps.get(index).and_then(|entry| entry.path);
                 let share = self.config.total_window_bytes / self.busy.max(1);
-                let poll = |qp: &mut Qp, host: &mut QpHost<'_>| {
+                // Packets are large: this one is not handed back through the call.
+                let mut packet = None;
+                self.with_index(index, |qp, host| {
                     qp.share_window(share);
-                    let transmit = qp.poll_transmit(now, host)?;
-                    Some((transmit, host.opener()))
-                };
-                self.with_index(index, poll).flatten()
-            };
-            let Some((transmit, opener)) = transmit else {
-                self.next_turn(index);
-                continue;
-            };
-            self.burst_left -= 1;
-            if let Some(packet) = self.address(index, transmit, opener) {
-                return Some(packet);
+                    if let Some(transmit) = qp.poll_transmit(now, host) {
+                        packet = Outgoing::new(transmit, path, host.opener());
+                    }
+                });
+                if packet.is_some() {
+                    self.burst_left -= 1;
+                    return packet;
+                }
             }
+            self.next_turn(index);
         }
     }
 
@@ -535,27 +546,6 @@ impl Hca {
                 self.ready.push_back(index);
             }
         }
-    }
-
-    fn address(&self, index: u32, transmit: Transmit, opener: Option<Opener>) -> Option<Outgoing> {
-        let entry = self.qps.get(index)?;
-        let Transmit {
-            headers,
-            payload,
-            payload_len,
-            path,
-        } = transmit;
-        // A datagram has its path; any other queue pair has one from RTR on, and sends nothing
-        // before.
-        let path = path.or(entry.path)?;
-        Some(Outgoing {
-            path,
-            headers,
-            payload,
-            payload_len,
-            opener,
-            corrupt_bit: None,
-        })
     }
 
     /// Copies the payload out of memory, for a packet that is to be sent after more inputs: its

@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ferroce_transport::{Data, Path, Payload};
+use ferroce_transport::{Data, Path, Payload, Transmit};
 use ferroce_wire::Headers;
 
 use crate::impair::Treatment;
@@ -92,6 +92,24 @@ impl Held {
 pub(crate) const CE: u8 = 0b11;
 
 impl Outgoing {
+    /// A packet of a queue pair with this path. A datagram has one of its own; any other queue pair
+    /// has one from RTR on, and sends nothing before.
+    #[inline]
+    pub(crate) fn new(
+        transmit: Transmit,
+        path: Option<Path>,
+        opener: Option<Opener>,
+    ) -> Option<Self> {
+        Some(Self {
+            path: transmit.path.or(path)?,
+            headers: transmit.headers,
+            payload: transmit.payload,
+            payload_len: transmit.payload_len,
+            opener,
+            corrupt_bit: None,
+        })
+    }
+
     /// Suffers what the link does to it.
     pub(crate) fn damage(&mut self, treatment: &Treatment) {
         self.corrupt_bit = treatment.corrupt_bit;

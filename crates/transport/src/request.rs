@@ -4,8 +4,8 @@ use ferroce_wire::{AtomicEth, Bth, Deth, Headers, Opcode, Psn, Reth};
 
 use crate::recv::pieces;
 use crate::{
-    Host, Payload, QpAttr, QpConfig, Segment, Segments, SendFlags, SendOp, SendTo, Sges, Transmit,
-    UdAddress, WcStatus,
+    Host, Payload, QpAttr, QpConfig, Segment, SendFlags, SendOp, SendTo, Sges, Transmit, UdAddress,
+    WcStatus,
 };
 
 /// A send WQE: the work request and where it stands on the wire.
@@ -65,16 +65,38 @@ pub(crate) struct Request<'a> {
 const OWN_QKEY: u32 = 1 << 31;
 
 impl Request<'_> {
-    /// The packet. Local memory is checked here; an error is the WQE's status.
-    pub(crate) fn build<H: Host>(&self, host: &H) -> Result<Transmit, WcStatus> {
-        let offset = self.psn.since(self.wqe.first_psn) * self.attr.path_mtu.bytes();
+    /// Where it begins in its message.
+    fn offset(&self) -> u32 {
+        self.psn.since(self.wqe.first_psn) * self.attr.path_mtu.bytes()
+    }
+
+    /// Bytes of the message that it is about: its payload, or the responses to it.
+    fn len(&self) -> u32 {
+        (self.span * self.attr.path_mtu.bytes()).min(self.wqe.length - self.offset())
+    }
+
+    /// Whether local memory is there for it; an error is the WQE's status.
+    pub(crate) fn check<H: Host>(&self, host: &H) -> Result<(), WcStatus> {
+        let receives = self.wqe.op.needs_response();
+        let mut segments = self.wqe.segments(self.offset(), self.len());
+        segments
+            .try_for_each(|segment| match receives {
+                true => host.check_write(&segment),
+                false => host.check_read(&segment),
+            })
+            .map_err(|_| WcStatus::LocProtErr)
+    }
+
+    /// The packet, if [`Self::check`] passed.
+    pub(crate) fn build(&self) -> Transmit {
         if self.wqe.op.needs_response() {
-            self.build_read_or_atomic(offset, host)
+            self.build_read_or_atomic()
         } else {
-            self.build_send_or_write(offset, host)
+            self.build_send_or_write()
         }
     }
 
+    #[inline]
     fn headers(&self, opcode: Opcode) -> Headers {
         let qp_type = self.config.qp_type;
         let mut bth = Bth::request(qp_type.opcode(opcode), self.attr.dest_qpn, self.psn);
@@ -95,9 +117,9 @@ impl Request<'_> {
         headers
     }
 
-    fn build_send_or_write<H: Host>(&self, offset: u32, host: &H) -> Result<Transmit, WcStatus> {
+    fn build_send_or_write(&self) -> Transmit {
         let wqe = self.wqe;
-        let len = self.attr.path_mtu.bytes().min(wqe.length - offset);
+        let (offset, len) = (self.offset(), self.len());
         let (first, last) = (self.psn == wqe.first_psn, self.psn == wqe.last_psn());
         let mut headers = self.headers(opcode(&wqe.op, first, last));
         headers.bth.pad = ferroce_wire::pad_len(len as usize);
@@ -124,40 +146,29 @@ impl Request<'_> {
             _ if len == 0 => Payload::Empty,
             Some(bytes) if wqe.packets == 1 => Payload::Inline(bytes.clone()),
             Some(bytes) => Payload::Inline(bytes[offset as usize..][..len as usize].into()),
-            None => {
-                let segments: Segments = wqe.segments(offset, len).collect();
-                for segment in &segments {
-                    host.check_read(segment).map_err(|_| WcStatus::LocProtErr)?;
-                }
-                Payload::Memory(segments)
-            }
+            None => Payload::Memory(wqe.segments(offset, len).collect()),
         };
         let path = match wqe.to {
             SendTo::Peer | SendTo::Srq(_) => None,
             SendTo::Datagram(address) => Some(address.path),
         };
-        Ok(Transmit {
+        Transmit {
             headers,
             payload,
             payload_len: len,
             path,
-        })
+        }
     }
 
-    fn build_read_or_atomic<H: Host>(&self, offset: u32, host: &H) -> Result<Transmit, WcStatus> {
+    fn build_read_or_atomic(&self) -> Transmit {
         let wqe = self.wqe;
-        let len = (self.span * self.attr.path_mtu.bytes()).min(wqe.length - offset);
-        for segment in wqe.segments(offset, len) {
-            host.check_write(&segment)
-                .map_err(|_| WcStatus::LocProtErr)?;
-        }
         let mut headers = self.headers(opcode(&wqe.op, true, true));
         match wqe.op {
             SendOp::Read { va, rkey } => {
                 headers.reth = Some(Reth {
-                    va: va.wrapping_add(offset.into()),
+                    va: va.wrapping_add(self.offset().into()),
                     rkey,
-                    length: len,
+                    length: self.len(),
                 });
             }
             SendOp::CompareSwap {
@@ -187,12 +198,12 @@ impl Request<'_> {
             | SendOp::BindMw(_)
             | SendOp::LocalInvalidate { .. } => {}
         }
-        Ok(Transmit {
+        Transmit {
             headers,
             payload: Payload::Empty,
             payload_len: 0,
             path: None,
-        })
+        }
     }
 }
 

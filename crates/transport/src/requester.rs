@@ -239,28 +239,25 @@ impl Requester {
         let request = self.next_request(span, attr, config)?;
         let ack_req = request.ack_req && config.qp_type.is_reliable();
         let needs_response = request.wqe.op.needs_response();
-        match request.build(host) {
-            Ok(transmit) => {
-                if starts {
-                    self.start(attr);
-                }
-                if ack_req {
-                    self.asked = self.snd;
-                }
-                self.account(host, span, needs_response);
-                if config.qp_type.is_reliable() {
-                    self.keep_time(now, host.policy());
-                } else {
-                    // Nobody says that it arrived: what has left is done.
-                    self.acknowledge(self.snd.wrapping_sub(1), config.qpn, host);
-                }
-                Some(transmit)
-            }
-            Err(status) => {
-                self.local_error = Some(status);
-                None
-            }
+        if let Err(status) = request.check(host) {
+            self.local_error = Some(status);
+            return None;
         }
+        let transmit = request.build();
+        if starts {
+            self.start(attr);
+        }
+        if ack_req {
+            self.asked = self.snd;
+        }
+        self.account(host, span, needs_response);
+        if config.qp_type.is_reliable() {
+            self.keep_time(now, host.policy());
+        } else {
+            // Nobody says that it arrived: what has left is done.
+            self.acknowledge(self.snd.wrapping_sub(1), config.qpn, host);
+        }
+        Some(transmit)
     }
 
     /// Executes the local operations whose turn it is. They complete in their order, behind what

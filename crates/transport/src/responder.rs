@@ -240,6 +240,7 @@ impl Responder {
     }
 
     /// Executes the packet that is due.
+    #[inline]
     pub(crate) fn execute<H: Host>(
         &mut self,
         headers: &Headers,
