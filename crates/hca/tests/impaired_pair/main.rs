@@ -12,6 +12,7 @@ mod dice;
 mod oracle;
 mod play;
 mod scenario;
+mod unreliable;
 
 use scenario::Scenario;
 
@@ -38,6 +39,22 @@ fn seeded_runs() {
     assert!(2 * done >= sent || runs < 100, "{done} of {sent} messages");
     assert!(clean < runs || runs < 100, "no run with an error");
     println!("{done} of {sent} messages arrived; {clean} of {runs} runs had no error");
+}
+
+#[test]
+fn seeded_runs_of_unreliable_services() {
+    let first = number("FERROCE_SEED", 1);
+    let runs = number("FERROCE_RUNS", 300);
+    let (mut sent, mut delivered) = (0, 0);
+    for seed in first..first + runs {
+        let _named = Named(seed);
+        let outcome = unreliable::play(seed);
+        sent += outcome.sent;
+        delivered += outcome.delivered;
+    }
+    assert!(2 * delivered >= sent || runs < 100, "most are lost");
+    assert!(delivered < sent || runs < 100, "nothing is lost");
+    println!("{delivered} of {sent} messages were received");
 }
 
 #[test]

@@ -148,7 +148,7 @@ impl Scenario {
     }
 }
 
-fn config(dice: &mut Dice) -> HcaConfig {
+pub(crate) fn config(dice: &mut Dice) -> HcaConfig {
     HcaConfig {
         seed: dice.next(),
         window_bytes: dice.pick(&[0, 4 << 10, 64 << 10, 1 << 20]),
@@ -288,7 +288,7 @@ fn profile(dice: &mut Dice) -> Profile {
 }
 
 /// A bad link; most have several faults.
-fn impairment(dice: &mut Dice) -> Impairment {
+pub(crate) fn impairment(dice: &mut Dice) -> Impairment {
     let mut link = Impairment::default();
     if dice.chance(50) {
         link.loss = dice.probability(0.1);
