@@ -1,12 +1,21 @@
 //! Who posted what, and what became of it.
 
-use ferroce_hca::{Completion, WcOpcode, WcStatus};
+use ferroce_hca::{Completion, QpType, WcFlags, WcOpcode, WcStatus};
+
+/// The life that begins with the first connection.
+const FIRST_LIFE: usize = 1;
 
 /// What an accepted work request is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    Send { signaled: bool },
-    Recv { shared: bool },
+    /// If `tagged`, its immediate data is its id.
+    Send {
+        signaled: bool,
+        tagged: bool,
+    },
+    Recv {
+        shared: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +35,9 @@ pub(super) struct Ledger {
     failed: Vec<bool>,
     last_send: Option<u64>,
     last_recv: Option<u64>,
+    /// Immediate data received in the first life, not yet compared with what was sent.
+    arrivals: Vec<u32>,
+    last_arrival: Option<u32>,
     /// Completions may be missing.
     pub(super) overrun: bool,
 }
@@ -57,7 +69,7 @@ impl Ledger {
         let is_recv_opcode = matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
         assert_eq!(is_recv_opcode, !is_send_queue, "{wc:?}");
         match entry.kind {
-            Kind::Send { signaled } => {
+            Kind::Send { signaled, .. } => {
                 assert!(is_send_queue, "on the wrong queue: {wc:?}");
                 assert!(signaled || wc.status != WcStatus::Success, "{wc:?}");
                 assert!(self.last_send < Some(wc.wr_id), "out of order: {wc:?}");
@@ -68,9 +80,31 @@ impl Ledger {
                 assert!(!is_send_queue, "on the wrong queue: {wc:?}");
                 assert!(shared || self.last_recv < Some(wc.wr_id), "out of order");
                 self.last_recv = Some(wc.wr_id);
+                let tagged = wc.flags.contains(WcFlags::WITH_IMM);
+                if tagged && wc.status == WcStatus::Success && self.life == FIRST_LIFE {
+                    self.arrivals.push(wc.imm);
+                }
             }
         }
         assert!(wc.vendor_err == 0 || wc.status != WcStatus::Success);
+    }
+
+    /// What a well-behaved peer has sent arrives at most once and in order; datagrams as they come.
+    /// Only before anything is connected anew: late packets of an earlier connection may be taken
+    /// for some of this one.
+    pub(super) fn compare_arrivals(&mut self, peer: &Self, qp_type: QpType) {
+        for id in self.arrivals.drain(..) {
+            if peer.life != FIRST_LIFE {
+                continue;
+            }
+            let entry = &peer.entries[id as usize];
+            let sent = matches!(entry.kind, Kind::Send { tagged: true, .. });
+            assert!(sent, "{id} came, which was never sent");
+            if qp_type != QpType::Ud {
+                assert!(self.last_arrival < Some(id), "{id} came again or late");
+                self.last_arrival = Some(id);
+            }
+        }
     }
 
     /// Successes, then one error, then only what it flushed.
@@ -99,7 +133,7 @@ impl Ledger {
         if self.overrun {
             return;
         }
-        let signaled = self.waiting(|kind| kind == Kind::Send { signaled: true });
+        let signaled = self.waiting(|kind| matches!(kind, Kind::Send { signaled: true, .. }));
         let all = self.waiting(|kind| matches!(kind, Kind::Send { .. }));
         assert!(
             (signaled..=all).contains(&sends),

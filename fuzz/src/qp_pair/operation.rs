@@ -3,8 +3,8 @@
 use ferroce_hca::impair::{Blackout, BurstLoss};
 use ferroce_hca::{
     AccessFlags, Attr, CqId, Direction, Impairment, Method, Mtu, MwBind, Notify, Path, QpAttr,
-    QpModify, QpState, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId, SrqModify,
-    VerbsError,
+    QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId,
+    SrqModify, UdAddress, VerbsError,
 };
 use ferroce_prm::roce_accl;
 use ferroce_wire::{
@@ -13,7 +13,7 @@ use ferroce_wire::{
 };
 
 use super::ledger::Kind;
-use super::side::{REGION_BYTES, Side};
+use super::side::{QKEY, REGION_BYTES, Side};
 use super::world::{Flight, World};
 use crate::Cursor;
 use crate::register::sensible_bytes;
@@ -126,7 +126,9 @@ fn post_send(world: &mut World, which: usize, input: &mut Cursor<'_>) {
     let hostile = world.hostile && input.one_in(2);
     let length = length(hostile, input);
     let (rkey, va) = place(&world.sides[1 - which], length, hostile, input);
-    let imm = input.one_in(3).then_some(0x1234_5678);
+    let imm = input
+        .one_in(3)
+        .then(|| world.sides[which].ledger.next_id() as u32);
     let op = match input.below(8) {
         0 | 1 => SendOp::Send { imm },
         2 if hostile => SendOp::SendInvalidate { rkey },
@@ -149,7 +151,7 @@ fn post_send(world: &mut World, which: usize, input: &mut Cursor<'_>) {
     } else {
         length
     };
-    let side = &mut world.sides[which];
+    let side = &world.sides[which];
     let mut flags = SendFlags::from_bits_truncate(input.u8().into());
     let inline = input.one_in(6).then(|| {
         let len = input.pick(&[0, 1, 64, 256, 257]);
@@ -166,17 +168,48 @@ fn post_send(world: &mut World, which: usize, input: &mut Cursor<'_>) {
         flags,
         sges: sges.clone(),
         inline,
-        to: SendTo::Peer,
+        to: send_to(world, which, hostile, input),
     };
+    let side = &mut world.sides[which];
     let signaled = side.signals_all() || flags.contains(SendFlags::SIGNALED);
     match side.hca.post_send(side.qpn, wr) {
         Ok(()) => {
-            side.ledger.accepted(Kind::Send { signaled });
+            let tagged = op.consumes_receive() && imm.is_some();
+            side.ledger.accepted(Kind::Send { signaled, tagged });
             if op.needs_response() {
                 side.permit(&sges);
             }
         }
         Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Whom a request is for: in hostile inputs sometimes nobody, or of the wrong kind.
+fn send_to(world: &World, which: usize, hostile: bool, input: &mut Cursor<'_>) -> SendTo {
+    let peer = &world.sides[1 - which];
+    let stray = hostile && input.one_in(8);
+    let as_type = match world.sides[which].qp_type() {
+        _ if stray && input.one_in(2) => QpType::Ud,
+        own => own,
+    };
+    match as_type {
+        QpType::Ud => SendTo::Datagram(UdAddress {
+            path: Path {
+                dest: peer.address,
+                traffic_class: input.u8(),
+            },
+            qpn: if stray {
+                Qpn::new(input.u8().into())
+            } else {
+                peer.qpn
+            },
+            qkey: if stray { input.u32() } else { QKEY },
+        }),
+        QpType::XrcSend => {
+            let stray = stray.then(|| Srqn::new(input.u32() & 0xff_ffff));
+            stray.or(peer.srqn).map_or(SendTo::Peer, SendTo::Srq)
+        }
+        _ => SendTo::Peer,
     }
 }
 
@@ -280,7 +313,7 @@ fn forge(world: &mut World, to: usize, input: &mut Cursor<'_>) {
         imm: opcode.has_imm().then(|| input.u32()),
         ieth: opcode.has_ieth().then_some(rkey),
         deth: opcode.has_deth().then_some(Deth {
-            qkey: 0,
+            qkey: if input.one_in(2) { QKEY } else { 0 },
             src_qp: dest_qp,
         }),
         xrceth: opcode.has_xrceth().then(|| Srqn::new(input.u32())),
@@ -362,14 +395,16 @@ fn modify(world: &mut World, which: usize, input: &mut Cursor<'_>) {
         retry_cnt: input.u8() % 9,
         rnr_retry: input.u8() % 9,
         sqd_async_notify: input.one_in(2),
-        qkey: 0,
+        qkey: QKEY,
         path_mig_state: 0,
     };
+    use QpState::{Init, Reset, Rtr, Rts};
+    let qp_type = world.sides[which].qp_type();
     // The attributes a step of the usual way takes, or any.
     let change = match input.below(8) {
-        0 => QpModify::init(attr),
-        1 => QpModify::rtr(attr),
-        2 => QpModify::rts(attr),
+        0 => QpModify::step(qp_type, Reset, Init, attr),
+        1 => QpModify::step(qp_type, Init, Rtr, attr),
+        2 => QpModify::step(qp_type, Rtr, Rts, attr),
         3 | 4 => QpModify::to(state, Attr::empty(), attr),
         5 => QpModify::to(
             QpState::Sqd,
@@ -379,7 +414,7 @@ fn modify(world: &mut World, which: usize, input: &mut Cursor<'_>) {
         _ => QpModify {
             mask: Attr::from_bits_truncate(input.u32()),
             state,
-            cur_state: QpState::Rts,
+            cur_state: Rts,
             attr,
         },
     };
@@ -487,7 +522,10 @@ fn local_operation(side: &mut Side, dice: u32) {
         to: SendTo::Peer,
     };
     match side.hca.post_send(side.qpn, wr) {
-        Ok(()) => side.ledger.accepted(Kind::Send { signaled: true }),
+        Ok(()) => side.ledger.accepted(Kind::Send {
+            signaled: true,
+            tagged: false,
+        }),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
@@ -495,6 +533,8 @@ fn local_operation(side: &mut Side, dice: u32) {
 fn other_verbs(side: &mut Side, input: &mut Cursor<'_>) {
     let [send_cq, recv_cq] = side.cqs();
     let handle = input.u32();
+    // An XRC_RECV queue pair is tied to neither.
+    let in_use = side.qp_type() != QpType::XrcRecv;
     match input.below(8) {
         0 => side
             .hca
@@ -508,15 +548,15 @@ fn other_verbs(side: &mut Side, input: &mut Cursor<'_>) {
             };
             side.hca.modify_srq(srq, &change)
         }),
-        3 => {
+        3 if in_use => {
             assert!(side.hca.destroy_cq(send_cq).is_err(), "it is in use");
             side.hca.destroy_cq(CqId(handle.max(2)))
         }
-        4 => side.srq.map_or(Ok(()), |srq| {
+        4 if in_use => side.srq.map_or(Ok(()), |srq| {
             assert!(side.hca.destroy_srq(srq).is_err(), "it is in use");
             side.hca.destroy_srq(SrqId(handle.max(1)))
         }),
-        5 => {
+        3..=5 => {
             let pd = side.regions[0].info.pd;
             side.hca.dealloc_pd(pd)
         }

@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, CqId, Event, Hca, HcaConfig, Memory, MrInfo, MwId, MwType, Path,
-    PdId, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, Sge, SrqId,
+    PdId, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, Sge, SrqId, XrcTies, XrcdId,
 };
-use ferroce_wire::Qpn;
+use ferroce_wire::{Qpn, Srqn};
 
 use super::ledger::Ledger;
 use crate::Cursor;
@@ -16,6 +16,9 @@ pub(super) const REGION_BYTES: usize = 8192;
 /// Bytes before and behind it that nobody may write.
 const GUARD: usize = 64;
 const UNTOUCHED: u8 = 0xa5;
+
+/// What datagrams need.
+pub(super) const QKEY: u32 = 0x0102_0304;
 
 /// What a region is good for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,7 +127,10 @@ pub(super) struct Side {
     pub(super) hca: Hca,
     pub(super) address: IpAddr,
     init: QpInit,
+    xrcd: XrcdId,
     pub(super) srq: Option<SrqId>,
+    /// Its number.
+    pub(super) srqn: Option<Srqn>,
     pub(super) qpn: Qpn,
     pub(super) regions: Vec<Region>,
     window: MwId,
@@ -132,7 +138,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    pub(super) fn new(index: u8, input: &mut Cursor<'_>) -> Self {
+    pub(super) fn new(index: u8, qp_type: QpType, input: &mut Cursor<'_>) -> Self {
         let seed = input.u8();
         let mut hca = Hca::new(HcaConfig {
             seed: seed.into(),
@@ -157,11 +163,19 @@ impl Side {
         let entries = input.pick(&[4096, 4096, 4096, 8, 1]);
         let send_cq = hca.create_cq(entries).expect("a legal size");
         let recv_cq = hca.create_cq(4096).expect("a legal size");
-        let srq = input
-            .one_in(3)
-            .then(|| hca.create_srq(pd, 64, 4).expect("a legal size"));
+        let xrcd = hca.alloc_xrcd().expect("a new device has room");
+        let srq = match qp_type {
+            QpType::XrcRecv => {
+                let ties = XrcTies { xrcd, cq: recv_cq };
+                Some(hca.create_xrc_srq(pd, ties, 64, 4))
+            }
+            QpType::XrcSend => None,
+            _ => input.one_in(3).then(|| hca.create_srq(pd, 64, 4)),
+        };
+        let srq = srq.map(|srq| srq.expect("a legal size"));
+        let srqn = srq.map(|srq| hca.srq_number(srq).expect("it exists"));
         let init = QpInit {
-            qp_type: QpType::Rc,
+            qp_type,
             pd,
             send_cq,
             recv_cq,
@@ -173,12 +187,14 @@ impl Side {
             },
             signal_all: input.one_in(4),
         };
-        let qpn = hca.create_qp(&init).expect("a new device has room");
+        let qpn = create_qp(&mut hca, &init, xrcd);
         Self {
             hca,
+            xrcd,
             address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + index)),
             init,
             srq,
+            srqn,
             qpn,
             regions,
             window,
@@ -189,6 +205,10 @@ impl Side {
     /// The present key of its memory window, bound or not.
     pub(super) fn window_key(&self) -> u32 {
         self.hca.query_mw(self.window).expect("it exists").rkey
+    }
+
+    pub(super) fn qp_type(&self) -> QpType {
+        self.init.qp_type
     }
 
     pub(super) fn signals_all(&self) -> bool {
@@ -205,21 +225,19 @@ impl Side {
         self.hca.destroy_qp(self.qpn).expect("it exists");
         assert!(self.hca.destroy_qp(self.qpn).is_err(), "twice");
         self.ledger.begin_life();
-        self.qpn = self.hca.create_qp(&self.init).expect("there is room");
+        self.qpn = create_qp(&mut self.hca, &self.init, self.xrcd);
     }
 
     /// From any state to RTS.
     pub(super) fn connect(&mut self, dest: IpAddr, attr: &QpAttr) {
+        use QpState::{Init, Reset, Rtr, Rts};
         let path = Path {
             dest,
             traffic_class: 2,
         };
-        self.modify(&QpModify::to(QpState::Reset, Attr::empty(), *attr), None);
-        for change in [
-            QpModify::init(*attr),
-            QpModify::rtr(*attr),
-            QpModify::rts(*attr),
-        ] {
+        self.modify(&QpModify::to(Reset, Attr::empty(), *attr), None);
+        for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts)] {
+            let change = QpModify::step(self.qp_type(), from, to, *attr);
             let path = change.mask.contains(Attr::AV).then_some(path);
             assert!(self.modify(&change, path), "{change:?} of {attr:?}");
         }
@@ -305,4 +323,12 @@ impl Side {
             region.audit();
         }
     }
+}
+
+fn create_qp(hca: &mut Hca, init: &QpInit, xrcd: XrcdId) -> Qpn {
+    match init.qp_type {
+        QpType::XrcRecv => hca.create_xrc_recv_qp(xrcd),
+        _ => hca.create_qp(init),
+    }
+    .expect("there is room")
 }

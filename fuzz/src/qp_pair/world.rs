@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ferroce_hca::{AccessFlags, Data, Mtu, Outgoing, QpAttr, QpState, Received, Time};
+use ferroce_hca::{AccessFlags, Data, Mtu, Outgoing, QpAttr, QpState, QpType, Received, Time};
 use ferroce_wire::{
     ICRC_LEN, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Packet, Psn, ROCE_V2_PORT, pad_len,
 };
 
-use super::side::Side;
+use super::side::{QKEY, Side};
 use crate::Cursor;
 
 /// From one side to the other.
@@ -52,8 +52,10 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(input: &mut Cursor<'_>) -> Self {
-        let hostile = input.one_in(2);
-        let sides = [Side::new(0, input), Side::new(1, input)];
+        let first = input.u8();
+        let hostile = first % 2 == 1;
+        let types = types(first / 2 % 8);
+        let sides = [0, 1].map(|index| Side::new(index, types[usize::from(index)], input));
         let mut world = Self {
             now: Time::from_nanos(1_000_000),
             sides,
@@ -85,6 +87,7 @@ impl World {
             };
             let attr = QpAttr {
                 path_mtu,
+                qkey: QKEY,
                 dest_qpn: self.sides[peer].qpn,
                 rq_psn: psns[peer],
                 sq_psn: psns[own],
@@ -109,7 +112,7 @@ impl World {
     pub(super) fn has_failed(&self) -> bool {
         let failed = |side: &Side| {
             let qp = side.hca.qp(side.qpn);
-            qp.is_some_and(|qp| qp.state() == QpState::Err)
+            qp.is_some_and(|qp| matches!(qp.state(), QpState::Err | QpState::Sqe))
         };
         self.sides.iter().any(failed)
     }
@@ -137,9 +140,14 @@ impl World {
         for from in 0..2 {
             self.transmit(from);
         }
-        for side in &mut self.sides {
+        for index in 0..2 {
+            let [a, b] = &mut self.sides;
+            let (side, peer) = if index == 0 { (a, b) } else { (b, a) };
             side.poll_completions();
             side.check();
+            if !self.hostile {
+                side.ledger.compare_arrivals(&peer.ledger, side.qp_type());
+            }
         }
     }
 
@@ -301,6 +309,16 @@ impl World {
                 .after(ack_ns)
                 .after(1_000_000_000),
         )
+    }
+}
+
+/// The types of the two queue pairs; most inputs have RC.
+fn types(choice: u8) -> [QpType; 2] {
+    match choice {
+        5 => [QpType::Uc; 2],
+        6 => [QpType::Ud; 2],
+        7 => [QpType::XrcSend, QpType::XrcRecv],
+        _ => [QpType::Rc; 2],
     }
 }
 
