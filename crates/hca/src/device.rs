@@ -482,6 +482,7 @@ impl Hca {
     }
 
     /// The next packet that the device makes.
+    #[inline]
     fn next_packet(&mut self, now: Time) -> Option<Outgoing> {
         if self.cm.wants_transmit() {
             self.poll_mad()

@@ -38,10 +38,13 @@ fn ready(node: &Node, qpn: Qpn, qp_type: QpType, attr: QpAttr, path: Option<Path
     });
 }
 
+/// DSCP 26, and "able to mark congestion".
+const CLASS: u8 = 0x6a;
+
 fn path_to(node: &Node) -> Path {
     Path {
         dest: node.device.address().ip(),
-        traffic_class: 0,
+        traffic_class: CLASS,
     }
 }
 
@@ -72,6 +75,8 @@ fn datagrams_in_both_directions() {
             let got = nodes[to].succeed(1)[0];
             assert_eq!((got.byte_len, got.src_qp), (GRH_BYTES + len, qpns[from]));
             assert_eq!(got.flags, WcFlags::GRH);
+            let ip_header = nodes[to].bytes((32 << 10) + 20, 2);
+            assert_eq!(ip_header, [0x45, CLASS]);
             let payload = (32 << 10) + GRH_BYTES as usize;
             assert!(
                 nodes[to].bytes(payload, len as usize) == bytes,

@@ -216,6 +216,7 @@ impl Headers {
     }
 
     /// Length of the headers, bytes; follows from the opcode.
+    #[inline]
     pub const fn header_len(&self) -> usize {
         self.bth.opcode.header_len()
     }

@@ -161,6 +161,19 @@ static OPERATIONS: [Opcode; 256] = {
     table
 };
 
+/// Length of the headers, by the byte of an opcode.
+#[allow(clippy::cast_possible_truncation, reason = "headers are short")]
+static HEADER_LENS: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < Opcode::ALL.len() {
+        let opcode = Opcode::ALL[index];
+        table[opcode as usize] = opcode.add_up_headers() as u8;
+        index += 1;
+    }
+    table
+};
+
 impl Opcode {
     /// The opcode's byte in the BTH.
     #[inline]
@@ -385,7 +398,12 @@ impl Opcode {
     /// Length of the BTH and all extension headers, bytes; always a multiple of 4.
     ///
     /// The 16 reserved bytes of a CNP count as a header.
+    #[inline]
     pub const fn header_len(self) -> usize {
+        HEADER_LENS[self as usize] as usize
+    }
+
+    const fn add_up_headers(self) -> usize {
         let mut len = BTH_LEN;
         if self.has_deth() {
             len += DETH_LEN;

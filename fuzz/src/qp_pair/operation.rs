@@ -564,7 +564,7 @@ fn other_verbs(side: &mut Side, input: &mut Cursor<'_>) {
             .hca
             .create_cq(handle)
             .and_then(|cq| side.hca.destroy_cq(cq)),
-        _ if handle % 2 == 0 => {
+        _ if handle.is_multiple_of(2) => {
             local_operation(side, handle >> 1);
             Ok(())
         }
