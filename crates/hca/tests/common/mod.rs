@@ -452,7 +452,8 @@ impl Side {
             dest,
             traffic_class: 2,
         };
-        self.ready(qpn, QpType::Rc, attr, Some(path));
+        let qp_type = self.hca.qp(qpn).unwrap().config().qp_type;
+        self.ready(qpn, qp_type, attr, Some(path));
     }
 
     pub fn move_to(&mut self, qpn: Qpn, state: QpState) {

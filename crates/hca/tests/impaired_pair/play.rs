@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use ferroce_hca::impair::Blackout;
 use ferroce_hca::{
-    AccessFlags, Direction, Hca, Impairment, QpCap, QpInit, QpState, RecvWr, SendFlags, SendOp,
-    SendTo, SendWr, Sge, Sges, SrqId, Time,
+    AccessFlags, Direction, Hca, Impairment, QpCap, QpInit, QpState, QpType, RecvWr, SendFlags,
+    SendOp, SendTo, SendWr, Sge, Sges, SrqId, Time, XrcTies,
 };
 use ferroce_wire::Qpn;
 
@@ -116,7 +116,10 @@ impl Stage {
             recvs: [Vec::new(), Vec::new()],
         };
         for plan in &scenario.qps {
-            let ends = [A, B].map(|id| stage.end(id, srqs[id]));
+            let ends = match plan.xrc {
+                true => stage.xrc_ends(),
+                false => [A, B].map(|id| stage.end(id, srqs[id])),
+            };
             let qpns = [ends[A].qpn, ends[B].qpn];
             stage.pair.connect_from(qpns, plan.attr, plan.psns);
             stage.ends.push(ends);
@@ -141,6 +144,30 @@ impl Stage {
             ..side.init()
         };
         let qpn = side.hca.create_qp(&init).unwrap();
+        self.end_of(id, qpn, srq)
+    }
+
+    /// A sends, B has a shared receive queue.
+    fn xrc_ends(&mut self) -> [End; 2] {
+        let [a, b] = &mut self.pair.sides;
+        let xrcd = b.hca.alloc_xrcd().unwrap();
+        let ties = XrcTies { xrcd, cq: b.cq };
+        let srq = b.hca.create_xrc_srq(b.pd, ties, 256, 2).unwrap();
+        let recv = b.hca.create_xrc_recv_qp(xrcd).unwrap();
+        let init = QpInit {
+            qp_type: QpType::XrcSend,
+            cap: QpCap {
+                max_inline_data: 1024,
+                ..QpCap::default()
+            },
+            ..a.init()
+        };
+        let send = a.hca.create_qp(&init).unwrap();
+        [self.end_of(A, send, None), self.end_of(B, recv, Some(srq))]
+    }
+
+    fn end_of(&mut self, id: usize, qpn: Qpn, srq: Option<SrqId>) -> End {
+        let side = &mut self.pair.sides[id];
         let target = side.register(TARGET_BYTES as usize, AccessFlags::all());
         target.fill(u64::from(qpn.value()) << 1 | id as u64);
         End {
@@ -205,7 +232,7 @@ impl Stage {
             flags: SendFlags::empty(),
             sges: Sges::from_slice(&sges),
             inline: None,
-            to: SendTo::Peer,
+            to: self.to(nth, id),
         };
         wr.flags.set(SendFlags::SIGNALED, message.signaled);
         wr.flags.set(SendFlags::FENCE, message.fence);
@@ -221,6 +248,17 @@ impl Stage {
             posted: false,
             local,
         });
+    }
+
+    /// Whom messages are for.
+    fn to(&mut self, nth: usize, id: usize) -> SendTo {
+        let own = self.pair.sides[id].hca.qp(self.ends[nth][id].qpn).unwrap();
+        match (own.config().qp_type, self.ends[nth][1 - id].srq) {
+            (QpType::XrcSend, Some(srq)) => {
+                SendTo::Srq(self.pair.sides[1 - id].hca.srq_number(srq).unwrap())
+            }
+            _ => SendTo::Peer,
+        }
     }
 
     /// A value that a word may hold when the message comes.
@@ -240,7 +278,9 @@ impl Stage {
         for (nth, plan) in scenario.qps.iter().enumerate() {
             for id in [A, B] {
                 // A queue pair that fails takes a request of a shared queue with it.
-                add(0, Act::Recv(nth, 1 - id));
+                if !(plan.xrc && id == B) {
+                    add(0, Act::Recv(nth, 1 - id));
+                }
                 for (index, message) in plan.messages[id].iter().enumerate() {
                     if message.kind.consumes_receive() {
                         add(message.recv_at, Act::Recv(nth, 1 - id));

@@ -25,6 +25,8 @@ pub(crate) struct Scenario {
 /// A pair of queue pairs and its messages.
 #[derive(Debug)]
 pub(crate) struct Plan {
+    /// XRC from A to B; otherwise RC.
+    pub(crate) xrc: bool,
     pub(crate) attr: QpAttr,
     pub(crate) psns: [u32; 2],
     /// From A and from B.
@@ -197,7 +199,8 @@ fn plan(dice: &mut Dice, perfect: bool, calm: bool) -> Plan {
         },
         ..attr()
     };
-    Plan {
+    let mut plan = Plan {
+        xrc: dice.chance(20),
         attr,
         psns: [psn(dice), psn(dice)],
         messages: [0, 1].map(|_| {
@@ -216,7 +219,14 @@ fn plan(dice: &mut Dice, perfect: bool, calm: bool) -> Plan {
                 })
                 .collect()
         }),
+    };
+    if plan.xrc {
+        let [from_a, from_b] = &mut plan.messages;
+        from_b.clear();
+        // B's end has no send queue to bind a window with.
+        from_a.retain(|message| message.kind != Kind::SendInvalidate);
     }
+    plan
 }
 
 fn message(dice: &mut Dice, mtu: Mtu, post_at: u64, recv_at: u64) -> Message {
