@@ -7,7 +7,9 @@ use std::sync::Mutex;
 
 use ferroce_hca::Hca;
 use ferroce_hca::cm::{CmEvent, CmEventKind};
-use ferroce_ibverbs::abi::{ibv_context, ibv_device, ibv_device_attr, ibv_pd, ibv_port_attr};
+use ferroce_ibverbs::abi::{
+    ibv_context, ibv_device, ibv_device_attr, ibv_pd, ibv_port_attr, ibv_xrcd,
+};
 use ferroce_ibverbs::error::{Error, pointer, tell};
 use ferroce_ibverbs::{
     Opened, ibv_alloc_pd, ibv_free_device_list, ibv_get_device_list, ibv_get_device_name,
@@ -18,6 +20,7 @@ use ferroce_wire::cm::{PortSpace, ServiceId};
 
 use crate::event::Incoming;
 use crate::process::{lock, process};
+use crate::verbs;
 
 /// A device that this process has open.
 pub(crate) struct Device {
@@ -25,6 +28,8 @@ pub(crate) struct Device {
     opened: Opened,
     /// Protection domain of queue pairs whose program has none, once there is one.
     domain: Mutex<*mut ibv_pd>,
+    /// XRC domain of identifiers whose program has none, once there is one.
+    xrc_domain: Mutex<*mut ibv_xrcd>,
     /// Limits of READs and atomics: taken, and outstanding.
     pub(crate) max_responder_resources: u8,
     pub(crate) max_initiator_depth: u8,
@@ -51,6 +56,7 @@ impl Device {
             context,
             opened: Opened::of(context)?,
             domain: Mutex::new(null_mut()),
+            xrc_domain: Mutex::new(null_mut()),
             max_responder_resources: code(limits.max_qp_rd_atom),
             max_initiator_depth: code(limits.max_qp_init_rd_atom),
         }));
@@ -112,6 +118,18 @@ impl Device {
         if domain.is_null() {
             // SAFETY: a live context.
             *domain = unsafe { ibv_alloc_pd(self.context) };
+        }
+        if domain.is_null() {
+            return Err(told());
+        }
+        Ok(*domain)
+    }
+
+    /// The XRC domain of identifiers whose program has none.
+    pub(crate) fn xrc_domain(&self) -> Result<*mut ibv_xrcd, Error> {
+        let mut domain = lock(&self.xrc_domain);
+        if domain.is_null() {
+            *domain = verbs::open_xrcd(self.context);
         }
         if domain.is_null() {
             return Err(told());
@@ -215,12 +233,20 @@ pub(crate) fn covered(wildcard: IpAddr, only: bool) -> Result<Vec<&'static Devic
 /// The device from which a peer is reached: whose address the kernel would use, or the peer's own,
 /// or any on the loopback interface.
 pub(crate) fn towards(peer: IpAddr) -> Result<&'static Device, Error> {
-    let source = source_for(peer).map_err(|error| {
-        let errno = error.raw_os_error().unwrap_or(libc::ENETUNREACH);
-        let what = format!("no way to {peer}: {error}");
-        Error::Refused { errno, what }
-    })?;
     let specs = Registry::open()?.devices()?;
+    let source = match source_for(peer) {
+        Ok(source) => source,
+        // Where no route leads to groups, any device may send to them.
+        Err(_) if peer.is_multicast() => {
+            let alike = |spec: &&DeviceSpec| spec.address.is_ipv4() == peer.is_ipv4();
+            specs.iter().find(alike).map_or(peer, |spec| spec.address)
+        }
+        Err(error) => {
+            let errno = error.raw_os_error().unwrap_or(libc::ENETUNREACH);
+            let what = format!("no way to {peer}: {error}");
+            return Err(Error::Refused { errno, what });
+        }
+    };
     let has = |address: IpAddr| specs.iter().find(move |spec| spec.address == address);
     let loopback = || specs.iter().find(|spec| same_loopback(spec.address, peer));
     let spec = has(source).or_else(|| has(peer)).or_else(loopback);

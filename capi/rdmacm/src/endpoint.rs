@@ -12,7 +12,7 @@ use libc::sockaddr;
 use crate::abi::{RAI_PASSIVE, RDMA_CM_EVENT_CONNECT_REQUEST, rdma_addrinfo, rdma_cm_id};
 use crate::channel;
 use crate::id::{self, Id, Template, refused};
-use crate::{address, qp, resolve};
+use crate::{address, qp, resolve, srq};
 
 /// Makes a synchronous identifier for an address (rdma_create_ep(3)): bound on the passive side, on
 /// the other with the way to the peer and, if there are attributes for it, with a queue pair.
@@ -104,7 +104,7 @@ unsafe fn optional(
 pub unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
     let result = id::find(id).map(|id| {
         qp::destroy(&id);
-        qp::destroy_srq(&id);
+        srq::destroy(&id);
         id::destroy(&id)
     });
     number("rdma_destroy_ep", result);

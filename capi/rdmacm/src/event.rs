@@ -1,6 +1,7 @@
 //! What the device tells, as events of the header.
 
 use std::ffi::{c_int, c_void};
+use std::net::IpAddr;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -8,16 +9,16 @@ use ferroce_hca::cm::{CmEvent, CmEventKind, Transport};
 use ferroce_ibverbs::abi::{
     IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_XRC_RECV, ibv_ah_attr, ibv_global_route,
 };
+use ferroce_wire::Qpn;
 use ferroce_wire::cm::{AddressHeader, Private, RejectReason, Rep, Req, SidrRep, SidrReq};
 
 use crate::abi::*;
 use crate::address;
 use crate::attr::Terms;
 use crate::channel::Queued;
-use crate::connect;
 use crate::device::Device;
 use crate::id::{self, Id, State, Step};
-use crate::qp;
+use crate::{connect, multicast, qp};
 
 /// What came for an identifier.
 pub(crate) enum Incoming {
@@ -26,6 +27,8 @@ pub(crate) enum Incoming {
         device: &'static Device,
         event: Box<CmEvent>,
     },
+    /// A multicast group to join.
+    Join { address: IpAddr },
     /// The end of a call that has no answer from outside: event and status.
     Done { event: c_int, status: c_int },
 }
@@ -80,6 +83,7 @@ impl Told {
         let id = &queued.id;
         match &queued.what {
             Incoming::Done { event, status } => Some(Self::new(id, *event, *status, &[])),
+            Incoming::Join { address } => Some(joined(id, *address)),
             Incoming::Cm { device, event } => Self::of_cm(id, device, event),
         }
     }
@@ -282,6 +286,25 @@ fn found(id: &Arc<Id>, rep: &SidrRep) -> Told {
         ah_attr: way(dgid, state.traffic_class),
         qp_num: rep.qpn.value(),
         qkey: rep.qkey,
+        ..no_param()
+    };
+    told
+}
+
+fn joined(id: &Id, address: IpAddr) -> Told {
+    let (event, status) = match multicast::attach(id, address) {
+        Ok(()) => (RDMA_CM_EVENT_MULTICAST_JOIN, 0),
+        Err(error) => {
+            let status = crate::device::status_of("rdma_get_cm_event", &error);
+            (RDMA_CM_EVENT_MULTICAST_ERROR, status)
+        }
+    };
+    let mut told = Told::new(id, event, status, &[]);
+    told.abi.0.param.ud = rdma_ud_param {
+        private_data: multicast::context(id, address),
+        ah_attr: way(address::gid(address), id.state().traffic_class),
+        qp_num: Qpn::MULTICAST.value(),
+        qkey: RDMA_UDP_QKEY,
         ..no_param()
     };
     told

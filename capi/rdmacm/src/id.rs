@@ -21,6 +21,7 @@ use crate::attr::Terms;
 use crate::channel::{self, Queue, Queued};
 use crate::device::Device;
 use crate::event::Incoming;
+use crate::multicast::Group;
 use crate::process::{lock, process};
 
 /// How far an identifier has come.
@@ -61,6 +62,8 @@ pub(crate) struct State {
     pub(crate) failed: bool,
     /// Queue pairs of the connections of a passive end point.
     pub(crate) template: Option<Template>,
+    /// Multicast groups that it is a member of.
+    pub(crate) groups: Vec<Group>,
     pub(crate) path: Option<Box<ibv_sa_path_rec>>,
 }
 
@@ -118,12 +121,16 @@ impl Id {
     }
 
     pub(crate) fn is_datagram(&self) -> bool {
+        self.qp_type() == IBV_QPT_UD
+    }
+
+    pub(crate) fn qp_type(&self) -> c_int {
         // SAFETY: a live object; the program does not write to the field.
-        unsafe { (*self.abi()).qp_type == IBV_QPT_UD }
+        unsafe { (*self.abi()).qp_type }
     }
 
     pub(crate) fn space(&self) -> PortSpace {
-        // SAFETY: as above.
+        // SAFETY: as above, and so with this field.
         let ps = unsafe { (*self.abi()).ps };
         let known = PortSpace::ALL
             .into_iter()

@@ -17,7 +17,8 @@
 //! | `event` | what the device tells, as events of the header |
 //! | `address`, `resolve`, `port`, `info` | socket addresses, the way to a peer, ports, names |
 //! | `connect`, `listen` | the two sides of a connection |
-//! | `attr`, `qp` | attributes of queue pairs, and queue pairs of identifiers |
+//! | `attr`, `qp`, `srq`, `verbs` | attributes of queue pairs, and the verbs objects of identifiers |
+//! | `multicast` | multicast groups |
 //! | `endpoint`, `option`, `rsocket` | what is left of the header, and the sockets that are not there |
 //!
 //! # Locks
@@ -45,13 +46,16 @@ mod event;
 mod id;
 mod info;
 mod listen;
+mod multicast;
 mod option;
 mod port;
 mod process;
 mod qp;
 mod resolve;
 mod rsocket;
+mod srq;
 mod text;
+mod verbs;
 
 pub use channel::{
     rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel, rdma_get_cm_event,
@@ -65,15 +69,12 @@ pub use endpoint::{rdma_create_ep, rdma_destroy_ep, rdma_get_request};
 pub use id::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 pub use info::{rdma_freeaddrinfo, rdma_getaddrinfo};
 pub use listen::rdma_listen;
+pub use multicast::{rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast};
 pub use option::{
-    rdma_get_remote_ece, rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast,
-    rdma_query_addrinfo, rdma_resolve_addrinfo, rdma_set_local_ece, rdma_set_option,
-    rdma_write_cm_event,
+    rdma_get_remote_ece, rdma_query_addrinfo, rdma_resolve_addrinfo, rdma_set_local_ece,
+    rdma_set_option, rdma_write_cm_event,
 };
-pub use qp::{
-    rdma_create_qp, rdma_create_qp_ex, rdma_create_srq, rdma_create_srq_ex, rdma_destroy_qp,
-    rdma_destroy_srq, rdma_init_qp_attr,
-};
+pub use qp::{rdma_create_qp, rdma_create_qp_ex, rdma_destroy_qp, rdma_init_qp_attr};
 pub use resolve::{
     rdma_bind_addr, rdma_get_dst_port, rdma_get_src_port, rdma_resolve_addr, rdma_resolve_route,
 };
@@ -82,4 +83,5 @@ pub use rsocket::{
     riounmap, riowrite, rlisten, rpoll, rread, rreadv, rrecv, rrecvfrom, rrecvmsg, rselect, rsend,
     rsendmsg, rsendto, rsetsockopt, rshutdown, rsocket, rwrite, rwritev,
 };
+pub use srq::{rdma_create_srq, rdma_create_srq_ex, rdma_destroy_srq};
 pub use text::rdma_event_str;

@@ -131,12 +131,6 @@ macro_rules! absent {
 }
 
 absent! {
-    /// Joins a multicast group (rdma_join_multicast(3)).
-    rdma_join_multicast "multicast";
-    /// Joins a multicast group as a member of a certain kind (rdma_join_multicast_ex(3)).
-    rdma_join_multicast_ex "multicast";
-    /// Leaves a multicast group (rdma_leave_multicast(3)).
-    rdma_leave_multicast "multicast";
     /// A call of later releases.
     rdma_query_addrinfo "the query of a resolved name";
     /// A call of later releases.

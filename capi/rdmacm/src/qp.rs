@@ -1,24 +1,22 @@
-//! Queue pairs, completion queues and shared receive queues of identifiers.
+//! Queue pairs and completion queues of identifiers.
 
 use std::ffi::{c_int, c_void};
-use std::mem::offset_of;
 use std::ptr::null_mut;
 
 use ferroce_ibverbs::abi::{
-    IBV_QP_INIT_ATTR_PD, IBV_QPT_UC, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_attr,
-    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr, ibv_srq_init_attr_ex,
-    verbs_context,
+    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_XRCD, IBV_QPT_UC, IBV_QPT_XRC_RECV, ibv_cq, ibv_pd,
+    ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_ibverbs::{
-    ibv_create_comp_channel, ibv_create_cq, ibv_create_qp, ibv_destroy_comp_channel,
-    ibv_destroy_cq, ibv_destroy_qp, ibv_destroy_srq, ibv_modify_qp,
+    ibv_create_comp_channel, ibv_create_cq, ibv_destroy_comp_channel, ibv_destroy_cq,
+    ibv_destroy_qp, ibv_modify_qp,
 };
 
 use crate::abi::rdma_cm_id;
-use crate::attr;
 use crate::device::told;
 use crate::id::{self, Id, refused};
+use crate::{attr, multicast, verbs};
 
 /// States of `ibv_qp_state`.
 const INIT: c_int = 1;
@@ -136,8 +134,14 @@ unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
     if init.srq.is_null() {
         init.srq = srq;
     }
+    if id.qp_type() == IBV_QPT_XRC_RECV
+        && (init.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0 || init.xrcd.is_null())
+    {
+        init.comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+        init.xrcd = device.xrc_domain()?;
+    }
     // SAFETY: live handles.
-    let qp = unsafe { verbs_create_qp(device.context, init) };
+    let qp = unsafe { verbs::create_qp(device.context, init) };
     let begun = match qp.is_null() {
         true => Err(told()),
         false => begin(id, qp),
@@ -152,43 +156,14 @@ unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
     }
     // SAFETY: live objects.
     unsafe {
-        (*abi).pd = (*qp).pd;
+        (*abi).pd = init.pd;
         (*abi).qp = qp;
     }
     Ok(())
 }
 
-/// `ibv_create_qp_ex`, which is an inline function of the header.
-unsafe fn verbs_create_qp(
-    context: *mut ibv_context,
-    init: &mut ibv_qp_init_attr_ex,
-) -> *mut ibv_qp {
-    if init.comp_mask == IBV_QP_INIT_ATTR_PD {
-        // SAFETY: the plain structure is the head of the other.
-        return unsafe { ibv_create_qp(init.pd, std::ptr::from_mut(init).cast()) };
-    }
-    // SAFETY: a live context.
-    match unsafe { (*extended(context)).create_qp_ex } {
-        // SAFETY: as the caller promises.
-        Some(create) => unsafe { create(context, init) },
-        None => unsupported(),
-    }
-}
-
-fn unsupported<T>() -> *mut T {
-    ferroce_ibverbs::error::set_errno(libc::EOPNOTSUPP);
-    null_mut()
-}
-
-/// The structure whose last field a context is.
-fn extended(context: *mut ibv_context) -> *mut verbs_context {
-    context
-        .wrapping_byte_sub(offset_of!(verbs_context, context))
-        .cast()
-}
-
 /// Completion queues with channels of their own for those counts that are not 0.
-fn create_cqs(id: &Id, sends: u32, recvs: u32) -> Result<(), Error> {
+pub(crate) fn create_cqs(id: &Id, sends: u32, recvs: u32) -> Result<(), Error> {
     let abi = id.abi();
     // SAFETY: a live object.
     unsafe {
@@ -242,7 +217,7 @@ unsafe fn create_cq(
 }
 
 /// Destroys the completion queues that were made for the identifier.
-fn destroy_cqs(id: &Id) {
+pub(crate) fn destroy_cqs(id: &Id) {
     let abi = id.abi();
     // SAFETY: live objects; those without a channel of the identifier are the program's.
     unsafe {
@@ -309,11 +284,8 @@ pub(crate) fn to_error(id: &Id) -> Result<(), Error> {
 }
 
 fn attributes(id: &Id, state: c_int) -> (ibv_qp_attr, c_int) {
-    // SAFETY: a live object.
-    let qp_type = unsafe { (*id.abi()).qp_type };
-    let reliable = qp_type != IBV_QPT_UC;
-    let (attr, mask) = attr::step(&id.state(), id.is_datagram(), reliable, state);
-    (attr, mask)
+    let reliable = id.qp_type() != IBV_QPT_UC;
+    attr::step(&id.state(), id.is_datagram(), reliable, state)
 }
 
 /// The attributes and their mask with which a program takes a queue pair of its own to
@@ -355,118 +327,17 @@ pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
 }
 
 pub(crate) fn destroy(id: &Id) {
+    multicast::detach_all(id);
     // SAFETY: a live object.
-    unsafe {
+    let srq = unsafe {
         let qp = std::mem::replace(&mut (*id.abi()).qp, null_mut());
         if !qp.is_null() {
             ibv_destroy_qp(qp);
         }
-    }
-    destroy_cqs(id);
-}
-
-/// Makes a shared receive queue for the queue pairs of an identifier (rdma_create_srq(3)).
-pub unsafe extern "C" fn rdma_create_srq(
-    id: *mut rdma_cm_id,
-    pd: *mut ibv_pd,
-    attr: *mut ibv_srq_init_attr,
-) -> c_int {
-    /// `IBV_SRQ_INIT_ATTR_TYPE` and `IBV_SRQ_INIT_ATTR_PD`
-    const TYPE_AND_PD: u32 = 3;
-    let result = id::find(id).and_then(|id| {
-        if attr.is_null() {
-            return Err(Error::Null("attr"));
-        }
-        // SAFETY: zero is a value of all fields, and the program's structure is its own.
-        let mut init = unsafe {
-            ibv_srq_init_attr_ex {
-                srq_context: (*attr).srq_context,
-                attr: (*attr).attr,
-                comp_mask: TYPE_AND_PD,
-                pd,
-                ..std::mem::zeroed()
-            }
-        };
-        create_srq(&id, &mut init)?;
-        // SAFETY: as above.
-        unsafe { (*attr).attr = init.attr };
-        Ok(0)
-    });
-    number("rdma_create_srq", result)
-}
-
-/// [`rdma_create_srq`] with extended attributes.
-pub unsafe extern "C" fn rdma_create_srq_ex(
-    id: *mut rdma_cm_id,
-    attr: *mut ibv_srq_init_attr_ex,
-) -> c_int {
-    let result = id::find(id).and_then(|id| {
-        if attr.is_null() {
-            return Err(Error::Null("attr"));
-        }
-        // SAFETY: the program's own structure.
-        create_srq(&id, unsafe { &mut *attr })?;
-        Ok(0)
-    });
-    number("rdma_create_srq_ex", result)
-}
-
-/// `IBV_SRQ_INIT_ATTR_PD`
-const SRQ_HAS_PD: u32 = 1 << 1;
-
-fn create_srq(id: &Id, init: &mut ibv_srq_init_attr_ex) -> Result<(), Error> {
-    let device = id.device()?;
-    let abi = id.abi();
-    // SAFETY: a live object.
-    let (srq, pd) = unsafe { ((*abi).srq, (*abi).pd) };
-    if !srq.is_null() {
-        return Err(refused(
-            libc::EINVAL,
-            "the id has a shared receive queue; destroy it first",
-        ));
-    }
-    if init.comp_mask & SRQ_HAS_PD == 0 || init.pd.is_null() {
-        init.comp_mask |= SRQ_HAS_PD;
-        init.pd = if pd.is_null() { device.domain()? } else { pd };
-    }
-    // SAFETY: a live context; the operation takes what the inline function of the header gives it.
-    let made: *mut ibv_srq = unsafe {
-        match (*extended(device.context)).create_srq_ex {
-            Some(create) => create(device.context, init),
-            None => unsupported(),
-        }
+        (*id.abi()).srq
     };
-    if made.is_null() {
-        return Err(told());
-    }
-    // SAFETY: live objects.
-    unsafe {
-        if (*abi).pd.is_null() {
-            (*abi).pd = init.pd;
-        }
-        (*abi).srq = made;
-    }
-    Ok(())
-}
-
-/// Destroys an identifier's shared receive queue (rdma_destroy_srq(3)).
-pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
-    let result = id::find(id).map(|id| {
-        destroy_srq(&id);
-        0
-    });
-    number::<c_int>("rdma_destroy_srq", result);
-}
-
-pub(crate) fn destroy_srq(id: &Id) {
-    // SAFETY: a live object.
-    unsafe {
-        let srq = std::mem::replace(&mut (*id.abi()).srq, null_mut());
-        if !srq.is_null() {
-            ibv_destroy_srq(srq);
-        }
-        if (*id.abi()).qp.is_null() {
-            destroy_cqs(id);
-        }
+    // An XRC shared receive queue completes to the identifier's queue.
+    if srq.is_null() || id.qp_type() != IBV_QPT_XRC_RECV {
+        destroy_cqs(id);
     }
 }

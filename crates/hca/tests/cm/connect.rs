@@ -3,7 +3,7 @@ use ferroce_hca::{Direction, Impairment};
 use ferroce_wire::cm::{Gid, Private, RejectReason};
 use ferroce_wire::{Psn, Qpn};
 
-use super::net::{A, B, Net, SERVICE, address};
+use super::net::{A, B, MS, Net, SERVICE, address};
 use super::{REJ, REP, REQ, RTU};
 
 #[test]

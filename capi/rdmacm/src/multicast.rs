@@ -1,0 +1,187 @@
+//! Multicast groups. A group's GID is its address, as that of a RoCE v2 port is.
+
+use std::ffi::{c_int, c_void};
+use std::net::IpAddr;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use ferroce_ibverbs::error::{Error, number};
+use ferroce_ibverbs::{ibv_attach_mcast, ibv_detach_mcast};
+use libc::sockaddr;
+
+use crate::abi::*;
+use crate::address;
+use crate::channel::complete;
+use crate::event::Incoming;
+use crate::id::{self, Id, Step, refused};
+use crate::resolve::wrong_step;
+
+/// A group that an identifier is a member of.
+pub(crate) struct Group {
+    address: IpAddr,
+    /// Its queue pair gets what is sent to the group, and does not only send.
+    receives: bool,
+    attached: bool,
+    /// The program's own.
+    context: Context,
+}
+
+#[derive(Clone, Copy)]
+struct Context(*mut c_void);
+
+// SAFETY: the library only hands it back to the program.
+unsafe impl Send for Context {}
+
+/// Has an identifier's queue pair get what is sent to a multicast group (rdma_join_multicast(3)).
+pub unsafe extern "C" fn rdma_join_multicast(
+    id: *mut rdma_cm_id,
+    addr: *mut sockaddr,
+    context: *mut c_void,
+) -> c_int {
+    let result = id::find(id).and_then(|id| {
+        // SAFETY: the program's own structure.
+        let address = unsafe { address::read("addr", addr) }?;
+        join(&id, address.ip(), true, context)
+    });
+    number("rdma_join_multicast", result)
+}
+
+/// [`rdma_join_multicast`], perhaps only to send (rdma_join_multicast_ex(3)).
+pub unsafe extern "C" fn rdma_join_multicast_ex(
+    id: *mut rdma_cm_id,
+    mc_join_attr: *mut rdma_cm_join_mc_attr_ex,
+    context: *mut c_void,
+) -> c_int {
+    const ADDRESS_AND_FLAGS: u32 = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
+    let result = id::find(id).and_then(|id| {
+        // SAFETY: the program's own structure.
+        let attr = unsafe { mc_join_attr.as_ref() }.ok_or(Error::Null("mc_join_attr"))?;
+        if attr.comp_mask != ADDRESS_AND_FLAGS {
+            let allowed = "RDMA_CM_JOIN_MC_ATTR_ADDRESS and _JOIN_FLAGS, both";
+            return Err(Error::invalid("comp_mask", attr.comp_mask, allowed));
+        }
+        let receives = match attr.join_flags {
+            RDMA_MC_JOIN_FLAG_FULLMEMBER => true,
+            RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER => false,
+            flags => {
+                let allowed = "RDMA_MC_JOIN_FLAG_FULLMEMBER and _SENDONLY_FULLMEMBER";
+                return Err(Error::invalid("join_flags", flags, allowed));
+            }
+        };
+        // SAFETY: as above.
+        let address = unsafe { address::read("addr", attr.addr) }?;
+        join(&id, address.ip(), receives, context)
+    });
+    number("rdma_join_multicast_ex", result)
+}
+
+fn join(
+    id: &Arc<Id>,
+    address: IpAddr,
+    receives: bool,
+    context: *mut c_void,
+) -> Result<c_int, Error> {
+    let device = id.device()?;
+    {
+        let mut state = id.state();
+        if ![Step::Bound, Step::AddressResolved].contains(&state.step) {
+            return Err(wrong_step(
+                "join a group",
+                state.step,
+                "Bound and AddressResolved",
+            ));
+        }
+        if !id.is_datagram() {
+            let what = "groups are for datagrams; make the id in port space RDMA_PS_UDP";
+            return Err(refused(libc::EINVAL, what));
+        }
+        if !address.is_multicast() || address.is_ipv4() != device.address().is_ipv4() {
+            let what = format!("{address} is no multicast address of the device's family");
+            return Err(refused(libc::EINVAL, what));
+        }
+        if state.groups.iter().any(|group| group.address == address) {
+            let what = format!("the id is a member of {address} already");
+            return Err(refused(libc::EADDRINUSE, what));
+        }
+        state.groups.push(Group {
+            address,
+            receives,
+            attached: false,
+            context: Context(context),
+        });
+    }
+    id.push(Incoming::Join { address });
+    complete(id)
+}
+
+/// Attaches the queue pair, if there is one, to a group that the program gets to know it is in.
+pub(crate) fn attach(id: &Id, address: IpAddr) -> Result<(), Error> {
+    let mut state = id.state();
+    let group = state
+        .groups
+        .iter_mut()
+        .find(|group| group.address == address);
+    // SAFETY: a live object.
+    let qp = unsafe { (*id.abi()).qp };
+    let Some(group) = group.filter(|group| group.receives && !qp.is_null()) else {
+        return Ok(());
+    };
+    let mgid = address::gid(address);
+    // SAFETY: a live queue pair and a local variable.
+    match unsafe { ibv_attach_mcast(qp, &raw const mgid, 0) } {
+        0 => {
+            group.attached = true;
+            Ok(())
+        }
+        errno => Err(Error::Told(errno)),
+    }
+}
+
+/// What the program gave with a group.
+pub(crate) fn context(id: &Id, address: IpAddr) -> *const c_void {
+    let state = id.state();
+    let mut groups = state.groups.iter();
+    let group = groups.find(|group| group.address == address);
+    group.map_or(null_mut(), |group| group.context.0)
+}
+
+/// Leaves a multicast group (rdma_leave_multicast(3)).
+pub unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
+    let result = id::find(id).and_then(|id| {
+        // SAFETY: the program's own structure.
+        let address = unsafe { address::read("addr", addr) }?.ip();
+        let mut state = id.state();
+        let position = state
+            .groups
+            .iter()
+            .position(|group| group.address == address);
+        let Some(position) = position else {
+            let what = format!("the id is no member of {address}");
+            return Err(refused(libc::EADDRNOTAVAIL, what));
+        };
+        detach(&id, &mut state.groups[position])?;
+        state.groups.swap_remove(position);
+        Ok(0)
+    });
+    number("rdma_leave_multicast", result)
+}
+
+/// Detaches the queue pair, which is about to be destroyed, from its groups.
+pub(crate) fn detach_all(id: &Id) {
+    for group in &mut id.state().groups {
+        // It is attached.
+        let _ = detach(id, group);
+    }
+}
+
+fn detach(id: &Id, group: &mut Group) -> Result<(), Error> {
+    if !std::mem::take(&mut group.attached) {
+        return Ok(());
+    }
+    let mgid = address::gid(group.address);
+    // SAFETY: a live object; who was attached has a queue pair.
+    match unsafe { ibv_detach_mcast((*id.abi()).qp, &raw const mgid, 0) } {
+        0 => Ok(()),
+        errno => Err(Error::Told(errno)),
+    }
+}
