@@ -7,7 +7,7 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
-use ferroce_hca::{CqId, Event, Hca, QpEvent, SrqId, limits};
+use ferroce_hca::{CqId, Event, Hca, QpEvent, SrqId, VerbsError, limits};
 use ferroce_udp::{AttachOptions, Device, DeviceSpec, Registry};
 use ferroce_wire::Qpn;
 
@@ -38,7 +38,7 @@ static NO_PROVIDER: u64 = 0;
 /// All devices ever listed. They stay: a program may keep a pointer longer than its list.
 static LISTED: Mutex<Vec<&'static Listed>> = Mutex::new(Vec::new());
 
-fn listed() -> MutexGuard<'static, Vec<&'static Listed>> {
+pub(crate) fn listed() -> MutexGuard<'static, Vec<&'static Listed>> {
     LISTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -263,6 +263,28 @@ impl Adapter {
         fork::watch();
         Ok(adapter)
     }
+
+    /// The device, unless this process is a child of the one that opened it.
+    #[inline]
+    pub(crate) fn live(&self) -> Result<&Device, Error> {
+        if self.device.is_orphaned() {
+            return Err(Error::Orphaned);
+        }
+        Ok(&self.device)
+    }
+
+    /// Runs a verb that ends an object. False in a child of the process that has the object: there
+    /// is nothing to end, and what the library keeps for its events may be locked for good.
+    pub(crate) fn end(
+        &self,
+        verb: impl FnOnce(&mut Hca) -> Result<(), VerbsError>,
+    ) -> Result<bool, Error> {
+        let is_live = !self.device.is_orphaned();
+        if is_live {
+            self.device.with(verb)?;
+        }
+        Ok(is_live)
+    }
 }
 
 impl Drop for Adapter {
@@ -272,7 +294,7 @@ impl Drop for Adapter {
 }
 
 /// In the child of a fork: none of the parent's devices is open here. What is inherited of them is
-/// never closed, for they have no helper thread here that could be ended.
+/// never freed: a thread that is not here may have been at it.
 pub(crate) fn forget_all() {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     for adapter in open.drain(..).filter_map(|adapter| adapter.upgrade()) {

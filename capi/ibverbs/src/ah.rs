@@ -220,10 +220,8 @@ fn with_group(
     }
     // SAFETY: the program's own variable.
     let mgid = unsafe { gid.read_unaligned() }.raw;
-    own.context
-        .adapter
-        .device
-        .with(|hca| verb(hca, own.qpn, mgid))?;
+    let device = own.context.adapter.live()?;
+    device.with(|hca| verb(hca, own.qpn, mgid))?;
     Ok(())
 }
 

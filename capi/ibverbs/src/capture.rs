@@ -12,7 +12,7 @@ use crate::error::{Error, tell};
 /// The capture, once a device was opened. All devices of the process share it.
 static CAPTURE: Mutex<Option<Tap>> = Mutex::new(None);
 
-fn capture() -> MutexGuard<'static, Option<Tap>> {
+pub(crate) fn capture() -> MutexGuard<'static, Option<Tap>> {
     CAPTURE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

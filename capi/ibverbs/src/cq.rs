@@ -97,7 +97,7 @@ pub(crate) fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut 
         true => None,
         false => Some(use_channel(channel)?),
     };
-    let created = own.adapter.device.with(|hca| hca.create_cq_ex(wanted.init));
+    let created = own.adapter.live()?.with(|hca| hca.create_cq_ex(wanted.init));
     let id = created.inspect_err(|_| {
         if queue.is_some() {
             release_channel(channel);
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
         let own = object.own();
         let allowed = "1 to max_cqe of the device";
         let capacity = u32::try_from(cqe).map_err(|_| Error::invalid("cqe", cqe, allowed))?;
-        let device = &own.context.adapter.device;
+        let device = own.context.adapter.live()?;
         device.with(|hca| hca.resize_cq(own.id, capacity))?;
         // SAFETY: a live object; programs only read the field.
         unsafe { (*cq).cqe = cqe };
@@ -169,20 +169,18 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
 fn destroy(pointer: *mut ibv_cq, wait: bool) -> Result<(), Error> {
     let object = find(pointer)?;
     let cq = object.own();
-    let routes = &cq.context.adapter.routes;
-    cq.context
-        .adapter
-        .device
-        .with(|hca| hca.destroy_cq(cq.id))?;
-    let completions = write(&routes.completions).remove(&cq.id);
-    if let Some(queue) = completions {
-        queue.withdraw();
-        release_channel(cq.channel);
+    let adapter = &cq.context.adapter;
+    let is_live = adapter.end(|hca| hca.destroy_cq(cq.id))?;
+    if is_live {
+        if let Some(queue) = write(&adapter.routes.completions).remove(&cq.id) {
+            queue.withdraw();
+        }
+        if let Some(route) = write(&adapter.routes.cqs).remove(&cq.id) {
+            route.queue.withdraw(|event| event.element == route.element);
+        }
     }
-    if let Some(route) = write(&routes.cqs).remove(&cq.id) {
-        route.queue.withdraw(|event| event.element == route.element);
-    }
-    if wait {
+    release_channel(cq.channel);
+    if is_live && wait {
         // SAFETY: a live object with an initialised mutex and condition.
         unsafe {
             let wait_for = |completed: *const u32, reported: &AtomicU32| {
@@ -234,7 +232,7 @@ pub(crate) unsafe extern "C" fn poll_cq(
 
 /// Takes up to `max` completions and returns how many.
 pub(crate) fn take(cq: &Cq, max: usize, each: impl FnMut(Completion)) -> Result<usize, Error> {
-    let device = &cq.context.adapter.device;
+    let device = cq.context.adapter.live()?;
     let taken = device.poll_each(cq.id, max, each)?;
     if cq.armed.load(Ordering::Relaxed) {
         if taken == 0 {
@@ -292,6 +290,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     let result = CQS.get(cq.cast()).and_then(|object| {
         let cq = object.own();
         let adapter = &cq.context.adapter;
+        let device = adapter.live()?;
         if !read(&adapter.routes.completions).contains_key(&cq.id) {
             return Ok(()); // nobody to tell
         }
@@ -300,9 +299,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
         } else {
             Notify::Solicited
         };
-        adapter
-            .device
-            .with(|hca| hca.req_notify_cq(cq.id, notify))?;
+        device.with(|hca| hca.req_notify_cq(cq.id, notify))?;
         cq.armed.store(true, Ordering::Relaxed);
         Ok(())
     });

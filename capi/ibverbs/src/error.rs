@@ -51,6 +51,9 @@ pub enum Error {
         /// Its name.
         lkey: u32,
     },
+    /// Nothing that a child of `fork` has (`ENODEV`).
+    #[error("the device belongs to the parent of this process: open it again here")]
+    Orphaned,
     /// Something else needs it (`EBUSY`).
     #[error("still in use: {0}")]
     Busy(&'static str),
@@ -97,6 +100,7 @@ impl Error {
             Self::Fault { .. } => libc::EFAULT,
             Self::NoKey { .. } => libc::ENOENT,
             Self::OtherDomain { .. } => libc::EPERM,
+            Self::Orphaned => libc::ENODEV,
             Self::Busy(_) => libc::EBUSY,
             Self::Verbs(error) => error.errno(),
             Self::Refused { errno, .. } | Self::Told(errno) => *errno,
@@ -158,11 +162,18 @@ impl Level {
 pub fn tell(call: &str, error: &Error) -> c_int {
     static MOST: OnceLock<Level> = OnceLock::new();
     if error.level() <= *MOST.get_or_init(Level::from_env) {
-        eprintln!("ferroce: {call}: {error}");
+        say(&format!("ferroce: {call}: {error}\n"));
     }
     let errno = error.errno();
     set_errno(errno);
     errno
+}
+
+/// Writes a line to stderr at once and as a whole. Not by way of the standard library, whose lock
+/// somebody may have whom a child of `fork` does not have.
+fn say(line: &str) {
+    // SAFETY: the bytes of a string. A line that cannot be written is nobody's loss.
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
 /// Sets this thread's `errno`.

@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 use std::ffi::{c_int, c_uint, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::{pthread_cond_t, pthread_mutex_t};
 
 use crate::abi::{ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq};
-use crate::arena::Arena;
+use crate::arena::{Arena, Object};
 use crate::context::{self, ContextRef};
 use crate::error::{Error, number, pointer, status};
 use crate::{cq, qp, srq};
@@ -141,7 +141,6 @@ pub(crate) struct Channel {
     queue: Arc<EventQueue<Announced>>,
     /// The program's descriptor.
     fd: c_int,
-    users: Mutex<u32>,
 }
 
 static CHANNELS: Arena<ibv_comp_channel, Channel> = Arena::new("completion channel");
@@ -160,18 +159,17 @@ pub(crate) fn release_channel(pointer: *mut ibv_comp_channel) {
     count_users(pointer, -1);
 }
 
-fn count_users(pointer: *mut ibv_comp_channel, by: i32) {
+fn count_users(pointer: *mut ibv_comp_channel, by: c_int) {
     let Ok(channel) = CHANNELS.find(pointer) else {
         return;
     };
-    let mut users = channel
-        .own()
-        .users
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    *users = users.saturating_add_signed(by);
-    // SAFETY: a live object; programs only read the field.
-    unsafe { (*channel.abi()).refcnt = c_int::try_from(*users).unwrap_or(c_int::MAX) };
+    users(channel).fetch_add(by, Ordering::Relaxed);
+}
+
+/// How many completion queues use a channel.
+fn users(channel: &Object<ibv_comp_channel, Channel>) -> &AtomicI32 {
+    // SAFETY: the field of a live object, to which nobody else writes: programs only read it.
+    unsafe { AtomicI32::from_ptr(&raw mut (*channel.abi()).refcnt) }
 }
 
 /// Makes a completion channel (ibv_create_comp_channel(3)).
@@ -194,7 +192,6 @@ fn create_channel(context: *mut ibv_context) -> Result<*mut ibv_comp_channel, Er
         context: owner,
         queue: Arc::new(queue),
         fd,
-        users: Mutex::new(0),
     };
     Ok(CHANNELS.insert(abi, own))
 }
@@ -206,13 +203,7 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
 
 fn destroy_channel(pointer: *mut ibv_comp_channel) -> Result<(), Error> {
     let channel = CHANNELS.find(pointer)?;
-    if *channel
-        .own()
-        .users
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        > 0
-    {
+    if users(channel).load(Ordering::Relaxed) > 0 {
         return Err(Error::Busy("completion queues report to the channel"));
     }
     if let Some(own) = CHANNELS.remove(pointer) {
@@ -242,7 +233,7 @@ pub unsafe extern "C" fn ibv_get_cq_event(
         let channel = CHANNELS.find(channel)?;
         let Channel { context, queue, .. } = channel.own();
         let (context, queue) = (Arc::clone(context), Arc::clone(queue));
-        context.adapter.device.rest();
+        context.adapter.live()?.rest();
         let address = queue.take(|announced| {
             announced.reported.fetch_add(1, Ordering::Relaxed);
             announced.cq
@@ -287,7 +278,7 @@ pub unsafe extern "C" fn ibv_get_async_event(
 ) -> c_int {
     let result = (|| {
         let context = context::find(context)?;
-        context.adapter.device.rest();
+        context.adapter.live()?.rest();
         let (element, event_type) = context.events.take(|event| {
             if let Some(reported) = &event.reported {
                 reported.fetch_add(1, Ordering::Relaxed);

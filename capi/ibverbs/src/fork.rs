@@ -1,16 +1,21 @@
 //! What `fork` leaves to the child.
 //!
-//! Devices stay with the parent, as with any card: the child opens its own. Objects that it has
-//! inherited can be queried and destroyed, but no packet comes or goes.
+//! Devices stay with the parent: the child opens its own. Of those that it has inherited it can ask
+//! what they and their ports are, and it can destroy the objects, which are the parent's for all
+//! that; every other call on them fails with ENODEV.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
-use std::sync::{Once, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{MutexGuard, Once, PoisonError};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::{adapter, capture};
+use ferroce_udp::Tap;
+
+use crate::{adapter, capture, xrc};
 
 /// Passed by every thread that is in a list of this library, and closed by a thread that forks: the
-/// child's copies of the lists are whole, and nobody who does not exist there has them locked.
+/// child's copies of the lists are whole, and nobody who does not exist there has them locked. Who
+/// has passed does not wait for a device that others use: they may be waiting at the gate.
 static GATE: RwLock<()> = RwLock::new(());
 
 pub(crate) type Pass = RwLockReadGuard<'static, ()>;
@@ -20,39 +25,55 @@ pub(crate) fn pass() -> Pass {
     GATE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The closed gate, from before a fork until after it.
-struct Closed(UnsafeCell<Option<RwLockWriteGuard<'static, ()>>>);
+/// All that a child needs and another thread may have locked, in the order in which threads take
+/// them.
+struct Held {
+    _xrc: MutexGuard<'static, ()>,
+    _gate: RwLockWriteGuard<'static, ()>,
+    _listed: MutexGuard<'static, Vec<&'static adapter::Listed>>,
+    _capture: MutexGuard<'static, Option<Tap>>,
+}
 
-// SAFETY: only the thread that has the gate closed reaches it.
-unsafe impl Sync for Closed {}
+/// What is held from before a fork until after it.
+struct Cell(UnsafeCell<Option<Held>>);
 
-static CLOSED: Closed = Closed(UnsafeCell::new(None));
+// SAFETY: only the thread that holds the gate reaches it.
+unsafe impl Sync for Cell {}
+
+static HELD: Cell = Cell(UnsafeCell::new(None));
 
 /// Prepares for forks from now on.
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // SAFETY: registers functions that live as long as the library, which is never unloaded.
-        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
     });
 }
 
 unsafe extern "C" fn before() {
-    let gate = GATE.write().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the gate is this thread's.
-    unsafe { *CLOSED.0.get() = Some(gate) };
+    let held = Held {
+        _xrc: xrc::changes(),
+        _gate: GATE.write().unwrap_or_else(PoisonError::into_inner),
+        _listed: adapter::listed(),
+        _capture: capture::capture(),
+    };
+    // SAFETY: this thread holds the gate.
+    unsafe { *HELD.0.get() = Some(held) };
 }
 
-unsafe extern "C" fn in_parent() {
-    // SAFETY: the gate is still this thread's, and this opens it.
-    unsafe { *CLOSED.0.get() = None };
+unsafe extern "C" fn after() {
+    // SAFETY: this thread has held the gate since `before`. It is out of the cell before it opens.
+    let held = unsafe { (*HELD.0.get()).take() };
+    drop(held);
 }
 
 unsafe extern "C" fn in_child() {
+    ferroce_udp::after_fork_in_child();
+    // SAFETY: the child's only thread is the one that was in `before`.
+    unsafe { after() };
     adapter::forget_all();
     capture::forget();
-    // SAFETY: the only thread there is has closed the gate before.
-    unsafe { *CLOSED.0.get() = None };
 }
 
 /// Nothing is left to be done (ibv_fork_init(3)).

@@ -94,7 +94,7 @@ fn register(
     let flags = RegFlags::from_bits(access)?;
     let memory = memory(addr, length, flags)?;
     let iova = if flags.zero_based { 0 } else { iova };
-    let device = &own.context.adapter.device;
+    let device = own.context.adapter.live()?;
     let info = device.with(|hca| hca.reg_mr_iova(own.id, memory, iova, flags.access))?;
     Ok(insert(pd, own, addr, length, info, flags))
 }
@@ -113,7 +113,7 @@ pub(crate) fn register_dm(
         return Err(Error::invalid("access", access, allowed));
     }
     let length = memory.len() as usize;
-    let device = &own.context.adapter.device;
+    let device = own.context.adapter.live()?;
     let info = device.with(|hca| hca.reg_mr_iova(own.id, memory, 0, flags.access))?;
     let mr = Mr {
         _dm: Some(hold),
@@ -195,7 +195,7 @@ pub(crate) fn key(mr: *const ibv_mr) -> Result<Option<MrKey>, Error> {
 pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     let made = pd::find(pd).and_then(|object| {
         let own = object.own();
-        let device = &own.context.adapter.device;
+        let device = own.context.adapter.live()?;
         let info = device.with(|hca| hca.alloc_null_mr(own.id))?;
         Ok(insert(pd, own, null_mut(), 0, info, RegFlags::default()))
     });
@@ -252,7 +252,7 @@ fn reregister(
         pd: domain,
         access: (what & ACCESS != 0).then_some(flags.access),
     };
-    let device = &mr.context.adapter.device;
+    let device = mr.context.adapter.live()?;
     device.with(|hca| hca.rereg_mr(mr.key, change))?;
     *mr.flags() = flags;
     // SAFETY: a live object; programs only read the fields.
@@ -307,7 +307,7 @@ unsafe fn advise(
     for index in 0..count as usize {
         // SAFETY: as the caller promises.
         let sge = unsafe { *list.add(index) };
-        let device = &own.context.adapter.device;
+        let device = own.context.adapter.live()?;
         let info = device.with(|hca| hca.mrs().find(|mr| mr.key.lkey() == sge.lkey).copied());
         let info = info.ok_or(Error::NoKey { lkey: sge.lkey })?;
         if info.pd != own.id {
@@ -339,7 +339,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
 
 fn deregister(pointer: *mut ibv_mr) -> Result<(), Error> {
     let mr = MRS.find(pointer)?.own();
-    mr.context.adapter.device.with(|hca| hca.dereg_mr(mr.key))?;
+    mr.context.adapter.end(|hca| hca.dereg_mr(mr.key))?;
     MRS.remove(pointer);
     Ok(())
 }

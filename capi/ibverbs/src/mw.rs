@@ -31,7 +31,7 @@ fn alloc(pd: *mut ibv_pd, kind: c_int) -> Result<*mut ibv_mw, Error> {
         _ => return Err(Error::invalid("type", kind, "1 and 2")),
     };
     let context = Arc::clone(&domain.context);
-    let device = &context.adapter.device;
+    let device = context.adapter.live()?;
     let info = device.with(|hca| hca.alloc_mw(domain.id, mw_type))?;
     // SAFETY: a live object.
     let context_pointer = unsafe { (*pd).context };
@@ -53,10 +53,7 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 
 fn dealloc(pointer: *mut ibv_mw) -> Result<(), Error> {
     let mw = MWS.find(pointer)?.own();
-    mw.context
-        .adapter
-        .device
-        .with(|hca| hca.dealloc_mw(mw.id))?;
+    mw.context.adapter.end(|hca| hca.dealloc_mw(mw.id))?;
     MWS.remove(pointer);
     Ok(())
 }
@@ -95,7 +92,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
             length: bind.bind_info.length,
             access: flags.access,
         };
-        let device = &queue_pair.context.adapter.device;
+        let device = queue_pair.context.adapter.live()?;
         let posted = device.post(|hca| hca.bind_mw(queue_pair.qpn, window.own().id, &request));
         // SAFETY: a live object; programs only read the field.
         unsafe { (*window.abi()).rkey = posted? };

@@ -41,7 +41,7 @@ pub(crate) fn find_parent(pd: *const ibv_pd) -> Result<(), Error> {
 /// Makes a protection domain (ibv_alloc_pd(3)).
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     let made = context::find(context).and_then(|own| {
-        let id = own.adapter.device.with(|hca| hca.alloc_pd())?;
+        let id = own.adapter.live()?.with(|hca| hca.alloc_pd())?;
         let abi = ibv_pd {
             context,
             handle: id.0,
@@ -123,11 +123,9 @@ fn dealloc(pointer: *mut ibv_pd) -> Result<(), Error> {
         None if ah::any_of(&pd.context, pd.id) => {
             return Err(Error::Busy("the protection domain has address handles"));
         }
-        None => pd
-            .context
-            .adapter
-            .device
-            .with(|hca| hca.dealloc_pd(pd.id))?,
+        None => {
+            pd.context.adapter.end(|hca| hca.dealloc_pd(pd.id))?;
+        }
     }
     PDS.remove(pointer);
     Ok(())

@@ -94,7 +94,7 @@ pub(crate) unsafe extern "C" fn post_send(
                 send_request(own, wr)
             },
         );
-        let posted = own.context.adapter.device.post_send(own.qpn, requests);
+        let posted = own.context.adapter.live()?.post_send(own.qpn, requests);
         if binds {
             // SAFETY: the program's own chain.
             unsafe { announce_binds(wr, chain.refused_at(posted.is_err())) };
@@ -130,7 +130,7 @@ pub(crate) unsafe extern "C" fn post_recv(
     let posted = qp::get(qp).and_then(|object| {
         let own = object.own();
         let requests = chain.requests(|wr| wr.next, recv_request);
-        Ok(own.context.adapter.device.post_recvs(own.qpn, requests)?)
+        Ok(own.context.adapter.live()?.post_recvs(own.qpn, requests)?)
     });
     // SAFETY: the program's own variable.
     unsafe { chain.finish("ibv_post_recv", posted, bad_wr) }

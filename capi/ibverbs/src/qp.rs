@@ -173,7 +173,7 @@ fn create(
         cap: convert::cap(&init.cap),
         signal_all: init.sq_sig_all != 0,
     };
-    let made = own.adapter.device.with(|hca| {
+    let made = own.adapter.live()?.with(|hca| {
         let qpn = hca.create_qp(&device)?;
         let granted = hca.qp(qpn).map(|qp| qp.config().cap);
         Ok::<_, VerbsError>((qpn, granted.unwrap_or(device.cap)))
@@ -198,7 +198,7 @@ fn create_xrc_recv(
         return Err(Error::invalid("comp_mask", ex.comp_mask, allowed));
     }
     let xrcd = xrc::find(ex.xrcd)?;
-    let device = &xrcd.context.adapter.device;
+    let device = xrcd.context.adapter.live()?;
     let qpn = device.with(|hca| hca.create_xrc_recv_qp(xrcd.id))?;
     Ok(insert_xrc_recv(context, xrcd, qpn, ex.qp_context))
 }
@@ -279,7 +279,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
         let own = object.own();
         // SAFETY: the program's own structure.
         let (change, path) = convert::modify(unsafe { &*attr }, own.applicable(attr_mask))?;
-        let device = &own.context.adapter.device;
+        let device = own.context.adapter.live()?;
         let state = device.with(|hca| {
             hca.modify_qp(own.qpn, &change, path)?;
             hca.query_qp(own.qpn).map(|(state, ..)| state)
@@ -306,7 +306,7 @@ pub unsafe extern "C" fn ibv_query_qp(
 ) -> c_int {
     let result = find(qp).and_then(|object| {
         let own = object.own();
-        let device = &own.context.adapter.device;
+        let device = own.context.adapter.live()?;
         let (state, known, _) = device.with(|hca| hca.query_qp(own.qpn))?;
         // SAFETY: the program's own structures, and a live object.
         unsafe {
@@ -327,11 +327,11 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
 fn destroy(pointer: *mut ibv_qp, wait: bool) -> Result<(), Error> {
     let qp = find(pointer)?.own();
     let adapter = &qp.context.adapter;
-    adapter.device.with(|hca| hca.destroy_qp(qp.qpn))?;
-    if let Some(route) = write(&adapter.routes.qps).remove(&qp.qpn) {
+    let is_live = adapter.end(|hca| hca.destroy_qp(qp.qpn))?;
+    if is_live && let Some(route) = write(&adapter.routes.qps).remove(&qp.qpn) {
         route.queue.withdraw(|event| event.element == route.element);
     }
-    if wait {
+    if is_live && wait {
         // SAFETY: a live object with an initialised mutex and condition.
         unsafe {
             wait_acknowledged(

@@ -152,7 +152,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 
 /// Posts all requests or none.
 fn post(own: &qp::Qp, requests: &mut Vec<SendWr>) -> Result<(), Error> {
-    own.context.adapter.device.post(|hca| {
+    own.context.adapter.live()?.post(|hca| {
         let waiting = hca.qp(own.qpn).map_or(0, |qp| qp.send_queue_len());
         let max = own.cap.max_send_wr;
         if waiting + requests.len() > max as usize {

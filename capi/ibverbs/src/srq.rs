@@ -87,7 +87,7 @@ fn create(
         max_wr, max_sge, ..
     } = init.attr;
     let max_sge = max_sge.max(1);
-    let made = own.adapter.device.with(|hca| {
+    let made = own.adapter.live()?.with(|hca| {
         let id = match xrc {
             Some(xrc) => hca.create_xrc_srq(domain.id, xrc, max_wr, max_sge)?,
             None => hca.create_srq(domain.id, max_wr, max_sge)?,
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn ibv_modify_srq(
             max_wr: (attr_mask & MAX_WR != 0).then_some(attr.max_wr),
             limit: (attr_mask & LIMIT != 0).then_some(attr.srq_limit),
         };
-        let device = &own.context.adapter.device;
+        let device = own.context.adapter.live()?;
         Ok(device.with(|hca| hca.modify_srq(own.id, &change))?)
     });
     status("ibv_modify_srq", result)
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_att
         let known = own
             .context
             .adapter
-            .device
+            .live()?
             .with(|hca| hca.query_srq(own.id))?;
         // SAFETY: the program's own structure.
         unsafe {
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_att
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
     let result = find(srq).and_then(|object| {
         let own = object.own();
-        let device = &own.context.adapter.device;
+        let device = own.context.adapter.live()?;
         let known = device.with(|hca| hca.srq_number(own.id))?;
         // SAFETY: the program's own variable.
         unsafe { number.write(known.value()) };
@@ -194,11 +194,11 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
 fn destroy(pointer: *mut ibv_srq, wait: bool) -> Result<(), Error> {
     let srq = find(pointer)?.own();
     let adapter = &srq.context.adapter;
-    adapter.device.with(|hca| hca.destroy_srq(srq.id))?;
-    if let Some(route) = write(&adapter.routes.srqs).remove(&srq.id) {
+    let is_live = adapter.end(|hca| hca.destroy_srq(srq.id))?;
+    if is_live && let Some(route) = write(&adapter.routes.srqs).remove(&srq.id) {
         route.queue.withdraw(|event| event.element == route.element);
     }
-    if wait {
+    if is_live && wait {
         // SAFETY: a live object with an initialised mutex and condition.
         unsafe {
             wait_acknowledged(
@@ -233,7 +233,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     let posted = SRQS.get(srq).and_then(|object| {
         let own = object.own();
         let mut requests = chain.requests(|wr| wr.next, recv_request);
-        let device = &own.context.adapter.device;
+        let device = own.context.adapter.live()?;
         Ok(device.post(|hca| requests.try_for_each(|wr| hca.post_srq_recv(own.id, wr)))?)
     });
     // SAFETY: the program's own variable.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferroce_hca::XrcdId;
 
@@ -26,6 +26,10 @@ static XRCDS: Arena<ibv_xrcd, Xrcd> = Arena::new("XRC domain");
 
 /// Held while domains are opened and closed: who is the last of a file's openers.
 static CHANGES: Mutex<()> = Mutex::new(());
+
+pub(crate) fn changes() -> MutexGuard<'static, ()> {
+    CHANGES.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 pub(crate) fn find(xrcd: *const ibv_xrcd) -> Result<&'static Xrcd, Error> {
     XRCDS.find(xrcd).map(|object| object.own())
@@ -52,7 +56,7 @@ fn open(context: *mut ibv_context, init: &ibv_xrcd_init_attr) -> Result<*mut ibv
         -1 => None,
         fd => Some(inode(fd)?),
     };
-    let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _changes = changes();
     let known = file.and_then(|file| {
         let same = |xrcd: &Xrcd| shares_device(xrcd, &own) && xrcd.file == Some(file);
         let all = XRCDS.all();
@@ -69,7 +73,7 @@ fn open(context: *mut ibv_context, init: &ibv_xrcd_init_attr) -> Result<*mut ibv
         None if file.is_some() && init.oflags & libc::O_CREAT == 0 => {
             return Err(std::io::Error::from_raw_os_error(libc::EAGAIN).into());
         }
-        None => own.adapter.device.with(|hca| hca.alloc_xrcd())?,
+        None => own.adapter.live()?.with(|hca| hca.alloc_xrcd())?,
     };
     let xrcd = Xrcd {
         context: own,
@@ -100,13 +104,13 @@ pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
 }
 
 fn close_domain(pointer: *mut ibv_xrcd) -> Result<(), Error> {
-    let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _changes = changes();
     let xrcd = find(pointer)?;
     let same = |other: &Xrcd| shares_device(other, &xrcd.context) && other.id == xrcd.id;
     let all = XRCDS.all();
     if all.iter().filter(|other| same(other.own())).count() == 1 {
-        let device = &xrcd.context.adapter.device;
-        device.with(|hca| hca.dealloc_xrcd(xrcd.id))?;
+        let adapter = &xrcd.context.adapter;
+        adapter.end(|hca| hca.dealloc_xrcd(xrcd.id))?;
     }
     XRCDS.remove(pointer);
     Ok(())
@@ -147,7 +151,7 @@ fn open_shared(context: *mut ibv_context, attr: &ibv_qp_open_attr) -> Result<*mu
     context::find(context)?;
     let qpn = convert::qpn("qp_num", attr.qp_num)?;
     let xrcd = find(attr.xrcd)?;
-    let device = &xrcd.context.adapter.device;
+    let device = xrcd.context.adapter.live()?;
     device.with(|hca| hca.open_xrc_recv_qp(xrcd.id, qpn))?;
     let user = match attr.comp_mask & CONTEXT != 0 {
         true => attr.qp_context,

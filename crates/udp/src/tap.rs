@@ -3,13 +3,17 @@ use std::io::{self, BufWriter};
 use std::net::SocketAddr;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ferroce_wire::pcapng::{UdpMeta, Writer};
 
-use crate::sys::NotInherited;
+use crate::sys::{NoSignals, NotInherited};
 use crate::wait::Clock;
+
+/// How long a packet may be only in the process, which may be killed.
+const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
 /// Records packets to a pcapng file that Wireshark opens. Clones write to the same file.
 ///
@@ -53,15 +57,21 @@ impl Tap {
         let now_ns = since_1970.map_or(0, |time| time.as_nanos() as u64);
         let origin_ns = now_ns.saturating_sub(Clock.now_ns());
         let writer = Writer::with_interface(BufWriter::new(NotInherited::new(file)), "ferroce")?;
-        Ok(Self(Arc::new(Mutex::new(Inner {
+        let inner = Arc::new(Mutex::new(Inner {
             writer,
             origin_ns,
             error: None,
-        }))))
+        }));
+        let weak = Arc::downgrade(&inner);
+        let _no_signals = NoSignals::new();
+        thread::Builder::new()
+            .name("ferroce-capture".into())
+            .spawn(move || keep_written(&weak))?;
+        Ok(Self(inner))
     }
 
     pub(crate) fn record(&self, seen: &Seen, bytes: &[u8]) {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = lock(&self.0);
         if inner.error.is_some() {
             return;
         }
@@ -74,14 +84,33 @@ impl Tap {
 
     /// Writes out what is buffered and tells whether the capture is whole.
     pub fn finish(&self) -> io::Result<()> {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.error.is_none() {
-            inner.error = inner.writer.flush().err();
-        }
+        let mut inner = lock(&self.0);
+        inner.flush();
         // It stays an error: what comes after a gap is no capture.
         match &inner.error {
             Some(error) => Err(io::Error::new(error.kind(), error.to_string())),
             None => Ok(()),
         }
+    }
+}
+
+impl Inner {
+    fn flush(&mut self) {
+        if self.error.is_none() {
+            self.error = self.writer.flush().err();
+        }
+    }
+}
+
+fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A thread of its own, for a program may keep the device busy, or let it rest, for ever.
+fn keep_written(tap: &Weak<Mutex<Inner>>) {
+    while let Some(inner) = tap.upgrade() {
+        lock(&inner).flush();
+        drop(inner);
+        thread::sleep(FLUSH_EVERY);
     }
 }
