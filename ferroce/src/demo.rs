@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ferroce_adp::file::Document;
 use ferroce_adp::{Profile, QpTimeouts};
-use ferroce_udp::Tap;
+use ferroce_udp::{Tap, TapDirection};
 
 use self::figures::Figures;
 use self::plan::{Blackout, Kind, Plan};
@@ -112,7 +112,8 @@ impl Command {
             .as_deref()
             .map(|path| create(path, |path| File::create(path)));
         let svg = svg.transpose()?;
-        let tap = self.pcap.as_deref().map(|path| create(path, Tap::create));
+        let tap = |path: &Path| Tap::create(path, TapDirection::Sent);
+        let tap = self.pcap.as_deref().map(|path| create(path, tap));
         let tap = tap.transpose()?;
         let plan = Plan {
             seed: self.seed,

@@ -10,7 +10,7 @@ use ferroce_hca::{
     QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
 };
 use ferroce_interop::{TempDir, Tool};
-use ferroce_udp::{Device, DeviceConfig, Endpoint, Tap};
+use ferroce_udp::{Device, DeviceConfig, Endpoint, Tap, TapDirection};
 use ferroce_wire::{IcrcFlow, IpPair, Opcode, Psn, Qpn};
 
 const TSHARK: Tool = Tool {
@@ -88,7 +88,7 @@ impl End {
 
 /// Records traffic of every kind, which `impairment` disturbs, between two devices.
 fn record(path: &Path, hosts: [u8; 2], impairment: &Impairment) {
-    let tap = Tap::create(path).unwrap();
+    let tap = Tap::create(path, TapDirection::Sent).unwrap();
     let (a, b) = (End::open(hosts[0], &tap), End::open(hosts[1], &tap));
     let attr = QpAttr {
         access: AccessFlags::all(),

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ferroce_udp::Tap;
+use ferroce_udp::{Tap, TapDirection};
 
 use crate::error::{Error, tell};
 
@@ -37,10 +37,10 @@ fn create(path: &Path) -> io::Result<Tap> {
     let own = OpenOptions::new().write(true).create_new(true).open(path);
     match own {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Tap::create(&numbered(path, std::process::id()))
+            Tap::create(&numbered(path, std::process::id()), TapDirection::Both)
         }
         Err(error) => Err(error),
-        Ok(_) => Tap::create(path),
+        Ok(_) => Tap::create(path, TapDirection::Both),
     }
 }
 

@@ -18,7 +18,7 @@ use ferroce_hca::{
     AccessFlags, Buffer, Counter, Direction, Impairment, Memory, Mtu, QpAttr, QpCap, QpInit,
     QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcOpcode, WcStatus,
 };
-use ferroce_udp::{Device, DeviceConfig, Endpoint, Tap};
+use ferroce_udp::{Device, DeviceConfig, Endpoint, Tap, TapDirection};
 use ferroce_wire::{Psn, Qpn};
 
 const TCP_PORT: u16 = 18515;
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut config = DeviceConfig::new(own);
     if let Ok(path) = std::env::var("PCAP") {
-        config.tap = Some(Tap::create(path.as_ref())?);
+        config.tap = Some(Tap::create(path.as_ref(), TapDirection::Both)?);
     }
     let tap = config.tap.clone();
     let device = Device::open(config)?;

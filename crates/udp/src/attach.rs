@@ -16,7 +16,7 @@ use crate::tap::Tap;
 /// How a process attaches to a device.
 #[derive(Clone, Debug, Default)]
 pub struct AttachOptions {
-    /// Records what this process sends.
+    /// Records this process's packets.
     pub tap: Option<Tap>,
     /// Socket options. The port is shared whatever they say.
     pub socket: Options,

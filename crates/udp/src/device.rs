@@ -81,7 +81,7 @@ pub struct DeviceConfig {
     /// grants: the peers' sockets are likely no larger, and a window that overruns them costs ten
     /// times what it gains.
     pub hca: HcaConfig,
-    /// Records what is sent.
+    /// Records packets.
     pub tap: Option<Tap>,
     /// Socket options.
     pub socket: Options,

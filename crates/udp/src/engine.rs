@@ -2,7 +2,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use ferroce_hca::{Counter, Data, Event, Hca, Outgoing, Received, Time};
-use ferroce_wire::{IcrcVerifier, IdPolicy, Packet};
+use ferroce_wire::{IcrcVerifier, IdPolicy, Packet, Verdict};
 
 use crate::fault::Faults;
 use crate::flow::Flows;
@@ -10,7 +10,7 @@ use crate::neighbours::{Forwarded, Mail, Neighbours};
 use crate::resource::rows;
 use crate::socket::{RecvBuffers, SendError, Socket};
 use crate::stage::{Refused, Stage, WouldBlock};
-use crate::tap::Tap;
+use crate::tap::{Seen, Tap};
 use crate::wait::Clock;
 
 /// Bytes handed to the socket in one go, after which others get their turn at the device. More than
@@ -52,6 +52,9 @@ impl Engine {
         tap: Option<Tap>,
         neighbours: Option<Neighbours>,
     ) -> Self {
+        if let Some(tap) = &tap {
+            tap.add_device(own.ip());
+        }
         Self {
             hca,
             buffers: RecvBuffers::new(1),
@@ -86,7 +89,16 @@ impl Engine {
             };
             for datagram in message.datagrams() {
                 packets += 1;
+                let record = |verdict| {
+                    if let Some(tap) = &self.tap {
+                        let (source, dest) = (message.source, socket.address());
+                        let index = datagram.index;
+                        let seen = Seen::arrived(source, dest, message.tos, verdict, index);
+                        tap.received(&seen, datagram.bytes);
+                    }
+                };
                 let Ok(packet) = Packet::new_checked(datagram.bytes) else {
+                    record(Verdict::Bad);
                     self.hca.count(Counter::RxMalformed, 1);
                     continue;
                 };
@@ -94,6 +106,7 @@ impl Engine {
                     .verifier
                     .verify(&flow.from_peer, datagram.index, packet.bytes());
                 if !verdict.is_ok() {
+                    record(verdict);
                     self.hca.count(Counter::RxIcrcEncapsulated, 1);
                     continue;
                 }
@@ -101,13 +114,14 @@ impl Engine {
                     && let Some(slot) = neighbours.owner(&self.hca, message.source.ip(), &packet)
                 {
                     let packet = Forwarded {
-                        source: message.source.ip(),
+                        source: message.source,
                         traffic_class: message.tos,
                         bytes: datagram.bytes,
                     };
                     neighbours.forward(slot, &packet);
                     continue;
                 }
+                record(verdict);
                 let received = Received {
                     source: message.source.ip(),
                     dest: socket.address().ip(),
@@ -139,12 +153,13 @@ impl Engine {
             return 0;
         };
         let now = Self::now();
-        let hca = &mut self.hca;
+        let own = socket.address();
+        let (hca, flows, tap) = (&mut self.hca, &mut self.flows, &self.tap);
         neighbours.take(|mail| {
             let forwarded = match mail {
                 Mail::Packet(packet) => packet,
                 Mail::Question(question) => {
-                    let rows = rows(hca, socket.address().ip(), now, question.query());
+                    let rows = rows(hca, own.ip(), now, question.query());
                     question.answer(&rows);
                     return;
                 }
@@ -152,10 +167,17 @@ impl Engine {
             let Ok(packet) = Packet::new_checked(forwarded.bytes) else {
                 return;
             };
+            let (source, tos, bytes) = (forwarded.source, forwarded.traffic_class, forwarded.bytes);
+            if let Some(tap) = tap
+                && let Some(flow) = flows.get(source)
+            {
+                let verdict = flow.from_peer.verify(0, bytes);
+                tap.received(&Seen::arrived(source, own, tos, verdict, 0), bytes);
+            }
             let received = Received {
-                source: forwarded.source,
-                dest: socket.address().ip(),
-                traffic_class: forwarded.traffic_class,
+                source: source.ip(),
+                dest: own.ip(),
+                traffic_class: tos,
                 headers: &packet.headers(),
                 data: Data::Bytes(packet.payload()),
             };

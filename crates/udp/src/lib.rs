@@ -57,4 +57,4 @@ pub use resource::{CmIdRow, Counts, CqRow, MrRow, PdRow, QpRow, Query, Resource,
 pub use shared::{Process, ServiceClaim, ServiceError};
 pub use spec::{DeviceSpec, SpecError};
 pub use sys::{Interface, after_fork_in_child, own_memory};
-pub use tap::Tap;
+pub use tap::{Tap, TapDirection};

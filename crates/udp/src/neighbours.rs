@@ -2,7 +2,7 @@
 //! UDP port; it is handed on in batches.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use ferroce_hca::Hca;
@@ -19,8 +19,8 @@ const FRAME_BYTES: usize = 1 << 16;
 const FRAMES_MAX: usize = 64;
 /// Frames taken in one go.
 const TAKE_MAX: usize = 16;
-/// Bytes before each packet: the source as IPv6 address, the traffic class, the length.
-const HEAD: usize = 16 + 1 + 2;
+/// Bytes before each packet: the source as IPv6 address, its port, the traffic class, the length.
+const HEAD: usize = 16 + 2 + 1 + 2;
 
 /// A process's dealings with the others.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Neighbours {
 
 /// A packet that another process has received, and checked.
 pub(crate) struct Forwarded<'a> {
-    pub(crate) source: IpAddr,
+    pub(crate) source: SocketAddr,
     pub(crate) traffic_class: u8,
     pub(crate) bytes: &'a [u8],
 }
@@ -163,11 +163,12 @@ impl Neighbours {
 
 impl<'a> Forwarded<'a> {
     fn emit(&self, frame: &mut Vec<u8>) {
-        let source = match self.source {
+        let source = match self.source.ip() {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),
             IpAddr::V6(v6) => v6,
         };
         frame.extend_from_slice(&source.octets());
+        frame.extend_from_slice(&self.source.port().to_ne_bytes());
         frame.push(self.traffic_class);
         // A datagram is shorter than 64 KiB.
         frame.extend_from_slice(&(self.bytes.len() as u16).to_ne_bytes());
@@ -177,11 +178,13 @@ impl<'a> Forwarded<'a> {
     /// The first packet of a frame, and what follows.
     fn parse(frame: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (head, rest) = frame.split_first_chunk::<HEAD>()?;
-        let [source @ .., traffic_class, len_a, len_b] = head;
+        let [source @ .., port_a, port_b, traffic_class, len_a, len_b] = head;
+        let source = Ipv6Addr::from(*source).to_canonical();
+        let port = u16::from_ne_bytes([*port_a, *port_b]);
         let len = u16::from_ne_bytes([*len_a, *len_b]);
         let (bytes, later) = rest.split_at_checked(len.into())?;
         let packet = Self {
-            source: Ipv6Addr::from(*source).to_canonical(),
+            source: SocketAddr::new(source, port),
             traffic_class: *traffic_class,
             bytes,
         };
@@ -204,7 +207,8 @@ mod tests {
     #[test]
     fn a_frame_holds_packets_one_after_the_other() {
         let mut frame = Vec::new();
-        let sources: [IpAddr; 2] = ["127.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+        let sources = ["127.0.0.1:4791", "[fd00::1]:49152"];
+        let sources: [SocketAddr; 2] = sources.map(|source| source.parse().unwrap());
         for (traffic_class, source) in (1..).zip(sources) {
             let bytes = &[traffic_class; 100][..usize::from(traffic_class) * 9];
             let packet = Forwarded {

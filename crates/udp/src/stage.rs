@@ -141,6 +141,10 @@ impl Stage {
     ) -> Result<(), WouldBlock> {
         while !self.is_empty() {
             let segmented = socket.segmentation();
+            if let Some(tap) = tap {
+                let packets = self.bytes[..self.len].chunks(self.segment);
+                tap.leaving(self.dest.ip(), packets);
+            }
             match socket.send(self.dest, self.tos, &self.bytes[..self.len], self.segment) {
                 Ok(sent) => {
                     self.record(socket, tap, sent.datagrams);
@@ -171,8 +175,9 @@ impl Stage {
                 dest: self.dest,
                 tos: self.tos,
                 ip_id,
+                dont_fragment: true,
             };
-            tap.record(&seen, bytes);
+            tap.sent(&seen, bytes);
         }
     }
 

@@ -1,13 +1,15 @@
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ferroce_wire::pcapng::{UdpMeta, Writer};
+use ferroce_wire::pcapng::{Direction, UdpMeta, Writer};
+use ferroce_wire::{BTH_LEN, ICRC_LEN, Verdict};
 
 use crate::sys::{NoSignals, NotInherited};
 use crate::wait::Clock;
@@ -18,31 +20,89 @@ const FLUSH_EVERY: Duration = Duration::from_millis(250);
 /// Records packets to a pcapng file that Wireshark opens. Clones write to the same file.
 ///
 /// A device records what it hands to the link, after impairments: lost packets are not there,
-/// damaged ones are, damage and all. Devices that talk to each other share one tap.
+/// damaged ones are, damage and all. With [`TapDirection::Both`] it also records what the link
+/// brings, before impairments. What devices with the same tap send each other is there once, as
+/// sent.
 #[derive(Clone, Debug)]
-pub struct Tap(Arc<Mutex<Inner>>);
+pub struct Tap {
+    direction: TapDirection,
+    inner: Arc<Mutex<Inner>>,
+}
+
+/// Which packets a [`Tap`] records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TapDirection {
+    /// Those that are sent: enough for devices that all have the same tap.
+    Sent,
+    /// Those that are received, too.
+    Both,
+}
+
+impl Seen {
+    /// A packet that arrived, with what its ICRC tells of the IP header; `guess` is for one whose
+    /// ICRC is wrong.
+    pub(crate) fn arrived(
+        source: SocketAddr,
+        dest: SocketAddr,
+        tos: u8,
+        verdict: Verdict,
+        guess: u16,
+    ) -> Self {
+        let (ip_id, dont_fragment) = match verdict {
+            Verdict::Ok {
+                ip_id,
+                dont_fragment,
+            } => (ip_id, dont_fragment),
+            Verdict::Bad => (guess, true),
+        };
+        Self {
+            source,
+            dest,
+            tos,
+            ip_id,
+            dont_fragment,
+        }
+    }
+}
+
+/// Packets remembered that devices of the tap have sent each other: as many as are under way.
+const UNDER_WAY_MAX: usize = 4096;
 
 #[derive(Debug)]
 struct Inner {
     writer: Writer<BufWriter<NotInherited<File>>>,
     /// The time of day when the clock showed 0, in nanoseconds since 1970.
     origin_ns: u64,
+    /// The devices that have this tap.
+    devices: Vec<IpAddr>,
+    /// What they have sent each other and not received yet.
+    under_way: VecDeque<Mark>,
     /// The first error; the rest of the capture is dropped.
     error: Option<io::Error>,
 }
 
+/// What tells a packet from others: its BTH and its ICRC, which depends on all the rest.
+type Mark = ([u8; BTH_LEN], [u8; ICRC_LEN]);
+
+fn mark(bytes: &[u8]) -> Option<Mark> {
+    Some((*bytes.first_chunk()?, *bytes.last_chunk()?))
+}
+
 /// What a tap notes besides the bytes.
+#[derive(Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) source: SocketAddr,
     pub(crate) dest: SocketAddr,
     pub(crate) tos: u8,
     pub(crate) ip_id: u16,
+    /// Of IPv4.
+    pub(crate) dont_fragment: bool,
 }
 
 impl Tap {
     /// Starts a capture in a file that only its owner may read, even if it was there before: the
     /// packets hold the program's memory.
-    pub fn create(path: &Path) -> io::Result<Self> {
+    pub fn create(path: &Path, direction: TapDirection) -> io::Result<Self> {
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -60,6 +120,8 @@ impl Tap {
         let inner = Arc::new(Mutex::new(Inner {
             writer,
             origin_ns,
+            devices: Vec::new(),
+            under_way: VecDeque::new(),
             error: None,
         }));
         let weak = Arc::downgrade(&inner);
@@ -67,24 +129,62 @@ impl Tap {
         thread::Builder::new()
             .name("ferroce-capture".into())
             .spawn(move || keep_written(&weak))?;
-        Ok(Self(inner))
+        Ok(Self { direction, inner })
     }
 
-    pub(crate) fn record(&self, seen: &Seen, bytes: &[u8]) {
-        let mut inner = lock(&self.0);
-        if inner.error.is_some() {
+    /// Notes that the device at `address` has this tap.
+    pub(crate) fn add_device(&self, address: IpAddr) {
+        let devices = &mut self.lock().devices;
+        if !devices.contains(&address) {
+            devices.push(address);
+        }
+    }
+
+    /// Notes packets that are about to leave: they may arrive before [`Self::sent`] is called.
+    pub(crate) fn leaving<'a>(&self, dest: IpAddr, packets: impl Iterator<Item = &'a [u8]>) {
+        if self.direction == TapDirection::Sent {
             return;
         }
-        let mut meta = UdpMeta::new(seen.source, seen.dest);
-        meta.tos = seen.tos;
-        meta.ip_id = seen.ip_id;
-        let at = inner.origin_ns + Clock.now_ns();
-        inner.error = inner.writer.write_packet(at, &meta, bytes).err();
+        let mut inner = self.lock();
+        if !dest.is_multicast() && !inner.devices.contains(&dest) {
+            return;
+        }
+        inner.under_way.extend(packets.filter_map(mark));
+        let surplus = inner.under_way.len().saturating_sub(UNDER_WAY_MAX);
+        inner.under_way.drain(..surplus);
+    }
+
+    /// Records a packet that has left.
+    pub(crate) fn sent(&self, seen: &Seen, bytes: &[u8]) {
+        self.lock().record(seen, Direction::Outbound, bytes);
+    }
+
+    /// Records a packet that has arrived, if the tap is for those.
+    pub(crate) fn received(&self, seen: &Seen, bytes: &[u8]) {
+        if self.direction == TapDirection::Sent {
+            return;
+        }
+        let mut inner = self.lock();
+        if inner.devices.contains(&seen.source.ip())
+            && let Some(mark) = mark(bytes)
+            && let Some(at) = inner.under_way.iter().position(|sent| *sent == mark)
+        {
+            // More than one device may be in a group.
+            if !seen.dest.ip().is_multicast() {
+                inner.under_way.remove(at);
+            }
+            return;
+        }
+        inner.record(seen, Direction::Inbound, bytes);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        lock(&self.inner)
     }
 
     /// Writes out what is buffered and tells whether the capture is whole.
     pub fn finish(&self) -> io::Result<()> {
-        let mut inner = lock(&self.0);
+        let mut inner = self.lock();
         inner.flush();
         // It stays an error: what comes after a gap is no capture.
         match &inner.error {
@@ -99,6 +199,21 @@ impl Inner {
         if self.error.is_none() {
             self.error = self.writer.flush().err();
         }
+    }
+
+    fn record(&mut self, seen: &Seen, direction: Direction, bytes: &[u8]) {
+        if self.error.is_some() {
+            return;
+        }
+        let meta = UdpMeta {
+            tos: seen.tos,
+            ip_id: seen.ip_id,
+            dont_fragment: seen.dont_fragment,
+            direction: Some(direction),
+            ..UdpMeta::new(seen.source, seen.dest)
+        };
+        let at = self.origin_ns + Clock.now_ns();
+        self.error = self.writer.write_packet(at, &meta, bytes).err();
     }
 }
 

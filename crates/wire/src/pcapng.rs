@@ -7,7 +7,8 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 
-/// Addressing of a captured packet, from which its IP and UDP headers are made.
+/// Addressing of a captured packet, from which its IP and UDP headers are made, and which way it
+/// went.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct UdpMeta {
     /// Source address and port.
@@ -22,10 +23,32 @@ pub struct UdpMeta {
     pub ttl: u8,
     /// Don't Fragment flag of IPv4. The ICRC depends on it.
     pub dont_fragment: bool,
+    /// Which way the packet went, if the capture is to tell.
+    pub direction: Option<Direction>,
+}
+
+/// Which way a captured packet went, as Wireshark shows it (`frame.packet_flags_direction`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Direction {
+    /// It was received.
+    Inbound,
+    /// It was sent.
+    Outbound,
+}
+
+impl Direction {
+    /// The direction bits of the packet flags (section 4.3.1).
+    const fn flags(self) -> u32 {
+        match self {
+            Self::Inbound => 1,
+            Self::Outbound => 2,
+        }
+    }
 }
 
 impl UdpMeta {
-    /// Headers as ferroce sends them: TOS 0, Identification 0, TTL 64, Don't Fragment.
+    /// Headers as ferroce sends them: TOS 0, Identification 0, TTL 64, Don't Fragment; no
+    /// direction.
     pub const fn new(src: SocketAddr, dst: SocketAddr) -> Self {
         Self {
             src,
@@ -34,6 +57,7 @@ impl UdpMeta {
             ip_id: 0,
             ttl: 64,
             dont_fragment: true,
+            direction: None,
         }
     }
 
@@ -171,8 +195,14 @@ impl<W: Write> Writer<W> {
             body[lengths_at..lengths_at + 4].copy_from_slice(&len);
             body[lengths_at + 4..data_at].copy_from_slice(&len);
             pad_to_4(body);
+            let options_at = body.len();
             if !comment.is_empty() {
                 put_option(body, OPT_COMMENT, comment.as_bytes())?;
+            }
+            if let Some(direction) = meta.direction {
+                put_option(body, EPB_FLAGS, &direction.flags().to_le_bytes())?;
+            }
+            if body.len() > options_at {
                 put_option(body, OPT_ENDOFOPT, &[])?;
             }
             Ok(())
@@ -276,6 +306,7 @@ const ENHANCED_PACKET_BLOCK: u32 = 6;
 const INTERFACE_ID: u32 = 0;
 const OPT_ENDOFOPT: u16 = 0;
 const OPT_COMMENT: u16 = 1;
+const EPB_FLAGS: u16 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -386,6 +417,22 @@ mod tests {
         let bytes = writer.into_inner();
         let (_, body) = blocks(&bytes)[2];
         assert!(body.ends_with(b"abcde\x00\x00\x00\x01\x00\x04\x00lost\x00\x00\x00\x00"));
+    }
+
+    #[test]
+    fn the_direction_is_a_packet_flag() {
+        for (direction, flag) in [(Direction::Inbound, 1), (Direction::Outbound, 2)] {
+            let meta = UdpMeta {
+                direction: Some(direction),
+                ..meta()
+            };
+            let mut writer = Writer::new(Vec::new()).unwrap();
+            writer.write_packet(0, &meta, b"abcde").unwrap();
+            let bytes = writer.into_inner();
+            let (_, body) = blocks(&bytes)[2];
+            let end = [b'e', 0, 0, 0, 2, 0, 4, 0, flag, 0, 0, 0, 0, 0, 0, 0];
+            assert!(body.ends_with(&end), "{body:?}");
+        }
     }
 
     #[test]

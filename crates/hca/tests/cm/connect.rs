@@ -302,7 +302,7 @@ fn requests_beyond_the_backlog_come_again() {
     for (comm, qpn) in waiting.into_iter().zip(0x200..) {
         net.accept(comm, qpn);
     }
-    net.run(10_000 * super::net::MS);
+    net.run(10_000 * MS);
     assert_eq!(net.events(B).len(), 2);
 }
 

@@ -73,7 +73,7 @@ impl Node {
         Self::on(device.unwrap(), len)
     }
 
-    fn on(device: Device, len: usize) -> Self {
+    pub fn on(device: Device, len: usize) -> Self {
         let buffer = Buffer::zeroed(len);
         let (pd, cq, mr) = device.with(|hca| {
             let pd = hca.alloc_pd().unwrap();
