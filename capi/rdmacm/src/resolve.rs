@@ -51,7 +51,9 @@ pub(crate) fn bind(id: &Id, address: SocketAddr) -> Result<(), Error> {
     };
     let port = match port::claim(&devices, id.space(), address.port()) {
         Ok(claims) => {
-            let port = claims.first().map_or(address.port(), ServiceClaim::port);
+            let port = claims
+                .first()
+                .map_or_else(|| address.port(), ServiceClaim::port);
             state.claims = claims;
             port
         }
