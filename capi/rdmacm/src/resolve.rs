@@ -51,7 +51,7 @@ pub(crate) fn bind(id: &Id, address: SocketAddr) -> Result<(), Error> {
     };
     let port = match port::claim(&devices, id.space(), address.port()) {
         Ok(claims) => {
-            let port = claims.first().map_or(address.port(), ServiceClaim::port);
+            let port = claims[0].port();
             state.claims = claims;
             port
         }
@@ -137,7 +137,7 @@ fn reach(id: &Id, state: &mut State, dst: SocketAddr) -> Result<(), Error> {
         Some(source) => source.port(),
         None => {
             state.claims = port::claim(&[device], id.space(), 0)?;
-            state.claims.first().map_or(0, ServiceClaim::port)
+            state.claims[0].port()
         }
     };
     set_source(id, (device.address(), port).into());
