@@ -5,7 +5,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use ferroce_ibverbs::error::{Error, number};
-use ferroce_udp::ServiceClaim;
 use libc::sockaddr;
 
 use crate::abi::{
