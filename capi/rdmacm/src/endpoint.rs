@@ -70,8 +70,10 @@ unsafe fn prepare(
         if let Some(init) = init {
             init.qp_type = info.ai_qp_type;
             id.state().template = Some(Template(*init));
-            // SAFETY: a live object.
-            unsafe { (*id.abi()).pd = pd };
+            if !pd.is_null() {
+                // SAFETY: a live object.
+                unsafe { (*id.abi()).pd = pd };
+            }
         }
         return Ok(());
     }

@@ -159,6 +159,11 @@ impl Id {
         let id = self.abi();
         // SAFETY: a live object.
         unsafe {
+            if (*id).pd.is_null() {
+                // Programs make their own objects in it. Without one no queue pair can be made,
+                // and that call fails.
+                (*id).pd = device.domain().unwrap_or(null_mut());
+            }
             (*id).verbs = device.context;
             (*id).port_num = 1;
             (*id).route.addr.addr = rdma_ib_addr {

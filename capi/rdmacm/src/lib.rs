@@ -16,7 +16,7 @@
 //! | `channel` | event channels: descriptors that can be polled, acknowledgements |
 //! | `event` | what the device tells, as events of the header |
 //! | `address`, `resolve`, `port`, `info` | socket addresses, the way to a peer, ports, names |
-//! | `connect`, `listen` | the two sides of a connection |
+//! | `connect`, `params`, `listen` | the two sides of a connection |
 //! | `attr`, `qp`, `srq`, `verbs` | attributes of queue pairs, and the verbs objects of identifiers |
 //! | `multicast` | multicast groups |
 //! | `endpoint`, `option`, `rsocket` | what is left of the header, and the sockets that are not there |
@@ -48,6 +48,7 @@ mod info;
 mod listen;
 mod multicast;
 mod option;
+mod params;
 mod port;
 mod process;
 mod qp;

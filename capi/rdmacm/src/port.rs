@@ -7,7 +7,8 @@ use ferroce_wire::cm::PortSpace;
 use crate::device::Device;
 use crate::id::refused;
 
-/// Claims a port on all devices or on none; 0 stands for any that is free on all.
+/// Claims a port on all devices or on none; 0 stands for any that is free on all. Returns at least
+/// one claim.
 pub(crate) fn claim(
     devices: &[&Device],
     space: PortSpace,

@@ -5,7 +5,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use ferroce_ibverbs::error::{Error, number};
-use ferroce_udp::ServiceClaim;
 use libc::sockaddr;
 
 use crate::abi::{
@@ -51,9 +50,7 @@ pub(crate) fn bind(id: &Id, address: SocketAddr) -> Result<(), Error> {
     };
     let port = match port::claim(&devices, id.space(), address.port()) {
         Ok(claims) => {
-            let port = claims
-                .first()
-                .map_or_else(|| address.port(), ServiceClaim::port);
+            let port = claims[0].port();
             state.claims = claims;
             port
         }
@@ -139,7 +136,7 @@ fn reach(id: &Id, state: &mut State, dst: SocketAddr) -> Result<(), Error> {
         Some(source) => source.port(),
         None => {
             state.claims = port::claim(&[device], id.space(), 0)?;
-            state.claims.first().map_or(0, ServiceClaim::port)
+            state.claims[0].port()
         }
     };
     set_source(id, (device.address(), port).into());
