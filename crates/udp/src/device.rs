@@ -598,11 +598,13 @@ impl Shared {
         while !self.is_orphaned() && Clock.now_ns() - started < LAST_ROUNDS.as_nanos() as u64 {
             // Whoever has the engine may be the thread that now ends the process.
             if let Some(mut engine) = self.try_lock() {
+                // What leaves in this round may come back in the next, to be passed on.
+                let slow = engine.hca.holds_sent_packets();
                 self.send_deferred(&mut engine);
                 let received =
                     engine.receive(&self.socket).unwrap_or(0) + engine.receive_mail(&self.socket);
                 self.send(&mut engine);
-                let held = engine.holds_mail() || engine.hca.holds_sent_packets();
+                let held = slow || engine.holds_mail();
                 let left = held || engine.is_blocked() || self.deferred.load(Ordering::Relaxed);
                 if received == 0 && !left {
                     return;
