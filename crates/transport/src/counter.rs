@@ -47,6 +47,7 @@ pub enum Counter {
     RxWrongQkey,
     RxWrongService,
     RxUnexpectedResponse,
+    RxForwarded,
     TxDropped,
     ImpairLost,
     ImpairBlackout,
@@ -116,6 +117,7 @@ table! {
     RxWrongQkey "rx_wrong_qkey" "Datagrams dropped because their queue key is not that of the QP.";
     RxWrongService "rx_wrong_service" "Packets dropped because their opcode belongs to another service.";
     RxUnexpectedResponse "rx_unexpected_response" "Responses dropped because they answer nothing outstanding.";
+    RxForwarded "rx_forwarded" "Packets for another process of the device, handed on to it.";
     TxDropped "tx_dropped" "Packets the link refused to take.";
     ImpairLost "impair_lost" "Packets the impairment dropped at random.";
     ImpairBlackout "impair_blackout" "Packets the impairment dropped in a blackout.";

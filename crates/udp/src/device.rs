@@ -623,7 +623,7 @@ impl Shared {
         }
         let at_once =
             self.deferred.load(Ordering::Relaxed) || engine.is_blocked() || engine.holds_mail();
-        let needed = match engine.hca.poll_timeout() {
+        let needed = match engine.poll_timeout() {
             _ if at_once => SOON,
             Some(deadline) => deadline.as_nanos(),
             None => WHENEVER,
@@ -639,7 +639,7 @@ impl Shared {
     /// next request, with which it then leaves in one batch: a reply and an acknowledgement cost
     /// one system call.
     fn poll_once(&self, engine: &mut Engine) {
-        let due = engine.run_timers();
+        let due = engine.run_timers(&self.socket);
         if due || self.deferred.load(Ordering::Relaxed) || engine.is_blocked() {
             engine.transmit(&self.socket);
         }
@@ -718,7 +718,7 @@ impl Shared {
             let is_around = since_poll < AROUND;
             self.give_way();
             let mut engine = self.lock();
-            engine.run_timers();
+            engine.run_timers(&self.socket);
             let received = engine.receive(&self.socket);
             // Not only what is announced: whoever sent it may have died before he could.
             let received = received.map(|packets| packets + engine.receive_mail(&self.socket));
@@ -737,7 +737,7 @@ impl Shared {
             self.publish(&mut engine);
             let now = Clock.now_ns();
             let spun = now.saturating_sub(last_packet) >= SPIN.as_nanos() as u64;
-            let deadline = engine.hca.poll_timeout();
+            let deadline = engine.poll_timeout();
             let blocked = engine.is_blocked();
             let holds_mail = engine.holds_mail();
             let idle = matches!(received, Ok(0)) && !more && !holds_mail;

@@ -2,7 +2,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use ferroce_hca::{Counter, Data, Event, Hca, Outgoing, Received, Time};
-use ferroce_wire::{IcrcVerifier, IdPolicy, Packet, Verdict};
+use ferroce_wire::{IcrcVerifier, IdPolicy, Packet, Qpn, Verdict};
 
 use crate::fault::Faults;
 use crate::flow::Flows;
@@ -98,8 +98,11 @@ impl Engine {
                     }
                 };
                 let Ok(packet) = Packet::new_checked(datagram.bytes) else {
-                    record(Verdict::Bad);
-                    self.hca.count(Counter::RxMalformed, 1);
+                    let probes = self.neighbours.as_ref().map(|others| &others.steering);
+                    if !probes.is_some_and(|steering| steering.take(datagram.bytes)) {
+                        record(Verdict::Bad);
+                        self.hca.count(Counter::RxMalformed, 1);
+                    }
                     continue;
                 };
                 let verdict = self
@@ -113,12 +116,17 @@ impl Engine {
                 if let Some(neighbours) = &mut self.neighbours
                     && let Some(slot) = neighbours.owner(&self.hca, message.source.ip(), &packet)
                 {
+                    let dest_qp = packet.headers().bth.dest_qp;
                     let packet = Forwarded {
                         source: message.source,
                         traffic_class: message.tos,
                         bytes: datagram.bytes,
                     };
                     neighbours.forward(slot, &packet);
+                    if dest_qp != Qpn::GSI {
+                        neighbours.steering.missed(slot, now.as_nanos());
+                    }
+                    self.hca.count(Counter::RxForwarded, 1);
                     continue;
                 }
                 record(verdict);
@@ -197,15 +205,35 @@ impl Engine {
         self.neighbours.as_ref().is_some_and(Neighbours::is_blocked)
     }
 
+    /// When [`Self::run_timers`] wants to be called.
+    #[inline]
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        let device = self.hca.poll_timeout();
+        match self.steering_deadline() {
+            Some(deadline) => Some(device.map_or(deadline, |device| device.min(deadline))),
+            None => device,
+        }
+    }
+
+    #[inline]
+    fn steering_deadline(&self) -> Option<Time> {
+        let steering = &self.neighbours.as_ref()?.steering;
+        steering.deadline_ns().map(Time::from_nanos)
+    }
+
     /// Lets timers run out that are due, and tells whether there were any. They may include packets
     /// that the impaired link held back, which [`Self::transmit`] then sends.
-    pub(crate) fn run_timers(&mut self) -> bool {
-        let Some(deadline) = self.hca.poll_timeout() else {
+    pub(crate) fn run_timers(&mut self, socket: &Socket) -> bool {
+        let Some(deadline) = self.poll_timeout() else {
             return false;
         };
         let now = Self::now();
         if deadline > now {
             return false;
+        }
+        let steers = self.steering_deadline().is_some_and(|at| at <= now);
+        if steers && let Some(neighbours) = &mut self.neighbours {
+            neighbours.steering.run(now.as_nanos(), socket);
         }
         self.hca.handle_timeout(now);
         true

@@ -15,6 +15,7 @@
 //! | [`tap`](Tap) | packet captures |
 //! | `spec`, `registry` | the devices of a user, each a TOML file |
 //! | `shared` | the file that the processes of a device map: state, slots |
+//! | `steering` | lets the kernel bring packets to the process they belong to |
 //! | `neighbours` | hands packets on to the process they belong to |
 //! | `resource` | the rows of `ferroce res` |
 //! | `question` | asks a process for them, and answers |
@@ -41,6 +42,7 @@ mod shared;
 pub mod socket;
 mod spec;
 mod stage;
+mod steering;
 #[allow(unsafe_code, reason = "system calls")]
 mod sys;
 mod tap;

@@ -11,6 +11,8 @@ use ferroce_wire::{Packet, Qpn};
 
 use crate::question::Question;
 use crate::shared::{Mailbox, SharedFile, Undelivered};
+use crate::steering::Steering;
+use crate::wait::Clock;
 
 /// Bytes of a frame.
 const FRAME_BYTES: usize = 1 << 16;
@@ -33,6 +35,7 @@ pub(crate) struct Neighbours {
     /// How many frames had been announced when all of them were taken.
     seen: u32,
     buffer: Box<[u8]>,
+    pub(crate) steering: Steering,
 }
 
 /// A packet that another process has received, and checked.
@@ -52,6 +55,7 @@ impl Neighbours {
     pub(crate) fn new(shared: Arc<SharedFile>, slot: u8, mailbox: Mailbox) -> Self {
         Self {
             seen: shared.announced(slot),
+            steering: Steering::new(Arc::clone(&shared), slot, Clock.now_ns()),
             shared,
             slot,
             mailbox: Arc::new(mailbox),

@@ -6,6 +6,7 @@
 mod layout;
 mod mailbox;
 mod open;
+mod place;
 mod service;
 
 use std::fs::File;
@@ -20,6 +21,7 @@ use ferroce_hca::{DeviceState, WriteLock, WriteLockError};
 
 pub(crate) use self::layout::Layout;
 pub(crate) use self::mailbox::{Asked, Mailbox, Undelivered};
+pub(crate) use self::place::{Asking, Round};
 pub use self::service::{ServiceClaim, ServiceError};
 use crate::registry::{Registry, RegistryError};
 use crate::spec::DeviceSpec;
@@ -36,6 +38,8 @@ mod byte {
     pub(super) const MEMBERS: i64 = 1 << 40;
     /// Whoever changes settings.
     pub(super) const SETTINGS: i64 = MEMBERS + 1;
+    /// Whoever finds out which process has which socket.
+    pub(super) const PLACES: i64 = MEMBERS + 2;
     /// The owner of slot n has byte `SLOTS + n`.
     pub(super) const SLOTS: i64 = MEMBERS + 0x1000;
 }

@@ -26,9 +26,11 @@ mod address;
 mod control;
 mod recv;
 mod send;
+mod steer;
 
 pub use recv::{Datagram, Datagrams, Message, Messages, RecvBuffers};
 pub use send::{SendError, Sent};
+pub(crate) use steer::PROBE;
 
 /// The UDP port of RoCEv2, fixed by IANA.
 pub const ROCE_PORT: u16 = 4791;

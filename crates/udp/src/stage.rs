@@ -26,6 +26,9 @@ pub(crate) struct Stage {
     closed: bool,
     dest: SocketAddr,
     tos: u8,
+    /// The slot of the process they are for, if their device is shared: one system call reaches
+    /// one socket.
+    slot: u32,
     flow: Option<IcrcFlow>,
 }
 
@@ -49,6 +52,7 @@ impl Stage {
             closed: false,
             dest: own,
             tos: 0,
+            slot: 0,
             flow: None,
         }
     }
@@ -82,9 +86,11 @@ impl Stage {
         let payload_end = header_len + packet.payload_len as usize;
         let icrc_at = payload_end + usize::from(packet.headers.bth.pad);
         let len = icrc_at + ICRC_LEN;
+        let slot = packet.headers.bth.dest_qp.value() >> 16;
         if self.is_empty() {
             self.begin(dest, packet.path.traffic_class, len, flows)?;
-        } else if !self.fits(dest, packet.path.traffic_class, len, socket) {
+            self.slot = slot;
+        } else if slot != self.slot || !self.fits(dest, packet.path.traffic_class, len, socket) {
             return Err(Refused::NotNow);
         }
         debug_assert!(header_len <= HEADERS_LEN_MAX);

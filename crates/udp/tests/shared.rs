@@ -5,8 +5,8 @@ mod common;
 use std::path::Path;
 
 use common::{
-    Node, Other, Place, address, check_all_kinds, connect, describe, hear, nothing_was_lost, parse,
-    patient_attr, pattern, role, tell,
+    Node, Other, Place, address, check_all_kinds, connect, describe, hear, nothing_was_missed,
+    parse, patient_attr, pattern, role, tell,
 };
 use ferroce_hca::{SendOp, WcStatus};
 use ferroce_udp::Registry;
@@ -53,7 +53,7 @@ fn other(role: &[String]) {
                 node.post(qpn, 1, write, node.sge(HALF, len as u32));
             }
             node.succeed(ROUNDS as usize - writes);
-            nothing_was_lost(&node);
+            nothing_was_missed(&node);
             tell("done");
             while hear().is_some() {}
         }
@@ -100,7 +100,7 @@ fn two_on_one_address() {
         }
         check_all_kinds(a, b, qps, 300_000, 1);
     }
-    nodes.iter().for_each(nothing_was_lost);
+    nodes.iter().for_each(nothing_was_missed);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn processes_on_one_address() {
     for child in &mut children {
         exchange(&node, child);
     }
-    nothing_was_lost(&node);
+    nothing_was_missed(&node);
     children.into_iter().for_each(Other::finish);
 }
 
@@ -130,7 +130,7 @@ fn a_peer_elsewhere_reaches_each_of_them() {
         check_all_kinds(&peer, node, (at_peer, at_node), 200_000, 3);
         check_all_kinds(node, &peer, (at_node, at_peer), 200_000, 5);
     }
-    nothing_was_lost(&peer);
+    nothing_was_missed(&peer);
 }
 
 /// The one whose socket gets all packets dies amid them.

@@ -7,7 +7,7 @@ use super::SLOT_MAX;
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
 /// Rises with every change of what lies where.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
 /// that [`Layout::is_ready`] tells apart.
@@ -23,6 +23,7 @@ pub(crate) struct Layout {
     last_slot: AtomicU32,
     /// Where the search for a free port begins.
     next_port: AtomicU32,
+    rounds: Rounds,
     block: StateBlock,
     /// By slot.
     members: [Member; 256],
@@ -40,6 +41,21 @@ pub(crate) struct Member {
     comm: [AtomicU64; 2],
     /// Frames that others have put into its mailbox.
     announced: AtomicU32,
+    /// The index of its socket in the low byte, above it the round in which that came out.
+    place: AtomicU32,
+}
+
+/// Finding out which process has which socket.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Rounds {
+    /// What its probes carry.
+    pub(super) nonce: AtomicU64,
+    /// When the last finished one began and ended, in the clock's nanoseconds.
+    pub(super) began_ns: AtomicU64,
+    pub(super) ended_ns: AtomicU64,
+    /// The number of the last one, 0 before the first.
+    pub(super) number: AtomicU32,
     reserved: AtomicU32,
 }
 
@@ -74,6 +90,10 @@ impl Layout {
             block: &self.block,
             slabs: &self.slabs,
         }
+    }
+
+    pub(super) fn rounds(&self) -> &Rounds {
+        &self.rounds
     }
 
     pub(crate) fn services(&self) -> &Services {
@@ -111,11 +131,16 @@ impl Member {
         self.announced.fetch_add(1, Ordering::Release);
     }
 
+    pub(super) fn place(&self) -> &AtomicU32 {
+        &self.place
+    }
+
     pub(crate) fn set(&self, pid: u32, comm: &[u8]) {
         let mut name = [0; 16];
         let comm = comm.trim_ascii_end();
         let len = comm.len().min(name.len());
         name[..len].copy_from_slice(&comm[..len]);
+        self.place.store(0, Ordering::Relaxed);
         self.pid.store(pid.into(), Ordering::Relaxed);
         let (words, _) = name.as_chunks::<8>();
         for (cell, word) in self.comm.iter().zip(words) {

@@ -1,0 +1,216 @@
+//! Lets the kernel bring packets to the process that they are for, which saves handing them on.
+//!
+//! The kernel takes a program that picks a socket by its index, and tells nobody which index a
+//! socket has; [`Socket::steer`] says more. So whoever joins, or has had to hand packets on, finds
+//! out: it sends a probe to each index, and each process notes in the shared file which probe has
+//! come to it. Where that is wrong, unknown or refused, packets take the longer way.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use crate::shared::{Asking, Round, SharedFile};
+use crate::socket::{PROBE, Socket};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+/// How long after a round packets that come to the wrong process are no reason for another one.
+const PAUSE_MIN_NS: u64 = 5 * MS;
+/// The same after rounds that came to nothing.
+const PAUSE_MAX_NS: u64 = 1_000 * MS;
+/// After as much peace the next reason is a new one.
+const PEACE_NS: u64 = 2_000 * MS;
+/// How often a process looks whether another one has finished its round.
+const TRY_AGAIN_NS: u64 = MS;
+/// When answers are looked at first; then after twice as long, and so on.
+const LOOK_NS: u64 = 50 * US;
+/// How long answers are waited for. Whoever is slower is stopped, or the machine is very busy.
+const ROUND_NS: u64 = 100 * MS;
+/// Sockets there may be beside those of known processes, which may be about to end.
+const SPARE_PROBES: usize = 4;
+/// Opcode, index, nothing, round, nonce.
+const PROBE_LEN: usize = 1 + 1 + 2 + 4 + 8;
+
+/// What a process does for that.
+#[derive(Debug)]
+pub(crate) struct Steering {
+    shared: Arc<SharedFile>,
+    slot: u8,
+    state: State,
+    pause_ns: u64,
+    /// When this process's last round ended.
+    ended_ns: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    Quiet,
+    /// There is a reason for a round.
+    Due {
+        reason: Reason,
+        since_ns: u64,
+        at_ns: u64,
+    },
+    Waiting(Waiting),
+    /// The kernel takes no programs.
+    Refused,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Reason {
+    Joined,
+    Missed,
+}
+
+/// Probes are on their way.
+#[derive(Debug)]
+struct Waiting {
+    held: Asking,
+    round: Round,
+    /// All slots that have owners.
+    slots: Vec<u8>,
+    /// So many of them have answered.
+    known: usize,
+    began_ns: u64,
+    look_at_ns: u64,
+}
+
+impl Steering {
+    /// For a process that has just joined.
+    pub(crate) fn new(shared: Arc<SharedFile>, slot: u8, now_ns: u64) -> Self {
+        Self {
+            shared,
+            slot,
+            state: State::Due {
+                reason: Reason::Joined,
+                since_ns: now_ns,
+                at_ns: now_ns,
+            },
+            pause_ns: PAUSE_MIN_NS,
+            ended_ns: 0,
+        }
+    }
+
+    /// When [`Self::run`] wants to be called.
+    #[inline]
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        match &self.state {
+            State::Quiet | State::Refused => None,
+            State::Due { at_ns, .. } => Some(*at_ns),
+            State::Waiting(waiting) => Some(waiting.look_at_ns),
+        }
+    }
+
+    /// A packet for another process has come to this one.
+    #[cold]
+    pub(crate) fn missed(&mut self, slot: u8, now_ns: u64) {
+        let rests = now_ns.saturating_sub(self.ended_ns) < self.pause_ns;
+        if matches!(self.state, State::Quiet) && !rests && self.shared.is_alive(slot) {
+            self.state = State::Due {
+                reason: Reason::Missed,
+                since_ns: now_ns,
+                at_ns: now_ns,
+            };
+        }
+    }
+
+    /// Takes what may be a probe. False if it is none.
+    #[cold]
+    pub(crate) fn take(&self, bytes: &[u8]) -> bool {
+        let Ok([PROBE, index, _, _, rest @ ..]) = <&[u8; PROBE_LEN]>::try_from(bytes) else {
+            return false;
+        };
+        let [a, b, c, d, nonce @ ..] = *rest;
+        let round = u32::from_ne_bytes([a, b, c, d]);
+        let nonce = u64::from_ne_bytes(nonce);
+        self.shared.note_probe(self.slot, round, nonce, *index)
+    }
+
+    /// Does what is due.
+    #[cold]
+    pub(crate) fn run(&mut self, now_ns: u64, socket: &Socket) {
+        self.state = match std::mem::replace(&mut self.state, State::Quiet) {
+            State::Due {
+                reason, since_ns, ..
+            } => self.begin(reason, since_ns, now_ns, socket),
+            State::Waiting(waiting) => self.look(waiting, now_ns, socket),
+            state => state,
+        };
+    }
+
+    fn begin(&self, reason: Reason, since_ns: u64, now_ns: u64, socket: &Socket) -> State {
+        let (began_ns, ended_ns) = self.shared.last_times_ns();
+        let served = match reason {
+            Reason::Joined => began_ns > since_ns,
+            Reason::Missed => ended_ns > since_ns,
+        };
+        let mut slots = self.shared.other_slots();
+        if served || slots.is_empty() {
+            return State::Quiet;
+        }
+        let held = match self.shared.asking() {
+            Ok(Some(held)) => held,
+            Ok(None) => {
+                let at_ns = now_ns + TRY_AGAIN_NS;
+                return State::Due {
+                    reason,
+                    since_ns,
+                    at_ns,
+                };
+            }
+            Err(_) => return State::Refused,
+        };
+        slots.push(self.slot);
+        // A program that lets probes pass, and else the one before.
+        let places = self.shared.places(&slots, self.shared.last_round());
+        if socket.steer(&places).is_err() {
+            return State::Refused;
+        }
+        let nonce = RandomState::new().hash_one(now_ns);
+        let round = self.shared.begin_round(&held, nonce);
+        for index in 0..slots.len() + SPARE_PROBES {
+            // Whoever does not get his does not answer.
+            let _ = socket.send(socket.address(), 0, &probe(index as u8, round, nonce), 0);
+        }
+        State::Waiting(Waiting {
+            held,
+            round,
+            slots,
+            known: 0,
+            began_ns: now_ns,
+            look_at_ns: now_ns + LOOK_NS,
+        })
+    }
+
+    fn look(&mut self, mut waiting: Waiting, now_ns: u64, socket: &Socket) -> State {
+        let places = self.shared.places(&waiting.slots, waiting.round);
+        if places.len() > waiting.known {
+            waiting.known = places.len();
+            if socket.steer(&places).is_err() {
+                return State::Refused;
+            }
+        }
+        let waited = now_ns.saturating_sub(waiting.began_ns);
+        if waiting.known < waiting.slots.len() && waited < ROUND_NS {
+            waiting.look_at_ns = now_ns + waited;
+            return State::Waiting(waiting);
+        }
+        self.shared
+            .end_round(&waiting.held, waiting.began_ns, now_ns);
+        self.pause_ns = if now_ns.saturating_sub(self.ended_ns) < PEACE_NS {
+            PAUSE_MAX_NS.min(2 * self.pause_ns)
+        } else {
+            PAUSE_MIN_NS
+        };
+        self.ended_ns = now_ns;
+        State::Quiet
+    }
+}
+
+fn probe(index: u8, round: Round, nonce: u64) -> [u8; PROBE_LEN] {
+    let mut bytes = [0; PROBE_LEN];
+    (bytes[0], bytes[1]) = (PROBE, index);
+    bytes[4..8].copy_from_slice(&round.number().to_ne_bytes());
+    bytes[8..].copy_from_slice(&nonce.to_ne_bytes());
+    bytes
+}

@@ -1,0 +1,269 @@
+//! Packets come to the process that they are for.
+
+mod common;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::{
+    Node, Other, PATIENCE, Place, address, connect, describe, hear, nothing_was_missed, parse,
+    patient_attr, role, tell,
+};
+use ferroce_hca::Counter;
+use ferroce_udp::socket::{Options, ROCE_PORT, RecvBuffers, Socket};
+use ferroce_udp::wait::Waiter;
+use ferroce_udp::{DeviceSpec, Registry};
+use ferroce_wire::Qpn;
+
+const LEN: usize = 64 << 10;
+
+fn attach(directory: &Path) -> Node {
+    Node::attach(&Registry::at(directory).unwrap(), "a", LEN)
+}
+
+/// A process beside the test's own: attaches to the device, and lets others write and read.
+fn target(role: &[String]) {
+    let node = attach(Path::new(&role[0]));
+    let qpn = node.qp();
+    tell(describe(&node, qpn));
+    let (peer, _) = parse(&hear().unwrap());
+    let attr = patient_attr();
+    node.device
+        .connect(node.endpoint(qpn), peer, &attr)
+        .unwrap();
+    tell("connected");
+    while hear().is_some() {}
+}
+
+/// A process in that role, and what writes to it and reads from it.
+struct Target {
+    child: Other,
+    qpn: Qpn,
+    memory: common::Remote,
+}
+
+impl Target {
+    fn start(test: &str, directory: &Path) -> Other {
+        Other::start(test, &directory.display().to_string())
+    }
+
+    fn connect(node: &Node, mut child: Other) -> Self {
+        let (remote, memory) = parse(&child.hear());
+        let qpn = node.qp();
+        let attr = patient_attr();
+        node.device
+            .connect(node.endpoint(qpn), remote, &attr)
+            .unwrap();
+        child.tell(describe(node, qpn));
+        assert_eq!(child.hear(), "connected");
+        Self { child, qpn, memory }
+    }
+
+    /// Packets to it and back.
+    fn exchange(&self, node: &Node) {
+        node.post(self.qpn, 1, self.memory.write(), node.sge(0, LEN as u32));
+        node.post(self.qpn, 2, self.memory.read(), node.sge(0, LEN as u32));
+        node.succeed(2);
+    }
+}
+
+/// Waits until `exchange` goes its way with no packet handed on, whoever receives it.
+fn settles(node: &Node, exchange: impl Fn()) {
+    let state = node.device.state();
+    let started = Instant::now();
+    loop {
+        let before = state.counter(Counter::RxForwarded);
+        (0..20).for_each(|_| exchange());
+        if state.counter(Counter::RxForwarded) == before {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "packets are still handed on");
+    }
+}
+
+fn between_nodes(place: &Place) {
+    let nodes = [(); 3].map(|()| attach(&place.0));
+    let pairs = [(0, 1), (1, 2), (2, 0)];
+    let pairs = pairs.map(|(a, b)| (&nodes[a], &nodes[b]));
+    let pairs = pairs.map(|(a, b)| (a, b, connect(a, b, &patient_attr()).0));
+    settles(&nodes[0], || {
+        for (a, b, qpn) in pairs {
+            a.post(qpn, 1, b.remote(0).write(), a.sge(0, LEN as u32));
+            a.post(qpn, 2, b.remote(0).read(), a.sge(0, LEN as u32));
+            a.succeed(2);
+        }
+    });
+    nodes.iter().for_each(nothing_was_missed);
+    let malformed = nodes[0].device.state().counter(Counter::RxMalformed);
+    assert_eq!(malformed, 0, "a probe was taken for a packet");
+}
+
+#[test]
+fn nothing_is_handed_on_for_long() {
+    between_nodes(&Place::with_device("steering", address(16, 0, 0)));
+}
+
+#[test]
+fn nor_with_ipv6() {
+    let place = Place::new("steering-v6");
+    let spec = DeviceSpec {
+        port: 20_000 + std::process::id() as u16 % 10_000,
+        ..DeviceSpec::new("a", "::1".parse().unwrap())
+    };
+    place.registry().add(&spec).unwrap();
+    between_nodes(&place);
+}
+
+/// The last socket takes the index of the first one.
+#[test]
+fn the_death_of_the_first_heals() {
+    if let Some(role) = role() {
+        return target(&role);
+    }
+    let place = Place::with_device("steering-death", address(16, 1, 0));
+    let start = || Target::start("the_death_of_the_first_heals", &place.0);
+    let mut first = start();
+    let described = first.hear();
+    let node = attach(&place.0);
+    let others = [(); 2].map(|()| Target::connect(&node, start()));
+    let exchange = || others.iter().for_each(|other| other.exchange(&node));
+    settles(&node, exchange);
+    assert!(!described.is_empty());
+    first.kill();
+    settles(&node, exchange);
+    nothing_was_missed(&node);
+    others.into_iter().for_each(|other| other.child.finish());
+}
+
+#[test]
+fn eight_processes() {
+    if let Some(role) = role() {
+        return target(&role);
+    }
+    let place = Place::with_device("steering-eight", address(16, 2, 0));
+    let children = [(); 7].map(|()| Target::start("eight_processes", &place.0));
+    let node = attach(&place.0);
+    let others = children.map(|child| Target::connect(&node, child));
+    settles(&node, || {
+        others.iter().for_each(|other| other.exchange(&node))
+    });
+    nothing_was_missed(&node);
+    others.into_iter().for_each(|other| other.child.finish());
+}
+
+#[test]
+fn a_wrong_program_heals() {
+    let address = address(16, 3, 0);
+    let place = Place::with_device("steering-wrong", address);
+    let [a, b] = [(); 2].map(|()| attach(&place.0));
+    let (qpn, _) = connect(&a, &b, &patient_attr());
+    let exchange = || {
+        a.post(qpn, 1, b.remote(0).write(), a.sge(0, LEN as u32));
+        a.post(qpn, 2, b.remote(0).read(), a.sge(0, LEN as u32));
+        a.succeed(2);
+    };
+    settles(&a, exchange);
+    let other = share(SocketAddr::new(address, ROCE_PORT));
+    let places = [(a.device.slot(), 1), (b.device.slot(), 0)];
+    other.steer(&places).unwrap();
+    drop(other);
+    let before = a.device.state().counter(Counter::RxForwarded);
+    exchange();
+    assert!(a.device.state().counter(Counter::RxForwarded) > before);
+    settles(&a, exchange);
+    nothing_was_missed(&a);
+}
+
+fn share(address: SocketAddr) -> Socket {
+    let options = Options {
+        share_port: true,
+        ..Options::default()
+    };
+    Socket::bind(address, &options).unwrap()
+}
+
+/// Which of the sockets gets the bytes.
+fn receiver(sockets: &[Socket], bytes: &[u8]) -> usize {
+    let sender = Socket::bind(
+        SocketAddr::new(any(sockets[0].address().ip()), 0),
+        &Options::default(),
+    );
+    let to = sockets[0].address();
+    let sent = sender.unwrap().send(to, 0, bytes, 0).unwrap();
+    assert_eq!(sent.bytes, bytes.len());
+    let mut buffers = RecvBuffers::new(1);
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        for (index, socket) in sockets.iter().enumerate() {
+            let pause = Some(Duration::from_millis(1));
+            Waiter::new().unwrap().wait(socket, pause, false).unwrap();
+            if socket.recv(&mut buffers).unwrap() > 0 {
+                assert_eq!(buffers.messages().next().unwrap().bytes, bytes);
+                return index;
+            }
+        }
+    }
+    panic!("nothing came");
+}
+
+/// An address of the same host and family.
+fn any(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => "127.0.0.1".parse().unwrap(),
+        v6 @ IpAddr::V6(_) => v6,
+    }
+}
+
+/// Only as much of a packet as the kernel looks at.
+fn packet(qpn: u32, at: &[(usize, u8)]) -> Vec<u8> {
+    let mut bytes = vec![0; 64];
+    // Bits of the byte before the number mean something else.
+    bytes[4..8].copy_from_slice(&(0xff << 24 | qpn).to_be_bytes());
+    at.iter().for_each(|(at, value)| bytes[*at] = *value);
+    bytes
+}
+
+#[test]
+fn the_kernel_looks_at_the_slot() {
+    let v6 = "[::1]:0".parse().unwrap();
+    for address in [SocketAddr::new(address(16, 4, 0), ROCE_PORT), v6] {
+        let first = share(address);
+        let address = first.address();
+        let mut sockets = vec![first, share(address), share(address)];
+        let goes = |sockets: &[Socket], qpn, at: &[_]| receiver(sockets, &packet(qpn, at));
+        sockets[1].steer(&[(1, 2), (254, 0), (7, 1)]).unwrap();
+        assert_eq!(goes(&sockets, 0x01_0203, &[]), 2);
+        assert_eq!(goes(&sockets, 0xfe_0001, &[]), 0);
+        assert_eq!(goes(&sockets, 0x07_ffff, &[]), 1);
+        // Messages of the connection manager.
+        for attribute in 0x11..=0x18 {
+            let (own, other) = if attribute == 0x18 {
+                (44, 48)
+            } else {
+                (48, 44)
+            };
+            for (slot, socket) in [(1, 2), (254, 0), (7, 1)] {
+                if attribute != 0x17 {
+                    let at = [(37, attribute), (own, slot), (other, 99)];
+                    assert_eq!(goes(&sockets, 1, &at), socket, "{attribute:#x}");
+                }
+            }
+        }
+        // Requests, and slots that nobody has, go to one and the same, whichever it is.
+        for at in [&[(37, 0x10), (48, 1)][..], &[(37, 0x17), (44, 7)]] {
+            goes(&sockets, 1, at);
+        }
+        goes(&sockets, 0x09_0001, &[]);
+        // Probes.
+        for index in 0..3 {
+            let at = [(0, 0xfe), (1, index)];
+            assert_eq!(goes(&sockets, 0x07_0001, &at), usize::from(index));
+        }
+        // The last one moves into the place of the first.
+        let _closed = sockets.remove(0);
+        drop(_closed);
+        assert_eq!(goes(&sockets, 0xfe_0001, &[]), 1);
+        assert_eq!(goes(&sockets, 0x07_0001, &[]), 0);
+    }
+}
