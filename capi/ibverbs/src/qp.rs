@@ -1,5 +1,6 @@
 //! Queue pairs.
 
+use std::collections::hash_map::Entry;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -276,7 +277,8 @@ fn insert(
     };
     let pointer = QPS.insert(qp_ex::extended(base, operations), qp);
     let element = pointer as u64;
-    write(&routes.qps).insert(qpn, AsyncRoute { element, ..route });
+    let route = AsyncRoute { element, ..route };
+    write(&routes.qps).entry(qpn).or_default().push(route);
     pointer.cast()
 }
 
@@ -339,8 +341,8 @@ fn destroy(pointer: *mut ibv_qp, wait: bool) -> Result<(), Error> {
     let qp = find(pointer)?.own();
     let adapter = &qp.context.adapter;
     let is_live = adapter.end(|hca| hca.destroy_qp(qp.qpn))?;
-    if is_live && let Some(route) = write(&adapter.routes.qps).remove(&qp.qpn) {
-        route.queue.withdraw(|event| event.element == route.element);
+    if is_live {
+        forget_route(qp, pointer as u64);
     }
     if is_live && wait {
         // SAFETY: a live object with an initialised mutex and condition.
@@ -355,6 +357,18 @@ fn destroy(pointer: *mut ibv_qp, wait: bool) -> Result<(), Error> {
     }
     QPS.remove(pointer.cast());
     Ok(())
+}
+
+/// Lets no more events of a queue pair come to one of its handles, nor those that wait.
+fn forget_route(qp: &Qp, element: u64) {
+    let mut all = write(&qp.context.adapter.routes.qps);
+    if let Entry::Occupied(mut routes) = all.entry(qp.qpn) {
+        routes.get_mut().retain(|route| route.element != element);
+        if routes.get().is_empty() {
+            routes.remove();
+        }
+    }
+    qp.context.events.withdraw(|event| event.element == element);
 }
 
 /// Destroys what a closing context has left.
