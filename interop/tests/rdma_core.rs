@@ -10,7 +10,12 @@ use std::{env, fs};
 
 use ferroce_interop::lab::Lab;
 
+/// Where Debian has it. Images of containers leave documentation out: then `./test` unpacks the
+/// package and says where, in `FERROCE_RDMA_CORE_TESTS`.
 const SUITE: &str = "/usr/share/doc/rdma-core/tests";
+
+/// What a test misses that a machine may have, as its reason to skip puts it.
+const OF_THE_MACHINE: [&str; 3] = ["huge pages", "dmabuf", "cuda-python"];
 
 /// Name of a test to its result, and for one that skips the reason.
 type Results = BTreeMap<String, String>;
@@ -44,9 +49,17 @@ fn the_suite_does_what_the_list_says() {
         fs::write(list(), print(&results)).unwrap();
     }
     let expected = parse(&fs::read_to_string(list()).unwrap());
+    let as_listed = |test: &String, result: &String| {
+        let Some(listed) = expected.get(test) else {
+            return false;
+        };
+        let machine = |text: &String| OF_THE_MACHINE.iter().any(|what| text.contains(what));
+        let may_differ = |result: &String| result == "pass" || machine(result);
+        result == listed || machine(listed) && may_differ(result)
+    };
     let differing: Vec<_> = results
         .iter()
-        .filter(|(test, result)| expected.get(*test) != Some(*result))
+        .filter(|(test, result)| !as_listed(test, result))
         .collect();
     assert!(
         differing.is_empty(),
@@ -65,13 +78,15 @@ fn the_suite_does_what_the_list_says() {
         .filter(|(_, result)| *result == "pass")
         .map(|(test, _)| test);
     let passing = passing.filter(generic).count();
-    assert!(passing >= 111, "{passing} of the generic tests pass");
+    assert!(passing >= 138, "{passing} of the generic tests pass");
 }
 
 fn unpack(lab: &Lab) -> PathBuf {
     let suite = lab.path().join("tests");
     fs::create_dir(&suite).unwrap();
-    let files = fs::read_dir(SUITE).expect("apt-get install rdma-core python3-pyverbs");
+    let unpacked = env::var_os("FERROCE_RDMA_CORE_TESTS");
+    let files = fs::read_dir(unpacked.unwrap_or_else(|| SUITE.into()))
+        .expect("apt-get install python3-pyverbs, or see ./test");
     for file in files {
         let path = file.unwrap().path();
         fs::copy(&path, suite.join(path.file_name().unwrap())).unwrap();

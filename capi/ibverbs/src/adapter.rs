@@ -132,7 +132,8 @@ pub(crate) struct Adapter {
 pub(crate) struct Routes {
     pub(crate) completions: RwLock<HashMap<CqId, Arc<CompQueue>>>,
     pub(crate) cqs: RwLock<HashMap<CqId, AsyncRoute>>,
-    pub(crate) qps: RwLock<HashMap<Qpn, AsyncRoute>>,
+    /// One for each handle: an XRC queue pair can be open several times.
+    pub(crate) qps: RwLock<HashMap<Qpn, Vec<AsyncRoute>>>,
     pub(crate) srqs: RwLock<HashMap<SrqId, AsyncRoute>>,
     /// Who uses the connection manager.
     pub(crate) cm: OnceLock<CmSink>,
@@ -170,16 +171,22 @@ impl Routes {
                 }
             }
             Event::CqOverrun(cq) => push(&self.cqs, &cq, 0),
-            Event::QpFatal(qpn) => push(&self.qps, &qpn, 1),
+            Event::QpFatal(qpn) => self.push_to_qp(qpn, 1),
             Event::Qp(qpn, event) => {
                 if let Some(kind) = kind_of(event) {
-                    push(&self.qps, &qpn, kind);
+                    self.push_to_qp(qpn, kind);
                 }
             }
             Event::SrqLimit(srq) => push(&self.srqs, &srq, 15),
             Event::DeviceFatal => self.broadcast(8, 0),
             Event::ConnectionManager => self.deliver_cm(hca),
             _ => {}
+        }
+    }
+
+    fn push_to_qp(&self, qpn: Qpn, kind: c_int) {
+        for route in read(&self.qps).get(&qpn).into_iter().flatten() {
+            route.push(kind);
         }
     }
 

@@ -225,8 +225,9 @@ fn with_group(
     Ok(())
 }
 
-/// The Ethernet address behind an address handle. Frames are the operating system's matter here,
-/// which sends them where the IP address leads (ibv_resolve_eth_l2_from_gid(3)).
+/// An Ethernet address for an address handle. Frames are the operating system's matter here, which
+/// sends them where the IP address leads; programs get one that belongs to that IP address alone
+/// (ibv_resolve_eth_l2_from_gid(3)).
 pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
     context: *mut ibv_context,
     attr: *mut ibv_ah_attr,
@@ -235,10 +236,10 @@ pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
 ) -> c_int {
     let resolved = context::find(context).and_then(|_| {
         // SAFETY: the program's own structure.
-        convert::path(unsafe { &*attr })?;
+        let address = mac_of(convert::path(unsafe { &*attr })?.dest);
         // SAFETY: the program's own variables, six bytes and, unless it is null, two.
         unsafe {
-            mac.write_bytes(0, 6);
+            mac.cast::<[u8; 6]>().write(address);
             if !vlan.is_null() {
                 vlan.write(NO_VLAN);
             }
@@ -246,6 +247,28 @@ pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
         Ok(0)
     });
     number("ibv_resolve_eth_l2_from_gid", resolved)
+}
+
+/// The group's Ethernet address, or one of those that are administered locally.
+fn mac_of(address: IpAddr) -> [u8; 6] {
+    match address {
+        IpAddr::V4(group) if group.is_multicast() => {
+            let [_, b, c, d] = group.octets();
+            [0x01, 0x00, 0x5e, b & 0x7f, c, d]
+        }
+        IpAddr::V4(host) => {
+            let [a, b, c, d] = host.octets();
+            [0x02, 0x00, a, b, c, d]
+        }
+        IpAddr::V6(v6) => {
+            let [.., v, w, x, y, z] = v6.octets();
+            if v6.is_multicast() {
+                [0x33, 0x33, w, x, y, z]
+            } else {
+                [0x02, v, w, x, y, z]
+            }
+        }
+    }
 }
 
 /// What programs get where there is no VLAN.

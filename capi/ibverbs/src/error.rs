@@ -119,6 +119,7 @@ impl Error {
             Self::Verbs(VerbsError::Post(PostError::QueueFull { .. })) => Level::Debug,
             Self::Os(error) if error.kind() == io::ErrorKind::WouldBlock => Level::Debug,
             Self::Os(error) if error.kind() == io::ErrorKind::Interrupted => Level::Debug,
+            Self::Os(error) if error.raw_os_error() == Some(libc::ENODATA) => Level::Debug,
             Self::Unsupported(_) | Self::Verbs(VerbsError::NotSupported { .. }) => Level::Info,
             Self::Told(_) => Level::Debug,
             _ => Level::Error,

@@ -12,9 +12,12 @@ use crate::context;
 use crate::convert::gid_of;
 use crate::error::{Error, number, status};
 
-/// Entries of the GID table: the device's address, twice, since programs for RoCE cards ask for
-/// index 1 by habit.
+/// GIDs in the table: the device's address, twice, since programs for RoCE cards ask for index 1 by
+/// habit.
 pub(crate) const GIDS: u32 = 2;
+
+/// Entries of the GID table. Like that of a card it has empty ones.
+const GID_TABLE: u32 = 8;
 
 pub(crate) fn check_port(port: u32) -> Result<(), Error> {
     if port == 1 {
@@ -23,11 +26,12 @@ pub(crate) fn check_port(port: u32) -> Result<(), Error> {
     Err(Error::invalid("port_num", port, "1"))
 }
 
-fn check_gid_index(index: u32) -> Result<(), Error> {
-    if index < GIDS {
-        return Ok(());
+/// Whether an entry of the GID table holds a GID, or is empty.
+fn holds_gid(index: u32) -> Result<bool, Error> {
+    if index < GID_TABLE {
+        return Ok(index < GIDS);
     }
-    Err(Error::invalid("gid_index", index, "0 and 1"))
+    Err(Error::invalid("gid_index", index, "less than gid_tbl_len"))
 }
 
 /// The port's attributes (ibv_query_port(3)), for programs that know only the first fields.
@@ -68,7 +72,7 @@ fn port_attr(mtu: Mtu) -> ibv_port_attr {
         state: 4, // ACTIVE
         max_mtu: 5,
         active_mtu: mtu as c_int,
-        gid_tbl_len: GIDS as c_int,
+        gid_tbl_len: GID_TABLE as c_int,
         // CM_SUP and IP_BASED_GIDS
         port_cap_flags: 1 << 16 | 1 << 26,
         max_msg_sz: 1 << 31,
@@ -82,7 +86,7 @@ fn port_attr(mtu: Mtu) -> ibv_port_attr {
     }
 }
 
-/// An entry of the GID table (ibv_query_gid(3)).
+/// An entry of the GID table (ibv_query_gid(3)); zero if it is empty.
 pub unsafe extern "C" fn ibv_query_gid(
     context: *mut ibv_context,
     port: u8,
@@ -91,15 +95,19 @@ pub unsafe extern "C" fn ibv_query_gid(
 ) -> c_int {
     let result = context::find(context).and_then(|own| {
         check_port(port.into())?;
-        check_gid_index(u32::try_from(index).unwrap_or(u32::MAX))?;
+        let known = match holds_gid(u32::try_from(index).unwrap_or(u32::MAX))? {
+            true => gid_of(own.adapter.listed.spec.address),
+            false => ibv_gid::default(),
+        };
         // SAFETY: the program's own variable.
-        unsafe { gid.write_unaligned(gid_of(own.adapter.listed.spec.address)) };
+        unsafe { gid.write_unaligned(known) };
         Ok(0)
     });
     number("ibv_query_gid", result)
 }
 
-/// The type of an entry in the numbers of `ibv_gid_type_sysfs`: 0 is IB or RoCE v1, 1 is RoCE v2.
+/// The type of an entry in the numbers of `ibv_gid_type_sysfs`: 0 is IB or RoCE v1 and what
+/// kernels say of empty entries, 1 is RoCE v2.
 pub unsafe extern "C" fn ibv_query_gid_type(
     context: *mut ibv_context,
     port: u8,
@@ -108,9 +116,9 @@ pub unsafe extern "C" fn ibv_query_gid_type(
 ) -> c_int {
     let result = context::find(context).and_then(|_| {
         check_port(port.into())?;
-        check_gid_index(index)?;
+        let known = holds_gid(index)?;
         // SAFETY: the program's own variable.
-        unsafe { kind.write(1) };
+        unsafe { kind.write(known.into()) };
         Ok(0)
     });
     number("ibv_query_gid_type", result)
@@ -148,7 +156,7 @@ fn check_flags(flags: u32) -> Result<(), Error> {
     Err(Error::Unsupported("a flag of the GID query"))
 }
 
-/// An entry of the GID table with its type (ibv_query_gid_ex(3)).
+/// An entry of the GID table with its type; `ENODATA` if it is empty (ibv_query_gid_ex(3)).
 pub unsafe extern "C" fn _ibv_query_gid_ex(
     context: *mut ibv_context,
     port: u32,
@@ -159,8 +167,10 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
 ) -> c_int {
     let result = context::find(context).and_then(|own| {
         check_port(port)?;
-        check_gid_index(index).map_err(|_| std::io::Error::from_raw_os_error(libc::ENODATA))?;
         check_flags(flags)?;
+        if !holds_gid(index)? {
+            return Err(std::io::Error::from_raw_os_error(libc::ENODATA).into());
+        }
         let known = gid_entry(&own.adapter.listed.spec, index);
         // SAFETY: the program's own structure of `entry_size` bytes.
         unsafe { write_entry(entry.cast(), &known, entry_size) };
@@ -169,7 +179,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
     status("ibv_query_gid_ex", result)
 }
 
-/// All entries of the GID table (ibv_query_gid_table(3)).
+/// All entries of the GID table that are not empty (ibv_query_gid_table(3)).
 pub unsafe extern "C" fn _ibv_query_gid_table(
     context: *mut ibv_context,
     entries: *mut ibv_gid_entry,

@@ -1,5 +1,6 @@
 //! Queue pairs.
 
+use std::collections::hash_map::Entry;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,12 +9,12 @@ use ferroce_hca::{Attr, QpCap, QpInit, QpState, QpType, SendOp, SendTo, VerbsErr
 use ferroce_wire::{Qpn, Srqn};
 
 use crate::abi::{
-    IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-    IBV_QP_INIT_ATTR_XRCD, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND,
-    ibv_ah_attr, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr,
-    ibv_qp_init_attr_ex, ibv_send_wr,
+    IBV_QP_CREATE_BLOCK_SELF_MCAST_LB, IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD,
+    IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_INIT_ATTR_XRCD, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD,
+    IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, ibv_ah_attr, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr,
+    ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_send_wr,
 };
-use crate::adapter::{AsyncRoute, write};
+use crate::adapter::{Adapter, AsyncRoute, write};
 use crate::arena::{Arena, Object};
 use crate::context::ContextRef;
 use crate::error::{Error, pointer, status};
@@ -124,7 +125,12 @@ fn create_extended(
     if ex.comp_mask & !KNOWN != 0 {
         return Err(Error::Unsupported("an attribute in comp_mask"));
     }
-    if ex.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && ex.create_flags != 0 {
+    let flags = match ex.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS {
+        0 => 0,
+        _ => ex.create_flags,
+    };
+    let may_block = ex.qp_type == IBV_QPT_UD && flags == IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+    if flags != 0 && !may_block {
         return Err(Error::Unsupported("a flag in create_flags"));
     }
     if ex.qp_type == IBV_QPT_XRC_RECV {
@@ -134,7 +140,13 @@ fn create_extended(
     let operations = builder.then_some(ex.send_ops_flags);
     // SAFETY: the plain structure is the head of the extended one.
     let init = unsafe { &mut *std::ptr::from_mut(ex).cast() };
-    create(ex.pd, init, operations)
+    let made = create(ex.pd, init, operations)?;
+    if flags != 0 {
+        let Qp { context, qpn, .. } = find(made)?.own();
+        let Adapter { device, listed, .. } = &*context.adapter;
+        device.with(|hca| hca.block_own_mcast(*qpn, listed.spec.address))?;
+    }
+    Ok(made)
 }
 
 /// `operations` are the bits of `send_ops_flags` of a queue pair with `ibv_wr_*` functions.
@@ -265,7 +277,8 @@ fn insert(
     };
     let pointer = QPS.insert(qp_ex::extended(base, operations), qp);
     let element = pointer as u64;
-    write(&routes.qps).insert(qpn, AsyncRoute { element, ..route });
+    let route = AsyncRoute { element, ..route };
+    write(&routes.qps).entry(qpn).or_default().push(route);
     pointer.cast()
 }
 
@@ -328,8 +341,8 @@ fn destroy(pointer: *mut ibv_qp, wait: bool) -> Result<(), Error> {
     let qp = find(pointer)?.own();
     let adapter = &qp.context.adapter;
     let is_live = adapter.end(|hca| hca.destroy_qp(qp.qpn))?;
-    if is_live && let Some(route) = write(&adapter.routes.qps).remove(&qp.qpn) {
-        route.queue.withdraw(|event| event.element == route.element);
+    if is_live {
+        forget_route(qp, pointer as u64);
     }
     if is_live && wait {
         // SAFETY: a live object with an initialised mutex and condition.
@@ -344,6 +357,18 @@ fn destroy(pointer: *mut ibv_qp, wait: bool) -> Result<(), Error> {
     }
     QPS.remove(pointer.cast());
     Ok(())
+}
+
+/// Lets no more events of a queue pair come to one of its handles, nor those that wait.
+fn forget_route(qp: &Qp, element: u64) {
+    let mut all = write(&qp.context.adapter.routes.qps);
+    if let Entry::Occupied(mut routes) = all.entry(qp.qpn) {
+        routes.get_mut().retain(|route| route.element != element);
+        if routes.get().is_empty() {
+            routes.remove();
+        }
+    }
+    qp.context.events.withdraw(|event| event.element == element);
 }
 
 /// Destroys what a closing context has left.

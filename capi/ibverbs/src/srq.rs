@@ -86,7 +86,8 @@ fn create(
     let ibv_srq_attr {
         max_wr, max_sge, ..
     } = init.attr;
-    let max_sge = max_sge.max(1);
+    // Other cards give the least there is to those who ask for nothing.
+    let (max_wr, max_sge) = (max_wr.max(1), max_sge.max(1));
     let made = own.adapter.live()?.with(|hca| {
         let id = match xrc {
             Some(xrc) => hca.create_xrc_srq(domain.id, xrc, max_wr, max_sge)?,

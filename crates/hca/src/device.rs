@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use ferroce_adp::{DecTrigger, Policy, PolicyKind};
 use ferroce_transport::{
@@ -116,6 +117,8 @@ pub(crate) struct QpEntry {
     pub(crate) path: Option<Path>,
     /// How often it is open (`ibv_open_qp`).
     pub(crate) handles: u32,
+    /// The address from which its own multicasts come back, if it wants none of them.
+    pub(crate) blocked_echo: Option<IpAddr>,
     /// Its entry in the timer heap.
     timer_at: Option<Time>,
     /// It is on the ready list.
@@ -137,6 +140,7 @@ impl QpEntry {
             ties,
             path: None,
             handles: 1,
+            blocked_echo: None,
             timer_at: None,
             ready: false,
         }
@@ -369,12 +373,21 @@ impl Hca {
     fn deliver_to_group(&mut self, packet: &Received<'_>) {
         let mut index = 0;
         while let Some(&qpn) = self.groups.members(packet.dest).get(index) {
-            self.deliver_to(qpn, packet);
+            if !self.is_blocked_echo(qpn, packet) {
+                self.deliver_to(qpn, packet);
+            }
             index += 1;
         }
         if index == 0 {
             self.state.count(Counter::RxUnknownQp, 1);
         }
+    }
+
+    /// Whether a multicast is the queue pair's own and it does not want to hear those.
+    fn is_blocked_echo(&self, qpn: Qpn, packet: &Received<'_>) -> bool {
+        let blocked = self.qp_entry(qpn).and_then(|entry| entry.blocked_echo);
+        let sender = packet.headers.deth.map(|deth| deth.src_qp);
+        blocked == Some(packet.source) && sender == Some(qpn)
     }
 
     fn deliver_to(&mut self, qpn: Qpn, packet: &Received<'_>) {

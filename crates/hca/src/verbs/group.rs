@@ -4,7 +4,7 @@ use ferroce_transport::QpType;
 use ferroce_wire::Qpn;
 
 use super::{in_range, no_such};
-use crate::device::Hca;
+use crate::device::{Hca, QpEntry};
 use crate::error::{Object, VerbsError};
 use crate::event::Event;
 use crate::group::group_of_mgid;
@@ -40,20 +40,33 @@ impl Hca {
         Ok(())
     }
 
+    /// Spares a UD queue pair its own multicasts, which otherwise come back to it if it is attached
+    /// to the group (`IBV_QP_CREATE_BLOCK_SELF_MCAST_LB` of ibv_create_qp_ex(3)). `own` is the
+    /// device's address.
+    pub fn block_own_mcast(&mut self, qpn: Qpn, own: IpAddr) -> Result<(), VerbsError> {
+        self.check_datagrams(qpn)?.blocked_echo = Some(own);
+        Ok(())
+    }
+
     /// The multicast groups that queue pairs are attached to: those the host should be in.
     pub fn groups(&self) -> impl Iterator<Item = IpAddr> {
         self.groups.addresses()
     }
 
-    fn check_group(&self, qpn: Qpn, mgid: [u8; 16]) -> Result<IpAddr, VerbsError> {
+    fn check_group(&mut self, qpn: Qpn, mgid: [u8; 16]) -> Result<IpAddr, VerbsError> {
+        self.check_datagrams(qpn)?;
+        let gid = mgid.into();
+        group_of_mgid(mgid).ok_or(VerbsError::NotMulticast { gid })
+    }
+
+    fn check_datagrams(&mut self, qpn: Qpn) -> Result<&mut QpEntry, VerbsError> {
         let entry = self
-            .qp_entry(qpn)
+            .qp_entry_mut(qpn)
             .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
         let (actual, needed) = (entry.qp.config().qp_type, QpType::Ud);
         if actual != needed {
             return Err(VerbsError::WrongType { actual, needed });
         }
-        let gid = mgid.into();
-        group_of_mgid(mgid).ok_or(VerbsError::NotMulticast { gid })
+        Ok(entry)
     }
 }

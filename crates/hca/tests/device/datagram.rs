@@ -245,6 +245,27 @@ fn the_queue_key_can_change_and_is_told() {
 
 const MGID: [u8; 16] = [0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3];
 
+/// Whom what is sent to [`MGID`] is addressed to.
+fn group() -> UdAddress {
+    UdAddress {
+        path: Path {
+            dest: [239, 1, 2, 3].into(),
+            traffic_class: 0,
+        },
+        qpn: Qpn::MULTICAST,
+        qkey: QKEY,
+    }
+}
+
+/// The queue pairs of the receptions that a side has seen.
+fn received(side: &Side) -> Vec<Qpn> {
+    let recvs = side
+        .completions
+        .iter()
+        .filter(|c| c.opcode == WcOpcode::Recv);
+    recvs.map(|c| c.qpn).collect()
+}
+
 /// All queue pairs attached, also those of the sender's own device, and no others.
 #[test]
 fn a_group_gets_a_copy_each() {
@@ -269,23 +290,9 @@ fn a_group_gets_a_copy_each() {
         }
     }
     let source = pair.sides[A].register(100, AccessFlags::empty());
-    let group = UdAddress {
-        path: Path {
-            dest: [239, 1, 2, 3].into(),
-            traffic_class: 0,
-        },
-        qpn: Qpn::MULTICAST,
-        qkey: QKEY,
-    };
+    let group = group();
     pair.post(A, a[0], wr(1, SEND, &source, group));
     pair.run();
-    let received = |side: &Side| -> Vec<Qpn> {
-        let recvs = side
-            .completions
-            .iter()
-            .filter(|c| c.opcode == WcOpcode::Recv);
-        recvs.map(|c| c.qpn).collect()
-    };
     assert_eq!(received(&pair.sides[A]), a[1..]);
     assert_eq!(received(&pair.sides[B]), b[..2]);
     assert_eq!(pair.count(B, Counter::RxWrongQkey), 1);
@@ -294,6 +301,27 @@ fn a_group_gets_a_copy_each() {
         .iter()
         .filter(|event| **event == Event::JoinGroup(group.path.dest));
     assert_eq!(joins.count(), 1);
+}
+
+#[test]
+fn a_queue_pair_need_not_hear_itself() {
+    let mut pair = devices();
+    let [blocking, hearing] = [0; 2].map(|_| pair.sides[A].create_ud(QKEY));
+    let own = pair.sides[A].address;
+    pair.sides[A].hca.block_own_mcast(blocking, own).unwrap();
+    let sink = pair.sides[A].register(140, AccessFlags::LOCAL_WRITE);
+    for qpn in [blocking, hearing] {
+        let hca = &mut pair.sides[A].hca;
+        hca.attach_mcast(qpn, MGID).unwrap();
+        hca.post_recv(qpn, recv_wr(9, &sink)).unwrap();
+    }
+    let source = pair.sides[A].register(100, AccessFlags::empty());
+    pair.post(A, blocking, wr(1, SEND, &source, group()));
+    pair.run();
+    assert_eq!(received(&pair.sides[A]), [hearing]);
+    pair.post(A, hearing, wr(1, SEND, &source, group()));
+    pair.run();
+    assert_eq!(received(&pair.sides[A]), [hearing, blocking]);
 }
 
 #[test]
