@@ -97,7 +97,10 @@ pub(crate) fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut 
         true => None,
         false => Some(use_channel(channel)?),
     };
-    let created = own.adapter.live()?.with(|hca| hca.create_cq_ex(wanted.init));
+    let created = own
+        .adapter
+        .live()?
+        .with(|hca| hca.create_cq_ex(wanted.init));
     let id = created.inspect_err(|_| {
         if queue.is_some() {
             release_channel(channel);
