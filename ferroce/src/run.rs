@@ -198,7 +198,9 @@ impl Ground {
             );
         }
         if let Some(pcap) = &on.pcap {
-            environment.set("FERROCE_PCAP", absolute(pcap)?.display());
+            let pcap = absolute(pcap)?;
+            clear(&pcap)?;
+            environment.set("FERROCE_PCAP", pcap.display());
         }
         Ok(Self {
             registry,
@@ -229,6 +231,16 @@ fn absolute(pcap: &Path) -> Result<PathBuf, Failure> {
     match path.parent() {
         Some(parent) if parent.is_dir() && !path.is_dir() => Ok(path),
         _ => Err(bad("its directory does not exist, or it is one itself")),
+    }
+}
+
+/// Removes an older capture: the first process that finds none there makes it.
+fn clear(pcap: &Path) -> Result<(), Failure> {
+    match fs::symlink_metadata(pcap) {
+        Ok(old) if old.is_file() => fs::remove_file(pcap).map_err(|error| {
+            Failure::input(format_args!("cannot replace {}: {error}", pcap.display()))
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -1,0 +1,171 @@
+//! A device is its user's alone, and what is wrong with a place for devices is said in one line.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ferroce_interop::lab::Lab;
+
+/// A user who is neither root nor the one that labs run programs as.
+const STRANGER: u32 = 65533;
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+/// A directory that a stranger may have devices in.
+fn own_directory(path: &Path) {
+    fs::create_dir(path).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o700)).unwrap();
+    chown(path, Some(STRANGER), Some(STRANGER)).unwrap();
+}
+
+/// The library's only line among what a program printed.
+fn one_line(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("ferroce: "))
+        .collect();
+    assert_eq!(lines.len(), 1, "{text}");
+    lines[0].to_owned()
+}
+
+/// Names and contents of the files in a directory.
+fn digest(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let paths = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let files = paths.filter(|path| path.is_file());
+    files
+        .map(|path| (path.clone(), fs::read(&path).unwrap()))
+        .collect()
+}
+
+/// Whether nobody else reads or enters what is in a directory of devices.
+fn check_modes(directory: &Path) {
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!(mode(directory), 0o700, "{}", directory.display());
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "state")
+        {
+            assert_eq!(mode(&path), 0o600, "{}", path.display());
+        }
+    }
+}
+
+/// Where a lab's devices are, in its network namespace.
+fn devices(lab: &Lab) -> PathBuf {
+    let entries = fs::read_dir(lab.path().join("state")).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    let is_ours = |path: &PathBuf| {
+        path.file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with("net")
+    };
+    paths.find(is_ours).expect("devices in a namespace")
+}
+
+#[test]
+fn a_device_is_its_users_alone() {
+    let lab = Lab::new("modes");
+    lab.run(&["ibv_devinfo"]).success();
+    let state = lab.path().join("state");
+    check_modes(&state);
+    check_modes(&devices(&lab));
+    if !is_root() {
+        return eprintln!("half skipped: only root can be two users");
+    }
+    let before = digest(&devices(&lab));
+    let other = |program: &[&str]| {
+        let ferroce = lab.path().join("prefix/bin/ferroce");
+        let mut command = Command::new(ferroce);
+        command
+            .args(["run", "--"])
+            .args(program)
+            .env("FERROCE_DIR", &state);
+        command.env("FERROCE_DEVICES", format!("fr0@{}", lab.address()));
+        command.uid(STRANGER).gid(STRANGER).current_dir("/");
+        command
+    };
+    let refused = other(&["ibv_devinfo"]).output().unwrap();
+    assert!(!refused.status.success());
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert!(stderr.contains("FERROCE_DIR"), "the next step: {stderr}");
+    let read = Command::new("ls")
+        .arg(&state)
+        .uid(STRANGER)
+        .output()
+        .unwrap();
+    assert!(!read.status.success());
+    assert_eq!(digest(&devices(&lab)), before);
+}
+
+/// While a program has a device, a stranger's device cannot be at the same address.
+#[test]
+fn an_address_in_use_by_another_user_is_refused_in_one_line() {
+    if !is_root() {
+        return eprintln!("skipped: only root can be two users");
+    }
+    let lab = Lab::new("taken");
+    let holder = lab.run(&["ibv_asyncwatch"]);
+    let started = Instant::now();
+    let attached = || {
+        let shown = lab.ferroce(&["-j", "res", "show"]).success();
+        let rows: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        rows != serde_json::json!([])
+    };
+    while !attached() {
+        assert!(started.elapsed() < Duration::from_secs(20), "not attached");
+        thread::sleep(Duration::from_millis(10));
+    }
+    let stranger = lab.path().join("stranger");
+    own_directory(&stranger);
+    let refused = Command::new(lab.path().join("prefix/bin/ferroce"))
+        .args(["run", "--", "ibv_devinfo"])
+        .env("FERROCE_DIR", &stranger)
+        .env("FERROCE_DEVICES", format!("fr0@{}", lab.address()))
+        .uid(STRANGER)
+        .gid(STRANGER)
+        .current_dir("/")
+        .output()
+        .unwrap();
+    assert!(!refused.status.success());
+    let line = one_line(&refused.stderr);
+    assert!(line.contains(":4791 is in use"), "{line}");
+    holder.kill();
+}
+
+/// The shared file is on a disk without room.
+#[test]
+fn a_full_disk_is_refused_in_one_line() {
+    let lab = Lab::new("full");
+    let script = format!(
+        "mount -t tmpfs -o size=64k,mode=0700 none {dir} && \
+         FERROCE_DIR={dir} LD_LIBRARY_PATH={lib} exec ibv_devinfo",
+        dir = lab.path().join("state").display(),
+        lib = lab.path().join("prefix/lib/ferroce").display(),
+    );
+    let refused = Command::new("unshare")
+        .args(["-Urm", "sh", "-c", &script])
+        .env("FERROCE_DEVICES", format!("fr0@{}", lab.address()))
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    if stderr.contains("unshare") || stderr.contains("mount") {
+        return eprintln!("skipped: no user namespaces here: {stderr}");
+    }
+    assert!(!refused.status.success());
+    let line = one_line(&refused.stderr);
+    assert!(line.contains("No space left"), "{line}");
+}

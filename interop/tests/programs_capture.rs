@@ -1,0 +1,83 @@
+//! What `ferroce run --pcap` records, as tshark reads it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ferroce_interop::Tool;
+use ferroce_interop::lab::{Lab, Ready, free_port};
+
+const TSHARK: Tool = Tool {
+    program: "tshark",
+    debian_package: "tshark",
+};
+
+/// The destination queue pairs of all packets; every one must be a whole RoCE packet.
+fn queue_pairs(capture: &Path) -> HashSet<String> {
+    let capture = capture.to_str().unwrap();
+    let fields = ["-e", "infiniband.bth.destqp", "-e", "_ws.malformed"];
+    let rows = TSHARK.run(
+        &[&["-r", capture, "-T", "fields"], &fields[..]].concat(),
+        &[],
+    );
+    let qp = |row: &str| {
+        let (qp, malformed) = row.split_once('\t').unwrap();
+        assert!(!qp.is_empty() && malformed.is_empty(), "{row:?}");
+        qp.to_owned()
+    };
+    rows.lines().map(qp).collect()
+}
+
+#[test]
+fn a_capture_replaces_an_older_one() {
+    let lab = Lab::new("pcap");
+    let state = lab.path().join("state");
+    let captures = ["server.pcapng", "client.pcapng"];
+    for capture in captures {
+        fs::write(state.join(capture), "an older capture").unwrap();
+    }
+    let port = free_port();
+    let port_text = port.to_string();
+    let server = ["ibv_rc_pingpong", "-g", "1", "-p", &port_text];
+    let running = lab.run_with(&["--pcap", captures[0]], &server);
+    let running = Ready::Tcp(port).wait(&lab, running);
+    let client = [&server[..], &["127.0.0.1"]].concat();
+    lab.run_with(&["--pcap", captures[1]], &client).success();
+    running.success();
+    let seen = captures.map(|capture| queue_pairs(&state.join(capture)));
+    assert_ne!(seen[0], seen[1], "each has sent to the other");
+}
+
+#[test]
+fn a_killed_program_leaves_what_it_has_sent() {
+    let lab = Lab::new("pcap-kill");
+    let capture = lab.path().join("state/killed.pcapng");
+    let port = free_port();
+    let port_text = port.to_string();
+    let server = [
+        "ibv_rc_pingpong",
+        "-g",
+        "1",
+        "-n",
+        "100000000",
+        "-p",
+        &port_text,
+    ];
+    let server_running = lab.run_with(&["--pcap", "killed.pcapng"], &server);
+    let server_running = Ready::Tcp(port).wait(&lab, server_running);
+    let client = lab.run(&[&server[..], &["127.0.0.1"]].concat());
+    let started = Instant::now();
+    let written = || fs::metadata(&capture).map_or(0, |file| file.len());
+    while written() < 1 << 20 {
+        assert!(
+            started.elapsed() < Duration::from_secs(60),
+            "nothing is written"
+        );
+        thread::sleep(Duration::from_millis(50));
+    }
+    server_running.kill();
+    client.kill();
+    assert_eq!(queue_pairs(&capture).len(), 1);
+}
