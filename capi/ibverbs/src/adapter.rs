@@ -12,7 +12,7 @@ use ferroce_udp::{AttachOptions, Device, DeviceSpec, Registry};
 use ferroce_wire::Qpn;
 
 use crate::abi::ibv_device;
-use crate::error::{Error, pointer};
+use crate::error::{Error, pointer, report};
 use crate::events::{Async, AsyncQueue, CompQueue};
 use crate::opened::CmSink;
 use crate::{capture, fork};
@@ -180,6 +180,12 @@ impl Routes {
             Event::SrqLimit(srq) => push(&self.srqs, &srq, 15),
             Event::DeviceFatal => self.broadcast(8, 0),
             Event::ConnectionManager => self.deliver_cm(hca),
+            Event::GroupRefused { group, reason } => {
+                report(&format!("cannot join the group {group}: {reason}"));
+            }
+            Event::SendRefused { dest, reason } => {
+                report(&format!("cannot send to {dest}: {reason}"));
+            }
             _ => {}
         }
     }

@@ -161,13 +161,22 @@ impl Level {
 
 /// Sets `errno` and says on stderr what was refused.
 pub fn tell(call: &str, error: &Error) -> c_int {
-    static MOST: OnceLock<Level> = OnceLock::new();
-    if error.level() <= *MOST.get_or_init(Level::from_env) {
-        say(&format!("ferroce: {call}: {error}\n"));
-    }
+    log(error.level(), &format!("{call}: {error}"));
     let errno = error.errno();
     set_errno(errno);
     errno
+}
+
+/// Says on stderr what a device could not do that no call waits for.
+pub(crate) fn report(text: &str) {
+    log(Level::Error, text);
+}
+
+fn log(level: Level, text: &str) {
+    static MOST: OnceLock<Level> = OnceLock::new();
+    if level <= *MOST.get_or_init(Level::from_env) {
+        say(&format!("ferroce: {text}\n"));
+    }
 }
 
 /// Writes a line to stderr at once and as a whole. Not by way of the standard library, whose lock

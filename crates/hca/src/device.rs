@@ -364,6 +364,9 @@ impl Hca {
             self.deliver_mad(packet);
         } else if qpn == Qpn::MULTICAST {
             self.deliver_to_group(packet);
+        } else if packet.dest.is_multicast() {
+            // What is for one queue pair has no business in a group.
+            self.state.count(Counter::RxUnknownQp, 1);
         } else {
             self.deliver_to(qpn, packet);
         }

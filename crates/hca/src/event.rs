@@ -40,6 +40,13 @@ pub enum Event {
         /// The reason.
         reason: Refusal,
     },
+    /// The host could not join a multicast group: nothing of it arrives, until it is joined anew.
+    GroupRefused {
+        /// The group.
+        group: IpAddr,
+        /// The reason.
+        reason: Refusal,
+    },
     /// A shared receive queue fell below its limit (`IBV_EVENT_SRQ_LIMIT_REACHED`).
     SrqLimit(SrqId),
     /// A retransmission timer ran out. Only with [`crate::HcaConfig::trace_timers`].

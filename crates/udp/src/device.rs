@@ -22,7 +22,7 @@ use crate::resource::{Query, Resource, rows};
 use crate::shared::{Mailbox, ServiceClaim, ServiceError};
 use crate::socket::{BindError, Options, ROCE_PORT, Socket};
 use crate::spec::DeviceSpec;
-use crate::sys::{self, NoSignals};
+use crate::sys::{self, Epoll, NoSignals};
 use crate::tap::Tap;
 use crate::wait::{Clock, Waiter, Waker, tighten_timer_slack};
 
@@ -137,6 +137,8 @@ struct Shared {
     state: DeviceState,
     /// Where packets arrive that another process has received.
     mailbox: Option<Arc<Mailbox>>,
+    /// Readable if something has arrived for a multicast group.
+    groups: Arc<Epoll>,
     engine: Mutex<Engine>,
     /// The process that opened the device.
     forks: u32,
@@ -201,12 +203,15 @@ impl Device {
         let hca = hca(config);
         let state = hca.state().clone();
         let mailbox = neighbours.as_ref().map(Neighbours::mailbox);
-        let engine = Engine::new(hca, socket.address(), tap, neighbours);
+        let groups = Arc::new(Epoll::new().map_err(OpenError::Helper)?);
+        let watch = Arc::clone(&groups);
+        let engine = Engine::new(hca, socket.address(), tap, neighbours, watch);
         let waiter = Waiter::new().map_err(OpenError::Helper)?;
         let shared = Arc::new(Shared {
             socket,
             state,
             mailbox,
+            groups,
             engine: Mutex::new(engine),
             forks: sys::forks(),
             nothing: OnceLock::new(),
@@ -516,7 +521,8 @@ impl Shared {
                     ..HcaConfig::default()
                 };
                 let address = self.socket.address();
-                Mutex::new(Engine::new(Hca::new(config), address, None, None))
+                let watch = Arc::clone(&self.groups);
+                Mutex::new(Engine::new(Hca::new(config), address, None, None, watch))
             })
         } else {
             &self.engine
@@ -601,8 +607,9 @@ impl Shared {
                 // What leaves in this round may come back in the next, to be passed on.
                 let slow = engine.hca.holds_sent_packets();
                 self.send_deferred(&mut engine);
-                let received =
-                    engine.receive(&self.socket).unwrap_or(0) + engine.receive_mail(&self.socket);
+                let received = engine.receive(&self.socket).unwrap_or(0)
+                    + engine.receive_groups()
+                    + engine.receive_mail(&self.socket);
                 self.send(&mut engine);
                 let held = slow || engine.holds_mail();
                 let left = held || engine.is_blocked() || self.deferred.load(Ordering::Relaxed);
@@ -643,7 +650,7 @@ impl Shared {
         if due || self.deferred.load(Ordering::Relaxed) || engine.is_blocked() {
             engine.transmit(&self.socket);
         }
-        let mut packets = engine.receive(&self.socket).unwrap_or(0);
+        let mut packets = engine.receive(&self.socket).unwrap_or(0) + engine.receive_groups();
         if engine.has_mail() {
             packets += engine.receive_mail(&self.socket);
         }
@@ -721,7 +728,9 @@ impl Shared {
             engine.run_timers(&self.socket);
             let received = engine.receive(&self.socket);
             // Not only what is announced: whoever sent it may have died before he could.
-            let received = received.map(|packets| packets + engine.receive_mail(&self.socket));
+            let received = received.map(|packets| {
+                packets + engine.receive_groups() + engine.receive_mail(&self.socket)
+            });
             let is_little = matches!(received, Ok(1..=STREAM_PACKETS));
             if is_around && is_little {
                 let left = engine.hca.wants_transmit();
@@ -752,7 +761,7 @@ impl Shared {
                 Ok(0) if sleeps => {
                     let left =
                         deadline.map(|at| Duration::from_nanos(at.as_nanos().saturating_sub(now)));
-                    let woken = waiter.wait_also(&self.socket, self.mailbox(), left, blocked);
+                    let woken = waiter.wait_also(&self.socket, self.besides(), left, blocked);
                     self.helper_until_ns.store(SOON, Ordering::Relaxed);
                     if woken.is_err() {
                         thread::park_timeout(LOOK_AGAIN);
@@ -768,15 +777,17 @@ impl Shared {
         }
     }
 
-    fn mailbox(&self) -> Option<BorrowedFd<'_>> {
-        self.mailbox.as_ref().map(|mailbox| mailbox.as_fd())
+    /// Where packets arrive besides the device's own socket.
+    fn besides(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        let mailbox = self.mailbox.as_ref().map(|mailbox| mailbox.as_fd());
+        [mailbox, Some(self.groups.as_fd())]
     }
 
     /// The helper, while the program polls: waits until something arrives that the program leaves
     /// lying, as one does that has turned to looking at its memory. False if nothing arrives for a
     /// while that stays longer than a program takes that polls.
     fn await_absence(&self, waiter: &mut Waiter) -> bool {
-        match waiter.wait_also(&self.socket, self.mailbox(), Some(LOOK_AGAIN), false) {
+        match waiter.wait_also(&self.socket, self.besides(), Some(LOOK_AGAIN), false) {
             Ok(wake) if wake.readable => thread::park_timeout(POLLING),
             Ok(wake) if wake.woken => {}
             _ => return false,

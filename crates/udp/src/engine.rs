@@ -1,21 +1,27 @@
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use ferroce_hca::{Counter, Data, Event, Hca, Outgoing, Received, Time};
 use ferroce_wire::{IcrcVerifier, IdPolicy, Packet, Qpn, Verdict};
 
 use crate::fault::Faults;
-use crate::flow::Flows;
+use crate::flow::{Flow, Flows};
+use crate::groups::Groups;
 use crate::neighbours::{Forwarded, Mail, Neighbours};
 use crate::resource::rows;
 use crate::socket::{RecvBuffers, SendError, Socket};
 use crate::stage::{Refused, Stage, WouldBlock};
+use crate::sys::Epoll;
 use crate::tap::{Seen, Tap};
 use crate::wait::Clock;
 
 /// Bytes handed to the socket in one go, after which others get their turn at the device. More than
 /// the windows of all queue pairs, so only the answers to a greedy peer's READs come to it.
 const TRANSMIT_BYTES_MAX: usize = 4 << 20;
+
+/// Receive calls for groups in one go, after which the device's own socket gets its turn.
+const GROUP_CALLS_MAX: usize = 16;
 
 /// How far [`Engine::transmit`] came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +49,7 @@ pub(crate) struct Engine {
     faults: Faults,
     /// The other processes of the device, if there may be any.
     neighbours: Option<Neighbours>,
+    groups: Groups,
 }
 
 impl Engine {
@@ -51,6 +58,7 @@ impl Engine {
         own: SocketAddr,
         tap: Option<Tap>,
         neighbours: Option<Neighbours>,
+        watch: Arc<Epoll>,
     ) -> Self {
         if let Some(tap) = &tap {
             tap.add_device(own.ip());
@@ -65,6 +73,7 @@ impl Engine {
             tap,
             faults: Faults::default(),
             neighbours,
+            groups: Groups::new(own, watch),
         }
     }
 
@@ -72,8 +81,24 @@ impl Engine {
         Time::from_nanos(Clock.now_ns())
     }
 
-    /// Takes what one receive call brings; returns the number of packets. An error means that the
-    /// socket is gone for good.
+    /// Takes what has arrived for multicast groups; returns the number of packets.
+    #[inline]
+    pub(crate) fn receive_groups(&mut self) -> usize {
+        if self.groups.is_empty() {
+            return 0;
+        }
+        let mut packets = 0;
+        for _ in 0..GROUP_CALLS_MAX {
+            let Some(socket) = self.groups.next_ready() else {
+                break;
+            };
+            packets += self.receive(&socket).unwrap_or(0);
+        }
+        packets
+    }
+
+    /// Takes what one receive call brings on the device's own socket or on that of a group; returns
+    /// the number of packets. An error means that the socket is gone for good.
     pub(crate) fn receive(&mut self, socket: &Socket) -> io::Result<usize> {
         let received = socket.recv(&mut self.buffers);
         let messages = received.inspect_err(|_| self.faults.fatal())?;
@@ -82,16 +107,23 @@ impl Engine {
             return Ok(0);
         }
         let now = Self::now();
+        let own = socket.address();
+        let is_group = own.ip().is_multicast();
         let mut packets = 0;
         for message in self.buffers.messages() {
-            let Some(flow) = self.flows.get(message.source) else {
+            let flow = if is_group {
+                Flow::between(own, message.source)
+            } else {
+                self.flows.get(message.source)
+            };
+            let Some(flow) = flow else {
                 continue;
             };
             for datagram in message.datagrams() {
                 packets += 1;
                 let record = |verdict| {
                     if let Some(tap) = &self.tap {
-                        let (source, dest) = (message.source, socket.address());
+                        let (source, dest) = (message.source, own);
                         let index = datagram.index;
                         let seen = Seen::arrived(source, dest, message.tos, verdict, index);
                         tap.received(&seen, datagram.bytes);
@@ -113,7 +145,8 @@ impl Engine {
                     self.hca.count(Counter::RxIcrcEncapsulated, 1);
                     continue;
                 }
-                if let Some(neighbours) = &mut self.neighbours
+                if !is_group
+                    && let Some(neighbours) = &mut self.neighbours
                     && let Some(slot) = neighbours.owner(&self.hca, message.source.ip(), &packet)
                 {
                     let dest_qp = packet.headers().bth.dest_qp;
@@ -132,7 +165,7 @@ impl Engine {
                 record(verdict);
                 let received = Received {
                     source: message.source.ip(),
-                    dest: socket.address().ip(),
+                    dest: own.ip(),
                     traffic_class: message.tos,
                     headers: &packet.headers(),
                     data: Data::Bytes(packet.payload()),
@@ -288,10 +321,21 @@ impl Engine {
         self.next = self.next.take().map(|packet| self.hca.detach(packet));
     }
 
-    /// The next thing that somebody should know.
+    /// The next thing that somebody should know. Joins and leaves groups as the device wants.
     #[inline]
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
-        self.hca.poll_event().or_else(|| self.faults.poll())
+        loop {
+            match self.hca.poll_event() {
+                Some(Event::JoinGroup(group)) => {
+                    if let Err(error) = self.groups.join(group) {
+                        self.faults.not_joined(group, &error);
+                    }
+                }
+                Some(Event::LeaveGroup(group)) => self.groups.leave(group),
+                Some(event) => return Some(event),
+                None => return self.faults.poll(),
+            }
+        }
     }
 
     /// Whether something waits for the socket to become writable.

@@ -1,3 +1,4 @@
+use std::io;
 use std::net::IpAddr;
 
 use ferroce_hca::{Event, Refusal};
@@ -37,6 +38,14 @@ impl Faults {
         self.tell(Event::SendRefused { dest, reason });
     }
 
+    /// Notes that the host is not in a group that it should be in.
+    #[cold]
+    pub(crate) fn not_joined(&mut self, group: IpAddr, error: &io::Error) {
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        let reason = Refusal::Os { errno };
+        self.tell(Event::GroupRefused { group, reason });
+    }
+
     /// Notes that the socket is gone for good.
     #[cold]
     pub(crate) fn fatal(&mut self) {
@@ -60,8 +69,6 @@ impl Faults {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
 
     fn os(errno: i32) -> SendError {

@@ -37,14 +37,20 @@ impl Flows {
         {
             return Some(*flow);
         }
-        let own = self.own;
-        let flow = Flow {
+        let flow = Flow::between(self.own, peer)?;
+        *place = Some(flow);
+        Some(flow)
+    }
+}
+
+impl Flow {
+    /// The flow between two addresses; `None` if they differ in family.
+    pub(crate) fn between(own: SocketAddr, peer: SocketAddr) -> Option<Self> {
+        Some(Self {
             peer,
             to_peer: IcrcFlow::new(IpPair::new(own.ip(), peer.ip())?, own.port(), peer.port()),
             from_peer: IcrcFlow::new(IpPair::new(peer.ip(), own.ip())?, peer.port(), own.port()),
-        };
-        *place = Some(flow);
-        Some(flow)
+        })
     }
 }
 

@@ -16,6 +16,7 @@
 //! | `spec`, `registry` | the devices of a user, each a TOML file |
 //! | `shared` | the file that the processes of a device map: state, slots |
 //! | `steering` | lets the kernel bring packets to the process they belong to |
+//! | `groups` | the multicast groups that the host is in for the device |
 //! | `neighbours` | hands packets on to the process they belong to |
 //! | `resource` | the rows of `ferroce res` |
 //! | `question` | asks a process for them, and answers |
@@ -32,6 +33,7 @@ mod device;
 mod engine;
 mod fault;
 mod flow;
+mod groups;
 mod neighbours;
 mod observer;
 mod question;

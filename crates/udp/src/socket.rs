@@ -24,6 +24,7 @@ use crate::sys::NotInherited;
 
 mod address;
 mod control;
+mod group;
 mod recv;
 mod send;
 mod steer;
@@ -87,6 +88,7 @@ impl Socket {
                 name: "getsockname",
                 source: last_error(),
             })?;
+        group::send_from(&inner, address);
         let kernel = segments_max_of_kernel();
         Ok(Self {
             inner: NotInherited::new(inner),
@@ -288,6 +290,18 @@ impl BindError {
             _ => Self::Bind { address, source },
         }
     }
+
+    /// What the kernel said.
+    pub(crate) fn errno(&self) -> i32 {
+        match self {
+            Self::AddressInUse { .. } => libc::EADDRINUSE,
+            Self::AddressNotAvailable { .. } | Self::Unspecified { .. } => libc::EADDRNOTAVAIL,
+            Self::PermissionDenied { .. } => libc::EACCES,
+            Self::Create { source, .. }
+            | Self::Bind { source, .. }
+            | Self::Option { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
 }
 
 /// Sets everything that must be in place before the first packet can arrive.
@@ -323,6 +337,12 @@ fn configure(
     if options.coalescing {
         // Kernels before 5.0 lack it; single datagrams then arrive one by one, which is all right.
         let _ = set(socket, libc::SOL_UDP, libc::UDP_GRO, 1);
+    }
+    if address.ip().is_multicast() {
+        // A group is for everybody, other users' processes included.
+        socket
+            .set_reuse_address(true)
+            .map_err(named("SO_REUSEADDR"))?;
     }
     if options.share_port {
         socket.set_reuse_port(true).map_err(named("SO_REUSEPORT"))?;

@@ -1,6 +1,7 @@
 //! System calls that neither the standard library nor a crate in use wraps.
 
 mod descriptors;
+mod epoll;
 mod file;
 mod fork;
 mod interface;
@@ -10,6 +11,7 @@ mod own_memory;
 mod signals;
 
 pub(crate) use descriptors::{memory_file, receive_with, send_with};
+pub(crate) use epoll::Epoll;
 pub(crate) use file::{allocate, effective_uid, is_locked, lock, lock_when_free, unlock};
 pub use fork::after_fork_in_child;
 pub(crate) use fork::{NotInherited, forks};

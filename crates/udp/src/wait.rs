@@ -62,14 +62,14 @@ impl Waiter {
         timeout: Option<Duration>,
         interest_write: bool,
     ) -> io::Result<Wake> {
-        self.wait_also(socket, None, timeout, interest_write)
+        self.wait_also(socket, [None; 2], timeout, interest_write)
     }
 
-    /// [`Self::wait`] that ends also when there is something to read from `also`.
+    /// [`Self::wait`] that ends also when there is something to read from one of `also`.
     pub(crate) fn wait_also(
         &mut self,
         socket: &impl AsFd,
-        also: Option<BorrowedFd<'_>>,
+        also: [Option<BorrowedFd<'_>>; 2],
         timeout: Option<Duration>,
         interest_write: bool,
     ) -> io::Result<Wake> {
@@ -94,10 +94,16 @@ impl Waiter {
     fn sleep(
         &self,
         socket: &impl AsFd,
-        also: Option<BorrowedFd<'_>>,
+        also: [Option<BorrowedFd<'_>>; 2],
         timeout: Option<Duration>,
         interest_write: bool,
     ) -> io::Result<Wake> {
+        let unless_none = |fd: Option<BorrowedFd<'_>>| libc::pollfd {
+            // The kernel passes over a negative one.
+            fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
+            events: libc::POLLIN,
+            revents: 0,
+        };
         let interest = libc::POLLIN | if interest_write { libc::POLLOUT } else { 0 };
         let mut fds = [
             libc::pollfd {
@@ -110,12 +116,8 @@ impl Waiter {
                 events: libc::POLLIN,
                 revents: 0,
             },
-            libc::pollfd {
-                // The kernel passes over a negative one.
-                fd: also.map_or(-1, |also| also.as_raw_fd()),
-                events: libc::POLLIN,
-                revents: 0,
-            },
+            unless_none(also[0]),
+            unless_none(also[1]),
         ];
         let started = timeout
             .filter(|timeout| !timeout.is_zero())
@@ -132,7 +134,7 @@ impl Waiter {
             }
             // The event alone is no reason: it may be the late second half of a signal that the
             // last wait has reported.
-            let revents = fds[0].revents | fds[2].revents;
+            let revents = fds[0].revents | fds[2].revents | fds[3].revents;
             if revents != 0 || self.shared.state.load(Ordering::Relaxed) == SIGNALLED {
                 return Ok(Wake::of(revents));
             }

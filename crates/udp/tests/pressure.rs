@@ -3,11 +3,10 @@
 mod common;
 
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
 
 use common::{
-    Node, Other, address, attr, check_all_kinds, connect, impatient, impatient_attr,
-    nothing_was_lost, patient, patient_attr, pattern, role,
+    Node, address, attr, check_all_kinds, connect, impatient, impatient_attr, in_namespace,
+    nothing_was_lost, patient, patient_attr, pattern,
 };
 use ferroce_hca::{Counter, Event, HcaConfig, Mtu, QpAttr, Refusal, WcStatus};
 use ferroce_udp::socket::{Options, ROCE_PORT, SendError, Socket};
@@ -190,26 +189,6 @@ fn a_peer_of_another_family_is_reported() {
 }
 
 // Links of a network namespace.
-
-/// Runs the test called `test` in a network namespace of its own, whose loopback interface `setup`
-/// prepares. True in that namespace; elsewhere it has been done, or cannot be.
-fn in_namespace(test: &str, setup: &str) -> bool {
-    if role().is_some() {
-        return true;
-    }
-    let script = format!("ip link set lo up && {setup} && exec \"$@\"");
-    let wrapper = ["unshare", "-rn", "sh", "-c", &script, "sh"];
-    let possible = Command::new(wrapper[0])
-        .args(&wrapper[1..])
-        .arg("true")
-        .stdin(Stdio::null())
-        .output();
-    match possible {
-        Ok(output) if output.status.success() => Other::under(&wrapper, test, "alone").finish(),
-        other => eprintln!("skipped: no network namespace with {setup:?} here ({other:?})"),
-    }
-    false
-}
 
 /// A link of 400 Mbit/s whose queue is longer than the send buffer: the socket blocks all the time,
 /// and yet not a packet is lost.

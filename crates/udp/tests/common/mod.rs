@@ -511,6 +511,26 @@ pub fn parse(text: &str) -> (Endpoint, Remote) {
     (endpoint, remote)
 }
 
+/// Runs the test called `test` in a network namespace of its own, whose loopback interface `setup`
+/// prepares. True in that namespace; elsewhere it has been done, or cannot be.
+pub fn in_namespace(test: &str, setup: &str) -> bool {
+    if role().is_some() {
+        return true;
+    }
+    let script = format!("ip link set lo up && {setup} && exec \"$@\"");
+    let wrapper = ["unshare", "-rn", "sh", "-c", &script, "sh"];
+    let possible = Command::new(wrapper[0])
+        .args(&wrapper[1..])
+        .arg("true")
+        .stdin(Stdio::null())
+        .output();
+    match possible {
+        Ok(output) if output.status.success() => Other::under(&wrapper, test, "alone").finish(),
+        other => eprintln!("skipped: no network namespace with {setup:?} here ({other:?})"),
+    }
+    false
+}
+
 // What the process uses.
 
 /// Open file descriptors of this process.

@@ -1,0 +1,56 @@
+//! The multicast groups that the host is in for a device.
+//!
+//! Each has a socket bound to the group's address, as any number of sockets may be: every process
+//! in the group gets its own copy of a packet, and the packets of other groups stay away.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+
+use crate::socket::Socket;
+use crate::sys::Epoll;
+
+/// The groups of one device.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    own: SocketAddr,
+    /// Readable if something has arrived for a group.
+    watch: Arc<Epoll>,
+    sockets: Vec<Arc<Socket>>,
+}
+
+impl Groups {
+    pub(crate) fn new(own: SocketAddr, watch: Arc<Epoll>) -> Self {
+        Self {
+            own,
+            watch,
+            sockets: Vec::new(),
+        }
+    }
+
+    /// Whether the host is in none: the packet path need not look.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sockets.is_empty()
+    }
+
+    /// Joins a group on the interface that has the device's address.
+    pub(crate) fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        let socket = Socket::join(group, self.own)?;
+        self.watch.add(&socket)?;
+        self.sockets.push(Arc::new(socket));
+        Ok(())
+    }
+
+    pub(crate) fn leave(&mut self, group: IpAddr) {
+        self.sockets.retain(|socket| socket.address().ip() != group);
+    }
+
+    /// A group's socket that has something to read; each gets its turn.
+    pub(crate) fn next_ready(&self) -> Option<Arc<Socket>> {
+        let fd = self.watch.next()?;
+        let of = |socket: &&Arc<Socket>| socket.as_fd().as_raw_fd() == fd;
+        self.sockets.iter().find(of).cloned()
+    }
+}
