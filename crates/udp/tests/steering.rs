@@ -261,8 +261,7 @@ fn the_kernel_looks_at_the_slot() {
             assert_eq!(goes(&sockets, 0x07_0001, &at), usize::from(index));
         }
         // The last one moves into the place of the first.
-        let _closed = sockets.remove(0);
-        drop(_closed);
+        drop(sockets.remove(0));
         assert_eq!(goes(&sockets, 0xfe_0001, &[]), 1);
         assert_eq!(goes(&sockets, 0x07_0001, &[]), 0);
     }
