@@ -360,6 +360,15 @@ fn as_root() -> bool {
     })
 }
 
+/// A shared object that was built with the program under test.
+///
+/// # Panics
+///
+/// If the program has not been built.
+pub fn library(name: &str) -> PathBuf {
+    ferroce().with_file_name(name)
+}
+
 /// The program under test: `$FERROCE_BIN`, or what lies where cargo put this test.
 fn ferroce() -> PathBuf {
     if let Some(path) = env::var_os("FERROCE_BIN") {

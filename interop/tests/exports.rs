@@ -1,0 +1,91 @@
+//! What the libraries export: what their lists say, and all that rdma-core's own export.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use ferroce_interop::lab::library;
+
+/// The versioned symbols that a shared object defines; old versions of a name have one `@`.
+fn exported(path: &Path) -> BTreeSet<String> {
+    let output = Command::new("nm")
+        .args(["--dynamic", "--defined-only"])
+        .arg(path)
+        .output()
+        .expect("binutils are there, as for any linking");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines()
+        .filter_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            let (kind, name) = (words.next()?, words.next()?);
+            // The nodes themselves are absolute symbols.
+            (kind != "A").then(|| name.to_owned())
+        })
+        .collect()
+}
+
+/// The names of a list, each followed by its versions as `versions` spells them.
+fn listed(list: &str, versions: impl Fn(&str) -> String) -> BTreeSet<String> {
+    let lines = list
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .flat_map(|line| {
+            let mut words = line.split(' ');
+            let (name, nodes) = (words.next().unwrap(), words.next().unwrap());
+            let symbol = |(index, node): (usize, &str)| {
+                let at = if index == 0 { "@@" } else { "@" };
+                format!("{name}{at}{}", versions(node))
+            };
+            nodes.split(',').enumerate().map(symbol).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn is_as_listed(name: &str, listed: &BTreeSet<String>, debian: &str) {
+    let ours = exported(&library(name));
+    let missing: Vec<_> = listed.difference(&ours).collect();
+    let unlisted: Vec<_> = ours.difference(listed).collect();
+    assert!(missing.is_empty(), "listed but not exported: {missing:?}");
+    assert!(unlisted.is_empty(), "exported but not listed: {unlisted:?}");
+
+    let theirs = exported(Path::new(debian));
+    assert!(
+        !theirs.is_empty(),
+        "{debian}: apt-get install libibverbs1 librdmacm1"
+    );
+    // Old versions of names are from before 2007, and no program has them any more; a register
+    // function of drivers is not for programs.
+    let lacking: Vec<_> = theirs
+        .iter()
+        .filter(|symbol| symbol.contains("@@"))
+        .filter(|symbol| !ours.contains(*symbol) && !ours.contains(&symbol.replace("@@", "@")))
+        .collect();
+    assert!(lacking.is_empty(), "in {debian} but not ours: {lacking:?}");
+}
+
+#[test]
+fn libibverbs() {
+    let list = include_str!("../../capi/libibverbs/symbols.txt");
+    let listed = listed(list, |node| match node.strip_prefix('p') {
+        Some(number) => format!("IBVERBS_PRIVATE_{number}"),
+        None if node == "ferroce" => "FERROCE".to_owned(),
+        None => format!("IBVERBS_{node}"),
+    });
+    is_as_listed(
+        "libferroce_libibverbs.so",
+        &listed,
+        "/usr/lib/x86_64-linux-gnu/libibverbs.so.1",
+    );
+}
+
+#[test]
+fn librdmacm() {
+    let list = include_str!("../../capi/librdmacm/symbols.txt");
+    let listed = listed(list, |version| format!("RDMACM_{version}"));
+    is_as_listed(
+        "libferroce_librdmacm.so",
+        &listed,
+        "/usr/lib/x86_64-linux-gnu/librdmacm.so.1",
+    );
+}
