@@ -89,10 +89,11 @@ impl Device {
         self.context as usize
     }
 
-    /// Runs `f` on the device with the time it is.
+    /// Runs `f` on the device with the time it is. The last message of a process must not be lost
+    /// with it, and children of Python's multiprocessing end by `_exit`.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Hca, ferroce_hca::Time) -> R) -> R {
         let device = self.opened.device();
-        device.with(|hca| f(hca, device.now()))
+        device.with_pass_on(|hca| f(hca, device.now()))
     }
 
     pub(crate) fn spec(&self) -> &DeviceSpec {

@@ -311,6 +311,24 @@ impl Device {
         result
     }
 
+    /// As [`Self::with`], for what other processes on the device must get even if this one ends
+    /// right away and without notice: what was sent to the device's own address may have come back
+    /// here, and is passed on.
+    pub fn with_pass_on<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
+        let mut engine = self.shared.lock();
+        self.shared.send_deferred(&mut engine);
+        let result = f(&mut engine.hca);
+        self.shared.send(&mut engine);
+        // An error comes up again where it is looked for.
+        if engine
+            .receive(&self.shared.socket)
+            .is_ok_and(|packets| packets > 0)
+        {
+            self.shared.send(&mut engine);
+        }
+        result
+    }
+
     /// Posts send requests and rings the doorbell once for all of them. On error those before the
     /// refused one are posted.
     pub fn post_send(
