@@ -24,7 +24,7 @@ fn data_survives_a_bad_link() {
     for impairment in [
         "loss=2%",
         "delay=200us",
-        "reorder=5%",
+        "reorder=5%:100us",
         "loss=1%,delay=50us,duplicate=1%",
         "down=200ms@50ms",
     ] {
