@@ -2,7 +2,7 @@
 //!
 //! Programs that look past libibverbs read `/sys/class/infiniband` and `/dev/infiniband`: UCX,
 //! NCCL, Open MPI, exporters, scripts. This crate makes that tree from the same descriptions and
-//! the same counter table as everything else, and [`Writer`] keeps it in a directory.
+//! the same counter table as everything else, and [`View`] keeps it in a directory.
 //!
 //! | module | does |
 //! |---|---|
