@@ -27,8 +27,9 @@ use crate::registry::{Registry, RegistryError};
 use crate::spec::DeviceSpec;
 use crate::sys::{self, NotInherited};
 
-/// How long a lock is waited for that is never held longer than a few microseconds. Only a stopped
-/// process can be the reason if that is not enough.
+/// How long a lock is waited for that is held for microseconds, or for milliseconds by each of many
+/// processes that start at the same time. Only a stopped process can be the reason if that is not
+/// enough.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The bytes that are locked. They lie far behind the end of the file, and where they lie must never
