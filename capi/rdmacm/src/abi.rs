@@ -10,6 +10,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+pub use ferroce_ibverbs::abi::ibv_sa_path_rec;
 use ferroce_ibverbs::abi::{
     ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_srq,
 };
@@ -84,30 +85,6 @@ pub struct rdma_route {
     pub addr: rdma_addr,
     pub path_rec: *mut ibv_sa_path_rec,
     pub num_paths: c_int,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct ibv_sa_path_rec {
-    pub dgid: ibv_gid,
-    pub sgid: ibv_gid,
-    pub dlid: u16,
-    pub slid: u16,
-    pub raw_traffic: c_int,
-    pub flow_label: u32,
-    pub hop_limit: u8,
-    pub traffic_class: u8,
-    pub reversible: c_int,
-    pub numb_path: u8,
-    pub pkey: u16,
-    pub sl: u8,
-    pub mtu_selector: u8,
-    pub mtu: u8,
-    pub rate_selector: u8,
-    pub rate: u8,
-    pub packet_life_time_selector: u8,
-    pub packet_life_time: u8,
-    pub preference: u8,
 }
 
 #[repr(C)]

@@ -346,6 +346,7 @@ impl Device {
     /// [`Self::with`] for verbs that post: what the last poll left leaves together with what they
     /// cause.
     pub fn post<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
+        self.shared.note_post();
         let mut engine = self.shared.lock();
         let result = f(&mut engine.hca);
         self.shared.send(&mut engine);
@@ -568,6 +569,20 @@ impl Shared {
         }
     }
 
+    /// The engine for the helper, unless a program that is around has it. That counts as a poll,
+    /// since it may last: a window takes hundreds of microseconds to send, and a helper that queues
+    /// up for its lock costs such a program a system call each time.
+    fn lock_for_helper(&self) -> Option<MutexGuard<'_, Engine>> {
+        if self.since_poll() == Duration::MAX {
+            return Some(self.lock());
+        }
+        let engine = self.try_lock();
+        if engine.is_none() {
+            self.note_poll();
+        }
+        engine
+    }
+
     fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
         match self.engine().try_lock() {
             Ok(engine) => Some(engine),
@@ -582,6 +597,14 @@ impl Shared {
 
     fn note_poll(&self) {
         self.last_poll_ns.store(Clock.now_ns(), Ordering::Relaxed);
+    }
+
+    /// A program that posts and has not come to rest goes on to poll.
+    #[inline]
+    fn note_post(&self) {
+        if self.last_poll_ns.load(Ordering::Relaxed) != 0 {
+            self.note_poll();
+        }
     }
 
     /// The program stops polling: the helper takes over at once.
@@ -658,6 +681,24 @@ impl Shared {
         }
     }
 
+    /// Takes what has arrived by any way. Of a stream, several batches: one acknowledgement for all
+    /// of them, since sending costs more than receiving. An error means that the socket is gone.
+    fn receive_round(&self, engine: &mut Engine) -> io::Result<usize> {
+        let mut packets = engine.receive(&self.socket)? + engine.receive_groups();
+        if engine.has_mail() {
+            packets += engine.receive_mail(&self.socket);
+        }
+        if packets > STREAM_PACKETS {
+            while packets < ROUND_PACKETS {
+                match engine.receive(&self.socket) {
+                    Ok(0) | Err(_) => break,
+                    Ok(more) => packets += more,
+                }
+            }
+        }
+        Ok(packets)
+    }
+
     /// One round of a polling program.
     ///
     /// What a packet or two make the device answer waits for the next round, or for the program's
@@ -668,18 +709,8 @@ impl Shared {
         if due || self.deferred.load(Ordering::Relaxed) || engine.is_blocked() {
             engine.transmit(&self.socket);
         }
-        let mut packets = engine.receive(&self.socket).unwrap_or(0) + engine.receive_groups();
-        if engine.has_mail() {
-            packets += engine.receive_mail(&self.socket);
-        }
+        let packets = self.receive_round(engine).unwrap_or(0);
         if packets > STREAM_PACKETS {
-            // One acknowledgement for several batches: sending costs more than receiving.
-            while packets < ROUND_PACKETS {
-                match engine.receive(&self.socket) {
-                    Ok(0) | Err(_) => break,
-                    Ok(more) => packets += more,
-                }
-            }
             engine.transmit(&self.socket);
         }
         let left = engine.hca.wants_transmit();
@@ -739,16 +770,19 @@ impl Shared {
                 stands_back = spared > SPARED_MAX || !self.await_absence(&mut waiter);
                 continue;
             }
-            spared = 0;
             let is_around = since_poll < AROUND;
             self.give_way();
-            let mut engine = self.lock();
+            let Some(mut engine) = self.lock_for_helper() else {
+                continue;
+            };
+            spared = 0;
             engine.run_timers(&self.socket);
-            let received = engine.receive(&self.socket);
-            // Not only what is announced: whoever sent it may have died before he could.
-            let received = received.map(|packets| {
-                packets + engine.receive_groups() + engine.receive_mail(&self.socket)
-            });
+            let mut received = self.receive_round(&mut engine);
+            if let Ok(0) = received {
+                // Before it rests, not only what is announced: whoever sent it may have died before
+                // he could.
+                received = Ok(engine.receive_mail(&self.socket));
+            }
             let is_little = matches!(received, Ok(1..=STREAM_PACKETS));
             if is_around && is_little {
                 let left = engine.hca.wants_transmit();
@@ -756,7 +790,10 @@ impl Shared {
                 self.publish(&mut engine);
                 drop(engine);
                 thread::park_timeout(LEAVE);
-                engine = self.lock();
+                match self.lock_for_helper() {
+                    Some(again) => engine = again,
+                    None => continue,
+                }
             }
             let sent = engine.transmit(&self.socket);
             let more = sent == Transmitted::More;
