@@ -218,7 +218,7 @@ impl World {
         for side in 0..2 {
             let hca = &mut self.hcas[side];
             while let Some(packet) = hca.poll_transmit(self.now) {
-                let mut payload = vec![0; packet.payload_len as usize];
+                let mut payload = vec![0; packet.transmit.payload_len as usize];
                 assert!(hca.gather(&packet, &mut payload));
                 Mad::parse(&payload).expect("a device sends good messages");
                 if packet.path.dest == address(1 - side) && self.link.len() < 256 {

@@ -115,7 +115,7 @@ impl Pair {
             };
             if self.carries_bytes {
                 let bytes = &mut self.bytes[self.batch.len()];
-                bytes.resize(packet.payload_len as usize, 0);
+                bytes.resize(packet.transmit.payload_len as usize, 0);
                 assert!(self.devices[from].gather(&packet, bytes));
             }
             self.batch.push(packet);
@@ -126,10 +126,10 @@ impl Pair {
                 source: ADDRESSES[from].into(),
                 dest: packet.path.dest,
                 traffic_class: packet.path.traffic_class,
-                headers: &packet.headers,
+                headers: &packet.transmit.headers,
                 data: match self.carries_bytes {
                     true => Data::Bytes(bytes),
-                    false => Data::Length(packet.payload_len),
+                    false => Data::Length(packet.transmit.payload_len),
                 },
             };
             self.devices[1 - from].handle_packet(self.now, black_box(&received));

@@ -470,85 +470,103 @@ impl Hca {
 
     /// The next packet for the link.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Outgoing> {
+        let mut packet = Outgoing::empty();
+        self.poll_transmit_into(now, &mut packet).then_some(packet)
+    }
+
+    /// [`Self::poll_transmit`] for hosts that make bytes of each packet at once, and keep the room
+    /// for one: packets are large. False: there is none, and `out` holds nothing of use.
+    pub fn poll_transmit_into(&mut self, now: Time, out: &mut Outgoing) -> bool {
         self.now = now;
         self.refresh(); // timers are armed here
-        let packet = if self.egress.is_clear() {
-            self.next_packet(now)
+        let made = if self.egress.is_clear() {
+            self.next_packet(now, out)
         } else {
-            self.poll_impaired(now)
+            self.poll_impaired(now, out)
         };
-        if let Some(packet) = &packet {
+        if made {
+            let bytes = out.transmit.payload_len;
             self.state.count(Counter::RdmaTxPackets, 1);
-            self.state
-                .count(Counter::RdmaTxBytes, packet.payload_len.into());
+            self.state.count(Counter::RdmaTxBytes, bytes.into());
         }
-        packet
+        made
     }
 
-    fn poll_impaired(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_impaired(&mut self, now: Time, out: &mut Outgoing) -> bool {
         loop {
             if let Some(packet) = self.egress.poll(now) {
-                return Some(packet);
+                *out = packet;
+                return true;
             }
-            let packet = self.next_packet(now)?;
-            if let Some(packet) = self.send_impaired(packet) {
-                return Some(packet);
+            if !self.next_packet(now, out) {
+                return false;
+            }
+            if self.send_impaired(out) {
+                return true;
             }
         }
     }
 
-    /// The next packet that the device makes.
-    #[inline]
-    fn next_packet(&mut self, now: Time) -> Option<Outgoing> {
+    fn next_packet(&mut self, now: Time, out: &mut Outgoing) -> bool {
         if self.cm.wants_transmit() {
-            self.poll_mad()
+            self.poll_mad(out)
         } else {
-            self.poll_ready(now)
+            self.poll_ready(now, out)
         }
     }
 
-    /// Puts a packet on the impaired link; returns it if it passes at once.
-    fn send_impaired(&mut self, mut packet: Outgoing) -> Option<Outgoing> {
+    /// Puts a packet on the impaired link; tells whether it passes at once.
+    fn send_impaired(&mut self, packet: &mut Outgoing) -> bool {
         let state = &self.state;
         let treatment = self
             .egress
-            .admit(self.now, |counter| state.count(counter, 1))?;
+            .admit(self.now, |counter| state.count(counter, 1));
+        let Some(treatment) = treatment else {
+            return false;
+        };
         packet.damage(&treatment);
-        match treatment.release {
-            Release::Now => Some(packet),
-            Release::Later { at, copy_at } => {
-                let packet = self.detach(packet);
-                if let Some(copy_at) = copy_at {
-                    self.egress.hold(copy_at, packet.clone());
-                }
-                self.egress.hold(at, packet);
-                None
-            }
+        let Release::Later { at, copy_at } = treatment.release else {
+            return true;
+        };
+        let mut packet = packet.clone();
+        self.detach(&mut packet);
+        if let Some(copy_at) = copy_at {
+            self.egress.hold(copy_at, packet.clone());
         }
+        self.egress.hold(at, packet);
+        false
     }
 
     /// The next packet of the queue pair whose turn it is.
-    fn poll_ready(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_ready(&mut self, now: Time, out: &mut Outgoing) -> bool {
         loop {
-            let index = *self.ready.front()?;
-            if self.burst_left > 0 {
-                let path = self.qps.get(index).and_then(|entry| entry.path);
-                let share = self.config.total_window_bytes / self.busy.max(1);
-                // Packets are large: this one is not handed back through the call.
-                let mut packet = None;
-                self.with_index(index, |qp, host| {
-                    qp.share_window(share);
-                    if let Some(transmit) = qp.poll_transmit(now, host) {
-                        packet = Outgoing::new(transmit, path, host.opener());
-                    }
-                });
-                if packet.is_some() {
-                    self.burst_left -= 1;
-                    return packet;
-                }
+            let Some(&index) = self.ready.front() else {
+                return false;
+            };
+            if self.burst_left > 0 && self.poll_qp(index, now, out) {
+                self.burst_left -= 1;
+                return true;
             }
             self.next_turn(index);
         }
+    }
+
+    fn poll_qp(&mut self, index: u32, now: Time, out: &mut Outgoing) -> bool {
+        let path = self.qps.get(index).and_then(|entry| entry.path);
+        let share = self.config.total_window_bytes / self.busy.max(1);
+        let made = self.with_index(index, |qp, host| {
+            qp.share_window(share);
+            let made = qp.poll_transmit(now, host, &mut out.transmit);
+            out.opener = host.opener();
+            made
+        });
+        // A datagram has a path of its own; any other queue pair has one from RTR on, and sends
+        // nothing before.
+        let Some(path) = out.transmit.path.or(path).filter(|_| made == Some(true)) else {
+            return false;
+        };
+        (out.path, out.corrupt_bit) = (path, None);
+        true
     }
 
     /// Ends the turn of the queue pair at the front of the ready list. It goes to the back if its
@@ -568,19 +586,17 @@ impl Hca {
     /// Copies the payload out of memory, for a packet that is to be sent after more inputs: its
     /// work request may have completed (UC and UD do at once), and the memory be the program's
     /// again. Where there are no bytes (phantom memory), none are carried.
-    #[must_use]
-    pub fn detach(&self, mut packet: Outgoing) -> Outgoing {
-        if let Payload::Memory(segments) = &packet.payload {
+    pub fn detach(&self, packet: &mut Outgoing) {
+        if let Payload::Memory(segments) = &packet.transmit.payload {
             if segments.iter().all(|segment| self.keys.is_phantom(segment)) {
-                packet.payload = Payload::Empty;
-                return packet;
+                packet.transmit.payload = Payload::Empty;
+                return;
             }
-            let mut bytes = vec![0; packet.payload_len as usize];
-            if self.gather(&packet, &mut bytes) {
-                packet.payload = Payload::Inline(bytes.into());
+            let mut bytes = vec![0; packet.transmit.payload_len as usize];
+            if self.gather(packet, &mut bytes) {
+                packet.transmit.payload = Payload::Inline(bytes.into());
             }
         }
-        packet
     }
 
     /// Copies a packet's payload into `out`, which is exactly as long. False if the memory was
@@ -588,7 +604,7 @@ impl Hca {
     /// before it does anything else never sees.
     #[must_use]
     pub fn gather(&self, packet: &Outgoing, out: &mut [u8]) -> bool {
-        match &packet.payload {
+        match &packet.transmit.payload {
             Payload::Empty => {
                 out.fill(0); // phantom memory reads as zeros
                 true

@@ -1,7 +1,7 @@
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use ferroce_transport::{Data, Path, Payload, Transmit};
+use ferroce_transport::{Data, Path, Transmit};
 use ferroce_wire::Headers;
 
 use crate::impair::Treatment;
@@ -12,13 +12,10 @@ use crate::mr::Opener;
 pub struct Outgoing {
     /// Where to.
     pub path: Path,
-    /// Header values.
-    pub headers: Headers,
-    /// Where the payload lies; see [`crate::Hca::gather`]. Empty also for a payload without bytes
-    /// (phantom memory) that an impairment held back.
-    pub payload: Payload,
-    /// Bytes of payload, without pad.
-    pub payload_len: u32,
+    /// Headers and payload; see [`crate::Hca::gather`]. The payload is empty also if it has no
+    /// bytes (phantom memory) and an impairment held it back. The path in here is not the one that
+    /// counts.
+    pub transmit: Transmit,
     /// Who presents the payload's keys, if it lies in registered memory.
     pub(crate) opener: Option<Opener>,
     /// A bit of the packet, counted from the start of the BTH and modulo its length, that the
@@ -92,22 +89,17 @@ impl Held {
 pub(crate) const CE: u8 = 0b11;
 
 impl Outgoing {
-    /// A packet of a queue pair with this path. A datagram has one of its own; any other queue pair
-    /// has one from RTR on, and sends nothing before.
-    #[inline]
-    pub(crate) fn new(
-        transmit: Transmit,
-        path: Option<Path>,
-        opener: Option<Opener>,
-    ) -> Option<Self> {
-        Some(Self {
-            path: transmit.path.or(path)?,
-            headers: transmit.headers,
-            payload: transmit.payload,
-            payload_len: transmit.payload_len,
-            opener,
+    /// Room for a packet, to be filled by [`crate::Hca::poll_transmit_into`].
+    pub const fn empty() -> Self {
+        Self {
+            path: Path {
+                dest: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                traffic_class: 0,
+            },
+            transmit: Transmit::empty(),
+            opener: None,
             corrupt_bit: None,
-        })
+        }
     }
 
     /// Suffers what the link does to it.

@@ -207,24 +207,25 @@ impl Answers {
         }
     }
 
-    /// Makes the next response packet. `ack` is the AETH of a positive answer at this moment.
-    /// An error: the memory of a READ under way is no longer accessible, at this PSN.
+    /// Makes the next response packet; false if there is none. `ack` is the AETH of a positive
+    /// answer at this moment. An error: the memory of a READ under way is no longer accessible, at this PSN.
     pub(crate) fn poll_transmit<H: Host>(
         &mut self,
         ack: Aeth,
         attr: &QpAttr,
         host: &mut H,
-    ) -> Result<Option<Transmit>, Psn> {
+        out: &mut Transmit,
+    ) -> Result<bool, Psn> {
         let Some(answer) = self.queue.front_mut() else {
-            return Ok(None);
+            return Ok(false);
         };
         let (opcode, psn, aeth, original) = match answer {
             Answer::Read(read) => {
-                let transmit = read.packet(ack, attr, host)?;
+                read.packet(ack, attr, host, out)?;
                 if read.sent == read.packets {
                     self.queue.pop_front();
                 }
-                return Ok(Some(transmit));
+                return Ok(true);
             }
             Answer::Ack { psn } => (Opcode::RcAcknowledge, *psn, ack, None),
             Answer::Nak { psn, syndrome } => {
@@ -239,17 +240,19 @@ impl Answers {
         let mut headers = Headers::new(Bth::request(opcode, attr.dest_qpn, psn));
         headers.aeth = Some(aeth);
         headers.atomic_ack = original;
-        Ok(Some(Transmit {
-            headers,
-            payload: Payload::Empty,
-            payload_len: 0,
-            path: None,
-        }))
+        out.set_headers(headers);
+        Ok(true)
     }
 }
 
 impl ReadAnswer {
-    fn packet<H: Host>(&mut self, ack: Aeth, attr: &QpAttr, host: &mut H) -> Result<Transmit, Psn> {
+    fn packet<H: Host>(
+        &mut self,
+        ack: Aeth,
+        attr: &QpAttr,
+        host: &mut H,
+        out: &mut Transmit,
+    ) -> Result<(), Psn> {
         let mtu = attr.path_mtu.bytes();
         let (first, last) = (self.sent == 0, self.sent + 1 == self.packets);
         let offset = self.sent * mtu;
@@ -280,12 +283,9 @@ impl ReadAnswer {
         let mut headers = Headers::new(Bth::request(opcode, attr.dest_qpn, psn));
         headers.bth.pad = ferroce_wire::pad_len(len as usize);
         headers.aeth = opcode.has_aeth().then_some(ack);
-        Ok(Transmit {
-            headers,
-            payload,
-            payload_len: len,
-            path: None,
-        })
+        out.set_headers(headers);
+        (out.payload, out.payload_len) = (payload, len);
+        Ok(())
     }
 }
 

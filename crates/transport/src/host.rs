@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use ferroce_adp::Policy;
-use ferroce_wire::{Headers, Srqn};
+use ferroce_wire::{Bth, Headers, Opcode, Psn, Qpn, Srqn};
 use smallvec::SmallVec;
 use thiserror::Error;
 
@@ -200,6 +200,28 @@ pub struct Transmit {
     pub payload_len: u32,
     /// The way, of a datagram; everything else goes the way of its queue pair.
     pub path: Option<Path>,
+}
+
+impl Transmit {
+    /// Room for a packet, to be filled by [`Qp::poll_transmit`](crate::Qp::poll_transmit).
+    pub const fn empty() -> Self {
+        let bth = Bth::request(Opcode::RcAcknowledge, Qpn::GSI, Psn::ZERO);
+        Self {
+            headers: Headers::new(bth),
+            payload: Payload::Empty,
+            payload_len: 0,
+            path: None,
+        }
+    }
+
+    /// Makes it a packet without payload.
+    #[inline]
+    pub(crate) fn set_headers(&mut self, headers: Headers) {
+        self.headers = headers;
+        self.payload = Payload::Empty;
+        self.payload_len = 0;
+        self.path = None;
+    }
 }
 
 /// Where the payload of a [`Transmit`] lies.

@@ -403,20 +403,15 @@ impl Qp {
 
     // Output.
 
-    /// The next packet to send, answers and requests in turn; `None` when there is nothing to
-    /// send until the next input.
-    pub fn poll_transmit<H: Host>(&mut self, now: Time, host: &mut H) -> Option<Transmit> {
+    /// Writes the next packet to send to `out`, answers and requests in turn; false when there is
+    /// nothing to send until the next input. Packets are large: the caller keeps the room for one.
+    pub fn poll_transmit<H: Host>(&mut self, now: Time, host: &mut H, out: &mut Transmit) -> bool {
         for _ in 0..2 {
-            let transmit = if self.turn.responder {
-                let mut answer = self.poll_answer(host);
-                if let Some(Transmit { headers, .. }) = &mut answer {
-                    headers.bth.opcode = self.config.qp_type.opcode(headers.bth.opcode);
-                }
-                answer
-            } else {
-                self.poll_request(now, host)
+            let made = match self.turn.responder {
+                true => self.poll_answer(host, out),
+                false => self.poll_request(now, host, out),
             };
-            if transmit.is_some() && self.turn.left > 1 {
+            if made && self.turn.left > 1 {
                 self.turn.left -= 1;
             } else {
                 self.turn = Turn {
@@ -424,45 +419,53 @@ impl Qp {
                     left: TURN_PACKETS,
                 };
             }
-            if transmit.is_some() {
-                return transmit;
+            if made {
+                return true;
             }
         }
         self.turn = Turn::FIRST;
-        None
+        false
     }
 
-    fn poll_answer<H: Host>(&mut self, host: &mut H) -> Option<Transmit> {
+    fn poll_answer<H: Host>(&mut self, host: &mut H, out: &mut Transmit) -> bool {
         let mut poll = |host: &mut H| {
-            self.responder
-                .poll_transmit(&self.attr, &self.receives, host)
+            let (attr, receives) = (&self.attr, &self.receives);
+            self.responder.poll_transmit(attr, receives, host, out)
         };
-        if let Ok(transmit) = poll(host) {
-            return transmit;
+        let made = match poll(host) {
+            Ok(made) => made,
+            Err(_) => {
+                let has_nak = poll(host).unwrap_or(false);
+                if self.state != QpState::Err {
+                    host.count(Counter::RespRemoteAccessErrors, 1);
+                    host.event(QpEvent::AccessError);
+                    self.enter_error(host);
+                }
+                has_nak
+            }
+        };
+        if made {
+            let opcode = &mut out.headers.bth.opcode;
+            *opcode = self.config.qp_type.opcode(*opcode);
         }
-        let nak = poll(host).ok().flatten();
-        if self.state != QpState::Err {
-            host.count(Counter::RespRemoteAccessErrors, 1);
-            host.event(QpEvent::AccessError);
-            self.enter_error(host);
-        }
-        nak
+        made
     }
 
-    fn poll_request<H: Host>(&mut self, now: Time, host: &mut H) -> Option<Transmit> {
+    fn poll_request<H: Host>(&mut self, now: Time, host: &mut H, out: &mut Transmit) -> bool {
         let draining = match self.state {
             QpState::Rts => false,
             QpState::Sqd => true,
-            _ => return None,
+            _ => return false,
         };
-        let transmit = self
+        let (attr, config) = (&self.attr, &self.config);
+        let made = self
             .requester
-            .poll_transmit(now, host, &self.attr, &self.config, draining);
-        if transmit.is_none() {
+            .poll_transmit(now, host, attr, config, draining, out);
+        if !made {
             // A WQE that turned out to be unsendable may be the oldest one.
             self.conclude(Ok(()), host);
         }
-        transmit
+        made
     }
 
     /// When [`Self::handle_timeout`] wants to be called next.

@@ -87,25 +87,27 @@ impl Request<'_> {
             .map_err(|_| WcStatus::LocProtErr)
     }
 
-    /// The packet, if [`Self::check`] passed.
-    pub(crate) fn build(&self) -> Transmit {
+    /// Writes the packet to `out`, if [`Self::check`] passed.
+    pub(crate) fn build(&self, out: &mut Transmit) {
         if self.wqe.op.needs_response() {
-            self.build_read_or_atomic()
+            self.build_read_or_atomic(out);
         } else {
-            self.build_send_or_write()
+            self.build_send_or_write(out);
         }
     }
 
     #[inline]
-    fn headers(&self, opcode: Opcode) -> Headers {
+    fn begin<'a>(&self, opcode: Opcode, out: &'a mut Transmit) -> &'a mut Headers {
         let qp_type = self.config.qp_type;
         let mut bth = Bth::request(qp_type.opcode(opcode), self.attr.dest_qpn, self.psn);
         bth.ack_req = self.ack_req && qp_type.is_reliable();
-        let mut headers = Headers::new(bth);
+        out.set_headers(Headers::new(bth));
+        let headers = &mut out.headers;
         match self.wqe.to {
             SendTo::Peer => {}
             SendTo::Srq(srqn) => headers.xrceth = Some(srqn),
-            SendTo::Datagram(UdAddress { qpn, qkey, .. }) => {
+            SendTo::Datagram(UdAddress { path, qpn, qkey }) => {
+                out.path = Some(path);
                 let own = qkey & OWN_QKEY != 0;
                 headers.bth.dest_qp = qpn;
                 headers.deth = Some(Deth {
@@ -117,11 +119,11 @@ impl Request<'_> {
         headers
     }
 
-    fn build_send_or_write(&self) -> Transmit {
+    fn build_send_or_write(&self, out: &mut Transmit) {
         let wqe = self.wqe;
         let (offset, len) = (self.offset(), self.len());
         let (first, last) = (self.psn == wqe.first_psn, self.psn == wqe.last_psn());
-        let mut headers = self.headers(opcode(&wqe.op, first, last));
+        let headers = self.begin(opcode(&wqe.op, first, last), out);
         headers.bth.pad = ferroce_wire::pad_len(len as usize);
         headers.bth.solicited = last && wqe.flags.contains(SendFlags::SOLICITED);
         match wqe.op {
@@ -142,27 +144,18 @@ impl Request<'_> {
             | SendOp::BindMw(_)
             | SendOp::LocalInvalidate { .. } => {}
         }
-        let payload = match &wqe.inline {
+        out.payload_len = len;
+        out.payload = match &wqe.inline {
             _ if len == 0 => Payload::Empty,
             Some(bytes) if wqe.packets == 1 => Payload::Inline(bytes.clone()),
             Some(bytes) => Payload::Inline(bytes[offset as usize..][..len as usize].into()),
             None => Payload::Memory(wqe.segments(offset, len).collect()),
         };
-        let path = match wqe.to {
-            SendTo::Peer | SendTo::Srq(_) => None,
-            SendTo::Datagram(address) => Some(address.path),
-        };
-        Transmit {
-            headers,
-            payload,
-            payload_len: len,
-            path,
-        }
     }
 
-    fn build_read_or_atomic(&self) -> Transmit {
+    fn build_read_or_atomic(&self, out: &mut Transmit) {
         let wqe = self.wqe;
-        let mut headers = self.headers(opcode(&wqe.op, true, true));
+        let headers = self.begin(opcode(&wqe.op, true, true), out);
         match wqe.op {
             SendOp::Read { va, rkey } => {
                 headers.reth = Some(Reth {
@@ -197,12 +190,6 @@ impl Request<'_> {
             | SendOp::Write { .. }
             | SendOp::BindMw(_)
             | SendOp::LocalInvalidate { .. } => {}
-        }
-        Transmit {
-            headers,
-            payload: Payload::Empty,
-            payload_len: 0,
-            path: None,
         }
     }
 }

@@ -10,8 +10,10 @@ use crate::{
     SendOp, SendWr, Time, Transmit, WcStatus, WorkQueue,
 };
 
-/// Bytes of the responses that one READ request asks for, at most.
-const READ_BYTES: u32 = 64 << 10;
+/// Bytes of the responses that one READ request asks for, at most. The first and the last response
+/// carry an AETH, so that fewer of a long READ's responses leave in one call the shorter its pieces
+/// are; longer ones overrun the receive buffer where many queue pairs read at once.
+const READ_BYTES: u32 = 128 << 10;
 
 /// Largest window. Everything in flight must lie in less than half of the PSN circle, with room
 /// to tell old from new.
@@ -208,7 +210,7 @@ impl Requester {
     }
 
     /// Makes the next request packet, if the window, credits, fences and timers allow one.
-    /// `draining` keeps new WQEs from starting (SQD).
+    /// `draining` keeps new WQEs from starting (SQD). False: there is none now.
     pub(crate) fn poll_transmit<H: Host>(
         &mut self,
         now: Time,
@@ -216,34 +218,37 @@ impl Requester {
         attr: &QpAttr,
         config: &QpConfig,
         draining: bool,
-    ) -> Option<Transmit> {
+        out: &mut Transmit,
+    ) -> bool {
         debug_assert!(self.is_consistent(), "{self:?}");
         self.keep_time(now, host.policy());
         if self.waits_for_receiver() || self.local_error.is_some() {
-            return None;
+            return false;
         }
         if !draining {
             self.execute_local(host, config.qpn);
         }
         let starts = self.cursor == self.started;
         if self.cursor >= self.queue.len() || (starts && draining) {
-            return None;
+            return false;
         }
         if self.local_error.is_some() || (starts && !self.prepare(attr, config.qp_type)) {
-            return None;
+            return false;
         }
         let span = self.next_span(attr);
         if !self.window_is_open(span, attr) {
-            return None;
+            return false;
         }
-        let request = self.next_request(span, attr, config)?;
+        let Some(request) = self.next_request(span, attr, config) else {
+            return false;
+        };
         let ack_req = request.ack_req && config.qp_type.is_reliable();
         let needs_response = request.wqe.op.needs_response();
         if let Err(status) = request.check(host) {
             self.local_error = Some(status);
-            return None;
+            return false;
         }
-        let transmit = request.build();
+        request.build(out);
         if starts {
             self.start(attr);
         }
@@ -257,7 +262,7 @@ impl Requester {
             // Nobody says that it arrived: what has left is done.
             self.acknowledge(self.snd.wrapping_sub(1), config.qpn, host);
         }
-        Some(transmit)
+        true
     }
 
     /// Executes the local operations whose turn it is. They complete in their order, behind what

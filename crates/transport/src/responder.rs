@@ -562,14 +562,15 @@ impl Responder {
         self.nak_sent = false;
     }
 
-    /// Makes the next response packet. An error: the memory of a READ under way is not accessible
+    /// Makes the next response packet; false if there is none. An error: the memory of a READ under way is not accessible
     /// any more; the NAK comes next.
     pub(crate) fn poll_transmit<H: Host>(
         &mut self,
         attr: &QpAttr,
         receives: &ReceiveSource,
         host: &mut H,
-    ) -> Result<Option<Transmit>, Failed> {
+        out: &mut Transmit,
+    ) -> Result<bool, Failed> {
         // The message under way is not in the MSN yet, and has its receive WQE.
         let in_use = usize::from(matches!(self.message, Message::Send { .. }));
         let credit = receives.credit(in_use);
@@ -577,7 +578,8 @@ impl Responder {
             syndrome: Syndrome::Ack { credit },
             msn: self.msn,
         };
-        self.answers.poll_transmit(ack, attr, host).map_err(|psn| {
+        let made = self.answers.poll_transmit(ack, attr, host, out);
+        made.map_err(|psn| {
             self.answers.clear();
             self.answers.nak(psn, REVOKED);
             Failed

@@ -43,8 +43,10 @@ pub(crate) struct Engine {
     flows: Flows,
     verifier: IcrcVerifier,
     stage: Stage,
-    /// A packet that did not fit the batch before it.
-    next: Option<Outgoing>,
+    /// The packet about to be staged.
+    packet: Outgoing,
+    /// Whether it is still there: it did not fit the batch before it.
+    holds_packet: bool,
     tap: Option<Tap>,
     faults: Faults,
     /// The other processes of the device, if there may be any.
@@ -69,7 +71,8 @@ impl Engine {
             flows: Flows::new(own),
             verifier: IcrcVerifier::new(IdPolicy::AnyId),
             stage: Stage::new(own),
-            next: None,
+            packet: Outgoing::empty(),
+            holds_packet: false,
             tap,
             faults: Faults::default(),
             neighbours,
@@ -277,48 +280,42 @@ impl Engine {
         let now = Self::now();
         let mut bytes = 0;
         loop {
-            // Moved only if it is there: a packet is large.
-            let packet = match &self.next {
-                Some(_) => self.next.take(),
-                None => self.hca.poll_transmit(now),
-            };
-            let Some(packet) = packet else {
+            if !self.holds_packet && !self.hca.poll_transmit_into(now, &mut self.packet) {
                 return match self.flush(socket) {
                     Ok(()) => Transmitted::All,
                     Err(WouldBlock) => Transmitted::Blocked,
                 };
-            };
-            match self.stage.push(&self.hca, &packet, &mut self.flows, socket) {
+            }
+            let (packet, flows) = (&self.packet, &mut self.flows);
+            let staged = self.stage.push(&self.hca, packet, flows, socket);
+            self.holds_packet = matches!(staged, Err(Refused::NotNow));
+            match staged {
                 Ok(()) => {}
                 Err(Refused::Never) => self.hca.count(Counter::TxDropped, 1),
                 Err(Refused::Family) => {
                     self.hca.count(Counter::TxDropped, 1);
+                    let dest = packet.path.dest;
                     let error = SendError::Unsendable {
-                        dest: SocketAddr::new(packet.path.dest, socket.address().port()),
-                        bytes: packet.payload_len as usize,
+                        dest: SocketAddr::new(dest, socket.address().port()),
+                        bytes: packet.transmit.payload_len as usize,
                         datagrams: 1,
                     };
-                    self.faults.refused(packet.path.dest, &error);
+                    self.faults.refused(dest, &error);
                 }
                 Err(Refused::NotNow) => {
-                    self.next = Some(packet);
                     bytes += self.stage.len();
-                    if self.flush(socket).is_err() {
-                        self.detach_next();
-                        return Transmitted::Blocked;
-                    }
-                    if bytes >= TRANSMIT_BYTES_MAX {
-                        self.detach_next();
-                        return Transmitted::More;
+                    let blocked = self.flush(socket).is_err();
+                    if blocked || bytes >= TRANSMIT_BYTES_MAX {
+                        // It waits for the next call: the program may change its memory until then.
+                        self.hca.detach(&mut self.packet);
+                        return match blocked {
+                            true => Transmitted::Blocked,
+                            false => Transmitted::More,
+                        };
                     }
                 }
             }
         }
-    }
-
-    /// Lets a packet wait for the next call: the program may change its memory until then.
-    fn detach_next(&mut self) {
-        self.next = self.next.take().map(|packet| self.hca.detach(packet));
     }
 
     /// The next thing that somebody should know. Joins and leaves groups as the device wants.

@@ -82,11 +82,11 @@ impl Stage {
         socket: &Socket,
     ) -> Result<(), Refused> {
         let dest = SocketAddr::new(packet.path.dest, socket.address().port());
-        let header_len = packet.headers.header_len();
-        let payload_end = header_len + packet.payload_len as usize;
-        let icrc_at = payload_end + usize::from(packet.headers.bth.pad);
+        let header_len = packet.transmit.headers.header_len();
+        let payload_end = header_len + packet.transmit.payload_len as usize;
+        let icrc_at = payload_end + usize::from(packet.transmit.headers.bth.pad);
         let len = icrc_at + ICRC_LEN;
-        let slot = packet.headers.bth.dest_qp.value() >> 16;
+        let slot = packet.transmit.headers.bth.dest_qp.value() >> 16;
         if self.is_empty() {
             self.begin(dest, packet.path.traffic_class, len, flows)?;
             self.slot = slot;
@@ -96,7 +96,11 @@ impl Stage {
         debug_assert!(header_len <= HEADERS_LEN_MAX);
         let flow = self.flow.as_ref().ok_or(Refused::Family)?;
         let out = &mut self.bytes[self.len..self.len + len];
-        packet.headers.emit(out).map_err(|_| Refused::Never)?;
+        packet
+            .transmit
+            .headers
+            .emit(out)
+            .map_err(|_| Refused::Never)?;
         if !hca.gather(packet, &mut out[header_len..payload_end]) {
             return Err(Refused::Never);
         }

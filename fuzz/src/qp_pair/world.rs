@@ -163,14 +163,15 @@ impl World {
 
     fn send(&mut self, from: usize, packet: &Outgoing) {
         let to = 1 - from;
-        let mut payload = vec![0; packet.payload_len as usize];
+        let mut payload = vec![0; packet.transmit.payload_len as usize];
         assert!(
             self.sides[from].hca.gather(packet, &mut payload),
             "the payload of a packet just made is not there: {packet:?}"
         );
-        assert_eq!(packet.headers.bth.pad, pad_len(payload.len()));
-        let mut bytes = vec![0; packet.headers.header_len() + payload.len() + 3 + ICRC_LEN];
+        assert_eq!(packet.transmit.headers.bth.pad, pad_len(payload.len()));
+        let mut bytes = vec![0; packet.transmit.headers.header_len() + payload.len() + 3 + ICRC_LEN];
         let len = packet
+            .transmit
             .headers
             .emit_packet(&payload, &self.flow(to), 0, &mut bytes)
             .expect("a device makes packets that can be written");

@@ -1,6 +1,6 @@
 //! The connection manager as a part of the device.
 
-use ferroce_transport::{Counter, Data, Path, Payload};
+use ferroce_transport::{Counter, Data, Path, Payload, Transmit};
 use ferroce_wire::Opcode;
 use ferroce_wire::cm::{GSI_QKEY, Mad};
 
@@ -68,20 +68,26 @@ impl Hca {
         Mad::parse(payload).map_err(|_| Counter::RxMalformed)
     }
 
-    /// The next message of the connection manager.
-    pub(crate) fn poll_mad(&mut self) -> Option<Outgoing> {
-        let letter = self.cm.poll_transmit()?;
+    /// Writes the next message of the connection manager to `out`; false if there is none.
+    pub(crate) fn poll_mad(&mut self, out: &mut Outgoing) -> bool {
+        let Some(letter) = self.cm.poll_transmit() else {
+            return false;
+        };
         let path = Path {
             dest: letter.dest,
             traffic_class: letter.traffic_class,
         };
-        Some(Outgoing {
+        *out = Outgoing {
             path,
-            headers: ferroce_wire::cm::headers(letter.psn),
-            payload_len: letter.mad.len() as u32,
-            payload: Payload::Inline(letter.mad),
+            transmit: Transmit {
+                headers: ferroce_wire::cm::headers(letter.psn),
+                payload_len: letter.mad.len() as u32,
+                payload: Payload::Inline(letter.mad),
+                path: None,
+            },
             opener: None,
             corrupt_bit: None,
-        })
+        };
+        true
     }
 }

@@ -147,7 +147,7 @@ impl Net {
     fn collect(&mut self) {
         for from in 0..self.hcas.len() {
             while let Some(packet) = self.hcas[from].poll_transmit(self.now) {
-                let mut payload = vec![0; packet.payload_len as usize];
+                let mut payload = vec![0; packet.transmit.payload_len as usize];
                 assert!(self.hcas[from].gather(&packet, &mut payload));
                 let mad = Mad::parse(&payload).unwrap();
                 let to = (0..self.hcas.len()).find(|to| address(*to) == packet.path.dest);
@@ -183,7 +183,7 @@ impl Net {
             source: address(from),
             dest: address(to),
             traffic_class: packet.path.traffic_class,
-            headers: &packet.headers,
+            headers: &packet.transmit.headers,
             data: Data::Bytes(payload),
         };
         self.hcas[to].handle_packet(self.now, &received);

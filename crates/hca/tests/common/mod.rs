@@ -165,16 +165,16 @@ impl Pair {
     fn launch(&mut self, from: usize, packet: &Outgoing) {
         let side = &mut self.sides[from];
         side.sent.0 += 1;
-        side.sent.1 += u64::from(packet.payload_len);
+        side.sent.1 += u64::from(packet.transmit.payload_len);
         side.damaged += u64::from(packet.corrupt_bit.is_some());
         let mut payload = Vec::new();
         if self.carries_bytes {
-            payload.resize(packet.payload_len as usize, 0xee);
+            payload.resize(packet.transmit.payload_len as usize, 0xee);
             assert!(side.hca.gather(packet, &mut payload), "{packet:?}");
         }
         if let Some(trace) = &mut self.trace {
             let now = self.now;
-            let (headers, path) = (packet.headers, packet.path);
+            let (headers, path) = (packet.transmit.headers, packet.path);
             trace.push(format!("{now:?} {from} {headers:?} {path:?} {payload:?}"));
         }
         let dest = packet.path.dest;
@@ -187,9 +187,9 @@ impl Pair {
             source: self.sides[from].address,
             dest,
             traffic_class: packet.path.traffic_class,
-            headers: packet.headers,
+            headers: packet.transmit.headers,
             payload,
-            payload_len: packet.payload_len,
+            payload_len: packet.transmit.payload_len,
             corrupt_bit: packet.corrupt_bit,
         };
         if group {

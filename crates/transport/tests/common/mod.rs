@@ -441,13 +441,13 @@ impl Pair {
             while self[id].ready && self[id].free_at <= self.now {
                 let (now, gap_ns) = (self.now, self.setup.gap_ns);
                 let side = &mut self[id];
-                match side.qp.poll_transmit(now, &mut side.host) {
-                    Some(transmit) => {
-                        side.free_at = now.after(gap_ns);
-                        let packet = self.packet(id, transmit);
-                        self.admit(packet);
-                    }
-                    None => side.ready = false,
+                let mut transmit = Transmit::empty();
+                if side.qp.poll_transmit(now, &mut side.host, &mut transmit) {
+                    side.free_at = now.after(gap_ns);
+                    let packet = self.packet(id, transmit);
+                    self.admit(packet);
+                } else {
+                    side.ready = false;
                 }
             }
         }
