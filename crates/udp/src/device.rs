@@ -1,11 +1,12 @@
-use std::collections::VecDeque;
+mod helper;
+mod progress;
+
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::thread::{self, JoinHandle, Thread};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use std::{fmt, io, mem};
+use std::{io, mem};
 
 use ferroce_hca::{
     Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, Time, VerbsError,
@@ -14,61 +15,26 @@ use ferroce_wire::Qpn;
 use ferroce_wire::cm::PortSpace;
 use thiserror::Error;
 
+use self::helper::SOON;
+use self::progress::{Events, Shared};
 use crate::attach::Attachment;
-use crate::engine::{Engine, Transmitted};
+use crate::engine::Engine;
 use crate::neighbours::Neighbours;
 use crate::registry::RegistryError;
 use crate::resource::{Query, Resource, rows};
-use crate::shared::{Mailbox, ServiceClaim, ServiceError};
+use crate::shared::{ServiceClaim, ServiceError};
 use crate::socket::{BindError, Options, ROCE_PORT, Socket};
 use crate::spec::DeviceSpec;
 use crate::sys::{self, Epoll, NoSignals};
 use crate::tap::Tap;
-use crate::wait::{Clock, Waiter, Waker, tighten_timer_slack};
-
-/// A program that has polled within this time is at it: whoever spins polls far more often.
-const POLLING: Duration = Duration::from_micros(20);
-/// How long after the program's last poll the helper thread, once it stands back, stays out of its
-/// way.
-const STAND_BACK: Duration = Duration::from_micros(200);
-/// A program that has polled within this time goes on soon, perhaps when it sees what arrives in
-/// its memory: its core is better left to it.
-const AROUND: Duration = Duration::from_millis(10);
-/// How often it looks meanwhile: each look takes a core from a program that spins on it, and a
-/// program that stops polling without a word leaves its peers waiting for the next look.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// How often it offers packets to another process that has no room for them.
-const TRY_AGAIN: Duration = Duration::from_micros(100);
-/// So often in a row the helper must be woken for nothing, since the program polls, until it stands
-/// back.
-const SPARED_MAX: u32 = 4;
-/// How long the helper leaves an acknowledgement to a program that is around: if the packet is what
-/// the program waits for, both leave with its next request, as when the program had polled.
-const LEAVE: Duration = Duration::from_micros(20);
-/// How long the helper thread spins after a packet before it sleeps: waking up costs more.
-const SPIN: Duration = Duration::from_micros(50);
-/// How long a waiting program spins before it sleeps.
-const WAIT_SPIN: Duration = Duration::from_micros(100);
-/// With this many packets in one receive call the peer is streaming, and its window wants its
-/// acknowledgements now.
-const STREAM_PACKETS: usize = 4;
-/// Packets taken in one round before what they ask for is answered: a quarter of a window.
-const ROUND_PACKETS: usize = 32;
-/// How often whoever drives the device in a loop yields to a thread that waits for it. A mutex is not
-/// fair, and waking up takes longer than taking it again.
-const GIVE_WAY: usize = 100;
-/// How long the end of a process waits for the link to take what is left.
-const LAST_ROUNDS: Duration = Duration::from_millis(100);
-/// Asynchronous events kept for a program that does not ask for them. The oldest go first.
-const EVENTS_MAX: usize = 1 << 16;
-/// [`Shared::helper_until_ns`] of a helper that looks at the device by itself, and soon.
-const SOON: u64 = 0;
-/// The same of one that sleeps until somebody wakes it.
-const WHENEVER: u64 = u64::MAX;
+use crate::wait::{Clock, Waiter};
 
 /// Takes the device's events in place of [`Device::poll_event`]. It is called while the device is
 /// locked, by whatever thread drives it, and must not call the device.
 pub type EventSink = Box<dyn Fn(&mut Hca, Event) + Send + Sync>;
+
+/// How long a waiting program spins before it sleeps.
+const WAIT_SPIN: Duration = Duration::from_micros(100);
 
 /// What a device is opened with.
 #[derive(Clone, Debug)]
@@ -130,54 +96,6 @@ pub struct Device {
     shared: Arc<Shared>,
     helper: Option<JoinHandle<()>>,
     attachment: Attachment,
-}
-
-struct Shared {
-    socket: Socket,
-    state: DeviceState,
-    /// Where packets arrive that another process has received.
-    mailbox: Option<Arc<Mailbox>>,
-    /// Readable if something has arrived for a multicast group.
-    groups: Arc<Epoll>,
-    engine: Mutex<Engine>,
-    /// The process that opened the device.
-    forks: u32,
-    /// In the place of `engine` in a child of that process: a device without anything. A thread
-    /// that the child does not have may hold the lock of the other one.
-    nothing: OnceLock<Mutex<Engine>>,
-    /// Threads that wait for the engine.
-    wanted: AtomicUsize,
-    events: Mutex<Events>,
-    sink: OnceLock<EventSink>,
-    announced: Condvar,
-    /// When the program polled last, in the clock's nanoseconds.
-    last_poll_ns: AtomicU64,
-    /// The engine may have something to send that the last poll left for the next one. Changed
-    /// only by whoever holds the engine.
-    deferred: AtomicBool,
-    /// Until when the helper sleeps if nothing arrives and nobody wakes it. It goes to sleep only
-    /// by a value set while it holds the engine.
-    helper_until_ns: AtomicU64,
-    stop: AtomicBool,
-    /// Ends the helper's sleep on the socket.
-    waker: Waker,
-    /// Ends its sleep while it stands back.
-    helper: OnceLock<Thread>,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
-            .field("socket", &self.socket)
-            .finish_non_exhaustive()
-    }
-}
-
-#[derive(Debug, Default)]
-struct Events {
-    queue: VecDeque<Event>,
-    /// Completion announcements so far.
-    announcements: u64,
 }
 
 impl Device {
@@ -346,7 +264,8 @@ impl Device {
     /// [`Self::with`] for verbs that post: what the last poll left leaves together with what they
     /// cause.
     pub fn post<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
-        self.shared.note_post();
+        // Who posts goes on to poll.
+        self.shared.note_poll_unless_at_rest();
         let mut engine = self.shared.lock();
         let result = f(&mut engine.hca);
         self.shared.send(&mut engine);
@@ -523,352 +442,4 @@ fn take(
         taken += 1;
     }
     Ok(taken)
-}
-
-impl Shared {
-    #[inline]
-    fn is_orphaned(&self) -> bool {
-        self.forks != sys::forks()
-    }
-
-    #[inline]
-    fn engine(&self) -> &Mutex<Engine> {
-        if self.is_orphaned() {
-            self.nothing.get_or_init(|| {
-                let config = HcaConfig {
-                    max_qp: 0,
-                    ..HcaConfig::default()
-                };
-                let address = self.socket.address();
-                let watch = Arc::clone(&self.groups);
-                Mutex::new(Engine::new(Hca::new(config), address, None, None, watch))
-            })
-        } else {
-            &self.engine
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Engine> {
-        if let Some(engine) = self.try_lock() {
-            return engine;
-        }
-        self.wanted.fetch_add(1, Ordering::Relaxed);
-        let engine = self.engine().lock().unwrap_or_else(PoisonError::into_inner);
-        self.wanted.fetch_sub(1, Ordering::Relaxed);
-        engine
-    }
-
-    /// Lets those have the engine who wait for it. For loops, which would otherwise keep it.
-    #[inline]
-    fn give_way(&self) {
-        for _ in 0..GIVE_WAY {
-            if self.wanted.load(Ordering::Relaxed) == 0 {
-                return;
-            }
-            thread::yield_now();
-        }
-    }
-
-    /// The engine for the helper, unless a program that is around has it. That counts as a poll,
-    /// since it may last: a window takes hundreds of microseconds to send, and a helper that queues
-    /// up for its lock costs such a program a system call each time.
-    fn lock_for_helper(&self) -> Option<MutexGuard<'_, Engine>> {
-        if self.since_poll() == Duration::MAX {
-            return Some(self.lock());
-        }
-        let engine = self.try_lock();
-        if engine.is_none() {
-            self.note_poll();
-        }
-        engine
-    }
-
-    fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
-        match self.engine().try_lock() {
-            Ok(engine) => Some(engine),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    fn events(&self) -> MutexGuard<'_, Events> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn note_poll(&self) {
-        self.last_poll_ns.store(Clock.now_ns(), Ordering::Relaxed);
-    }
-
-    /// A program that posts and has not come to rest goes on to poll.
-    #[inline]
-    fn note_post(&self) {
-        if self.last_poll_ns.load(Ordering::Relaxed) != 0 {
-            self.note_poll();
-        }
-    }
-
-    /// The program stops polling: the helper takes over at once.
-    fn step_back(&self) {
-        self.last_poll_ns.store(0, Ordering::Relaxed);
-        // If it sleeps on the socket, it knows how long it may; see `rouse_helper`.
-        if let Some(helper) = self.helper.get() {
-            helper.unpark();
-        }
-    }
-
-    fn wake_helper(&self) {
-        self.waker.wake();
-        if let Some(helper) = self.helper.get() {
-            helper.unpark();
-        }
-    }
-
-    /// Sends what the device has.
-    fn send(&self, engine: &mut Engine) {
-        let more = engine.transmit(&self.socket) == Transmitted::More;
-        self.deferred.store(more, Ordering::Relaxed);
-        self.publish(engine);
-        self.rouse_helper(engine);
-    }
-
-    /// Sends what the last poll has left.
-    fn send_deferred(&self, engine: &mut Engine) {
-        if self.deferred.load(Ordering::Relaxed) {
-            self.send(engine);
-        }
-    }
-
-    /// The last rounds of a program, until nothing is left or the link does not take it. What has
-    /// arrived may be for others, and what has left may still be on a slow link of ours.
-    fn finish(&self) {
-        let started = Clock.now_ns();
-        while !self.is_orphaned() && Clock.now_ns() - started < LAST_ROUNDS.as_nanos() as u64 {
-            // Whoever has the engine may be the thread that now ends the process.
-            if let Some(mut engine) = self.try_lock() {
-                // What leaves in this round may come back in the next, to be passed on.
-                let slow = engine.hca.holds_sent_packets();
-                self.send_deferred(&mut engine);
-                let received = engine.receive(&self.socket).unwrap_or(0)
-                    + engine.receive_groups()
-                    + engine.receive_mail(&self.socket);
-                self.send(&mut engine);
-                let held = slow || engine.holds_mail();
-                let left = held || engine.is_blocked() || self.deferred.load(Ordering::Relaxed);
-                if received == 0 && !left {
-                    return;
-                }
-            }
-            thread::yield_now();
-        }
-    }
-
-    /// Wakes the helper if it means to sleep longer than the engine can wait. To be called after
-    /// every change that the program might be the last to make for a while.
-    fn rouse_helper(&self, engine: &Engine) {
-        let until = self.helper_until_ns.load(Ordering::Relaxed);
-        if until == SOON {
-            return;
-        }
-        let at_once =
-            self.deferred.load(Ordering::Relaxed) || engine.is_blocked() || engine.holds_mail();
-        let needed = match engine.poll_timeout() {
-            _ if at_once => SOON,
-            Some(deadline) => deadline.as_nanos(),
-            None => WHENEVER,
-        };
-        if needed < until {
-            self.waker.wake();
-        }
-    }
-
-    /// Takes what has arrived by any way. Of a stream, several batches: one acknowledgement for all
-    /// of them, since sending costs more than receiving. An error means that the socket is gone.
-    fn receive_round(&self, engine: &mut Engine) -> io::Result<usize> {
-        let mut packets = engine.receive(&self.socket)? + engine.receive_groups();
-        if engine.has_mail() {
-            packets += engine.receive_mail(&self.socket);
-        }
-        if packets > STREAM_PACKETS {
-            while packets < ROUND_PACKETS {
-                match engine.receive(&self.socket) {
-                    Ok(0) | Err(_) => break,
-                    Ok(more) => packets += more,
-                }
-            }
-        }
-        Ok(packets)
-    }
-
-    /// One round of a polling program.
-    ///
-    /// What a packet or two make the device answer waits for the next round, or for the program's
-    /// next request, with which it then leaves in one batch: a reply and an acknowledgement cost
-    /// one system call.
-    fn poll_once(&self, engine: &mut Engine) {
-        let due = engine.run_timers(&self.socket);
-        if due || self.deferred.load(Ordering::Relaxed) || engine.is_blocked() {
-            engine.transmit(&self.socket);
-        }
-        let packets = self.receive_round(engine).unwrap_or(0);
-        if packets > STREAM_PACKETS {
-            engine.transmit(&self.socket);
-        }
-        let left = engine.hca.wants_transmit();
-        self.deferred.store(left, Ordering::Relaxed);
-        self.publish(engine);
-        self.rouse_helper(engine);
-    }
-
-    /// Hands the device's events to whoever waits for them.
-    fn publish(&self, engine: &mut Engine) {
-        let Some(first) = engine.poll_event() else {
-            return;
-        };
-        let mut events = self.events();
-        let mut next = Some(first);
-        while let Some(event) = next {
-            if let Some(sink) = self.sink.get() {
-                sink(&mut engine.hca, event);
-            }
-            match event {
-                Event::Completion(_) => events.announcements += 1,
-                other if self.sink.get().is_none() => events.push(other),
-                _ => {}
-            }
-            next = engine.poll_event();
-        }
-        drop(events);
-        self.announced.notify_all();
-    }
-
-    /// The time since the program's last poll; for ever if it rests.
-    fn since_poll(&self) -> Duration {
-        match self.last_poll_ns.load(Ordering::Relaxed) {
-            0 => Duration::MAX,
-            last => Duration::from_nanos(Clock.now_ns().saturating_sub(last)),
-        }
-    }
-
-    /// The helper thread: serves the device while the program does not.
-    fn help(&self, mut waiter: Waiter) {
-        let _obituary = Obituary(self);
-        let _ = self.helper.set(thread::current());
-        // Without it timers are up to 50 us late.
-        let _ = tighten_timer_slack();
-        let mut last_packet = Clock.now_ns();
-        let mut stands_back = false;
-        let mut spared = 0;
-        while !self.stop.load(Ordering::Acquire) {
-            let since_poll = self.since_poll();
-            if stands_back && since_poll < STAND_BACK {
-                thread::park_timeout(LOOK_AGAIN);
-                continue;
-            }
-            stands_back = false;
-            if since_poll < POLLING {
-                spared += 1;
-                stands_back = spared > SPARED_MAX || !self.await_absence(&mut waiter);
-                continue;
-            }
-            let is_around = since_poll < AROUND;
-            self.give_way();
-            let Some(mut engine) = self.lock_for_helper() else {
-                continue;
-            };
-            spared = 0;
-            engine.run_timers(&self.socket);
-            let mut received = self.receive_round(&mut engine);
-            if let Ok(0) = received {
-                // Before it rests, not only what is announced: whoever sent it may have died before
-                // he could.
-                received = Ok(engine.receive_mail(&self.socket));
-            }
-            let is_little = matches!(received, Ok(1..=STREAM_PACKETS));
-            if is_around && is_little {
-                let left = engine.hca.wants_transmit();
-                self.deferred.store(left, Ordering::Relaxed);
-                self.publish(&mut engine);
-                drop(engine);
-                thread::park_timeout(LEAVE);
-                match self.lock_for_helper() {
-                    Some(again) => engine = again,
-                    None => continue,
-                }
-            }
-            let sent = engine.transmit(&self.socket);
-            let more = sent == Transmitted::More;
-            self.deferred.store(more, Ordering::Relaxed);
-            self.publish(&mut engine);
-            let now = Clock.now_ns();
-            let spun = now.saturating_sub(last_packet) >= SPIN.as_nanos() as u64;
-            let deadline = engine.poll_timeout();
-            let blocked = engine.is_blocked();
-            let holds_mail = engine.holds_mail();
-            let idle = matches!(received, Ok(0)) && !more && !holds_mail;
-            let sleeps = idle && (spun || is_around);
-            if sleeps {
-                let until = deadline.map_or(WHENEVER, Time::as_nanos);
-                self.helper_until_ns.store(until, Ordering::Relaxed);
-            }
-            drop(engine);
-
-            match received {
-                Ok(0) if sleeps => {
-                    let left =
-                        deadline.map(|at| Duration::from_nanos(at.as_nanos().saturating_sub(now)));
-                    let woken = waiter.wait_also(&self.socket, self.besides(), left, blocked);
-                    self.helper_until_ns.store(SOON, Ordering::Relaxed);
-                    if woken.is_err() {
-                        thread::park_timeout(LOOK_AGAIN);
-                    }
-                }
-                // No system call waits until the receiver has room.
-                Ok(0) if holds_mail => thread::park_timeout(TRY_AGAIN),
-                Ok(0) => thread::yield_now(),
-                Ok(_) => last_packet = now,
-                // The socket is gone for good; timers still run, so that queue pairs fail in time.
-                Err(_) => thread::park_timeout(LOOK_AGAIN),
-            }
-        }
-    }
-
-    /// Where packets arrive besides the device's own socket.
-    fn besides(&self) -> [Option<BorrowedFd<'_>>; 2] {
-        let mailbox = self.mailbox.as_ref().map(|mailbox| mailbox.as_fd());
-        [mailbox, Some(self.groups.as_fd())]
-    }
-
-    /// The helper, while the program polls: waits until something arrives that the program leaves
-    /// lying, as one does that has turned to looking at its memory. False if nothing arrives for a
-    /// while that stays longer than a program takes that polls.
-    fn await_absence(&self, waiter: &mut Waiter) -> bool {
-        match waiter.wait_also(&self.socket, self.besides(), Some(LOOK_AGAIN), false) {
-            Ok(wake) if wake.readable => thread::park_timeout(POLLING),
-            Ok(wake) if wake.woken => {}
-            _ => return false,
-        }
-        true
-    }
-}
-
-impl Events {
-    fn push(&mut self, event: Event) {
-        if self.queue.len() == EVENTS_MAX {
-            self.queue.pop_front();
-        }
-        self.queue.push_back(event);
-    }
-}
-
-/// Tells when the helper thread dies of a panic, which leaves a device that only works while the
-/// program polls.
-struct Obituary<'a>(&'a Shared);
-
-impl Drop for Obituary<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.events().push(Event::DeviceFatal);
-            self.0.announced.notify_all();
-        }
-    }
 }

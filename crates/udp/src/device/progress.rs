@@ -1,0 +1,299 @@
+//! What the threads of a program and the device's helper share, and how they take turns at it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::thread::{self, Thread};
+use std::time::Duration;
+use std::{fmt, io};
+
+use ferroce_hca::{DeviceState, Event, Hca, HcaConfig};
+
+use super::EventSink;
+use super::helper::{SOON, WHENEVER};
+use crate::engine::{Engine, Transmitted};
+use crate::shared::Mailbox;
+use crate::socket::Socket;
+use crate::sys::{self, Epoll};
+use crate::wait::{Clock, Waker};
+
+/// With this many packets in one receive call the peer is streaming, and its window wants its
+/// acknowledgements now.
+pub(super) const STREAM_PACKETS: usize = 4;
+/// Packets taken in one round before what they ask for is answered: a quarter of a window.
+const ROUND_PACKETS: usize = 32;
+/// How often whoever drives the device in a loop yields to a thread that waits for it. A mutex is not
+/// fair, and waking up takes longer than taking it again.
+const GIVE_WAY: usize = 100;
+/// How long the end of a process waits for the link to take what is left.
+const LAST_ROUNDS: Duration = Duration::from_millis(100);
+/// Asynchronous events kept for a program that does not ask for them. The oldest go first.
+const EVENTS_MAX: usize = 1 << 16;
+
+pub(super) struct Shared {
+    pub(super) socket: Socket,
+    pub(super) state: DeviceState,
+    /// Where packets arrive that another process has received.
+    pub(super) mailbox: Option<Arc<Mailbox>>,
+    /// Readable if something has arrived for a multicast group.
+    pub(super) groups: Arc<Epoll>,
+    pub(super) engine: Mutex<Engine>,
+    /// The process that opened the device.
+    pub(super) forks: u32,
+    /// In the place of `engine` in a child of that process: a device without anything. A thread
+    /// that the child does not have may hold the lock of the other one.
+    pub(super) nothing: OnceLock<Mutex<Engine>>,
+    /// Threads that wait for the engine.
+    pub(super) wanted: AtomicUsize,
+    pub(super) events: Mutex<Events>,
+    pub(super) sink: OnceLock<EventSink>,
+    pub(super) announced: Condvar,
+    /// When the program polled last, in the clock's nanoseconds.
+    pub(super) last_poll_ns: AtomicU64,
+    /// The engine may have something to send that the last poll left for the next one. Changed
+    /// only by whoever holds the engine.
+    pub(super) deferred: AtomicBool,
+    /// Until when the helper sleeps if nothing arrives and nobody wakes it. It goes to sleep only
+    /// by a value set while it holds the engine.
+    pub(super) helper_until_ns: AtomicU64,
+    pub(super) stop: AtomicBool,
+    /// Ends the helper's sleep on the socket.
+    pub(super) waker: Waker,
+    /// Ends its sleep while it stands back.
+    pub(super) helper: OnceLock<Thread>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("socket", &self.socket)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    pub(super) queue: VecDeque<Event>,
+    /// Completion announcements so far.
+    pub(super) announcements: u64,
+}
+
+impl Shared {
+    #[inline]
+    pub(super) fn is_orphaned(&self) -> bool {
+        self.forks != sys::forks()
+    }
+
+    #[inline]
+    pub(super) fn engine(&self) -> &Mutex<Engine> {
+        if self.is_orphaned() {
+            self.nothing.get_or_init(|| {
+                let config = HcaConfig {
+                    max_qp: 0,
+                    ..HcaConfig::default()
+                };
+                let address = self.socket.address();
+                let watch = Arc::clone(&self.groups);
+                Mutex::new(Engine::new(Hca::new(config), address, None, None, watch))
+            })
+        } else {
+            &self.engine
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Engine> {
+        if let Some(engine) = self.try_lock() {
+            return engine;
+        }
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+        let engine = self.engine().lock().unwrap_or_else(PoisonError::into_inner);
+        self.wanted.fetch_sub(1, Ordering::Relaxed);
+        engine
+    }
+
+    /// Lets those have the engine who wait for it. For loops, which would otherwise keep it.
+    #[inline]
+    pub(super) fn give_way(&self) {
+        for _ in 0..GIVE_WAY {
+            if self.wanted.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            thread::yield_now();
+        }
+    }
+
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
+        match self.engine().try_lock() {
+            Ok(engine) => Some(engine),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    pub(super) fn events(&self) -> MutexGuard<'_, Events> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn note_poll(&self) {
+        self.last_poll_ns.store(Clock.now_ns(), Ordering::Relaxed);
+    }
+
+    /// What a program does that polls, and others do not only then. One that has come to rest, also
+    /// in this moment, stays there.
+    #[inline]
+    pub(super) fn note_poll_unless_at_rest(&self) {
+        let seen = self.last_poll_ns.load(Ordering::Relaxed);
+        if seen != 0 {
+            let (now, order) = (Clock.now_ns(), Ordering::Relaxed);
+            let _ = self.last_poll_ns.compare_exchange(seen, now, order, order);
+        }
+    }
+
+    /// Whether the program has stopped polling, or has not begun.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.last_poll_ns.load(Ordering::Relaxed) == 0
+    }
+
+    /// The program stops polling: the helper takes over at once.
+    pub(super) fn step_back(&self) {
+        self.last_poll_ns.store(0, Ordering::Relaxed);
+        // If it sleeps on the socket, it knows how long it may; see `rouse_helper`.
+        if let Some(helper) = self.helper.get() {
+            helper.unpark();
+        }
+    }
+
+    pub(super) fn wake_helper(&self) {
+        self.waker.wake();
+        if let Some(helper) = self.helper.get() {
+            helper.unpark();
+        }
+    }
+
+    /// Sends what the device has.
+    pub(super) fn send(&self, engine: &mut Engine) {
+        let more = engine.transmit(&self.socket) == Transmitted::More;
+        self.deferred.store(more, Ordering::Relaxed);
+        self.publish(engine);
+        self.rouse_helper(engine);
+    }
+
+    /// Sends what the last poll has left.
+    pub(super) fn send_deferred(&self, engine: &mut Engine) {
+        if self.deferred.load(Ordering::Relaxed) {
+            self.send(engine);
+        }
+    }
+
+    /// The last rounds of a program, until nothing is left or the link does not take it. What has
+    /// arrived may be for others, and what has left may still be on a slow link of ours.
+    pub(super) fn finish(&self) {
+        let started = Clock.now_ns();
+        while !self.is_orphaned() && Clock.now_ns() - started < LAST_ROUNDS.as_nanos() as u64 {
+            // Whoever has the engine may be the thread that now ends the process.
+            if let Some(mut engine) = self.try_lock() {
+                // What leaves in this round may come back in the next, to be passed on.
+                let slow = engine.hca.holds_sent_packets();
+                self.send_deferred(&mut engine);
+                let received = engine.receive(&self.socket).unwrap_or(0)
+                    + engine.receive_groups()
+                    + engine.receive_mail(&self.socket);
+                self.send(&mut engine);
+                let held = slow || engine.holds_mail();
+                let left = held || engine.is_blocked() || self.deferred.load(Ordering::Relaxed);
+                if received == 0 && !left {
+                    return;
+                }
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// Wakes the helper if it means to sleep longer than the engine can wait. To be called after
+    /// every change that the program might be the last to make for a while.
+    pub(super) fn rouse_helper(&self, engine: &Engine) {
+        let until = self.helper_until_ns.load(Ordering::Relaxed);
+        if until == SOON {
+            return;
+        }
+        let at_once =
+            self.deferred.load(Ordering::Relaxed) || engine.is_blocked() || engine.holds_mail();
+        let needed = match engine.poll_timeout() {
+            _ if at_once => SOON,
+            Some(deadline) => deadline.as_nanos(),
+            None => WHENEVER,
+        };
+        if needed < until {
+            self.waker.wake();
+        }
+    }
+
+    /// Takes what has arrived by any way. Of a stream, several batches: one acknowledgement for all
+    /// of them, since sending costs more than receiving. An error means that the socket is gone.
+    pub(super) fn receive_round(&self, engine: &mut Engine) -> io::Result<usize> {
+        let mut packets = engine.receive(&self.socket)? + engine.receive_groups();
+        if engine.has_mail() {
+            packets += engine.receive_mail(&self.socket);
+        }
+        if packets > STREAM_PACKETS {
+            while packets < ROUND_PACKETS {
+                match engine.receive(&self.socket) {
+                    Ok(0) | Err(_) => break,
+                    Ok(more) => packets += more,
+                }
+            }
+        }
+        Ok(packets)
+    }
+
+    /// One round of a polling program.
+    ///
+    /// What a packet or two make the device answer waits for the next round, or for the program's
+    /// next request, with which it then leaves in one batch: a reply and an acknowledgement cost
+    /// one system call.
+    pub(super) fn poll_once(&self, engine: &mut Engine) {
+        let due = engine.run_timers(&self.socket);
+        if due || self.deferred.load(Ordering::Relaxed) || engine.is_blocked() {
+            engine.transmit(&self.socket);
+        }
+        let packets = self.receive_round(engine).unwrap_or(0);
+        if packets > STREAM_PACKETS {
+            engine.transmit(&self.socket);
+        }
+        let left = engine.hca.wants_transmit();
+        self.deferred.store(left, Ordering::Relaxed);
+        self.publish(engine);
+        self.rouse_helper(engine);
+    }
+
+    /// Hands the device's events to whoever waits for them.
+    pub(super) fn publish(&self, engine: &mut Engine) {
+        let Some(first) = engine.poll_event() else {
+            return;
+        };
+        let mut events = self.events();
+        let mut next = Some(first);
+        while let Some(event) = next {
+            if let Some(sink) = self.sink.get() {
+                sink(&mut engine.hca, event);
+            }
+            match event {
+                Event::Completion(_) => events.announcements += 1,
+                other if self.sink.get().is_none() => events.push(other),
+                _ => {}
+            }
+            next = engine.poll_event();
+        }
+        drop(events);
+        self.announced.notify_all();
+    }
+}
+
+impl Events {
+    pub(super) fn push(&mut self, event: Event) {
+        if self.queue.len() == EVENTS_MAX {
+            self.queue.pop_front();
+        }
+        self.queue.push_back(event);
+    }
+}
