@@ -215,6 +215,7 @@ pub struct Running {
     stdout: Option<JoinHandle<String>>,
     stderr: Option<JoinHandle<String>>,
     started: Instant,
+    patience: Duration,
 }
 
 impl Running {
@@ -233,6 +234,7 @@ impl Running {
             stdout,
             stderr,
             started: Instant::now(),
+            patience: PATIENCE,
         }
     }
 
@@ -252,15 +254,22 @@ impl Running {
         let _ = self.child.wait();
     }
 
+    /// Gives it more time than others have, for a program that is told how long to run.
+    #[must_use]
+    pub fn patiently(mut self, more: Duration) -> Self {
+        self.patience += more;
+        self
+    }
+
     /// Waits for the end, whatever it is.
     ///
     /// # Panics
     ///
-    /// If it takes longer than a minute and a half.
+    /// If it takes longer than a minute and a half, and what [`Self::patiently`] adds.
     pub fn finish(mut self) -> Finished {
         while !self.has_ended() {
             assert!(
-                self.started.elapsed() < PATIENCE,
+                self.started.elapsed() < self.patience,
                 "takes too long: {}",
                 self.abandon()
             );

@@ -2,16 +2,19 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use ferroce_interop::lab::Lab;
 
 /// Runs `crowd` and returns how many descriptors and kilobytes a process gained at most.
 fn crowd(lab: &Lab, pairs: u32, qps: u32, seconds: u32) -> [i64; 2] {
     let program = lab.compile("crowd");
+    let time = Duration::from_secs(seconds.into());
     let sizes = [pairs, qps, seconds].map(|number| number.to_string());
     let [pairs, qps, seconds] = [&sizes[0], &sizes[1], &sizes[2]];
     let output = lab
         .run(&[program.to_str().unwrap(), pairs, qps, seconds])
+        .patiently(time)
         .success();
     let numbers: Vec<i64> = output
         .split(' ')

@@ -401,6 +401,9 @@ impl Hca {
         let state = &self.state;
         state.count(Counter::RdmaRxPackets, 1);
         state.count(Counter::RdmaRxBytes, packet.data.len().into());
+        if packet.dest.is_multicast() {
+            state.count(Counter::RxMulticastPackets, 1);
+        }
         if packet.traffic_class & CE == CE {
             state.count(Counter::NpEcnMarkedRocePackets, 1);
         }
@@ -488,6 +491,9 @@ impl Hca {
             let bytes = out.transmit.payload_len;
             self.state.count(Counter::RdmaTxPackets, 1);
             self.state.count(Counter::RdmaTxBytes, bytes.into());
+            if out.path.dest.is_multicast() {
+                self.state.count(Counter::TxMulticastPackets, 1);
+            }
         }
         made
     }

@@ -27,6 +27,7 @@ mod mr;
 mod mw;
 mod numbers;
 mod packet;
+mod port_counter;
 mod register;
 mod srq;
 mod state;
@@ -45,6 +46,7 @@ pub use memory::{Borrowed, Buffer, Checked, CheckedAccess, Memory};
 pub use mr::{MrInfo, MrKey};
 pub use mw::{MwId, MwInfo, MwType};
 pub use packet::{Outgoing, Received};
+pub use port_counter::PortCounter;
 pub use register::{Method, RegisterError};
 pub use srq::{SrqAttr, SrqId, SrqModify, XrcTies};
 pub use state::{

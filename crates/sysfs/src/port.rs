@@ -1,6 +1,6 @@
 //! The files of a port.
 
-use ferroce_hca::Counter;
+use ferroce_hca::{Counter, PortCounter};
 
 use crate::card::{Card, gid};
 use crate::tree::Node;
@@ -10,50 +10,6 @@ const GIDS: usize = 2;
 
 /// How long a counter file may be behind, in milliseconds.
 const LIFESPAN_MS: u32 = 10;
-
-/// A file of `counters/` and what it shows.
-type PortCounter = (&'static str, fn(&Card) -> u64);
-
-/// The counters that every InfiniBand or RoCE port has. Data is counted in words of four bytes.
-const COUNTERS: &[PortCounter] = &[
-    ("VL15_dropped", never),
-    ("excessive_buffer_overrun_errors", never),
-    ("link_downed", never),
-    ("link_error_recovery", never),
-    ("local_link_integrity_errors", never),
-    ("multicast_rcv_packets", never),
-    ("multicast_xmit_packets", never),
-    ("port_rcv_constraint_errors", never),
-    ("port_rcv_data", |card| card.count(Counter::RdmaRxBytes) / 4),
-    ("port_rcv_errors", |card| {
-        card.count(Counter::RxIcrcEncapsulated) + card.count(Counter::RxMalformed)
-    }),
-    ("port_rcv_packets", |card| {
-        card.count(Counter::RdmaRxPackets)
-    }),
-    ("port_rcv_remote_physical_errors", never),
-    ("port_rcv_switch_relay_errors", never),
-    ("port_xmit_constraint_errors", never),
-    ("port_xmit_data", |card| {
-        card.count(Counter::RdmaTxBytes) / 4
-    }),
-    ("port_xmit_discards", |card| card.count(Counter::TxDropped)),
-    ("port_xmit_packets", |card| {
-        card.count(Counter::RdmaTxPackets)
-    }),
-    ("port_xmit_wait", never),
-    ("symbol_error", never),
-    ("unicast_rcv_packets", |card| {
-        card.count(Counter::RdmaRxPackets)
-    }),
-    ("unicast_xmit_packets", |card| {
-        card.count(Counter::RdmaTxPackets)
-    }),
-];
-
-fn never(_: &Card) -> u64 {
-    0
-}
 
 /// Files of the port at `at`; those that change are in `counters` and `hw_counters`.
 pub(crate) fn files(at: &str, card: &Card) -> Vec<(String, Node)> {
@@ -75,8 +31,9 @@ pub(crate) fn files(at: &str, card: &Card) -> Vec<(String, Node)> {
         files.push(file(&format!("gid_attrs/types/{index}"), "RoCE v2"));
         files.push(file(&format!("gid_attrs/ndevs/{index}"), &card.netdev));
     }
-    for (name, value) in COUNTERS {
-        files.push(file(&format!("counters/{name}"), &value(card).to_string()));
+    for counter in PortCounter::TABLE {
+        let value = counter.value(|each| card.count(each)).to_string();
+        files.push(file(&format!("counters/{}", counter.name), &value));
     }
     let lifespan = LIFESPAN_MS.to_string();
     files.push(file("hw_counters/lifespan", &lifespan));
@@ -118,6 +75,6 @@ mod tests {
         let bytes = card.count(Counter::RdmaTxBytes);
         assert_eq!(text("counters/port_xmit_data"), format!("{}\n", bytes / 4));
         let packets = card.count(Counter::RdmaRxPackets);
-        assert_eq!(text("counters/unicast_rcv_packets"), format!("{packets}\n"));
+        assert_eq!(text("counters/port_rcv_packets"), format!("{packets}\n"));
     }
 }
