@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::output::{Failure, Output};
-use crate::{adp, demo, device, explain, run};
+use crate::{adp, demo, device, explain, run, serve};
 
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0  success; also when the reader of a pipe went away
@@ -51,6 +51,7 @@ enum Work {
     Env(run::Env),
     Install(run::Install),
     Sysfs(run::Sysfs),
+    Serve(serve::Command),
     Demo(demo::Command),
     /// Adaptive retransmission: check, replay, encode and draw profiles
     Adp(adp::Command),
@@ -65,6 +66,7 @@ impl Work {
             Self::Env(command) => command.run(to),
             Self::Install(command) => command.run(to),
             Self::Sysfs(command) => command.run(to),
+            Self::Serve(command) => command.run(to),
             Self::Demo(command) => command.run(to),
             Self::Adp(command) => command.run(to),
             Self::Explain(command) => command.run(to),

@@ -14,6 +14,7 @@ pub mod explain;
 mod leftover;
 pub mod output;
 pub mod run;
+pub mod serve;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};

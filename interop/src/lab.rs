@@ -110,9 +110,18 @@ impl Lab {
 
     /// `ferroce ARGS`.
     pub fn ferroce(&self, args: &[&str]) -> Running {
-        let mut command = Command::new(self.path().join("prefix/bin/ferroce"));
+        let program = self.path().join("prefix/bin/ferroce");
+        self.start(Command::new(program).args(args), args)
+    }
+
+    /// A program that does not use the device itself.
+    pub fn beside(&self, program: &[&str]) -> Running {
+        let mut command = Command::new(program[0]);
+        self.start(command.args(&program[1..]), program)
+    }
+
+    fn start(&self, command: &mut Command, name: &[&str]) -> Running {
         command
-            .args(args)
             .env("FERROCE_DIR", self.path().join("state"))
             .env("FERROCE_DEVICES", format!("{DEVICE}@{}", self.address))
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
@@ -120,7 +129,7 @@ impl Lab {
         if as_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
-        Running::start(args.join(" "), command)
+        Running::start(name.join(" "), command)
     }
 
     /// `ferroce run -- PROGRAM`.
@@ -140,6 +149,23 @@ impl Lab {
         let server = ready.wait(self, server);
         let client = self.run(client).success();
         [server.success(), client]
+    }
+}
+
+/// Waits until `done` has an answer.
+///
+/// # Panics
+///
+/// If it has none for a while.
+pub fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(done) = done() {
+            return done;
+        }
+        let waited = started.elapsed();
+        assert!(waited < START_PATIENCE, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -219,7 +245,7 @@ pub struct Running {
 }
 
 impl Running {
-    fn start(name: String, mut command: Command) -> Self {
+    fn start(name: String, command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -1,16 +1,12 @@
 //! Exporters read from files what programs have done.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use ferroce_interop::lab::{Lab, Ready, free_port};
+use ferroce_interop::http;
+use ferroce_interop::lab::{Lab, Ready, free_port, until};
 
 /// Exporters know the counters of this vendor's devices by their names.
 const DEVICE: &str = "mlx5_0";
-const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn node_exporter_tells_of_real_traffic() {
@@ -35,7 +31,7 @@ fn node_exporter_tells_of_real_traffic() {
     let packets = || {
         let name = "node_infiniband_port_packets_transmitted_total";
         metric(
-            &scrape(web),
+            &http::get(web, "/metrics").body,
             &format!("{name}{{device=\"{DEVICE}\",port=\"1\"}}"),
         )
     };
@@ -58,26 +54,6 @@ fn node_exporter_tells_of_real_traffic() {
     assert_eq!(file.trim(), sent.to_string());
     exporter.kill();
     watch.kill();
-}
-
-fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(done) = done() {
-            return done;
-        }
-        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn scrape(port: u16) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let request = b"GET /metrics HTTP/1.0\r\n\r\n";
-    stream.write_all(request).unwrap();
-    let mut page = String::new();
-    stream.read_to_string(&mut page).unwrap();
-    page
 }
 
 /// The value of a metric with its labels.

@@ -79,6 +79,8 @@ impl Host for QpHost<'_> {
     fn timer_expired(&mut self, expiry: TimerExpiry) {
         if expiry.adaptive && !expiry.fatal {
             self.state.record_wait(expiry.wait_ns);
+            self.state
+                .count(Counter::RoceAdpRetransWaitNs, expiry.wait_ns);
         }
         if self.trace_timers {
             self.events.push_back(Event::TimerExpired {

@@ -8,12 +8,25 @@ pub struct CounterInfo {
     /// Name of the OpenMetrics family, without the `_total` of its samples: node_exporter's where
     /// that has one (its release 1.12), else our own.
     pub metric: &'static str,
+    /// What the kernel's software RoCE (rdma_rxe) calls the same thing, for comparisons.
+    pub rxe: Option<&'static str>,
     /// One sentence for help texts and exporters.
     pub help: &'static str,
 }
 
+macro_rules! alias {
+    () => {
+        None
+    };
+    ($name:literal) => {
+        Some($name)
+    };
+}
+
 macro_rules! counters {
-    ($($variant:ident $name:literal $prefix:ident $metric:literal $help:literal;)*) => {
+    ($(
+        $variant:ident $name:literal $prefix:ident $metric:literal $(rxe $rxe:literal)? $help:literal;
+    )*) => {
         /// What the device counts.
         ///
         /// One table feeds every output: the names are those of mlx5's `hw_counters` where that
@@ -32,6 +45,7 @@ macro_rules! counters {
                     counter: Self::$variant,
                     name: $name,
                     metric: concat!(stringify!($prefix), "_", $metric),
+                    rxe: alias!($($rxe)?),
                     help: $help,
                 },)*
             ];
@@ -41,13 +55,14 @@ macro_rules! counters {
 
 counters! {
     LocalAckTimeoutErr "local_ack_timeout_err" node_infiniband "local_ack_timeout_errors" "ACK timer of a requester expired outside adaptive retransmission.";
-    PacketSeqErr "packet_seq_err" node_infiniband "packet_sequence_errors" "Sequence-error NAKs received, retry limit not exceeded.";
+    PacketSeqErr "packet_seq_err" node_infiniband "packet_sequence_errors" rxe "rcvd_seq_err" "Sequence-error NAKs received, retry limit not exceeded.";
     ImpliedNakSeqErr "implied_nak_seq_err" node_infiniband "implied_nak_seq_errors" "Responses that revealed a lost READ or atomic response.";
-    RnrNakRetryErr "rnr_nak_retry_err" node_infiniband "rnr_nak_retry_packets_received" "RNR NAKs received, retry limit not exceeded.";
-    OutOfSequence "out_of_sequence" node_infiniband "out_of_sequence_packets_received" "Requests that arrived ahead of the expected PSN.";
-    DuplicateRequest "duplicate_request" node_infiniband "duplicate_requests_packets" "Requests that had been executed already.";
-    OutOfBuffer "out_of_buffer" node_infiniband "out_of_buffer_drops" "Requests that found no receive WQE.";
+    RnrNakRetryErr "rnr_nak_retry_err" node_infiniband "rnr_nak_retry_packets_received" rxe "rcvd_rnr_err" "RNR NAKs received, retry limit not exceeded.";
+    OutOfSequence "out_of_sequence" node_infiniband "out_of_sequence_packets_received" rxe "out_of_seq_request" "Requests that arrived ahead of the expected PSN.";
+    DuplicateRequest "duplicate_request" node_infiniband "duplicate_requests_packets" rxe "duplicate_request" "Requests that had been executed already.";
+    OutOfBuffer "out_of_buffer" node_infiniband "out_of_buffer_drops" rxe "send_rnr_err" "Requests that found no receive WQE.";
     RoceAdpRetrans "roce_adp_retrans" node_infiniband "roce_adp_retransmits" "Retransmissions by adaptive retransmission.";
+    RoceAdpRetransWaitNs "roce_adp_retrans_wait_ns" ferroce "roce_adp_retrans_wait_ns" "Sum of the waits before retransmissions by adaptive retransmission, nanoseconds.";
     RoceAdpRetransTo "roce_adp_retrans_to" node_infiniband "roce_adp_retransmits_timeout" "QPs that failed on a timeout of adaptive retransmission.";
     RxIcrcEncapsulated "rx_icrc_encapsulated" node_infiniband "rx_icrc_encapsulated_errors" "Packets dropped for a wrong ICRC.";
     RxWriteRequests "rx_write_requests" node_infiniband "rx_write_requests" "RDMA WRITE requests received.";
@@ -61,12 +76,12 @@ counters! {
     ReqRemoteInvalidRequest "req_remote_invalid_request" node_infiniband "req_remote_invalid_request_errors" "Invalid-request NAKs received.";
     RespRemoteAccessErrors "resp_remote_access_errors" node_infiniband "resp_remote_access_errors" "Requests refused for key, range or permission.";
     RespLocalLengthError "resp_local_length_error" node_infiniband "resp_local_length_errors" "Messages longer than the receive WQE they met.";
-    ReqTransportRetriesExceeded "req_transport_retries_exceeded" ferroce "req_transport_retries_exceeded" "QPs that failed with IBV_WC_RETRY_EXC_ERR.";
-    ReqRnrRetriesExceeded "req_rnr_retries_exceeded" ferroce "req_rnr_retries_exceeded" "QPs that failed with IBV_WC_RNR_RETRY_EXC_ERR.";
+    ReqTransportRetriesExceeded "req_transport_retries_exceeded" ferroce "req_transport_retries_exceeded" rxe "retry_exceeded_err" "QPs that failed with IBV_WC_RETRY_EXC_ERR.";
+    ReqRnrRetriesExceeded "req_rnr_retries_exceeded" ferroce "req_rnr_retries_exceeded" rxe "retry_rnr_exceeded_err" "QPs that failed with IBV_WC_RNR_RETRY_EXC_ERR.";
     NpEcnMarkedRocePackets "np_ecn_marked_roce_packets" node_infiniband "np_ecn_marked_roce_packets_received" "Packets received with the CE mark.";
-    RdmaTxPackets "rdma_tx_packets" ferroce "rdma_tx_packets" "Packets handed to the link.";
+    RdmaTxPackets "rdma_tx_packets" ferroce "rdma_tx_packets" rxe "sent_pkts" "Packets handed to the link.";
     RdmaTxBytes "rdma_tx_bytes" ferroce "rdma_tx_bytes" "Payload bytes handed to the link.";
-    RdmaRxPackets "rdma_rx_packets" ferroce "rdma_rx_packets" "Packets taken from the link for a QP.";
+    RdmaRxPackets "rdma_rx_packets" ferroce "rdma_rx_packets" rxe "rcvd_pkts" "Packets taken from the link for a QP.";
     RdmaRxBytes "rdma_rx_bytes" ferroce "rdma_rx_bytes" "Payload bytes taken from the link for a QP.";
     RxMulticastPackets "rx_multicast_packets" ferroce "rx_multicast_packets" "Packets taken from the link for a QP in a multicast group.";
     TxMulticastPackets "tx_multicast_packets" ferroce "tx_multicast_packets" "Packets handed to the link for a multicast group.";
@@ -80,7 +95,7 @@ counters! {
     RxWrongService "rx_wrong_service" ferroce "rx_wrong_service" "Packets dropped because their opcode belongs to another service.";
     RxUnexpectedResponse "rx_unexpected_response" ferroce "rx_unexpected_response" "Responses dropped because they answer nothing outstanding.";
     RxForwarded "rx_forwarded" ferroce "rx_forwarded" "Packets for another process of the device, handed on to it.";
-    TxDropped "tx_dropped" ferroce "tx_dropped" "Packets the link refused to take.";
+    TxDropped "tx_dropped" ferroce "tx_dropped" rxe "send_err" "Packets the link refused to take.";
     ImpairLost "impair_lost" ferroce "impair_lost" "Packets the impairment dropped at random.";
     ImpairBlackout "impair_blackout" ferroce "impair_blackout" "Packets the impairment dropped in a blackout.";
     ImpairDuplicated "impair_duplicated" ferroce "impair_duplicated" "Packets the impairment sent twice.";

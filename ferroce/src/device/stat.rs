@@ -1,7 +1,7 @@
 //! `ferroce stat`: what devices have counted.
 
 use clap::{Args, Subcommand};
-use ferroce_hca::{Counter, DeviceState};
+use ferroce_hca::{Counter, DeviceState, PortCounter};
 use ferroce_udp::Registry;
 
 use super::format::{Before, Format, Row};
@@ -30,6 +30,8 @@ enum Verb {
         #[arg(value_name = "[link] DEV", num_args = 0..=2)]
         link: Vec<String>,
     },
+    /// What the counters mean, and what exporters and the kernel's software RoCE call them
+    Names,
     /// Set the histogram of timeouts to zero; counters never fall
     Clear {
         #[arg(value_name = "DEV")]
@@ -39,7 +41,8 @@ enum Verb {
 
 impl Stat {
     pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
-        let (registry, format) = (registry(to)?, self.format.after(before));
+        let format = self.format.after(before);
+        let registry = registry(to)?;
         match self.verb {
             None => show(&registry, None, format, to),
             Some(Verb::Show { link: words }) => {
@@ -55,6 +58,7 @@ impl Stat {
                 };
                 show(&registry, name, format, to)
             }
+            Some(Verb::Names) => names(format, to),
             Some(Verb::Clear { name }) => {
                 let observer = registry.observe(link(&name)?).map_err(Failure::input)?;
                 observer.state().clear_histogram().map_err(Failure::broken)
@@ -87,6 +91,43 @@ fn show(
         rows.push(row);
     }
     format.print(to, rows)
+}
+
+/// The table of counters: first those of the device, then those of the port made of them.
+fn names(format: Format, to: &mut Output<'_>) -> Result<(), Failure> {
+    let counters = Counter::TABLE.iter().map(|info| {
+        describe(
+            "hw_counters",
+            info.name,
+            Some(info.metric),
+            info.rxe,
+            info.help,
+        )
+    });
+    let of_the_port = PortCounter::TABLE
+        .iter()
+        .map(|counter| describe("counters", counter.name, counter.metric, None, counter.help));
+    format.print(to, counters.chain(of_the_port).collect())
+}
+
+/// `directory` is where the file is, below `/sys/class/infiniband/DEV/ports/1`.
+fn describe(
+    directory: &str,
+    name: &str,
+    metric: Option<&str>,
+    rxe: Option<&str>,
+    help: &str,
+) -> Row {
+    let keys = [("directory", directory.into()), ("name", name.into())];
+    let mut row = Row::new(format!("{directory}/{name}"), &keys);
+    if let Some(metric) = metric {
+        row.put("metric", format!("{metric}_total"));
+    }
+    if let Some(rxe) = rxe {
+        row.put("rxe", rxe);
+    }
+    row.put_below("meaning", help.into(), &format!("    {help}\n"));
+    row
 }
 
 fn put_histogram(row: &mut Row, name: &str, state: &DeviceState) -> Result<(), Failure> {

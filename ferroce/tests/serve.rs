@@ -1,0 +1,26 @@
+//! `ferroce serve`: what it refuses. What it answers is tested with a real Prometheus.
+
+mod common;
+
+use std::net::TcpListener;
+
+use common::{bad, run};
+
+#[test]
+fn something_must_be_served() {
+    let text = bad(&["serve"]);
+    assert!(text.contains("--metrics"), "{text}");
+    let text = bad(&["serve", "--metrics", "9880"]);
+    assert!(text.contains("--metrics [<ADDR:PORT>]"), "{text}");
+}
+
+#[test]
+fn a_taken_port_is_named_with_the_way_out() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (code, _, text) = run(&["serve", "--metrics", &address]);
+    assert_eq!(code, 1, "{text}");
+    for part in [&*address, "in use", "choose another with --metrics"] {
+        assert!(text.contains(part), "{text}");
+    }
+}

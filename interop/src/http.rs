@@ -1,0 +1,42 @@
+//! Just enough of HTTP to ask exporters on loopback.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// Status line and headers.
+    pub head: String,
+    /// What follows them.
+    pub body: String,
+}
+
+/// GET `path` of the server on a port of loopback.
+///
+/// # Panics
+///
+/// If there is no server, or it does not answer within a while.
+pub fn get(port: u16, path: &str) -> Page {
+    send(port, &format!("GET {path} HTTP/1.0\r\n\r\n"))
+}
+
+/// Sends a request as it is; the server is to close the connection after the answer.
+///
+/// # Panics
+///
+/// As [`get`].
+pub fn send(port: u16, request: &str) -> Page {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a server");
+    let patience = Some(Duration::from_secs(20));
+    stream.set_read_timeout(patience).expect("not 0");
+    stream.write_all(request.as_bytes()).expect("a server");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    Page {
+        head: head.to_owned(),
+        body: body.to_owned(),
+    }
+}

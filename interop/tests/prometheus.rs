@@ -1,0 +1,191 @@
+//! A real Prometheus scrapes `ferroce serve` while packets are lost, and evaluates our rules.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ferroce_interop::http;
+use ferroce_interop::lab::{Lab, Ready, Running, free_port, until};
+use serde_json::Value;
+
+fn dashboards() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../dashboards")
+}
+
+#[test]
+fn prometheus_sees_what_the_device_has_counted() {
+    let lab = Lab::new("prometheus");
+    let (metrics, web) = (free_port(), free_port());
+    let exporter = lab.ferroce(&["serve", "--metrics", &format!("127.0.0.1:{metrics}")]);
+    let exporter = Ready::Tcp(metrics).wait(&lab, exporter);
+
+    // One message at a time: nothing behind a lost packet tells of the loss, so its timer runs out.
+    let tcp = free_port().to_string();
+    let transfer = [
+        "ib_write_bw",
+        "-s",
+        "64",
+        "-t",
+        "1",
+        "-n",
+        "200",
+        "-F",
+        "-p",
+        &tcp,
+    ];
+    let client = [&transfer[..], &["127.0.0.1"]].concat();
+    lab.ferroce(&["impair", "fr0", "loss=10%"]).success();
+    lab.pair(&transfer, Ready::Tcp(tcp.parse().unwrap()), &client);
+    lab.ferroce(&["impair", "fr0", "none"]).success();
+
+    let prometheus = start_prometheus(&lab, metrics, web);
+    let stat: Value =
+        serde_json::from_str(&lab.ferroce(&["stat", "show", "-j", "-d"]).success()).unwrap();
+    let counted = |name: &str| stat[0][name].as_f64().unwrap();
+    let retransmissions = counted("roce_adp_retrans");
+    assert!(retransmissions > 0.0, "{stat}");
+    let pairs = [
+        (
+            "node_infiniband_roce_adp_retransmits_total",
+            retransmissions,
+        ),
+        ("ferroce_adp_retx_wait_seconds_count", retransmissions),
+        (
+            "ferroce_adp_retx_wait_seconds_sum * 1e9",
+            counted("roce_adp_retrans_wait_ns"),
+        ),
+        (
+            "ferroce_retransmitted_packets_total",
+            counted("retransmitted_packets"),
+        ),
+        ("ferroce_impair_lost_total", counted("impair_lost")),
+        ("ferroce_up", 1.0),
+        ("count(node_infiniband_info{firmware_version!=\"\"})", 1.0),
+    ];
+    for (query, expected) in pairs {
+        let value = until(query, || value(web, query));
+        assert!(
+            (value - expected).abs() <= expected * 1e-9,
+            "{query} is {value}, the device says {expected}"
+        );
+    }
+    for (le, count) in bins(&stat) {
+        let query = format!("ferroce_adp_retx_wait_seconds_bucket{{le=\"{le}\"}}");
+        assert_eq!(until(&query, || value(web, &query)), count, "{query}");
+    }
+    let rules = http::get(web, "/api/v1/rules").body;
+    assert!(rules.contains("RdmaQueuePairsFail"), "{rules}");
+    assert!(!rules.contains("\"health\":\"err\""), "{rules}");
+
+    let page = http::get(metrics, "/metrics").body;
+    let page_file = lab.path().join("page");
+    fs::write(&page_file, &page).unwrap();
+    let lint = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(fs::File::open(page_file).unwrap())
+        .output()
+        .expect("promtool of the package prometheus");
+    // It complains of names that node_exporter has given, but reads every line.
+    let complaints = String::from_utf8_lossy(&lint.stderr);
+    assert!(!complaints.contains("error while linting"), "{complaints}");
+    prometheus.kill();
+    exporter.kill();
+}
+
+/// Cumulative counts by upper bound in seconds, of the histogram in `ferroce stat`.
+fn bins(stat: &Value) -> Vec<(String, f64)> {
+    let bins = stat[0]["adp-retx-histogram"].as_array().unwrap();
+    let mut sum = 0.0;
+    let bin = |bin: &Value| {
+        sum += bin["count"].as_f64().unwrap();
+        let bound = bin["high_ns"].as_f64().map(|ns| ns / 1e9);
+        (
+            bound.map_or_else(|| "+Inf".to_owned(), |s| s.to_string()),
+            sum,
+        )
+    };
+    bins.iter().map(bin).collect()
+}
+
+#[test]
+fn the_rules_do_what_they_say() {
+    for args in [
+        ["check", "rules", "ferroce.rules.yml"],
+        ["test", "rules", "ferroce.rules.test.yml"],
+    ] {
+        let output = Command::new("promtool")
+            .args(args)
+            .current_dir(dashboards())
+            .output()
+            .expect("promtool of the package prometheus");
+        assert!(
+            output.status.success(),
+            "promtool {args:?}: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+/// Whoever renames a counter finds the dashboard and the rules that ask for it.
+#[test]
+fn dashboard_and_rules_ask_only_for_metrics_there_are() {
+    let lab = Lab::new("dashboard");
+    let metrics = free_port();
+    let exporter = lab.ferroce(&["serve", "--metrics", &format!("127.0.0.1:{metrics}")]);
+    let exporter = Ready::Tcp(metrics).wait(&lab, exporter);
+    let page = http::get(metrics, "/metrics").body;
+    exporter.kill();
+    let offered: BTreeSet<&str> = page
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split(['{', ' ']).next())
+        .collect();
+    for file in ["ferroce.json", "ferroce.rules.yml"] {
+        let text = fs::read_to_string(dashboards().join(file)).unwrap();
+        if file.ends_with("json") {
+            serde_json::from_str::<Value>(&text).unwrap();
+        }
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+        let asked: BTreeSet<&str> = text
+            .split(|c| !is_name(c))
+            .filter(|word| word.starts_with("node_infiniband_") || word.starts_with("ferroce_"))
+            // The comment in the rules names the prefix.
+            .filter(|word| !word.ends_with('_'))
+            .collect();
+        assert!(asked.len() > 5, "{file} asks for {asked:?}");
+        let unknown: Vec<_> = asked.difference(&offered).collect();
+        assert!(unknown.is_empty(), "{file} asks for {unknown:?}");
+    }
+}
+
+fn start_prometheus(lab: &Lab, metrics: u16, web: u16) -> Running {
+    let rules = dashboards().join("ferroce.rules.yml");
+    let rules_copy = lab.path().join("rules.yml");
+    fs::copy(rules, &rules_copy).unwrap();
+    let config = lab.path().join("prometheus.yml");
+    let text = format!(
+        "global: {{scrape_interval: 200ms, evaluation_interval: 200ms}}\n\
+         rule_files: [{}]\n\
+         scrape_configs: [{{job_name: ferroce, static_configs: [{{targets: ['127.0.0.1:{metrics}']}}]}}]\n",
+        rules_copy.display()
+    );
+    fs::write(&config, text).unwrap();
+    let prometheus = lab.beside(&[
+        "prometheus",
+        &format!("--config.file={}", config.display()),
+        "--storage.tsdb.path=tsdb",
+        &format!("--web.listen-address=127.0.0.1:{web}"),
+    ]);
+    Ready::Tcp(web).wait(lab, prometheus)
+}
+
+/// What Prometheus answers to a query that has one result, once it has any.
+fn value(web: u16, query: &str) -> Option<f64> {
+    let escaped: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let body = http::get(web, &format!("/api/v1/query?query={escaped}")).body;
+    let answer: Value = serde_json::from_str(&body).ok()?;
+    let result = answer["data"]["result"].as_array()?;
+    result.first()?["value"][1].as_str()?.parse().ok()
+}
