@@ -33,7 +33,7 @@ pub(crate) unsafe fn read(
                 Ok((ip.to_canonical(), u16::from_be(v6.sin6_port)).into())
             }
             family => Err(Error::Refused {
-                errno: libc::EAFNOSUPPORT,
+                errno: libc::EINVAL,
                 what: format!("{name} is of address family {family}, allowed is AF_INET, AF_INET6"),
             }),
         }

@@ -65,6 +65,15 @@ impl Terms {
     }
 }
 
+/// The packet lifetime of a path, on a device that has a setting for it. A program that wants a
+/// certain timeout gets half of it, as in Linux; one that wants none leaves the path as it is.
+pub(crate) fn packet_lifetime(state: &State, device: u8) -> u8 {
+    match state.ack_timeout {
+        None | Some(0) => device,
+        Some(timeout) => timeout - 1,
+    }
+}
+
 /// The attributes of a step to `qp_state` and their mask, 0 for a state to which the connection
 /// manager takes no queue pair.
 pub(crate) fn step(
@@ -122,4 +131,75 @@ pub(crate) fn step(
         _ => {}
     }
     (attr, mask.bits() as c_int)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `local_ca_ack_delay` of a device that is left as it is.
+    const DELAY: u8 = 16;
+
+    fn connected(ack_timeout: Option<u8>, device: u8) -> State {
+        let mut state = State {
+            ack_timeout,
+            ..State::default()
+        };
+        state.terms.packet_lifetime = packet_lifetime(&state, device);
+        state.terms.take_reply(&Rep {
+            target_ack_delay: ferroce_wire::cm::Bits::saturating(DELAY.into()),
+            ..Rep::default()
+        });
+        state
+    }
+
+    fn timeout(state: &State) -> u8 {
+        step(state, false, true, 3).0.timeout
+    }
+
+    #[test]
+    fn timeouts_follow_the_packet_lifetime_of_the_device() {
+        assert_eq!(timeout(&connected(None, 18)), 19);
+        assert_eq!(timeout(&connected(None, 16)), 18);
+    }
+
+    #[test]
+    fn a_timeout_of_the_programs_own_is_kept_and_makes_about_the_same_for_the_peer() {
+        for given in 0..=31 {
+            let state = connected(Some(given), 18);
+            assert_eq!(timeout(&state), given);
+            let of_peer = ack_timeout(DELAY, state.terms.packet_lifetime);
+            let expected = match given {
+                // No timeout of its own says nothing of the path.
+                0 => 19,
+                1..=14 => 16,
+                15..=17 => given.max(DELAY) + 1,
+                _ => given,
+            };
+            assert_eq!(of_peer, expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn only_reliable_queue_pairs_have_timeouts_and_take_reads() {
+        let mut state = connected(None, 18);
+        state.terms.responder_resources = 4;
+        let of_steps = |reliable| {
+            let steps = [1, 2, 3].map(|to| step(&state, false, reliable, to));
+            let mask = steps.iter().fold(0, |mask, (_, its)| mask | its);
+            (mask, steps[0].0.qp_access_flags)
+        };
+        let only = Attr::TIMEOUT
+            | Attr::RETRY_CNT
+            | Attr::RNR_RETRY
+            | Attr::MAX_QP_RD_ATOMIC
+            | Attr::MAX_DEST_RD_ATOMIC
+            | Attr::MIN_RNR_TIMER;
+        let (reliable, access) = of_steps(true);
+        assert_eq!(reliable & only.bits() as c_int, only.bits() as c_int);
+        assert!(access as u32 & AccessFlags::REMOTE_READ.bits() as u32 != 0);
+        let (unreliable, access) = of_steps(false);
+        assert_eq!(unreliable & only.bits() as c_int, 0);
+        assert_eq!(access as u32, AccessFlags::REMOTE_WRITE.bits() as u32);
+    }
 }

@@ -11,7 +11,7 @@ use ferroce_ibverbs::error::{Error, number, pointer, status};
 use crate::abi::{RDMA_CM_EVENT_REJECTED, rdma_cm_event, rdma_event_channel};
 use crate::device::open_devices;
 use crate::event::{Incoming, Told};
-use crate::id::{Id, refused};
+use crate::id::{Id, place, refused};
 
 /// Events that wait for the program.
 pub(crate) type Queue = EventQueue<Arc<Queued>>;
@@ -76,16 +76,23 @@ pub unsafe extern "C" fn rdma_get_cm_event(
     channel: *mut rdma_event_channel,
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
-    let result = next(channel).map(|next| {
+    let result = place("event", event).and_then(|event| {
+        let next = next(channel)?;
         // SAFETY: the program's own variable.
         unsafe { *event = next };
-        0
+        Ok(0)
     });
     number("rdma_get_cm_event", result)
 }
 
 pub(crate) fn next(channel: *const rdma_event_channel) -> Result<*mut rdma_cm_event, Error> {
-    let queue = find(channel)?;
+    let object = CHANNELS.find(channel)?;
+    let queue = Arc::clone(object.own());
+    // Whoever has closed the descriptor must not wait on the library's own copy of it.
+    // SAFETY: a live object, and a call that only looks.
+    if unsafe { libc::fcntl((*object.abi()).fd, libc::F_GETFD) } < 0 {
+        return Err(std::io::Error::last_os_error().into());
+    }
     loop {
         for device in open_devices() {
             device.rest();

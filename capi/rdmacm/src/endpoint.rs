@@ -11,7 +11,7 @@ use libc::sockaddr;
 
 use crate::abi::{RAI_PASSIVE, RDMA_CM_EVENT_CONNECT_REQUEST, rdma_addrinfo, rdma_cm_id};
 use crate::channel;
-use crate::id::{self, Id, Template, refused};
+use crate::id::{self, Id, Template, place, refused};
 use crate::{address, qp, resolve, srq};
 
 /// Makes a synchronous identifier for an address (rdma_create_ep(3)): bound on the passive side, on
@@ -22,11 +22,10 @@ pub unsafe extern "C" fn rdma_create_ep(
     pd: *mut ibv_pd,
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
-    // SAFETY: the program's own structures.
-    let result = unsafe { create(res, pd, init) }.map(|made| {
-        // SAFETY: as above.
-        unsafe { *id = made };
-        0
+    let result = place("id", id).and_then(|id| {
+        // SAFETY: the program's own structures.
+        unsafe { *id = create(res, pd, init)? };
+        Ok(0)
     });
     number("rdma_create_ep", result)
 }
@@ -119,6 +118,7 @@ pub unsafe extern "C" fn rdma_get_request(
     id: *mut *mut rdma_cm_id,
 ) -> c_int {
     let result = id::find(listen).and_then(|listener| {
+        let id = place("id", id)?;
         let made = request(&listener)?;
         // SAFETY: the program's own variable.
         unsafe { *id = made };

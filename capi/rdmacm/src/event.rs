@@ -89,6 +89,10 @@ impl Told {
     }
 
     fn of_cm(id: &Arc<Id>, device: &'static Device, event: &CmEvent) -> Option<Self> {
+        if id.state().step == Step::Requested {
+            // The peer has given up; a program that has not accepted yet hears so when it does.
+            return None;
+        }
         match &event.kind {
             CmEventKind::Request { req, .. } => request(id, device, event, req),
             CmEventKind::SidrRequest { req, source } => {

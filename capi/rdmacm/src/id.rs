@@ -1,20 +1,21 @@
 //! Identifiers.
 
+mod life;
+
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use ferroce_hca::cm::CommId;
-use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_UD, ibv_qp_init_attr};
+use ferroce_ibverbs::abi::{IBV_QPT_UD, ibv_qp_init_attr};
 use ferroce_ibverbs::arena::Arena;
-use ferroce_ibverbs::error::{Error, number};
+use ferroce_ibverbs::error::Error;
 use ferroce_udp::ServiceClaim;
 use ferroce_wire::cm::{PortSpace, ServiceId};
 
 use crate::abi::{
-    RDMA_PS_IPOIB, RDMA_PS_UDP, ibv_sa_path_rec, rdma_addr, rdma_cm_id, rdma_event_channel,
-    rdma_ib_addr, rdma_route,
+    ibv_sa_path_rec, rdma_addr, rdma_cm_id, rdma_event_channel, rdma_ib_addr, rdma_route,
 };
 use crate::address;
 use crate::attr::Terms;
@@ -23,6 +24,9 @@ use crate::device::Device;
 use crate::event::Incoming;
 use crate::multicast::Group;
 use crate::process::{lock, process};
+
+pub(crate) use life::{create, destroy, migrate};
+pub use life::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 
 /// How far an identifier has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -245,6 +249,14 @@ pub(crate) fn refused(errno: c_int, what: impl Into<String>) -> Error {
     Error::Refused { errno, what }
 }
 
+/// The program's variable for a result.
+pub(crate) fn place<T>(name: &'static str, pointer: *mut T) -> Result<*mut T, Error> {
+    match pointer.is_null() {
+        true => Err(Error::Null(name)),
+        false => Ok(pointer),
+    }
+}
+
 /// Makes an identifier whose events go to `queue`.
 pub(crate) fn make(
     channel: *mut rdma_event_channel,
@@ -290,133 +302,4 @@ pub(crate) fn make(
     let pointer = IDS.insert(abi, Arc::clone(&id));
     id.abi.store(pointer as usize, Ordering::Release);
     id
-}
-
-/// Makes an identifier (rdma_create_id(3)). Without a channel each call on it waits for its event.
-pub unsafe extern "C" fn rdma_create_id(
-    channel: *mut rdma_event_channel,
-    id: *mut *mut rdma_cm_id,
-    context: *mut c_void,
-    ps: c_int,
-) -> c_int {
-    let qp_type = match ps {
-        RDMA_PS_UDP | RDMA_PS_IPOIB => IBV_QPT_UD,
-        _ => IBV_QPT_RC,
-    };
-    let result = create(channel, context, ps, qp_type).map(|made| {
-        // SAFETY: the program's own variable.
-        unsafe { *id = made.abi() };
-        0
-    });
-    number("rdma_create_id", result)
-}
-
-pub(crate) fn create(
-    channel: *mut rdma_event_channel,
-    context: *mut c_void,
-    ps: c_int,
-    qp_type: c_int,
-) -> Result<Arc<Id>, Error> {
-    if !PortSpace::ALL
-        .into_iter()
-        .any(|space| c_int::from(space as u16) == ps)
-    {
-        return Err(Error::invalid(
-            "ps",
-            ps,
-            "RDMA_PS_TCP, _UDP, _IPOIB and _IB",
-        ));
-    }
-    let sync = channel.is_null();
-    let channel = if sync { channel::create()? } else { channel };
-    let made = make(
-        channel,
-        channel::find(channel)?,
-        context,
-        ps,
-        qp_type,
-        State::default(),
-    );
-    made.sync.store(sync, Ordering::Release);
-    Ok(made)
-}
-
-/// Destroys an identifier, once its events are acknowledged (rdma_destroy_id(3)). A peer that still
-/// counts on it is told.
-pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
-    number("rdma_destroy_id", find(id).map(|id| destroy(&id)))
-}
-
-pub(crate) fn destroy(id: &Arc<Id>) -> c_int {
-    let (device, comm, listens) = {
-        let mut state = id.state();
-        (
-            state.device,
-            state.comm.take(),
-            std::mem::take(&mut state.listens),
-        )
-    };
-    for (device, service) in listens {
-        // It does listen.
-        let _ = device.with(|hca, _| hca.cm_mut().unlisten(service));
-        process()
-            .routes_mut()
-            .listeners
-            .remove(&(device.key(), service));
-    }
-    if let (Some(device), Some(comm)) = (device, comm) {
-        // The device may have forgotten it first.
-        let _ = device.with(|hca, now| hca.cm_mut().destroy(now, comm));
-        process()
-            .routes_mut()
-            .connections
-            .remove(&(device.key(), comm));
-    }
-    id.withdraw();
-    id.drop_event();
-    id.wait_acknowledged();
-    let pointer = id.abi();
-    if id.is_sync() {
-        // SAFETY: a live object.
-        channel::destroy(unsafe { (*pointer).channel });
-    }
-    id.state().claims.clear();
-    IDS.remove(pointer);
-    0
-}
-
-/// Moves an identifier and its events to another channel, or to one of its own
-/// (rdma_migrate_id(3)).
-pub unsafe extern "C" fn rdma_migrate_id(
-    id: *mut rdma_cm_id,
-    channel: *mut rdma_event_channel,
-) -> c_int {
-    number(
-        "rdma_migrate_id",
-        find(id).and_then(|id| migrate(&id, channel)),
-    )
-}
-
-pub(crate) fn migrate(id: &Arc<Id>, to: *mut rdma_event_channel) -> Result<c_int, Error> {
-    let sync = to.is_null();
-    let to = if sync { channel::create()? } else { to };
-    let fresh = channel::find(to)?;
-    {
-        let mut queue = lock(&id.queue);
-        for queued in queue.withdraw(|queued| Arc::ptr_eq(&queued.id, id)) {
-            fresh.push(queued);
-        }
-        *queue = fresh;
-    }
-    let was_sync = id.sync.swap(sync, Ordering::AcqRel);
-    // SAFETY: a live object.
-    let from = unsafe { std::mem::replace(&mut (*id.abi()).channel, to) };
-    if was_sync {
-        id.drop_event();
-    }
-    id.wait_acknowledged();
-    if was_sync {
-        channel::destroy(from);
-    }
-    Ok(0)
 }

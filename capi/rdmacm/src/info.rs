@@ -11,6 +11,7 @@ use crate::abi::{
     RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RDMA_PS_IPOIB, RDMA_PS_TCP, RDMA_PS_UDP,
     rdma_addrinfo,
 };
+use crate::id::place;
 
 /// Looks up where a node or service is to be found (rdma_getaddrinfo(3)). The result has no route:
 /// that is found when it is needed. Returns 0, -1 with `errno`, or an error of getaddrinfo(3).
@@ -20,14 +21,16 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
     hints: *const rdma_addrinfo,
     res: *mut *mut rdma_addrinfo,
 ) -> c_int {
-    // SAFETY: null pointers, C strings and the program's own structures.
-    let result = unsafe { find(node, service, hints) }.map(|found| match found {
-        Ok(info) => {
-            // SAFETY: the program's own variable.
-            unsafe { *res = info };
-            0
+    let result = place("res", res).and_then(|res| {
+        // SAFETY: null pointers, C strings and the program's own structures.
+        match unsafe { find(node, service, hints) }? {
+            Ok(info) => {
+                // SAFETY: the program's own variable.
+                unsafe { *res = info };
+                Ok(0)
+            }
+            Err(code) => Ok(code),
         }
-        Err(code) => code,
     });
     number("rdma_getaddrinfo", result)
 }

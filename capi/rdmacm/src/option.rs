@@ -6,7 +6,7 @@ use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_XRC_SEND, ibv_ece};
 use ferroce_ibverbs::error::{Error, number};
 
 use crate::abi::*;
-use crate::id::{self, Id, Step};
+use crate::id::{self, Id, Step, refused};
 use crate::resolve::wrong_step;
 
 /// Sets an option (rdma_set_option(3)).
@@ -31,32 +31,31 @@ unsafe fn set(
     value: *const c_void,
     length: usize,
 ) -> Result<c_int, Error> {
-    let read = |size: usize| -> Result<c_int, Error> {
-        if value.is_null() {
-            return Err(Error::Null("optval"));
-        }
-        if length != size {
-            return Err(Error::invalid("optlen", length, "the size of the option"));
-        }
-        // SAFETY: as the caller promises.
-        Ok(unsafe {
-            match size {
-                1 => value.cast::<u8>().read().into(),
-                _ => value.cast::<c_int>().read_unaligned(),
-            }
-        })
-    };
+    if value.is_null() && length > 0 {
+        return Err(refused(libc::EFAULT, "optval is a null pointer"));
+    }
+    // SAFETY: as the caller promises.
+    let byte = || unsafe { read::<u8>(value, length) };
+    // SAFETY: as the caller promises.
+    let flag = || unsafe { read::<c_int>(value, length) }.map(|value| value != 0);
     let mut state = id.state();
     match (level, name) {
-        (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => state.traffic_class = read(1)? as u8,
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => state.traffic_class = byte()?,
         (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => {
-            state.reuse_port = read(size_of::<c_int>())? != 0;
+            let reuse = flag()?;
+            let may = state.step == Step::Idle || (reuse && state.step != Step::Listening);
+            if !may {
+                return Err(wrong_step("change whether it shares", state.step, "Idle"));
+            }
+            state.reuse_port = reuse;
         }
         (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY) => {
-            if state.step != Step::Idle {
-                return Err(wrong_step("change its families", state.step, "Idle"));
+            let only = flag()?;
+            if ![Step::Idle, Step::Bound].contains(&state.step) {
+                let allowed = "Idle and Bound";
+                return Err(wrong_step("change its families", state.step, allowed));
             }
-            state.only_own_family = read(size_of::<c_int>())? != 0;
+            state.only_own_family = only;
         }
         (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => {
             // SAFETY: a live object.
@@ -68,25 +67,37 @@ unsafe fn set(
                     "RC and XRC_SEND, which time out",
                 ));
             }
-            let timeout = read(1)?;
+            let timeout = byte()?;
             if timeout > 31 {
                 return Err(Error::invalid("ACK timeout", timeout, "0 to 31"));
             }
-            state.ack_timeout = Some(timeout as u8);
+            state.ack_timeout = Some(timeout);
         }
         (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
             return Err(Error::Unsupported("RDMA_OPTION_IB_PATH"));
         }
-        (RDMA_OPTION_ID, _) => return Err(Error::invalid("optname", name, "0 to 3")),
         _ => {
-            return Err(Error::invalid(
-                "level",
-                level,
-                "RDMA_OPTION_ID and RDMA_OPTION_IB",
-            ));
+            let what = format!(
+                "no option {name} at level {level}; there are RDMA_OPTION_ID_TOS, _REUSEADDR, \
+                 _AFONLY and _ACK_TIMEOUT at level RDMA_OPTION_ID"
+            );
+            return Err(refused(libc::ENOSYS, what));
         }
     }
     Ok(0)
+}
+
+/// The value of an option.
+///
+/// # Safety
+/// `length` bytes are there, and any of them make a `T`.
+unsafe fn read<T>(value: *const c_void, length: usize) -> Result<T, Error> {
+    if length != size_of::<T>() {
+        let what = format!("optlen is {length}, this option has {}", size_of::<T>());
+        return Err(refused(libc::EINVAL, what));
+    }
+    // SAFETY: as the caller promises.
+    Ok(unsafe { value.cast::<T>().read_unaligned() })
 }
 
 /// Enhanced connection establishment: the device has no options that a peer must agree to, so only
@@ -137,4 +148,24 @@ absent! {
     rdma_resolve_addrinfo "the asynchronous resolution of names";
     /// A call of later releases.
     rdma_write_cm_event "an event of the program's own";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_has_the_length_of_its_option() {
+        let value = [7_u8, 0, 0, 0, 9];
+        let at = value.as_ptr().cast();
+        // SAFETY: no length is greater than the array.
+        unsafe {
+            assert_eq!(read::<u8>(at, 1).unwrap(), 7);
+            assert_eq!(read::<c_int>(at, 4).unwrap().to_le(), 7);
+            for (byte, word) in [(0, 0), (2, 1), (4, 5)] {
+                assert_eq!(read::<u8>(at, byte).unwrap_err().errno(), libc::EINVAL);
+                assert_eq!(read::<c_int>(at, word).unwrap_err().errno(), libc::EINVAL);
+            }
+        }
+    }
 }

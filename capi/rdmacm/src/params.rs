@@ -81,9 +81,8 @@ impl<'a> Params<'a> {
                 device.max_initiator_depth,
             )?,
             flow_control: given.is_some_and(|given| given.flow_control != 0),
-            retry_count: given.map_or(RETRIES_MAX, |given| given.retry_count.min(RETRIES_MAX)),
-            rnr_retry_count: given
-                .map_or(RETRIES_MAX, |given| given.rnr_retry_count.min(RETRIES_MAX)),
+            retry_count: retries(given.map(|given| given.retry_count)),
+            rnr_retry_count: retries(given.map(|given| given.rnr_retry_count)),
             qpn: own_qpn
                 .or_else(|| given.map(|given| given.qp_num))
                 .unwrap_or(0),
@@ -95,6 +94,11 @@ impl<'a> Params<'a> {
     }
 }
 
+/// A count of retries as the wire has room for it; as many as there are unless the program says.
+fn retries(given: Option<u8>) -> u8 {
+    given.map_or(RETRIES_MAX, |given| given.min(RETRIES_MAX))
+}
+
 /// # Safety
 /// `length` bytes are there.
 pub(crate) unsafe fn bytes<'a>(data: *const c_void, length: u8) -> &'a [u8] {
@@ -103,4 +107,16 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, length: u8) -> &'a [u8] {
     }
     // SAFETY: as the caller promises.
     unsafe { std::slice::from_raw_parts(data.cast(), length.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::retries;
+
+    #[test]
+    fn more_retries_than_fit_the_wire_are_as_many_as_fit() {
+        let given: Vec<u8> = (0..=9).chain([255]).map(|n| retries(Some(n))).collect();
+        assert_eq!(given, [0, 1, 2, 3, 4, 5, 6, 7, 7, 7, 7]);
+        assert_eq!(retries(None), 7);
+    }
 }

@@ -15,7 +15,7 @@ use ferroce_ibverbs::{
 
 use crate::abi::rdma_cm_id;
 use crate::device::told;
-use crate::id::{self, Id, refused};
+use crate::id::{self, Id, place, refused};
 use crate::{attr, multicast, verbs};
 
 /// States of `ibv_qp_state`.
@@ -297,6 +297,8 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
 ) -> c_int {
     let result = id::find(id).and_then(|id| {
         id.device()?;
+        let qp_attr = place("qp_attr", qp_attr)?;
+        let qp_attr_mask = place("qp_attr_mask", qp_attr_mask)?;
         // SAFETY: the program's own variables.
         let state = unsafe { (*qp_attr).qp_state };
         if !(INIT..=RTS).contains(&state) {

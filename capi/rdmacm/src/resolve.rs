@@ -11,12 +11,12 @@ use crate::abi::{
     RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED,
     ibv_sa_path_rec, rdma_cm_id,
 };
-use crate::address;
 use crate::channel::complete;
 use crate::device::{self, status_of};
 use crate::event::Incoming;
 use crate::id::{self, Id, State, Step, refused};
 use crate::port;
+use crate::{address, attr};
 
 /// The identifier has come too far, or not far enough.
 pub(crate) fn wrong_step(call: &str, step: Step, allowed: &str) -> Error {
@@ -166,10 +166,7 @@ pub(crate) fn resolve_route(id: &Arc<Id>) -> Result<c_int, Error> {
         let (Step::AddressResolved, Some(device)) = (state.step, state.device) else {
             return Err(wrong_step("resolve a route", state.step, "AddressResolved"));
         };
-        let packet_lifetime = match state.ack_timeout {
-            Some(timeout) => timeout.saturating_sub(1),
-            None => device.spec().packet_lifetime,
-        };
+        let packet_lifetime = attr::packet_lifetime(&state, device.spec().packet_lifetime);
         state.terms.packet_lifetime = packet_lifetime;
         state.terms.mtu = device.mtu();
         // SAFETY: a live object.
