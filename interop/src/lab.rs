@@ -86,24 +86,24 @@ impl Lab {
         self
     }
 
-    /// Compiles `programs/NAME.c` against the installed libibverbs.
+    /// Compiles `programs/NAME.c` against the installed libibverbs and librdmacm.
     ///
     /// # Panics
     ///
-    /// If there is no compiler or no libibverbs-dev.
+    /// If there is no compiler, no libibverbs-dev or no librdmacm-dev.
     pub fn compile(&self, name: &str) -> PathBuf {
         let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
         let program = self.path().join(name);
         let built = Command::new("cc")
             .args(["-O1", "-Wall", "-D_GNU_SOURCE", "-o"])
             .args([&program, &programs.join(name).with_extension("c")])
-            .arg("-libverbs")
+            .args(["-Wl,--as-needed", "-libverbs", "-lrdmacm"])
             .output()
             .expect("a C compiler");
         let stderr = String::from_utf8_lossy(&built.stderr);
         assert!(
             built.status.success(),
-            "apt-get install libibverbs-dev?\n{stderr}"
+            "apt-get install libibverbs-dev librdmacm-dev?\n{stderr}"
         );
         program
     }

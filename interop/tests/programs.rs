@@ -165,13 +165,17 @@ fn rping() {
 
 #[test]
 fn rdma_client_and_server() {
-    for kind in ["rdma_server rdma_client", "rdma_xserver rdma_xclient"] {
+    for (server, client, options) in [
+        ("rdma_server", "rdma_client", &[][..]),
+        ("rdma_xserver", "rdma_xclient", &[]),
+        // An XRC queue pair and shared receive queue.
+        ("rdma_xserver", "rdma_xclient", &["-c", "x"]),
+    ] {
         let lab = Lab::new("rdma-client");
         let (port, address) = (free_port(), lab.address());
         let port_text = port.to_string();
-        let (server, client) = kind.split_once(' ').expect("two programs");
-        let server = [server, "-p", &port_text];
-        let client = [client, "-s", &address, "-p", &port_text];
+        let server = [&[server, "-p", &port_text], options].concat();
+        let client = [&[client, "-s", &address, "-p", &port_text], options].concat();
         let [served, asked] = lab.pair(&server, Ready::Cm(port), &client);
         assert!(
             served.contains("end 0") && asked.contains("end 0"),
@@ -213,6 +217,28 @@ fn datagrams_by_udaddy() {
             .all(|output| output.contains("return status 0")),
         "{outputs:?}"
     );
+}
+
+/// Two port spaces with two queue pairs each. The device is named, since the system's own route to
+/// groups seldom leads to it.
+#[test]
+fn multicast_by_mckey() {
+    for space in ["0x0111", "0x0002"] {
+        let lab = Lab::new("mckey");
+        let address = lab.address();
+        // A group of this test alone, as the device is.
+        let group = address.replacen("127.", "239.", 1);
+        let options = [
+            "mckey", "-m", &group, "-b", &address, "-p", space, "-c", "2", "-C", "5",
+        ];
+        let receiver = lab.run(&options);
+        // It sends three seconds after it has joined.
+        let sent = lab.run(&[&options[..], &["-s"]].concat()).success();
+        for output in [receiver.success(), sent] {
+            assert!(output.contains("data transfers complete"), "{output}");
+            assert!(output.contains("return status 0"), "{output}");
+        }
+    }
 }
 
 #[test]
