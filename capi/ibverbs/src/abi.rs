@@ -13,12 +13,14 @@
 
 mod attr;
 mod context;
+mod device;
 mod kern;
 mod object;
 mod work;
 
 pub use attr::*;
 pub use context::*;
+pub use device::*;
 pub use kern::*;
 pub use object::*;
 pub use work::*;

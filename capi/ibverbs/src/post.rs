@@ -149,10 +149,10 @@ fn send_request(own: &qp::Qp, wr: &ibv_send_wr) -> Result<SendWr, Error> {
     // SAFETY: the program's own array.
     let (sges, inline) = unsafe {
         if flags.contains(SendFlags::INLINE) {
-            (
-                Sges::new(),
-                Some(inline(elements(wr.sg_list, wr.num_sge)?)?),
-            )
+            let pieces = elements(wr.sg_list, wr.num_sge)?.iter();
+            let pieces = pieces.map(|sge| (sge.addr as *const u8, sge.length as usize));
+            let bytes = inline(pieces, limits::MAX_INLINE as usize)?;
+            (Sges::new(), Some(bytes))
         } else {
             (sges(wr.sg_list, wr.num_sge)?, None)
         }
@@ -228,35 +228,35 @@ unsafe fn elements<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [ibv_sg
 unsafe fn sges(list: *const ibv_sge, count: c_int) -> Result<Sges, Error> {
     // SAFETY: as the caller promises.
     let elements = unsafe { elements(list, count)? };
-    Ok(elements
-        .iter()
-        .map(|sge| Sge {
-            addr: sge.addr,
-            length: sge.length,
-            lkey: sge.lkey,
-        })
-        .collect())
+    Ok(elements.iter().map(sge).collect())
 }
 
-/// The bytes themselves.
+pub(crate) fn sge(sge: &ibv_sge) -> Sge {
+    Sge {
+        addr: sge.addr,
+        length: sge.length,
+        lkey: sge.lkey,
+    }
+}
+
+/// The bytes themselves of inline data, at most `max`.
 ///
 /// # Safety
-/// The elements name memory of the program.
-unsafe fn inline(elements: &[ibv_sge]) -> Result<Vec<u8>, Error> {
-    let length: u64 = elements.iter().map(|sge| u64::from(sge.length)).sum();
-    if length > limits::MAX_INLINE.into() {
-        return Err(Error::invalid(
-            "inline bytes",
-            length,
-            "0 to max_inline_data",
-        ));
+/// The pieces are memory of the program.
+pub(crate) unsafe fn inline(
+    pieces: impl Iterator<Item = (*const u8, usize)> + Clone,
+    max: usize,
+) -> Result<Vec<u8>, Error> {
+    let lengths = pieces.clone().map(|(_, length)| length);
+    let length = lengths.fold(0, usize::saturating_add);
+    if length > max {
+        let allowed = "0 to max_inline_data of the queue pair";
+        return Err(Error::invalid("inline bytes", length, allowed));
     }
-    let mut bytes = Vec::with_capacity(length as usize);
-    for sge in elements.iter().filter(|sge| sge.length > 0) {
+    let mut bytes = Vec::with_capacity(length);
+    for (start, length) in pieces.filter(|(_, length)| *length > 0) {
         // SAFETY: as the caller promises.
-        let part =
-            unsafe { std::slice::from_raw_parts(sge.addr as *const u8, sge.length as usize) };
-        bytes.extend_from_slice(part);
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(start, length) });
     }
     Ok(bytes)
 }

@@ -14,7 +14,7 @@ use crate::abi::{
     ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge,
 };
 use crate::error::{Error, status};
-use crate::{ah, convert, mw, qp};
+use crate::{ah, convert, mw, post, qp};
 
 const OPERATIONS: u64 = IBV_QP_EX_WITH_RDMA_WRITE
     | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
@@ -140,7 +140,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     };
     let result = match batch.refused.take() {
         Some(error) => Err(error),
-        None => post(own, &mut batch.requests),
+        None => post_all(own, &mut batch.requests),
     };
     if result.is_ok() {
         batch.binds.iter().for_each(mw::announce);
@@ -151,7 +151,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 }
 
 /// Posts all requests or none.
-fn post(own: &qp::Qp, requests: &mut Vec<SendWr>) -> Result<(), Error> {
+fn post_all(own: &qp::Qp, requests: &mut Vec<SendWr>) -> Result<(), Error> {
     own.context.adapter.live()?.post(|hca| {
         let waiting = hca.qp(own.qpn).map_or(0, |qp| qp.send_queue_len());
         let max = own.cap.max_send_wr;
@@ -274,12 +274,7 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *co
                 return Err(Error::invalid("num_sge", count, allowed));
             }
             for index in 0..count {
-                let sge = *list.add(index);
-                request.sges.push(Sge {
-                    addr: sge.addr,
-                    length: sge.length,
-                    lkey: sge.lkey,
-                });
+                request.sges.push(post::sge(&*list.add(index)));
             }
             Ok(())
         });
@@ -300,20 +295,9 @@ unsafe extern "C" fn wr_set_inline_data_list(
     // SAFETY: after `wr_start`, which is what the header asks for; the buffers are the program's.
     unsafe {
         change(qp, |own, request| {
-            let max = own.cap.max_inline_data as usize;
-            let mut bytes = Vec::new();
-            for index in 0..count {
-                let buffer = &*list.add(index);
-                let length = bytes.len().saturating_add(buffer.length);
-                if length > max {
-                    let allowed = "0 to max_inline_data of the queue pair";
-                    return Err(Error::invalid("inline bytes", length, allowed));
-                }
-                if buffer.length > 0 {
-                    let part = std::slice::from_raw_parts(buffer.addr.cast(), buffer.length);
-                    bytes.extend_from_slice(part);
-                }
-            }
+            let buffers = (0..count).map(|index| &*list.add(index));
+            let pieces = buffers.map(|buffer| (buffer.addr.cast_const().cast(), buffer.length));
+            let bytes = post::inline(pieces, own.cap.max_inline_data as usize)?;
             request.flags |= SendFlags::INLINE;
             request.inline = Some(bytes);
             Ok(())

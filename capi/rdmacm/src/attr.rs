@@ -197,9 +197,9 @@ mod tests {
             | Attr::MIN_RNR_TIMER;
         let (reliable, access) = of_steps(true);
         assert_eq!(reliable & only.bits() as c_int, only.bits() as c_int);
-        assert!(access as u32 & AccessFlags::REMOTE_READ.bits() as u32 != 0);
+        assert!(access & AccessFlags::REMOTE_READ.bits() != 0);
         let (unreliable, access) = of_steps(false);
         assert_eq!(unreliable & only.bits() as c_int, 0);
-        assert_eq!(access as u32, AccessFlags::REMOTE_WRITE.bits() as u32);
+        assert_eq!(access, AccessFlags::REMOTE_WRITE.bits());
     }
 }
