@@ -8,7 +8,7 @@ use std::path::Path;
 use std::{fs, process};
 
 use common::{
-    Node, Other, Place, address, check_all_kinds, connect, describe, hear, parse, patient_attr,
+    Link, Node, Other, Place, address, check_all_kinds, connect, connect_back, hear, patient_attr,
     role, tell,
 };
 use ferroce_hca::{SendOp, SendWr};
@@ -32,13 +32,7 @@ fn slots(observer: &Observer) -> Vec<u8> {
 fn parent(directory: &Path) {
     let node = attach(directory);
     let claim = node.device.claim_service(PortSpace::Tcp, 7471).unwrap();
-    let qpn = node.qp();
-    tell(describe(&node, qpn));
-    let (peer, _) = parse(&hear().unwrap());
-    let attr = patient_attr();
-    node.device
-        .connect(node.endpoint(qpn), peer, &attr)
-        .unwrap();
+    let qpn = connect_back(&node, &patient_attr()).qpn;
     // SAFETY: the child calls `after_fork_in_child` first, as it must; what else it does is what
     // this test is about.
     if unsafe { libc::fork() } == 0 {
@@ -94,15 +88,10 @@ fn a_child_keeps_nothing_of_its_parents() {
     let observer = place.registry().observe("a").unwrap();
     let test = "a_child_keeps_nothing_of_its_parents";
     let mut other = Other::start(test, &format!("parent {}", place.0.display()));
-    let (remote, memory) = parse(&other.hear());
-    let parent = (remote.qpn.value() >> 16) as u8;
     let node = attach(&place.0);
-    let qpn = node.qp();
     let attr = patient_attr();
-    node.device
-        .connect(node.endpoint(qpn), remote, &attr)
-        .unwrap();
-    other.tell(describe(&node, qpn));
+    let Link { qpn, peer, memory } = other.connect(&node, &attr);
+    let parent = (peer.qpn.value() >> 16) as u8;
     assert_eq!(other.hear(), "child");
 
     // The parent lives on as if nothing had happened.
@@ -146,13 +135,7 @@ fn a_program_that_is_started_inherits_nothing() {
 fn the_last_acknowledgement_leaves_with_the_process() {
     if let Some(role) = role() {
         let node = attach(Path::new(&role[1]));
-        let qpn = node.qp();
-        tell(describe(&node, qpn));
-        let (peer, _) = parse(&hear().unwrap());
-        let attr = patient_attr();
-        node.device
-            .connect(node.endpoint(qpn), peer, &attr)
-            .unwrap();
+        let qpn = connect_back(&node, &patient_attr()).qpn;
         node.post_recv(qpn, 0, 0, 64);
         tell("connected");
         let mut out = Vec::new();
@@ -164,14 +147,8 @@ fn the_last_acknowledgement_leaves_with_the_process() {
     let test = "the_last_acknowledgement_leaves_with_the_process";
     for _ in 0..5 {
         let mut other = Other::start(test, &format!("exit {}", place.0.display()));
-        let (remote, _) = parse(&other.hear());
         let node = attach(&place.0);
-        let qpn = node.qp();
-        let attr = patient_attr();
-        node.device
-            .connect(node.endpoint(qpn), remote, &attr)
-            .unwrap();
-        other.tell(describe(&node, qpn));
+        let qpn = other.connect(&node, &patient_attr()).qpn;
         assert_eq!(other.hear(), "connected");
         node.post(qpn, 1, SendOp::Send { imm: None }, node.sge(0, 8));
         node.succeed(1);

@@ -5,8 +5,8 @@ mod common;
 use std::time::Instant;
 
 use common::{
-    Node, Other, PATIENCE, address, attr, check_all_kinds, connect, describe, hear, impatient,
-    impatient_attr, parse, pattern, role, tell, total,
+    Link, Node, Other, PATIENCE, address, attr, check_all_kinds, connect, connect_back, hear,
+    impatient, impatient_attr, pattern, role, tell, total,
 };
 use ferroce_hca::{SendOp, WcStatus};
 
@@ -17,12 +17,7 @@ const ROUNDS: u64 = 20;
 /// The process beside the test's own: it opens a device and then does as its role says.
 fn other(role: &[String]) {
     let node = Node::open(role[1].parse().unwrap(), LEN);
-    let qpn = node.qp();
-    tell(describe(&node, qpn));
-    let (peer, remote) = parse(&hear().unwrap());
-    node.device
-        .connect(node.endpoint(qpn), peer, &attr())
-        .unwrap();
+    let Link { qpn, memory, .. } = connect_back(&node, &attr());
     node.post_recv(qpn, 0, 0, HALF as u32);
     tell("connected");
     match role[0].as_str() {
@@ -41,8 +36,8 @@ fn other(role: &[String]) {
                 node.buffer.write(HALF, &pattern(len, !round));
                 node.post_recv(qpn, 0, 0, HALF as u32);
                 let write = SendOp::Write {
-                    va: remote.va + HALF as u64,
-                    rkey: remote.rkey,
+                    va: memory.va + HALF as u64,
+                    rkey: memory.rkey,
                     imm: Some(len as u32),
                 };
                 node.post(qpn, 1, write, node.sge(HALF, len as u32));
@@ -62,13 +57,8 @@ fn both_ways_between_processes() {
     }
     let (own, peer) = (address(42, 0, 0), address(42, 0, 1));
     let mut child = Other::start("both_ways_between_processes", &format!("echo {peer}"));
-    let (remote, _) = parse(&child.hear());
     let node = Node::open(own, LEN);
-    let qpn = node.qp();
-    node.device
-        .connect(node.endpoint(qpn), remote, &attr())
-        .unwrap();
-    child.tell(describe(&node, qpn));
+    let qpn = child.connect(&node, &attr()).qpn;
     assert_eq!(child.hear(), "connected");
     for round in 0..ROUNDS {
         let len = 1 + (HALF - 1) * round as usize / (ROUNDS as usize - 1);
@@ -93,15 +83,10 @@ fn a_killed_peer_is_noticed_and_the_device_lives() {
     let peer = address(42, 1, 1);
     let test = "a_killed_peer_is_noticed_and_the_device_lives";
     let mut child = Other::start(test, &format!("target {peer}"));
-    let (remote, memory) = parse(&child.hear());
     let node = Node::with_config(impatient(address(42, 1, 0)), LEN);
-    let qpn = node.qp();
     let attr = impatient_attr();
     let total = total(&node.device, &attr);
-    node.device
-        .connect(node.endpoint(qpn), remote, &attr)
-        .unwrap();
-    child.tell(describe(&node, qpn));
+    let Link { qpn, memory, .. } = child.connect(&node, &attr);
     assert_eq!(child.hear(), "connected");
 
     // Enough that the kill comes amid it.

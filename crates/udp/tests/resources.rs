@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use common::{Node, Other, Place, address, describe, hear, parse, patient_attr, role, tell};
+use common::{Link, Node, Other, Place, address, connect_back, hear, patient_attr, role, tell};
 use ferroce_udp::{Observer, QpRow, Query, QueryError, Registry, Resource};
 use ferroce_wire::cm::{PortSpace, ServiceId};
 
@@ -32,13 +32,7 @@ fn qps(observer: &Observer, slot: u8) -> Vec<QpRow> {
 /// A process with a connected queue pair that does nothing, until it is killed or told to end.
 fn other(role: &[String]) {
     let node = attach(Path::new(&role[1]));
-    let qpn = node.qp();
-    tell(describe(&node, qpn));
-    let (peer, _) = parse(&hear().unwrap());
-    let attr = patient_attr();
-    node.device
-        .connect(node.endpoint(qpn), peer, &attr)
-        .unwrap();
+    let qpn = connect_back(&node, &patient_attr()).qpn;
     node.post_recv(qpn, 0, 0, 64);
     tell("connected");
     while hear().is_some() {}
@@ -52,14 +46,9 @@ fn processes_tell_of_their_objects_until_they_are_killed() {
     let place = Place::with_device("resources", address(140, 0, 0));
     let test = "processes_tell_of_their_objects_until_they_are_killed";
     let mut child = Other::start(test, &format!("idle {}", place.0.display()));
-    let (remote, _) = parse(&child.hear());
     let node = attach(&place.0);
-    let qpn = node.qp();
     let attr = patient_attr();
-    node.device
-        .connect(node.endpoint(qpn), remote, &attr)
-        .unwrap();
-    child.tell(describe(&node, qpn));
+    let Link { qpn, peer, .. } = child.connect(&node, &attr);
     assert_eq!(child.hear(), "connected");
     let observer = observe(&place.0);
     let processes = observer.processes().unwrap();
@@ -70,16 +59,13 @@ fn processes_tell_of_their_objects_until_they_are_killed() {
     let rows = qps(&observer, process.slot);
     let [row] = &rows[..] else { panic!("{rows:?}") };
     assert_eq!((row.pid, &row.comm), (process.pid, &process.comm));
-    assert_eq!(
-        (row.lqpn, row.rqpn),
-        (remote.qpn.value(), Some(qpn.value()))
-    );
+    assert_eq!((row.lqpn, row.rqpn), (peer.qpn.value(), Some(qpn.value())));
     assert_eq!((row.qp_type.as_str(), row.state.as_str()), ("RC", "RTS"));
     assert_eq!(row.peer, Some(node.device.address().ip()));
     assert_eq!((row.timeout, row.retry_cnt), (attr.timeout, attr.retry_cnt));
     assert_eq!((row.retries_left, row.in_flight), (attr.retry_cnt, 0));
     assert_eq!((row.send_queue, row.recv_queue), (0, 1));
-    assert_eq!(row.sq_psn, remote.psn.value());
+    assert_eq!(row.sq_psn, peer.psn.value());
     assert!(row.wait_ns.is_some_and(|wait| wait > 0));
 
     // Asking takes nothing from the asked, and the dead do not answer.

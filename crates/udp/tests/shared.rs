@@ -5,8 +5,8 @@ mod common;
 use std::path::Path;
 
 use common::{
-    Node, Other, Place, address, check_all_kinds, connect, describe, hear, nothing_was_missed,
-    parse, patient_attr, pattern, role, tell,
+    Link, Node, Other, Place, address, check_all_kinds, connect, connect_back, hear,
+    nothing_was_missed, patient_attr, pattern, role, tell,
 };
 use ferroce_hca::{SendOp, WcStatus};
 use ferroce_udp::Registry;
@@ -22,13 +22,7 @@ fn attach(directory: &Path) -> Node {
 /// A process beside the test's own: attaches to the device and does as its role says.
 fn other(role: &[String]) {
     let node = attach(Path::new(&role[1]));
-    let qpn = node.qp();
-    tell(describe(&node, qpn));
-    let (peer, remote) = parse(&hear().unwrap());
-    let attr = patient_attr();
-    node.device
-        .connect(node.endpoint(qpn), peer, &attr)
-        .unwrap();
+    let Link { qpn, memory, .. } = connect_back(&node, &patient_attr());
     match role[0].as_str() {
         // Answers each SEND with the same bytes, changed, by a WRITE with immediate.
         "echo" => {
@@ -46,8 +40,8 @@ fn other(role: &[String]) {
                 node.buffer.write(HALF, &pattern(len, !round));
                 node.post_recv(qpn, 0, 0, HALF as u32);
                 let write = SendOp::Write {
-                    va: remote.va + HALF as u64,
-                    rkey: remote.rkey,
+                    va: memory.va + HALF as u64,
+                    rkey: memory.rkey,
                     imm: Some(len as u32),
                 };
                 node.post(qpn, 1, write, node.sge(HALF, len as u32));
@@ -68,12 +62,7 @@ fn other(role: &[String]) {
 
 /// Exchanges messages with a process in the role "echo".
 fn exchange(node: &Node, child: &mut Other) {
-    let (remote, _) = parse(&child.hear());
-    let qpn = node.qp();
-    node.device
-        .connect(node.endpoint(qpn), remote, &patient_attr())
-        .unwrap();
-    child.tell(describe(node, qpn));
+    let qpn = child.connect(node, &patient_attr()).qpn;
     assert_eq!(child.hear(), "connected");
     for round in 0..ROUNDS {
         let len = 1 + (HALF - 1) * round as usize / (ROUNDS as usize - 1);
@@ -145,11 +134,7 @@ fn the_death_of_one_is_no_harm_to_others() {
     let mut victims = [(); 3].map(|()| Other::start(test, &format!("target {directory}")));
     let [a, b] = [(); 2].map(|()| attach(&place.0));
     for victim in &mut victims {
-        let (remote, memory) = parse(&victim.hear());
-        let qpn = a.qp();
-        let attr = common::impatient_attr();
-        a.device.connect(a.endpoint(qpn), remote, &attr).unwrap();
-        victim.tell(describe(&a, qpn));
+        let Link { qpn, memory, .. } = victim.connect(&a, &common::impatient_attr());
         assert_eq!(victim.hear(), "connected");
         // Enough that the kill comes amid it.
         const WRITES: usize = 500;

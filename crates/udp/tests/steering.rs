@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{
-    Node, Other, PATIENCE, Place, address, connect, describe, hear, nothing_was_missed, parse,
+    Link, Node, Other, PATIENCE, Place, address, connect, connect_back, hear, nothing_was_missed,
     patient_attr, role, tell,
 };
 use ferroce_hca::Counter;
@@ -25,13 +25,7 @@ fn attach(directory: &Path) -> Node {
 /// A process beside the test's own: attaches to the device, and lets others write and read.
 fn target(role: &[String]) {
     let node = attach(Path::new(&role[0]));
-    let qpn = node.qp();
-    tell(describe(&node, qpn));
-    let (peer, _) = parse(&hear().unwrap());
-    let attr = patient_attr();
-    node.device
-        .connect(node.endpoint(qpn), peer, &attr)
-        .unwrap();
+    connect_back(&node, &patient_attr());
     tell("connected");
     while hear().is_some() {}
 }
@@ -49,13 +43,7 @@ impl Target {
     }
 
     fn connect(node: &Node, mut child: Other) -> Self {
-        let (remote, memory) = parse(&child.hear());
-        let qpn = node.qp();
-        let attr = patient_attr();
-        node.device
-            .connect(node.endpoint(qpn), remote, &attr)
-            .unwrap();
-        child.tell(describe(node, qpn));
+        let Link { qpn, memory, .. } = child.connect(node, &patient_attr());
         assert_eq!(child.hear(), "connected");
         Self { child, qpn, memory }
     }

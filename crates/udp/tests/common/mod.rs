@@ -414,6 +414,32 @@ pub fn hear() -> Option<String> {
     (len > 0).then(|| line.trim_end().to_string())
 }
 
+/// A queue pair that is connected with one of another process.
+#[derive(Debug)]
+pub struct Link {
+    pub qpn: Qpn,
+    /// Its peer.
+    pub peer: Endpoint,
+    /// What the peer's process lets others write and read.
+    pub memory: Remote,
+}
+
+impl Link {
+    fn new(node: &Node, qpn: Qpn, told: &str, attr: &QpAttr) -> Self {
+        let (peer, memory) = parse(told);
+        let own = node.endpoint(qpn);
+        node.device.connect(own, peer, attr).unwrap();
+        Self { qpn, peer, memory }
+    }
+}
+
+/// Connects with the process that started this one, which calls [`Other::connect`].
+pub fn connect_back(node: &Node, attr: &QpAttr) -> Link {
+    let qpn = node.qp();
+    tell(describe(node, qpn));
+    Link::new(node, qpn, &hear().unwrap(), attr)
+}
+
 /// A copy of the test program that runs one test in a role of its own.
 #[derive(Debug)]
 pub struct Other {
@@ -468,6 +494,13 @@ impl Other {
         self.try_hear().expect("the other process has ended")
     }
 
+    /// Connects with the process, which calls [`connect_back`].
+    pub fn connect(&mut self, node: &Node, attr: &QpAttr) -> Link {
+        let link = Link::new(node, node.qp(), &self.hear(), attr);
+        self.tell(describe(node, link.qpn));
+        link
+    }
+
     /// Ends it as `kill -9` does.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
@@ -490,13 +523,13 @@ impl Drop for Other {
 }
 
 /// What a process is told about a queue pair of another one, as text.
-pub fn describe(node: &Node, qpn: Qpn) -> String {
+fn describe(node: &Node, qpn: Qpn) -> String {
     let Endpoint { address, qpn, psn } = node.endpoint(qpn);
     let Remote { va, rkey } = node.remote(0);
     format!("{address} {} {} {va} {rkey}", qpn.value(), psn.value())
 }
 
-pub fn parse(text: &str) -> (Endpoint, Remote) {
+fn parse(text: &str) -> (Endpoint, Remote) {
     let words: Vec<&str> = text.split(' ').collect();
     let number = |at: usize| -> u64 { words[at].parse().unwrap() };
     let endpoint = Endpoint {
