@@ -177,3 +177,74 @@ pub unsafe extern "C" fn rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::abi::RDMA_PS_IB;
+    use crate::address;
+
+    const XRC_SEND: c_int = ferroce_ibverbs::abi::IBV_QPT_XRC_SEND;
+
+    fn hints(flags: c_int, port_space: c_int, qp_type: c_int) -> rdma_addrinfo {
+        // SAFETY: zero is a value of all fields.
+        let mut hints: rdma_addrinfo = unsafe { std::mem::zeroed() };
+        (hints.ai_flags, hints.ai_port_space, hints.ai_qp_type) = (flags, port_space, qp_type);
+        hints
+    }
+
+    /// Both addresses, the program's own first, or the error of getaddrinfo(3).
+    fn ask(
+        node: &std::ffi::CStr,
+        service: &std::ffi::CStr,
+        hints: &rdma_addrinfo,
+    ) -> Result<[Option<SocketAddr>; 2], c_int> {
+        let mut found = null_mut();
+        // SAFETY: C strings and local variables; what was found is freed once.
+        unsafe {
+            match rdma_getaddrinfo(node.as_ptr(), service.as_ptr(), hints, &raw mut found) {
+                0 => {}
+                code => return Err(code),
+            }
+            let both = [(*found).ai_src_addr, (*found).ai_dst_addr];
+            let both = both.map(|address| address::read("address", address).ok());
+            rdma_freeaddrinfo(found);
+            Ok(both)
+        }
+    }
+
+    #[test]
+    fn port_space_and_queue_pair_follow_from_each_other() {
+        for (given, expected) in [
+            ((0, 0), (RDMA_PS_TCP, IBV_QPT_RC)),
+            ((0, IBV_QPT_UD), (RDMA_PS_UDP, IBV_QPT_UD)),
+            ((RDMA_PS_UDP, 0), (RDMA_PS_UDP, IBV_QPT_UD)),
+            ((RDMA_PS_IPOIB, 0), (RDMA_PS_IPOIB, IBV_QPT_UD)),
+            ((RDMA_PS_IB, XRC_SEND), (RDMA_PS_IB, XRC_SEND)),
+        ] {
+            assert_eq!(kinds(&hints(0, given.0, given.1)), expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn a_passive_side_is_told_its_own_address_and_an_active_one_its_peers() {
+        let address: SocketAddr = "127.62.0.2:7471".parse().unwrap();
+        let passive = ask(c"127.62.0.2", c"7471", &hints(RAI_PASSIVE, 0, 0));
+        assert_eq!(passive, Ok([Some(address), None]));
+        let active = ask(c"127.62.0.2", c"7471", &hints(0, 0, 0));
+        assert_eq!(active, Ok([None, Some(address)]));
+    }
+
+    #[test]
+    fn names_and_families_that_do_not_fit_have_the_errors_of_getaddrinfo() {
+        let numeric = hints(RAI_NUMERICHOST, 0, 0);
+        assert_eq!(ask(c"localhost", c"1", &numeric), Err(libc::EAI_NONAME));
+        let mut v6 = hints(RAI_NUMERICHOST | RAI_FAMILY, 0, 0);
+        v6.ai_family = libc::AF_INET6;
+        let refused = ask(c"127.62.0.2", c"1", &v6).unwrap_err();
+        // Those of the C libraries differ.
+        assert!(refused < 0 && refused != -1, "{refused}");
+    }
+}
