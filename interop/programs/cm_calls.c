@@ -472,6 +472,63 @@ static void ends(void)
 	rdma_destroy_event_channel(of_server);
 }
 
+static void groups(void)
+{
+	struct rdma_event_channel *on = channel();
+	struct rdma_cm_id *id = create(on, RDMA_PS_UDP), *connects = create(on, RDMA_PS_TCP);
+	struct sockaddr unknown = { .sa_family = AF_UNIX };
+	struct sockaddr_in group = { .sin_family = AF_INET }, other = group;
+	struct sockaddr_in6 group6 = { .sin6_family = AF_INET6 };
+	struct rdma_cm_join_mc_attr_ex attr = { .join_flags = RDMA_MC_JOIN_FLAG_FULLMEMBER };
+	struct sockaddr *to = (struct sockaddr *)&group;
+	const uint32_t both = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
+
+	CHECK(inet_pton(AF_INET, "239.62.1.1", &group.sin_addr) == 1);
+	CHECK(inet_pton(AF_INET, "239.62.1.2", &other.sin_addr) == 1);
+	CHECK(inet_pton(AF_INET6, "ff12::1", &group6.sin6_addr) == 1);
+	FAILS(rdma_join_multicast(id, to, NULL), EINVAL);
+	CHECK(!rdma_bind_addr(id, at(0)));
+	CHECK(!rdma_bind_addr(connects, at(0)));
+	FAILS(rdma_join_multicast(connects, to, NULL), EINVAL);
+	FAILS(rdma_join_multicast(id, NULL, NULL), EINVAL);
+	FAILS(rdma_join_multicast(id, &unknown, NULL), EINVAL);
+	FAILS(rdma_join_multicast(id, at(0), NULL), EINVAL);
+	FAILS(rdma_join_multicast(id, (struct sockaddr *)&group6, NULL), EINVAL);
+	FAILS(rdma_leave_multicast(id, to), EADDRNOTAVAIL);
+
+	attr.addr = to;
+	FAILS(rdma_join_multicast_ex(id, NULL, NULL), EINVAL);
+	for (attr.comp_mask = 0; attr.comp_mask < 8; attr.comp_mask++)
+		if (attr.comp_mask != both)
+			FAILS(rdma_join_multicast_ex(id, &attr, NULL), EINVAL);
+	attr.comp_mask = both;
+	attr.join_flags = RDMA_MC_JOIN_FLAG_RESERVED;
+	FAILS(rdma_join_multicast_ex(id, &attr, NULL), EINVAL);
+
+	/* A member, once, and until it leaves. */
+	CHECK(!rdma_join_multicast(id, to, &group));
+	struct rdma_cm_event *event = next(on, RDMA_CM_EVENT_MULTICAST_JOIN);
+	CHECK(!event->status && event->param.ud.private_data == &group);
+	CHECK(event->param.ud.qp_num == 0xffffff && event->param.ud.qkey == RDMA_UDP_QKEY);
+	CHECK(!rdma_ack_cm_event(event));
+	FAILS(rdma_join_multicast(id, to, NULL), EADDRINUSE);
+	FAILS(rdma_leave_multicast(id, (struct sockaddr *)&other), EADDRNOTAVAIL);
+	CHECK(!rdma_leave_multicast(id, to));
+	FAILS(rdma_leave_multicast(id, to), EADDRNOTAVAIL);
+
+	/* Of a group that it has left it hears nothing. */
+	CHECK(!rdma_join_multicast(id, to, NULL));
+	CHECK(!rdma_join_multicast(id, (struct sockaddr *)&other, &other));
+	CHECK(!rdma_leave_multicast(id, to));
+	event = next(on, RDMA_CM_EVENT_MULTICAST_JOIN);
+	CHECK(event->param.ud.private_data == &other);
+	CHECK(!rdma_ack_cm_event(event));
+	nothing_on(on);
+	end(id);
+	end(connects);
+	rdma_destroy_event_channel(on);
+}
+
 static void reuse(struct rdma_cm_id *id)
 {
 	int yes = 1;
@@ -580,16 +637,16 @@ int main(int argc, char **argv)
 	const struct {
 		const char *name;
 		void (*calls)(void);
-	} groups[] = {
+	} all[] = {
 		{ "options", options }, { "steps", steps },   { "timeouts", timeouts },
 		{ "pointers", pointers }, { "events", events }, { "ends", ends },
-		{ "ports", ports },	  { "families", families },
+		{ "ports", ports },	  { "families", families }, { "groups", groups },
 	};
 	CHECK(argc == 3);
 	address = argv[2];
-	for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
-		if (!strcmp(argv[1], groups[i].name)) {
-			groups[i].calls();
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		if (!strcmp(argv[1], all[i].name)) {
+			all[i].calls();
 			puts("good");
 			return 0;
 		}

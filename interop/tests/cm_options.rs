@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use ferroce_interop::lab::Lab;
+use ferroce_interop::lab::{Lab, free_port};
 
 /// What both queue pairs of a connection have: timeout, `retry_cnt`, `rnr_retry`, `min_rnr_timer`
 /// and traffic class; the client's first.
@@ -102,6 +102,10 @@ fn calls(group: &str) {
     let address = lab.address();
     if group == "families" {
         lab.set("FERROCE_DEVICES", &format!("fr0@{address},fr1@::1"));
+        // There is one such address only, and other tests have devices on it, too.
+        let port = free_port().to_string();
+        lab.ferroce(&["dev", "add", "fr1", "::1", "port", &port])
+            .success();
     }
     // The program does what it may not, and looks at the error numbers.
     lab.set("FERROCE_LOG", "off");
@@ -117,6 +121,7 @@ calls! {
     pointers_to_nothing: "pointers";
     events_and_their_ids: "events";
     connections_that_end_before_they_begin: "ends";
+    groups_of_members: "groups";
     ports_are_one_ids_or_shared: "ports";
     wildcards_of_both_families: "families";
 }

@@ -161,6 +161,11 @@ pub unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, addr: *mut so
         };
         detach(&id, &mut state.groups[position])?;
         state.groups.swap_remove(position);
+        // Nor does the program hear any more that it has joined.
+        id.queue().withdraw(|queued| {
+            let joined = matches!(queued.what, Incoming::Join { address: of } if of == address);
+            joined && Arc::ptr_eq(&queued.id, &id)
+        });
         Ok(0)
     });
     number("rdma_leave_multicast", result)
