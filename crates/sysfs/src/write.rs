@@ -64,7 +64,8 @@ impl Writer {
         }
         let mark = root.join(MARK);
         let mut entries = fs::read_dir(root).map_err(at(root))?;
-        if !mark.exists() && entries.next().is_some() {
+        // In this order: another process that makes the same tree begins with its mark.
+        if entries.next().is_some() && !mark.exists() {
             return Err(WriteError::NotOurs(root.to_owned()));
         }
         let root = root.to_owned();
@@ -223,6 +224,26 @@ mod tests {
         let error = Writer::open(root.path()).unwrap_err().to_string();
         assert!(error.contains("is not empty"), "{error}");
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn many_may_make_the_same_directory_at_the_same_time() {
+        const WRITERS: usize = 4;
+        let place = tempfile::tempdir().unwrap();
+        let together = std::sync::Barrier::new(WRITERS);
+        let make = || {
+            let open = |number: u32| {
+                together.wait();
+                Writer::open(&place.path().join(number.to_string())).err()
+            };
+            (0..200).filter_map(open).collect::<Vec<_>>()
+        };
+        std::thread::scope(|scope| {
+            for writer in [(); WRITERS].map(|()| scope.spawn(make)) {
+                let errors = writer.join().unwrap();
+                assert!(errors.is_empty(), "{errors:?}");
+            }
+        });
     }
 
     #[test]
