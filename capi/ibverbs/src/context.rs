@@ -39,6 +39,20 @@ pub(crate) fn find(context: *const ibv_context) -> Result<ContextRef, Error> {
         .map(|object| Arc::clone(object.own()))
 }
 
+/// Refuses an object, called `name` in the message, of another context than the one it is to be used
+/// in: the numbers of objects mean something on their own device only.
+#[inline]
+pub(crate) fn check_same(
+    name: &'static str,
+    of_object: &ContextRef,
+    used_in: &ContextRef,
+) -> Result<(), Error> {
+    match Arc::ptr_eq(of_object, used_in) {
+        true => Ok(()),
+        false => Err(Error::OtherContext(name)),
+    }
+}
+
 /// The structure whose last field a program points to.
 fn around(context: *const ibv_context) -> *mut verbs_context {
     context

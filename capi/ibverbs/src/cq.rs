@@ -21,8 +21,8 @@ pub(crate) struct Cq {
     pub(crate) id: CqId,
     channel: *mut ibv_comp_channel,
     /// Announcements and asynchronous events that the program has got.
-    announced: Reported,
-    reported: Reported,
+    pub(crate) announced: Reported,
+    pub(crate) reported: Reported,
     /// The program asked for an event and has polled no completion since.
     armed: AtomicBool,
     /// The completion that `ibv_start_poll` and its like are at.
@@ -38,6 +38,13 @@ static CQS: Arena<ibv_cq_ex, Cq> = Arena::new("completion queue");
 
 pub(crate) fn find(cq: *const ibv_cq) -> Result<&'static Object<ibv_cq_ex, Cq>, Error> {
     CQS.find(cq.cast())
+}
+
+/// A completion queue of the context.
+pub(crate) fn find_in(cq: *const ibv_cq, context: &ContextRef) -> Result<CqId, Error> {
+    let cq = find(cq)?.own();
+    context::check_same("completion queue", &cq.context, context)?;
+    Ok(cq.id)
 }
 
 /// [`find`] for the data path.
@@ -95,7 +102,7 @@ pub(crate) fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut 
     let channel = wanted.channel;
     let queue = match channel.is_null() {
         true => None,
-        false => Some(use_channel(channel)?),
+        false => Some(use_channel(channel, &own)?),
     };
     let created = own
         .adapter

@@ -18,7 +18,7 @@ use crate::abi::{
 };
 use crate::cq::{self, Cq, Wanted, imm_data};
 use crate::error::{Error, pointer, set_errno};
-use crate::pd;
+use crate::{context, pd};
 
 /// What the readers can tell: no VLAN, flow tag or tag matching.
 const READERS: u64 = IBV_WC_EX_WITH_BYTE_LEN
@@ -73,12 +73,12 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     init: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
     // SAFETY: the program's own structure.
-    let wanted = wanted(unsafe { &*init });
+    let wanted = wanted(context, unsafe { &*init });
     let made = wanted.and_then(|wanted| cq::create(context, &wanted));
     pointer("ibv_create_cq_ex", made)
 }
 
-fn wanted(init: &ibv_cq_init_attr_ex) -> Result<Wanted, Error> {
+fn wanted(context: *mut ibv_context, init: &ibv_cq_init_attr_ex) -> Result<Wanted, Error> {
     if init.wc_flags & !READERS != 0 {
         return Err(Error::Unsupported("a field of completions in wc_flags"));
     }
@@ -94,7 +94,7 @@ fn wanted(init: &ibv_cq_init_attr_ex) -> Result<Wanted, Error> {
         return Err(Error::Unsupported("a flag in flags"));
     }
     if init.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
-        pd::find_parent(init.parent_domain)?;
+        pd::find_parent(init.parent_domain, &context::find(context)?)?;
     }
     Ok(Wanted {
         init: CqInit {

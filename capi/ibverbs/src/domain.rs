@@ -73,15 +73,16 @@ fn build(
     }
     let owner = context::find(context)?;
     let base = pd::find(attr.pd)?;
-    if base.own().parent.is_some() || !Arc::ptr_eq(&base.own().context, &owner) {
-        return Err(Error::Handle("protection domain of the context"));
+    context::check_same("protection domain", &base.own().context, &owner)?;
+    if base.own().parent.is_some() {
+        return Err(Error::Handle("protection domain that is no parent domain"));
     }
     let td = match attr.td.is_null() {
         true => None,
         false => Some(TDS.find(attr.td)?),
     };
-    if td.is_some_and(|td| !Arc::ptr_eq(&td.own().context, &owner)) {
-        return Err(Error::Handle("thread domain of the context"));
+    if let Some(td) = td {
+        context::check_same("thread domain", &td.own().context, &owner)?;
     }
     let parent = Parent::new(base, td);
     Ok(pd::insert_parent(context, base.own(), parent))

@@ -15,6 +15,9 @@ pub enum Error {
     /// Not a live object of its kind (`EINVAL`).
     #[error("{0} is not a handle of this library, or was destroyed")]
     Handle(&'static str),
+    /// An object of another context, or of another device (`EINVAL`).
+    #[error("the {0} belongs to another context; objects work together that one context has made")]
+    OtherContext(&'static str),
     /// A null pointer (`EINVAL`).
     #[error("{0} is a null pointer")]
     Null(&'static str),
@@ -95,7 +98,9 @@ impl Error {
     /// The error number that the man pages give.
     pub fn errno(&self) -> c_int {
         match self {
-            Self::Handle(_) | Self::Null(_) | Self::Invalid { .. } => libc::EINVAL,
+            Self::Handle(_) | Self::OtherContext(_) | Self::Null(_) | Self::Invalid { .. } => {
+                libc::EINVAL
+            }
             Self::Unsupported(_) => libc::EOPNOTSUPP,
             Self::Fault { .. } => libc::EFAULT,
             Self::NoKey { .. } => libc::ENOENT,

@@ -26,6 +26,8 @@ pub(crate) type Reported = Arc<AtomicU32>;
 pub struct EventQueue<E> {
     /// A second descriptor of the one that the program has: it may close its own.
     fd: OwnedFd,
+    /// The program's.
+    public: c_int,
     entries: Mutex<VecDeque<E>>,
 }
 
@@ -40,8 +42,12 @@ impl<E> EventQueue<E> {
         // SAFETY: fresh, and owned by nobody else.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let public = fd.try_clone()?;
-        let entries = Mutex::default();
-        Ok((Self { fd, entries }, public))
+        let queue = Self {
+            fd,
+            public: public.as_raw_fd(),
+            entries: Mutex::default(),
+        };
+        Ok((queue, public))
     }
 
     /// Adds an event.
@@ -54,8 +60,12 @@ impl<E> EventQueue<E> {
     }
 
     /// Takes the oldest event and has `seen` look at it before anybody can withdraw it. Blocks or
-    /// not, as the descriptor is set.
+    /// not, as the descriptor is set; if the program has closed it, that is the error.
     pub fn take<R>(&self, seen: impl Fn(&E) -> R) -> io::Result<R> {
+        // SAFETY: no pointers.
+        if unsafe { libc::fcntl(self.public, libc::F_GETFD) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
         loop {
             let mut one = 0_u64;
             // SAFETY: eight bytes of a local variable.
@@ -148,8 +158,10 @@ static CHANNELS: Arena<ibv_comp_channel, Channel> = Arena::new("completion chann
 /// A completion channel in use by completion queues.
 pub(crate) fn use_channel(
     pointer: *mut ibv_comp_channel,
+    context: &ContextRef,
 ) -> Result<Arc<EventQueue<Announced>>, Error> {
     let channel = CHANNELS.find(pointer)?;
+    context::check_same("completion channel", &channel.own().context, context)?;
     count_users(pointer, 1);
     Ok(Arc::clone(&channel.own().queue))
 }
@@ -256,7 +268,7 @@ pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {
     if nevents == 0 {
         return;
     }
-    let acknowledge = cq::find(cq).map(|object| {
+    let acknowledge = cq::find(cq).and_then(|object| {
         let cq = object.abi().cast::<ibv_cq>();
         // SAFETY: a live object with an initialised mutex and condition.
         unsafe {
@@ -264,8 +276,9 @@ pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {
                 &raw mut (*cq).mutex,
                 &raw mut (*cq).cond,
                 &raw mut (*cq).comp_events_completed,
+                &object.own().announced,
                 nevents,
-            );
+            )
         }
     });
     status("ibv_ack_cq_events", acknowledge);
@@ -303,7 +316,7 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     // SAFETY: the program's own structure.
     let (element, kind) = unsafe { ((*event).element, (*event).event_type) };
     let result = match kind {
-        0 => cq::find(element as *mut ibv_cq).map(|object| {
+        0 => cq::find(element as *mut ibv_cq).and_then(|object| {
             let cq = object.abi().cast::<ibv_cq>();
             // SAFETY: a live object with an initialised mutex and condition.
             unsafe {
@@ -311,11 +324,12 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
                     &raw mut (*cq).mutex,
                     &raw mut (*cq).cond,
                     &raw mut (*cq).async_events_completed,
+                    &object.own().reported,
                     1,
-                );
+                )
             }
         }),
-        1..=7 | 16 => qp::find(element as *mut crate::abi::ibv_qp).map(|object| {
+        1..=7 | 16 => qp::find(element as *mut crate::abi::ibv_qp).and_then(|object| {
             let qp = object.abi().cast::<crate::abi::ibv_qp>();
             // SAFETY: as above.
             unsafe {
@@ -323,11 +337,12 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
                     &raw mut (*qp).mutex,
                     &raw mut (*qp).cond,
                     &raw mut (*qp).events_completed,
+                    &object.own().reported,
                     1,
-                );
+                )
             }
         }),
-        14 | 15 => srq::find(element as *mut crate::abi::ibv_srq).map(|object| {
+        14 | 15 => srq::find(element as *mut crate::abi::ibv_srq).and_then(|object| {
             let srq = object.abi();
             // SAFETY: as above.
             unsafe {
@@ -335,8 +350,9 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
                     &raw mut (*srq).mutex,
                     &raw mut (*srq).cond,
                     &raw mut (*srq).events_completed,
+                    &object.own().reported,
                     1,
-                );
+                )
             }
         }),
         _ => Ok(()),
@@ -344,21 +360,34 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     status("ibv_ack_async_event", result);
 }
 
+/// Counts events as acknowledged, but no more than the program has got: otherwise the end of their
+/// object would wait for ever.
+///
 /// # Safety
 /// The mutex and the condition are initialised and live, and the mutex guards `completed`.
 unsafe fn acknowledge(
     mutex: *mut pthread_mutex_t,
     cond: *mut pthread_cond_t,
     completed: *mut u32,
+    reported: &AtomicU32,
     events: u32,
-) {
+) -> Result<(), Error> {
     // SAFETY: as the caller promises.
-    unsafe {
+    let due = unsafe {
         libc::pthread_mutex_lock(mutex);
-        *completed = (*completed).wrapping_add(events);
-        libc::pthread_cond_signal(cond);
+        let due = reported.load(Ordering::Relaxed).wrapping_sub(*completed);
+        if events <= due {
+            *completed = (*completed).wrapping_add(events);
+            libc::pthread_cond_signal(cond);
+        }
         libc::pthread_mutex_unlock(mutex);
+        due
+    };
+    if events > due {
+        let allowed = "up to the events that the program has got and not acknowledged";
+        return Err(Error::invalid("nevents", events, allowed));
     }
+    Ok(())
 }
 
 /// Waits until the program has acknowledged what was reported to it.

@@ -10,7 +10,7 @@ use ferroce_hca::{Memory, MrInfo, MrKey, MrModify, RegFlags};
 
 use crate::abi::{ibv_context, ibv_mr, ibv_pd, ibv_sge};
 use crate::arena::Arena;
-use crate::context::ContextRef;
+use crate::context::{self, ContextRef};
 use crate::dm;
 use crate::error::{Error, number, pointer, status};
 use crate::pd::{self, Pd};
@@ -183,12 +183,14 @@ fn abi(
     }
 }
 
-/// The key of a memory region; `None` for the null pointer.
-pub(crate) fn key(mr: *const ibv_mr) -> Result<Option<MrKey>, Error> {
+/// The key of a memory region of the context; `None` for the null pointer.
+pub(crate) fn key(mr: *const ibv_mr, context: &ContextRef) -> Result<Option<MrKey>, Error> {
     if mr.is_null() {
         return Ok(None);
     }
-    MRS.get(mr).map(|mr| Some(mr.own().key))
+    let mr = MRS.get(mr)?.own();
+    context::check_same("memory region", &mr.context, context)?;
+    Ok(Some(mr.key))
 }
 
 /// A region that swallows what is written and reads as zeros (ibv_alloc_null_mr(3)).
@@ -244,7 +246,7 @@ fn reregister(
         None
     };
     let domain = match what & PD != 0 {
-        true => Some(pd::find(pd)?.own().id),
+        true => Some(pd::find_in(pd, &mr.context)?.id),
         false => None,
     };
     let change = MrModify {

@@ -7,7 +7,7 @@ use ferroce_hca::{MwBind, MwBindWr, MwId, MwType, RegFlags, SendFlags, SendOp};
 
 use crate::abi::{WrBindMw, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
 use crate::arena::Arena;
-use crate::context::ContextRef;
+use crate::context::{self, ContextRef};
 use crate::error::{Error, pointer, status};
 use crate::{mr, pd, qp};
 
@@ -76,6 +76,8 @@ pub(crate) unsafe extern "C" fn bind_mw(
 ) -> c_int {
     let bound = (|| {
         let (queue_pair, window) = (qp::get(qp)?.own(), MWS.find(mw)?);
+        let context = &queue_pair.context;
+        context::check_same("memory window", &window.own().context, context)?;
         // SAFETY: the program's own structure.
         let bind = unsafe { &*bind };
         let flags = permissions(&bind.bind_info)?;
@@ -87,12 +89,12 @@ pub(crate) unsafe extern "C" fn bind_mw(
         let request = MwBindWr {
             wr_id: bind.wr_id,
             flags: SendFlags::from_bits_truncate(bind.send_flags),
-            mr: mr::key(bind.bind_info.mr)?,
+            mr: mr::key(bind.bind_info.mr, context)?,
             va: bind.bind_info.addr,
             length: bind.bind_info.length,
             access: flags.access,
         };
-        let device = queue_pair.context.adapter.live()?;
+        let device = context.adapter.live()?;
         let posted = device.post(|hca| hca.bind_mw(queue_pair.qpn, window.own().id, &request));
         // SAFETY: a live object; programs only read the field.
         unsafe { (*window.abi()).rkey = posted? };
@@ -105,9 +107,10 @@ fn permissions(info: &ibv_mw_bind_info) -> Result<RegFlags, Error> {
     Ok(RegFlags::from_bits(info.mw_access_flags)?)
 }
 
-/// The bind of a window of type 2, as a work request.
-pub(crate) fn bind_request(bind: &WrBindMw) -> Result<SendOp, Error> {
+/// The bind of a window of type 2, as a work request of the queue pair.
+pub(crate) fn bind_request(queue_pair: &qp::Qp, bind: &WrBindMw) -> Result<SendOp, Error> {
     let window = MWS.get(bind.mw)?.own();
+    context::check_same("memory window", &window.context, &queue_pair.context)?;
     if MwId::of_key(bind.rkey) != Some(window.id) {
         let allowed = "the key of the window with any last 8 bits (ibv_inc_rkey)";
         return Err(Error::invalid("bind_mw.rkey", bind.rkey, allowed));
@@ -116,7 +119,7 @@ pub(crate) fn bind_request(bind: &WrBindMw) -> Result<SendOp, Error> {
     let flags = permissions(info)?;
     Ok(SendOp::BindMw(MwBind {
         rkey: bind.rkey,
-        lkey: mr::key(info.mr)?.map_or(0, ferroce_hca::MrKey::lkey),
+        lkey: mr::key(info.mr, &queue_pair.context)?.map_or(0, ferroce_hca::MrKey::lkey),
         va: info.addr,
         length: info.length,
         access: flags.access,

@@ -30,9 +30,16 @@ pub(crate) fn find(pd: *const ibv_pd) -> Result<&'static Object<ibv_pd, Pd>, Err
     PDS.find(pd)
 }
 
-/// A parent domain.
-pub(crate) fn find_parent(pd: *const ibv_pd) -> Result<(), Error> {
-    match find(pd)?.own().parent {
+/// A protection domain of the context.
+pub(crate) fn find_in(pd: *const ibv_pd, context: &ContextRef) -> Result<&'static Pd, Error> {
+    let pd = find(pd)?.own();
+    context::check_same("protection domain", &pd.context, context)?;
+    Ok(pd)
+}
+
+/// A parent domain of the context.
+pub(crate) fn find_parent(pd: *const ibv_pd, context: &ContextRef) -> Result<(), Error> {
+    match find_in(pd, context)?.parent {
         Some(_) => Ok(()),
         None => Err(Error::Handle("parent domain")),
     }

@@ -157,7 +157,7 @@ fn send_request(own: &qp::Qp, wr: &ibv_send_wr) -> Result<SendWr, Error> {
             (sges(wr.sg_list, wr.num_sge)?, None)
         }
     };
-    let op = operation(wr)?;
+    let op = operation(own, wr)?;
     let to = own.destination(&op, wr)?;
     Ok(SendWr {
         wr_id: wr.wr_id,
@@ -169,7 +169,7 @@ fn send_request(own: &qp::Qp, wr: &ibv_send_wr) -> Result<SendWr, Error> {
     })
 }
 
-fn operation(wr: &ibv_send_wr) -> Result<SendOp, Error> {
+fn operation(own: &qp::Qp, wr: &ibv_send_wr) -> Result<SendOp, Error> {
     let imm = Some(u32::from_be(wr.imm_data));
     // SAFETY: all members of the union are numbers, or pointers that are not followed here.
     let (rdma, atomic) = unsafe { (wr.wr.rdma, wr.wr.atomic) };
@@ -197,7 +197,7 @@ fn operation(wr: &ibv_send_wr) -> Result<SendOp, Error> {
             add: atomic.compare_add,
         },
         IBV_WR_LOCAL_INV => SendOp::LocalInvalidate { rkey: wr.imm_data },
-        IBV_WR_BIND_MW => mw::bind_request(&wr.bind_mw)?,
+        IBV_WR_BIND_MW => mw::bind_request(own, &wr.bind_mw)?,
         other => {
             let allowed = "the operations of ibv_wr_opcode that the queue pair has";
             return Err(Error::invalid("opcode", other, allowed));

@@ -16,7 +16,7 @@ use crate::abi::{
 };
 use crate::adapter::{Adapter, AsyncRoute, write};
 use crate::arena::{Arena, Object};
-use crate::context::ContextRef;
+use crate::context::{self, ContextRef};
 use crate::error::{Error, pointer, status};
 use crate::events::{Reported, wait_acknowledged};
 use crate::qp_ex::{self, Builder};
@@ -31,7 +31,7 @@ pub(crate) struct Qp {
     /// The address vector as the program gave it.
     ah_attr: Mutex<ibv_ah_attr>,
     /// Asynchronous events that the program has got.
-    reported: Reported,
+    pub(crate) reported: Reported,
     /// Work requests that `ibv_wr_*` puts together.
     pub(crate) builder: Builder,
 }
@@ -169,9 +169,9 @@ fn create(
     let own = Arc::clone(&domain.context);
     let srq = match init.srq.is_null() {
         true => None,
-        false => Some(srq::find(init.srq)?.own().id),
+        false => Some(srq::find_in(init.srq, &own)?),
     };
-    let send_cq = cq::find(init.send_cq)?.own().id;
+    let send_cq = cq::find_in(init.send_cq, &own)?;
     let device = QpInit {
         qp_type,
         pd: domain.id,
@@ -179,7 +179,7 @@ fn create(
         // It is not looked at for a queue pair without receives.
         recv_cq: match qp_type {
             QpType::XrcSend => send_cq,
-            _ => cq::find(init.recv_cq)?.own().id,
+            _ => cq::find_in(init.recv_cq, &own)?,
         },
         srq,
         cap: convert::cap(&init.cap),
@@ -209,7 +209,7 @@ fn create_xrc_recv(
         let allowed = "IBV_QP_INIT_ATTR_XRCD and the XRC domain";
         return Err(Error::invalid("comp_mask", ex.comp_mask, allowed));
     }
-    let xrcd = xrc::find(ex.xrcd)?;
+    let xrcd = xrc::find_in(ex.xrcd, &context::find(context)?)?;
     let device = xrcd.context.adapter.live()?;
     let qpn = device.with(|hca| hca.create_xrc_recv_qp(xrcd.id))?;
     Ok(insert_xrc_recv(context, xrcd, qpn, ex.qp_context))

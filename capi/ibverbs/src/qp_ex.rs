@@ -213,13 +213,14 @@ unsafe extern "C" fn wr_bind_mw(
             rkey,
             bind_info,
         };
-        let made = mw::bind_request(&bind);
-        if let Ok(op) = made {
-            begin(qp, op);
-        }
-        let Some((_, batch)) = batch(qp) else { return };
-        match made {
-            Ok(_) => batch.binds.push(bind),
+        let Some((own, batch)) = batch(qp) else {
+            return;
+        };
+        match mw::bind_request(own, &bind) {
+            Ok(op) => {
+                batch.binds.push(bind);
+                begin(qp, op);
+            }
             Err(error) => {
                 batch.refused.get_or_insert(error);
             }

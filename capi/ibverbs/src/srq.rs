@@ -12,7 +12,7 @@ use crate::abi::{
 };
 use crate::adapter::{AsyncRoute, write};
 use crate::arena::{Arena, Object};
-use crate::context::ContextRef;
+use crate::context::{self, ContextRef};
 use crate::error::{Error, pointer, status};
 use crate::events::{Reported, wait_acknowledged};
 use crate::post::{Chain, recv_request};
@@ -22,13 +22,20 @@ pub(crate) struct Srq {
     context: ContextRef,
     pub(crate) id: SrqId,
     /// Asynchronous events that the program has got.
-    reported: Reported,
+    pub(crate) reported: Reported,
 }
 
 static SRQS: Arena<ibv_srq, Srq> = Arena::new("shared receive queue");
 
 pub(crate) fn find(srq: *const ibv_srq) -> Result<&'static Object<ibv_srq, Srq>, Error> {
     SRQS.find(srq)
+}
+
+/// A shared receive queue of the context.
+pub(crate) fn find_in(srq: *const ibv_srq, context: &ContextRef) -> Result<SrqId, Error> {
+    let srq = find(srq)?.own();
+    context::check_same("shared receive queue", &srq.context, context)?;
+    Ok(srq.id)
 }
 
 /// Makes a shared receive queue and writes the capacities it got back into `init`
@@ -65,10 +72,13 @@ fn create_extended(ex: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq, Error>
         return Err(Error::invalid("comp_mask", ex.comp_mask, allowed));
     }
     let xrc = match is_xrc {
-        true => Some(XrcTies {
-            xrcd: xrc::find(ex.xrcd)?.id,
-            cq: cq::find(ex.cq)?.own().id,
-        }),
+        true => {
+            let context = &pd::find(ex.pd)?.own().context;
+            Some(XrcTies {
+                xrcd: xrc::find_in(ex.xrcd, context)?.id,
+                cq: cq::find_in(ex.cq, context)?,
+            })
+        }
         false => None,
     };
     // SAFETY: the plain structure is the head of the extended one.

@@ -31,8 +31,15 @@ pub(crate) fn changes() -> MutexGuard<'static, ()> {
     CHANGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) fn find(xrcd: *const ibv_xrcd) -> Result<&'static Xrcd, Error> {
+fn find(xrcd: *const ibv_xrcd) -> Result<&'static Xrcd, Error> {
     XRCDS.find(xrcd).map(|object| object.own())
+}
+
+/// An XRC domain of the context.
+pub(crate) fn find_in(xrcd: *const ibv_xrcd, context: &ContextRef) -> Result<&'static Xrcd, Error> {
+    let xrcd = find(xrcd)?;
+    context::check_same("XRC domain", &xrcd.context, context)?;
+    Ok(xrcd)
 }
 
 /// Opens an XRC domain: one of its own, or the one of a file for all its openers in this process
@@ -148,9 +155,8 @@ fn open_shared(context: *mut ibv_context, attr: &ibv_qp_open_attr) -> Result<*mu
     if attr.qp_type != crate::abi::IBV_QPT_XRC_RECV {
         return Err(Error::invalid("qp_type", attr.qp_type, "IBV_QPT_XRC_RECV"));
     }
-    context::find(context)?;
     let qpn = convert::qpn("qp_num", attr.qp_num)?;
-    let xrcd = find(attr.xrcd)?;
+    let xrcd = find_in(attr.xrcd, &context::find(context)?)?;
     let device = xrcd.context.adapter.live()?;
     device.with(|hca| hca.open_xrc_recv_qp(xrcd.id, qpn))?;
     let user = match attr.comp_mask & CONTEXT != 0 {
