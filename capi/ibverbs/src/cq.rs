@@ -73,22 +73,30 @@ pub unsafe extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut ibv_cq {
-    let wanted = Wanted {
-        init: CqInit {
-            // What is less than nothing is as wrong as nothing.
-            capacity: u32::try_from(cqe).unwrap_or(0),
-            ignore_overrun: false,
-        },
-        cq_context,
-        channel,
-        comp_vector: u32::try_from(comp_vector).unwrap_or(u32::MAX),
-        wc_flags: None,
-        single_threaded: false,
-    };
-    pointer(
-        "ibv_create_cq",
-        create(context, &wanted).map(<*mut ibv_cq_ex>::cast),
-    )
+    let made = (|| {
+        let wanted = Wanted {
+            init: CqInit {
+                capacity: entries(cqe)?,
+                ignore_overrun: false,
+            },
+            cq_context,
+            channel,
+            comp_vector: u32::try_from(comp_vector)
+                .map_err(|_| Error::invalid("comp_vector", comp_vector, VECTORS))?,
+            wc_flags: None,
+            single_threaded: false,
+        };
+        create(context, &wanted).map(<*mut ibv_cq_ex>::cast)
+    })();
+    pointer("ibv_create_cq", made)
+}
+
+/// What is allowed as `comp_vector`.
+const VECTORS: &str = "0 to num_comp_vectors of the context - 1";
+
+/// The capacity that a program asks for.
+fn entries(cqe: c_int) -> Result<u32, Error> {
+    u32::try_from(cqe).map_err(|_| Error::invalid("cqe", cqe, "1 to max_cqe of the device"))
 }
 
 pub(crate) fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut ibv_cq_ex, Error> {
@@ -96,8 +104,7 @@ pub(crate) fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut 
     // SAFETY: a live context.
     let vectors = unsafe { (*context).num_comp_vectors };
     if wanted.comp_vector >= vectors.unsigned_abs() {
-        let allowed = "less than num_comp_vectors of the context";
-        return Err(Error::invalid("comp_vector", wanted.comp_vector, allowed));
+        return Err(Error::invalid("comp_vector", wanted.comp_vector, VECTORS));
     }
     let channel = wanted.channel;
     let queue = match channel.is_null() {
@@ -159,8 +166,7 @@ pub(crate) fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut 
 pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     let resized = find(cq).and_then(|object| {
         let own = object.own();
-        let allowed = "1 to max_cqe of the device";
-        let capacity = u32::try_from(cqe).map_err(|_| Error::invalid("cqe", cqe, allowed))?;
+        let capacity = entries(cqe)?;
         let device = own.context.adapter.live()?;
         device.with(|hca| hca.resize_cq(own.id, capacity))?;
         // SAFETY: a live object; programs only read the field.

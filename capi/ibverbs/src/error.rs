@@ -22,12 +22,12 @@ pub enum Error {
     #[error("{0} is a null pointer")]
     Null(&'static str),
     /// A value outside its range (`EINVAL`).
-    #[error("{field} is {value:#x}, allowed is {allowed}")]
+    #[error("{field} is {value}, allowed is {allowed}", value = number_or_bits(*value))]
     Invalid {
         /// Name of the argument or field.
         field: &'static str,
         /// Value given.
-        value: u64,
+        value: i128,
         /// What would do.
         allowed: &'static str,
     },
@@ -87,10 +87,10 @@ pub enum Error {
 
 impl Error {
     /// A value outside its range.
-    pub fn invalid(field: &'static str, value: impl TryInto<u64>, allowed: &'static str) -> Self {
+    pub fn invalid(field: &'static str, value: impl TryInto<i128>, allowed: &'static str) -> Self {
         Self::Invalid {
             field,
-            value: value.try_into().unwrap_or(u64::MAX),
+            value: value.try_into().unwrap_or(i128::MAX), // all that C has fit
             allowed,
         }
     }
@@ -129,6 +129,15 @@ impl Error {
             Self::Told(_) => Level::Debug,
             _ => Level::Error,
         }
+    }
+}
+
+/// A value as its author knows it best: a mask or key by its digits in hex.
+fn number_or_bits(value: i128) -> String {
+    if value < 10 {
+        value.to_string()
+    } else {
+        format!("{value:#x}")
     }
 }
 

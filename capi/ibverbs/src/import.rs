@@ -35,12 +35,19 @@ pub(crate) fn command_fd(adapter: &Adapter) -> io::Result<OwnedFd> {
 }
 
 /// Device and identity in a command descriptor.
-fn read_command(fd: c_int) -> Option<(String, u64)> {
+fn read_command(fd: c_int) -> Result<(String, u64), Error> {
     let mut text = [0; 256];
     // SAFETY: the descriptor is only borrowed: it is given back below without being closed.
     let file = std::mem::ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
-    let length = file.read_at(&mut text, 0).ok()?;
-    let line = std::str::from_utf8(&text[..length]).ok()?;
+    let length = file.read_at(&mut text, 0)?;
+    parse_command(&text[..length]).ok_or_else(|| {
+        let allowed = "copies of cmd_fd of a context of this library";
+        Error::invalid("cmd_fd", fd, allowed)
+    })
+}
+
+fn parse_command(text: &[u8]) -> Option<(String, u64)> {
+    let line = std::str::from_utf8(text).ok()?;
     let (name, identity) = line.strip_prefix(MARK)?.trim().split_once(' ')?;
     let identity = u64::from_str_radix(identity, 16).ok()?;
     Some((name.to_owned(), identity))
@@ -56,10 +63,7 @@ fn import_device(cmd_fd: c_int) -> Result<*mut ibv_context, Error> {
     if cmd_fd < 0 {
         return Err(io::Error::from_raw_os_error(libc::EBADF).into());
     }
-    let Some((name, identity)) = read_command(cmd_fd) else {
-        let allowed = "copies of cmd_fd of a context of this library";
-        return Err(Error::invalid("cmd_fd", cmd_fd, allowed));
-    };
+    let (name, identity) = read_command(cmd_fd)?;
     let adapter = Adapter::attach(adapter::named(&name)?)?;
     let foreign = adapter.identity != identity;
     context::make(adapter, foreign, || {

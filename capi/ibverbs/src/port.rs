@@ -27,11 +27,12 @@ pub(crate) fn check_port(port: u32) -> Result<(), Error> {
 }
 
 /// Whether an entry of the GID table holds a GID, or is empty.
-fn holds_gid(index: u32) -> Result<bool, Error> {
-    if index < GID_TABLE {
-        return Ok(index < GIDS);
+fn holds_gid(index: impl Into<i64>) -> Result<bool, Error> {
+    let index = index.into();
+    if (0..i64::from(GID_TABLE)).contains(&index) {
+        return Ok(index < i64::from(GIDS));
     }
-    Err(Error::invalid("gid_index", index, "less than gid_tbl_len"))
+    Err(Error::invalid("gid_index", index, "0 to gid_tbl_len - 1"))
 }
 
 /// The port's attributes (ibv_query_port(3)), for programs that know only the first fields.
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn ibv_query_gid(
 ) -> c_int {
     let result = context::find(context).and_then(|own| {
         check_port(port.into())?;
-        let known = match holds_gid(u32::try_from(index).unwrap_or(u32::MAX))? {
+        let known = match holds_gid(index)? {
             true => gid_of(own.adapter.listed.spec.address),
             false => ibv_gid::default(),
         };

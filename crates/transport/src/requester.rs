@@ -146,8 +146,8 @@ impl Requester {
     pub(crate) fn post(&mut self, mut wr: SendWr, config: &QpConfig) -> Result<(), PostError> {
         let QpConfig { qp_type, cap, .. } = *config;
         if !qp_type.supports(&wr.op) {
-            let opcode = wr.op.wc_opcode();
-            return Err(PostError::Unsupported { qp_type, opcode });
+            let operation = wr.op.name();
+            return Err(PostError::Unsupported { qp_type, operation });
         }
         if !wr.to.suits(qp_type) {
             return Err(PostError::WrongAddress { qp_type });

@@ -134,6 +134,20 @@ impl SendOp {
         )
     }
 
+    /// What it is called in messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Send { .. } => "SEND",
+            Self::SendInvalidate { .. } => "SEND with invalidate",
+            Self::Write { .. } => "RDMA WRITE",
+            Self::Read { .. } => "RDMA READ",
+            Self::CompareSwap { .. } => "compare and swap",
+            Self::FetchAdd { .. } => "fetch and add",
+            Self::BindMw(_) => "bind of memory windows",
+            Self::LocalInvalidate { .. } => "local invalidation",
+        }
+    }
+
     /// The opcode of its completion.
     pub fn wc_opcode(&self) -> WcOpcode {
         match self {
@@ -238,12 +252,12 @@ pub enum PostError {
         got: u64,
     },
     /// The service of this QP has no such operation.
-    #[error("a queue pair of type {qp_type} has no {opcode:?}; create one of another type")]
+    #[error("a queue pair of type {qp_type} has no {operation}; create one of another type")]
     Unsupported {
         /// The QP's type.
         qp_type: QpType,
-        /// What was asked of it.
-        opcode: WcOpcode,
+        /// What was asked of it, see [`SendOp::name`].
+        operation: &'static str,
     },
     /// Datagrams need an address, requests of XRC a shared receive queue; what another QP sends goes
     /// to its peer.

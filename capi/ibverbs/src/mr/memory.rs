@@ -1,4 +1,6 @@
 use std::ffi::c_void;
+use std::io;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use ferroce_hca::{AccessFlags, Memory, RegFlags};
@@ -56,19 +58,62 @@ pub(super) fn fault_in(addr: *mut c_void, length: usize, writable: bool) -> Resu
     }
     // SAFETY: this advice changes no contents.
     let done = unsafe { libc::madvise(first as *mut c_void, end - first, advice) };
-    let error = std::io::Error::last_os_error();
+    let error = io::Error::last_os_error();
     match error.raw_os_error() {
         _ if done == 0 => Ok(()),
-        // Kernels before 5.14 do not know the advice, others refuse it for mappings of devices:
-        // then it is not known whether the pages are there.
-        Some(libc::EINVAL) if !readable_but_not_writable(addr, writable) => Ok(()),
+        // So are answered ranges with other permissions or beyond all addresses, but also mappings
+        // of devices; and kernels before 5.14 do not know the advice.
+        Some(libc::EINVAL) if is_mapped(first as u64..end as u64, writable) => Ok(()),
         _ => Err(fault),
     }
 }
 
-/// Whether the first page can be brought in for reading but was refused for writing.
-fn readable_but_not_writable(addr: *mut c_void, writable: bool) -> bool {
-    let page = (addr as usize & !0xfff) as *mut c_void;
-    // SAFETY: this advice changes no contents.
-    writable && unsafe { libc::madvise(page, 4096, libc::MADV_POPULATE_READ) } == 0
+/// Whether mappings that may be read, or also written, cover a range; yes if nobody can tell.
+fn is_mapped(range: Range<u64>, writable: bool) -> bool {
+    let Ok(maps) = std::fs::read("/proc/self/maps") else {
+        return true;
+    };
+    // In ascending order: each that begins no later than the last one ended leads on.
+    let covered = String::from_utf8_lossy(&maps)
+        .lines()
+        .filter_map(|line| usable(line, writable))
+        .fold(range.start, |covered, mapping| {
+            match mapping.contains(&covered) {
+                true => mapping.end,
+                false => covered,
+            }
+        });
+    covered >= range.end
+}
+
+/// The addresses in a line of `/proc/self/maps` (proc(5)), if they may be used as asked.
+fn usable(line: &str, writable: bool) -> Option<Range<u64>> {
+    let (addresses, rest) = line.split_once(' ')?;
+    let (start, end) = addresses.split_once('-')?;
+    let may = rest.starts_with(if writable { "rw" } else { "r" });
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    Some(number(start)?..number(end)?).filter(|_| may)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_covered_by_mappings_without_holes() {
+        let lines = "1000-2000 r--p 0\n2000-3000 rw-p 0 [heap]\n4000-5000 ---p 0";
+        let read = |line| usable(line, false);
+        let all: Vec<_> = lines.lines().filter_map(read).collect();
+        assert_eq!(all, [0x1000..0x2000, 0x2000..0x3000]);
+        let written = lines.lines().find_map(|line| usable(line, true));
+        assert_eq!(written, Some(0x2000..0x3000));
+    }
+
+    #[test]
+    fn own_memory_is_mapped_and_the_last_address_is_not() {
+        let own = [0_u8; 64];
+        let start = own.as_ptr() as u64;
+        assert!(is_mapped(start..start + 64, true));
+        assert!(!is_mapped(start..u64::MAX, false));
+    }
 }

@@ -202,11 +202,14 @@ fn work_requests_must_suit_the_type() {
     let (mut pair, [a, b], source) = sent();
     let address = to(&pair.sides[B], b);
     let qp_type = QpType::Ud;
-    let opcode = WcOpcode::RdmaWrite;
+    let operation = "RDMA WRITE";
     let write = wr(1, source.write(), &source, address);
     assert_eq!(
         pair.sides[A].hca.post_send(a, write),
-        Err(VerbsError::Post(PostError::Unsupported { qp_type, opcode }))
+        Err(VerbsError::Post(PostError::Unsupported {
+            qp_type,
+            operation
+        }))
     );
     let nowhere = SendWr::new(1, SEND, source.whole());
     assert_eq!(

@@ -258,14 +258,14 @@ fn what_the_service_lacks_cannot_be_posted() {
     let mut pair = uc().connect();
     let (va, rkey) = pair.target(A);
     let qp_type = QpType::Uc;
-    for (op, opcode) in [
-        (SendOp::Read { va, rkey }, WcOpcode::RdmaRead),
-        (SendOp::FetchAdd { va, rkey, add: 1 }, WcOpcode::FetchAdd),
-        (SendOp::SendInvalidate { rkey }, WcOpcode::Send),
+    for (op, operation) in [
+        (SendOp::Read { va, rkey }, "RDMA READ"),
+        (SendOp::FetchAdd { va, rkey, add: 1 }, "fetch and add"),
+        (SendOp::SendInvalidate { rkey }, "SEND with invalidate"),
     ] {
         let side = &mut pair[A];
         let wr = SendWr::new(1, op, side.local.part(0, 8));
-        let refused = PostError::Unsupported { qp_type, opcode };
+        let refused = PostError::Unsupported { qp_type, operation };
         assert_eq!(side.qp.post_send(wr, &mut side.host), Err(refused));
     }
 }

@@ -1,0 +1,411 @@
+// Work requests that cannot be posted, or fail, and in which order they complete.
+#include "bad.h"
+
+static struct objects here, there; // each with a protection domain of its own
+static struct ibv_qp *qp, *peer;
+
+static const char *name_of(int status)
+{
+	static const char *const NAMES[] = {
+		[IBV_WC_SUCCESS] = "SUCCESS",
+		[IBV_WC_LOC_LEN_ERR] = "LOC_LEN_ERR",
+		[IBV_WC_LOC_QP_OP_ERR] = "LOC_QP_OP_ERR",
+		[IBV_WC_LOC_PROT_ERR] = "LOC_PROT_ERR",
+		[IBV_WC_WR_FLUSH_ERR] = "WR_FLUSH_ERR",
+		[IBV_WC_MW_BIND_ERR] = "MW_BIND_ERR",
+		[IBV_WC_REM_INV_REQ_ERR] = "REM_INV_REQ_ERR",
+		[IBV_WC_REM_ACCESS_ERR] = "REM_ACCESS_ERR",
+		[IBV_WC_REM_OP_ERR] = "REM_OP_ERR",
+		[IBV_WC_GENERAL_ERR] = "GENERAL_ERR",
+	};
+	int known = status >= 0 && status < (int)(sizeof NAMES / sizeof *NAMES) && NAMES[status];
+	return known ? NAMES[status] : "?";
+}
+
+static void connect_both(void)
+{
+	connect_qp(qp, peer->qp_num);
+	connect_qp(peer, qp->qp_num);
+}
+
+static struct ibv_sge local(uint32_t length)
+{
+	return (struct ibv_sge){ (uintptr_t)here.buffer, length, here.mr->lkey };
+}
+
+static struct ibv_send_wr request(enum ibv_wr_opcode opcode, struct ibv_sge *sge)
+{
+	return (struct ibv_send_wr){
+		.wr_id = 1,
+		.opcode = opcode,
+		.sg_list = sge,
+		.num_sge = sge ? 1 : 0,
+		.wr.rdma = { (uintptr_t)there.buffer, there.mr->rkey },
+	};
+}
+
+static int post(struct ibv_qp *to, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad = NULL;
+	int status = ibv_post_send(to, wr, &bad);
+	CHECK(!status || bad);
+	return status;
+}
+
+static int receive(struct ibv_qp *to, uint64_t wr_id, struct ibv_sge *sge)
+{
+	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = sge, .num_sge = sge ? 1 : 0 }, *bad;
+	return ibv_post_recv(to, &wr, &bad);
+}
+
+// A request on connected queue pairs: how it completes.
+static void work(const char *name, struct ibv_send_wr wr)
+{
+	connect_both();
+	begin(name);
+	CHECK(!post(qp, &wr));
+	struct ibv_wc wc = completion(here.cq);
+	puts(wc.wr_id == 1 ? name_of(wc.status) : "nothing");
+}
+
+// A SEND of 64 bytes into a receive: how both complete.
+static void message(const char *name, struct ibv_sge into)
+{
+	struct ibv_sge sge = local(64);
+	struct ibv_send_wr wr = request(IBV_WR_SEND, &sge);
+	connect_both();
+	CHECK(!receive(peer, 2, &into));
+	begin(name);
+	CHECK(!post(qp, &wr));
+	struct ibv_wc sent = completion(here.cq), received = completion(there.cq);
+	CHECK(sent.wr_id == 1 && received.wr_id == 2);
+	printf("%s, %s\n", name_of(sent.status), name_of(received.status));
+}
+
+static void local_keys(void)
+{
+	struct ibv_sge sge = local(64);
+	struct ibv_mr *gone = ibv_reg_mr(here.pd, here.buffer, SIZE, EVERYTHING);
+	struct ibv_mr *read_only = ibv_reg_mr(here.pd, here.buffer, SIZE, 0);
+	CHECK(gone && read_only);
+	uint32_t stale = gone->lkey;
+	CHECK(!ibv_dereg_mr(gone));
+#define WRITE_FROM(name, address, key)                                                 \
+	do {                                                                           \
+		sge = (struct ibv_sge){ address, 64, key };                            \
+		work(name, request(IBV_WR_RDMA_WRITE, &sge));                          \
+	} while (0)
+	uintptr_t start = (uintptr_t)here.buffer;
+	WRITE_FROM("sge inside its MR", start + SIZE - 64, here.mr->lkey);
+	WRITE_FROM("sge one byte past its MR", start + SIZE - 63, here.mr->lkey);
+	WRITE_FROM("sge one byte before its MR", start - 1, here.mr->lkey);
+	WRITE_FROM("sge around the end of all addresses", UINTPTR_MAX - 31, here.mr->lkey);
+	WRITE_FROM("sge with an unknown lkey", start, 0x12345678);
+	WRITE_FROM("sge with lkey 0", start, 0);
+	WRITE_FROM("sge with a stale lkey", start, stale);
+	WRITE_FROM("sge with the lkey of another PD", (uintptr_t)there.buffer, there.mr->lkey);
+	sge = (struct ibv_sge){ start, 64, read_only->lkey };
+	work("READ into an MR without LOCAL_WRITE", request(IBV_WR_RDMA_READ, &sge));
+	CHECK(!ibv_dereg_mr(read_only));
+
+	read_only = ibv_reg_mr(there.pd, there.buffer, SIZE, 0);
+	uintptr_t target = (uintptr_t)there.buffer;
+	message("receive", (struct ibv_sge){ target, 64, there.mr->lkey });
+	message("receive too short", (struct ibv_sge){ target, 63, there.mr->lkey });
+	message("receive past its MR", (struct ibv_sge){ target + SIZE - 8, 64, there.mr->lkey });
+	message("receive with an unknown lkey", (struct ibv_sge){ target, 64, 0x12345678 });
+	message("receive with the lkey of another PD", local(64));
+	message("receive without LOCAL_WRITE", (struct ibv_sge){ target, 64, read_only->lkey });
+	CHECK(!ibv_dereg_mr(read_only));
+}
+
+static void remote_keys(void)
+{
+	struct ibv_sge sge = local(64), eight = local(8), four = local(4);
+	struct ibv_mr *gone = ibv_reg_mr(there.pd, there.buffer, SIZE, EVERYTHING);
+	struct ibv_mr *closed = ibv_reg_mr(there.pd, there.buffer, SIZE, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(gone && closed);
+	uint32_t stale = gone->rkey;
+	CHECK(!ibv_dereg_mr(gone));
+	uintptr_t start = (uintptr_t)there.buffer;
+#define REMOTE(name, op, list, address, key)                                           \
+	do {                                                                           \
+		struct ibv_send_wr wr = request(op, list);                             \
+		wr.wr.atomic.remote_addr = address;                                    \
+		if (op == IBV_WR_ATOMIC_FETCH_AND_ADD)                                 \
+			wr.wr.atomic.rkey = key;                                       \
+		else                                                                   \
+			wr.wr.rdma.rkey = key;                                         \
+		work(name, wr);                                                        \
+	} while (0)
+	REMOTE("WRITE", IBV_WR_RDMA_WRITE, &sge, start, there.mr->rkey);
+	REMOTE("WRITE with an unknown rkey", IBV_WR_RDMA_WRITE, &sge, start, 0x12345678);
+	REMOTE("READ with an unknown rkey", IBV_WR_RDMA_READ, &sge, start, 0x12345678);
+	REMOTE("WRITE with a stale rkey", IBV_WR_RDMA_WRITE, &sge, start, stale);
+	REMOTE("READ with a stale rkey", IBV_WR_RDMA_READ, &sge, start, stale);
+	REMOTE("WRITE past the MR", IBV_WR_RDMA_WRITE, &sge, start + SIZE - 63, there.mr->rkey);
+	REMOTE("READ before the MR", IBV_WR_RDMA_READ, &sge, start - 1, there.mr->rkey);
+	REMOTE("WRITE around the end of all addresses", IBV_WR_RDMA_WRITE, &sge, UINT64_MAX - 31,
+	       there.mr->rkey);
+	REMOTE("WRITE without REMOTE_WRITE", IBV_WR_RDMA_WRITE, &sge, start, closed->rkey);
+	REMOTE("READ without REMOTE_READ", IBV_WR_RDMA_READ, &sge, start, closed->rkey);
+	REMOTE("WRITE to an MR of another PD", IBV_WR_RDMA_WRITE, &sge, (uintptr_t)here.buffer,
+	       here.mr->rkey);
+	enum ibv_wr_opcode add = IBV_WR_ATOMIC_FETCH_AND_ADD;
+	REMOTE("atomic", add, &eight, start, there.mr->rkey);
+	REMOTE("atomic without REMOTE_ATOMIC", add, &eight, start, closed->rkey);
+	REMOTE("atomic at an odd address", add, &eight, start + 1, there.mr->rkey);
+	REMOTE("atomic of four bytes", add, &four, start, there.mr->rkey);
+	CHECK(!ibv_dereg_mr(closed));
+}
+
+static void nothing_at_all(void)
+{
+	struct ibv_sge empty = { 0x1000, 0, 0x12345678 };
+	struct ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, NULL);
+	work("WRITE of nothing", wr);
+	wr.wr.rdma.rkey = 0x12345678;
+	work("WRITE of nothing with an unknown rkey", wr);
+	wr.opcode = IBV_WR_RDMA_READ;
+	work("READ of nothing with an unknown rkey", wr);
+	work("WRITE of an empty sge with an unknown lkey", request(IBV_WR_RDMA_WRITE, &empty));
+	connect_both();
+	wr = request(IBV_WR_SEND, NULL);
+	CHECK(!receive(peer, 2, NULL) && !post(qp, &wr));
+	struct ibv_wc sent = completion(here.cq), received = completion(there.cq);
+	ANSWER("SEND of nothing", name_of(sent.status));
+	ANSWER("receive of nothing",
+	       received.wr_id == 2 && !received.byte_len ? name_of(received.status) : "?");
+}
+
+static void refused(void)
+{
+	struct ibv_sge many[40], sge = local(64), long_one = local(UINT32_MAX);
+	struct ibv_send_wr wr, *bad;
+	struct ibv_recv_wr recv = { .sg_list = many, .num_sge = SGES + 1 }, *bad_recv;
+	for (int i = 0; i < 40; i++)
+		many[i] = local(1);
+	connect_both();
+#define REFUSED(name, op, list, statement)                                             \
+	do {                                                                           \
+		wr = request(op, list);                                                \
+		statement;                                                             \
+		STATUS(name, post(qp, &wr));                                           \
+	} while (0)
+	REFUSED("too many sges", IBV_WR_SEND, many, wr.num_sge = SGES + 1);
+	REFUSED("more sges than the device takes", IBV_WR_SEND, many, wr.num_sge = 31);
+	REFUSED("-1 sges", IBV_WR_SEND, many, wr.num_sge = -1);
+	REFUSED("sges at null", IBV_WR_SEND, NULL, wr.num_sge = 1);
+	STATUS("too many sges to receive", ibv_post_recv(qp, &recv, &bad_recv));
+	recv.num_sge = -1;
+	STATUS("-1 sges to receive", ibv_post_recv(qp, &recv, &bad_recv));
+	sge.length = INLINE + 1;
+	REFUSED("inline too long", IBV_WR_SEND, &sge, wr.send_flags = IBV_SEND_INLINE);
+	sge.length = SIZE;
+	REFUSED("inline far too long", IBV_WR_SEND, &sge, wr.send_flags = IBV_SEND_INLINE);
+	sge.length = 8;
+	REFUSED("inline READ", IBV_WR_RDMA_READ, &sge, wr.send_flags = IBV_SEND_INLINE);
+	REFUSED("more than 2 GiB", IBV_WR_RDMA_WRITE, &long_one, (void)0);
+	REFUSED("opcode 99", 99, &sge, (void)0);
+	REFUSED("opcode -1", -1, &sge, (void)0);
+	REFUSED("opcode TSO", IBV_WR_TSO, &sge, (void)0);
+	REFUSED("opcode BIND_MW without a window", IBV_WR_BIND_MW, NULL, (void)0);
+	STATUS("no requests at all", ibv_post_send(qp, NULL, &bad));
+
+	struct ibv_send_wr chain[3] = { request(IBV_WR_RDMA_WRITE, &sge), request(99, &sge),
+					request(IBV_WR_RDMA_WRITE, &sge) };
+	chain[0].next = &chain[1];
+	chain[1].next = &chain[2];
+	STATUS("the second of three", ibv_post_send(qp, chain, &bad));
+	ANSWER("bad_wr", bad == &chain[1] ? "the second" : "another one");
+	ANSWER("the first of three", name_of(completion(here.cq).status));
+	struct ibv_wc wc;
+	usleep(1000);
+	ANSWER("the third of three", ibv_poll_cq(here.cq, 1, &wc) ? "completed" : "not posted");
+
+	for (int i = 0; i < DEPTH; i++)
+		CHECK(!receive(qp, 2, NULL));
+	STATUS("receive queue full", receive(qp, 2, NULL));
+	step(qp, IBV_QPS_SQD, 0);
+	wr = request(IBV_WR_RDMA_WRITE, &sge);
+	for (int i = 0; i < DEPTH; i++)
+		CHECK(!post(qp, &wr));
+	STATUS("send queue full", post(qp, &wr));
+
+	step(qp, IBV_QPS_RESET, 0);
+	STATUS("send in RESET", post(qp, &wr));
+	STATUS("receive in RESET", receive(qp, 2, NULL));
+	step(qp, IBV_QPS_INIT, 0);
+	STATUS("send in INIT", post(qp, &wr));
+	STATUS("receive in INIT", receive(qp, 2, NULL));
+	step(qp, IBV_QPS_RTR, peer->qp_num);
+	STATUS("send in RTR", post(qp, &wr));
+}
+
+static void other_types(void)
+{
+	struct ibv_sge sge = local(8), page = local(4097);
+	struct ibv_qp *uc = make_qp(&here, IBV_QPT_UC), *ud = make_qp(&here, IBV_QPT_UD);
+	struct ibv_ah_attr attr = to_itself(here.context);
+	struct ibv_ah *ah = ibv_create_ah(here.pd, &attr);
+	CHECK(ah);
+	connect_qp(uc, uc->qp_num);
+	connect_qp(ud, 0);
+#define OF_TYPE(which, op)                                                             \
+	do {                                                                           \
+		struct ibv_send_wr wr = request(op, &sge);                             \
+		STATUS(#op " of " #which, post(which, &wr));                           \
+	} while (0)
+	OF_TYPE(uc, IBV_WR_RDMA_READ);
+	OF_TYPE(uc, IBV_WR_ATOMIC_CMP_AND_SWP);
+	OF_TYPE(uc, IBV_WR_SEND_WITH_INV);
+	OF_TYPE(ud, IBV_WR_RDMA_WRITE);
+	OF_TYPE(ud, IBV_WR_RDMA_READ);
+	OF_TYPE(ud, IBV_WR_ATOMIC_FETCH_AND_ADD);
+	struct ibv_send_wr wr = request(IBV_WR_SEND, &sge);
+	wr.wr.ud.ah = ah;
+	wr.wr.ud.remote_qpn = 1 << 24;
+	STATUS("datagram to the QPN 1 << 24", post(ud, &wr));
+	wr = request(IBV_WR_SEND, &page);
+	wr.wr.ud.ah = ah;
+	wr.wr.ud.remote_qpn = ud->qp_num;
+	begin("datagram longer than the MTU");
+	CHECK(!post(ud, &wr));
+	puts(name_of(completion(here.cq).status));
+	CHECK(!ibv_destroy_qp(uc) && !ibv_destroy_qp(ud) && !ibv_destroy_ah(ah));
+
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 1, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(here.pd, &init);
+	struct ibv_srq *foreign = ibv_create_srq(there.pd, &init);
+	struct ibv_qp_init_attr with_srq = qp_init(&here, IBV_QPT_RC);
+	CHECK(srq && foreign);
+	with_srq.srq = foreign;
+	POINTER("create_qp with an SRQ of another PD", ibv_create_qp(here.pd, &with_srq));
+	with_srq.srq = srq;
+	struct ibv_qp *shared = ibv_create_qp(here.pd, &with_srq);
+	CHECK(shared);
+	step(shared, IBV_QPS_INIT, 0);
+	STATUS("receive on a QP with an SRQ", receive(shared, 2, NULL));
+	struct ibv_recv_wr recv = { 0 }, *bad;
+	CHECK(!ibv_post_srq_recv(srq, &recv, &bad));
+	STATUS("SRQ full", ibv_post_srq_recv(srq, &recv, &bad));
+	CHECK(!ibv_destroy_qp(shared) && !ibv_destroy_srq(srq) && !ibv_destroy_srq(foreign));
+}
+
+static void windows(void)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(here.pd, IBV_MW_TYPE_2);
+	CHECK(mw);
+	struct ibv_send_wr bind = request(IBV_WR_BIND_MW, NULL);
+	bind.bind_mw.mw = mw;
+	bind.bind_mw.rkey = mw->rkey + (1 << 8);
+	bind.bind_mw.bind_info = (struct ibv_mw_bind_info){
+		.mr = here.mr, .addr = (uintptr_t)here.buffer, .length = SIZE + 1,
+		.mw_access_flags = IBV_ACCESS_REMOTE_READ,
+	};
+	connect_both();
+	STATUS("bind with another window's rkey", post(qp, &bind));
+	bind.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+	work("bind past the MR", bind);
+	bind.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+	bind.bind_mw.bind_info.length = 8;
+	bind.bind_mw.bind_info.mr = there.mr;
+	work("bind to an MR of another PD", bind);
+	struct ibv_send_wr invalidate = request(IBV_WR_LOCAL_INV, NULL);
+	invalidate.invalidate_rkey = 0x12345678;
+	work("LOCAL_INV of an unknown rkey", invalidate);
+	CHECK(!ibv_dealloc_mw(mw));
+}
+
+// The next `count` completions: numbers, and statuses where `with_status`.
+static void order(struct ibv_cq *cq, int count, int with_status)
+{
+	for (int i = 0; i < count; i++) {
+		struct ibv_wc wc = completion(cq);
+		printf("%s%d", i ? " " : "", (int)wc.wr_id);
+		if (with_status || wc.status != IBV_WC_WR_FLUSH_ERR)
+			printf(" %s", name_of(wc.status));
+	}
+	puts("");
+}
+
+static enum ibv_qp_state qp_state(struct ibv_qp *of)
+{
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+	CHECK(!ibv_query_qp(of, &attr, IBV_QP_STATE, &init));
+	return attr.qp_state;
+}
+
+static void flushed(void)
+{
+	struct ibv_sge sge = local(8);
+	struct ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, &sge);
+	connect_both();
+	step(qp, IBV_QPS_SQD, 0);
+	for (int i = 1; i <= 3; i++) {
+		wr.wr_id = i;
+		CHECK(!post(qp, &wr) && !receive(qp, 10 + i, NULL));
+	}
+	begin("flushed in ERR");
+	step(qp, IBV_QPS_ERR, 0);
+	order(here.cq, 6, 0);
+	begin("posted in ERR");
+	wr.wr_id = 4;
+	CHECK(!post(qp, &wr) && !receive(qp, 14, NULL));
+	order(here.cq, 2, 0);
+	connect_both();
+	begin("flushed after an error");
+	struct ibv_send_wr three[3] = { wr, wr, wr };
+	for (int i = 0; i < 3; i++) {
+		three[i].wr_id = i + 1;
+		three[i].next = i < 2 ? &three[i + 1] : NULL;
+	}
+	three[1].wr.rdma.rkey = 0x12345678;
+	CHECK(!post(qp, three));
+	order(here.cq, 3, 1);
+	ANSWER("the QP then", qp_state(qp) == IBV_QPS_ERR ? "in ERR" : "in another state");
+}
+
+static void overrun(void)
+{
+	struct objects small = here;
+	small.cq = ibv_create_cq(here.context, 1, NULL, NULL, 0);
+	CHECK(small.cq);
+	struct ibv_qp *full = make_qp(&small, IBV_QPT_RC);
+	struct ibv_async_event event;
+	struct ibv_send_wr wr = request(IBV_WR_RDMA_WRITE, NULL);
+	connect_qp(full, full->qp_num);
+	CHECK(!post(full, &wr) && !post(full, &wr));
+	// Nobody has taken the events of earlier cases.
+	do {
+		CHECK(!ibv_get_async_event(here.context, &event));
+		ibv_ack_async_event(&event);
+	} while (event.event_type != IBV_EVENT_CQ_ERR);
+	ANSWER("CQ overrun", event.element.cq == small.cq ? "CQ_ERR" : "CQ_ERR of another CQ");
+	CHECK(!ibv_get_async_event(here.context, &event));
+	int fatal = event.event_type == IBV_EVENT_QP_FATAL && event.element.qp == full;
+	ibv_ack_async_event(&event);
+	ANSWER("the state of that QP", qp_state(full) == IBV_QPS_ERR ? "in ERR" : "another one");
+	ANSWER("the QP of the CQ", fatal ? "QP_FATAL" : ibv_event_type_str(event.event_type));
+	STATUS("send after an overrun", post(full, &wr));
+	CHECK(!ibv_destroy_qp(full) && !ibv_destroy_cq(small.cq));
+}
+
+int main(void)
+{
+	alarm(80);
+	here = make_objects(open_device(0));
+	there = make_objects(here.context);
+	qp = make_qp(&here, IBV_QPT_RC);
+	peer = make_qp(&there, IBV_QPT_RC);
+	local_keys();
+	remote_keys();
+	nothing_at_all();
+	refused();
+	other_types();
+	windows();
+	flushed();
+	overrun();
+	return 0;
+}

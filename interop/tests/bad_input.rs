@@ -1,0 +1,262 @@
+//! Programs that do what they may not: each gets the answer of the manual page, or of a card, and
+//! one line on standard error that says why.
+//!
+//! `programs/bad_*.c` do it, and `programs/bad_*.txt` have a line for each case with the answer.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{self, Command};
+
+use ferroce_interop::lab::{Finished, Lab};
+
+/// What begins the part of a case on standard error.
+const CASE: &str = "== ";
+/// A refusal by the header itself, of which the library learns nothing.
+const BY_THE_HEADER: &str = "EPERM";
+
+/// A second device, for objects of another one.
+fn two_devices(lab: &mut Lab) {
+    let [_, _, high, low] = process::id().to_be_bytes();
+    let devices = format!("fr0@{},fr1@127.61.{high}.{low}", lab.address());
+    lab.set("FERROCE_DEVICES", &devices);
+}
+
+/// The library's lines by case.
+fn told(stderr: &str) -> BTreeMap<&str, Vec<&str>> {
+    let mut cases = BTreeMap::new();
+    let mut case = "";
+    for line in stderr.lines() {
+        if let Some(name) = line.strip_prefix(CASE) {
+            case = name;
+            assert!(cases.insert(case, Vec::new()).is_none(), "twice: {case}");
+        } else if line.starts_with("ferroce: ") {
+            cases.entry(case).or_default().push(line);
+        }
+    }
+    cases
+}
+
+/// Whether an answer is an error number of the library: then it has to say why.
+fn is_refusal(answer: &str) -> bool {
+    answer.starts_with('E') && answer != BY_THE_HEADER
+}
+
+/// Compares a program's answers with those expected, and returns what the library said.
+fn check(program: &str, expected: &str) -> Finished {
+    let mut lab = Lab::new(program);
+    two_devices(&mut lab);
+    lab.set("FERROCE_LOG", "debug");
+    let compiled = lab.compile(program);
+    let finished = lab.run(&[compiled.to_str().unwrap()]).finish();
+    assert!(finished.status.success(), "{finished}");
+    let differing: Vec<(&str, &str)> = finished
+        .stdout
+        .lines()
+        .zip(expected.lines())
+        .filter(|(got, wanted)| got != wanted)
+        .collect();
+    assert!(
+        differing.is_empty(),
+        "(answer, expected): {differing:#?}\n{finished}"
+    );
+    let (got, wanted) = (finished.stdout.lines().count(), expected.lines().count());
+    assert_eq!(got, wanted, "cases\n{finished}");
+
+    let told = told(&finished.stderr);
+    for line in expected.lines() {
+        let (case, answer) = line.split_once(": ").expect("CASE: ANSWER");
+        let lines = &told[case];
+        if is_refusal(answer) {
+            assert!(
+                lines.len() == 1 && lines[0].starts_with("ferroce: ibv_"),
+                "one line about the call, for {case:?}: {lines:#?}"
+            );
+        } else if !answer.starts_with("needs") {
+            // Those are series of calls, some of which are refused.
+            assert!(lines.is_empty(), "{case:?} is no error: {lines:#?}");
+        }
+    }
+    finished
+}
+
+/// What was said about a case.
+fn line_of<'a>(finished: &'a Finished, case: &str) -> &'a str {
+    told(&finished.stderr)[case][0]
+}
+
+#[test]
+fn handles_are_checked_and_what_is_in_use_stays() {
+    let finished = check("bad_handles", include_str!("../programs/bad_handles.txt"));
+    assert_eq!(
+        line_of(&finished, "modify_qp of a destroyed QP"),
+        "ferroce: ibv_modify_qp: queue pair is not a handle of this library, or was destroyed"
+    );
+    let foreign = line_of(&finished, "create_qp with a send CQ of another device");
+    assert!(foreign.contains("another context"), "{foreign}");
+    let busy = line_of(&finished, "destroy_cq of a QP's sends");
+    assert!(
+        busy.ends_with("still used by 1 other objects; destroy them first"),
+        "{busy}"
+    );
+}
+
+#[test]
+fn attributes_are_as_the_transition_has_them_or_nothing_changes() {
+    let finished = check("bad_modify", include_str!("../programs/bad_modify.txt"));
+    assert_eq!(
+        line_of(&finished, "timeout 32"),
+        "ferroce: ibv_modify_qp: timeout is 32, allowed is 0 to 31"
+    );
+}
+
+#[test]
+fn sizes_flags_and_numbers_are_in_range() {
+    let finished = check("bad_sizes", include_str!("../programs/bad_sizes.txt"));
+    assert_eq!(
+        line_of(&finished, "create_cq cqe -1"),
+        "ferroce: ibv_create_cq: cqe is -1, allowed is 1 to max_cqe of the device"
+    );
+}
+
+#[test]
+fn work_requests_are_refused_or_fail_as_on_a_card() {
+    let finished = check("bad_work", include_str!("../programs/bad_work.txt"));
+    assert_eq!(
+        line_of(&finished, "-1 sges"),
+        "ferroce: ibv_post_send: num_sge is -1, allowed is 0 to max_sge of the queue pair"
+    );
+    let unknown = line_of(&finished, "IBV_WR_SEND_WITH_INV of uc");
+    assert!(
+        unknown.contains("UC has no SEND with invalidate"),
+        "{unknown}"
+    );
+}
+
+/// The level of `FERROCE_LOG` decides what is said: what a program may try on purpose is silent.
+#[test]
+fn the_log_level_is_heeded() {
+    let said = |level: &str| {
+        let mut lab = Lab::new(&format!("level-{level}"));
+        two_devices(&mut lab);
+        lab.set("FERROCE_LOG", level);
+        let compiled = lab.compile("bad_sizes");
+        let finished = lab.run(&[compiled.to_str().unwrap()]).finish();
+        assert!(finished.status.success(), "{finished}");
+        let told = told(&finished.stderr);
+        ["create_cq cqe 0", "create_qp of type RAW_PACKET"].map(|case| told[case].len())
+    };
+    assert_eq!(said("off"), [0, 0]);
+    assert_eq!(said("error"), [1, 0]);
+    assert_eq!(said("info"), [1, 1]);
+}
+
+/// Runs a script in namespaces of its own, as their root; `None` if nobody may make these here.
+fn in_namespaces(lab: &Lab, flags: &str, script: &str) -> Option<(bool, String)> {
+    let library = lab.path().join("prefix/lib/ferroce");
+    let output = Command::new("unshare")
+        .args([flags, "sh", "-ec", script])
+        .env_remove("FERROCE_DIR")
+        .env_remove("XDG_RUNTIME_DIR")
+        .env("FERROCE_DEVICES", format!("fr0@{}", lab.address()))
+        .env("LD_LIBRARY_PATH", library)
+        .env("LAB", lab.path())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if stderr.contains("unshare:") {
+        eprintln!("skipped: no user namespaces here: {stderr}");
+        return None;
+    }
+    assert!(!stderr.contains("mount:"), "{stderr}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    Some((output.status.success(), format!("{stdout}{stderr}")))
+}
+
+/// The library's only line.
+fn one_line(text: &str) -> &str {
+    let mut lines = text.lines().filter(|line| line.starts_with("ferroce: "));
+    let line = lines.next().unwrap_or_else(|| panic!("no line: {text}"));
+    assert_eq!(lines.next(), None, "{text}");
+    line
+}
+
+/// Makes `/dev/shm` vanish: `/dev` has nothing but what every program needs.
+const WITHOUT_DEV_SHM: &str = "mkdir $LAB/dev && touch $LAB/dev/null $LAB/dev/urandom
+    mount --bind /dev/null $LAB/dev/null && mount --bind /dev/urandom $LAB/dev/urandom
+    mount --rbind $LAB/dev /dev && test ! -e /dev/shm";
+
+#[test]
+fn without_dev_shm_devices_are_in_the_runtime_directory() {
+    let lab = Lab::new("no-shm");
+    let script = format!(
+        "{WITHOUT_DEV_SHM}
+        mkdir $LAB/run && XDG_RUNTIME_DIR=$LAB/run ibv_devinfo -d fr0
+        ls -d $LAB/run/ferroce/net-*/*.state"
+    );
+    let Some((success, text)) = in_namespaces(&lab, "-Urm", &script) else {
+        return;
+    };
+    assert!(success && text.contains("hca_id:\tfr0"), "{text}");
+}
+
+#[test]
+fn without_dev_shm_and_runtime_directory_devices_are_in_tmp() {
+    let lab = Lab::new("no-run");
+    // The lab itself is in /tmp and stays in reach.
+    let script = format!(
+        "{WITHOUT_DEV_SHM}
+        mount --bind $LAB /mnt && mount -t tmpfs -o mode=1777 none /tmp
+        export LD_LIBRARY_PATH=/mnt/prefix/lib/ferroce
+        ibv_devinfo -d fr0 && ls -d /tmp/ferroce-0/net-*/*.state
+        rm -r /tmp/ferroce-0 && mount -o remount,ro /tmp
+        ibv_devinfo -d fr0 && exit 1
+        true"
+    );
+    let Some((success, text)) = in_namespaces(&lab, "-Urm", &script) else {
+        return;
+    };
+    assert!(success && text.contains("hca_id:\tfr0"), "{text}");
+    let line = one_line(&text);
+    assert!(
+        line.contains("/tmp/ferroce-0: Read-only file system")
+            && line.contains("name a directory of your own by FERROCE_DIR"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_dev_shm_that_cannot_be_written_to_is_refused_in_one_line() {
+    let lab = Lab::new("ro-shm");
+    let script = "mount -t tmpfs -o ro none /dev/shm && exec ibv_devinfo";
+    let Some((success, text)) = in_namespaces(&lab, "-Urm", script) else {
+        return;
+    };
+    assert!(!success, "{text}");
+    let line = one_line(&text);
+    assert!(
+        line.contains("/dev/shm/ferroce-0: Read-only file system")
+            && line.contains("name a directory of your own by FERROCE_DIR"),
+        "{line}"
+    );
+}
+
+/// A kernel's soft-RoCE device has the port on all addresses.
+#[test]
+fn a_port_that_the_kernel_holds_is_refused_in_one_line() {
+    let lab = Lab::new("held");
+    let holder = lab.compile("hold_port");
+    let script = "ip link set lo up
+        mkdir -m 700 $LAB/held && export FERROCE_DIR=$LAB/held
+        ibv_devinfo -d fr0
+        exec $LAB/hold_port ibv_devinfo -d fr0";
+    assert!(Path::new(&holder).starts_with(lab.path()));
+    let Some((success, text)) = in_namespaces(&lab, "-Urmn", script) else {
+        return;
+    };
+    assert!(!success && text.contains("hca_id:\tfr0"), "{text}");
+    let line = one_line(&text);
+    let port = format!("{}:4791 is in use", lab.address());
+    for part in [&port, "rdma_rxe", "rdma link delete", "127.0.0.2"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+}
