@@ -146,7 +146,8 @@ static inline void step(struct ibv_qp *qp, enum ibv_qp_state state, uint32_t pee
 	else if (state == IBV_QPS_RTR && qp->qp_type != IBV_QPT_UD)
 		mask = qp->qp_type == IBV_QPT_UC ? UC_TO_RTR : RC_TO_RTR;
 	else if (state == IBV_QPS_RTS)
-		mask = qp->qp_type == IBV_QPT_RC ? RC_TO_RTS : UC_TO_RTS;
+		mask = qp->qp_type == IBV_QPT_UC || qp->qp_type == IBV_QPT_UD ? UC_TO_RTS
+									      : RC_TO_RTS;
 	struct ibv_qp_attr attr = good(qp, state, peer);
 	CHECK(!ibv_modify_qp(qp, &attr, mask));
 }

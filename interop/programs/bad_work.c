@@ -386,6 +386,10 @@ static void overrun(void)
 	CHECK(!ibv_get_async_event(here.context, &event));
 	int fatal = event.event_type == IBV_EVENT_QP_FATAL && event.element.qp == full;
 	ibv_ack_async_event(&event);
+	begin("ack_async_event twice");
+	errno = 0;
+	ibv_ack_async_event(&event);
+	end_number(errno);
 	ANSWER("the state of that QP", qp_state(full) == IBV_QPS_ERR ? "in ERR" : "another one");
 	ANSWER("the QP of the CQ", fatal ? "QP_FATAL" : ibv_event_type_str(event.event_type));
 	STATUS("send after an overrun", post(full, &wr));

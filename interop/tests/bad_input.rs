@@ -132,6 +132,16 @@ fn work_requests_are_refused_or_fail_as_on_a_card() {
     );
 }
 
+#[test]
+fn extended_calls_and_rarer_objects_are_checked_as_well() {
+    let finished = check("bad_extended", include_str!("../programs/bad_extended.txt"));
+    assert_eq!(
+        line_of(&finished, "ibv_wr_* inline too long"),
+        "ferroce: ibv_wr_complete: inline bytes is 65 (0x41), allowed is 0 to max_inline_data of \
+         the queue pair"
+    );
+}
+
 /// The level of `FERROCE_LOG` decides what is said: what a program may try on purpose is silent.
 #[test]
 fn the_log_level_is_heeded() {

@@ -17,7 +17,7 @@ use crate::abi::{
     ibv_cq_init_attr_ex, ibv_poll_cq_attr,
 };
 use crate::cq::{self, Cq, Wanted, imm_data};
-use crate::error::{Error, pointer, set_errno};
+use crate::error::{Error, pointer, tell};
 use crate::{context, pd};
 
 /// What the readers can tell: no VLAN, flow tag or tag matching.
@@ -146,24 +146,33 @@ pub(crate) fn extended(cq: ibv_cq, wc_flags: Option<u64>) -> ibv_cq_ex {
 
 /// Takes a completion, and the queue for this thread if there is one.
 unsafe extern "C" fn start_poll(queue: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
+    const CALL: &str = "ibv_start_poll";
     // SAFETY: null, or the program's own structure.
-    if !attr.is_null() && unsafe { (*attr).comp_mask } != 0 {
-        return libc::EINVAL;
-    }
-    let Ok(object) = cq::get(queue) else {
-        return libc::EINVAL;
+    let mask = unsafe { attr.as_ref() }.map_or(0, |attr| attr.comp_mask);
+    let found = match mask {
+        0 => cq::get(queue),
+        _ => Err(Error::invalid("comp_mask", mask, "0")),
     };
-    object.own().poller.enter();
-    let outcome = advance(queue, object.own());
-    if outcome != 0 {
-        object.own().poller.leave();
-    }
-    outcome
+    found.map_or_else(
+        |error| tell(CALL, &error),
+        |object| {
+            object.own().poller.enter();
+            let outcome = advance(CALL, queue, object.own());
+            if outcome != 0 {
+                object.own().poller.leave();
+            }
+            outcome
+        },
+    )
 }
 
 /// Takes another one.
 unsafe extern "C" fn next_poll(queue: *mut ibv_cq_ex) -> c_int {
-    cq::get(queue).map_or(libc::EINVAL, |object| advance(queue, object.own()))
+    const CALL: &str = "ibv_next_poll";
+    cq::get(queue).map_or_else(
+        |error| tell(CALL, &error),
+        |object| advance(CALL, queue, object.own()),
+    )
 }
 
 unsafe extern "C" fn end_poll(queue: *mut ibv_cq_ex) {
@@ -172,7 +181,8 @@ unsafe extern "C" fn end_poll(queue: *mut ibv_cq_ex) {
     }
 }
 
-fn advance(queue: *mut ibv_cq_ex, cq: &Cq) -> c_int {
+/// 0, or that there is no completion, which is no error to tell of.
+fn advance(call: &str, queue: *mut ibv_cq_ex, cq: &Cq) -> c_int {
     let taken = cq::take(cq, 1, |completion| {
         // SAFETY: a live object, in the hands of one thread.
         unsafe {
@@ -184,7 +194,7 @@ fn advance(queue: *mut ibv_cq_ex, cq: &Cq) -> c_int {
     match taken {
         Ok(0) => libc::ENOENT,
         Ok(_) => 0,
-        Err(error) => error.errno(),
+        Err(error) => tell(call, &error),
     }
 }
 
@@ -194,7 +204,7 @@ fn current(queue: *const ibv_cq_ex) -> Completion {
         // SAFETY: between its `ibv_start_poll` and `ibv_end_poll` the calling thread alone is here.
         Ok(object) => unsafe { *object.own().poller.current.get() },
         Err(error) => {
-            set_errno(error.errno());
+            tell("ibv_wc_read", &error);
             Completion::success(0, WcOpcode::Send, Qpn::new(0))
         }
     }

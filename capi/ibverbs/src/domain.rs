@@ -75,7 +75,10 @@ fn build(
     let base = pd::find(attr.pd)?;
     context::check_same("protection domain", &base.own().context, &owner)?;
     if base.own().parent.is_some() {
-        return Err(Error::Handle("protection domain that is no parent domain"));
+        return Err(Error::Refused {
+            errno: libc::EINVAL,
+            what: "pd is a parent domain itself; give the domain that it was made of".into(),
+        });
     }
     let td = match attr.td.is_null() {
         true => None,

@@ -132,12 +132,12 @@ impl Error {
     }
 }
 
-/// A value as its author knows it best: a mask or key by its digits in hex.
+/// A number, and for whoever knows it as a mask or key also its digits in hex.
 fn number_or_bits(value: i128) -> String {
     if value < 10 {
         value.to_string()
     } else {
-        format!("{value:#x}")
+        format!("{value} ({value:#x})")
     }
 }
 

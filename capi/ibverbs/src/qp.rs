@@ -164,6 +164,7 @@ fn create(
         IBV_QPT_UC => QpType::Uc,
         IBV_QPT_UD => QpType::Ud,
         IBV_QPT_XRC_SEND => QpType::XrcSend,
+        IBV_QPT_XRC_RECV => return Err(VerbsError::NeedsXrcDomain.into()),
         _ => return Err(Error::Unsupported("the type of queue pair")),
     };
     let own = Arc::clone(&domain.context);
