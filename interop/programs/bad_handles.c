@@ -3,6 +3,7 @@
 #include "bad.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 
 static void destroyed_pd(const struct objects *on)
 {
@@ -299,6 +300,23 @@ static void closed_descriptors(void)
 	POINTER("import_device of another file", ibv_import_device(STDIN_FILENO));
 }
 
+// The program may have no more descriptors than it has.
+static void no_descriptors(const struct objects *on)
+{
+	struct rlimit all, none = { 0 };
+	CHECK(!getrlimit(RLIMIT_NOFILE, &all));
+	none.rlim_max = all.rlim_max;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+	POINTER("create_comp_channel without descriptors", ibv_create_comp_channel(on->context));
+	POINTER("open_device without descriptors", ibv_open_device(on->context->device));
+	POINTER("get_device_list without descriptors", ibv_get_device_list(NULL));
+	POINTER("reg_mr without descriptors", ibv_reg_mr(on->pd, on->buffer, SIZE, 0));
+	CHECK(!setrlimit(RLIMIT_NOFILE, &all));
+	struct ibv_context *again = ibv_open_device(on->context->device);
+	CHECK(again);
+	STATUS("close_device of one opened after that", ibv_close_device(again));
+}
+
 int main(void)
 {
 	alarm(60);
@@ -316,5 +334,6 @@ int main(void)
 	foreign(&on, &stranger, "another device");
 	in_use(on.context);
 	closed_descriptors();
+	no_descriptors(&on);
 	return 0;
 }

@@ -232,6 +232,10 @@ static void refused(void)
 		CHECK(!post(qp, &wr));
 	STATUS("send queue full", post(qp, &wr));
 
+	wr.next = &wr;
+	STATUS("a chain that is a circle", ibv_post_send(qp, &wr, &bad));
+	wr.next = NULL;
+
 	step(qp, IBV_QPS_RESET, 0);
 	STATUS("send in RESET", post(qp, &wr));
 	STATUS("receive in RESET", receive(qp, 2, NULL));
@@ -393,6 +397,8 @@ static void overrun(void)
 	ANSWER("the state of that QP", qp_state(full) == IBV_QPS_ERR ? "in ERR" : "another one");
 	ANSWER("the QP of the CQ", fatal ? "QP_FATAL" : ibv_event_type_str(event.event_type));
 	STATUS("send after an overrun", post(full, &wr));
+	wr.next = &wr;
+	STATUS("a chain that is a circle, in ERR", post(full, &wr));
 	CHECK(!ibv_destroy_qp(full) && !ibv_destroy_cq(small.cq));
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use ferroce_hca::{RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, limits};
+use ferroce_hca::{PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, VerbsError, limits};
 
 use crate::abi::{
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
@@ -17,6 +17,8 @@ pub(crate) struct Chain<W> {
     next: *mut W,
     /// The request given out last.
     current: *mut W,
+    /// Requests that may follow. In ERR nothing fills a queue, and a chain may be a circle.
+    left: u32,
     refused: Option<Error>,
 }
 
@@ -25,6 +27,7 @@ impl<W> Chain<W> {
         Self {
             next: first,
             current: first,
+            left: limits::MAX_WR,
             refused: None,
         }
     }
@@ -40,6 +43,12 @@ impl<W> Chain<W> {
                 return None;
             }
             self.current = self.next;
+            if self.left == 0 {
+                let max = limits::MAX_WR;
+                self.refused = Some(VerbsError::from(PostError::QueueFull { max }).into());
+                return None;
+            }
+            self.left -= 1;
             // SAFETY: the program's own structure.
             let request = unsafe { &*self.current };
             self.next = following(request);
