@@ -116,6 +116,10 @@ enum {
 		    IBV_QP_MAX_QP_RD_ATOMIC,
 };
 
+// The first PSN of connections. A program that connects queue pairs again changes it, so that late
+// packets of the last connection are not taken for those of the next.
+static uint32_t first_psn = 7;
+
 // Good attributes for every step, to the queue pair `peer` of the same device.
 static inline struct ibv_qp_attr good(struct ibv_qp *qp, enum ibv_qp_state state, uint32_t peer)
 {
@@ -126,8 +130,8 @@ static inline struct ibv_qp_attr good(struct ibv_qp *qp, enum ibv_qp_state state
 		.qkey = 0x11111111,
 		.path_mtu = IBV_MTU_1024,
 		.dest_qp_num = peer,
-		.rq_psn = 7,
-		.sq_psn = 7,
+		.rq_psn = first_psn,
+		.sq_psn = first_psn,
 		.max_dest_rd_atomic = 4,
 		.max_rd_atomic = 4,
 		.min_rnr_timer = 1,

@@ -153,9 +153,8 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 /// Posts all requests or none.
 fn post_all(own: &qp::Qp, requests: &mut Vec<SendWr>) -> Result<(), Error> {
     own.context.adapter.live()?.post(|hca| {
-        let waiting = hca.qp(own.qpn).map_or(0, |qp| qp.send_queue_len());
         let max = own.cap.max_send_wr;
-        if waiting + requests.len() > max as usize {
+        if hca.send_queue_used(own.qpn) + requests.len() > max as usize {
             return Err(ferroce_hca::PostError::QueueFull { max }.into());
         }
         requests

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 
-use ferroce_transport::Completion;
+use ferroce_transport::{Completion, WorkQueue};
 use ferroce_wire::Qpn;
 
 /// Handle of a completion queue.
@@ -44,10 +44,39 @@ pub(crate) enum Pushed {
     Quietly,
     /// The queue was armed for it.
     Announce,
+    /// There was no room, which the program has said that it does not mind.
+    Dropped,
     /// There was no room: the queue is in error from now on, and so is the QP.
     Overrun,
     /// The queue was in error before: so is the QP.
     Lost,
+}
+
+/// Completions of a queue pair that wait to be polled. Until then their requests take room in its
+/// work queues (IBA vol 1, 10.8.5.1), so that a completion queue as large as these never overruns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Unpolled {
+    pub(crate) sends: u32,
+    pub(crate) receives: u32,
+}
+
+impl Unpolled {
+    pub(crate) fn add(&mut self, queue: WorkQueue) {
+        let count = self.count(queue);
+        *count = count.saturating_add(1);
+    }
+
+    pub(crate) fn take(&mut self, queue: WorkQueue) {
+        let count = self.count(queue);
+        *count = count.saturating_sub(1);
+    }
+
+    fn count(&mut self, queue: WorkQueue) -> &mut u32 {
+        match queue {
+            WorkQueue::Send => &mut self.sends,
+            WorkQueue::Recv => &mut self.receives,
+        }
+    }
 }
 
 impl Cq {
@@ -68,7 +97,7 @@ impl Cq {
         }
         if self.entries.len() >= self.capacity as usize {
             if self.ignore_overrun {
-                return Pushed::Quietly;
+                return Pushed::Dropped;
             }
             self.overrun = true;
             return Pushed::Overrun;
@@ -167,8 +196,9 @@ mod tests {
             capacity: 1,
             ignore_overrun: true,
         });
-        for _ in 0..3 {
-            assert_eq!(cq.push(entry(false)), Pushed::Quietly);
+        assert_eq!(cq.push(entry(false)), Pushed::Quietly);
+        for _ in 0..2 {
+            assert_eq!(cq.push(entry(false)), Pushed::Dropped);
         }
         assert!(cq.pop().is_some());
         assert!(cq.pop().is_none());

@@ -8,7 +8,7 @@ use ferroce_transport::{
 use ferroce_wire::{Qpn, Service};
 
 use crate::cm::Cm;
-use crate::cq::Cq;
+use crate::cq::{Cq, Unpolled};
 use crate::event::Event;
 use crate::grh::grh;
 use crate::group::Groups;
@@ -114,6 +114,7 @@ impl Default for HcaConfig {
 pub(crate) struct QpEntry {
     pub(crate) qp: Qp,
     pub(crate) ties: Ties,
+    pub(crate) unpolled: Unpolled,
     pub(crate) path: Option<Path>,
     /// How often it is open (`ibv_open_qp`).
     pub(crate) handles: u32,
@@ -138,6 +139,7 @@ impl QpEntry {
         Self {
             qp,
             ties,
+            unpolled: Unpolled::default(),
             path: None,
             handles: 1,
             blocked_echo: None,
@@ -709,6 +711,7 @@ impl Hca {
             now: self.now,
             numbers: self.numbers,
             ties: entry.ties,
+            unpolled: &mut entry.unpolled,
             policy: &self.policy,
             state: &self.state,
             keys: &mut self.keys,

@@ -7,7 +7,7 @@ use ferroce_transport::{
 };
 use ferroce_wire::{Qpn, Srqn};
 
-use crate::cq::{Cq, CqId, Pushed};
+use crate::cq::{Cq, CqId, Pushed, Unpolled};
 use crate::event::Event;
 use crate::mr::{KeyTable, Opener};
 use crate::numbers::Numbers;
@@ -45,6 +45,7 @@ pub(crate) struct QpHost<'a> {
     pub(crate) numbers: Numbers,
     /// For a request of XRC those that its shared receive queue brings.
     pub(crate) ties: Ties,
+    pub(crate) unpolled: &'a mut Unpolled,
     pub(crate) policy: &'a Policy,
     pub(crate) state: &'a DeviceState,
     pub(crate) keys: &'a mut KeyTable,
@@ -103,8 +104,12 @@ impl Host for QpHost<'_> {
             return;
         };
         match cq.push(completion) {
-            Pushed::Quietly => {}
-            Pushed::Announce => self.events.push_back(Event::Completion(id)),
+            Pushed::Quietly => self.unpolled.add(queue),
+            Pushed::Announce => {
+                self.unpolled.add(queue);
+                self.events.push_back(Event::Completion(id));
+            }
+            Pushed::Dropped => {}
             Pushed::Overrun => {
                 self.events.push_back(Event::CqOverrun(id));
                 self.overrun = true;

@@ -361,6 +361,16 @@ pub enum WcOpcode {
     RecvRdmaWithImm = 129,
 }
 
+impl WcOpcode {
+    /// The queue whose requests complete with it.
+    pub fn work_queue(self) -> WorkQueue {
+        match self {
+            Self::Recv | Self::RecvRdmaWithImm => WorkQueue::Recv,
+            _ => WorkQueue::Send,
+        }
+    }
+}
+
 bitflags! {
     /// Flags of a completion; the bits of `ibv_wc_flags`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -54,7 +54,13 @@ impl Hca {
 
     /// Takes the oldest completion.
     pub fn poll_completion(&mut self, cq: CqId) -> Result<Option<Completion>, VerbsError> {
-        Ok(self.cq(cq)?.pop())
+        let polled = self.cq(cq)?.pop();
+        if let Some(completion) = &polled
+            && let Some(entry) = self.qp_entry_mut(completion.qpn)
+        {
+            entry.unpolled.take(completion.opcode.work_queue());
+        }
+        Ok(polled)
     }
 
     pub(super) fn cq(&mut self, cq: CqId) -> Result<&mut Cq, VerbsError> {

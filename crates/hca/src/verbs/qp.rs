@@ -1,10 +1,11 @@
 use ferroce_transport::{
-    Attr, Path, Qp, QpAttr, QpCap, QpConfig, QpModify, QpState, QpType, RecvWr, SendOp, SendWr,
+    Attr, Path, PostError, Qp, QpAttr, QpCap, QpConfig, QpModify, QpState, QpType, RecvWr, SendOp,
+    SendWr,
 };
 use ferroce_wire::Qpn;
 
 use super::{PdId, in_range, no_such, not_busy};
-use crate::cq::CqId;
+use crate::cq::{CqId, Unpolled};
 use crate::device::{Hca, QpEntry};
 use crate::error::{Object, VerbsError};
 use crate::host::Ties;
@@ -215,6 +216,7 @@ impl Hca {
             entry.path = path;
         }
         if reset {
+            entry.unpolled = Unpolled::default();
             let ties = entry.ties;
             self.forget_completions(qpn, ties);
         }
@@ -249,14 +251,45 @@ impl Hca {
     }
 
     pub(super) fn post_send_unchecked(&mut self, qpn: Qpn, wr: SendWr) -> Result<(), VerbsError> {
+        self.check_room(qpn, |qp, unpolled, cap| {
+            (qp.send_queue_len(), unpolled.sends, cap.max_send_wr)
+        })?;
         let posted = self.with_qp(qpn, |qp, host| qp.post_send(wr, host));
         Ok(posted.ok_or_else(|| no_such(Object::Qp, qpn.value()))??)
     }
 
     /// Posts a receive request to a queue pair's own queue.
     pub fn post_recv(&mut self, qpn: Qpn, wr: RecvWr) -> Result<(), VerbsError> {
+        self.check_room(qpn, |qp, unpolled, cap| {
+            (qp.recv_queue_len(), unpolled.receives, cap.max_recv_wr)
+        })?;
         let posted = self.with_qp(qpn, |qp, host| qp.post_recv(wr, host));
         Ok(posted.ok_or_else(|| no_such(Object::Qp, qpn.value()))??)
+    }
+
+    /// Send requests that take room in a queue pair's send queue: those that are not complete, and
+    /// those whose completions were not polled.
+    pub fn send_queue_used(&self, qpn: Qpn) -> usize {
+        let used = |entry: &QpEntry| entry.qp.send_queue_len() + entry.unpolled.sends as usize;
+        self.qp_entry(qpn).map_or(0, used)
+    }
+
+    /// Refuses a request for which unpolled completions leave no room; `used` tells the requests in
+    /// the queue, the unpolled ones, and how many both may be. What the queue itself has no room for
+    /// it refuses itself.
+    fn check_room(
+        &self,
+        qpn: Qpn,
+        used: impl Fn(&Qp, &Unpolled, &QpCap) -> (usize, u32, u32),
+    ) -> Result<(), PostError> {
+        let Some(entry) = self.qp_entry(qpn) else {
+            return Ok(()); // which is refused for that
+        };
+        let (waiting, unpolled, max) = used(&entry.qp, &entry.unpolled, &entry.qp.config().cap);
+        match unpolled > 0 && waiting + unpolled as usize >= max as usize {
+            true => Err(PostError::QueueFull { max }),
+            false => Ok(()),
+        }
     }
 }
 
