@@ -133,6 +133,11 @@ fn work_requests_are_refused_or_fail_as_on_a_card() {
 }
 
 #[test]
+fn queues_are_flushed_in_order_and_never_grow_beyond_their_size() {
+    check("bad_queues", include_str!("../programs/bad_queues.txt"));
+}
+
+#[test]
 fn extended_calls_and_rarer_objects_are_checked_as_well() {
     let finished = check("bad_extended", include_str!("../programs/bad_extended.txt"));
     assert_eq!(

@@ -1,8 +1,8 @@
 //! Completion queues and shared receive queues.
 
 use ferroce_hca::{
-    AccessFlags, Counter, CqId, Event, Notify, QpCap, QpEvent, QpInit, QpState, SendFlags, SendWr,
-    SrqAttr, SrqModify, WcStatus, limits,
+    AccessFlags, Attr, Counter, CqId, Event, Hca, Notify, PostError, QpCap, QpEvent, QpInit,
+    QpModify, QpState, SendFlags, SendWr, SrqAttr, SrqModify, VerbsError, WcStatus, limits,
 };
 use ferroce_wire::Qpn;
 
@@ -33,6 +33,55 @@ fn polled(side: &mut Side, cq: CqId) -> Vec<(u64, WcStatus)> {
     std::iter::from_fn(next)
         .map(|wc| (wc.wr_id, wc.status))
         .collect()
+}
+
+/// A completion queue as large as the work queues never overruns.
+#[test]
+fn a_request_keeps_its_place_until_its_completion_is_polled() {
+    let mut pair = Pair::new([crate::common::config(); 2]);
+    pair.sides[A].watch_nothing();
+    let side = &mut pair.sides[A];
+    let cq = side.hca.create_cq(4).unwrap();
+    let cap = QpCap {
+        max_send_wr: 2,
+        max_recv_wr: 2,
+        ..QpCap::default()
+    };
+    let init = QpInit {
+        send_cq: cq,
+        recv_cq: cq,
+        cap,
+        ..side.init()
+    };
+    let qpn = side.hca.create_qp(&init).unwrap();
+    let region = side.register(64, AccessFlags::LOCAL_WRITE);
+    let peer = pair.sides[B].create_qp();
+    let to = |state| QpModify::to(state, Attr::empty(), attr());
+    let full = Err(VerbsError::Post(PostError::QueueFull { max: 2 }));
+    let send = |hca: &mut Hca| hca.post_send(qpn, SendWr::new(1, SEND, region.whole()));
+    let recv = |hca: &mut Hca| hca.post_recv(qpn, recv_wr(2, &region));
+
+    pair.connect([qpn, peer], attr());
+    let hca = &mut pair.sides[A].hca;
+    hca.modify_qp(qpn, &to(QpState::Err), None).unwrap();
+    for _ in 0..2 {
+        assert_eq!((send(hca), recv(hca)), (Ok(()), Ok(())));
+    }
+    assert_eq!((send(hca), recv(hca)), (full, full));
+    let polled = hca.poll_completion(cq).unwrap();
+    assert_eq!(polled.map(|completion| completion.wr_id), Some(1));
+    assert_eq!((send(hca), recv(hca)), (Ok(()), full));
+    assert_eq!(send(hca), full);
+
+    // RESET drops completions.
+    hca.modify_qp(qpn, &to(QpState::Reset), None).unwrap();
+    let other = pair.sides[B].create_qp();
+    pair.connect([qpn, other], attr());
+    let hca = &mut pair.sides[A].hca;
+    for _ in 0..2 {
+        assert_eq!((send(hca), recv(hca)), (Ok(()), Ok(())));
+    }
+    assert_eq!((send(hca), recv(hca)), (full, full));
 }
 
 #[test]
