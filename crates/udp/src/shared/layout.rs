@@ -7,7 +7,7 @@ use super::SLOT_MAX;
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
 /// Rises with every change of what lies where.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
 /// that [`Layout::is_ready`] tells apart.
@@ -43,6 +43,8 @@ pub(crate) struct Member {
     announced: AtomicU32,
     /// The index of its socket in the low byte, above it the round in which that came out.
     place: AtomicU32,
+    /// Whether it may serve ports, also after its death.
+    serves: AtomicU64,
 }
 
 /// Finding out which process has which socket.
@@ -133,6 +135,15 @@ impl Member {
 
     pub(super) fn place(&self) -> &AtomicU32 {
         &self.place
+    }
+
+    pub(super) fn note_service(&self) {
+        self.serves.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether the owner of the slot has claimed a port since the last call.
+    pub(super) fn take_serves(&self) -> bool {
+        self.serves.swap(0, Ordering::Relaxed) != 0
     }
 
     pub(crate) fn set(&self, pid: u32, comm: &[u8]) {

@@ -113,6 +113,7 @@ impl SharedFile {
         let cell = self.service_cell(space, port);
         let owner = cell.load(Ordering::Relaxed);
         let free = owner == 0 || owner != slot && !self.is_alive(owner);
+        self.layout.member(slot).note_service();
         let take = || cell.compare_exchange(owner, slot, Ordering::Relaxed, Ordering::Relaxed);
         free && take().is_ok()
     }
@@ -125,6 +126,10 @@ impl SharedFile {
 
     /// Forgets what the last owner of a slot served.
     pub(super) fn clear_services(&self, _held: &Membership<'_>, slot: u8) {
+        // Most serve nothing, and whoever joins has others wait for it.
+        if !self.layout.member(slot).take_serves() {
+            return;
+        }
         for cell in self.layout.services().iter().flatten() {
             if cell.load(Ordering::Relaxed) == slot {
                 cell.store(0, Ordering::Relaxed);
