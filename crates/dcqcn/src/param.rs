@@ -204,7 +204,7 @@ impl Param {
     #[must_use]
     pub fn name(self) -> &'static str {
         self.name_in(Vocabulary::Sysfs)
-            .unwrap_or(self.row().names[Vocabulary::NvConfig as usize])
+            .unwrap_or_else(|| self.row().names[Vocabulary::NvConfig as usize])
     }
 
     /// What its value counts.

@@ -91,7 +91,7 @@ pub fn against_fluid_model(flows: u32) -> Vec<Check> {
     let scenario = paper_scenario(flows);
     let seen = run_paper(&scenario, &PaperParams::default());
     let model = Fluid::paper(flows, scenario.red).fixed_point();
-    let kilobytes = model.queue.unwrap_or(f64::from(scenario.red.kmax())) / 1e3;
+    let kilobytes = model.queue.unwrap_or_else(|| scenario.red.kmax().into()) / 1e3;
     let check = |quantity, predicted: f64, observed, low: f64, high: f64| Check {
         flows,
         quantity,
