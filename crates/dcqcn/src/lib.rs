@@ -6,6 +6,8 @@
 //!
 //! - [`Params`] are the parameters of NVIDIA adapters, read and printed in the words of four tools
 //!   ([`Param`], [`Vocabulary`]); [`presets`] has published sets.
+//!   [`Params::encode`] and [`Params::decode`] move them to and from configuration records and
+//!   commands ([`ferroce_prm::cong`]).
 //! - [`Switches`] are the questions about which the sources disagree.
 //! - [`rp`] holds two reaction points: NVIDIA's and that of the algorithm's authors.
 //! - [`np`] and [`CongestionPoint`] are the other two parties.
@@ -32,6 +34,7 @@ extern crate std;
 mod alpha;
 #[cfg(feature = "model")]
 pub mod bottleneck;
+mod codec;
 mod cp;
 #[cfg(feature = "model")]
 pub mod fluid;
@@ -45,6 +48,7 @@ mod switches;
 #[cfg(feature = "model")]
 pub mod validation;
 
+pub use codec::DecodeError;
 pub use cp::{CongestionPoint, RedError};
 pub use param::{Param, Unit, Vocabulary};
 pub use params::{ParamError, Params, Target};

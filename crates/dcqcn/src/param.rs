@@ -179,12 +179,12 @@ parameters! {
     CnpDscp ["cnp_dscp" "np_cnp_dscp" "CNP_DSCP" "DcQcnCnpDscp"]
         Number 0..63, 6 bits, default 48,
         "DSCP of CNPs.";
-    CnpPrioMode ["" "np_cnp_prio_mode" "CNP_RES_PRIO_MODE" "DcQcnCnpPrioMode"]
-        Bool 0..1, 1 bits, default 0,
-        "PCP of CNPs: 0 = cnp_802p_prio, 1 = the received packet's.";
     Cnp802pPrio ["cnp_802p_prio" "np_cnp_prio" "CNP_802P_PRIO" "DcQcnCnp802pPrio"]
         Number 0..7, 3 bits, default 6,
         "PCP of CNPs.";
+    CnpPrioMode ["" "np_cnp_prio_mode" "CNP_RES_PRIO_MODE" "DcQcnCnpPrioMode"]
+        Bool 0..1, 1 bits, default 0,
+        "PCP of CNPs: 0 = cnp_802p_prio, 1 = the received packet's.";
 }
 
 impl Param {

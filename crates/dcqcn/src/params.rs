@@ -76,11 +76,13 @@ pub enum ParamError {
     },
 }
 
-/// A parameter, or the bit of a priority in one.
+/// What a name means: a parameter, or the bit of a priority in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The parameter.
     pub param: Param,
+    /// Whose name it is.
+    pub vocabulary: Vocabulary,
     /// 0..=7: only this priority's bit.
     pub priority: Option<u8>,
 }
@@ -140,6 +142,9 @@ impl Params {
 
     /// Writes a value as text: decimal, `0x` hexadecimal or `0` octal as files in debugfs take it,
     /// `True` or `False` as mlxconfig prints it.
+    ///
+    /// A priority for CNPs written to a file also sets `np_cnp_prio_mode` to 0, as Linux's driver
+    /// does, since it would have no effect otherwise.
     pub fn write(&mut self, target: Target, text: &str) -> Result<(), ParamError> {
         let param = target.param;
         let value = number(text).ok_or_else(|| ParamError::NotANumber {
@@ -147,7 +152,12 @@ impl Params {
             text: text.to_string(),
         })?;
         let Some(priority) = target.priority else {
-            return self.set(param, value);
+            self.set(param, value)?;
+            let is_file = matches!(target.vocabulary, Vocabulary::Sysfs | Vocabulary::Debugfs);
+            if param == Param::Cnp802pPrio && is_file {
+                self.set(Param::CnpPrioMode, 0)?;
+            }
+            return Ok(());
         };
         let bit = 1 << priority;
         match value {
@@ -209,19 +219,22 @@ impl Target {
         let (path, leaf) = text.rsplit_once('/').unwrap_or(("", text));
         let parent = path.rsplit('/').next().unwrap_or_default();
         if parent == Param::PrioMask.name() {
-            return Self::of_priority(leaf);
+            return Self::of_priority(leaf, Vocabulary::Sysfs);
         }
         if let Some(priority) = strip_prefix(leaf, "DcQcnEnablePrio").filter(|p| !p.is_empty()) {
-            return Self::of_priority(priority);
+            return Self::of_priority(priority, Vocabulary::WinOf);
         }
         let name = ["_P1", "_P2"]
             .iter()
             .find_map(|port| leaf.strip_suffix(port))
             .unwrap_or(leaf);
-        let named = |(_, known): &(Param, &str)| known.eq_ignore_ascii_case(name);
-        match names().find(named) {
-            Some((param, _)) => Ok(Self {
+        let mut named = names().filter(|(_, known)| known.eq_ignore_ascii_case(name));
+        // Names of mlxconfig differ from those of sysfs by case only.
+        let exact = names().find(|(_, known)| *known == name);
+        match exact.or_else(|| named.next()) {
+            Some(((param, vocabulary), _)) => Ok(Self {
                 param,
+                vocabulary,
                 priority: None,
             }),
             None => Err(ParamError::UnknownName {
@@ -231,11 +244,12 @@ impl Target {
         }
     }
 
-    fn of_priority(text: &str) -> Result<Self, ParamError> {
+    fn of_priority(text: &str, vocabulary: Vocabulary) -> Result<Self, ParamError> {
         let param = Param::PrioMask;
         match text.parse() {
             Ok(priority @ 0..=7) => Ok(Self {
                 param,
+                vocabulary,
                 priority: Some(priority),
             }),
             _ => Err(ParamError::Priority {
@@ -300,9 +314,9 @@ fn number(text: &str) -> Option<u32> {
     is_digit.then(|| u32::from_str_radix(digits, radix).ok())?
 }
 
-fn names() -> impl Iterator<Item = (Param, &'static str)> {
+fn names() -> impl Iterator<Item = ((Param, Vocabulary), &'static str)> {
     Vocabulary::ALL.into_iter().flat_map(|vocabulary| {
-        let named = move |param: &Param| Some((*param, param.name_in(vocabulary)?));
+        let named = move |&param: &Param| Some(((param, vocabulary), param.name_in(vocabulary)?));
         Param::ALL.iter().filter_map(named)
     })
 }

@@ -62,6 +62,21 @@ fn priorities_are_bits_of_one_mask() {
 }
 
 #[test]
+fn a_priority_written_to_a_file_is_used() {
+    for (name, mode) in [
+        ("cnp_802p_prio", 0),
+        ("np_cnp_prio", 0),
+        ("CNP_802P_PRIO_P1", 1),
+        ("DcQcnCnp802pPrio", 1),
+    ] {
+        let mut params = Params::default().with(Param::CnpPrioMode, 1);
+        params.assign(&format!("{name}=5")).unwrap();
+        assert_eq!(params.get(Param::Cnp802pPrio), 5);
+        assert_eq!(params.get(Param::CnpPrioMode), mode, "{name}");
+    }
+}
+
+#[test]
 fn every_set_survives_printing_in_the_vocabularies_that_have_it() {
     let mut params = Params::default();
     for &param in Param::ALL {

@@ -99,16 +99,25 @@ impl Recovery {
     }
 
     /// Counts bytes and makes the events they cause, as long as there is something to increase.
-    pub(super) fn on_bytes(&mut self, rules: &Increase, bytes: u32) {
+    /// Returns whether there were any.
+    #[inline]
+    pub(super) fn on_bytes(&mut self, rules: &Increase, bytes: u32) -> bool {
         self.bytes += u64::from(bytes);
-        while !self.is_full(rules) {
-            let limit = self.byte_limit(rules);
-            if limit == 0 || self.bytes < limit {
-                return;
-            }
+        let limit = self.byte_limit(rules);
+        let is_due = limit != 0 && self.bytes >= limit && !self.is_full(rules);
+        if is_due {
+            self.run_bytes(rules, limit);
+        }
+        is_due
+    }
+
+    #[cold]
+    fn run_bytes(&mut self, rules: &Increase, mut limit: u64) {
+        while self.bytes >= limit && !self.is_full(rules) {
             self.bytes -= limit;
             self.byte_stage = self.byte_stage.saturating_add(1);
             self.raise(rules, (0, 1));
+            limit = self.byte_limit(rules);
         }
     }
 

@@ -161,10 +161,10 @@ impl ReactionPoint for NvidiaRp {
         self.arm(config);
     }
 
+    #[inline]
     fn on_bytes_sent(&mut self, config: &NvidiaConfig, now_ns: u64, bytes: u32) {
         self.advance(config, now_ns);
-        if self.limited {
-            self.recovery.on_bytes(&config.increase, bytes);
+        if self.limited && self.recovery.on_bytes(&config.increase, bytes) {
             self.arm(config);
         }
     }

@@ -166,10 +166,10 @@ impl ReactionPoint for PaperRp {
         self.next_ns = self.recovery.due_ns(&config.increase);
     }
 
+    #[inline]
     fn on_bytes_sent(&mut self, config: &PaperConfig, now_ns: u64, bytes: u32) {
         self.advance(config, now_ns);
-        if self.is_limited() {
-            self.recovery.on_bytes(&config.increase, bytes);
+        if self.is_limited() && self.recovery.on_bytes(&config.increase, bytes) {
             self.next_ns = self.recovery.due_ns(&config.increase);
         }
     }
