@@ -13,6 +13,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::cp::CongestionPoint;
+use crate::error::RangeError;
 use crate::np::{Arrival, CnpTimer, NotificationPoint};
 use crate::rate::Rate;
 use crate::rp::ReactionPoint;
@@ -20,21 +21,21 @@ use crate::rp::ReactionPoint;
 /// An experiment.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// How many flows, all of them with packets to send all the time; at least 1.
+    /// How many flows, all of them with packets to send all the time; 1..=65 536.
     pub flows: usize,
-    /// Speed of the link and of each sender; not 0.
+    /// Speed of the link and of each sender; at least 1 Mb/s.
     pub line: Rate,
-    /// Bytes of a packet; not 0.
+    /// Bytes of a packet; 64..=65 536.
     pub packet_bytes: u32,
-    /// From a mark to its CNP at the sender, ns.
+    /// From a mark to its CNP at the sender, ns; at most a second.
     pub feedback_ns: u64,
     /// The queue's marking.
     pub red: CongestionPoint,
     /// The receivers' parameters of the notification point.
     pub np: NotificationPoint,
-    /// How long it takes, ns. The second half is observed.
+    /// How long it takes, ns; a millisecond to a minute. The second half is observed.
     pub duration_ns: u64,
-    /// When the later half of the flows begins, ns.
+    /// When the later half of the flows begins, ns; at most `duration_ns`.
     pub late_ns: u64,
     /// Of the marks, and of first packets within a microsecond.
     pub seed: u64,
@@ -72,12 +73,29 @@ impl Observed {
     }
 }
 
+impl Scenario {
+    fn check(&self) -> Result<(), RangeError> {
+        let second_ns = 1_000_000_000;
+        let (flows, duration_ns) = (self.flows as u64, self.duration_ns);
+        RangeError::check("flows", flows, 1, 65_536)?;
+        let line_bps = (1_000_000, Rate::MAX.bps());
+        RangeError::check("line", self.line.bps(), line_bps.0, line_bps.1)?;
+        RangeError::check("packet_bytes", self.packet_bytes.into(), 64, 65_536)?;
+        RangeError::check("feedback_ns", self.feedback_ns, 0, second_ns)?;
+        RangeError::check("duration_ns", duration_ns, 1_000_000, 60 * second_ns)?;
+        RangeError::check("late_ns", self.late_ns, 0, duration_ns)
+    }
+}
+
 /// Plays the scenario with flows that all have this configuration.
-#[must_use]
-pub fn run<R: ReactionPoint>(scenario: &Scenario, config: &R::Config) -> Observed {
+pub fn run<R: ReactionPoint>(
+    scenario: &Scenario,
+    config: &R::Config,
+) -> Result<Observed, RangeError> {
+    scenario.check()?;
     let mut run = Run::<R>::new(scenario, config);
     while run.step() {}
-    run.finish()
+    Ok(run.finish())
 }
 
 const PS_PER_NS: u64 = 1_000;

@@ -36,6 +36,7 @@ mod alpha;
 pub mod bottleneck;
 mod codec;
 mod cp;
+mod error;
 #[cfg(feature = "model")]
 pub mod fluid;
 pub mod np;
@@ -50,6 +51,7 @@ pub mod validation;
 
 pub use codec::DecodeError;
 pub use cp::{CongestionPoint, RedError};
+pub use error::RangeError;
 pub use param::{Param, Unit, Vocabulary};
 pub use params::{ParamError, Params, Target};
 pub use rate::Rate;

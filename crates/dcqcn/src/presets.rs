@@ -108,7 +108,7 @@ pub const PAPER_SIMULATOR: PaperParams = PaperParams {
 /// Marking in the paper, for 40 Gb/s: 5 KB, 200 KB, 1 %.
 pub const PAPER_RED: CongestionPoint = red(5_000, 200_000, 10_000);
 
-/// The same slope carried on to 2 MB and 10 %, as the authors' model of many flows has it.
+/// Almost the same slope, carried on to 2 MB and 10 %, as the authors' model of many flows has it.
 pub const PAPER_RED_EXTENDED: CongestionPoint = red(5_000, 2_000_000, 100_000);
 
 /// Marking in conweave's simulations at any speed: 100 KB, 400 KB, 20 %.

@@ -5,7 +5,7 @@ mod nvidia;
 mod paper;
 
 pub use nvidia::{NvidiaConfig, NvidiaRp};
-pub use paper::{PaperConfig, PaperError, PaperParams, PaperRp};
+pub use paper::{PaperConfig, PaperParams, PaperRp};
 
 use crate::rate::Rate;
 
@@ -13,7 +13,8 @@ use crate::rate::Rate;
 ///
 /// The configuration belongs to the port and is passed to each call, so that a flow keeps its state
 /// only. Times are nanoseconds of any clock that does not go back. One that does makes cuts and
-/// increases come too early or too late, and no other harm.
+/// increases come too early or too late, and no other harm. The configuration may change between two
+/// calls; what is running ends as it was set.
 ///
 /// Nothing has to be called at a certain time: periods that passed are made up for in the next call.
 pub trait ReactionPoint: Copy {

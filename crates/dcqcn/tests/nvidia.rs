@@ -641,3 +641,38 @@ fn a_port_that_slows_down_slows_its_flows() {
     let mut fresh = NvidiaRp::new(&flow.config);
     assert_eq!(fresh.rate(&slow, 1).bps(), 10_000 * MBPS);
 }
+
+#[test]
+fn parameters_and_switches_may_change_under_a_flow() {
+    let line = Rate::from_mbps(LINE_MBPS);
+    let fine = Switches {
+        alpha_precision: AlphaPrecision::Bits26,
+        hyper_increase: HyperIncrease::Growing,
+        ..Switches::default()
+    };
+    let quick = Params::default()
+        .with(Param::TimeReset, 1)
+        .with(Param::RateReduceMonitorPeriod, 1)
+        .with(Param::DceTcpRtt, 100_000)
+        .with(Param::MinDecFac, 0)
+        .with(Param::Threshold, 31);
+    let configs = [
+        NvidiaConfig::new(&Params::default(), &fine, line),
+        NvidiaConfig::new(&quick, &Switches::default(), Rate::from_mbps(10_000)),
+        NvidiaConfig::new(&Params::default(), &Switches::default(), line),
+    ];
+    let mut flow = NvidiaRp::new(&configs[0]);
+    for step in 0..1_000_u64 {
+        let config = &configs[step as usize * 7 % 10 % 3];
+        let at = step * 1_711;
+        if step % 3 == 0 {
+            flow.on_cnp(config, at);
+        }
+        flow.on_bytes_sent(config, at, 100_000);
+        let rate = flow.rate(config, at);
+        assert!(
+            rate >= Rate::from_mbps(1) && rate <= config.line(),
+            "{step}: {rate}"
+        );
+    }
+}

@@ -1,7 +1,7 @@
 //! The rules of the published algorithm.
 
-use ferroce_dcqcn::rp::{PaperConfig, PaperError, PaperParams, PaperRp, ReactionPoint};
-use ferroce_dcqcn::{HyperIncrease, Rate, StageComparison};
+use ferroce_dcqcn::rp::{PaperConfig, PaperParams, PaperRp, ReactionPoint};
+use ferroce_dcqcn::{HyperIncrease, RangeError, Rate, StageComparison};
 
 const LINE: Rate = Rate::from_mbps(40_000);
 const G: f64 = 1.0 / 256.0;
@@ -174,7 +174,7 @@ fn parameters_that_cannot_be_are_refused() {
             "threshold",
         ),
     ] {
-        let refused: Result<_, PaperError> = PaperConfig::new(&params, LINE);
+        let refused: Result<_, RangeError> = PaperConfig::new(&params, LINE);
         assert_eq!(refused.unwrap_err().field, field);
     }
     let error = PaperConfig::new(

@@ -245,7 +245,9 @@ impl NvidiaRp {
         if !self.cut_pending {
             let period_ns = config.cut_period_ns;
             let whole = now_ns.saturating_sub(self.cut_ns) / period_ns;
-            self.cut_ns = self.cut_ns.saturating_add((whole + 1) * period_ns);
+            self.cut_ns = self
+                .cut_ns
+                .saturating_add((whole + 1).saturating_mul(period_ns));
             self.cut_pending = true;
         }
     }
@@ -266,9 +268,10 @@ impl NvidiaRp {
         if clamps {
             recovery.target = recovery.current;
         }
-        // With 2^gd for the whole: alpha counts in 2^-10 and its extra bits.
+        // With 2^gd for the whole: alpha counts in 2^-10 and its extra bits. It is less than the
+        // whole, unless the switches have changed under the flow.
         let shift = config.gd + config.alpha.bits() - 10;
-        let left = (1_u64 << shift) - u64::from(self.alpha.value());
+        let left = (1_u64 << shift).saturating_sub(self.alpha.value().into());
         recovery.current = recovery
             .current
             .scaled(left, shift)

@@ -3,10 +3,9 @@
 //!
 //! Each CNP cuts at once, then raises alpha. Without a CNP alpha falls once in every `alpha_timer`.
 
-use thiserror::Error;
-
 use super::ReactionPoint;
 use super::increase::{Increase, NEVER_NS, Recovery};
+use crate::error::RangeError;
 use crate::rate::Rate;
 use crate::switches::{HyperIncrease, StageComparison};
 
@@ -54,20 +53,6 @@ impl Default for PaperParams {
     }
 }
 
-/// A parameter of the paper's algorithm that cannot be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{field}: {value} is outside {min}..={max}; choose a value in that range")]
-pub struct PaperError {
-    /// The field of [`PaperParams`].
-    pub field: &'static str,
-    /// Its value.
-    pub value: u64,
-    /// The smallest valid value.
-    pub min: u64,
-    /// The largest valid value.
-    pub max: u64,
-}
-
 /// A port's parameters, made ready for use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaperConfig {
@@ -80,7 +65,7 @@ pub struct PaperConfig {
 impl PaperConfig {
     /// The configuration of a port with speed `line`, which must not be 0. Rates above it are
     /// clipped to it.
-    pub fn new(params: &PaperParams, line: Rate) -> Result<Self, PaperError> {
+    pub fn new(params: &PaperParams, line: Rate) -> Result<Self, RangeError> {
         /// An hour, so that no sum of times overflows.
         const NS_MAX: u64 = 3_600_000_000_000;
         for (field, value, max) in [
@@ -89,14 +74,7 @@ impl PaperConfig {
             ("timer_ns", params.timer_ns, NS_MAX),
             ("threshold", u64::from(params.threshold), 31),
         ] {
-            if !(1..=max).contains(&value) {
-                return Err(PaperError {
-                    field,
-                    value,
-                    min: 1,
-                    max,
-                });
-            }
+            RangeError::check(field, value, 1, max)?;
         }
         Ok(Self {
             inverse_gain: params.inverse_gain,
