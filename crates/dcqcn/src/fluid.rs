@@ -191,17 +191,17 @@ impl Fluid {
     fn step(&self, s: State, m: &Marks, rate: f64, dt: f64) -> State {
         let cuts = m.a / self.cnp_interval;
         let recovery = (s.target - s.rate) / 2.0 * rate * (m.b + m.d);
-        let fluctuation = State {
+        let slope = State {
             queue: self.flows * s.rate - self.capacity,
             alpha: self.gain / self.alpha_timer * (m.alpha - s.alpha),
             target: self.additive * rate * (m.c + m.e) - (s.target - s.rate) * cuts,
             rate: recovery - s.rate * s.alpha / 2.0 * cuts,
         };
         State {
-            queue: (s.queue + fluctuation.queue * dt).max(0.0),
-            alpha: s.alpha + fluctuation.alpha * dt,
-            target: (s.target + fluctuation.target * dt).min(self.capacity),
-            rate: (s.rate + fluctuation.rate * dt).min(self.capacity),
+            queue: (s.queue + slope.queue * dt).max(0.0),
+            alpha: s.alpha + slope.alpha * dt,
+            target: (s.target + slope.target * dt).min(self.capacity),
+            rate: (s.rate + slope.rate * dt).min(self.capacity),
         }
     }
 
