@@ -137,6 +137,7 @@ fn the_readings_of_the_threshold_and_of_hyper_increase_are_switches() {
 #[test]
 fn parameters_that_cannot_be_are_refused() {
     let base = PaperParams::default();
+    let zero = Rate::default();
     for (params, field) in [
         (
             PaperParams {
@@ -173,6 +174,20 @@ fn parameters_that_cannot_be_are_refused() {
             },
             "threshold",
         ),
+        (
+            PaperParams {
+                additive: zero,
+                ..base
+            },
+            "additive",
+        ),
+        (
+            PaperParams {
+                hyper: zero,
+                ..base
+            },
+            "hyper",
+        ),
     ] {
         let refused: Result<_, RangeError> = PaperConfig::new(&params, LINE);
         assert_eq!(refused.unwrap_err().field, field);
@@ -189,4 +204,28 @@ fn parameters_that_cannot_be_are_refused() {
         error.to_string(),
         "threshold: 0 is outside 1..=31; choose a value in that range"
     );
+}
+
+/// The most work that one call can be asked for: a nanosecond timer over an hour, a byte counter of
+/// one byte, the smallest steps.
+#[test]
+fn no_call_takes_long() {
+    let params = PaperParams {
+        timer_ns: 1,
+        bytes: 1,
+        additive: Rate::from_mbps(1),
+        hyper: Rate::from_mbps(1),
+        ..PaperParams::default()
+    };
+    let config = config(&params);
+    for by_bytes in [false, true] {
+        let mut flow = PaperRp::new(&config);
+        for _ in 0..20 {
+            flow.on_cnp(&config, 0);
+        }
+        if by_bytes {
+            flow.on_bytes_sent(&config, 0, u32::MAX);
+        }
+        assert_eq!(flow.rate(&config, 3_600_000_000_000), LINE);
+    }
 }

@@ -24,9 +24,9 @@ pub struct PaperParams {
     pub bytes: u64,
     /// F: events before the next phase.
     pub threshold: u16,
-    /// R_AI: step of additive increase.
+    /// R_AI: step of additive increase; at least 1 Mb/s, so that recovery ends.
     pub additive: Rate,
-    /// R_HAI: step of hyper increase.
+    /// R_HAI: step of hyper increase; at least 1 Mb/s.
     pub hyper: Rate,
     /// No flow is cut below this.
     pub min_rate: Rate,
@@ -75,6 +75,9 @@ impl PaperConfig {
             ("threshold", u64::from(params.threshold), 31),
         ] {
             RangeError::check(field, value, 1, max)?;
+        }
+        for (field, step) in [("additive", params.additive), ("hyper", params.hyper)] {
+            RangeError::check(field, step.bps(), 1_000_000, Rate::MAX.bps())?;
         }
         Ok(Self {
             inverse_gain: params.inverse_gain,
