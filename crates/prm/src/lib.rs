@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::cast_possible_truncation)]
 
+pub mod cong;
 mod image;
 mod register;
 pub mod roce_accl;

@@ -1,0 +1,107 @@
+//! Parameters in configuration records and commands.
+
+use ferroce_prm::cong::select_bit;
+use ferroce_prm::{Field, Image, LengthError, Register, SetError};
+use thiserror::Error;
+
+use crate::param::{Param, Vocabulary};
+use crate::params::{ParamError, Params};
+
+/// Why bytes could not be read as parameters.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DecodeError {
+    /// They are too many, too few, or no multiple of four.
+    #[error(transparent)]
+    Length(#[from] LengthError),
+    /// One of the values is out of range or reserved.
+    #[error(transparent)]
+    Value(#[from] ParamError),
+}
+
+impl Params {
+    /// Writes what `layout` ([`ferroce_prm::cong`]) has room for into `bytes`, and leaves every other
+    /// bit alone. Fields beyond the end of a shorter buffer are left out.
+    ///
+    /// ```
+    /// use ferroce_dcqcn::Params;
+    /// use ferroce_prm::cong::NV_ROCE_CC_ECN;
+    ///
+    /// let mut record = [0; 0x44];
+    /// Params::default().encode(&NV_ROCE_CC_ECN, &mut record)?;
+    /// assert_eq!(record[..8], [0x40, 0, 0, 0, 0, 0, 0x01, 0x2c], "after_time_inc, 300 us");
+    /// assert_eq!(record[0x40..], [0, 0, 48, 6]);
+    /// # Ok::<(), ferroce_prm::LengthError>(())
+    /// ```
+    pub fn encode(&self, layout: &'static Register, bytes: &mut [u8]) -> Result<(), LengthError> {
+        let mut image = Image::new(layout, bytes)?;
+        for (field, param) in params_in(layout) {
+            match image.set(field, self.get(param)) {
+                Ok(()) | Err(SetError::Beyond { .. }) => {}
+                // No parameter's range exceeds its field; a test goes through them.
+                Err(_) => debug_assert!(false, "{param} does not fit"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads parameters from `bytes`. Of a command only those that `field_select` names are read, of
+    /// a configuration record all. A value out of range changes nothing.
+    pub fn decode(
+        &mut self,
+        layout: &'static Register,
+        bytes: &[u8],
+        field_select: u32,
+    ) -> Result<(), DecodeError> {
+        let mut decoded = self.clone();
+        for (param, value) in values(layout, bytes, field_select)? {
+            decoded.set(param, value)?;
+        }
+        *self = decoded;
+        Ok(())
+    }
+
+    /// The same as the device does it: values out of range are clipped to the nearest valid ones.
+    pub fn decode_clipped(
+        &mut self,
+        layout: &'static Register,
+        bytes: &[u8],
+        field_select: u32,
+    ) -> Result<(), LengthError> {
+        for (param, value) in values(layout, bytes, field_select)? {
+            self.set_clipped(param, value);
+        }
+        Ok(())
+    }
+}
+
+/// What lies in `bytes` and is selected.
+fn values(
+    layout: &'static Register,
+    bytes: &[u8],
+    field_select: u32,
+) -> Result<impl Iterator<Item = (Param, u32)>, LengthError> {
+    let image = Image::new(layout, bytes)?;
+    let is_there = move |field: &Field| {
+        field.offset() + 4 <= bytes.len()
+            && select_bit(field).is_none_or(|bit| field_select & bit != 0)
+    };
+    Ok(params_in(layout)
+        .filter(move |(field, _)| is_there(field))
+        .map(move |(field, param)| (param, image.get(field))))
+}
+
+fn params_in(layout: &'static Register) -> impl Iterator<Item = (&'static Field, Param)> {
+    let fields = layout.fields().iter();
+    fields.filter_map(|field| Some((*field, param_of(field.name())?)))
+}
+
+/// Records use mlxconfig's names, commands those of sysfs, or of debugfs without what says for which
+/// point they are.
+fn param_of(field: &str) -> Option<Param> {
+    Param::ALL.iter().copied().find(|param| {
+        let in_debugfs = param.name_in(Vocabulary::Debugfs);
+        param.name_in(Vocabulary::NvConfig) == Some(field)
+            || param.name_in(Vocabulary::Sysfs) == Some(field)
+            || in_debugfs.and_then(|name| name.strip_prefix("np_")) == Some(field)
+    })
+}

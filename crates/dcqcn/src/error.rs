@@ -1,0 +1,36 @@
+//! Values out of range.
+
+use thiserror::Error;
+
+/// A field holds a value that it must not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{field}: {value} is outside {min}..={max}; choose a value in that range")]
+pub struct RangeError {
+    /// The field's name.
+    pub field: &'static str,
+    /// Its value.
+    pub value: u64,
+    /// The smallest valid value.
+    pub min: u64,
+    /// The largest valid value.
+    pub max: u64,
+}
+
+impl RangeError {
+    pub(crate) const fn check(
+        field: &'static str,
+        value: u64,
+        min: u64,
+        max: u64,
+    ) -> Result<(), Self> {
+        if value < min || value > max {
+            return Err(Self {
+                field,
+                value,
+                min,
+                max,
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,225 @@
+//! The notification point: when a receiver of marked packets sends a CNP, and with which priority.
+
+use crate::param::Param;
+use crate::params::Params;
+
+/// What the notification point looks at in an arriving packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Arrival {
+    /// Whether its ECN field says Congestion Experienced.
+    pub ce: bool,
+    /// Its DSCP, 0..=63.
+    pub dscp: u8,
+    /// Its priority (PCP of the VLAN tag), 0..=7.
+    pub pcp: u8,
+}
+
+/// How to send a CNP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cnp {
+    /// Its DSCP.
+    pub dscp: u8,
+    /// Its priority.
+    pub pcp: u8,
+}
+
+/// When the next CNP may be sent: one for the port, or one in each flow.
+///
+/// What a flow is, the host decides by where it keeps these: a queue pair has one. A datagram queue
+/// pair hears many senders; it may keep one for each of a bounded number of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CnpTimer {
+    open_ns: u64,
+}
+
+impl CnpTimer {
+    fn take(&mut self, now_ns: u64, interval_ns: u64) -> bool {
+        let is_open = now_ns >= self.open_ns;
+        if is_open {
+            self.open_ns = now_ns.saturating_add(interval_ns);
+        }
+        is_open
+    }
+}
+
+/// What CNPs are moderated by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Moderation {
+    /// Between any two CNPs of a port the interval passes. The device's default: the parameter is
+    /// documented as the time between CNPs "from the port".
+    Port,
+    /// Between two CNPs of a flow the interval passes.
+    Flow,
+}
+
+/// The notification point of a port.
+///
+/// ```
+/// use ferroce_dcqcn::{Params, np::{Arrival, CnpTimer, NotificationPoint}};
+///
+/// let mut port = NotificationPoint::new(&Params::default());
+/// let mut flow = CnpTimer::default();
+/// let marked = Arrival { ce: true, ..Arrival::default() };
+/// assert!(port.on_packet(10_000, marked, &mut flow).is_some());
+/// assert!(port.on_packet(13_999, marked, &mut flow).is_none());
+/// assert!(port.on_packet(14_000, marked, &mut flow).is_some());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotificationPoint {
+    moderation: Moderation,
+    interval_ns: u64,
+    /// `None` = the received packet's.
+    dscp: Option<u8>,
+    pcp: Option<u8>,
+    with_naks: bool,
+    port: CnpTimer,
+}
+
+impl NotificationPoint {
+    /// A port's notification point. It has no CNP behind it.
+    #[must_use]
+    pub fn new(params: &Params) -> Self {
+        Self {
+            moderation: match params.get(Param::CnpModeration) {
+                2 => Moderation::Flow,
+                _ => Moderation::Port,
+            },
+            interval_ns: params.micros_in_ns(Param::MinTimeBetweenCnps),
+            dscp: (params.get(Param::CnpDscpMode) != 2).then(|| byte(params, Param::CnpDscp)),
+            pcp: (params.get(Param::CnpPrioMode) == 0).then(|| byte(params, Param::Cnp802pPrio)),
+            with_naks: false,
+            port: CnpTimer::default(),
+        }
+    }
+
+    /// The same, sending a CNP with each NAK, too, as ConnectX-5 and ConnectX-6 do while slow
+    /// restart is on; ConnectX-4 does not.
+    #[must_use]
+    pub const fn with_naks(mut self, with_naks: bool) -> Self {
+        self.with_naks = with_naks;
+        self
+    }
+
+    /// What CNPs are moderated by.
+    #[must_use]
+    pub const fn moderation(&self) -> Moderation {
+        self.moderation
+    }
+
+    /// A packet of a queue pair has arrived; says whether to answer with a CNP at once.
+    #[inline]
+    pub fn on_packet(&mut self, now_ns: u64, packet: Arrival, flow: &mut CnpTimer) -> Option<Cnp> {
+        if !packet.ce {
+            return None;
+        }
+        let timer = match self.moderation {
+            Moderation::Port => &mut self.port,
+            Moderation::Flow => flow,
+        };
+        timer
+            .take(now_ns, self.interval_ns)
+            .then(|| self.answer(packet))
+    }
+
+    /// `packet` is being answered with a NAK; says whether a CNP goes with it. These are not
+    /// moderated.
+    #[must_use]
+    pub fn on_nak(&self, packet: Arrival) -> Option<Cnp> {
+        self.with_naks.then(|| self.answer(packet))
+    }
+
+    fn answer(&self, packet: Arrival) -> Cnp {
+        Cnp {
+            dscp: self.dscp.unwrap_or(packet.dscp),
+            pcp: self.pcp.unwrap_or(packet.pcp),
+        }
+    }
+}
+
+fn byte(params: &Params, param: Param) -> u8 {
+    u8::try_from(params.get(param)).unwrap_or(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARKED: Arrival = Arrival {
+        ce: true,
+        dscp: 26,
+        pcp: 3,
+    };
+
+    fn port(changes: &[(Param, u32)]) -> NotificationPoint {
+        let mut params = Params::default();
+        for &(param, value) in changes {
+            params.set(param, value).unwrap();
+        }
+        NotificationPoint::new(&params)
+    }
+
+    #[test]
+    fn an_unmarked_packet_is_not_answered() {
+        let packet = Arrival {
+            ce: false,
+            ..MARKED
+        };
+        let answer = port(&[]).on_packet(0, packet, &mut CnpTimer::default());
+        assert_eq!(answer, None);
+    }
+
+    #[test]
+    fn a_port_answers_one_flow_in_an_interval_and_flows_one_each() {
+        for (moderation, answered) in [(0, 1), (1, 1), (2, 3)] {
+            let mut port = port(&[(Param::CnpModeration, moderation)]);
+            let mut flows = [CnpTimer::default(); 3];
+            let mut count = 0;
+            for round in 0..4 {
+                for flow in &mut flows {
+                    count += usize::from(port.on_packet(round * 999, MARKED, flow).is_some());
+                }
+            }
+            assert_eq!(count, answered, "moderation {moderation}");
+        }
+    }
+
+    #[test]
+    fn without_an_interval_every_marked_packet_is_answered() {
+        let mut port = port(&[(Param::MinTimeBetweenCnps, 0)]);
+        let mut flow = CnpTimer::default();
+        assert!((0..5).all(|_| port.on_packet(7, MARKED, &mut flow).is_some()));
+    }
+
+    #[test]
+    fn the_priority_is_fixed_or_the_packets() {
+        let flow = &mut CnpTimer::default();
+        let fixed = port(&[]).on_packet(0, MARKED, flow);
+        assert_eq!(fixed, Some(Cnp { dscp: 48, pcp: 6 }));
+
+        *flow = CnpTimer::default();
+        let copying = [(Param::CnpDscpMode, 2), (Param::CnpPrioMode, 1)];
+        let copied = port(&copying).on_packet(0, MARKED, flow);
+        assert_eq!(copied, Some(Cnp { dscp: 26, pcp: 3 }));
+
+        *flow = CnpTimer::default();
+        let chosen = [
+            (Param::CnpDscpMode, 1),
+            (Param::CnpDscp, 46),
+            (Param::Cnp802pPrio, 5),
+        ];
+        let chosen = port(&chosen).on_packet(0, MARKED, flow);
+        assert_eq!(chosen, Some(Cnp { dscp: 46, pcp: 5 }));
+    }
+
+    #[test]
+    fn naks_carry_cnps_only_where_the_generation_does_that() {
+        let mut port = port(&[]);
+        assert_eq!(port.on_nak(MARKED), None);
+        port = port.with_naks(true);
+        assert!(
+            port.on_packet(0, MARKED, &mut CnpTimer::default())
+                .is_some()
+        );
+        assert!(port.on_nak(MARKED).is_some(), "whatever was sent before");
+    }
+}

@@ -1,0 +1,285 @@
+//! Which parameters there are: names, units, ranges, defaults.
+
+use core::fmt;
+
+/// The tools' ways to call a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Vocabulary {
+    /// Leaves below `/sys/class/net/<if>/ecn/roce_rp` and `roce_np` (`rpg_ai_rate`).
+    Sysfs,
+    /// Files of `/sys/kernel/debug/mlx5/<pci>/cc_params` (`rp_ai_rate`).
+    Debugfs,
+    /// mlxconfig, without the port suffix `_P1` or `_P2` (`RPG_AI_RATE`).
+    NvConfig,
+    /// `Mlx5Cmd -QosConfig -Dcqcn` of WinOF-2 (`DcQcnAIRate`).
+    WinOf,
+}
+
+impl Vocabulary {
+    /// All of them, in the order in which a name is looked for.
+    pub const ALL: [Self; 4] = [Self::Sysfs, Self::Debugfs, Self::NvConfig, Self::WinOf];
+}
+
+/// What a value counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// 0 or 1.
+    Bool,
+    /// One bit for each priority, bit 0 for priority 0.
+    PriorityMask,
+    /// A plain number.
+    Number,
+    /// 1/1024.
+    Per1024,
+    /// Percent.
+    Percent,
+    /// Microseconds.
+    Micros,
+    /// Megabits (10^6 bits) per second.
+    Mbps,
+    /// Base-2 logarithm.
+    Log2,
+    /// 64 bytes, or one: the sources disagree
+    /// ([`ByteResetUnit`](crate::ByteResetUnit)).
+    ByteResetUnits,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Bool => "0/1",
+            Self::PriorityMask => "mask",
+            Self::Number => "",
+            Self::Per1024 => "/1024",
+            Self::Percent => "%",
+            Self::Micros => "us",
+            Self::Mbps => "Mb/s",
+            Self::Log2 => "log2",
+            Self::ByteResetUnits => "64 B",
+        })
+    }
+}
+
+/// One row of the table.
+pub(crate) struct Row {
+    /// In the order of [`Vocabulary::ALL`]; empty = the tool does not have it.
+    pub(crate) names: [&'static str; 4],
+    pub(crate) unit: Unit,
+    pub(crate) range: (u32, u32),
+    pub(crate) bits: u8,
+    pub(crate) default: u32,
+    pub(crate) doc: &'static str,
+}
+
+macro_rules! parameters {
+    ($($param:ident [$sysfs:literal $debugfs:literal $nvconfig:literal $winof:literal]
+       $unit:ident $min:literal..$max:expr, $bits:literal bits, default $default:literal,
+       $doc:literal;)*) => {
+        /// A parameter of DCQCN as NVIDIA adapters have it.
+        ///
+        /// Source: NVIDIA, "DCQCN CC parameters", and the configuration database of mlxconfig for
+        /// field widths and what that page leaves out.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Param {
+            $(#[doc = $doc] $param,)*
+        }
+
+        impl Param {
+            /// Every parameter: general, reaction point, notification point.
+            pub const ALL: &[Self] = &[$(Self::$param,)*];
+        }
+
+        pub(crate) const TABLE: [Row; Param::ALL.len()] = [$(Row {
+            names: [$sysfs, $debugfs, $nvconfig, $winof],
+            unit: Unit::$unit,
+            range: ($min, $max),
+            bits: $bits,
+            default: $default,
+            doc: $doc,
+        },)*];
+    };
+}
+
+// WinOF's names from DcQcnRateReduceMonitorPeriod on follow the pattern of the documented ones.
+parameters! {
+    PrioMask ["enable" "" "ROCE_CC_PRIO_MASK" "DcQcnEnablePrio"]
+        PriorityMask 0..255, 8 bits, default 255,
+        "Priorities with congestion control. Single ones are `enable/3` and `DcQcnEnablePrio3`.";
+    Algorithm ["" "" "ROCE_CC_ALGORITHM" ""]
+        Number 0..1, 1 bits, default 0,
+        "0 = ECN (DCQCN), 1 = QCN.";
+    ShaperCoalesce ["" "" "ROCE_CC_SHAPER_COALESCE" ""]
+        Number 0..3, 3 bits, default 0,
+        "Flows that share a limiter: 0 = device default, 1 = destination IP, 2 = source QP, \
+         3 = 5-tuple.";
+
+    DceTcpG ["dce_tcp_g" "rp_dce_tcp_g" "DCE_TCP_G" "DcQcnDceAlphaG"]
+        Per1024 0..1023, 10 bits, default 1019,
+        "What alpha keeps of itself at an update, G.";
+    DceTcpRtt ["dce_tcp_rtt" "rp_dce_tcp_rtt" "DCE_TCP_RTT" "DcQcnDceAlphaUpdatePeriod"]
+        Micros 1..131_071, 17 bits, default 1,
+        "Time between updates of alpha.";
+    InitialAlphaValue ["initial_alpha_value" "rp_initial_alpha_value" "INITIAL_ALPHA_VALUE"
+                       "DcQcnInitialAlphaValue"]
+        Per1024 1..1023, 10 bits, default 1023,
+        "Alpha at the first CNP of a flow.";
+    RateToSetOnFirstCnp ["rate_to_set_on_first_cnp" "rp_rate_to_set_on_first_cnp"
+                         "RATE_TO_SET_ON_FIRST_CNP" "DcQcnRateToSetOnFirstCnp"]
+        Mbps 0..u32::MAX, 32 bits, default 0,
+        "Current and target rate at the first CNP; 0 = port speed. Useful up to 85 % of it.";
+    MinDecFac ["rpg_min_dec_fac" "rp_min_dec_fac" "RPG_MIN_DEC_FAC" "DcQcnMinDecFac"]
+        Percent 0..100, 8 bits, default 50,
+        "The least that a cut leaves of the rate.";
+    MinRate ["rpg_min_rate" "rp_min_rate" "RPG_MIN_RATE" "DcQcnMinRate"]
+        Mbps 1..u32::MAX, 32 bits, default 1,
+        "No flow is cut below this; up to port speed.";
+    AlphaToRateShift ["rpg_gd" "rp_gd" "RPG_GD" "DcQcnAlphaToRateShift"]
+        Log2 10..11, 4 bits, default 11,
+        "A cut takes alpha / 2^gd of the rate, alpha counting in 1/1024.";
+    RateReduceMonitorPeriod ["rate_reduce_monitor_period" "rp_rate_reduce_monitor_period"
+                             "RATE_REDUCE_MONITOR_PERIOD" "DcQcnRateReduceMonitorPeriod"]
+        Micros 1..131_071, 17 bits, default 4,
+        "Time between cuts. The documentation says up to 2^32 - 1, the field has 17 bits.";
+    ClampTgtRate ["clamp_tgt_rate" "rp_clamp_tgt_rate" "CLAMP_TGT_RATE" "DcQcnClampTgtRate"]
+        Bool 0..1, 1 bits, default 0,
+        "Every cut sets the target rate to the current rate.";
+    ClampTgtRateAfterTimeInc ["clamp_tgt_rate_after_time_inc" "rp_clamp_tgt_rate_ati"
+                              "CLAMP_TGT_RATE_AFTER_TIME_INC" "DcQcnClampTgtRateAfterTimeInc"]
+        Bool 0..1, 1 bits, default 1,
+        "Without clamp_tgt_rate: also an increase by the timer lets the next cut set the target.";
+    TimeReset ["rpg_time_reset" "rp_time_reset" "RPG_TIME_RESET" "DcQcnTimeReset"]
+        Micros 1..131_071, 17 bits, default 300,
+        "Time between increases.";
+    ByteReset ["rpg_byte_reset" "rp_byte_reset" "RPG_BYTE_RESET" "DcQcnByteReset"]
+        ByteResetUnits 0..32_767, 32 bits, default 32_767,
+        "Data between increases; 0 = the byte counter is off.";
+    Threshold ["rpg_threshold" "rp_threshold" "RPG_THRESHOLD" "DcQcnThreshold"]
+        Number 1..31, 5 bits, default 1,
+        "Increases before the next phase, F.";
+    MaxRate ["rpg_max_rate" "rp_max_rate" "RPG_MAX_RATE" "DcQcnMaxRate"]
+        Mbps 0..u32::MAX, 32 bits, default 0,
+        "A flow that reaches this is limited no longer; 0 = port speed.";
+    AiRate ["rpg_ai_rate" "rp_ai_rate" "RPG_AI_RATE" "DcQcnAIRate"]
+        Mbps 1..u32::MAX, 32 bits, default 5,
+        "Additive increase of the target rate; up to port speed.";
+    HaiRate ["rpg_hai_rate" "rp_hai_rate" "RPG_HAI_RATE" "DcQcnHAIRate"]
+        Mbps 1..u32::MAX, 32 bits, default 50,
+        "Hyper increase of the target rate; up to port speed.";
+
+    CnpModeration ["" "" "ROCE_CC_CNP_MODERATION" ""]
+        Number 0..2, 3 bits, default 0,
+        "What CNPs are moderated by: 0 = device default (port), 1 = port, 2 = flow.";
+    MinTimeBetweenCnps ["min_time_between_cnps" "np_min_time_between_cnps"
+                        "MIN_TIME_BETWEEN_CNPS" "DcQcnMinTimeBetweenCnps"]
+        Micros 0..4_095, 17 bits, default 4,
+        "Time that must pass between two CNPs.";
+    CnpDscpMode ["" "" "CNP_DSCP_MODE" ""]
+        Number 0..2, 2 bits, default 0,
+        "DSCP of CNPs: 0 = device default (cnp_dscp), 1 = cnp_dscp, 2 = the received packet's.";
+    CnpDscp ["cnp_dscp" "np_cnp_dscp" "CNP_DSCP" "DcQcnCnpDscp"]
+        Number 0..63, 6 bits, default 48,
+        "DSCP of CNPs.";
+    Cnp802pPrio ["cnp_802p_prio" "np_cnp_prio" "CNP_802P_PRIO" "DcQcnCnp802pPrio"]
+        Number 0..7, 3 bits, default 6,
+        "PCP of CNPs.";
+    CnpPrioMode ["" "np_cnp_prio_mode" "CNP_RES_PRIO_MODE" "DcQcnCnpPrioMode"]
+        Bool 0..1, 1 bits, default 0,
+        "PCP of CNPs: 0 = cnp_802p_prio, 1 = the received packet's.";
+}
+
+impl Param {
+    pub(crate) const fn row(self) -> &'static Row {
+        const ROWS: &[Row] = &TABLE;
+        &ROWS[self as usize]
+    }
+
+    /// What a tool calls the parameter; `None` if it does not have it.
+    #[must_use]
+    pub fn name_in(self, vocabulary: Vocabulary) -> Option<&'static str> {
+        let name = self.row().names[vocabulary as usize];
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// The name that Ferroce prints: that of sysfs where there is one, else that of mlxconfig.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.name_in(Vocabulary::Sysfs)
+            .unwrap_or_else(|| self.row().names[Vocabulary::NvConfig as usize])
+    }
+
+    /// What its value counts.
+    #[must_use]
+    pub const fn unit(self) -> Unit {
+        self.row().unit
+    }
+
+    /// The smallest valid value.
+    #[must_use]
+    pub const fn min(self) -> u32 {
+        self.row().range.0
+    }
+
+    /// The largest valid value. Rates are limited by the port's speed besides
+    /// ([`Params::check`](crate::Params::check)).
+    #[must_use]
+    pub const fn max(self) -> u32 {
+        self.row().range.1
+    }
+
+    /// How many bits the firmware's field has.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.row().bits
+    }
+
+    /// The firmware's default.
+    #[must_use]
+    pub const fn default_value(self) -> u32 {
+        self.row().default
+    }
+
+    /// What it means, one or two sentences.
+    #[must_use]
+    pub const fn doc(self) -> &'static str {
+        self.row().doc
+    }
+
+    /// The valid value nearest to `value`.
+    #[must_use]
+    pub fn clip(self, value: u32) -> u32 {
+        value.clamp(self.min(), self.max())
+    }
+}
+
+impl fmt::Display for Param {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn the_table_is_consistent() {
+        for (index, &param) in Param::ALL.iter().enumerate() {
+            assert_eq!(param as usize, index);
+            assert_eq!(param.clip(param.default_value()), param.default_value());
+            let field_max = (1_u64 << param.bits()) - 1;
+            assert!(u64::from(param.max()) <= field_max, "{param} fits");
+        }
+    }
+
+    #[test]
+    fn a_name_means_one_parameter_in_all_vocabularies() {
+        let names: Vec<_> = Vocabulary::ALL
+            .iter()
+            .flat_map(|&vocabulary| Param::ALL.iter().filter_map(move |p| p.name_in(vocabulary)))
+            .collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+    }
+}

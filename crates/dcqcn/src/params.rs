@@ -1,0 +1,349 @@
+//! A set of parameters, and reading and writing it as the tools do.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+
+use thiserror::Error;
+
+use crate::param::{Param, Unit, Vocabulary};
+use crate::rate::Rate;
+
+/// A value for every parameter, each within its range.
+///
+/// ```
+/// use ferroce_dcqcn::{Param, Params};
+///
+/// let mut params = Params::default();
+/// params.assign("rpg_ai_rate=20")?;
+/// params.assign("RPG_TIME_RESET_P1=100")?;
+/// params.assign("DcQcnEnablePrio3=0")?;
+/// assert_eq!(params.get(Param::AiRate), 20);
+/// assert_eq!(params.get(Param::PrioMask), 0b1111_0111);
+///
+/// let error = params.assign("rpg_gd=9").unwrap_err();
+/// assert_eq!(error.to_string(), "rpg_gd: 9 is outside 10..=11; choose a value in that range");
+/// # Ok::<(), ferroce_dcqcn::ParamError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Params {
+    values: [u32; Param::ALL.len()],
+}
+
+/// Why a parameter could not be set.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ParamError {
+    /// No tool has a parameter of this name.
+    #[error("{name:?} is no parameter of DCQCN; did you mean {nearest}?")]
+    UnknownName {
+        /// The name that was given.
+        name: String,
+        /// The most similar name, in the same vocabulary where possible.
+        nearest: &'static str,
+    },
+    /// A priority that does not exist, or one behind a parameter that has none.
+    #[error("{param}: {priority:?} is no priority; use {param}/0 to {param}/7")]
+    Priority {
+        /// The parameter.
+        param: Param,
+        /// What stood behind its name.
+        priority: String,
+    },
+    /// The text is not a number.
+    #[error("{param}: {text:?} is no value; give a number from {} to {}", param.min(), param.max())]
+    NotANumber {
+        /// The parameter.
+        param: Param,
+        /// The text that was given.
+        text: String,
+    },
+    /// There is no `=` in an assignment.
+    #[error("{text:?} assigns nothing; write NAME=VALUE")]
+    NoValue {
+        /// The text that was given.
+        text: String,
+    },
+    /// The value is outside the documented range, or reserved.
+    #[error("{param}: {value} is outside {min}..={max}; choose a value in that range")]
+    OutOfRange {
+        /// The parameter.
+        param: Param,
+        /// The value that was given.
+        value: u32,
+        /// The smallest valid value.
+        min: u32,
+        /// The largest valid value.
+        max: u32,
+    },
+}
+
+/// What a name means: a parameter, or the bit of a priority in one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The parameter.
+    pub param: Param,
+    /// Whose name it is.
+    pub vocabulary: Vocabulary,
+    /// 0..=7: only this priority's bit.
+    pub priority: Option<u8>,
+}
+
+impl Default for Params {
+    /// The firmware's defaults.
+    fn default() -> Self {
+        let mut values = [0; Param::ALL.len()];
+        for (value, param) in values.iter_mut().zip(Param::ALL) {
+            *value = param.default_value();
+        }
+        Self { values }
+    }
+}
+
+impl Params {
+    /// The value of a parameter.
+    #[must_use]
+    pub const fn get(&self, param: Param) -> u32 {
+        self.values[param as usize]
+    }
+
+    /// Sets a parameter. A value out of range changes nothing.
+    pub fn set(&mut self, param: Param, value: u32) -> Result<(), ParamError> {
+        if param.clip(value) != value {
+            return Err(out_of_range(param, value, param.max()));
+        }
+        self.values[param as usize] = value;
+        Ok(())
+    }
+
+    /// Sets a parameter as the device does: a value out of range is clipped to the nearest valid
+    /// one, which is returned.
+    pub fn set_clipped(&mut self, param: Param, value: u32) -> u32 {
+        let value = param.clip(value);
+        self.values[param as usize] = value;
+        value
+    }
+
+    /// The same parameters with one of them clipped as [`Params::set_clipped`] does.
+    #[must_use]
+    pub fn with(mut self, param: Param, value: u32) -> Self {
+        self.set_clipped(param, value);
+        self
+    }
+
+    /// Sets what `NAME=VALUE` says, in any vocabulary.
+    pub fn assign(&mut self, text: &str) -> Result<(), ParamError> {
+        let Some((name, value)) = text.split_once('=') else {
+            return Err(ParamError::NoValue {
+                text: text.to_string(),
+            });
+        };
+        let target = Target::parse(name.trim())?;
+        self.write(target, value.trim())
+    }
+
+    /// Writes a value as text: decimal, `0x` hexadecimal or `0` octal as files in debugfs take it,
+    /// `True` or `False` as mlxconfig prints it.
+    ///
+    /// A priority for CNPs written to a file also sets `np_cnp_prio_mode` to 0, as Linux's driver
+    /// does, since it would have no effect otherwise.
+    pub fn write(&mut self, target: Target, text: &str) -> Result<(), ParamError> {
+        let param = target.param;
+        let value = number(text).ok_or_else(|| ParamError::NotANumber {
+            param,
+            text: text.to_string(),
+        })?;
+        let Some(priority) = target.priority else {
+            self.set(param, value)?;
+            let is_file = matches!(target.vocabulary, Vocabulary::Sysfs | Vocabulary::Debugfs);
+            if param == Param::Cnp802pPrio && is_file {
+                self.set(Param::CnpPrioMode, 0)?;
+            }
+            return Ok(());
+        };
+        let bit = 1 << priority;
+        match value {
+            0 => self.set(param, self.get(param) & !bit),
+            1 => self.set(param, self.get(param) | bit),
+            _ => Err(out_of_range(param, value, 1)),
+        }
+    }
+
+    /// The value as the file of this name shows it.
+    #[must_use]
+    pub fn read(&self, target: Target) -> u32 {
+        let value = self.get(target.param);
+        target
+            .priority
+            .map_or(value, |priority| value >> priority & 1)
+    }
+
+    /// Whether congestion control is on for this priority (0..=7).
+    #[must_use]
+    pub const fn is_enabled(&self, priority: u8) -> bool {
+        priority < 8 && self.get(Param::PrioMask) >> priority & 1 != 0
+    }
+
+    /// Names the first rate that the port's speed rules out.
+    ///
+    /// The device does not refuse such a value but clips it to `line` when it is used.
+    pub fn check(&self, line: Rate) -> Result<(), ParamError> {
+        let max = u32::try_from(line.bps() / 1_000_000).unwrap_or(u32::MAX);
+        let mut rates = Param::ALL.iter().filter(|p| p.unit() == Unit::Mbps);
+        match rates.find(|param| self.get(**param) > max) {
+            Some(&param) => Err(out_of_range(param, self.get(param), max)),
+            None => Ok(()),
+        }
+    }
+
+    /// All that this vocabulary has a name for, as lines of `NAME=VALUE`, which
+    /// [`Params::assign`] reads back.
+    pub fn display(&self, vocabulary: Vocabulary) -> impl fmt::Display {
+        Lines {
+            params: self,
+            vocabulary,
+        }
+    }
+
+    pub(crate) const fn micros_in_ns(&self, param: Param) -> u64 {
+        self.get(param) as u64 * 1_000
+    }
+
+    pub(crate) const fn mbps(&self, param: Param) -> Rate {
+        Rate::from_mbps(self.get(param))
+    }
+}
+
+impl Target {
+    /// The parameter with this name in any vocabulary. A path before it is ignored
+    /// (`ecn/roce_rp/rpg_gd`), so are a port's suffix (`RPG_GD_P2`) and case.
+    pub fn parse(text: &str) -> Result<Self, ParamError> {
+        let (path, leaf) = text.rsplit_once('/').unwrap_or(("", text));
+        let parent = path.rsplit('/').next().unwrap_or_default();
+        if parent == Param::PrioMask.name() {
+            return Self::of_priority(leaf, Vocabulary::Sysfs);
+        }
+        if let Some(priority) = strip_prefix(leaf, "DcQcnEnablePrio").filter(|p| !p.is_empty()) {
+            return Self::of_priority(priority, Vocabulary::WinOf);
+        }
+        let name = ["_P1", "_P2"]
+            .iter()
+            .find_map(|port| leaf.strip_suffix(port))
+            .unwrap_or(leaf);
+        let mut named = names().filter(|(_, known)| known.eq_ignore_ascii_case(name));
+        // Names of mlxconfig differ from those of sysfs by case only.
+        let exact = names().find(|(_, known)| *known == name);
+        match exact.or_else(|| named.next()) {
+            Some(((param, vocabulary), _)) => Ok(Self {
+                param,
+                vocabulary,
+                priority: None,
+            }),
+            None => Err(ParamError::UnknownName {
+                name: text.to_string(),
+                nearest: nearest(name),
+            }),
+        }
+    }
+
+    fn of_priority(text: &str, vocabulary: Vocabulary) -> Result<Self, ParamError> {
+        let param = Param::PrioMask;
+        match text.parse() {
+            Ok(priority @ 0..=7) => Ok(Self {
+                param,
+                vocabulary,
+                priority: Some(priority),
+            }),
+            _ => Err(ParamError::Priority {
+                param,
+                priority: text.to_string(),
+            }),
+        }
+    }
+}
+
+struct Lines<'a> {
+    params: &'a Params,
+    vocabulary: Vocabulary,
+}
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &param in Param::ALL {
+            let value = self.params.get(param);
+            match param.name_in(self.vocabulary) {
+                None => {}
+                // These two have a name for each priority and none for the mask.
+                Some(name)
+                    if param == Param::PrioMask && self.vocabulary != Vocabulary::NvConfig =>
+                {
+                    let slash = if self.vocabulary == Vocabulary::Sysfs {
+                        "/"
+                    } else {
+                        ""
+                    };
+                    for priority in 0..8 {
+                        writeln!(f, "{name}{slash}{priority}={}", value >> priority & 1)?;
+                    }
+                }
+                Some(name) => writeln!(f, "{name}={value}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+const fn out_of_range(param: Param, value: u32, max: u32) -> ParamError {
+    ParamError::OutOfRange {
+        param,
+        value,
+        min: param.min(),
+        max,
+    }
+}
+
+fn number(text: &str) -> Option<u32> {
+    if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") {
+        return Some(u32::from(text.eq_ignore_ascii_case("true")));
+    }
+    let (digits, radix) = match text.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (&text[2..], 16),
+        [b'0', _, ..] => (&text[1..], 8),
+        _ => (text, 10),
+    };
+    // The parser of the standard library takes a sign, too.
+    let is_digit = digits.starts_with(|c: char| c.is_ascii_hexdigit());
+    is_digit.then(|| u32::from_str_radix(digits, radix).ok())?
+}
+
+fn names() -> impl Iterator<Item = ((Param, Vocabulary), &'static str)> {
+    Vocabulary::ALL.into_iter().flat_map(|vocabulary| {
+        let named = move |&param: &Param| Some(((param, vocabulary), param.name_in(vocabulary)?));
+        Param::ALL.iter().filter_map(named)
+    })
+}
+
+fn strip_prefix<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
+    let head = text.get(..prefix.len())?;
+    head.eq_ignore_ascii_case(prefix)
+        .then(|| &text[prefix.len()..])
+}
+
+/// The known name that shares most pairs of neighbouring letters with `name`.
+fn nearest(name: &str) -> &'static str {
+    let shared = |a: &[u8], b: &[u8]| {
+        let pairs = a.windows(2);
+        pairs
+            .filter(|pair| b.windows(2).any(|p| p == *pair))
+            .count()
+    };
+    let folded = name.to_ascii_lowercase();
+    names()
+        .map(|(_, known)| known)
+        .max_by_key(|known| {
+            let pairs = shared(folded.as_bytes(), known.to_ascii_lowercase().as_bytes());
+            // Of names with as many, the one in the same letters, then of similar length.
+            let exact_pairs = shared(name.as_bytes(), known.as_bytes());
+            let surplus = known.len().abs_diff(name.len());
+            (pairs, exact_pairs, core::cmp::Reverse(surplus))
+        })
+        .unwrap_or_default()
+}

@@ -1,0 +1,211 @@
+//! How a rate recovers: fast recovery, additive increase, hyper increase. Common to both reaction
+//! points.
+
+use crate::rate::Rate;
+use crate::switches::{HyperIncrease, StageComparison};
+
+/// No event is due.
+pub(super) const NEVER_NS: u64 = u64::MAX;
+
+/// The rules of increase of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Increase {
+    /// Between events of the timer; not 0.
+    pub(super) timer_ns: u64,
+    /// Between events of the byte counter; 0 = it is off.
+    pub(super) bytes: u64,
+    /// F, the events before the next phase.
+    pub(super) threshold: u16,
+    pub(super) additive: Rate,
+    pub(super) hyper: Rate,
+    /// The port's speed.
+    pub(super) line: Rate,
+    /// A flow that gets here is at full rate; at most `line`.
+    pub(super) full: Rate,
+    pub(super) target_min: Rate,
+    pub(super) comparison: StageComparison,
+    pub(super) hyper_increase: HyperIncrease,
+    pub(super) qau_extras: bool,
+}
+
+/// Where a flow stands between its last cut and full rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Recovery {
+    pub(super) current: Rate,
+    pub(super) target: Rate,
+    bytes: u64,
+    /// The timer's next event. Phases of different speed count from one event to the next.
+    timer_due_ns: u64,
+    pub(super) time_stage: u16,
+    pub(super) byte_stage: u16,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    FastRecovery,
+    Additive,
+    Hyper,
+}
+
+impl Recovery {
+    /// A flow without a limiter, or one whose timer `restart` starts.
+    pub(super) const fn new(rate: Rate) -> Self {
+        Self {
+            current: rate,
+            target: rate,
+            bytes: 0,
+            timer_due_ns: NEVER_NS,
+            time_stage: 0,
+            byte_stage: 0,
+        }
+    }
+
+    /// Begins anew after a cut.
+    pub(super) const fn restart(&mut self, rules: &Increase, now_ns: u64) {
+        self.bytes = 0;
+        self.timer_due_ns = now_ns.saturating_add(rules.timer_ns);
+        self.time_stage = 0;
+        self.byte_stage = 0;
+    }
+
+    /// The next event of the timer.
+    pub(super) fn due_ns(&self, rules: &Increase) -> u64 {
+        if self.is_full(rules) {
+            NEVER_NS
+        } else {
+            self.timer_due_ns
+        }
+    }
+
+    pub(super) fn is_full(&self, rules: &Increase) -> bool {
+        self.current >= rules.full
+    }
+
+    /// Makes the events of the timer that are due at `until_ns` or before. At full rate there is
+    /// nothing to increase, and none is made.
+    pub(super) fn run_timer(&mut self, rules: &Increase, until_ns: u64) {
+        let mut last = None;
+        while self.due_ns(rules) <= until_ns && self.timer_due_ns != NEVER_NS {
+            self.time_stage = self.time_stage.saturating_add(1);
+            let step = self.raise(rules, (1, 0));
+            let period_ns = self.timer_period_ns(rules);
+            self.timer_due_ns = self.timer_due_ns.saturating_add(period_ns);
+            let settled = (step, self.target.bps() - self.current.bps());
+            if last == Some(settled) {
+                self.skip_alike(rules, step, until_ns);
+            }
+            last = Some(settled);
+        }
+    }
+
+    /// Counts bytes and makes the events they cause, as long as there is something to increase.
+    /// Returns whether there were any.
+    #[inline]
+    pub(super) fn on_bytes(&mut self, rules: &Increase, bytes: u32) -> bool {
+        self.bytes += u64::from(bytes);
+        let limit = self.byte_limit(rules);
+        let is_due = limit != 0 && self.bytes >= limit && !self.is_full(rules);
+        if is_due {
+            self.run_bytes(rules, limit);
+        }
+        is_due
+    }
+
+    #[cold]
+    fn run_bytes(&mut self, rules: &Increase, mut limit: u64) {
+        while self.bytes >= limit && !self.is_full(rules) {
+            self.bytes -= limit;
+            self.byte_stage = self.byte_stage.saturating_add(1);
+            self.raise(rules, (0, 1));
+            limit = self.byte_limit(rules);
+        }
+    }
+
+    /// One event: the stage that `moved` has been counted. Returns the step of the target.
+    fn raise(&mut self, rules: &Increase, moved: (u16, u16)) -> u64 {
+        let (phase, past) = self.phase(rules, moved);
+        let step = match phase {
+            Phase::FastRecovery => 0,
+            Phase::Additive => rules.additive.bps(),
+            Phase::Hyper => rules.hyper.bps().saturating_mul(past),
+        };
+        let is_first = self.time_stage.max(self.byte_stage) == 1;
+        if rules.qau_extras && is_first && self.target.bps() / 10 > self.current.bps() {
+            self.target = Rate::from_bps(self.target.bps() / 8);
+        }
+        self.target = Rate::from_bps(self.target.bps().saturating_add(step))
+            .max(rules.target_min)
+            .min(rules.line)
+            .max(self.current);
+        self.current = self.current.halfway_to(self.target);
+        step
+    }
+
+    /// The phase of an event, and the factor of its step in hyper increase.
+    fn phase(&self, rules: &Increase, moved: (u16, u16)) -> (Phase, u64) {
+        let seen = match rules.comparison {
+            StageComparison::BeforeEvent => (self.time_stage - moved.0, self.byte_stage - moved.1),
+            StageComparison::AfterEventBelow | StageComparison::AfterEventAtMost => {
+                (self.time_stage, self.byte_stage)
+            }
+        };
+        // The smallest count that is not fast recovery any more.
+        let first = match rules.comparison {
+            StageComparison::AfterEventAtMost => rules.threshold + 1,
+            StageComparison::BeforeEvent | StageComparison::AfterEventBelow => rules.threshold,
+        };
+        let (least, most) = (seen.0.min(seen.1), seen.0.max(seen.1));
+        if most < first {
+            return (Phase::FastRecovery, 0);
+        }
+        let (counted, factor) = match rules.hyper_increase {
+            HyperIncrease::BothCounters => (least, 1),
+            HyperIncrease::Growing => (least, u64::from(least.saturating_sub(first)) + 1),
+            HyperIncrease::AfterOneStep => (most - 1, 1),
+        };
+        if counted < first {
+            return (Phase::Additive, 0);
+        }
+        (Phase::Hyper, factor)
+    }
+
+    fn is_hyper(&self, rules: &Increase) -> bool {
+        self.phase(rules, (0, 0)).0 == Phase::Hyper
+    }
+
+    fn timer_period_ns(&self, rules: &Increase) -> u64 {
+        if rules.qau_extras && self.is_hyper(rules) {
+            (rules.timer_ns / 2).max(1)
+        } else {
+            rules.timer_ns
+        }
+    }
+
+    fn byte_limit(&self, rules: &Increase) -> u64 {
+        if rules.qau_extras && self.is_hyper(rules) {
+            rules.bytes.div_ceil(2)
+        } else {
+            rules.bytes
+        }
+    }
+
+    /// Makes the coming events of the timer that are like the last two: once the current rate
+    /// follows at a constant distance, each raises both rates by the same step.
+    fn skip_alike(&mut self, rules: &Increase, step: u64, until_ns: u64) {
+        // Before that the phase may still change, at the limit the step does.
+        let is_steady = self.time_stage > rules.threshold + 2;
+        let room = rules.line.min(rules.full).bps().saturating_sub(1);
+        let is_due = self.timer_due_ns <= until_ns;
+        if step == 0 || !is_steady || !is_due || self.target.bps() >= room {
+            return;
+        }
+        let period_ns = self.timer_period_ns(rules);
+        let due = (until_ns - self.timer_due_ns) / period_ns;
+        let alike = due.min((room - self.target.bps()) / step);
+        self.timer_due_ns += alike * period_ns;
+        let stages = u16::try_from(alike).unwrap_or(u16::MAX);
+        self.time_stage = self.time_stage.saturating_add(stages);
+        self.target = Rate::from_bps(self.target.bps() + alike * step);
+        self.current = Rate::from_bps(self.current.bps() + alike * step);
+    }
+}

@@ -1,0 +1,216 @@
+//! The reaction point as its authors published it: Zhu et al., "Congestion Control for Large-Scale
+//! RDMA Deployments", SIGCOMM 2015.
+//!
+//! Each CNP cuts at once, then raises alpha. Without a CNP alpha falls once in every `alpha_timer`.
+
+use super::ReactionPoint;
+use super::increase::{Increase, NEVER_NS, Recovery};
+use crate::error::RangeError;
+use crate::rate::Rate;
+use crate::switches::{HyperIncrease, StageComparison};
+
+/// The paper's parameters, with those of its authors' model as defaults.
+///
+/// Source of the defaults: Zhu et al., "ECN or Delay", CoNEXT 2016, model files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PaperParams {
+    /// 1/g, 1..=1024: how slowly alpha follows.
+    pub inverse_gain: u32,
+    /// τ', ns, not 0: alpha falls after that long without a CNP.
+    pub alpha_timer_ns: u64,
+    /// T, ns, not 0: between events of the timer.
+    pub timer_ns: u64,
+    /// B, bytes: between events of the byte counter; 0 = off.
+    pub bytes: u64,
+    /// F: events before the next phase.
+    pub threshold: u16,
+    /// R_AI: step of additive increase; at least 1 Mb/s, so that recovery ends.
+    pub additive: Rate,
+    /// R_HAI: step of hyper increase; at least 1 Mb/s.
+    pub hyper: Rate,
+    /// No flow is cut below this.
+    pub min_rate: Rate,
+    /// What "below F" means.
+    pub stage_comparison: StageComparison,
+    /// How large the steps of hyper increase are.
+    pub hyper_increase: HyperIncrease,
+}
+
+impl Default for PaperParams {
+    fn default() -> Self {
+        Self {
+            inverse_gain: 256,
+            alpha_timer_ns: 55_000,
+            timer_ns: 55_000,
+            bytes: 10_000_000,
+            threshold: 5,
+            additive: Rate::from_mbps(40),
+            hyper: Rate::from_mbps(40),
+            min_rate: Rate::from_mbps(1),
+            stage_comparison: StageComparison::default(),
+            hyper_increase: HyperIncrease::default(),
+        }
+    }
+}
+
+/// A port's parameters, made ready for use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PaperConfig {
+    inverse_gain: u32,
+    alpha_timer_ns: u64,
+    min_rate: Rate,
+    increase: Increase,
+}
+
+impl PaperConfig {
+    /// The configuration of a port with speed `line`, which must not be 0. Rates above it are
+    /// clipped to it.
+    pub fn new(params: &PaperParams, line: Rate) -> Result<Self, RangeError> {
+        /// An hour, so that no sum of times overflows.
+        const NS_MAX: u64 = 3_600_000_000_000;
+        for (field, value, max) in [
+            ("inverse_gain", u64::from(params.inverse_gain), 1024),
+            ("alpha_timer_ns", params.alpha_timer_ns, NS_MAX),
+            ("timer_ns", params.timer_ns, NS_MAX),
+            ("threshold", u64::from(params.threshold), 31),
+        ] {
+            RangeError::check(field, value, 1, max)?;
+        }
+        for (field, step) in [("additive", params.additive), ("hyper", params.hyper)] {
+            RangeError::check(field, step.bps(), 1_000_000, Rate::MAX.bps())?;
+        }
+        Ok(Self {
+            inverse_gain: params.inverse_gain,
+            alpha_timer_ns: params.alpha_timer_ns,
+            min_rate: params.min_rate.min(line),
+            increase: Increase {
+                timer_ns: params.timer_ns,
+                bytes: params.bytes,
+                threshold: params.threshold,
+                additive: params.additive.min(line),
+                hyper: params.hyper.min(line),
+                line,
+                full: line,
+                target_min: Rate::default(),
+                comparison: params.stage_comparison,
+                hyper_increase: params.hyper_increase,
+                qau_extras: false,
+            },
+        })
+    }
+}
+
+/// Bits of alpha behind the binary point.
+const ALPHA_BITS: u32 = 30;
+
+/// A flow under the paper's algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PaperRp {
+    /// When the rate changes by itself.
+    next_ns: u64,
+    recovery: Recovery,
+    /// The last CNP, or the last fall of alpha since.
+    alpha_ns: u64,
+    alpha: u32,
+}
+
+impl ReactionPoint for PaperRp {
+    type Config = PaperConfig;
+
+    fn new(_: &PaperConfig) -> Self {
+        Self {
+            next_ns: NEVER_NS,
+            // The port's speed, whatever that is at the time of asking.
+            recovery: Recovery::new(Rate::MAX),
+            alpha_ns: 0,
+            alpha: 1 << ALPHA_BITS,
+        }
+    }
+
+    fn on_cnp(&mut self, config: &PaperConfig, now_ns: u64) {
+        self.advance(config, now_ns);
+        if self.recovery.current == Rate::MAX {
+            // Alpha does not fall before the first CNP.
+            self.alpha_ns = now_ns;
+        }
+        self.decay(config, now_ns);
+        let recovery = &mut self.recovery;
+        recovery.target = recovery.current.min(config.increase.line);
+        let left = (2 << ALPHA_BITS) - u64::from(self.alpha);
+        recovery.current = recovery
+            .target
+            .scaled(left, ALPHA_BITS + 1)
+            .max(config.min_rate);
+        recovery.restart(&config.increase, now_ns);
+        self.alpha = self.fallen(config) + (1 << ALPHA_BITS) / config.inverse_gain;
+        self.alpha_ns = now_ns;
+        self.next_ns = self.recovery.due_ns(&config.increase);
+    }
+
+    #[inline]
+    fn on_bytes_sent(&mut self, config: &PaperConfig, now_ns: u64, bytes: u32) {
+        self.advance(config, now_ns);
+        if self.is_limited() && self.recovery.on_bytes(&config.increase, bytes) {
+            self.next_ns = self.recovery.due_ns(&config.increase);
+        }
+    }
+
+    #[inline]
+    fn rate(&mut self, config: &PaperConfig, now_ns: u64) -> Rate {
+        self.advance(config, now_ns);
+        self.recovery.current.min(config.increase.line)
+    }
+
+    fn next_event(&self) -> Option<u64> {
+        (self.next_ns != NEVER_NS).then_some(self.next_ns)
+    }
+
+    fn target(&self, config: &PaperConfig) -> Rate {
+        self.recovery.target.min(config.increase.line)
+    }
+
+    fn alpha(&self, config: &PaperConfig, now_ns: u64) -> f64 {
+        if self.recovery.current == Rate::MAX {
+            return 0.0;
+        }
+        let mut now = *self;
+        now.decay(config, now_ns);
+        f64::from(now.alpha) / f64::from(1_u32 << ALPHA_BITS)
+    }
+
+    fn is_limited(&self) -> bool {
+        self.next_ns != NEVER_NS
+    }
+}
+
+impl PaperRp {
+    #[inline]
+    fn advance(&mut self, config: &PaperConfig, now_ns: u64) {
+        if now_ns >= self.next_ns {
+            self.catch_up(config, now_ns);
+        }
+    }
+
+    #[cold]
+    fn catch_up(&mut self, config: &PaperConfig, now_ns: u64) {
+        self.recovery.run_timer(&config.increase, now_ns);
+        self.next_ns = self.recovery.due_ns(&config.increase);
+    }
+
+    /// Makes the falls of alpha that are due. It is zero after some ten thousand, so a long silence
+    /// costs little.
+    fn decay(&mut self, config: &PaperConfig, now_ns: u64) {
+        let falls = now_ns.saturating_sub(self.alpha_ns) / config.alpha_timer_ns;
+        self.alpha_ns += falls * config.alpha_timer_ns;
+        for _ in 0..falls {
+            if self.alpha == 0 {
+                return;
+            }
+            self.alpha = self.fallen(config);
+        }
+    }
+
+    const fn fallen(&self, config: &PaperConfig) -> u32 {
+        self.alpha - self.alpha.div_ceil(config.inverse_gain)
+    }
+}

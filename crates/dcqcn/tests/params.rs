@@ -1,0 +1,192 @@
+//! Reading and writing parameters in the words of the tools.
+
+use ferroce_dcqcn::{Param, ParamError, Params, Rate, Target, Unit, Vocabulary};
+use proptest::prelude::*;
+
+#[test]
+fn the_defaults_are_the_firmwares() {
+    let params = Params::default();
+    for (name, value) in [
+        ("dce_tcp_g", 1019),
+        ("dce_tcp_rtt", 1),
+        ("initial_alpha_value", 1023),
+        ("rate_to_set_on_first_cnp", 0),
+        ("rpg_min_dec_fac", 50),
+        ("rpg_min_rate", 1),
+        ("rpg_gd", 11),
+        ("rate_reduce_monitor_period", 4),
+        ("clamp_tgt_rate", 0),
+        ("clamp_tgt_rate_after_time_inc", 1),
+        ("rpg_time_reset", 300),
+        ("rpg_byte_reset", 32767),
+        ("rpg_threshold", 1),
+        ("rpg_max_rate", 0),
+        ("rpg_ai_rate", 5),
+        ("rpg_hai_rate", 50),
+        ("cnp_dscp", 48),
+        ("cnp_802p_prio", 6),
+        ("np_cnp_prio_mode", 0),
+        ("min_time_between_cnps", 4),
+        ("ROCE_CC_PRIO_MASK_P1", 255),
+    ] {
+        assert_eq!(params.read(Target::parse(name).unwrap()), value, "{name}");
+    }
+}
+
+#[test]
+fn one_parameter_has_four_names() {
+    for name in [
+        "rpg_hai_rate",
+        "/sys/class/net/eth0/ecn/roce_rp/rpg_hai_rate",
+        "rp_hai_rate",
+        "cc_params/rp_hai_rate",
+        "RPG_HAI_RATE",
+        "RPG_HAI_RATE_P2",
+        "DcQcnHAIRate",
+        "dcqcnhairate",
+    ] {
+        let target = Target::parse(name).unwrap();
+        assert_eq!((target.param, target.priority), (Param::HaiRate, None));
+    }
+}
+
+#[test]
+fn priorities_are_bits_of_one_mask() {
+    let mut params = Params::default();
+    params.assign("ecn/roce_np/enable/0=0").unwrap();
+    params.assign("DcQcnEnablePrio7 = 0").unwrap();
+    assert_eq!(params.get(Param::PrioMask), 0b0111_1110);
+    assert!(!params.is_enabled(0) && params.is_enabled(3) && !params.is_enabled(8));
+    params.assign("enable/7=1").unwrap();
+    assert_eq!(params.get(Param::PrioMask), 0b1111_1110);
+}
+
+#[test]
+fn a_priority_written_to_a_file_is_used() {
+    for (name, mode) in [
+        ("cnp_802p_prio", 0),
+        ("np_cnp_prio", 0),
+        ("CNP_802P_PRIO_P1", 1),
+        ("DcQcnCnp802pPrio", 1),
+    ] {
+        let mut params = Params::default().with(Param::CnpPrioMode, 1);
+        params.assign(&format!("{name}=5")).unwrap();
+        assert_eq!(params.get(Param::Cnp802pPrio), 5);
+        assert_eq!(params.get(Param::CnpPrioMode), mode, "{name}");
+    }
+}
+
+#[test]
+fn every_set_survives_printing_in_the_vocabularies_that_have_it() {
+    let mut params = Params::default();
+    for &param in Param::ALL {
+        params
+            .set(param, param.max().min(77).max(param.min()))
+            .unwrap();
+    }
+    for vocabulary in Vocabulary::ALL {
+        let mut read = Params::default();
+        for line in params.display(vocabulary).to_string().lines() {
+            read.assign(line).unwrap();
+        }
+        for &param in Param::ALL
+            .iter()
+            .filter(|p| p.name_in(vocabulary).is_some())
+        {
+            assert_eq!(read.get(param), params.get(param), "{vocabulary:?} {param}");
+        }
+    }
+}
+
+#[test]
+fn values_are_numbers_of_any_base_or_words() {
+    let mut params = Params::default();
+    for (text, value) in [("0x10", 16), ("010", 8), ("10", 10), ("0", 0), ("True", 1)] {
+        params.assign(&format!("cnp_dscp={text}")).unwrap();
+        assert_eq!(params.get(Param::CnpDscp), value, "{text}");
+    }
+}
+
+#[test]
+fn errors_name_the_field_the_value_the_range_and_the_way_out() {
+    let message = |text| Params::default().assign(text).unwrap_err().to_string();
+    for (text, expected) in [
+        ("rpg_gd", "\"rpg_gd\" assigns nothing; write NAME=VALUE"),
+        (
+            "rpg_ai_rat=1",
+            "\"rpg_ai_rat\" is no parameter of DCQCN; did you mean rpg_ai_rate?",
+        ),
+        (
+            "enable/8=1",
+            "enable: \"8\" is no priority; use enable/0 to enable/7",
+        ),
+        (
+            "rpg_gd=+10",
+            "rpg_gd: \"+10\" is no value; give a number from 10 to 11",
+        ),
+        (
+            "DCE_TCP_G=1024",
+            "dce_tcp_g: 1024 is outside 0..=1023; choose a value in that range",
+        ),
+        (
+            "CNP_DSCP_MODE=3",
+            "CNP_DSCP_MODE: 3 is outside 0..=2; choose a value in that range",
+        ),
+        (
+            "enable/1=2",
+            "enable: 2 is outside 0..=1; choose a value in that range",
+        ),
+    ] {
+        assert_eq!(message(text), expected);
+    }
+}
+
+#[test]
+fn the_device_clips_where_the_tools_refuse() {
+    for &param in Param::ALL {
+        let below = param.min().checked_sub(1);
+        let above = param.max().checked_add(1);
+        for (bad, nearest) in [(below, param.min()), (above, param.max())] {
+            let Some(bad) = bad else { continue };
+            let mut params = Params::default();
+            let refused = params.set(param, bad);
+            assert!(matches!(refused, Err(ParamError::OutOfRange { .. })));
+            assert_eq!(
+                params,
+                Params::default(),
+                "{param}: a refusal changes nothing"
+            );
+            assert_eq!(params.set_clipped(param, bad), nearest);
+            assert_eq!(params.get(param), nearest);
+        }
+    }
+}
+
+#[test]
+fn rates_above_the_ports_speed_are_found() {
+    let line = Rate::from_mbps(100_000);
+    assert_eq!(Params::default().check(line), Ok(()));
+    for &param in Param::ALL.iter().filter(|p| p.unit() == Unit::Mbps) {
+        let params = Params::default().with(param, 100_001);
+        let expected = ParamError::OutOfRange {
+            param,
+            value: 100_001,
+            min: param.min(),
+            max: 100_000,
+        };
+        assert_eq!(params.check(line), Err(expected));
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics_or_leaves_a_range(text in "\\PC{0,40}", number in any::<u32>()) {
+        let mut params = Params::default();
+        let _ = params.assign(&text);
+        for &param in Param::ALL {
+            let _ = params.assign(&format!("{param}={number}"));
+            let value = params.get(param);
+            prop_assert!((param.min()..=param.max()).contains(&value));
+        }
+    }
+}
