@@ -14,14 +14,14 @@ pub struct Image<B> {
 
 impl<B: AsRef<[u8]>> Image<B> {
     /// Puts `register` over `bytes`, whose length must be a multiple of four, not zero and at most
-    /// the register's size.
+    /// [`Register::max_size`].
     pub fn new(register: &'static Register, bytes: B) -> Result<Self, LengthError> {
         let len = bytes.as_ref().len();
-        if len == 0 || !len.is_multiple_of(4) || len > register.size() {
+        if len == 0 || !len.is_multiple_of(4) || len > register.max_size() {
             return Err(LengthError {
                 register: register.name(),
                 len,
-                max: register.size(),
+                max: register.max_size(),
             });
         }
         Ok(Self { bytes })
@@ -81,7 +81,7 @@ pub struct LengthError {
     pub register: &'static str,
     /// The length that was given.
     pub len: usize,
-    /// The register's size.
+    /// The largest that is right.
     pub max: usize,
 }
 
@@ -119,6 +119,9 @@ mod tests {
     use crate::REGISTERS;
     use crate::roce_accl::{DEC_MODE, RANGE_SIZE, ROCE_ACCL, TIME_BASE, TIMEOUT_RETRY_NUM};
 
+    /// Of the longest table.
+    const MAX_SIZE: usize = 0xa0;
+
     fn any_field() -> impl Strategy<Value = (&'static Register, &'static Field)> {
         (0..REGISTERS.len()).prop_flat_map(|r| {
             let register = REGISTERS[r];
@@ -131,7 +134,7 @@ mod tests {
         fn set_changes_its_bits_and_no_other(
             (register, field) in any_field(),
             value: u32,
-            fill in prop::collection::vec(any::<u8>(), 0x80),
+            fill in prop::collection::vec(any::<u8>(), MAX_SIZE),
         ) {
             let value = value & field.max();
             let mut bytes = fill.clone();
@@ -159,7 +162,7 @@ mod tests {
 
         #[test]
         fn reading_every_field_and_writing_it_back_is_lossless(
-            fill in prop::collection::vec(any::<u8>(), 0x80),
+            fill in prop::collection::vec(any::<u8>(), MAX_SIZE),
         ) {
             for register in REGISTERS {
                 let mut bytes = fill[..register.size()].to_vec();

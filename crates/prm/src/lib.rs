@@ -26,8 +26,15 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::cast_possible_truncation)]
 
+#[macro_use]
+mod fields;
+pub mod adp_retx_histogram;
+pub mod adp_retx_histogram_config;
 pub mod cong;
 mod image;
+pub mod mfrl;
+pub mod mgir;
+pub mod nic_cap_reg;
 mod register;
 pub mod roce_accl;
 
@@ -35,7 +42,14 @@ pub use image::{Image, LengthError, SetError};
 pub use register::{Access, Field, Register};
 
 /// Every register this crate knows, ordered by name.
-pub const REGISTERS: &[&Register] = &[&roce_accl::ROCE_ACCL];
+pub const REGISTERS: &[&Register] = &[
+    &adp_retx_histogram::ADP_RETX_HISTOGRAM,
+    &adp_retx_histogram_config::ADP_RETX_HISTOGRAM_CONFIG,
+    &mfrl::MFRL,
+    &mgir::MGIR,
+    &nic_cap_reg::NIC_CAP_REG,
+    &roce_accl::ROCE_ACCL,
+];
 
 /// The register with this id, if it is known.
 #[must_use]
@@ -53,4 +67,40 @@ pub fn by_name(name: &str) -> Option<&'static Register> {
         .iter()
         .copied()
         .find(|register| register.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn registers_are_found_by_name_and_by_number() {
+        assert!(REGISTERS.is_sorted_by_key(|register| register.name()));
+        let ids: BTreeSet<_> = REGISTERS.iter().map(|register| register.id()).collect();
+        assert_eq!(ids.len(), REGISTERS.len());
+        for register in REGISTERS {
+            assert_eq!(by_id(register.id()).unwrap().name(), register.name());
+            assert_eq!(by_name(register.name()).unwrap().id(), register.id());
+        }
+        assert!(by_id(0).is_none() && by_name("roce_accl").is_none());
+    }
+
+    #[test]
+    fn every_field_has_a_name_and_a_path_of_its_own_and_a_sentence() {
+        for register in REGISTERS {
+            let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
+            for field in register.fields() {
+                assert!(names.insert(field.name()), "{}", field.name());
+                assert!(paths.insert(field.path()), "{}", field.path());
+                assert_eq!(register.field(field.name()), Some(*field));
+                assert_eq!(register.field(field.path()), Some(*field));
+                let doc = field.doc();
+                assert!(doc.ends_with('.') && !doc.contains("  "), "{doc:?}");
+            }
+        }
+    }
 }

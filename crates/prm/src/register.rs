@@ -6,6 +6,7 @@ pub struct Register {
     name: &'static str,
     id: u16,
     size: usize,
+    max_size: usize,
     fields: &'static [&'static Field],
 }
 
@@ -41,8 +42,21 @@ impl Register {
             name,
             id,
             size,
+            max_size: size,
             fields,
         }
+    }
+
+    /// The same register, of which tools may send and ask for up to `max_size` bytes: what lies
+    /// beyond the table is not made of fields, or of nothing.
+    #[must_use]
+    pub const fn up_to(mut self, max_size: usize) -> Self {
+        assert!(
+            max_size >= self.size && max_size.is_multiple_of(4),
+            "the table must fit"
+        );
+        self.max_size = max_size;
+        self
     }
 
     /// The name operators type, `ROCE_ACCL`.
@@ -57,10 +71,16 @@ impl Register {
         self.id
     }
 
-    /// Size in bytes.
+    /// Size in bytes, as tools know it.
     #[must_use]
     pub const fn size(&self) -> usize {
         self.size
+    }
+
+    /// The largest size in bytes of its data; the same unless the register has no fixed length.
+    #[must_use]
+    pub const fn max_size(&self) -> usize {
+        self.max_size
     }
 
     /// All fields, in the order in which tools print them.
@@ -233,16 +253,19 @@ pub enum Access {
     Ro,
     /// Read and written.
     Rw,
+    /// Written; reads as zero.
+    Wo,
 }
 
 impl Access {
-    /// The word tools print: `INDEX`, `RO`, `RW`.
+    /// The word tools print: `INDEX`, `RO`, `RW`, `WO`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Index => "INDEX",
             Self::Ro => "RO",
             Self::Rw => "RW",
+            Self::Wo => "WO",
         }
     }
 }

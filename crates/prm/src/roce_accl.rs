@@ -56,332 +56,101 @@ macro_rules! ranges {
     };
 }
 
-/// Query: adaptive retransmission can be configured. Set: it is written.
-pub const ROCE_ADP_RETRANS_FIELD_SELECT: Field = Field::new(
-    "roce_adp_retrans_field_select",
-    (0x0, 0, 1),
-    Access::Rw,
-    "Query: adaptive retransmission can be configured. Set: it is written.",
-);
-
-/// Query: the transmission window can be configured. Set: it is written.
-pub const ROCE_TX_WINDOW_FIELD_SELECT: Field = Field::new(
-    "roce_tx_window_field_select",
-    (0x0, 1, 1),
-    Access::Rw,
-    "Query: the transmission window can be configured. Set: it is written.",
-);
-
-/// Query: slow restart can be configured. Set: it is written.
-pub const ROCE_SLOW_RESTART_FIELD_SELECT: Field = Field::new(
-    "roce_slow_restart_field_select",
-    (0x0, 2, 1),
-    Access::Rw,
-    "Query: slow restart can be configured. Set: it is written.",
-);
-
-/// Query: slow restart after idle can be configured. Set: it is written.
-pub const ROCE_SLOW_RESTART_IDLE_FIELD_SELECT: Field = Field::new(
-    "roce_slow_restart_idle_field_select",
-    (0x0, 3, 1),
-    Access::Rw,
-    "Query: slow restart after idle can be configured. Set: it is written.",
-);
-
-/// Query: the minimum ACK timeout can be configured. Set: it is written.
-pub const MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT: Field = Field::new(
-    "min_ack_timeout_limit_disabled_field_select",
-    (0x0, 4, 1),
-    Access::Rw,
-    "Query: the minimum ACK timeout can be configured. Set: it is written.",
-);
-
-/// Query: forced adaptive routing can be configured. Set: it is written.
-pub const ADAPTIVE_ROUTING_FORCED_EN_FIELD_SELECT: Field = Field::new(
-    "adaptive_routing_forced_en_field_select",
-    (0x0, 5, 1),
-    Access::Rw,
-    "Query: forced adaptive routing can be configured. Set: it is written.",
-);
-
-/// Query: forced selective repeat can be configured. Set: it is written.
-pub const SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT: Field = Field::new(
-    "selective_repeat_forced_en_field_select",
-    (0x0, 6, 1),
-    Access::Rw,
-    "Query: forced selective repeat can be configured. Set: it is written.",
-);
-
-/// Query: the DC half handshake can be configured. Set: it is written.
-pub const DC_HALF_HANDSHAKE_EN_FIELD_SELECT: Field = Field::new(
-    "dc_half_handshake_en_field_select",
-    (0x0, 7, 1),
-    Access::Rw,
-    "Query: the DC half handshake can be configured. Set: it is written.",
-);
-
-/// Query: congestion control per plane can be configured. Set: it is written.
-pub const CC_PER_PLANE_EN_FIELD_SELECT: Field = Field::new(
-    "cc_per_plane_en_field_select",
-    (0x0, 8, 1),
-    Access::Rw,
-    "Query: congestion control per plane can be configured. Set: it is written.",
-);
-
-/// Query: the forced DSCP of ACKs can be configured. Set: it is written.
-pub const ACK_DSCP_FORCE_FIELD_SELECT: Field = Field::new(
-    "ack_dscp_force_field_select",
-    (0x0, 9, 1),
-    Access::Rw,
-    "Query: the forced DSCP of ACKs can be configured. Set: it is written.",
-);
-
-/// Query: the congestion control burst size can be configured. Set: it is written.
-pub const CC_BURST_SIZE_SELECT: Field = Field::new(
-    "cc_burst_size_select",
-    (0x0, 10, 1),
-    Access::Rw,
-    "Query: the congestion control burst size can be configured. Set: it is written.",
-);
-
-/// Query: the multi-path mode of congestion control probes can be configured. Set: it is written.
-pub const CC_PROBE_MP_MODE_FIELD_SELECT: Field = Field::new(
-    "cc_probe_mp_mode_field_select",
-    (0x0, 11, 1),
-    Access::Rw,
-    "Query: the multi-path mode of congestion control probes can be configured. Set: it is written.",
-);
-
-/// Query: IFA2 turn-around can be configured. Set: it is written.
-pub const IFA2_TURN_AROUND_SELECT: Field = Field::new(
-    "ifa2_turn_around_select",
-    (0x0, 27, 1),
-    Access::Rw,
-    "Query: IFA2 turn-around can be configured. Set: it is written.",
-);
-
-/// Query: profiles are supported, id and profile are valid. Set: the profile is written.
-pub const ADP_RETX_PROFILE_SELECT: Field = Field::new(
-    "adp_retx_profile_select",
-    (0x0, 28, 1),
-    Access::Rw,
-    "Query: profiles are supported, id and profile are valid. Set: the profile is written.",
-);
-
-/// Adaptive retransmission is on.
-pub const ROCE_ADP_RETRANS_EN: Field = Field::new(
-    "roce_adp_retrans_en",
-    (0x4, 0, 1),
-    Access::Rw,
-    "Adaptive retransmission is on.",
-);
-
-/// The transmission window is on.
-pub const ROCE_TX_WINDOW_EN: Field = Field::new(
-    "roce_tx_window_en",
-    (0x4, 1, 1),
-    Access::Rw,
-    "The transmission window is on.",
-);
-
-/// Slow restart upon congestion is on.
-pub const ROCE_SLOW_RESTART_EN: Field = Field::new(
-    "roce_slow_restart_en",
-    (0x4, 2, 1),
-    Access::Rw,
-    "Slow restart upon congestion is on.",
-);
-
-/// Slow restart after the QP was idle is on.
-pub const ROCE_SLOW_RESTART_IDLE_EN: Field = Field::new(
-    "roce_slow_restart_idle_en",
-    (0x4, 3, 1),
-    Access::Rw,
-    "Slow restart after the QP was idle is on.",
-);
-
-/// The minimum ACK timeout is not enforced.
-pub const MIN_ACK_TIMEOUT_LIMIT_DISABLED: Field = Field::new(
-    "min_ack_timeout_limit_disabled",
-    (0x4, 4, 1),
-    Access::Rw,
-    "The minimum ACK timeout is not enforced.",
-);
-
-/// QPs are created with adaptive routing.
-pub const ADAPTIVE_ROUTING_FORCED_EN: Field = Field::new(
-    "adaptive_routing_forced_en",
-    (0x4, 5, 1),
-    Access::Rw,
-    "QPs are created with adaptive routing.",
-);
-
-/// QPs are created with selective repeat.
-pub const SELECTIVE_REPEAT_FORCED_EN: Field = Field::new(
-    "selective_repeat_forced_en",
-    (0x4, 6, 1),
-    Access::Rw,
-    "QPs are created with selective repeat.",
-);
-
-/// The DC half handshake is on.
-pub const DC_HALF_HANDSHAKE_EN: Field = Field::new(
-    "dc_half_handshake_en",
-    (0x4, 7, 1),
-    Access::Rw,
-    "The DC half handshake is on.",
-);
-
-/// Congestion control works per plane.
-pub const CC_PER_PLANE_EN: Field = Field::new(
-    "cc_per_plane_en",
-    (0x4, 8, 1),
-    Access::Rw,
-    "Congestion control works per plane.",
-);
-
-/// The notification point sends ACKs with ack_dscp.
-pub const ACK_DSCP_FORCE: Field = Field::new(
-    "ack_dscp_force",
-    (0x4, 9, 1),
-    Access::Rw,
-    "The notification point sends ACKs with ack_dscp.",
-);
-
-/// DSCP of ACKs when ack_dscp_force is set.
-pub const ACK_DSCP: Field = Field::new(
-    "ack_dscp",
-    (0x4, 10, 6),
-    Access::Rw,
-    "DSCP of ACKs when ack_dscp_force is set.",
-);
-
-/// Burst size of congestion control.
-pub const CC_BURST_SIZE: Field = Field::new(
-    "cc_burst_size",
-    (0x4, 24, 3),
-    Access::Rw,
-    "Burst size of congestion control.",
-)
-.with_values(&[(0, "4KB"), (1, "8KB"), (2, "16KB"), (7, "1.5KB")]);
-
-/// IFA2 turn-around is on.
-pub const IFA2_TURN_AROUND_EN: Field = Field::new(
-    "ifa2_turn_around_en",
-    (0x4, 27, 1),
-    Access::Rw,
-    "IFA2 turn-around is on.",
-);
-
-/// The profile to query or write; 0 stands for the firmware's own timeouts.
-pub const ADP_RETX_PROFILE_ID: Field = Field::new(
-    "adp_retx_profile_id",
-    (0x4, 28, 3),
-    Access::Index,
-    "The profile to query or write; 0 stands for the firmware's own timeouts.",
-);
-
-/// The smallest time_base a profile may have, in nanoseconds.
-pub const ADP_RETX_BASE_TIMEOUT_MIN: Field = Field::new(
-    "adp_retx_base_timeout_min",
-    (0x8, 0, 20),
-    Access::Ro,
-    "The smallest time_base a profile may have, in nanoseconds.",
-);
-
-/// What multi-path congestion control probes meet.
-pub const CC_PROBE_MP_MODE: Field = Field::new(
-    "cc_probe_mp_mode",
-    (0x8, 20, 2),
-    Access::Rw,
-    "What multi-path congestion control probes meet.",
-)
-.with_values(&[(0, "ACCEPT"), (1, "DISCARD")]);
-
-/// The largest adp_retx_profile_id.
-pub const ADP_RETX_PROFILE_MAX_ID: Field = Field::new(
-    "adp_retx_profile_max_id",
-    (0x8, 24, 3),
-    Access::Ro,
-    "The largest adp_retx_profile_id.",
-);
-
-/// How many timeout ranges a profile may have.
-pub const ADP_RETX_PROFILE_MAX_RANGE_NUM: Field = Field::new(
-    "adp_retx_profile_max_range_num",
-    (0x8, 28, 3),
-    Access::Ro,
-    "How many timeout ranges a profile may have.",
-);
-
-/// Base of all durations of the profile, in time_unit.
-pub const TIME_BASE: Field = Field::new(
-    "time_base",
-    (0x10, 0, 16),
-    Access::Rw,
-    "Base of all durations of the profile, in time_unit.",
-)
-.at("adp_retx_profile.time_base");
-
-/// Unit of time_base.
-pub const TIME_UNIT: Field =
-    Field::new("time_unit", (0x10, 22, 2), Access::Rw, "Unit of time_base.")
-        .at("adp_retx_profile.time_unit")
-        .with_values(&[(1, "TIME_USEC")]);
-
-/// The range that follows an initial timeout outside every range.
-pub const START_RANGE_INDEX: Field = Field::new(
-    "start_range_index",
-    (0x10, 24, 3),
-    Access::Rw,
-    "The range that follows an initial timeout outside every range.",
-)
-.at("adp_retx_profile.start_range_index");
-
-/// How many entries of timeout_range are in use.
-pub const RANGE_NUM: Field = Field::new(
-    "range_num",
-    (0x10, 28, 3),
-    Access::Rw,
-    "How many entries of timeout_range are in use.",
-)
-.at("adp_retx_profile.range_num");
-
-/// The QP's own timeout times its retry count limits an outage, not retx_total_timeout.
-pub const QP_TOTAL_TIMEOUT: Field = Field::new(
-    "qp_total_timeout",
-    (0x10, 31, 1),
-    Access::Rw,
-    "The QP's own timeout times its retry count limits an outage, not retx_total_timeout.",
-)
-.at("adp_retx_profile.qp_total_timeout");
-
-/// How many exponents the initial timeout is drawn from.
-pub const TIMEOUT_INIT_RANGE_SIZE: Field = Field::new(
-    "timeout_init_range_size",
-    (0x14, 0, 8),
-    Access::Rw,
-    "How many exponents the initial timeout is drawn from.",
-)
-.at("adp_retx_profile.timeout_init_range_size");
-
-/// The smallest exponent of the initial timeout.
-pub const TIMEOUT_INIT_LOW_BOUND: Field = Field::new(
-    "timeout_init_low_bound",
-    (0x14, 8, 8),
-    Access::Rw,
-    "The smallest exponent of the initial timeout.",
-)
-.at("adp_retx_profile.timeout_init_low_bound");
-
-/// Exponent of the longest outage, when qp_total_timeout is 0.
-pub const RETX_TOTAL_TIMEOUT: Field = Field::new(
-    "retx_total_timeout",
-    (0x14, 24, 8),
-    Access::Rw,
-    "Exponent of the longest outage, when qp_total_timeout is 0.",
-)
-.at("adp_retx_profile.retx_total_timeout");
+fields! {
+    /// Query: adaptive retransmission can be configured. Set: it is written.
+    ROCE_ADP_RETRANS_FIELD_SELECT = "roce_adp_retrans_field_select", (0x0, 0, 1), Rw;
+    /// Query: the transmission window can be configured. Set: it is written.
+    ROCE_TX_WINDOW_FIELD_SELECT = "roce_tx_window_field_select", (0x0, 1, 1), Rw;
+    /// Query: slow restart can be configured. Set: it is written.
+    ROCE_SLOW_RESTART_FIELD_SELECT = "roce_slow_restart_field_select", (0x0, 2, 1), Rw;
+    /// Query: slow restart after idle can be configured. Set: it is written.
+    ROCE_SLOW_RESTART_IDLE_FIELD_SELECT = "roce_slow_restart_idle_field_select", (0x0, 3, 1), Rw;
+    /// Query: the minimum ACK timeout can be configured. Set: it is written.
+    MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT =
+        "min_ack_timeout_limit_disabled_field_select", (0x0, 4, 1), Rw;
+    /// Query: forced adaptive routing can be configured. Set: it is written.
+    ADAPTIVE_ROUTING_FORCED_EN_FIELD_SELECT =
+        "adaptive_routing_forced_en_field_select", (0x0, 5, 1), Rw;
+    /// Query: forced selective repeat can be configured. Set: it is written.
+    SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT =
+        "selective_repeat_forced_en_field_select", (0x0, 6, 1), Rw;
+    /// Query: the DC half handshake can be configured. Set: it is written.
+    DC_HALF_HANDSHAKE_EN_FIELD_SELECT = "dc_half_handshake_en_field_select", (0x0, 7, 1), Rw;
+    /// Query: congestion control per plane can be configured. Set: it is written.
+    CC_PER_PLANE_EN_FIELD_SELECT = "cc_per_plane_en_field_select", (0x0, 8, 1), Rw;
+    /// Query: the forced DSCP of ACKs can be configured. Set: it is written.
+    ACK_DSCP_FORCE_FIELD_SELECT = "ack_dscp_force_field_select", (0x0, 9, 1), Rw;
+    /// Query: the congestion control burst size can be configured. Set: it is written.
+    CC_BURST_SIZE_SELECT = "cc_burst_size_select", (0x0, 10, 1), Rw;
+    /// Query: the multi-path mode of congestion control probes can be configured. Set: it is
+    /// written.
+    CC_PROBE_MP_MODE_FIELD_SELECT = "cc_probe_mp_mode_field_select", (0x0, 11, 1), Rw;
+    /// Query: IFA2 turn-around can be configured. Set: it is written.
+    IFA2_TURN_AROUND_SELECT = "ifa2_turn_around_select", (0x0, 27, 1), Rw;
+    /// Query: profiles are supported, id and profile are valid. Set: the profile is written.
+    ADP_RETX_PROFILE_SELECT = "adp_retx_profile_select", (0x0, 28, 1), Rw;
+    /// Adaptive retransmission is on.
+    ROCE_ADP_RETRANS_EN = "roce_adp_retrans_en", (0x4, 0, 1), Rw;
+    /// The transmission window is on.
+    ROCE_TX_WINDOW_EN = "roce_tx_window_en", (0x4, 1, 1), Rw;
+    /// Slow restart upon congestion is on.
+    ROCE_SLOW_RESTART_EN = "roce_slow_restart_en", (0x4, 2, 1), Rw;
+    /// Slow restart after the QP was idle is on.
+    ROCE_SLOW_RESTART_IDLE_EN = "roce_slow_restart_idle_en", (0x4, 3, 1), Rw;
+    /// The minimum ACK timeout is not enforced.
+    MIN_ACK_TIMEOUT_LIMIT_DISABLED = "min_ack_timeout_limit_disabled", (0x4, 4, 1), Rw;
+    /// QPs are created with adaptive routing.
+    ADAPTIVE_ROUTING_FORCED_EN = "adaptive_routing_forced_en", (0x4, 5, 1), Rw;
+    /// QPs are created with selective repeat.
+    SELECTIVE_REPEAT_FORCED_EN = "selective_repeat_forced_en", (0x4, 6, 1), Rw;
+    /// The DC half handshake is on.
+    DC_HALF_HANDSHAKE_EN = "dc_half_handshake_en", (0x4, 7, 1), Rw;
+    /// Congestion control works per plane.
+    CC_PER_PLANE_EN = "cc_per_plane_en", (0x4, 8, 1), Rw;
+    /// The notification point sends ACKs with ack_dscp.
+    ACK_DSCP_FORCE = "ack_dscp_force", (0x4, 9, 1), Rw;
+    /// DSCP of ACKs when ack_dscp_force is set.
+    ACK_DSCP = "ack_dscp", (0x4, 10, 6), Rw;
+    /// Burst size of congestion control.
+    CC_BURST_SIZE =
+        "cc_burst_size", (0x4, 24, 3), Rw,
+        values &[(0, "4KB"), (1, "8KB"), (2, "16KB"), (7, "1.5KB")];
+    /// IFA2 turn-around is on.
+    IFA2_TURN_AROUND_EN = "ifa2_turn_around_en", (0x4, 27, 1), Rw;
+    /// The profile to query or write; 0 stands for the firmware's own timeouts.
+    ADP_RETX_PROFILE_ID = "adp_retx_profile_id", (0x4, 28, 3), Index;
+    /// The smallest time_base a profile may have, in nanoseconds.
+    ADP_RETX_BASE_TIMEOUT_MIN = "adp_retx_base_timeout_min", (0x8, 0, 20), Ro;
+    /// What multi-path congestion control probes meet.
+    CC_PROBE_MP_MODE =
+        "cc_probe_mp_mode", (0x8, 20, 2), Rw, values &[(0, "ACCEPT"), (1, "DISCARD")];
+    /// The largest adp_retx_profile_id.
+    ADP_RETX_PROFILE_MAX_ID = "adp_retx_profile_max_id", (0x8, 24, 3), Ro;
+    /// How many timeout ranges a profile may have.
+    ADP_RETX_PROFILE_MAX_RANGE_NUM = "adp_retx_profile_max_range_num", (0x8, 28, 3), Ro;
+    /// Base of all durations of the profile, in time_unit.
+    TIME_BASE = "time_base", (0x10, 0, 16), Rw, at "adp_retx_profile.time_base";
+    /// Unit of time_base.
+    TIME_UNIT =
+        "time_unit", (0x10, 22, 2), Rw, at "adp_retx_profile.time_unit", values &[(1, "TIME_USEC")];
+    /// The range that follows an initial timeout outside every range.
+    START_RANGE_INDEX =
+        "start_range_index", (0x10, 24, 3), Rw, at "adp_retx_profile.start_range_index";
+    /// How many entries of timeout_range are in use.
+    RANGE_NUM = "range_num", (0x10, 28, 3), Rw, at "adp_retx_profile.range_num";
+    /// The QP's own timeout times its retry count limits an outage, not retx_total_timeout.
+    QP_TOTAL_TIMEOUT =
+        "qp_total_timeout", (0x10, 31, 1), Rw, at "adp_retx_profile.qp_total_timeout";
+    /// How many exponents the initial timeout is drawn from.
+    TIMEOUT_INIT_RANGE_SIZE =
+        "timeout_init_range_size", (0x14, 0, 8), Rw, at "adp_retx_profile.timeout_init_range_size";
+    /// The smallest exponent of the initial timeout.
+    TIMEOUT_INIT_LOW_BOUND =
+        "timeout_init_low_bound", (0x14, 8, 8), Rw, at "adp_retx_profile.timeout_init_low_bound";
+    /// Exponent of the longest outage, when qp_total_timeout is 0.
+    RETX_TOTAL_TIMEOUT =
+        "retx_total_timeout", (0x14, 24, 8), Rw, at "adp_retx_profile.retx_total_timeout";
+}
 
 /// How far the range reaches above its low bound, in exponents. One entry per range.
 pub const RANGE_SIZE: [Field; RANGE_NUM_MAX] = ranges!(
@@ -488,19 +257,7 @@ const FIELDS: &[&Field] = &[
 
 #[cfg(test)]
 mod tests {
-    extern crate std;
-
-    use std::collections::BTreeSet;
-
     use super::*;
-
-    #[test]
-    fn names_and_paths_are_unique() {
-        let names: BTreeSet<_> = FIELDS.iter().map(|field| field.name()).collect();
-        let paths: BTreeSet<_> = FIELDS.iter().map(|field| field.path()).collect();
-        assert_eq!(names.len(), FIELDS.len());
-        assert_eq!(paths.len(), FIELDS.len());
-    }
 
     #[test]
     fn every_select_bit_is_listed() {
