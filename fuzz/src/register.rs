@@ -1,7 +1,8 @@
 use ferroce_adp::trace::{Event, SilentPeer};
 use ferroce_adp::{QpTimeouts, RetryState};
-use ferroce_hca::{Hca, HcaConfig, Method};
-use ferroce_prm::{Image, REGISTERS, Register, roce_accl};
+use ferroce_hca::{Hca, HcaConfig, Method, Status};
+use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
+use ferroce_prm::{Image, REGISTERS, Register, by_id, roce_accl};
 
 use crate::Cursor;
 
@@ -46,7 +47,6 @@ fn codec(mut input: Cursor<'_>) {
 
 fn device(mut input: Cursor<'_>) {
     let mut hca = Hca::new(HcaConfig::default());
-    let id = roce_accl::ROCE_ACCL.id();
     for _ in 0..64 {
         if input.is_empty() {
             break;
@@ -60,9 +60,13 @@ fn device(mut input: Cursor<'_>) {
             let id = input.u16();
             (id, arbitrary_bytes(&mut input))
         } else if input.one_in(4) {
-            (id, arbitrary_bytes(&mut input))
+            let register: &'static Register = input.pick(REGISTERS);
+            (register.id(), arbitrary_bytes(&mut input))
+        } else if input.one_in(3) {
+            let register: &'static Register = input.pick(REGISTERS);
+            (register.id(), changed_bytes(&mut hca, register, &mut input))
         } else {
-            (id, sensible_bytes(&mut input))
+            (roce_accl::ROCE_ACCL.id(), sensible_bytes(&mut input))
         };
         access(&mut hca, id, method, &mut bytes);
     }
@@ -75,7 +79,27 @@ fn arbitrary_bytes(input: &mut Cursor<'_>) -> Vec<u8> {
     bytes
 }
 
-/// A register whose fields are mostly small numbers, as those of a good profile are.
+/// What a query says, with a few fields changed, as mlxreg writes a register.
+fn changed_bytes(hca: &mut Hca, register: &'static Register, input: &mut Cursor<'_>) -> Vec<u8> {
+    let mut bytes = vec![0; register.size()];
+    if hca
+        .access_register(register.id(), Method::Query, &mut bytes)
+        .is_err()
+    {
+        // A histogram that is cleared by reads wants to be read as a whole.
+        assert_eq!(register.name(), ADP_RETX_HISTOGRAM.name());
+    }
+    let mut image = Image::new(register, bytes).expect("a whole register");
+    for _ in 0..input.below(4) {
+        let field = input.pick(register.fields());
+        let value = input.u16();
+        let value = u32::from(value) & field.max();
+        image.set(field, value).expect("it fits");
+    }
+    image.into_inner()
+}
+
+/// ROCE_ACCL with fields that are mostly small numbers, as those of a good profile are.
 pub(crate) fn sensible_bytes(input: &mut Cursor<'_>) -> Vec<u8> {
     let register = &roce_accl::ROCE_ACCL;
     let mut image = Image::new(register, vec![0; register.size()]).expect("a whole register");
@@ -96,15 +120,39 @@ pub(crate) fn sensible_bytes(input: &mut Cursor<'_>) -> Vec<u8> {
     ] {
         image.set(field, value).expect("it fits");
     }
+    // A device refuses what it does not have; most inputs are to come further than that.
+    if !input.one_in(8) {
+        for select in roce_accl::SELECTS {
+            let is_there = [
+                &roce_accl::ROCE_ADP_RETRANS_FIELD_SELECT,
+                &roce_accl::MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT,
+                &roce_accl::ACK_DSCP_FORCE_FIELD_SELECT,
+                &roce_accl::ADP_RETX_PROFILE_SELECT,
+            ]
+            .contains(select);
+            if !is_there {
+                image.set(select, 0).expect("it fits");
+            }
+        }
+    }
     image.into_inner()
 }
 
-fn snapshot(hca: &mut Hca) -> [u8; 128] {
-    let mut bytes = [0; 128];
-    let id = roce_accl::ROCE_ACCL.id();
-    hca.access_register(id, Method::Query, &mut bytes)
-        .expect("a whole query of index 0");
-    bytes
+/// All that registers tell and a read does not change.
+fn snapshot(hca: &Hca) -> Vec<u8> {
+    let state = hca.state();
+    let mut all = format!("{:?} {:?}", state.histogram_config(), state.histogram()).into_bytes();
+    for register in REGISTERS {
+        let mut bytes = vec![0; register.size()];
+        if register.id() == ADP_RETX_HISTOGRAM.id() {
+            continue; // reads may clear it
+        }
+        state
+            .access_register(register.id(), Method::Query, &mut bytes)
+            .expect("a whole query of index 0");
+        all.extend(bytes);
+    }
+    all
 }
 
 fn access(hca: &mut Hca, id: u16, method: Method, bytes: &mut [u8]) {
@@ -113,7 +161,7 @@ fn access(hca: &mut Hca, id: u16, method: Method, bytes: &mut [u8]) {
     let request = bytes.to_vec();
     match hca.access_register(id, method, bytes) {
         Ok(()) => {
-            assert_eq!(id, roce_accl::ROCE_ACCL.id());
+            assert!(by_id(id).is_some());
             if method == Method::Write {
                 assert_eq!(bytes, request, "a write answers nothing");
                 // The same again changes nothing.
@@ -126,6 +174,7 @@ fn access(hca: &mut Hca, id: u16, method: Method, bytes: &mut [u8]) {
         }
         Err(error) => {
             assert!(!error.to_string().is_empty());
+            assert_ne!(error.status(), Status::Ok);
             assert_eq!(bytes, request, "an error answers nothing");
             assert_eq!(snapshot(hca), before, "an error changes nothing");
         }

@@ -158,6 +158,8 @@ pub struct Hca {
     /// The generation of the settings that are in force.
     generation: u32,
     pub(crate) policy: Policy,
+    /// The DSCP with which acknowledgements leave, if it is not that of their queue pair.
+    ack_dscp: Option<u8>,
     /// Users of each protection domain.
     pub(crate) pds: Table<u32>,
     /// Users of each XRC domain.
@@ -202,6 +204,7 @@ impl Hca {
             numbers: Numbers::new(config.slot, config.first_number),
             config,
             policy,
+            ack_dscp: None,
             generation,
             state,
             pds: Table::new(limits::MAX_PD),
@@ -255,6 +258,13 @@ impl Hca {
         Ok(())
     }
 
+    /// See [`DeviceState::firmware_reset`].
+    pub fn firmware_reset(&mut self) -> Result<(), WriteLockError> {
+        self.state.firmware_reset()?;
+        self.refresh();
+        Ok(())
+    }
+
     /// See [`DeviceState::reset_registers`].
     pub fn reset_registers(&mut self) -> Result<(), WriteLockError> {
         self.state.reset_registers()?;
@@ -289,7 +299,9 @@ impl Hca {
         self.config.personality = personality;
         self.policy.dec_trigger = personality.dec_trigger;
         self.policy.range_bound_exclusive = personality.range_bound_exclusive;
-        Accelerations::from_bytes(settings.roce_accl).apply(&personality, &mut self.policy);
+        let register = Accelerations::from_bytes(settings.roce_accl);
+        register.apply(&personality, &mut self.policy);
+        self.ack_dscp = register.ack_dscp();
         self.egress.set(settings.egress);
         self.ingress.set(settings.ingress);
     }
@@ -574,6 +586,9 @@ impl Hca {
             return false;
         };
         (out.path, out.corrupt_bit) = (path, None);
+        if let Some(dscp) = self.ack_dscp {
+            out.force_ack_dscp(dscp);
+        }
         true
     }
 

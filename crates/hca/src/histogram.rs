@@ -14,6 +14,9 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
+    /// All units, by their value.
+    pub const ALL: [Self; 4] = [Self::Nsec, Self::Usec, Self::Usec100, Self::Msec];
+
     /// Length in nanoseconds.
     pub const fn nanos(self) -> u64 {
         match self {
@@ -53,11 +56,16 @@ pub struct HistogramConfig {
     pub bin1_width: u16,
     /// Whether anything is counted.
     pub enabled: bool,
+    /// Whether a read through the register sets all counts to zero.
+    pub clear_on_read: bool,
+    /// The only function whose waits are counted; `None` for the device and all its functions. This
+    /// device has one function, [`Self::VHCA_ID`].
+    pub vhca_id: Option<u16>,
 }
 
 /// A histogram layout the device cannot have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("{field} is {value}, allowed is {min} to {max}")]
+#[error("{field} is {value}, allowed is {}", allowed(*min, *max))]
 pub struct HistogramError {
     /// Name of the register field.
     pub field: &'static str,
@@ -67,6 +75,13 @@ pub struct HistogramError {
     pub min: u32,
     /// Largest allowed.
     pub max: u32,
+}
+
+fn allowed(min: u32, max: u32) -> String {
+    match min == max {
+        true => min.to_string(),
+        false => format!("{min} to {max}"),
+    }
 }
 
 impl Default for HistogramConfig {
@@ -79,11 +94,16 @@ impl Default for HistogramConfig {
             bin0_width: 1,
             bin1_width: 1,
             enabled: true,
+            clear_on_read: false,
+            vhca_id: None,
         }
     }
 }
 
 impl HistogramConfig {
+    /// The device's only function.
+    pub const VHCA_ID: u16 = 0;
+
     /// Largest number of bins this device offers (`bin_num_max`).
     pub const BINS_MAX: u8 = 64;
 
@@ -105,7 +125,15 @@ impl HistogramConfig {
                 });
             }
         }
-        Ok(())
+        match self.vhca_id {
+            Some(other) if other != Self::VHCA_ID => Err(HistogramError {
+                field: "vhca_id",
+                value: other.into(),
+                min: Self::VHCA_ID.into(),
+                max: Self::VHCA_ID.into(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// The bin that a wait belongs to.
@@ -154,6 +182,8 @@ impl HistogramConfig {
             | (self.mode as u64) << 40
             | (self.unit as u64) << 41
             | u64::from(self.enabled) << 43
+            | u64::from(self.clear_on_read) << 44
+            | u64::from(self.vhca_id.is_some()) << 45
     }
 
     fn unpack(word: u64) -> Self {
@@ -166,22 +196,18 @@ impl HistogramConfig {
             } else {
                 BinWidthMode::Double
             },
-            unit: match word >> 41 & 3 {
-                0 => TimeUnit::Nsec,
-                1 => TimeUnit::Usec,
-                2 => TimeUnit::Usec100,
-                _ => TimeUnit::Msec,
-            },
+            unit: TimeUnit::ALL[(word >> 41 & 3) as usize],
             enabled: word >> 43 & 1 == 1,
+            clear_on_read: word >> 44 & 1 == 1,
+            vhca_id: (word >> 45 & 1 == 1).then_some(Self::VHCA_ID),
         }
     }
 }
 
-/// Where the epoch lies in the configuration word, above [`HistogramConfig::pack`]'s bits.
-const CONFIG_EPOCH_SHIFT: u32 = 44;
-/// Where it lies in a bin, above the count.
-const BIN_EPOCH_SHIFT: u32 = 48;
-const COUNT_MASK: u64 = (1 << BIN_EPOCH_SHIFT) - 1;
+/// Where the epoch lies: in the configuration word above [`HistogramConfig::pack`]'s bits, in a bin
+/// above the count, which would take a millennium to get there.
+const EPOCH_SHIFT: u32 = 48;
+const COUNT_MASK: u64 = (1 << EPOCH_SHIFT) - 1;
 
 /// The histogram in the device's state, counted and read by several processes without a lock.
 ///
@@ -211,16 +237,17 @@ impl Histogram {
         epoch_of(self.config.load(Ordering::Acquire))
     }
 
-    /// Changes the layout, which has been checked. The counts start again if it is another one;
-    /// `enabled` alone keeps them (D25). One caller at a time.
+    /// Changes the layout, which has been checked. The counts start again if it is another one, or
+    /// of another function; the switches alone keep them (D25). One caller at a time.
     pub(crate) fn configure(&self, config: HistogramConfig) {
         let old = self.config();
         let same_layout = HistogramConfig {
             enabled: old.enabled,
+            clear_on_read: old.clear_on_read,
             ..config
         } == old;
         if same_layout {
-            let word = config.pack() | self.epoch() << CONFIG_EPOCH_SHIFT;
+            let word = config.pack() | self.epoch() << EPOCH_SHIFT;
             self.config.store(word, Ordering::Release);
         } else {
             self.restart(config);
@@ -230,11 +257,11 @@ impl Histogram {
     /// Starts from zero with a layout. One caller at a time.
     pub(crate) fn restart(&self, config: HistogramConfig) {
         let epoch = u64::from((self.epoch() as u16).wrapping_add(1));
-        let word = config.pack() | epoch << CONFIG_EPOCH_SHIFT;
+        let word = config.pack() | epoch << EPOCH_SHIFT;
         self.config.store(word, Ordering::Release);
         // They count as zero already. This is for the day on which the epochs start over.
         for bin in &self.bins {
-            let stale = |word| (word >> BIN_EPOCH_SHIFT != epoch).then_some(fresh(epoch, 0));
+            let stale = |word| (word >> EPOCH_SHIFT != epoch).then_some(fresh(epoch, 0));
             let _ = bin.fetch_update(Ordering::Relaxed, Ordering::Relaxed, stale);
         }
     }
@@ -287,15 +314,15 @@ impl Histogram {
 }
 
 fn epoch_of(config: u64) -> u64 {
-    config >> CONFIG_EPOCH_SHIFT & 0xffff
+    config >> EPOCH_SHIFT
 }
 
 fn fresh(epoch: u64, count: u64) -> u64 {
-    epoch << BIN_EPOCH_SHIFT | count & COUNT_MASK
+    epoch << EPOCH_SHIFT | count & COUNT_MASK
 }
 
 fn count_in(bin: u64, epoch: u64) -> u64 {
-    if bin >> BIN_EPOCH_SHIFT == epoch {
+    if bin >> EPOCH_SHIFT == epoch {
         bin & COUNT_MASK
     } else {
         0
@@ -316,7 +343,7 @@ mod tests {
             unit,
             bin0_width: 50,
             bin1_width: 100,
-            enabled: true,
+            ..HistogramConfig::default()
         }
     }
 

@@ -47,7 +47,7 @@ pub use mr::{MrInfo, MrKey};
 pub use mw::{MwId, MwInfo, MwType};
 pub use packet::{Outgoing, Received};
 pub use port_counter::PortCounter;
-pub use register::{Method, RegisterError};
+pub use register::{Identity, Method, RegisterError, Status};
 pub use srq::{SrqAttr, SrqId, SrqModify, XrcTies};
 pub use state::{
     CounterSlab, DeviceState, MappedState, SavedSettings, SettingError, StateBlock, WriteLock,

@@ -102,6 +102,15 @@ impl Outgoing {
         }
     }
 
+    /// Gives an acknowledgement another DSCP; the ECN bits stay.
+    #[cold]
+    pub(crate) fn force_ack_dscp(&mut self, dscp: u8) {
+        let opcode = self.transmit.headers.bth.opcode;
+        if opcode.is_response() && !opcode.is_read_response() {
+            self.path.traffic_class = dscp << 2 | self.path.traffic_class & CE;
+        }
+    }
+
     /// Suffers what the link does to it.
     pub(crate) fn damage(&mut self, treatment: &Treatment) {
         self.corrupt_bit = treatment.corrupt_bit;

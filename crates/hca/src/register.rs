@@ -1,13 +1,22 @@
-use ferroce_adp::{AckTimeoutFloor, InvalidProfile, Policy, PolicyKind, Profile};
-use ferroce_prm::roce_accl as reg;
-use ferroce_prm::{Field, Image};
+//! Access registers: who answers for which, and with what status.
+
+mod accelerations;
+mod histogram;
+mod identity;
+mod reset;
+
+pub(crate) use self::accelerations::{Accelerations, ROCE_ACCL_BYTES};
+pub use self::identity::Identity;
+
+use ferroce_adp::InvalidProfile;
+use ferroce_prm::{Image, Register, by_id};
+use ferroce_prm::{
+    adp_retx_histogram, adp_retx_histogram_config, mfrl, mgir, nic_cap_reg, roce_accl,
+};
 use thiserror::Error;
 
-use crate::device::Personality;
-use crate::state::WriteLockError;
-
-/// Bytes of ROCE_ACCL.
-pub(crate) const ROCE_ACCL_BYTES: usize = 0x80;
+use crate::histogram::HistogramError;
+use crate::state::{DeviceState, WriteLockError};
 
 /// What an access register is asked to do; the numbers of the ACCESS_REG command's `op_mod`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,23 +28,53 @@ pub enum Method {
     Query = 1,
 }
 
+/// How a register access went; the numbers of the ACCESS_REG command's `status`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Status {
+    /// It was done.
+    Ok = 0x0,
+    /// The device itself has failed.
+    InternalError = 0x1,
+    /// The register cannot be accessed so.
+    BadOperation = 0x2,
+    /// A field has a value that is not allowed.
+    BadParameter = 0x3,
+    /// There is no such register.
+    NotSupported = 0x4,
+    /// There is nothing with this index.
+    BadIndex = 0xa,
+    /// The data is too short, or too long.
+    BadInputLength = 0x50,
+}
+
 /// Why a register access was refused. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum RegisterError {
     /// The device has no such register.
-    #[error("register {id:#06x} is not supported")]
+    #[error("register {id:#06x} is not supported; `ferroce reg list` shows those that are")]
     NotSupported {
         /// The number given.
         id: u16,
     },
-    /// The data is shorter than what is written, or not a multiple of 4, or too long.
-    #[error("{len} bytes of register data; {needs}")]
+    /// The register can be read only.
+    #[error("{register} can be read and not be written; {instead}")]
+    ReadOnly {
+        /// Name of the register.
+        register: &'static str,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// The data is shorter than what is written or read, or not a multiple of 4, or too long.
+    #[error("{register}: {len} bytes of data; {needs}")]
     BadLength {
+        /// Name of the register.
+        register: &'static str,
         /// Bytes given.
         len: usize,
         /// What is needed.
-        needs: &'static str,
+        needs: String,
     },
     /// A field has a value the device does not accept (`BAD_PARAM`).
     #[error("{field} = {value}: {reason}")]
@@ -50,6 +89,9 @@ pub enum RegisterError {
     /// The profile is not one the device can run (`BAD_PARAM`).
     #[error(transparent)]
     BadProfile(#[from] InvalidProfile),
+    /// The histogram is not one the device can have (`BAD_PARAM`).
+    #[error(transparent)]
+    BadHistogram(#[from] HistogramError),
     /// No profile has this index (`BAD_INDEX`).
     #[error("adp_retx_profile_id = {index}: this device has profile 1 only")]
     BadIndex {
@@ -61,235 +103,106 @@ pub enum RegisterError {
     Lock(#[from] WriteLockError),
 }
 
-/// The feature that a select bit opens: it can be read back, and where the device acts on it the
-/// field is looked up by [`Accelerations::policy_kind`] and [`Accelerations::floor`].
-struct Feature {
-    select: &'static Field,
-    values: &'static [&'static Field],
-}
-
-/// What this device lets be configured. The features it does not model keep their values, so that
-/// tools see what they wrote; those a query of a real card marks unsupported are not here.
-const FEATURES: &[Feature] = &[
-    Feature {
-        select: &reg::ROCE_ADP_RETRANS_FIELD_SELECT,
-        values: &[&reg::ROCE_ADP_RETRANS_EN],
-    },
-    Feature {
-        select: &reg::ROCE_TX_WINDOW_FIELD_SELECT,
-        values: &[&reg::ROCE_TX_WINDOW_EN],
-    },
-    Feature {
-        select: &reg::ROCE_SLOW_RESTART_FIELD_SELECT,
-        values: &[&reg::ROCE_SLOW_RESTART_EN],
-    },
-    Feature {
-        select: &reg::ROCE_SLOW_RESTART_IDLE_FIELD_SELECT,
-        values: &[&reg::ROCE_SLOW_RESTART_IDLE_EN],
-    },
-    Feature {
-        select: &reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT,
-        values: &[&reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED],
-    },
-    Feature {
-        select: &reg::SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT,
-        values: &[&reg::SELECTIVE_REPEAT_FORCED_EN],
-    },
-    Feature {
-        select: &reg::ACK_DSCP_FORCE_FIELD_SELECT,
-        values: &[&reg::ACK_DSCP_FORCE, &reg::ACK_DSCP],
-    },
-    Feature {
-        select: &reg::CC_BURST_SIZE_SELECT,
-        values: &[&reg::CC_BURST_SIZE],
-    },
-    Feature {
-        select: &reg::IFA2_TURN_AROUND_SELECT,
-        values: &[&reg::IFA2_TURN_AROUND_EN],
-    },
-];
-
-const PROFILE_END: usize = reg::PROFILE_OFFSET + reg::PROFILE_SIZE;
-
-/// The ROCE_ACCL register: values, and which profile is active.
-#[derive(Clone, Debug)]
-pub(crate) struct Accelerations(Image<[u8; ROCE_ACCL_BYTES]>);
-
-impl Accelerations {
-    /// The register after a reset: adaptive retransmission and slow restart on, no profile
-    /// (measured on ConnectX-6).
-    pub(crate) fn reset(adaptive: bool) -> Self {
-        let mut image = Self::from_bytes([0; ROCE_ACCL_BYTES]);
-        image.put(&reg::ROCE_ADP_RETRANS_EN, adaptive.into());
-        image.put(&reg::ROCE_SLOW_RESTART_EN, 1);
-        image.put(&reg::ADP_RETX_BASE_TIMEOUT_MIN, 4000);
-        image.put(&reg::ADP_RETX_PROFILE_MAX_ID, 1);
-        image.put(
-            &reg::ADP_RETX_PROFILE_MAX_RANGE_NUM,
-            reg::RANGE_NUM_MAX as u32,
-        );
-        for feature in FEATURES {
-            image.put(feature.select, 1);
-        }
-        image.put(&reg::ADP_RETX_PROFILE_SELECT, 1);
-        image
-    }
-
-    pub(crate) fn from_bytes(bytes: [u8; ROCE_ACCL_BYTES]) -> Self {
-        Self(Image::new(&reg::ROCE_ACCL, bytes).expect("a whole register"))
-    }
-
-    pub(crate) fn into_bytes(self) -> [u8; ROCE_ACCL_BYTES] {
-        self.0.into_inner()
-    }
-
-    /// Fields and values that are known to fit.
-    fn put(&mut self, field: &Field, value: u32) {
-        self.0
-            .set(field, value)
-            .expect("a value that fits its field");
-    }
-
-    fn profile_bytes(bytes: &[u8]) -> Option<&[u8; reg::PROFILE_SIZE]> {
-        bytes.get(reg::PROFILE_OFFSET..PROFILE_END)?.try_into().ok()
-    }
-
-    /// GET into `data`, which carries the index. Index 0 shows the active profile and its number
-    /// (D20).
-    pub(crate) fn query(&self, data: &mut [u8]) -> Result<(), RegisterError> {
-        let request = parse(data)?;
-        let index = request.get(&reg::ADP_RETX_PROFILE_ID);
-        if index > 1 {
-            return Err(RegisterError::BadIndex { index });
-        }
-        let mut answer = self.clone();
-        if index != 0 {
-            answer.put(&reg::ADP_RETX_PROFILE_ID, index);
-        }
-        let len = data.len();
-        data.copy_from_slice(&answer.into_bytes()[..len]);
-        Ok(())
-    }
-
-    /// SET from `data`. Each select bit acts alone; all of it happens or nothing (D19).
-    pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), RegisterError> {
-        let request = parse(data)?;
-        let mut next = self.clone();
-        for feature in FEATURES {
-            if request.is_set(feature.select) {
-                for &field in feature.values {
-                    if field.offset() >= data.len() {
-                        let needs = "the selected values lie beyond its end";
-                        return Err(RegisterError::BadLength {
-                            len: data.len(),
-                            needs,
-                        });
-                    }
-                    next.put(field, request.get(field));
-                }
+impl RegisterError {
+    /// What a command that fails so is answered with.
+    pub const fn status(&self) -> Status {
+        match self {
+            Self::NotSupported { .. } => Status::NotSupported,
+            Self::ReadOnly { .. } => Status::BadOperation,
+            Self::BadLength { .. } => Status::BadInputLength,
+            Self::BadParam { .. } | Self::BadProfile(_) | Self::BadHistogram(_) => {
+                Status::BadParameter
             }
-        }
-        let burst = next.0.get(&reg::CC_BURST_SIZE);
-        if !matches!(burst, 0..=2 | 7) {
-            let reason = "allowed are 0 (4 KB), 1 (8 KB), 2 (16 KB) and 7 (1.5 KB)";
-            return Err(RegisterError::BadParam {
-                field: "cc_burst_size",
-                value: burst,
-                reason,
-            });
-        }
-        if request.is_set(&reg::ADP_RETX_PROFILE_SELECT) && !next.is_unset_profile(&request) {
-            next.set_profile(&request)?;
-        }
-        *self = next;
-        Ok(())
-    }
-
-    /// Whether the request carries what a query of index 0 returned while no profile is active: the
-    /// number 0 and an empty profile. mlxreg sets one field by reading the whole register and
-    /// writing it back, select bits and all; that must not fail for the profile nobody set.
-    fn is_unset_profile(&self, request: &Image<&[u8]>) -> bool {
-        let profile = request.clone().into_inner().get(reg::PROFILE_OFFSET..);
-        [
-            self.0.get(&reg::ADP_RETX_PROFILE_ID),
-            request.get(&reg::ADP_RETX_PROFILE_ID),
-        ] == [0, 0]
-            && profile.is_none_or(|rest| rest.iter().all(|byte| *byte == 0))
-    }
-
-    /// A good profile is active at once, for the whole device (D19).
-    fn set_profile(&mut self, request: &Image<&[u8]>) -> Result<(), RegisterError> {
-        match request.get(&reg::ADP_RETX_PROFILE_ID) {
-            0 => {
-                let reason = "0 stands for the firmware's own timeouts and cannot be written; \
-                              write profile 1, or reset the device to go back to them";
-                let field = "adp_retx_profile_id";
-                return Err(RegisterError::BadParam {
-                    field,
-                    value: 0,
-                    reason,
-                });
-            }
-            1 => {}
-            index => return Err(RegisterError::BadIndex { index }),
-        }
-        let bytes = request.clone().into_inner();
-        let needs = "a profile ends at byte 64";
-        let bytes = Self::profile_bytes(bytes).ok_or(RegisterError::BadLength {
-            len: bytes.len(),
-            needs,
-        })?;
-        let profile = Profile::from_register(bytes)?;
-        let mut own = self.clone().into_bytes();
-        own[reg::PROFILE_OFFSET..PROFILE_END].copy_from_slice(&profile.to_register());
-        *self = Self::from_bytes(own);
-        self.put(&reg::ADP_RETX_PROFILE_ID, 1);
-        Ok(())
-    }
-
-    /// The policy that the register's values stand for (D23).
-    fn policy_kind(&self, personality: &Personality) -> PolicyKind {
-        if !self.0.is_set(&reg::ROCE_ADP_RETRANS_EN) {
-            return PolicyKind::Ib {
-                multiplier: personality.ib_multiplier,
-            };
-        }
-        let firmware = PolicyKind::Firmware {
-            quantiser: personality.quantiser,
-            initial_exponent: personality.initial_exponent,
-        };
-        if self.0.get(&reg::ADP_RETX_PROFILE_ID) == 0 {
-            return firmware;
-        }
-        let bytes = self.clone().into_bytes();
-        // The bytes were checked when they were written.
-        let profile = Self::profile_bytes(&bytes).map(Profile::from_register);
-        profile
-            .and_then(Result::ok)
-            .map_or(firmware, PolicyKind::Profile)
-    }
-
-    fn floor(&self, personality: &Personality) -> AckTimeoutFloor {
-        if self.0.is_set(&reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED) {
-            AckTimeoutFloor::Disabled
-        } else {
-            AckTimeoutFloor::Enforced(personality.min_ack_timeout)
-        }
-    }
-
-    /// Brings `policy` up to what the register says. Its epoch rises if the kind of policy
-    /// changes, so that queue pairs draw again (D22).
-    pub(crate) fn apply(&self, personality: &Personality, policy: &mut Policy) {
-        policy.floor = self.floor(personality);
-        let kind = self.policy_kind(personality);
-        if kind != policy.kind {
-            policy.kind = kind;
-            policy.epoch = policy.epoch.wrapping_add(1);
+            Self::BadIndex { .. } => Status::BadIndex,
+            Self::Lock(_) => Status::InternalError,
         }
     }
 }
 
-fn parse(data: &[u8]) -> Result<Image<&[u8]>, RegisterError> {
-    let needs = "ROCE_ACCL takes 4 to 128 bytes in multiples of 4";
-    Image::new(&reg::ROCE_ACCL, data).map_err(|e| RegisterError::BadLength { len: e.len, needs })
+/// Reads or writes a register of a device.
+pub(crate) fn access(
+    state: &DeviceState,
+    id: u16,
+    method: Method,
+    data: &mut [u8],
+) -> Result<(), RegisterError> {
+    const ROCE_ACCL: u16 = roce_accl::ROCE_ACCL.id();
+    const HISTOGRAM_CONFIG: u16 = adp_retx_histogram_config::ADP_RETX_HISTOGRAM_CONFIG.id();
+    const HISTOGRAM: u16 = adp_retx_histogram::ADP_RETX_HISTOGRAM.id();
+    const NIC_CAP: u16 = nic_cap_reg::NIC_CAP_REG.id();
+    const MGIR: u16 = mgir::MGIR.id();
+    const MFRL: u16 = mfrl::MFRL.id();
+
+    let register = by_id(id).ok_or(RegisterError::NotSupported { id })?;
+    let read_only = |instead| {
+        let register = register.name();
+        Err(RegisterError::ReadOnly { register, instead })
+    };
+    parse(register, data)?;
+    match (id, method) {
+        (ROCE_ACCL, Method::Query) => state.accelerations().query(data),
+        (ROCE_ACCL, Method::Write) => state.change_accelerations(|register| register.write(data)),
+        (HISTOGRAM_CONFIG, Method::Query) => {
+            answer(data, &histogram::config_bytes(&state.histogram_config()));
+            Ok(())
+        }
+        (HISTOGRAM_CONFIG, Method::Write) => {
+            let config = histogram::config(data)?;
+            Ok(state.put_histogram_config(config)?)
+        }
+        (HISTOGRAM, Method::Query) => histogram::query(state, data),
+        (HISTOGRAM, Method::Write) => {
+            read_only("clear_on_read in ADP_RETX_HISTOGRAM_CONFIG sets it to zero")
+        }
+        (NIC_CAP, Method::Query) => {
+            answer(data, &identity::capabilities());
+            Ok(())
+        }
+        (NIC_CAP, Method::Write) => identity::write_capabilities(data),
+        (MGIR, Method::Query) => {
+            answer(data, &state.identity().to_bytes());
+            Ok(())
+        }
+        (MGIR, Method::Write) => read_only("`ferroce dev set` changes what the device is"),
+        (MFRL, Method::Query) => {
+            answer(data, &reset::bytes());
+            Ok(())
+        }
+        (MFRL, Method::Write) => {
+            reset::check(data)?;
+            Ok(state.firmware_reset()?)
+        }
+        _ => Err(RegisterError::NotSupported { id }),
+    }
+}
+
+/// The register over `data`, if `data` has one of its lengths.
+fn parse<'a>(
+    register: &'static Register,
+    data: &'a [u8],
+) -> Result<Image<&'a [u8]>, RegisterError> {
+    Image::new(register, data).map_err(|error| RegisterError::BadLength {
+        register: register.name(),
+        len: error.len,
+        needs: format!("send 4 to {} in multiples of 4", error.max),
+    })
+}
+
+/// Refuses data that ends before the last field of a register.
+fn whole(register: &'static Register, data: &[u8], end: usize) -> Result<(), RegisterError> {
+    if data.len() >= end {
+        return Ok(());
+    }
+    Err(RegisterError::BadLength {
+        register: register.name(),
+        len: data.len(),
+        needs: format!("its fields end at byte {end}; send {}", register.size()),
+    })
+}
+
+/// Answers with as much as was asked for.
+fn answer(data: &mut [u8], bytes: &[u8]) {
+    let len = data.len().min(bytes.len());
+    data[..len].copy_from_slice(&bytes[..len]);
+    data[len..].fill(0);
 }

@@ -1,4 +1,5 @@
 mod published;
+mod registers;
 mod settings;
 
 use std::fmt;
@@ -15,7 +16,7 @@ pub(crate) use self::settings::Settings;
 use crate::device::Personality;
 use crate::histogram::{Histogram, HistogramConfig, HistogramError};
 use crate::impair::{Direction, Impairment, ImpairmentError};
-use crate::register::{Accelerations, Method, RegisterError};
+use crate::register::Identity;
 
 /// What all processes of a device share: settings and the timeout histogram.
 ///
@@ -116,6 +117,7 @@ pub struct DeviceState {
     /// All of them; `None` if there is but `own`.
     slabs: Option<&'static [CounterSlab]>,
     lock: Arc<dyn WriteLock>,
+    identity: Identity,
 }
 
 #[derive(Debug)]
@@ -169,6 +171,7 @@ impl DeviceState {
             own: Shared::Owned(Arc::default()),
             slabs: None,
             lock: Arc::new(OwnLock::default()),
+            identity: Identity::default(),
         };
         state.fill(personality);
         state
@@ -182,7 +185,15 @@ impl DeviceState {
             own: Shared::Mapped(memory.slabs.get(usize::from(slot))?),
             slabs: Some(memory.slabs),
             lock,
+            identity: Identity::default(),
         })
+    }
+
+    /// The same state of a device that tools see as something else.
+    #[must_use]
+    pub fn with_identity(mut self, identity: Identity) -> Self {
+        self.identity = identity;
+        self
     }
 
     /// Puts everything but the counters to what it is after power-on.
@@ -272,37 +283,6 @@ impl DeviceState {
         Ok(is_ours)
     }
 
-    /// Reads or writes an access register. `data` is the register's content, and for a query also
-    /// carries its index.
-    pub fn access_register(
-        &self,
-        id: u16,
-        method: Method,
-        data: &mut [u8],
-    ) -> Result<(), RegisterError> {
-        if id != ferroce_prm::roce_accl::ROCE_ACCL.id() {
-            return Err(RegisterError::NotSupported { id });
-        }
-        match method {
-            Method::Query => Accelerations::from_bytes(self.settings().1.roce_accl).query(data),
-            Method::Write => self.change(|settings| {
-                let mut register = Accelerations::from_bytes(settings.roce_accl);
-                register.write(data)?;
-                settings.roce_accl = register.into_bytes();
-                Ok(())
-            }),
-        }
-    }
-
-    /// Puts the registers back to what they are after power-on: the only way from a profile back to
-    /// the firmware's own timeouts (D21).
-    pub fn reset_registers(&self) -> Result<(), WriteLockError> {
-        self.change(|settings| {
-            settings.roce_accl = Accelerations::reset(settings.personality.adaptive).into_bytes();
-            Ok(())
-        })
-    }
-
     /// Behaviour of the firmware that no register controls.
     pub fn personality(&self) -> Personality {
         self.settings().1.personality
@@ -339,42 +319,5 @@ impl DeviceState {
             }
             Ok(())
         })
-    }
-
-    // The timeout histogram.
-
-    /// How the waits of adaptive retransmission are binned.
-    pub fn histogram_config(&self) -> HistogramConfig {
-        self.block.histogram.config()
-    }
-
-    /// Changes the binning; another layout starts from zero.
-    pub fn configure_histogram(&self, config: HistogramConfig) -> Result<(), SettingError> {
-        config.check()?;
-        let configure = &mut || self.block.histogram.configure(config);
-        Ok(self.lock.locked(configure)?)
-    }
-
-    /// The counts, one for each bin.
-    pub fn histogram(&self) -> Vec<u64> {
-        self.block.histogram.counts()
-    }
-
-    /// The counts, one for each bin, which start again from zero: each wait is in exactly one
-    /// answer, however many processes count and ask.
-    pub fn take_histogram(&self) -> Result<Vec<u64>, WriteLockError> {
-        let mut counts = Vec::new();
-        self.lock
-            .locked(&mut || counts = self.block.histogram.take())?;
-        Ok(counts)
-    }
-
-    /// Sets all counts to zero.
-    pub fn clear_histogram(&self) -> Result<(), WriteLockError> {
-        self.take_histogram().map(drop)
-    }
-
-    pub(crate) fn record_wait(&self, wait_ns: u64) {
-        self.block.histogram.record(wait_ns);
     }
 }

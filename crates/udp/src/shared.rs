@@ -17,7 +17,7 @@ use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ferroce_hca::{DeviceState, WriteLock, WriteLockError};
+use ferroce_hca::{DeviceState, Identity, WriteLock, WriteLockError};
 
 pub(crate) use self::layout::Layout;
 pub(crate) use self::mailbox::{Asked, Mailbox, Undelivered};
@@ -66,6 +66,7 @@ pub(crate) struct SharedFile {
     file: Arc<NotInherited<File>>,
     path: PathBuf,
     layout: &'static Layout,
+    identity: Identity,
 }
 
 /// Held until it is dropped: nobody else joins, leaves or replaces the file.
@@ -99,7 +100,8 @@ impl SharedFile {
             forks: sys::forks(),
         });
         let state = DeviceState::mapped(self.layout.state(), slot, lock);
-        state.expect("there is a slab for every slot")
+        let state = state.expect("there is a slab for every slot");
+        state.with_identity(self.identity)
     }
 
     /// Waits until nobody else is about to join or leave.

@@ -1,5 +1,7 @@
 //! What a device is, as its file says.
 
+mod identity;
+
 use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_adp::DecTrigger;

@@ -84,4 +84,6 @@ pub(crate) const BINS: HistogramConfig = HistogramConfig {
     bin0_width: 62_500,
     bin1_width: 62_500,
     enabled: true,
+    clear_on_read: false,
+    vhca_id: None,
 };

@@ -169,7 +169,8 @@ impl World {
             "the payload of a packet just made is not there: {packet:?}"
         );
         assert_eq!(packet.transmit.headers.bth.pad, pad_len(payload.len()));
-        let mut bytes = vec![0; packet.transmit.headers.header_len() + payload.len() + 3 + ICRC_LEN];
+        let mut bytes =
+            vec![0; packet.transmit.headers.header_len() + payload.len() + 3 + ICRC_LEN];
         let len = packet
             .transmit
             .headers

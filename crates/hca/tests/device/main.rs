@@ -3,12 +3,15 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod ack_dscp;
 mod datagram;
 mod drops;
+mod histogram_registers;
 mod lifetime;
 mod mr;
 mod mw;
 mod objects;
+mod other_registers;
 mod phantom;
 mod policy;
 mod queues;

@@ -136,7 +136,7 @@ fn the_histogram_holds_exactly_the_waits_that_led_to_a_retransmission() {
             unit: TimeUnit::Usec,
             bin0_width: 50,
             bin1_width: 50,
-            enabled: true,
+            ..HistogramConfig::default()
         };
         let state = pair.sides[A].hca.state().clone();
         state.configure_histogram(config).unwrap();

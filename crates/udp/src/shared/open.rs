@@ -30,6 +30,7 @@ pub(super) fn open(path: &Path, spec: &DeviceSpec) -> io::Result<SharedFile> {
             },
             file: Arc::new(file),
             path: path.to_owned(),
+            identity: spec.identity(),
         };
         if !shared.layout.is_ready() {
             // Whoever holds a lock on settings of an unfinished file is dead.

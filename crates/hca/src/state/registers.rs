@@ -1,0 +1,278 @@
+//! Registers and the timeout histogram.
+
+use super::{DeviceState, SettingError, WriteLockError};
+use crate::histogram::HistogramConfig;
+use crate::register::{self, Accelerations, Identity, Method, RegisterError};
+
+impl DeviceState {
+    /// Reads or writes an access register. `data` is the register's content, and for a query also
+    /// carries its index; what was refused has changed neither the device nor `data`.
+    pub fn access_register(
+        &self,
+        id: u16,
+        method: Method,
+        data: &mut [u8],
+    ) -> Result<(), RegisterError> {
+        register::access(self, id, method, data)
+    }
+
+    /// Puts ROCE_ACCL back to what it is after power-on.
+    pub fn reset_registers(&self) -> Result<(), WriteLockError> {
+        self.change(|settings| {
+            settings.roce_accl = Accelerations::reset(settings.personality.adaptive).into_bytes();
+            Ok(())
+        })
+    }
+
+    /// Restarts the firmware, as MFRL does: all registers and the histogram are as after power-on.
+    /// This is the only way from a profile back to the firmware's own timeouts (D21). Queue pairs,
+    /// personality and impairments stay.
+    pub fn firmware_reset(&self) -> Result<(), WriteLockError> {
+        self.lock.locked(&mut || {
+            let mut settings = self.settings().1;
+            settings.roce_accl = Accelerations::reset(settings.personality.adaptive).into_bytes();
+            self.block.settings.store(&settings.to_words());
+            self.block.histogram.restart(HistogramConfig::default());
+        })
+    }
+
+    /// What tools see of the device.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub(crate) fn accelerations(&self) -> Accelerations {
+        Accelerations::from_bytes(self.settings().1.roce_accl)
+    }
+
+    pub(crate) fn change_accelerations(
+        &self,
+        change: impl FnOnce(&mut Accelerations) -> Result<(), RegisterError>,
+    ) -> Result<(), RegisterError> {
+        self.change(|settings| {
+            let mut register = Accelerations::from_bytes(settings.roce_accl);
+            change(&mut register)?;
+            settings.roce_accl = register.into_bytes();
+            Ok(())
+        })
+    }
+
+    /// How the waits of adaptive retransmission are binned.
+    pub fn histogram_config(&self) -> HistogramConfig {
+        self.block.histogram.config()
+    }
+
+    /// Changes the binning. Another layout or function starts from zero (D25).
+    pub fn configure_histogram(&self, config: HistogramConfig) -> Result<(), SettingError> {
+        config.check()?;
+        Ok(self.put_histogram_config(config)?)
+    }
+
+    /// The same with a configuration that has been checked.
+    pub(crate) fn put_histogram_config(
+        &self,
+        config: HistogramConfig,
+    ) -> Result<(), WriteLockError> {
+        let configure = &mut || self.block.histogram.configure(config);
+        self.lock.locked(configure)
+    }
+
+    /// The counts, one for each bin, whether or not reads clear them.
+    pub fn histogram(&self) -> Vec<u64> {
+        self.block.histogram.counts()
+    }
+
+    /// The counts, one for each bin, which start again from zero: each wait is in exactly one
+    /// answer, however many processes count and ask.
+    pub fn take_histogram(&self) -> Result<Vec<u64>, WriteLockError> {
+        let mut counts = Vec::new();
+        self.lock
+            .locked(&mut || counts = self.block.histogram.take())?;
+        Ok(counts)
+    }
+
+    /// The counts as a read of the register gives them: with `clear_on_read` they start again from
+    /// zero. `None` if that would clear more bins than there is room for; nothing is cleared then.
+    pub(crate) fn read_histogram(&self, room: usize) -> Result<Option<Vec<u64>>, WriteLockError> {
+        let mut counts = None;
+        self.lock.locked(&mut || {
+            let (histogram, config) = (&self.block.histogram, self.histogram_config());
+            counts = match config.clear_on_read {
+                false => Some(histogram.counts()),
+                true if usize::from(config.bins) <= room => Some(histogram.take()),
+                true => None,
+            };
+        })?;
+        Ok(counts)
+    }
+
+    /// Sets all counts to zero.
+    pub fn clear_histogram(&self) -> Result<(), WriteLockError> {
+        self.take_histogram().map(drop)
+    }
+
+    pub(crate) fn record_wait(&self, wait_ns: u64) {
+        self.block.histogram.record(wait_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use ferroce_prm::adp_retx_histogram::{self as counts, ADP_RETX_HISTOGRAM};
+    use ferroce_prm::adp_retx_histogram_config::ADP_RETX_HISTOGRAM_CONFIG;
+
+    use super::*;
+    use crate::device::Personality;
+
+    const MS: u64 = 1_000_000;
+
+    fn clearing() -> DeviceState {
+        let state = DeviceState::new(Personality::default());
+        let config = HistogramConfig {
+            clear_on_read: true,
+            ..HistogramConfig::default()
+        };
+        state.configure_histogram(config).unwrap();
+        state
+    }
+
+    fn read(state: &DeviceState) -> (u8, Vec<u64>) {
+        let mut data = [0; counts::size(64)];
+        let id = ADP_RETX_HISTOGRAM.id();
+        state.access_register(id, Method::Query, &mut data).unwrap();
+        (data[0], counts::bins(&data).collect())
+    }
+
+    #[test]
+    fn a_read_clears_if_it_is_told_to() {
+        let state = clearing();
+        (0..3).for_each(|_| state.record_wait(3 * MS / 2));
+        assert_eq!(state.histogram()[1], 3, "a look does not clear");
+        assert_eq!(read(&state).1[1], 3);
+        assert_eq!(read(&state).1[1], 0);
+        state
+            .configure_histogram(HistogramConfig::default())
+            .unwrap();
+        state.record_wait(3 * MS / 2);
+        assert_eq!(read(&state).1[1], 1);
+        assert_eq!(read(&state).1[1], 1);
+    }
+
+    //= D25: another layout or function clears, switches do not.
+    #[test]
+    fn what_clears_and_what_does_not() {
+        let base = HistogramConfig::default();
+        for (config, clears) in [
+            (
+                HistogramConfig {
+                    enabled: false,
+                    ..base
+                },
+                false,
+            ),
+            (
+                HistogramConfig {
+                    clear_on_read: true,
+                    ..base
+                },
+                false,
+            ),
+            (HistogramConfig { bins: 15, ..base }, true),
+            (
+                HistogramConfig {
+                    bin0_width: 2,
+                    ..base
+                },
+                true,
+            ),
+            (
+                HistogramConfig {
+                    bin1_width: 2,
+                    ..base
+                },
+                true,
+            ),
+            (
+                HistogramConfig {
+                    vhca_id: Some(0),
+                    ..base
+                },
+                true,
+            ),
+        ] {
+            let state = DeviceState::new(Personality::default());
+            state.record_wait(0);
+            state.configure_histogram(config).unwrap();
+            assert_eq!(state.histogram()[0], u64::from(!clears), "{config:?}");
+        }
+    }
+
+    /// Three record, one reads with clear-on-read, one writes the configuration it has read: each
+    /// wait is in one answer.
+    #[test]
+    fn readers_and_writers_neither_lose_nor_double_a_wait() {
+        const EACH: u64 = 20_000;
+        let state = clearing();
+        let read_back = std::thread::scope(|scope| {
+            let record = || (0..EACH).for_each(|n| state.record_wait(n * MS));
+            let recorders: Vec<_> = (0..3).map(|_| scope.spawn(record)).collect();
+            let all_done = || recorders.iter().all(|thread| thread.is_finished());
+            let config_id = ADP_RETX_HISTOGRAM_CONFIG.id();
+            let sum = AtomicU64::new(0);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !all_done() {
+                        let answer = read(&state).1.iter().sum::<u64>();
+                        sum.fetch_add(answer, Ordering::Relaxed);
+                    }
+                });
+                scope.spawn(|| {
+                    let mut data = [0; 0x80];
+                    while !all_done() {
+                        for method in [Method::Query, Method::Write] {
+                            state.access_register(config_id, method, &mut data).unwrap();
+                        }
+                    }
+                });
+            });
+            sum.into_inner() + read(&state).1.iter().sum::<u64>()
+        });
+        assert_eq!(read_back, 3 * EACH);
+    }
+
+    /// The same while the layout changes, which throws counts away: what is read fits the number of
+    /// bins that came with it, and is never more than was recorded.
+    #[test]
+    fn a_read_during_changes_of_layout_is_of_one_layout() {
+        const EACH: u64 = 50_000;
+        let state = clearing();
+        // A wait of 60 ms lies in bin 1 of the first layout and in bin 6 of the second.
+        let layouts = [(2, 50), (7, 1)].map(|(bins, width)| HistogramConfig {
+            bins,
+            bin0_width: width,
+            bin1_width: width,
+            ..state.histogram_config()
+        });
+        state.configure_histogram(layouts[0]).unwrap();
+        let read_back: u64 = std::thread::scope(|scope| {
+            let record = || (0..EACH).for_each(|_| state.record_wait(60 * MS));
+            let recorders: Vec<_> = (0..2).map(|_| scope.spawn(record)).collect();
+            let mut sum = 0;
+            let mut turn = layouts.iter().cycle();
+            while recorders.iter().any(|thread| !thread.is_finished()) {
+                let (bins, counts) = read(&state);
+                let expected = if bins == 2 { 1 } else { 6 };
+                for (bin, count) in counts.iter().enumerate() {
+                    assert!(*count == 0 || bin == expected, "{bins} bins: {counts:?}");
+                }
+                sum += counts[expected];
+                let next = turn.next().unwrap();
+                state.configure_histogram(*next).unwrap();
+            }
+            sum
+        });
+        assert!(read_back <= 2 * EACH, "{read_back}");
+    }
+}
