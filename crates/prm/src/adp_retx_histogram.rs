@@ -11,7 +11,9 @@ pub const BIN_SIZE: usize = 8;
 
 /// The register and its fields, in the order in which tools print them.
 pub const ADP_RETX_HISTOGRAM: Register =
-    Register::new("ADP_RETX_HISTOGRAM", 0xc01e, size(1), FIELDS).up_to(size(u8::MAX));
+    Register::new("ADP_RETX_HISTOGRAM", 0xc01e, size(1), FIELDS)
+        .up_to(size(u8::MAX))
+        .about("How often adaptive retransmission waited how long.");
 
 fields! {
     table FIELDS;

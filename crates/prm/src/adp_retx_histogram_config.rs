@@ -5,7 +5,8 @@ use crate::Register;
 
 /// The register and its fields, in the order in which tools print them.
 pub const ADP_RETX_HISTOGRAM_CONFIG: Register =
-    Register::new("ADP_RETX_HISTOGRAM_CONFIG", 0xc01d, 0x80, FIELDS);
+    Register::new("ADP_RETX_HISTOGRAM_CONFIG", 0xc01d, 0x80, FIELDS)
+        .about("The bins of ADP_RETX_HISTOGRAM, and whether it counts.");
 
 fields! {
     table FIELDS;

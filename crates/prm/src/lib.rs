@@ -34,6 +34,7 @@ pub mod cong;
 mod image;
 pub mod mfrl;
 pub mod mgir;
+pub mod mlxreg;
 pub mod nic_cap_reg;
 mod register;
 pub mod roce_accl;
@@ -92,6 +93,7 @@ mod tests {
     #[test]
     fn every_field_has_a_name_and_a_path_of_its_own_and_a_sentence() {
         for register in REGISTERS {
+            assert!(register.doc().ends_with('.') && register.fields().len() <= 256);
             let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
             for field in register.fields() {
                 assert!(names.insert(field.name()), "{}", field.name());

@@ -3,7 +3,8 @@
 use crate::Register;
 
 /// The register and its fields, in the order in which tools print them.
-pub const MFRL: Register = Register::new("MFRL", 0x9028, 0x8, FIELDS);
+pub const MFRL: Register = Register::new("MFRL", 0x9028, 0x8, FIELDS)
+    .about("Reset of the firmware, the only way back to its own timeouts.");
 
 /// Bit of `reset_trigger`: the PCIe link is toggled, which restarts the firmware.
 pub const TRIGGER_LINK: u32 = 0x8;

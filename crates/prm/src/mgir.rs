@@ -4,7 +4,9 @@ use crate::{Field, Register};
 
 /// The register and its fields, in the order in which tools print them. Tools ask for more bytes
 /// than it has.
-pub const MGIR: Register = Register::new("MGIR", 0x9020, 0xa0, FIELDS).up_to(0x400);
+pub const MGIR: Register = Register::new("MGIR", 0x9020, 0xa0, FIELDS)
+    .up_to(0x400)
+    .about("What the card is: tools read it first.");
 
 /// Bytes of [`PSID`].
 pub const PSID_LEN: usize = 16;

@@ -3,7 +3,8 @@
 use crate::Register;
 
 /// The register and its fields, in the order in which tools print them.
-pub const NIC_CAP_REG: Register = Register::new("NIC_CAP_REG", 0xc00d, 0x80, FIELDS);
+pub const NIC_CAP_REG: Register =
+    Register::new("NIC_CAP_REG", 0xc00d, 0x80, FIELDS).about("Which other registers the card has.");
 
 fields! {
     table FIELDS;

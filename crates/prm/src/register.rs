@@ -8,6 +8,7 @@ pub struct Register {
     size: usize,
     max_size: usize,
     fields: &'static [&'static Field],
+    doc: &'static str,
 }
 
 impl Register {
@@ -44,7 +45,15 @@ impl Register {
             size,
             max_size: size,
             fields,
+            doc: "",
         }
+    }
+
+    /// The same register with a sentence about it.
+    #[must_use]
+    pub const fn about(mut self, doc: &'static str) -> Self {
+        self.doc = doc;
+        self
     }
 
     /// The same register, of which tools may send and ask for up to `max_size` bytes: what lies
@@ -81,6 +90,12 @@ impl Register {
     #[must_use]
     pub const fn max_size(&self) -> usize {
         self.max_size
+    }
+
+    /// What the register is for, one sentence.
+    #[must_use]
+    pub const fn doc(&self) -> &'static str {
+        self.doc
     }
 
     /// All fields, in the order in which tools print them.

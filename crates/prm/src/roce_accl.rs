@@ -16,7 +16,8 @@ pub const PROFILE_OFFSET: usize = 0x10;
 pub const PROFILE_SIZE: usize = 0x30;
 
 /// The register and its fields, in the order in which tools print them.
-pub const ROCE_ACCL: Register = Register::new("ROCE_ACCL", 0x402c, 0x80, FIELDS);
+pub const ROCE_ACCL: Register = Register::new("ROCE_ACCL", 0x402c, 0x80, FIELDS)
+    .about("RoCE accelerations, and the adaptive retransmission profile.");
 
 /// The select bits of a set: each says that one feature is written.
 pub const SELECTS: &[&Field] = &[
