@@ -2,6 +2,8 @@
 
 mod check;
 pub(crate) mod codec;
+mod emit;
+mod live;
 pub(crate) mod plot;
 mod trace;
 
@@ -35,6 +37,9 @@ impl Command {
             Verb::Encode(args) => args.run(to),
             Verb::Decode(args) => args.run(to),
             Verb::Plot(args) => args.run(to),
+            Verb::Apply(args) => args.run(to),
+            Verb::Show(args) => args.run(to),
+            Verb::Emit(args) => args.run(to),
         }
     }
 }
@@ -46,6 +51,9 @@ enum Verb {
     Encode(codec::Encode),
     Decode(codec::Decode),
     Plot(plot::Plot),
+    Apply(live::Apply),
+    Show(live::Show),
+    Emit(emit::Emit),
 }
 
 /// The timeout attributes of a QP.

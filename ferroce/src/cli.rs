@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::output::{Failure, Output};
-use crate::{adp, demo, device, explain, run, serve};
+use crate::{adp, demo, device, explain, mlxreg, reg, run, serve};
 
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0  success; also when the reader of a pipe went away
@@ -53,8 +53,10 @@ enum Work {
     Sysfs(run::Sysfs),
     Serve(serve::Command),
     Demo(demo::Command),
-    /// Adaptive retransmission: check, replay, encode and draw profiles
+    /// Adaptive retransmission: check, replay, encode, draw and apply profiles
     Adp(adp::Command),
+    Reg(reg::Reg),
+    Mlxreg(mlxreg::Mlxreg),
     /// Why it behaves as it does
     Explain(explain::Command),
 }
@@ -69,6 +71,8 @@ impl Work {
             Self::Serve(command) => command.run(to),
             Self::Demo(command) => command.run(to),
             Self::Adp(command) => command.run(to),
+            Self::Reg(command) => command.run(to),
+            Self::Mlxreg(command) => command.run(to),
             Self::Explain(command) => command.run(to),
         }
     }

@@ -12,7 +12,9 @@ pub mod demo;
 pub mod device;
 pub mod explain;
 mod leftover;
+mod mlxreg;
 pub mod output;
+mod reg;
 pub mod run;
 pub mod serve;
 

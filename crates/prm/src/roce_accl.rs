@@ -37,6 +37,46 @@ pub const SELECTS: &[&Field] = &[
     &ADP_RETX_PROFILE_SELECT,
 ];
 
+/// The select bit without which a set does not write `field`; `None` if nobody writes it, or if it
+/// is itself a select bit.
+#[must_use]
+pub fn select_of(field: &Field) -> Option<&'static Field> {
+    let by_values = [
+        (&ROCE_ADP_RETRANS_FIELD_SELECT, &ROCE_ADP_RETRANS_EN),
+        (&ROCE_TX_WINDOW_FIELD_SELECT, &ROCE_TX_WINDOW_EN),
+        (&ROCE_SLOW_RESTART_FIELD_SELECT, &ROCE_SLOW_RESTART_EN),
+        (
+            &ROCE_SLOW_RESTART_IDLE_FIELD_SELECT,
+            &ROCE_SLOW_RESTART_IDLE_EN,
+        ),
+        (
+            &MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT,
+            &MIN_ACK_TIMEOUT_LIMIT_DISABLED,
+        ),
+        (
+            &ADAPTIVE_ROUTING_FORCED_EN_FIELD_SELECT,
+            &ADAPTIVE_ROUTING_FORCED_EN,
+        ),
+        (
+            &SELECTIVE_REPEAT_FORCED_EN_FIELD_SELECT,
+            &SELECTIVE_REPEAT_FORCED_EN,
+        ),
+        (&DC_HALF_HANDSHAKE_EN_FIELD_SELECT, &DC_HALF_HANDSHAKE_EN),
+        (&CC_PER_PLANE_EN_FIELD_SELECT, &CC_PER_PLANE_EN),
+        (&ACK_DSCP_FORCE_FIELD_SELECT, &ACK_DSCP_FORCE),
+        (&ACK_DSCP_FORCE_FIELD_SELECT, &ACK_DSCP),
+        (&CC_BURST_SIZE_SELECT, &CC_BURST_SIZE),
+        (&CC_PROBE_MP_MODE_FIELD_SELECT, &CC_PROBE_MP_MODE),
+        (&IFA2_TURN_AROUND_SELECT, &IFA2_TURN_AROUND_EN),
+        (&ADP_RETX_PROFILE_SELECT, &ADP_RETX_PROFILE_ID),
+    ];
+    if field.offset() >= PROFILE_OFFSET {
+        return Some(&ADP_RETX_PROFILE_SELECT);
+    }
+    let found = by_values.iter().find(|(_, value)| *value == field);
+    found.map(|(select, _)| *select)
+}
+
 const DEC_MODES: &[(u32, &str)] = &[(0, "TO_DIV_4"), (1, "TO_DIV_2"), (2, "TO_LOW_BOUND")];
 
 /// One field of `timeout_range[i]` for each of the four ranges.
@@ -280,6 +320,19 @@ mod tests {
             Some(&TIME_BASE)
         );
         assert_eq!(ROCE_ACCL.field("e_base"), None);
+    }
+
+    #[test]
+    fn every_field_that_can_be_written_has_its_select_bit() {
+        for field in FIELDS {
+            let is_value = field.offset() > 0 && field.access() != crate::Access::Ro;
+            assert_eq!(select_of(field).is_some(), is_value, "{}", field.name());
+        }
+        for select in SELECTS {
+            assert!(FIELDS.iter().any(|field| select_of(field) == Some(select)));
+        }
+        let select = select_of(&ACK_DSCP).unwrap();
+        assert_eq!(select.name(), "ack_dscp_force_field_select");
     }
 
     /// The raw tokens that the real tools take for the profile.

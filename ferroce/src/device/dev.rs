@@ -52,6 +52,13 @@ enum Verb {
         #[arg(value_name = "DEV")]
         name: String,
     },
+    /// Restart the firmware of a device: its registers and its histogram are as after power-on.
+    /// This is the way from a profile back to the firmware's own timeouts. Queue pairs stay, and
+    /// take the timeouts over
+    Reset {
+        #[arg(value_name = "DEV")]
+        name: String,
+    },
     /// Change settings of a device; programs that have it open see the personality change at once,
     /// the others when they open it anew
     Set {
@@ -78,6 +85,10 @@ impl Dev {
                 registry.add(&spec).map_err(Failure::input)
             }
             Some(Verb::Del { name }) => registry.remove(&name).map_err(Failure::input),
+            Some(Verb::Reset { name }) => {
+                let observer = registry.observe(&name).map_err(Failure::input)?;
+                observer.state().firmware_reset().map_err(Failure::broken)
+            }
             Some(Verb::Set { name, settings }) => {
                 let spec = registry.device(&name).map_err(Failure::input)?;
                 let spec = changed(&spec, &settings)?;

@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "no test file uses all of it")]
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
@@ -41,6 +43,58 @@ pub(crate) fn bad(args: &[&str]) -> String {
     let (code, out, err) = run(args);
     assert_eq!((code, out.as_str()), (2, ""), "{args:?}");
     err
+}
+
+/// Devices of a test's own, for the program in a process of its own.
+pub(crate) struct Place(tempfile::TempDir);
+
+impl Place {
+    /// With a device, beside fr0.
+    pub(crate) fn with(name: &str, address: &str) -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        assert_eq!(place.good(&["dev", "add", name, address]), "");
+        place
+    }
+
+    /// Exit code, standard output and standard error, for an answer typed in.
+    pub(crate) fn answer(&self, args: &[&str], typed: &str) -> (i32, String, String) {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ferroce"))
+            .args(args)
+            .env("FERROCE_DIR", self.0.path().join("registry"))
+            .env_remove("FERROCE_DEVICES")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A program that asks nothing may have ended already.
+        let _ = child.stdin.take().unwrap().write_all(typed.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let code = output.status.code().unwrap();
+        (code, text(output.stdout), text(output.stderr))
+    }
+
+    /// Exit code, standard output and standard error.
+    pub(crate) fn run(&self, args: &[&str]) -> (i32, String, String) {
+        self.answer(args, "")
+    }
+
+    /// Standard output of a command that succeeds and has nothing to remark.
+    #[track_caller]
+    pub(crate) fn good(&self, args: &[&str]) -> String {
+        let (code, out, err) = self.run(args);
+        assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
+        out
+    }
+
+    /// Standard error of a command that ends with a code.
+    #[track_caller]
+    pub(crate) fn bad(&self, expected: i32, args: &[&str]) -> String {
+        let (code, _, err) = self.run(args);
+        assert_eq!(code, expected, "{args:?}: {err}");
+        err
+    }
 }
 
 /// Path of a new file with this text.

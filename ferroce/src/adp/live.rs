@@ -1,0 +1,137 @@
+//! `ferroce adp apply` and `show`: the profile of a device.
+
+use clap::Args;
+use ferroce_adp::{PROFILE_SIZE, RawProfile, file};
+use ferroce_hca::Method;
+use ferroce_prm::roce_accl::{self as reg, ROCE_ACCL};
+use ferroce_prm::{Image, LengthError};
+use ferroce_udp::Observer;
+use serde_json::{Map, Value, json};
+
+use super::{FileArg, codec, load};
+use crate::output::{Failure, Output};
+use crate::reg::DeviceArg;
+
+/// Write a profile into a device
+///
+/// It holds at once, for all queue pairs of all programs on the device; one that waits for a timer
+/// takes it over when that has run out. `ferroce dev reset DEV` is the way back.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+pub(crate) struct Apply {
+    #[command(flatten)]
+    file: FileArg,
+    #[command(flatten)]
+    device: DeviceArg,
+}
+
+/// Show what a device waits by, and its profile as a profile file
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+pub(crate) struct Show {
+    #[command(flatten)]
+    device: DeviceArg,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
+}
+
+impl Apply {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let mut payload = codec::encode(&load(&self.file.file)?);
+        let observer = self.device.observe(to)?;
+        let name = &observer.spec().name;
+        observer
+            .state()
+            .access_register(ROCE_ACCL.id(), Method::Write, &mut payload)
+            .map_err(|error| Failure::input(format_args!("{name}: {error}")))?;
+        if !Active::read(&observer)?.adaptive {
+            to.remark(format_args!(
+                "warning: adaptive retransmission is off on {name}, and the profile waits for it; \
+                 switch it on with `ferroce reg set ROCE_ACCL roce_adp_retrans_en=1 -d {name}`"
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+impl Show {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let observer = self.device.observe(to)?;
+        let (name, active) = (&observer.spec().name, Active::read(&observer)?);
+        if self.json {
+            return to.json(&active.json(name)?);
+        }
+        let floor = match active.floor_disabled {
+            true => "none",
+            false => "enforced",
+        };
+        to.text(&format!(
+            "# {name}: {}, minimum ACK timeout {floor}\n",
+            active.by()
+        ))?;
+        match active.profile() {
+            Some(profile) => to.text(&file::to_toml(&profile)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What ROCE_ACCL says about adaptive retransmission.
+struct Active {
+    bytes: [u8; ROCE_ACCL.size()],
+    adaptive: bool,
+    profile_id: u32,
+    floor_disabled: bool,
+}
+
+impl Active {
+    fn read(observer: &Observer) -> Result<Self, Failure> {
+        let mut bytes = [0; ROCE_ACCL.size()];
+        let state = observer.state();
+        let read = state.access_register(ROCE_ACCL.id(), Method::Query, &mut bytes);
+        read.map_err(Failure::broken)?;
+        let image = Self::image(&bytes).map_err(Failure::broken)?;
+        Ok(Self {
+            adaptive: image.is_set(&reg::ROCE_ADP_RETRANS_EN),
+            profile_id: image.get(&reg::ADP_RETX_PROFILE_ID),
+            floor_disabled: image.is_set(&reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED),
+            bytes,
+        })
+    }
+
+    fn image(bytes: &[u8]) -> Result<Image<&[u8]>, LengthError> {
+        Image::new(&ROCE_ACCL, bytes)
+    }
+
+    fn by(&self) -> &'static str {
+        match (self.adaptive, self.profile_id) {
+            (false, 0) => "plain InfiniBand timeouts",
+            (false, _) => "plain InfiniBand timeouts, a profile waits",
+            (true, 0) => "the firmware's own timeouts",
+            (true, _) => "a profile",
+        }
+    }
+
+    fn profile(&self) -> Option<RawProfile> {
+        let bytes = &self.bytes[reg::PROFILE_OFFSET..];
+        let bytes = bytes.first_chunk::<PROFILE_SIZE>()?;
+        (self.profile_id > 0).then(|| RawProfile::from_register(bytes))
+    }
+
+    fn json(&self, name: &str) -> Result<Value, Failure> {
+        let image = Self::image(&self.bytes).map_err(Failure::broken)?;
+        let fields = ROCE_ACCL.fields().iter();
+        let fields = fields.filter(|field| field.offset() >= reg::PROFILE_OFFSET);
+        let values: Map<String, Value> = fields
+            .map(|field| (field.name().to_owned(), image.get(field).into()))
+            .collect();
+        Ok(json!({
+            "device": name,
+            "adaptive": self.adaptive,
+            "profile_id": self.profile_id,
+            "min_ack_timeout_limit_disabled": self.floor_disabled,
+            "profile": (self.profile_id > 0).then_some(values),
+        }))
+    }
+}

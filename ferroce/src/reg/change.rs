@@ -1,0 +1,107 @@
+//! Reading registers, and writing single fields of them.
+
+use ferroce_hca::Method;
+use ferroce_prm::{Access, Field, Image, Register, mlxreg, roce_accl};
+use ferroce_udp::Observer;
+
+use super::{access, room};
+use crate::output::Failure;
+
+/// The content of a register.
+pub(super) fn read(
+    observer: &Observer,
+    register: &'static Register,
+    index: u32,
+) -> Result<Vec<u8>, Failure> {
+    let mut bytes = vec![0; room(register)];
+    if index != 0 {
+        let fields = register.fields().iter();
+        let found = fields
+            .copied()
+            .find(|field| field.access() == Access::Index);
+        let field = found.ok_or_else(|| {
+            Failure::input(format_args!(
+                "{} has no index; leave --index out",
+                register.name()
+            ))
+        })?;
+        put(register, &mut bytes, field, index)?;
+    }
+    access(observer, register, Method::Query, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes fields of a register and leaves the others as they are.
+pub(super) fn write(
+    observer: &Observer,
+    register: &'static Register,
+    fields: &[String],
+) -> Result<(), Failure> {
+    let values = fields
+        .iter()
+        .map(|text| assignment(register, text))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut bytes = read(observer, register, 0)?;
+    if register.id() == roce_accl::ROCE_ACCL.id() {
+        // Only what is named is written, whatever others write meanwhile.
+        for select in roce_accl::SELECTS {
+            put(register, &mut bytes, select, 0)?;
+        }
+        for select in values
+            .iter()
+            .filter_map(|(field, _)| roce_accl::select_of(field))
+        {
+            put(register, &mut bytes, select, 1)?;
+        }
+    }
+    for (field, value) in values {
+        put(register, &mut bytes, field, value)?;
+    }
+    access(observer, register, Method::Write, &mut bytes)
+}
+
+fn put(
+    register: &'static Register,
+    bytes: &mut [u8],
+    field: &Field,
+    value: u32,
+) -> Result<(), Failure> {
+    let mut image = Image::new(register, bytes).map_err(Failure::input)?;
+    image.set(field, value).map_err(Failure::input)
+}
+
+/// The field and the value of `FIELD=VALUE`.
+fn assignment(register: &'static Register, text: &str) -> Result<(&'static Field, u32), Failure> {
+    let Some((name, value)) = text.split_once('=') else {
+        return Err(Failure::input(format_args!(
+            "{text:?} has no value; write {text}=VALUE"
+        )));
+    };
+    let register_name = register.name();
+    let field = register.field(name).ok_or_else(|| {
+        Failure::input(format_args!(
+            "{register_name} has no field {name:?}; `ferroce reg show {register_name}` lists them"
+        ))
+    })?;
+    if field.access() == Access::Ro {
+        return Err(Failure::input(format_args!(
+            "{name} can be read only: the device tells it"
+        )));
+    }
+    let value = field
+        .value_named(value)
+        .or_else(|| mlxreg::number(value).ok())
+        .ok_or_else(|| {
+            let names: Vec<_> = field.values().iter().map(|(_, name)| *name).collect();
+            let or = if names.is_empty() {
+                String::new()
+            } else {
+                format!(", or {}", names.join(", "))
+            };
+            Failure::input(format_args!(
+                "{name} = {value:?} is no number; write 0 to {}{or}",
+                field.max()
+            ))
+        })?;
+    Ok((field, value))
+}

@@ -1,0 +1,249 @@
+//! `ferroce reg`, `adp apply`, `show` and `emit`, `dev reset`: registers of a device, in words.
+
+mod common;
+
+use common::{Place, bad, good, good_json};
+use serde_json::{Value, json};
+
+const VECTORS: &str = include_str!("../../crates/adp/tests/vectors/adp.json");
+
+fn fast() -> String {
+    format!(
+        "{}/../profiles/fast-recovery.toml",
+        env!("CARGO_MANIFEST_DIR")
+    )
+}
+
+/// The bytes of ROCE_ACCL, read as mlxreg reads a register that it does not know.
+fn raw(place: &Place) -> String {
+    let args = [
+        "mlxreg",
+        "-d",
+        "a",
+        "--reg_id",
+        "0x402c",
+        "--reg_len",
+        "0x80",
+        "-g",
+    ];
+    let text = place.good(&args);
+    let dwords = text.lines().filter_map(|line| line.split_once(" | 0x"));
+    dwords.map(|(_, dword)| dword).collect()
+}
+
+#[test]
+fn registers_are_listed_and_shown_without_a_device() {
+    let list = good_json(&["reg", "list", "-j"]);
+    let ids: Vec<_> = list.as_array().unwrap().iter().map(|r| &r["id"]).collect();
+    assert_eq!(ids, [0xc01e, 0xc01d, 0x9028, 0x9020, 0xc00d, 0x402c]);
+    assert!(good(&["reg", "list"]).contains("ROCE_ACCL"));
+    let text = good(&["reg", "show", "roce_accl"]);
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(line("dec_mode_2 ").contains("0x20  27:26  RW"), "{text}");
+    assert!(line("dec_mode_2 ").contains("1 TO_DIV_2"));
+    let fields = good_json(&["reg", "show", "0xc01d", "-j"]);
+    assert_eq!(fields[0]["name"], "time_unit_cap");
+    assert_eq!(fields[2]["values"]["TIME_MSEC"], 3);
+    assert!(bad(&["reg", "show", "PAOS"]).contains("there are ADP_RETX_HISTOGRAM"));
+}
+
+#[test]
+fn a_field_is_written_alone() {
+    let place = Place::with("a", "127.63.1.1");
+    let set = |fields: &[&str]| {
+        let args = [&["reg", "set", "ROCE_ACCL", "-d", "a"][..], fields].concat();
+        assert_eq!(place.good(&args), "");
+    };
+    let get = || -> Value {
+        let args = ["reg", "get", "ROCE_ACCL", "-d", "a", "-j"];
+        serde_json::from_str(&place.good(&args)).unwrap()
+    };
+    let before = get();
+    assert_eq!(before["roce_adp_retrans_en"], 1);
+    assert_eq!(before["adp_retx_base_timeout_min"], 4000);
+    set(&["ack_dscp_force=1", "ack_dscp=0x1a"]);
+    let mut expected = before.clone();
+    expected["ack_dscp_force"] = json!(1);
+    expected["ack_dscp"] = json!(26);
+    assert_eq!(get(), expected);
+    set(&["roce_adp_retrans_en=0"]);
+    expected["roce_adp_retrans_en"] = json!(0);
+    assert_eq!(get(), expected);
+    assert_eq!(place.good(&["dev", "reset", "a"]), "");
+    assert_eq!(get(), before);
+}
+
+#[test]
+fn values_have_names() {
+    let place = Place::with("a", "127.63.1.2");
+    let set = [
+        "bin_width_mode=BIN_FIXED",
+        "time_unit=TIME_USEC",
+        "bin_num=3",
+    ];
+    let args = [
+        &["reg", "set", "ADP_RETX_HISTOGRAM_CONFIG", "-d", "a"][..],
+        &set,
+    ]
+    .concat();
+    assert_eq!(place.good(&args), "");
+    let text = place.good(&["reg", "get", "adp_retx_histogram_config", "-d", "a"]);
+    for line in [
+        "bin_width_mode      0  BIN_FIXED",
+        "time_unit           1  TIME_USEC",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    let text = place.good(&["reg", "get", "ADP_RETX_HISTOGRAM", "-d", "a", "-j"]);
+    assert_eq!(text, "{\"bin_num\":3,\"histogram_bin\":[0,0,0]}\n");
+    let text = place.good(&["reg", "get", "MGIR", "-d", "a"]);
+    assert!(
+        text.contains("hw_dev_id                       536  0x218"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_would_be_right() {
+    let place = Place::with("a", "127.63.1.3");
+    let before = raw(&place);
+    for (fields, said) in [
+        (&["time_base"][..], "write time_base=VALUE"),
+        (&["time_bas=4"], "`ferroce reg show ROCE_ACCL` lists them"),
+        (&["adp_retx_profile_max_id=1"], "can be read only"),
+        (
+            &["ack_dscp=64"],
+            "ack_dscp = 64 does not fit: the largest value is 63",
+        ),
+        (
+            &["dec_mode_0=HALF"],
+            "write 0 to 3, or TO_DIV_4, TO_DIV_2, TO_LOW_BOUND",
+        ),
+        (
+            &["roce_slow_restart_en=1"],
+            "roce_slow_restart_field_select = 1: this device does not have",
+        ),
+        (&["adp_retx_profile_id=1", "time_base=3"], "time_base = 3"),
+        (&["adp_retx_profile_id=2"], "this device has profile 1 only"),
+    ] {
+        let args = [&["reg", "set", "ROCE_ACCL", "-d", "a"][..], fields].concat();
+        let error = place.bad(2, &args);
+        assert!(
+            error.starts_with("error: ") && error.contains(said),
+            "{error}"
+        );
+    }
+    for (args, said) in [
+        (
+            &["reg", "set", "MGIR", "-d", "a", "uptime=1"][..],
+            "can be read only",
+        ),
+        (
+            &["reg", "set", "MFRL", "-d", "a", "reset_trigger=1"],
+            "the value 8",
+        ),
+        (
+            &["reg", "get", "MFRL", "-d", "a", "-i", "1"],
+            "MFRL has no index",
+        ),
+        (
+            &["reg", "get", "ROCE_ACCL", "-d", "a", "-i", "2"],
+            "profile 1 only",
+        ),
+        (&["reg", "get", "ROCE_ACCL", "-d", "b"], "there are: a, fr0"),
+    ] {
+        let error = place.bad(2, args);
+        assert!(error.contains(said), "{error}");
+    }
+    assert_eq!(raw(&place), before);
+}
+
+#[test]
+fn a_profile_is_applied_shown_and_taken_away() {
+    let place = Place::with("a", "127.63.1.4");
+    let show = || place.good(&["adp", "show", "-d", "a"]);
+    assert_eq!(
+        show(),
+        "# a: the firmware's own timeouts, minimum ACK timeout enforced\n"
+    );
+    assert_eq!(place.good(&["adp", "apply", &fast(), "-d", "a"]), "");
+    let text = show();
+    assert!(text.starts_with("# a: a profile, "), "{text}");
+    let shown = common::scratch("shown", &text);
+    assert_eq!(
+        good(&["adp", "encode", &shown]),
+        good(&["adp", "encode", &fast()])
+    );
+    let facts: Value =
+        serde_json::from_str(&place.good(&["adp", "show", "-d", "a", "-j"])).unwrap();
+    assert_eq!(facts["profile_id"], 1);
+    assert_eq!(facts["profile"]["time_base"], 4);
+    place.good(&[
+        "reg",
+        "set",
+        "ROCE_ACCL",
+        "roce_adp_retrans_en=0",
+        "-d",
+        "a",
+    ]);
+    let (code, _, remark) = place.run(&["adp", "apply", &fast(), "-d", "a"]);
+    assert_eq!(code, 0);
+    assert!(
+        remark.contains("adaptive retransmission is off on a"),
+        "{remark}"
+    );
+    place.good(&["dev", "reset", "a"]);
+    assert!(show().contains("the firmware's own timeouts"));
+}
+
+/// What is emitted for the tools is what the tool takes, and makes what `apply` makes.
+#[test]
+fn emitted_commands_write_the_profile() {
+    let vectors: Value = serde_json::from_str(VECTORS).unwrap();
+    let place = Place::with("a", "127.63.1.5");
+    for vector in vectors.as_array().unwrap() {
+        let payload = vector["set_payload"].as_str().unwrap();
+        let name = vector["name"].as_str().unwrap();
+        let file = common::scratch(name, &good(&["adp", "decode", payload]));
+        place.good(&["dev", "reset", "a"]);
+        place.good(&["adp", "apply", &file, "-d", "a"]);
+        let expected = raw(&place);
+        assert_eq!(expected[32..], payload[32..], "{name}");
+        for tool in ["mlxreg", "mlxreg-raw", "mstreg", "ferroce"] {
+            place.good(&["dev", "reset", "a"]);
+            let emitted = good(&["adp", "emit", &file, "--tool", tool, "-d", "a"]);
+            // The words of the command, its options without their quotation marks.
+            let words: Vec<_> = emitted
+                .split_whitespace()
+                .map(|w| w.trim_matches('"'))
+                .collect();
+            let args = match words[0] {
+                "ferroce" => words[1..].to_vec(),
+                tool => {
+                    assert!(["mlxreg", "mstreg"].contains(&tool));
+                    [&["mlxreg"], &words[1..]].concat()
+                }
+            };
+            place.good(&args);
+            assert_eq!(raw(&place), expected, "{emitted}");
+        }
+    }
+    for (tool, expected) in [
+        ("mlxreg", "mlxfwreset -d 3a:00.0 --yes reset\n"),
+        ("mlxreg-raw", "mlxfwreset -d 3a:00.0 --yes reset\n"),
+        ("mstreg", "mstfwreset -d 3a:00.0 --yes reset\n"),
+        ("ferroce", "ferroce dev reset 3a:00.0\n"),
+    ] {
+        let args = [
+            "adp",
+            "emit",
+            &fast(),
+            "--tool",
+            tool,
+            "--undo",
+            "-d",
+            "3a:00.0",
+        ];
+        assert_eq!(good(&args), expected);
+    }
+}
