@@ -7,16 +7,19 @@
 //! | `dev` | the devices themselves |
 //! | `res` | what programs have made on them |
 //! | `stat` | what they have counted |
+//! | `hist` | the histogram of their timeouts |
 //! | `impair` | what their links do to packets |
 
 mod dev;
 mod format;
+mod hist;
 mod impair;
 mod res;
 mod stat;
 
 use dev::Dev;
 pub(crate) use format::Before;
+pub(crate) use hist::spelled_out;
 use impair::Impair;
 use res::Res;
 use stat::Stat;

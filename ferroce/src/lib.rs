@@ -39,7 +39,7 @@ pub fn run(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> u8 {
-    let outcome = match Cli::try_parse_from(args) {
+    let outcome = match Cli::try_parse_from(device::spelled_out(args)) {
         Ok(cli) => cli.run(&mut Output { out, err }),
         Err(error) if error.use_stderr() => Err(Failure::Usage(error)),
         // Help and version.

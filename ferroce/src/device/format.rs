@@ -106,6 +106,11 @@ impl Format {
         }
     }
 
+    /// Whether programs read what is printed.
+    pub(super) fn is_json(self) -> bool {
+        self.json || self.pretty
+    }
+
     /// Prints rows.
     pub(super) fn print(self, to: &mut Output<'_>, rows: Vec<Row>) -> Result<(), Failure> {
         if !self.json && !self.pretty {

@@ -5,6 +5,7 @@ use ferroce_hca::{Counter, DeviceState, PortCounter};
 use ferroce_udp::Registry;
 
 use super::format::{Before, Format, Row};
+use super::hist::Hist;
 use super::{PORT, devices, link, observe, registry};
 use crate::bins;
 use crate::output::{Failure, Output};
@@ -32,6 +33,7 @@ enum Verb {
     },
     /// What the counters mean, and what exporters and the kernel's software RoCE call them
     Names,
+    Hist(Hist),
     /// Set the histogram of timeouts to zero; counters never fall
     Clear {
         #[arg(value_name = "DEV")]
@@ -59,6 +61,7 @@ impl Stat {
                 show(&registry, name, format, to)
             }
             Some(Verb::Names) => names(format, to),
+            Some(Verb::Hist(hist)) => hist.run(&registry, format, to),
             Some(Verb::Clear { name }) => {
                 let observer = registry.observe(link(&name)?).map_err(Failure::input)?;
                 observer.state().clear_histogram().map_err(Failure::broken)

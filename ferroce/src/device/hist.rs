@@ -1,0 +1,240 @@
+//! `ferroce stat hist`: the timeout histogram as NVIDIA's sample of it reads one, by its options.
+
+use std::ffi::OsString;
+use std::thread;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use ferroce_hca::{BinWidthMode, HistogramConfig, Method, TimeUnit};
+use ferroce_prm::adp_retx_histogram::{self, ADP_RETX_HISTOGRAM};
+use ferroce_udp::{Observer, Registry};
+use serde_json::json;
+
+use super::format::Format;
+use super::link;
+use crate::bins;
+use crate::output::{Failure, Output};
+
+/// Set the bins of the histogram of timeouts, wait, and read it
+///
+/// Takes the options of DOCA's sample telemetry_adp_retx, also -p, -vid, -b0 and -b1. Another layout
+/// of bins starts from zero; the same again counts on.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+pub(super) struct Hist {
+    /// The device [-p]
+    #[arg(long = "pci-addr", alias = "device", value_name = "DEV")]
+    device: String,
+    /// Unit of the widths of bins
+    #[arg(short = 'u', long, value_name = "UNIT", default_value = "usec")]
+    time_unit: Unit,
+    /// How the bins after the first grow
+    #[arg(short = 'w', long, value_name = "MODE", default_value = "fixed")]
+    width_mode: Mode,
+    /// How many bins there are
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 2)]
+    number_bins: u8,
+    /// Count this function only; a device has function 0 [-vid]
+    #[arg(long, value_name = "ID")]
+    vhca_id: Option<u16>,
+    /// Width of bin 0 [-b0]
+    #[arg(long = "bin-0-width", value_name = "WIDTH", default_value_t = 10)]
+    bin_0_width: u16,
+    /// Width of bin 1, from which those of the later ones follow [-b1]
+    #[arg(long = "bin-1-width", value_name = "WIDTH", default_value_t = 10)]
+    bin_1_width: u16,
+    /// Every read sets the counts to zero
+    #[arg(short = 'c', long)]
+    clear_on_read: bool,
+    /// Seconds to wait before each read
+    #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 3)]
+    wait_time: u32,
+    /// How often to read
+    #[arg(short = 'r', long, value_name = "N", default_value_t = 1)]
+    num_reads: u32,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Unit {
+    Nsec,
+    Usec,
+    #[value(name = "usec_100")]
+    Usec100,
+    Msec,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mode {
+    Fixed,
+    Double,
+}
+
+impl Unit {
+    fn unit(self) -> TimeUnit {
+        match self {
+            Self::Nsec => TimeUnit::Nsec,
+            Self::Usec => TimeUnit::Usec,
+            Self::Usec100 => TimeUnit::Usec100,
+            Self::Msec => TimeUnit::Msec,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Nsec => "nsec",
+            Self::Usec => "usec",
+            Self::Usec100 => "usec_100",
+            Self::Msec => "msec",
+        }
+    }
+}
+
+/// The sample's short options of several letters, and the one that means something else elsewhere,
+/// in the form that this program's parser takes. Other commands stay as they are.
+pub(crate) fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<_> = args.into_iter().collect();
+    let is_word =
+        |(at, arg): &(usize, &OsString)| *at > 0 && !arg.to_string_lossy().starts_with('-');
+    let mut words = args.iter().enumerate().filter(is_word);
+    let hist = match (words.next(), words.next()) {
+        (Some((_, stat)), Some((at, hist))) if stat == "stat" && hist == "hist" => at,
+        _ => return args,
+    };
+    for arg in &mut args[hist..] {
+        let long = match arg.to_str() {
+            Some("-p") => "--pci-addr",
+            Some("-vid") => "--vhca-id",
+            Some("-b0") => "--bin-0-width",
+            Some("-b1") => "--bin-1-width",
+            _ => continue,
+        };
+        *arg = long.into();
+    }
+    args
+}
+
+impl Hist {
+    pub(super) fn run(
+        &self,
+        registry: &Registry,
+        format: Format,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure> {
+        let observer = registry
+            .observe(link(&self.device)?)
+            .map_err(Failure::input)?;
+        let config = self.config();
+        let configured = observer.state().configure_histogram(config);
+        configured.map_err(Failure::input)?;
+        if !format.is_json() {
+            to.text("\nHistogram started...\n")?;
+        }
+        for iteration in 1..=self.num_reads {
+            to.out.flush()?;
+            thread::sleep(Duration::from_secs(self.wait_time.into()));
+            let counts = read(&observer)?;
+            // Somebody else may have changed the layout meanwhile.
+            let now = observer.state().histogram_config();
+            if counts.len() != usize::from(config.bins) || layout(now) != layout(config) {
+                return Err(Failure::broken(format_args!(
+                    "somebody else has set other bins on {}; run this again when they are done",
+                    self.device
+                )));
+            }
+            if format.is_json() {
+                let bins = bins::json(&config, &counts);
+                to.json(&json!({"device": self.device, "iteration": iteration, "bins": bins}))?;
+            } else {
+                to.text(&self.text(iteration, &config, &counts))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn config(&self) -> HistogramConfig {
+        HistogramConfig {
+            bins: self.number_bins,
+            mode: match self.width_mode {
+                Mode::Fixed => BinWidthMode::Fixed,
+                Mode::Double => BinWidthMode::Double,
+            },
+            unit: self.time_unit.unit(),
+            bin0_width: self.bin_0_width,
+            bin1_width: self.bin_1_width,
+            enabled: true,
+            clear_on_read: self.clear_on_read,
+            vhca_id: self.vhca_id,
+        }
+    }
+
+    fn text(&self, iteration: u32, config: &HistogramConfig, counts: &[u64]) -> String {
+        let unit = self.time_unit.name();
+        let in_units = |ns: u64| ns / config.unit.nanos();
+        let mut text = format!(
+            "\nIteration: {iteration} - Successfully read {} adaptive retransmission histogram \
+             bins:\n\n",
+            counts.len()
+        );
+        for (bin, count) in counts.iter().enumerate() {
+            let (start, end) = config.edges_ns(bin);
+            let start = in_units(start);
+            let end = match end {
+                Some(end) => format!("{:7}", in_units(end).saturating_sub(1)),
+                None => "   ... ".to_owned(),
+            };
+            text += &format!("Bin {bin:2} [{start:7} - {end}]{unit}: {count}\n");
+        }
+        text + "\n\n"
+    }
+}
+
+/// What must not change between two reads of one series.
+fn layout(config: HistogramConfig) -> HistogramConfig {
+    HistogramConfig {
+        enabled: true,
+        clear_on_read: false,
+        ..config
+    }
+}
+
+/// The counts, as the register gives them: with `clear_on_read` they are zero afterwards.
+fn read(observer: &Observer) -> Result<Vec<u64>, Failure> {
+    let mut data = vec![0; adp_retx_histogram::size(HistogramConfig::BINS_MAX)];
+    observer
+        .state()
+        .access_register(ADP_RETX_HISTOGRAM.id(), Method::Query, &mut data)
+        .map_err(Failure::broken)?;
+    let bins = usize::from(data[0]);
+    Ok(adp_retx_histogram::bins(&data).take(bins).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spelled(text: &str) -> String {
+        let args = text.split(' ').map(OsString::from);
+        let args: Vec<_> = spelled_out(args)
+            .iter()
+            .map(|arg| arg.to_string_lossy().into_owned())
+            .collect();
+        args.join(" ")
+    }
+
+    #[test]
+    fn short_options_of_the_sample_are_taken_and_others_left_alone() {
+        assert_eq!(
+            spelled("ferroce -j stat hist -p fr0 -vid 0 -b0 50 -b1 100 -t 1"),
+            "ferroce -j stat hist --pci-addr fr0 --vhca-id 0 --bin-0-width 50 --bin-1-width 100 -t 1"
+        );
+        for text in [
+            "ferroce -p stat show",
+            "ferroce stat -p hist",
+            "ferroce",
+            "ferroce res -p hist",
+        ] {
+            assert_eq!(spelled(text), text);
+        }
+    }
+}
