@@ -9,11 +9,13 @@
 //! | [`packet`] | any bytes parse or are refused; what parses survives a round trip; the ICRC sees every flipped bit |
 //! | [`cm`] | no messages, calls and times leave a connection manager without an end, or its books wrong |
 //! | [`register`] | a register access happens completely or not at all, whatever its bytes and length |
+//! | [`mlxreg`] | any text is register content or is refused; it writes no bit that it does not name |
 //! | [`profile`] | any profile file or register content is judged without a panic, and a valid one gives finite, ordered traces |
 //! | [`qp_pair`] | no sequence of verbs, packets, losses and register writes makes a device panic, complete a request twice, touch memory it may not, or hang in silence |
 
 mod cm;
 mod cursor;
+mod mlxreg;
 mod packet;
 mod profile;
 mod qp_pair;
@@ -21,6 +23,7 @@ mod register;
 
 pub use cm::cm;
 pub use cursor::Cursor;
+pub use mlxreg::mlxreg;
 pub use packet::packet;
 pub use profile::profile;
 pub use qp_pair::qp_pair;
@@ -30,9 +33,10 @@ pub use register::register;
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 5] = [
+pub const TARGETS: [(&str, Target); 6] = [
     ("packet", packet),
     ("register", register),
+    ("mlxreg", mlxreg),
     ("cm", cm),
     ("profile", profile),
     ("qp_pair", qp_pair),

@@ -134,6 +134,11 @@ fn register() {
 }
 
 #[test]
+fn mlxreg() {
+    smoke("mlxreg", 50_000);
+}
+
+#[test]
 fn profile() {
     smoke("profile", 50_000);
 }
