@@ -566,7 +566,7 @@ fn bad_flags_say_what_to_write() {
 #[test]
 fn commands_may_be_abbreviated() {
     let file = scratch("short", GOOD);
-    assert_eq!(good(&["adp", "enc", &file]), good(&["ad", "e", &file]));
+    assert_eq!(good(&["adp", "enc", &file]), good(&["ad", "en", &file]));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod common;
 
 use common::Place;
+use proptest::strategy::Strategy as _;
 
 fn place(last: u8) -> Place {
     Place::with("a", &format!("127.63.2.{last}"))
@@ -311,4 +312,31 @@ fn options_come_in_the_forms_of_c_programs() {
             .good(&["mlxreg", "-v"])
             .starts_with("mlxreg, ferroce ")
     );
+}
+
+proptest::proptest! {
+    /// No command line makes the tool panic. Without a device it ends before it touches one.
+    #[test]
+    fn any_options_are_taken_or_refused(
+        args in proptest::collection::vec(
+            proptest::prop_oneof![
+                proptest::sample::select(&[
+                    "--get", "-g", "--set", "-s", "--reg_name", "ROCE_ACCL", "MGIR", "--reg_id",
+                    "0x402c", "--reg_len", "0x80", "64", "-i", "--indexes", "--show_reg", "-w",
+                    "--show_regs", "--yes", "--full_path", "--detailed", "--advanced", "--field",
+                    "time_base", "time_base=4", "--gen_cmd_buffer", "HCA", "-h", "-v", "--", "-",
+                    "--reg_name=MFRL", "-stime_base=3", "0x10.0:16=4", "",
+                ]).prop_map(str::to_owned),
+                "[-a-ce-z=0-9_.:,äß]{0,12}",
+            ],
+            0..8,
+        )
+    ) {
+        let args: Vec<_> = ["mlxreg"].into_iter()
+            .chain(args.iter().map(String::as_str))
+            .collect();
+        let (code, out, err) = common::run(&args);
+        proptest::prop_assert!(code <= 2, "{code}");
+        proptest::prop_assert!(code == 0 || !err.is_empty() || !out.is_empty());
+    }
 }

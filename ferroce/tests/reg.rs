@@ -121,7 +121,7 @@ fn what_is_wrong_is_said_with_what_would_be_right() {
         ),
         (
             &["roce_slow_restart_en=1"],
-            "roce_slow_restart_field_select = 1: this device does not have",
+            "roce_slow_restart_field_select = 1: this device has no such",
         ),
         (&["adp_retx_profile_id=1", "time_base=3"], "time_base = 3"),
         (&["adp_retx_profile_id=2"], "this device has profile 1 only"),

@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn every_field_that_can_be_written_has_its_select_bit() {
         for field in FIELDS {
-            let is_value = field.offset() > 0 && field.access() != crate::Access::Ro;
+            let is_value = field.offset() > 0 && field.access() != Access::Ro;
             assert_eq!(select_of(field).is_some(), is_value, "{}", field.name());
         }
         for select in SELECTS {

@@ -138,10 +138,7 @@ fn a_profile_and_the_histogram_are_those_of_all_processes() {
     });
     read(state);
     let expected = state.counter(Counter::RoceAdpRetrans);
-    assert!(
-        expected > 10 * (PROCESSES * QPS) as u64,
-        "{expected} waits"
-    );
+    assert!(expected > 10 * (PROCESSES * QPS) as u64, "{expected} waits");
     assert_eq!(sum.into_inner(), expected);
     children.into_iter().for_each(Other::finish);
 }

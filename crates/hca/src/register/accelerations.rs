@@ -104,7 +104,7 @@ impl Accelerations {
                 return Err(RegisterError::BadParam {
                     field: select.name(),
                     value: 1,
-                    reason: "this device does not have what it selects, as a query tells; write 0",
+                    reason: "this device has no such feature, and a query shows 0 here; write 0",
                 });
             }
         }
