@@ -292,16 +292,26 @@ impl Histogram {
         }
     }
 
-    pub(crate) fn counts(&self) -> Vec<u64> {
+    /// The layout, and the counts in it.
+    pub(crate) fn snapshot(&self) -> (HistogramConfig, Vec<u64>) {
         loop {
             let word = self.config.load(Ordering::Acquire);
             let count = |bin: &AtomicU64| count_in(bin.load(Ordering::Acquire), epoch_of(word));
-            let bins = usize::from(HistogramConfig::unpack(word).bins);
-            let counts = self.bins.iter().take(bins).map(count).collect();
+            let config = HistogramConfig::unpack(word);
+            let counts = self
+                .bins
+                .iter()
+                .take(config.bins.into())
+                .map(count)
+                .collect();
             if self.config.load(Ordering::Relaxed) == word {
-                return counts;
+                return (config, counts);
             }
         }
+    }
+
+    pub(crate) fn counts(&self) -> Vec<u64> {
+        self.snapshot().1
     }
 
     /// The counts, which start from zero: each wait is in one answer. One caller at a time.

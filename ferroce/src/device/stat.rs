@@ -134,7 +134,7 @@ fn describe(
 }
 
 fn put_histogram(row: &mut Row, name: &str, state: &DeviceState) -> Result<(), Failure> {
-    let (config, counts) = (state.histogram_config(), state.histogram());
+    let (config, counts) = state.histogram_snapshot();
     let json = serde_json::to_value(bins::json(&config, &counts)).map_err(Failure::broken)?;
     let table = bins::table(&config, &[(name.to_owned(), counts)]);
     let lines = table.unwrap_or_else(|| "no timer of adaptive retransmission ran out\n".to_owned());

@@ -150,11 +150,14 @@ impl Device {
             }
         }
         let mut text = table.to_string();
-        let waits = state.histogram().into_iter().enumerate();
+        let (config, waits) = state.histogram_snapshot();
         let before = |bin: usize| self.waits.get(bin).copied().unwrap_or(0);
-        let waits = waits.map(|(bin, now)| now.checked_sub(before(bin)).unwrap_or(now));
+        let waits = waits
+            .into_iter()
+            .enumerate()
+            .map(|(bin, now)| now.checked_sub(before(bin)).unwrap_or(now));
         let column = [(name.clone(), waits.collect())];
-        match bins::table(&state.histogram_config(), &column) {
+        match bins::table(&config, &column) {
             Some(histogram) => text += &histogram,
             None => text += "no timer of adaptive retransmission ran out\n",
         }

@@ -150,7 +150,7 @@ impl Scrape {
 }
 
 fn encode_histogram(mut metric: MetricEncoder<'_>, state: &DeviceState) -> fmt::Result {
-    let (config, counts) = (state.histogram_config(), state.histogram());
+    let (config, counts) = state.histogram_snapshot();
     let seconds = |ns: u64| ns as f64 / 1e9;
     let bound = |bin| config.edges_ns(bin).1.map_or(f64::INFINITY, seconds);
     let buckets: Vec<_> = (0..).map(bound).zip(counts.iter().copied()).collect();

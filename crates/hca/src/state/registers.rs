@@ -77,6 +77,11 @@ impl DeviceState {
         self.lock.locked(configure)
     }
 
+    /// The binning and the counts in it, which belong together also while somebody changes them.
+    pub fn histogram_snapshot(&self) -> (HistogramConfig, Vec<u64>) {
+        self.block.histogram.snapshot()
+    }
+
     /// The counts, one for each bin, whether or not reads clear them.
     pub fn histogram(&self) -> Vec<u64> {
         self.block.histogram.counts()
@@ -118,7 +123,7 @@ impl DeviceState {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     use ferroce_prm::adp_retx_histogram::{self as counts, ADP_RETX_HISTOGRAM};
     use ferroce_prm::adp_retx_histogram_config::ADP_RETX_HISTOGRAM_CONFIG;
@@ -256,9 +261,16 @@ mod tests {
             ..state.histogram_config()
         });
         state.configure_histogram(layouts[0]).unwrap();
+        let done = AtomicBool::new(false);
         let read_back: u64 = std::thread::scope(|scope| {
             let record = || (0..EACH).for_each(|_| state.record_wait(60 * MS));
             let recorders: Vec<_> = (0..2).map(|_| scope.spawn(record)).collect();
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let (config, counts) = state.histogram_snapshot();
+                    assert_eq!(counts.len(), usize::from(config.bins));
+                }
+            });
             let mut sum = 0;
             let mut turn = layouts.iter().cycle();
             while recorders.iter().any(|thread| !thread.is_finished()) {
@@ -271,6 +283,7 @@ mod tests {
                 let next = turn.next().unwrap();
                 state.configure_histogram(*next).unwrap();
             }
+            done.store(true, Ordering::Relaxed);
             sum
         });
         assert!(read_back <= 2 * EACH, "{read_back}");
