@@ -55,6 +55,15 @@ fn other(role: &[String]) {
     while hear().is_some() {}
 }
 
+/// Ends what waits for it, also when a test fails.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn access(state: &DeviceState, register: &Register, method: Method, bytes: &mut [u8]) {
     state.access_register(register.id(), method, bytes).unwrap();
 }
@@ -129,12 +138,12 @@ fn a_profile_and_the_histogram_are_those_of_all_processes() {
                 }
             }
         });
+        let _done = Done(&done);
         let started = std::time::Instant::now();
         for child in &mut children {
             assert_eq!(child.hear(), "failed");
             assert!(started.elapsed() < PATIENCE);
         }
-        done.store(true, Ordering::Relaxed);
     });
     read(state);
     let expected = state.counter(Counter::RoceAdpRetrans);

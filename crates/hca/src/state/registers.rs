@@ -123,7 +123,7 @@ impl DeviceState {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use ferroce_prm::adp_retx_histogram::{self as counts, ADP_RETX_HISTOGRAM};
     use ferroce_prm::adp_retx_histogram_config::ADP_RETX_HISTOGRAM_CONFIG;
@@ -261,12 +261,11 @@ mod tests {
             ..state.histogram_config()
         });
         state.configure_histogram(layouts[0]).unwrap();
-        let done = AtomicBool::new(false);
         let read_back: u64 = std::thread::scope(|scope| {
             let record = || (0..EACH).for_each(|_| state.record_wait(60 * MS));
             let recorders: Vec<_> = (0..2).map(|_| scope.spawn(record)).collect();
             scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
+                for _ in 0..EACH {
                     let (config, counts) = state.histogram_snapshot();
                     assert_eq!(counts.len(), usize::from(config.bins));
                 }
@@ -283,7 +282,6 @@ mod tests {
                 let next = turn.next().unwrap();
                 state.configure_histogram(*next).unwrap();
             }
-            done.store(true, Ordering::Relaxed);
             sum
         });
         assert!(read_back <= 2 * EACH, "{read_back}");
