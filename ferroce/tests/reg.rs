@@ -125,6 +125,7 @@ fn what_is_wrong_is_said_with_what_would_be_right() {
         ),
         (&["adp_retx_profile_id=1", "time_base=3"], "time_base = 3"),
         (&["adp_retx_profile_id=2"], "this device has profile 1 only"),
+        (&["ack_dscp=1", "ack_dscp=2"], "ack_dscp is given twice"),
     ] {
         let args = [&["reg", "set", "ROCE_ACCL", "-d", "a"][..], fields].concat();
         let error = place.bad(2, &args);
@@ -141,6 +142,17 @@ fn what_is_wrong_is_said_with_what_would_be_right() {
         (
             &["reg", "set", "MFRL", "-d", "a", "reset_trigger=1"],
             "the value 8",
+        ),
+        (
+            &[
+                "reg",
+                "set",
+                "ADP_RETX_HISTOGRAM",
+                "-d",
+                "a",
+                "histogram_bin_lo_0=1",
+            ],
+            "can be read and not be written; clear_on_read",
         ),
         (
             &["reg", "get", "MFRL", "-d", "a", "-i", "1"],

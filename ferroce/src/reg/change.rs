@@ -1,6 +1,7 @@
 //! Reading registers, and writing single fields of them.
 
 use ferroce_hca::Method;
+use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
 use ferroce_prm::{Access, Field, Image, Register, mlxreg, roce_accl};
 use ferroce_udp::Observer;
 
@@ -41,7 +42,19 @@ pub(super) fn write(
         .iter()
         .map(|text| assignment(register, text))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut bytes = read(observer, register, 0)?;
+    for (n, (field, _)) in values.iter().enumerate() {
+        if values[..n].iter().any(|(earlier, _)| earlier == field) {
+            return Err(Failure::input(format_args!(
+                "{} is given twice; write it once",
+                field.name()
+            )));
+        }
+    }
+    // A read may clear the histogram, and its write is refused anyway.
+    let mut bytes = match register.id() == ADP_RETX_HISTOGRAM.id() {
+        true => vec![0; room(register)],
+        false => read(observer, register, 0)?,
+    };
     if register.id() == roce_accl::ROCE_ACCL.id() {
         // Only what is named is written, whatever others write meanwhile.
         for select in roce_accl::SELECTS {
