@@ -170,16 +170,12 @@ impl Session<'_> {
             self.send(Method::Query, &mut bytes)?;
             self.apply(&mut bytes, &self.options.data)?;
         }
-        let name = match self.target {
-            Target::Known(register) => register.name().to_owned(),
-            Target::Raw { id, .. } => format!("id: {id:#x}"),
-        };
-        let colon = match self.target {
-            Target::Known(_) => ": ",
-            Target::Raw { .. } => " ",
+        let what = match self.target {
+            Target::Known(register) => format!(": {}", register.name()),
+            Target::Raw { id, .. } => format!(" id: {id:#x}"),
         };
         to.text(&format!(
-            "You are about to send access register{colon}{name} with the following data:\n{}\n Do \
+            "You are about to send access register{what} with the following data:\n{}\n Do \
              you want to continue ? (y/n) [n] : ",
             self.table(&bytes)
         ))?;
