@@ -15,7 +15,7 @@ pub const ADP_RETX_HISTOGRAM: Register =
         .up_to(size(u8::MAX))
         .about("How often adaptive retransmission waited how long.");
 
-fields! {
+define_fields! {
     table FIELDS;
     /// Number of bins.
     BIN_NUM = "bin_num", (0x0, 24, 8), Ro;

@@ -8,7 +8,7 @@ pub const ADP_RETX_HISTOGRAM_CONFIG: Register =
     Register::new("ADP_RETX_HISTOGRAM_CONFIG", 0xc01d, 0x80, FIELDS)
         .about("The bins of ADP_RETX_HISTOGRAM, and whether it counts.");
 
-fields! {
+define_fields! {
     table FIELDS;
     /// The units that time_unit may name: bit k stands for unit k.
     TIME_UNIT_CAP = "time_unit_cap", (0x0, 20, 4), Ro;

@@ -27,7 +27,7 @@
 #![warn(clippy::cast_possible_truncation)]
 
 #[macro_use]
-mod fields;
+mod table;
 pub mod adp_retx_histogram;
 pub mod adp_retx_histogram_config;
 pub mod cong;

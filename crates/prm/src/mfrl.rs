@@ -12,7 +12,7 @@ pub const TRIGGER_LINK: u32 = 0x8;
 /// Bit of `reset_type`: everything is reset.
 pub const FULL_CHIP_RESET: u32 = 0x1;
 
-fields! {
+define_fields! {
     table FIELDS;
     /// Query: the triggers that there are. Set: the one to reset with, a bit each.
     RESET_TRIGGER = "reset_trigger", (0x4, 0, 8), Rw,

@@ -14,7 +14,7 @@ pub const PSID_LEN: usize = 16;
 /// Where [`PSID`] lies.
 pub const PSID_OFFSET: usize = 0x30;
 
-fields! {
+define_fields! {
     table NUMBERS;
     /// PCI device id.
     DEVICE_ID = "device_id", (0x0, 0, 16), Ro, at "hw_info.device_id";

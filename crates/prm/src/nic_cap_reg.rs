@@ -6,7 +6,7 @@ use crate::Register;
 pub const NIC_CAP_REG: Register =
     Register::new("NIC_CAP_REG", 0xc00d, 0x80, FIELDS).about("Which other registers the card has.");
 
-fields! {
+define_fields! {
     table FIELDS;
     /// There is EC_TIME.
     EC_TIME = "ec_time", (0x0, 0, 1), Ro;

@@ -97,7 +97,7 @@ macro_rules! ranges {
     };
 }
 
-fields! {
+define_fields! {
     /// Query: adaptive retransmission can be configured. Set: it is written.
     ROCE_ADP_RETRANS_FIELD_SELECT = "roce_adp_retrans_field_select", (0x0, 0, 1), Rw;
     /// Query: the transmission window can be configured. Set: it is written.

@@ -9,10 +9,10 @@
 /// /// With a path and names of values.
 /// NAME = "name", (0x0, 0, 2), Rw, at "group.name", values &[(0, "NO"), (1, "YES")];
 /// ```
-macro_rules! fields {
+macro_rules! define_fields {
     (table $table:ident; $($(#[doc = $doc:literal])+ $id:ident = $name:literal, $place:tt,
      $access:ident $(, at $path:literal)? $(, values $values:expr)?;)+) => {
-        fields! { $($(#[doc = $doc])+ $id = $name, $place, $access $(, at $path)?
+        define_fields! { $($(#[doc = $doc])+ $id = $name, $place, $access $(, at $path)?
             $(, values $values)?;)+ }
 
         const $table: &[&crate::Field] = &[$(&$id),+];
