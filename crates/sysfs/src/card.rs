@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use ferroce_hca::Counter;
+use ferroce_udp::PciAddress;
 
 /// A value for each [`Counter`], in the order of its table.
 pub(crate) type Counters = [u64; Counter::COUNT];
@@ -12,6 +13,8 @@ pub(crate) type Counters = [u64; Counter::COUNT];
 pub(crate) struct Card {
     /// Name, the directory below `class/infiniband`.
     pub(crate) name: String,
+    /// PCI address, the name of the function's directory.
+    pub(crate) pci: PciAddress,
     /// EUI-64 of the device.
     pub(crate) node_guid: u64,
     /// PCI device number.
@@ -54,13 +57,14 @@ pub(crate) fn gid(address: IpAddr) -> String {
 }
 
 #[cfg(test)]
-pub(crate) fn example(name: &str) -> Card {
+pub(crate) fn example(name: &str, place: usize) -> Card {
     let mut counters = [0; Counter::COUNT];
     for (value, counter) in counters.iter_mut().zip(1000..) {
         *value = counter;
     }
     Card {
         name: name.to_owned(),
+        pci: PciAddress::of_place(place),
         node_guid: 0x0202_c9ff_fe00_0001,
         vendor_part_id: 4129,
         hw_ver: 0,

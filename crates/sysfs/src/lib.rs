@@ -24,6 +24,7 @@ mod view;
 mod write;
 
 pub use card::guid;
+pub use netdev::of as netdev_of;
 pub use tree::PCI_ROOT;
 pub use view::{View, ViewError};
 pub use write::WriteError;

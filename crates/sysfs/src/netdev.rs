@@ -7,7 +7,8 @@ use nix::sys::socket::SockaddrStorage;
 
 /// Name of the interface that has this address or, for those of 127.0.0.0/8 that nobody gave to an
 /// interface, whose network it is in. Empty if there is none.
-pub(crate) fn of(address: IpAddr) -> String {
+#[must_use]
+pub fn of(address: IpAddr) -> String {
     let interfaces: Vec<_> = getifaddrs().into_iter().flatten().collect();
     let exact = |it: &&InterfaceAddress| it.address.and_then(ip) == Some(address);
     let around = |it: &&InterfaceAddress| {

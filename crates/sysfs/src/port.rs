@@ -50,7 +50,7 @@ mod tests {
     use crate::card::example;
 
     fn text(name: &str) -> String {
-        let files = files("p", &example("fr0"));
+        let files = files("p", &example("fr0", 0));
         let wanted = format!("p/{name}");
         let found = files.iter().find(|(path, _)| *path == wanted);
         match &found.unwrap_or_else(|| panic!("{name} is missing")).1 {
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn port_counters_count_words_and_packets() {
-        let card = example("fr0");
+        let card = example("fr0", 0);
         let bytes = card.count(Counter::RdmaTxBytes);
         assert_eq!(text("counters/port_xmit_data"), format!("{}\n", bytes / 4));
         let packets = card.count(Counter::RdmaRxPackets);

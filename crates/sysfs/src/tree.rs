@@ -6,7 +6,8 @@ use crate::port;
 /// Name of the file that marks a directory as one whose content may be replaced.
 pub(crate) const MARK: &str = ".ferroce-sysfs";
 
-/// PCI root of the devices below `devices/`: a domain that no machine uses for its own.
+/// PCI root of the devices below `devices/`: that of a domain that no machine uses for its own,
+/// whatever the devices' addresses are.
 pub const PCI_ROOT: &str = "pci10fe:00";
 
 /// Version of the kernel's verbs interface that programs look for.
@@ -44,7 +45,7 @@ pub(crate) fn sys_tree(cards: &[Card]) -> Vec<(String, Node)> {
         (format!("devices/{PCI_ROOT}"), Node::Directory),
     ];
     for (index, card) in cards.iter().enumerate() {
-        let function = function(index);
+        let function = format!("devices/{PCI_ROOT}/{}", card.pci);
         let name = &card.name;
         tree.extend(function_files(&function, card));
         tree.extend(device_files(&format!("{function}/infiniband/{name}"), card));
@@ -77,12 +78,6 @@ pub(crate) fn dev_tree(cards: &[Card]) -> Vec<(String, Node)> {
     let mut tree = vec![("infiniband/rdma_cm".to_owned(), null())];
     tree.extend((0..cards.len()).map(|index| (format!("infiniband/uverbs{index}"), null())));
     tree
-}
-
-/// Directory of a device's PCI function.
-fn function(index: usize) -> String {
-    let (slot, function) = (index / 8, index % 8);
-    format!("devices/{PCI_ROOT}/10fe:00:{slot:02x}.{function}")
 }
 
 fn function_files(at: &str, card: &Card) -> Vec<(String, Node)> {
@@ -168,7 +163,7 @@ mod tests {
 
     #[test]
     fn links_lead_to_directories_of_the_tree() {
-        let tree = sys_tree(&[example("fr0"), example("mlx5_7")]);
+        let tree = sys_tree(&[example("fr0", 0), example("mlx5_7", 1)]);
         let paths: BTreeMap<_, _> = tree.iter().cloned().collect();
         assert_eq!(paths.len(), tree.len(), "a path comes twice");
         for (path, node) in &tree {
@@ -194,7 +189,7 @@ mod tests {
 
     #[test]
     fn every_device_has_its_node() {
-        let cards = [example("fr0"), example("fr1")];
+        let cards = [example("fr0", 0), example("fr1", 1)];
         let names: Vec<_> = dev_tree(&cards).into_iter().map(|(path, _)| path).collect();
         assert_eq!(
             names,

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use ferroce_hca::Counter;
-use ferroce_udp::{DeviceSpec, Observer, Registry, RegistryError};
+use ferroce_udp::{DeviceSpec, Observer, PciAddress, Registry, RegistryError};
 use thiserror::Error;
 
 use crate::card::Card;
@@ -37,6 +37,7 @@ pub struct View {
 #[derive(Debug)]
 struct Device {
     observer: Observer,
+    pci: PciAddress,
     netdev: String,
 }
 
@@ -85,15 +86,20 @@ impl View {
         devices: &[DeviceSpec],
         layout: Layout,
     ) -> Result<Self, ViewError> {
-        let device = |spec: &DeviceSpec| {
+        let device = |(place, spec): (usize, &DeviceSpec)| {
             Ok::<_, ViewError>(Device {
                 observer: registry.observe(&spec.name)?,
+                pci: spec.pci_at(place),
                 netdev: netdev::of(spec.address),
             })
         };
         let view = Self {
             writer: Writer::open(&root)?,
-            devices: devices.iter().map(device).collect::<Result<_, _>>()?,
+            devices: devices
+                .iter()
+                .enumerate()
+                .map(device)
+                .collect::<Result<_, _>>()?,
             root,
             layout,
         };
@@ -146,6 +152,7 @@ impl Device {
         }
         Card {
             name: spec.name.clone(),
+            pci: self.pci,
             node_guid: spec.guid(),
             vendor_part_id: spec.vendor_part_id,
             hw_ver: spec.hw_ver,

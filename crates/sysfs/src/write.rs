@@ -177,7 +177,7 @@ mod tests {
     fn the_tree_reads_like_that_of_a_card() {
         let root = tempfile::tempdir().unwrap();
         let writer = Writer::open(root.path()).unwrap();
-        writer.write(|| sys_tree(&[example("fr0")])).unwrap();
+        writer.write(|| sys_tree(&[example("fr0", 0)])).unwrap();
         let device = "class/infiniband/fr0";
         for (file, text) in [
             ("node_guid", "0202:c9ff:fe00:0001\n"),
@@ -203,9 +203,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let writer = Writer::open(root.path()).unwrap();
         writer
-            .write(|| sys_tree(&[example("fr0"), example("fr1")]))
+            .write(|| sys_tree(&[example("fr0", 0), example("fr1", 1)]))
             .unwrap();
-        let mut card = example("fr1");
+        let mut card = example("fr1", 1);
         card.counters = [7; ferroce_hca::Counter::COUNT];
         writer.write(|| sys_tree(&[card])).unwrap();
         let names: Vec<_> = fs::read_dir(root.path().join("class/infiniband"))

@@ -59,6 +59,6 @@ pub use question::QueryError;
 pub use registry::{Registry, RegistryError};
 pub use resource::{CmIdRow, Counts, CqRow, MrRow, PdRow, QpRow, Query, Resource, SrqRow};
 pub use shared::{Process, ServiceClaim, ServiceError};
-pub use spec::{DeviceSpec, SpecError};
+pub use spec::{DeviceSpec, PciAddress, SpecError};
 pub use sys::{Interface, after_fork_in_child, own_memory};
 pub use tap::{Tap, TapDirection};

@@ -91,6 +91,12 @@ pub enum RegistryError {
         /// The device that has it.
         name: String,
     },
+    /// Another device has the PCI address.
+    #[error("the device {name} has this PCI address already; choose another one")]
+    PciTaken {
+        /// The device that has it.
+        name: String,
+    },
     /// Processes have the device open.
     #[error("the device {name} is in use; end the programs that `ferroce res show` names")]
     InUse {
@@ -228,7 +234,7 @@ impl Registry {
             let name = spec.name.clone();
             return Err(RegistryError::Exists { name });
         }
-        self.check_address(spec)?;
+        self.check_addresses(spec)?;
         self.write(spec)
     }
 
@@ -239,7 +245,7 @@ impl Registry {
         let Some(old) = self.defined_as(&spec.name)? else {
             return Err(self.no_such(&spec.name, self.defined()?));
         };
-        self.check_address(spec)?;
+        self.check_addresses(spec)?;
         if (old.address, old.port) != (spec.address, spec.port) {
             self.remove_state(&old)?;
         }
@@ -284,14 +290,20 @@ impl Registry {
         Observer::open(self, self.device(name)?)
     }
 
-    fn check_address(&self, spec: &DeviceSpec) -> Result<(), RegistryError> {
-        let same = |other: &DeviceSpec| {
-            other.name != spec.name && (other.address, other.port) == (spec.address, spec.port)
-        };
-        match self.defined()?.into_iter().find(same) {
-            Some(other) => Err(RegistryError::AddressTaken { name: other.name }),
-            None => Ok(()),
+    fn check_addresses(&self, spec: &DeviceSpec) -> Result<(), RegistryError> {
+        for other in self.defined()? {
+            if other.name == spec.name {
+                continue;
+            }
+            let name = other.name;
+            if (other.address, other.port) == (spec.address, spec.port) {
+                return Err(RegistryError::AddressTaken { name });
+            }
+            if spec.pci.is_some() && other.pci == spec.pci {
+                return Err(RegistryError::PciTaken { name });
+            }
         }
+        Ok(())
     }
 
     fn write(&self, spec: &DeviceSpec) -> Result<(), RegistryError> {

@@ -1,6 +1,9 @@
 //! What a device is, as its file says.
 
 mod identity;
+mod pci;
+
+pub use self::pci::PciAddress;
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -38,6 +41,9 @@ pub struct DeviceSpec {
     /// of four hexadecimal digits.
     #[serde(default, with = "guid", skip_serializing_if = "Option::is_none")]
     pub node_guid: Option<u64>,
+    /// PCI address; that of its place among the devices if it is not there, see [`Self::pci_at`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci: Option<PciAddress>,
     /// `vendor_id`, 24 bits. NVIDIA's unless set, because programs look their settings up by it.
     #[serde(default = "default::vendor_id")]
     pub vendor_id: u32,
@@ -231,6 +237,7 @@ impl DeviceSpec {
             address,
             port: default::port(),
             node_guid: None,
+            pci: None,
             vendor_id: default::vendor_id(),
             vendor_part_id: default::vendor_part_id(),
             hw_ver: 0,
@@ -268,6 +275,13 @@ impl DeviceSpec {
         self.node_guid.unwrap_or_else(|| guid_of(self.address))
     }
 
+    /// PCI address of the device if this is its place in [`Registry::devices`], from 0.
+    ///
+    /// [`Registry::devices`]: crate::Registry::devices
+    pub fn pci_at(&self, place: usize) -> PciAddress {
+        self.pci.unwrap_or_else(|| PciAddress::of_place(place))
+    }
+
     /// Whether a device can be like this.
     pub fn check(&self) -> Result<(), SpecError> {
         let bad = |field, value: &dyn ToString, allowed| {
@@ -285,6 +299,10 @@ impl DeviceSpec {
         }
         if self.port == 0 {
             return bad("port", &self.port, "1 to 65535; RoCEv2 has 4791");
+        }
+        if let Some(pci) = self.pci.filter(|pci| pci.is_given_out()) {
+            let allowed = "any domain but 10fe, whose addresses devices get by themselves";
+            return bad("pci", &pci, allowed);
         }
         if self.vendor_id >> 24 != 0 {
             return bad("vendor_id", &self.vendor_id, "0 to 0xffffff");
@@ -354,6 +372,7 @@ mod tests {
         let again = |spec: &DeviceSpec| DeviceSpec::from_toml(&spec.name, &spec.to_toml().unwrap());
         assert_eq!(again(&spec), Ok(spec.clone()));
         spec.node_guid = Some(u64::MAX);
+        spec.pci = Some("1a:00.0".parse().unwrap());
         spec.personality.initial_exponent = Some(3);
         spec.personality.dec_trigger = DecTrigger::PerRecovery;
         assert_eq!(again(&spec), Ok(spec));
@@ -367,6 +386,8 @@ mod tests {
             ("address = '0.0.0.0'", "address is \"0.0.0.0\", allowed is"),
             ("address = '::1'\nport = 0", "port is \"0\", allowed is 1"),
             ("address = '::1'\nspeed = 1", "unknown field `speed`"),
+            ("address = '::1'\npci = '10fe:00:00.0'", "any domain but"),
+            ("address = '::1'\npci = '1a'", "pci is \"1a\""),
             ("address = '::1'\nca_ack_delay = 32", "allowed is 0 to 31"),
             ("address = '::1'\nnode_guid = '1'", "node_guid is \"1\""),
             ("address = '::1'\n[personality]\nadaptiv = 1", "`adaptiv`"),

@@ -41,7 +41,7 @@ enum Verb {
         /// Its address, one of this host; all of 127.0.0.0/8 are
         #[arg(value_name = "ADDRESS")]
         address: IpAddr,
-        /// Settings: node_guid, vendor_part_id, hw_ver, fw_ver, board_id, packet_lifetime,
+        /// Settings: node_guid, pci, vendor_part_id, hw_ver, fw_ver, board_id, packet_lifetime,
         /// ca_ack_delay, seed, personality.adaptive and others
         #[arg(value_name = "KEY VALUE")]
         settings: Vec<String>,
@@ -116,6 +116,7 @@ fn show(
         row.put("address", spec.address.to_string());
         row.put("port", spec.port);
         if format.details {
+            row.put("pci", spec.pci_at(index).to_string());
             details(&mut row, registry, &spec)?;
         }
         rows.push(row);

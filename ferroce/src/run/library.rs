@@ -8,6 +8,8 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use ferroce_doca::headers::{HEADERS, PKG_CONFIG};
+
 use crate::output::Failure;
 
 /// A library, by the name under which it is loaded.
@@ -17,23 +19,46 @@ struct Library {
     link: Option<&'static str>,
     /// What cargo calls it.
     built: &'static str,
+    /// Whether programs that look for others' libraries first get it all the same.
+    is_preloaded: bool,
 }
 
-const LIBRARIES: [Library; 3] = [
+const LIBRARIES: [Library; 6] = [
     Library {
         name: "libibverbs.so.1",
         link: Some("libibverbs.so"),
         built: "libferroce_libibverbs.so",
+        is_preloaded: true,
     },
     Library {
         name: "librdmacm.so.1",
         link: Some("librdmacm.so"),
         built: "libferroce_librdmacm.so",
+        is_preloaded: true,
+    },
+    Library {
+        name: "libdoca_common.so.2",
+        link: Some("libdoca_common.so"),
+        built: "libferroce_libdoca_common.so",
+        is_preloaded: false,
+    },
+    Library {
+        name: "libdoca_argp.so.2",
+        link: Some("libdoca_argp.so"),
+        built: "libferroce_libdoca_argp.so",
+        is_preloaded: false,
+    },
+    Library {
+        name: "libdoca_telemetry.so.2",
+        link: Some("libdoca_telemetry.so"),
+        built: "libferroce_libdoca_telemetry.so",
+        is_preloaded: false,
     },
     Library {
         name: SYSFS,
         link: None,
         built: "libferroce_sysfs_preload.so",
+        is_preloaded: true,
     },
 ];
 
@@ -105,10 +130,11 @@ impl Libraries {
         Ok(directory)
     }
 
-    /// Copies the libraries into `lib/ferroce` and the program into `bin` of a directory; what does
-    /// not exist is made.
+    /// Copies the libraries into `lib/ferroce` and the program into `bin` of a directory, with the
+    /// headers and pkg-config files of those that others do not have; what does not exist is made.
     pub(crate) fn install(&self, prefix: &Path) -> Result<(), Failure> {
         let (bin, lib) = (prefix.join("bin"), prefix.join("lib/ferroce"));
+        let (include, pkg_config) = (prefix.join("include/ferroce"), lib.join("pkgconfig"));
         for directory in [&bin, &lib] {
             fs::create_dir_all(directory).map_err(|error| cannot_write(directory, &error))?;
         }
@@ -127,6 +153,12 @@ impl Libraries {
                 put_link(&lib.join(link), Path::new(library.name))?;
             }
         }
+        for (directory, files) in [(&include, HEADERS), (&pkg_config, PKG_CONFIG)] {
+            fs::create_dir_all(directory).map_err(|error| cannot_write(directory, &error))?;
+            for (name, text) in files {
+                replace(&directory.join(name), |new| fs::write(new, text))?;
+            }
+        }
         put_copy(&bin.join("ferroce"), &self.program)
     }
 }
@@ -134,8 +166,9 @@ impl Libraries {
 /// `LD_PRELOAD` with the libraries of this directory behind those that are there already: some,
 /// the sanitizers' for example, must be the first.
 pub(crate) fn preload(directory: &Path) -> String {
-    let paths = LIBRARIES.map(|library| directory.join(library.name).display().to_string());
-    paths.join(":")
+    let preloaded = LIBRARIES.iter().filter(|library| library.is_preloaded);
+    let paths = preloaded.map(|library| directory.join(library.name).display().to_string());
+    paths.collect::<Vec<_>>().join(":")
 }
 
 fn near(home: &Path, library: &Library) -> Result<PathBuf, Failure> {
@@ -232,7 +265,11 @@ mod tests {
         let directory = libraries.directory(cache.path()).unwrap();
         let lib = prefix.join("lib/ferroce").canonicalize().unwrap();
         assert_eq!(directory, lib);
-        assert_eq!(fs::read_dir(lib).unwrap().count(), 5);
+        // Six libraries, five names for linking, the directory of pkg-config files.
+        assert_eq!(fs::read_dir(&lib).unwrap().count(), 12);
+        let argp = fs::read_to_string(lib.join("pkgconfig/doca-argp.pc")).unwrap();
+        assert!(argp.contains("-ldoca_argp"), "{argp}");
+        assert!(prefix.join("include/ferroce/doca_error.h").exists());
     }
 
     #[test]

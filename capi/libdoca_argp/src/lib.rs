@@ -1,0 +1,15 @@
+//! `libdoca_argp.so.2`: command lines (`doca_argp.h`).
+//!
+//! # Safety
+//!
+//! Every function is called from C with what its header asks for. Pointers to objects of the library
+//! are checked; pointers to the program's own memory cannot be.
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "one contract for all calls, stated above: what the header asks for"
+)]
+
+mod common;
+pub mod param;
+pub mod session;
+pub mod start;

@@ -1,0 +1,29 @@
+//! `doca_error.h` and `doca_version.h`.
+
+use std::ffi::{CStr, c_char};
+
+use ferroce_doca::error;
+
+/// The name of an error code.
+#[unsafe(no_mangle)]
+pub extern "C" fn doca_error_get_name(error: u32) -> *const c_char {
+    error::name(error).as_ptr()
+}
+
+/// What an error code means.
+#[unsafe(no_mangle)]
+pub extern "C" fn doca_error_get_descr(error: u32) -> *const c_char {
+    error::description(error).as_ptr()
+}
+
+/// The version of these libraries' interface.
+#[unsafe(no_mangle)]
+pub extern "C" fn doca_version_runtime() -> *const c_char {
+    const BYTES: &str = concat!("3.3.0", "\0");
+    const VERSION: &CStr = match CStr::from_bytes_with_nul(BYTES.as_bytes()) {
+        Ok(version) => version,
+        Err(_) => panic!("one zero, at the end"),
+    };
+    const _: () = assert!(ferroce_doca::VERSION.len() + 1 == BYTES.len());
+    VERSION.as_ptr()
+}

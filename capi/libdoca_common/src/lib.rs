@@ -1,0 +1,19 @@
+//! `libdoca_common.so.2`: errors, log, versions and devices.
+//!
+//! `libdoca_argp.so.2` and `libdoca_telemetry.so.2` use it as programs do, and one function more:
+//! `ferroce_doca_tell`, by which they log.
+//!
+//! # Safety
+//!
+//! Every function is called from C with what its header asks for. Pointers to objects of the library
+//! are checked; pointers to the program's own memory cannot be.
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "one contract for all calls, stated above: what the headers ask for"
+)]
+
+pub mod dev;
+pub mod error;
+pub mod log;
+pub mod missing;
+mod pointer;

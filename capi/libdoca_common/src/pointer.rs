@@ -1,0 +1,63 @@
+//! The program's memory.
+
+use std::ffi::{CStr, c_char};
+
+use ferroce_doca::Refusal;
+
+/// Writes what a call is to answer.
+///
+/// # Safety
+///
+/// `to` is null or leads to room for a value.
+pub(crate) unsafe fn put<T>(argument: &str, to: *mut T, value: T) -> Result<(), Refusal> {
+    check(argument, to)?;
+    // SAFETY: not null, and the rest is the caller's word.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+/// Refuses null.
+pub(crate) fn check<T>(argument: &str, pointer: *const T) -> Result<(), Refusal> {
+    match pointer.is_null() {
+        true => Err(Refusal::null(argument)),
+        false => Ok(()),
+    }
+}
+
+/// A text of the program.
+///
+/// # Safety
+///
+/// `text` is null or a C string that stays as it is for the length of the call.
+pub(crate) unsafe fn text<'a>(argument: &str, text: *const c_char) -> Result<&'a str, Refusal> {
+    check(argument, text)?;
+    // SAFETY: not null, and the rest is the caller's word.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str()
+        .map_err(|_| Refusal::value(argument, format_args!("{text:?}"), "text in UTF-8"))
+}
+
+/// Writes a text and its zero into a buffer of `size` bytes.
+///
+/// # Safety
+///
+/// `to` is null or leads to `size` bytes.
+pub(crate) unsafe fn put_text(
+    argument: &str,
+    to: *mut c_char,
+    size: usize,
+    text: &str,
+) -> Result<(), Refusal> {
+    check(argument, to)?;
+    if size <= text.len() {
+        let allowed = format_args!("at least {}", text.len() + 1).to_string();
+        return Err(Refusal::value("size", size, allowed));
+    }
+    // SAFETY: the bytes and the zero fit into the buffer, which is the caller's word.
+    unsafe {
+        to.cast::<u8>()
+            .copy_from_nonoverlapping(text.as_ptr(), text.len());
+        to.add(text.len()).write(0);
+    }
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! What a device can do.
+
+use ferroce_doca::telemetry::{Capabilities, histogram_is_supported, is_supported};
+use ferroce_doca::{Code, Refusal};
+
+use crate::common::{answer, check, put, registers};
+
+/// Whether the device has adaptive retransmission.
+#[unsafe(no_mangle)]
+pub extern "C" fn doca_telemetry_adp_retx_cap_is_supported(devinfo: usize) -> Code {
+    let supported = || is_supported(&registers(devinfo)?);
+    answer("doca_telemetry_adp_retx_cap_is_supported", supported())
+}
+
+/// Whether the device has the histogram.
+#[unsafe(no_mangle)]
+pub extern "C" fn doca_telemetry_adp_retx_cap_histogram_is_supported(devinfo: usize) -> Code {
+    let supported = || histogram_is_supported(&registers(devinfo)?);
+    answer(
+        "doca_telemetry_adp_retx_cap_histogram_is_supported",
+        supported(),
+    )
+}
+
+/// Most bins of the histogram.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn doca_telemetry_adp_retx_cap_get_hist_max_bins(
+    devinfo: usize,
+    max_bins: *mut u32,
+) -> Code {
+    let get = || {
+        check("max_bins", max_bins)?;
+        let capabilities = capabilities(devinfo)?;
+        // SAFETY: the program's own variable.
+        unsafe { put("max_bins", max_bins, capabilities.max_bins) }
+    };
+    answer("doca_telemetry_adp_retx_cap_get_hist_max_bins", get())
+}
+
+/// The units of the histogram.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn doca_telemetry_adp_retx_cap_get_hist_time_units(
+    devinfo: usize,
+    time_units: *mut u32,
+) -> Code {
+    let get = || {
+        check("time_units", time_units)?;
+        let capabilities = capabilities(devinfo)?;
+        // SAFETY: the program's own variable.
+        unsafe { put("time_units", time_units, capabilities.time_units) }
+    };
+    answer("doca_telemetry_adp_retx_cap_get_hist_time_units", get())
+}
+
+fn capabilities(devinfo: usize) -> Result<Capabilities, Refusal> {
+    let capabilities = registers(devinfo).and_then(|registers| Capabilities::of(&registers));
+    capabilities.map_err(|refusal| match refusal.code() {
+        // The header knows this one for the questions above only.
+        Code::NotFound => refusal.with_code(Code::Driver),
+        _ => refusal,
+    })
+}
