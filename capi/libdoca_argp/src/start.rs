@@ -60,9 +60,9 @@ unsafe fn start(argc: c_int, argv: *const *const c_char) -> Result<u32, Refusal>
         }
         Err(refusal) => {
             let usage = argp::usage(program, &plan.params);
-            // Whoever cannot read it gets the error code.
+            // For whoever has typed it; the program gets the code.
             let _ = write!(stderr(), "{program}: {refusal}\n\n{usage}");
-            Err(refusal)
+            Ok(refusal.code() as u32)
         }
     }
 }

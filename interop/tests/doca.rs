@@ -1,0 +1,260 @@
+//! The DOCA libraries, called from C: `programs/doca_adp_retx.c`, compiled by way of the pkg-config
+//! files that `ferroce install` lays out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ferroce_interop::Tool;
+use ferroce_interop::lab::{Finished, Lab, Running, free_port};
+use serde_json::Value;
+
+/// The address of the lab's only device, whose file names none.
+const PCI: &str = "10fe:00:00.0";
+const PACKAGES: [&str; 3] = ["doca-argp", "doca-common", "doca-telemetry"];
+
+fn pkg_config_path(lab: &Lab) -> PathBuf {
+    lab.path().join("prefix/lib/ferroce/pkgconfig")
+}
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/doca_adp_retx.c")
+}
+
+/// Runs a tool that builds something; `package` is what to install if it is missing.
+fn build(command: &mut Command, package: &str) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}; apt-get install {package}"));
+    let (stdout, stderr) = (&output.stdout, &output.stderr);
+    let [stdout, stderr] = [stdout, stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(output.status.success(), "{command:?}\n{stdout}{stderr}");
+    stdout.into_owned()
+}
+
+/// The program, compiled with what pkg-config says.
+fn compile(lab: &Lab) -> String {
+    let flags = build(
+        Command::new("pkg-config")
+            .args(["--cflags", "--libs"])
+            .args(PACKAGES)
+            .env("PKG_CONFIG_PATH", pkg_config_path(lab)),
+        "pkg-config",
+    );
+    let program = lab.path().join("doca_adp_retx");
+    build(
+        Command::new("cc")
+            .args(["-O1", "-Wall", "-Werror", "-D_GNU_SOURCE"])
+            .arg("-DDOCA_ALLOW_EXPERIMENTAL_API")
+            .args([Path::new("-o"), &program, &source()])
+            .args(flags.split_whitespace()),
+        "gcc",
+    );
+    program.to_str().unwrap().to_owned()
+}
+
+/// Waits for a file in the directory where programs run.
+fn wait_for(lab: &Lab, file: &str, mut running: Running) -> Running {
+    let started = Instant::now();
+    while !lab.path().join("state").join(file).exists() {
+        if running.has_ended() {
+            panic!("{}", running.finish());
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "no {file}");
+        thread::sleep(Duration::from_millis(5));
+    }
+    running
+}
+
+fn make(lab: &Lab, file: &str) {
+    fs::write(lab.path().join("state").join(file), "").unwrap();
+}
+
+fn retransmissions(lab: &Lab) -> u64 {
+    let text = lab.ferroce(&["-j", "stat", "show"]).success();
+    let rows: Value = serde_json::from_str(&text).unwrap();
+    rows[0]["roce_adp_retrans"].as_u64().unwrap()
+}
+
+/// Two programs that talk over a bad link.
+fn lossy_transfer(lab: &Lab) {
+    let pingpong = format!("ibv_rc_pingpong -g 1 -n 150 -p {}", free_port());
+    let script = format!(
+        "{pingpong} & for try in $(seq 100); do \
+         {pingpong} 127.0.0.1 && wait && exit; sleep 0.05; done; exit 1"
+    );
+    let run = lab.run_with(&["--impair", "loss=5%"], &["sh", "-c", &script]);
+    run.success();
+}
+
+#[test]
+fn wrong_calls_get_the_errors_of_the_headers() {
+    let lab = Lab::new("doca-table");
+    let program = compile(&lab);
+    let output = lab.run(&[&program, "table", PCI]).success();
+    let checks: u32 = output.split(' ').next().unwrap().parse().unwrap();
+    assert!(checks > 250, "{output}");
+}
+
+/// Each timeout of others' queue pairs is in exactly one bin, whatever the bins are.
+#[test]
+fn the_bins_hold_what_the_counter_counts() {
+    let lab = Lab::new("doca-count");
+    let program = compile(&lab);
+    let mut round = 0;
+    for unit in ["1", "2", "4", "8"] {
+        for mode in ["0", "1"] {
+            // Functions and reads that clear take turns.
+            let vhca = if round & 1 == 0 { "-1" } else { "0" };
+            let clear = if round & 2 == 0 { "0" } else { "1" };
+            let (bins, file) = ((6 + round).to_string(), format!("count{round}"));
+            let before = retransmissions(&lab);
+            let arguments = [unit, mode, &bins, "50", "100", vhca, clear, &file];
+            let counting = lab.run(&[&[&program, "count", PCI], &arguments[..]].concat());
+            let counting = wait_for(&lab, &format!("{file}.ready"), counting);
+            lossy_transfer(&lab);
+            let counted = retransmissions(&lab) - before;
+            make(&lab, &format!("{file}.stop"));
+            let output = counting.success();
+            let bins: Vec<u64> = output.lines().map(|line| line.parse().unwrap()).collect();
+            let case = format!("{arguments:?}: {bins:?}");
+            assert!(counted > 0, "{case}");
+            assert_eq!(bins.iter().sum::<u64>(), counted, "{case}");
+            if unit == "1" {
+                // 5050 ns at most lie before the last bin, and nobody waits as briefly.
+                assert_eq!(bins.last(), Some(&counted), "the last bin is open: {case}");
+            }
+            round += 1;
+        }
+    }
+}
+
+#[test]
+fn another_process_that_configures_the_histogram_is_noticed() {
+    let lab = Lab::new("doca-watch");
+    let program = compile(&lab);
+    let watching = lab.run(&[&program, "watch", PCI, "watch"]);
+    let watching = wait_for(&lab, "watch.ready", watching);
+    make(&lab, "other.stop");
+    let other = ["4", "1", "9", "20", "30", "0", "1", "other"];
+    lab.run(&[&[&program, "count", PCI], &other[..]].concat())
+        .success();
+    let seen = "bins 9 widths 20 30 mode 1 unit 4 vhca 1 0 clear 1 count 1\n";
+    assert_eq!(watching.success(), seen);
+}
+
+#[test]
+fn a_device_that_goes_away_is_told_and_the_context_can_end() {
+    let mut lab = Lab::new("doca-hold");
+    let program = compile(&lab);
+    // All devices of the directory.
+    lab.set("FERROCE_DEVICES", "");
+    let (address, pci) = (lab.address(), "0000:1a:00.1");
+    lab.ferroce(&["dev", "add", "gone", &address, "pci", pci])
+        .success();
+    let holding = lab.run(&[&program, "hold", "1a:00.1", "hold"]);
+    let holding = wait_for(&lab, "hold.ready", holding);
+    lab.ferroce(&["dev", "del", "gone"]).success();
+    make(&lab, "hold.stop");
+    holding.success();
+}
+
+fn flags(lab: &Lab, program: &str, arguments: &[&str]) -> Finished {
+    lab.run(&[&[program, "flags"], arguments].concat()).finish()
+}
+
+#[test]
+fn flags_come_from_the_command_line_and_from_a_file() {
+    let lab = Lab::new("doca-flags");
+    let program = compile(&lab);
+    let file = lab.path().join("flags.json");
+    let text = r#"/* flags */ { "doca_general_flags": { "log-level": 60, "sdk-log-level": 20 },
+        "doca_program_flags": { "pci-addr": "file", "vhca-id": 7, "clear": true } }"#;
+    fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+
+    let given = ["-p", "line", "-vid", "3", "--factor=0.5", "-l", "50"];
+    let ran = flags(&lab, &program, &given);
+    let values = "got text line\ngot number 3\ngot factor 0.5\nDOCA_SUCCESS\n";
+    assert_eq!(ran.stdout, values);
+    assert!(ran.stderr.contains("][flags] one of 1 2 3 4\n"), "{ran}");
+    assert!(ran.stderr.contains("adp_retx is a null pointer"), "{ran}");
+
+    let ran = flags(&lab, &program, &["-j", file, "-vid", "4"]);
+    let (values, debug) = ran.stdout.split_once("DOCA_SUCCESS\n").unwrap();
+    assert_eq!(values, "got text file\ngot switch on\ngot number 4\n");
+    assert!(debug.ends_with("a line of text, 42 and 0.5\n"), "{ran}");
+    assert!(!ran.stderr.contains("null pointer"), "{ran}");
+
+    let refused = flags(&lab, &program, &["-p", "refuse", "-vid", "3"]);
+    assert_eq!(refused.stdout, "got text refuse\nDOCA_ERROR_TOO_BIG\n");
+    let wrong = flags(&lab, &program, &["-vid", "many"]);
+    assert_eq!(wrong.stdout, "DOCA_ERROR_INVALID_VALUE\n");
+    assert!(
+        wrong
+            .stderr
+            .contains("-vid is \"many\", allowed is a number"),
+        "{wrong}"
+    );
+    let missing = flags(&lab, &program, &["-j", "/does/not/exist"]);
+    assert_eq!(missing.stdout, "DOCA_ERROR_NOT_FOUND\n");
+    let version = flags(&lab, &program, &["-v", "-p", "unread"]);
+    assert!(
+        version.status.success() && version.stdout.starts_with("version 3."),
+        "{version}"
+    );
+    let help = flags(&lab, &program, &["-h"]);
+    assert!(help.stdout.contains("-vid, --vhca-id "), "{help}");
+}
+
+#[test]
+fn meson_builds_with_the_same_files() {
+    let lab = Lab::new("doca-meson");
+    let (from, to) = (lab.path().join("meson"), lab.path().join("build"));
+    fs::create_dir(&from).unwrap();
+    fs::copy(source(), from.join("caller.c")).unwrap();
+    let dependencies = PACKAGES.map(|name| format!("dependency('{name}', version: '>= 3.0')"));
+    let file = format!(
+        "project('caller', 'c')\n\
+         add_project_arguments('-DDOCA_ALLOW_EXPERIMENTAL_API', '-D_GNU_SOURCE', language: 'c')\n\
+         executable('caller', 'caller.c', dependencies: [{}])\n",
+        dependencies.join(", ")
+    );
+    fs::write(from.join("meson.build"), file).unwrap();
+    let setup = &mut Command::new("meson");
+    setup.arg("setup").args([&to, &from]);
+    build(setup.env("PKG_CONFIG_PATH", pkg_config_path(&lab)), "meson");
+    build(Command::new("ninja").arg("-C").arg(&to), "ninja-build");
+    let program = to.join("caller");
+    lab.run(&[program.to_str().unwrap(), "table", PCI])
+        .success();
+}
+
+/// What the header declares is what the library has.
+#[test]
+fn the_library_has_the_27_functions_of_its_header() {
+    let lab = Lab::new("doca-exports");
+    let library = lab.path().join("prefix/lib/ferroce/libdoca_telemetry.so.2");
+    let nm = Tool {
+        program: "nm",
+        debian_package: "binutils",
+    };
+    let arguments = ["--dynamic", "--defined-only", library.to_str().unwrap()];
+    let symbols = nm.run(&arguments, b"");
+    let mut names: Vec<_> = symbols
+        .lines()
+        .filter_map(|line| line.rsplit(' ').next())
+        .collect();
+    names.sort_unstable();
+    let header = lab
+        .path()
+        .join("prefix/include/ferroce/doca_telemetry_adp_retx.h");
+    let header = fs::read_to_string(header).unwrap();
+    let calls = header.split("DOCA_EXPERIMENTAL doca_error_t ").skip(1);
+    let mut declared: Vec<_> = calls.filter_map(|rest| rest.split('(').next()).collect();
+    declared.sort_unstable();
+    assert_eq!(declared.len(), 27);
+    assert_eq!(names, declared);
+}
