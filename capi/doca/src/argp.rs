@@ -44,8 +44,8 @@ pub struct Run {
     pub level: Option<Level>,
     /// `--sdk-log-level`.
     pub sdk_level: Option<Level>,
-    /// Parameters by their index, those of the file first, in the order in which they are to be
-    /// told to the program.
+    /// Parameters by their index, in the order in which they are to be told to the program: those of
+    /// the file as they are registered, then those of the command line as they are given.
     pub values: Vec<(usize, Value)>,
 }
 

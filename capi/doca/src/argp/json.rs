@@ -41,6 +41,8 @@ pub(super) fn parse(params: &[Param], text: &str) -> Result<Run, Refusal> {
             }
         }
     }
+    // An object has no order; the program has one.
+    run.values.sort_by_key(|(index, _)| *index);
     Ok(run)
 }
 
