@@ -21,7 +21,8 @@ enum doca_ctx_states {
 };
 
 DOCA_STABLE doca_error_t doca_ctx_stop(struct doca_ctx *ctx);
-DOCA_STABLE doca_error_t doca_ctx_get_state(const struct doca_ctx *ctx, enum doca_ctx_states *state);
+DOCA_STABLE doca_error_t doca_ctx_get_state(const struct doca_ctx *ctx,
+					    enum doca_ctx_states *state);
 
 FERROCE_END_DECLS
 

@@ -40,7 +40,8 @@ enum doca_devinfo_rep_filter {
 
 /* The user's devices in the order of `ferroce dev`.
  * OPERATING_SYSTEM, DRIVER: they cannot be read; NO_MEMORY. */
-DOCA_STABLE doca_error_t doca_devinfo_create_list(struct doca_devinfo ***dev_list, uint32_t *nb_devs);
+DOCA_STABLE doca_error_t doca_devinfo_create_list(struct doca_devinfo ***dev_list,
+						  uint32_t *nb_devs);
 /* Ends the list and its entries; devices that were opened stay. */
 DOCA_STABLE doca_error_t doca_devinfo_destroy_list(struct doca_devinfo **dev_list);
 

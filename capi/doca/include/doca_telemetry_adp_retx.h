@@ -3,12 +3,12 @@
  *
  * A context holds a configuration and is idle or running: doca_telemetry_adp_retx_start() gives the
  * configuration to the device, and then the counts can be read. Nobody owns a device's histogram:
- * whoever starts a context last configures it, and doca_telemetry_adp_retx_detect_hist_conf_change()
- * tells the others.
+ * whoever starts a context last configures it, and
+ * doca_telemetry_adp_retx_detect_hist_conf_change() tells the others.
  *
- * Bins are half open. Bin 0 begins at 0 and is bin0_width wide, bin 1 follows with bin1_width; those
- * after it are as wide as bin 1 (FIXED) or each twice as wide as the one before it (DOUBLE). The last
- * bin has no end.
+ * Bins are half open. Bin 0 begins at 0 and is bin0_width wide, bin 1 follows with bin1_width;
+ * those after it are as wide as bin 1 (FIXED) or each twice as wide as the one before it (DOUBLE).
+ * The last bin has no end.
  *
  * All functions answer INVALID_VALUE to NULL and to what is no live object. DRIVER: the device
  * cannot be reached, or has gone; OPERATING_SYSTEM: the user may not.

@@ -32,6 +32,9 @@ pub unsafe extern "C" fn doca_argp_start(argc: c_int, argv: *const *const c_char
     }
 }
 
+/// # Safety
+///
+/// `argv` has `argc` C strings.
 unsafe fn start(argc: c_int, argv: *const *const c_char) -> Result<u32, Refusal> {
     // SAFETY: as above.
     let arguments = unsafe { arguments(argc, argv) }?;
@@ -68,6 +71,10 @@ unsafe fn start(argc: c_int, argv: *const *const c_char) -> Result<u32, Refusal>
 }
 
 /// The command line; its first argument is the program's name.
+///
+/// # Safety
+///
+/// `argv` has `argc` C strings.
 unsafe fn arguments(argc: c_int, argv: *const *const c_char) -> Result<Vec<String>, Refusal> {
     let count = usize::try_from(argc).unwrap_or(0);
     if count == 0 {

@@ -90,6 +90,26 @@ fn devices_come_and_go() {
 }
 
 #[test]
+fn no_two_devices_have_one_pci_address() {
+    let place = Place::new("pci");
+    let registry = place.registry();
+    let mut spec = DeviceSpec::new("a", address(3));
+    spec.pci = Some("1a:00.0".parse().unwrap());
+    registry.add(&spec).unwrap();
+    registry.replace(&spec).unwrap();
+    let mut other = DeviceSpec::new("b", address(4));
+    registry.add(&other).unwrap();
+    other.pci = spec.pci;
+    let error = registry.replace(&other).unwrap_err();
+    assert!(matches!(error, RegistryError::PciTaken { name } if name == "a"));
+    let addresses = registry.devices().unwrap().into_iter().enumerate();
+    let addresses: Vec<_> = addresses
+        .map(|(place, spec)| spec.pci_at(place).to_string())
+        .collect();
+    assert_eq!(addresses, ["0000:1a:00.0", "10fe:00:00.1", "10fe:00:00.2"]);
+}
+
+#[test]
 fn a_file_that_is_no_device_is_named() {
     let place = Place::new("nonsense");
     let registry = place.registry();
