@@ -33,7 +33,13 @@ impl Installation {
         fs::create_dir_all(&lib).unwrap();
         let built = Path::new(env!("CARGO_BIN_EXE_ferroce"));
         link(built, &bin.join("ferroce"));
-        for name in ["libibverbs.so.1", "librdmacm.so.1"] {
+        for name in [
+            "libibverbs.so.1",
+            "librdmacm.so.1",
+            "libdoca_common.so.2",
+            "libdoca_argp.so.2",
+            "libdoca_telemetry.so.2",
+        ] {
             let empty = Command::new("cc")
                 .args(["-shared", "-o"])
                 .arg(lib.join(name))
