@@ -1,7 +1,6 @@
 //! `doca_log.h`.
 
 use std::ffi::{CStr, c_char, c_int};
-use std::io::{Write as _, stderr, stdout};
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -56,16 +55,30 @@ pub(crate) fn answer(call: &str, result: Result<(), Refusal>) -> Code {
 /// Writes a line of the libraries.
 fn tell(level: Level, call: &str, text: &str) {
     let log = lock();
-    let wanted = log.sdk.iter().filter(|backend| level <= backend.limit);
-    for backend in wanted {
-        // One write, so that lines of several threads do not mix; without zeros inside.
-        let line = format!("{}\n", line(level, "ferroce", 0, call, text));
-        // SAFETY: bytes of a string, and a stream that the program keeps open. A line that cannot be
-        // written is nobody's loss.
-        unsafe {
-            libc::fwrite(line.as_ptr().cast(), 1, line.len(), backend.file);
-            libc::fflush(backend.file);
-        }
+    for backend in log.sdk.iter().filter(|backend| level <= backend.limit) {
+        let line = line(level, "ferroce", 0, call, text);
+        // SAFETY: the program keeps the stream open.
+        unsafe { write(backend.file, line) };
+    }
+}
+
+unsafe extern "C" {
+    static stdout: *mut libc::FILE;
+    static stderr: *mut libc::FILE;
+}
+
+/// Writes a line by the C library, so that it comes behind what the program has printed, and as a
+/// whole. One that cannot be written is nobody's loss.
+///
+/// # Safety
+///
+/// `file` is an open stream.
+unsafe fn write(file: *mut libc::FILE, line: String) {
+    let line = line + "\n";
+    // SAFETY: bytes of a string, and the rest is the caller's word.
+    unsafe {
+        libc::fwrite(line.as_ptr().cast(), 1, line.len(), file);
+        libc::fflush(file);
     }
 }
 
@@ -228,7 +241,7 @@ pub unsafe extern "C" fn ferroce_doca_log_text(
     func: *const c_char,
     text: *const c_char,
 ) -> Code {
-    let write = || {
+    let log = || {
         pointer::check("format", text)?;
         let level = Level::of(level)?;
         {
@@ -244,18 +257,17 @@ pub unsafe extern "C" fn ferroce_doca_log_text(
         }
         // SAFETY: C strings of the program, or null.
         let [file, function, text] = unsafe { [lossy(fname), lossy(func), lossy(text)] };
-        let line = format!("{}\n", line(level, &file, number, &function, &text));
-        // What the program prints itself comes before.
-        // SAFETY: null stands for all streams.
-        unsafe { libc::fflush(std::ptr::null_mut()) };
-        // A line that cannot be written is nobody's loss.
-        let _ = match level >= Level::Info {
-            true => stdout().write_all(line.as_bytes()),
-            false => stderr().write_all(line.as_bytes()),
-        };
+        let line = line(level, &file, number, &function, &text);
+        // SAFETY: the standard streams, which the C library has opened.
+        unsafe {
+            match level >= Level::Info {
+                true => write(stdout, line),
+                false => write(stderr, line),
+            }
+        }
         Ok(())
     };
-    answer("doca_log", write())
+    answer("doca_log", log())
 }
 
 /// A text for people.
