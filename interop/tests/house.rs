@@ -90,6 +90,7 @@ const FENCES: &[(&str, &str)] = &[
     ("sysfs", "#![forbid(unsafe_code)]"),
     ("hca", "#![deny(unsafe_code)]"),
     ("udp", "#![deny(unsafe_code)]"),
+    ("fwctl", "#![deny(unsafe_code)]"),
 ];
 
 /// Where `unsafe` may be.
@@ -100,7 +101,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/udp/src/sys/",
     "crates/udp/src/wait.rs",
     "crates/udp/tests/",
-    "crates/fwctl/",
+    "crates/fwctl/src/ioctl.rs",
     "capi/",
     "fuzz/src/qp_pair/side.rs",
 ];

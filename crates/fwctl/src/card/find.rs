@@ -1,0 +1,347 @@
+//! Which node belongs to a name.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// NVIDIA's networking cards.
+const VENDOR: u32 = 0x15b3;
+
+/// Where the system shows its devices.
+#[derive(Clone, Debug)]
+pub struct Places {
+    sys: PathBuf,
+    dev: PathBuf,
+}
+
+/// Why no node belongs to a name.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum FindError {
+    /// The kernel shows no nodes at all.
+    #[error(
+        "this system has no fwctl nodes; load the driver with `modprobe mlx5_fwctl` (Linux 6.15 or \
+         newer), or install NVIDIA's fwctl-dkms"
+    )]
+    NoDriver,
+    /// There are nodes, but not this one.
+    #[error("no card {name:?}; there are: {known}")]
+    NoSuchCard {
+        /// The name given.
+        name: String,
+        /// Those that are, with their PCI addresses.
+        known: String,
+    },
+    /// The name is none of a card.
+    #[error(
+        "{name:?} is no name of a card; write fwctl0, a PCI address such as 0000:1a:00.0, or \
+         /dev/mst/mt4129_pciconf0"
+    )]
+    BadName {
+        /// The name given.
+        name: String,
+    },
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            sys: "/sys".into(),
+            dev: "/dev".into(),
+        }
+    }
+}
+
+/// Whether a name is one of a card rather than of a device in software.
+#[must_use]
+pub fn is_card_name(name: &str) -> bool {
+    Name::parse(name).is_some()
+}
+
+impl Places {
+    /// Path of the node that a name means, as [`super::Card::open`] takes it. Whether a node of an
+    /// own name exists, opening it tells.
+    ///
+    /// # Errors
+    ///
+    /// See [`FindError`].
+    pub fn node(&self, name: &str) -> Result<PathBuf, FindError> {
+        let bad = || FindError::BadName { name: name.into() };
+        let function = match Name::parse(name).ok_or_else(bad)? {
+            Name::Node(node) => return Ok(self.dev.join("fwctl").join(node)),
+            Name::Pci(function) => Some(function),
+            Name::Mst(mst) => self.function_of(mst),
+        };
+        let nodes = self.nodes();
+        let found = nodes
+            .iter()
+            .find(|(_, of)| function.is_some() && **of == function);
+        match found {
+            Some((node, _)) => Ok(self.dev.join("fwctl").join(node)),
+            None => Err(no_such(name, &nodes)),
+        }
+    }
+
+    /// Why there is no node at a path.
+    pub(super) fn missing_node(&self, path: &Path) -> FindError {
+        let name = path.file_name().unwrap_or_default();
+        no_such(&name.to_string_lossy(), &self.nodes())
+    }
+
+    /// The nodes and their PCI functions.
+    fn nodes(&self) -> BTreeMap<String, Option<Function>> {
+        let class = self.sys.join("class/fwctl");
+        let entries = fs::read_dir(&class).into_iter().flatten().flatten();
+        entries
+            .filter_map(|entry| {
+                let device = fs::canonicalize(entry.path().join("device")).ok();
+                let function = device.as_deref().and_then(Path::file_name);
+                let function = function.and_then(|name| Function::parse(name.to_str()?));
+                Some((entry.file_name().into_string().ok()?, function))
+            })
+            .collect()
+    }
+
+    /// MFT numbers the cards of one PCI device id by their addresses, and their functions behind a
+    /// dot.
+    fn function_of(&self, mst: Mst) -> Option<Function> {
+        let devices = self.sys.join("bus/pci/devices");
+        let hex = |path: PathBuf| {
+            let text = fs::read_to_string(path).ok()?;
+            u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
+        };
+        let is_wanted = |path: &Path| {
+            hex(path.join("vendor")) == Some(VENDOR)
+                && hex(path.join("device")) == Some(mst.device_id)
+        };
+        let entries = fs::read_dir(devices).ok()?.flatten();
+        let mut functions: Vec<Function> = entries
+            .filter(|entry| is_wanted(&entry.path()))
+            .filter_map(|entry| Function::parse(entry.file_name().to_str()?))
+            .collect();
+        functions.sort_unstable();
+        let mut cards: Vec<Function> = functions.clone();
+        cards.dedup_by_key(|function| Function {
+            function: 0,
+            ..*function
+        });
+        let wanted = Function {
+            function: mst.function,
+            ..*cards.get(mst.index)?
+        };
+        functions.contains(&wanted).then_some(wanted)
+    }
+}
+
+fn no_such(name: &str, nodes: &BTreeMap<String, Option<Function>>) -> FindError {
+    if nodes.is_empty() {
+        return FindError::NoDriver;
+    }
+    let known: Vec<String> = nodes
+        .iter()
+        .map(|(node, function)| match function {
+            Some(function) => format!("{node} at {function}"),
+            None => node.clone(),
+        })
+        .collect();
+    FindError::NoSuchCard {
+        name: name.to_owned(),
+        known: known.join(", "),
+    }
+}
+
+/// A name of a card.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Name<'a> {
+    /// A node, without the directory it is in.
+    Node(&'a str),
+    Pci(Function),
+    Mst(Mst),
+}
+
+impl<'a> Name<'a> {
+    fn parse(name: &'a str) -> Option<Self> {
+        let node = name.strip_prefix("/dev/fwctl/").unwrap_or(name);
+        let is_node = |number: &str| number.parse::<u16>().is_ok();
+        if node.strip_prefix("fwctl").is_some_and(is_node) {
+            return Some(Self::Node(node));
+        }
+        let mst = name.strip_prefix("/dev/mst/").unwrap_or(name);
+        let pci = || Function::parse(name).map(Self::Pci);
+        Mst::parse(mst).map(Self::Mst).or_else(pci)
+    }
+}
+
+/// A name that MFT gives: `mt4129_pciconf0.1`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Mst {
+    device_id: u32,
+    index: usize,
+    function: u8,
+}
+
+impl Mst {
+    fn parse(name: &str) -> Option<Self> {
+        let (device_id, rest) = name.strip_prefix("mt")?.split_once("_pciconf")?;
+        let (index, function) = rest.split_once('.').unwrap_or((rest, "0"));
+        Some(Self {
+            device_id: device_id.parse().ok()?,
+            index: index.parse().ok()?,
+            function: function.parse().ok()?,
+        })
+    }
+}
+
+/// A PCI function.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Function {
+    domain: u32,
+    bus: u8,
+    device: u8,
+    function: u8,
+}
+
+impl Function {
+    /// Reads `dddd:bb:dd.f` or, of domain 0, `bb:dd.f`.
+    fn parse(text: &str) -> Option<Self> {
+        let (rest, function) = text.split_once('.')?;
+        let (rest, device) = rest.rsplit_once(':')?;
+        let (domain, bus) = rest.split_once(':').unwrap_or(("0", rest));
+        Some(Self {
+            domain: u32::from_str_radix(domain, 16).ok()?,
+            bus: u8::from_str_radix(bus, 16).ok()?,
+            device: u8::from_str_radix(device, 16).ok()?,
+            function: u8::from_str_radix(function, 16).ok()?,
+        })
+    }
+}
+
+impl std::fmt::Display for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            domain,
+            bus,
+            device,
+            function,
+        } = self;
+        write!(f, "{domain:04x}:{bus:02x}:{device:02x}.{function:x}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A system with two ConnectX-7 of two functions each, and a ConnectX-6 between them.
+    fn system() -> (tempfile::TempDir, Places) {
+        let root = tempfile::tempdir().unwrap();
+        let places = Places {
+            sys: root.path().join("sys"),
+            dev: root.path().join("dev"),
+        };
+        let cards = [
+            ("0000:1a:00.0", "0x1021"),
+            ("0000:1a:00.1", "0x1021"),
+            ("0000:3b:00.0", "0x101b"),
+            ("0001:03:00.0", "0x1021"),
+            ("0001:03:00.1", "0x1021"),
+        ];
+        fs::create_dir_all(places.sys.join("bus/pci/devices")).unwrap();
+        for (number, (address, device_id)) in cards.into_iter().enumerate() {
+            let device = places.sys.join("devices/pci0000:00").join(address);
+            let node = device.join(format!("fwctl/fwctl{number}"));
+            fs::create_dir_all(&node).unwrap();
+            fs::create_dir_all(places.sys.join("class/fwctl")).unwrap();
+            fs::write(device.join("vendor"), "0x15b3\n").unwrap();
+            fs::write(device.join("device"), format!("{device_id}\n")).unwrap();
+            symlink(&device, places.sys.join("bus/pci/devices").join(address)).unwrap();
+            symlink(format!("../../../{address}"), node.join("device")).unwrap();
+            symlink(&node, places.sys.join(format!("class/fwctl/fwctl{number}"))).unwrap();
+        }
+        (root, places)
+    }
+
+    #[test]
+    fn names_lead_to_nodes() {
+        let (_root, places) = system();
+        for (name, node) in [
+            ("fwctl1", "fwctl1"),
+            ("/dev/fwctl/fwctl17", "fwctl17"),
+            ("0000:1a:00.1", "fwctl1"),
+            ("1A:00.0", "fwctl0"),
+            ("3b:00.0", "fwctl2"),
+            ("0001:03:00.0", "fwctl3"),
+            ("/dev/mst/mt4129_pciconf0", "fwctl0"),
+            ("mt4129_pciconf0.1", "fwctl1"),
+            ("/dev/mst/mt4129_pciconf1.1", "fwctl4"),
+            ("/dev/mst/mt4123_pciconf0", "fwctl2"),
+        ] {
+            let expected = places.dev.join("fwctl").join(node);
+            assert_eq!(places.node(name), Ok(expected), "{name}");
+            assert!(is_card_name(name));
+        }
+    }
+
+    #[test]
+    fn names_without_a_card_are_told_what_there_is() {
+        let (_root, places) = system();
+        let missing = [
+            "04:00.0",
+            "/dev/mst/mt4129_pciconf2",
+            "mt4129_pciconf0.2",
+            "mt1_pciconf0",
+        ];
+        for name in missing {
+            let error = places.node(name).unwrap_err().to_string();
+            assert!(
+                error.contains("fwctl0 at 0000:1a:00.0, fwctl1 at"),
+                "{error}"
+            );
+        }
+        let error = places
+            .missing_node(Path::new("/dev/fwctl/fwctl9"))
+            .to_string();
+        assert!(
+            error.starts_with("no card \"fwctl9\"; there are: fwctl0"),
+            "{error}"
+        );
+        let nothing = tempfile::tempdir().unwrap();
+        let none = Places {
+            sys: nothing.path().into(),
+            dev: nothing.path().into(),
+        };
+        assert_eq!(none.node("04:00.0"), Err(FindError::NoDriver));
+        assert_eq!(none.node("mt4129_pciconf0"), Err(FindError::NoDriver));
+    }
+
+    #[test]
+    fn names_of_devices_in_software_are_none_of_cards() {
+        for name in [
+            "",
+            "fr0",
+            "mlx5_0",
+            "fwctl",
+            "fwctlx",
+            "../fwctl0",
+            "fwctl0/..",
+            "1a:00",
+            "mt4129",
+            "mt4129_pciconf",
+            "/dev/mst/",
+            "1a:00.x",
+            "::.",
+            "mt_pciconf0",
+        ] {
+            assert!(!is_card_name(name), "{name}");
+            let places = Places::default();
+            assert!(
+                matches!(places.node(name), Err(FindError::BadName { .. })),
+                "{name}"
+            );
+        }
+    }
+}
