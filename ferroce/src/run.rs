@@ -78,7 +78,7 @@ pub struct Command {
     stats: bool,
     /// Show the devices in /sys and /dev by a mount namespace, for programs that make their own
     /// system calls; without it a preloaded library shows them
-    #[arg(long)]
+    #[arg(long, conflicts_with = "fwctl")]
     ns: bool,
     /// The program and its arguments
     #[arg(
@@ -96,6 +96,9 @@ pub(crate) struct Where {
     /// The only device the program sees [default: all]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
+    /// Show the devices as cards in /dev/fwctl, whose registers tools such as mstreg read and write
+    #[arg(long)]
+    fwctl: bool,
     /// Record the packets for Wireshark (pcapng); processes after the first add their number to
     /// the name
     #[arg(long, value_name = "FILE")]
@@ -188,8 +191,11 @@ impl Ground {
         };
         let view = View::open(&registry, &devices).map_err(Failure::broken)?;
         let directory = Libraries::find()?.directory(registry.directory())?;
-        let mut environment = Environment::loading(&directory);
+        let mut environment = Environment::loading(&directory, on.fwctl);
         environment.set(SYSFS_ROOT, view.root().display());
+        if on.fwctl {
+            environment.set("FERROCE_FWCTL", 1);
+        }
         if let (Some(_), [device]) = (&on.device, devices.as_slice()) {
             // With the address, because a device may be known from this variable alone.
             environment.set(

@@ -47,7 +47,10 @@ impl Installation {
                 .status();
             assert!(empty.unwrap().success());
         }
-        link(sysfs_preload(), &lib.join("libferroce_sysfs.so"));
+        for name in ["sysfs", "fwctl"] {
+            let built = preloaded().join(format!("libferroce_{name}_preload.so"));
+            link(&built, &lib.join(format!("libferroce_{name}.so")));
+        }
         Self { directory }
     }
 
@@ -99,9 +102,9 @@ impl Installation {
     }
 }
 
-/// The library that shows the devices in /sys, built as the program was: cargo does not build it for
-/// these tests, since nothing can depend on a library for C.
-fn sysfs_preload() -> &'static Path {
+/// Where the libraries are that show the devices in /sys and /dev, built as the program was: cargo
+/// does not build them for these tests, since nothing can depend on a library for C.
+fn preloaded() -> &'static Path {
     static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
         let home = Path::new(env!("CARGO_BIN_EXE_ferroce")).parent().unwrap();
         let profile = match home.file_name().unwrap().to_str().unwrap() {
@@ -110,13 +113,14 @@ fn sysfs_preload() -> &'static Path {
         };
         let built = Command::new(env!("CARGO"))
             .args(["build", "--package", "ferroce-sysfs-preload"])
+            .args(["--package", "ferroce-fwctl-preload"])
             .args(["--profile", profile, "--target-dir"])
             .arg(home.parent().unwrap())
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .output()
             .unwrap();
         assert!(built.status.success(), "{}", text(&built.stderr));
-        home.join("libferroce_sysfs_preload.so")
+        home.to_owned()
     });
     &BUILT
 }

@@ -3,7 +3,7 @@
 //! `ferroce run` names this library in `LD_PRELOAD` and a directory in `FERROCE_SYSFS`. Calls of
 //! the C library that take a path are caught; a path below `/sys/class/infiniband`,
 //! `/sys/class/infiniband_verbs`, Ferroce's PCI root or `/dev/infiniband` is looked up in that
-//! directory instead. Every other path, and every path if the variable is not set, goes through as
+//! directory instead; with `FERROCE_FWCTL` also `/sys/class/fwctl` and `/dev/fwctl`. Every other path, and every path if the variable is not set, goes through as
 //! it is. Programs that make system calls of their own (Go, static binaries) need
 //! `ferroce run --ns`.
 //!

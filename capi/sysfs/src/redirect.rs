@@ -14,6 +14,10 @@ const PREFIXES: &[&[u8]] = &[
     b"/dev/infiniband",
 ];
 
+/// What is looked up there, too, if `FERROCE_FWCTL` is set. Without it the system's own cards are to
+/// be seen.
+const FWCTL_PREFIXES: &[&[u8]] = &[b"/sys/class/fwctl", b"/dev/fwctl"];
+
 /// Room for a path; the kernel takes none that is longer.
 const PATH_MAX: usize = libc::PATH_MAX as usize;
 
@@ -71,39 +75,74 @@ pub(crate) fn shown(found: &[u8]) -> &[u8] {
 }
 
 fn is_ours(path: &[u8]) -> bool {
-    PREFIXES.iter().any(|prefix| {
+    is_below(path, PREFIXES) || is_below(path, FWCTL_PREFIXES) && shows_fwctl()
+}
+
+fn is_below(path: &[u8], prefixes: &[&[u8]]) -> bool {
+    prefixes.iter().any(|prefix| {
         path.strip_prefix(*prefix)
             .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
     })
 }
 
 /// The directory that holds the tree, as a path without links; `None` if there is none.
-///
-/// It is read once: programs change their environment, and `getenv` beside such a change is a race.
 fn root() -> Option<&'static [u8]> {
-    static ROOT: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
-    let mut root = ROOT.load(Ordering::Acquire);
-    if root.is_null() {
+    static ROOT: Variable = Variable::new(c"FERROCE_SYSFS");
+    ROOT.value()
+}
+
+/// Whether somebody answers for the nodes of fwctl.
+fn shows_fwctl() -> bool {
+    static FWCTL: Variable = Variable::new(c"FERROCE_FWCTL");
+    FWCTL.value().is_some()
+}
+
+/// A variable of the environment, read once: programs change their environment, and `getenv`
+/// beside such a change is a race.
+struct Variable {
+    name: &'static CStr,
+    copy: AtomicPtr<c_char>,
+}
+
+impl Variable {
+    const fn new(name: &'static CStr) -> Self {
+        let copy = AtomicPtr::new(std::ptr::null_mut());
+        Self { name, copy }
+    }
+
+    /// Its value; `None` if it is empty or not set.
+    fn value(&self) -> Option<&'static [u8]> {
+        let mut value = self.copy.load(Ordering::Acquire);
+        if value.is_null() {
+            value = self.read();
+        }
+        if value.is_null() {
+            return None; // no memory for the copy
+        }
+        // SAFETY: a string that ends with a zero and lives for ever.
+        let value = unsafe { CStr::from_ptr(value) }.to_bytes();
+        (!value.is_empty()).then_some(value)
+    }
+
+    fn read(&self) -> *mut c_char {
         // SAFETY: the name ends with a zero; the value is only read, and copied before it is kept.
-        let value = unsafe { libc::getenv(c"FERROCE_SYSFS".as_ptr()) };
+        let value = unsafe { libc::getenv(self.name.as_ptr()) };
         let value = if value.is_null() { c"".as_ptr() } else { value };
         // SAFETY: `value` is a string that ends with a zero. The copy is never freed.
         let copy = unsafe { libc::strdup(value) };
-        match ROOT.compare_exchange(root, copy, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => root = copy,
+        let none = std::ptr::null_mut();
+        let exchange = self
+            .copy
+            .compare_exchange(none, copy, Ordering::AcqRel, Ordering::Acquire);
+        match exchange {
+            Ok(_) => copy,
             Err(first) => {
                 // SAFETY: the copy is ours alone; another thread's stays.
                 unsafe { libc::free(copy.cast()) };
-                root = first;
+                first
             }
         }
     }
-    if root.is_null() {
-        return None; // no memory for the copy
-    }
-    // SAFETY: a string that ends with a zero and lives for ever.
-    let root = unsafe { CStr::from_ptr(root) }.to_bytes();
-    (!root.is_empty()).then_some(root)
 }
 
 #[cfg(test)]
@@ -130,6 +169,10 @@ mod tests {
             "/dev/infinibandx",
         ] {
             assert!(!is_ours(other.as_bytes()), "{other}");
+        }
+        for fwctl in ["/dev/fwctl/fwctl0", "/sys/class/fwctl"] {
+            assert!(is_below(fwctl.as_bytes(), FWCTL_PREFIXES), "{fwctl}");
+            assert!(!is_ours(fwctl.as_bytes()), "nobody answers for {fwctl}");
         }
     }
 

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `card` | what is shown of one device |
 //! | `tree` | the files of all devices |
+//! | `fwctl` | nodes of `/dev/fwctl` |
 //! | `port` | the files of a port, among them the counters |
 //! | `write` | a tree in a directory, kept up to date |
 //! | `netdev` | the network interface of an address |
@@ -17,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod card;
+mod fwctl;
 mod netdev;
 mod port;
 mod tree;
@@ -24,6 +26,7 @@ mod view;
 mod write;
 
 pub use card::guid;
+pub use fwctl::{FWCTL_NODE_MAX, fwctl_node_device};
 pub use netdev::of as netdev_of;
 pub use tree::PCI_ROOT;
 pub use view::{View, ViewError};

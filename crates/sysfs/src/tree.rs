@@ -1,7 +1,7 @@
 //! The files of all devices.
 
 use crate::card::{Card, guid};
-use crate::port;
+use crate::{fwctl, port};
 
 /// Name of the file that marks a directory as one whose content may be replaced.
 pub(crate) const MARK: &str = ".ferroce-sysfs";
@@ -37,6 +37,7 @@ impl Node {
 /// links, so that the tree works wherever it is.
 pub(crate) fn sys_tree(cards: &[Card]) -> Vec<(String, Node)> {
     let mut tree = vec![
+        ("class/fwctl".to_owned(), Node::Directory),
         ("class/infiniband".to_owned(), Node::Directory),
         (
             "class/infiniband_verbs/abi_version".to_owned(),
@@ -65,18 +66,33 @@ pub(crate) fn sys_tree(cards: &[Card]) -> Vec<(String, Node)> {
             format!("class/infiniband_verbs/uverbs{index}"),
             Node::Link(format!("../../{uverbs}")),
         ));
+        let fwctl = format!("{function}/fwctl/fwctl{index}");
+        // Tools take the PCI address from the link itself or from where it leads.
+        tree.push((
+            format!("{fwctl}/device"),
+            Node::Link(format!("../../../{}", card.pci)),
+        ));
+        tree.push((
+            format!("class/fwctl/fwctl{index}"),
+            Node::Link(format!("../../{fwctl}")),
+        ));
     }
     tree
 }
 
 /// The files of `/dev`: paths from there, and what they are.
 ///
-/// Nothing ever reads or writes these, programs only ask whether they are character devices that
-/// they may open.
+/// Nothing ever reads or writes those of verbs, programs only ask whether they are character
+/// devices that they may open. Those of fwctl are files, see [`fwctl`].
 pub(crate) fn dev_tree(cards: &[Card]) -> Vec<(String, Node)> {
     let null = || Node::Link("/dev/null".to_owned());
     let mut tree = vec![("infiniband/rdma_cm".to_owned(), null())];
-    tree.extend((0..cards.len()).map(|index| (format!("infiniband/uverbs{index}"), null())));
+    tree.push(("fwctl".to_owned(), Node::Directory));
+    for (index, card) in cards.iter().enumerate() {
+        tree.push((format!("infiniband/uverbs{index}"), null()));
+        let node = Node::file(&fwctl::node(&card.name));
+        tree.push((format!("fwctl/fwctl{index}"), node));
+    }
     tree
 }
 
@@ -195,8 +211,11 @@ mod tests {
             names,
             [
                 "infiniband/rdma_cm",
+                "fwctl",
                 "infiniband/uverbs0",
-                "infiniband/uverbs1"
+                "fwctl/fwctl0",
+                "infiniband/uverbs1",
+                "fwctl/fwctl1"
             ]
         );
         let tree: BTreeMap<_, _> = sys_tree(&cards).into_iter().collect();

@@ -26,10 +26,11 @@ pub(crate) struct Environment(BTreeMap<&'static str, Value>);
 
 impl Environment {
     /// The variables that make programs load the libraries of this directory.
-    pub(crate) fn loading(directory: &Path) -> Self {
+    pub(crate) fn loading(directory: &Path, with_fwctl: bool) -> Self {
         let mut environment = Self::default();
+        let preload = library::preload(directory, with_fwctl);
         // Some libraries insist on being the first to be preloaded, the sanitizers' for example.
-        environment.put("LD_PRELOAD", library::preload(directory), Keep::Before);
+        environment.put("LD_PRELOAD", preload, Keep::Before);
         let directory = directory.display().to_string();
         environment.put("LD_LIBRARY_PATH", directory, Keep::After);
         environment
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     fn example() -> Environment {
-        let mut environment = Environment::loading(Path::new("/d"));
+        let mut environment = Environment::loading(Path::new("/d"), false);
         environment.set("FERROCE_PCAP", "/tmp/it's here.pcapng");
         environment
     }
@@ -106,6 +107,7 @@ mod tests {
         };
         let values: BTreeMap<_, _> = example().over(old).collect();
         assert!(values["LD_PRELOAD"].starts_with("libasan.so:/d/libibverbs.so.1:/d/librdmacm"));
+        assert!(!values["LD_PRELOAD"].contains("fwctl"));
         assert_eq!(values["LD_LIBRARY_PATH"], "/d:/opt/lib");
         assert_eq!(values["FERROCE_PCAP"], "/tmp/it's here.pcapng");
         let values: BTreeMap<_, _> = example().over(|_| Some(String::new())).collect();

@@ -23,7 +23,7 @@ struct Library {
     is_preloaded: bool,
 }
 
-const LIBRARIES: [Library; 6] = [
+const LIBRARIES: [Library; 7] = [
     Library {
         name: "libibverbs.so.1",
         link: Some("libibverbs.so"),
@@ -55,6 +55,12 @@ const LIBRARIES: [Library; 6] = [
         is_preloaded: false,
     },
     Library {
+        name: FWCTL,
+        link: None,
+        built: "libferroce_fwctl_preload.so",
+        is_preloaded: false,
+    },
+    Library {
         name: SYSFS,
         link: None,
         built: "libferroce_sysfs_preload.so",
@@ -65,6 +71,10 @@ const LIBRARIES: [Library; 6] = [
 /// The library that shows the view in `/sys`. No other package has one of this name, so it also
 /// marks a directory as Ferroce's.
 const SYSFS: &str = "libferroce_sysfs.so";
+
+/// The library that answers for the nodes of fwctl. Only for programs that ask for it: others see
+/// the nodes of real cards.
+const FWCTL: &str = "libferroce_fwctl.so";
 
 /// Directories of the libraries, from that of the program: where `cargo build` puts them, where they
 /// are built, where they are installed.
@@ -165,8 +175,10 @@ impl Libraries {
 
 /// `LD_PRELOAD` with the libraries of this directory behind those that are there already: some,
 /// the sanitizers' for example, must be the first.
-pub(crate) fn preload(directory: &Path) -> String {
-    let preloaded = LIBRARIES.iter().filter(|library| library.is_preloaded);
+pub(crate) fn preload(directory: &Path, with_fwctl: bool) -> String {
+    let is_wanted =
+        |library: &&Library| library.is_preloaded || with_fwctl && library.name == FWCTL;
+    let preloaded = LIBRARIES.iter().filter(is_wanted);
     let paths = preloaded.map(|library| directory.join(library.name).display().to_string());
     paths.collect::<Vec<_>>().join(":")
 }
@@ -265,8 +277,8 @@ mod tests {
         let directory = libraries.directory(cache.path()).unwrap();
         let lib = prefix.join("lib/ferroce").canonicalize().unwrap();
         assert_eq!(directory, lib);
-        // Six libraries, five names for linking, the directory of pkg-config files.
-        assert_eq!(fs::read_dir(&lib).unwrap().count(), 12);
+        // Seven libraries, five names for linking, the directory of pkg-config files.
+        assert_eq!(fs::read_dir(&lib).unwrap().count(), 13);
         let argp = fs::read_to_string(lib.join("pkgconfig/doca-argp.pc")).unwrap();
         assert!(argp.contains("-ldoca_argp"), "{argp}");
         assert!(prefix.join("include/ferroce/doca_error.h").exists());

@@ -1,0 +1,50 @@
+//! Answers for the nodes of Ferroce's devices in `/dev/fwctl`, in a program that is started with it.
+//!
+//! `ferroce run --fwctl` names this library in `LD_PRELOAD`, beside the one that shows the files of
+//! the devices. Tools open a node as they would that of a card; what they get is a file that says
+//! whose node it is. Their calls of `ioctl` on such a file are answered here, from the device's
+//! registers; all other calls go through as they are.
+//!
+//! | module | does |
+//! |---|---|
+//! | `answer` | an ioctl of fwctl on the node of a device |
+//! | `memory` | the program's memory, which may not be where the program says |
+//! | `next` | the function of the C library behind this one |
+
+mod answer;
+mod memory;
+// The same few lines as in the other library that is preloaded; neither can depend on the other.
+#[path = "../../sysfs/src/next.rs"]
+mod next;
+
+use std::ffi::{c_int, c_ulong, c_void};
+use std::mem;
+
+use crate::next::Next;
+
+/// Takes its last argument always, although it is not always given: on the systems this runs on,
+/// such an argument comes in the same register, and is passed on unread.
+///
+/// # Safety
+///
+/// As for the C library's function of this name.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    type Function = unsafe extern "C" fn(c_int, c_ulong, *mut c_void) -> c_int;
+    static NEXT: Next = Next::new(c"ioctl");
+    if let Some(result) = answer::answer(fd, request, argument as u64) {
+        return match result {
+            Ok(()) => 0,
+            Err(errno) => {
+                errno.set();
+                -1
+            }
+        };
+    }
+    // SAFETY: the C library's function of this name has this type; the arguments are the caller's,
+    // who vouches for them.
+    unsafe {
+        let next: Function = mem::transmute(NEXT.address());
+        next(fd, request, argument)
+    }
+}
