@@ -15,6 +15,7 @@ mod leftover;
 mod mlxreg;
 pub mod output;
 mod reg;
+mod registers;
 pub mod run;
 pub mod serve;
 

@@ -7,22 +7,18 @@ mod print;
 use std::io;
 
 use clap::Args;
-use ferroce_hca::{Method, RegisterError, Status};
+use ferroce_fwctl::mailbox::Status;
+use ferroce_hca::Method;
 use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
 use ferroce_prm::mlxreg::{TextError, apply, apply_raw};
 use ferroce_prm::{REGISTERS, Register, by_name};
-use ferroce_udp::Observer;
 
 use self::options::{Operation, Options, Parsed};
-use crate::device;
 use crate::output::{Failure, Output};
+use crate::registers::{self, CARD_LEN_MAX, Refusal, Registers};
 
 /// The largest register that is known by its number only.
 const RAW_LEN_MAX: u32 = 0x2000;
-
-/// The most bytes that cards take at once, which the tool asks for where a register has no length
-/// of its own.
-const CARD_LEN_MAX: usize = 812;
 
 /// Read and write access registers as mlxreg does, with its options
 #[derive(Args, Debug)]
@@ -99,14 +95,15 @@ impl Mlxreg {
     }
 }
 
-fn open(name: &str, to: &mut Output<'_>) -> Result<Observer, Failure> {
-    let registry = device::registry(to)?;
-    registry.observe(name).map_err(|reason| {
+fn open(name: &str, to: &mut Output<'_>) -> Result<Box<dyn Registers>, Failure> {
+    registers::open(name, to).map_err(|reason| {
+        let reason = reason.to_string();
+        let reason = reason.trim_start_matches("error: ");
         Failure::Program(
             1,
             format!(
                 "-E- Failed to open device: \"{name}\", No such file or directory\nferroce: \
-                 {reason}\n"
+                 {reason}"
             ),
         )
     })
@@ -125,7 +122,7 @@ enum Target {
 
 struct Session<'a> {
     /// `None` if nothing is to be sent.
-    card: Option<Observer>,
+    card: Option<Box<dyn Registers>>,
     options: &'a Options,
     target: Target,
 }
@@ -232,15 +229,15 @@ impl Session<'_> {
         };
         let (_, id) = self.target_id();
         let result = match u16::try_from(id) {
-            Ok(id) => card.state().access_register(id, method, bytes),
-            Err(_) => Err(RegisterError::NotSupported { id: u16::MAX }),
+            Ok(id) => card.access(id, method, bytes),
+            Err(_) => Err(Refusal::no_register(id)),
         };
         result.map_err(|reason| {
             Failure::Program(
                 1,
                 format!(
                     "-E- Failed to send access register: {}\nferroce: {reason}\n",
-                    status_text(reason.status())
+                    status_text(reason.status)
                 ),
             )
         })
@@ -256,12 +253,22 @@ impl Session<'_> {
 
 /// The tool's words for what a card answers.
 fn status_text(status: Status) -> &'static str {
-    match status {
-        Status::BadParameter => "Register access bad parameter",
-        Status::NotSupported => "Register not supported",
-        Status::BadIndex => "Register access bad index",
-        Status::BadInputLength => "The given Register length is too small for the Tlv",
-        Status::BadOperation => "Register access bad method",
-        Status::Ok | Status::InternalError => "Register access internal error",
+    match status.0 {
+        0x01 => "Firmware internal error",
+        0x02 => "Bad Reg Access method",
+        0x03 => "Register access bad parameter",
+        0x04 => "Register not supported",
+        0x05 | 0x0f => "Register access resource unavailable",
+        0x06 => "Register access failed, device is busy",
+        0x07 => "Register access not ready",
+        0x08 => "Register is too large",
+        0x09 => "Register access bad resource state",
+        0x0a => "Register access bad index",
+        0x10 => "Register access bad QP state",
+        0x30 => "Register access bad packet",
+        0x40 => "Register access bad size outs CQES",
+        0x50 => "Register access bad input length",
+        0x51 => "Register access bad output length",
+        _ => "Unknown register error",
     }
 }

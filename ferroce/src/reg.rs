@@ -7,10 +7,9 @@ use clap::{Args, Subcommand};
 use ferroce_hca::Method;
 use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
 use ferroce_prm::{REGISTERS, Register, by_id, by_name, mlxreg};
-use ferroce_udp::Observer;
 
-use crate::device;
 use crate::output::{Failure, Output};
+use crate::registers::{self, CARD_LEN_MAX, DryRun, Registers};
 
 /// List, show, read and write the access registers of a device
 #[derive(Args, Debug)]
@@ -46,8 +45,11 @@ enum Verb {
         #[arg(short, long, value_name = "N", default_value_t = 0)]
         index: u32,
         /// Print JSON
-        #[arg(short, long)]
+        #[arg(short, long, conflicts_with = "dry_run")]
         json: bool,
+        /// Print the bytes that would be sent to a card, and send nothing
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Write fields of a register; all others keep their values
     Set {
@@ -59,6 +61,9 @@ enum Verb {
         /// named are set by themselves
         #[arg(value_name = "FIELD=VALUE", required = true)]
         fields: Vec<String>,
+        /// Print the bytes that would be sent to a card, and write nothing
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 
@@ -73,16 +78,15 @@ struct RegisterArg {
 /// A device on the command line.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DeviceArg {
-    /// The device
+    /// The device, or a real card: fwctl0, 0000:1a:00.0 or /dev/mst/mt4129_pciconf0
     #[arg(short, long, value_name = "DEV")]
     device: String,
 }
 
 impl DeviceArg {
-    /// A hand on the device.
-    pub(crate) fn observe(&self, to: &mut Output<'_>) -> Result<Observer, Failure> {
-        let registry = device::registry(to)?;
-        registry.observe(&self.device).map_err(Failure::input)
+    /// A hand on the registers.
+    pub(crate) fn open(&self, to: &mut Output<'_>) -> Result<Box<dyn Registers>, Failure> {
+        registers::open(&self.device, to)
     }
 }
 
@@ -93,21 +97,38 @@ impl Reg {
             Verb::Show { register, json } => show::fields(register.register, json, to),
             Verb::Get {
                 register: RegisterArg { register },
+                index,
+                dry_run: true,
+                ..
+            } => {
+                let bytes = change::question(register, index)?;
+                to.text(&registers::dump(register.id(), Method::Query, &bytes))
+            }
+            Verb::Get {
+                register: RegisterArg { register },
                 device,
                 index,
                 json,
+                dry_run: false,
             } => {
-                let observer = device.observe(to)?;
-                let bytes = change::read(&observer, register, index)?;
+                let bytes = change::read(&*device.open(to)?, register, index)?;
                 show::content(register, &bytes, json, to)
             }
             Verb::Set {
                 register,
                 device,
                 fields,
+                dry_run: false,
+            } => change::write(&*device.open(to)?, register.register, &fields),
+            Verb::Set {
+                register,
+                device,
+                fields,
+                dry_run: true,
             } => {
-                let observer = device.observe(to)?;
-                change::write(&observer, register.register, &fields)
+                let dry = DryRun::on(&device.device, to)?;
+                change::write(&dry, register.register, &fields)?;
+                to.text(&dry.into_calls())
             }
         }
     }
@@ -128,27 +149,11 @@ fn register(text: &str) -> Result<&'static Register, String> {
         })
 }
 
-/// As many bytes as the register of any device has.
+/// As many bytes as the register has on any device, if a card takes as many at once.
 fn room(register: &Register) -> usize {
     if register.id() == ADP_RETX_HISTOGRAM.id() {
-        register.max_size()
+        register.max_size().min(CARD_LEN_MAX)
     } else {
         register.size()
     }
-}
-
-/// Reads or writes a register.
-fn access(
-    observer: &Observer,
-    register: &Register,
-    method: Method,
-    bytes: &mut [u8],
-) -> Result<(), Failure> {
-    let result = observer
-        .state()
-        .access_register(register.id(), method, bytes);
-    result.map_err(|error| {
-        let name = &observer.spec().name;
-        Failure::input(format_args!("{name}: {error}"))
-    })
 }

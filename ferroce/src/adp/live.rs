@@ -5,12 +5,12 @@ use ferroce_adp::{PROFILE_SIZE, RawProfile, file};
 use ferroce_hca::Method;
 use ferroce_prm::roce_accl::{self as reg, ROCE_ACCL};
 use ferroce_prm::{Image, LengthError};
-use ferroce_udp::Observer;
 use serde_json::{Map, Value, json};
 
 use super::{FileArg, codec, load};
 use crate::output::{Failure, Output};
 use crate::reg::DeviceArg;
+use crate::registers::Registers;
 
 /// Write a profile into a device
 ///
@@ -39,13 +39,10 @@ pub(crate) struct Show {
 impl Apply {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let mut payload = codec::encode(&load(&self.file.file)?);
-        let observer = self.device.observe(to)?;
-        let name = &observer.spec().name;
-        observer
-            .state()
-            .access_register(ROCE_ACCL.id(), Method::Write, &mut payload)
-            .map_err(|error| Failure::input(format_args!("{name}: {error}")))?;
-        if !Active::read(&observer)?.adaptive {
+        let device = self.device.open(to)?;
+        device.access(ROCE_ACCL.id(), Method::Write, &mut payload)?;
+        if !Active::read(&*device)?.adaptive {
+            let name = device.name();
             to.remark(format_args!(
                 "warning: adaptive retransmission is off on {name}, and the profile waits for it; \
                  switch it on with `ferroce reg set ROCE_ACCL roce_adp_retrans_en=1 -d {name}`"
@@ -57,8 +54,9 @@ impl Apply {
 
 impl Show {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let observer = self.device.observe(to)?;
-        let (name, active) = (&observer.spec().name, Active::read(&observer)?);
+        let device = self.device.open(to)?;
+        let active = Active::read(&*device)?;
+        let name = device.name();
         if self.json {
             return to.json(&active.json(name)?);
         }
@@ -86,10 +84,9 @@ struct Active {
 }
 
 impl Active {
-    fn read(observer: &Observer) -> Result<Self, Failure> {
+    fn read(device: &dyn Registers) -> Result<Self, Failure> {
         let mut bytes = [0; ROCE_ACCL.size()];
-        let state = observer.state();
-        let read = state.access_register(ROCE_ACCL.id(), Method::Query, &mut bytes);
+        let read = device.access(ROCE_ACCL.id(), Method::Query, &mut bytes);
         read.map_err(Failure::broken)?;
         let image = Self::image(&bytes).map_err(Failure::broken)?;
         Ok(Self {

@@ -3,17 +3,24 @@
 use ferroce_hca::Method;
 use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
 use ferroce_prm::{Access, Field, Image, Register, mlxreg, roce_accl};
-use ferroce_udp::Observer;
 
-use super::{access, room};
+use super::room;
 use crate::output::Failure;
+use crate::registers::Registers;
 
 /// The content of a register.
 pub(super) fn read(
-    observer: &Observer,
+    of: &dyn Registers,
     register: &'static Register,
     index: u32,
 ) -> Result<Vec<u8>, Failure> {
+    let mut bytes = question(register, index)?;
+    of.access(register.id(), Method::Query, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// What is sent to read a register.
+pub(super) fn question(register: &'static Register, index: u32) -> Result<Vec<u8>, Failure> {
     let mut bytes = vec![0; room(register)];
     if index != 0 {
         let fields = register.fields().iter();
@@ -28,13 +35,12 @@ pub(super) fn read(
         })?;
         put(register, &mut bytes, field, index)?;
     }
-    access(observer, register, Method::Query, &mut bytes)?;
     Ok(bytes)
 }
 
 /// Writes fields of a register and leaves the others as they are.
 pub(super) fn write(
-    observer: &Observer,
+    of: &dyn Registers,
     register: &'static Register,
     fields: &[String],
 ) -> Result<(), Failure> {
@@ -53,7 +59,7 @@ pub(super) fn write(
     // A read may clear the histogram, and its write is refused anyway.
     let mut bytes = match register.id() == ADP_RETX_HISTOGRAM.id() {
         true => vec![0; room(register)],
-        false => read(observer, register, 0)?,
+        false => read(of, register, 0)?,
     };
     if register.id() == roce_accl::ROCE_ACCL.id() {
         // Only what is named is written, whatever others write meanwhile.
@@ -70,7 +76,7 @@ pub(super) fn write(
     for (field, value) in values {
         put(register, &mut bytes, field, value)?;
     }
-    access(observer, register, Method::Write, &mut bytes)
+    Ok(of.access(register.id(), Method::Write, &mut bytes)?)
 }
 
 fn put(
