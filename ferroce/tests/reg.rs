@@ -304,3 +304,64 @@ fn the_histogram_is_read_as_the_sample_reads_it() {
         assert!(error.contains(said), "{error}");
     }
 }
+
+#[test]
+fn what_would_be_sent_to_a_card_needs_no_card() {
+    // No machine has a PCI function there.
+    let card = "ffff:1f:1f.7";
+    let get = [
+        "reg",
+        "get",
+        "ROCE_ACCL",
+        "-d",
+        card,
+        "-i",
+        "1",
+        "--dry-run",
+    ];
+    let text = good(&get);
+    assert!(
+        text.contains("scope 1 (DebugReadOnly), in_len 144, out_len 144\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\n0010: 00000000 10000000 00000000 00000000\n"),
+        "{text}"
+    );
+
+    let mut set = vec![
+        "reg",
+        "set",
+        "ADP_RETX_HISTOGRAM_CONFIG",
+        "-d",
+        card,
+        "--dry-run",
+    ];
+    set.extend([
+        "bin_width_mode=BIN_DOUBLE",
+        "time_unit=TIME_MSEC",
+        "count_enable=1",
+    ]);
+    set.extend(["bin_num=5", "bin0_width=50", "bin1_width=100"]);
+    let (code, text, remark) = common::run(&set);
+    assert_eq!(code, 0, "{remark}");
+    assert!(
+        remark.contains("is shown as 0, since ffff:1f:1f.7 cannot be read"),
+        "{remark}"
+    );
+    let write = &text[text.rfind("ioctl").unwrap()..];
+    assert!(
+        write.contains("\n0000: 08050000 00000000 0000c01d 00000000\n"),
+        "{write}"
+    );
+    assert!(
+        write.contains("\n0010: 8d000000 05000000 00320064 00000000\n"),
+        "{write}"
+    );
+
+    let error = bad(&["reg", "get", "ROCE_ACCL", "-d", card]);
+    assert!(
+        error.contains("modprobe mlx5_fwctl") || error.contains("there are: fwctl"),
+        "{error}"
+    );
+}

@@ -443,3 +443,117 @@ fn a_tree_for_exporters_follows_the_devices() {
     assert!(error.contains("is not empty"), "{error}");
     assert!(ferroce.path("bin/ferroce").exists());
 }
+
+/// `ferroce` run by itself, with the devices as cards.
+fn as_cards<'a>(program: &'a str, args: &[&'a str]) -> Vec<&'a str> {
+    [&["run", "--fwctl", "--", program], args].concat()
+}
+
+#[test]
+fn registers_are_reached_through_the_nodes_of_cards() {
+    let ferroce = Installation::new();
+    ferroce.good(&["dev", "add", "fr1", "127.65.0.2"]);
+    let program = ferroce.path("bin/ferroce").display().to_string();
+    // By node, by PCI address, and by the path of the node.
+    for (name, value) in [
+        ("fwctl1", "5"),
+        ("10fe:00:00.1", "6"),
+        ("/dev/fwctl/fwctl1", "7"),
+    ] {
+        let dscp = format!("ack_dscp={value}");
+        ferroce.good(&as_cards(
+            &program,
+            &["reg", "set", "ROCE_ACCL", &dscp, "-d", name],
+        ));
+        let get = ["reg", "get", "ROCE_ACCL", "-j", "-d"];
+        let read = ferroce.good(&as_cards(&program, &[&get[..], &[name]].concat()));
+        assert_eq!(read, ferroce.good(&[&get[..], &["fr1"]].concat()), "{name}");
+        assert!(read.contains(&format!("\"ack_dscp\":{value},")), "{read}");
+        assert_ne!(read, ferroce.good(&[&get[..], &["fr0"]].concat()), "{name}");
+    }
+    let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../profiles/backoff.toml");
+    ferroce.good(&as_cards(
+        &program,
+        &["adp", "apply", profile, "-d", "fwctl1"],
+    ));
+    let shown = ferroce.good(&as_cards(&program, &["adp", "show", "-d", "fwctl1"]));
+    assert_eq!(
+        shown.replace("fwctl1", "fr1"),
+        ferroce.good(&["adp", "show", "-d", "fr1"])
+    );
+    let table = ["mlxreg", "--reg_name", "ROCE_ACCL", "-g", "-d"];
+    assert_eq!(
+        ferroce.good(&as_cards(&program, &[&table[..], &["fwctl1"]].concat())),
+        ferroce.good(&[&table[..], &["fr1"]].concat())
+    );
+
+    for (args, reasons) in [
+        (
+            &["reg", "set", "ROCE_ACCL", "time_base=3", "-d", "fwctl1"][..],
+            &[
+                "write time_base = 4",
+                "/dev/fwctl/fwctl1: register 0x402c",
+                "0x03, BAD_PARAM",
+            ][..],
+        ),
+        (
+            &["reg", "get", "ROCE_ACCL", "-d", "fwctl2"],
+            &[
+                "no card \"fwctl2\"",
+                "fwctl0 at 10fe:00:00.0, fwctl1 at 10fe:00:00.1",
+            ],
+        ),
+    ] {
+        let (code, error) = ferroce.bad(&as_cards(&program, args));
+        assert_eq!(code, Some(2), "{args:?}: {error}");
+        for reason in reasons {
+            assert!(error.contains(reason), "{args:?}: {error}");
+        }
+    }
+    let (code, error) = ferroce.bad(&["run", "--fwctl", "--ns", "true"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("--ns"), "{error}");
+}
+
+#[test]
+fn a_dry_run_on_a_card_reads_and_does_not_write() {
+    let ferroce = Installation::new();
+    let program = ferroce.path("bin/ferroce").display().to_string();
+    let before = ferroce.good(&["reg", "get", "ROCE_ACCL", "-d", "fr0"]);
+    let set = [
+        "reg",
+        "set",
+        "ROCE_ACCL",
+        "ack_dscp=5",
+        "--dry-run",
+        "-d",
+        "fwctl0",
+    ];
+    let calls = ferroce.good(&as_cards(&program, &set));
+    let (read, write) = calls.split_at(calls.rfind("ioctl").unwrap());
+    assert!(
+        read.starts_with("ioctl 0x9a01 FWCTL_RPC: size 32, scope 1 "),
+        "{read}"
+    );
+    assert!(
+        read.contains("\n0000: 08050000 00000001 0000402c 00000000\n"),
+        "{read}"
+    );
+    assert!(
+        write.starts_with("ioctl 0x9a01 FWCTL_RPC: size 32, scope 0 "),
+        "{write}"
+    );
+    assert!(
+        write.contains("\n0000: 08050000 00000000 0000402c 00000000\n"),
+        "{write}"
+    );
+    // Selected is what is named; the rest is as it was read.
+    assert!(
+        write.contains("\n0010: 00000200 00001401 41000fa0 "),
+        "{write}"
+    );
+    assert_eq!(
+        ferroce.good(&["reg", "get", "ROCE_ACCL", "-d", "fr0"]),
+        before
+    );
+}
