@@ -10,11 +10,13 @@
 //! | [`cm`] | no messages, calls and times leave a connection manager without an end, or its books wrong |
 //! | [`register`] | a register access happens completely or not at all, whatever its bytes and length |
 //! | [`mlxreg`] | any text is register content or is refused; it writes no bit that it does not name |
+//! | [`fwctl`] | an ioctl on the node of a device ends with an answer or an error, and writes nothing but where the program gave it room |
 //! | [`profile`] | any profile file or register content is judged without a panic, and a valid one gives finite, ordered traces |
 //! | [`qp_pair`] | no sequence of verbs, packets, losses and register writes makes a device panic, complete a request twice, touch memory it may not, or hang in silence |
 
 mod cm;
 mod cursor;
+mod fwctl;
 mod mlxreg;
 mod packet;
 mod profile;
@@ -23,6 +25,7 @@ mod register;
 
 pub use cm::cm;
 pub use cursor::Cursor;
+pub use fwctl::fwctl;
 pub use mlxreg::mlxreg;
 pub use packet::packet;
 pub use profile::profile;
@@ -33,10 +36,11 @@ pub use register::register;
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 7] = [
     ("packet", packet),
     ("register", register),
     ("mlxreg", mlxreg),
+    ("fwctl", fwctl),
     ("cm", cm),
     ("profile", profile),
     ("qp_pair", qp_pair),

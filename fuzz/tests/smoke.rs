@@ -152,3 +152,8 @@ fn cm() {
 fn qp_pair() {
     smoke("qp_pair", 10_000);
 }
+
+#[test]
+fn fwctl() {
+    smoke("fwctl", 50_000);
+}
