@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use ferroce_fwctl::card::{self, Call, Card, CardError};
+pub(crate) use ferroce_fwctl::card::is_card_name;
+use ferroce_fwctl::card::{Call, Card, CardError};
 use ferroce_fwctl::mailbox::{self, Status};
 use ferroce_hca::Method;
 use ferroce_udp::Observer;
@@ -57,7 +58,7 @@ impl From<Refusal> for Failure {
 
 /// The registers of a device of the user's or, by a card's name, of that card.
 pub(crate) fn open(name: &str, to: &mut Output<'_>) -> Result<Box<dyn Registers>, Failure> {
-    if card::is_card_name(name) {
+    if is_card_name(name) {
         let card = Card::open(name).map_err(|error| match error {
             CardError::Find(_) | CardError::Permission { .. } => Failure::input(error),
             _ => Failure::broken(error),
@@ -121,7 +122,7 @@ impl DryRun {
     pub(crate) fn on(name: &str, to: &mut Output<'_>) -> Result<Self, Failure> {
         let of = match open(name, to) {
             Ok(of) => Some(of),
-            Err(failure) if card::is_card_name(name) => {
+            Err(failure) if is_card_name(name) => {
                 let reason = failure.to_string();
                 let reason = reason.trim_start_matches("error: ").trim_end();
                 to.remark(format_args!(

@@ -487,6 +487,12 @@ fn registers_are_reached_through_the_nodes_of_cards() {
         ferroce.good(&[&table[..], &["fr1"]].concat())
     );
 
+    let hist = ["stat", "hist", "-n", "3", "-t", "0", "-p"];
+    assert_eq!(
+        ferroce.good(&as_cards(&program, &[&hist[..], &["fwctl1"]].concat())),
+        ferroce.good(&[&hist[..], &["fr1"]].concat())
+    );
+
     for (args, reasons) in [
         (
             &["reg", "set", "ROCE_ACCL", "time_base=3", "-d", "fwctl1"][..],

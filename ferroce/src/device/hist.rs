@@ -7,13 +7,15 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use ferroce_hca::{BinWidthMode, HistogramConfig, Method, TimeUnit};
 use ferroce_prm::adp_retx_histogram::{self, ADP_RETX_HISTOGRAM};
-use ferroce_udp::{Observer, Registry};
+use ferroce_prm::adp_retx_histogram_config::{self as reg, ADP_RETX_HISTOGRAM_CONFIG};
+use ferroce_prm::{Field, Image};
 use serde_json::json;
 
 use super::format::Format;
 use super::link;
 use crate::bins;
 use crate::output::{Failure, Output};
+use crate::registers::{self, CARD_LEN_MAX, Registers};
 
 /// Set the bins of the histogram of timeouts, wait, and read it
 ///
@@ -22,7 +24,7 @@ use crate::output::{Failure, Output};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(super) struct Hist {
-    /// The device [-p]
+    /// The device, or a real card [-p]
     #[arg(long = "pci-addr", alias = "device", value_name = "DEV")]
     device: String,
     /// Unit of the widths of bins
@@ -115,28 +117,26 @@ pub(crate) fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsStr
 }
 
 impl Hist {
-    pub(super) fn run(
-        &self,
-        registry: &Registry,
-        format: Format,
-        to: &mut Output<'_>,
-    ) -> Result<(), Failure> {
-        let observer = registry
-            .observe(link(&self.device)?)
-            .map_err(Failure::input)?;
+    pub(super) fn run(&self, format: Format, to: &mut Output<'_>) -> Result<(), Failure> {
+        let name = match registers::is_card_name(&self.device) {
+            true => &self.device,
+            false => link(&self.device)?,
+        };
+        let device = registers::open(name, to)?;
         let config = self.config();
-        let configured = observer.state().configure_histogram(config);
-        configured.map_err(Failure::input)?;
+        let mut asked = register(&config)?;
+        device.access(ADP_RETX_HISTOGRAM_CONFIG.id(), Method::Write, &mut asked)?;
         if !format.is_json() {
             to.text("\nHistogram started...\n")?;
         }
         for iteration in 1..=self.num_reads {
             to.out.flush()?;
             thread::sleep(Duration::from_secs(self.wait_time.into()));
-            let counts = read(&observer)?;
+            let counts = read(&*device)?;
             // Somebody else may have changed the layout meanwhile.
-            let now = observer.state().histogram_config();
-            if counts.len() != usize::from(config.bins) || layout(now) != layout(config) {
+            let mut now = [0; ADP_RETX_HISTOGRAM_CONFIG.size()];
+            device.access(ADP_RETX_HISTOGRAM_CONFIG.id(), Method::Query, &mut now)?;
+            if counts.len() != usize::from(config.bins) || layout(&now)? != layout(&asked)? {
                 return Err(Failure::broken(format_args!(
                     "somebody else has set other bins on {}; run this again when they are done",
                     self.device
@@ -189,22 +189,48 @@ impl Hist {
     }
 }
 
-/// What must not change between two reads of one series.
-fn layout(config: HistogramConfig) -> HistogramConfig {
-    HistogramConfig {
-        enabled: true,
-        clear_on_read: false,
-        ..config
+/// ADP_RETX_HISTOGRAM_CONFIG that asks for this.
+fn register(config: &HistogramConfig) -> Result<[u8; ADP_RETX_HISTOGRAM_CONFIG.size()], Failure> {
+    let mut bytes = [0; ADP_RETX_HISTOGRAM_CONFIG.size()];
+    let mut image =
+        Image::new(&ADP_RETX_HISTOGRAM_CONFIG, &mut bytes[..]).map_err(Failure::broken)?;
+    let values: [(&Field, u32); 9] = [
+        (&reg::BIN_WIDTH_MODE, config.mode as u32),
+        (&reg::TIME_UNIT, config.unit as u32),
+        (&reg::VHCA_ID_VALID, config.vhca_id.is_some().into()),
+        (&reg::CLEAR_ON_READ, config.clear_on_read.into()),
+        (&reg::COUNT_ENABLE, config.enabled.into()),
+        (&reg::VHCA_ID, config.vhca_id.unwrap_or(0).into()),
+        (&reg::BIN_NUM, config.bins.into()),
+        (&reg::BIN1_WIDTH, config.bin1_width.into()),
+        (&reg::BIN0_WIDTH, config.bin0_width.into()),
+    ];
+    for (field, value) in values {
+        image.set(field, value).map_err(Failure::input)?;
     }
+    Ok(bytes)
+}
+
+/// What must not change between two reads of one series.
+fn layout(register: &[u8]) -> Result<[u32; 7], Failure> {
+    let image = Image::new(&ADP_RETX_HISTOGRAM_CONFIG, register).map_err(Failure::broken)?;
+    // With one bin there is no width of bin 1.
+    let has_bin_1 = u32::from(image.get(&reg::BIN_NUM) > 1);
+    Ok([
+        image.get(&reg::BIN_WIDTH_MODE),
+        image.get(&reg::TIME_UNIT),
+        image.get(&reg::VHCA_ID_VALID),
+        image.get(&reg::VHCA_ID),
+        image.get(&reg::BIN_NUM),
+        image.get(&reg::BIN0_WIDTH),
+        image.get(&reg::BIN1_WIDTH) * has_bin_1,
+    ])
 }
 
 /// The counts, as the register gives them: with `clear_on_read` they are zero afterwards.
-fn read(observer: &Observer) -> Result<Vec<u64>, Failure> {
-    let mut data = vec![0; adp_retx_histogram::size(HistogramConfig::BINS_MAX)];
-    observer
-        .state()
-        .access_register(ADP_RETX_HISTOGRAM.id(), Method::Query, &mut data)
-        .map_err(Failure::broken)?;
+fn read(device: &dyn Registers) -> Result<Vec<u64>, Failure> {
+    let mut data = [0; CARD_LEN_MAX];
+    device.access(ADP_RETX_HISTOGRAM.id(), Method::Query, &mut data)?;
     let bins = usize::from(data[0]);
     Ok(adp_retx_histogram::bins(&data).take(bins).collect())
 }

@@ -61,7 +61,7 @@ impl Stat {
                 show(&registry, name, format, to)
             }
             Some(Verb::Names) => names(format, to),
-            Some(Verb::Hist(hist)) => hist.run(&registry, format, to),
+            Some(Verb::Hist(hist)) => hist.run(format, to),
             Some(Verb::Clear { name }) => {
                 let observer = registry.observe(link(&name)?).map_err(Failure::input)?;
                 observer.state().clear_histogram().map_err(Failure::broken)
