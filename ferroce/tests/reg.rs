@@ -359,6 +359,20 @@ fn what_would_be_sent_to_a_card_needs_no_card() {
         "{write}"
     );
 
+    // Of a profile it is what a device has after it was applied there.
+    let file = fast();
+    let text = good(&["adp", "apply", &file, "-d", card, "--dry-run"]);
+    let lines = text
+        .lines()
+        .skip(2)
+        .filter_map(|line| line.split_once(": "));
+    let sent: String = lines.map(|(_, dwords)| dwords.replace(' ', "")).collect();
+    let place = Place::with("a", "127.65.1.1");
+    place.good(&["adp", "apply", &file, "-d", "a"]);
+    assert_eq!(sent.len(), 2 * 0x80);
+    assert!(sent.starts_with("1000000010000000"), "{sent}");
+    assert_eq!(sent[2 * 0x10..], raw(&place)[2 * 0x10..]);
+
     let error = bad(&["reg", "get", "ROCE_ACCL", "-d", card]);
     assert!(
         error.contains("modprobe mlx5_fwctl") || error.contains("there are: fwctl"),

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{FileArg, codec, load};
 use crate::output::{Failure, Output};
 use crate::reg::DeviceArg;
-use crate::registers::Registers;
+use crate::registers::{self, Registers};
 
 /// Write a profile into a device
 ///
@@ -23,6 +23,9 @@ pub(crate) struct Apply {
     file: FileArg,
     #[command(flatten)]
     device: DeviceArg,
+    /// Print the bytes that would be sent to a card, and send nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// Show what a device waits by, and its profile as a profile file
@@ -39,6 +42,9 @@ pub(crate) struct Show {
 impl Apply {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let mut payload = codec::encode(&load(&self.file.file)?);
+        if self.dry_run {
+            return to.text(&registers::dump(ROCE_ACCL.id(), Method::Write, &payload));
+        }
         let device = self.device.open(to)?;
         device.access(ROCE_ACCL.id(), Method::Write, &mut payload)?;
         if !Active::read(&*device)?.adaptive {
