@@ -68,9 +68,13 @@ fn access(observer: &Observer, id: u16, method: Method, data: &mut [u8]) -> Stat
     }
 }
 
-/// Says on standard error why something was refused, unless `FERROCE_LOG` is `off`.
+/// Says on standard error why something was refused, unless `FERROCE_LOG` is `off`. Not by way of
+/// the standard library, whose lock somebody may have whom a child of `fork` does not have.
 fn tell(text: impl fmt::Display) {
-    if std::env::var_os("FERROCE_LOG").is_none_or(|level| level != "off") {
-        eprintln!("ferroce: {text}");
+    if std::env::var_os("FERROCE_LOG").is_some_and(|level| level == "off") {
+        return;
     }
+    let line = format!("ferroce: {text}\n");
+    // SAFETY: the bytes of a string. A line that cannot be written is nobody's loss.
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }

@@ -34,6 +34,11 @@ pub enum FindError {
         /// Those that are, with their PCI addresses.
         known: String,
     },
+    /// The kernel shows the node, but this system has no such file.
+    #[error(
+        "the card is there, but {path} is not; in a container, pass it in with `--device={path}`", path = .0.display()
+    )]
+    NoNode(PathBuf),
     /// The name is none of a card.
     #[error(
         "{name:?} is no name of a card; write fwctl0, a PCI address such as 0000:1a:00.0, or \
@@ -86,8 +91,12 @@ impl Places {
 
     /// Why there is no node at a path.
     pub(super) fn missing_node(&self, path: &Path) -> FindError {
-        let name = path.file_name().unwrap_or_default();
-        no_such(&name.to_string_lossy(), &self.nodes())
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let nodes = self.nodes();
+        if nodes.contains_key(&*name) {
+            return FindError::NoNode(path.to_owned());
+        }
+        no_such(&name, &nodes)
     }
 
     /// The nodes and their PCI functions.
@@ -309,6 +318,9 @@ mod tests {
             error.starts_with("no card \"fwctl9\"; there are: fwctl0"),
             "{error}"
         );
+        let hidden = Path::new("/dev/fwctl/fwctl1");
+        let error = places.missing_node(hidden).to_string();
+        assert!(error.ends_with("`--device=/dev/fwctl/fwctl1`"), "{error}");
         let nothing = tempfile::tempdir().unwrap();
         let none = Places {
             sys: nothing.path().into(),
