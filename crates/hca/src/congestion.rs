@@ -66,8 +66,8 @@ impl Congestion {
         }
     }
 
-    /// Whether it is on for packets of this traffic class. Their priority is the upper three bits of
-    /// the DSCP, as adapters map one to the other that trust the DSCP.
+    /// Whether it is on for packets of this traffic class. Their priority is the upper three bits
+    /// of the DSCP, as adapters map one to the other that trust the DSCP.
     #[inline]
     fn is_enabled(&self, traffic_class: u8) -> bool {
         self.enabled >> (traffic_class >> 5) & 1 != 0
@@ -82,8 +82,8 @@ impl Congestion {
         path
     }
 
-    /// A marked packet has arrived from `peer` at a queue pair: a CNP for it waits to be sent, unless
-    /// one was sent just before.
+    /// A marked packet has arrived from `peer` at a queue pair: a CNP for it waits to be sent,
+    /// unless one was sent just before.
     fn notify(&mut self, now_ns: u64, traffic_class: u8, peer: (Path, Qpn), flow: &mut CnpTimer) {
         if !self.is_enabled(traffic_class) || self.cnps.len() >= CNPS_MAX {
             return;

@@ -13,8 +13,8 @@ use crate::output::{Failure, Output};
 
 /// Show and set the parameters of congestion control (DCQCN), also while programs run
 ///
-/// Names are those of sysfs (rpg_ai_rate), of debugfs (rp_ai_rate), of mlxconfig (RPG_AI_RATE) or of
-/// WinOF-2 (DcQcnAIRate).
+/// Names are those of sysfs (rpg_ai_rate), of debugfs (rp_ai_rate), of mlxconfig (RPG_AI_RATE) or
+/// of WinOF-2 (DcQcnAIRate).
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
 pub(crate) struct Cc {
@@ -24,7 +24,8 @@ pub(crate) struct Cc {
     #[arg(short, long, value_name = "DEV", global = true)]
     dev: Option<String>,
     /// Only the switch of this priority
-    #[arg(long, value_name = "P", global = true, value_parser = clap::value_parser!(u8).range(0..=7))]
+    #[arg(long, value_name = "P", global = true)]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=7))]
     prio: Option<u8>,
     /// Print JSON
     #[arg(short, long, global = true)]

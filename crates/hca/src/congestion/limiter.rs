@@ -2,8 +2,8 @@ use ferroce_dcqcn::Rate;
 use ferroce_dcqcn::rp::{NvidiaConfig, NvidiaRp, ReactionPoint};
 use ferroce_transport::Time;
 
-/// A queue pair whose turn has not come sleeps this much longer, so that then a batch leaves and not
-/// a single packet: at 10 Gb/s a wake-up for each would take a core.
+/// A queue pair whose turn has not come sleeps this much longer, so that then a batch leaves and
+/// not a single packet: at 10 Gb/s a wake-up for each would take a core.
 const TICK_NS: u64 = 50_000;
 /// A sleeper that wakes up late makes up for as much as this. More would be a burst into the very
 /// queue that the rate is to spare.

@@ -76,7 +76,7 @@ impl Stream {
         }
     }
 
-    /// Keeps `depth` WRITEs of `length` bytes posted at A for `ns`; returns the bytes that left.
+    /// Keeps WRITEs of `length` bytes posted at A for `ns`; returns the bytes that left.
     fn run(&mut self, ns: u64, step_ns: u64, length: u32) -> u64 {
         let until = self.pair.now.after(ns);
         let before = self.pair.sides[A].sent.1;
