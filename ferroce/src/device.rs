@@ -1,4 +1,4 @@
-//! `ferroce dev`, `stat`, `res` and `impair`: a look at the devices and a hand on them while
+//! `ferroce dev`, `stat`, `res`, `impair` and `cc`: a look at the devices and a hand on them while
 //! programs run, in the manner of iproute2's `rdma`.
 //!
 //! | module | does |
@@ -9,7 +9,9 @@
 //! | `stat` | what they have counted |
 //! | `hist` | the histogram of their timeouts |
 //! | `impair` | what their links do to packets |
+//! | `cc` | how they answer congestion |
 
+mod cc;
 mod dev;
 mod format;
 mod hist;
@@ -17,6 +19,7 @@ mod impair;
 mod res;
 mod stat;
 
+use cc::Cc;
 use dev::Dev;
 pub(crate) use format::Before;
 pub(crate) use hist::spelled_out;
@@ -37,6 +40,7 @@ pub(crate) enum Object {
     Res(Res),
     Stat(Stat),
     Impair(Impair),
+    Cc(Cc),
 }
 
 impl Object {
@@ -47,6 +51,7 @@ impl Object {
             Self::Res(command) => command.run(before, to),
             Self::Stat(command) => command.run(before, to),
             Self::Impair(command) => command.run(before, to),
+            Self::Cc(command) => command.run(before, to),
         }
     }
 }

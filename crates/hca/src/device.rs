@@ -2,12 +2,15 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use ferroce_adp::{DecTrigger, Policy, PolicyKind};
+use ferroce_dcqcn::Rate;
+use ferroce_dcqcn::np::CnpTimer;
 use ferroce_transport::{
     Attr, Counter, Mtu, Path, Payload, Qp, QpAttr, QpModify, QpState, Segment, Time,
 };
-use ferroce_wire::{Qpn, Service};
+use ferroce_wire::{Opcode, Qpn, Service};
 
 use crate::cm::Cm;
+use crate::congestion::{Congestion, Limiter};
 use crate::cq::{Cq, Unpolled};
 use crate::event::Event;
 use crate::grh::grh;
@@ -82,6 +85,8 @@ pub struct HcaConfig {
     /// but not less than [`Qp::WINDOW_BYTES_MIN`]. Below the receive buffer of a peer's socket
     /// nothing is lost for want of room.
     pub total_window_bytes: u32,
+    /// Speed of the port, above which congestion control limits nobody. Nothing else keeps to it.
+    pub speed: Rate,
     /// Firmware behaviour.
     pub personality: Personality,
     /// Report every timer expiry as [`Event::TimerExpired`].
@@ -102,6 +107,7 @@ impl Default for HcaConfig {
             port_mtu: Mtu::Mtu4096,
             window_bytes: 1 << 20,
             total_window_bytes: 2 << 20,
+            speed: Rate::from_mbps(100_000),
             personality: Personality::default(),
             trace_timers: false,
             cm_start: 1,
@@ -120,6 +126,10 @@ pub(crate) struct QpEntry {
     pub(crate) handles: u32,
     /// The address from which its own multicasts come back, if it wants none of them.
     pub(crate) blocked_echo: Option<IpAddr>,
+    /// Of the CNPs that answer its packets.
+    pub(crate) cnp_timer: CnpTimer,
+    /// While its peer's CNPs slow it down.
+    pub(crate) limiter: Option<Box<Limiter>>,
     /// Its entry in the timer heap.
     timer_at: Option<Time>,
     /// It is on the ready list.
@@ -143,8 +153,20 @@ impl QpEntry {
             path: None,
             handles: 1,
             blocked_echo: None,
+            cnp_timer: CnpTimer::default(),
+            limiter: None,
             timer_at: None,
             ready: false,
+        }
+    }
+
+    /// When it wants to be looked at: a timeout, or the end of a limiter's wait.
+    fn deadline(&self) -> Option<Time> {
+        let turn = self.limiter.as_ref().and_then(|it| it.wait_until());
+        let timeout = self.qp.poll_timeout();
+        match (timeout, turn) {
+            (Some(timeout), Some(turn)) => Some(timeout.min(turn)),
+            (either, None) | (None, either) => either,
         }
     }
 }
@@ -180,6 +202,7 @@ pub struct Hca {
     egress: Impairer<Outgoing>,
     ingress: Impairer<Held>,
     pub(crate) events: VecDeque<Event>,
+    pub(crate) congestion: Congestion,
     pub(crate) cm: Cm,
     /// [`Event::ConnectionManager`] was told and its events not yet all taken.
     pub(crate) cm_told: bool,
@@ -221,6 +244,7 @@ impl Hca {
             egress: Impairer::new(config.seed ^ 0x9e37_79b9_7f4a_7c15),
             ingress: Impairer::new(config.seed ^ 0xd1b5_4a32_d192_ed03),
             events: VecDeque::new(),
+            congestion: Congestion::new(&settings.congestion, config.speed),
             cm: Cm::new(config.slot, config.cm_start),
             cm_told: false,
             now: Time::ZERO,
@@ -302,6 +326,7 @@ impl Hca {
         let register = Accelerations::from_bytes(settings.roce_accl);
         register.apply(&personality, &mut self.policy);
         self.ack_dscp = register.ack_dscp();
+        self.congestion.set(&settings.congestion, self.config.speed);
         self.egress.set(settings.egress);
         self.ingress.set(settings.ingress);
     }
@@ -374,7 +399,9 @@ impl Hca {
 
     fn deliver(&mut self, packet: &Received<'_>) {
         let qpn = packet.headers.bth.dest_qp;
-        if qpn == Qpn::GSI {
+        if packet.headers.bth.opcode == Opcode::Cnp {
+            self.deliver_cnp(packet);
+        } else if qpn == Qpn::GSI {
             self.deliver_mad(packet);
         } else if qpn == Qpn::MULTICAST {
             self.deliver_to_group(packet);
@@ -419,7 +446,7 @@ impl Hca {
             state.count(Counter::RxMulticastPackets, 1);
         }
         if packet.traffic_class & CE == CE {
-            state.count(Counter::NpEcnMarkedRocePackets, 1);
+            self.answer_mark(qpn, packet);
         }
         let (now, headers, data) = (self.now, packet.headers, packet.data);
         if headers.bth.opcode.service() == Service::Ud {
@@ -470,6 +497,7 @@ impl Hca {
                 continue; // an earlier owner of this index, or replaced by an earlier entry
             }
             entry.timer_at = None;
+            let turn = entry.limiter.as_mut().is_some_and(|it| it.wake(now));
             if entry
                 .qp
                 .poll_timeout()
@@ -478,6 +506,9 @@ impl Hca {
                 let qpn = entry.qp.qpn();
                 self.with_qp(qpn, |qp, host| qp.handle_timeout(now, host));
             } else {
+                if turn {
+                    self.make_ready(index);
+                }
                 self.settle(index);
             }
         }
@@ -528,7 +559,9 @@ impl Hca {
     }
 
     fn next_packet(&mut self, now: Time, out: &mut Outgoing) -> bool {
-        if self.cm.wants_transmit() {
+        if self.congestion.wants_transmit() {
+            self.poll_cnp(out)
+        } else if self.cm.wants_transmit() {
             self.poll_mad(out)
         } else {
             self.poll_ready(now, out)
@@ -572,22 +605,36 @@ impl Hca {
     }
 
     fn poll_qp(&mut self, index: u32, now: Time, out: &mut Outgoing) -> bool {
-        let path = self.qps.get(index).and_then(|entry| entry.path);
+        let Some(entry) = self.qps.get(index) else {
+            return false;
+        };
+        let (path, limited) = (entry.path, entry.limiter.is_some());
         let share = self.config.total_window_bytes / self.busy.max(1);
+        let mut share = share.max(Qp::WINDOW_BYTES_MIN);
+        if limited {
+            match self.limited_window(index, now, share) {
+                Some(window) => share = window,
+                None => return false,
+            }
+        }
         let made = self.with_index(index, |qp, host| {
             qp.share_window(share);
             let made = qp.poll_transmit(now, host, &mut out.transmit);
             out.opener = host.opener();
             made
         });
-        // A datagram has a path of its own; any other queue pair has one from RTR on, and sends
-        // nothing before.
-        let Some(path) = out.transmit.path.or(path).filter(|_| made == Some(true)) else {
+        // A datagram has a path of its own, and nobody slows datagrams down; any other queue pair has
+        // one from RTR on, and sends nothing before.
+        let flow = path.map(|path| self.congestion.mark_capable(path));
+        let Some(path) = out.transmit.path.or(flow).filter(|_| made == Some(true)) else {
             return false;
         };
         (out.path, out.corrupt_bit) = (path, None);
         if let Some(dscp) = self.ack_dscp {
             out.force_ack_dscp(dscp);
+        }
+        if limited {
+            self.charge(index, now, out);
         }
         true
     }
@@ -679,7 +726,7 @@ impl Hca {
 
     /// Whether [`Self::poll_transmit`] may have something at once.
     pub fn wants_transmit(&self) -> bool {
-        !self.ready.is_empty() || self.cm.wants_transmit()
+        !self.ready.is_empty() || self.cm.wants_transmit() || self.congestion.wants_transmit()
     }
 
     // Queue pairs.
@@ -706,13 +753,19 @@ impl Hca {
     ) -> Option<R> {
         let index = self.qp_index(qpn)?;
         let result = self.with_index(index, f)?;
+        self.make_ready(index);
+        Some(result)
+    }
+
+    /// Puts a queue pair on the ready list.
+    #[inline]
+    fn make_ready(&mut self, index: u32) {
         if let Some(entry) = self.qps.get_mut(index)
             && !entry.ready
         {
             entry.ready = true;
             self.ready.push_back(index);
         }
-        Some(result)
     }
 
     fn with_index<R>(
@@ -754,11 +807,11 @@ impl Hca {
     }
 
     /// Makes sure the timer heap has an entry no later than the queue pair's deadline.
-    fn settle(&mut self, index: u32) {
+    pub(crate) fn settle(&mut self, index: u32) {
         let Some(entry) = self.qps.get_mut(index) else {
             return;
         };
-        let Some(deadline) = entry.qp.poll_timeout() else {
+        let Some(deadline) = entry.deadline() else {
             return;
         };
         if entry.timer_at.is_none_or(|at| deadline < at) {
@@ -803,7 +856,7 @@ impl Hca {
         for (index, entry) in self.qps.iter() {
             busy += u32::from(entry.qp.in_flight() > 0);
             ready += usize::from(entry.ready);
-            let (deadline, timer_at) = (entry.qp.poll_timeout(), entry.timer_at);
+            let (deadline, timer_at) = (entry.deadline(), entry.timer_at);
             assert!(
                 deadline.is_none_or(|deadline| timer_at.is_some_and(|at| at <= deadline)),
                 "queue pair {index} waits until {deadline:?}, its timer runs until {timer_at:?}"

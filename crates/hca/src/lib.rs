@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 
 pub mod cm;
+mod congestion;
 mod cq;
 mod device;
 mod error;
@@ -55,6 +56,7 @@ pub use state::{
 };
 pub use verbs::{CqLook, MrModify, MwBindWr, PdId, QpInit, QpLook, RegFlags, SrqLook, XrcdId};
 
+pub use ferroce_dcqcn::Rate;
 pub use ferroce_wire::Srqn;
 
 pub use ferroce_transport::{

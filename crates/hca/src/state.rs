@@ -8,6 +8,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ferroce_dcqcn::Params;
 use ferroce_transport::Counter;
 use thiserror::Error;
 
@@ -87,7 +88,7 @@ pub struct WriteLockError {
     pub errno: i32,
 }
 
-/// All settings of a device at one time: registers, personality, impairments.
+/// All settings of a device at one time: registers, personality, impairments, congestion control.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SavedSettings(Settings);
 
@@ -319,5 +320,19 @@ impl DeviceState {
             }
             Ok(())
         })
+    }
+
+    /// The parameters of congestion control.
+    pub fn congestion(&self) -> Params {
+        self.settings().1.congestion
+    }
+
+    /// Changes parameters of congestion control: all that `change` does, or on its error nothing.
+    /// A limiter that is at work goes on from the rate that it has.
+    pub fn change_congestion<E: From<WriteLockError>>(
+        &self,
+        change: impl FnOnce(&mut Params) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.change(|settings| change(&mut settings.congestion))
     }
 }

@@ -79,6 +79,9 @@ counters! {
     ReqTransportRetriesExceeded "req_transport_retries_exceeded" ferroce "req_transport_retries_exceeded" rxe "retry_exceeded_err" "QPs that failed with IBV_WC_RETRY_EXC_ERR.";
     ReqRnrRetriesExceeded "req_rnr_retries_exceeded" ferroce "req_rnr_retries_exceeded" rxe "retry_rnr_exceeded_err" "QPs that failed with IBV_WC_RNR_RETRY_EXC_ERR.";
     NpEcnMarkedRocePackets "np_ecn_marked_roce_packets" node_infiniband "np_ecn_marked_roce_packets_received" "Packets received with the CE mark.";
+    NpCnpSent "np_cnp_sent" node_infiniband "np_cnp_packets_sent" "CNPs sent to the peers of marked packets.";
+    RpCnpHandled "rp_cnp_handled" node_infiniband "rp_cnp_packets_handled" "CNPs received that slowed a QP down.";
+    RpCnpIgnored "rp_cnp_ignored" node_infiniband "rp_cnp_ignored_packets_received" "CNPs received that are not from a live QP's peer, or with congestion control off.";
     RdmaTxPackets "rdma_tx_packets" ferroce "rdma_tx_packets" rxe "sent_pkts" "Packets handed to the link.";
     RdmaTxBytes "rdma_tx_bytes" ferroce "rdma_tx_bytes" "Payload bytes handed to the link.";
     RdmaRxPackets "rdma_rx_packets" ferroce "rdma_rx_packets" rxe "rcvd_pkts" "Packets taken from the link for a QP.";

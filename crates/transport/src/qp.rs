@@ -104,7 +104,7 @@ impl Turn {
 }
 
 impl Qp {
-    /// Smallest window that [`Self::share_window`] leaves.
+    /// Smallest window that should come of sharing.
     pub const WINDOW_BYTES_MIN: u32 = 64 << 10;
 
     /// A queue pair in RESET.
@@ -394,11 +394,11 @@ impl Qp {
         responder.flush(&mut cx);
     }
 
-    /// Changes the window for now, to at least [`Self::WINDOW_BYTES_MIN`] and at most the one of
-    /// [`QpConfig`]: the device divides what the peers' sockets hold among its busy queue pairs.
+    /// Changes the window for now, to at most the one of [`QpConfig`]: the device divides what the
+    /// peers' sockets hold among its busy queue pairs, and congestion control may want less. Two
+    /// packets may be in flight in any case.
     pub fn share_window(&mut self, bytes: u32) {
-        self.requester
-            .share_window(bytes.max(Self::WINDOW_BYTES_MIN));
+        self.requester.share_window(bytes);
     }
 
     // Output.

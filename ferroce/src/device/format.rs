@@ -23,8 +23,8 @@ impl Before {
             return Ok(());
         }
         Err(Failure::input(
-            "-j, -p and -d in front of the command go with dev, impair, res and stat; write them \
-             behind the others",
+            "-j, -p and -d in front of the command go with cc, dev, impair, res and stat; write \
+             them behind the others",
         ))
     }
 }
@@ -97,6 +97,15 @@ impl Row {
 }
 
 impl Format {
+    /// For a command that has no details to print.
+    pub(super) fn new(json: bool, pretty: bool) -> Self {
+        Self {
+            json,
+            pretty,
+            details: false,
+        }
+    }
+
     /// With what stood in front of the object.
     pub(super) fn after(self, before: Before) -> Self {
         Self {

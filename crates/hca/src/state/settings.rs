@@ -1,4 +1,5 @@
 use ferroce_adp::DecTrigger;
+use ferroce_dcqcn::{Param, Params};
 use ferroce_transport::Time;
 
 use super::SavedSettings;
@@ -7,10 +8,11 @@ use crate::impair::{Blackout, BurstLoss, Impairment};
 use crate::register::{Accelerations, ROCE_ACCL_BYTES};
 
 /// Words of [`Settings`] in shared memory.
-pub(super) const WORDS: usize = ROCE_ACCL_WORDS + 1 + 2 * IMPAIRMENT_WORDS;
+pub(super) const WORDS: usize = ROCE_ACCL_WORDS + 1 + 2 * IMPAIRMENT_WORDS + PARAM_WORDS;
 
 const ROCE_ACCL_WORDS: usize = ROCE_ACCL_BYTES / 8;
 const IMPAIRMENT_WORDS: usize = 11 + 2 * Impairment::BLACKOUTS_MAX;
+const PARAM_WORDS: usize = Param::ALL.len().div_ceil(2);
 
 /// Everything about a device that is set, not counted.
 #[derive(Clone, PartialEq, Debug)]
@@ -19,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) personality: Personality,
     pub(crate) egress: Impairment,
     pub(crate) ingress: Impairment,
+    pub(crate) congestion: Params,
 }
 
 impl Settings {
@@ -29,6 +32,7 @@ impl Settings {
             personality,
             egress: Impairment::default(),
             ingress: Impairment::default(),
+            congestion: Params::default(),
         }
     }
 
@@ -40,9 +44,11 @@ impl Settings {
             *word = u64::from_be_bytes(*bytes);
         }
         rest[0] = pack_personality(&self.personality);
-        let (egress, ingress) = rest[1..].split_at_mut(IMPAIRMENT_WORDS);
+        let (egress, rest) = rest[1..].split_at_mut(IMPAIRMENT_WORDS);
+        let (ingress, congestion) = rest.split_at_mut(IMPAIRMENT_WORDS);
         pack_impairment(&self.egress, egress);
         pack_impairment(&self.ingress, ingress);
+        pack_congestion(&self.congestion, congestion);
         words
     }
 
@@ -54,12 +60,14 @@ impl Settings {
         for (bytes, word) in roce_accl.chunks_exact_mut(8).zip(registers) {
             bytes.copy_from_slice(&word.to_be_bytes());
         }
-        let (egress, ingress) = rest[1..].split_at(IMPAIRMENT_WORDS);
+        let (egress, tail) = rest[1..].split_at(IMPAIRMENT_WORDS);
+        let (ingress, congestion) = tail.split_at(IMPAIRMENT_WORDS);
         Self {
             roce_accl,
             personality: unpack_personality(rest[0]),
             egress: unpack_impairment(egress),
             ingress: unpack_impairment(ingress),
+            congestion: unpack_congestion(congestion),
         }
     }
 }
@@ -164,8 +172,27 @@ fn unpack_impairment(words: &[u64]) -> Impairment {
     }
 }
 
+/// Two parameters to a word.
+fn pack_congestion(it: &Params, words: &mut [u64]) {
+    for (word, pair) in words.iter_mut().zip(Param::ALL.chunks(2)) {
+        let value = |n: usize| pair.get(n).map_or(0, |param| u64::from(it.get(*param)));
+        *word = value(0) | value(1) << 32;
+    }
+}
+
+fn unpack_congestion(words: &[u64]) -> Params {
+    let mut params = Params::default();
+    for (word, pair) in words.iter().zip(Param::ALL.chunks(2)) {
+        for (param, shift) in pair.iter().zip([0, 32]) {
+            params.set_clipped(*param, (word >> shift) as u32);
+        }
+    }
+    params
+}
+
 #[cfg(test)]
 mod tests {
+    use ferroce_dcqcn::presets;
     use proptest::prelude::*;
 
     use super::*;
@@ -175,6 +202,7 @@ mod tests {
                     jitter=10us,reorder=0.5%:200us,down=200ms@3s,down=1s@10s";
         Settings {
             egress: text.parse().unwrap(),
+            congestion: presets::BARRE.params().with(Param::HaiRate, u32::MAX),
             ..Settings::reset(Personality {
                 ib_multiplier: 3,
                 quantiser: true,

@@ -214,6 +214,7 @@ impl Hca {
         };
         if path.is_some() || reset {
             entry.path = path;
+            entry.limiter = None; // what the old peer has said
         }
         if reset {
             entry.unpolled = Unpolled::default();

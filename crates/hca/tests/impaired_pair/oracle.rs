@@ -281,9 +281,10 @@ fn check_counters(pair: &Pair, id: usize, scenario: &Scenario) {
             Counter::ImpairLost,
             Counter::ImpairBlackout,
         ];
+        let cnps = [Counter::RpCnpHandled, Counter::RpCnpIgnored];
         assert_eq!(
             side.given + count(Counter::ImpairDuplicated),
-            count(Counter::RdmaRxPackets) + sum(&gone) + damaged
+            count(Counter::RdmaRxPackets) + sum(&cnps) + sum(&gone) + damaged
         );
         assert_eq!(side.damaged, 0);
     }

@@ -1,0 +1,161 @@
+//! Congestion control of the port: DCQCN as it acts on the wire.
+//!
+//! The notification point answers packets marked CE with CNPs. The reaction point gives a queue
+//! pair whose peer sends CNPs a [`Limiter`], and takes it away when the rate has recovered.
+
+mod device;
+mod limiter;
+
+use std::collections::VecDeque;
+
+use ferroce_dcqcn::np::{Arrival, CnpTimer, NotificationPoint};
+use ferroce_dcqcn::rp::NvidiaConfig;
+use ferroce_dcqcn::{Params, Rate, Switches};
+use ferroce_transport::{Path, Transmit};
+use ferroce_wire::{PKEY_DEFAULT, Qpn, cnp};
+
+pub(crate) use self::limiter::Limiter;
+use crate::packet::{CE, Outgoing};
+
+/// CNPs that wait to be sent. Without an interval between them, a burst of marked packets wants one
+/// each; the peer learns no more from the next.
+const CNPS_MAX: usize = 256;
+
+/// ECN codepoint ECT(0): a switch marks this packet where it would drop others.
+const ECT_0: u8 = 0b10;
+
+/// What all flows of a port have in common.
+#[derive(Debug)]
+pub(crate) struct Congestion {
+    /// The parameters in force.
+    params: Params,
+    /// One bit for each priority with congestion control.
+    enabled: u8,
+    rp: NvidiaConfig,
+    np: NotificationPoint,
+    cnps: VecDeque<Cnp>,
+}
+
+/// A CNP that waits.
+#[derive(Debug)]
+struct Cnp {
+    path: Path,
+    dest_qp: Qpn,
+}
+
+impl Congestion {
+    pub(crate) fn new(params: &Params, line: Rate) -> Self {
+        let enabled = (0..8).filter(|priority| params.is_enabled(*priority));
+        Self {
+            params: params.clone(),
+            enabled: enabled.fold(0, |mask, priority| mask | 1 << priority),
+            rp: NvidiaConfig::new(params, &Switches::default(), line),
+            np: NotificationPoint::new(params),
+            cnps: VecDeque::new(),
+        }
+    }
+
+    /// Takes over other parameters. CNPs that wait are sent as they are.
+    pub(crate) fn set(&mut self, params: &Params, line: Rate) {
+        if self.params != *params {
+            let cnps = std::mem::take(&mut self.cnps);
+            *self = Self {
+                cnps,
+                ..Self::new(params, line)
+            };
+        }
+    }
+
+    /// Whether it is on for packets of this traffic class. Their priority is the upper three bits
+    /// of the DSCP, as adapters map one to the other that trust the DSCP.
+    #[inline]
+    fn is_enabled(&self, traffic_class: u8) -> bool {
+        self.enabled >> (traffic_class >> 5) & 1 != 0
+    }
+
+    /// The path of a flow's packets: ECN-capable if congestion control is on for it.
+    #[inline]
+    pub(crate) fn mark_capable(&self, mut path: Path) -> Path {
+        if path.traffic_class & CE == 0 && self.is_enabled(path.traffic_class) {
+            path.traffic_class |= ECT_0;
+        }
+        path
+    }
+
+    /// A marked packet has arrived from `peer` at a queue pair: a CNP for it waits to be sent,
+    /// unless one was sent just before.
+    fn notify(&mut self, now_ns: u64, traffic_class: u8, peer: (Path, Qpn), flow: &mut CnpTimer) {
+        if !self.is_enabled(traffic_class) || self.cnps.len() >= CNPS_MAX {
+            return;
+        }
+        let arrival = Arrival {
+            ce: true,
+            dscp: traffic_class >> 2,
+            pcp: traffic_class >> 5,
+        };
+        let (path, dest_qp) = peer;
+        if let Some(cnp) = self.np.on_packet(now_ns, arrival, flow) {
+            // Not ECN-capable: a mark on a CNP would tell nobody anything.
+            let path = Path {
+                traffic_class: cnp.dscp << 2,
+                ..path
+            };
+            self.cnps.push_back(Cnp { path, dest_qp });
+        }
+    }
+
+    /// Whether CNPs wait to be sent.
+    #[inline]
+    pub(crate) fn wants_transmit(&self) -> bool {
+        !self.cnps.is_empty()
+    }
+
+    /// Writes the next CNP to `out`; false if there is none.
+    fn poll_cnp(&mut self, out: &mut Outgoing) -> bool {
+        let Some(Cnp { path, dest_qp }) = self.cnps.pop_front() else {
+            return false;
+        };
+        *out = Outgoing::empty();
+        out.path = path;
+        out.transmit = Transmit {
+            headers: cnp::headers(dest_qp, PKEY_DEFAULT),
+            ..Transmit::empty()
+        };
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_leave_ecn_capable_where_it_is_on() {
+        let params = Params::default().with(ferroce_dcqcn::Param::PrioMask, 1 << 3);
+        let port = Congestion::new(&params, Rate::from_mbps(100_000));
+        let leaves_with = |traffic_class| {
+            let path = Path {
+                traffic_class,
+                ..Outgoing::empty().path
+            };
+            port.mark_capable(path).traffic_class
+        };
+        let priority_3 = 26 << 2;
+        assert_eq!(leaves_with(priority_3), priority_3 | ECT_0);
+        assert_eq!(leaves_with(0), 0);
+        for chosen in [0b01, 0b10, 0b11] {
+            assert_eq!(leaves_with(priority_3 | chosen), priority_3 | chosen);
+        }
+    }
+
+    #[test]
+    fn cnps_that_nobody_takes_do_not_pile_up() {
+        let params = Params::default().with(ferroce_dcqcn::Param::MinTimeBetweenCnps, 0);
+        let mut port = Congestion::new(&params, Rate::from_mbps(100_000));
+        let peer = (Outgoing::empty().path, Qpn::new(2));
+        for now_ns in 0..1_000 {
+            port.notify(now_ns, CE, peer, &mut CnpTimer::default());
+        }
+        assert_eq!(port.cnps.len(), CNPS_MAX);
+    }
+}

@@ -1,0 +1,109 @@
+//! Congestion control as a part of the device.
+
+use ferroce_dcqcn::Rate;
+use ferroce_transport::{Counter, Path, Time};
+use ferroce_wire::{ICRC_LEN, PKEY_DEFAULT, Qpn};
+
+use super::Limiter;
+use crate::device::Hca;
+use crate::packet::{Outgoing, Received};
+
+impl Hca {
+    /// Takes a CNP: it slows its queue pair down if it comes from the peer of one.
+    #[cold]
+    pub(crate) fn deliver_cnp(&mut self, packet: &Received<'_>) {
+        let counter = match self.slow_down(packet) {
+            Some(()) => Counter::RpCnpHandled,
+            None => Counter::RpCnpIgnored,
+        };
+        self.state.count(counter, 1);
+    }
+
+    /// `None` if the CNP is not for a queue pair that has this peer and congestion control.
+    fn slow_down(&mut self, packet: &Received<'_>) -> Option<()> {
+        let bth = &packet.headers.bth;
+        let index = self.qp_index(bth.dest_qp)?;
+        let entry = self.qps.get_mut(index)?;
+        let path = entry.path?;
+        let is_peers = entry.qp.takes_packets()
+            && path.dest == packet.source
+            && bth.becn
+            && bth.pkey | 0x8000 == PKEY_DEFAULT;
+        if !is_peers || !self.congestion.is_enabled(path.traffic_class) {
+            return None;
+        }
+        let (config, now) = (&self.congestion.rp, self.now);
+        match &mut entry.limiter {
+            Some(limiter) => limiter.on_cnp(config, now),
+            None => entry.limiter = Some(Box::new(Limiter::new(config, now))),
+        }
+        Some(())
+    }
+
+    /// A packet marked CE has arrived at a queue pair. A datagram has no flow that could slow down.
+    #[cold]
+    pub(crate) fn answer_mark(&mut self, qpn: Qpn, packet: &Received<'_>) {
+        self.state.count(Counter::NpEcnMarkedRocePackets, 1);
+        let Some(index) = self.qp_index(qpn) else {
+            return;
+        };
+        if let Some(entry) = self.qps.get_mut(index)
+            && let Some(path) = entry.path
+        {
+            let peer = (path, entry.qp.attr().dest_qpn);
+            let now_ns = self.now.as_nanos();
+            let flow = &mut entry.cnp_timer;
+            self.congestion
+                .notify(now_ns, packet.traffic_class, peer, flow);
+        }
+    }
+
+    /// Writes the next CNP to `out`; false if there is none.
+    pub(crate) fn poll_cnp(&mut self, out: &mut Outgoing) -> bool {
+        let made = self.congestion.poll_cnp(out);
+        if made {
+            self.state.count(Counter::NpCnpSent, 1);
+        }
+        made
+    }
+
+    /// The window of a queue pair with a limiter, at most `share`; `None` if its turn has not come.
+    pub(crate) fn limited_window(&mut self, index: u32, now: Time, share: u32) -> Option<u32> {
+        let entry = self.qps.get_mut(index)?;
+        let enabled = |path: Path| self.congestion.is_enabled(path.traffic_class);
+        if !entry.path.is_some_and(enabled) {
+            entry.limiter = None;
+            return Some(share);
+        }
+        let limiter = entry.limiter.as_mut()?;
+        if !limiter.admits(now) {
+            self.settle(index);
+            return None;
+        }
+        let window = limiter.window_bytes(&self.congestion.rp, now);
+        Some(u32::try_from(window).unwrap_or(u32::MAX).min(share))
+    }
+
+    /// Books a packet of a queue pair with a limiter, which is dropped at full rate.
+    pub(crate) fn charge(&mut self, index: u32, now: Time, packet: &Outgoing) {
+        let transmit = &packet.transmit;
+        let frame = transmit.headers.header_len() + ICRC_LEN;
+        let bytes = frame as u32 + transmit.payload_len + u32::from(transmit.headers.bth.pad);
+        if let Some(entry) = self.qps.get_mut(index)
+            && let Some(limiter) = &mut entry.limiter
+        {
+            limiter.on_sent(&self.congestion.rp, now, bytes);
+            if !limiter.is_limited() {
+                entry.limiter = None;
+            }
+        }
+    }
+
+    /// The rate to which congestion control limits a queue pair now; `None` if it does not.
+    pub fn rate_limit(&mut self, qpn: Qpn, now: Time) -> Option<Rate> {
+        let index = self.qp_index(qpn)?;
+        let limiter = self.qps.get_mut(index)?.limiter.as_mut()?;
+        let rate = limiter.rate(&self.congestion.rp, now);
+        limiter.is_limited().then_some(rate)
+    }
+}

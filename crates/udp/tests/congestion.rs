@@ -1,0 +1,99 @@
+//! DCQCN on real sockets: marks slow a stream down, and it recovers.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use ferroce_dcqcn::Params;
+use ferroce_hca::{Counter, Direction, Impairment, WriteLockError};
+use ferroce_wire::Qpn;
+
+use common::{Node, PATIENCE, address, attr, connect, cpu_time};
+
+const LEN: usize = 1 << 20;
+
+fn set(node: &Node, assignments: &[&str]) {
+    let change = |params: &mut Params| {
+        for text in assignments {
+            params.assign(text).unwrap();
+        }
+        Ok::<_, WriteLockError>(())
+    };
+    let state = node.device.with(|hca| hca.state().clone());
+    state.change_congestion(change).unwrap();
+}
+
+fn count(node: &Node, counter: Counter) -> u64 {
+    node.device.with(|hca| hca.state().counter(counter))
+}
+
+fn mark(node: &Node, probability: f64) {
+    let link = Impairment {
+        ecn_mark: probability,
+        ..Impairment::default()
+    };
+    let set = |hca: &mut ferroce_hca::Hca| hca.set_impairment(Direction::Ingress, link);
+    node.device.with(set).unwrap();
+}
+
+/// How long a WRITE of everything takes.
+fn write_all(a: &Node, b: &Node, qpn: Qpn) -> Duration {
+    let started = Instant::now();
+    a.post(qpn, 1, b.remote(0).write(), a.sge(0, LEN as u32));
+    a.succeed(1);
+    started.elapsed()
+}
+
+#[test]
+fn marks_slow_a_stream_down_and_their_end_lets_it_recover() {
+    let [a, b] = [1, 2].map(|host| Node::open(address(66, 1, host), LEN));
+    let (qpn, _) = connect(&a, &b, &attr());
+    write_all(&a, &b, qpn);
+    assert_eq!(count(&b, Counter::NpCnpSent), 0);
+
+    // The first CNP sets the rate, the next ones cut nothing.
+    let held = [
+        "rate_to_set_on_first_cnp=20",
+        "rpg_min_dec_fac=100",
+        "rpg_time_reset=131071",
+        "rpg_byte_reset=0",
+        "rpg_ai_rate=1",
+        "rpg_hai_rate=1",
+    ];
+    set(&a, &held);
+    mark(&b, 1.0);
+    write_all(&a, &b, qpn);
+    let cpu = cpu_time();
+    let slow = write_all(&a, &b, qpn);
+    let cpu = cpu_time() - cpu;
+    let sent = count(&b, Counter::NpCnpSent);
+    let handled = count(&a, Counter::RpCnpHandled);
+    assert!(
+        sent > 0 && handled > 0 && handled <= sent,
+        "{handled} of {sent}"
+    );
+    // A megabyte at 20 Mb/s takes 420 ms; the timer may have raised the rate a little.
+    assert!(slow > Duration::from_millis(250), "{slow:?}");
+    assert!(cpu < slow / 2, "{cpu:?} of the processor in {slow:?}");
+
+    mark(&b, 0.0);
+    set(
+        &a,
+        &[
+            "rpg_time_reset=50",
+            "rpg_ai_rate=10000",
+            "rpg_hai_rate=10000",
+        ],
+    );
+    let started = Instant::now();
+    let is_limited = || {
+        a.device
+            .with(|hca| hca.rate_limit(qpn, ferroce_hca::Time::ZERO).is_some())
+    };
+    while is_limited() {
+        assert!(started.elapsed() < PATIENCE, "still limited");
+        write_all(&a, &b, qpn);
+    }
+    let free = write_all(&a, &b, qpn);
+    assert!(free < slow, "{free:?}, under marks {slow:?}");
+}
