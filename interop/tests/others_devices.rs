@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use ferroce_interop::lab::Lab;
+use ferroce_interop::lab::{Lab, until};
 
 /// A user who is neither root nor the one that labs run programs as.
 const STRANGER: u32 = 65533;
@@ -119,16 +118,19 @@ fn an_address_in_use_by_another_user_is_refused_in_one_line() {
     }
     let lab = Lab::new("taken");
     let holder = lab.run(&["ibv_asyncwatch"]);
-    let started = Instant::now();
-    let attached = || {
-        let shown = lab.ferroce(&["-j", "res", "show"]).success();
-        let rows: serde_json::Value = serde_json::from_str(&shown).unwrap();
-        rows != serde_json::json!([])
+    // A process is among the device's before it has the address.
+    let address: Ipv4Addr = lab.address().parse().unwrap();
+    let bound = format!(
+        " {:08X}:{:04X} ",
+        u32::from_le_bytes(address.octets()),
+        4791
+    );
+    let is_bound = || {
+        fs::read_to_string("/proc/net/udp")
+            .unwrap()
+            .contains(&bound)
     };
-    while !attached() {
-        assert!(started.elapsed() < Duration::from_secs(20), "not attached");
-        thread::sleep(Duration::from_millis(10));
-    }
+    until("the holder's socket", || is_bound().then_some(()));
     let stranger = lab.path().join("stranger");
     own_directory(&stranger);
     let refused = Command::new(lab.path().join("prefix/bin/ferroce"))
