@@ -144,7 +144,7 @@ impl World {
             let [a, b] = &mut self.sides;
             let (side, peer) = if index == 0 { (a, b) } else { (b, a) };
             side.poll_completions();
-            side.check();
+            side.check(self.now);
             if !self.hostile {
                 side.ledger.compare_arrivals(&peer.ledger, side.qp_type());
             }
