@@ -2,14 +2,16 @@
 
 use std::ops::Range;
 
-use plotters::coord::Shift;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{Color, RGBColor};
 
 use super::figures::{Figures, Outcome};
 use super::plan::{Kind, Plan};
 use super::report;
 use crate::adp::plot::short;
+use crate::svg::{
+    CENTER_TOP, Canvas, DrawError, Drawn, FAINT, HPos, INK, LEFT_BOTTOM, LEFT_CENTER, LEFT_TOP,
+    RIGHT_CENTER, VPos, picture,
+};
 
 const WIDTH: i32 = 1000;
 /// Left and right end of all axes.
@@ -22,8 +24,6 @@ const ROW_HEIGHT: i32 = 74;
 const ROW_GAP: i32 = 14;
 const FOOT: i32 = 56;
 
-const INK: RGBColor = RGBColor(0x22, 0x2b, 0x36);
-const FAINT: RGBColor = RGBColor(0xd9, 0xde, 0xe4);
 const DARK: RGBColor = RGBColor(0xe9, 0xea, 0xee);
 
 /// Bars of goodput that fit the picture well.
@@ -31,23 +31,13 @@ const BARS: u64 = 110;
 /// Goodput below this is nothing.
 const GBPS_MIN: f64 = 0.01;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Error<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
-type Drawn<'a> = Result<(), Error<'a>>;
-
 /// The picture as the text of an SVG file.
 pub(crate) fn draw(plan: &Plan, profile_name: &str, runs: &[Figures]) -> Result<String, String> {
-    let mut svg = String::new();
     let parts = Parts::new(plan, runs);
-    let area = SVGBackend::with_string(&mut svg, (WIDTH as u32, parts.height() as u32))
-        .into_drawing_area();
     let settings = report::settings(plan, profile_name);
-    let picture = Picture { area: &area, runs };
-    picture
-        .draw(&settings, &parts)
-        .map_err(|error| error.to_string())?;
-    drop(area);
-    Ok(svg)
+    picture((WIDTH, parts.height()), |canvas| {
+        Picture { canvas, runs }.draw(&settings, &parts)
+    })
 }
 
 /// What is drawn, and over which times.
@@ -121,13 +111,12 @@ impl Panel {
 }
 
 struct Picture<'p, 'a> {
-    area: &'p Area<'a>,
+    canvas: &'p Canvas<'a>,
     runs: &'p [Figures],
 }
 
 impl<'a> Picture<'_, 'a> {
     fn draw(&self, settings: &str, parts: &Parts) -> Drawn<'a> {
-        self.area.fill(&WHITE)?;
         self.head(settings)?;
         let mut panel = Panel {
             top: LADDER_TOP,
@@ -178,9 +167,9 @@ impl<'a> Picture<'_, 'a> {
 
     fn head(&self, settings: &str) -> Drawn<'a> {
         let title = "The same work on the same bad link, under three retransmission policies";
-        self.text(title, (X.0, 14), LEFT_TOP, 20, INK)?;
+        self.canvas.text(title, (X.0, 14), LEFT_TOP, 20, INK)?;
         for (line, y) in settings.lines().zip([44, 62]) {
-            self.text(line, (X.0, y), LEFT_TOP, 13, INK)?;
+            self.canvas.text(line, (X.0, y), LEFT_TOP, 13, INK)?;
         }
         let mut x = X.0;
         for run in self.runs {
@@ -196,18 +185,20 @@ impl<'a> Picture<'_, 'a> {
                 run.expiries.len()
             );
             let color = color(run.policy);
-            self.text(&text, (x + 18, 100), (HPos::Left, VPos::Center), 14, color)?;
+            self.canvas
+                .text(&text, (x + 18, 100), LEFT_CENTER, 14, color)?;
             x += (WIDTH - X.0) / Kind::ALL.len() as i32;
         }
         Ok(())
     }
 
     fn caption(&self, text: &str, top: i32) -> Drawn<'a> {
-        self.text(text, (X.0, top - 14), (HPos::Left, VPos::Bottom), 15, INK)
+        self.canvas
+            .text(text, (X.0, top - 14), LEFT_BOTTOM, 15, INK)
     }
 
     /// The dark time of every run on a panel of whole runs, and what there is to say about it.
-    fn shade_each(&self, panel: &Panel) -> Result<&'static str, Error<'a>> {
+    fn shade_each(&self, panel: &Panel) -> Result<&'static str, DrawError<'a>> {
         let spans = self.runs.iter().filter_map(|run| {
             let (from_ns, to_ns) = run.dark?;
             let x = [from_ns, to_ns].map(|ns| panel.x(ns as f64 / 1e9));
@@ -219,12 +210,14 @@ impl<'a> Picture<'_, 'a> {
         };
         if spans.iter().all(|(x, _)| x[0].abs_diff(first[0]) <= 2) {
             let corners = [(first[0], panel.top), (first[1], panel.bottom)];
-            self.rectangle(corners[0], corners[1], DARK.filled())?;
+            self.canvas
+                .rectangle(corners[0], corners[1], DARK.filled())?;
             return Ok("seconds since the start of the run; shaded: the blackout");
         }
         for (x, policy) in spans {
             let shade = color(policy).mix(0.14).filled();
-            self.rectangle((x[0], panel.top), (x[1], panel.bottom), shade)?;
+            self.canvas
+                .rectangle((x[0], panel.top), (x[1], panel.bottom), shade)?;
         }
         Ok("seconds since the start of the run; shaded: its blackout, in its colour")
     }
@@ -232,7 +225,7 @@ impl<'a> Picture<'_, 'a> {
     /// The dark time, on a panel whose times count from it.
     fn shade(&self, panel: &Panel, length: f64) -> Drawn<'a> {
         let corners = [(panel.x(0.0), panel.top), (panel.x(length), panel.bottom)];
-        self.rectangle(corners[0], corners[1], DARK.filled())
+        self.canvas.rectangle(corners[0], corners[1], DARK.filled())
     }
 
     /// Timers that ran out: time against wait.
@@ -240,9 +233,10 @@ impl<'a> Picture<'_, 'a> {
         let waits = self.waits();
         for tick in decades(&waits) {
             let y = panel.y(tick, &waits);
-            self.line(&[(X.0, y), (X.1, y)], FAINT)?;
+            self.canvas.line(&[(X.0, y), (X.1, y)], FAINT)?;
             let label = short(tick);
-            self.text(&label, (X.0 - 8, y), (HPos::Right, VPos::Center), 12, INK)?;
+            self.canvas
+                .text(&label, (X.0 - 8, y), RIGHT_CENTER, 12, INK)?;
         }
         for run in self.runs {
             for expiry in &run.expiries {
@@ -271,31 +265,30 @@ impl<'a> Picture<'_, 'a> {
         let rates = GBPS_MIN..self.rate_max(panel);
         for tick in decades(&rates) {
             let y = panel.y(tick, &rates);
-            self.line(&[(X.0, y), (X.1, y)], FAINT)?;
+            self.canvas.line(&[(X.0, y), (X.1, y)], FAINT)?;
             let label = format!("{tick}");
-            self.text(&label, (X.0 - 8, y), (HPos::Right, VPos::Center), 12, INK)?;
+            self.canvas
+                .text(&label, (X.0 - 8, y), RIGHT_CENTER, 12, INK)?;
         }
         for (from, to, gbps) in bars(panel, run) {
             if gbps >= GBPS_MIN {
                 let left = (panel.x(from), panel.y(gbps, &rates));
                 let right = (panel.x(to).max(left.0 + 1), panel.bottom);
-                self.rectangle(left, right, color(run.policy).mix(0.75).filled())?;
+                self.canvas
+                    .rectangle(left, right, color(run.policy).mix(0.75).filled())?;
             }
         }
-        self.line(&[(X.0, panel.bottom), (X.1, panel.bottom)], INK)?;
+        self.canvas
+            .line(&[(X.0, panel.bottom), (X.1, panel.bottom)], INK)?;
         let color = color(run.policy);
         let beside = (X.1 + 8, i32::midpoint(panel.top, panel.bottom));
-        self.text(
-            run.policy.name(),
-            beside,
-            (HPos::Left, VPos::Center),
-            14,
-            color,
-        )?;
+        self.canvas
+            .text(run.policy.name(), beside, LEFT_CENTER, 14, color)?;
         let end = panel.time_of(run, run.elapsed_ns);
         let end = end.filter(|end| panel.holds(*end)).map(|end| panel.x(end));
         let Some(x) = end else { return Ok(()) };
-        self.line(&[(x, panel.top), (x, panel.bottom)], color)?;
+        self.canvas
+            .line(&[(x, panel.top), (x, panel.bottom)], color)?;
         let word = match run.outcome {
             Outcome::Ok => "done",
             Outcome::RetryExceeded => "IBV_WC_RETRY_EXC_ERR",
@@ -305,7 +298,8 @@ impl<'a> Picture<'_, 'a> {
         } else {
             (HPos::Left, x + 5)
         };
-        self.text(word, (x, panel.bottom - 6), (h, VPos::Bottom), 12, INK)
+        self.canvas
+            .text(word, (x, panel.bottom - 6), (h, VPos::Bottom), 12, INK)
     }
 
     /// The next power of ten above all bars.
@@ -316,58 +310,34 @@ impl<'a> Picture<'_, 'a> {
     }
 
     fn time_axis(&self, panel: &Panel, scale: f64, below: &str) -> Drawn<'a> {
-        self.line(&[(X.0, panel.bottom), (X.1, panel.bottom)], INK)?;
+        self.canvas
+            .line(&[(X.0, panel.bottom), (X.1, panel.bottom)], INK)?;
         let step = round_step((panel.time.end - panel.time.start) * scale / 10.0);
         let first = (panel.time.start * scale / step).ceil() as i64;
         let last = (panel.time.end * scale / step).floor() as i64;
         for n in first..=last {
             let value = n as f64 * step;
             let x = panel.x(value / scale);
-            self.line(&[(x, panel.bottom), (x, panel.bottom + 4)], INK)?;
+            self.canvas
+                .line(&[(x, panel.bottom), (x, panel.bottom + 4)], INK)?;
             let label = format!("{}", (value * 1e6).round() / 1e6);
             let at = (x, panel.bottom + 8);
-            self.text(&label, at, (HPos::Center, VPos::Top), 12, INK)?;
+            self.canvas.text(&label, at, CENTER_TOP, 12, INK)?;
         }
         let at = (i32::midpoint(X.0, X.1), panel.bottom + 26);
-        self.text(below, at, (HPos::Center, VPos::Top), 12, INK)
+        self.canvas.text(below, at, CENTER_TOP, 12, INK)
     }
 
     /// Each policy has its own shape, for those to whom colours say little.
     fn mark(&self, policy: Kind, at: (i32, i32)) -> Drawn<'a> {
         let color = color(policy);
         match policy {
-            Kind::Ib => self.area.draw(&Cross::new(at, 4, color.stroke_width(2))),
-            Kind::Firmware => self.area.draw(&TriangleMarker::new(at, 5, color.filled())),
-            Kind::Profile => self.area.draw(&Circle::new(at, 3, color.filled())),
+            Kind::Ib => self.canvas.cross(at, 4, color.stroke_width(2)),
+            Kind::Firmware => self.canvas.triangle(at, 5, color),
+            Kind::Profile => self.canvas.circle(at, 3, color),
         }
     }
-
-    fn rectangle(&self, from: (i32, i32), to: (i32, i32), style: ShapeStyle) -> Drawn<'a> {
-        self.area.draw(&Rectangle::new([from, to], style))
-    }
-
-    fn line(&self, points: &[(i32, i32)], color: RGBColor) -> Drawn<'a> {
-        let style = color.stroke_width(1);
-        self.area.draw(&PathElement::new(points.to_vec(), style))
-    }
-
-    fn text(
-        &self,
-        text: &str,
-        at: (i32, i32),
-        (h, v): (HPos, VPos),
-        size: u32,
-        color: RGBColor,
-    ) -> Drawn<'a> {
-        let style = ("sans-serif", size)
-            .into_font()
-            .color(&color)
-            .pos(Pos::new(h, v));
-        self.area.draw(&Text::new(text.to_owned(), at, style))
-    }
 }
-
-const LEFT_TOP: (HPos, VPos) = (HPos::Left, VPos::Top);
 
 fn color(policy: Kind) -> RGBColor {
     match policy {
