@@ -1,5 +1,7 @@
 //! What all pictures are drawn with: SVG through plotters, in the same colours and letters.
 
+use std::ops::Range;
+
 use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
@@ -85,5 +87,72 @@ impl<'a> Canvas<'a> {
         let font = ("sans-serif", size).into_font();
         let style = font.color(&color).pos(Pos::new(h, v));
         self.area.draw(&Text::new(text.to_owned(), at, style))
+    }
+}
+
+/// A linear axis of time, from left to right.
+#[derive(Clone, Debug)]
+pub(crate) struct TimeAxis {
+    /// Left and right end.
+    pub(crate) x: (i32, i32),
+    /// In seconds.
+    pub(crate) time: Range<f64>,
+}
+
+impl TimeAxis {
+    /// In seconds.
+    pub(crate) fn length(&self) -> f64 {
+        self.time.end - self.time.start
+    }
+
+    /// Where a time is; at the ends what lies beyond them.
+    pub(crate) fn x(&self, time: f64) -> i32 {
+        let share = (time - self.time.start) / self.length();
+        self.x.0 + (share.clamp(0.0, 1.0) * f64::from(self.x.1 - self.x.0)).round() as i32
+    }
+
+    /// Draws it, with times that are round after they were multiplied by `scale`.
+    pub(crate) fn draw<'a>(
+        &self,
+        canvas: &Canvas<'a>,
+        y: i32,
+        scale: f64,
+        below: &str,
+    ) -> Drawn<'a> {
+        canvas.line(&[(self.x.0, y), (self.x.1, y)], INK)?;
+        let step = round_step(self.length() * scale / 10.0);
+        let first = (self.time.start * scale / step).ceil() as i64;
+        let last = (self.time.end * scale / step).floor() as i64;
+        for n in first..=last {
+            let value = n as f64 * step;
+            let x = self.x(value / scale);
+            canvas.line(&[(x, y), (x, y + 4)], INK)?;
+            let label = format!("{}", (value * 1e6).round() / 1e6);
+            canvas.text(&label, (x, y + 8), CENTER_TOP, 12, INK)?;
+        }
+        let middle = i32::midpoint(self.x.0, self.x.1);
+        canvas.text(below, (middle, y + 26), CENTER_TOP, 12, INK)
+    }
+}
+
+/// 1, 2 or 5 times a power of ten, at least this.
+pub(crate) fn round_step(least: f64) -> f64 {
+    let power = 10_f64.powf(least.log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
+    steps
+        .into_iter()
+        .find(|step| *step >= least)
+        .unwrap_or(10.0 * power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_have_round_values() {
+        for (least, step) in [(0.9, 1.0), (1.0, 1.0), (3.0, 5.0), (70.0, 100.0)] {
+            assert!((round_step(least) - step).abs() < 1e-9);
+        }
     }
 }

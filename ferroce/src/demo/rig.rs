@@ -1,5 +1,6 @@
 //! Two devices, connected by several queue pairs.
 
+use ferroce_adp::QpTimeouts;
 use ferroce_hca::impair::Blackout;
 use ferroce_hca::{
     AccessFlags, Buffer, CqId, Direction, HcaConfig, Impairment, Memory, Method, MrInfo, Mtu,
@@ -21,6 +22,19 @@ pub(crate) const DEPTH: usize = 4;
 /// Receive requests that the server keeps posted for each.
 pub(crate) const RECEIVES: usize = 2 * DEPTH;
 
+/// What a program makes on a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub(crate) qps: usize,
+    /// Messages that there is room for, for each queue pair.
+    pub(crate) places: usize,
+    /// Bytes of a message.
+    pub(crate) message: usize,
+    /// Requests in the two queues of each.
+    pub(crate) sends: usize,
+    pub(crate) receives: usize,
+}
+
 /// One device and what a program has made on it.
 #[derive(Debug)]
 pub(crate) struct End {
@@ -30,33 +44,23 @@ pub(crate) struct End {
     /// Room for messages of the largest size; see [`Self::place`].
     pub(crate) buffer: Buffer,
     mr: MrInfo,
-    /// Messages that there is room for, for each queue pair.
-    places: usize,
+    layout: Layout,
 }
 
 impl End {
-    fn open(plan: &Plan, kind: Kind, which: usize, places: usize) -> Result<Self, Error> {
-        let hca = HcaConfig {
-            // The two devices lose different packets, and every policy's devices the same ones.
-            seed: plan.seed.wrapping_mul(2).wrapping_add(which as u64),
-            // Other numbers in each run, so that a capture of all runs can be taken apart.
-            first_number: 0x100 * (1 + kind as u16),
-            personality: Personality {
-                adaptive: kind != Kind::Ib,
-                ..Personality::default()
-            },
-            trace_timers: true,
-            ..HcaConfig::default()
-        };
-        let device = Device::open(DeviceConfig {
-            hca,
-            tap: plan.tap.clone(),
-            ..DeviceConfig::new(plan.addresses[which])
-        })?;
-        let buffer = Buffer::zeroed(QPS * places * MESSAGE_MAX as usize);
+    pub(crate) fn open(config: DeviceConfig, layout: Layout) -> Result<Self, Error> {
+        let Layout {
+            qps,
+            places,
+            message,
+            sends,
+            receives,
+        } = layout;
+        let device = Device::open(config)?;
+        let buffer = Buffer::zeroed(qps * places * message);
         let (cq, qps, mr) = device.with(|hca| {
             let pd = hca.alloc_pd()?;
-            let cq = hca.create_cq((QPS * places.max(RECEIVES) * 2) as u32)?;
+            let cq = hca.create_cq((qps * (sends + receives)) as u32)?;
             let mr = hca.reg_mr(
                 pd,
                 Memory::Buffer(buffer.clone()),
@@ -69,13 +73,13 @@ impl End {
                 recv_cq: cq,
                 srq: None,
                 cap: QpCap {
-                    max_send_wr: DEPTH as u32,
-                    max_recv_wr: RECEIVES as u32,
+                    max_send_wr: sends as u32,
+                    max_recv_wr: receives as u32,
                     ..QpCap::default()
                 },
                 signal_all: true,
             };
-            let qps = (0..QPS).map(|_| hca.create_qp(&init));
+            let qps = (0..qps).map(|_| hca.create_qp(&init));
             let qps = qps.collect::<Result<Vec<_>, _>>()?;
             Ok::<_, Error>((cq, qps, mr))
         })?;
@@ -85,13 +89,13 @@ impl End {
             qps,
             buffer,
             mr,
-            places,
+            layout,
         })
     }
 
     /// Where in the buffer a queue pair keeps a message.
     pub(crate) fn place(&self, qp: usize, place: usize) -> usize {
-        (qp * self.places + place) * MESSAGE_MAX as usize
+        (qp * self.layout.places + place) * self.layout.message
     }
 
     /// A message at a place, for work requests of this end.
@@ -115,7 +119,7 @@ impl End {
 
     /// Lets a SEND be received at a place.
     pub(crate) fn post_recv(&self, qp: usize, place: usize) -> Result<(), Error> {
-        let sge = self.sge(self.place(qp, place), MESSAGE_MAX);
+        let sge = self.sge(self.place(qp, place), self.layout.message as u32);
         let wr = RecvWr {
             wr_id: place as u64,
             sges: Sges::from_buf([sge]),
@@ -123,9 +127,9 @@ impl End {
         Ok(self.device.post_recv(self.qps[qp], wr)?)
     }
 
-    fn endpoint(&self, plan: &Plan, qp: usize) -> Endpoint {
+    fn endpoint(&self, seed: u64, qp: usize) -> Endpoint {
         // Some near the end of the circle, so that PSNs wrap.
-        let spread = plan.seed.wrapping_mul(0x9e37_79b9) as u32 ^ (qp as u32) << 21;
+        let spread = seed.wrapping_mul(0x9e37_79b9) as u32 ^ (qp as u32) << 21;
         Endpoint {
             address: self.device.address().ip(),
             qpn: self.qps[qp],
@@ -171,8 +175,15 @@ pub(crate) struct Rig {
 impl Rig {
     /// Opens the devices under a policy and connects the queue pairs.
     pub(crate) fn new(plan: &Plan, kind: Kind) -> Result<Self, Error> {
-        let client = End::open(plan, kind, 0, DEPTH)?;
-        let server = End::open(plan, kind, 1, DEPTH + RECEIVES)?;
+        let layout = |places| Layout {
+            qps: QPS,
+            places,
+            message: MESSAGE_MAX as usize,
+            sends: DEPTH,
+            receives: RECEIVES,
+        };
+        let client = End::open(config(plan, kind, 0), layout(DEPTH))?;
+        let server = End::open(config(plan, kind, 1), layout(DEPTH + RECEIVES))?;
         if kind == Kind::Profile {
             // As a tool writes it to a real card.
             let mut payload = codec::encode(&plan.profile);
@@ -182,22 +193,7 @@ impl Rig {
                     .map_err(|error| Error::Internal(error.to_string()))?;
             }
         }
-        let attr = QpAttr {
-            access: AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ,
-            path_mtu: Mtu::Mtu4096,
-            max_rd_atomic: 16,
-            max_dest_rd_atomic: 16,
-            min_rnr_timer: 1,
-            timeout: plan.qp.timeout,
-            retry_cnt: plan.qp.retry_cnt,
-            rnr_retry: 7,
-            ..QpAttr::default()
-        };
-        for qp in 0..QPS {
-            let ends = [client.endpoint(plan, qp), server.endpoint(plan, qp)];
-            client.device.connect(ends[0], ends[1], &attr)?;
-            server.device.connect(ends[1], ends[0], &attr)?;
-        }
+        connect(&client, &server, plan.seed, plan.qp)?;
         Ok(Self { client, server })
     }
 
@@ -206,4 +202,46 @@ impl Rig {
         self.client.impair(loss, dark)?;
         self.server.impair(loss, dark)
     }
+}
+
+/// One of the devices of a run.
+fn config(plan: &Plan, kind: Kind, which: usize) -> DeviceConfig {
+    let hca = HcaConfig {
+        // The two devices lose different packets, and every policy's devices the same ones.
+        seed: plan.seed.wrapping_mul(2).wrapping_add(which as u64),
+        // Other numbers in each run, so that a capture of all runs can be taken apart.
+        first_number: 0x100 * (1 + kind as u16),
+        personality: Personality {
+            adaptive: kind != Kind::Ib,
+            ..Personality::default()
+        },
+        trace_timers: true,
+        ..HcaConfig::default()
+    };
+    DeviceConfig {
+        hca,
+        tap: plan.tap.clone(),
+        ..DeviceConfig::new(plan.addresses[which])
+    }
+}
+
+/// Connects each queue pair of one end with its like of the other.
+pub(crate) fn connect(a: &End, b: &End, seed: u64, qp: QpTimeouts) -> Result<(), Error> {
+    let attr = QpAttr {
+        access: AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ,
+        path_mtu: Mtu::Mtu4096,
+        max_rd_atomic: 16,
+        max_dest_rd_atomic: 16,
+        min_rnr_timer: 1,
+        timeout: qp.timeout,
+        retry_cnt: qp.retry_cnt,
+        rnr_retry: 7,
+        ..QpAttr::default()
+    };
+    for qp in 0..a.qps.len() {
+        let ends = [a.endpoint(seed, qp), b.endpoint(seed, qp)];
+        a.device.connect(ends[0], ends[1], &attr)?;
+        b.device.connect(ends[1], ends[0], &attr)?;
+    }
+    Ok(())
 }
