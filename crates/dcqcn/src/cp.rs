@@ -81,6 +81,12 @@ impl CongestionPoint {
         f64::from(self.pmax_ppm) / f64::from(PPM)
     }
 
+    /// The same in parts per million.
+    #[must_use]
+    pub const fn pmax_ppm(&self) -> u32 {
+        self.pmax_ppm
+    }
+
     /// Whether to mark a packet that leaves `queue_bytes` behind. `random` is uniform over its type.
     #[inline]
     #[must_use]

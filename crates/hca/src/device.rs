@@ -16,11 +16,11 @@ use crate::event::Event;
 use crate::grh::grh;
 use crate::group::Groups;
 use crate::host::{QpHost, Ties};
-use crate::impair::{Direction, Impairer, Impairment, Release};
+use crate::impair::{Direction, Impairer, Impairment, Passenger, Release};
 use crate::limits;
 use crate::mr::KeyTable;
 use crate::numbers::Numbers;
-use crate::packet::{CE, Held, Outgoing, Received};
+use crate::packet::{CE, Held, Outgoing, Received, frame_bytes};
 use crate::register::{Accelerations, Method, RegisterError};
 use crate::srq::Srq;
 use crate::state::{CounterSlab, DeviceState, SettingError, Settings, StateBlock, WriteLockError};
@@ -241,8 +241,8 @@ impl Hca {
             ready: VecDeque::new(),
             burst_left: BURST_PACKETS,
             busy: 0,
-            egress: Impairer::new(config.seed ^ 0x9e37_79b9_7f4a_7c15),
-            ingress: Impairer::new(config.seed ^ 0xd1b5_4a32_d192_ed03),
+            egress: Impairer::new(Direction::Egress, config.seed ^ 0x9e37_79b9_7f4a_7c15),
+            ingress: Impairer::new(Direction::Ingress, config.seed ^ 0xd1b5_4a32_d192_ed03),
             events: VecDeque::new(),
             congestion: Congestion::new(&settings.congestion, config.speed),
             cm: Cm::new(config.slot, config.cm_start),
@@ -327,8 +327,9 @@ impl Hca {
         register.apply(&personality, &mut self.policy);
         self.ack_dscp = register.ack_dscp();
         self.congestion.set(&settings.congestion, self.config.speed);
-        self.egress.set(settings.egress);
-        self.ingress.set(settings.ingress);
+        let (now, state) = (self.now, &self.state);
+        self.egress.set(settings.egress, now, state);
+        self.ingress.set(settings.ingress, now, state);
     }
 
     /// What the link does to packets in one direction.
@@ -360,31 +361,23 @@ impl Hca {
     }
 
     fn receive_impaired(&mut self, packet: &Received<'_>) {
-        let state = &self.state;
-        let count = |counter| state.count(counter, 1);
-        let Some(treatment) = self.ingress.admit(self.now, count) else {
-            return;
-        };
-        let mut packet = *packet;
-        if treatment.ecn_mark {
-            packet.traffic_class |= CE;
-        }
-        let corrupt = treatment.corrupt_bit.is_some();
-        match treatment.release {
-            Release::Now => self.deliver_unless(corrupt, &packet),
-            Release::Later { at, copy_at } => {
-                let held = Held::new(&packet, corrupt);
-                if let Some(copy_at) = copy_at {
-                    self.ingress.hold(copy_at, held.clone());
+        let bytes = frame_bytes(packet.headers, packet.data.len());
+        match self.ingress.admit(self.now, bytes, &self.state) {
+            None => {}
+            Some(Release::Now(damage)) => {
+                let mut packet = *packet;
+                if damage.ecn_mark {
+                    packet.traffic_class |= CE;
                 }
-                self.ingress.hold(at, held);
+                self.deliver_unless(damage.corrupt_bit.is_some(), &packet);
             }
+            Some(Release::Later(later)) => self.ingress.hold(later, Held::new(packet)),
         }
     }
 
     /// Delivers the packets that the impairment held back until now.
     fn release_received(&mut self) {
-        while let Some(packet) = self.ingress.poll(self.now) {
+        while let Some(packet) = self.ingress.poll(self.now, &self.state) {
             self.deliver_unless(packet.corrupt, &packet.as_received());
         }
     }
@@ -545,7 +538,7 @@ impl Hca {
 
     fn poll_impaired(&mut self, now: Time, out: &mut Outgoing) -> bool {
         loop {
-            if let Some(packet) = self.egress.poll(now) {
+            if let Some(packet) = self.egress.poll(now, &self.state) {
                 *out = packet;
                 return true;
             }
@@ -570,24 +563,20 @@ impl Hca {
 
     /// Puts a packet on the impaired link; tells whether it passes at once.
     fn send_impaired(&mut self, packet: &mut Outgoing) -> bool {
-        let state = &self.state;
-        let treatment = self
-            .egress
-            .admit(self.now, |counter| state.count(counter, 1));
-        let Some(treatment) = treatment else {
-            return false;
-        };
-        packet.damage(&treatment);
-        let Release::Later { at, copy_at } = treatment.release else {
-            return true;
-        };
-        let mut packet = packet.clone();
-        self.detach(&mut packet);
-        if let Some(copy_at) = copy_at {
-            self.egress.hold(copy_at, packet.clone());
+        let bytes = packet.frame_bytes();
+        match self.egress.admit(self.now, bytes, &self.state) {
+            None => false,
+            Some(Release::Now(damage)) => {
+                packet.suffer(&damage);
+                true
+            }
+            Some(Release::Later(later)) => {
+                let mut packet = packet.clone();
+                self.detach(&mut packet);
+                self.egress.hold(later, packet);
+                false
+            }
         }
-        self.egress.hold(at, packet);
-        false
     }
 
     /// The next packet of the queue pair whose turn it is.

@@ -5,12 +5,16 @@
 
 mod link;
 mod parse;
+mod queue;
+mod units;
 
 use ferroce_transport::Time;
 use thiserror::Error;
 
-pub(crate) use link::{Impairer, Release, Treatment};
+pub(crate) use link::{Damage, Impairer, Passenger, Release};
 pub use parse::ImpairmentParseError;
+pub(crate) use queue::Backlog;
+pub use queue::Bottleneck;
 
 /// Which packets an impairment applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,22 +47,28 @@ pub struct BurstLoss {
 /// What the link does to packets in one direction. Probabilities are for each packet, 0 to 1.
 ///
 /// As text, for command lines and logs, an impairment is a list of its parts, `none` if it has
-/// none. Probabilities are numbers or percentages, times have a unit (`ns`, `us`, `ms`, `s`):
+/// none. Probabilities are numbers or percentages; times have a unit (`ns`, `us`, `ms`, `s`), rates
+/// (`bit`, `kbit`, `Mbit`, `Gbit` a second) and lengths (`B`, `KB`, `MB`, in thousands), too:
 ///
 /// ```
 /// use ferroce_hca::Impairment;
 ///
-/// let text = "loss=1%,burst=0.1%:20,duplicate=0.1%,corrupt=0.01%,ecn=5%,delay=50us,jitter=10us,\
-///             reorder=0.5%:200us,down=200ms@3s,down=1s@10s";
+/// let text = "loss=1%,burst=0.1%:20,duplicate=0.1%,corrupt=0.01%,ecn=5%,rate=1Gbit,\
+///             red=5KB:200KB:1%,limit=1MB,delay=50us,jitter=10us,reorder=0.5%:200us,\
+///             down=200ms@3s,down=1s@10s";
 /// let impairment: Impairment = text.parse().unwrap();
 /// assert_eq!(impairment.loss, 0.01);
 /// assert_eq!(impairment.burst.unwrap().mean_length, 20.0);
+/// assert_eq!(impairment.bottleneck.unwrap().rate.bps(), 1_000_000_000);
 /// assert_eq!(impairment.reorder_ns, 200_000);
 /// assert_eq!(impairment.blackouts.len(), 2);
 /// assert_eq!(impairment.to_string(), text);
 /// ```
 ///
-/// The link holds at most [`Self::HELD_MAX`] delayed packets; what comes on top is lost.
+/// A packet that is not lost at random goes through the bottleneck's queue first. What else the link
+/// does to it happens behind that, so that a delay comes on top of the time in the queue.
+///
+/// The link holds at most [`Self::HELD_MAX`] packets; what comes on top is lost.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Impairment {
     /// Probability of a loss.
@@ -71,6 +81,8 @@ pub struct Impairment {
     pub corrupt: f64,
     /// Probability of a congestion mark (CE), for packets of any ECN codepoint.
     pub ecn_mark: f64,
+    /// A queue that all packets of this direction share, in all processes of the device.
+    pub bottleneck: Option<Bottleneck>,
     /// Constant delay in nanoseconds.
     pub delay_ns: u64,
     /// Random extra delay up to this many nanoseconds. Packets keep their order.
@@ -133,6 +145,15 @@ impl Impairment {
                 allowed,
             });
         }
+        if let Some(queue) = &self.bottleneck
+            && queue.rate < Bottleneck::RATE_MIN
+        {
+            return Err(ImpairmentError {
+                field: "rate",
+                value: queue.rate.bps() as f64,
+                allowed: "1000 bit/s or more",
+            });
+        }
         if self.blackouts.len() > Self::BLACKOUTS_MAX {
             return Err(ImpairmentError {
                 field: "number of blackouts (down)",
@@ -176,6 +197,16 @@ mod tests {
             }
             .check()
             .is_err()
+        );
+        let error = Impairment {
+            bottleneck: Some(Bottleneck::new(ferroce_dcqcn::Rate::from_bps(999))),
+            ..Impairment::default()
+        }
+        .check()
+        .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "impairment rate is 999, allowed is 1000 bit/s or more"
         );
         let blackout = Blackout {
             from: Time::ZERO,

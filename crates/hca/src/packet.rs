@@ -2,9 +2,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use ferroce_transport::{Data, Path, Transmit};
-use ferroce_wire::Headers;
+use ferroce_wire::{Headers, ICRC_LEN};
 
-use crate::impair::Treatment;
+use crate::impair::{Damage, Passenger};
 use crate::mr::Opener;
 
 /// A packet for the link.
@@ -57,7 +57,7 @@ enum HeldData {
 }
 
 impl Held {
-    pub(crate) fn new(packet: &Received<'_>, corrupt: bool) -> Self {
+    pub(crate) fn new(packet: &Received<'_>) -> Self {
         Self {
             source: packet.source,
             dest: packet.dest,
@@ -67,7 +67,7 @@ impl Held {
                 Data::Bytes(bytes) => HeldData::Bytes(bytes.into()),
                 Data::Length(len) => HeldData::Length(len),
             },
-            corrupt,
+            corrupt: false,
         }
     }
 
@@ -81,6 +81,19 @@ impl Held {
                 HeldData::Bytes(bytes) => Data::Bytes(bytes),
                 HeldData::Length(len) => Data::Length(*len),
             },
+        }
+    }
+}
+
+impl Passenger for Held {
+    fn is_ecn_capable(&self) -> bool {
+        self.traffic_class & CE != 0
+    }
+
+    fn suffer(&mut self, damage: &Damage) {
+        self.corrupt = damage.corrupt_bit.is_some();
+        if damage.ecn_mark {
+            self.traffic_class |= CE;
         }
     }
 }
@@ -111,11 +124,27 @@ impl Outgoing {
         }
     }
 
-    /// Suffers what the link does to it.
-    pub(crate) fn damage(&mut self, treatment: &Treatment) {
-        self.corrupt_bit = treatment.corrupt_bit;
-        if treatment.ecn_mark {
+    /// Its length as [`frame_bytes`] counts it.
+    pub(crate) fn frame_bytes(&self) -> u32 {
+        frame_bytes(&self.transmit.headers, self.transmit.payload_len)
+    }
+}
+
+impl Passenger for Outgoing {
+    fn is_ecn_capable(&self) -> bool {
+        self.path.traffic_class & CE != 0
+    }
+
+    fn suffer(&mut self, damage: &Damage) {
+        self.corrupt_bit = damage.corrupt_bit;
+        if damage.ecn_mark {
             self.path.traffic_class |= CE;
         }
     }
+}
+
+/// Bytes of a packet from the BTH to the ICRC: what congestion control and bottlenecks count.
+pub(crate) fn frame_bytes(headers: &Headers, payload_len: u32) -> u32 {
+    let around = headers.header_len() + usize::from(headers.bth.pad) + ICRC_LEN;
+    around as u32 + payload_len
 }

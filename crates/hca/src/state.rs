@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ferroce_dcqcn::Params;
-use ferroce_transport::Counter;
+use ferroce_transport::{Counter, Time};
 use thiserror::Error;
 
 use self::published::Published;
 pub(crate) use self::settings::Settings;
 use crate::device::Personality;
 use crate::histogram::{Histogram, HistogramConfig, HistogramError};
-use crate::impair::{Direction, Impairment, ImpairmentError};
+use crate::impair::{Backlog, Direction, Impairment, ImpairmentError};
 use crate::register::Identity;
 
 /// What all processes of a device share: settings and the timeout histogram.
@@ -27,6 +27,8 @@ use crate::register::Identity;
 #[repr(C)]
 pub struct StateBlock {
     settings: Published<{ settings::WORDS }>,
+    /// Of the bottlenecks of what is sent and of what is received.
+    backlogs: [Backlog; 2],
     histogram: Histogram,
 }
 
@@ -165,6 +167,7 @@ impl DeviceState {
     pub fn new(personality: Personality) -> Self {
         let block = StateBlock {
             settings: Published::new(),
+            backlogs: Default::default(),
             histogram: Histogram::new(),
         };
         let state = Self {
@@ -203,6 +206,7 @@ impl DeviceState {
     }
 
     fn fill(&self, personality: Personality) {
+        self.block.backlogs.iter().for_each(Backlog::clear);
         let settings = Settings::reset(personality);
         self.block.settings.store(&settings.to_words());
         self.block.histogram.restart(HistogramConfig::default());
@@ -252,13 +256,26 @@ impl DeviceState {
         let mut result = Ok(());
         self.lock.locked(&mut || {
             let Some(change) = change.take() else { return };
-            let mut settings = self.settings().1;
+            let before = self.settings().1;
+            let mut settings = before.clone();
             result = change(&mut settings);
             if result.is_ok() {
+                self.clear_backlogs(&before, &settings);
                 self.block.settings.store(&settings.to_words());
             }
         })?;
         result
+    }
+
+    /// Empties the queues of bottlenecks that are others now. The devices see that and let what
+    /// waits queue up anew.
+    fn clear_backlogs(&self, before: &Settings, after: &Settings) {
+        for direction in [Direction::Egress, Direction::Ingress] {
+            let bottleneck = |it: &Settings| it.impairment(direction).bottleneck;
+            if bottleneck(before) != bottleneck(after) {
+                self.backlog(direction).clear();
+            }
+        }
     }
 
     /// All settings as they are now.
@@ -299,11 +316,18 @@ impl DeviceState {
 
     /// What the link does to packets in one direction. Blackouts are points in the host's time.
     pub fn impairment(&self, direction: Direction) -> Impairment {
-        let settings = self.settings().1;
-        match direction {
-            Direction::Egress => settings.egress,
-            Direction::Ingress => settings.ingress,
-        }
+        self.settings().1.impairment(direction).clone()
+    }
+
+    /// Bytes that wait in the queue of the link's bottleneck, of all processes of the device; `None`
+    /// if it has no bottleneck.
+    pub fn queue_bytes(&self, direction: Direction, now: Time) -> Option<u64> {
+        let bottleneck = self.impairment(direction).bottleneck?;
+        Some(self.backlog(direction).bytes(&bottleneck, now))
+    }
+
+    pub(crate) fn backlog(&self, direction: Direction) -> &Backlog {
+        &self.block.backlogs[direction as usize]
     }
 
     /// Changes what the link does to packets in one direction.

@@ -100,6 +100,7 @@ counters! {
     RxForwarded "rx_forwarded" ferroce "rx_forwarded" "Packets for another process of the device, handed on to it.";
     TxDropped "tx_dropped" ferroce "tx_dropped" rxe "send_err" "Packets the link refused to take.";
     ImpairLost "impair_lost" ferroce "impair_lost" "Packets the impairment dropped at random.";
+    ImpairQueueFull "impair_queue_full" ferroce "impair_queue_full" "Packets the impairment's queue had no room for.";
     ImpairBlackout "impair_blackout" ferroce "impair_blackout" "Packets the impairment dropped in a blackout.";
     ImpairDuplicated "impair_duplicated" ferroce "impair_duplicated" "Packets the impairment sent twice.";
     ImpairReordered "impair_reordered" ferroce "impair_reordered" "Packets the impairment held back past later ones.";

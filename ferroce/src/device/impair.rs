@@ -11,9 +11,13 @@ use crate::output::{Failure, Output};
 
 /// Spoil the link of a device, also while programs use it
 ///
-/// SPEC is one or more of loss=P, burst=P:PACKETS, duplicate=P, corrupt=P, ecn=P, delay=T, jitter=T,
-/// reorder=P:T and down=T@T, with commas; P is 0 to 1 or a percentage, T has a unit, and times after
-/// an @ count from now. It takes the place of what was set before.
+/// SPEC is one or more of loss=P, burst=P:PACKETS, duplicate=P, corrupt=P, ecn=P, rate=R, red=B:B:P,
+/// limit=B, delay=T, jitter=T, reorder=P:T and down=T@T, with commas; P is 0 to 1 or a percentage,
+/// T, R (Mbit, Gbit) and B (KB, MB) have a unit, and times after an @ count from now. It takes the
+/// place of what was set before.
+///
+/// rate is that of a queue that all programs on the device share; red marks its packets from a
+/// length on, at another with a probability, and all above that; limit is what it holds.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Impair {
@@ -87,9 +91,16 @@ fn show(
         let keys = [("ifindex", index.into()), ("ifname", name.into())];
         let mut row = Row::new(format!("dev {name}"), &keys);
         let observer = observe(registry, &spec)?;
-        let text = |direction| still_to_come(observer.state(), direction).to_string();
-        row.put("egress", text(Direction::Egress));
-        row.put("ingress", text(Direction::Ingress));
+        let state = observer.state();
+        for (direction, key, queue) in [
+            (Direction::Egress, "egress", "egress_queue_bytes"),
+            (Direction::Ingress, "ingress", "ingress_queue_bytes"),
+        ] {
+            row.put(key, still_to_come(state, direction).to_string());
+            if let Some(bytes) = state.queue_bytes(direction, now()) {
+                row.put(queue, bytes);
+            }
+        }
         rows.push(row);
     }
     format.print(to, rows)

@@ -1,9 +1,10 @@
 //! What an input can do to the world.
 
-use ferroce_hca::impair::{Blackout, BurstLoss};
+use ferroce_dcqcn::CongestionPoint;
+use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
 use ferroce_hca::{
     AccessFlags, Attr, CqId, Direction, Impairment, Method, Mtu, MwBind, Notify, Path, QpAttr,
-    QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId,
+    QpModify, QpState, QpType, Rate, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId,
     SrqModify, UdAddress, VerbsError,
 };
 use ferroce_prm::roce_accl;
@@ -460,6 +461,11 @@ fn impair(world: &mut World, which: usize, input: &mut Cursor<'_>) {
     impairment.burst = input.one_in(4).then(|| BurstLoss {
         enter: 0.01,
         mean_length: f64::from(input.u8()),
+    });
+    impairment.bottleneck = input.one_in(4).then(|| Bottleneck {
+        rate: Rate::from_bps(input.pick(&[0, 1_000, 1_000_000, 10_000_000_000])),
+        limit_bytes: input.pick(&[0, 10_000, u32::MAX]),
+        red: CongestionPoint::new(0, input.u32(), u32::from(input.u8())).ok(),
     });
     impairment.delay_ns = input.pick(&[0, 1_000, 1_000_000]);
     impairment.jitter_ns = input.pick(&[0, 1_000, 1_000_000]);

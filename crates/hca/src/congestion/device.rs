@@ -2,7 +2,7 @@
 
 use ferroce_dcqcn::Rate;
 use ferroce_transport::{Counter, Path, Time};
-use ferroce_wire::{ICRC_LEN, PKEY_DEFAULT, Qpn};
+use ferroce_wire::{PKEY_DEFAULT, Qpn};
 
 use super::Limiter;
 use crate::device::Hca;
@@ -86,9 +86,7 @@ impl Hca {
 
     /// Books a packet of a queue pair with a limiter, which is dropped at full rate.
     pub(crate) fn charge(&mut self, index: u32, now: Time, packet: &Outgoing) {
-        let transmit = &packet.transmit;
-        let frame = transmit.headers.header_len() + ICRC_LEN;
-        let bytes = frame as u32 + transmit.payload_len + u32::from(transmit.headers.bth.pad);
+        let bytes = packet.frame_bytes();
         if let Some(entry) = self.qps.get_mut(index)
             && let Some(limiter) = &mut entry.limiter
         {

@@ -1,12 +1,15 @@
 //! Impairments as text.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use ferroce_dcqcn::{CongestionPoint, Rate};
 use ferroce_transport::Time;
 use thiserror::Error;
 
-use super::{Blackout, BurstLoss, Impairment};
+use super::units::{bps, bytes, length, nanos, number, percent, probability, rate, time};
+use super::{Blackout, Bottleneck, BurstLoss, Impairment};
 
 /// Why a text is not an impairment.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -39,10 +42,14 @@ pub enum ImpairmentParseError {
         /// Name of the part.
         field: &'static str,
     },
+    /// A queue without a rate at which it drains.
+    #[error("red and limit are of a queue, which needs a rate; for example {QUEUE}")]
+    NoRate,
 }
 
 const EXAMPLE: &str = "loss=1%,delay=50us, or none";
 const DOWN: &str = "down=200ms@3s,down=1s@10s";
+const QUEUE: &str = "rate=1Gbit,red=5KB:200KB:1%";
 const NONE: &str = "none";
 
 /// A part of an impairment.
@@ -104,6 +111,49 @@ const PARTS: &[Part] = &[
         write: |it| chance(it.ecn_mark),
     },
     Part {
+        name: "rate",
+        allowed: "a rate in bit, kbit, Mbit or Gbit a second, 1kbit or more",
+        example: "rate=1Gbit",
+        read: |it, text| {
+            let rate = bps(text).filter(|bps| RATES.contains(bps))?;
+            queue(it).rate = Rate::from_bps(rate);
+            Some(())
+        },
+        write: |it| of_queue(it, |queue| Some(rate(queue.rate.bps()))),
+    },
+    Part {
+        name: "red",
+        allowed: "the queue's length from which on packets are marked, the one above which all are, \
+                  in B, KB or MB, and the share marked at the latter, in steps of 0.0001%",
+        example: "red=5KB:200KB:1%",
+        read: |it, text| {
+            let (kmin, rest) = text.split_once(':')?;
+            let (kmax, share) = rest.split_once(':')?;
+            let (kmin, kmax, share) = (bytes(kmin)?, bytes(kmax)?, ppm(share)?);
+            queue(it).red = Some(CongestionPoint::new(kmin, kmax, share).ok()?);
+            Some(())
+        },
+        write: |it| {
+            of_queue(it, |queue| {
+                let red = queue.red?;
+                let [kmin, kmax] = [red.kmin(), red.kmax()].map(length);
+                Some(format!("{kmin}:{kmax}:{}", percent(red.pmax())))
+            })
+        },
+    },
+    Part {
+        name: "limit",
+        allowed: "what the queue holds, in B, KB or MB",
+        example: "limit=1MB",
+        read: |it, text| bytes(text).map(|bytes| queue(it).limit_bytes = bytes),
+        write: |it| {
+            of_queue(it, |queue| {
+                let bytes = queue.limit_bytes;
+                (bytes != Bottleneck::LIMIT_BYTES).then(|| length(bytes))
+            })
+        },
+    },
+    Part {
         name: "delay",
         allowed: TIME,
         example: "delay=50us",
@@ -155,6 +205,34 @@ const PARTS: &[Part] = &[
 const PROBABILITY: &str = "a probability, 0 to 1 or 0% to 100%";
 const TIME: &str = "a time in ns, us, ms or s";
 
+const RATES: RangeInclusive<u64> = Bottleneck::RATE_MIN.bps()..=Rate::MAX.bps();
+
+/// The bottleneck to which a part belongs. The part with the rate may be yet to come.
+fn queue(impairment: &mut Impairment) -> &mut Bottleneck {
+    let new = Bottleneck::new(Rate::from_bps(0));
+    impairment.bottleneck.get_or_insert(new)
+}
+
+fn of_queue(it: &Impairment, text: impl Fn(&Bottleneck) -> Option<String>) -> Vec<String> {
+    it.bottleneck.as_ref().and_then(text).into_iter().collect()
+}
+
+/// Whole parts per million.
+fn ppm(text: &str) -> Option<u32> {
+    let ppm = probability(text)? * 1e6;
+    let whole = ppm.round();
+    ((ppm - whole).abs() < 1e-6).then_some(whole as u32)
+}
+
+fn chance(probability: f64) -> Vec<String> {
+    let text = (probability != 0.0).then(|| percent(probability));
+    text.into_iter().collect()
+}
+
+fn span(ns: u64) -> Vec<String> {
+    (ns > 0).then(|| time(ns)).into_iter().collect()
+}
+
 fn names() -> String {
     let names: Vec<_> = PARTS.iter().map(|part| part.name).collect();
     names.join(", ")
@@ -187,6 +265,12 @@ impl FromStr for Impairment {
                 example: part.example,
             })?;
         }
+        if impairment
+            .bottleneck
+            .is_some_and(|queue| queue.rate.bps() == 0)
+        {
+            return Err(ImpairmentParseError::NoRate);
+        }
         Ok(impairment)
     }
 }
@@ -205,89 +289,6 @@ impl fmt::Display for Impairment {
         }
         Ok(())
     }
-}
-
-/// A finite number in digits.
-fn number(text: &str) -> Option<f64> {
-    let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-');
-    let text = Some(text.trim()).filter(|text| text.chars().all(is_number))?;
-    text.parse().ok().filter(|number: &f64| number.is_finite())
-}
-
-fn probability(text: &str) -> Option<f64> {
-    let probability = match text.trim().strip_suffix('%') {
-        // The decimal point is moved, not the number divided: what is written is what is read.
-        Some(percent) if !percent.contains(['e', 'E']) => {
-            number(&format!("{}e-2", percent.trim_end()))?
-        }
-        Some(_) => return None,
-        None => number(text)?,
-    };
-    (0.0..=1.0).contains(&probability).then_some(probability)
-}
-
-/// The exact inverse of [`probability`].
-fn percent(probability: f64) -> String {
-    // Without an exponent, and with a dot unless it is whole.
-    let decimal = probability.to_string();
-    let (whole, fraction) = decimal.split_once('.').unwrap_or((&decimal, ""));
-    let fraction = format!("{fraction:0<2}");
-    let (hundredths, rest) = fraction.split_at(2);
-    let whole = format!("{whole}{hundredths}");
-    let whole = match whole.trim_start_matches('0') {
-        "" => "0",
-        whole => whole,
-    };
-    let dot = if rest.is_empty() { "" } else { "." };
-    format!("{whole}{dot}{rest}%")
-}
-
-fn chance(probability: f64) -> Vec<String> {
-    let text = (probability != 0.0).then(|| percent(probability));
-    text.into_iter().collect()
-}
-
-/// Units from the longest on, in nanoseconds.
-const UNITS: [(&str, u64); 4] = [
-    ("s", 1_000_000_000),
-    ("ms", 1_000_000),
-    ("us", 1_000),
-    ("ns", 1),
-];
-
-/// A time as a decimal number with a unit; 0 needs none.
-fn nanos(text: &str) -> Option<u64> {
-    let text = text.trim();
-    if text == "0" {
-        return Some(0);
-    }
-    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let (decimal, unit) = text.split_at(unit_at);
-    let (_, unit) = UNITS.iter().find(|(name, _)| *name == unit.trim_start())?;
-    let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, "0"));
-    let ns = whole.parse::<u64>().ok()?.checked_mul(*unit)?;
-    // The digits behind the dot must come out as whole nanoseconds.
-    let fraction = fraction.trim_end_matches('0');
-    if fraction.is_empty() {
-        return Some(ns);
-    }
-    let scale = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let part = fraction.parse::<u64>().ok()?.checked_mul(*unit)?;
-    part.is_multiple_of(scale)
-        .then(|| ns.checked_add(part / scale))?
-}
-
-/// A time in the longest unit that needs no fraction.
-fn time(ns: u64) -> String {
-    let whole = |(_, unit): &&(&str, u64)| ns.is_multiple_of(*unit);
-    match UNITS.iter().find(whole) {
-        Some((name, unit)) if ns > 0 => format!("{}{name}", ns / unit),
-        _ => format!("{ns}"),
-    }
-}
-
-fn span(ns: u64) -> Vec<String> {
-    (ns > 0).then(|| time(ns)).into_iter().collect()
 }
 
 #[cfg(test)]
@@ -316,6 +317,11 @@ mod tests {
             duplicate: 0.001,
             corrupt: 0.0001,
             ecn_mark: 0.05,
+            bottleneck: Some(Bottleneck {
+                rate: Rate::from_mbps(2_500),
+                limit_bytes: 1_000_000,
+                red: CongestionPoint::new(5_000, 200_000, 10_000).ok(),
+            }),
             delay_ns: 50_000,
             jitter_ns: 10_000,
             reorder: 0.005,
@@ -326,7 +332,8 @@ mod tests {
             }],
         };
         let text = "loss=1%,delay=50us,jitter=10us,reorder=0.5%:200us,duplicate=0.1%,\
-                    corrupt=0.01%,ecn=5%,burst=0.1%:20,down=200ms@3s";
+                    corrupt=0.01%,ecn=5%,burst=0.1%:20,down=200ms@3s,red=5KB:200KB:1%,limit=1MB,\
+                    rate=2.5Gbit";
         assert_eq!(parse(text), expected);
         assert_eq!(parse(&expected.to_string()), expected);
         assert_eq!(expected.check(), Ok(()));
@@ -379,12 +386,17 @@ mod tests {
         assert_eq!(
             complaint("loss=1%,speed=3"),
             "\"speed\" is no part of an impairment, allowed are loss, burst, duplicate, corrupt, \
-             ecn, delay, jitter, reorder, down; for example loss=1%,delay=50us, or none"
+             ecn, rate, red, limit, delay, jitter, reorder, down; for example loss=1%,delay=50us, or none"
         );
         assert_eq!(
             complaint("ecn=1%,ecn=2%"),
             "ecn comes twice, allowed is once; only down may be repeated, for example \
              down=200ms@3s,down=1s@10s"
+        );
+        assert_eq!(
+            complaint("limit=1MB"),
+            "red and limit are of a queue, which needs a rate; for example \
+             rate=1Gbit,red=5KB:200KB:1%"
         );
         assert_eq!(
             complaint("down=3s"),
@@ -426,6 +438,17 @@ mod tests {
             "burst=1%:0.5",
             "burst=1%:inf",
             "burst=1%:-2",
+            "rate=0",
+            "rate=1",
+            "rate=1Gb",
+            "rate=999bit",
+            "rate=5000000Gbit",
+            "red=5KB:200KB:1%",
+            "rate=1Gbit,red=200KB:5KB:1%",
+            "rate=1Gbit,red=5KB:200KB",
+            "rate=1Gbit,red=5KB:200KB:1.00001%",
+            "rate=1Gbit,limit=5GB",
+            "rate=1Gbit,limit=5000MB",
             "down=1s",
             "down=1s@",
             "down=@1s",
@@ -442,6 +465,7 @@ mod tests {
             times in prop::array::uniform3(prop_oneof![Just(0), 0..5_000_000_000_u64, any::<u64>()]),
             mean_length in prop::option::of(1.0..1e6),
             blackouts in prop::collection::vec(any::<(u64, u64)>(), 0..3),
+            queue in prop::option::of((RATES, any::<[u32; 3]>(), prop::option::of(0..=1_000_000_u32))),
         ) {
             let [loss, enter, duplicate, corrupt, ecn_mark, reorder] = probabilities;
             let [delay_ns, jitter_ns, reorder_ns] = times;
@@ -451,6 +475,11 @@ mod tests {
                 duplicate,
                 corrupt,
                 ecn_mark,
+                bottleneck: queue.map(|(bps, [limit_bytes, a, b], ppm)| Bottleneck {
+                    rate: Rate::from_bps(bps),
+                    limit_bytes,
+                    red: ppm.map(|ppm| CongestionPoint::new(a.min(b), a.max(b), ppm).unwrap()),
+                }),
                 delay_ns,
                 jitter_ns,
                 reorder,

@@ -1,17 +1,17 @@
 use ferroce_adp::DecTrigger;
-use ferroce_dcqcn::{Param, Params};
+use ferroce_dcqcn::{CongestionPoint, Param, Params, Rate};
 use ferroce_transport::Time;
 
 use super::SavedSettings;
 use crate::device::Personality;
-use crate::impair::{Blackout, BurstLoss, Impairment};
+use crate::impair::{Blackout, Bottleneck, BurstLoss, Direction, Impairment};
 use crate::register::{Accelerations, ROCE_ACCL_BYTES};
 
 /// Words of [`Settings`] in shared memory.
 pub(super) const WORDS: usize = ROCE_ACCL_WORDS + 1 + 2 * IMPAIRMENT_WORDS + PARAM_WORDS;
 
 const ROCE_ACCL_WORDS: usize = ROCE_ACCL_BYTES / 8;
-const IMPAIRMENT_WORDS: usize = 11 + 2 * Impairment::BLACKOUTS_MAX;
+const IMPAIRMENT_WORDS: usize = 14 + 2 * Impairment::BLACKOUTS_MAX;
 const PARAM_WORDS: usize = Param::ALL.len().div_ceil(2);
 
 /// Everything about a device that is set, not counted.
@@ -33,6 +33,13 @@ impl Settings {
             egress: Impairment::default(),
             ingress: Impairment::default(),
             congestion: Params::default(),
+        }
+    }
+
+    pub(crate) fn impairment(&self, direction: Direction) -> &Impairment {
+        match direction {
+            Direction::Egress => &self.egress,
+            Direction::Ingress => &self.ingress,
         }
     }
 
@@ -123,6 +130,9 @@ fn pack_impairment(it: &Impairment, words: &mut [u64]) {
         enter: 0.0,
         mean_length: 0.0,
     });
+    let queue = it.bottleneck;
+    let red = queue.and_then(|queue| queue.red);
+    let ppm = red.map_or(NO_RED, |red| red.pmax_ppm());
     let fixed = [
         it.loss.to_bits(),
         burst.enter.to_bits(),
@@ -135,6 +145,9 @@ fn pack_impairment(it: &Impairment, words: &mut [u64]) {
         it.reorder.to_bits(),
         it.reorder_ns,
         it.blackouts.len() as u64,
+        queue.map_or(0, |queue| queue.rate.bps()), // 0 stands for no bottleneck
+        queue.map_or(0, |queue| queue.limit_bytes.into()) | u64::from(ppm) << 32,
+        red.map_or(0, |red| u64::from(red.kmin()) | u64::from(red.kmax()) << 32),
     ];
     let (head, tail) = words.split_at_mut(fixed.len());
     head.copy_from_slice(&fixed);
@@ -159,6 +172,7 @@ fn unpack_impairment(words: &[u64]) -> Impairment {
         duplicate: float(3),
         corrupt: float(4),
         ecn_mark: float(5),
+        bottleneck: unpack_bottleneck([head[11], head[12], head[13]]),
         delay_ns: head[6],
         jitter_ns: head[7],
         reorder: float(8),
@@ -170,6 +184,22 @@ fn unpack_impairment(words: &[u64]) -> Impairment {
     } else {
         Impairment::default()
     }
+}
+
+/// In the place of the share of packets that are marked, where none is.
+const NO_RED: u32 = u32::MAX;
+
+fn unpack_bottleneck([bps, limit, thresholds]: [u64; 3]) -> Option<Bottleneck> {
+    let (kmin, kmax, ppm) = (
+        thresholds as u32,
+        (thresholds >> 32) as u32,
+        (limit >> 32) as u32,
+    );
+    (bps != 0).then(|| Bottleneck {
+        rate: Rate::from_bps(bps),
+        limit_bytes: limit as u32,
+        red: CongestionPoint::new(kmin, kmax, ppm).ok(),
+    })
 }
 
 /// Two parameters to a word.
@@ -198,8 +228,8 @@ mod tests {
     use super::*;
 
     fn settings() -> Settings {
-        let text = "loss=1%,burst=0.1%:20,duplicate=0.1%,corrupt=0.01%,ecn=5%,delay=50us,\
-                    jitter=10us,reorder=0.5%:200us,down=200ms@3s,down=1s@10s";
+        let text = "loss=1%,burst=0.1%:20,duplicate=0.1%,corrupt=0.01%,ecn=5%,rate=1Gbit,\
+                    red=5KB:200KB:1%,limit=1MB,delay=50us,jitter=10us,reorder=0.5%:200us,down=200ms@3s,down=1s@10s";
         Settings {
             egress: text.parse().unwrap(),
             congestion: presets::BARRE.params().with(Param::HaiRate, u32::MAX),

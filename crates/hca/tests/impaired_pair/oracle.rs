@@ -279,6 +279,7 @@ fn check_counters(pair: &Pair, id: usize, scenario: &Scenario) {
         let gone = [
             Counter::RxWrongState,
             Counter::ImpairLost,
+            Counter::ImpairQueueFull,
             Counter::ImpairBlackout,
         ];
         let cnps = [Counter::RpCnpHandled, Counter::RpCnpIgnored];

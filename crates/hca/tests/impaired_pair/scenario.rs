@@ -1,8 +1,9 @@
 //! What may happen to two devices.
 
 use ferroce_adp::{DecTrigger, Profile, RawProfile, RawRange};
-use ferroce_hca::impair::{Blackout, BurstLoss};
-use ferroce_hca::{Direction, HcaConfig, Impairment, Mtu, Personality, QpAttr, Time};
+use ferroce_dcqcn::CongestionPoint;
+use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
+use ferroce_hca::{Direction, HcaConfig, Impairment, Mtu, Personality, QpAttr, Rate, Time};
 
 use crate::common::attr;
 use crate::dice::Dice;
@@ -318,6 +319,15 @@ pub(crate) fn impairment(dice: &mut Dice) -> Impairment {
     if dice.chance(35) {
         link.ecn_mark = dice.probability(1.0);
     }
+    if dice.chance(25) {
+        // A packet takes 33 us at most, and a full queue 250 us.
+        let rate = Rate::from_mbps(dice.pick(&[1_000, 10_000, 100_000]));
+        link.bottleneck = Some(Bottleneck {
+            rate,
+            limit_bytes: (rate.bps() / 8 / 4_000) as u32,
+            red: CongestionPoint::new(1_000, 20_000, 500_000).ok(),
+        });
+    }
     if dice.chance(40) {
         link.delay_ns = dice.below(30_000);
     }
@@ -338,7 +348,7 @@ pub(crate) fn impairment(dice: &mut Dice) -> Impairment {
 }
 
 /// The longest that a link of a scenario keeps a packet.
-pub(crate) const HELD_NS_MAX: u64 = 30_000 + 30_000 + 100_000;
+pub(crate) const HELD_NS_MAX: u64 = 250_000 + 30_000 + 30_000 + 100_000;
 
 /// The longest that a queue pair of a scenario waits for a receiver.
 pub(crate) const RNR_NS_MAX: u64 = 1_000_000;
