@@ -1,5 +1,7 @@
 //! Which parameters there are: names, units, ranges, defaults.
 
+use alloc::format;
+use alloc::string::String;
 use core::fmt;
 
 /// The tools' ways to call a parameter.
@@ -113,8 +115,7 @@ macro_rules! parameters {
 parameters! {
     PrioMask ["roce_rp/enable" "" "ROCE_CC_PRIO_MASK" "DcQcnEnablePrio"]
         PriorityMask 0..255, 8 bits, default 255, PAGE,
-        "Priorities whose queue pairs heed CNPs. Tools with one mask for both points set this and \
-         roce_np/enable.";
+        "Priorities whose queue pairs heed CNPs. Tools with one mask set roce_np/enable, too.";
     NpPrioMask ["roce_np/enable" "" "" ""]
         PriorityMask 0..255, 8 bits, default 255, DRIVER,
         "Priorities whose marked packets are answered with CNPs.";
@@ -211,6 +212,18 @@ impl Param {
     pub fn name_in(self, vocabulary: Vocabulary) -> Option<&'static str> {
         let name = self.row().names[vocabulary as usize];
         (!name.is_empty()).then_some(name)
+    }
+
+    /// Its file below `/sys/class/net/<if>/ecn`, or the directory with a file for each priority.
+    #[must_use]
+    pub fn ecn_path(self) -> Option<String> {
+        let name = self.name_in(Vocabulary::Sysfs)?;
+        let in_debugfs = self.name_in(Vocabulary::Debugfs).unwrap_or_default();
+        Some(match (name.contains('/'), in_debugfs.starts_with("np_")) {
+            (true, _) => name.into(),
+            (false, true) => format!("roce_np/{name}"),
+            (false, false) => format!("roce_rp/{name}"),
+        })
     }
 
     /// The name that Ferroce prints: that of sysfs where there is one, else that of mlxconfig.

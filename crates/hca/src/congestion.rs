@@ -5,6 +5,7 @@
 
 mod device;
 mod limiter;
+mod look;
 
 use std::collections::VecDeque;
 
@@ -15,6 +16,7 @@ use ferroce_transport::{Path, Transmit};
 use ferroce_wire::{PKEY_DEFAULT, Qpn, cnp};
 
 pub(crate) use self::limiter::Limiter;
+pub use self::look::{FlowLook, LimitLook};
 use crate::packet::{CE, Outgoing};
 
 /// CNPs that wait to be sent. Without an interval between them, a burst of marked packets wants one
