@@ -2,7 +2,7 @@
 
 mod check;
 pub(crate) mod codec;
-mod emit;
+pub(crate) mod emit;
 mod live;
 pub(crate) mod plot;
 mod trace;

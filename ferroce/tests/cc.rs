@@ -87,11 +87,136 @@ fn what_is_set_in_one_vocabulary_is_shown_in_all() {
 fn a_priority_is_switched_alone() {
     let devices = Devices::new("priority");
     devices.good(&["cc", "set", "-d", "fr0", "--prio", "3", "enable=0"]);
-    assert_eq!(devices.parameters(&[])["enable"], 0b1111_0111);
-    assert_eq!(devices.parameters(&["--prio", "3"]), json!({"enable/3": 0}));
-    assert_eq!(devices.parameters(&["--prio", "4"]), json!({"enable/4": 1}));
+    let masks = |devices: &Devices| {
+        let all = devices.parameters(&[]);
+        ["roce_rp/enable", "roce_np/enable"].map(|mask| all[mask].as_u64().unwrap())
+    };
+    assert_eq!(masks(&devices), [0b1111_0111; 2]);
+    let both = |prio: &str, on: u8| json!({ format!("roce_rp/enable/{prio}"): on, format!("roce_np/enable/{prio}"): on });
+    assert_eq!(devices.parameters(&["--prio", "3"]), both("3", 0));
+    assert_eq!(devices.parameters(&["--prio", "4"]), both("4", 1));
+    devices.good(&["cc", "set", "-d", "fr0", "--prio", "3", "roce_rp/enable=1"]);
+    assert_eq!(masks(&devices), [0b1111_1111, 0b1111_0111]);
     devices.good(&["cc", "reset", "-d", "fr0", "--prio", "3"]);
-    assert_eq!(devices.parameters(&[])["enable"], 255);
+    assert_eq!(masks(&devices), [255; 2]);
+}
+
+#[test]
+fn a_preset_is_the_ground_for_what_else_is_set() {
+    let devices = Devices::new("preset");
+    let barre = devices.good(&["cc", "preset", "show", "barre"]);
+    assert!(
+        barre.starts_with("barre: Barre, USENIX ATC 2025"),
+        "{barre}"
+    );
+    devices.good(&["cc", "set", "-d", "fr0", "rpg_hai_rate=77"]);
+    devices.good(&[
+        "cc",
+        "set",
+        "-d",
+        "fr0",
+        "--preset",
+        "barre",
+        "rpg_ai_rate=9",
+    ]);
+    let now = devices.parameters(&[]);
+    let values = ["rpg_min_dec_fac", "rpg_ai_rate", "rpg_hai_rate"].map(|name| &now[name]);
+    assert_eq!(values, [89, 9, 50]);
+    let error = devices.bad(&["cc", "set", "-d", "fr0", "--preset", "bare"]);
+    assert!(error.contains("there are: firmware, paper"), "{error}");
+}
+
+#[test]
+fn what_acts_otherwise_than_it_reads_is_told() {
+    let devices = Devices::new("told");
+    for (assignment, warning) in [
+        (
+            "rpg_ai_rate=100001",
+            "above the port's speed and acts as 100000",
+        ),
+        ("ROCE_CC_ALGORITHM=1", "changes nothing: there is no QCN"),
+    ] {
+        let (code, out, err) = devices.run(&["cc", "set", "-d", "fr0", assignment]);
+        assert_eq!((code, out.as_str()), (Some(0), ""));
+        assert!(err.contains(warning), "{err}");
+        // Only of what this command has changed.
+        devices.good(&["cc", "set", "-d", "fr0", assignment]);
+    }
+}
+
+#[test]
+fn every_parameter_is_explained_by_any_of_its_names() {
+    let devices = Devices::new("explain");
+    let explain = |names: &[&str]| -> Value {
+        let out = devices.good(&[&["cc", "-j", "explain"], names].concat());
+        serde_json::from_str(&out).unwrap()
+    };
+    let all = explain(&[]);
+    assert!(all.as_array().unwrap().len() > 20);
+    for row in all.as_array().unwrap() {
+        assert!(row["min"].as_u64() <= row["default"].as_u64(), "{row}");
+        for key in ["meaning", "source", "other-values"] {
+            assert!(row[key].as_str().unwrap().len() > 10, "{row}");
+        }
+        for name in row["names"].as_object().unwrap().values() {
+            let name = name.as_str().unwrap().replace("0..7", "3");
+            let explained = &explain(&[&name])[0];
+            let is_for_both = matches!(name.as_str(), "ROCE_CC_PRIO_MASK" | "DcQcnEnablePrio3");
+            assert!(
+                explained["meaning"] == row["meaning"] || is_for_both,
+                "{name}"
+            );
+        }
+    }
+    assert!(
+        devices
+            .bad(&["cc", "explain", "rpg_ai"])
+            .contains("did you mean")
+    );
+}
+
+#[test]
+fn commands_for_a_card_undo_themselves() {
+    let devices = Devices::new("emit");
+    devices.good(&[
+        "cc",
+        "set",
+        "-d",
+        "fr0",
+        "rpg_ai_rate=20",
+        "roce_np/enable/3=0",
+    ]);
+    let emit = |more: &[&str]| {
+        let args = ["cc", "emit", "-d", "fr0", "--tool", "sysfs", "--on", "eth0"];
+        devices.good(&[&args, more].concat())
+    };
+    let root = "/sys/class/net/eth0/ecn";
+    let lines = |np: u32, ai: u32| {
+        format!("echo {np} > {root}/roce_np/enable/3\necho {ai} > {root}/roce_rp/rpg_ai_rate\n")
+    };
+    assert_eq!(emit(&[]), lines(0, 20));
+    assert_eq!(emit(&["--undo"]), lines(1, 5));
+    let all = [
+        "cc", "emit", "--preset", "firmware", "--all", "--tool", "sysfs",
+    ];
+    let (_, out, err) = devices.run(&all);
+    assert_eq!(out.lines().count(), 16 + 19, "{out}");
+    assert!(
+        err.lines().all(|line| line.contains("does not have")),
+        "{err}"
+    );
+    devices.bad(&["cc", "emit", "--tool", "sysfs"]);
+}
+
+#[test]
+fn nobody_to_watch_is_said() {
+    let devices = Devices::new("watch");
+    let out = devices.good(&["cc", "watch", "-d", "fr0", "--count", "1"]);
+    assert_eq!(out, "no queue pair has got a CNP\n");
+    assert_eq!(
+        devices.good(&["cc", "watch", "-j", "--count", "2", "--interval", "0.01"]),
+        "[]\n[]\n"
+    );
 }
 
 #[test]

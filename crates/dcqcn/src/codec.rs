@@ -54,7 +54,9 @@ impl Params {
     ) -> Result<(), DecodeError> {
         let mut decoded = self.clone();
         for (param, value) in values(layout, bytes, field_select)? {
-            decoded.set(param, value)?;
+            for &param in written(&param) {
+                decoded.set(param, value)?;
+            }
         }
         *self = decoded;
         Ok(())
@@ -68,7 +70,9 @@ impl Params {
         field_select: u32,
     ) -> Result<(), LengthError> {
         for (param, value) in values(layout, bytes, field_select)? {
-            self.set_clipped(param, value);
+            for &param in written(&param) {
+                self.set_clipped(param, value);
+            }
         }
         Ok(())
     }
@@ -88,6 +92,14 @@ fn values(
     Ok(params_in(layout)
         .filter(move |(field, _)| is_there(field))
         .map(move |(field, param)| (param, image.get(field))))
+}
+
+/// What a field sets: the records have one mask of priorities for both points.
+fn written(param: &Param) -> &[Param] {
+    match param {
+        Param::PrioMask => &[Param::PrioMask, Param::NpPrioMask],
+        other => core::slice::from_ref(other),
+    }
 }
 
 fn params_in(layout: &'static Register) -> impl Iterator<Item = (&'static Field, Param)> {

@@ -81,6 +81,9 @@ pub enum ParamError {
 pub struct Target {
     /// The parameter.
     pub param: Param,
+    /// The name is that of a mask without a point: what is written goes to the masks of both, what
+    /// is read is the reaction point's, which is `param`.
+    pub is_for_both: bool,
     /// Whose name it is.
     pub vocabulary: Vocabulary,
     /// 0..=7: only this priority's bit.
@@ -152,7 +155,7 @@ impl Params {
             text: text.to_string(),
         })?;
         let Some(priority) = target.priority else {
-            self.set(param, value)?;
+            self.set_for(target, value)?;
             let is_file = matches!(target.vocabulary, Vocabulary::Sysfs | Vocabulary::Debugfs);
             if param == Param::Cnp802pPrio && is_file {
                 self.set(Param::CnpPrioMode, 0)?;
@@ -160,10 +163,25 @@ impl Params {
             return Ok(());
         };
         let bit = 1 << priority;
-        match value {
-            0 => self.set(param, self.get(param) & !bit),
-            1 => self.set(param, self.get(param) | bit),
-            _ => Err(out_of_range(param, value, 1)),
+        let params = match target.is_for_both {
+            true => &[Param::PrioMask, Param::NpPrioMask][..],
+            false => &[param],
+        };
+        for &param in params {
+            match value {
+                0 => self.set(param, self.get(param) & !bit)?,
+                1 => self.set(param, self.get(param) | bit)?,
+                _ => return Err(out_of_range(param, value, 1)),
+            }
+        }
+        Ok(())
+    }
+
+    fn set_for(&mut self, target: Target, value: u32) -> Result<(), ParamError> {
+        self.set(target.param, value)?;
+        match target.is_for_both {
+            true => self.set(Param::NpPrioMask, value),
+            false => Ok(()),
         }
     }
 
@@ -176,10 +194,16 @@ impl Params {
             .map_or(value, |priority| value >> priority & 1)
     }
 
-    /// Whether congestion control is on for this priority (0..=7).
+    /// Whether CNPs slow down queue pairs of this priority (0..=7).
     #[must_use]
-    pub const fn is_enabled(&self, priority: u8) -> bool {
+    pub const fn heeds_cnps(&self, priority: u8) -> bool {
         priority < 8 && self.get(Param::PrioMask) >> priority & 1 != 0
+    }
+
+    /// Whether marked packets of this priority (0..=7) are answered with CNPs.
+    #[must_use]
+    pub const fn answers_marks(&self, priority: u8) -> bool {
+        priority < 8 && self.get(Param::NpPrioMask) >> priority & 1 != 0
     }
 
     /// Names the first rate that the port's speed rules out.
@@ -187,11 +211,16 @@ impl Params {
     /// The device does not refuse such a value but clips it to `line` when it is used.
     pub fn check(&self, line: Rate) -> Result<(), ParamError> {
         let max = u32::try_from(line.bps() / 1_000_000).unwrap_or(u32::MAX);
-        let mut rates = Param::ALL.iter().filter(|p| p.unit() == Unit::Mbps);
-        match rates.find(|param| self.get(**param) > max) {
-            Some(&param) => Err(out_of_range(param, self.get(param), max)),
+        match self.above(line).next() {
+            Some(param) => Err(out_of_range(param, self.get(param), max)),
             None => Ok(()),
         }
+    }
+
+    /// The rates above the port's speed, which act as that.
+    pub fn above(&self, line: Rate) -> impl Iterator<Item = Param> {
+        let rates = Param::ALL.iter().filter(|p| p.unit() == Unit::Mbps);
+        rates.copied().filter(move |param| self.mbps(*param) > line)
     }
 
     /// All that this vocabulary has a name for, as lines of `NAME=VALUE`, which
@@ -215,14 +244,19 @@ impl Params {
 impl Target {
     /// The parameter with this name in any vocabulary. A path before it is ignored
     /// (`ecn/roce_rp/rpg_gd`), so are a port's suffix (`RPG_GD_P2`) and case.
+    ///
+    /// The masks of priorities belong to a point. The path says which (`roce_np/enable/3`); without
+    /// it, and in tools that have one mask, the name means both.
     pub fn parse(text: &str) -> Result<Self, ParamError> {
         let (path, leaf) = text.rsplit_once('/').unwrap_or(("", text));
-        let parent = path.rsplit('/').next().unwrap_or_default();
-        if parent == Param::PrioMask.name() {
-            return Self::of_priority(leaf, Vocabulary::Sysfs);
+        if let Some(mask) = Self::of_file(path).filter(|_| !path.is_empty()) {
+            return mask.with_priority(leaf);
         }
         if let Some(priority) = strip_prefix(leaf, "DcQcnEnablePrio").filter(|p| !p.is_empty()) {
-            return Self::of_priority(priority, Vocabulary::WinOf);
+            return Self::mask(Vocabulary::WinOf).with_priority(priority);
+        }
+        if let Some(mask) = Self::of_file(text) {
+            return Ok(mask);
         }
         let name = ["_P1", "_P2"]
             .iter()
@@ -234,6 +268,7 @@ impl Target {
         match exact.or_else(|| named.next()) {
             Some(((param, vocabulary), _)) => Ok(Self {
                 param,
+                is_for_both: param == Param::PrioMask,
                 vocabulary,
                 priority: None,
             }),
@@ -244,16 +279,44 @@ impl Target {
         }
     }
 
-    fn of_priority(text: &str, vocabulary: Vocabulary) -> Result<Self, ParamError> {
-        let param = Param::PrioMask;
+    /// The masks of both points.
+    fn mask(vocabulary: Vocabulary) -> Self {
+        Self {
+            param: Param::PrioMask,
+            is_for_both: true,
+            vocabulary,
+            priority: None,
+        }
+    }
+
+    /// The masks that a path ending in `enable` is the directory of.
+    fn of_file(path: &str) -> Option<Self> {
+        let point = path.strip_suffix("enable")?;
+        let point = match point.strip_suffix('/') {
+            Some(point) => point.rsplit('/').next(),
+            None if point.is_empty() => None,
+            None => return None,
+        };
+        let (param, is_for_both) = match point {
+            Some("roce_np") => (Param::NpPrioMask, false),
+            Some("roce_rp") => (Param::PrioMask, false),
+            _ => (Param::PrioMask, true),
+        };
+        Some(Self {
+            param,
+            is_for_both,
+            ..Self::mask(Vocabulary::Sysfs)
+        })
+    }
+
+    fn with_priority(self, text: &str) -> Result<Self, ParamError> {
         match text.parse() {
             Ok(priority @ 0..=7) => Ok(Self {
-                param,
-                vocabulary,
                 priority: Some(priority),
+                ..self
             }),
             _ => Err(ParamError::Priority {
-                param,
+                param: self.param,
                 priority: text.to_string(),
             }),
         }
@@ -273,7 +336,8 @@ impl fmt::Display for Lines<'_> {
                 None => {}
                 // These two have a name for each priority and none for the mask.
                 Some(name)
-                    if param == Param::PrioMask && self.vocabulary != Vocabulary::NvConfig =>
+                    if param.unit() == Unit::PriorityMask
+                        && self.vocabulary != Vocabulary::NvConfig =>
                 {
                     let slash = if self.vocabulary == Vocabulary::Sysfs {
                         "/"

@@ -17,13 +17,33 @@ pub struct Preset {
 }
 
 /// All of them.
-pub const PRESETS: &[Preset] = &[FIRMWARE, HPCC, BARRE, WAN];
+pub const PRESETS: &[Preset] = &[FIRMWARE, PAPER, HPCC, BARRE, WAN];
 
 /// The firmware's defaults.
 pub const FIRMWARE: Preset = Preset {
     name: "firmware",
     source: "NVIDIA, DCQCN CC parameters",
     changes: &[],
+};
+
+/// The paper's algorithm as far as an adapter's parameters reach: its byte counter counts at most
+/// 2 MB, where the paper has 10 MB. The minimum and the hyper increase are those of its authors'
+/// simulator.
+pub const PAPER: Preset = Preset {
+    name: "paper",
+    source: "DCQCN, SIGCOMM 2015: its authors' model and simulator at 40 Gb/s",
+    changes: &[
+        (Param::DceTcpG, 1020),
+        (Param::DceTcpRtt, 55),
+        (Param::ClampTgtRate, 1),
+        (Param::TimeReset, 55),
+        (Param::Threshold, 5),
+        (Param::AiRate, 40),
+        (Param::HaiRate, 200),
+        (Param::MinRate, 100),
+        (Param::CnpModeration, 2),
+        (Param::MinTimeBetweenCnps, 50),
+    ],
 };
 
 /// The "Mellanox version" of HPCC's simulator at 100 Gb/s. It has no byte counter, and its CNPs ride

@@ -4,6 +4,7 @@ mod increase;
 mod nvidia;
 mod paper;
 
+pub use increase::Phase;
 pub use nvidia::{NvidiaConfig, NvidiaRp};
 pub use paper::{PaperConfig, PaperParams, PaperRp};
 

@@ -51,14 +51,24 @@ fn one_parameter_has_four_names() {
 }
 
 #[test]
-fn priorities_are_bits_of_one_mask() {
+fn each_point_has_a_mask_of_priorities_that_most_tools_do_not_tell_apart() {
     let mut params = Params::default();
-    params.assign("ecn/roce_np/enable/0=0").unwrap();
-    params.assign("DcQcnEnablePrio7 = 0").unwrap();
-    assert_eq!(params.get(Param::PrioMask), 0b0111_1110);
-    assert!(!params.is_enabled(0) && params.is_enabled(3) && !params.is_enabled(8));
-    params.assign("enable/7=1").unwrap();
-    assert_eq!(params.get(Param::PrioMask), 0b1111_1110);
+    let mut masks = |assignment: &str| {
+        params.assign(assignment).unwrap();
+        (params.get(Param::PrioMask), params.get(Param::NpPrioMask))
+    };
+    assert_eq!(masks("enable=0x0f"), (0b1111, 0b1111));
+    assert_eq!(masks("ecn/roce_np/enable/0=0"), (0b1111, 0b1110));
+    assert_eq!(
+        masks("/sys/class/net/eth0/ecn/roce_rp/enable/1=0"),
+        (0b1101, 0b1110)
+    );
+    assert_eq!(masks("DcQcnEnablePrio3 = 0"), (0b0101, 0b0110));
+    assert_eq!(masks("enable/7=1"), (0b1000_0101, 0b1000_0110));
+    assert_eq!(masks("roce_np/enable=3"), (0b1000_0101, 0b0011));
+    assert_eq!(masks("ROCE_CC_PRIO_MASK_P1=4"), (0b0100, 0b0100));
+    assert!(params.heeds_cnps(2) && !params.heeds_cnps(3) && !params.heeds_cnps(8));
+    assert!(params.answers_marks(2) && !params.answers_marks(3) && !params.answers_marks(8));
 }
 
 #[test]
@@ -118,7 +128,7 @@ fn errors_name_the_field_the_value_the_range_and_the_way_out() {
         ),
         (
             "enable/8=1",
-            "enable: \"8\" is no priority; use enable/0 to enable/7",
+            "roce_rp/enable: \"8\" is no priority; use roce_rp/enable/0 to roce_rp/enable/7",
         ),
         (
             "rpg_gd=+10",
@@ -134,7 +144,7 @@ fn errors_name_the_field_the_value_the_range_and_the_way_out() {
         ),
         (
             "enable/1=2",
-            "enable: 2 is outside 0..=1; choose a value in that range",
+            "roce_rp/enable: 2 is outside 0..=1; choose a value in that range",
         ),
     ] {
         assert_eq!(message(text), expected);

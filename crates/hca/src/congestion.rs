@@ -5,6 +5,7 @@
 
 mod device;
 mod limiter;
+mod look;
 
 use std::collections::VecDeque;
 
@@ -15,6 +16,7 @@ use ferroce_transport::{Path, Transmit};
 use ferroce_wire::{PKEY_DEFAULT, Qpn, cnp};
 
 pub(crate) use self::limiter::Limiter;
+pub use self::look::{FlowLook, LimitLook};
 use crate::packet::{CE, Outgoing};
 
 /// CNPs that wait to be sent. Without an interval between them, a burst of marked packets wants one
@@ -29,7 +31,7 @@ const ECT_0: u8 = 0b10;
 pub(crate) struct Congestion {
     /// The parameters in force.
     params: Params,
-    /// One bit for each priority with congestion control.
+    /// One bit for each priority whose queue pairs heed CNPs.
     enabled: u8,
     rp: NvidiaConfig,
     np: NotificationPoint,
@@ -45,7 +47,7 @@ struct Cnp {
 
 impl Congestion {
     pub(crate) fn new(params: &Params, line: Rate) -> Self {
-        let enabled = (0..8).filter(|priority| params.is_enabled(*priority));
+        let enabled = (0..8).filter(|priority| params.heeds_cnps(*priority));
         Self {
             params: params.clone(),
             enabled: enabled.fold(0, |mask, priority| mask | 1 << priority),
@@ -85,7 +87,7 @@ impl Congestion {
     /// A marked packet has arrived from `peer` at a queue pair: a CNP for it waits to be sent,
     /// unless one was sent just before.
     fn notify(&mut self, now_ns: u64, traffic_class: u8, peer: (Path, Qpn), flow: &mut CnpTimer) {
-        if !self.is_enabled(traffic_class) || self.cnps.len() >= CNPS_MAX {
+        if !self.params.answers_marks(traffic_class >> 5) || self.cnps.len() >= CNPS_MAX {
             return;
         }
         let arrival = Arrival {

@@ -128,6 +128,8 @@ pub(crate) struct QpEntry {
     pub(crate) blocked_echo: Option<IpAddr>,
     /// Of the CNPs that answer its packets.
     pub(crate) cnp_timer: CnpTimer,
+    /// CNPs of its peers that it has heeded.
+    pub(crate) cnps: u32,
     /// While its peer's CNPs slow it down.
     pub(crate) limiter: Option<Box<Limiter>>,
     /// Its entry in the timer heap.
@@ -154,6 +156,7 @@ impl QpEntry {
             handles: 1,
             blocked_echo: None,
             cnp_timer: CnpTimer::default(),
+            cnps: 0,
             limiter: None,
             timer_at: None,
             ready: false,

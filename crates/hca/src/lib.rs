@@ -36,6 +36,7 @@ mod table;
 mod timers;
 mod verbs;
 
+pub use congestion::{FlowLook, LimitLook};
 pub use cq::{CqId, CqInit, Notify};
 pub use device::{Hca, HcaConfig, Personality};
 pub use error::{Object, VerbsError};
@@ -57,6 +58,7 @@ pub use state::{
 pub use verbs::{CqLook, MrModify, MwBindWr, PdId, QpInit, QpLook, RegFlags, SrqLook, XrcdId};
 
 pub use ferroce_dcqcn::Rate;
+pub use ferroce_dcqcn::rp::Phase;
 pub use ferroce_wire::Srqn;
 
 pub use ferroce_transport::{

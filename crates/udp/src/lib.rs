@@ -57,7 +57,9 @@ pub use device::{Device, DeviceConfig, EventSink, OpenError};
 pub use observer::Observer;
 pub use question::QueryError;
 pub use registry::{Registry, RegistryError};
-pub use resource::{CmIdRow, Counts, CqRow, MrRow, PdRow, QpRow, Query, Resource, SrqRow};
+pub use resource::{
+    CmIdRow, Counts, CqRow, FlowRow, LimitRow, MrRow, PdRow, QpRow, Query, Resource, SrqRow,
+};
 pub use shared::{Process, ServiceClaim, ServiceError};
 pub use spec::{DeviceSpec, PciAddress, SpecError};
 pub use sys::{Interface, after_fork_in_child, own_memory};

@@ -1,4 +1,5 @@
 use std::io;
+use std::time::Duration;
 
 use ferroce_hca::DeviceState;
 
@@ -46,6 +47,16 @@ impl Observer {
     /// What the process in a slot has made on the device. It answers by itself, whatever its program
     /// does.
     pub fn query(&self, slot: u8, query: Query) -> Result<Vec<Resource>, QueryError> {
-        question::ask(&self.shared, slot, query)
+        self.query_within(slot, query, question::PATIENCE)
+    }
+
+    /// The same with a limit to how long the answer is waited for, if the process is stopped.
+    pub fn query_within(
+        &self,
+        slot: u8,
+        query: Query,
+        patience: Duration,
+    ) -> Result<Vec<Resource>, QueryError> {
+        question::ask(&self.shared, slot, query, patience)
     }
 }

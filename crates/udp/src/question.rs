@@ -18,7 +18,7 @@ use crate::sys;
 
 /// How long an answer is waited for. A process answers in well under a millisecond for each
 /// thousand of its objects, unless it is stopped.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Told when the answer is whole.
 const DONE: u8 = 1;
 
@@ -102,12 +102,13 @@ pub(crate) fn ask(
     shared: &SharedFile,
     slot: u8,
     query: Query,
+    patience: Duration,
 ) -> Result<Vec<Resource>, QueryError> {
     let os = |source| QueryError::Os { slot, source };
     let mut answer = sys::memory_file(c"ferroce-answer").map_err(os)?;
     let (mut done, theirs) = UnixStream::pair().map_err(os)?;
-    done.set_read_timeout(Some(PATIENCE)).map_err(os)?;
-    match shared.ask(slot, query as u8, &answer, &theirs, PATIENCE) {
+    done.set_read_timeout(Some(patience)).map_err(os)?;
+    match shared.ask(slot, query as u8, &answer, &theirs, patience) {
         Ok(Asked::Yes) => {}
         Ok(Asked::Nobody) => return Err(QueryError::Gone { slot }),
         Ok(Asked::Full) => return Err(QueryError::Silent { slot }),

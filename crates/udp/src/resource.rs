@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::process;
 
 use ferroce_hca::cm::CmState;
-use ferroce_hca::{Hca, Time};
+use ferroce_hca::{Hca, LimitLook, Phase, Time};
 use serde::{Deserialize, Serialize};
 
 /// Which resources to tell of.
@@ -26,10 +26,12 @@ pub enum Query {
     CmId = 6,
     /// How many there are of each kind.
     Count = 7,
+    /// Queue pairs whose peers have sent CNPs.
+    Flow = 8,
 }
 
 impl Query {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Qp,
         Self::Mr,
         Self::Cq,
@@ -37,6 +39,7 @@ impl Query {
         Self::Srq,
         Self::CmId,
         Self::Count,
+        Self::Flow,
     ];
 
     pub(crate) fn from_code(code: u8) -> Option<Self> {
@@ -62,6 +65,8 @@ pub enum Resource {
     CmId(CmIdRow),
     /// See [`Query::Count`].
     Count(Counts),
+    /// See [`Query::Flow`].
+    Flow(FlowRow),
 }
 
 /// A queue pair.
@@ -244,6 +249,47 @@ pub struct CmIdRow {
     pub comm: String,
 }
 
+/// What congestion control does to a queue pair whose peer has sent CNPs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct FlowRow {
+    /// Its number.
+    pub lqpn: u32,
+    /// The peer's number.
+    pub rqpn: u32,
+    /// The peer's address.
+    pub peer: IpAddr,
+    /// The priority of its packets, 0 to 7.
+    pub prio: u8,
+    /// CNPs that it has heeded, modulo 2^32.
+    pub cnps: u32,
+    /// What they have made of it; nothing if it is at full rate again.
+    #[serde(flatten)]
+    pub limit: Option<LimitRow>,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// The state of a reaction point.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct LimitRow {
+    /// The rate in force, bits per second.
+    pub rate_bps: u64,
+    /// The rate to which it recovers, bits per second.
+    pub target_bps: u64,
+    /// The estimate of congestion, millionths.
+    pub alpha_ppm: u32,
+    /// What its next increase is: recovery, additive or hyper.
+    pub stage: String,
+    /// Events of the timer since the last cut.
+    pub time_stage: u16,
+    /// Events of the byte counter since the last cut.
+    pub byte_stage: u16,
+}
+
 /// How many resources of each kind a process has.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -285,6 +331,7 @@ pub(crate) fn rows(hca: &Hca, address: IpAddr, now: Time, query: Query) -> Vec<R
         Query::Srq => view.srqs().map(Resource::Srq).collect(),
         Query::CmId => view.cm_ids().map(Resource::CmId).collect(),
         Query::Count => vec![Resource::Count(view.counts())],
+        Query::Flow => view.flows().map(Resource::Flow).collect(),
     }
 }
 
@@ -292,6 +339,22 @@ pub(crate) fn rows(hca: &Hca, address: IpAddr, now: Time, query: Query) -> Vec<R
 pub(crate) fn own_name() -> String {
     let comm = std::fs::read("/proc/self/comm").unwrap_or_default();
     String::from_utf8_lossy(comm.trim_ascii_end()).into_owned()
+}
+
+fn limit(look: &LimitLook) -> LimitRow {
+    let stage = match look.phase {
+        Phase::FastRecovery => "recovery",
+        Phase::Additive => "additive",
+        Phase::Hyper => "hyper",
+    };
+    LimitRow {
+        rate_bps: look.rate.bps(),
+        target_bps: look.target.bps(),
+        alpha_ppm: (look.alpha * 1e6) as u32,
+        stage: stage.to_owned(),
+        time_stage: look.stages.0,
+        byte_stage: look.stages.1,
+    }
 }
 
 /// A device and who looks at it.
@@ -414,6 +477,19 @@ impl View<'_> {
             ..row(info.service_id)
         });
         cm.services().map(row).chain(connections)
+    }
+
+    fn flows(&self) -> impl Iterator<Item = FlowRow> {
+        self.hca.look_at_flows(self.now).map(|look| FlowRow {
+            lqpn: look.qpn.value(),
+            rqpn: look.dest_qpn.value(),
+            peer: look.peer,
+            prio: look.priority,
+            cnps: look.cnps,
+            limit: look.limit.as_ref().map(limit),
+            pid: self.pid,
+            comm: self.comm.clone(),
+        })
     }
 
     fn counts(&self) -> Counts {

@@ -112,7 +112,7 @@ fn place(field: &Field) -> String {
 }
 
 /// A name that a shell takes as it is meant.
-fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:/".contains(c);
     match !name.is_empty() && name.chars().all(is_plain) {
         true => name.to_owned(),

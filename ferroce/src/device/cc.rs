@@ -1,12 +1,28 @@
-//! `ferroce cc`: the parameters of congestion control.
+//! `ferroce cc`: congestion control.
+//!
+//! | module | does |
+//! |---|---|
+//! | `explain` | what the parameters mean |
+//! | `preset` | published sets of them |
+//! | `emit` | the commands that set them on a card |
+//! | `watch` | the queue pairs that are slowed down |
+
+mod emit;
+mod explain;
+mod preset;
+mod watch;
 
 use clap::{Args, Subcommand, ValueEnum};
 use ferroce_dcqcn::{Param, ParamError, Params, Vocabulary};
-use ferroce_hca::WriteLockError;
+use ferroce_hca::{HcaConfig, WriteLockError};
 use ferroce_udp::Registry;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use self::emit::Emit;
+use self::explain::Explain;
+use self::preset::Verb as Presets;
+use self::watch::Watch;
 use super::format::{Before, Format, Row};
 use super::{devices, link, observe, registry};
 use crate::output::{Failure, Output};
@@ -20,10 +36,10 @@ use crate::output::{Failure, Output};
 pub(crate) struct Cc {
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// The device; show takes all without it
+    /// The device; show and watch take all without it
     #[arg(short, long, value_name = "DEV", global = true)]
     dev: Option<String>,
-    /// Only the switch of this priority
+    /// Only the switches of this priority
     #[arg(long, value_name = "P", global = true)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=7))]
     prio: Option<u8>,
@@ -46,12 +62,24 @@ enum Verb {
     },
     /// Set parameters: all of them, or on an error none
     Set {
-        /// NAME=VALUE, the name of any vocabulary; with --prio only enable=0 or enable=1
-        #[arg(required = true, value_name = "NAME=VALUE")]
+        /// NAME=VALUE, the name of any vocabulary; with --prio only enable, roce_rp/enable or
+        /// roce_np/enable, 0 or 1
+        #[arg(required_unless_present = "preset", value_name = "NAME=VALUE")]
         assignments: Vec<String>,
+        /// Begin with a published set, see `ferroce cc preset`
+        #[arg(long, value_name = "NAME", conflicts_with = "prio")]
+        preset: Option<String>,
     },
-    /// Put the parameters to the firmware's defaults; with --prio only that priority's switch
+    /// Put the parameters to the firmware's defaults; with --prio only that priority's switches
     Reset,
+    Explain(Explain),
+    /// Published sets of parameters, with their sources
+    Preset {
+        #[command(subcommand)]
+        verb: Option<Presets>,
+    },
+    Emit(Emit),
+    Watch(Watch),
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -73,6 +101,14 @@ impl Names {
     }
 }
 
+/// The parameters that devices keep and that change nothing, and why.
+const INERT: &[(Param, &str)] = &[
+    (Param::Algorithm, "there is no QCN"),
+    (Param::ShaperCoalesce, "each queue pair has its own limiter"),
+    (Param::Cnp802pPrio, "a UDP socket sends no VLAN tag"),
+    (Param::CnpPrioMode, "a UDP socket sends no VLAN tag"),
+];
+
 #[derive(Debug, Error)]
 enum ChangeError {
     #[error(transparent)]
@@ -86,21 +122,34 @@ enum ChangeError {
 impl Cc {
     pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
         let format = Format::new(self.json, self.pretty).after(before);
-        let (registry, prio) = (registry(to)?, self.prio);
+        let prio = self.prio;
         let name = self.dev.as_deref().map(link).transpose()?;
         match self.verb.unwrap_or(Verb::Show { names: None }) {
-            Verb::Show { names } => show(&registry, name, prio, names, format, to),
-            Verb::Set { assignments } => change(&registry, name, |params| {
-                let mut each = assignments.iter();
-                each.try_for_each(|text| assign(params, prio, text))
-            }),
-            Verb::Reset => change(&registry, name, |params| {
+            Verb::Show { names } => show(&registry(to)?, name, prio, names, format, to),
+            Verb::Set {
+                assignments,
+                preset,
+            } => {
+                let preset = preset.as_deref().map(preset::named).transpose()?;
+                change(name, to, |params| {
+                    if let Some(preset) = preset {
+                        *params = preset.params();
+                    }
+                    let mut each = assignments.iter();
+                    each.try_for_each(|text| assign(params, prio, text))
+                })
+            }
+            Verb::Reset => change(name, to, |params| {
                 match prio {
                     None => *params = Params::default(),
                     Some(prio) => assign(params, Some(prio), "enable=1")?,
                 }
                 Ok(())
             }),
+            Verb::Explain(explain) => explain.run(format, to),
+            Verb::Preset { verb } => verb.unwrap_or(Presets::List).run(format, to),
+            Verb::Emit(emit) => emit.run(name, to),
+            Verb::Watch(watch) => watch.run(&registry(to)?, name, format, to),
         }
     }
 }
@@ -109,20 +158,48 @@ fn assign(params: &mut Params, prio: Option<u8>, text: &str) -> Result<(), Chang
     let Some(prio) = prio else {
         return Ok(params.assign(text)?);
     };
-    let value = text.strip_prefix("enable=");
-    let value = value.ok_or_else(|| ChangeError::NotByPriority(text.to_owned()))?;
-    Ok(params.assign(&format!("enable/{prio}={value}"))?)
+    let switch = text.split_once('=');
+    let (name, value) = switch
+        .filter(|(name, _)| matches!(*name, "enable" | "roce_rp/enable" | "roce_np/enable"))
+        .ok_or_else(|| ChangeError::NotByPriority(text.to_owned()))?;
+    Ok(params.assign(&format!("{name}/{prio}={value}"))?)
 }
 
+/// Changes the parameters of a device, and says which of the changes do not act as they are.
 fn change(
-    registry: &Registry,
     name: Option<&str>,
+    to: &mut Output<'_>,
     change: impl FnOnce(&mut Params) -> Result<(), ChangeError>,
 ) -> Result<(), Failure> {
+    let registry = registry(to)?;
     let name = name.ok_or_else(|| Failure::input("which device? write -d DEV"))?;
     let observer = registry.observe(name).map_err(Failure::input)?;
-    let changed = observer.state().change_congestion(change);
-    changed.map_err(Failure::input)
+    let mut both = None;
+    let changed = observer.state().change_congestion(|params| {
+        let old = params.clone();
+        change(params)?;
+        both = Some((old, params.clone()));
+        Ok(())
+    });
+    changed.map_err(|error: ChangeError| Failure::input(error))?;
+    let Some((old, new)) = both else {
+        return Ok(());
+    };
+    let is_new = |param: &Param| old.get(*param) != new.get(*param);
+    let line = HcaConfig::default().speed;
+    for param in new.above(line).filter(is_new) {
+        to.remark(format_args!(
+            "warning: {param}={} is above the port's speed and acts as {}",
+            new.get(param),
+            line.bps() / 1_000_000
+        ))?;
+    }
+    for (param, why) in INERT.iter().filter(|(param, _)| is_new(param)) {
+        to.remark(format_args!(
+            "warning: {param} is kept and changes nothing: {why}"
+        ))?;
+    }
+    Ok(())
 }
 
 fn show(
@@ -140,19 +217,27 @@ fn show(
         let mut row = Row::new(format!("dev {name}"), &keys);
         let params = observe(registry, &spec)?.state().congestion();
         let values = match prio {
-            Some(prio) => vec![(format!("enable/{prio}"), params.is_enabled(prio).into())],
+            Some(prio) => switches(&params, prio),
             None => values(&params, names),
         };
-        let lines = values
-            .iter()
-            .map(|(name, value)| format!("    {name}={value}\n"));
-        let lines: String = lines.collect();
-        let values = values.into_iter().map(|(name, value)| (name, value.into()));
-        let values: Map<String, Value> = values.collect();
-        row.put_below("dcqcn", values.into(), &lines);
+        row.put_below("dcqcn", json(&values), &lines(&values));
         rows.push(row);
     }
     format.print(to, rows)
+}
+
+/// The switches of a priority.
+fn switches(params: &Params, prio: u8) -> Vec<(String, u32)> {
+    vec![
+        (
+            format!("roce_rp/enable/{prio}"),
+            params.heeds_cnps(prio).into(),
+        ),
+        (
+            format!("roce_np/enable/{prio}"),
+            params.answers_marks(prio).into(),
+        ),
+    ]
 }
 
 /// All parameters, or those that `names` has, with its names.
@@ -165,4 +250,14 @@ fn values(params: &Params, names: Option<Names>) -> Vec<(String, u32)> {
     let pairs = lines.lines().filter_map(|line| line.split_once('='));
     let value = |(name, value): (&str, &str)| Some((name.to_owned(), value.parse().ok()?));
     pairs.filter_map(value).collect()
+}
+
+fn lines(values: &[(String, u32)]) -> String {
+    let line = |(name, value): &(String, u32)| format!("    {name}={value}\n");
+    values.iter().map(line).collect()
+}
+
+fn json(values: &[(String, u32)]) -> Value {
+    let pair = |(name, value): &(String, u32)| (name.clone(), (*value).into());
+    values.iter().map(pair).collect::<Map<_, _>>().into()
 }

@@ -40,10 +40,14 @@ pub(super) struct Recovery {
     pub(super) byte_stage: u16,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+/// How the next event raises a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Halfway to the target.
     FastRecovery,
+    /// The same, after the target has risen by `rpg_ai_rate`.
     Additive,
+    /// The same, after the target has risen by `rpg_hai_rate`.
     Hyper,
 }
 
@@ -169,8 +173,13 @@ impl Recovery {
         (Phase::Hyper, factor)
     }
 
+    /// The phase of the next event of the counter that is ahead.
+    pub(super) fn next_phase(&self, rules: &Increase) -> Phase {
+        self.phase(rules, (0, 0)).0
+    }
+
     fn is_hyper(&self, rules: &Increase) -> bool {
-        self.phase(rules, (0, 0)).0 == Phase::Hyper
+        self.next_phase(rules) == Phase::Hyper
     }
 
     fn timer_period_ns(&self, rules: &Increase) -> u64 {

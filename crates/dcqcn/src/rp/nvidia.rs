@@ -8,7 +8,7 @@
 //! its next increase.
 
 use super::ReactionPoint;
-use super::increase::{Increase, NEVER_NS, Recovery};
+use super::increase::{Increase, NEVER_NS, Phase, Recovery};
 use crate::alpha::{Alpha, AlphaRule};
 use crate::param::Param;
 use crate::params::Params;
@@ -199,6 +199,18 @@ impl ReactionPoint for NvidiaRp {
 }
 
 impl NvidiaRp {
+    /// The phase that its next increase is in, as of the last call.
+    #[must_use]
+    pub fn phase(&self, config: &NvidiaConfig) -> Phase {
+        self.recovery.next_phase(&config.increase)
+    }
+
+    /// Events of the timer and of the byte counter since the last cut, as of the last call.
+    #[must_use]
+    pub fn stages(&self) -> (u16, u16) {
+        (self.recovery.time_stage, self.recovery.byte_stage)
+    }
+
     /// Makes up for what was due at `now_ns` or before.
     #[inline]
     fn advance(&mut self, config: &NvidiaConfig, now_ns: u64) {

@@ -33,6 +33,7 @@ impl Hca {
             return None;
         }
         let (config, now) = (&self.congestion.rp, self.now);
+        entry.cnps = entry.cnps.wrapping_add(1);
         match &mut entry.limiter {
             Some(limiter) => limiter.on_cnp(config, now),
             None => entry.limiter = Some(Box::new(Limiter::new(config, now))),

@@ -42,6 +42,11 @@ impl Limiter {
         self.rp.on_cnp(config, now.as_nanos());
     }
 
+    /// The reaction point behind it.
+    pub(crate) fn reaction(&self) -> NvidiaRp {
+        self.rp
+    }
+
     /// Whether there is still a limit, as of the last call.
     pub(crate) fn is_limited(&self) -> bool {
         self.rp.is_limited()

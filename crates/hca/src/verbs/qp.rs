@@ -214,7 +214,7 @@ impl Hca {
         };
         if path.is_some() || reset {
             entry.path = path;
-            entry.limiter = None; // what the old peer has said
+            (entry.limiter, entry.cnps) = (None, 0); // what the old peer has said
         }
         if reset {
             entry.unpolled = Unpolled::default();

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ferroce_hca::{Counter, Data, Mtu, Received};
+use ferroce_hca::{Counter, Data, Mtu, Phase, Received};
 use ferroce_wire::{Headers, Opcode, PKEY_DEFAULT, Qpn, cnp};
 
 use super::common::{A, B};
@@ -144,6 +144,53 @@ fn where_it_is_off_no_cnp_is_sent_or_heeded() {
     give_from(&mut stream, peer, &cnp_to(to));
     assert_eq!(heeded(&stream), [0, 1]);
     assert_eq!(stream.limit_mbps(), None);
+}
+
+#[test]
+fn the_points_are_switched_alone() {
+    for (off, sent, heeds) in [
+        ("roce_np/enable/0=0", false, true),
+        ("roce_rp/enable/0=0", true, false),
+    ] {
+        let mut stream = Stream::new(&["enable/0=1", off]);
+        mark(&mut stream.pair, B, 1.0);
+        // A's packets leave ECN-capable only where A heeds CNPs; the impairment asks for neither.
+        stream.run(100_000, 10_000, 4096);
+        assert_eq!(stream.pair.count(B, Counter::NpCnpSent) > 0, sent, "{off}");
+        let (peer, to) = (stream.pair.sides[B].address, stream.a);
+        give_from(&mut stream, peer, &cnp_to(to));
+        assert_eq!(heeded(&stream)[0] > 0, heeds, "{off}");
+        assert_eq!(stream.limit_mbps().is_some(), heeds, "{off}");
+    }
+}
+
+#[test]
+fn a_look_tells_who_is_slowed_down_and_how_often() {
+    let mut stream = Stream::new(&["rpg_min_rate=100"]);
+    let (peer, to) = (stream.pair.sides[B].address, stream.a);
+    let look = |stream: &Stream| {
+        let flows = stream.pair.sides[A].hca.look_at_flows(stream.pair.now);
+        flows.collect::<Vec<_>>()
+    };
+    assert_eq!(look(&stream), []);
+    for _ in 0..3 {
+        give_from(&mut stream, peer, &cnp_to(to));
+        stream.pair.run_for(10_000);
+    }
+    let [flow] = look(&stream)[..] else {
+        panic!("one flow");
+    };
+    assert_eq!((flow.qpn, flow.dest_qpn, flow.peer), (to, stream.b, peer));
+    assert_eq!((flow.cnps, flow.priority), (3, 0));
+    let limit = flow.limit.unwrap();
+    assert_eq!(Some(limit.rate.bps() as f64 / 1e6), stream.limit_mbps());
+    assert!(limit.target >= limit.rate && limit.alpha > 0.5);
+    assert_eq!((limit.phase, limit.stages), (Phase::FastRecovery, (0, 0)));
+    stream.pair.run_for(10_000_000_000);
+    let [recovered] = look(&stream)[..] else {
+        panic!("one flow");
+    };
+    assert_eq!((recovered.cnps, recovered.limit), (3, None));
 }
 
 #[test]

@@ -229,6 +229,7 @@ pub(super) fn object(resource: &Resource) -> Object {
         Resource::Srq(row) => json!(row),
         Resource::CmId(row) => json!(row),
         Resource::Count(row) => json!(row),
+        Resource::Flow(row) => json!(row),
     };
     let Value::Object(mut object) = value else {
         return Object::new();

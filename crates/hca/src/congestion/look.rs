@@ -1,0 +1,75 @@
+//! What congestion control does to queue pairs, for those who show it.
+
+use std::net::IpAddr;
+
+use ferroce_dcqcn::Rate;
+use ferroce_dcqcn::rp::{NvidiaConfig, Phase, ReactionPoint};
+use ferroce_transport::Time;
+use ferroce_wire::Qpn;
+
+use super::Limiter;
+use crate::device::Hca;
+
+/// A queue pair whose peer has sent CNPs, to look at.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FlowLook {
+    /// Its number.
+    pub qpn: Qpn,
+    /// The peer's number.
+    pub dest_qpn: Qpn,
+    /// The peer's address.
+    pub peer: IpAddr,
+    /// The priority of its packets, 0 to 7.
+    pub priority: u8,
+    /// CNPs that it has heeded, modulo 2^32.
+    pub cnps: u32,
+    /// What they have made of it; `None` if it is at full rate again.
+    pub limit: Option<LimitLook>,
+}
+
+/// The state of a reaction point.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LimitLook {
+    /// The rate in force.
+    pub rate: Rate,
+    /// The rate to which it recovers.
+    pub target: Rate,
+    /// The estimate of congestion, 0 to 1.
+    pub alpha: f64,
+    /// What its next increase is.
+    pub phase: Phase,
+    /// Events of the timer and of the byte counter since the last cut.
+    pub stages: (u16, u16),
+}
+
+impl Hca {
+    /// The queue pairs that have heeded a CNP, as they are at `now`.
+    pub fn look_at_flows(&self, now: Time) -> impl Iterator<Item = FlowLook> {
+        let heeded = self.qps.iter().filter(|(_, entry)| entry.cnps != 0);
+        heeded.filter_map(move |(_, entry)| {
+            let path = entry.path?;
+            let limiter = entry.limiter.as_deref();
+            Some(FlowLook {
+                qpn: entry.qp.qpn(),
+                dest_qpn: entry.qp.attr().dest_qpn,
+                peer: path.dest,
+                priority: path.traffic_class >> 5,
+                cnps: entry.cnps,
+                limit: limiter.and_then(|it| look(it, &self.congestion.rp, now)),
+            })
+        })
+    }
+}
+
+/// The limit at `now`; the limiter itself stays at the time of its last packet.
+fn look(limiter: &Limiter, config: &NvidiaConfig, now: Time) -> Option<LimitLook> {
+    let mut rp = limiter.reaction();
+    let rate = rp.rate(config, now.as_nanos());
+    rp.is_limited().then(|| LimitLook {
+        rate,
+        target: rp.target(config),
+        alpha: rp.alpha(config, now.as_nanos()),
+        phase: rp.phase(config),
+        stages: rp.stages(),
+    })
+}

@@ -1,0 +1,181 @@
+//! `ferroce cc watch`: the queue pairs that are slowed down, live.
+
+use std::collections::HashMap;
+use std::io::{self, IsTerminal as _};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use ferroce_udp::{FlowRow, Query, QueryError, Registry, Resource};
+use serde_json::{Value, json};
+
+use super::super::format::Format;
+use super::super::{devices, observe};
+use crate::output::{Failure, Output, Table};
+
+/// How long a process may take to answer; one that is stopped holds up nobody else.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Cursor to the upper left, and the screen cleared from there.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// Show the queue pairs whose peers have sent CNPs: rate, target, alpha, stage and CNPs
+///
+/// A terminal is redrawn; otherwise one table follows another. With -j each is a line of JSON.
+#[derive(Args, Debug)]
+pub(super) struct Watch {
+    /// Seconds between two looks
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
+    interval: Duration,
+    /// End after this many; without it, watch until interrupted
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+}
+
+impl Watch {
+    pub(super) fn run(
+        self,
+        registry: &Registry,
+        name: Option<&str>,
+        format: Format,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure> {
+        let redraws = !format.is_json() && io::stdout().is_terminal();
+        let mut before = HashMap::new();
+        for round in 0.. {
+            if self.count == Some(round) {
+                break;
+            }
+            if round > 0 {
+                thread::sleep(self.interval);
+            }
+            let seen = look(registry, name, to)?;
+            if format.is_json() {
+                let rows: Vec<Value> = seen.iter().map(Seen::json).collect();
+                to.json(&rows)?;
+            } else {
+                let clear = if redraws { CLEAR } else { "" };
+                to.text(&format!("{clear}{}", table(&seen, &before, self.interval)))?;
+            }
+            to.out.flush()?;
+            let counts = seen.iter().map(|it| (it.key(), it.row.cnps));
+            before = counts.collect();
+        }
+        Ok(())
+    }
+}
+
+/// A queue pair of a device.
+struct Seen {
+    device: String,
+    row: FlowRow,
+}
+
+type Key = (String, u32, u32);
+
+impl Seen {
+    fn key(&self) -> Key {
+        (self.device.clone(), self.row.lqpn, self.row.pid)
+    }
+
+    fn json(&self) -> Value {
+        let mut value = json!(self.row);
+        if let Value::Object(map) = &mut value {
+            map.insert("ifname".to_owned(), self.device.as_str().into());
+        }
+        value
+    }
+}
+
+/// Asks all processes on the devices.
+fn look(
+    registry: &Registry,
+    name: Option<&str>,
+    to: &mut Output<'_>,
+) -> Result<Vec<Seen>, Failure> {
+    let mut seen = Vec::new();
+    for (_, spec) in devices(registry, name)? {
+        let observer = observe(registry, &spec)?;
+        for process in observer.processes().map_err(Failure::broken)? {
+            let answer = match observer.query_within(process.slot, Query::Flow, PATIENCE) {
+                Ok(answer) => answer,
+                // It has ended since, and its queue pairs with it.
+                Err(QueryError::Gone { .. }) => continue,
+                Err(error) => {
+                    let (name, pid) = (&spec.name, process.pid);
+                    to.remark(format_args!("warning: {name}: process {pid}: {error}"))?;
+                    continue;
+                }
+            };
+            seen.extend(answer.into_iter().filter_map(|resource| match resource {
+                Resource::Flow(row) => Some(Seen {
+                    device: spec.name.clone(),
+                    row,
+                }),
+                _ => None,
+            }));
+        }
+    }
+    Ok(seen)
+}
+
+fn table(seen: &[Seen], before: &HashMap<Key, u32>, interval: Duration) -> String {
+    if seen.is_empty() {
+        return "no queue pair has got a CNP\n".to_owned();
+    }
+    let mut table = Table::new(&[
+        "link",
+        ">lqpn",
+        ">rqpn",
+        "peer",
+        ">prio",
+        ">rate Mb/s",
+        ">target",
+        ">alpha",
+        "stage",
+        ">cnps",
+        ">cnps/s",
+        ">pid",
+        "comm",
+    ]);
+    for it in seen {
+        let row = &it.row;
+        let mbps = |bps: u64| format!("{:.1}", bps as f64 / 1e6);
+        let limit = match &row.limit {
+            Some(limit) => [
+                mbps(limit.rate_bps),
+                mbps(limit.target_bps),
+                format!("{:.3}", f64::from(limit.alpha_ppm) / 1e6),
+                format!("{} {}/{}", limit.stage, limit.time_stage, limit.byte_stage),
+            ],
+            None => ["full", "-", "-", "-"].map(str::to_owned),
+        };
+        let more = before.get(&it.key()).map(|old| row.cnps.wrapping_sub(*old));
+        let rate = more.map_or_else(
+            || "-".to_owned(),
+            |more| format!("{:.0}", f64::from(more) / interval.as_secs_f64()),
+        );
+        let mut cells = vec![
+            format!("{}/1", it.device),
+            row.lqpn.to_string(),
+            row.rqpn.to_string(),
+            row.peer.to_string(),
+            row.prio.to_string(),
+        ];
+        cells.extend(limit);
+        cells.extend([
+            row.cnps.to_string(),
+            rate,
+            row.pid.to_string(),
+            row.comm.clone(),
+        ]);
+        table.row(cells);
+    }
+    table.to_string()
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|it| (0.01..=3600.0).contains(it));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "allowed are seconds from 0.01 to 3600".to_owned())
+}
