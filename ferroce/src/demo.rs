@@ -1,4 +1,5 @@
-//! `ferroce demo`: the device at work on a bad link, under three retransmission policies.
+//! `ferroce demo`: the device at work on a bad link, under three retransmission policies, or through
+//! a bottleneck under congestion control.
 //!
 //! | module | does |
 //! |---|---|
@@ -12,7 +13,9 @@
 //! | `progress` | the line that moves meanwhile |
 //! | `report` | table, histogram, conclusion, JSON |
 //! | `picture` | the same as SVG |
+//! | `congestion` | all of that for congestion control |
 
+mod congestion;
 mod error;
 mod figures;
 mod picture;
@@ -34,6 +37,7 @@ use clap::Args;
 use ferroce_adp::file::Document;
 use ferroce_adp::{Profile, QpTimeouts};
 use ferroce_udp::{Tap, TapDirection};
+use serde::Serialize;
 
 use self::figures::Figures;
 use self::plan::{Blackout, Kind, Plan};
@@ -59,6 +63,8 @@ const EXIT_CODES: &str = "Exit codes:
 /// while the link loses packets at random and goes dark once. The same work is done under plain
 /// InfiniBand timeouts (ib), under the ladder of a card out of the box (firmware), and under an
 /// adaptive retransmission profile written through the ROCE_ACCL register (profile).
+///
+/// With --congestion it shows how QPs share a bottleneck under DCQCN.
 #[derive(Args, Debug)]
 #[command(after_help = EXIT_CODES, allow_negative_numbers = true)]
 pub struct Command {
@@ -98,14 +104,22 @@ pub struct Command {
     /// Print JSON
     #[arg(short, long)]
     json: bool,
+    #[command(flatten)]
+    congestion: congestion::Options,
+}
+
+/// What a demo has to say.
+struct Shown {
+    text: String,
+    json: serde_json::Value,
+    /// If asked for.
+    svg: Option<String>,
+    /// Wrong bytes have arrived under this; they are shown all the same.
+    wrong_under: Option<String>,
 }
 
 impl Command {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let (profile, profile_name) = match &self.profile {
-            Some(file) => (adp::load(file)?, profile_name(file)),
-            None => (built_in_profile(), PROFILE_NAME.to_owned()),
-        };
         // Before the work, so that a bad path does not cost it.
         let svg = self
             .svg
@@ -115,6 +129,36 @@ impl Command {
         let tap = |path: &Path| Tap::create(path, TapDirection::Sent);
         let tap = self.pcap.as_deref().map(|path| create(path, tap));
         let tap = tap.transpose()?;
+        let shown = if self.congestion.is_wanted() {
+            congestion::show(&self, tap.clone())?
+        } else {
+            self.show_policies(tap.clone())?
+        };
+        if let (Some(tap), Some(path)) = (&tap, &self.pcap) {
+            tap.finish().map_err(|error| cannot_write(path, &error))?;
+        }
+        if let (Some(file), Some(path), Some(picture)) = (svg, &self.svg, &shown.svg) {
+            write(file, picture).map_err(|error| cannot_write(path, &error))?;
+        }
+        if self.json {
+            to.json(&shown.json)?;
+        } else {
+            to.text(&shown.text)?;
+        }
+        match shown.wrong_under {
+            Some(under) => Err(Failure::broken(format_args!(
+                "wrong bytes arrived under {under}; this is a bug, please report it with seed {}",
+                self.seed
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn show_policies(&self, tap: Option<Tap>) -> Result<Shown, Failure> {
+        let (profile, profile_name) = match &self.profile {
+            Some(file) => (adp::load(file)?, profile_name(file)),
+            None => (built_in_profile(), PROFILE_NAME.to_owned()),
+        };
         let plan = Plan {
             seed: self.seed,
             bytes: self.bytes,
@@ -129,26 +173,22 @@ impl Command {
             tap,
         };
         let runs = make_runs(&plan)?;
-        if let (Some(tap), Some(path)) = (&plan.tap, &self.pcap) {
-            tap.finish().map_err(|error| cannot_write(path, &error))?;
-        }
-        if let (Some(file), Some(path)) = (svg, &self.svg) {
-            let picture = picture::draw(&plan, &profile_name, &runs).map_err(io::Error::other)?;
-            write(file, &picture).map_err(|error| cannot_write(path, &error))?;
-        }
-        if self.json {
-            to.json(&report::Json::new(plan.seed, &runs))?;
-        } else {
-            to.text(&report::text(&plan, &profile_name, &runs))?;
-        }
-        match runs.iter().find(|run| !run.verified) {
-            Some(run) => Err(Failure::broken(format_args!(
-                "wrong bytes arrived under policy {}; this is a bug, please report it with seed {}",
-                run.policy, plan.seed
-            ))),
-            None => Ok(()),
-        }
+        let svg = self
+            .svg
+            .is_some()
+            .then(|| picture::draw(&plan, &profile_name, &runs));
+        let wrong = runs.iter().find(|run| !run.verified);
+        Ok(Shown {
+            text: report::text(&plan, &profile_name, &runs),
+            json: to_json(&report::Json::new(plan.seed, &runs))?,
+            svg: svg.transpose().map_err(io::Error::other)?,
+            wrong_under: wrong.map(|run| format!("policy {}", run.policy)),
+        })
     }
+}
+
+fn to_json(facts: &impl Serialize) -> Result<serde_json::Value, Failure> {
+    Ok(serde_json::to_value(facts).map_err(io::Error::from)?)
 }
 
 fn make_runs(plan: &Plan) -> Result<Vec<Figures>, Failure> {

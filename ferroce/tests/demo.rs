@@ -300,3 +300,85 @@ fn bad_values_name_flag_value_range_and_what_to_write() {
     let err = bad(&["demo", "--profile", &bad_profile]);
     assert!(err.contains(":1: error: time_base"), "{err}");
 }
+
+#[test]
+fn the_congestion_demo_shows_how_queue_pairs_share() {
+    let svg = target("congestion.svg");
+    let addresses = addresses(7);
+    let args = [
+        "--congestion",
+        "--addresses",
+        &addresses,
+        "--flows",
+        "3",
+        "--bottleneck",
+        "200Mbit",
+        "--time",
+        "900ms",
+        "--svg",
+        svg.to_str().unwrap(),
+    ];
+    let report = demo_json(&[&args[..], &["--json"]].concat());
+    assert_eq!(report["verified"], true);
+    assert_eq!(count(&report["bottleneck_bps"]), 200_000_000);
+    assert!(count(&report["marked"]) > 0 && count(&report["cnps"]) > 0);
+    let phases = report["phases"].as_array().unwrap();
+    let qps: Vec<_> = phases.iter().map(|phase| count(&phase["qps"])).collect();
+    assert_eq!(qps, [1, 2, 3, 2]);
+    for phase in phases {
+        // What the sockets hold, the bottleneck has passed before.
+        let busy = number(&phase["busy"]);
+        assert!((0.0..1.2).contains(&busy), "{phase}");
+        assert!(
+            (0.0..=1.0 + 1e-9).contains(&number(&phase["jain"])),
+            "{phase}"
+        );
+    }
+    let samples = report["samples"].as_array().unwrap();
+    assert!(
+        samples
+            .iter()
+            .any(|sample| count(&sample["queue_bytes"]) > 0)
+    );
+    let is_limited = |sample: &Value| sample["limit_bps"][0].is_u64();
+    assert!(samples.iter().any(is_limited));
+    let picture = std::fs::read_to_string(&svg).unwrap();
+    for part in [
+        "QP 3",
+        "Carried, Gb/s",
+        "Limit of each QP",
+        "Queue of the bottleneck",
+        "Alpha",
+    ] {
+        assert!(picture.contains(part), "{part}");
+    }
+
+    let (code, out, _) = demo(&args);
+    assert_eq!(code, 0);
+    for part in [
+        "3 QPs WRITE",
+        "queue, KB",
+        "alpha",
+        "Jain",
+        "Every byte that arrived was right.",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+}
+
+#[test]
+fn the_congestion_demo_refuses_what_it_cannot_show() {
+    for (args, told) in [
+        ("--congestion --flows 9", "1..=8"),
+        ("--congestion --bottleneck 200Gbit", "1Mbit to 100Gbit"),
+        ("--congestion --bottleneck fast", "for example 500Mbit"),
+        ("--congestion --time 10ms", "100ms to 60min"),
+        ("--congestion --preset none", "choose one of firmware"),
+        ("--congestion --loss 1%", "cannot be used with"),
+        ("--flows 2", "--congestion"),
+    ] {
+        let (code, _, err) = demo(&args.split(' ').collect::<Vec<_>>());
+        assert_eq!(code, 2, "{args}");
+        assert!(err.contains(told), "{args}: {err}");
+    }
+}

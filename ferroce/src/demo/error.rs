@@ -5,8 +5,6 @@ use ferroce_udp::OpenError;
 use ferroce_udp::socket::BindError;
 use thiserror::Error;
 
-use super::plan::Kind;
-
 /// Why the demo could not show what it wants to show.
 #[derive(Debug, Error)]
 pub(crate) enum Error {
@@ -28,18 +26,18 @@ pub(crate) enum Error {
     #[error("the device refused a verb: {0}")]
     Verbs(#[from] VerbsError),
     /// A work request ended in a way that no link can cause.
-    #[error("a work request under policy {policy} ended with {status}")]
+    #[error("a work request under {under} ended with {status}")]
     Status {
-        /// The policy of the run.
-        policy: Kind,
+        /// What the run was made under.
+        under: String,
         /// Name of the status.
         status: &'static str,
     },
     /// A queue pair neither completes nor fails.
-    #[error("nothing has happened for {seconds} s under policy {policy}, and no queue pair failed")]
+    #[error("nothing has happened for {seconds} s under {under}, and no queue pair failed")]
     Stuck {
-        /// The policy of the run.
-        policy: Kind,
+        /// What the run was made under.
+        under: String,
         /// How long.
         seconds: u64,
     },

@@ -11,6 +11,9 @@ use super::plan::Kind;
 /// How often the line changes.
 const EVERY: Duration = Duration::from_millis(100);
 
+/// Steps of a run that takes its time.
+const SHARES: u64 = 1_000;
+
 /// Shows nothing where standard error is no terminal. The line goes away with it.
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -19,7 +22,18 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
+    /// That of a run under a policy, which moves so many bytes.
     pub(crate) fn new(run: usize, kind: Kind, bytes: u64) -> Self {
+        let prefix = format!("run {run} of {}, {kind:<8}", Kind::ALL.len());
+        Self::with_prefix(prefix, bytes)
+    }
+
+    /// That of a run which takes its time; see [`Self::show_share`].
+    pub(crate) fn of_time() -> Self {
+        Self::with_prefix("congestion".to_owned(), SHARES)
+    }
+
+    fn with_prefix(prefix: String, end: u64) -> Self {
         let target = if io::stderr().is_terminal() {
             ProgressDrawTarget::stderr()
         } else {
@@ -28,9 +42,9 @@ impl Progress {
         let style = ProgressStyle::with_template("{prefix} [{bar:30}] {percent:>3} %  {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("##.");
-        let bar = ProgressBar::with_draw_target(Some(bytes), target)
+        let bar = ProgressBar::with_draw_target(Some(end), target)
             .with_style(style)
-            .with_prefix(format!("run {run} of {}, {kind:<8}", Kind::ALL.len()));
+            .with_prefix(prefix);
         bar.tick();
         Self {
             bar,
@@ -39,11 +53,9 @@ impl Progress {
     }
 
     pub(crate) fn show(&mut self, figures: &Figures) {
-        let now = Instant::now();
-        if now < self.next || self.bar.is_hidden() {
+        if !self.is_due() {
             return;
         }
-        self.next = now + EVERY;
         self.bar.set_message(format!(
             "{:.1} s  {:.2} Gb/s  {} timeouts",
             figures.elapsed_ns as f64 / 1e9,
@@ -51,6 +63,22 @@ impl Progress {
             figures.expiries.len()
         ));
         self.bar.set_position(figures.bytes);
+    }
+
+    /// Shows how much of the run is over, 0 to 1.
+    pub(crate) fn show_share(&mut self, share: f64) {
+        if self.is_due() {
+            self.bar.set_position((share * SHARES as f64) as u64);
+        }
+    }
+
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = now >= self.next && !self.bar.is_hidden();
+        if is_due {
+            self.next = now + EVERY;
+        }
+        is_due
     }
 }
 

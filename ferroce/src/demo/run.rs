@@ -168,7 +168,7 @@ impl<'a> Client<'a> {
                     WcStatus::RetryExcErr => return Ok(Outcome::RetryExceeded),
                     status => {
                         return Err(Error::Status {
-                            policy: self.figures.policy,
+                            under: format!("policy {}", self.figures.policy),
                             status: status.name(),
                         });
                     }
@@ -179,7 +179,7 @@ impl<'a> Client<'a> {
             }
             if u128::from(now.since(last)) > self.silence_max.as_nanos() {
                 return Err(Error::Stuck {
-                    policy: self.figures.policy,
+                    under: format!("policy {}", self.figures.policy),
                     seconds: self.silence_max.as_secs(),
                 });
             }

@@ -6,8 +6,10 @@ use super::plan::{Blackout, Start};
 
 /// Losses above this leave nothing to look at.
 const LOSS_MAX: f64 = 0.5;
-/// Longest blackout, and latest start of one.
-const BLACKOUT_MAX_NS: u64 = 3600 * 1_000_000_000;
+/// Longest blackout, latest start of one, and longest run.
+const TIME_MAX_NS: u64 = 3600 * 1_000_000_000;
+/// Shortest run.
+const RUN_TIME_MIN_NS: u64 = 100_000_000;
 /// Most bytes of one run.
 const BYTES_MAX: u64 = 1 << 40;
 
@@ -87,20 +89,35 @@ fn start(text: &str) -> Result<Start, String> {
 }
 
 fn duration(text: &str) -> Result<u64, String> {
+    duration_or(text, BLACKOUT)
+}
+
+/// How long a demo runs.
+pub(super) fn run_time(text: &str) -> Result<u64, String> {
+    const INSTEAD: &str = "write 100ms to 60min, for example 6s or 1min";
+    let ns = duration_or(text, INSTEAD)?;
+    if ns < RUN_TIME_MIN_NS {
+        return Err(format!("'{text}' is too short to see anything; {INSTEAD}"));
+    }
+    Ok(ns)
+}
+
+/// A duration, up to an hour; what is none is answered with what to write instead.
+fn duration_or(text: &str, instead: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
     let scale = match DURATIONS.iter().find(|(name, _)| *name == unit) {
         Some((_, scale)) => *scale,
         None if unit.is_empty() && number.parse() == Ok(0.0) => 1.0,
         None if unit.is_empty() && !number.is_empty() => {
-            return Err(format!("'{text}' has no unit; {BLACKOUT}"));
+            return Err(format!("'{text}' has no unit; {instead}"));
         }
-        None => return Err(format!("'{text}' is no duration; {BLACKOUT}")),
+        None => return Err(format!("'{text}' is no duration; {instead}")),
     };
     let number: f64 = number
         .parse()
-        .map_err(|_| format!("'{text}' is no duration; {BLACKOUT}"))?;
-    whole(number * scale, 0, BLACKOUT_MAX_NS)
-        .ok_or_else(|| format!("'{text}' is more than 1 hour; {BLACKOUT}"))
+        .map_err(|_| format!("'{text}' is no duration; {instead}"))?;
+    whole(number * scale, 0, TIME_MAX_NS)
+        .ok_or_else(|| format!("'{text}' is more than 1 hour; {instead}"))
 }
 
 /// A number of bytes: `1000000`, `64M`, `1GiB`.
@@ -200,6 +217,18 @@ mod tests {
             "400", "400ms@", "@1s", "ms", "2h", "61min", "-1s", "1s@1", "1s@101%", "1s@%", "1%",
         ] {
             assert!(blackout(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_run_has_a_length() {
+        assert_eq!(run_time("100ms"), Ok(100_000_000));
+        assert_eq!(run_time("60min"), Ok(TIME_MAX_NS));
+        for bad in ["99ms", "61min", "0", "6", "s", "1h"] {
+            assert!(
+                run_time(bad).unwrap_err().contains("for example 6s"),
+                "{bad}"
+            );
         }
     }
 

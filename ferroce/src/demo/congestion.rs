@@ -1,0 +1,115 @@
+//! `ferroce demo --congestion`: queue pairs that share a marked bottleneck under DCQCN.
+//!
+//! | module | does |
+//! |---|---|
+//! | `plan` | what will be done |
+//! | `run` | the run, and the samples taken meanwhile |
+//! | `course` | the samples, and the figures that follow from them |
+//! | `terminal` | the course in characters |
+//! | `report` | table, conclusion, JSON |
+//! | `picture` | the course as SVG |
+
+mod course;
+mod picture;
+mod plan;
+mod report;
+mod run;
+mod terminal;
+
+use std::io;
+
+use clap::Args;
+use ferroce_dcqcn::Rate;
+use ferroce_dcqcn::presets::{PRESETS, Preset};
+use ferroce_hca::Impairment;
+use ferroce_udp::Tap;
+
+use self::plan::Plan;
+use super::progress::Progress;
+use super::{Command, Shown, to_json, units};
+use crate::output::Failure;
+
+/// Queue pairs that can be told apart.
+const FLOWS_MAX: i64 = terminal::SIGNS.len() as i64;
+
+/// What only this demo asks.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Options {
+    /// Show congestion control instead: QPs that join and leave a bottleneck, which marks packets
+    #[arg(
+        long,
+        conflicts_with_all = ["loss", "blackout", "profile", "timeout", "retry_cnt", "bytes"]
+    )]
+    congestion: bool,
+    /// QPs that share the bottleneck, 1 to 8
+    #[arg(long, value_name = "N", default_value_t = 2, requires = "congestion",
+          value_parser = clap::value_parser!(u8).range(1..=FLOWS_MAX))]
+    flows: u8,
+    /// Rate of the bottleneck, 1Mbit to 100Gbit
+    #[arg(long, value_name = "RATE", default_value = "4Gbit", requires = "congestion",
+          value_parser = rate)]
+    bottleneck: Rate,
+    /// Length of the run, 100ms to 60min
+    #[arg(long, value_name = "TIME", default_value = "6s", requires = "congestion",
+          value_parser = units::run_time)]
+    time: u64,
+    /// Parameters of congestion control: a preset of `ferroce cc preset`
+    #[arg(long, value_name = "NAME", default_value = "paper", requires = "congestion",
+          value_parser = preset)]
+    preset: &'static Preset,
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    let allowed = Rate::from_mbps(1)..=Rate::from_mbps(100_000);
+    let impairment: Option<Impairment> = format!("rate={text}").parse().ok();
+    let bottleneck = impairment.and_then(|it| it.bottleneck);
+    bottleneck
+        .map(|bottleneck| bottleneck.rate)
+        .filter(|rate| allowed.contains(rate))
+        .ok_or_else(|| "write 1Mbit to 100Gbit, for example 500Mbit or 2.5Gbit".to_owned())
+}
+
+fn preset(name: &str) -> Result<&'static Preset, String> {
+    Preset::named(name).ok_or_else(|| {
+        let names: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
+        format!(
+            "there is none of that name; choose one of {}",
+            names.join(", ")
+        )
+    })
+}
+
+impl Options {
+    /// Whether this demo is to be shown.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.congestion
+    }
+}
+
+/// Makes the run that the command asks for.
+pub(super) fn show(command: &Command, tap: Option<Tap>) -> Result<Shown, Failure> {
+    let options = &command.congestion;
+    let plan = Plan {
+        seed: command.seed,
+        flows: options.flows.into(),
+        length_ns: options.time,
+        bottleneck: options.bottleneck,
+        red: plan::red(options.bottleneck),
+        params: options.preset.params(),
+        preset: options.preset.name,
+        addresses: command.addresses,
+        tap,
+    };
+    let mut progress = Progress::of_time();
+    let course = run::run(&plan, &mut |share| progress.show_share(share));
+    drop(progress);
+    let course = course.map_err(Failure::broken)?;
+    let svg = command.svg.is_some();
+    let svg = svg.then(|| picture::draw(&course, plan.bottleneck.bps(), &plan.to_string()));
+    Ok(Shown {
+        text: report::text(&plan, &course),
+        json: to_json(&report::Json::new(&plan, &course))?,
+        svg: svg.transpose().map_err(io::Error::other)?,
+        wrong_under: (!course.verified).then(|| run::UNDER.to_owned()),
+    })
+}

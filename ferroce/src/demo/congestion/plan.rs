@@ -1,0 +1,75 @@
+//! What the congestion demo does, before it does it.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ferroce_dcqcn::presets::hpcc_red;
+use ferroce_dcqcn::{CongestionPoint, Params, Rate};
+use ferroce_udp::Tap;
+
+use super::course::PhaseFigures;
+use crate::demo::report::{digits, rounded};
+
+/// Everything there is to decide.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) flows: usize,
+    pub(super) length_ns: u64,
+    pub(super) bottleneck: Rate,
+    /// Marking by the bottleneck.
+    pub(super) red: CongestionPoint,
+    /// Of both devices.
+    pub(super) params: Params,
+    /// Name of the set of parameters.
+    pub(super) preset: &'static str,
+    /// The sender's and the receiver's.
+    pub(super) addresses: [IpAddr; 2],
+    pub(super) tap: Option<Tap>,
+}
+
+/// Payload of a full packet, and its length from the BTH to the ICRC, as the bottleneck counts it.
+const PACKET: (f64, f64) = (4096.0, 4096.0 + 12.0 + 4.0);
+
+/// What a bottleneck of this rate marks: as in HPCC's simulations, but from no less than two packets
+/// on, for one packet is always there.
+pub(super) fn red(rate: Rate) -> CongestionPoint {
+    let red = hpcc_red(rate);
+    let kmin = red.kmin().max(2 * PACKET.1 as u32);
+    CongestionPoint::new(kmin, red.kmax().max(4 * kmin), red.pmax_ppm()).unwrap_or(red)
+}
+
+impl Plan {
+    /// How much of the bottleneck a phase's payload took, 0 to 1.
+    pub(super) fn busy(&self, figures: &PhaseFigures) -> f64 {
+        figures.sum_bps() * PACKET.1 / PACKET.0 / self.bottleneck.bps() as f64
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [from, to] = self.addresses;
+        let kb = |bytes: u32| digits(f64::from(bytes) / 1e3);
+        writeln!(
+            f,
+            "{} from {from} to {to} for {} s through a bottleneck of {}, which marks from {} to {} \
+             KB",
+            if self.flows == 1 {
+                "1 QP WRITEs".to_owned()
+            } else {
+                format!("{} QPs WRITE", self.flows)
+            },
+            digits(self.length_ns as f64 / 1e9),
+            self.bottleneck,
+            kb(self.red.kmin()),
+            kb(self.red.kmax()),
+        )?;
+        writeln!(
+            f,
+            "up to {} % of the packets; parameters {}; seed {}",
+            rounded(self.red.pmax() * 100.0),
+            self.preset,
+            self.seed
+        )
+    }
+}

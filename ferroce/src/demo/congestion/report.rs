@@ -1,0 +1,167 @@
+//! What the congestion demo says at the end: the course, a table, a sentence, or JSON.
+
+use serde::Serialize;
+
+use super::course::{Course, Phase, PhaseFigures};
+use super::plan::Plan;
+use super::terminal;
+use crate::demo::report::{capital, digits, list, wrap};
+use crate::output::Table;
+
+/// The whole report in words.
+pub(super) fn text(plan: &Plan, course: &Course) -> String {
+    format!(
+        "{}\n{}\n{}\n{}\n",
+        plan,
+        terminal::draw(course, plan.bottleneck.bps()),
+        table(plan, course),
+        wrap(&conclusion(plan, course))
+    )
+}
+
+/// One row for each phase.
+fn table(plan: &Plan, course: &Course) -> Table {
+    let mut table = Table::new(&[
+        "time s",
+        ">QPs",
+        ">carried Gb/s",
+        ">busy %",
+        ">least Gb/s",
+        ">most Gb/s",
+        ">Jain",
+        ">queue mean KB",
+        ">max KB",
+    ]);
+    for phase in &course.phases {
+        let figures = course.figures(phase);
+        let seconds = |ns: u64| digits(ns as f64 / 1e9);
+        let (least, most) = figures.extremes_bps();
+        table.row(vec![
+            format!(
+                "{} to {}",
+                seconds(phase.span.start),
+                seconds(phase.span.end)
+            ),
+            phase.flows.len().to_string(),
+            digits(figures.sum_bps() / 1e9),
+            digits(plan.busy(&figures) * 100.0),
+            digits(least / 1e9),
+            digits(most / 1e9),
+            format!("{:.3}", figures.jain),
+            digits(figures.queue_mean / 1e3),
+            digits(figures.queue_max as f64 / 1e3),
+        ]);
+    }
+    table
+}
+
+/// What the figures mean.
+fn conclusion(plan: &Plan, course: &Course) -> String {
+    if !course.verified {
+        return "Bytes arrived that were never sent there.".to_owned();
+    }
+    if course.cnps == 0 {
+        return "No QP was slowed down: the bottleneck marked too little. Give it a lower rate with \
+                --bottleneck, or let more QPs send with --flows."
+            .to_owned();
+    }
+    let busy = |phase: &Phase| digits(plan.busy(&course.figures(phase)) * 100.0);
+    let mut parts = Vec::new();
+    if let [.., together, last] = course.phases.as_slice() {
+        parts.push(format!(
+            "{} QPs shared the bottleneck with a Jain index of {:.3} and kept it {} % busy",
+            plan.flows,
+            course.figures(together).jain,
+            busy(together)
+        ));
+        let left = plan.flows - last.flows.len();
+        parts.push(format!("when {left} had left it was {} % busy", busy(last)));
+    } else if let [only] = course.phases.as_slice() {
+        parts.push(format!("the QP kept the bottleneck {} % busy", busy(only)));
+    }
+    let dropped = match course.dropped {
+        0 => "none was lost in the queue".to_owned(),
+        n => format!("{n} were lost because it was full"),
+    };
+    format!(
+        "{}. Of the packets {} were marked, for which {} CNPs slowed their senders down, and \
+         {dropped}. Every byte that arrived was right.",
+        capital(&list(&parts)),
+        course.marked,
+        course.cnps,
+    )
+}
+
+/// The report for programs.
+#[derive(Debug, Serialize)]
+pub(super) struct Json {
+    seed: u64,
+    bottleneck_bps: u64,
+    verified: bool,
+    marked: u64,
+    dropped: u64,
+    cnps: u64,
+    phases: Vec<PhaseJson>,
+    samples: Vec<SampleJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct PhaseJson {
+    from_s: f64,
+    to_s: f64,
+    qps: usize,
+    carried_bps: f64,
+    busy: f64,
+    shares_bps: Vec<f64>,
+    jain: f64,
+    queue_mean_bytes: f64,
+    queue_max_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct SampleJson {
+    at_s: f64,
+    queue_bytes: u64,
+    bytes: Vec<u64>,
+    limit_bps: Vec<Option<u64>>,
+    alpha: Vec<f64>,
+}
+
+impl Json {
+    pub(super) fn new(plan: &Plan, course: &Course) -> Self {
+        let samples = course.samples.iter().map(|sample| SampleJson {
+            at_s: sample.at_ns as f64 / 1e9,
+            queue_bytes: sample.queue_bytes,
+            bytes: sample.flows.iter().map(|flow| flow.bytes).collect(),
+            limit_bps: sample.flows.iter().map(|flow| flow.limit_bps).collect(),
+            alpha: sample.flows.iter().map(|flow| flow.alpha).collect(),
+        });
+        let phase = |phase: &Phase| PhaseJson::new(plan, phase, course.figures(phase));
+        Self {
+            seed: plan.seed,
+            bottleneck_bps: plan.bottleneck.bps(),
+            verified: course.verified,
+            marked: course.marked,
+            dropped: course.dropped,
+            cnps: course.cnps,
+            phases: course.phases.iter().map(phase).collect(),
+            samples: samples.collect(),
+        }
+    }
+}
+
+impl PhaseJson {
+    fn new(plan: &Plan, phase: &Phase, figures: PhaseFigures) -> Self {
+        Self {
+            from_s: phase.span.start as f64 / 1e9,
+            to_s: phase.span.end as f64 / 1e9,
+            qps: phase.flows.len(),
+            carried_bps: figures.sum_bps(),
+            busy: plan.busy(&figures),
+            jain: figures.jain,
+            queue_mean_bytes: figures.queue_mean,
+            queue_max_bytes: figures.queue_max,
+            shares_bps: figures.shares_bps,
+        }
+    }
+}
