@@ -181,7 +181,9 @@ fn a_namespace_shows_the_devices_to_programs_that_no_library_helps() {
                 test -c /dev/infiniband/uverbs0 && test -e /sys/class/net/lo && \
                 test -w /dev/null && test -d /proc/self/fd && \
                 cat /sys/class/infiniband/fr0/device/vendor && \
-                readlink -f /sys/class/infiniband/fr0/device/net/lo && id -u";
+                readlink -f /sys/class/infiniband/fr0/device/net/lo && id -u && \
+                cat /sys/class/infiniband/fr0/device/ecn/roce_rp/rpg_ai_rate && \
+                ! (echo 6 > /sys/class/infiniband/fr0/device/ecn/roce_rp/rpg_ai_rate) 2>&1";
     let output = ferroce.output(&["run", "--ns", "sh", "-c", show]);
     let errors = text(&output.stderr);
     if errors.contains("cannot make a namespace") {
@@ -189,8 +191,13 @@ fn a_namespace_shows_the_devices_to_programs_that_no_library_helps() {
         return;
     }
     let uid = nix::unistd::getuid();
-    let expected = format!("4: ACTIVE\n0x15b3\n/sys/devices/virtual/net/lo\n{uid}\n");
-    assert_eq!((text(&output.stdout), errors), (expected, String::new()));
+    let expected = format!("4: ACTIVE\n0x15b3\n/sys/devices/virtual/net/lo\n{uid}\n5\n");
+    let shown = text(&output.stdout);
+    let refused = shown
+        .strip_prefix(&expected)
+        .unwrap_or_else(|| panic!("{shown}"));
+    assert!(refused.contains("Read-only file system"), "{refused}");
+    assert_eq!(errors, "");
     assert!(
         !Path::new("/sys/class/infiniband/fr0").exists(),
         "it shows outside"
