@@ -3,8 +3,10 @@
 //! | module | does |
 //! |---|---|
 //! | `metrics` | the devices as OpenMetrics families |
+//! | `congestion` | those of congestion control |
 //! | `http` | hands the text out |
 
+mod congestion;
 mod http;
 mod metrics;
 

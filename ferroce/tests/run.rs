@@ -181,7 +181,9 @@ fn a_namespace_shows_the_devices_to_programs_that_no_library_helps() {
                 test -c /dev/infiniband/uverbs0 && test -e /sys/class/net/lo && \
                 test -w /dev/null && test -d /proc/self/fd && \
                 cat /sys/class/infiniband/fr0/device/vendor && \
-                readlink -f /sys/class/infiniband/fr0/device/net/lo && id -u";
+                readlink -f /sys/class/infiniband/fr0/device/net/lo && id -u && \
+                cat /sys/class/infiniband/fr0/device/ecn/roce_rp/rpg_ai_rate && \
+                ! (echo 6 > /sys/class/infiniband/fr0/device/ecn/roce_rp/rpg_ai_rate) 2>&1";
     let output = ferroce.output(&["run", "--ns", "sh", "-c", show]);
     let errors = text(&output.stderr);
     if errors.contains("cannot make a namespace") {
@@ -189,8 +191,13 @@ fn a_namespace_shows_the_devices_to_programs_that_no_library_helps() {
         return;
     }
     let uid = nix::unistd::getuid();
-    let expected = format!("4: ACTIVE\n0x15b3\n/sys/devices/virtual/net/lo\n{uid}\n");
-    assert_eq!((text(&output.stdout), errors), (expected, String::new()));
+    let expected = format!("4: ACTIVE\n0x15b3\n/sys/devices/virtual/net/lo\n{uid}\n5\n");
+    let shown = text(&output.stdout);
+    let refused = shown
+        .strip_prefix(&expected)
+        .unwrap_or_else(|| panic!("{shown}"));
+    assert!(refused.contains("Read-only file system"), "{refused}");
+    assert_eq!(errors, "");
     assert!(
         !Path::new("/sys/class/infiniband/fr0").exists(),
         "it shows outside"
@@ -240,6 +247,139 @@ fn counters_are_read_as_they_are() {
     let (code, error) = ferroce.bad(&["dev", "del", "fr1"]);
     assert_eq!(code, Some(2));
     assert!(error.contains("fr1 is in use"), "{error}");
+}
+
+#[test]
+fn parameters_are_files_that_act_or_refuse() {
+    let ferroce = Installation::new();
+    ferroce.good(&["dev", "add", "fr1", "127.34.0.2"]);
+    let sh = |shell: &str, script: &str| {
+        let script = format!("cd /; e=/sys/class/net/lo/ecn; {script}");
+        let output = ferroce.output(&["run", shell, "-c", &script]);
+        let code = output.status.code();
+        (code, text(&output.stdout), text(&output.stderr))
+    };
+    let is_set = |device: &str, name: &str| {
+        let shown = ferroce.good(&["cc", "show", "-d", device]);
+        let line = shown
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='));
+        line.unwrap().to_owned()
+    };
+    let good = |shell: &str, script: &str, out: &str| {
+        assert_eq!(
+            sh(shell, script),
+            (Some(0), out.to_owned(), String::new()),
+            "{shell}: {script}"
+        );
+    };
+
+    // Each way to write: a shell's own, by a stream, by a program, from another directory.
+    for (value, shell, script) in [
+        (11, "dash", "echo 11 > $e/roce_rp/rpg_ai_rate"),
+        (12, "bash", "echo 12 > $e/roce_rp/rpg_ai_rate"),
+        (13, "bash", "printf '13\\n' >> $e/roce_rp/rpg_ai_rate"),
+        (14, "dash", "/bin/echo 14 > $e/roce_rp/rpg_ai_rate"),
+        (
+            15,
+            "dash",
+            "echo 15 | tee $e/roce_rp/rpg_ai_rate > /dev/null",
+        ),
+        (16, "dash", "cd $e/roce_rp && echo 16 > rpg_ai_rate"),
+        (
+            17,
+            "bash",
+            "exec 5> $e/../ecn/roce_rp/rpg_ai_rate; echo 17 >&5",
+        ),
+        (
+            18,
+            "dash",
+            "perl -e 'open F, \">\", shift; print F \"18\\n\"; close F or die' $e/roce_rp/rpg_ai_rate",
+        ),
+        (
+            19,
+            "dash",
+            "echo 19 > /sys/class/infiniband/fr0/device/ecn/roce_rp/rpg_ai_rate",
+        ),
+        (
+            20,
+            "bash",
+            "echo 0x14 > /sys/kernel/debug/mlx5/10fe:00:00.0/cc_params/rp_ai_rate",
+        ),
+        (21, "dash", "echo 21 > f; cat f > $e/roce_rp/rpg_ai_rate"),
+        (22, "dash", "echo 22 > f; cp f $e/roce_rp/rpg_ai_rate"),
+    ] {
+        let script = script.replace("> f;", "> $D/f;").replace(" f ", " $D/f ");
+        let script = format!(
+            "D={}; {script}; cat $e/roce_rp/rpg_ai_rate",
+            ferroce.path("").display()
+        );
+        good(shell, &script, &format!("{value}\n"));
+        assert_eq!(is_set("fr0", "rpg_ai_rate"), value.to_string(), "{script}");
+    }
+    assert_eq!(
+        is_set("fr1", "rpg_ai_rate"),
+        "5",
+        "an interface leads to its first device"
+    );
+    good(
+        "dash",
+        "echo 7 > /sys/kernel/debug/mlx5/10fe:00:00.1/cc_params/np_cnp_dscp",
+        "",
+    );
+    assert_eq!(is_set("fr1", "cnp_dscp"), "7");
+
+    // The switches of priorities, point by point.
+    good(
+        "bash",
+        "for p in 0 1 2; do echo 0 > $e/roce_np/enable/$p; done; cat $e/roce_*/enable/2",
+        "0\n1\n",
+    );
+    assert_eq!(is_set("fr0", "roce_np/enable"), "248");
+    assert_eq!(is_set("fr0", "roce_rp/enable"), "255");
+    good("bash", "echo 0 | tee $e/roce_rp/enable/*", "0\n");
+    assert_eq!(is_set("fr0", "roce_rp/enable"), "0");
+
+    // What is set elsewhere is read.
+    ferroce.good(&["cc", "set", "-d", "fr0", "rpg_gd=10"]);
+    good("dash", "cat $e/roce_rp/rpg_gd", "10\n");
+
+    for shell in ["dash", "bash"] {
+        for script in [
+            "echo 9 > $e/roce_rp/rpg_gd",
+            "echo ten > $e/roce_rp/rpg_gd",
+            "/bin/echo 9 > $e/roce_rp/rpg_gd",
+            "echo 9 | tee $e/roce_rp/rpg_gd > /dev/null",
+            "cat /etc/passwd > $e/roce_rp/rpg_gd",
+            "echo 2 > $e/roce_np/enable/0",
+        ] {
+            let (code, _, err) = sh(shell, script);
+            assert_ne!(code, Some(0), "{shell}: {script}");
+            assert!(
+                err.contains("nvalid argument") || err.contains("I/O error"),
+                "{script}: {err}"
+            );
+        }
+        // A refusal is over with its command.
+        good(
+            shell,
+            "echo 9 > $e/roce_rp/rpg_gd 2> /dev/null; echo 11 > $e/roce_rp/rpg_gd; cat $e/roce_rp/rpg_gd",
+            "11\n",
+        );
+        good(
+            shell,
+            "echo 10 > $e/roce_rp/rpg_gd; : > $e/roce_rp/rpg_gd; cat $e/roce_rp/rpg_gd",
+            "10\n",
+        );
+    }
+    for script in [
+        "echo 1 > $e/roce_rp/rpg_gone",
+        "echo 1 | tee $e/roce_rp/rpg_gone",
+    ] {
+        let (code, _, err) = sh("dash", script);
+        assert_ne!(code, Some(0), "{err}");
+        good("dash", "! test -e $e/roce_rp/rpg_gone", "");
+    }
 }
 
 #[test]

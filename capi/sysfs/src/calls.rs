@@ -10,6 +10,7 @@ use std::{mem, ptr};
 use libc::{DIR, FILE, mode_t, size_t, ssize_t};
 
 use crate::next::Next;
+use crate::parameter;
 use crate::redirect::{Room, shown};
 
 /// Functions that hand everything on, but for the path, which stands at the semicolon.
@@ -49,16 +50,6 @@ type Compare =
     Option<unsafe extern "C" fn(*mut *const libc::dirent, *mut *const libc::dirent) -> c_int>;
 
 with_path! {
-    open(; flags: c_int, mode: mode_t) -> c_int;
-    open64(; flags: c_int, mode: mode_t) -> c_int;
-    __open_2(; flags: c_int) -> c_int;
-    __open64_2(; flags: c_int) -> c_int;
-    openat(directory: c_int; flags: c_int, mode: mode_t) -> c_int;
-    openat64(directory: c_int; flags: c_int, mode: mode_t) -> c_int;
-    __openat_2(directory: c_int; flags: c_int) -> c_int;
-    __openat64_2(directory: c_int; flags: c_int) -> c_int;
-    fopen(; mode: *const c_char) -> *mut FILE;
-    fopen64(; mode: *const c_char) -> *mut FILE;
     opendir(;) -> *mut DIR;
     scandir(; names: *mut c_void, filter: Filter, compare: Compare) -> c_int;
     scandir64(; names: *mut c_void, filter: Filter, compare: Compare) -> c_int;
@@ -82,6 +73,177 @@ with_path! {
     __readlinkat_chk(
         directory: c_int; buffer: *mut c_char, size: size_t, room: size_t
     ) -> ssize_t;
+}
+
+/// What nobody does to the system's own files.
+const CHANGES: c_int = libc::O_CREAT | libc::O_TRUNC;
+
+/// Functions that open files: with a path and flags, and perhaps a mode or a directory.
+macro_rules! opening {
+    (@directory $name:ident) => { c_int };
+    (@mode $name:ident) => { mode_t };
+    ($($name:ident($($directory:ident)?; $($mode:ident)?);)*) => { $(
+        /// # Safety
+        ///
+        /// As for the C library's function of this name.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            $($directory: c_int,)? path: *const c_char, flags: c_int $(, $mode: mode_t)?
+        ) -> c_int {
+            type Function = unsafe extern "C" fn(
+                $(opening!(@directory $directory),)? *const c_char, c_int $(, opening!(@mode $mode))?
+            ) -> c_int;
+            const NAME: &CStr = match CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
+                Ok(name) => name,
+                Err(_) => panic!("a name without a zero in it"),
+            };
+            static NEXT: Next = Next::new(NAME);
+            let at = [$($directory,)? libc::AT_FDCWD][0];
+            let mut room = Room::new();
+            // SAFETY: the C library's function of this name has this type; the arguments are the
+            // caller's, who vouches for them, and the path is equally good.
+            unsafe {
+                let found = room.redirect(path);
+                if let Some(opened) = parameter::open(at, found, flags) {
+                    return opened;
+                }
+                let flags = if found == path { flags } else { flags & !CHANGES };
+                let next: Function = mem::transmute(NEXT.address());
+                next($($directory,)? found, flags $(, $mode)?)
+            }
+        }
+    )* };
+}
+
+opening! {
+    open(; mode);
+    open64(; mode);
+    __open_2(;);
+    __open64_2(;);
+    openat(directory; mode);
+    openat64(directory; mode);
+    __openat_2(directory;);
+    __openat64_2(directory;);
+}
+
+/// Functions that open streams.
+macro_rules! opening_streams {
+    ($($name:ident;)*) => { $(
+        /// # Safety
+        ///
+        /// As for the C library's function of this name.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
+            type Function = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
+            const NAME: &CStr = match CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
+                Ok(name) => name,
+                Err(_) => panic!("a name without a zero in it"),
+            };
+            static NEXT: Next = Next::new(NAME);
+            let mut room = Room::new();
+            // SAFETY: the C library's function has this type; the caller vouches for the arguments,
+            // the path is equally good, and the descriptor is new.
+            unsafe {
+                let found = room.redirect(path);
+                let flags = parameter::flags_of(mode);
+                if let Some(opened) = parameter::open(libc::AT_FDCWD, found, flags) {
+                    return libc::fdopen(opened, mode);
+                }
+                if found != path && flags & libc::O_ACCMODE == libc::O_WRONLY {
+                    *libc::__errno_location() = libc::EACCES;
+                    return ptr::null_mut();
+                }
+                let next: Function = mem::transmute(NEXT.address());
+                next(found, mode)
+            }
+        }
+    )* };
+}
+
+opening_streams! {
+    fopen;
+    fopen64;
+}
+
+/// # Safety
+///
+/// As for the C library's function of this name.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn write(file: c_int, data: *const c_void, size: size_t) -> ssize_t {
+    type Function = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;
+    static NEXT: Next = Next::new(c"write");
+    // SAFETY: the C library's function has this type; the caller vouches for the arguments.
+    unsafe {
+        if let Some(written) = parameter::write(file, data, size) {
+            return written;
+        }
+        let next: Function = mem::transmute(NEXT.address());
+        next(file, data, size)
+    }
+}
+
+/// # Safety
+///
+/// As for the C library's function of this name.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fflush(stream: *mut FILE) -> c_int {
+    type Function = unsafe extern "C" fn(*mut FILE) -> c_int;
+    static NEXT: Next = Next::new(c"fflush");
+    // SAFETY: the C library's function has this type; the caller vouches for the stream.
+    unsafe {
+        let next: Function = mem::transmute(NEXT.address());
+        let flushed = next(stream);
+        match parameter::settle_stream(stream) {
+            true => flushed,
+            false => libc::EOF,
+        }
+    }
+}
+
+/// # Safety
+///
+/// As for the C library's function of this name.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
+    type Function = unsafe extern "C" fn(*mut FILE) -> c_int;
+    static NEXT: Next = Next::new(c"fclose");
+    // SAFETY: the C library's function has this type; the caller vouches for the stream.
+    unsafe {
+        let is_good = !parameter::may_have_some() || fflush(stream) == 0;
+        let error = *libc::__errno_location();
+        let next: Function = mem::transmute(NEXT.address());
+        let closed = next(stream);
+        if is_good {
+            return closed;
+        }
+        *libc::__errno_location() = error;
+        libc::EOF
+    }
+}
+
+/// # Safety
+///
+/// As for the C library's function of this name.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn close(file: c_int) -> c_int {
+    type Function = unsafe extern "C" fn(c_int) -> c_int;
+    static NEXT: Next = Next::new(c"close");
+    let is_good = parameter::settle(file);
+    // SAFETY: the C library's functions have these types; the caller vouches for the descriptor.
+    unsafe {
+        let error = *libc::__errno_location();
+        let next: Function = mem::transmute(NEXT.address());
+        let closed = next(file);
+        if is_good {
+            return closed;
+        }
+        *libc::__errno_location() = error;
+        -1
+    }
 }
 
 /// The names that headers before glibc 2.33 gave to the functions of `stat`. Their structures are

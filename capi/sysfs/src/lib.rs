@@ -3,18 +3,21 @@
 //! `ferroce run` names this library in `LD_PRELOAD` and a directory in `FERROCE_SYSFS`. Calls of
 //! the C library that take a path are caught; a path below `/sys/class/infiniband`,
 //! `/sys/class/infiniband_verbs`, Ferroce's PCI root or `/dev/infiniband` is looked up in that
-//! directory instead; with `FERROCE_FWCTL` also `/sys/class/fwctl` and `/dev/fwctl`. Every other path, and every path if the variable is not set, goes through as
-//! it is. Programs that make system calls of their own (Go, static binaries) need
+//! directory instead; so are `/sys/class/net/IF/ecn` of an interface that a device has, and
+//! `/sys/kernel/debug/mlx5`; with `FERROCE_FWCTL` also `/sys/class/fwctl` and `/dev/fwctl`. Every
+//! other path, and every path if the variable is not set, goes through as it is. Programs that make system calls of their own (Go, static binaries) need
 //! `ferroce run --ns`.
 //!
 //! | module | does |
 //! |---|---|
 //! | `redirect` | from the path a program means to the one that it gets, and back |
 //! | `live` | counters as they are when they are read |
+//! | `parameter` | files that are written, and act |
 //! | `next` | the functions of the C library behind these |
 //! | `calls` | the functions that programs call |
 
 mod calls;
 mod live;
 mod next;
+mod parameter;
 mod redirect;

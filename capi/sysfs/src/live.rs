@@ -1,4 +1,4 @@
-//! Counters as they are when they are read.
+//! Counters and parameters as they are when they are read.
 
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -14,13 +14,22 @@ struct Live {
     written: Instant,
 }
 
-/// Writes the counters anew if the path is that of one and they are old. What goes wrong leaves
+/// Writes the files anew if the path is that of one that changes and they are old. What goes wrong leaves
 /// them as they are: a program that reads a file is not told about another one.
 pub(crate) fn refresh(path: &[u8]) {
-    static LIVE: OnceLock<Option<Mutex<Live>>> = OnceLock::new();
-    if !is_counter(path) {
-        return;
+    if changes(path) {
+        renew(LIFESPAN);
     }
+}
+
+/// Writes them anew at once: something was set.
+pub(crate) fn refresh_now() {
+    renew(Duration::ZERO);
+}
+
+/// Writes them anew if they are as old as this.
+fn renew(age: Duration) {
+    static LIVE: OnceLock<Option<Mutex<Live>>> = OnceLock::new();
     let live = LIVE.get_or_init(|| {
         let written = Instant::now();
         let view = open().ok()?;
@@ -30,7 +39,7 @@ pub(crate) fn refresh(path: &[u8]) {
     let Some(Ok(mut live)) = live.as_ref().map(Mutex::try_lock) else {
         return;
     };
-    if live.written.elapsed() >= LIFESPAN && live.view.refresh().is_ok() {
+    if live.written.elapsed() >= age && live.view.refresh().is_ok() {
         live.written = Instant::now();
     }
 }
@@ -41,9 +50,9 @@ fn open() -> Result<View, ViewError> {
     View::open(&registry, &devices)
 }
 
-fn is_counter(path: &[u8]) -> bool {
-    path.windows(10)
-        .any(|part| part == b"/counters/" || part == b"_counters/")
+fn changes(path: &[u8]) -> bool {
+    let has = |wanted: &[u8]| path.windows(wanted.len()).any(|part| part == wanted);
+    has(b"/counters/") || has(b"_counters/") || has(b"/ecn/") || has(b"/cc_params/")
 }
 
 #[cfg(test)]
@@ -51,12 +60,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_told_from_the_rest() {
+    fn what_changes_is_told_from_the_rest() {
         for counter in ["counters/port_rcv_data", "hw_counters/lifespan"] {
-            assert!(is_counter(format!("/x/ports/1/{counter}").as_bytes()));
+            assert!(changes(format!("/x/ports/1/{counter}").as_bytes()));
+        }
+        for parameter in ["net/lo/ecn/roce_np/cnp_dscp", "mlx5/x/cc_params/rp_gd"] {
+            assert!(changes(format!("/x/{parameter}").as_bytes()));
         }
         for other in ["/x/ports/1/state", "/x/ports/1/counters", "/"] {
-            assert!(!is_counter(other.as_bytes()), "{other}");
+            assert!(!changes(other.as_bytes()), "{other}");
         }
     }
 }

@@ -12,14 +12,20 @@ const PREFIXES: &[&[u8]] = &[
     b"/sys/class/infiniband_verbs",
     b"/sys/devices/pci10fe:00",
     b"/dev/infiniband",
+    b"/sys/kernel/debug/mlx5",
 ];
+
+/// The interfaces of the system, of which only the directories `ecn` are looked up, where a device
+/// has the interface.
+const INTERFACES: &[u8] = b"/sys/class/net/";
+const ECN: &[u8] = b"/ecn";
 
 /// What is looked up there, too, if `FERROCE_FWCTL` is set. Without it the system's own cards are to
 /// be seen.
 const FWCTL_PREFIXES: &[&[u8]] = &[b"/sys/class/fwctl", b"/dev/fwctl"];
 
 /// Room for a path; the kernel takes none that is longer.
-const PATH_MAX: usize = libc::PATH_MAX as usize;
+pub(crate) const PATH_MAX: usize = libc::PATH_MAX as usize;
 
 /// Room for the path that takes the place of another one. On the stack, because a program may
 /// open files where it must not allocate.
@@ -45,12 +51,28 @@ impl Room {
             return path;
         }
         match root() {
-            Some(root) if self.fill(root, text) => {
+            Some(root) if self.fill(root, text) && self.is_there(text) => {
                 live::refresh(text);
                 self.0.as_ptr().cast()
             }
             _ => path,
         }
+    }
+
+    /// Whether the tree has the directory of an interface's parameters, if the path is one in it;
+    /// the system may have interfaces that Ferroce's devices do not.
+    fn is_there(&mut self, path: &[u8]) -> bool {
+        let Some(end) = ecn_end(path) else {
+            return true;
+        };
+        // The path itself may not be there yet or any more.
+        let end = self.0.len().min(root().map_or(0, <[u8]>::len) + end);
+        let rest = std::mem::replace(&mut self.0[end], 0);
+        let at = self.0.as_ptr();
+        // SAFETY: the path ends with a zero, here for a moment.
+        let found = unsafe { libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, at, libc::F_OK) };
+        self.0[end] = rest;
+        found == 0
     }
 
     /// Whether the two texts and a zero at the end fit.
@@ -75,7 +97,18 @@ pub(crate) fn shown(found: &[u8]) -> &[u8] {
 }
 
 fn is_ours(path: &[u8]) -> bool {
-    is_below(path, PREFIXES) || is_below(path, FWCTL_PREFIXES) && shows_fwctl()
+    is_below(path, PREFIXES)
+        || ecn_end(path).is_some()
+        || is_below(path, FWCTL_PREFIXES) && shows_fwctl()
+}
+
+/// Where the name of an interface's directory `ecn` ends in a path that is one in it.
+fn ecn_end(path: &[u8]) -> Option<usize> {
+    let rest = path.strip_prefix(INTERFACES)?;
+    let name = rest.iter().position(|byte| *byte == b'/')?;
+    let end = name + ECN.len();
+    let is_in_it = rest.get(name..end) == Some(ECN) && matches!(rest.get(end), None | Some(b'/'));
+    is_in_it.then_some(INTERFACES.len() + end)
 }
 
 fn is_below(path: &[u8], prefixes: &[&[u8]]) -> bool {
@@ -86,7 +119,7 @@ fn is_below(path: &[u8], prefixes: &[&[u8]]) -> bool {
 }
 
 /// The directory that holds the tree, as a path without links; `None` if there is none.
-fn root() -> Option<&'static [u8]> {
+pub(crate) fn root() -> Option<&'static [u8]> {
     static ROOT: Variable = Variable::new(c"FERROCE_SYSFS");
     ROOT.value()
 }
@@ -158,6 +191,9 @@ mod tests {
             "/sys/class/infiniband_verbs/uverbs0",
             "/sys/devices/pci10fe:00/10fe:00:00.0/vendor",
             "/dev/infiniband/uverbs0",
+            "/sys/class/net/lo/ecn",
+            "/sys/class/net/lo/ecn/roce_np/enable/3",
+            "/sys/kernel/debug/mlx5/10fe:00:00.0/cc_params",
         ] {
             assert!(is_ours(ours.as_bytes()), "{ours}");
         }
@@ -167,6 +203,11 @@ mod tests {
             "/sys/class",
             "/sys/class/infiniband_mad",
             "/dev/infinibandx",
+            "/sys/class/net",
+            "/sys/class/net/lo",
+            "/sys/class/net/lo/ecnx",
+            "/sys/class/net/lo/statistics/ecn",
+            "/sys/kernel/debug/mlx5x",
         ] {
             assert!(!is_ours(other.as_bytes()), "{other}");
         }

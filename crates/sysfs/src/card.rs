@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ferroce_dcqcn::Params;
 use ferroce_hca::Counter;
 use ferroce_udp::PciAddress;
 
@@ -31,6 +32,8 @@ pub(crate) struct Card {
     pub(crate) netdev: String,
     /// Counters of the device.
     pub(crate) counters: Counters,
+    /// Its parameters of congestion control.
+    pub(crate) congestion: Params,
 }
 
 impl Card {
@@ -73,6 +76,7 @@ pub(crate) fn example(name: &str, place: usize) -> Card {
         address: IpAddr::from([127, 16, 0, 1]),
         netdev: "lo".to_owned(),
         counters,
+        congestion: Params::default(),
     }
 }
 

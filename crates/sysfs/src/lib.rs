@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `card` | what is shown of one device |
 //! | `tree` | the files of all devices |
+//! | `congestion` | the parameters of congestion control |
 //! | `fwctl` | nodes of `/dev/fwctl` |
 //! | `port` | the files of a port, among them the counters |
 //! | `write` | a tree in a directory, kept up to date |
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod card;
+mod congestion;
 mod fwctl;
 mod netdev;
 mod port;
@@ -26,6 +28,7 @@ mod view;
 mod write;
 
 pub use card::guid;
+pub use congestion::{SetError, is_parameter, may_be_parameter, set_parameter};
 pub use fwctl::{FWCTL_NODE_MAX, fwctl_node_device};
 pub use netdev::of as netdev_of;
 pub use tree::PCI_ROOT;

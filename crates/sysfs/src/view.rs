@@ -9,9 +9,9 @@ use ferroce_udp::{DeviceSpec, Observer, PciAddress, Registry, RegistryError};
 use thiserror::Error;
 
 use crate::card::Card;
-use crate::netdev;
 use crate::tree::{Node, dev_tree, sys_tree};
 use crate::write::{WriteError, Writer};
+use crate::{congestion, netdev};
 
 /// Why devices cannot be shown.
 #[derive(Debug, Error)]
@@ -125,7 +125,7 @@ impl View {
                 Layout::Sys => sys_tree(&cards),
                 Layout::Root => {
                     let (sys, dev) = (
-                        below("sys", sys_tree(&cards)),
+                        below("sys", program_tree(&cards)),
                         below("dev", dev_tree(&cards)),
                     );
                     sys.chain(dev).collect()
@@ -133,6 +133,15 @@ impl View {
             }
         })
     }
+}
+
+/// The files of `/sys` for programs, which set things, too. Exporters do not, and look into every
+/// directory of `class/net`.
+fn program_tree(cards: &[Card]) -> Vec<(String, Node)> {
+    let mut tree = sys_tree(cards);
+    tree.extend(cards.iter().flat_map(congestion::files));
+    tree.extend(congestion::links(cards));
+    tree
 }
 
 fn below(
@@ -161,6 +170,7 @@ impl Device {
             address: spec.address,
             netdev: self.netdev.clone(),
             counters,
+            congestion: self.observer.state().congestion(),
         }
     }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use ferroce_sysfs::PCI_ROOT;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{getegid, geteuid};
 
 use crate::output::Failure;
@@ -42,6 +43,25 @@ pub(super) fn enter(tree: &Path, stage: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Nobody would learn of what is written to these files.
+fn seal(directory: &Path) -> io::Result<()> {
+    // A user may not drop what the file system below was mounted with.
+    let kept = statvfs(directory)?.flags();
+    let mut flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+    for (flag, mounted) in [
+        (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
+        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
+        (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
+        (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
+        (FsFlags::ST_NODIRATIME, MsFlags::MS_NODIRATIME),
+        (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
+    ] {
+        flags.set(mounted, kept.contains(flag));
+    }
+    let none = None::<&str>;
+    Ok(mount(none, directory, none, flags, none)?)
+}
+
 /// Root needs a mount namespace only; a user gets the right to mount from a user namespace, in
 /// which everybody is who they are.
 fn separate() -> io::Result<()> {
@@ -71,6 +91,9 @@ fn add(directory: &Path, names: &[&str], source: &Path, stage: &Path) -> io::Res
     }
     for name in names {
         bind(&source.join(name), &directory.join(name))?;
+        if directory.starts_with("/sys") {
+            seal(&directory.join(name))?;
+        }
     }
     Ok(())
 }

@@ -7,8 +7,10 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
+use super::congestion::{self, Limited};
+
 /// The only port of a device.
-const PORT: &str = "1";
+pub(super) const PORT: &str = "1";
 /// The only function of a device.
 const VHCA_ID: &str = "0";
 /// What the port says of itself, in node_exporter's words: active, link up, 100 Gb/s.
@@ -32,9 +34,13 @@ const PORT_FACTS: [(&str, &str, u64); 3] = [
 
 /// All devices of a registry in the text format of OpenMetrics.
 pub(super) fn text(registry: &Registry) -> Result<String, RegistryError> {
-    let observe = |spec: DeviceSpec| Seen {
-        observer: registry.observe(&spec.name).ok(),
-        spec,
+    let observe = |spec: DeviceSpec| {
+        let observer = registry.observe(&spec.name).ok();
+        Seen {
+            limited: observer.as_ref().map(Limited::of).unwrap_or_default(),
+            observer,
+            spec,
+        }
     };
     let devices = registry.devices()?.into_iter().map(observe).collect();
     let mut families = prometheus_client::registry::Registry::default();
@@ -55,6 +61,7 @@ struct Seen {
     spec: DeviceSpec,
     /// None if the device's file cannot be read.
     observer: Option<Observer>,
+    limited: Limited,
 }
 
 impl Collector for Scrape {
@@ -75,6 +82,11 @@ impl Collector for Scrape {
             let family = (info.metric, info.help, MetricType::Counter);
             self.each_port(&mut encoder, family, |state| state.counter(info.counter))?;
         }
+        let congested = self.devices.iter().filter_map(|seen| {
+            let name = seen.spec.name.as_str();
+            Some((name, seen.observer.as_ref()?, seen.limited))
+        });
+        congestion::encode(congested, &mut encoder)?;
         self.encode_waits(&mut encoder)
     }
 }

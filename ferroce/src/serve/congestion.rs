@@ -1,0 +1,131 @@
+//! What congestion control does on the devices, and by which parameters.
+
+use std::fmt;
+use std::time::Duration;
+
+use ferroce_dcqcn::{Param, Unit};
+use ferroce_hca::HcaConfig;
+use ferroce_udp::{LimitRow, Observer, Query, Resource};
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+
+use super::metrics::PORT;
+
+/// How long a process may take to tell of its queue pairs. One that is stopped delays a scrape by
+/// this, and is left out.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The queue pairs of a device that are slowed down now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Limited {
+    count: u64,
+    /// The lowest of their rates, bits per second.
+    lowest_bps: Option<u64>,
+}
+
+impl Limited {
+    /// Asks the processes that have the device open.
+    pub(super) fn of(observer: &Observer) -> Self {
+        let processes = observer.processes().unwrap_or_default();
+        let rows = processes.iter().flat_map(|process| {
+            let answer = observer.query_within(process.slot, Query::Flow, PATIENCE);
+            answer.unwrap_or_default()
+        });
+        let limits = rows.filter_map(|row| match row {
+            Resource::Flow(flow) => flow.limit,
+            _ => None,
+        });
+        limits.fold(Self::default(), Self::with)
+    }
+
+    fn with(self, limit: LimitRow) -> Self {
+        let lowest = self.lowest_bps.unwrap_or(u64::MAX);
+        Self {
+            count: self.count + 1,
+            lowest_bps: Some(lowest.min(limit.rate_bps)),
+        }
+    }
+}
+
+/// A device: its name, its observer, and who is slowed down on it.
+type Device<'a> = (&'a str, &'a Observer, Limited);
+
+/// Writes the families of congestion control.
+pub(super) fn encode<'a>(
+    devices: impl Iterator<Item = Device<'a>> + Clone,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(
+        "ferroce_cc_enabled",
+        "Whether congestion control is on for a priority, at the reaction point (rp), which heeds \
+         CNPs, or at the notification point (np), which sends them.",
+        None,
+        MetricType::Gauge,
+    )?;
+    for (device, observer, _) in devices.clone() {
+        let params = observer.state().congestion();
+        for priority in 0..8 {
+            let digit = priority.to_string();
+            let points = [
+                ("rp", params.heeds_cnps(priority)),
+                ("np", params.answers_marks(priority)),
+            ];
+            for (point, is_on) in points {
+                let labels = [
+                    ("device", device),
+                    ("port", PORT),
+                    ("priority", &digit),
+                    ("point", point),
+                ];
+                let is_on = u64::from(is_on);
+                family.encode_family(&labels)?.encode_gauge(&is_on)?;
+            }
+        }
+    }
+    let mut family = encoder.encode_descriptor(
+        "ferroce_cc_parameter",
+        "Parameters of congestion control by their names in sysfs; `ferroce cc explain` has units.",
+        None,
+        MetricType::Gauge,
+    )?;
+    for (device, observer, _) in devices.clone() {
+        let params = observer.state().congestion();
+        let values = Param::ALL
+            .iter()
+            .filter(|it| it.unit() != Unit::PriorityMask);
+        for param in values {
+            let labels = [
+                ("device", device),
+                ("port", PORT),
+                ("parameter", param.name()),
+            ];
+            let value = u64::from(params.get(*param));
+            family.encode_family(&labels)?.encode_gauge(&value)?;
+        }
+    }
+    let slow = "Queue pairs that CNPs have slowed down and that have not recovered.";
+    let name = "ferroce_cc_limited_queue_pairs";
+    encode_limit(devices.clone(), encoder, (name, slow), |it| it.count)?;
+    let lowest = "The lowest rate to which one of them is limited; the port's if none is.";
+    let name = "ferroce_cc_lowest_rate_bytes_per_second";
+    encode_limit(devices, encoder, (name, lowest), |limited| {
+        let line = || HcaConfig::default().speed.bps();
+        limited.lowest_bps.unwrap_or_else(line) / 8
+    })
+}
+
+fn encode_limit<'a>(
+    devices: impl Iterator<Item = Device<'a>>,
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    value: fn(Limited) -> u64,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (device, _, limited) in devices {
+        let labels = [("device", device), ("port", PORT)];
+        family
+            .encode_family(&labels)?
+            .encode_gauge(&value(limited))?;
+    }
+    Ok(())
+}
