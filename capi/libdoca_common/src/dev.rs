@@ -5,10 +5,10 @@ use std::ffi::c_char;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ferroce_doca::devices::{self, Info};
+use ferroce_doca::pointer::{check, put, put_text, text};
 use ferroce_doca::{Code, Handles, Refusal};
 
 use crate::log::answer;
-use crate::pointer::{check, put, put_text, text};
 
 /// Bytes of a PCI address and the zero at its end.
 const PCI_ADDR_SIZE: usize = 13;

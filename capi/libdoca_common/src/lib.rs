@@ -16,4 +16,3 @@ pub mod dev;
 pub mod error;
 pub mod log;
 pub mod missing;
-mod pointer;

@@ -1,9 +1,11 @@
 //! What a device can do.
 
+use ferroce_doca::pointer::{check, put};
 use ferroce_doca::telemetry::{Capabilities, histogram_is_supported, is_supported};
 use ferroce_doca::{Code, Refusal};
 
-use crate::common::{answer, check, put, registers};
+use crate::registers::registers;
+use crate::tell::answer;
 
 /// Whether the device has adaptive retransmission.
 #[unsafe(no_mangle)]

@@ -1,9 +1,11 @@
 //! Contexts: their life, and what they read.
 
+use ferroce_doca::pointer::{check, put};
 use ferroce_doca::telemetry::Context;
 use ferroce_doca::{Code, Handles, Refusal};
 
-use crate::common::{answer, check, put, registers_of_dev};
+use crate::registers::registers_of_dev;
+use crate::tell::answer;
 
 static CONTEXTS: Handles<Context> = Handles::new("adp_retx");
 

@@ -1,8 +1,7 @@
-//! What `libdoca_common.so.2` does for this library.
+//! From a handle of `libdoca_common.so.2` to the registers of its device.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, c_char};
 
-use ferroce_doca::log::Level;
 use ferroce_doca::registers::SoftwareDevice;
 use ferroce_doca::{Code, Refusal};
 
@@ -12,19 +11,6 @@ const IBDEV_NAME_SIZE: usize = 64;
 unsafe extern "C" {
     fn doca_dev_as_devinfo(dev: usize) -> usize;
     fn doca_devinfo_get_ibdev_name(devinfo: usize, ibdev_name: *mut c_char, size: u32) -> u32;
-    fn ferroce_doca_tell(level: u32, call: *const c_char, text: *const c_char);
-}
-
-/// The result of a call, and a line about a refusal.
-pub(crate) fn answer(call: &str, result: Result<(), Refusal>) -> Code {
-    let Err(refusal) = result else {
-        return Code::Success;
-    };
-    if let (Ok(call), Ok(text)) = (CString::new(call), CString::new(refusal.to_string())) {
-        // SAFETY: C strings that outlive the call.
-        unsafe { ferroce_doca_tell(Level::Error as u32, call.as_ptr(), text.as_ptr()) };
-    }
-    refusal.code()
 }
 
 /// The way to the registers of an open device.
@@ -57,25 +43,5 @@ pub(crate) fn registers(devinfo: usize) -> Result<SoftwareDevice, Refusal> {
             let what = "devinfo is of no device, or its list was destroyed";
             Err(Refusal::new(Code::InvalidValue, what))
         }
-    }
-}
-
-/// Writes what a call is to answer.
-///
-/// # Safety
-///
-/// `to` is null or leads to room for a value.
-pub(crate) unsafe fn put<T>(argument: &str, to: *mut T, value: T) -> Result<(), Refusal> {
-    check(argument, to)?;
-    // SAFETY: not null, and the rest is the caller's word.
-    unsafe { to.write(value) };
-    Ok(())
-}
-
-/// Refuses null.
-pub(crate) fn check<T>(argument: &str, pointer: *const T) -> Result<(), Refusal> {
-    match pointer.is_null() {
-        true => Err(Refusal::null(argument)),
-        false => Ok(()),
     }
 }
