@@ -15,7 +15,7 @@ use super::format::Format;
 use super::link;
 use crate::bins;
 use crate::output::{Failure, Output};
-use crate::registers::{self, CARD_LEN_MAX, Registers};
+use crate::registers::{self, REGISTER_LEN_MAX, Registers};
 
 /// Set the bins of the histogram of timeouts, wait, and read it
 ///
@@ -229,7 +229,7 @@ fn layout(register: &[u8]) -> Result<[u32; 7], Failure> {
 
 /// The counts, as the register gives them: with `clear_on_read` they are zero afterwards.
 fn read(device: &dyn Registers) -> Result<Vec<u64>, Failure> {
-    let mut data = [0; CARD_LEN_MAX];
+    let mut data = [0; REGISTER_LEN_MAX];
     device.access(ADP_RETX_HISTOGRAM.id(), Method::Query, &mut data)?;
     let bins = usize::from(data[0]);
     Ok(adp_retx_histogram::bins(&data).take(bins).collect())
