@@ -51,7 +51,8 @@ enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Write fields of a register; all others keep their values
+    /// Write fields of a register; all others keep their values, but for the command MFRL, in which
+    /// they are 0
     Set {
         #[command(flatten)]
         register: RegisterArg,

@@ -74,6 +74,22 @@ fn a_field_is_written_alone() {
 }
 
 #[test]
+fn only_a_trigger_that_is_named_resets() {
+    let place = Place::with("a", "127.31.1.1");
+    let reset = raw(&place);
+    place.good(&["reg", "set", "ROCE_ACCL", "-d", "a", "ack_dscp=3"]);
+    let before = raw(&place);
+    assert_ne!(before, reset);
+    let method = "pci_reset_req_method=Hot_Reset";
+    let error = place.bad(2, &["reg", "set", "MFRL", "-d", "a", method]);
+    assert!(error.contains("reset_trigger = 0: the only"), "{error}");
+    assert_eq!(raw(&place), before);
+    let trigger = "reset_trigger=TRIGGER3";
+    place.good(&["reg", "set", "MFRL", "-d", "a", method, trigger]);
+    assert_eq!(raw(&place), reset);
+}
+
+#[test]
 fn values_have_names() {
     let place = Place::with("a", "127.63.1.2");
     let set = [
