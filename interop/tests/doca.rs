@@ -181,6 +181,56 @@ fn a_device_that_goes_away_is_told_and_the_context_can_end() {
     }
 }
 
+/// Cards of a system that is made up: one without a node, and a virtual function of it whose node
+/// may not be opened.
+#[test]
+fn cards_that_cannot_be_reached_are_listed_and_told_what_to_do() {
+    let lab = Lab::new("doca-cards");
+    let program = compile(&lab);
+    let script = format!(
+        r#"for made in /sys/bus/pci /sys/class /dev; do mount -t tmpfs none $made; done
+        cd /sys/bus/pci
+        mkdir -p devices/0000:1a:00.0/infiniband/mlx5_0 devices/0000:1a:00.0/net/ens1f0np0
+        mkdir -p devices/0000:1a:00.2/physfn devices/0000:1a:00.2/fwctl/fwctl0
+        mkdir -p drivers/mlx5_core /sys/class/fwctl /dev/fwctl
+        echo 0x15b3 > devices/0000:1a:00.2/vendor
+        ln -s ../../devices/0000:1a:00.0 ../../devices/0000:1a:00.2 drivers/mlx5_core
+        run="setpriv --bounding-set=-all {program} list"
+        FERROCE_DEVICES= $run
+        ln -s ../../../0000:1a:00.2 devices/0000:1a:00.2/fwctl/fwctl0/device
+        ln -s /sys/bus/pci/devices/0000:1a:00.2/fwctl/fwctl0 /sys/class/fwctl
+        touch /dev/fwctl/fwctl0; chmod 0 /dev/fwctl/fwctl0
+        FERROCE_DEVICES= $run
+        $run"#
+    );
+    let output = Command::new("unshare")
+        .args(["-Urm", "sh", "-ec", &script])
+        .env("FERROCE_DIR", lab.path().join("cards"))
+        .env("FERROCE_DEVICES", format!("fr0@{}", lab.address()))
+        .output()
+        .unwrap();
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    if stderr.contains("unshare:") {
+        return eprintln!("skipped: no user namespaces here: {stderr}");
+    }
+    let device = "10fe:00:00.0 PF fr0 lo DOCA_SUCCESS DOCA_SUCCESS\n";
+    let card = "0000:1a:00.0 PF mlx5_0 ens1f0np0 DOCA_ERROR_NOT_SUPPORTED DOCA_ERROR_NOT_FOUND\n";
+    let function = "0000:1a:00.2 VF DOCA_ERROR_NOT_FOUND DOCA_ERROR_NOT_FOUND \
+                    DOCA_ERROR_NOT_SUPPORTED DOCA_ERROR_";
+    let expected = format!(
+        "{device}{card}{function}NOT_FOUND\n{device}{card}{function}OPERATING_SYSTEM\n{device}"
+    );
+    assert_eq!(stdout, expected, "{stderr}");
+    for fix in [
+        "modprobe mlx5_fwctl",
+        "there are: fwctl0 at 0000:1a:00.2",
+        "`sudo`",
+    ] {
+        assert!(stderr.contains(fix), "{stderr}");
+    }
+}
+
 fn flags(lab: &Lab, program: &str, arguments: &[&str]) -> Finished {
     lab.run(&[&[program, "flags"], arguments].concat()).finish()
 }
