@@ -15,7 +15,7 @@ use ferroce_prm::{REGISTERS, Register, by_name};
 
 use self::options::{Operation, Options, Parsed};
 use crate::output::{Failure, Output};
-use crate::registers::{self, CARD_LEN_MAX, Refusal, Registers};
+use crate::registers::{self, REGISTER_LEN_MAX, Refusal, Registers};
 
 /// The largest register that is known by its number only.
 const RAW_LEN_MAX: u32 = 0x2000;
@@ -201,7 +201,7 @@ impl Session<'_> {
             Target::Known(register)
                 if register.id() == ADP_RETX_HISTOGRAM.id() && !self.options.no_dynamic =>
             {
-                CARD_LEN_MAX
+                REGISTER_LEN_MAX
             }
             Target::Known(register) => register.size(),
         };

@@ -9,7 +9,7 @@ use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
 use ferroce_prm::{REGISTERS, Register, by_id, by_name, mlxreg};
 
 use crate::output::{Failure, Output};
-use crate::registers::{self, CARD_LEN_MAX, DryRun, Registers};
+use crate::registers::{self, DryRun, REGISTER_LEN_MAX, Registers};
 
 /// List, show, read and write the access registers of a device
 #[derive(Args, Debug)]
@@ -51,7 +51,8 @@ enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Write fields of a register; all others keep their values
+    /// Write fields of a register; all others keep their values, but for the command MFRL, in which
+    /// they are 0
     Set {
         #[command(flatten)]
         register: RegisterArg,
@@ -152,7 +153,7 @@ fn register(text: &str) -> Result<&'static Register, String> {
 /// As many bytes as the register has on any device, if a card takes as many at once.
 fn room(register: &Register) -> usize {
     if register.id() == ADP_RETX_HISTOGRAM.id() {
-        register.max_size().min(CARD_LEN_MAX)
+        register.max_size().min(REGISTER_LEN_MAX)
     } else {
         register.size()
     }

@@ -3,18 +3,14 @@
 use std::cell::RefCell;
 use std::fmt;
 
-pub(crate) use ferroce_fwctl::card::is_card_name;
 use ferroce_fwctl::card::{Call, Card, CardError};
+pub(crate) use ferroce_fwctl::card::{REGISTER_LEN_MAX, is_card_name};
 use ferroce_fwctl::mailbox::{self, Status};
 use ferroce_hca::Method;
 use ferroce_udp::Observer;
 
 use crate::device;
 use crate::output::{Failure, Output};
-
-/// The most bytes of a register that cards take at once; tools ask for as many where a register
-/// has no length of its own.
-pub(crate) const CARD_LEN_MAX: usize = 812;
 
 /// Something with registers.
 pub(crate) trait Registers {

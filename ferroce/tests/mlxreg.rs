@@ -114,7 +114,15 @@ fn the_published_profile_is_written_and_taken_back_by_a_reset() {
     ] {
         assert!(text.contains(row), "{row}\n{text}");
     }
-    place.good(&args("--yes --reg_name MFRL --set reset_trigger=8"));
+    let profile = text;
+    let error = place.bad(
+        1,
+        &args("--yes -w --reg_name MFRL --set pci_reset_req_method=1"),
+    );
+    assert!(error.contains("reset_trigger = 0: the only"), "{error}");
+    assert_eq!(place.good(&args(get)), profile);
+    // Read back and written again, the trigger asks for a reset without being named.
+    place.good(&args("--yes --reg_name MFRL --set pci_reset_req_method=1"));
     let text = place.good(&args(get));
     assert!(text.contains("0x00000010 | 0x00000000"), "{text}");
 }

@@ -74,6 +74,22 @@ fn a_field_is_written_alone() {
 }
 
 #[test]
+fn only_a_trigger_that_is_named_resets() {
+    let place = Place::with("a", "127.31.1.1");
+    let reset = raw(&place);
+    place.good(&["reg", "set", "ROCE_ACCL", "-d", "a", "ack_dscp=3"]);
+    let before = raw(&place);
+    assert_ne!(before, reset);
+    let method = "pci_reset_req_method=Hot_Reset";
+    let error = place.bad(2, &["reg", "set", "MFRL", "-d", "a", method]);
+    assert!(error.contains("reset_trigger = 0: the only"), "{error}");
+    assert_eq!(raw(&place), before);
+    let trigger = "reset_trigger=TRIGGER3";
+    place.good(&["reg", "set", "MFRL", "-d", "a", method, trigger]);
+    assert_eq!(raw(&place), reset);
+}
+
+#[test]
 fn values_have_names() {
     let place = Place::with("a", "127.63.1.2");
     let set = [
@@ -257,51 +273,6 @@ fn emitted_commands_write_the_profile() {
             "3a:00.0",
         ];
         assert_eq!(good(&args), expected);
-    }
-}
-
-/// DOCA's sample, with its options as it takes them.
-#[test]
-fn the_histogram_is_read_as_the_sample_reads_it() {
-    let place = Place::with("a", "127.63.1.6");
-    let options = "stat hist -p a -u msec -w double -n 5 -vid 0 -b0 50 -b1 100 -c -t 0 -r 2";
-    let args: Vec<_> = options.split(' ').collect();
-    let bins = "Bin  0 [      0 -      49]msec: 0\nBin  1 [     50 -     149]msec: 0\n\
-                Bin  2 [    150 -     349]msec: 0\nBin  3 [    350 -     749]msec: 0\n\
-                Bin  4 [    750 -    ... ]msec: 0\n\n\n";
-    let read = "Successfully read 5 adaptive retransmission histogram bins:\n\n";
-    let expected = format!(
-        "\nHistogram started...\n\nIteration: 1 - {read}{bins}\nIteration: 2 - {read}{bins}"
-    );
-    assert_eq!(place.good(&args), expected);
-    let args = ["reg", "get", "ADP_RETX_HISTOGRAM_CONFIG", "-d", "a", "-j"];
-    let config: Value = serde_json::from_str(&place.good(&args)).unwrap();
-    for (field, value) in [
-        ("bin_width_mode", 1),
-        ("time_unit", 3),
-        ("vhca_id_valid", 1),
-        ("clear_on_read", 1),
-        ("count_enable", 1),
-        ("bin_num", 5),
-        ("bin0_width", 50),
-        ("bin1_width", 100),
-    ] {
-        assert_eq!(config[field], value, "{field}");
-    }
-    let args = ["-j", "stat", "hist", "-p", "a/1", "-t", "0"];
-    let facts: Value = serde_json::from_str(&place.good(&args)).unwrap();
-    assert_eq!(
-        facts["bins"][1],
-        json!({"low_ns": 10_000, "high_ns": null, "count": 0})
-    );
-    for (option, value, said) in [
-        ("-n", "65", "bin_num is 65, allowed is 1 to 64"),
-        ("-b0", "0", "bin0_width is 0, allowed is 1 to 65535"),
-        ("-vid", "3", "vhca_id is 3, allowed is 0"),
-        ("-u", "sec", "usec_100"),
-    ] {
-        let error = place.bad(2, &["stat", "hist", "-p", "a", "-t", "0", option, value]);
-        assert!(error.contains(said), "{error}");
     }
 }
 

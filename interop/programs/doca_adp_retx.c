@@ -7,6 +7,7 @@
  *                                     counts until FILE.stop is there, prints the bins
  *   doca_adp_retx watch PCI FILE      until another process configures the device, prints how
  *   doca_adp_retx hold PCI FILE       until the device goes away
+ *   doca_adp_retx list                prints what is known of each device
  *
  * Those that wait make FILE.ready when they have started. VHCA is -1 for all functions.
  */
@@ -562,6 +563,35 @@ static void hold(char **argv)
 	OK(doca_dev_close(dev));
 }
 
+static void list(void)
+{
+	struct doca_devinfo **infos;
+	char pci[DOCA_DEVINFO_PCI_ADDR_SIZE], text[DOCA_DEVINFO_IFACE_NAME_SIZE];
+	enum doca_pci_func_type type;
+	struct doca_dev *dev;
+	uint32_t count;
+	uint16_t vhca;
+	doca_error_t result;
+
+	OK(doca_devinfo_create_list(&infos, &count));
+	for (uint32_t i = 0; i < count; i++) {
+		OK(doca_devinfo_get_pci_addr_str(infos[i], pci));
+		OK(doca_devinfo_get_pci_func_type(infos[i], &type));
+		printf("%s %s", pci, type == DOCA_PCI_FUNC_TYPE_VF ? "VF" : "PF");
+		result = doca_devinfo_get_ibdev_name(infos[i], text, sizeof(text));
+		printf(" %s", result == DOCA_SUCCESS ? text : doca_error_get_name(result));
+		result = doca_devinfo_get_iface_name(infos[i], text, sizeof(text));
+		printf(" %s", result == DOCA_SUCCESS ? text : doca_error_get_name(result));
+		result = doca_devinfo_get_vhca_id(infos[i], &vhca);
+		printf(" %s", doca_error_get_name(result));
+		OK(doca_dev_open(infos[i], &dev));
+		result = ADP(cap_is_supported)(doca_dev_as_devinfo(dev));
+		printf(" %s\n", doca_error_get_name(result));
+		OK(doca_dev_close(dev));
+	}
+	OK(doca_devinfo_destroy_list(infos));
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -585,6 +615,8 @@ int main(int argc, char **argv)
 		watch(argv + 2);
 	} else if (!strcmp(what, "hold") && argc == 4) {
 		hold(argv + 2);
+	} else if (!strcmp(what, "list") && argc == 2) {
+		list();
 	} else {
 		fprintf(stderr, "see the head of doca_adp_retx.c\n");
 		return 2;

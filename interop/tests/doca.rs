@@ -13,6 +13,8 @@ use serde_json::Value;
 
 /// The address of the lab's only device, whose file names none.
 const PCI: &str = "10fe:00:00.0";
+/// How programs see the lab's device: as it is, and as a card whose node they open.
+const WAYS: [&[&str]; 2] = [&[], &["--fwctl"]];
 const PACKAGES: [&str; 3] = ["doca-argp", "doca-common", "doca-telemetry"];
 
 fn pkg_config_path(lab: &Lab) -> PathBuf {
@@ -93,9 +95,21 @@ fn lossy_transfer(lab: &Lab) {
 fn wrong_calls_get_the_errors_of_the_headers() {
     let lab = Lab::new("doca-table");
     let program = compile(&lab);
-    let output = lab.run(&[&program, "table", PCI]).success();
-    let checks: u32 = output.split(' ').next().unwrap().parse().unwrap();
-    assert!(checks > 250, "{output}");
+    for way in WAYS {
+        let ran = lab.run_with(way, &[&program, "table", PCI]).finish();
+        let checks = ran.stdout.split(' ').next().unwrap_or_default();
+        let is_complete = checks.parse().is_ok_and(|checks: u32| checks > 250);
+        assert!(ran.status.success() && is_complete, "{way:?}: {ran}");
+        // Only cards leave it to their user to find out which field they have refused.
+        let refused = match way.is_empty() {
+            true => "vhca_id is 7",
+            false => {
+                "/dev/fwctl/fwctl0: register 0xc01d: a field has a value that the card refuses"
+            }
+        };
+        let line = |line: &&str| line.contains("_adp_retx_start") && line.contains(refused);
+        assert!(ran.stderr.lines().find(line).is_some(), "{way:?}: {ran}");
+    }
 }
 
 /// Each timeout of others' queue pairs is in exactly one bin, whatever the bins are.
@@ -113,7 +127,8 @@ fn the_bins_hold_what_the_counter_counts() {
             let (bins, file) = ((6 + round).to_string(), format!("count{round}"));
             let before = retransmissions(&lab);
             let arguments = [unit, mode, &bins, "50", "100", vhca, clear, &file];
-            let counting = lab.run(&[&[&program, "count", PCI], &arguments[..]].concat());
+            let command = [&[&program, "count", PCI], &arguments[..]].concat();
+            let counting = lab.run_with(WAYS[round / 4], &command);
             let counting = wait_for(&lab, &format!("{file}.ready"), counting);
             lossy_transfer(&lab);
             let counted = retransmissions(&lab) - before;
@@ -136,14 +151,16 @@ fn the_bins_hold_what_the_counter_counts() {
 fn another_process_that_configures_the_histogram_is_noticed() {
     let lab = Lab::new("doca-watch");
     let program = compile(&lab);
-    let watching = lab.run(&[&program, "watch", PCI, "watch"]);
-    let watching = wait_for(&lab, "watch.ready", watching);
     make(&lab, "other.stop");
     let other = ["4", "1", "9", "20", "30", "0", "1", "other"];
-    lab.run(&[&[&program, "count", PCI], &other[..]].concat())
-        .success();
     let seen = "bins 9 widths 20 30 mode 1 unit 4 vhca 1 0 clear 1 count 1\n";
-    assert_eq!(watching.success(), seen);
+    for (way, file) in WAYS.into_iter().zip(["watch", "card"]) {
+        let watching = lab.run_with(way, &[&program, "watch", PCI, file]);
+        let watching = wait_for(&lab, &format!("{file}.ready"), watching);
+        lab.run(&[&[&program, "count", PCI], &other[..]].concat())
+            .success();
+        assert_eq!(watching.success(), seen, "{way:?}");
+    }
 }
 
 #[test]
@@ -153,13 +170,65 @@ fn a_device_that_goes_away_is_told_and_the_context_can_end() {
     // All devices of the directory.
     lab.set("FERROCE_DEVICES", "");
     let (address, pci) = (lab.address(), "0000:1a:00.1");
-    lab.ferroce(&["dev", "add", "gone", &address, "pci", pci])
-        .success();
-    let holding = lab.run(&[&program, "hold", "1a:00.1", "hold"]);
-    let holding = wait_for(&lab, "hold.ready", holding);
-    lab.ferroce(&["dev", "del", "gone"]).success();
-    make(&lab, "hold.stop");
-    holding.success();
+    for (way, file) in WAYS.into_iter().zip(["hold", "card"]) {
+        lab.ferroce(&["dev", "add", "gone", &address, "pci", pci])
+            .success();
+        let holding = lab.run_with(way, &[&program, "hold", "1a:00.1", file]);
+        let holding = wait_for(&lab, &format!("{file}.ready"), holding);
+        lab.ferroce(&["dev", "del", "gone"]).success();
+        make(&lab, &format!("{file}.stop"));
+        holding.success();
+    }
+}
+
+/// Cards of a system that is made up: one without a node, and a virtual function of it whose node
+/// may not be opened.
+#[test]
+fn cards_that_cannot_be_reached_are_listed_and_told_what_to_do() {
+    let lab = Lab::new("doca-cards");
+    let program = compile(&lab);
+    let script = format!(
+        r#"for made in /sys/bus/pci /sys/class /dev; do mount -t tmpfs none $made; done
+        cd /sys/bus/pci
+        mkdir -p devices/0000:1a:00.0/infiniband/mlx5_0 devices/0000:1a:00.0/net/ens1f0np0
+        mkdir -p devices/0000:1a:00.2/physfn devices/0000:1a:00.2/fwctl/fwctl0
+        mkdir -p drivers/mlx5_core /sys/class/fwctl /dev/fwctl
+        echo 0x15b3 > devices/0000:1a:00.2/vendor
+        ln -s ../../devices/0000:1a:00.0 ../../devices/0000:1a:00.2 drivers/mlx5_core
+        run="setpriv --bounding-set=-all {program} list"
+        FERROCE_DEVICES= $run
+        ln -s ../../../0000:1a:00.2 devices/0000:1a:00.2/fwctl/fwctl0/device
+        ln -s /sys/bus/pci/devices/0000:1a:00.2/fwctl/fwctl0 /sys/class/fwctl
+        touch /dev/fwctl/fwctl0; chmod 0 /dev/fwctl/fwctl0
+        FERROCE_DEVICES= $run
+        $run"#
+    );
+    let output = Command::new("unshare")
+        .args(["-Urm", "sh", "-ec", &script])
+        .env("FERROCE_DIR", lab.path().join("cards"))
+        .env("FERROCE_DEVICES", format!("fr0@{}", lab.address()))
+        .output()
+        .unwrap();
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    if stderr.contains("unshare:") {
+        return eprintln!("skipped: no user namespaces here: {stderr}");
+    }
+    let device = "10fe:00:00.0 PF fr0 lo DOCA_SUCCESS DOCA_SUCCESS\n";
+    let card = "0000:1a:00.0 PF mlx5_0 ens1f0np0 DOCA_ERROR_NOT_SUPPORTED DOCA_ERROR_NOT_FOUND\n";
+    let function = "0000:1a:00.2 VF DOCA_ERROR_NOT_FOUND DOCA_ERROR_NOT_FOUND \
+                    DOCA_ERROR_NOT_SUPPORTED DOCA_ERROR_";
+    let expected = format!(
+        "{device}{card}{function}NOT_FOUND\n{device}{card}{function}OPERATING_SYSTEM\n{device}"
+    );
+    assert_eq!(stdout, expected, "{stderr}");
+    for fix in [
+        "modprobe mlx5_fwctl",
+        "there are: fwctl0 at 0000:1a:00.2",
+        "`sudo`",
+    ] {
+        assert!(stderr.contains(fix), "{stderr}");
+    }
 }
 
 fn flags(lab: &Lab, program: &str, arguments: &[&str]) -> Finished {

@@ -38,14 +38,15 @@ enum doca_devinfo_rep_filter {
 #define DOCA_DEVINFO_REP_PCI_ADDR_SIZE 13
 #define DOCA_DEVINFO_REP_PCI_BDF_SIZE 8
 
-/* The user's devices in the order of `ferroce dev`.
+/* The user's devices in the order of `ferroce dev`, then the cards of this system.
  * OPERATING_SYSTEM, DRIVER: they cannot be read; NO_MEMORY. */
 DOCA_STABLE doca_error_t doca_devinfo_create_list(struct doca_devinfo ***dev_list,
 						  uint32_t *nb_devs);
 /* Ends the list and its entries; devices that were opened stay. */
 DOCA_STABLE doca_error_t doca_devinfo_destroy_list(struct doca_devinfo **dev_list);
 
-/* NOT_FOUND: the device has gone; OPERATING_SYSTEM, DRIVER: it cannot be used. */
+/* NOT_FOUND: the device has gone; OPERATING_SYSTEM, DRIVER: it cannot be used. Whether a card can be
+ * used is asked when its registers are. */
 DOCA_STABLE doca_error_t doca_dev_open(struct doca_devinfo *devinfo, struct doca_dev **dev);
 DOCA_STABLE doca_error_t doca_dev_close(struct doca_dev *dev);
 /* What is known of an open device, until it is closed. NULL for what is no open device. */
@@ -58,12 +59,12 @@ DOCA_STABLE doca_error_t doca_devinfo_get_pci_addr_str(const struct doca_devinfo
 DOCA_STABLE doca_error_t doca_devinfo_is_equal_pci_addr(const struct doca_devinfo *devinfo,
 							const char *pci_addr_str, uint8_t *is_equal);
 /* Texts into a buffer of size bytes. INVALID_VALUE: it is too small; NOT_FOUND: the device's
- * address is on no interface. */
+ * address is on no interface, or the card has no such name. */
 DOCA_STABLE doca_error_t doca_devinfo_get_iface_name(const struct doca_devinfo *devinfo,
 						     char *iface_name, uint32_t size);
 DOCA_STABLE doca_error_t doca_devinfo_get_ibdev_name(const struct doca_devinfo *devinfo,
 						     char *ibdev_name, uint32_t size);
-/* A device has one function, 0. */
+/* A device of Ferroce's has one function, 0. NOT_SUPPORTED: a card. */
 DOCA_EXPERIMENTAL doca_error_t doca_devinfo_get_vhca_id(const struct doca_devinfo *devinfo,
 							uint16_t *vhca_id);
 DOCA_EXPERIMENTAL doca_error_t doca_devinfo_get_pci_func_type(

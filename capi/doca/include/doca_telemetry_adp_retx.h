@@ -42,7 +42,8 @@ enum doca_telemetry_adp_retx_hist_bin_width_mode {
 };
 
 /* Whether the device has adaptive retransmission, and a histogram of it.
- * NOT_SUPPORTED: it does not; NOT_FOUND: it has gone. */
+ * NOT_SUPPORTED: it does not; NOT_FOUND: it has gone, or the card has no fwctl node;
+ * OPERATING_SYSTEM: the user may not open that. */
 DOCA_EXPERIMENTAL doca_error_t doca_telemetry_adp_retx_cap_is_supported(
 	const struct doca_devinfo *devinfo);
 DOCA_EXPERIMENTAL doca_error_t doca_telemetry_adp_retx_cap_histogram_is_supported(

@@ -1,32 +1,61 @@
-//! The devices there are.
+//! The devices there are: those in software, and cards.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ferroce_fwctl::card::{Found, Places};
 use ferroce_hca::HistogramConfig;
-use ferroce_sysfs::netdev_of;
+use ferroce_sysfs::{fwctl_node_device, netdev_of};
 use ferroce_udp::{DeviceSpec, PciAddress, Registry};
 
 use crate::error::{Code, Refusal};
-use crate::registers::{SoftwareDevice, refused};
+use crate::registers::refused;
 
-/// The number of a device's only function.
-pub const VHCA_ID: u16 = HistogramConfig::VHCA_ID;
+/// The number of the only function that a device in software has.
+const VHCA_ID: u16 = HistogramConfig::VHCA_ID;
 
 /// What programs see of a device before they open it.
 #[derive(Clone, Debug)]
 pub struct Info {
-    spec: DeviceSpec,
     pci: PciAddress,
+    kind: Kind,
 }
 
-/// The user's devices, in the order of `ferroce dev`.
+#[derive(Clone, Debug)]
+enum Kind {
+    /// One of Ferroce's, and its node if it is shown as a card.
+    Software {
+        spec: DeviceSpec,
+        node: Option<PathBuf>,
+    },
+    Card(Found),
+}
+
+/// The user's devices in the order of `ferroce dev`, then the cards of this system in that of their
+/// PCI addresses. `FERROCE_DEVICES` names all that there are to be, so it leaves no cards.
+///
+/// A device that `ferroce run --fwctl` shows as a card is there once, and its registers are reached
+/// as those of a card.
 ///
 /// # Errors
 ///
 /// The registry cannot be read: [`Code::OperatingSystem`] or [`Code::Driver`].
 pub fn list() -> Result<Vec<Info>, Refusal> {
-    list_of(&Registry::open().map_err(refused)?)
+    let registry = Registry::open().map_err(refused)?;
+    let mut devices = list_of(&registry)?;
+    for card in Places::default().cards() {
+        match card.node.as_deref().and_then(shown_device) {
+            Some(name) => devices
+                .iter_mut()
+                .for_each(|device| device.show_as(&name, &card)),
+            None if registry.is_narrowed() => {}
+            None => devices.extend(Info::of_card(card)),
+        }
+    }
+    Ok(devices)
 }
 
-/// Those of a registry.
+/// The devices of a registry.
 ///
 /// # Errors
 ///
@@ -35,22 +64,73 @@ pub fn list_of(registry: &Registry) -> Result<Vec<Info>, Refusal> {
     let devices = registry.devices().map_err(refused)?.into_iter();
     let info = |(place, spec): (usize, DeviceSpec)| Info {
         pci: spec.pci_at(place),
-        spec,
+        kind: Kind::Software { spec, node: None },
     };
     Ok(devices.enumerate().map(info).collect())
 }
 
+/// The name of the device in software that a node shows as a card.
+fn shown_device(node: &Path) -> Option<String> {
+    // A card's is a character device.
+    if !fs::metadata(node).ok()?.is_file() {
+        return None;
+    }
+    fwctl_node_device(&fs::read(node).ok()?).map(str::to_owned)
+}
+
 impl Info {
-    /// Its name as a device of verbs.
-    #[must_use]
-    pub fn ibdev(&self) -> &str {
-        &self.spec.name
+    /// `None` for an address that this interface cannot tell: domains have 16 bits in it.
+    fn of_card(card: Found) -> Option<Self> {
+        let pci = card.pci.parse().ok()?;
+        let kind = Kind::Card(card);
+        Some(Self { pci, kind })
     }
 
-    /// Its network interface; empty if its address is on none.
-    #[must_use]
-    pub fn interface(&self) -> String {
-        netdev_of(self.spec.address)
+    /// If this is the device of that name, it is reached as this card.
+    fn show_as(&mut self, name: &str, card: &Found) {
+        match &mut self.kind {
+            Kind::Software { spec, node } if spec.name == name => node.clone_from(&card.node),
+            _ => {}
+        }
+    }
+
+    /// Its name as a device of verbs.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NotFound`]: it is none.
+    pub fn ibdev(&self) -> Result<&str, Refusal> {
+        match &self.kind {
+            Kind::Software { spec, .. } => Ok(&spec.name),
+            Kind::Card(card) => {
+                let what =
+                    "the card is no device of verbs; load the driver with `modprobe mlx5_ib`";
+                let name = card.ibdev.as_deref();
+                name.ok_or_else(|| Refusal::new(Code::NotFound, what))
+            }
+        }
+    }
+
+    /// Its network interface.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NotFound`]: it has none, or another network namespace has it.
+    pub fn interface(&self) -> Result<String, Refusal> {
+        let (name, what) = match &self.kind {
+            Kind::Software { spec, .. } => {
+                let name = netdev_of(spec.address);
+                (name, "the device's address is on no interface")
+            }
+            Kind::Card(card) => {
+                let name = card.interface.clone().unwrap_or_default();
+                (name, "the card has no interface in this network namespace")
+            }
+        };
+        match name.is_empty() {
+            true => Err(Refusal::new(Code::NotFound, what)),
+            false => Ok(name),
+        }
     }
 
     /// Its PCI address.
@@ -71,13 +151,53 @@ impl Info {
         Ok(address == self.pci)
     }
 
-    /// The way to its registers.
+    /// The number of its function.
     ///
     /// # Errors
     ///
-    /// [`Code::NotFound`] if it has gone; see [`SoftwareDevice::open`] for others.
-    pub fn registers(&self) -> Result<SoftwareDevice, Refusal> {
-        SoftwareDevice::open(&self.spec.name)
+    /// [`Code::NotSupported`]: a card does not tell it by its registers.
+    pub fn vhca_id(&self) -> Result<u16, Refusal> {
+        match &self.kind {
+            Kind::Software { .. } => Ok(VHCA_ID),
+            Kind::Card(_) => {
+                let what = "no register of a card tells the number of its function";
+                Err(Refusal::new(Code::NotSupported, what))
+            }
+        }
+    }
+
+    /// Whether it is a virtual function.
+    #[must_use]
+    pub fn is_virtual(&self) -> bool {
+        matches!(&self.kind, Kind::Card(card) if card.is_virtual)
+    }
+
+    /// Looks whether it is still there. A card has its node for its registers alone, so that is not
+    /// opened.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NotFound`] if it has gone; [`Code::OperatingSystem`], [`Code::Driver`].
+    pub fn check(&self) -> Result<(), Refusal> {
+        match &self.kind {
+            Kind::Software { spec, .. } => {
+                let observer = Registry::open().and_then(|registry| registry.observe(&spec.name));
+                observer.map(drop).map_err(refused)
+            }
+            Kind::Card(_) => Ok(()),
+        }
+    }
+
+    /// What leads to its registers, for [`crate::registers::open`].
+    #[must_use]
+    pub fn way(&self) -> String {
+        match &self.kind {
+            Kind::Software { spec, node: None } => spec.name.clone(),
+            Kind::Software {
+                node: Some(node), ..
+            } => node.display().to_string(),
+            Kind::Card(card) => card.pci.clone(),
+        }
     }
 }
 
@@ -93,13 +213,58 @@ mod tests {
         spec.pci = Some("0000:1a:00.1".parse().unwrap());
         registry.add(&spec).unwrap();
         let devices = list_of(&registry).unwrap();
-        let names: Vec<_> = devices.iter().map(Info::ibdev).collect();
+        let names: Vec<_> = devices.iter().map(|it| it.ibdev().unwrap()).collect();
         assert_eq!(names, ["fr0", "mlx5_0"]);
         assert!(devices[0].has_pci("10fe:00:00.0").unwrap());
         assert!(devices[1].has_pci("1A:00.1").unwrap());
         assert!(!devices[1].has_pci("1a:00.0").unwrap());
         let error = devices[1].has_pci("1a").unwrap_err();
         assert_eq!(error.code(), Code::InvalidValue);
-        assert_eq!(devices[0].interface(), "lo");
+        assert_eq!(devices[0].interface().unwrap(), "lo");
+        assert_eq!(
+            (devices[0].vhca_id().unwrap(), devices[0].is_virtual()),
+            (0, false)
+        );
+    }
+
+    fn card(pci: &str, node: Option<&Path>) -> Found {
+        Found {
+            pci: pci.to_owned(),
+            node: node.map(Path::to_owned),
+            ibdev: Some("mlx5_0".to_owned()),
+            interface: None,
+            is_virtual: true,
+        }
+    }
+
+    #[test]
+    fn a_card_says_what_the_system_knows_of_it() {
+        let info = Info::of_card(card("0000:1a:00.2", None)).unwrap();
+        assert!(info.has_pci("1a:00.2").unwrap());
+        assert_eq!(info.ibdev().unwrap(), "mlx5_0");
+        assert_eq!(info.interface().unwrap_err().code(), Code::NotFound);
+        assert_eq!(info.vhca_id().unwrap_err().code(), Code::NotSupported);
+        assert!(info.is_virtual());
+        assert_eq!(info.way(), "0000:1a:00.2");
+        info.check().unwrap();
+        assert!(Info::of_card(card("10000:01:00.0", None)).is_none());
+    }
+
+    #[test]
+    fn a_device_that_is_shown_as_a_card_is_reached_by_its_node() {
+        let directory = tempfile::tempdir().unwrap();
+        let node = directory.path().join("fwctl0");
+        assert_eq!(shown_device(&node), None);
+        fs::write(&node, "ferroce-fwctl fr0\n").unwrap();
+        assert_eq!(shown_device(&node).as_deref(), Some("fr0"));
+        assert_eq!(shown_device(Path::new("/dev/null")), None);
+        let registry = Registry::at(&directory.path().join("devices")).unwrap();
+        let mut device = list_of(&registry).unwrap().remove(0);
+        let card = card("10fe:00:00.0", Some(&node));
+        device.show_as("mlx5_0", &card);
+        assert_eq!(device.way(), "fr0");
+        device.show_as("fr0", &card);
+        assert_eq!(device.way(), node.to_str().unwrap());
+        assert_eq!(device.ibdev().unwrap(), "fr0");
     }
 }

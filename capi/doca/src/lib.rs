@@ -1,7 +1,7 @@
 //! DOCA's telemetry of adaptive retransmission, and what programs need around it: devices, errors,
 //! log lines, command lines.
 //!
-//! What the calls mean is here, without C; `capi/libdoca_common`, `capi/libdoca_argp` and
+//! What the calls mean is here; `capi/libdoca_common`, `capi/libdoca_argp` and
 //! `capi/libdoca_telemetry` are the libraries that programs load. They turn pointers into values,
 //! and a [`Refusal`] into a number and a log line.
 //!
@@ -14,9 +14,10 @@
 //! | [`argp`] | command lines and JSON files |
 //! | [`telemetry`] | the timeout histogram: capabilities, a context's configuration and states |
 //! | [`registers`] | access to a device's registers, which is all that telemetry needs of it |
+//! | [`pointer`] | the program's memory, for those libraries |
 //! | [`headers`] | the headers and pkg-config files that `ferroce install` lays out |
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod argp;
 pub mod devices;
@@ -24,6 +25,8 @@ pub mod error;
 pub mod handles;
 pub mod headers;
 pub mod log;
+#[allow(unsafe_code)]
+pub mod pointer;
 pub mod registers;
 pub mod telemetry;
 

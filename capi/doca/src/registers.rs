@@ -3,8 +3,11 @@
 use std::fmt;
 use std::io;
 
+use ferroce_fwctl::card::{Card, CardError};
+use ferroce_fwctl::mailbox;
 use ferroce_hca::{DeviceState, Method, RegisterError, Status};
 use ferroce_udp::{Registry, RegistryError};
+use nix::errno::Errno;
 
 use crate::error::{Code, Refusal};
 
@@ -20,6 +23,20 @@ pub trait Registers: fmt::Debug + Send + Sync {
     /// - [`Code::InvalidValue`]: a field has a value that the device does not accept.
     /// - [`Code::Driver`]: anything else.
     fn access(&self, id: u16, method: Method, data: &mut [u8]) -> Result<(), Refusal>;
+}
+
+/// The registers of what [`Info::way`](crate::devices::Info::way) leads to: the name of a device in
+/// software, or the PCI address or the node of a card.
+///
+/// # Errors
+///
+/// See [`Registers::access`].
+pub fn open(way: &str) -> Result<Box<dyn Registers>, Refusal> {
+    // No device has such a name.
+    match way.contains([':', '/']) {
+        true => Ok(Box::new(Card::open(way).map_err(|error| failed(&error))?)),
+        false => Ok(Box::new(SoftwareDevice::open(way)?)),
+    }
 }
 
 /// The registers of one of Ferroce's devices.
@@ -73,6 +90,38 @@ impl Registers for DeviceState {
     }
 }
 
+impl Registers for Card {
+    fn access(&self, id: u16, method: Method, data: &mut [u8]) -> Result<(), Refusal> {
+        let method = match method {
+            Method::Write => mailbox::Method::Write,
+            Method::Query => mailbox::Method::Read,
+        };
+        let done = Self::access(self, id, method, data);
+        done.map_err(|error| failed(&error))
+    }
+}
+
+/// Why a card cannot be used.
+fn failed(error: &CardError) -> Refusal {
+    let code = match error {
+        CardError::Find(_) => Code::NotFound,
+        CardError::Permission { .. } => Code::OperatingSystem,
+        CardError::OtherKind { .. } => Code::NotSupported,
+        CardError::Kernel { errno, .. } => match *errno {
+            Errno::ENODEV => Code::NotFound,
+            Errno::EPERM => Code::OperatingSystem,
+            _ => Code::Driver,
+        },
+        CardError::Refused { status, .. } => match *status {
+            mailbox::Status::NOT_SUPPORTED => Code::NotSupported,
+            mailbox::Status::BAD_PARAMETER => Code::InvalidValue,
+            _ => Code::Driver,
+        },
+        _ => Code::Driver,
+    };
+    Refusal::new(code, error)
+}
+
 /// Why the user's devices cannot be used.
 pub(crate) fn refused(error: RegistryError) -> Refusal {
     let code = match &error {
@@ -85,4 +134,52 @@ pub(crate) fn refused(error: RegistryError) -> Refusal {
         _ => Code::Driver,
     };
     Refusal::new(code, &error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cards_and_the_kernel_say_gets_the_codes_of_the_header() {
+        let kernel = |errno| CardError::Kernel {
+            path: "/dev/fwctl/fwctl0".into(),
+            errno,
+        };
+        let refused = |status| CardError::Refused {
+            path: "/dev/fwctl/fwctl0".into(),
+            register_id: 0xc01d,
+            status,
+            syndrome: 0,
+            info: ferroce_fwctl::uapi::Mlx5Info::default(),
+        };
+        let permission = CardError::Permission {
+            path: "/dev/fwctl/fwctl0".into(),
+        };
+        for (error, code) in [
+            (permission, Code::OperatingSystem),
+            (kernel(Errno::ENODEV), Code::NotFound),
+            (kernel(Errno::EPERM), Code::OperatingSystem),
+            (kernel(Errno::EBADMSG), Code::Driver),
+            (refused(mailbox::Status::NOT_SUPPORTED), Code::NotSupported),
+            (refused(mailbox::Status::BAD_PARAMETER), Code::InvalidValue),
+            (refused(mailbox::Status::INTERNAL_ERROR), Code::Driver),
+        ] {
+            let refusal = failed(&error);
+            assert_eq!(refusal.code(), code, "{error}");
+            assert_eq!(refusal.to_string(), error.to_string());
+        }
+    }
+
+    /// No machine has a function there.
+    #[test]
+    fn a_card_without_a_node_is_told_with_what_gives_it_one() {
+        let error = open("10fe:ff:1f.7").unwrap_err();
+        assert_eq!(error.code(), Code::NotFound);
+        let text = error.to_string();
+        assert!(
+            text.contains("modprobe") || text.contains("there are"),
+            "{text}"
+        );
+    }
 }

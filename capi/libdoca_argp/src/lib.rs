@@ -9,7 +9,9 @@
     reason = "one contract for all calls, stated above: what the header asks for"
 )]
 
-mod common;
 pub mod param;
 pub mod session;
 pub mod start;
+// One for both libraries; neither can depend on libdoca_common, whose symbols it would have twice.
+#[path = "../../libdoca_common/tell.rs"]
+mod tell;

@@ -4,10 +4,11 @@ use std::ffi::c_char;
 use std::sync::{Mutex, PoisonError};
 
 use ferroce_doca::argp::{self, Kind, Param};
+use ferroce_doca::pointer::text;
 use ferroce_doca::{Code, Handles, Refusal};
 
-use crate::common::{answer, tell, text};
 use crate::session::{Callback, with};
+use crate::tell::{answer, tell};
 
 /// A parameter that the program still describes.
 #[derive(Default)]
@@ -58,7 +59,7 @@ fn set(call: &str, param: usize, set: impl FnOnce(&mut Description) -> Result<()
 pub unsafe extern "C" fn doca_argp_param_set_short_name(param: usize, name: *const c_char) {
     set("doca_argp_param_set_short_name", param, |it| {
         // SAFETY: the program's own text.
-        it.param.short = Some(unsafe { text("short_name", name) }?);
+        it.param.short = Some(unsafe { text("short_name", name) }?.to_owned());
         Ok(())
     });
 }
@@ -68,7 +69,7 @@ pub unsafe extern "C" fn doca_argp_param_set_short_name(param: usize, name: *con
 pub unsafe extern "C" fn doca_argp_param_set_long_name(param: usize, name: *const c_char) {
     set("doca_argp_param_set_long_name", param, |it| {
         // SAFETY: the program's own text.
-        it.param.long = Some(unsafe { text("long_name", name) }?);
+        it.param.long = Some(unsafe { text("long_name", name) }?.to_owned());
         Ok(())
     });
 }
@@ -78,7 +79,7 @@ pub unsafe extern "C" fn doca_argp_param_set_long_name(param: usize, name: *cons
 pub unsafe extern "C" fn doca_argp_param_set_description(param: usize, description: *const c_char) {
     set("doca_argp_param_set_description", param, |it| {
         // SAFETY: the program's own text.
-        it.param.description = unsafe { text("description", description) }?;
+        it.param.description = unsafe { text("description", description) }?.to_owned();
         Ok(())
     });
 }

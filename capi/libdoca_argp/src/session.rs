@@ -4,10 +4,11 @@ use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ferroce_doca::argp::Param;
+use ferroce_doca::pointer::text;
 use ferroce_doca::{Code, Refusal};
 
-use crate::common::{answer, text};
 use crate::param::PARAMS;
+use crate::tell::answer;
 
 /// What a program wants to be called with a value.
 pub(crate) type Callback = unsafe extern "C" fn(*mut c_void, *mut c_void) -> u32;
@@ -58,7 +59,7 @@ pub unsafe extern "C" fn doca_argp_init(
         let program = match program_name.is_null() {
             true => None,
             // SAFETY: the program's own text.
-            false => Some(unsafe { text("program_name", program_name) }?),
+            false => Some(unsafe { text("program_name", program_name) }?.to_owned()),
         };
         let mut session = lock();
         if session.is_some() {

@@ -5,10 +5,17 @@ use std::io::{Write as _, stderr, stdout};
 use std::ptr::null_mut;
 
 use ferroce_doca::argp::{self, Param, Request, Value};
+use ferroce_doca::log::Level;
+use ferroce_doca::pointer::text;
 use ferroce_doca::{Code, Refusal, VERSION};
 
-use crate::common::{set_levels, tell, text};
 use crate::session::{Callback, Config, with};
+use crate::tell::tell;
+
+unsafe extern "C" {
+    fn doca_log_level_set_global_lower_limit(level: u32) -> u32;
+    fn doca_log_level_set_global_sdk_limit(level: u32) -> u32;
+}
 
 /// What the session says, so that it need not be locked while the program is called.
 struct Plan {
@@ -85,7 +92,9 @@ unsafe fn arguments(argc: c_int, argv: *const *const c_char) -> Result<Vec<Strin
     }
     // SAFETY: `argv` has so many entries, each a C string, which is the caller's word.
     let argument = |index| unsafe { text("an argument", *argv.add(index)) };
-    (0..count).map(argument).collect()
+    (0..count)
+        .map(|index| argument(index).map(str::to_owned))
+        .collect()
 }
 
 fn begin() -> Result<Plan, Refusal> {
@@ -103,6 +112,19 @@ fn begin() -> Result<Plan, Refusal> {
             version: session.version,
         })
     })
+}
+
+/// Sets what the log tells of the program and of the libraries.
+fn set_levels(program: Option<Level>, libraries: Option<Level>) {
+    // These levels are right, so the calls do not fail.
+    if let Some(level) = program {
+        // SAFETY: it takes a number.
+        unsafe { doca_log_level_set_global_lower_limit(level as u32) };
+    }
+    if let Some(level) = libraries {
+        // SAFETY: it takes a number.
+        unsafe { doca_log_level_set_global_sdk_limit(level as u32) };
+    }
 }
 
 /// Calls the program with a value.

@@ -1,14 +1,14 @@
-//! `doca_dev.h`.
+//! `doca_dev.h`, and what the libraries beside this one ask about devices.
 
 use std::collections::BTreeMap;
 use std::ffi::c_char;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ferroce_doca::devices::{self, Info};
+use ferroce_doca::pointer::{check, put, put_text, text};
 use ferroce_doca::{Code, Handles, Refusal};
 
 use crate::log::answer;
-use crate::pointer::{check, put, put_text, text};
 
 /// Bytes of a PCI address and the zero at its end.
 const PCI_ADDR_SIZE: usize = 13;
@@ -24,7 +24,7 @@ struct Opened {
     info: usize,
 }
 
-/// The user's devices.
+/// The user's devices, and cards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn doca_devinfo_create_list(
     dev_list: *mut *mut usize,
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn doca_dev_open(devinfo: usize, dev: *mut usize) -> Code 
     let open = || {
         check("dev", dev)?;
         let info = INFOS.get(devinfo)?;
-        info.registers()?;
+        info.check()?;
         let info = INFOS.insert_shared(info);
         // SAFETY: the program's own variable.
         unsafe { put("dev", dev, DEVICES.insert(Opened { info })) }
@@ -156,11 +156,7 @@ pub unsafe extern "C" fn doca_devinfo_get_iface_name(
     size: u32,
 ) -> Code {
     about("doca_devinfo_get_iface_name", devinfo, |info| {
-        let name = info.interface();
-        if name.is_empty() {
-            let what = "the device's address is on no interface";
-            return Err(Refusal::new(Code::NotFound, what));
-        }
+        let name = info.interface()?;
         // SAFETY: the program's buffer.
         unsafe { put_text("iface_name", iface_name, size as usize, &name) }
     })
@@ -175,16 +171,17 @@ pub unsafe extern "C" fn doca_devinfo_get_ibdev_name(
 ) -> Code {
     about("doca_devinfo_get_ibdev_name", devinfo, |info| {
         // SAFETY: the program's buffer.
-        unsafe { put_text("ibdev_name", ibdev_name, size as usize, info.ibdev()) }
+        unsafe { put_text("ibdev_name", ibdev_name, size as usize, info.ibdev()?) }
     })
 }
 
 /// The number of the function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn doca_devinfo_get_vhca_id(devinfo: usize, vhca_id: *mut u16) -> Code {
-    about("doca_devinfo_get_vhca_id", devinfo, |_| {
+    about("doca_devinfo_get_vhca_id", devinfo, |info| {
+        check("vhca_id", vhca_id)?;
         // SAFETY: the program's own variable.
-        unsafe { put("vhca_id", vhca_id, devices::VHCA_ID) }
+        unsafe { put("vhca_id", vhca_id, info.vhca_id()?) }
     })
 }
 
@@ -195,9 +192,11 @@ pub unsafe extern "C" fn doca_devinfo_get_pci_func_type(
     pci_func_type: *mut u32,
 ) -> Code {
     const PF: u32 = 0;
-    about("doca_devinfo_get_pci_func_type", devinfo, |_| {
+    const VF: u32 = 1;
+    about("doca_devinfo_get_pci_func_type", devinfo, |info| {
+        let kind = if info.is_virtual() { VF } else { PF };
         // SAFETY: the program's own variable.
-        unsafe { put("pci_func_type", pci_func_type, PF) }
+        unsafe { put("pci_func_type", pci_func_type, kind) }
     })
 }
 
@@ -207,5 +206,14 @@ pub unsafe extern "C" fn doca_devinfo_get_sf_index(devinfo: usize, sf_index: *mu
     about("doca_devinfo_get_sf_index", devinfo, |_| {
         check("sf_index", sf_index)?;
         Err(Refusal::new(Code::NotSupported, "the device is no SF"))
+    })
+}
+
+/// What leads to a device's registers, for the library that reads and writes them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_doca_way(devinfo: usize, way: *mut c_char, size: usize) -> Code {
+    about("ferroce_doca_way", devinfo, |info| {
+        // SAFETY: our own library's buffer.
+        unsafe { put_text("way", way, size, &info.way()) }
     })
 }

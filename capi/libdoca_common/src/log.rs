@@ -6,9 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ferroce_doca::log::{Level, Line};
-use ferroce_doca::{Code, Refusal};
-
-use crate::pointer;
+use ferroce_doca::{Code, Refusal, pointer};
 
 /// Where lines go, and which.
 struct Log {

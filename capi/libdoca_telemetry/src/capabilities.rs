@@ -1,21 +1,23 @@
 //! What a device can do.
 
+use ferroce_doca::pointer::{check, put};
 use ferroce_doca::telemetry::{Capabilities, histogram_is_supported, is_supported};
 use ferroce_doca::{Code, Refusal};
 
-use crate::common::{answer, check, put, registers};
+use crate::registers::of_devinfo;
+use crate::tell::answer;
 
 /// Whether the device has adaptive retransmission.
 #[unsafe(no_mangle)]
 pub extern "C" fn doca_telemetry_adp_retx_cap_is_supported(devinfo: usize) -> Code {
-    let supported = || is_supported(&registers(devinfo)?);
+    let supported = || is_supported(&*of_devinfo(devinfo)?);
     answer("doca_telemetry_adp_retx_cap_is_supported", supported())
 }
 
 /// Whether the device has the histogram.
 #[unsafe(no_mangle)]
 pub extern "C" fn doca_telemetry_adp_retx_cap_histogram_is_supported(devinfo: usize) -> Code {
-    let supported = || histogram_is_supported(&registers(devinfo)?);
+    let supported = || histogram_is_supported(&*of_devinfo(devinfo)?);
     answer(
         "doca_telemetry_adp_retx_cap_histogram_is_supported",
         supported(),
@@ -53,7 +55,7 @@ pub unsafe extern "C" fn doca_telemetry_adp_retx_cap_get_hist_time_units(
 }
 
 fn capabilities(devinfo: usize) -> Result<Capabilities, Refusal> {
-    let capabilities = registers(devinfo).and_then(|registers| Capabilities::of(&registers));
+    let capabilities = of_devinfo(devinfo).and_then(|registers| Capabilities::of(&*registers));
     capabilities.map_err(|refusal| match refusal.code() {
         // The header knows this one for the questions above only.
         Code::NotFound => refusal.with_code(Code::Driver),

@@ -1,9 +1,9 @@
 //! Setters and getters of a context's configuration.
 
 use ferroce_doca::Code;
+use ferroce_doca::pointer::{check, put};
 use ferroce_doca::telemetry::{Config, Context};
 
-use crate::common::{check, put};
 use crate::context::about;
 
 /// Defines a setter and a getter of one value.

@@ -1,9 +1,11 @@
 //! Contexts: their life, and what they read.
 
+use ferroce_doca::pointer::{check, put};
 use ferroce_doca::telemetry::Context;
 use ferroce_doca::{Code, Handles, Refusal};
 
-use crate::common::{answer, check, put, registers_of_dev};
+use crate::registers::of_dev;
+use crate::tell::answer;
 
 static CONTEXTS: Handles<Context> = Handles::new("adp_retx");
 
@@ -22,11 +24,11 @@ pub(crate) fn about(
 pub unsafe extern "C" fn doca_telemetry_adp_retx_create(dev: usize, adp_retx: *mut usize) -> Code {
     let create = || {
         check("adp_retx", adp_retx)?;
-        let registers = registers_of_dev(dev).map_err(|refusal| match refusal.code() {
+        let registers = of_dev(dev).map_err(|refusal| match refusal.code() {
             Code::InvalidValue => refusal,
             _ => refusal.with_code(Code::Driver),
         })?;
-        let context = Context::new(Box::new(registers))?;
+        let context = Context::new(registers)?;
         // SAFETY: the program's own variable.
         unsafe { put("adp_retx", adp_retx, CONTEXTS.insert(context)) }
     };

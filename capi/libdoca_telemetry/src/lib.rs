@@ -13,6 +13,9 @@
 )]
 
 pub mod capabilities;
-mod common;
 pub mod configuration;
 pub mod context;
+mod registers;
+// One for both libraries; neither can depend on libdoca_common, whose symbols it would have twice.
+#[path = "../../libdoca_common/tell.rs"]
+mod tell;

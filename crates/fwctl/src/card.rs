@@ -1,6 +1,7 @@
 //! Real cards: finding, opening, reading and writing registers.
 
 mod find;
+mod list;
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,6 +15,11 @@ use crate::mailbox::{HEADER_LEN, Method, Reply, Request, Status};
 use crate::uapi::{DEVICE_TYPE_MLX5, FWCTL_RPC, Mlx5Info, Rpc, Scope, device_type_name};
 
 pub use self::find::{FindError, Places, is_card_name};
+pub use self::list::Found;
+
+/// The most bytes of a register that cards take at once; tools ask for as many where a register
+/// has no length of its own.
+pub const REGISTER_LEN_MAX: usize = 812;
 
 /// An open card.
 #[derive(Debug)]

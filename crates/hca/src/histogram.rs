@@ -210,9 +210,10 @@ impl HistogramConfig {
 mod tests {
     use super::*;
 
-    const MS: u64 = 1_000_000;
+    pub(super) const MS: u64 = 1_000_000;
 
-    fn layout(bins: u8, mode: BinWidthMode) -> HistogramConfig {
+    /// Bins of milliseconds, 50 for the first and 100 for the second.
+    pub(super) fn layout(bins: u8, mode: BinWidthMode) -> HistogramConfig {
         let unit = TimeUnit::Msec;
         HistogramConfig {
             bins,

@@ -155,7 +155,7 @@ define_fields! {
     /// Burst size of congestion control.
     CC_BURST_SIZE =
         "cc_burst_size", (0x4, 24, 3), Rw,
-        values &[(0, "4KB"), (1, "8KB"), (2, "16KB"), (7, "1.5KB")];
+        values &[(0, "BURST_4KB"), (1, "BURST_8KB"), (2, "BURST_16KB"), (7, "BURST_1_5KB")];
     /// IFA2 turn-around is on.
     IFA2_TURN_AROUND_EN = "ifa2_turn_around_en", (0x4, 27, 1), Rw;
     /// The profile to query or write; 0 stands for the firmware's own timeouts.
@@ -164,7 +164,7 @@ define_fields! {
     ADP_RETX_BASE_TIMEOUT_MIN = "adp_retx_base_timeout_min", (0x8, 0, 20), Ro;
     /// What multi-path congestion control probes meet.
     CC_PROBE_MP_MODE =
-        "cc_probe_mp_mode", (0x8, 20, 2), Rw, values &[(0, "ACCEPT"), (1, "DISCARD")];
+        "cc_probe_mp_mode", (0x8, 20, 2), Rw, values &[(0, "PROBE_ACCEPT"), (1, "PROBE_DISCARD")];
     /// The largest adp_retx_profile_id.
     ADP_RETX_PROFILE_MAX_ID = "adp_retx_profile_max_id", (0x8, 24, 3), Ro;
     /// How many timeout ranges a profile may have.

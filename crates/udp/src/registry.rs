@@ -135,6 +135,11 @@ impl Registry {
         &self.directory
     }
 
+    /// Whether `FERROCE_DEVICES` says which devices there are.
+    pub fn is_narrowed(&self) -> bool {
+        self.devices.is_some()
+    }
+
     /// The devices by name: those with a file and, unless somebody removed it, the default one on
     /// 127.0.0.1. `FERROCE_DEVICES` narrows that down, and its `NAME@ADDRESS` are devices, too.
     pub fn devices(&self) -> Result<Vec<DeviceSpec>, RegistryError> {

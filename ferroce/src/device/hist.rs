@@ -1,5 +1,7 @@
 //! `ferroce stat hist`: the timeout histogram as NVIDIA's sample of it reads one, by its options.
 
+mod watch;
+
 use std::ffi::OsString;
 use std::thread;
 use std::time::Duration;
@@ -11,16 +13,18 @@ use ferroce_prm::adp_retx_histogram_config::{self as reg, ADP_RETX_HISTOGRAM_CON
 use ferroce_prm::{Field, Image};
 use serde_json::json;
 
+use self::watch::Pauses;
 use super::format::Format;
 use super::link;
 use crate::bins;
 use crate::output::{Failure, Output};
-use crate::registers::{self, CARD_LEN_MAX, Registers};
+use crate::registers::{self, REGISTER_LEN_MAX, Registers};
 
 /// Set the bins of the histogram of timeouts, wait, and read it
 ///
-/// Takes the options of DOCA's sample telemetry_adp_retx, also -p, -vid, -b0 and -b1. Another layout
-/// of bins starts from zero; the same again counts on.
+/// Takes the options of DOCA's sample telemetry_adp_retx, also -p, -vid, -b0 and -b1, and prints its
+/// lines. Another layout of bins starts from zero; the same again counts on. With -j each read is a
+/// line.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(super) struct Hist {
@@ -51,9 +55,23 @@ pub(super) struct Hist {
     /// Seconds to wait before each read
     #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 3)]
     wait_time: u32,
-    /// How often to read
-    #[arg(short = 'r', long, value_name = "N", default_value_t = 1)]
-    num_reads: u32,
+    /// How often to read [default: once; with --watch until Ctrl-C]
+    #[arg(short = 'r', long, value_name = "N")]
+    num_reads: Option<u32>,
+    /// Draw bars in place of the sample's lines
+    #[arg(long)]
+    bars: bool,
+    /// Draw the bars at once and then anew every SECONDS [default: those of -t]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1)]
+    watch: Option<Option<u32>>,
+}
+
+/// What is printed of a read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum View {
+    Lines,
+    Bars,
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -126,12 +144,16 @@ impl Hist {
         let config = self.config();
         let mut asked = register(&config)?;
         device.access(ADP_RETX_HISTOGRAM_CONFIG.id(), Method::Write, &mut asked)?;
-        if !format.is_json() {
+        let view = self.view(format);
+        if view == View::Lines {
             to.text("\nHistogram started...\n")?;
         }
-        for iteration in 1..=self.num_reads {
+        let pauses = self.watch.map(|_| Pauses::new()).transpose()?;
+        for iteration in 1..=self.reads() {
             to.out.flush()?;
-            thread::sleep(Duration::from_secs(self.wait_time.into()));
+            if !self.pause(iteration, pauses.as_ref()) {
+                break;
+            }
             let counts = read(&*device)?;
             // Somebody else may have changed the layout meanwhile.
             let mut now = [0; ADP_RETX_HISTOGRAM_CONFIG.size()];
@@ -142,14 +164,47 @@ impl Hist {
                     self.device
                 )));
             }
-            if format.is_json() {
-                let bins = bins::json(&config, &counts);
-                to.json(&json!({"device": self.device, "iteration": iteration, "bins": bins}))?;
-            } else {
-                to.text(&self.text(iteration, &config, &counts))?;
+            match view {
+                View::Lines => to.text(&self.lines(iteration, &config, &counts))?,
+                View::Bars => to.text(&self.picture(iteration, &config, counts))?,
+                View::Json => {
+                    let bins = bins::json(&config, &counts);
+                    to.json(&json!({"device": self.device, "iteration": iteration, "bins": bins}))?;
+                }
             }
         }
         Ok(())
+    }
+
+    fn view(&self, format: Format) -> View {
+        match format.is_json() {
+            true => View::Json,
+            false if self.bars || self.watch.is_some() => View::Bars,
+            false => View::Lines,
+        }
+    }
+
+    fn reads(&self) -> u32 {
+        let otherwise = if self.watch.is_some() { u32::MAX } else { 1 };
+        self.num_reads.unwrap_or(otherwise)
+    }
+
+    /// Seconds from one read to the next.
+    fn seconds(&self) -> u32 {
+        self.watch.flatten().unwrap_or(self.wait_time)
+    }
+
+    /// Waits until it is time for a read; `false` if somebody has ended that.
+    fn pause(&self, iteration: u32, pauses: Option<&Pauses>) -> bool {
+        let time = Duration::from_secs(self.seconds().into());
+        match pauses {
+            Some(_) if iteration == 1 => true,
+            Some(pauses) => pauses.pass(time),
+            None => {
+                thread::sleep(time);
+                true
+            }
+        }
     }
 
     fn config(&self) -> HistogramConfig {
@@ -168,7 +223,28 @@ impl Hist {
         }
     }
 
-    fn text(&self, iteration: u32, config: &HistogramConfig, counts: &[u64]) -> String {
+    /// The bins that have something in them.
+    fn picture(&self, iteration: u32, config: &HistogramConfig, counts: Vec<u64>) -> String {
+        let bars = bins::table(config, &[(self.device.clone(), counts)]);
+        let bars =
+            bars.unwrap_or_else(|| "no timer of adaptive retransmission ran out\n".to_owned());
+        if self.watch.is_none() {
+            return format!("\n{bars}");
+        }
+        let (name, every, since) = (&self.device, self.seconds(), self.since());
+        let place = watch::in_place();
+        format!("{place}{name} {since}, read {iteration}, every {every} s; Ctrl-C ends\n\n{bars}")
+    }
+
+    fn since(&self) -> &'static str {
+        match self.clear_on_read {
+            true => "since the last read",
+            false => "since these bins were set",
+        }
+    }
+
+    /// The lines of the sample.
+    fn lines(&self, iteration: u32, config: &HistogramConfig, counts: &[u64]) -> String {
         let unit = self.time_unit.name();
         let in_units = |ns: u64| ns / config.unit.nanos();
         let mut text = format!(
@@ -229,7 +305,7 @@ fn layout(register: &[u8]) -> Result<[u32; 7], Failure> {
 
 /// The counts, as the register gives them: with `clear_on_read` they are zero afterwards.
 fn read(device: &dyn Registers) -> Result<Vec<u64>, Failure> {
-    let mut data = [0; CARD_LEN_MAX];
+    let mut data = [0; REGISTER_LEN_MAX];
     device.access(ADP_RETX_HISTOGRAM.id(), Method::Query, &mut data)?;
     let bins = usize::from(data[0]);
     Ok(adp_retx_histogram::bins(&data).take(bins).collect())

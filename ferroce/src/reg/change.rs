@@ -2,6 +2,7 @@
 
 use ferroce_hca::Method;
 use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
+use ferroce_prm::mfrl::MFRL;
 use ferroce_prm::{Access, Field, Image, Register, mlxreg, roce_accl};
 
 use super::room;
@@ -38,7 +39,8 @@ pub(super) fn question(register: &'static Register, index: u32) -> Result<Vec<u8
     Ok(bytes)
 }
 
-/// Writes fields of a register and leaves the others as they are.
+/// Writes fields of a register and leaves the others as they are. MFRL is a command, in which others
+/// are 0: what it reads is what a write may ask for.
 pub(super) fn write(
     of: &dyn Registers,
     register: &'static Register,
@@ -57,7 +59,8 @@ pub(super) fn write(
         }
     }
     // A read may clear the histogram, and its write is refused anyway.
-    let mut bytes = match register.id() == ADP_RETX_HISTOGRAM.id() {
+    let is_unread = [MFRL.id(), ADP_RETX_HISTOGRAM.id()].contains(&register.id());
+    let mut bytes = match is_unread {
         true => vec![0; room(register)],
         false => read(of, register, 0)?,
     };

@@ -56,12 +56,20 @@ impl Place {
         place
     }
 
-    /// Exit code, standard output and standard error, for an answer typed in.
-    pub(crate) fn answer(&self, args: &[&str], typed: &str) -> (i32, String, String) {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ferroce"))
+    /// The program, with its devices.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
+        command
             .args(args)
             .env("FERROCE_DIR", self.0.path().join("registry"))
-            .env_remove("FERROCE_DEVICES")
+            .env_remove("FERROCE_DEVICES");
+        command
+    }
+
+    /// Exit code, standard output and standard error, for an answer typed in.
+    pub(crate) fn answer(&self, args: &[&str], typed: &str) -> (i32, String, String) {
+        let mut child = self
+            .command(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ferroce_fwctl::card::REGISTER_LEN_MAX;
 use ferroce_hca::Method;
 use ferroce_prm::adp_retx_histogram::{self as counts, ADP_RETX_HISTOGRAM};
 
@@ -221,7 +222,8 @@ impl Context {
     /// [`Code::NotSupported`]: the device cannot be reached, or has no histogram.
     pub fn read_bins(&self) -> Result<Vec<u64>, Refusal> {
         running(&self.state())?;
-        let mut data = vec![0; ADP_RETX_HISTOGRAM.max_size()];
+        let len = ADP_RETX_HISTOGRAM.max_size().min(REGISTER_LEN_MAX);
+        let mut data = vec![0; len];
         let id = ADP_RETX_HISTOGRAM.id();
         let read = self.registers.access(id, Method::Query, &mut data);
         read.map_err(lost)?;

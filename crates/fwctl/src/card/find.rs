@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// NVIDIA's networking cards.
-const VENDOR: u32 = 0x15b3;
+pub(super) const VENDOR: u32 = 0x15b3;
 
 /// Where the system shows its devices.
 #[derive(Clone, Debug)]
 pub struct Places {
-    sys: PathBuf,
-    dev: PathBuf,
+    pub(super) sys: PathBuf,
+    pub(super) dev: PathBuf,
 }
 
 /// Why no node belongs to a name.
@@ -100,7 +100,7 @@ impl Places {
     }
 
     /// The nodes and their PCI functions.
-    fn nodes(&self) -> BTreeMap<String, Option<Function>> {
+    pub(super) fn nodes(&self) -> BTreeMap<String, Option<Function>> {
         let class = self.sys.join("class/fwctl");
         let entries = fs::read_dir(&class).into_iter().flatten().flatten();
         entries
@@ -117,13 +117,9 @@ impl Places {
     /// dot.
     fn function_of(&self, mst: Mst) -> Option<Function> {
         let devices = self.sys.join("bus/pci/devices");
-        let hex = |path: PathBuf| {
-            let text = fs::read_to_string(path).ok()?;
-            u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
-        };
         let is_wanted = |path: &Path| {
-            hex(path.join("vendor")) == Some(VENDOR)
-                && hex(path.join("device")) == Some(mst.device_id)
+            hex(&path.join("vendor")) == Some(VENDOR)
+                && hex(&path.join("device")) == Some(mst.device_id)
         };
         let entries = fs::read_dir(devices).ok()?.flatten();
         let mut functions: Vec<Function> = entries
@@ -142,6 +138,12 @@ impl Places {
         };
         functions.contains(&wanted).then_some(wanted)
     }
+}
+
+/// The number in a file of `/sys`.
+pub(super) fn hex(path: &Path) -> Option<u32> {
+    let text = fs::read_to_string(path).ok()?;
+    u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
 }
 
 fn no_such(name: &str, nodes: &BTreeMap<String, Option<Function>>) -> FindError {
@@ -205,7 +207,7 @@ impl Mst {
 
 /// A PCI function.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Function {
+pub(super) struct Function {
     domain: u32,
     bus: u8,
     device: u8,
@@ -214,7 +216,7 @@ struct Function {
 
 impl Function {
     /// Reads `dddd:bb:dd.f` or, of domain 0, `bb:dd.f`.
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let (rest, function) = text.split_once('.')?;
         let (rest, device) = rest.rsplit_once(':')?;
         let (domain, bus) = rest.split_once(':').unwrap_or(("0", rest));
@@ -240,13 +242,13 @@ impl std::fmt::Display for Function {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
 
     /// A system with two ConnectX-7 of two functions each, and a ConnectX-6 between them.
-    fn system() -> (tempfile::TempDir, Places) {
+    pub(crate) fn system() -> (tempfile::TempDir, Places) {
         let root = tempfile::tempdir().unwrap();
         let places = Places {
             sys: root.path().join("sys"),

@@ -140,21 +140,8 @@ fn count_in(bin: u64, epoch: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::histogram::{BinWidthMode, TimeUnit};
-
-    const MS: u64 = 1_000_000;
-
-    fn layout(bins: u8, mode: BinWidthMode) -> HistogramConfig {
-        let unit = TimeUnit::Msec;
-        HistogramConfig {
-            bins,
-            mode,
-            unit,
-            bin0_width: 50,
-            bin1_width: 100,
-            ..HistogramConfig::default()
-        }
-    }
+    use crate::histogram::BinWidthMode;
+    use crate::histogram::tests::{MS, layout};
 
     #[test]
     fn a_new_layout_clears_and_the_switch_alone_does_not() {

@@ -1,15 +1,19 @@
-//! The program's memory.
+//! The program's memory: the arguments of calls.
 
 use std::ffi::{CStr, c_char};
 
-use ferroce_doca::Refusal;
+use crate::error::Refusal;
 
 /// Writes what a call is to answer.
+///
+/// # Errors
+///
+/// [`Code::InvalidValue`](crate::Code::InvalidValue): `to` is null.
 ///
 /// # Safety
 ///
 /// `to` is null or leads to room for a value.
-pub(crate) unsafe fn put<T>(argument: &str, to: *mut T, value: T) -> Result<(), Refusal> {
+pub unsafe fn put<T>(argument: &str, to: *mut T, value: T) -> Result<(), Refusal> {
     check(argument, to)?;
     // SAFETY: not null, and the rest is the caller's word.
     unsafe { to.write(value) };
@@ -17,7 +21,11 @@ pub(crate) unsafe fn put<T>(argument: &str, to: *mut T, value: T) -> Result<(), 
 }
 
 /// Refuses null.
-pub(crate) fn check<T>(argument: &str, pointer: *const T) -> Result<(), Refusal> {
+///
+/// # Errors
+///
+/// [`Code::InvalidValue`](crate::Code::InvalidValue): `pointer` is null.
+pub fn check<T>(argument: &str, pointer: *const T) -> Result<(), Refusal> {
     match pointer.is_null() {
         true => Err(Refusal::null(argument)),
         false => Ok(()),
@@ -26,10 +34,14 @@ pub(crate) fn check<T>(argument: &str, pointer: *const T) -> Result<(), Refusal>
 
 /// A text of the program.
 ///
+/// # Errors
+///
+/// [`Code::InvalidValue`](crate::Code::InvalidValue): `text` is null, or not UTF-8.
+///
 /// # Safety
 ///
 /// `text` is null or a C string that stays as it is for the length of the call.
-pub(crate) unsafe fn text<'a>(argument: &str, text: *const c_char) -> Result<&'a str, Refusal> {
+pub unsafe fn text<'a>(argument: &str, text: *const c_char) -> Result<&'a str, Refusal> {
     check(argument, text)?;
     // SAFETY: not null, and the rest is the caller's word.
     let text = unsafe { CStr::from_ptr(text) };
@@ -39,10 +51,14 @@ pub(crate) unsafe fn text<'a>(argument: &str, text: *const c_char) -> Result<&'a
 
 /// Writes a text and its zero into a buffer of `size` bytes.
 ///
+/// # Errors
+///
+/// [`Code::InvalidValue`](crate::Code::InvalidValue): `to` is null, or the text does not fit.
+///
 /// # Safety
 ///
 /// `to` is null or leads to `size` bytes.
-pub(crate) unsafe fn put_text(
+pub unsafe fn put_text(
     argument: &str,
     to: *mut c_char,
     size: usize,

@@ -1,0 +1,102 @@
+//! `ferroce stat hist`: the histogram of timeouts.
+
+mod common;
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use common::Place;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+/// DOCA's sample, with its options as it takes them.
+#[test]
+fn the_histogram_is_read_as_the_sample_reads_it() {
+    let place = Place::with("a", "127.63.1.6");
+    let options = "stat hist -p a -u msec -w double -n 5 -vid 0 -b0 50 -b1 100 -c -t 0 -r 2";
+    let args: Vec<_> = options.split(' ').collect();
+    let bins = "Bin  0 [      0 -      49]msec: 0\nBin  1 [     50 -     149]msec: 0\n\
+                Bin  2 [    150 -     349]msec: 0\nBin  3 [    350 -     749]msec: 0\n\
+                Bin  4 [    750 -    ... ]msec: 0\n\n\n";
+    let read = "Successfully read 5 adaptive retransmission histogram bins:\n\n";
+    let expected = format!(
+        "\nHistogram started...\n\nIteration: 1 - {read}{bins}\nIteration: 2 - {read}{bins}"
+    );
+    assert_eq!(place.good(&args), expected);
+    let args = ["reg", "get", "ADP_RETX_HISTOGRAM_CONFIG", "-d", "a", "-j"];
+    let config: Value = serde_json::from_str(&place.good(&args)).unwrap();
+    for (field, value) in [
+        ("bin_width_mode", 1),
+        ("time_unit", 3),
+        ("vhca_id_valid", 1),
+        ("clear_on_read", 1),
+        ("count_enable", 1),
+        ("bin_num", 5),
+        ("bin0_width", 50),
+        ("bin1_width", 100),
+    ] {
+        assert_eq!(config[field], value, "{field}");
+    }
+    let args = ["-j", "stat", "hist", "-p", "a/1", "-t", "0"];
+    let facts: Value = serde_json::from_str(&place.good(&args)).unwrap();
+    assert_eq!(
+        facts["bins"][1],
+        json!({"low_ns": 10_000, "high_ns": null, "count": 0})
+    );
+    for (option, value, said) in [
+        ("-n", "65", "bin_num is 65, allowed is 1 to 64"),
+        ("-b0", "0", "bin0_width is 0, allowed is 1 to 65535"),
+        ("-vid", "3", "vhca_id is 3, allowed is 0"),
+        ("-u", "sec", "usec_100"),
+    ] {
+        let error = place.bad(2, &["stat", "hist", "-p", "a", "-t", "0", option, value]);
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+/// Bars for people, a line of JSON for each read.
+#[test]
+fn the_histogram_is_drawn_and_watched() {
+    let place = Place::with("a", "127.31.1.2");
+    let bins = "-u msec -w double -n 5 -b0 50 -b1 100 -t 0";
+    let hist = |options: &str| {
+        let text = format!("stat hist -p a {bins} {options}");
+        place.good(&text.trim_end().split(' ').collect::<Vec<_>>())
+    };
+    let none = "no timer of adaptive retransmission ran out\n";
+    assert_eq!(hist("--bars -r 2"), format!("\n{none}\n{none}"));
+    let heading = "a since these bins were set, read";
+    assert_eq!(
+        hist("--watch -r 2"),
+        format!(
+            "\n{heading} 1, every 0 s; Ctrl-C ends\n\n{none}\n{heading} 2, every 0 s; Ctrl-C \
+             ends\n\n{none}"
+        )
+    );
+    let json = hist("--watch -r 3 -j");
+    let reads: Vec<Value> = json
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let iterations: Vec<_> = reads.iter().map(|read| &read["iteration"]).collect();
+    assert_eq!(iterations, [1, 2, 3]);
+}
+
+#[test]
+fn a_signal_ends_watching_and_is_no_failure() {
+    let place = Place::with("a", "127.31.1.3");
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let mut child = place
+            .command(&["stat", "hist", "-p", "a", "--watch", "3600", "-j"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = lines.next().unwrap().unwrap();
+        assert!(first.contains("\"iteration\":1"), "{first}");
+        kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
+        assert!(lines.next().is_none());
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{signal}");
+    }
+}
