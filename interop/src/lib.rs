@@ -6,6 +6,7 @@
 
 pub mod http;
 pub mod lab;
+pub mod ladders;
 pub mod retry;
 
 use std::io::{self, Write};

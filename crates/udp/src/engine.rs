@@ -258,7 +258,8 @@ impl Engine {
     }
 
     /// Lets timers run out that are due, and tells whether there were any. They may include packets
-    /// that the impaired link held back, which [`Self::transmit`] then sends.
+    /// that the impaired link held back, which [`Self::transmit`] then sends. To be called when what
+    /// has arrived is taken: an answer among it stops its timer, however late its thread got a core.
     pub(crate) fn run_timers(&mut self, socket: &Socket) -> bool {
         let Some(deadline) = self.poll_timeout() else {
             return false;

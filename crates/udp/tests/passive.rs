@@ -210,6 +210,35 @@ fn delayed_packets_leave_while_the_program_spins() {
     nothing_was_lost(&a);
 }
 
+/// An answer that lies there when a timer is due ends the wait: what keeps a device from its core
+/// for a while is no loss.
+#[test]
+fn an_answer_that_has_arrived_stops_its_timer() {
+    let (a, b, _) = pair(9);
+    let attr = impatient_attr();
+    let (at_a, _) = connect(&a, &b, &attr);
+    // So that the answer comes when nobody can take it.
+    let delay = Impairment {
+        delay_ns: 30_000_000,
+        ..Impairment::default()
+    };
+    b.device
+        .with(|hca| hca.set_impairment(Direction::Egress, delay))
+        .unwrap();
+    let answers = || b.device.state().counter(Counter::RdmaTxPackets);
+    let one_wait = total(&a.device, &attr) / (u32::from(attr.retry_cnt) + 1);
+    a.post(at_a, 1, b.remote(0).write(), a.sge(0, 8));
+    a.device.with(|_| {
+        let started = Instant::now();
+        while answers() == 0 || started.elapsed() < 2 * one_wait {
+            assert!(started.elapsed() < PATIENCE);
+            thread::sleep(one_wait / 4);
+        }
+    });
+    a.succeed(1);
+    nothing_was_lost(&a);
+}
+
 /// A program that receives a message and at once destroys its queue pair, or the whole device, owes
 /// the sender an acknowledgement, which it must get.
 #[test]

@@ -88,15 +88,15 @@ impl Shared {
                 continue;
             };
             spared = 0;
-            engine.run_timers(&self.socket);
             let mut received = self.receive_round(&mut engine);
             if let Ok(0) = received {
                 // Before it rests, not only what is announced: whoever sent it may have died before
                 // he could.
                 received = Ok(engine.receive_mail(&self.socket));
             }
+            let due = engine.run_timers(&self.socket);
             let is_little = matches!(received, Ok(1..=STREAM_PACKETS));
-            if is_around && is_little {
+            if is_around && is_little && !due {
                 let left = engine.hca.wants_transmit();
                 self.deferred.store(left, Ordering::Relaxed);
                 self.publish(&mut engine);

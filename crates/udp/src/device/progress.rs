@@ -252,12 +252,12 @@ impl Shared {
     /// next request, with which it then leaves in one batch: a reply and an acknowledgement cost
     /// one system call.
     pub(super) fn poll_once(&self, engine: &mut Engine) {
-        let due = engine.run_timers(&self.socket);
-        if due || self.deferred.load(Ordering::Relaxed) || engine.is_blocked() {
+        if self.deferred.load(Ordering::Relaxed) || engine.is_blocked() {
             engine.transmit(&self.socket);
         }
         let packets = self.receive_round(engine).unwrap_or(0);
-        if packets > STREAM_PACKETS {
+        let due = engine.run_timers(&self.socket);
+        if due || packets > STREAM_PACKETS {
             engine.transmit(&self.socket);
         }
         let left = engine.hca.wants_transmit();
