@@ -42,6 +42,7 @@ use serde::Serialize;
 use self::figures::Figures;
 use self::plan::{Blackout, Kind, Plan};
 use self::progress::Progress;
+pub(crate) use self::report::digits;
 use self::workload::Pattern;
 use crate::adp;
 use crate::output::{Failure, Output};

@@ -5,10 +5,12 @@
 //! | `explain` | what the parameters mean |
 //! | `preset` | published sets of them |
 //! | `emit` | the commands that set them on a card |
+//! | `model` | the algorithms against published predictions |
 //! | `watch` | the queue pairs that are slowed down |
 
 mod emit;
 mod explain;
+mod model;
 mod preset;
 mod watch;
 
@@ -21,6 +23,7 @@ use thiserror::Error;
 
 use self::emit::Emit;
 use self::explain::Explain;
+use self::model::Model;
 use self::preset::Verb as Presets;
 use self::watch::Watch;
 use super::format::{Before, Format, Row};
@@ -80,6 +83,7 @@ enum Verb {
     },
     Emit(Emit),
     Watch(Watch),
+    Model(Model),
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -149,6 +153,7 @@ impl Cc {
             Verb::Explain(explain) => explain.run(format, to),
             Verb::Preset { verb } => verb.unwrap_or(Presets::List).run(format, to),
             Verb::Emit(emit) => emit.run(name, to),
+            Verb::Model(Model) => Model::run(self.json, to),
             Verb::Watch(watch) => watch.run(&registry(to)?, name, format, to),
         }
     }
