@@ -10,6 +10,7 @@
 //! | `hist` | the histogram of their timeouts |
 //! | `impair` | what their links do to packets |
 //! | `cc` | how they answer congestion |
+//! | `watch` | looking again and again |
 
 mod cc;
 mod dev;
@@ -18,6 +19,7 @@ mod hist;
 mod impair;
 mod res;
 mod stat;
+mod watch;
 
 use cc::Cc;
 use dev::Dev;

@@ -1,7 +1,5 @@
 //! `ferroce stat hist`: the timeout histogram as NVIDIA's sample of it reads one, by its options.
 
-mod watch;
-
 use std::ffi::OsString;
 use std::thread;
 use std::time::Duration;
@@ -13,9 +11,9 @@ use ferroce_prm::adp_retx_histogram_config::{self as reg, ADP_RETX_HISTOGRAM_CON
 use ferroce_prm::{Field, Image};
 use serde_json::json;
 
-use self::watch::Pauses;
 use super::format::Format;
 use super::link;
+use super::watch::{self, Pauses};
 use crate::bins;
 use crate::output::{Failure, Output};
 use crate::registers::{self, REGISTER_LEN_MAX, Registers};
@@ -233,7 +231,7 @@ impl Hist {
         }
         let (name, every, since) = (&self.device, self.seconds(), self.since());
         let place = watch::in_place();
-        format!("{place}{name} {since}, read {iteration}, every {every} s; Ctrl-C ends\n\n{bars}")
+        format!("{place}\n{name} {since}, read {iteration}, every {every} s; Ctrl-C ends\n\n{bars}")
     }
 
     fn since(&self) -> &'static str {

@@ -1,8 +1,6 @@
 //! `ferroce cc watch`: the queue pairs that are slowed down, live.
 
 use std::collections::HashMap;
-use std::io::{self, IsTerminal as _};
-use std::thread;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,13 +8,12 @@ use ferroce_udp::{FlowRow, Query, QueryError, Registry, Resource};
 use serde_json::{Value, json};
 
 use super::super::format::Format;
+use super::super::watch::{Pauses, in_place};
 use super::super::{devices, observe};
 use crate::output::{Failure, Output, Table};
 
 /// How long a process may take to answer; one that is stopped holds up nobody else.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Cursor to the upper left, and the screen cleared from there.
-const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Show the queue pairs whose peers have sent CNPs: rate, target, alpha, stage and CNPs
 ///
@@ -39,22 +36,19 @@ impl Watch {
         format: Format,
         to: &mut Output<'_>,
     ) -> Result<(), Failure> {
-        let redraws = !format.is_json() && io::stdout().is_terminal();
+        let pauses = Pauses::new()?;
         let mut before = HashMap::new();
         for round in 0.. {
-            if self.count == Some(round) {
+            if self.count == Some(round) || round > 0 && !pauses.pass(self.interval) {
                 break;
-            }
-            if round > 0 {
-                thread::sleep(self.interval);
             }
             let seen = look(registry, name, to)?;
             if format.is_json() {
                 let rows: Vec<Value> = seen.iter().map(Seen::json).collect();
                 to.json(&rows)?;
             } else {
-                let clear = if redraws { CLEAR } else { "" };
-                to.text(&format!("{clear}{}", table(&seen, &before, self.interval)))?;
+                let table = table(&seen, &before, self.interval);
+                to.text(&format!("{}{table}", in_place()))?;
             }
             to.out.flush()?;
             let counts = seen.iter().map(|it| (it.key(), it.row.cnps));

@@ -29,11 +29,11 @@ impl Pauses {
     }
 }
 
-/// What goes in front of a picture, so that it takes the place of the one before.
+/// What goes in front of a picture, so that on a terminal it takes the place of the one before.
 pub(super) fn in_place() -> &'static str {
     const HOME_AND_CLEAR: &str = "\x1b[H\x1b[J";
     match io::stdout().is_terminal() {
         true => HOME_AND_CLEAR,
-        false => "\n",
+        false => "",
     }
 }
