@@ -33,7 +33,7 @@ const PORT_FACTS: [(&str, &str, u64); 3] = [
 /// All devices of a registry in the text format of OpenMetrics.
 pub(super) fn text(registry: &Registry) -> Result<String, RegistryError> {
     let observe = |spec: DeviceSpec| Seen {
-        observer: registry.observe(&spec.name).ok(),
+        observer: registry.observe_device(spec.clone()).ok(),
         spec,
     };
     let devices = registry.devices()?.into_iter().map(observe).collect();
