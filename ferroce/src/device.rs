@@ -82,7 +82,8 @@ fn devices(registry: &Registry, name: Option<&str>) -> Result<Vec<(usize, Device
 }
 
 fn observe(registry: &Registry, spec: &DeviceSpec) -> Result<Observer, Failure> {
-    registry.observe(&spec.name).map_err(Failure::broken)
+    let observer = registry.observe_device(spec.clone());
+    observer.map_err(Failure::broken)
 }
 
 /// The device of `DEV` or `DEV/1`, as `rdma` names links.

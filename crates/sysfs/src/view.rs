@@ -88,7 +88,7 @@ impl View {
     ) -> Result<Self, ViewError> {
         let device = |(place, spec): (usize, &DeviceSpec)| {
             Ok::<_, ViewError>(Device {
-                observer: registry.observe(&spec.name)?,
+                observer: registry.observe_device(spec.clone())?,
                 pci: spec.pci_at(place),
                 netdev: netdev::of(spec.address),
             })

@@ -292,7 +292,13 @@ impl Registry {
 
     /// Looks at a device without opening it for traffic.
     pub fn observe(&self, name: &str) -> Result<Observer, RegistryError> {
-        Observer::open(self, self.device(name)?)
+        self.observe_device(self.device(name)?)
+    }
+
+    /// The same of one that [`Self::devices`] has told of: its file is not read again, nor those of
+    /// all others.
+    pub fn observe_device(&self, spec: DeviceSpec) -> Result<Observer, RegistryError> {
+        Observer::open(self, spec)
     }
 
     fn check_addresses(&self, spec: &DeviceSpec) -> Result<(), RegistryError> {

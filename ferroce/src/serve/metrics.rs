@@ -35,7 +35,7 @@ const PORT_FACTS: [(&str, &str, u64); 3] = [
 /// All devices of a registry in the text format of OpenMetrics.
 pub(super) fn text(registry: &Registry) -> Result<String, RegistryError> {
     let observe = |spec: DeviceSpec| {
-        let observer = registry.observe(&spec.name).ok();
+        let observer = registry.observe_device(spec.clone()).ok();
         Seen {
             limited: observer.as_ref().map(Limited::of).unwrap_or_default(),
             observer,
