@@ -220,12 +220,20 @@ fn a_change_of_parameters_is_followed() {
     let _alone = ALONE.lock();
     let mut incast = Incast::new(3, 4);
     incast.until(4, SECOND, is_fair_and_busy);
-    // Cuts are not made up for any more, so the queue ends.
-    let held = ["rpg_ai_rate=1", "rpg_hai_rate=1", "rpg_time_reset=131071"];
-    set(incast.from.device.state(), &held);
-    incast.until(4, SECOND / 10, |seen| seen.queue_mean < 10_000);
-    let free = ["rpg_time_reset=1500", "rpg_ai_rate=5", "rpg_hai_rate=5"];
-    set(incast.from.device.state(), &free);
+    let limits = |incast: &Incast| -> Vec<u64> {
+        let device = &incast.from.device;
+        let now = device.now();
+        let mbps = |flow: &Flow| {
+            let rate = device.with(|hca| hca.rate_limit(flow.qpn, now));
+            rate.expect("the bottleneck is full").bps() / 1_000_000
+        };
+        incast.flows.iter().map(mbps).collect()
+    };
+    set(incast.from.device.state(), &["rpg_min_rate=200"]);
+    while limits(&incast).iter().any(|mbps| *mbps < 200) {
+        incast.run(4, SECOND / 20);
+    }
+    set(incast.from.device.state(), &["rpg_min_rate=1"]);
     incast.until(4, SECOND, is_fair_and_busy);
 }
 
