@@ -4,6 +4,7 @@
 mod common;
 
 mod cnp;
+mod incast;
 mod pace;
 
 use ferroce_dcqcn::Params;

@@ -4,7 +4,7 @@ use ferroce_hca::{Counter, Mtu, QpAttr, QpState};
 use ferroce_wire::{PKEY_DEFAULT, cnp};
 
 use super::common::{A, B, attr};
-use super::{Stream, mark};
+use super::{Stream, mark, set};
 
 /// Header, RETH now and then, ICRC: what counts besides the payload.
 const FRAME_MAX: f64 = 32.0;
@@ -142,4 +142,25 @@ fn a_queue_pair_made_anew_starts_without_a_limit() {
     stream.post(8_192);
     stream.pair.run_for(1_000_000);
     assert_eq!(stream.pair.sides[A].completions.len(), 1);
+}
+
+#[test]
+fn a_change_of_parameters_shows_within_one_increase_period() {
+    let mut stream = held_at(100, Mtu::Mtu1024);
+    let period_ns = 2_000_000;
+    let hca = &stream.pair.sides[A].hca;
+    set(hca, &["rpg_time_reset=2000", "rpg_threshold=1"]);
+    // The period that is running ends as it was set.
+    stream.run(131_071_000, 1_000_000, super::MESSAGE);
+    let before = stream.limit_mbps().unwrap();
+    stream.run(10 * period_ns, 100_000, super::MESSAGE);
+    let slow = stream.limit_mbps().unwrap() - before;
+    assert!(slow > 0.0 && slow <= 10.0, "{slow} Mb/s in ten periods");
+
+    set(&stream.pair.sides[A].hca, &["rpg_ai_rate=200"]);
+    let before = stream.limit_mbps().unwrap();
+    stream.run(period_ns, 100_000, super::MESSAGE);
+    let jump = stream.limit_mbps().unwrap() - before;
+    // The current rate goes half of the way to the target.
+    assert!((100.0..110.0).contains(&jump), "{jump} Mb/s in one period");
 }
