@@ -61,6 +61,8 @@ fn prometheus_sees_what_the_device_has_counted() {
         ),
         ("ferroce_impair_lost_total", counted("impair_lost")),
         ("ferroce_up", 1.0),
+        ("sum(ferroce_cc_enabled)", 16.0),
+        ("ferroce_cc_limited_queue_pairs", 0.0),
         ("count(node_infiniband_info{firmware_version!=\"\"})", 1.0),
     ];
     for (query, expected) in pairs {
