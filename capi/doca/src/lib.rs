@@ -14,7 +14,7 @@
 //! | [`argp`] | command lines and JSON files |
 //! | [`telemetry`] | the timeout histogram: capabilities, a context's configuration and states |
 //! | [`registers`] | access to a device's registers, which is all that telemetry needs of it |
-//! | [`pointer`] | the program's memory, for those libraries |
+//! | [`mod@pointer`] | the program's memory, for those libraries |
 //! | [`headers`] | the headers and pkg-config files that `ferroce install` lays out |
 
 #![deny(unsafe_code)]
