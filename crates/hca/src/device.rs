@@ -21,7 +21,7 @@ use crate::limits;
 use crate::mr::KeyTable;
 use crate::numbers::Numbers;
 use crate::packet::{CE, Held, Outgoing, Received, frame_bytes};
-use crate::register::{Accelerations, Method, RegisterError};
+use crate::register::{Method, RegisterError};
 use crate::srq::Srq;
 use crate::state::{CounterSlab, DeviceState, SettingError, Settings, StateBlock, WriteLockError};
 use crate::table::Table;
@@ -326,7 +326,7 @@ impl Hca {
         self.config.personality = personality;
         self.policy.dec_trigger = personality.dec_trigger;
         self.policy.range_bound_exclusive = personality.range_bound_exclusive;
-        let register = Accelerations::from_bytes(settings.roce_accl);
+        let register = settings.accelerations(self.state.function());
         register.apply(&personality, &mut self.policy);
         self.ack_dscp = register.ack_dscp();
         self.congestion.set(&settings.congestion, self.config.speed);

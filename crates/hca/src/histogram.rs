@@ -60,8 +60,10 @@ pub struct HistogramConfig {
     pub enabled: bool,
     /// Whether a read through the register sets all counts to zero.
     pub clear_on_read: bool,
-    /// The only function whose waits are counted; `None` for the device and all its functions. This
-    /// device has one function, [`Self::VHCA_ID`].
+    /// The only function whose waits are counted, by [`Function::vhca_id`]; `None` for this one and,
+    /// on a PF, all its VFs.
+    ///
+    /// [`Function::vhca_id`]: crate::Function::vhca_id
     pub vhca_id: Option<u16>,
 }
 
@@ -103,13 +105,10 @@ impl Default for HistogramConfig {
 }
 
 impl HistogramConfig {
-    /// The device's only function.
-    pub const VHCA_ID: u16 = 0;
-
     /// Largest number of bins this device offers (`bin_num_max`).
     pub const BINS_MAX: u8 = 64;
 
-    /// Whether the device can have this layout.
+    /// Whether a device can have this layout. Which functions there are is the device's matter.
     pub fn check(&self) -> Result<(), HistogramError> {
         let fields = [
             ("bin_num", u32::from(self.bins), Self::BINS_MAX.into()),
@@ -127,15 +126,7 @@ impl HistogramConfig {
                 });
             }
         }
-        match self.vhca_id {
-            Some(other) if other != Self::VHCA_ID => Err(HistogramError {
-                field: "vhca_id",
-                value: other.into(),
-                min: Self::VHCA_ID.into(),
-                max: Self::VHCA_ID.into(),
-            }),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// The bin that a wait belongs to.
@@ -181,27 +172,27 @@ impl HistogramConfig {
         u64::from(self.bin0_width)
             | u64::from(self.bin1_width) << 16
             | u64::from(self.bins) << 32
-            | (self.mode as u64) << 40
-            | (self.unit as u64) << 41
-            | u64::from(self.enabled) << 43
-            | u64::from(self.clear_on_read) << 44
-            | u64::from(self.vhca_id.is_some()) << 45
+            | (self.mode as u64) << 39
+            | (self.unit as u64) << 40
+            | u64::from(self.enabled) << 42
+            | u64::from(self.clear_on_read) << 43
+            | self.vhca_id.map_or(0, |id| u64::from(id) + 1) << 44
     }
 
     fn unpack(word: u64) -> Self {
         Self {
             bin0_width: word as u16,
             bin1_width: (word >> 16) as u16,
-            bins: (word >> 32) as u8,
-            mode: if word >> 40 & 1 == 0 {
+            bins: (word >> 32) as u8 & 0x7f,
+            mode: if word >> 39 & 1 == 0 {
                 BinWidthMode::Fixed
             } else {
                 BinWidthMode::Double
             },
-            unit: TimeUnit::ALL[(word >> 41 & 3) as usize],
-            enabled: word >> 43 & 1 == 1,
-            clear_on_read: word >> 44 & 1 == 1,
-            vhca_id: (word >> 45 & 1 == 1).then_some(Self::VHCA_ID),
+            unit: TimeUnit::ALL[(word >> 40 & 3) as usize],
+            enabled: word >> 42 & 1 == 1,
+            clear_on_read: word >> 43 & 1 == 1,
+            vhca_id: ((word >> 44) as u8).checked_sub(1).map(u16::from),
         }
     }
 }
@@ -209,6 +200,7 @@ impl HistogramConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::Function;
 
     pub(super) const MS: u64 = 1_000_000;
 
@@ -258,6 +250,26 @@ mod tests {
                     low <= wait && high.is_none_or(|high| wait < high),
                     "{wait} in {bin}"
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn a_layout_survives_its_word() {
+        let base = layout(HistogramConfig::BINS_MAX, BinWidthMode::Double);
+        let ids = [None, Some(0), Some(Function::VFS_MAX.into())];
+        for (vhca_id, unit) in ids.into_iter().zip(TimeUnit::ALL) {
+            for switch in [false, true] {
+                let config = HistogramConfig {
+                    unit,
+                    vhca_id,
+                    enabled: switch,
+                    clear_on_read: !switch,
+                    bin0_width: u16::MAX,
+                    ..base
+                };
+                assert_eq!(HistogramConfig::unpack(config.pack()), config);
+                assert_eq!(config.pack() >> counts::EPOCH_SHIFT, 0, "{config:?}");
             }
         }
     }

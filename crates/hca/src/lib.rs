@@ -52,8 +52,8 @@ pub use port_counter::PortCounter;
 pub use register::{Identity, Method, RegisterError, Status};
 pub use srq::{SrqAttr, SrqId, SrqModify, XrcTies};
 pub use state::{
-    CounterSlab, DeviceState, MappedState, SavedSettings, SettingError, StateBlock, WriteLock,
-    WriteLockError,
+    CounterSlab, DeviceState, Function, MappedState, SavedSettings, SettingError, StateBlock,
+    VfBlock, WriteLock, WriteLockError,
 };
 pub use verbs::{CqLook, MrModify, MwBindWr, PdId, QpInit, QpLook, RegFlags, SrqLook, XrcdId};
 

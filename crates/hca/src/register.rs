@@ -16,7 +16,7 @@ use ferroce_prm::{
 use thiserror::Error;
 
 use crate::histogram::HistogramError;
-use crate::state::{DeviceState, WriteLockError};
+use crate::state::{DeviceState, Function, WriteLockError};
 
 /// What an access register is asked to do; the numbers of the ACCESS_REG command's `op_mod`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +36,7 @@ pub enum Status {
     Ok = 0x0,
     /// The device itself has failed.
     InternalError = 0x1,
-    /// The register cannot be accessed so.
+    /// The register cannot be accessed so, or not by this function.
     BadOperation = 0x2,
     /// A field has a value that is not allowed.
     BadParameter = 0x3,
@@ -65,6 +65,14 @@ pub enum RegisterError {
         register: &'static str,
         /// What to do instead.
         instead: &'static str,
+    },
+    /// A VF wants to change what holds for the card (`BAD_OP`).
+    #[error("{what}, and this is a VF: write it through its PF {pf}")]
+    OfTheCard {
+        /// What is the card's.
+        what: &'static str,
+        /// Name of the PF.
+        pf: String,
     },
     /// The data is shorter than what is written or read, or not a multiple of 4, or too long.
     #[error("{register}: {len} bytes of data; {needs}")]
@@ -108,7 +116,7 @@ impl RegisterError {
     pub const fn status(&self) -> Status {
         match self {
             Self::NotSupported { .. } => Status::NotSupported,
-            Self::ReadOnly { .. } => Status::BadOperation,
+            Self::ReadOnly { .. } | Self::OfTheCard { .. } => Status::BadOperation,
             Self::BadLength { .. } => Status::BadInputLength,
             Self::BadParam { .. } | Self::BadProfile(_) | Self::BadHistogram(_) => {
                 Status::BadParameter
@@ -146,10 +154,7 @@ pub(crate) fn access(
             answer(data, &histogram::config_bytes(&state.histogram_config()));
             Ok(())
         }
-        (HISTOGRAM_CONFIG, Method::Write) => {
-            let config = histogram::config(data)?;
-            Ok(state.put_histogram_config(config)?)
-        }
+        (HISTOGRAM_CONFIG, Method::Write) => state.put_histogram_config(histogram::config(data)?),
         (HISTOGRAM, Method::Query) => histogram::query(state, data),
         (HISTOGRAM, Method::Write) => {
             read_only("clear_on_read in ADP_RETX_HISTOGRAM_CONFIG sets it to zero")
@@ -170,7 +175,13 @@ pub(crate) fn access(
         }
         (MFRL, Method::Write) => {
             reset::check(data)?;
-            Ok(state.firmware_reset()?)
+            match state.function() {
+                Function::Pf { .. } => Ok(state.firmware_reset()?),
+                Function::Vf { pf, .. } => Err(RegisterError::OfTheCard {
+                    what: "MFRL resets the whole card",
+                    pf: pf.clone(),
+                }),
+            }
         }
         _ => Err(RegisterError::NotSupported { id }),
     }

@@ -1,3 +1,4 @@
+mod function;
 mod published;
 mod registers;
 mod settings;
@@ -12,14 +13,15 @@ use ferroce_dcqcn::Params;
 use ferroce_transport::{Counter, Time};
 use thiserror::Error;
 
+pub use self::function::{Function, VfBlock};
 use self::published::Published;
 pub(crate) use self::settings::Settings;
 use crate::device::Personality;
-use crate::histogram::{Histogram, HistogramConfig, HistogramError};
+use crate::histogram::{Histogram, HistogramError};
 use crate::impair::{Backlog, Direction, Impairment, ImpairmentError};
 use crate::register::Identity;
 
-/// What all processes of a device share: settings and the timeout histogram.
+/// What all processes of a card share: its settings, and the timeout histogram of its PF.
 ///
 /// Only atomics in C layout, so that it lives in a `Box` or in memory that several processes map.
 /// Memory full of zeros is a valid block whose settings [`DeviceState::reset`] must make.
@@ -30,6 +32,16 @@ pub struct StateBlock {
     /// Of the bottlenecks of what is sent and of what is received.
     backlogs: [Backlog; 2],
     histogram: Histogram,
+}
+
+impl StateBlock {
+    fn new() -> Self {
+        Self {
+            settings: Published::new(),
+            backlogs: Default::default(),
+            histogram: Histogram::new(),
+        }
+    }
 }
 
 /// The counters of one process of a device. One thread at a time writes, anybody reads.
@@ -67,9 +79,11 @@ impl CounterSlab {
 /// end of the process.
 #[derive(Clone, Copy, Debug)]
 pub struct MappedState {
-    /// What the processes share.
+    /// What the processes share, also those on other functions of the card.
     pub block: &'static StateBlock,
-    /// A slab for each slot; slot 0 belongs to nobody.
+    /// The same for each VF that the card may have.
+    pub vfs: &'static [VfBlock],
+    /// A slab for each slot of this function; slot 0 belongs to nobody.
     pub slabs: &'static [CounterSlab],
 }
 
@@ -112,10 +126,15 @@ pub enum SettingError {
 /// A device's registers, personality, impairments, histogram and counters: a handle to them, for
 /// the device and for its observers. Clones mean the same device.
 ///
-/// What is set here acts on the device at its next input, in every process that has it open.
+/// What is set here acts on the device at its next input, in every process that has it open. A card
+/// has one set of settings for all its functions; registers know what of it a VF may change.
+/// Histogram and counters are each function's own.
 #[derive(Clone, Debug)]
 pub struct DeviceState {
     block: Shared<StateBlock>,
+    /// The VFs' part; among them is this one if `function` is a VF.
+    vfs: &'static [VfBlock],
+    function: Function,
     own: Shared<CounterSlab>,
     /// All of them; `None` if there is but `own`.
     slabs: Option<&'static [CounterSlab]>,
@@ -165,13 +184,10 @@ impl WriteLock for OwnLock {
 impl DeviceState {
     /// The state of a device that one process has to itself, after power-on.
     pub fn new(personality: Personality) -> Self {
-        let block = StateBlock {
-            settings: Published::new(),
-            backlogs: Default::default(),
-            histogram: Histogram::new(),
-        };
         let state = Self {
-            block: Shared::Owned(Arc::new(block)),
+            block: Shared::Owned(Arc::new(StateBlock::new())),
+            vfs: &[],
+            function: Function::default(),
             own: Shared::Owned(Arc::default()),
             slabs: None,
             lock: Arc::new(OwnLock::default()),
@@ -181,11 +197,21 @@ impl DeviceState {
         state
     }
 
-    /// The state in memory that other processes map, too, for the owner of `slot` or, as slot 0,
-    /// for an observer. `None` if there is no such slot.
-    pub fn mapped(memory: MappedState, slot: u8, lock: Arc<dyn WriteLock>) -> Option<Self> {
+    /// The state of a function in memory that other processes map, too, for the owner of `slot` or,
+    /// as slot 0, for an observer. `None` if there is no such slot or function.
+    pub fn mapped(
+        memory: MappedState,
+        function: Function,
+        slot: u8,
+        lock: Arc<dyn WriteLock>,
+    ) -> Option<Self> {
+        if let Function::Vf { index, .. } = function {
+            memory.vfs.get(usize::from(index))?;
+        }
         Some(Self {
             block: Shared::Mapped(memory.block),
+            vfs: memory.vfs,
+            function,
             own: Shared::Mapped(memory.slabs.get(usize::from(slot))?),
             slabs: Some(memory.slabs),
             lock,
@@ -200,7 +226,12 @@ impl DeviceState {
         self
     }
 
-    /// Puts everything but the counters to what it is after power-on.
+    /// Which function of its card this is.
+    pub fn function(&self) -> &Function {
+        &self.function
+    }
+
+    /// Puts everything of the card but counters to what it is after power-on.
     pub fn reset(&self, personality: Personality) -> Result<(), WriteLockError> {
         self.lock.locked(&mut || self.fill(personality))
     }
@@ -209,7 +240,7 @@ impl DeviceState {
         self.block.backlogs.iter().for_each(Backlog::clear);
         let settings = Settings::reset(personality);
         self.block.settings.store(&settings.to_words());
-        self.block.histogram.restart(HistogramConfig::default());
+        self.restart_histograms();
     }
 
     // Counters.

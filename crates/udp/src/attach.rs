@@ -59,6 +59,7 @@ impl Device {
         let spec = registry.device(name)?;
         let shared = SharedFile::open(registry, &spec)?;
         let failed = |source| RegistryError::state(shared.path(), source);
+        shared.keep_card().map_err(failed)?;
         let membership = shared.membership().map_err(failed)?;
         let others = shared.others().map_err(failed)?;
         let slot = shared.claim_slot(&membership).map_err(failed)?;

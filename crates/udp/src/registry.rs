@@ -1,6 +1,9 @@
 //! The devices of a user in a network namespace.
 
 mod directory;
+mod error;
+
+pub use self::error::RegistryError;
 
 use std::env;
 use std::ffi::OsString;
@@ -9,11 +12,9 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use thiserror::Error;
-
 use crate::observer::Observer;
 use crate::shared::SharedFile;
-use crate::spec::{DeviceSpec, SpecError, check_name};
+use crate::spec::{DeviceSpec, check_name};
 
 /// Says which devices a process sees, in place of all: `NAME` or `NAME@ADDRESS`, with commas.
 const DEVICES: &str = "FERROCE_DEVICES";
@@ -27,89 +28,6 @@ pub struct Registry {
     directory: PathBuf,
     /// The value of `FERROCE_DEVICES`.
     devices: Option<String>,
-}
-
-/// Why the registry could not do something. Nothing was changed.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum RegistryError {
-    /// The directory cannot be used.
-    #[error(
-        "{path}: {source}; name a directory of your own by FERROCE_DIR", path = path.display()
-    )]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// What is wrong.
-        source: io::Error,
-    },
-    /// A file cannot be used.
-    #[error("{path}: {source}", path = path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: io::Error,
-    },
-    /// A device's file says something that cannot be.
-    #[error("{path}: {source}", path = path.display())]
-    Spec {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: SpecError,
-    },
-    /// A device cannot be like this.
-    #[error(transparent)]
-    BadSpec(#[from] SpecError),
-    /// `FERROCE_DEVICES` says something that cannot be.
-    #[error(
-        "FERROCE_DEVICES: {part:?} is no device: allowed are NAME and NAME@ADDRESS, with commas; \
-         for example fr0,fr1@127.0.0.2"
-    )]
-    BadVariable {
-        /// The part that is wrong.
-        part: String,
-    },
-    /// There is no such device.
-    #[error("no device {name:?}; there are: {known}. `ferroce dev add NAME ADDRESS` makes one")]
-    NoSuchDevice {
-        /// The name given.
-        name: String,
-        /// The names of those that are.
-        known: String,
-    },
-    /// The name is taken.
-    #[error("the device {name} exists already")]
-    Exists {
-        /// The name given.
-        name: String,
-    },
-    /// Another device has the address and port.
-    #[error("the device {name} has this address and port already; choose another address")]
-    AddressTaken {
-        /// The device that has it.
-        name: String,
-    },
-    /// Another device has the PCI address.
-    #[error("the device {name} has this PCI address already; choose another one")]
-    PciTaken {
-        /// The device that has it.
-        name: String,
-    },
-    /// Processes have the device open.
-    #[error("the device {name} is in use; end the programs that `ferroce res show` names")]
-    InUse {
-        /// The device.
-        name: String,
-    },
-}
-
-impl RegistryError {
-    pub(crate) fn state(path: &Path, source: io::Error) -> Self {
-        let path = path.to_owned();
-        Self::File { path, source }
-    }
 }
 
 impl Registry {
@@ -141,7 +59,7 @@ impl Registry {
     }
 
     /// The devices by name: those with a file and, unless somebody removed it, the default one on
-    /// 127.0.0.1. `FERROCE_DEVICES` narrows that down, and its `NAME@ADDRESS` are devices, too.
+    /// 127.0.0.1. Behind each come its VFs. `FERROCE_DEVICES` narrows that down, and its `NAME@ADDRESS` are devices, too.
     pub fn devices(&self) -> Result<Vec<DeviceSpec>, RegistryError> {
         match &self.devices {
             None => self.defined(),
@@ -164,11 +82,15 @@ impl Registry {
             names.push(default.to_owned());
         }
         names.sort();
-        let specs = names.iter().map(|name| self.defined_as(name));
-        specs.filter_map(Result::transpose).collect()
+        let mut devices = Vec::new();
+        for name in names {
+            let card = self.defined_as(&name)?;
+            devices.extend(card.iter().flat_map(DeviceSpec::functions));
+        }
+        Ok(devices)
     }
 
-    /// The device of a name without regard to `FERROCE_DEVICES`.
+    /// The device that has a file under a name, without regard to `FERROCE_DEVICES`.
     fn defined_as(&self, name: &str) -> Result<Option<DeviceSpec>, RegistryError> {
         check_name(name)?;
         let path = self.spec_path(name);
@@ -197,7 +119,11 @@ impl Registry {
             Some((name, address)) => (name, Some(address.parse::<IpAddr>().map_err(|_| bad())?)),
         };
         check_name(name).map_err(|_| bad())?;
-        match (self.defined_as(name)?, address) {
+        let known = match self.defined_as(name)? {
+            None => self.defined()?.into_iter().find(|spec| spec.name == name),
+            card => card,
+        };
+        match (known, address) {
             (Some(spec), None) => Ok(spec),
             (Some(spec), Some(address)) => {
                 let spec = DeviceSpec { address, ..spec };
@@ -220,6 +146,23 @@ impl Registry {
         found.ok_or_else(|| self.no_such(name, devices))
     }
 
+    /// The device of a name, if it is not a VF: those cannot be changed by themselves. Without regard
+    /// to `FERROCE_DEVICES`.
+    pub fn card(&self, name: &str) -> Result<DeviceSpec, RegistryError> {
+        if let Some(card) = self.defined_as(name)? {
+            return Ok(card);
+        }
+        let devices = self.defined()?;
+        let found = devices.iter().find(|spec| spec.name == name);
+        Err(match found.and_then(|spec| spec.vf.as_ref()) {
+            Some(vf) => RegistryError::IsVf {
+                name: name.to_owned(),
+                pf: vf.pf.name.clone(),
+            },
+            None => self.no_such(name, devices),
+        })
+    }
+
     fn no_such(&self, name: &str, known: Vec<DeviceSpec>) -> RegistryError {
         let known: Vec<String> = known.into_iter().map(|spec| spec.name).collect();
         RegistryError::NoSuchDevice {
@@ -235,41 +178,40 @@ impl Registry {
     /// Defines a device.
     pub fn add(&self, spec: &DeviceSpec) -> Result<(), RegistryError> {
         spec.check()?;
-        if self.defined_as(&spec.name)?.is_some() {
+        if self.defined()?.iter().any(|other| other.name == spec.name) {
             let name = spec.name.clone();
             return Err(RegistryError::Exists { name });
         }
-        self.check_addresses(spec)?;
+        self.check_places(spec)?;
         self.write(spec)
     }
 
     /// Changes a device. Its personality changes at once, the rest for programs that open it from
-    /// now on; an address can only change while nobody has it open.
+    /// now on; an address can only change, and a VF only go, while nobody has it open.
     pub fn replace(&self, spec: &DeviceSpec) -> Result<(), RegistryError> {
         spec.check()?;
-        let Some(old) = self.defined_as(&spec.name)? else {
-            return Err(self.no_such(&spec.name, self.defined()?));
-        };
-        self.check_addresses(spec)?;
-        if (old.address, old.port) != (spec.address, spec.port) {
-            self.remove_state(&old)?;
-        }
+        let old = self.card(&spec.name)?;
+        self.check_places(spec)?;
+        let new = spec.functions();
+        let place = |it: &DeviceSpec| (it.name.clone(), it.address, it.port);
+        let stays = |was: &DeviceSpec| new.iter().any(|is| place(is) == place(was));
+        let mut gone = old.functions();
+        gone.retain(|was| !stays(was));
+        self.remove_states(&gone)?;
         self.write(spec)?;
         let state = SharedFile::open(self, spec)?.state(0);
-        state
+        let changed = state
             .set_personality(spec.personality)
-            .map_err(|error| RegistryError::File {
-                path: self.state_path(spec),
-                source: io::Error::from_raw_os_error(error.errno),
-            })
+            .and_then(|()| state.forget_vfs(spec.vfs));
+        changed.map_err(|error| RegistryError::File {
+            path: self.state_path(spec),
+            source: io::Error::from_raw_os_error(error.errno),
+        })
     }
 
-    /// Removes a device that nobody has open, with its counters.
+    /// Removes a device that nobody has open, with its counters and its VFs.
     pub fn remove(&self, name: &str) -> Result<(), RegistryError> {
-        let Some(spec) = self.defined_as(name)? else {
-            return Err(self.no_such(name, self.defined()?));
-        };
-        self.remove_state(&spec)?;
+        self.remove_states(&self.card(name)?.functions())?;
         if name == DeviceSpec::DEFAULT_NAME {
             self.write_file(&self.removed_path(), "")?;
         }
@@ -278,6 +220,26 @@ impl Registry {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             done => done.map_err(|source| RegistryError::File { path, source }),
         }
+    }
+
+    /// Removes what the processes of functions share, or, if one has a function open, nothing.
+    fn remove_states(&self, functions: &[DeviceSpec]) -> Result<(), RegistryError> {
+        // A PF is in use with its VFs, and they know better who is.
+        for spec in functions.iter().rev() {
+            let path = self.state_path(spec);
+            match SharedFile::is_used(&path) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let name = spec.name.clone();
+                    return Err(RegistryError::InUse { name });
+                }
+                Err(source) => return Err(RegistryError::File { path, source }),
+            }
+        }
+        functions
+            .iter()
+            .rev()
+            .try_for_each(|spec| self.remove_state(spec))
     }
 
     fn remove_state(&self, spec: &DeviceSpec) -> Result<(), RegistryError> {
@@ -301,18 +263,29 @@ impl Registry {
         Observer::open(self, spec)
     }
 
-    fn check_addresses(&self, spec: &DeviceSpec) -> Result<(), RegistryError> {
-        for other in self.defined()? {
-            if other.name == spec.name {
-                continue;
+    /// Whether the names and addresses of a device and its VFs are free.
+    fn check_places(&self, spec: &DeviceSpec) -> Result<(), RegistryError> {
+        let mut others = self.defined()?;
+        others.retain(|other| other.pf().name != spec.name);
+        for own in spec.functions() {
+            for other in &others {
+                let (device, name) = (own.name.clone(), other.name.clone());
+                if device == name {
+                    return Err(RegistryError::Exists { name });
+                }
+                if (own.address, own.port) == (other.address, other.port) {
+                    let address = own.address;
+                    return Err(RegistryError::AddressTaken {
+                        device,
+                        address,
+                        name,
+                    });
+                }
+                if let Some(pci) = own.pci.filter(|_| own.pci == other.pci) {
+                    return Err(RegistryError::PciTaken { device, pci, name });
+                }
             }
-            let name = other.name;
-            if (other.address, other.port) == (spec.address, spec.port) {
-                return Err(RegistryError::AddressTaken { name });
-            }
-            if spec.pci.is_some() && other.pci == spec.pci {
-                return Err(RegistryError::PciTaken { name });
-            }
+            others.push(own);
         }
         Ok(())
     }

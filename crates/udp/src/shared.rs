@@ -17,7 +17,7 @@ use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ferroce_hca::{DeviceState, Identity, WriteLock, WriteLockError};
+use ferroce_hca::{DeviceState, Function, Identity, WriteLock, WriteLockError};
 
 pub(crate) use self::layout::Layout;
 pub(crate) use self::mailbox::{Asked, Mailbox, Undelivered};
@@ -43,6 +43,8 @@ mod byte {
     pub(super) const PLACES: i64 = MEMBERS + 2;
     /// The owner of slot n has byte `SLOTS + n`.
     pub(super) const SLOTS: i64 = MEMBERS + 0x1000;
+    /// Whoever has VF n of the card open shares byte `VFS + n` of the PF's file.
+    pub(super) const VFS: i64 = MEMBERS + 0x2000;
 }
 
 /// The largest slot. 255 would make the queue pair number that stands for a multicast group.
@@ -67,6 +69,9 @@ pub(crate) struct SharedFile {
     path: PathBuf,
     layout: &'static Layout,
     identity: Identity,
+    function: Function,
+    /// Of a VF: the file of its PF, where the card's settings are.
+    card: Option<Arc<SharedFile>>,
 }
 
 /// Held until it is dropped: nobody else joins, leaves or replaces the file.
@@ -81,10 +86,19 @@ impl Drop for Membership<'_> {
 }
 
 impl SharedFile {
-    /// Opens the file of a device; makes it if it is not there.
+    /// Opens the file of a device, and of a VF that of its PF; makes what is not there.
     pub(crate) fn open(registry: &Registry, spec: &DeviceSpec) -> Result<Self, RegistryError> {
+        let card = match &spec.vf {
+            Some(vf) => Some(Arc::new(Self::open(registry, &vf.pf)?)),
+            None => None,
+        };
         let path = registry.state_path(spec);
-        open::open(&path, spec).map_err(|source| RegistryError::state(&path, source))
+        open::open(&path, spec, card.as_ref()).map_err(|source| RegistryError::state(&path, source))
+    }
+
+    /// Whether a process has the device, or a VF of it, open.
+    pub(crate) fn is_used(path: &Path) -> io::Result<bool> {
+        open::is_used(path)
     }
 
     /// Removes a device's file. [`io::ErrorKind::ResourceBusy`] if a process has the device open.
@@ -94,14 +108,29 @@ impl SharedFile {
 
     /// The device's state, for the owner of a slot or, with slot 0, for an observer.
     pub(crate) fn state(&self, slot: u8) -> DeviceState {
+        let card = self.card.as_deref().unwrap_or(self);
         let lock = Arc::new(SettingsLock {
-            file: Arc::clone(&self.file),
+            file: Arc::clone(&card.file),
             own: Mutex::new(()),
             forks: sys::forks(),
         });
-        let state = DeviceState::mapped(self.layout.state(), slot, lock);
-        let state = state.expect("there is a slab for every slot");
+        let memory = self.layout.state(card.layout);
+        let state = DeviceState::mapped(memory, self.function.clone(), slot, lock);
+        let state = state.expect("there is a slab for every slot and a block for every VF");
         state.with_identity(self.identity)
+    }
+
+    /// Keeps the file of a VF's card where it is until this `SharedFile` is dropped.
+    pub(crate) fn keep_card(&self) -> io::Result<()> {
+        let (Some(card), Function::Vf { index, .. }) = (&self.card, &self.function) else {
+            return Ok(());
+        };
+        let _held = card.membership()?;
+        if !open::is_still_at(&card.file, &card.path) {
+            let reason = "the card of this VF has been removed just now";
+            return Err(io::Error::new(io::ErrorKind::NotFound, reason));
+        }
+        sys::lock_shared(&card.file, byte::VFS + i64::from(*index))
     }
 
     /// Waits until nobody else is about to join or leave.

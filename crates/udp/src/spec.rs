@@ -1,8 +1,10 @@
 //! What a device is, as its file says.
 
+mod functions;
 mod identity;
 mod pci;
 
+pub use self::functions::Vf;
 pub use self::pci::PciAddress;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -69,6 +71,16 @@ pub struct DeviceSpec {
     /// Seed of everything random in the device.
     #[serde(default)]
     pub seed: u32,
+    /// How many VFs the card has, 0 to 127. They are devices, too, see [`Self::functions`].
+    #[serde(default)]
+    pub vfs: u8,
+    /// Address of the first VF, from which those of the others count up; the one behind the
+    /// device's own if it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vf_address: Option<IpAddr>,
+    /// If the device is itself a VF, of which card. Not in the file: VFs have none.
+    #[serde(skip)]
+    pub vf: Option<Vf>,
     /// Behaviour of the firmware that no register controls.
     #[serde(default, with = "personality")]
     pub personality: Personality,
@@ -246,6 +258,9 @@ impl DeviceSpec {
             packet_lifetime: default::packet_lifetime(),
             ca_ack_delay: default::ca_ack_delay(),
             seed: 0,
+            vfs: 0,
+            vf_address: None,
+            vf: None,
             personality: Personality::default(),
         }
     }
@@ -328,7 +343,7 @@ impl DeviceSpec {
             let multiplier = personality.ib_multiplier;
             return bad("personality.ib_multiplier", &multiplier, "1 to 4");
         }
-        Ok(())
+        self.check_vfs()
     }
 }
 

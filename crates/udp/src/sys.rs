@@ -12,7 +12,9 @@ mod signals;
 
 pub(crate) use descriptors::{memory_file, receive_with, send_with};
 pub(crate) use epoll::Epoll;
-pub(crate) use file::{allocate, effective_uid, is_locked, lock, lock_when_free, unlock};
+pub(crate) use file::{
+    allocate, effective_uid, is_any_locked, is_locked, lock, lock_shared, lock_when_free, unlock,
+};
 pub use fork::after_fork_in_child;
 pub(crate) use fork::{NotInherited, forks};
 pub use interface::Interface;

@@ -71,7 +71,11 @@ fn devices_come_and_go() {
     let error = registry.add(&same_address).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the device mlx5_0 has this address and port already; choose another address"
+        format!(
+            "b cannot have the address {}: the device mlx5_0 has it, and the same port; choose \
+             another one (vf_address is that of the first VF)",
+            spec.address
+        )
     );
 
     spec.packet_lifetime = 16;
@@ -101,7 +105,7 @@ fn no_two_devices_have_one_pci_address() {
     registry.add(&other).unwrap();
     other.pci = spec.pci;
     let error = registry.replace(&other).unwrap_err();
-    assert!(matches!(error, RegistryError::PciTaken { name } if name == "a"));
+    assert!(matches!(error, RegistryError::PciTaken { name, .. } if name == "a"));
     let addresses = registry.devices().unwrap().into_iter().enumerate();
     let addresses: Vec<_> = addresses
         .map(|(place, spec)| spec.pci_at(place).to_string())

@@ -4,7 +4,7 @@ use super::HistogramConfig;
 
 /// Where the epoch lies: in the configuration word above [`HistogramConfig::pack`]'s bits, in a bin
 /// above the count, which would take a millennium to get there.
-const EPOCH_SHIFT: u32 = 48;
+pub(super) const EPOCH_SHIFT: u32 = 52;
 const COUNT_MASK: u64 = (1 << EPOCH_SHIFT) - 1;
 
 /// The histogram in the device's state, counted and read by several processes without a lock.
@@ -54,7 +54,7 @@ impl Histogram {
 
     /// Starts from zero with a layout. One caller at a time.
     pub(crate) fn restart(&self, config: HistogramConfig) {
-        let epoch = u64::from((self.epoch() as u16).wrapping_add(1));
+        let epoch = epoch_of((self.epoch() + 1) << EPOCH_SHIFT);
         let word = config.pack() | epoch << EPOCH_SHIFT;
         self.config.store(word, Ordering::Release);
         // They count as zero already. This is for the day on which the epochs start over.
@@ -64,8 +64,8 @@ impl Histogram {
         }
     }
 
-    /// Counts a wait.
-    pub(crate) fn record(&self, wait_ns: u64) {
+    /// Counts a wait of a function, if it is one whose waits are counted.
+    pub(crate) fn record(&self, vhca_id: u16, wait_ns: u64) {
         loop {
             let word = self.config.load(Ordering::Acquire);
             let config = HistogramConfig::unpack(word);
@@ -73,7 +73,7 @@ impl Histogram {
             let Some(bin) = self.bins.get(config.bin_of(wait_ns)) else {
                 return;
             };
-            if !config.enabled {
+            if !config.enabled || config.vhca_id.is_some_and(|only| only != vhca_id) {
                 return;
             }
             let epoch = epoch_of(word);
@@ -147,16 +147,16 @@ mod tests {
     fn a_new_layout_clears_and_the_switch_alone_does_not() {
         let histogram = Histogram::new();
         histogram.configure(layout(4, BinWidthMode::Fixed));
-        histogram.record(60 * MS);
+        histogram.record(0, 60 * MS);
         histogram.configure(HistogramConfig {
             enabled: false,
             ..histogram.config()
         });
-        histogram.record(60 * MS);
+        histogram.record(0, 60 * MS);
         assert_eq!(histogram.counts(), [0, 1, 0, 0]);
         histogram.configure(layout(5, BinWidthMode::Fixed));
         assert_eq!(histogram.counts(), [0, 0, 0, 0, 0]);
-        histogram.record(60 * MS);
+        histogram.record(0, 60 * MS);
         assert_eq!(histogram.take(), [0, 1, 0, 0, 0]);
         assert_eq!(histogram.counts(), [0, 0, 0, 0, 0]);
     }
@@ -165,7 +165,7 @@ mod tests {
     fn epochs_that_start_over_bring_no_old_counts_back() {
         let histogram = Histogram::new();
         histogram.configure(layout(4, BinWidthMode::Fixed));
-        histogram.record(0);
+        histogram.record(0, 0);
         for _ in 0..=u16::MAX {
             histogram.restart(layout(4, BinWidthMode::Fixed));
         }
@@ -178,7 +178,7 @@ mod tests {
         const EACH: u64 = 50_000;
         let histogram = Histogram::new();
         let counted = std::thread::scope(|scope| {
-            let count = || (0..EACH).for_each(|n| histogram.record(n * MS / 10));
+            let count = || (0..EACH).for_each(|n| histogram.record(0, n * MS / 10));
             let counters: Vec<_> = (0..3).map(|_| scope.spawn(count)).collect();
             let mut sum = 0;
             while counters.iter().any(|thread| !thread.is_finished()) {
@@ -206,7 +206,7 @@ mod tests {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !done.load(Ordering::Relaxed) {
-                        histogram.record(60 * MS);
+                        histogram.record(0, 60 * MS);
                     }
                 });
             }

@@ -194,8 +194,17 @@ impl Accelerations {
             .map_or(firmware, PolicyKind::Profile)
     }
 
+    /// `min_ack_timeout_limit_disabled`.
+    pub(crate) fn floor_disabled(&self) -> bool {
+        self.0.is_set(&reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED)
+    }
+
+    pub(crate) fn set_floor_disabled(&mut self, disabled: bool) {
+        self.put(&reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED, disabled.into());
+    }
+
     fn floor(&self, personality: &Personality) -> AckTimeoutFloor {
-        if self.0.is_set(&reg::MIN_ACK_TIMEOUT_LIMIT_DISABLED) {
+        if self.floor_disabled() {
             AckTimeoutFloor::Disabled
         } else {
             AckTimeoutFloor::Enforced(personality.min_ack_timeout)

@@ -1,7 +1,7 @@
 //! Registers and the timeout histogram.
 
-use super::{DeviceState, SettingError, WriteLockError};
-use crate::histogram::HistogramConfig;
+use super::{DeviceState, Function, SettingError, WriteLockError};
+use crate::histogram::{Histogram, HistogramConfig, HistogramError};
 use crate::register::{self, Accelerations, Identity, Method, RegisterError};
 
 impl DeviceState {
@@ -16,23 +16,43 @@ impl DeviceState {
         register::access(self, id, method, data)
     }
 
-    /// Puts ROCE_ACCL back to what it is after power-on.
+    /// Puts ROCE_ACCL back to what it is after power-on, for all functions of the card.
     pub fn reset_registers(&self) -> Result<(), WriteLockError> {
         self.change(|settings| {
-            settings.roce_accl = Accelerations::reset(settings.personality.adaptive).into_bytes();
+            settings.reset_registers();
             Ok(())
         })
     }
 
-    /// Restarts the firmware, as MFRL does: all registers and the histogram are as after power-on.
-    /// This is the only way from a profile back to the firmware's own timeouts (D21). Queue pairs,
+    /// Restarts the card's firmware, as MFRL does: all registers and the histograms of all functions
+    /// are as after power-on. This is the only way from a profile back to the firmware's own timeouts (D21). Queue pairs,
     /// personality and impairments stay.
     pub fn firmware_reset(&self) -> Result<(), WriteLockError> {
         self.lock.locked(&mut || {
             let mut settings = self.settings().1;
-            settings.roce_accl = Accelerations::reset(settings.personality.adaptive).into_bytes();
+            settings.reset_registers();
             self.block.settings.store(&settings.to_words());
-            self.block.histogram.restart(HistogramConfig::default());
+            self.restart_histograms();
+        })
+    }
+
+    pub(super) fn restart_histograms(&self) {
+        let of_vfs = self.vfs.iter().map(|vf| &vf.histogram);
+        for histogram in of_vfs.chain([&self.block.histogram]) {
+            histogram.restart(HistogramConfig::default());
+        }
+    }
+
+    /// Forgets what the registers of VFs from a place on were set to and have counted: a VF that
+    /// comes there is a new one.
+    pub fn forget_vfs(&self, from: u8) -> Result<(), WriteLockError> {
+        self.lock.locked(&mut || {
+            let mut settings = self.settings().1;
+            settings.forget_vfs(from);
+            self.block.settings.store(&settings.to_words());
+            for vf in self.vfs.iter().skip(from.into()) {
+                vf.histogram.restart(HistogramConfig::default());
+            }
         })
     }
 
@@ -42,7 +62,7 @@ impl DeviceState {
     }
 
     pub(crate) fn accelerations(&self) -> Accelerations {
-        Accelerations::from_bytes(self.settings().1.roce_accl)
+        self.settings().1.accelerations(&self.function)
     }
 
     pub(crate) fn change_accelerations(
@@ -50,41 +70,59 @@ impl DeviceState {
         change: impl FnOnce(&mut Accelerations) -> Result<(), RegisterError>,
     ) -> Result<(), RegisterError> {
         self.change(|settings| {
-            let mut register = Accelerations::from_bytes(settings.roce_accl);
+            let mut register = settings.accelerations(&self.function);
             change(&mut register)?;
-            settings.roce_accl = register.into_bytes();
-            Ok(())
+            let of_card = settings.roce_accl;
+            settings.set_accelerations(&self.function, register);
+            match &self.function {
+                Function::Vf { pf, .. } if settings.roce_accl != of_card => {
+                    Err(RegisterError::OfTheCard {
+                        what: "ROCE_ACCL is the card's but for min_ack_timeout_limit_disabled",
+                        pf: pf.clone(),
+                    })
+                }
+                _ => Ok(()),
+            }
         })
+    }
+
+    /// The function's own.
+    fn own_histogram(&self) -> &Histogram {
+        match self.function {
+            Function::Pf { .. } => &self.block.histogram,
+            // A state without this VF is not made.
+            Function::Vf { index, .. } => &self.vfs[usize::from(index)].histogram,
+        }
     }
 
     /// How the waits of adaptive retransmission are binned.
     pub fn histogram_config(&self) -> HistogramConfig {
-        self.block.histogram.config()
+        self.own_histogram().config()
     }
 
     /// Changes the binning. Another layout or function starts from zero (D25).
     pub fn configure_histogram(&self, config: HistogramConfig) -> Result<(), SettingError> {
-        config.check()?;
-        Ok(self.put_histogram_config(config)?)
+        self.put_histogram_config(config)
     }
 
-    /// The same with a configuration that has been checked.
-    pub(crate) fn put_histogram_config(
-        &self,
-        config: HistogramConfig,
-    ) -> Result<(), WriteLockError> {
-        let configure = &mut || self.block.histogram.configure(config);
-        self.lock.locked(configure)
+    pub(crate) fn put_histogram_config<E>(&self, config: HistogramConfig) -> Result<(), E>
+    where
+        E: From<HistogramError> + From<WriteLockError>,
+    {
+        config.check()?;
+        self.function.check(&config)?;
+        let configure = &mut || self.own_histogram().configure(config);
+        Ok(self.lock.locked(configure)?)
     }
 
     /// The binning and the counts in it, which belong together also while somebody changes them.
     pub fn histogram_snapshot(&self) -> (HistogramConfig, Vec<u64>) {
-        self.block.histogram.snapshot()
+        self.own_histogram().snapshot()
     }
 
     /// The counts, one for each bin, whether or not reads clear them.
     pub fn histogram(&self) -> Vec<u64> {
-        self.block.histogram.counts()
+        self.own_histogram().counts()
     }
 
     /// The counts, one for each bin, which start again from zero: each wait is in exactly one
@@ -92,7 +130,7 @@ impl DeviceState {
     pub fn take_histogram(&self) -> Result<Vec<u64>, WriteLockError> {
         let mut counts = Vec::new();
         self.lock
-            .locked(&mut || counts = self.block.histogram.take())?;
+            .locked(&mut || counts = self.own_histogram().take())?;
         Ok(counts)
     }
 
@@ -101,7 +139,7 @@ impl DeviceState {
     pub(crate) fn read_histogram(&self, room: usize) -> Result<Option<Vec<u64>>, WriteLockError> {
         let mut counts = None;
         self.lock.locked(&mut || {
-            let (histogram, config) = (&self.block.histogram, self.histogram_config());
+            let (histogram, config) = (self.own_histogram(), self.histogram_config());
             counts = match config.clear_on_read {
                 false => Some(histogram.counts()),
                 true if usize::from(config.bins) <= room => Some(histogram.take()),
@@ -116,8 +154,13 @@ impl DeviceState {
         self.take_histogram().map(drop)
     }
 
+    /// Counts a wait, also where the PF counts those of its VFs.
     pub(crate) fn record_wait(&self, wait_ns: u64) {
-        self.block.histogram.record(wait_ns);
+        let vhca_id = self.function.vhca_id();
+        self.own_histogram().record(vhca_id, wait_ns);
+        if let Function::Vf { .. } = self.function {
+            self.block.histogram.record(vhca_id, wait_ns);
+        }
     }
 }
 

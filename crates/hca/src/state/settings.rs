@@ -2,22 +2,27 @@ use ferroce_adp::DecTrigger;
 use ferroce_dcqcn::{CongestionPoint, Param, Params, Rate};
 use ferroce_transport::Time;
 
-use super::SavedSettings;
+use super::{Function, SavedSettings};
 use crate::device::Personality;
 use crate::impair::{Blackout, Bottleneck, BurstLoss, Direction, Impairment};
 use crate::register::{Accelerations, ROCE_ACCL_BYTES};
 
 /// Words of [`Settings`] in shared memory.
-pub(super) const WORDS: usize = ROCE_ACCL_WORDS + 1 + 2 * IMPAIRMENT_WORDS + PARAM_WORDS;
+pub(super) const WORDS: usize =
+    ROCE_ACCL_WORDS + 1 + 2 * IMPAIRMENT_WORDS + PARAM_WORDS + FUNCTION_WORDS;
 
 const ROCE_ACCL_WORDS: usize = ROCE_ACCL_BYTES / 8;
 const IMPAIRMENT_WORDS: usize = 14 + 2 * Impairment::BLACKOUTS_MAX;
 const PARAM_WORDS: usize = Param::ALL.len().div_ceil(2);
+const FUNCTION_WORDS: usize = 2;
 
 /// Everything about a device that is set, not counted.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Settings {
-    pub(crate) roce_accl: [u8; ROCE_ACCL_BYTES],
+    /// All functions' part of the register; see [`Self::accelerations`].
+    pub(super) roce_accl: [u8; ROCE_ACCL_BYTES],
+    /// `min_ack_timeout_limit_disabled` of each function: bit n is that of vhca_id n.
+    floor_disabled: u128,
     pub(crate) personality: Personality,
     pub(crate) egress: Impairment,
     pub(crate) ingress: Impairment,
@@ -29,6 +34,7 @@ impl Settings {
     pub(crate) fn reset(personality: Personality) -> Self {
         Self {
             roce_accl: Accelerations::reset(personality.adaptive).into_bytes(),
+            floor_disabled: 0,
             personality,
             egress: Impairment::default(),
             ingress: Impairment::default(),
@@ -43,6 +49,35 @@ impl Settings {
         }
     }
 
+    /// ROCE_ACCL after power-on, for all functions.
+    pub(super) fn reset_registers(&mut self) {
+        self.roce_accl = Accelerations::reset(self.personality.adaptive).into_bytes();
+        self.floor_disabled = 0;
+    }
+
+    pub(super) fn forget_vfs(&mut self, from: u8) {
+        let kept = u32::from(from) + 1;
+        self.floor_disabled &= 1u128.checked_shl(kept).map_or(u128::MAX, |bit| bit - 1);
+    }
+
+    /// ROCE_ACCL as a function sees it: one register for the card, but for the bit that is each
+    /// function's own.
+    pub(crate) fn accelerations(&self, function: &Function) -> Accelerations {
+        let mut register = Accelerations::from_bytes(self.roce_accl);
+        register.set_floor_disabled(self.floor_disabled & bit(function) != 0);
+        register
+    }
+
+    /// Takes over ROCE_ACCL as a function has changed it.
+    pub(super) fn set_accelerations(&mut self, function: &Function, mut register: Accelerations) {
+        self.floor_disabled &= !bit(function);
+        if register.floor_disabled() {
+            self.floor_disabled |= bit(function);
+        }
+        register.set_floor_disabled(false);
+        self.roce_accl = register.into_bytes();
+    }
+
     pub(super) fn to_words(&self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         let (registers, rest) = words.split_at_mut(ROCE_ACCL_WORDS);
@@ -52,10 +87,15 @@ impl Settings {
         }
         rest[0] = pack_personality(&self.personality);
         let (egress, rest) = rest[1..].split_at_mut(IMPAIRMENT_WORDS);
-        let (ingress, congestion) = rest.split_at_mut(IMPAIRMENT_WORDS);
+        let (ingress, rest) = rest.split_at_mut(IMPAIRMENT_WORDS);
+        let (congestion, functions) = rest.split_at_mut(PARAM_WORDS);
         pack_impairment(&self.egress, egress);
         pack_impairment(&self.ingress, ingress);
         pack_congestion(&self.congestion, congestion);
+        functions.copy_from_slice(&[
+            self.floor_disabled as u64,
+            (self.floor_disabled >> 64) as u64,
+        ]);
         words
     }
 
@@ -68,9 +108,11 @@ impl Settings {
             bytes.copy_from_slice(&word.to_be_bytes());
         }
         let (egress, tail) = rest[1..].split_at(IMPAIRMENT_WORDS);
-        let (ingress, congestion) = tail.split_at(IMPAIRMENT_WORDS);
+        let (ingress, tail) = tail.split_at(IMPAIRMENT_WORDS);
+        let (congestion, functions) = tail.split_at(PARAM_WORDS);
         Self {
             roce_accl,
+            floor_disabled: u128::from(functions[0]) | u128::from(functions[1]) << 64,
             personality: unpack_personality(rest[0]),
             egress: unpack_impairment(egress),
             ingress: unpack_impairment(ingress),
@@ -93,6 +135,11 @@ impl SavedSettings {
         let words = <&[u64; WORDS]>::try_from(words.as_slice()).ok()?;
         rest.is_empty().then(|| Self(Settings::from_words(words)))
     }
+}
+
+/// The function's place in [`Settings::floor_disabled`].
+fn bit(function: &Function) -> u128 {
+    1 << function.vhca_id()
 }
 
 fn pack_personality(it: &Personality) -> u64 {
@@ -231,6 +278,7 @@ mod tests {
         let text = "loss=1%,burst=0.1%:20,duplicate=0.1%,corrupt=0.01%,ecn=5%,rate=1Gbit,\
                     red=5KB:200KB:1%,limit=1MB,delay=50us,jitter=10us,reorder=0.5%:200us,down=200ms@3s,down=1s@10s";
         Settings {
+            floor_disabled: 5 << 100 | 1,
             egress: text.parse().unwrap(),
             congestion: presets::BARRE.params().with(Param::HaiRate, u32::MAX),
             ..Settings::reset(Personality {

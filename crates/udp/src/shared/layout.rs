@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use ferroce_hca::{CounterSlab, MappedState, StateBlock};
+use ferroce_hca::{CounterSlab, Function, MappedState, StateBlock, VfBlock};
 
 use super::SLOT_MAX;
 
@@ -24,7 +24,9 @@ pub(crate) struct Layout {
     /// Where the search for a free port begins.
     next_port: AtomicU32,
     rounds: Rounds,
+    /// Of a VF's file, this and the next are not in use: those of its card are.
     block: StateBlock,
+    vfs: [VfBlock; Function::VFS_MAX as usize],
     /// By slot.
     members: [Member; 256],
     /// By slot.
@@ -87,9 +89,11 @@ impl Layout {
         self.magic.store(MAGIC, Ordering::Release);
     }
 
-    pub(crate) fn state(&'static self) -> MappedState {
+    /// The state of the function whose file this is, on a card.
+    pub(crate) fn state(&'static self, card: &'static Self) -> MappedState {
         MappedState {
-            block: &self.block,
+            block: &card.block,
+            vfs: &card.vfs,
             slabs: &self.slabs,
         }
     }

@@ -6,14 +6,21 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Layout, PATIENCE, SharedFile, byte};
+use ferroce_hca::Function;
+
+use super::{Layout, PATIENCE, SLOT_MAX, SharedFile, byte};
 use crate::spec::DeviceSpec;
 use crate::sys::{self, List, NotInherited};
 
 /// How often the file may be replaced while it is being opened.
 const TRIES: usize = 16;
 
-pub(super) fn open(path: &Path, spec: &DeviceSpec) -> io::Result<SharedFile> {
+/// `card` is, for a VF, the file of its PF.
+pub(super) fn open(
+    path: &Path,
+    spec: &DeviceSpec,
+    card: Option<&Arc<SharedFile>>,
+) -> io::Result<SharedFile> {
     for _ in 0..TRIES {
         let file = NotInherited::new(open_file(path)?);
         sys::lock_when_free(&file, byte::MEMBERS, PATIENCE)?;
@@ -31,19 +38,29 @@ pub(super) fn open(path: &Path, spec: &DeviceSpec) -> io::Result<SharedFile> {
             file: Arc::new(file),
             path: path.to_owned(),
             identity: spec.identity(),
+            function: spec.function(),
+            card: card.cloned(),
         };
         if !shared.layout.is_ready() {
-            // Whoever holds a lock on settings of an unfinished file is dead.
-            shared
-                .state(0)
-                .reset(spec.personality)
-                .map_err(|error| io::Error::from_raw_os_error(error.errno))?;
+            if card.is_none() {
+                // Whoever holds a lock on settings of an unfinished file is dead.
+                let reset = shared.state(0).reset(spec.personality);
+                reset.map_err(|error| io::Error::from_raw_os_error(error.errno))?;
+            }
             shared.layout.set_ready();
         }
         sys::unlock(&shared.file, byte::MEMBERS)?;
         return Ok(shared);
     }
     Err(io::Error::other("the file is replaced again and again"))
+}
+
+/// Whether a process has the device, or a VF of it, open.
+pub(super) fn is_used(path: &Path) -> io::Result<bool> {
+    match open_existing(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        file => has_users(&file?),
+    }
 }
 
 pub(super) fn remove(path: &Path) -> io::Result<()> {
@@ -88,7 +105,7 @@ fn own(file: File) -> io::Result<File> {
     Ok(file)
 }
 
-fn is_still_at(file: &File, path: &Path) -> bool {
+pub(super) fn is_still_at(file: &File, path: &Path) -> bool {
     let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(opened), Ok(there)) => id(opened) == id(there),
@@ -119,15 +136,19 @@ fn fill(file: &File, path: &Path) -> io::Result<Filled> {
 
 /// Takes the file away so that the next one can be made, unless a process uses it.
 fn replace(file: &File, path: &Path) -> io::Result<()> {
-    for slot in 1..=super::SLOT_MAX {
-        if sys::is_locked(file, byte::SLOTS + i64::from(slot))? {
-            let reason = "a running process, possibly of another release, has the device open; \
-                          end it first";
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
-        }
+    if has_users(file)? {
+        let reason = "a running process, possibly of another release, has the device open; \
+                      end it first";
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
     }
     super::mailbox::remove_all(path);
     fs::remove_file(path)
+}
+
+fn has_users(file: &File) -> io::Result<bool> {
+    let [slots, vfs] = [SLOT_MAX, Function::VFS_MAX].map(i64::from);
+    Ok(sys::is_any_locked(file, byte::SLOTS + 1, slots)?
+        || sys::is_any_locked(file, byte::VFS, vfs)?)
 }
 
 /// Maps a file once for the process, however often it is opened: mappings stay for good.

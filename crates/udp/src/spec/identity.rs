@@ -3,16 +3,17 @@ use ferroce_hca::Identity;
 use super::DeviceSpec;
 
 impl DeviceSpec {
-    /// What register tools see of the device. Parts of `fw_ver` that are no numbers are 0 there, and
+    /// What register tools see of the card. Parts of `fw_ver` that are no numbers are 0 there, and
     /// `board_id` is cut after 16 bytes.
     pub(crate) fn identity(&self) -> Identity {
-        let mut parts = self.fw_ver.split('.').map(|part| part.parse().unwrap_or(0));
+        let card = self.pf();
+        let mut parts = card.fw_ver.split('.').map(|part| part.parse().unwrap_or(0));
         let mut psid = [0; 16];
-        let len = self.board_id.len().min(psid.len());
-        psid[..len].copy_from_slice(&self.board_id.as_bytes()[..len]);
+        let len = card.board_id.len().min(psid.len());
+        psid[..len].copy_from_slice(&card.board_id.as_bytes()[..len]);
         Identity {
-            device_id: self.vendor_part_id as u16,
-            hw_revision: self.hw_ver as u16,
+            device_id: card.vendor_part_id as u16,
+            hw_revision: card.hw_ver as u16,
             firmware: [(); 3].map(|()| parts.next().unwrap_or(0)),
             psid,
         }

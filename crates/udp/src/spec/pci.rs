@@ -35,6 +35,22 @@ impl PciAddress {
         }
     }
 
+    /// The address of a function's VF. More than seven of them have, as with ARI, numbers of eight
+    /// bits, which lie where the device's number lies else. `None` behind the end of the domain.
+    pub(crate) const fn of_vf(self, index: u8) -> Option<Self> {
+        let devfn = self.device << 3 | self.function;
+        let behind = index as u16 + 1;
+        match (((self.bus as u16) << 8) | devfn as u16).checked_add(behind) {
+            None => None,
+            Some(id) => Some(Self {
+                bus: (id >> 8) as u8,
+                device: (id as u8) >> 3,
+                function: id as u8 & 7,
+                ..self
+            }),
+        }
+    }
+
     /// Whether devices get addresses of this domain by themselves.
     pub(crate) const fn is_given_out(self) -> bool {
         self.domain == Self::OWN_DOMAIN

@@ -29,7 +29,7 @@ pub(crate) fn allocate(file: &File, len: u64) -> io::Result<()> {
 /// The lock belongs to the open file (F_OFD_SETLK, fcntl(2)): it ends when that is closed, also by
 /// the death of its process.
 pub(crate) fn lock(file: &File, byte: i64) -> io::Result<bool> {
-    match control(file, libc::F_OFD_SETLK, libc::F_WRLCK, byte) {
+    match control(file, libc::F_OFD_SETLK, libc::F_WRLCK, (byte, 1)) {
         Ok(_) => Ok(true),
         Err(error) => match error.raw_os_error() {
             Some(libc::EAGAIN | libc::EACCES) => Ok(false),
@@ -51,24 +51,34 @@ pub(crate) fn lock_when_free(file: &File, byte: i64, patience: Duration) -> io::
     Ok(())
 }
 
+/// Locks a byte of a file that nobody has for himself alone, with others who do so.
+pub(crate) fn lock_shared(file: &File, byte: i64) -> io::Result<()> {
+    control(file, libc::F_OFD_SETLK, libc::F_RDLCK, (byte, 1)).map(drop)
+}
+
 /// Unlocks a byte of a file.
 pub(crate) fn unlock(file: &File, byte: i64) -> io::Result<()> {
-    control(file, libc::F_OFD_SETLK, libc::F_UNLCK, byte).map(drop)
+    control(file, libc::F_OFD_SETLK, libc::F_UNLCK, (byte, 1)).map(drop)
 }
 
 /// Whether another open file has the byte locked.
 pub(crate) fn is_locked(file: &File, byte: i64) -> io::Result<bool> {
-    let found = control(file, libc::F_OFD_GETLK, libc::F_WRLCK, byte)?;
+    is_any_locked(file, byte, 1)
+}
+
+/// Whether other open files have any of `len` bytes locked.
+pub(crate) fn is_any_locked(file: &File, first: i64, len: i64) -> io::Result<bool> {
+    let found = control(file, libc::F_OFD_GETLK, libc::F_WRLCK, (first, len))?;
     Ok(i32::from(found.l_type) != libc::F_UNLCK)
 }
 
-fn control(file: &File, command: i32, kind: i32, byte: i64) -> io::Result<libc::flock> {
+/// `bytes` are the first one and how many.
+fn control(file: &File, command: i32, kind: i32, bytes: (i64, i64)) -> io::Result<libc::flock> {
     // SAFETY: a structure of integers, for which all zeros is a value.
     let mut request: libc::flock = unsafe { std::mem::zeroed() };
     request.l_type = kind as libc::c_short;
     request.l_whence = libc::SEEK_SET as libc::c_short;
-    request.l_start = byte;
-    request.l_len = 1;
+    (request.l_start, request.l_len) = bytes;
     // SAFETY: the commands take a pointer to this structure, which outlives the call.
     match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut request) } {
         0 => Ok(request),
