@@ -4,15 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ferroce_fwctl::card::{Found, Places};
-use ferroce_hca::HistogramConfig;
 use ferroce_sysfs::{fwctl_node_device, netdev_of};
 use ferroce_udp::{DeviceSpec, PciAddress, Registry};
 
 use crate::error::{Code, Refusal};
 use crate::registers::refused;
-
-/// The number of the only function that a device in software has.
-const VHCA_ID: u16 = HistogramConfig::VHCA_ID;
 
 /// What programs see of a device before they open it.
 #[derive(Clone, Debug)]
@@ -151,14 +147,14 @@ impl Info {
         Ok(address == self.pci)
     }
 
-    /// The number of its function.
+    /// Its number among the functions of its card, from 0, the PF.
     ///
     /// # Errors
     ///
     /// [`Code::NotSupported`]: a card does not tell it by its registers.
     pub fn vhca_id(&self) -> Result<u16, Refusal> {
         match &self.kind {
-            Kind::Software { .. } => Ok(VHCA_ID),
+            Kind::Software { spec, .. } => Ok(spec.vhca_id()),
             Kind::Card(_) => {
                 let what = "no register of a card tells the number of its function";
                 Err(Refusal::new(Code::NotSupported, what))
@@ -169,7 +165,10 @@ impl Info {
     /// Whether it is a virtual function.
     #[must_use]
     pub fn is_virtual(&self) -> bool {
-        matches!(&self.kind, Kind::Card(card) if card.is_virtual)
+        match &self.kind {
+            Kind::Software { spec, .. } => spec.vf.is_some(),
+            Kind::Card(card) => card.is_virtual,
+        }
     }
 
     /// Looks whether it is still there. A card has its node for its registers alone, so that is not
@@ -211,20 +210,23 @@ mod tests {
         let registry = Registry::at(&directory.path().join("devices")).unwrap();
         let mut spec = DeviceSpec::new("mlx5_0", "127.64.1.1".parse().unwrap());
         spec.pci = Some("0000:1a:00.1".parse().unwrap());
+        spec.vfs = 1;
         registry.add(&spec).unwrap();
         let devices = list_of(&registry).unwrap();
         let names: Vec<_> = devices.iter().map(|it| it.ibdev().unwrap()).collect();
-        assert_eq!(names, ["fr0", "mlx5_0"]);
+        assert_eq!(names, ["fr0", "mlx5_0", "mlx5_0v0"]);
+        let functions = devices
+            .iter()
+            .map(|info| (info.is_virtual(), info.vhca_id().unwrap()));
+        let functions: Vec<_> = functions.collect();
+        assert_eq!(functions, [(false, 0), (false, 0), (true, 1)]);
+        assert!(devices[2].has_pci("1a:00.2").unwrap());
         assert!(devices[0].has_pci("10fe:00:00.0").unwrap());
         assert!(devices[1].has_pci("1A:00.1").unwrap());
         assert!(!devices[1].has_pci("1a:00.0").unwrap());
         let error = devices[1].has_pci("1a").unwrap_err();
         assert_eq!(error.code(), Code::InvalidValue);
         assert_eq!(devices[0].interface().unwrap(), "lo");
-        assert_eq!(
-            (devices[0].vhca_id().unwrap(), devices[0].is_virtual()),
-            (0, false)
-        );
     }
 
     fn card(pci: &str, node: Option<&Path>) -> Found {

@@ -16,6 +16,8 @@ pub(crate) struct Card {
     pub(crate) name: String,
     /// PCI address, the name of the function's directory.
     pub(crate) pci: PciAddress,
+    /// What it is among the functions of its card.
+    pub(crate) role: Role,
     /// EUI-64 of the device.
     pub(crate) node_guid: u64,
     /// PCI device number.
@@ -34,6 +36,22 @@ pub(crate) struct Card {
     pub(crate) counters: Counters,
     /// Its parameters of congestion control.
     pub(crate) congestion: Params,
+}
+
+/// A function and the others of its card that are shown.
+#[derive(Clone, Debug)]
+pub(crate) enum Role {
+    /// A PF.
+    Pf {
+        /// How many VFs the card has.
+        vfs: u8,
+        /// The PCI addresses of those that are shown, each with its place among all.
+        shown: Vec<(u8, PciAddress)>,
+        /// PCI device number that VFs of the card have.
+        vf_part_id: u32,
+    },
+    /// A VF, and its PF's PCI address if that is shown, too.
+    Vf(Option<PciAddress>),
 }
 
 impl Card {
@@ -68,6 +86,11 @@ pub(crate) fn example(name: &str, place: usize) -> Card {
     Card {
         name: name.to_owned(),
         pci: PciAddress::of_place(place),
+        role: Role::Pf {
+            vfs: 0,
+            shown: Vec::new(),
+            vf_part_id: 0x101e,
+        },
         node_guid: 0x0202_c9ff_fe00_0001,
         vendor_part_id: 4129,
         hw_ver: 0,

@@ -1,6 +1,8 @@
 //! The files of all devices.
 
-use crate::card::{Card, guid};
+use ferroce_hca::Function;
+
+use crate::card::{Card, Role, guid};
 use crate::{fwctl, port};
 
 /// Name of the file that marks a directory as one whose content may be replaced.
@@ -115,6 +117,7 @@ fn function_files(at: &str, card: &Card) -> Vec<(String, Node)> {
         file("vendor", "0x15b3"),
         (format!("{at}/net"), Node::Directory),
     ];
+    files.extend(sriov_files(at, &card.role));
     if !card.netdev.is_empty() {
         let netdev = &card.netdev;
         files.push((
@@ -123,6 +126,37 @@ fn function_files(at: &str, card: &Card) -> Vec<(String, Node)> {
         ));
     }
     files
+}
+
+/// What makes a function a PF or a VF: Documentation/ABI/testing/sysfs-bus-pci.
+fn sriov_files(at: &str, role: &Role) -> Vec<(String, Node)> {
+    let file = |name: &str, text: String| (format!("{at}/{name}"), Node::file(&text));
+    let link = |name: String, to| (format!("{at}/{name}"), Node::Link(format!("../{to}")));
+    match role {
+        Role::Pf {
+            vfs,
+            shown,
+            vf_part_id,
+        } => {
+            let mut files = vec![
+                file("sriov_numvfs", vfs.to_string()),
+                file("sriov_totalvfs", Function::VFS_MAX.to_string()),
+                file("sriov_offset", "1".to_owned()),
+                file("sriov_stride", "1".to_owned()),
+                file("sriov_vf_device", format!("{vf_part_id:x}")),
+            ];
+            files.extend(
+                shown
+                    .iter()
+                    .map(|(index, pci)| link(format!("virtfn{index}"), pci)),
+            );
+            files
+        }
+        Role::Vf(pf) => pf
+            .iter()
+            .map(|pci| link("physfn".to_owned(), pci))
+            .collect(),
+    }
 }
 
 fn device_files(at: &str, card: &Card) -> Vec<(String, Node)> {
@@ -179,7 +213,14 @@ mod tests {
 
     #[test]
     fn links_lead_to_directories_of_the_tree() {
-        let tree = sys_tree(&[example("fr0", 0), example("mlx5_7", 1)]);
+        let [mut pf, mut vf] = [example("mlx5_7", 1), example("mlx5_7v0", 2)];
+        vf.role = Role::Vf(Some(pf.pci));
+        pf.role = Role::Pf {
+            vfs: 1,
+            shown: vec![(0, vf.pci)],
+            vf_part_id: 0x101e,
+        };
+        let tree = sys_tree(&[example("fr0", 0), pf, vf]);
         let paths: BTreeMap<_, _> = tree.iter().cloned().collect();
         assert_eq!(paths.len(), tree.len(), "a path comes twice");
         for (path, node) in &tree {

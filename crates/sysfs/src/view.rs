@@ -8,7 +8,7 @@ use ferroce_hca::Counter;
 use ferroce_udp::{DeviceSpec, Observer, PciAddress, Registry, RegistryError};
 use thiserror::Error;
 
-use crate::card::Card;
+use crate::card::{Card, Role};
 use crate::tree::{Node, dev_tree, sys_tree};
 use crate::write::{WriteError, Writer};
 use crate::{congestion, netdev};
@@ -38,6 +38,7 @@ pub struct View {
 struct Device {
     observer: Observer,
     pci: PciAddress,
+    role: Role,
     netdev: String,
 }
 
@@ -90,6 +91,7 @@ impl View {
             Ok::<_, ViewError>(Device {
                 observer: registry.observe_device(spec.clone())?,
                 pci: spec.pci_at(place),
+                role: role(spec, devices),
                 netdev: netdev::of(spec.address),
             })
         };
@@ -152,6 +154,24 @@ fn below(
     tree.into_iter().map(under)
 }
 
+/// What a device is among those that are shown.
+fn role(spec: &DeviceSpec, devices: &[DeviceSpec]) -> Role {
+    let placed = || devices.iter().enumerate();
+    if spec.vf.is_some() {
+        let pf = placed().find(|(_, other)| other.vf.is_none() && other.name == spec.pf().name);
+        return Role::Vf(pf.map(|(place, pf)| pf.pci_at(place)));
+    }
+    let vf = |(place, other): (usize, &DeviceSpec)| {
+        let vf = other.vf.as_ref().filter(|vf| vf.pf.name == spec.name)?;
+        Some((vf.index, other.pci_at(place)))
+    };
+    Role::Pf {
+        vfs: spec.vfs,
+        shown: placed().filter_map(vf).collect(),
+        vf_part_id: spec.vf_part_id(),
+    }
+}
+
 impl Device {
     fn card(&self) -> Card {
         let spec = self.observer.spec();
@@ -162,6 +182,7 @@ impl Device {
         Card {
             name: spec.name.clone(),
             pci: self.pci,
+            role: self.role.clone(),
             node_guid: spec.guid(),
             vendor_part_id: spec.vendor_part_id,
             hw_ver: spec.hw_ver,

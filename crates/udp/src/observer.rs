@@ -34,9 +34,15 @@ impl Observer {
     }
 
     /// Registers, personality, impairments, histogram and counters. What is set acts in every
-    /// process that has the device open, and in those to come.
+    /// process that has the card open, and in those to come.
     pub fn state(&self) -> &DeviceState {
         &self.state
+    }
+
+    /// The state of the card's PF, which is that of the device itself if it is no VF. All settings
+    /// of the card can be changed there.
+    pub fn card(&self) -> DeviceState {
+        self.shared.card_state()
     }
 
     /// The processes that have the device open, by slot.

@@ -71,7 +71,7 @@ pub(crate) struct SharedFile {
     identity: Identity,
     function: Function,
     /// Of a VF: the file of its PF, where the card's settings are.
-    card: Option<Arc<SharedFile>>,
+    card: Option<Arc<Self>>,
 }
 
 /// Held until it is dropped: nobody else joins, leaves or replaces the file.
@@ -118,6 +118,11 @@ impl SharedFile {
         let state = DeviceState::mapped(memory, self.function.clone(), slot, lock);
         let state = state.expect("there is a slab for every slot and a block for every VF");
         state.with_identity(self.identity)
+    }
+
+    /// The same of the card's PF, for an observer.
+    pub(crate) fn card_state(&self) -> DeviceState {
+        self.card.as_deref().unwrap_or(self).state(0)
     }
 
     /// Keeps the file of a VF's card where it is until this `SharedFile` is dropped.

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use clap::{Args, Subcommand};
+use ferroce_hca::Function;
 use ferroce_sysfs::guid;
 use ferroce_udp::{DeviceSpec, Registry, SpecError};
 use toml::{Table, Value};
@@ -41,12 +42,16 @@ enum Verb {
         /// Its address, one of this host; all of 127.0.0.0/8 are
         #[arg(value_name = "ADDRESS")]
         address: IpAddr,
+        /// Virtual functions of the card, which are devices, too: NAMEv0 on the next address, and so
+        /// on; 0 to 127
+        #[arg(long, value_name = "N")]
+        vfs: Option<u8>,
         /// Settings: node_guid, pci, vendor_part_id, hw_ver, fw_ver, board_id, packet_lifetime,
-        /// ca_ack_delay, seed, personality.adaptive and others
+        /// ca_ack_delay, seed, vfs, vf_address, personality.adaptive and others
         #[arg(value_name = "KEY VALUE")]
         settings: Vec<String>,
     },
-    /// Remove a device that no program has open
+    /// Remove a device that no program has open, with its virtual functions
     #[command(alias = "delete")]
     Del {
         #[arg(value_name = "DEV")]
@@ -79,18 +84,30 @@ impl Dev {
             Some(Verb::Add {
                 name,
                 address,
+                vfs,
                 settings,
             }) => {
-                let spec = changed(&DeviceSpec::new(&name, address), &settings)?;
+                let mut spec = DeviceSpec::new(&name, address);
+                spec.vfs = vfs.unwrap_or(0);
+                let spec = changed(&spec, &settings)?;
                 registry.add(&spec).map_err(Failure::input)
             }
             Some(Verb::Del { name }) => registry.remove(&name).map_err(Failure::input),
             Some(Verb::Reset { name }) => {
                 let observer = registry.observe(&name).map_err(Failure::input)?;
+                if let Function::Vf { pf, .. } = observer.state().function() {
+                    return Err(Failure::input(format_args!(
+                        "{name} is a VF of {pf}, and the firmware is the whole card's; `ferroce dev \
+                         reset {pf}` restarts it"
+                    )));
+                }
                 observer.state().firmware_reset().map_err(Failure::broken)
             }
             Some(Verb::Set { name, settings }) => {
                 let spec = registry.device(&name).map_err(Failure::input)?;
+                if spec.vf.is_some() {
+                    registry.card(&name).map_err(Failure::input)?; // says that it is a VF
+                }
                 let spec = changed(&spec, &settings)?;
                 registry.replace(&spec).map_err(Failure::input)
             }
@@ -115,6 +132,13 @@ fn show(
         row.put("sys_image_guid", guid(spec.guid()));
         row.put("address", spec.address.to_string());
         row.put("port", spec.port);
+        if spec.vfs > 0 {
+            row.put("vfs", spec.vfs);
+        }
+        if spec.vf.is_some() {
+            row.put("parent", spec.pf().name.as_str());
+            row.put("vhca_id", spec.vhca_id());
+        }
         if format.details {
             row.put("pci", spec.pci_at(index).to_string());
             details(&mut row, registry, &spec)?;

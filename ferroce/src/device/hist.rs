@@ -38,7 +38,7 @@ pub(super) struct Hist {
     /// How many bins there are
     #[arg(short = 'n', long, value_name = "N", default_value_t = 2)]
     number_bins: u8,
-    /// Count this function only; a device has function 0 [-vid]
+    /// Count this function only: 0 is the device itself, 1 its VF 0 [-vid]
     #[arg(long, value_name = "ID")]
     vhca_id: Option<u16>,
     /// Width of bin 0 [-b0]

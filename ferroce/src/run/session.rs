@@ -11,41 +11,59 @@ use crate::bins;
 use crate::leftover::Note;
 use crate::output::{Failure, Output, Table};
 
-/// The devices of a run.
-pub(super) struct Session(Vec<Device>);
+/// The devices of a run, and the cards whose functions they are.
+pub(super) struct Session {
+    devices: Vec<Device>,
+    cards: Vec<Card>,
+}
 
 struct Device {
     observer: Observer,
+    counters: Vec<u64>,
+    waits: Vec<u64>,
+}
+
+struct Card {
+    spec: DeviceSpec,
+    state: DeviceState,
     /// Settings before the run.
     before: SavedSettings,
     /// Settings of the run, if it has any of its own.
     ours: Option<SavedSettings>,
     /// What the next command puts back if this process is killed.
     note: Option<Note>,
-    counters: Vec<u64>,
-    waits: Vec<u64>,
 }
 
 impl Session {
     /// Remembers what the devices have set and counted.
     pub(super) fn begin(registry: &Registry, devices: &[DeviceSpec]) -> Result<Self, Failure> {
-        let device = |spec: &DeviceSpec| {
-            let observer = registry.observe(&spec.name).map_err(Failure::broken)?;
-            let state = observer.state();
-            Ok(Device {
-                before: state.save(),
-                ours: None,
-                note: None,
-                counters: counters(state),
-                waits: state.histogram(),
-                observer,
-            })
+        let mut session = Self {
+            devices: Vec::new(),
+            cards: Vec::new(),
         };
-        devices
-            .iter()
-            .map(device)
-            .collect::<Result<_, _>>()
-            .map(Self)
+        for spec in devices {
+            let observer = registry.observe(&spec.name).map_err(Failure::broken)?;
+            if session
+                .cards
+                .iter()
+                .all(|card| card.spec.name != spec.pf().name)
+            {
+                let state = observer.card();
+                session.cards.push(Card {
+                    spec: spec.pf().clone(),
+                    before: state.save(),
+                    state,
+                    ours: None,
+                    note: None,
+                });
+            }
+            session.devices.push(Device {
+                counters: counters(observer.state()),
+                waits: observer.state().histogram(),
+                observer,
+            });
+        }
+        Ok(session)
     }
 
     pub(super) fn set_profile(&mut self, profile: &Profile) -> Result<(), Failure> {
@@ -70,19 +88,21 @@ impl Session {
         self.set(|state| state.set_impairment(Direction::Egress, impairment.clone()))
     }
 
-    /// Sets something on all devices; if one refuses, all are as they were before the run.
+    /// Sets something on all cards; if one refuses, all are as they were before the run.
     fn set<E: std::fmt::Display>(
         &mut self,
         mut set: impl FnMut(&DeviceState) -> Result<(), E>,
     ) -> Result<(), Failure> {
         let mut outcome = Ok(());
-        for device in &mut self.0 {
-            let state = device.observer.state();
-            let name = &device.observer.spec().name;
+        for Card {
+            spec, state, ours, ..
+        } in &mut self.cards
+        {
+            let name = &spec.name;
             outcome = outcome.and_then(|()| {
                 set(state).map_err(|error| Failure::input(format_args!("{name}: {error}")))
             });
-            device.ours = Some(state.save());
+            *ours = Some(state.save());
         }
         if outcome.is_err() {
             self.put_back(&mut |_| ());
@@ -92,11 +112,10 @@ impl Session {
 
     /// Makes sure that what was set is put back even if this process is killed.
     pub(super) fn note(&mut self, registry: &Registry) -> Result<(), Failure> {
-        for device in &mut self.0 {
-            let Some(ours) = &device.ours else { continue };
-            let spec = device.observer.spec();
-            match Note::write(registry, spec, &device.before, ours) {
-                Ok(note) => device.note = Some(note),
+        for card in &mut self.cards {
+            let Some(ours) = &card.ours else { continue };
+            match Note::write(registry, &card.spec, &card.before, ours) {
+                Ok(note) => card.note = Some(note),
                 Err(error) => {
                     self.put_back(&mut |_| ());
                     return Err(Failure::broken(format_args!(
@@ -111,10 +130,10 @@ impl Session {
 
     /// Puts back what was set, and tells what could not be.
     fn put_back(&self, tell: &mut dyn FnMut(String)) {
-        for device in &self.0 {
-            let Some(ours) = &device.ours else { continue };
-            let name = &device.observer.spec().name;
-            match device.observer.state().put_back(&device.before, ours) {
+        for card in &self.cards {
+            let Some(ours) = &card.ours else { continue };
+            let name = &card.spec.name;
+            match card.state.put_back(&card.before, ours) {
                 Ok(true) => {}
                 Ok(false) => tell(format!(
                     "warning: somebody else has set something on {name} meanwhile; it stays as it \
@@ -133,7 +152,7 @@ impl Session {
         for warning in warnings {
             to.remark(warning)?;
         }
-        Ok(self.0.iter().map(Device::stats).collect())
+        Ok(self.devices.iter().map(Device::stats).collect())
     }
 }
 

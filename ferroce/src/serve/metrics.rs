@@ -1,6 +1,6 @@
 use std::fmt;
 
-use ferroce_hca::{Counter, DeviceState, PortCounter};
+use ferroce_hca::{Counter, DeviceState, HistogramConfig, PortCounter};
 use ferroce_udp::{DeviceSpec, Observer, Registry, RegistryError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -11,8 +11,6 @@ use super::congestion::{self, Limited};
 
 /// The only port of a device.
 pub(super) const PORT: &str = "1";
-/// The only function of a device.
-const VHCA_ID: &str = "0";
 /// What the port says of itself, in node_exporter's words: active, link up, 100 Gb/s.
 const PORT_FACTS: [(&str, &str, u64); 3] = [
     (
@@ -154,20 +152,40 @@ impl Scrape {
         );
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for (spec, state) in self.readable() {
-            let labels = [("device", spec.name.as_str()), ("vhca_id", VHCA_ID)];
-            encode_histogram(family.encode_family(&labels)?, state)?;
+            let (config, counts) = state.histogram_snapshot();
+            let counted = |vhca_id| match config.vhca_id {
+                Some(only) => vhca_id == only,
+                None => spec.vf.is_none() || vhca_id == spec.vhca_id(),
+            };
+            let vhca_id = match config.vhca_id {
+                None if spec.vfs > 0 => "all".to_owned(),
+                None => spec.vhca_id().to_string(),
+                Some(only) => only.to_string(),
+            };
+            let of_card = self
+                .readable()
+                .filter(|(other, _)| other.pf().name == spec.pf().name);
+            // The device keeps the sum beside the bins: it goes on when these start from zero.
+            let sum_ns: u64 = of_card
+                .filter(|(function, _)| counted(function.vhca_id()))
+                .map(|(_, state)| state.counter(Counter::RoceAdpRetransWaitNs))
+                .sum();
+            let labels = [("device", spec.name.as_str()), ("vhca_id", &vhca_id)];
+            encode_histogram(family.encode_family(&labels)?, &config, &counts, sum_ns)?;
         }
         Ok(())
     }
 }
 
-fn encode_histogram(mut metric: MetricEncoder<'_>, state: &DeviceState) -> fmt::Result {
-    let (config, counts) = state.histogram_snapshot();
+fn encode_histogram(
+    mut metric: MetricEncoder<'_>,
+    config: &HistogramConfig,
+    counts: &[u64],
+    sum_ns: u64,
+) -> fmt::Result {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let bound = |bin| config.edges_ns(bin).1.map_or(f64::INFINITY, seconds);
     let buckets: Vec<_> = (0..).map(bound).zip(counts.iter().copied()).collect();
-    // The device keeps the sum beside the bins: it goes on when these start from zero.
-    let sum = seconds(state.counter(Counter::RoceAdpRetransWaitNs));
     let count = counts.iter().sum();
-    metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+    metric.encode_histogram::<NoLabelSet>(seconds(sum_ns), count, &buckets, None)
 }

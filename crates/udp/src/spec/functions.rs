@@ -49,6 +49,11 @@ impl DeviceSpec {
         self.vf.as_ref().map_or(self, |vf| &vf.pf)
     }
 
+    /// `vendor_part_id` of the card's VFs.
+    pub fn vf_part_id(&self) -> u32 {
+        part_id_of_vf(self.pf().vendor_part_id)
+    }
+
     fn address_of_vf(&self, index: u8) -> Option<IpAddr> {
         let address = match self.vf_address {
             Some(first) => plus(first, index.into()),
@@ -84,7 +89,7 @@ impl DeviceSpec {
         }
         if self
             .address_of_vf(0)
-            .and(self.address_of_vf(last))
+            .and_then(|_| self.address_of_vf(last))
             .is_none()
         {
             let first = self.vf_address.map(|it| it.to_string());
@@ -109,7 +114,7 @@ fn vf(pf: &Arc<DeviceSpec>, index: u8) -> Option<DeviceSpec> {
         address: pf.address_of_vf(index)?,
         node_guid: None,
         pci: pf.pci.and_then(|pci| pci.of_vf(index)),
-        vendor_part_id: part_id_of_vf(pf.vendor_part_id),
+        vendor_part_id: pf.vf_part_id(),
         vfs: 0,
         vf_address: None,
         vf: Some(Vf {
