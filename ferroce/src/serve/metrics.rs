@@ -189,3 +189,40 @@ fn encode_histogram(
     let count = counts.iter().sum();
     metric.encode_histogram::<NoLabelSet>(seconds(sum_ns), count, &buckets, None)
 }
+
+#[cfg(test)]
+mod tests {
+    use ferroce_udp::{AttachOptions, Device};
+
+    use super::*;
+
+    #[test]
+    fn a_histogram_says_whose_waits_it_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Registry::at(&directory.path().join("devices")).unwrap();
+        let mut spec = DeviceSpec::new("a", "127.30.67.1".parse().unwrap());
+        spec.vfs = 2;
+        registry.add(&spec).unwrap();
+        for (name, waited_s) in [("a", 1), ("av0", 10), ("av1", 100)] {
+            let device = Device::attach(&registry, name, AttachOptions::default()).unwrap();
+            let waited_ns = waited_s * 1_000_000_000;
+            device.with(|hca| hca.count(Counter::RoceAdpRetransWaitNs, waited_ns));
+        }
+        let sum = |device: &str| -> String {
+            let text = text(&registry).unwrap();
+            let start = format!("ferroce_adp_retx_wait_seconds_sum{{device=\"{device}\",");
+            let line = text.lines().find_map(|line| line.strip_prefix(&start));
+            line.unwrap().to_owned()
+        };
+        assert_eq!(sum("a"), "vhca_id=\"all\"} 111.0");
+        assert_eq!(sum("av0"), "vhca_id=\"1\"} 10.0");
+        assert_eq!(sum("fr0"), "vhca_id=\"0\"} 0.0");
+        let observer = registry.observe("a").unwrap();
+        let one = HistogramConfig {
+            vhca_id: Some(2),
+            ..HistogramConfig::default()
+        };
+        observer.state().configure_histogram(one).unwrap();
+        assert_eq!(sum("a"), "vhca_id=\"2\"} 100.0");
+    }
+}

@@ -56,6 +56,11 @@ impl Place {
         place
     }
 
+    /// A directory of the test's own.
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
     /// The program, with its devices.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
