@@ -2,25 +2,16 @@
 
 mod common;
 
-use std::net::{IpAddr, UdpSocket};
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::net::IpAddr;
 use std::thread;
 
-use common::{Node, Other, PATIENCE, Place, address, attr, connect, hear, role, tell};
-use ferroce_hca::{
-    Counter, DeviceState, Direction, HistogramConfig, Impairment, Method, QpAttr, SendOp, WcStatus,
-};
-use ferroce_prm::Register;
-use ferroce_prm::adp_retx_histogram::{self as counts, ADP_RETX_HISTOGRAM};
+use common::{Node, Place, address, attr, connect};
+use ferroce_hca::{Counter, DeviceState, Direction, Impairment, Method};
 use ferroce_prm::mlxreg::apply;
 use ferroce_prm::roce_accl::ROCE_ACCL;
-use ferroce_udp::socket::ROCE_PORT;
-use ferroce_udp::{DeviceSpec, Endpoint, Registry, RegistryError};
-use ferroce_wire::{Psn, Qpn};
+use ferroce_udp::{DeviceSpec, Registry, RegistryError};
 
 const FILE: u8 = 30;
-const QPS: usize = 8;
 
 /// 128 us to 512 us, each value four times, for 262 ms in all.
 const PROFILE: &str = "adp_retx_profile_select=1,time_base=4,time_unit=1,range_num=1,\
@@ -40,14 +31,13 @@ fn names(registry: &Registry) -> Vec<String> {
     devices.into_iter().map(|spec| spec.name).collect()
 }
 
-fn access(state: &DeviceState, register: &Register, method: Method, bytes: &mut [u8]) {
-    state.access_register(register.id(), method, bytes).unwrap();
-}
-
 fn set_profile(state: &DeviceState) {
     let mut payload = [0; ROCE_ACCL.size()];
     apply(&ROCE_ACCL, &mut payload, "adp_retx_profile_id=1", PROFILE).unwrap();
-    access(state, &ROCE_ACCL, Method::Write, &mut payload);
+    let id = ROCE_ACCL.id();
+    state
+        .access_register(id, Method::Write, &mut payload)
+        .unwrap();
 }
 
 #[test]
@@ -233,113 +223,4 @@ fn settings_are_those_of_the_card_and_counters_those_of_the_function() {
     registry.add(&card("c", address(FILE, 4, 0))).unwrap();
     let first = Node::attach(&registry, "cv1", 64);
     assert_eq!(first.device.with(|hca| hca.policy().kind), firmware);
-}
-
-/// A process with queue pairs whose peer is silent: by the firmware's own timeouts they would wait
-/// for hours.
-fn other(role: &[String]) {
-    let registry = Registry::at(Path::new(&role[1])).unwrap();
-    let node = Node::attach(&registry, &role[2], 64);
-    let silent: IpAddr = role[3].parse().unwrap();
-    let attr = QpAttr {
-        timeout: 31,
-        ..attr()
-    };
-    for _ in 0..QPS {
-        let qpn = node.qp();
-        let peer = Endpoint {
-            address: silent,
-            qpn: Qpn::new(0x100),
-            psn: Psn::new(0),
-        };
-        node.device
-            .connect(node.endpoint(qpn), peer, &attr)
-            .unwrap();
-        node.post(qpn, 1, SendOp::Send { imm: None }, node.sge(0, 64));
-    }
-    tell("sent");
-    for completion in node.completions(QPS) {
-        assert_eq!(completion.status, WcStatus::RetryExcErr);
-    }
-    tell("failed");
-    while hear().is_some() {}
-}
-
-/// Ends what waits for it, also when a test fails.
-struct Done<'a>(&'a AtomicBool);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// A profile that is written through the PF is that of requests in flight in the processes of all
-/// functions; and while the histograms of all functions are read and cleared, every wait is in one
-/// answer of its function, and in one of the PF.
-#[test]
-fn a_profile_acts_on_all_functions_and_each_has_its_histogram() {
-    if let Some(role) = role() {
-        return other(&role);
-    }
-    let silent = address(FILE, 5, 9);
-    let _deaf = UdpSocket::bind((silent, ROCE_PORT)).unwrap();
-    let place = Place::new("vf-processes");
-    let registry = place.registry();
-    registry.add(&card("b", address(FILE, 5, 0))).unwrap();
-    let functions = ["b", "bv0", "bv1"];
-    let test = "a_profile_acts_on_all_functions_and_each_has_its_histogram";
-    let mut children = functions.map(|name| {
-        let role = format!("silent {} {name} {silent}", place.0.display());
-        Other::start(test, &role)
-    });
-    for child in &mut children {
-        assert_eq!(child.hear(), "sent");
-    }
-    let observers = functions.map(|name| registry.observe(name).unwrap());
-    for observer in &observers {
-        let config = HistogramConfig {
-            clear_on_read: true,
-            ..HistogramConfig::default()
-        };
-        observer.state().configure_histogram(config).unwrap();
-    }
-
-    let sums = [(); 3].map(|()| AtomicU64::new(0));
-    let read = || {
-        for (observer, sum) in observers.iter().zip(&sums) {
-            let mut data = vec![0; counts::size(HistogramConfig::BINS_MAX)];
-            access(
-                observer.state(),
-                &ADP_RETX_HISTOGRAM,
-                Method::Query,
-                &mut data,
-            );
-            sum.fetch_add(counts::bins(&data).sum(), Ordering::Relaxed);
-        }
-    };
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                read();
-            }
-        });
-        let _done = Done(&done);
-        set_profile(observers[0].state());
-        let started = std::time::Instant::now();
-        for child in &mut children {
-            assert_eq!(child.hear(), "failed");
-            assert!(started.elapsed() < PATIENCE);
-        }
-    });
-    read();
-    let waits = observers.map(|it| it.state().counter(Counter::RoceAdpRetrans));
-    assert!(
-        waits.iter().all(|count| *count > 10 * QPS as u64),
-        "{waits:?}"
-    );
-    let sums = sums.map(AtomicU64::into_inner);
-    assert_eq!(sums, [waits.iter().sum(), waits[1], waits[2]]);
-    children.into_iter().for_each(Other::finish);
 }

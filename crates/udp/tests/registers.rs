@@ -1,4 +1,4 @@
-//! Registers of a device that several processes have open.
+//! Registers of a device that several processes have open, and of a card whose functions they have.
 
 mod common;
 
@@ -15,7 +15,7 @@ use ferroce_prm::mlxreg::apply;
 use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_prm::{Image, Register};
 use ferroce_udp::socket::ROCE_PORT;
-use ferroce_udp::{Endpoint, Registry};
+use ferroce_udp::{DeviceSpec, Endpoint, Registry};
 use ferroce_wire::{Psn, Qpn};
 
 const PROCESSES: usize = 3;
@@ -29,8 +29,8 @@ const PROFILE: &str = "adp_retx_profile_select=1,time_base=4,time_unit=1,range_n
 /// A process with queue pairs whose peer is silent: by the firmware's own timeouts they would wait
 /// for hours.
 fn other(role: &[String]) {
-    let node = Node::attach(&Registry::at(Path::new(&role[1])).unwrap(), "a", 64);
-    let silent: IpAddr = role[2].parse().unwrap();
+    let node = Node::attach(&Registry::at(Path::new(&role[1])).unwrap(), &role[2], 64);
+    let silent: IpAddr = role[3].parse().unwrap();
     let attr = QpAttr {
         timeout: 31,
         ..attr()
@@ -68,6 +68,19 @@ fn access(state: &DeviceState, register: &Register, method: Method, bytes: &mut 
     state.access_register(register.id(), method, bytes).unwrap();
 }
 
+fn set_profile(state: &DeviceState) {
+    let mut payload = [0; 0x80];
+    apply(&ROCE_ACCL, &mut payload, "adp_retx_profile_id=1", PROFILE).unwrap();
+    access(state, &ROCE_ACCL, Method::Write, &mut payload);
+}
+
+/// The waits in the bins that a read of the register gives.
+fn read(state: &DeviceState) -> u64 {
+    let mut data = vec![0; counts::size(HistogramConfig::BINS_MAX)];
+    access(state, &ADP_RETX_HISTOGRAM, Method::Query, &mut data);
+    counts::bins(&data).sum()
+}
+
 /// A profile that one process writes is the profile of the others, whose requests are in flight; and
 /// while one process reads the histogram and clears it, and another writes its configuration, every
 /// wait of every process is in one answer.
@@ -80,10 +93,10 @@ fn a_profile_and_the_histogram_are_those_of_all_processes() {
     let _deaf = UdpSocket::bind((silent, ROCE_PORT)).unwrap();
     let place = Place::new("registers");
     let registry = place.registry();
-    let spec = ferroce_udp::DeviceSpec::new("a", address(63, 0, 0));
+    let spec = DeviceSpec::new("a", address(63, 0, 0));
     registry.add(&spec).unwrap();
     let test = "a_profile_and_the_histogram_are_those_of_all_processes";
-    let role = format!("silent {} {silent}", place.0.display());
+    let role = format!("silent {} a {silent}", place.0.display());
     let mut children: Vec<_> = (0..PROCESSES).map(|_| Other::start(test, &role)).collect();
     for child in &mut children {
         assert_eq!(child.hear(), "sent");
@@ -106,22 +119,15 @@ fn a_profile_and_the_histogram_are_those_of_all_processes() {
         Method::Write,
         &mut config,
     );
-    let mut payload = [0; 0x80];
-    apply(&ROCE_ACCL, &mut payload, "adp_retx_profile_id=1", PROFILE).unwrap();
-    access(state, &ROCE_ACCL, Method::Write, &mut payload);
+    set_profile(state);
 
     let (done, sum) = (AtomicBool::new(false), AtomicU64::new(0));
-    let read = |state: &DeviceState| {
-        let mut data = vec![0; counts::size(HistogramConfig::BINS_MAX)];
-        access(state, &ADP_RETX_HISTOGRAM, Method::Query, &mut data);
-        let bins = counts::bins(&data).sum::<u64>();
-        sum.fetch_add(bins, Ordering::Relaxed);
-    };
+    let take = |state: &DeviceState| sum.fetch_add(read(state), Ordering::Relaxed);
     thread::scope(|scope| {
         scope.spawn(|| {
             let observer = registry.observe("a").unwrap();
             while !done.load(Ordering::Relaxed) {
-                read(observer.state());
+                take(observer.state());
             }
         });
         scope.spawn(|| {
@@ -145,9 +151,76 @@ fn a_profile_and_the_histogram_are_those_of_all_processes() {
             assert!(started.elapsed() < PATIENCE);
         }
     });
-    read(state);
+    take(state);
     let expected = state.counter(Counter::RoceAdpRetrans);
     assert!(expected > 10 * (PROCESSES * QPS) as u64, "{expected} waits");
     assert_eq!(sum.into_inner(), expected);
+    children.into_iter().for_each(Other::finish);
+}
+
+/// A profile that is written through the PF is that of requests in flight in the processes of all
+/// functions; and while the histograms of all functions are read and cleared, every wait is in one
+/// answer of its function, and in one of the PF.
+#[test]
+fn a_profile_acts_on_all_functions_and_each_has_its_histogram() {
+    if let Some(role) = role() {
+        return other(&role);
+    }
+    let silent = address(63, 1, 9);
+    let _deaf = UdpSocket::bind((silent, ROCE_PORT)).unwrap();
+    let place = Place::new("vf-processes");
+    let registry = place.registry();
+    let spec = DeviceSpec {
+        vfs: 2,
+        ..DeviceSpec::new("b", address(63, 1, 0))
+    };
+    registry.add(&spec).unwrap();
+    let functions = ["b", "bv0", "bv1"];
+    let test = "a_profile_acts_on_all_functions_and_each_has_its_histogram";
+    let mut children = functions.map(|name| {
+        let role = format!("silent {} {name} {silent}", place.0.display());
+        Other::start(test, &role)
+    });
+    for child in &mut children {
+        assert_eq!(child.hear(), "sent");
+    }
+    let observers = functions.map(|name| registry.observe(name).unwrap());
+    for observer in &observers {
+        let config = HistogramConfig {
+            clear_on_read: true,
+            ..HistogramConfig::default()
+        };
+        observer.state().configure_histogram(config).unwrap();
+    }
+
+    let sums = [(); 3].map(|()| AtomicU64::new(0));
+    let take = || {
+        for (observer, sum) in observers.iter().zip(&sums) {
+            sum.fetch_add(read(observer.state()), Ordering::Relaxed);
+        }
+    };
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                take();
+            }
+        });
+        let _done = Done(&done);
+        set_profile(observers[0].state());
+        let started = std::time::Instant::now();
+        for child in &mut children {
+            assert_eq!(child.hear(), "failed");
+            assert!(started.elapsed() < PATIENCE);
+        }
+    });
+    take();
+    let waits = observers.map(|it| it.state().counter(Counter::RoceAdpRetrans));
+    assert!(
+        waits.iter().all(|count| *count > 10 * QPS as u64),
+        "{waits:?}"
+    );
+    let sums = sums.map(AtomicU64::into_inner);
+    assert_eq!(sums, [waits.iter().sum(), waits[1], waits[2]]);
     children.into_iter().for_each(Other::finish);
 }

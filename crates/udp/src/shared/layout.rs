@@ -7,7 +7,7 @@ use super::SLOT_MAX;
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
 /// Rises with every change of what lies where.
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 
 /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
 /// that [`Layout::is_ready`] tells apart.
