@@ -50,8 +50,11 @@ fn node_exporter_tells_of_real_traffic() {
     until("the exporter to follow", || {
         (packets() == sent.as_f64()).then_some(())
     });
-    let file = fs::read_to_string(port.join("hw_counters/rdma_tx_packets")).unwrap();
-    assert_eq!(file.trim(), sent.to_string());
+    // The tree is written file by file.
+    until("the other file", || {
+        let file = fs::read_to_string(port.join("hw_counters/rdma_tx_packets")).unwrap();
+        (file.trim() == sent.to_string()).then_some(())
+    });
     exporter.kill();
     watch.kill();
 }

@@ -1,6 +1,7 @@
 //! What a device is, as its file says.
 
 mod functions;
+mod guid;
 mod identity;
 mod pci;
 
@@ -185,38 +186,6 @@ enum DecTriggerFile {
     PerRecovery,
 }
 
-mod guid {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(
-        guid: &Option<u64>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let text = |guid: u64| {
-            let [a, b, c, d] = [48, 32, 16, 0].map(|shift| (guid >> shift) as u16);
-            format!("{a:04x}:{b:04x}:{c:04x}:{d:04x}")
-        };
-        guid.map(text).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<u64>, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let groups: Vec<&str> = text.split(':').collect();
-        let is_guid = groups.len() == 4 && groups.iter().all(|group| group.len() == 4);
-        let guid = is_guid.then(|| u64::from_str_radix(&groups.concat(), 16));
-        match guid {
-            Some(Ok(guid)) => Ok(Some(guid)),
-            _ => Err(D::Error::custom(format!(
-                "node_guid is {text:?}, allowed are four groups of four hexadecimal digits, for \
-                 example \"0266:7200:7f00:0001\""
-            ))),
-        }
-    }
-}
-
 /// Why something is no device.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
@@ -287,7 +256,7 @@ impl DeviceSpec {
 
     /// Node and system image GUID.
     pub fn guid(&self) -> u64 {
-        self.node_guid.unwrap_or_else(|| guid_of(self.address))
+        self.node_guid.unwrap_or_else(|| guid::of(self.address))
     }
 
     /// PCI address of the device if this is its place in [`Registry::devices`], from 0.
@@ -364,19 +333,6 @@ pub(crate) fn check_name(name: &str) -> Result<(), SpecError> {
     })
 }
 
-/// A GUID that is locally administered and different for each IPv4 address.
-fn guid_of(address: IpAddr) -> u64 {
-    let low = match address {
-        IpAddr::V4(v4) => v4.to_bits().into(),
-        IpAddr::V6(v6) => {
-            let bits = v6.to_bits();
-            // Folding is meant to drop bits.
-            (bits ^ bits >> 40 ^ bits >> 80 ^ bits >> 120) as u64 & 0xff_ffff_ffff
-        }
-    };
-    0x0266_7200_0000_0000 | low
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -414,12 +370,5 @@ mod tests {
             let error = spec.check().unwrap_err().to_string();
             assert!(error.contains("name is"), "{name}: {error}");
         }
-    }
-
-    #[test]
-    fn guids_differ_with_the_address() {
-        let guid = |address: &str| DeviceSpec::new("a", address.parse().unwrap()).guid();
-        assert_eq!(guid("127.0.0.1"), 0x0266_7200_7f00_0001);
-        assert_ne!(guid("fd00::1"), guid("fd00::2"));
     }
 }
