@@ -53,7 +53,7 @@ fn node_exporter_tells_of_real_traffic() {
     // The tree is written file by file.
     until("the other file", || {
         let file = fs::read_to_string(port.join("hw_counters/rdma_tx_packets")).unwrap();
-        (file.trim() == sent.to_string()).then_some(())
+        (file.trim().parse().ok() == sent.as_u64()).then_some(())
     });
     exporter.kill();
     watch.kill();
