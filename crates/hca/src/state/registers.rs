@@ -116,7 +116,8 @@ impl DeviceState {
         self.take_histogram().map(drop)
     }
 
-    pub(crate) fn record_wait(&self, wait_ns: u64) {
+    /// Counts a wait of adaptive retransmission in its bin. The device does so itself.
+    pub fn record_wait(&self, wait_ns: u64) {
         self.block.histogram.record(wait_ns);
     }
 }
