@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bare;
+pub mod control;
 pub mod pair;
 pub mod programs;
 

@@ -35,6 +35,7 @@ pub(super) fn text(registry: &Registry) -> Result<String, RegistryError> {
     let observe = |spec: DeviceSpec| {
         let observer = registry.observe_device(spec.clone()).ok();
         Seen {
+            counters: observer.as_ref().map(|one| one.state().counters()),
             limited: observer.as_ref().map(Limited::of).unwrap_or_default(),
             observer,
             spec,
@@ -59,6 +60,8 @@ struct Seen {
     spec: DeviceSpec,
     /// None if the device's file cannot be read.
     observer: Option<Observer>,
+    /// By their numbers; None like the observer.
+    counters: Option<[u64; Counter::COUNT]>,
     limited: Limited,
 }
 
@@ -71,14 +74,16 @@ impl Collector for Scrape {
         for counter in PortCounter::TABLE {
             if let Some(name) = counter.metric {
                 let family = (name, counter.help, MetricType::Counter);
-                self.each_port(&mut encoder, family, |state| {
-                    counter.value(|each| state.counter(each)) * counter.scale
+                self.each_port(&mut encoder, family, |counters| {
+                    counter.value(|each| counters[each as usize]) * counter.scale
                 })?;
             }
         }
         for info in Counter::TABLE {
             let family = (info.metric, info.help, MetricType::Counter);
-            self.each_port(&mut encoder, family, |state| state.counter(info.counter))?;
+            self.each_port(&mut encoder, family, |counters| {
+                counters[info.counter as usize]
+            })?;
         }
         let congested = self.devices.iter().filter_map(|seen| {
             let name = seen.spec.name.as_str();
@@ -128,16 +133,19 @@ impl Scrape {
         &self,
         encoder: &mut DescriptorEncoder<'_>,
         (name, help, kind): (&str, &str, MetricType),
-        value: impl Fn(&DeviceState) -> u64,
+        value: impl Fn(&[u64; Counter::COUNT]) -> u64,
     ) -> fmt::Result {
         let is_counter = matches!(kind, MetricType::Counter);
         let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-        for (spec, state) in self.readable() {
-            let labels = [("device", spec.name.as_str()), ("port", PORT)];
+        for seen in &self.devices {
+            let Some(counters) = &seen.counters else {
+                continue;
+            };
+            let labels = [("device", seen.spec.name.as_str()), ("port", PORT)];
             let mut metric = family.encode_family(&labels)?;
             match is_counter {
-                true => metric.encode_counter::<NoLabelSet, _, u64>(&value(state), None)?,
-                false => metric.encode_gauge(&value(state))?,
+                true => metric.encode_counter::<NoLabelSet, _, u64>(&value(counters), None)?,
+                false => metric.encode_gauge(&value(counters))?,
             }
         }
         Ok(())

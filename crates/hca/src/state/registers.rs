@@ -154,8 +154,9 @@ impl DeviceState {
         self.take_histogram().map(drop)
     }
 
-    /// Counts a wait, also where the PF counts those of its VFs.
-    pub(crate) fn record_wait(&self, wait_ns: u64) {
+    /// Counts a wait of adaptive retransmission in its bin, also where the PF counts those of its VFs.
+    /// The device does so itself.
+    pub fn record_wait(&self, wait_ns: u64) {
         let vhca_id = self.function.vhca_id();
         self.own_histogram().record(vhca_id, wait_ns);
         if let Function::Vf { .. } = self.function {
