@@ -127,6 +127,33 @@ fn a_preset_is_the_ground_for_what_else_is_set() {
 }
 
 #[test]
+fn what_one_device_shows_another_takes_from_a_file() {
+    let devices = Devices::new("from");
+    let file = devices.0.with_extension("txt");
+    let path = file.to_str().unwrap();
+    devices.good(&[
+        "cc",
+        "set",
+        "-d",
+        "fr0",
+        "rpg_ai_rate=20",
+        "roce_np/enable/3=0",
+    ]);
+    fs::write(&file, devices.good(&["cc", "show", "-d", "fr0"])).unwrap();
+    let set = devices.parameters(&[]);
+    devices.good(&["cc", "reset", "-d", "fr0"]);
+    devices.good(&["cc", "set", "-d", "fr0", "--from", path]);
+    assert_eq!(devices.parameters(&[]), set);
+    fs::write(&file, "# of a card\n\nRPG_GD_P1 = 10\nRPG_GD_P1 = 9\n").unwrap();
+    let error = devices.bad(&["cc", "set", "-d", "fr0", "--from", path]);
+    assert!(
+        error.contains(&format!("{path}:4: rpg_gd: 9 is outside")),
+        "{error}"
+    );
+    assert_eq!(devices.parameters(&[]), set);
+}
+
+#[test]
 fn what_acts_otherwise_than_it_reads_is_told() {
     let devices = Devices::new("told");
     for (assignment, warning) in [

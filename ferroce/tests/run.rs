@@ -274,6 +274,16 @@ fn parameters_are_files_that_act_or_refuse() {
         );
     };
 
+    // One that leaves it to the C library to write what it prints.
+    let mut cc = Command::new("cc");
+    cc.args(["-x", "c", "-", "-o"])
+        .arg(ferroce.path("print"))
+        .stdin(Stdio::piped());
+    let mut cc = cc.spawn().unwrap();
+    let source = b"#include <stdio.h>\nint main(void) { printf(\"23\"); return 0; }";
+    cc.stdin.take().unwrap().write_all(source).unwrap();
+    assert!(cc.wait().unwrap().success());
+
     // Each way to write: a shell's own, by a stream, by a program, from another directory.
     for (value, shell, script) in [
         (11, "dash", "echo 11 > $e/roce_rp/rpg_ai_rate"),
@@ -308,6 +318,7 @@ fn parameters_are_files_that_act_or_refuse() {
         ),
         (21, "dash", "echo 21 > f; cat f > $e/roce_rp/rpg_ai_rate"),
         (22, "dash", "echo 22 > f; cp f $e/roce_rp/rpg_ai_rate"),
+        (23, "dash", "$D/print > $e/roce_rp/rpg_ai_rate"),
     ] {
         let script = script.replace("> f;", "> $D/f;").replace(" f ", " $D/f ");
         let script = format!(

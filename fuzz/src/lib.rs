@@ -10,11 +10,13 @@
 //! | [`cm`] | no messages, calls and times leave a connection manager without an end, or its books wrong |
 //! | [`register`] | a register access happens completely or not at all, whatever its bytes and length |
 //! | [`mlxreg`] | any text is register content or is refused; it writes no bit that it does not name |
+//! | [`congestion`] | any record, command or text gives parameters in range or is refused, and comes back as it was read |
 //! | [`fwctl`] | an ioctl on the node of a device ends with an answer or an error, and writes nothing but where the program gave it room |
 //! | [`profile`] | any profile file or register content is judged without a panic, and a valid one gives finite, ordered traces |
 //! | [`qp_pair`] | no sequence of verbs, packets, losses and register writes makes a device panic, complete a request twice, touch memory it may not, or hang in silence |
 
 mod cm;
+mod congestion;
 mod cursor;
 mod fwctl;
 mod mlxreg;
@@ -24,6 +26,7 @@ mod qp_pair;
 mod register;
 
 pub use cm::cm;
+pub use congestion::congestion;
 pub use cursor::Cursor;
 pub use fwctl::fwctl;
 pub use mlxreg::mlxreg;
@@ -36,12 +39,13 @@ pub use register::register;
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("packet", packet),
     ("register", register),
     ("mlxreg", mlxreg),
     ("fwctl", fwctl),
     ("cm", cm),
+    ("congestion", congestion),
     ("profile", profile),
     ("qp_pair", qp_pair),
 ];

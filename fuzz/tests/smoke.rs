@@ -139,6 +139,11 @@ fn mlxreg() {
 }
 
 #[test]
+fn congestion() {
+    smoke("congestion", 50_000);
+}
+
+#[test]
 fn profile() {
     smoke("profile", 50_000);
 }

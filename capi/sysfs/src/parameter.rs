@@ -156,6 +156,32 @@ pub(crate) unsafe fn settle_stream(stream: *mut FILE) -> bool {
     is_good
 }
 
+/// Looks whether a shell has led a standard stream into a parameter, before the program begins: one
+/// that only prints may call nothing of ours.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+extern "C" fn begin() {
+    if may_have_some() {
+        // SAFETY: the function takes nothing and lives as long as the program. If there is no room
+        // for it, what the program prints last is lost.
+        unsafe { libc::atexit(end) };
+    }
+}
+
+/// Settles what the program has printed and not flushed; the C library would do so without a call.
+extern "C" fn end() {
+    unsafe extern "C" {
+        static stdout: *mut FILE;
+    }
+    // SAFETY: the C library's own stream, which is open until after this.
+    unsafe {
+        libc::fflush(stdout);
+        settle_stream(stdout);
+    }
+}
+
 /// Whether this process may have a parameter open for writing.
 pub(crate) fn may_have_some() -> bool {
     match STATE.load(Ordering::Relaxed) {
@@ -165,7 +191,6 @@ pub(crate) fn may_have_some() -> bool {
     }
 }
 
-/// Whether a shell has led one of the standard streams into a parameter.
 #[cold]
 fn look_at_inherited() -> bool {
     let mut room = [0; PATH_MAX];

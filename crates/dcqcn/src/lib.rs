@@ -46,6 +46,7 @@ pub mod presets;
 mod rate;
 pub mod rp;
 mod switches;
+mod target;
 #[cfg(feature = "model")]
 pub mod validation;
 
@@ -53,9 +54,10 @@ pub use codec::DecodeError;
 pub use cp::{CongestionPoint, RedError};
 pub use error::RangeError;
 pub use param::{Param, Unit, Vocabulary};
-pub use params::{ParamError, Params, Target};
+pub use params::{ParamError, Params};
 pub use rate::Rate;
 pub use switches::{
     AlphaPrecision, AlphaWeight, ByteResetUnit, FirstCnp, FullRate, HyperIncrease, MinDecFac,
     StageComparison, Switches, Tie,
 };
+pub use target::Target;

@@ -14,6 +14,9 @@ mod model;
 mod preset;
 mod watch;
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use clap::{Args, Subcommand, ValueEnum};
 use ferroce_dcqcn::{Param, ParamError, Params, Vocabulary};
 use ferroce_hca::{HcaConfig, WriteLockError};
@@ -67,11 +70,15 @@ enum Verb {
     Set {
         /// NAME=VALUE, the name of any vocabulary; with --prio only enable, roce_rp/enable or
         /// roce_np/enable, 0 or 1
-        #[arg(required_unless_present = "preset", value_name = "NAME=VALUE")]
+        #[arg(required_unless_present_any = ["preset", "from"], value_name = "NAME=VALUE")]
         assignments: Vec<String>,
         /// Begin with a published set, see `ferroce cc preset`
         #[arg(long, value_name = "NAME", conflicts_with = "prio")]
         preset: Option<String>,
+        /// Take assignments from a file first, as `ferroce cc show` prints them; /dev/stdin reads
+        /// standard input
+        #[arg(long, value_name = "FILE", conflicts_with = "prio")]
+        from: Option<PathBuf>,
     },
     /// Put the parameters to the firmware's defaults; with --prio only that priority's switches
     Reset,
@@ -119,6 +126,8 @@ enum ChangeError {
     Lock(#[from] WriteLockError),
     #[error(transparent)]
     Param(#[from] ParamError),
+    #[error("{place}: {source}")]
+    InFile { place: String, source: ParamError },
     #[error("{0:?} is for the whole port; with --prio write enable=0 or enable=1")]
     NotByPriority(String),
 }
@@ -133,11 +142,16 @@ impl Cc {
             Verb::Set {
                 assignments,
                 preset,
+                from,
             } => {
                 let preset = preset.as_deref().map(preset::named).transpose()?;
+                let from = from.as_deref().map(File::read).transpose()?;
                 change(name, to, |params| {
                     if let Some(preset) = preset {
                         *params = preset.params();
+                    }
+                    if let Some(file) = &from {
+                        file.assign(params)?;
                     }
                     let mut each = assignments.iter();
                     each.try_for_each(|text| assign(params, prio, text))
@@ -156,6 +170,35 @@ impl Cc {
             Verb::Model(Model) => Model::run(self.json, to),
             Verb::Watch(watch) => watch.run(&registry(to)?, name, format, to),
         }
+    }
+}
+
+/// A file of assignments, one in a line.
+struct File<'a> {
+    path: &'a Path,
+    text: String,
+}
+
+impl<'a> File<'a> {
+    fn read(path: &'a Path) -> Result<Self, Failure> {
+        let text = fs::read_to_string(path).map_err(|error| {
+            Failure::input(format_args!("cannot read {}: {error}", path.display()))
+        })?;
+        Ok(Self { path, text })
+    }
+
+    fn assign(&self, params: &mut Params) -> Result<(), ChangeError> {
+        let lines = self.text.lines().map(str::trim).zip(1..);
+        // The line that names the device is no assignment.
+        let is_one =
+            |line: &str| !line.is_empty() && !line.starts_with('#') && !line.starts_with("dev ");
+        for (line, number) in lines.filter(|(line, _)| is_one(line)) {
+            params.assign(line).map_err(|source| ChangeError::InFile {
+                place: format!("{}:{number}", self.path.display()),
+                source,
+            })?;
+        }
+        Ok(())
     }
 }
 
