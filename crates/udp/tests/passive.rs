@@ -214,7 +214,7 @@ fn delayed_packets_leave_while_the_program_spins() {
 /// for a while is no loss.
 #[test]
 fn an_answer_that_has_arrived_stops_its_timer() {
-    let (a, b, _) = pair(9);
+    let (a, b, _) = pair(15);
     let attr = impatient_attr();
     let (at_a, _) = connect(&a, &b, &attr);
     // So that the answer comes when nobody can take it.
