@@ -154,6 +154,20 @@ fn what_one_device_shows_another_takes_from_a_file() {
 }
 
 #[test]
+fn options_without_effect_are_refused() {
+    let devices = Devices::new("options");
+    for args in [
+        &["cc", "explain", "-d", "fr0"][..],
+        &["cc", "preset", "--prio", "3"],
+        &["cc", "emit", "-d", "fr0", "--tool", "sysfs", "--prio", "3"],
+    ] {
+        let error = devices.bad(args);
+        assert!(error.contains("leave it out"), "{args:?}: {error}");
+    }
+    devices.bad(&["cc", "show", "--prio", "3", "--names", "sysfs"]);
+}
+
+#[test]
 fn what_acts_otherwise_than_it_reads_is_told() {
     let devices = Devices::new("told");
     for (assignment, warning) in [

@@ -187,6 +187,9 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
         "one CNP, and none since: {table}"
     );
 
+    let of_3 = ["cc", "watch", "-j", "--count", "1", "--prio", "3"];
+    assert_eq!(place.good(&of_3), "[]\n");
+
     let page = scrape(&place);
     assert_eq!(metric(&page, &limited), 1.0);
     let lowest = 8.0 * metric(&page, &lowest);

@@ -256,7 +256,9 @@ impl DeviceState {
     /// All counters at once, each at its number (`counter as usize`): one walk over the slabs in
     /// place of one for each counter.
     pub fn counters(&self) -> [u64; Counter::COUNT] {
-        let slabs = self.slabs.unwrap_or_else(|| std::slice::from_ref(&*self.own));
+        let slabs = self
+            .slabs
+            .unwrap_or_else(|| std::slice::from_ref(&*self.own));
         let mut sums = [0u64; Counter::COUNT];
         for slab in slabs {
             for (sum, cell) in sums.iter_mut().zip(&slab.counters) {

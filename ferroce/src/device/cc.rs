@@ -45,7 +45,7 @@ pub(crate) struct Cc {
     /// The device; show and watch take all without it
     #[arg(short, long, value_name = "DEV", global = true)]
     dev: Option<String>,
-    /// Only the switches of this priority
+    /// Only the switches of this priority, or with watch its queue pairs
     #[arg(long, value_name = "P", global = true)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=7))]
     prio: Option<u8>,
@@ -63,7 +63,7 @@ enum Verb {
     #[command(alias = "list")]
     Show {
         /// Whose names to print, and only the parameters that have one there
-        #[arg(long, value_name = "WHOSE", value_enum)]
+        #[arg(long, value_name = "WHOSE", value_enum, conflicts_with = "prio")]
         names: Option<Names>,
     },
     /// Set parameters: all of them, or on an error none
@@ -132,12 +132,36 @@ enum ChangeError {
     NotByPriority(String),
 }
 
+impl Verb {
+    /// Refuses options that would have no effect.
+    fn check(&self, dev: Option<&str>, prio: Option<u8>) -> Result<(), Failure> {
+        let (takes_dev, takes_prio) = match self {
+            Self::Show { .. } | Self::Set { .. } | Self::Reset | Self::Watch(_) => (true, true),
+            Self::Emit(_) => (true, false),
+            Self::Explain(_) | Self::Preset { .. } | Self::Model(_) => (false, false),
+        };
+        if dev.is_some() && !takes_dev {
+            return Err(Failure::input(
+                "-d goes with show, set, reset, emit and watch; leave it out",
+            ));
+        }
+        if prio.is_some() && !takes_prio {
+            return Err(Failure::input(
+                "--prio goes with show, set, reset and watch; leave it out",
+            ));
+        }
+        Ok(())
+    }
+}
+
 impl Cc {
     pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
         let format = Format::new(self.json, self.pretty).after(before);
         let prio = self.prio;
         let name = self.dev.as_deref().map(link).transpose()?;
-        match self.verb.unwrap_or(Verb::Show { names: None }) {
+        let verb = self.verb.unwrap_or(Verb::Show { names: None });
+        verb.check(name, prio)?;
+        match verb {
             Verb::Show { names } => show(&registry(to)?, name, prio, names, format, to),
             Verb::Set {
                 assignments,
@@ -168,7 +192,7 @@ impl Cc {
             Verb::Preset { verb } => verb.unwrap_or(Presets::List).run(format, to),
             Verb::Emit(emit) => emit.run(name, to),
             Verb::Model(Model) => Model::run(self.json, to),
-            Verb::Watch(watch) => watch.run(&registry(to)?, name, format, to),
+            Verb::Watch(watch) => watch.run(&registry(to)?, (name, prio), format, to),
         }
     }
 }

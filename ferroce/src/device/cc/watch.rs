@@ -32,7 +32,7 @@ impl Watch {
     pub(super) fn run(
         self,
         registry: &Registry,
-        name: Option<&str>,
+        (name, prio): (Option<&str>, Option<u8>),
         format: Format,
         to: &mut Output<'_>,
     ) -> Result<(), Failure> {
@@ -42,7 +42,8 @@ impl Watch {
             if self.count == Some(round) || round > 0 && !pauses.pass(self.interval) {
                 break;
             }
-            let seen = look(registry, name, to)?;
+            let mut seen = look(registry, name, to)?;
+            seen.retain(|it| prio.is_none_or(|prio| it.row.prio == prio));
             if format.is_json() {
                 let rows: Vec<Value> = seen.iter().map(Seen::json).collect();
                 to.json(&rows)?;
