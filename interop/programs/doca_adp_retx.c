@@ -583,7 +583,10 @@ static void list(void)
 		result = doca_devinfo_get_iface_name(infos[i], text, sizeof(text));
 		printf(" %s", result == DOCA_SUCCESS ? text : doca_error_get_name(result));
 		result = doca_devinfo_get_vhca_id(infos[i], &vhca);
-		printf(" %s", doca_error_get_name(result));
+		if (result == DOCA_SUCCESS)
+			printf(" %u", vhca);
+		else
+			printf(" %s", doca_error_get_name(result));
 		OK(doca_dev_open(infos[i], &dev));
 		result = ADP(cap_is_supported)(doca_dev_as_devinfo(dev));
 		printf(" %s\n", doca_error_get_name(result));

@@ -214,7 +214,7 @@ fn cards_that_cannot_be_reached_are_listed_and_told_what_to_do() {
     if stderr.contains("unshare:") {
         return eprintln!("skipped: no user namespaces here: {stderr}");
     }
-    let device = "10fe:00:00.0 PF fr0 lo DOCA_SUCCESS DOCA_SUCCESS\n";
+    let device = "10fe:00:00.0 PF fr0 lo 0 DOCA_SUCCESS\n";
     let card = "0000:1a:00.0 PF mlx5_0 ens1f0np0 DOCA_ERROR_NOT_SUPPORTED DOCA_ERROR_NOT_FOUND\n";
     let function = "0000:1a:00.2 VF DOCA_ERROR_NOT_FOUND DOCA_ERROR_NOT_FOUND \
                     DOCA_ERROR_NOT_SUPPORTED DOCA_ERROR_";
@@ -229,6 +229,37 @@ fn cards_that_cannot_be_reached_are_listed_and_told_what_to_do() {
     ] {
         assert!(stderr.contains(fix), "{stderr}");
     }
+}
+
+/// A VF is a device of its own, with a histogram of its own.
+#[test]
+fn virtual_functions_are_devices() {
+    let mut lab = Lab::new("doca-vf");
+    lab.set("FERROCE_DEVICES", "fr1,fr1v0,fr1v1");
+    let address = lab.address();
+    let add = [
+        "dev", "add", "fr1", &address, "--vfs", "2", "pci", "1a:00.0",
+    ];
+    lab.ferroce(&add).success();
+    let program = compile(&lab);
+    let listed = lab.run(&[&program, "list"]).success();
+    let expected = "0000:1a:00.0 PF fr1 lo 0 DOCA_SUCCESS\n\
+                    0000:1a:00.1 VF fr1v0 lo 1 DOCA_SUCCESS\n\
+                    0000:1a:00.2 VF fr1v1 lo 2 DOCA_SUCCESS\n";
+    assert_eq!(listed, expected);
+    make(&lab, "vf.stop");
+    let count = |vhca| {
+        let arguments = ["8", "0", "3", "50", "100", vhca, "0", "vf"];
+        lab.run(&[&[&program, "count", "1a:00.2"], &arguments[..]].concat())
+            .finish()
+    };
+    let own = count("2");
+    assert!(own.status.success(), "{own}");
+    let of_another = count("1");
+    assert!(
+        of_another.stderr.contains("vhca_id is 1, allowed is 2"),
+        "{of_another}"
+    );
 }
 
 fn flags(lab: &Lab, program: &str, arguments: &[&str]) -> Finished {
