@@ -15,8 +15,8 @@ const CLASSES_MS: [u64; 3] = [10, 100, 1000];
 
 fn main() -> ExitCode {
     let rounds = std::env::args().nth(1).map_or(Ok(8), |word| word.parse());
-    let Ok(rounds @ 1..=100) = rounds else {
-        eprintln!("usage: ladders [ROUNDS], 1 to 100, 8 without it");
+    let Ok(rounds @ 1..=50) = rounds else {
+        eprintln!("usage: ladders [ROUNDS], 1 to 50, 8 without it");
         return ExitCode::from(2);
     };
     let seen = observe(&Lab::new("ladders"), &PROFILES.repeat(rounds));
@@ -29,8 +29,8 @@ fn main() -> ExitCode {
         });
         from = below;
     }
-    row(&seen.compared, "before the profile", |one| !one.after);
-    row(&seen.compared, "after it", |one| one.after);
+    row(&seen.compared, "on the old ladder", |one| !one.after);
+    row(&seen.compared, "on the new ladder", |one| one.after);
     row(&seen.compared, "all", |_| true);
     println!(
         "\n{} messages, {} repeats; {} of {} queue pairs in the dark not compared",
