@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bare;
+pub mod pacing;
 pub mod pair;
 pub mod programs;
 
