@@ -4,6 +4,7 @@
 
 pub mod bare;
 pub mod control;
+pub mod pacing;
 pub mod pair;
 pub mod programs;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ferroce_hca::{
     AccessFlags, Buffer, Completion, CqId, Memory, MrInfo, Mtu, QpAttr, QpCap, QpInit, QpType,
-    SendFlags, SendOp, SendTo, SendWr, Sge, Sges, VerbsError, WcStatus,
+    SendFlags, SendOp, SendTo, SendWr, SettingError, Sge, Sges, VerbsError, WcStatus,
 };
 use ferroce_udp::{Device, DeviceConfig, Endpoint, OpenError};
 use ferroce_wire::{Psn, Qpn};
@@ -29,6 +29,9 @@ pub enum Error {
     /// A WRITE failed.
     #[error("a WRITE ended with {}", .0.name())]
     Failed(WcStatus),
+    /// A setting was refused.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// The path MTU is none of the five.
     #[error("path MTU {0}: give 256, 512, 1024, 2048 or 4096")]
     Mtu(usize),
@@ -41,16 +44,16 @@ pub enum Error {
 }
 
 /// One side: a device, a queue pair, a registered buffer.
-struct Side {
-    device: Device,
-    cq: CqId,
-    qpn: Qpn,
+pub(crate) struct Side {
+    pub(crate) device: Device,
+    pub(crate) cq: CqId,
+    pub(crate) qpn: Qpn,
     buffer: Buffer,
-    mr: MrInfo,
+    pub(crate) mr: MrInfo,
 }
 
 impl Side {
-    fn open(last_octet: u8, bytes: usize, outstanding: usize) -> Result<Self, Error> {
+    pub(crate) fn open(last_octet: u8, bytes: usize, outstanding: usize) -> Result<Self, Error> {
         let address = IpAddr::V4(Ipv4Addr::new(127, 99, 0, last_octet));
         let device = Device::open(DeviceConfig::new(address))?;
         let buffer = Buffer::zeroed(bytes);
@@ -97,6 +100,11 @@ fn pair(bytes: usize, mtu: Mtu, outstanding: usize) -> Result<(Side, Side), Erro
         Side::open(1, bytes, outstanding)?,
         Side::open(2, bytes, outstanding)?,
     );
+    connect(&a, &b, mtu)?;
+    Ok((a, b))
+}
+
+pub(crate) fn connect(a: &Side, b: &Side, mtu: Mtu) -> Result<(), Error> {
     let attr = QpAttr {
         access: AccessFlags::all(),
         path_mtu: mtu,
@@ -109,7 +117,7 @@ fn pair(bytes: usize, mtu: Mtu, outstanding: usize) -> Result<(Side, Side), Erro
     };
     a.device.connect(a.endpoint(), b.endpoint(), &attr)?;
     b.device.connect(b.endpoint(), a.endpoint(), &attr)?;
-    Ok((a, b))
+    Ok(())
 }
 
 /// Streams WRITEs from one device to another, each polled by a thread of its own, keeping
@@ -215,7 +223,7 @@ fn send_stream(config: &Stream, source: &Side, target: &Side) -> Result<Throughp
     })
 }
 
-fn check(completions: &[Completion]) -> Result<(), Error> {
+pub(crate) fn check(completions: &[Completion]) -> Result<(), Error> {
     match completions.iter().find(|c| c.status != WcStatus::Success) {
         Some(failed) => Err(Error::Failed(failed.status)),
         None => Ok(()),

@@ -5,9 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use ferroce_dcqcn::Params;
 use ferroce_hca::{
-    AccessFlags, Buffer, CqId, Direction, Impairment, Memory, MrInfo, Mtu, QpAttr, QpCap, QpInit,
-    QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
+    AccessFlags, Buffer, Counter, CqId, Direction, Hca, Impairment, Memory, MrInfo, Mtu, QpAttr,
+    QpCap, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus, WriteLockError,
 };
 use ferroce_interop::{TempDir, Tool};
 use ferroce_udp::{Device, DeviceConfig, Endpoint, Tap, TapDirection};
@@ -253,4 +254,94 @@ fn damage_is_in_the_capture() {
         "{good} of {}",
         all.len()
     );
+}
+
+/// A bottleneck marks packets of a stream, and each mark is answered by a CNP.
+#[test]
+fn marks_and_cnps_are_well_formed() {
+    let dir = TempDir::new("device-capture-congestion").unwrap();
+    let path = dir.path().join("congestion.pcapng");
+    let tap = Tap::create(&path, TapDirection::Sent).unwrap();
+    let (a, b) = (End::open(5, &tap), End::open(6, &tap));
+    for (end, dscp) in [(&a, 26), (&b, 46)] {
+        let change = |params: &mut Params| {
+            let texts = [format!("cnp_dscp={dscp}"), "min_time_between_cnps=0".into()];
+            texts.iter().for_each(|text| params.assign(text).unwrap());
+            Ok::<_, WriteLockError>(())
+        };
+        end.device.state().change_congestion(change).unwrap();
+    }
+    let link = "rate=1Gbit,red=2KB:2KB:100%".parse().unwrap();
+    let set = |hca: &mut Hca| hca.set_impairment(Direction::Egress, link);
+    a.device.with(set).unwrap();
+    let attr = QpAttr {
+        access: AccessFlags::all(),
+        path_mtu: Mtu::Mtu1024,
+        timeout: 14,
+        retry_cnt: 7,
+        ..QpAttr::default()
+    };
+    for (own, peer) in [(&a, &b), (&b, &a)] {
+        let (own_end, peer_end) = (own.endpoint(), peer.endpoint());
+        own.device.connect(own_end, peer_end, &attr).unwrap();
+    }
+    let (va, rkey) = (b.mr.va, b.mr.key.rkey());
+    let write = SendOp::Write {
+        va,
+        rkey,
+        imm: None,
+    };
+    let request = || SendWr::new(1, write, a.sge(LEN as u32));
+    a.device.post_send(a.qpn, [request(), request()]).unwrap();
+    a.succeed(2);
+    let sent = b.device.state().counter(Counter::NpCnpSent);
+    let (source, dest_qp) = (b.device.address().ip(), a.qpn);
+    drop((a, b));
+    tap.finish().unwrap();
+
+    assert!(packets(&path).iter().all(is_good));
+    let remarks = "_ws.malformed || _ws.expert.severity >= note";
+    assert!(fields(&path, remarks, &["frame.number"]).is_empty());
+    let marked = fields(
+        &path,
+        "infiniband.bth.opcode < 11 && ip.dsfield.ecn == 3",
+        &["ip.dsfield"],
+    );
+    assert!(!marked.is_empty());
+    let columns = [
+        "ip.src",
+        "ip.dsfield",
+        "udp.length",
+        "infiniband.bth.se",
+        "infiniband.bth.m",
+        "infiniband.bth.padcnt",
+        "infiniband.bth.tver",
+        "infiniband.bth.p_key",
+        "infiniband.bth.destqp",
+        "infiniband.bth.a",
+        "infiniband.bth.psn",
+    ];
+    let cnps = fields(&path, "infiniband.bth.opcode == 0x81", &columns);
+    assert!(
+        sent > 0 && cnps.len() as u64 == sent,
+        "{sent} sent, {}",
+        cnps.len()
+    );
+    // DSCP 46 and not ECN-capable; UDP header, BTH, 16 bytes and ICRC.
+    let expected = [
+        &source.to_string(),
+        "0xb8",
+        "40",
+        "0",
+        "0",
+        "0",
+        "0",
+        "65535",
+        &format!("0x{:06x}", dest_qp.value()),
+        "0",
+        "0",
+    ];
+    for cnp in cnps {
+        assert_eq!(cnp, expected);
+    }
 }

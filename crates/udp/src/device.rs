@@ -140,6 +140,7 @@ impl Device {
             last_poll_ns: AtomicU64::new(0),
             deferred: AtomicBool::new(false),
             helper_until_ns: AtomicU64::new(SOON),
+            awaits_absence: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             waker: waiter.waker(),
             helper: OnceLock::new(),

@@ -17,7 +17,7 @@ use ferroce_udp::Endpoint;
 use ferroce_udp::socket::ROCE_PORT;
 use ferroce_wire::{
     Aeth, AtomicEth, Bth, CreditCode, Deth, Headers, ICRC_LEN, IcrcFlow, IpPair, NakCode, Opcode,
-    Packet, Psn, Qpn, Reth, Service, Srqn, Syndrome,
+    PKEY_DEFAULT, Packet, Psn, Qpn, Reth, Service, Srqn, Syndrome, cnp,
 };
 
 const LEN: usize = 256 << 10;
@@ -449,4 +449,50 @@ fn honest_traffic_survives_a_flood() {
         eprintln!("{sent} packets of garbage, taken and dropped: {dropped:?}");
         assert!(dropped.iter().all(|&count| count > 0));
     });
+}
+
+/// CNPs of a stranger, forged and damaged ones, as fast as a socket gives them: no rate falls, and
+/// messages get through. They come where the sender's acknowledgements arrive.
+#[test]
+fn a_flood_of_cnps_slows_nobody_down() {
+    let a = Node::open(address(45, 7, 0), LEN);
+    let b = Node::open(address(45, 7, 1), LEN);
+    let (qpn, _) = connect(&a, &b, &attr());
+    let stranger = Stranger::new(address(45, 7, 2), ROCE_PORT, &a);
+    let forge = |qpn| stranger.packet(cnp::headers(qpn, PKEY_DEFAULT), &[]);
+    let mut damaged = forge(qpn);
+    *damaged.last_mut().unwrap() ^= 1;
+    let unknown = Qpn::new(qpn.value() ^ 0x12_0000);
+    let forged = [forge(qpn), forge(unknown), forge(Qpn::GSI), damaged];
+    let messages_in_half_a_second = || {
+        let (started, mut messages) = (Instant::now(), 0);
+        while started.elapsed() < Duration::from_millis(500) {
+            a.post(qpn, 1, b.remote(0).write(), a.sge(0, 64 << 10));
+            a.succeed(1);
+            messages += 1;
+        }
+        messages
+    };
+    let alone = messages_in_half_a_second();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                forged.iter().for_each(|packet| stranger.send(packet));
+            }
+        });
+        let flooded = messages_in_half_a_second();
+        stop.store(true, Ordering::Relaxed);
+        let count = |counter| a.device.state().counter(counter);
+        let ignored = count(Counter::RpCnpIgnored);
+        eprintln!("{flooded} messages beside {ignored} CNPs and more, {alone} alone");
+        assert!(ignored > 100 && count(Counter::RxIcrcEncapsulated) > 0);
+        assert_eq!(count(Counter::RpCnpHandled), 0);
+        assert!(
+            100 * flooded > alone,
+            "{flooded} messages, {alone} without a flood"
+        );
+    });
+    let now = a.device.now();
+    assert_eq!(a.device.with(|hca| hca.rate_limit(qpn, now)), None);
 }

@@ -97,3 +97,56 @@ fn marks_slow_a_stream_down_and_their_end_lets_it_recover() {
     let free = write_all(&a, &b, qpn);
     assert!(free < slow, "{free:?}, under marks {slow:?}");
 }
+
+/// What a queue pair sends a second at a rate to which its first CNP has limited it, as a share of
+/// the rate.
+fn held_at(test: u8, mbps: u32) -> f64 {
+    let [a, b] = [1, 2].map(|host| Node::open(address(66, test, host), LEN));
+    let (qpn, _) = connect(&a, &b, &attr());
+    let first = format!("rate_to_set_on_first_cnp={mbps}");
+    let held = [
+        "rpg_min_dec_fac=100",
+        "rpg_time_reset=131071",
+        "rpg_byte_reset=0",
+    ];
+    set(&a, &held);
+    set(&a, &["rpg_threshold=31", first.as_str()]);
+    mark(&b, 1.0);
+    let message = 16 << 10;
+    let mut posted = 0;
+    let mut run = |length: Duration| {
+        let started = Instant::now();
+        let mut out = Vec::new();
+        while started.elapsed() < length {
+            for _ in posted..64 {
+                a.post(qpn, 1, b.remote(0).write(), a.sge(0, message));
+            }
+            out.clear();
+            a.device.wait(a.cq, 64, &mut out, length).unwrap();
+            posted = 64 - out.len();
+        }
+        started.elapsed()
+    };
+    run(Duration::from_millis(100));
+    mark(&b, 0.0);
+    let sent = || 8 * (count(&a, Counter::RdmaTxBytes) + 16 * count(&a, Counter::RdmaTxPackets));
+    let before = sent();
+    let took = run(Duration::from_secs(1));
+    (sent() - before) as f64 / took.as_secs_f64() / (f64::from(mbps) * 1e6)
+}
+
+#[test]
+fn a_rate_is_held() {
+    for (test, mbps) in [(2, 10), (3, 200)] {
+        let started = Instant::now();
+        loop {
+            let share = held_at(test, mbps);
+            // A busy machine may keep the queue pair waiting, but never make it faster.
+            assert!(share < 1.1, "{share} of {mbps} Mb/s");
+            if share > 0.95 {
+                break;
+            }
+            assert!(started.elapsed() < PATIENCE, "{share} of {mbps} Mb/s");
+        }
+    }
+}

@@ -5,9 +5,12 @@ use ferroce_transport::Time;
 /// A queue pair whose turn has not come sleeps this much longer, so that then a batch leaves and
 /// not a single packet: at 10 Gb/s a wake-up for each would take a core.
 const TICK_NS: u64 = 50_000;
-/// A sleeper that wakes up late makes up for as much as this. More would be a burst into the very
-/// queue that the rate is to spare.
+/// One that had nothing to send may send as much at once as passes in this time. More would be a
+/// burst into the very queue that the rate is to spare.
 const CREDIT_NS: u64 = 10 * TICK_NS;
+/// A sleeper that the host wakes up late makes up for as much as this: a machine with more threads
+/// than cores lets one wait for some milliseconds, and the rate is to be held there, too.
+const LATENESS_NS: u64 = 10_000_000;
 /// A queue pair keeps in flight what it may send in this time. Of that a quarter passes between two
 /// requests for an acknowledgement, which must be less than the shortest timeouts, 8 ms.
 const WINDOWS_PER_SECOND: u64 = 50;
@@ -23,6 +26,9 @@ pub(crate) struct Limiter {
     due_ps: u64,
     /// Until when the queue pair sleeps.
     wait_until: Option<Time>,
+    /// When it woke up last, and how much too late, ns.
+    woken_at: Time,
+    late_ns: u64,
 }
 
 impl Limiter {
@@ -33,6 +39,8 @@ impl Limiter {
             due_ns: now.as_nanos(),
             due_ps: 0,
             wait_until: None,
+            woken_at: now,
+            late_ns: 0,
         };
         limiter.on_cnp(config, now);
         limiter
@@ -69,11 +77,13 @@ impl Limiter {
 
     /// Ends a sleep whose time has come; tells whether it was one.
     pub(crate) fn wake(&mut self, now: Time) -> bool {
-        let is_over = self.wait_until.is_some_and(|until| until <= now);
-        if is_over {
-            self.wait_until = None;
-        }
-        is_over
+        let Some(until) = self.wait_until.filter(|until| *until <= now) else {
+            return false;
+        };
+        self.wait_until = None;
+        self.woken_at = now;
+        self.late_ns = now.since(until).min(LATENESS_NS);
+        true
     }
 
     /// Whether a packet may leave now. If not, the queue pair sleeps until its turn.
@@ -89,7 +99,9 @@ impl Limiter {
     pub(crate) fn on_sent(&mut self, config: &NvidiaConfig, now: Time, bytes: u32) {
         let now_ns = now.as_nanos();
         self.rp.on_bytes_sent(config, now_ns, bytes);
-        let earliest_ns = now_ns.saturating_sub(CREDIT_NS);
+        let has_slept = now.since(self.woken_at) < TICK_NS;
+        let late_ns = if has_slept { self.late_ns } else { 0 };
+        let earliest_ns = now_ns.saturating_sub(CREDIT_NS + late_ns);
         if self.due_ns < earliest_ns {
             (self.due_ns, self.due_ps) = (earliest_ns, 0);
         }
@@ -97,5 +109,75 @@ impl Limiter {
         let due_ps = self.due_ps.saturating_add(took_ps);
         self.due_ns = self.due_ns.saturating_add(due_ps / 1_000);
         self.due_ps = due_ps % 1_000;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferroce_dcqcn::{Param, Params, Switches};
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A limiter that stays at 100 Mb/s.
+    fn limiter() -> (NvidiaConfig, Limiter) {
+        let params = Params::default()
+            .with(Param::RateToSetOnFirstCnp, 100)
+            .with(Param::MinDecFac, 100)
+            .with(Param::TimeReset, 131_071)
+            .with(Param::ByteReset, 0)
+            .with(Param::Threshold, 31);
+        let config = NvidiaConfig::new(&params, &Switches::default(), Rate::from_mbps(100_000));
+        let limiter = Limiter::new(&config, Time::ZERO);
+        (config, limiter)
+    }
+
+    /// Bytes that leave in a second if the host is always as late as this.
+    fn sent(late_ns: u64) -> u64 {
+        let (config, mut limiter) = limiter();
+        let (mut now, mut bytes) = (Time::ZERO, 0);
+        while now.as_nanos() < SECOND {
+            if limiter.admits(now) {
+                limiter.on_sent(&config, now, 1_000);
+                bytes += 1_000;
+            } else {
+                now = limiter.wait_until().unwrap().after(late_ns);
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_late_host_is_made_up_for() {
+        for late_ns in [0, 1_000, 300_000, 5_000_000, 9_000_000] {
+            let bytes = sent(late_ns);
+            let off = bytes as f64 / 12_500_000.0 - 1.0;
+            assert!(off.abs() < 0.01, "{late_ns} ns late: {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn what_is_made_up_for_has_a_bound() {
+        let bytes = sent(50_000_000);
+        // A second of 20 wakes: each brings the 10 ms of lateness and the credit.
+        assert!((2_000_000..3_500_000).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn lateness_is_forgotten_by_one_that_had_nothing_to_send() {
+        let (config, mut limiter) = limiter();
+        while limiter.admits(Time::ZERO) {
+            limiter.on_sent(&config, Time::ZERO, 1_000);
+        }
+        let late = limiter.wait_until().unwrap().after(8_000_000);
+        assert!(limiter.admits(late));
+        let now = late.after(SECOND);
+        let mut bytes = 0;
+        while limiter.admits(now) {
+            limiter.on_sent(&config, now, 1_000);
+            bytes += 1_000;
+        }
+        assert!(bytes <= 8_000, "{bytes} bytes at once");
     }
 }

@@ -154,7 +154,15 @@ impl Shared {
     /// lying, as one does that has turned to looking at its memory. False if nothing arrives for a
     /// while that stays longer than a program takes that polls.
     fn await_absence(&self, waiter: &mut Waiter) -> bool {
-        match waiter.wait_also(&self.socket, self.besides(), Some(LOOK_AGAIN), false) {
+        self.awaits_absence.store(true, Ordering::SeqCst);
+        // If the program came to rest before that, it did not know whom to wake.
+        let left = match self.last_poll_ns.load(Ordering::SeqCst) {
+            0 => Duration::ZERO,
+            _ => LOOK_AGAIN,
+        };
+        let woken = waiter.wait_also(&self.socket, self.besides(), Some(left), false);
+        self.awaits_absence.store(false, Ordering::SeqCst);
+        match woken {
             Ok(wake) if wake.readable => thread::park_timeout(POLLING),
             Ok(wake) if wake.woken => {}
             _ => return false,

@@ -56,6 +56,8 @@ pub(super) struct Shared {
     /// Until when the helper sleeps if nothing arrives and nobody wakes it. It goes to sleep only
     /// by a value set while it holds the engine.
     pub(super) helper_until_ns: AtomicU64,
+    /// The helper sleeps on the socket because the program polls, whatever the engine's deadline.
+    pub(super) awaits_absence: AtomicBool,
     pub(super) stop: AtomicBool,
     /// Ends the helper's sleep on the socket.
     pub(super) waker: Waker,
@@ -156,7 +158,10 @@ impl Shared {
 
     /// The program stops polling: the helper takes over at once.
     pub(super) fn step_back(&self) {
-        self.last_poll_ns.store(0, Ordering::Relaxed);
+        self.last_poll_ns.store(0, Ordering::SeqCst);
+        if self.awaits_absence.load(Ordering::SeqCst) {
+            self.waker.wake();
+        }
         // If it sleeps on the socket, it knows how long it may; see `rouse_helper`.
         if let Some(helper) = self.helper.get() {
             helper.unpark();

@@ -1,0 +1,83 @@
+//! Queue pairs held at rates by congestion control, on loopback.
+
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+use ferroce_benches::pacing::{Paced, pace};
+
+/// How well a queue pair keeps to the rate to which congestion control limits it, and what that
+/// costs: the program itself sleeps.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    /// Rates, in Mb/s
+    #[arg(
+        value_delimiter = ',',
+        default_value = "1,10,100,1000,5000,10000,20000",
+        value_parser = clap::value_parser!(u32).range(1..=100_000)
+    )]
+    mbps: Vec<u32>,
+    /// Length of each measurement, in seconds; after three the rates begin to rise
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let outcome = measure(&args).and_then(|rows| {
+        let text = if args.json {
+            format!("{}\n", serde_json::to_string_pretty(&rows)?)
+        } else {
+            table(&rows)
+        };
+        match io::stdout().write_all(text.as_bytes()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(()),
+        }
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pacing: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(args: &Args) -> Result<Vec<Paced>, Box<dyn std::error::Error>> {
+    let rows = args.mbps.iter().map(|mbps| pace(*mbps, args.seconds));
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn table(rows: &[Paced]) -> String {
+    let mut table = Table::new();
+    table.load_preset(NOTHING).set_header([
+        "set, Mb/s",
+        "seen, Mb/s",
+        "off by",
+        "packets/s",
+        "sender's CPU",
+        "receiver's CPU",
+    ]);
+    for row in rows {
+        let off = row.seen_mbps / f64::from(row.set_mbps) - 1.0;
+        table.add_row([
+            row.set_mbps.to_string(),
+            format!("{:.3}", row.seen_mbps),
+            format!("{:+.2} %", off * 100.0),
+            format!("{:.0}", row.packets),
+            format!("{:.1} %", row.sender_cpu * 100.0),
+            format!("{:.1} %", row.receiver_cpu * 100.0),
+        ]);
+    }
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{table}\n")
+}
