@@ -199,14 +199,14 @@ impl SharedFile {
 
     /// The other processes that have the device open.
     pub(crate) fn others(&self) -> io::Result<Vec<Process>> {
-        let mut others = Vec::new();
-        for slot in 1..=SLOT_MAX {
-            if sys::is_locked(&self.file, byte::SLOTS + i64::from(slot))? {
-                let (pid, comm) = self.layout.member(slot).get();
-                others.push(Process { slot, pid, comm });
-            }
-        }
-        Ok(others)
+        let locked = sys::locked_bytes(&self.file, byte::SLOTS + 1, SLOT_MAX.into())?;
+        let process = |byte: i64| {
+            // Between 1 and `SLOT_MAX`, which is a u8.
+            let slot = (byte - byte::SLOTS) as u8;
+            let (pid, comm) = self.layout.member(slot).get();
+            Process { slot, pid, comm }
+        };
+        Ok(locked.into_iter().map(process).collect())
     }
 
     pub(crate) fn path(&self) -> &Path {

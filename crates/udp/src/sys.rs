@@ -13,7 +13,8 @@ mod signals;
 pub(crate) use descriptors::{memory_file, receive_with, send_with};
 pub(crate) use epoll::Epoll;
 pub(crate) use file::{
-    allocate, effective_uid, is_any_locked, is_locked, lock, lock_shared, lock_when_free, unlock,
+    allocate, effective_uid, is_any_locked, is_locked, lock, lock_shared, lock_when_free,
+    locked_bytes, unlock,
 };
 pub use fork::after_fork_in_child;
 pub(crate) use fork::{NotInherited, forks};

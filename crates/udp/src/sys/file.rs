@@ -72,6 +72,31 @@ pub(crate) fn is_any_locked(file: &File, first: i64, len: i64) -> io::Result<boo
     Ok(i32::from(found.l_type) != libc::F_UNLCK)
 }
 
+/// Which of `len` bytes other open files have locked, in order. A system call for each lock and each
+/// gap between them, not for each byte.
+pub(crate) fn locked_bytes(file: &File, first: i64, len: i64) -> io::Result<Vec<i64>> {
+    let mut locked = Vec::new();
+    let mut ranges = vec![(first, first + len)];
+    while let Some((from, to)) = ranges.pop() {
+        let found = control(file, libc::F_OFD_GETLK, libc::F_WRLCK, (from, to - from))?;
+        if i32::from(found.l_type) == libc::F_UNLCK {
+            continue;
+        }
+        // Any of the locks in the range, not the first. One without a length goes on for ever.
+        let end = match found.l_len {
+            0 => to,
+            len => found.l_start.saturating_add(len),
+        };
+        let (start, end) = (found.l_start.max(from), end.min(to));
+        locked.extend(start..end);
+        let rest = [(from, start), (end, to)];
+        let smaller = |(a, b): &(i64, i64)| a < b && b - a < to - from;
+        ranges.extend(rest.into_iter().filter(smaller));
+    }
+    locked.sort_unstable();
+    Ok(locked)
+}
+
 /// `bytes` are the first one and how many.
 fn control(file: &File, command: i32, kind: i32, bytes: (i64, i64)) -> io::Result<libc::flock> {
     // SAFETY: a structure of integers, for which all zeros is a value.
@@ -83,5 +108,43 @@ fn control(file: &File, command: i32, kind: i32, bytes: (i64, i64)) -> io::Resul
     match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut request) } {
         0 => Ok(request),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+
+    use super::*;
+
+    #[test]
+    fn locked_bytes_are_found_wherever_they_lie() {
+        let path = std::env::temp_dir().join(format!("ferroce-locked-{}", std::process::id()));
+        let open = || {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false);
+            options.open(&path).unwrap()
+        };
+        let looker = open();
+        let bytes = [10, 11, 17, 40, 254];
+        // In another order than theirs, and two by one owner that lie side by side.
+        let owners: Vec<File> = (0..4).map(|_| open()).collect();
+        for (owner, byte) in [
+            (3, 254),
+            (0, 17),
+            (1, 40),
+            (2, 10),
+            (2, 11),
+            (0, 255),
+            (1, 9),
+        ] {
+            let request = (byte, 1);
+            control(&owners[owner], libc::F_OFD_SETLK, libc::F_WRLCK, request).unwrap();
+        }
+        assert_eq!(locked_bytes(&looker, 10, 245).unwrap(), bytes);
+        assert_eq!(locked_bytes(&looker, 41, 200).unwrap(), [0i64; 0]);
+        drop(owners);
+        assert_eq!(locked_bytes(&looker, 0, 300).unwrap(), [0i64; 0]);
+        std::fs::remove_file(&path).unwrap();
     }
 }
