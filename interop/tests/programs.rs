@@ -137,6 +137,27 @@ fn devices_and_their_attributes() {
 }
 
 #[test]
+fn the_speed_of_a_port_is_a_setting() {
+    let lab = Lab::new("speed");
+    for (speed, width, lane, rate) in [
+        ("25G", "1X (1)", "25.0 Gbps (32)", "25 Gb/sec (1X EDR)"),
+        ("100G", "4X (2)", "25.0 Gbps (32)", "100 Gb/sec (4X EDR)"),
+        ("200G", "4X (2)", "50.0 Gbps (64)", "200 Gb/sec (4X HDR)"),
+    ] {
+        lab.ferroce(&["dev", "set", "fr0", "speed", speed])
+            .success();
+        let info = lab.run(&["ibv_devinfo", "-v"]).success();
+        assert!(
+            info.contains(&format!("active_width:\t\t{width}")),
+            "{info}"
+        );
+        assert!(info.contains(&format!("active_speed:\t\t{lane}")), "{info}");
+        let file = "/sys/class/infiniband/fr0/ports/1/rate";
+        assert_eq!(lab.run(&["cat", file]).success().trim_end(), rate);
+    }
+}
+
+#[test]
 fn an_error_reaches_asyncwatch() {
     let lab = Lab::new("asyncwatch");
     let watch = lab.run(&["ibv_asyncwatch", "-d", "fr0"]);

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use ferroce_hca::Mtu;
-use ferroce_udp::{DeviceSpec, Interface};
+use ferroce_udp::{DeviceSpec, Interface, LaneSpeed, PortSpeed};
 
 use crate::abi::{
     IBV_GID_TYPE_ROCE_V2, PORT_ATTR_COMPAT_LEN, ibv_context, ibv_gid, ibv_gid_entry, ibv_port_attr,
@@ -54,7 +54,8 @@ pub(crate) unsafe extern "C" fn query_port(
 ) -> c_int {
     let result = context::find(context).and_then(|own| {
         check_port(port.into())?;
-        let known = port_attr(own.adapter.device.with(|hca| hca.config().port_mtu));
+        let mtu = own.adapter.device.with(|hca| hca.config().port_mtu);
+        let known = port_attr(mtu, own.adapter.listed.spec.speed);
         // SAFETY: the program's own structure of `length` bytes; what it has beyond ours is zeroed.
         unsafe {
             attr.cast::<u8>().write_bytes(0, length);
@@ -68,7 +69,8 @@ pub(crate) unsafe extern "C" fn query_port(
     status("ibv_query_port", result)
 }
 
-fn port_attr(mtu: Mtu) -> ibv_port_attr {
+fn port_attr(mtu: Mtu, speed: PortSpeed) -> ibv_port_attr {
+    let (lanes, lane) = speed.lanes();
     ibv_port_attr {
         state: 4, // ACTIVE
         max_mtu: 5,
@@ -79,10 +81,19 @@ fn port_attr(mtu: Mtu) -> ibv_port_attr {
         max_msg_sz: 1 << 31,
         pkey_tbl_len: 1,
         max_vl_num: 1,
-        active_width: 2,  // 4x
-        active_speed: 32, // EDR: 100 Gb/s together
-        phys_state: 5,    // LinkUp
-        link_layer: 2,    // Ethernet
+        active_width: match lanes {
+            1 => 1,
+            2 => 16,
+            _ => 2,
+        },
+        active_speed: match lane {
+            LaneSpeed::Qdr => 4,
+            LaneSpeed::Edr => 32,
+            LaneSpeed::Hdr => 64,
+            LaneSpeed::Ndr => 128,
+        },
+        phys_state: 5, // LinkUp
+        link_layer: 2, // Ethernet
         ..ibv_port_attr::default()
     }
 }

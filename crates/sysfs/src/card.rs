@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ferroce_dcqcn::Params;
 use ferroce_hca::Counter;
-use ferroce_udp::PciAddress;
+use ferroce_udp::{PciAddress, PortSpeed};
 
 /// A value for each [`Counter`], in the order of its table.
 pub(crate) type Counters = [u64; Counter::COUNT];
@@ -32,6 +32,8 @@ pub(crate) struct Card {
     pub(crate) address: IpAddr,
     /// Network interface that has the address; empty if none has.
     pub(crate) netdev: String,
+    /// Speed of the port.
+    pub(crate) speed: PortSpeed,
     /// Counters of the device.
     pub(crate) counters: Counters,
     /// Its parameters of congestion control.
@@ -98,6 +100,7 @@ pub(crate) fn example(name: &str, place: usize) -> Card {
         board_id: "FRC0000000001".to_owned(),
         address: IpAddr::from([127, 16, 0, 1]),
         netdev: "lo".to_owned(),
+        speed: PortSpeed::default(),
         counters,
         congestion: Params::default(),
     }

@@ -1,6 +1,7 @@
 //! The files of a port.
 
 use ferroce_hca::{Counter, PortCounter};
+use ferroce_udp::PortSpeed;
 
 use crate::card::{Card, gid};
 use crate::tree::Node;
@@ -21,7 +22,7 @@ pub(crate) fn files(at: &str, card: &Card) -> Vec<(String, Node)> {
         file("link_layer", "Ethernet"),
         file("phys_state", "5: LinkUp"),
         file("pkeys/0", "0xffff"),
-        file("rate", "100 Gb/sec (4X EDR)"),
+        file("rate", &rate(card.speed)),
         file("sm_lid", "0x0"),
         file("sm_sl", "0"),
         file("state", "4: ACTIVE"),
@@ -42,6 +43,12 @@ pub(crate) fn files(at: &str, card: &Card) -> Vec<(String, Node)> {
         files.push(file(&format!("hw_counters/{}", info.name), &value));
     }
     files
+}
+
+/// As the kernel writes it.
+fn rate(speed: PortSpeed) -> String {
+    let (lanes, lane) = speed.lanes();
+    format!("{} Gb/sec ({lanes}X {})", speed.gbps(), lane.name())
 }
 
 #[cfg(test)]
@@ -67,6 +74,13 @@ mod tests {
                 format!("{value}\n")
             );
         }
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_lanes() {
+        assert_eq!(text("rate"), "100 Gb/sec (4X EDR)\n");
+        assert_eq!(rate(PortSpeed::G25), "25 Gb/sec (1X EDR)");
+        assert_eq!(rate(PortSpeed::G400), "400 Gb/sec (4X NDR)");
     }
 
     #[test]

@@ -190,6 +190,7 @@ impl Device {
             board_id: spec.board_id.clone(),
             address: spec.address,
             netdev: self.netdev.clone(),
+            speed: spec.speed,
             counters,
             congestion: self.observer.state().congestion(),
         }

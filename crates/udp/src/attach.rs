@@ -74,6 +74,7 @@ impl Device {
             first_number: random() as u16,
             cm_start: random() as u32,
             trace_timers: options.trace_timers,
+            speed: spec.speed.rate(),
             port_mtu: Interface::of(spec.address).map_or(Mtu::Mtu1024, |on| on.path_mtu()),
             ..HcaConfig::default()
         };

@@ -61,6 +61,6 @@ pub use resource::{
     CmIdRow, Counts, CqRow, FlowRow, LimitRow, MrRow, PdRow, QpRow, Query, Resource, SrqRow,
 };
 pub use shared::{Process, ServiceClaim, ServiceError};
-pub use spec::{DeviceSpec, PciAddress, SpecError, Vf};
+pub use spec::{DeviceSpec, LaneSpeed, PciAddress, PortSpeed, SpecError, Vf};
 pub use sys::{Interface, after_fork_in_child, own_memory};
 pub use tap::{Tap, TapDirection};

@@ -4,9 +4,11 @@ mod functions;
 mod guid;
 mod identity;
 mod pci;
+mod speed;
 
 pub use self::functions::Vf;
 pub use self::pci::PciAddress;
+pub use self::speed::{LaneSpeed, PortSpeed};
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -69,6 +71,9 @@ pub struct DeviceSpec {
     /// `local_ca_ack_delay`, 0 to 31.
     #[serde(default = "default::ca_ack_delay")]
     pub ca_ack_delay: u8,
+    /// Speed of the port.
+    #[serde(default)]
+    pub speed: PortSpeed,
     /// Seed of everything random in the device.
     #[serde(default)]
     pub seed: u32,
@@ -226,6 +231,7 @@ impl DeviceSpec {
             board_id: default::board_id(),
             packet_lifetime: default::packet_lifetime(),
             ca_ack_delay: default::ca_ack_delay(),
+            speed: PortSpeed::default(),
             seed: 0,
             vfs: 0,
             vf_address: None,
@@ -344,6 +350,7 @@ mod tests {
         assert_eq!(again(&spec), Ok(spec.clone()));
         spec.node_guid = Some(u64::MAX);
         spec.pci = Some("1a:00.0".parse().unwrap());
+        spec.speed = PortSpeed::G25;
         spec.personality.initial_exponent = Some(3);
         spec.personality.dec_trigger = DecTrigger::PerRecovery;
         assert_eq!(again(&spec), Ok(spec));
@@ -356,7 +363,11 @@ mod tests {
             ("", "missing field `address`"),
             ("address = '0.0.0.0'", "address is \"0.0.0.0\", allowed is"),
             ("address = '::1'\nport = 0", "port is \"0\", allowed is 1"),
-            ("address = '::1'\nspeed = 1", "unknown field `speed`"),
+            ("address = '::1'\ncolour = 1", "unknown field `colour`"),
+            (
+                "address = '::1'\nspeed = '1G'",
+                "expected one of `10G`, `25G`",
+            ),
             ("address = '::1'\npci = '10fe:00:00.0'", "any domain but"),
             ("address = '::1'\npci = '1a'", "pci is \"1a\""),
             ("address = '::1'\nca_ack_delay = 32", "allowed is 0 to 31"),

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::{env, process};
 
 use ferroce_hca::{Direction, HistogramConfig, Impairment, Method, Personality};
-use ferroce_udp::{AttachOptions, Device, DeviceSpec, OpenError, Registry, RegistryError};
+use ferroce_udp::{
+    AttachOptions, Device, DeviceSpec, OpenError, PortSpeed, Registry, RegistryError,
+};
 
 /// A directory that goes away with the test.
 struct Place(PathBuf);
@@ -320,4 +322,20 @@ fn a_file_of_another_release_is_replaced_unless_it_is_in_use() {
 fn a_directory_that_cannot_be_made_is_an_error() {
     let error = Registry::at(Path::new("/nonexistent/ferroce")).unwrap_err();
     assert!(error.to_string().contains("FERROCE_DIR"), "{error}");
+}
+
+#[test]
+fn a_device_has_the_speed_of_its_file() {
+    let place = Place::new("speed");
+    let registry = place.registry();
+    for (last, speed) in [(81, PortSpeed::G25), (82, PortSpeed::default())] {
+        let name = format!("a{last}");
+        let spec = DeviceSpec {
+            speed,
+            ..DeviceSpec::new(&name, address(last))
+        };
+        registry.add(&spec).unwrap();
+        let device = attach(&registry, &name).unwrap();
+        assert_eq!(device.with(|hca| hca.config().speed), speed.rate());
+    }
 }

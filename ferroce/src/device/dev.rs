@@ -47,7 +47,7 @@ enum Verb {
         #[arg(long, value_name = "N")]
         vfs: Option<u8>,
         /// Settings: node_guid, pci, vendor_part_id, hw_ver, fw_ver, board_id, packet_lifetime,
-        /// ca_ack_delay, seed, vfs, vf_address, personality.adaptive and others
+        /// ca_ack_delay, speed (25G), seed, vfs, vf_address, personality.adaptive and others
         #[arg(value_name = "KEY VALUE")]
         settings: Vec<String>,
     },
@@ -155,6 +155,7 @@ fn details(row: &mut Row, registry: &Registry, spec: &DeviceSpec) -> Result<(), 
     row.put("board_id", spec.board_id.as_str());
     row.put("packet_lifetime", spec.packet_lifetime);
     row.put("ca_ack_delay", spec.ca_ack_delay);
+    row.put("speed_gbps", spec.speed.gbps());
     row.put("seed", spec.seed);
     let processes = observe(registry, spec)?.processes();
     let processes = processes.map_err(|error| {
@@ -244,6 +245,8 @@ mod tests {
             "off",
             "address",
             "127.0.0.9",
+            "speed",
+            "25G",
             "node_guid",
             "0001:0002:0003:0004",
         ])
@@ -251,6 +254,7 @@ mod tests {
         assert_eq!((spec.fw_ver.as_str(), spec.vendor_part_id), ("28", 0x1017));
         assert!(!spec.personality.adaptive);
         assert_eq!(spec.address.to_string(), "127.0.0.9");
+        assert_eq!(spec.speed.gbps(), 25);
         assert_eq!(spec.guid(), 0x0001_0002_0003_0004);
     }
 

@@ -11,22 +11,24 @@ use super::congestion::{self, Limited};
 
 /// The only port of a device.
 pub(super) const PORT: &str = "1";
-/// What the port says of itself, in node_exporter's words: active, link up, 100 Gb/s.
-const PORT_FACTS: [(&str, &str, u64); 3] = [
+/// A family's name, its help and its value.
+type PortFact = (&'static str, &'static str, fn(&DeviceSpec) -> u64);
+/// What the port says of itself, in node_exporter's words: active, link up, its speed.
+const PORT_FACTS: [PortFact; 3] = [
     (
         "node_infiniband_state_id",
         "State of the port; 4 is active.",
-        4,
+        |_| 4,
     ),
     (
         "node_infiniband_physical_state_id",
         "Physical state of the port; 5 is link up.",
-        5,
+        |_| 5,
     ),
     (
         "node_infiniband_rate_bytes_per_second",
         "Signal rate of the port.",
-        12_500_000_000,
+        |spec| spec.speed.rate().bps() / 8,
     ),
 ];
 
@@ -69,19 +71,21 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_devices(&mut encoder)?;
         for (name, help, value) in PORT_FACTS {
-            self.each_port(&mut encoder, (name, help, MetricType::Gauge), |_| value)?;
+            self.each_port(&mut encoder, (name, help, MetricType::Gauge), |spec, _| {
+                value(spec)
+            })?;
         }
         for counter in PortCounter::TABLE {
             if let Some(name) = counter.metric {
                 let family = (name, counter.help, MetricType::Counter);
-                self.each_port(&mut encoder, family, |counters| {
+                self.each_port(&mut encoder, family, |_, counters| {
                     counter.value(|each| counters[each as usize]) * counter.scale
                 })?;
             }
         }
         for info in Counter::TABLE {
             let family = (info.metric, info.help, MetricType::Counter);
-            self.each_port(&mut encoder, family, |counters| {
+            self.each_port(&mut encoder, family, |_, counters| {
                 counters[info.counter as usize]
             })?;
         }
@@ -133,7 +137,7 @@ impl Scrape {
         &self,
         encoder: &mut DescriptorEncoder<'_>,
         (name, help, kind): (&str, &str, MetricType),
-        value: impl Fn(&[u64; Counter::COUNT]) -> u64,
+        value: impl Fn(&DeviceSpec, &[u64; Counter::COUNT]) -> u64,
     ) -> fmt::Result {
         let is_counter = matches!(kind, MetricType::Counter);
         let mut family = encoder.encode_descriptor(name, help, None, kind)?;
@@ -144,8 +148,9 @@ impl Scrape {
             let labels = [("device", seen.spec.name.as_str()), ("port", PORT)];
             let mut metric = family.encode_family(&labels)?;
             match is_counter {
-                true => metric.encode_counter::<NoLabelSet, _, u64>(&value(counters), None)?,
-                false => metric.encode_gauge(&value(counters))?,
+                true => metric
+                    .encode_counter::<NoLabelSet, _, u64>(&value(&seen.spec, counters), None)?,
+                false => metric.encode_gauge(&value(&seen.spec, counters))?,
             }
         }
         Ok(())
