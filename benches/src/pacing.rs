@@ -23,6 +23,8 @@ pub struct Paced {
     pub seen_mbps: f64,
     /// Packets per second.
     pub packets: f64,
+    /// Packets that were sent again, from the start on: on loopback nothing should be lost.
+    pub repeated: u64,
     /// CPU time of the sender for each second.
     pub sender_cpu: f64,
     /// CPU time of the receiver for each second.
@@ -43,6 +45,11 @@ pub fn pace(mbps: u32, seconds: f64) -> Result<Paced, Error> {
     let elapsed = started.elapsed();
     let cpu_after = [&stream.sender, &stream.receiver].map(|threads| threads.cpu());
     let [frames, packets] = [0, 1].map(|at| stream.sent()[at] - sent[at]);
+    let repeated = stream
+        .source
+        .device
+        .state()
+        .counter(Counter::RetransmittedPackets);
     stream.finish()?;
 
     let per_second = |amount: f64| amount / elapsed.as_secs_f64();
@@ -52,6 +59,7 @@ pub fn pace(mbps: u32, seconds: f64) -> Result<Paced, Error> {
         set_mbps: mbps,
         seen_mbps: per_second(frames as f64 * 8e-6),
         packets: per_second(packets as f64),
+        repeated,
         sender_cpu,
         receiver_cpu,
     })

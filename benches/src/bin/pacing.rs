@@ -62,6 +62,7 @@ fn table(rows: &[Paced]) -> String {
         "seen, Mb/s",
         "off by",
         "packets/s",
+        "repeated",
         "sender's CPU",
         "receiver's CPU",
     ]);
@@ -72,6 +73,7 @@ fn table(rows: &[Paced]) -> String {
             format!("{:.3}", row.seen_mbps),
             format!("{:+.2} %", off * 100.0),
             format!("{:.0}", row.packets),
+            row.repeated.to_string(),
             format!("{:.1} %", row.sender_cpu * 100.0),
             format!("{:.1} %", row.receiver_cpu * 100.0),
         ]);
