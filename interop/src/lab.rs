@@ -409,12 +409,11 @@ fn ferroce() -> PathBuf {
     if let Some(path) = env::var_os("FERROCE_BIN") {
         return path.into();
     }
-    let test = env::current_exe().expect("a test has a file");
-    let built = test
-        .ancestors()
-        .find(|dir| dir.file_name() == Some(OsStr::new("deps")))
-        .and_then(Path::parent)
-        .map(|dir| dir.join("ferroce"));
+    // A program of this crate lies beside it, a test one directory further down.
+    let own = env::current_exe().expect("a program has a file");
+    let mut directories = own.ancestors().skip(1);
+    let beside = directories.find(|dir| dir.file_name() != Some(OsStr::new("deps")));
+    let built = beside.map(|dir| dir.join("ferroce"));
     built
         .filter(|path| path.exists())
         .expect("build it first: cargo build, or say where it is: FERROCE_BIN")

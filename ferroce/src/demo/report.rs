@@ -192,7 +192,7 @@ pub(super) fn capital(text: &str) -> String {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-pub(super) fn list(items: &[String]) -> String {
+fn list(items: &[String]) -> String {
     match items {
         [] => String::new(),
         [one] => one.clone(),

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::course::{Course, Phase, PhaseFigures};
 use super::plan::Plan;
 use super::terminal;
-use crate::demo::report::{capital, digits, list, wrap};
+use crate::demo::report::{capital, digits, wrap};
 use crate::output::Table;
 
 /// The whole report in words.
@@ -86,7 +86,7 @@ fn conclusion(plan: &Plan, course: &Course) -> String {
     format!(
         "{}. Of the packets {} were marked, for which {} CNPs slowed their senders down, and \
          {dropped}. Every byte that arrived was right.",
-        capital(&list(&parts)),
+        capital(&parts.join("; ")),
         course.marked,
         course.cnps,
     )
