@@ -67,13 +67,9 @@ impl Side {
                 ..QpCap::default()
             };
             let init = QpInit {
-                qp_type: QpType::Rc,
-                pd,
-                send_cq: cq,
-                recv_cq: cq,
-                srq: None,
                 cap,
                 signal_all: false,
+                ..QpInit::new(QpType::Rc, pd, cq)
             };
             Ok((cq, hca.create_qp(&init)?, mr))
         })?;

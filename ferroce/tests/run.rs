@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ferroce_hca::{Counter, QpCap, QpInit, QpType};
+use ferroce_hca::{Counter, QpInit, QpType};
 use ferroce_udp::{AttachOptions, Device, Registry};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -401,15 +401,7 @@ fn objects_are_shown_as_their_process_has_them() {
     let device = Device::attach(&ferroce.registry(), "fr1", AttachOptions::default()).unwrap();
     let qpns = device.with(|hca| {
         let (pd, cq) = (hca.alloc_pd().unwrap(), hca.create_cq(16).unwrap());
-        let init = QpInit {
-            qp_type: QpType::Rc,
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            srq: None,
-            cap: QpCap::default(),
-            signal_all: true,
-        };
+        let init = QpInit::new(QpType::Rc, pd, cq);
         [(); 2].map(|()| hca.create_qp(&init).unwrap())
     });
     let pid = std::process::id();

@@ -6,7 +6,7 @@ use std::net::{IpAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ferroce_hca::{Data, QpAttr, QpCap, QpInit, QpType, Received};
+use ferroce_hca::{Data, QpAttr, QpInit, QpType, Received};
 use ferroce_udp::wait::Clock;
 use ferroce_udp::{AttachOptions, Device, Endpoint, Registry};
 use ferroce_wire::{PKEY_DEFAULT, Psn, Qpn, cnp};
@@ -55,15 +55,7 @@ impl Place {
 fn congested(device: &Device) -> Qpn {
     let qpn = device.with(|hca| {
         let (pd, cq) = (hca.alloc_pd().unwrap(), hca.create_cq(16).unwrap());
-        let init = QpInit {
-            qp_type: QpType::Rc,
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            srq: None,
-            cap: QpCap::default(),
-            signal_all: true,
-        };
+        let init = QpInit::new(QpType::Rc, pd, cq);
         hca.create_qp(&init).unwrap()
     });
     let end = |address, qpn| Endpoint {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ferroce_dcqcn::Params;
 use ferroce_hca::{
     AccessFlags, Buffer, Counter, CqId, Direction, Hca, Impairment, Memory, MrInfo, Mtu, QpAttr,
-    QpCap, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus, WriteLockError,
+    QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus, WriteLockError,
 };
 use ferroce_interop::{TempDir, Tool};
 use ferroce_udp::{Device, DeviceConfig, Endpoint, Tap, TapDirection};
@@ -41,15 +41,7 @@ impl End {
             let cq = hca.create_cq(64).unwrap();
             let memory = Memory::Buffer(Buffer::zeroed(LEN));
             let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
-            let init = QpInit {
-                qp_type: QpType::Rc,
-                pd,
-                send_cq: cq,
-                recv_cq: cq,
-                srq: None,
-                cap: QpCap::default(),
-                signal_all: true,
-            };
+            let init = QpInit::new(QpType::Rc, pd, cq);
             (cq, hca.create_qp(&init).unwrap(), mr)
         });
         Self {

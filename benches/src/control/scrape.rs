@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ferroce_hca::{
-    AccessFlags, Buffer, Memory, Mtu, QpAttr, QpCap, QpInit, QpType, SendOp, SendWr, Sge, WcStatus,
+    AccessFlags, Buffer, Memory, Mtu, QpAttr, QpInit, QpType, SendOp, SendWr, Sge, WcStatus,
 };
 use ferroce_udp::{AttachOptions, Device, Endpoint, Registry};
 use ferroce_wire::Psn;
@@ -206,15 +206,7 @@ pub fn hold(name: &str, queue_pairs: u32) -> Result<(), Error> {
         let cq = hca.create_cq(queue_pairs)?;
         let memory = Memory::Buffer(Buffer::zeroed(4096));
         let mr = hca.reg_mr(pd, memory, AccessFlags::all())?;
-        let init = QpInit {
-            qp_type: QpType::Rc,
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            srq: None,
-            cap: QpCap::default(),
-            signal_all: true,
-        };
+        let init = QpInit::new(QpType::Rc, pd, cq);
         let qpns: Result<Vec<_>, _> = (0..queue_pairs).map(|_| hca.create_qp(&init)).collect();
         Ok((cq, mr, qpns?))
     })?;

@@ -10,7 +10,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ferroce_dcqcn::Params;
 use ferroce_hca::{
     AccessFlags, Attr, Counter, CqId, Data, Hca, HcaConfig, Memory, Mtu, Outgoing, Path, QpAttr,
-    QpCap, QpInit, QpModify, QpState, QpType, Received, SendOp, SendWr, Sge, Time, WriteLockError,
+    QpInit, QpModify, QpState, QpType, Received, SendOp, SendWr, Sge, Time, WriteLockError,
 };
 use ferroce_wire::{PKEY_DEFAULT, Qpn, cnp};
 
@@ -47,15 +47,7 @@ impl Flows {
             len: MESSAGE.into(),
         };
         let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
-        let init = QpInit {
-            qp_type: QpType::Uc,
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            srq: None,
-            cap: QpCap::default(),
-            signal_all: true,
-        };
+        let init = QpInit::new(QpType::Uc, pd, cq);
         let sge = Sge {
             addr: mr.va,
             length: MESSAGE,

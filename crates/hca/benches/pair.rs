@@ -10,7 +10,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, CqId, Data, Hca, HcaConfig, Memory, Mtu, Outgoing, Path, QpAttr,
-    QpCap, QpInit, QpModify, QpType, Received, SendOp, SendWr, Sge, Time, WcStatus,
+    QpInit, QpModify, QpType, Received, SendOp, SendWr, Sge, Time, WcStatus,
 };
 use ferroce_wire::Qpn;
 
@@ -51,15 +51,7 @@ impl Pair {
                 },
             };
             let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
-            let init = QpInit {
-                qp_type: QpType::Rc,
-                pd,
-                send_cq: cq,
-                recv_cq: cq,
-                srq: None,
-                cap: QpCap::default(),
-                signal_all: true,
-            };
+            let init = QpInit::new(QpType::Rc, pd, cq);
             let qpn = hca.create_qp(&init).unwrap();
             let attr = QpAttr {
                 access: AccessFlags::all(),

@@ -61,13 +61,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             ..QpCap::default()
         };
         let init = QpInit {
-            qp_type: QpType::Rc,
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            srq: None,
             cap,
-            signal_all: true,
+            ..QpInit::new(QpType::Rc, pd, cq)
         };
         Ok::<_, ferroce_hca::VerbsError>((cq, hca.create_qp(&init)?, mr))
     })?;

@@ -41,13 +41,8 @@ fn mgid(group: IpAddr) -> [u8; 16] {
 fn datagram_qp(node: &Node) -> Qpn {
     let qpn = node.device.with(|hca| {
         let init = QpInit {
-            qp_type: QpType::Ud,
-            pd: node.pd,
-            send_cq: node.cq,
-            recv_cq: node.cq,
-            srq: None,
             cap: ferroce_hca::QpCap::default(),
-            signal_all: true,
+            ..QpInit::new(QpType::Ud, node.pd, node.cq)
         };
         let qpn = hca.create_qp(&init).unwrap();
         use QpState::{Init, Reset, Rtr, Rts};

@@ -3,7 +3,7 @@
 use std::ptr;
 
 use ferroce_hca::{
-    AccessFlags, Attr, CqId, Hca, HcaConfig, Memory, MrInfo, Path, QpAttr, QpCap, QpInit, QpModify,
+    AccessFlags, Attr, CqId, Hca, HcaConfig, Memory, MrInfo, Path, QpAttr, QpInit, QpModify,
     QpType, RegFlags, SendOp, SendWr, Sge, Time, WcStatus,
 };
 use ferroce_udp::own_memory;
@@ -28,15 +28,7 @@ fn world() -> World {
     // SAFETY: nothing is written through this region.
     let memory = unsafe { Memory::checked(0, u64::MAX, own_memory().unwrap()) };
     let region = hca.reg_mr(pd, memory, flags.access).unwrap();
-    let init = QpInit {
-        pd,
-        send_cq: cq,
-        recv_cq: cq,
-        srq: None,
-        cap: QpCap::default(),
-        signal_all: true,
-        qp_type: QpType::Rc,
-    };
+    let init = QpInit::new(QpType::Rc, pd, cq);
     let qpn = hca.create_qp(&init).unwrap();
     let attr = QpAttr::default();
     let path = Path {

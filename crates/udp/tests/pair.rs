@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ferroce_hca::{
     AccessFlags, Buffer, Completion, Counter, CqId, Direction, Impairment, Memory, MrInfo, Mtu,
-    QpAttr, QpCap, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcOpcode, WcStatus,
+    QpAttr, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcOpcode, WcStatus,
 };
 use ferroce_udp::{Device, DeviceConfig, Endpoint};
 use ferroce_wire::{Psn, Qpn};
@@ -31,15 +31,7 @@ impl End {
             let mr = hca
                 .reg_mr(pd, Memory::Buffer(buffer.clone()), AccessFlags::all())
                 .unwrap();
-            let init = QpInit {
-                qp_type: QpType::Rc,
-                pd,
-                send_cq: cq,
-                recv_cq: cq,
-                srq: None,
-                cap: QpCap::default(),
-                signal_all: true,
-            };
+            let init = QpInit::new(QpType::Rc, pd, cq);
             (cq, hca.create_qp(&init).unwrap(), mr)
         });
         Self {
@@ -194,15 +186,7 @@ fn both_ipv6_ends_understand_each_other() {
     // One address only: the device talks to itself, over two queue pairs.
     let end = End::open("::1");
     let other = end.device.with(|hca| {
-        let init = QpInit {
-            qp_type: QpType::Rc,
-            pd: end.mr.pd,
-            send_cq: end.cq,
-            recv_cq: end.cq,
-            srq: None,
-            cap: QpCap::default(),
-            signal_all: true,
-        };
+        let init = QpInit::new(QpType::Rc, end.mr.pd, end.cq);
         hca.create_qp(&init).unwrap()
     });
     let peer = Endpoint {

@@ -12,8 +12,8 @@ use common::{
     patient_attr, pattern, total,
 };
 use ferroce_hca::{
-    Attr, Completion, Counter, CqId, Direction, Event, Hca, Impairment, QpAttr, QpCap, QpInit,
-    QpModify, QpState, QpType, RecvWr, SendOp, SendWr, Sges, VerbsError, WcStatus,
+    Attr, Completion, Counter, CqId, Direction, Event, Hca, Impairment, QpAttr, QpInit, QpModify,
+    QpState, QpType, RecvWr, SendOp, SendWr, Sges, VerbsError, WcStatus,
 };
 use ferroce_udp::{Device, DeviceConfig, Endpoint};
 use ferroce_wire::{Psn, Qpn};
@@ -391,15 +391,7 @@ fn events_nobody_asks_for_are_bounded() {
     // A completion queue of one entry overruns with the second one, which is an event.
     let overrun = |hca: &mut Hca| {
         let cq = hca.create_cq(1)?;
-        let init = QpInit {
-            qp_type: QpType::Rc,
-            pd: node.pd,
-            send_cq: cq,
-            recv_cq: cq,
-            srq: None,
-            cap: QpCap::default(),
-            signal_all: true,
-        };
+        let init = QpInit::new(QpType::Rc, node.pd, cq);
         let qpn = hca.create_qp(&init)?;
         fail(hca, qpn)?;
         for wr_id in 0..2 {

@@ -14,13 +14,8 @@ const SEND: SendOp = SendOp::Send { imm: None };
 fn create(node: &Node, qp_type: QpType) -> Qpn {
     node.device.with(|hca| {
         let init = QpInit {
-            qp_type,
-            pd: node.pd,
-            send_cq: node.cq,
-            recv_cq: node.cq,
-            srq: None,
             cap: ferroce_hca::QpCap::default(),
-            signal_all: true,
+            ..QpInit::new(qp_type, node.pd, node.cq)
         };
         hca.create_qp(&init).unwrap()
     })

@@ -67,17 +67,12 @@ impl End {
                 AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ,
             )?;
             let init = QpInit {
-                qp_type: QpType::Rc,
-                pd,
-                send_cq: cq,
-                recv_cq: cq,
-                srq: None,
                 cap: QpCap {
                     max_send_wr: sends as u32,
                     max_recv_wr: receives as u32,
                     ..QpCap::default()
                 },
-                signal_all: true,
+                ..QpInit::new(QpType::Rc, pd, cq)
             };
             let qps = (0..qps).map(|_| hca.create_qp(&init));
             let qps = qps.collect::<Result<Vec<_>, _>>()?;

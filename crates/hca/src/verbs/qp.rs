@@ -32,6 +32,23 @@ pub struct QpInit {
     pub signal_all: bool,
 }
 
+impl QpInit {
+    /// One completion queue for both directions, the least capacities, no SRQ; every send request
+    /// produces a completion.
+    #[must_use]
+    pub fn new(qp_type: QpType, pd: PdId, cq: CqId) -> Self {
+        Self {
+            qp_type,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            cap: QpCap::default(),
+            signal_all: true,
+        }
+    }
+}
+
 /// What a queue pair gets that asked for `cap`.
 fn granted(cap: QpCap) -> QpCap {
     QpCap {
@@ -306,15 +323,7 @@ mod tests {
         let cq = hca.create_cq(8).unwrap();
         let memory = Memory::Buffer(Buffer::zeroed(64));
         let mr = hca.reg_mr(pd, memory, AccessFlags::empty()).unwrap();
-        let init = QpInit {
-            qp_type: QpType::Rc,
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            srq: None,
-            cap: QpCap::default(),
-            signal_all: true,
-        };
+        let init = QpInit::new(QpType::Rc, pd, cq);
         let qpn = hca.create_qp(&init).unwrap();
         let attr = QpAttr::default();
         let path = Path {

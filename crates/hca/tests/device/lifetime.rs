@@ -2,7 +2,7 @@
 
 use ferroce_hca::{
     AccessFlags, Attr, Counter, Direction, Event, Hca, HcaConfig, Impairment, Memory, Path, QpAttr,
-    QpCap, QpEvent, QpInit, QpModify, QpState, QpType, SendOp, SendWr, Sge, Time, WcStatus,
+    QpEvent, QpInit, QpModify, QpState, QpType, SendOp, SendWr, Sge, Time, WcStatus,
 };
 use ferroce_wire::Qpn;
 
@@ -197,15 +197,7 @@ fn many_queue_pairs_have_their_timers() {
     let cq = hca.create_cq(2 * QPS as u32).unwrap();
     let memory = Memory::Phantom { addr: 0, len: 8 };
     let mr = hca.reg_mr(pd, memory, AccessFlags::empty()).unwrap();
-    let init = QpInit {
-        qp_type: QpType::Rc,
-        pd,
-        send_cq: cq,
-        recv_cq: cq,
-        srq: None,
-        cap: QpCap::default(),
-        signal_all: true,
-    };
+    let init = QpInit::new(QpType::Rc, pd, cq);
     let path = Path {
         dest: [10, 0, 0, 2].into(),
         traffic_class: 0,

@@ -461,13 +461,9 @@ fn each_verb_has_its_type_of_window() {
     let cq = hca.create_cq(8).unwrap();
     let qpn = hca
         .create_qp(&QpInit {
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            srq: None,
             cap: Default::default(),
             signal_all: false,
-            qp_type: QpType::Rc,
+            ..QpInit::new(QpType::Rc, pd, cq)
         })
         .unwrap();
     let [one, two] = [MwType::Type1, MwType::Type2].map(|kind| hca.alloc_mw(pd, kind).unwrap());

@@ -12,13 +12,12 @@ use crate::common::{SEND, srq_limit};
 fn device() -> (Hca, QpInit) {
     let mut hca = Hca::new(HcaConfig::default());
     let init = QpInit {
-        qp_type: QpType::Rc,
-        pd: hca.alloc_pd().unwrap(),
-        send_cq: hca.create_cq(16).unwrap(),
-        recv_cq: hca.create_cq(16).unwrap(),
-        srq: None,
-        cap: QpCap::default(),
         signal_all: false,
+        ..QpInit::new(
+            QpType::Rc,
+            hca.alloc_pd().unwrap(),
+            hca.create_cq(16).unwrap(),
+        )
     };
     (hca, init)
 }

@@ -94,17 +94,12 @@ impl Node {
     /// A queue pair in RESET.
     pub fn qp(&self) -> Qpn {
         let init = QpInit {
-            qp_type: QpType::Rc,
-            pd: self.pd,
-            send_cq: self.cq,
-            recv_cq: self.cq,
-            srq: None,
             cap: QpCap {
                 max_send_wr: 1024,
                 max_recv_wr: 1024,
                 ..QpCap::default()
             },
-            signal_all: true,
+            ..QpInit::new(QpType::Rc, self.pd, self.cq)
         };
         self.device.with(|hca| hca.create_qp(&init)).unwrap()
     }
