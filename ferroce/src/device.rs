@@ -8,10 +8,12 @@
 //! | `res` | what programs have made on them |
 //! | `stat` | what they have counted |
 //! | `hist` | the histogram of their timeouts |
+//! | `ask` | asks programs for `res` and `cc` |
 //! | `impair` | what their links do to packets |
 //! | `cc` | how they answer congestion |
 //! | `watch` | looking again and again |
 
+mod ask;
 mod cc;
 mod dev;
 mod format;

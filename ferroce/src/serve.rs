@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `metrics` | the devices as OpenMetrics families |
 //! | `congestion` | those of congestion control |
+//! | `census` | asks programs which of their queue pairs are slowed down |
 //! | `http` | hands the text out |
 
+mod census;
 mod congestion;
 mod http;
 mod metrics;
@@ -14,6 +16,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use clap::Args;
 
+use self::census::Census;
 use crate::device;
 use crate::output::{Failure, Output};
 
@@ -47,6 +50,8 @@ impl Command {
         })?;
         let address = listener.local_addr().map_err(Failure::broken)?;
         to.remark(format_args!("metrics at http://{address}/metrics"))?;
-        http::serve(listener, move || metrics::text(&registry)).map_err(Failure::broken)
+        let mut census = Census::default();
+        let metrics = move || metrics::text(&registry, &mut census);
+        http::serve(listener, metrics).map_err(Failure::broken)
     }
 }

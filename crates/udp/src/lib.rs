@@ -20,6 +20,7 @@
 //! | `neighbours` | hands packets on to the process they belong to |
 //! | `resource` | the rows of `ferroce res` |
 //! | `question` | asks a process for them, and answers |
+//! | [`Inquiry`] | asks many processes at a time |
 //! | `attach` | a process takes its place on a device |
 //! | [`Observer`] | a look at a device from outside |
 //! | `sys` | other system calls: files, descriptors that travel or stay, memory that may not be mapped |
@@ -34,6 +35,7 @@ mod engine;
 mod fault;
 mod flow;
 mod groups;
+mod inquiry;
 mod neighbours;
 mod observer;
 mod question;
@@ -54,6 +56,7 @@ pub mod wait;
 pub use attach::AttachOptions;
 pub use connect::Endpoint;
 pub use device::{Device, DeviceConfig, EventSink, OpenError};
+pub use inquiry::{Answer, Inquiry};
 pub use observer::Observer;
 pub use question::QueryError;
 pub use registry::{Registry, RegistryError};

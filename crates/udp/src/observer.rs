@@ -1,9 +1,9 @@
 use std::io;
-use std::time::Duration;
+use std::time::Instant;
 
 use ferroce_hca::DeviceState;
 
-use crate::question::{self, QueryError};
+use crate::question::{self, Pending, QueryError};
 use crate::registry::{Registry, RegistryError};
 use crate::resource::{Query, Resource};
 use crate::shared::{Process, SharedFile};
@@ -51,18 +51,18 @@ impl Observer {
     }
 
     /// What the process in a slot has made on the device. It answers by itself, whatever its program
-    /// does.
+    /// does; one that is stopped is waited for 5 s. [`Inquiry`](crate::Inquiry) asks many.
     pub fn query(&self, slot: u8, query: Query) -> Result<Vec<Resource>, QueryError> {
-        self.query_within(slot, query, question::PATIENCE)
+        let until = Instant::now() + question::PATIENCE;
+        self.ask(slot, query, until)?.answer(until)
     }
 
-    /// The same with a limit to how long the answer is waited for, if the process is stopped.
-    pub fn query_within(
+    pub(crate) fn ask(
         &self,
         slot: u8,
         query: Query,
-        patience: Duration,
-    ) -> Result<Vec<Resource>, QueryError> {
-        question::ask(&self.shared, slot, query, patience)
+        until: Instant,
+    ) -> Result<Pending, QueryError> {
+        Pending::ask(&self.shared, slot, query, until)
     }
 }

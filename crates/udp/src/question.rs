@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
@@ -97,35 +97,69 @@ impl Question {
     }
 }
 
-/// Asks the owner of a slot.
-pub(crate) fn ask(
-    shared: &SharedFile,
+/// A question whose answer is not here yet.
+#[derive(Debug)]
+pub(crate) struct Pending {
     slot: u8,
-    query: Query,
-    patience: Duration,
-) -> Result<Vec<Resource>, QueryError> {
-    let os = |source| QueryError::Os { slot, source };
-    let mut answer = sys::memory_file(c"ferroce-answer").map_err(os)?;
-    let (mut done, theirs) = UnixStream::pair().map_err(os)?;
-    done.set_read_timeout(Some(patience)).map_err(os)?;
-    match shared.ask(slot, query as u8, &answer, &theirs, patience) {
-        Ok(Asked::Yes) => {}
-        Ok(Asked::Nobody) => return Err(QueryError::Gone { slot }),
-        Ok(Asked::Full) => return Err(QueryError::Silent { slot }),
-        Err(error) => return Err(os(error)),
-    }
-    drop(theirs);
-    let mut byte = [0];
-    match done.read(&mut byte) {
-        Ok(1) if byte == [DONE] => {}
-        Ok(_) => return Err(QueryError::Gone { slot }),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            return Err(QueryError::Silent { slot });
+    answer: File,
+    done: UnixStream,
+}
+
+impl Pending {
+    /// Asks the owner of a slot; until then there must be room in its mailbox.
+    pub(crate) fn ask(
+        shared: &SharedFile,
+        slot: u8,
+        query: Query,
+        until: Instant,
+    ) -> Result<Self, QueryError> {
+        let os = |source| QueryError::Os { slot, source };
+        let answer = sys::memory_file(c"ferroce-answer").map_err(os)?;
+        let (done, theirs) = UnixStream::pair().map_err(os)?;
+        match shared.ask(slot, query as u8, &answer, &theirs, until) {
+            Ok(Asked::Yes) => Ok(Self { slot, answer, done }),
+            Ok(Asked::Nobody) => Err(QueryError::Gone { slot }),
+            Ok(Asked::Full) => Err(QueryError::Silent { slot }),
+            Err(error) => Err(os(error)),
         }
-        Err(error) => return Err(os(error)),
     }
-    answer.rewind().map_err(os)?;
-    let mut text = Vec::new();
-    answer.read_to_end(&mut text).map_err(os)?;
-    serde_json::from_slice(&text).map_err(|source| QueryError::Format { slot, source })
+
+    /// Whether there is nothing to wait for: it has been answered, or never will be.
+    pub(crate) fn is_over(&self) -> bool {
+        let mut done = &self.done;
+        let looked = done
+            .set_nonblocking(true)
+            .and_then(|()| done.read(&mut [0]));
+        !looked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// The answer, if it comes until then.
+    pub(crate) fn answer(&mut self, until: Instant) -> Result<Vec<Resource>, QueryError> {
+        let slot = self.slot;
+        let os = |source| QueryError::Os { slot, source };
+        match self.wait(until) {
+            Ok(true) => {}
+            Ok(false) => return Err(QueryError::Gone { slot }),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(QueryError::Silent { slot });
+            }
+            Err(error) => return Err(os(error)),
+        }
+        self.answer.rewind().map_err(os)?;
+        let mut text = Vec::new();
+        self.answer.read_to_end(&mut text).map_err(os)?;
+        serde_json::from_slice(&text).map_err(|source| QueryError::Format { slot, source })
+    }
+
+    /// Whether the process has answered and not ended before.
+    fn wait(&mut self, until: Instant) -> io::Result<bool> {
+        let left = until.saturating_duration_since(Instant::now());
+        match left.is_zero() {
+            // A timeout cannot be zero.
+            true => self.done.set_nonblocking(true)?,
+            false => self.done.set_read_timeout(Some(left))?,
+        }
+        let mut byte = [0];
+        Ok(self.done.read(&mut byte)? == 1 && byte == [DONE])
+    }
 }

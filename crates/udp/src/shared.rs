@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ferroce_hca::{DeviceState, Function, Identity, WriteLock, WriteLockError};
 
@@ -171,10 +171,10 @@ impl SharedFile {
         code: u8,
         answer: &impl AsFd,
         done: &impl AsFd,
-        patience: Duration,
+        until: Instant,
     ) -> io::Result<Asked> {
         let descriptors = [answer.as_fd(), done.as_fd()];
-        let asked = mailbox::ask(&self.path, slot, &[code], descriptors, patience)?;
+        let asked = mailbox::ask(&self.path, slot, &[code], descriptors, until)?;
         if asked == Asked::Yes {
             self.announce(slot);
         }

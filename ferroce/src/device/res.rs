@@ -3,15 +3,22 @@
 mod filter;
 mod kind;
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
-use ferroce_udp::{Counts, Observer, Query, QueryError, Registry, Resource};
+use ferroce_udp::{Counts, Inquiry, Query, Registry, Resource};
 use serde_json::{Map, Value};
 
 use self::filter::Filter;
 use self::kind::{KINDS, Kind, Object};
+use super::ask::{Told, ask};
 use super::format::{Before, Format, Row};
-use super::{PORT, devices, link, observe, registry};
+use super::{PORT, link, registry};
 use crate::output::{Failure, Output};
+
+/// How long processes may take to answer, all together: one does in a few milliseconds for each
+/// thousand objects, unless it is stopped.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Show queue pairs, memory regions and other objects of running programs
 ///
@@ -103,23 +110,24 @@ impl<'a> Wanted<'a> {
         format: Format,
         to: &mut Output<'_>,
     ) -> Result<(), Failure> {
-        let (mut rows, mut silent) = (Vec::new(), String::new());
-        for (index, spec) in devices(registry, self.device)? {
-            let observer = observe(registry, &spec)?;
-            let mut asked = Asked::of(&observer)?;
+        let query = self.kind.map_or(Some(Query::Count), |kind| kind.query);
+        let (question, mut inquiry) = ((query, PATIENCE), Inquiry::default());
+        let told = ask(registry, self.device, question, &mut inquiry, |_, _| true)?;
+        let mut rows = Vec::new();
+        for told in &told {
             match self.kind {
-                None => rows.push(summary(index, &spec.name, &mut asked)),
+                None => rows.push(summary(told)),
                 Some(kind) => {
-                    let objects = asked.objects(kind);
                     let is_wanted =
                         |object: &Object| self.filters.iter().all(|it| it.takes(object));
-                    let objects = objects.filter(is_wanted);
-                    rows.extend(objects.map(|it| row(kind, index, &spec.name, &it, format)));
+                    let objects = objects(kind, told).filter(is_wanted);
+                    rows.extend(objects.map(|it| row(kind, told.index, &told.device, &it, format)));
                 }
             }
-            silent += &asked.silent;
         }
         format.print(to, rows)?;
+        let silent = told.iter().flat_map(|told| &told.silent);
+        let silent: String = silent.map(|line| format!("error: {line}\n")).collect();
         match silent.is_empty() {
             true => Ok(()),
             // What is there was told, and that it is not all.
@@ -128,68 +136,24 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// The processes that have a device open, to be asked.
-struct Asked<'a> {
-    observer: &'a Observer,
-    slots: Vec<ferroce_udp::Process>,
-    /// A line for each that did not answer.
-    silent: String,
+fn objects(kind: &Kind, told: &Told) -> impl Iterator<Item = Object> {
+    let objects: Vec<_> = match kind.query {
+        Some(_) => told.rows.iter().map(kind::object).collect(),
+        None => told.processes.iter().map(kind::context).collect(),
+    };
+    objects.into_iter()
 }
 
-impl<'a> Asked<'a> {
-    fn of(observer: &'a Observer) -> Result<Self, Failure> {
-        let slots = observer.processes().map_err(|error| {
-            Failure::broken(format_args!(
-                "cannot see who has {} open: {error}",
-                observer.spec().name
-            ))
-        })?;
-        let silent = String::new();
-        Ok(Self {
-            observer,
-            slots,
-            silent,
-        })
-    }
-
-    fn ask(&mut self, query: Query) -> Vec<Resource> {
-        let mut rows = Vec::new();
-        for process in &self.slots {
-            match self.observer.query(process.slot, query) {
-                Ok(answer) => rows.extend(answer),
-                // It has ended since, and its objects with it.
-                Err(QueryError::Gone { .. }) => {}
-                Err(error) => {
-                    let (name, pid) = (&self.observer.spec().name, process.pid);
-                    self.silent += &format!("error: {name}: process {pid}: {error}\n");
-                }
-            }
-        }
-        rows
-    }
-
-    fn objects(&mut self, kind: &Kind) -> impl Iterator<Item = Object> {
-        let objects: Vec<_> = match kind.query {
-            Some(query) => self.ask(query).iter().map(kind::object).collect(),
-            None => self.slots.iter().map(kind::context).collect(),
-        };
-        objects.into_iter()
-    }
-}
-
-fn summary(index: usize, name: &str, asked: &mut Asked<'_>) -> Row {
-    let keys = [("ifindex", index.into()), ("ifname", name.into())];
-    let mut row = Row::new(format!("{index}: {name}:"), &keys);
-    let counts: Vec<Counts> = asked
-        .ask(Query::Count)
-        .into_iter()
-        .filter_map(|resource| match resource {
-            Resource::Count(counts) => Some(counts),
-            _ => None,
-        })
-        .collect();
+fn summary(told: &Told) -> Row {
+    let name = told.device.as_str();
+    let keys = [("ifindex", told.index.into()), ("ifname", name.into())];
+    let mut row = Row::new(format!("{}: {name}:", told.index), &keys);
+    let counts = told.rows.iter().filter_map(|resource| match resource {
+        Resource::Count(counts) => Some(counts),
+        _ => None,
+    });
     let mut put = |key, part: fn(&Counts) -> u64| {
-        row.put(key, counts.iter().map(part).sum::<u64>());
+        row.put(key, counts.clone().map(part).sum::<u64>());
     };
     put("pd", |it| it.pd);
     put("cq", |it| it.cq);

@@ -1,51 +1,15 @@
 //! What congestion control does on the devices, and by which parameters.
 
 use std::fmt;
-use std::time::Duration;
 
 use ferroce_dcqcn::{Param, Unit};
 use ferroce_hca::HcaConfig;
-use ferroce_udp::{LimitRow, Observer, Query, Resource};
+use ferroce_udp::Observer;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
+use super::census::Limited;
 use super::metrics::PORT;
-
-/// How long a process may take to tell of its queue pairs. One that is stopped delays a scrape by
-/// this, and is left out.
-const PATIENCE: Duration = Duration::from_millis(100);
-
-/// The queue pairs of a device that are slowed down now.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Limited {
-    count: u64,
-    /// The lowest of their rates, bits per second.
-    lowest_bps: Option<u64>,
-}
-
-impl Limited {
-    /// Asks the processes that have the device open.
-    pub(super) fn of(observer: &Observer) -> Self {
-        let processes = observer.processes().unwrap_or_default();
-        let rows = processes.iter().flat_map(|process| {
-            let answer = observer.query_within(process.slot, Query::Flow, PATIENCE);
-            answer.unwrap_or_default()
-        });
-        let limits = rows.filter_map(|row| match row {
-            Resource::Flow(flow) => flow.limit,
-            _ => None,
-        });
-        limits.fold(Self::default(), Self::with)
-    }
-
-    fn with(self, limit: LimitRow) -> Self {
-        let lowest = self.lowest_bps.unwrap_or(u64::MAX);
-        Self {
-            count: self.count + 1,
-            lowest_bps: Some(lowest.min(limit.rate_bps)),
-        }
-    }
-}
 
 /// A device: its name, its observer, and who is slowed down on it.
 type Device<'a> = (&'a str, &'a Observer, Limited);
@@ -108,10 +72,13 @@ pub(super) fn encode<'a>(
     encode_limit(devices.clone(), encoder, (name, slow), |it| it.count)?;
     let lowest = "The lowest rate to which one of them is limited; the port's if none is.";
     let name = "ferroce_cc_lowest_rate_bytes_per_second";
-    encode_limit(devices, encoder, (name, lowest), |limited| {
+    encode_limit(devices.clone(), encoder, (name, lowest), |limited| {
         let line = || HcaConfig::default().speed.bps();
         limited.lowest_bps.unwrap_or_else(line) / 8
-    })
+    })?;
+    let silent = "Processes that did not say in time which of their queue pairs are slowed down.";
+    let name = "ferroce_cc_silent_processes";
+    encode_limit(devices, encoder, (name, silent), |it| it.silent)
 }
 
 fn encode_limit<'a>(

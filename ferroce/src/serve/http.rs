@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
@@ -33,11 +34,11 @@ const CONNECTION_PATIENCE: Duration = Duration::from_secs(300);
 /// Answers GET /metrics with what `metrics` returns, until SIGINT or SIGTERM.
 pub(super) fn serve(
     listener: TcpListener,
-    metrics: impl Fn() -> Result<String, RegistryError> + 'static,
+    metrics: impl FnMut() -> Result<String, RegistryError> + 'static,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let metrics: Metrics = Rc::new(metrics);
+    let metrics: Metrics = Rc::new(RefCell::new(metrics));
     LocalSet::new().block_on(&runtime, async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -50,7 +51,7 @@ pub(super) fn serve(
     })
 }
 
-type Metrics = Rc<dyn Fn() -> Result<String, RegistryError>>;
+type Metrics = Rc<RefCell<dyn FnMut() -> Result<String, RegistryError>>>;
 
 async fn accept(listener: tokio::net::TcpListener, metrics: Metrics) -> io::Result<()> {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -88,7 +89,8 @@ fn answer(request: &Request<Incoming>, metrics: &Metrics) -> Response<Full<Bytes
         return response;
     }
     match request.uri().path() {
-        "/metrics" => match metrics() {
+        // Nobody else is at it: it is called by one thread and does not wait for another call.
+        "/metrics" => match (metrics.borrow_mut())() {
             Ok(text) => page(StatusCode::OK, OPEN_METRICS, text),
             Err(error) => page(
                 StatusCode::INTERNAL_SERVER_ERROR,

@@ -7,7 +7,8 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use super::congestion::{self, Limited};
+use super::census::{Census, Limited};
+use super::congestion;
 
 /// The only port of a device.
 pub(super) const PORT: &str = "1";
@@ -33,17 +34,21 @@ const PORT_FACTS: [PortFact; 3] = [
 ];
 
 /// All devices of a registry in the text format of OpenMetrics.
-pub(super) fn text(registry: &Registry) -> Result<String, RegistryError> {
+pub(super) fn text(registry: &Registry, census: &mut Census) -> Result<String, RegistryError> {
     let observe = |spec: DeviceSpec| {
         let observer = registry.observe_device(spec.clone()).ok();
         Seen {
             counters: observer.as_ref().map(|one| one.state().counters()),
-            limited: observer.as_ref().map(Limited::of).unwrap_or_default(),
+            limited: Limited::default(),
             observer,
             spec,
         }
     };
-    let devices = registry.devices()?.into_iter().map(observe).collect();
+    let mut devices: Vec<_> = registry.devices()?.into_iter().map(observe).collect();
+    let limited = census.take(devices.iter().map(Seen::with_cnps));
+    for (seen, limited) in devices.iter_mut().zip(limited) {
+        seen.limited = limited;
+    }
     let mut families = prometheus_client::registry::Registry::default();
     families.register_collector(Box::new(Scrape { devices }));
     let mut text = String::new();
@@ -65,6 +70,14 @@ struct Seen {
     /// By their numbers; None like the observer.
     counters: Option<[u64; Counter::COUNT]>,
     limited: Limited,
+}
+
+impl Seen {
+    /// The observer, if any process of the device has heeded a CNP.
+    fn with_cnps(&self) -> Option<&Observer> {
+        let cnps = self.counters?[Counter::RpCnpHandled as usize];
+        self.observer.as_ref().filter(|_| cnps > 0)
+    }
 }
 
 impl Collector for Scrape {
@@ -222,7 +235,7 @@ mod tests {
             device.with(|hca| hca.count(Counter::RoceAdpRetransWaitNs, waited_ns));
         }
         let sum = |device: &str| -> String {
-            let text = text(&registry).unwrap();
+            let text = text(&registry, &mut Census::default()).unwrap();
             let start = format!("ferroce_adp_retx_wait_seconds_sum{{device=\"{device}\",");
             let line = text.lines().find_map(|line| line.strip_prefix(&start));
             line.unwrap().to_owned()

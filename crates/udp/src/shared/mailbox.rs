@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::Instant;
 
 use socket2::SockRef;
 
@@ -94,11 +94,16 @@ pub(super) fn ask(
     slot: u8,
     question: &[u8],
     descriptors: [BorrowedFd<'_>; 2],
-    patience: Duration,
+    until: Instant,
 ) -> io::Result<Asked> {
     let names = Names::new(state)?;
     let socket = UnixDatagram::unbound()?;
-    socket.set_write_timeout(Some(patience))?;
+    let left = until.saturating_duration_since(Instant::now());
+    match left.is_zero() {
+        // A timeout cannot be zero.
+        true => socket.set_nonblocking(true)?,
+        false => socket.set_write_timeout(Some(left))?,
+    }
     let sent = socket
         .connect(names.of(slot))
         .and_then(|()| sys::send_with(&socket, question, descriptors));

@@ -4,15 +4,16 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use clap::Args;
-use ferroce_udp::{FlowRow, Query, QueryError, Registry, Resource};
+use ferroce_hca::Counter;
+use ferroce_udp::{FlowRow, Inquiry, Observer, Process, Query, Registry, Resource};
 use serde_json::{Value, json};
 
+use super::super::ask::ask;
 use super::super::format::Format;
 use super::super::watch::{Pauses, in_place};
-use super::super::{devices, observe};
 use crate::output::{Failure, Output, Table};
 
-/// How long a process may take to answer; one that is stopped holds up nobody else.
+/// How long processes may take to answer, all together; those that are stopped hold up one look.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Show the queue pairs whose peers have sent CNPs: rate, target, alpha, stage and CNPs
@@ -37,12 +38,12 @@ impl Watch {
         to: &mut Output<'_>,
     ) -> Result<(), Failure> {
         let pauses = Pauses::new()?;
-        let mut before = HashMap::new();
+        let (mut before, mut inquiry) = (HashMap::new(), Inquiry::default());
         for round in 0.. {
             if self.count == Some(round) || round > 0 && !pauses.pass(self.interval) {
                 break;
             }
-            let mut seen = look(registry, name, to)?;
+            let mut seen = look(registry, name, &mut inquiry, to)?;
             seen.retain(|it| prio.is_none_or(|prio| it.row.prio == prio));
             if format.is_json() {
                 let rows: Vec<Value> = seen.iter().map(Seen::json).collect();
@@ -81,34 +82,29 @@ impl Seen {
     }
 }
 
-/// Asks all processes on the devices.
 fn look(
     registry: &Registry,
     name: Option<&str>,
+    inquiry: &mut Inquiry,
     to: &mut Output<'_>,
 ) -> Result<Vec<Seen>, Failure> {
+    let has_cnps = |observer: &Observer, process: &Process| {
+        let state = observer.state();
+        state.counter_of(process.slot, Counter::RpCnpHandled) > 0
+    };
     let mut seen = Vec::new();
-    for (_, spec) in devices(registry, name)? {
-        let observer = observe(registry, &spec)?;
-        for process in observer.processes().map_err(Failure::broken)? {
-            let answer = match observer.query_within(process.slot, Query::Flow, PATIENCE) {
-                Ok(answer) => answer,
-                // It has ended since, and its queue pairs with it.
-                Err(QueryError::Gone { .. }) => continue,
-                Err(error) => {
-                    let (name, pid) = (&spec.name, process.pid);
-                    to.remark(format_args!("warning: {name}: process {pid}: {error}"))?;
-                    continue;
-                }
-            };
-            seen.extend(answer.into_iter().filter_map(|resource| match resource {
-                Resource::Flow(row) => Some(Seen {
-                    device: spec.name.clone(),
-                    row,
-                }),
-                _ => None,
-            }));
+    let question = (Some(Query::Flow), PATIENCE);
+    for told in ask(registry, name, question, inquiry, has_cnps)? {
+        for line in told.silent {
+            to.remark(format_args!("warning: {line}"))?;
         }
+        seen.extend(told.rows.into_iter().filter_map(|resource| match resource {
+            Resource::Flow(row) => Some(Seen {
+                device: told.device.clone(),
+                row,
+            }),
+            _ => None,
+        }));
     }
     Ok(seen)
 }

@@ -1,0 +1,93 @@
+//! What the processes on devices tell of what they have made.
+
+use std::time::{Duration, Instant};
+
+use ferroce_udp::{Answer, Inquiry, Observer, Process, Query, QueryError, Registry, Resource};
+
+use super::{devices, observe};
+use crate::output::Failure;
+
+/// Looked at at a time; each device takes two descriptors.
+const DEVICES_AT_A_TIME: usize = 64;
+
+/// What the processes on a device have told.
+pub(super) struct Told {
+    /// The place of the device among all.
+    pub(super) index: usize,
+    /// Its name.
+    pub(super) device: String,
+    /// Those that were to be asked.
+    pub(super) processes: Vec<Process>,
+    pub(super) rows: Vec<Resource>,
+    /// A line for each that did not answer.
+    pub(super) silent: Vec<String>,
+}
+
+/// Asks the processes on all devices, or on that of a name, for which `is_asked`; without a query
+/// there is nothing but them. All together get `patience`, and once that is over each 64 devices
+/// 10 ms or a little more.
+pub(super) fn ask(
+    registry: &Registry,
+    name: Option<&str>,
+    (query, patience): (Option<Query>, Duration),
+    inquiry: &mut Inquiry,
+    is_asked: fn(&Observer, &Process) -> bool,
+) -> Result<Vec<Told>, Failure> {
+    let until = Instant::now() + patience;
+    let mut all = Vec::new();
+    for some in devices(registry, name)?.chunks(DEVICES_AT_A_TIME) {
+        let observers = some.iter().map(|(_, spec)| observe(registry, spec));
+        let observers: Vec<_> = observers.collect::<Result<_, _>>()?;
+        let told = observers.iter().zip(some).map(|(observer, (index, spec))| {
+            let mut processes = processes(observer)?;
+            processes.retain(|process| is_asked(observer, process));
+            Ok(Told {
+                index: *index,
+                device: spec.name.clone(),
+                processes,
+                rows: Vec::new(),
+                silent: Vec::new(),
+            })
+        });
+        let mut told: Vec<_> = told.collect::<Result<_, Failure>>()?;
+        if let Some(query) = query {
+            let questions = observers.iter().zip(&told);
+            let questions = questions.flat_map(|(observer, told)| {
+                told.processes
+                    .iter()
+                    .map(move |process| (observer, process))
+            });
+            let questions: Vec<_> = questions.collect();
+            let mut answers = inquiry.ask(&questions, query, until).into_iter();
+            told.iter_mut().for_each(|it| it.hear(&mut answers));
+        }
+        all.append(&mut told);
+    }
+    Ok(all)
+}
+
+impl Told {
+    /// Takes an answer for each process.
+    fn hear(&mut self, answers: &mut impl Iterator<Item = Answer>) {
+        for (process, answer) in self.processes.iter().zip(answers) {
+            match answer {
+                Ok(rows) => self.rows.extend(rows),
+                // It has ended since, and its objects with it.
+                Err(QueryError::Gone { .. }) => {}
+                Err(error) => {
+                    let line = format!("{}: process {}: {error}", self.device, process.pid);
+                    self.silent.push(line);
+                }
+            }
+        }
+    }
+}
+
+fn processes(observer: &Observer) -> Result<Vec<Process>, Failure> {
+    observer.processes().map_err(|error| {
+        Failure::broken(format_args!(
+            "cannot see who has {} open: {error}",
+            observer.spec().name
+        ))
+    })
+}
