@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use ferroce_hca::{Data, QpAttr, QpInit, QpType, Received};
 use ferroce_udp::wait::Clock;
@@ -15,6 +15,8 @@ use tempfile::TempDir;
 
 /// Whoever answers for the peer, nobody listens there.
 const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 34, 1, 9));
+
+const OF_FR1: &str = r#"device="fr1",port="1""#;
 
 /// The registry of this network namespace below `directory`.
 fn registry(directory: &Path) -> Registry {
@@ -81,21 +83,54 @@ fn congested(device: &Device) -> Qpn {
     qpn
 }
 
-fn scrape(place: &Place) -> String {
-    let mut server = place.command(&["serve", "--metrics", "127.34.1.1:0"]);
-    let mut server = server.stderr(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stderr.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let address = line.trim().strip_prefix("metrics at http://").unwrap();
-    let mut stream = TcpStream::connect(address.strip_suffix("/metrics").unwrap()).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-    let mut page = String::new();
-    stream.read_to_string(&mut page).unwrap();
-    server.kill().unwrap();
-    server.wait().unwrap();
-    page
+struct Exporter {
+    server: Child,
+    address: String,
+}
+
+impl Exporter {
+    fn start(place: &Place) -> Self {
+        let mut server = place.command(&["serve", "--metrics", "127.34.1.1:0"]);
+        let mut server = server.stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stderr.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line.trim().strip_prefix("metrics at http://").unwrap();
+        let address = address.strip_suffix("/metrics").unwrap().to_owned();
+        Self { server, address }
+    }
+
+    fn page(&self) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        page
+    }
+
+    /// How many queue pairs of fr1 are slowed down, and how many of its processes are silent.
+    fn census(&self) -> (f64, f64) {
+        let page = self.page();
+        let value = |name| metric(&page, &format!("ferroce_cc_{name}{{{OF_FR1}}}"));
+        (value("limited_queue_pairs"), value("silent_processes"))
+    }
+
+    /// The same once all have told; on a busy machine they are late.
+    fn told(&self) -> f64 {
+        loop {
+            if let (limited, 0.0) = self.census() {
+                break limited;
+            }
+        }
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+    }
 }
 
 #[track_caller]
@@ -107,11 +142,11 @@ fn metric(page: &str, name: &str) -> f64 {
         .unwrap()
 }
 
-#[test]
-fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
+/// A place with a device on which CNPs act for long: from 1000 Mb/s they leave half, and it goes up
+/// again by 1 Mb/s only after a while.
+fn place_with_device(address: &str) -> (Place, Device) {
     let place = Place(tempfile::tempdir().unwrap());
-    place.good(&["dev", "add", "fr1", "127.34.1.1"]);
-    // From 1000 Mb/s half of it, and up again by 1 Mb/s only after a while.
+    place.good(&["dev", "add", "fr1", address]);
     place.good(&[
         "cc",
         "set",
@@ -122,29 +157,31 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
         "rpg_ai_rate=1",
         "roce_np/enable/3=0",
     ]);
-    let device = Device::attach(
-        &registry(&place.registry()),
-        "fr1",
-        AttachOptions::default(),
-    )
-    .unwrap();
-    let of_fr1 = r#"{device="fr1",port="1""#;
-    let limited = format!("ferroce_cc_limited_queue_pairs{of_fr1}}}");
-    let lowest = format!("ferroce_cc_lowest_rate_bytes_per_second{of_fr1}}}");
-    let page = scrape(&place);
+    let registry = registry(&place.registry());
+    let device = Device::attach(&registry, "fr1", AttachOptions::default()).unwrap();
+    (place, device)
+}
+
+#[test]
+fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
+    let (place, device) = place_with_device("127.34.1.1");
+    let limited = format!("ferroce_cc_limited_queue_pairs{{{OF_FR1}}}");
+    let lowest = format!("ferroce_cc_lowest_rate_bytes_per_second{{{OF_FR1}}}");
+    let exporter = Exporter::start(&place);
+    let page = exporter.page();
     assert_eq!(
         [metric(&page, &limited), metric(&page, &lowest)],
         [0.0, 12.5e9]
     );
     let enabled = |priority: u32, point: &str| {
         let rest = format!(r#",priority="{priority}",point="{point}"}}"#);
-        metric(&page, &format!("ferroce_cc_enabled{of_fr1}{rest}"))
+        metric(&page, &format!("ferroce_cc_enabled{{{OF_FR1}{rest}"))
     };
     assert_eq!(
         [enabled(3, "np"), enabled(3, "rp"), enabled(4, "np")],
         [0.0, 1.0, 1.0]
     );
-    let gd = format!(r#"ferroce_cc_parameter{of_fr1},parameter="rpg_gd"}}"#);
+    let gd = format!(r#"ferroce_cc_parameter{{{OF_FR1},parameter="rpg_gd"}}"#);
     assert_eq!(metric(&page, &gd), 11.0);
 
     let qpn = congested(&device);
@@ -182,11 +219,39 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
     let of_3 = ["cc", "watch", "-j", "--count", "1", "--prio", "3"];
     assert_eq!(place.good(&of_3), "[]\n");
 
-    let page = scrape(&place);
+    let page = exporter.page();
     assert_eq!(metric(&page, &limited), 1.0);
     let lowest = 8.0 * metric(&page, &lowest);
     assert!((499e6..1.2e9).contains(&lowest), "{lowest}");
     drop(device);
     let gone = place.good(&["cc", "watch", "--count", "1"]);
     assert_eq!(gone, "no queue pair has got a CNP\n");
+}
+
+#[test]
+fn a_process_is_asked_only_if_it_may_have_something_to_tell() {
+    let (place, device) = place_with_device("127.36.1.1");
+    let exporter = Exporter::start(&place);
+    // Nothing answers while the device is in these hands.
+    let unanswered = || device.with(|_| exporter.census());
+    assert_eq!(unanswered(), (0.0, 0.0), "no CNP");
+    let qpn = congested(&device);
+    assert_eq!(exporter.told(), 1.0);
+    device.with(|hca| hca.destroy_qp(qpn)).unwrap();
+    assert_eq!(exporter.told(), 0.0);
+    assert_eq!(unanswered(), (0.0, 0.0), "no CNP since");
+
+    congested(&device);
+    assert_eq!(unanswered(), (0.0, 1.0));
+    let watch = ["cc", "watch", "-j", "--count", "2", "--interval", "0.01"];
+    let watched = device.with(|_| place.command(&watch).output().unwrap());
+    let [out, err] = [watched.stdout, watched.stderr].map(|it| String::from_utf8(it).unwrap());
+    assert_eq!((out.as_str(), watched.status.code()), ("[]\n[]\n", Some(0)));
+    let lines: Vec<_> = err.lines().collect();
+    assert!(
+        lines.len() == 2 && lines.iter().all(|it| it.contains("does not answer")),
+        "{err}"
+    );
+    // It answers what it owes, and is asked again.
+    assert_eq!(exporter.told(), 1.0);
 }

@@ -5,9 +5,10 @@ mod common;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use common::{Link, Node, Other, Place, address, connect_back, hear, patient_attr, role, tell};
-use ferroce_udp::{Observer, QpRow, Query, QueryError, Registry, Resource};
+use ferroce_udp::{Answer, Inquiry, Observer, QpRow, Query, QueryError, Registry, Resource};
 use ferroce_wire::cm::{PortSpace, ServiceId};
 
 const LEN: usize = 4096;
@@ -101,6 +102,33 @@ fn a_process_answers_whatever_its_program_does() {
     for _ in 0..100 {
         assert_eq!(observer.query(slot, Query::Mr).unwrap().len(), 1);
     }
+}
+
+/// One of many that says nothing holds up the others only as long as it is given, and once only.
+#[test]
+fn whoever_owes_an_answer_is_not_waited_for_again() {
+    let place = Place::with_device("inquiry", address(140, 3, 0));
+    let (held, other) = (attach(&place.0), attach(&place.0));
+    let observer = observe(&place.0);
+    let processes = observer.processes().unwrap();
+    let slots: Vec<_> = processes.iter().map(|process| process.slot).collect();
+    assert_eq!(slots, [held.device.slot(), other.device.slot()]);
+    let questions: Vec<_> = processes.iter().map(|it| (&observer, it)).collect();
+    let mut inquiry = Inquiry::default();
+    let mut ask = |patience_s| {
+        let until = Instant::now() + Duration::from_secs(patience_s);
+        let answers = inquiry.ask(&questions, Query::Mr, until);
+        <[Answer; 2]>::try_from(answers).unwrap()
+    };
+    // Nothing answers while the device is in these hands. The hour shows if that is waited for.
+    held.device.with(|_| {
+        for patience_s in [2, 3600] {
+            let [silent, told] = ask(patience_s);
+            assert!(matches!(silent, Err(QueryError::Silent { slot }) if slot == slots[0]));
+            assert_eq!(told.unwrap().len(), 1);
+        }
+    });
+    while ask(2).iter().any(Result::is_err) {}
 }
 
 #[test]
