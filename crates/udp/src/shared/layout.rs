@@ -1,3 +1,7 @@
+use std::fs::File;
+use std::io;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use ferroce_hca::{CounterSlab, Function, MappedState, StateBlock, VfBlock};
@@ -75,6 +79,13 @@ impl Layout {
         self.magic.load(Ordering::Acquire) == MAGIC
             && self.version.load(Ordering::Relaxed) == VERSION
             && u64::from(self.size.load(Ordering::Relaxed)) == Self::SIZE
+    }
+
+    /// Whether the file has been marked as filled, by whichever release. That takes no memory.
+    pub(super) fn is_marked(file: &File) -> io::Result<bool> {
+        let mut magic = [0; size_of::<u64>()];
+        let len = file.read_at(&mut magic, offset_of!(Self, magic) as u64)?;
+        Ok(len == magic.len() && u64::from_ne_bytes(magic) == MAGIC)
     }
 
     /// Whether nobody has finished filling the file.

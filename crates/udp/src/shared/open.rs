@@ -124,8 +124,11 @@ fn fill(file: &File, path: &Path) -> io::Result<Filled> {
     if len != 0 && len != Layout::SIZE {
         return Ok(Filled::ByAnotherRelease);
     }
-    // Also the second time: a process may have died amid the first.
-    sys::allocate(file, Layout::SIZE)?;
+    // Also the second time: a process may have died amid the first. What is mapped without having
+    // been allocated is not to be touched.
+    if !Layout::is_marked(file)? {
+        sys::allocate(file, Layout::SIZE)?;
+    }
     let layout = mapped(file, path)?;
     if layout.is_ready() || layout.is_blank() {
         Ok(Filled::Yes(layout))
