@@ -12,8 +12,7 @@ const DEVICES_AT_A_TIME: usize = 64;
 
 /// What the processes on a device have told.
 pub(super) struct Told {
-    /// The place of the device among all.
-    pub(super) index: usize,
+    index: usize,
     /// Its name.
     pub(super) device: String,
     /// Those that were to be asked.
@@ -67,6 +66,11 @@ pub(super) fn ask(
 }
 
 impl Told {
+    /// The place of the device among all, and its name.
+    pub(super) fn name(&self) -> (usize, &str) {
+        (self.index, &self.device)
+    }
+
     /// Takes an answer for each process.
     fn hear(&mut self, answers: &mut impl Iterator<Item = Answer>) {
         for (process, answer) in self.processes.iter().zip(answers) {

@@ -285,8 +285,7 @@ fn show(
     let mut rows = Vec::new();
     for (index, spec) in devices(registry, name)? {
         let name = spec.name.as_str();
-        let keys = [("ifindex", index.into()), ("ifname", name.into())];
-        let mut row = Row::new(format!("dev {name}"), &keys);
+        let mut row = Row::of_device((index, name), format!("dev {name}"));
         let params = observe(registry, &spec)?.state().congestion();
         let values = match prio {
             Some(prio) => switches(&params, prio),

@@ -124,8 +124,7 @@ fn show(
     let mut rows = Vec::new();
     for (index, spec) in devices(registry, name)? {
         let name = spec.name.as_str();
-        let keys = [("ifindex", index.into()), ("ifname", name.into())];
-        let mut row = Row::new(format!("{index}: {name}:"), &keys);
+        let mut row = Row::of_device((index, name), format!("{index}: {name}:"));
         row.put("node_type", "ca");
         row.put("fw", spec.fw_ver.as_str());
         row.put("node_guid", guid(spec.guid()));

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value};
 
+use super::PORT;
 use crate::output::{Failure, Output};
 
 /// How to print, as iproute2 takes it: in front of the object.
@@ -67,6 +68,21 @@ impl Row {
             fields: fields.collect(),
             below: String::new(),
         }
+    }
+
+    /// The row of a device by its place among all and its name, to be shown behind `title`.
+    pub(super) fn of_device((index, name): (usize, &str), title: String) -> Self {
+        Self::new(title, &[("ifindex", index.into()), ("ifname", name.into())])
+    }
+
+    /// The row of a device's only port.
+    pub(super) fn of_port((index, name): (usize, &str)) -> Self {
+        let keys = [
+            ("ifindex", index.into()),
+            ("ifname", name.into()),
+            ("port", PORT.into()),
+        ];
+        Self::new(format!("link {name}/{PORT}"), &keys)
     }
 
     /// Adds a value.

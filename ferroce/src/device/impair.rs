@@ -88,8 +88,7 @@ fn show(
     let mut rows = Vec::new();
     for (index, spec) in devices(registry, name)? {
         let name = spec.name.as_str();
-        let keys = [("ifindex", index.into()), ("ifname", name.into())];
-        let mut row = Row::new(format!("dev {name}"), &keys);
+        let mut row = Row::of_device((index, name), format!("dev {name}"));
         let observer = observe(registry, &spec)?;
         let state = observer.state();
         for (direction, key, queue) in [

@@ -13,7 +13,7 @@ use self::filter::Filter;
 use self::kind::{KINDS, Kind, Object};
 use super::ask::{Told, ask};
 use super::format::{Before, Format, Row};
-use super::{PORT, link, registry};
+use super::{link, registry};
 use crate::output::{Failure, Output};
 
 /// How long processes may take to answer, all together: one does in a few milliseconds for each
@@ -121,7 +121,7 @@ impl<'a> Wanted<'a> {
                     let is_wanted =
                         |object: &Object| self.filters.iter().all(|it| it.takes(object));
                     let objects = objects(kind, told).filter(is_wanted);
-                    rows.extend(objects.map(|it| row(kind, told.index, &told.device, &it, format)));
+                    rows.extend(objects.map(|it| row(kind, told.name(), &it, format)));
                 }
             }
         }
@@ -145,9 +145,8 @@ fn objects(kind: &Kind, told: &Told) -> impl Iterator<Item = Object> {
 }
 
 fn summary(told: &Told) -> Row {
-    let name = told.device.as_str();
-    let keys = [("ifindex", told.index.into()), ("ifname", name.into())];
-    let mut row = Row::new(format!("{}: {name}:", told.index), &keys);
+    let (index, name) = told.name();
+    let mut row = Row::of_device((index, name), format!("{index}: {name}:"));
     let counts = told.rows.iter().filter_map(|resource| match resource {
         Resource::Count(counts) => Some(counts),
         _ => None,
@@ -165,15 +164,11 @@ fn summary(told: &Told) -> Row {
     row
 }
 
-fn row(kind: &Kind, index: usize, name: &str, object: &Map<String, Value>, format: Format) -> Row {
-    let mut keys = vec![("ifindex", index.into()), ("ifname", name.into())];
-    let title = if kind.is_on_port {
-        keys.push(("port", PORT.into()));
-        format!("link {name}/{PORT}")
-    } else {
-        format!("dev {name}")
+fn row(kind: &Kind, device: (usize, &str), object: &Map<String, Value>, format: Format) -> Row {
+    let mut row = match kind.is_on_port {
+        true => Row::of_port(device),
+        false => Row::of_device(device, format!("dev {}", device.1)),
     };
-    let mut row = Row::new(title, &keys);
     for key in kind.keys.iter().filter(|key| key.always || format.details) {
         if let Some(value) = object.get(key.name) {
             row.put(key.name, key.shown(value));

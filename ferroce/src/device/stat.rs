@@ -6,7 +6,7 @@ use ferroce_udp::Registry;
 
 use super::format::{Before, Format, Row};
 use super::hist::Hist;
-use super::{PORT, devices, link, observe, registry};
+use super::{devices, link, observe, registry};
 use crate::bins;
 use crate::output::{Failure, Output};
 
@@ -78,12 +78,7 @@ fn show(
 ) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for (index, spec) in devices(registry, name)? {
-        let keys = [
-            ("ifindex", index.into()),
-            ("ifname", spec.name.as_str().into()),
-            ("port", PORT.into()),
-        ];
-        let mut row = Row::new(format!("link {}/{PORT}", spec.name), &keys);
+        let mut row = Row::of_port((index, &spec.name));
         let observer = observe(registry, &spec)?;
         for info in Counter::TABLE {
             row.put(info.name, observer.state().counter(info.counter));
