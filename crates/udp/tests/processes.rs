@@ -4,48 +4,26 @@ mod common;
 
 use std::time::Instant;
 
+use common::echo::{echo, exchange};
 use common::{
     Link, Node, Other, PATIENCE, address, attr, check_all_kinds, connect, connect_back, hear,
-    impatient, impatient_attr, pattern, role, tell, total,
+    impatient, impatient_attr, role, tell, total,
 };
-use ferroce_hca::{SendOp, WcStatus};
+use ferroce_hca::WcStatus;
 
 const LEN: usize = 1 << 20;
-const HALF: usize = LEN / 2;
-const ROUNDS: u64 = 20;
 
 /// The process beside the test's own: it opens a device and then does as its role says.
 fn other(role: &[String]) {
     let node = Node::open(role[1].parse().unwrap(), LEN);
-    let Link { qpn, memory, .. } = connect_back(&node, &attr());
-    node.post_recv(qpn, 0, 0, HALF as u32);
-    tell("connected");
     match role[0].as_str() {
-        // Answers each SEND with the same bytes, changed, by a WRITE with immediate.
-        "echo" => {
-            let mut writes = 0;
-            for round in 0..ROUNDS {
-                // The next message may be here before the last WRITE is acknowledged.
-                let len = loop {
-                    match node.succeed(1)[0] {
-                        done if done.wr_id == 1 => writes += 1,
-                        message => break message.byte_len as usize,
-                    }
-                };
-                assert_eq!(node.bytes(0, len), pattern(len, round));
-                node.buffer.write(HALF, &pattern(len, !round));
-                node.post_recv(qpn, 0, 0, HALF as u32);
-                let write = SendOp::Write {
-                    va: memory.va + HALF as u64,
-                    rkey: memory.rkey,
-                    imm: Some(len as u32),
-                };
-                node.post(qpn, 1, write, node.sge(HALF, len as u32));
-            }
-            node.succeed(ROUNDS as usize - writes);
-        }
+        "echo" => echo(&node, &attr()),
         // Does nothing, until it is killed or its parent ends.
-        "target" => while hear().is_some() {},
+        "target" => {
+            connect_back(&node, &attr());
+            tell("connected");
+            while hear().is_some() {}
+        }
         other => panic!("role {other}"),
     }
 }
@@ -58,19 +36,7 @@ fn both_ways_between_processes() {
     let (own, peer) = (address(42, 0, 0), address(42, 0, 1));
     let mut child = Other::start("both_ways_between_processes", &format!("echo {peer}"));
     let node = Node::open(own, LEN);
-    let qpn = child.connect(&node, &attr()).qpn;
-    assert_eq!(child.hear(), "connected");
-    for round in 0..ROUNDS {
-        let len = 1 + (HALF - 1) * round as usize / (ROUNDS as usize - 1);
-        node.buffer.write(0, &pattern(len, round));
-        node.post_recv(qpn, 2, 0, 0);
-        let send = SendOp::Send { imm: None };
-        node.post(qpn, 1, send, node.sge(0, len as u32));
-        let completions = node.succeed(2);
-        let received = completions.iter().find(|c| c.wr_id == 2).unwrap();
-        assert_eq!(received.imm as usize, len);
-        assert_eq!(node.bytes(HALF, len), pattern(len, !round));
-    }
+    exchange(&node, &mut child, &attr());
     // The child returned from its last `wait` and ended: its last acknowledgement came all the same.
     child.finish();
 }

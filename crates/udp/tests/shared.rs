@@ -4,16 +4,15 @@ mod common;
 
 use std::path::Path;
 
+use common::echo::{echo, exchange};
 use common::{
     Link, Node, Other, Place, address, check_all_kinds, connect, connect_back, hear,
-    nothing_was_missed, patient_attr, pattern, role, tell,
+    nothing_was_missed, patient_attr, role, tell,
 };
-use ferroce_hca::{SendOp, WcStatus};
+use ferroce_hca::WcStatus;
 use ferroce_udp::Registry;
 
 const LEN: usize = 1 << 20;
-const HALF: usize = LEN / 2;
-const ROUNDS: u64 = 20;
 
 fn attach(directory: &Path) -> Node {
     Node::attach(&Registry::at(directory).unwrap(), "a", LEN)
@@ -22,59 +21,21 @@ fn attach(directory: &Path) -> Node {
 /// A process beside the test's own: attaches to the device and does as its role says.
 fn other(role: &[String]) {
     let node = attach(Path::new(&role[1]));
-    let Link { qpn, memory, .. } = connect_back(&node, &patient_attr());
     match role[0].as_str() {
-        // Answers each SEND with the same bytes, changed, by a WRITE with immediate.
         "echo" => {
-            node.post_recv(qpn, 0, 0, HALF as u32);
-            tell("connected");
-            let mut writes = 0;
-            for round in 0..ROUNDS {
-                let len = loop {
-                    match node.succeed(1)[0] {
-                        done if done.wr_id == 1 => writes += 1,
-                        message => break message.byte_len as usize,
-                    }
-                };
-                assert_eq!(node.bytes(0, len), pattern(len, round));
-                node.buffer.write(HALF, &pattern(len, !round));
-                node.post_recv(qpn, 0, 0, HALF as u32);
-                let write = SendOp::Write {
-                    va: memory.va + HALF as u64,
-                    rkey: memory.rkey,
-                    imm: Some(len as u32),
-                };
-                node.post(qpn, 1, write, node.sge(HALF, len as u32));
-            }
-            node.succeed(ROUNDS as usize - writes);
+            echo(&node, &patient_attr());
             nothing_was_missed(&node);
             tell("done");
             while hear().is_some() {}
         }
         // Does nothing, until it is killed or its parent ends.
         "target" => {
+            connect_back(&node, &patient_attr());
             tell("connected");
             while hear().is_some() {}
         }
         other => panic!("role {other}"),
     }
-}
-
-/// Exchanges messages with a process in the role "echo".
-fn exchange(node: &Node, child: &mut Other) {
-    let qpn = child.connect(node, &patient_attr()).qpn;
-    assert_eq!(child.hear(), "connected");
-    for round in 0..ROUNDS {
-        let len = 1 + (HALF - 1) * round as usize / (ROUNDS as usize - 1);
-        node.buffer.write(0, &pattern(len, round));
-        node.post_recv(qpn, 2, 0, 0);
-        node.post(qpn, 1, SendOp::Send { imm: None }, node.sge(0, len as u32));
-        let completions = node.succeed(2);
-        let received = completions.iter().find(|c| c.wr_id == 2).unwrap();
-        assert_eq!(received.imm as usize, len);
-        assert_eq!(node.bytes(HALF, len), pattern(len, !round));
-    }
-    assert_eq!(child.hear(), "done");
 }
 
 #[test]
@@ -103,7 +64,8 @@ fn processes_on_one_address() {
     let mut children = [(); 3].map(|()| start());
     let node = attach(&place.0);
     for child in &mut children {
-        exchange(&node, child);
+        exchange(&node, child, &patient_attr());
+        assert_eq!(child.hear(), "done");
     }
     nothing_was_missed(&node);
     children.into_iter().for_each(Other::finish);

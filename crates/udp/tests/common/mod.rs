@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "no test uses all of it")]
 
+pub mod echo;
+
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
