@@ -23,8 +23,8 @@ pub(super) struct Told {
 }
 
 /// Asks the processes on all devices, or on that of a name, for which `is_asked`; without a query
-/// there is nothing but them. All together get `patience`, and once that is over each 64 devices
-/// 10 ms or a little more.
+/// there is nothing but them. All together get `patience`; once that is over, those on each 64
+/// devices get 10 ms for each 128 of them.
 pub(super) fn ask(
     registry: &Registry,
     name: Option<&str>,
