@@ -3,11 +3,13 @@
 //! The notification point answers packets marked CE with CNPs. The reaction point gives a queue
 //! pair whose peer sends CNPs a [`Limiter`], and takes it away when the rate has recovered.
 
+mod datagram;
 mod device;
 mod limiter;
 mod look;
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use ferroce_dcqcn::np::{Arrival, CnpTimer, NotificationPoint};
 use ferroce_dcqcn::rp::NvidiaConfig;
@@ -15,6 +17,7 @@ use ferroce_dcqcn::{Params, Rate, Switches};
 use ferroce_transport::{Path, Transmit};
 use ferroce_wire::{PKEY_DEFAULT, Qpn, cnp};
 
+use self::datagram::DatagramTimers;
 pub(crate) use self::limiter::Limiter;
 pub use self::look::{FlowLook, LimitLook};
 use crate::packet::{CE, Outgoing};
@@ -35,6 +38,7 @@ pub(crate) struct Congestion {
     enabled: u8,
     rp: NvidiaConfig,
     np: NotificationPoint,
+    datagrams: DatagramTimers,
     cnps: VecDeque<Cnp>,
 }
 
@@ -53,6 +57,7 @@ impl Congestion {
             enabled: enabled.fold(0, |mask, priority| mask | 1 << priority),
             rp: NvidiaConfig::new(params, &Switches::default(), line),
             np: NotificationPoint::new(params),
+            datagrams: DatagramTimers::default(),
             cnps: VecDeque::new(),
         }
     }
@@ -104,6 +109,19 @@ impl Congestion {
             };
             self.cnps.push_back(Cnp { path, dest_qp });
         }
+    }
+
+    /// A marked datagram has arrived: a CNP to its sender waits to be sent, unless one was sent just
+    /// before.
+    fn notify_sender(&mut self, now_ns: u64, traffic_class: u8, sender: (IpAddr, Qpn)) {
+        let (dest, source_qp) = sender;
+        let path = Path {
+            dest,
+            traffic_class,
+        };
+        let mut flow = *self.datagrams.of(dest, source_qp);
+        self.notify(now_ns, traffic_class, (path, source_qp), &mut flow);
+        *self.datagrams.of(dest, source_qp) = flow;
     }
 
     /// Whether CNPs wait to be sent.

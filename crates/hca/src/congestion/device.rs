@@ -41,21 +41,28 @@ impl Hca {
         Some(())
     }
 
-    /// A packet marked CE has arrived at a queue pair. A datagram has no flow that could slow down.
+    /// A packet marked CE has arrived at a queue pair.
     #[cold]
     pub(crate) fn answer_mark(&mut self, qpn: Qpn, packet: &Received<'_>) {
         self.state.count(Counter::NpEcnMarkedRocePackets, 1);
         let Some(index) = self.qp_index(qpn) else {
             return;
         };
-        if let Some(entry) = self.qps.get_mut(index)
-            && let Some(path) = entry.path
-        {
+        let Some(entry) = self.qps.get_mut(index) else {
+            return;
+        };
+        let (now_ns, traffic_class) = (self.now.as_nanos(), packet.traffic_class);
+        if let Some(path) = entry.path {
             let peer = (path, entry.qp.attr().dest_qpn);
-            let now_ns = self.now.as_nanos();
             let flow = &mut entry.cnp_timer;
-            self.congestion
-                .notify(now_ns, packet.traffic_class, peer, flow);
+            self.congestion.notify(now_ns, traffic_class, peer, flow);
+        } else if let Some(deth) = packet.headers.deth
+            && deth.qkey == entry.qp.attr().qkey
+            && !packet.dest.is_multicast()
+        {
+            // From somebody who may write to the queue pair, and a group sends no flood of answers.
+            let sender = (packet.source, deth.src_qp);
+            self.congestion.notify_sender(now_ns, traffic_class, sender);
         }
     }
 

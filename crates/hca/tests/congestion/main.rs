@@ -4,6 +4,7 @@
 mod common;
 
 mod cnp;
+mod datagram;
 mod incast;
 mod pace;
 

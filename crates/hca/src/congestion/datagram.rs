@@ -1,0 +1,61 @@
+use std::net::IpAddr;
+
+use ferroce_dcqcn::np::CnpTimer;
+use ferroce_wire::Qpn;
+
+/// Places for the flows of datagrams, a power of two.
+const PLACES: usize = 256;
+
+/// When the next CNP may answer the datagrams of a sender's queue pair, where each flow keeps its
+/// own interval.
+///
+/// Strangers cannot make it grow. Two flows may meet at a place; they share its interval, and so
+/// get fewer CNPs and never more.
+#[derive(Debug, Default)]
+pub(super) struct DatagramTimers {
+    /// Made by the first marked datagram: most devices never see one.
+    places: Option<Box<[CnpTimer; PLACES]>>,
+}
+
+impl DatagramTimers {
+    /// The timer of what the queue pair `source_qp` at `source` sends.
+    pub(super) fn of(&mut self, source: IpAddr, source_qp: Qpn) -> &mut CnpTimer {
+        let places = self
+            .places
+            .get_or_insert_with(|| Box::new([CnpTimer::default(); PLACES]));
+        &mut places[place_of(source, source_qp)]
+    }
+}
+
+fn place_of(source: IpAddr, source_qp: Qpn) -> usize {
+    let address = match source {
+        IpAddr::V4(v4) => v4.to_bits(),
+        IpAddr::V6(v6) => {
+            let bits = v6.to_bits();
+            // Folding is meant to drop bits.
+            (bits ^ bits >> 32 ^ bits >> 64 ^ bits >> 96) as u32
+        }
+    };
+    // Multiplied with the golden ratio, neighbours land far from each other.
+    let flow = u64::from(address) << 24 | u64::from(source_qp.value());
+    let mixed = flow.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 56) as usize & (PLACES - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn neighbours_have_places_of_their_own() {
+        let first = Qpn::new(0x100);
+        let by_qp = (0..100).map(|i| place_of([10, 0, 0, 1].into(), Qpn::new(0x100 + i)));
+        assert_eq!(by_qp.collect::<HashSet<_>>().len(), 100);
+        let by_v4 = (0..16).map(|i| place_of([10, 0, 0, i].into(), first));
+        assert_eq!(by_v4.collect::<HashSet<_>>().len(), 16);
+        let by_v6 = (0..16).map(|i| place_of([0xfe80, 0, 0, 0, 0, 0, 0, i].into(), first));
+        assert_eq!(by_v6.collect::<HashSet<_>>().len(), 16);
+    }
+}
