@@ -33,7 +33,6 @@ mod register;
 mod srq;
 mod state;
 mod table;
-mod timers;
 mod verbs;
 
 pub use congestion::{FlowLook, LimitLook};

@@ -1,0 +1,92 @@
+//! What a device is made with.
+
+use ferroce_adp::DecTrigger;
+use ferroce_dcqcn::Rate;
+use ferroce_transport::Mtu;
+
+use crate::limits;
+
+/// Behaviour of the device's firmware that no register controls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Personality {
+    /// Whether adaptive retransmission is on after a reset (`roce_adp_retrans_en`).
+    pub adaptive: bool,
+    /// How many times its ACK timeout a queue pair waits when adaptive retransmission is off,
+    /// 1 to 4 (D23).
+    pub ib_multiplier: u8,
+    /// Smallest ACK timeout code that counts, unless the limit is disabled (D8).
+    pub min_ack_timeout: u8,
+    /// Whether the firmware's own ladder has the coarse steps of real timers (D24).
+    pub quantiser: bool,
+    /// First exponent of the firmware's own ladder; drawn when `None`.
+    pub initial_exponent: Option<u8>,
+    /// When a profile's timeout shrinks (D17).
+    pub dec_trigger: DecTrigger,
+    /// Whether a profile's ranges end below their upper bound (D2).
+    pub range_bound_exclusive: bool,
+}
+
+impl Default for Personality {
+    fn default() -> Self {
+        Self {
+            adaptive: true,
+            ib_multiplier: 1,
+            min_ack_timeout: 16,
+            quantiser: false,
+            initial_exponent: None,
+            dec_trigger: DecTrigger::PerProgress,
+            range_bound_exclusive: false,
+        }
+    }
+}
+
+/// What a device is made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HcaConfig {
+    /// Seed of everything random in the device (D26).
+    pub seed: u64,
+    /// Upper 8 bits of the numbers of queue pairs and shared receive queues, and of the connection
+    /// manager's names. Devices that share an address have different slots.
+    pub slot: u8,
+    /// Low 16 bits of the first of these numbers, 2 to 0xfffe; the others follow, at the end from 2
+    /// on. If each owner of a slot begins elsewhere, late packets for the last one meet nobody.
+    pub first_number: u16,
+    /// Queue pairs at a time, at most [`limits::MAX_QP`].
+    pub max_qp: u32,
+    /// MTU of the port: the longest datagram, and the largest path MTU.
+    pub port_mtu: Mtu,
+    /// Bytes that each queue pair keeps in flight at most.
+    pub window_bytes: u32,
+    /// Bytes that all of them together keep in flight, roughly: every busy one gets its share,
+    /// but not less than [`Qp::WINDOW_BYTES_MIN`]. Below the receive buffer of a peer's socket
+    /// nothing is lost for want of room.
+    pub total_window_bytes: u32,
+    /// Speed of the port, above which congestion control limits nobody. Nothing else keeps to it.
+    pub speed: Rate,
+    /// Firmware behaviour.
+    pub personality: Personality,
+    /// Report every timer expiry as [`Event::TimerExpired`].
+    pub trace_timers: bool,
+    /// Where the lower 24 bits of the connection manager's names begin. A process that may have had
+    /// a predecessor in its slot takes a random number, because peers may remember the
+    /// predecessor's names.
+    pub cm_start: u32,
+}
+
+impl Default for HcaConfig {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            slot: 0,
+            first_number: 0x100,
+            max_qp: limits::MAX_QP,
+            port_mtu: Mtu::Mtu4096,
+            window_bytes: 1 << 20,
+            total_window_bytes: 2 << 20,
+            speed: Rate::from_mbps(100_000),
+            personality: Personality::default(),
+            trace_timers: false,
+            cm_start: 1,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Registers and settings, read and written from outside.
+
+use ferroce_transport::Counter;
+
+use super::Hca;
+use crate::impair::{Direction, Impairment};
+use crate::register::{Method, RegisterError};
+use crate::state::{SettingError, Settings, WriteLockError};
+
+impl Hca {
+    /// See [`crate::DeviceState::access_register`]. What is written acts at once.
+    pub fn access_register(
+        &mut self,
+        id: u16,
+        method: Method,
+        data: &mut [u8],
+    ) -> Result<(), RegisterError> {
+        self.state.access_register(id, method, data)?;
+        self.refresh();
+        Ok(())
+    }
+
+    /// See [`crate::DeviceState::firmware_reset`].
+    pub fn firmware_reset(&mut self) -> Result<(), WriteLockError> {
+        self.state.firmware_reset()?;
+        self.refresh();
+        Ok(())
+    }
+
+    /// See [`crate::DeviceState::reset_registers`].
+    pub fn reset_registers(&mut self) -> Result<(), WriteLockError> {
+        self.state.reset_registers()?;
+        self.refresh();
+        Ok(())
+    }
+
+    /// See [`crate::DeviceState::set_impairment`].
+    pub fn set_impairment(
+        &mut self,
+        direction: Direction,
+        impairment: Impairment,
+    ) -> Result<(), SettingError> {
+        self.state.set_impairment(direction, impairment)?;
+        self.refresh();
+        Ok(())
+    }
+
+    /// What the link does to packets in one direction.
+    pub fn impairment(&self, direction: Direction) -> &Impairment {
+        match direction {
+            Direction::Egress => self.egress.impairment(),
+            Direction::Ingress => self.ingress.impairment(),
+        }
+    }
+
+    /// Adds to a counter; for what the host sees and the device cannot (a wrong ICRC, a packet
+    /// that does not parse or that the socket refused).
+    pub fn count(&mut self, counter: Counter, n: u64) {
+        self.state.count(counter, n);
+    }
+
+    /// Takes over what was set, by this host or another one.
+    #[inline]
+    pub(super) fn refresh(&mut self) {
+        if self.state.generation() != self.generation {
+            let (generation, settings) = self.state.settings();
+            self.generation = generation;
+            self.apply(settings);
+        }
+    }
+
+    #[cold]
+    pub(super) fn apply(&mut self, settings: Settings) {
+        let personality = settings.personality;
+        self.config.personality = personality;
+        self.policy.dec_trigger = personality.dec_trigger;
+        self.policy.range_bound_exclusive = personality.range_bound_exclusive;
+        let register = settings.accelerations(self.state.function());
+        register.apply(&personality, &mut self.policy);
+        self.ack_dscp = register.ack_dscp();
+        self.congestion.set(&settings.congestion, self.config.speed);
+        let (now, state) = (self.now, &self.state);
+        self.egress.set(settings.egress, now, state);
+        self.ingress.set(settings.ingress, now, state);
+    }
+}

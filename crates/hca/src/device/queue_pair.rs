@@ -1,0 +1,154 @@
+//! A queue pair with the device around it.
+
+use std::net::IpAddr;
+
+use ferroce_dcqcn::np::CnpTimer;
+use ferroce_transport::{Attr, Path, Qp, QpAttr, QpModify, QpState, Time};
+use ferroce_wire::Qpn;
+
+use super::Hca;
+use super::transmit::BURST_PACKETS;
+use crate::congestion::Limiter;
+use crate::cq::Unpolled;
+use crate::event::Event;
+use crate::host::{QpHost, Ties};
+
+/// A queue pair and what the device knows about it.
+#[derive(Debug)]
+pub(crate) struct QpEntry {
+    pub(crate) qp: Qp,
+    pub(crate) ties: Ties,
+    pub(crate) unpolled: Unpolled,
+    pub(crate) path: Option<Path>,
+    /// How often it is open (`ibv_open_qp`).
+    pub(crate) handles: u32,
+    /// The address from which its own multicasts come back, if it wants none of them.
+    pub(crate) blocked_echo: Option<IpAddr>,
+    /// Of the CNPs that answer its packets.
+    pub(crate) cnp_timer: CnpTimer,
+    /// CNPs of its peers that it has heeded.
+    pub(crate) cnps: u32,
+    /// While its peer's CNPs slow it down.
+    pub(crate) limiter: Option<Box<Limiter>>,
+    /// Its entry in the timer heap.
+    pub(super) timer_at: Option<Time>,
+    /// It is on the ready list.
+    pub(super) ready: bool,
+}
+
+const _: () = {
+    // Its place in the table, and two entries in the timer heap.
+    let around = size_of::<usize>() + 2 * size_of::<(Time, u32)>();
+    assert!(size_of::<QpEntry>() + around <= 1024, "a QP at rest");
+};
+
+impl QpEntry {
+    pub(crate) fn new(qp: Qp, ties: Ties) -> Self {
+        Self {
+            qp,
+            ties,
+            unpolled: Unpolled::default(),
+            path: None,
+            handles: 1,
+            blocked_echo: None,
+            cnp_timer: CnpTimer::default(),
+            cnps: 0,
+            limiter: None,
+            timer_at: None,
+            ready: false,
+        }
+    }
+
+    /// When it wants to be looked at: a timeout, or the end of a limiter's wait.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        let turn = self.limiter.as_ref().and_then(|it| it.wait_until());
+        let timeout = self.qp.poll_timeout();
+        match (timeout, turn) {
+            (Some(timeout), Some(turn)) => Some(timeout.min(turn)),
+            (either, None) | (None, either) => either,
+        }
+    }
+}
+
+impl Hca {
+    pub(crate) fn qp_index(&self, qpn: Qpn) -> Option<u32> {
+        self.numbers.index(qpn.value())
+    }
+
+    pub(crate) fn qp_entry(&self, qpn: Qpn) -> Option<&QpEntry> {
+        self.qps.get(self.qp_index(qpn)?).map(|entry| &**entry)
+    }
+
+    pub(crate) fn qp_entry_mut(&mut self, qpn: Qpn) -> Option<&mut QpEntry> {
+        let index = self.qp_index(qpn)?;
+        self.qps.get_mut(index).map(|entry| &mut **entry)
+    }
+
+    /// Runs `f` on a queue pair with the device around it, then books what it left behind: its
+    /// deadline, and that it may have something to send.
+    pub(crate) fn with_qp<R>(
+        &mut self,
+        qpn: Qpn,
+        f: impl FnOnce(&mut Qp, &mut QpHost<'_>) -> R,
+    ) -> Option<R> {
+        let index = self.qp_index(qpn)?;
+        let result = self.with_index(index, f)?;
+        self.make_ready(index);
+        Some(result)
+    }
+
+    pub(super) fn with_index<R>(
+        &mut self,
+        index: u32,
+        f: impl FnOnce(&mut Qp, &mut QpHost<'_>) -> R,
+    ) -> Option<R> {
+        let entry = self.qps.get_mut(index)?;
+        let mut host = QpHost {
+            qpn: entry.qp.qpn(),
+            now: self.now,
+            numbers: self.numbers,
+            ties: entry.ties,
+            unpolled: &mut entry.unpolled,
+            policy: &self.policy,
+            state: &self.state,
+            keys: &mut self.keys,
+            cqs: &mut self.cqs,
+            srqs: &mut self.srqs,
+            events: &mut self.events,
+            trace_timers: self.config.trace_timers,
+            overrun: false,
+        };
+        let was_busy = entry.qp.in_flight() > 0;
+        let result = f(&mut entry.qp, &mut host);
+        if host.overrun && entry.qp.state() != QpState::Err {
+            host.events.push_back(Event::QpFatal(host.qpn));
+            let to_error = QpModify::to(QpState::Err, Attr::empty(), QpAttr::default());
+            // Every state has a transition to ERR.
+            let _ = entry.qp.modify(&to_error, &mut host);
+        }
+        match (was_busy, entry.qp.in_flight() > 0) {
+            (false, true) => self.busy += 1,
+            (true, false) => self.busy -= 1,
+            _ => {}
+        }
+        self.settle(index);
+        Some(result)
+    }
+
+    /// Forgets what the lists know of a queue pair that is gone.
+    pub(crate) fn forget(&mut self, entry: &QpEntry) {
+        if entry.qp.in_flight() > 0 {
+            self.busy -= 1;
+        }
+        if entry.ready {
+            let Some(index) = self.qp_index(entry.qp.qpn()) else {
+                return;
+            };
+            if self.ready.front() == Some(&index) {
+                self.burst_left = BURST_PACKETS;
+            }
+            self.ready.retain(|ready| *ready != index);
+        }
+        self.tidy_timers();
+    }
+}

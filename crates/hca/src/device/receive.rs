@@ -1,0 +1,137 @@
+//! Packets that come in: the impaired link, whom they are for, and who may have them.
+
+use ferroce_transport::{Counter, Path, Time};
+use ferroce_wire::{Opcode, Qpn, Service};
+
+use super::Hca;
+use crate::grh::grh;
+use crate::impair::Release;
+use crate::packet::{CE, Held, Received, frame_bytes};
+
+impl Hca {
+    /// Takes a packet from the link.
+    pub fn handle_packet(&mut self, now: Time, packet: &Received<'_>) {
+        self.now = now;
+        self.refresh();
+        if self.ingress.is_clear() {
+            self.deliver(packet);
+            return;
+        }
+        self.receive_impaired(packet);
+        self.release_received();
+    }
+
+    fn receive_impaired(&mut self, packet: &Received<'_>) {
+        let bytes = frame_bytes(packet.headers, packet.data.len());
+        match self.ingress.admit(self.now, bytes, &self.state) {
+            None => {}
+            Some(Release::Now(damage)) => {
+                let mut packet = *packet;
+                if damage.ecn_mark {
+                    packet.traffic_class |= CE;
+                }
+                self.deliver_unless(damage.corrupt_bit.is_some(), &packet);
+            }
+            Some(Release::Later(later)) => self.ingress.hold(later, Held::new(packet)),
+        }
+    }
+
+    /// Delivers the packets that the impairment held back until now.
+    pub(super) fn release_received(&mut self) {
+        while let Some(packet) = self.ingress.poll(self.now, &self.state) {
+            self.deliver_unless(packet.corrupt, &packet.as_received());
+        }
+    }
+
+    fn deliver_unless(&mut self, corrupt: bool, packet: &Received<'_>) {
+        if corrupt {
+            self.state.count(Counter::RxIcrcEncapsulated, 1);
+        } else {
+            self.deliver(packet);
+        }
+    }
+
+    fn deliver(&mut self, packet: &Received<'_>) {
+        let qpn = packet.headers.bth.dest_qp;
+        if packet.headers.bth.opcode == Opcode::Cnp {
+            self.deliver_cnp(packet);
+        } else if qpn == Qpn::GSI {
+            self.deliver_mad(packet);
+        } else if qpn == Qpn::MULTICAST {
+            self.deliver_to_group(packet);
+        } else if packet.dest.is_multicast() {
+            // What is for one queue pair has no business in a group.
+            self.state.count(Counter::RxUnknownQp, 1);
+        } else {
+            self.deliver_to(qpn, packet);
+        }
+    }
+
+    /// A copy for each queue pair attached to the group (IBA vol 1, 10.5.2.1).
+    fn deliver_to_group(&mut self, packet: &Received<'_>) {
+        let mut index = 0;
+        while let Some(&qpn) = self.groups.members(packet.dest).get(index) {
+            if !self.is_blocked_echo(qpn, packet) {
+                self.deliver_to(qpn, packet);
+            }
+            index += 1;
+        }
+        if index == 0 {
+            self.state.count(Counter::RxUnknownQp, 1);
+        }
+    }
+
+    /// Whether a multicast is the queue pair's own and it does not want to hear those.
+    fn is_blocked_echo(&self, qpn: Qpn, packet: &Received<'_>) -> bool {
+        let blocked = self.qp_entry(qpn).and_then(|entry| entry.blocked_echo);
+        let sender = packet.headers.deth.map(|deth| deth.src_qp);
+        blocked == Some(packet.source) && sender == Some(qpn)
+    }
+
+    fn deliver_to(&mut self, qpn: Qpn, packet: &Received<'_>) {
+        if let Err(cause) = self.check(qpn, packet) {
+            self.state.count(cause, 1);
+            return;
+        }
+        let state = &self.state;
+        state.count(Counter::RdmaRxPackets, 1);
+        state.count(Counter::RdmaRxBytes, packet.data.len().into());
+        if packet.dest.is_multicast() {
+            state.count(Counter::RxMulticastPackets, 1);
+        }
+        if packet.traffic_class & CE == CE {
+            self.answer_mark(qpn, packet);
+        }
+        let (now, headers, data) = (self.now, packet.headers, packet.data);
+        if headers.bth.opcode.service() == Service::Ud {
+            let grh = grh(packet);
+            self.with_qp(qpn, |qp, host| {
+                qp.handle_datagram(headers, &grh, data, host)
+            });
+        } else {
+            self.with_qp(qpn, |qp, host| qp.handle_packet(now, headers, data, host));
+        }
+    }
+
+    /// Whether the queue pair may have the packet, or why not.
+    fn check(&self, qpn: Qpn, packet: &Received<'_>) -> Result<(), Counter> {
+        let bth = &packet.headers.bth;
+        let entry = self.qp_entry(qpn).ok_or(Counter::RxUnknownQp)?;
+        let qp_type = entry.qp.config().qp_type;
+        if !qp_type.takes(bth.opcode) {
+            return Err(Counter::RxWrongService);
+        }
+        if !entry.qp.takes_packets() {
+            return Err(Counter::RxWrongState);
+        }
+        let is_peer = |path: Path| path.dest == packet.source;
+        if qp_type.is_connected() && !entry.path.is_some_and(is_peer) {
+            return Err(Counter::RxWrongPeer);
+        }
+        // The default partition, as full or limited member.
+        if bth.pkey | 0x8000 != ferroce_wire::PKEY_DEFAULT {
+            return Err(Counter::RxWrongPkey);
+        }
+        Ok(())
+    }
+}

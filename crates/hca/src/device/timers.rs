@@ -1,0 +1,121 @@
+//! Deadlines: what the host is told to wake up for, and what happens then.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use ferroce_transport::Time;
+
+use super::Hca;
+
+/// The deadlines of all queue pairs.
+///
+/// An ACK moves its queue pair's deadline further away, millions of times a second. So the heap
+/// holds at most one early entry for each: when that one comes up, whoever took it looks at the
+/// true deadline and puts the queue pair back if it lies later. An entry that an earlier one, or
+/// the end of its queue pair, made useless stays until it comes up, or until there are too many of
+/// its kind.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    heap: BinaryHeap<Reverse<(Time, u32)>>,
+}
+
+impl Timers {
+    pub(super) fn push(&mut self, at: Time, index: u32) {
+        self.heap.push(Reverse((at, index)));
+    }
+
+    /// The earliest entry.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.heap.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Takes the earliest entry if it is due.
+    pub(super) fn pop_due(&mut self, now: Time) -> Option<(Time, u32)> {
+        self.next().filter(|at| *at <= now)?;
+        self.heap.pop().map(|Reverse(entry)| entry)
+    }
+
+    /// Whether most entries are useless, where `owners` queue pairs have at most one good one each.
+    pub(super) fn are_stale(&self, owners: usize) -> bool {
+        self.heap.len() > 2 * owners + 64
+    }
+
+    /// Drops the entries that `is_good` does not know.
+    pub(super) fn retain(&mut self, is_good: impl Fn(Time, u32) -> bool) {
+        self.heap
+            .retain(|Reverse((at, index))| is_good(*at, *index));
+    }
+}
+
+impl Hca {
+    /// Tells the device what time it is: lets timers run out and releases packets that the
+    /// impairment held back.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.now = now;
+        self.refresh();
+        self.release_received();
+        self.cm.handle_timeout(now);
+        self.tell_cm();
+        while let Some((at, index)) = self.timers.pop_due(now) {
+            let Some(entry) = self.qps.get_mut(index) else {
+                continue;
+            };
+            if entry.timer_at != Some(at) {
+                continue; // an earlier owner of this index, or replaced by an earlier entry
+            }
+            entry.timer_at = None;
+            let turn = entry.limiter.as_mut().is_some_and(|it| it.wake(now));
+            if entry
+                .qp
+                .poll_timeout()
+                .is_some_and(|deadline| deadline <= now)
+            {
+                let qpn = entry.qp.qpn();
+                self.with_qp(qpn, |qp, host| qp.handle_timeout(now, host));
+            } else {
+                if turn {
+                    self.make_ready(index);
+                }
+                self.settle(index);
+            }
+        }
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called, or [`Self::poll_transmit`] again for a
+    /// packet that an impairment holds back.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let cm = self.cm.poll_timeout();
+        [
+            self.timers.next(),
+            self.egress.next(),
+            self.ingress.next(),
+            cm,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Makes sure the timer heap has an entry no later than the queue pair's deadline.
+    pub(crate) fn settle(&mut self, index: u32) {
+        let Some(entry) = self.qps.get_mut(index) else {
+            return;
+        };
+        let Some(deadline) = entry.deadline() else {
+            return;
+        };
+        if entry.timer_at.is_none_or(|at| deadline < at) {
+            entry.timer_at = Some(deadline);
+            self.timers.push(deadline, index);
+            self.tidy_timers();
+        }
+    }
+
+    pub(super) fn tidy_timers(&mut self) {
+        if self.timers.are_stale(self.qps.len()) {
+            let qps = &self.qps;
+            let is_good = |at, index| qps.get(index).is_some_and(|e| e.timer_at == Some(at));
+            self.timers.retain(is_good);
+        }
+    }
+}

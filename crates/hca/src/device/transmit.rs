@@ -1,0 +1,167 @@
+//! Packets that go out: whose turn it is, and the impaired link.
+
+use ferroce_transport::{Counter, Qp, Time};
+
+use super::Hca;
+use crate::impair::{Passenger, Release};
+use crate::packet::Outgoing;
+
+/// Packets that one queue pair sends before the next one gets its turn: a GSO burst.
+pub(super) const BURST_PACKETS: u32 = 64;
+
+impl Hca {
+    /// The next packet for the link.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<Outgoing> {
+        let mut packet = Outgoing::empty();
+        self.poll_transmit_into(now, &mut packet).then_some(packet)
+    }
+
+    /// [`Self::poll_transmit`] for hosts that make bytes of each packet at once, and keep the room
+    /// for one: packets are large. False: there is none, and `out` holds nothing of use.
+    pub fn poll_transmit_into(&mut self, now: Time, out: &mut Outgoing) -> bool {
+        self.now = now;
+        self.refresh(); // timers are armed here
+        let made = if self.egress.is_clear() {
+            self.next_packet(now, out)
+        } else {
+            self.poll_impaired(now, out)
+        };
+        if made {
+            let bytes = out.transmit.payload_len;
+            self.state.count(Counter::RdmaTxPackets, 1);
+            self.state.count(Counter::RdmaTxBytes, bytes.into());
+            if out.path.dest.is_multicast() {
+                self.state.count(Counter::TxMulticastPackets, 1);
+            }
+        }
+        made
+    }
+
+    /// Whether [`Self::poll_transmit`] may have something at once.
+    pub fn wants_transmit(&self) -> bool {
+        !self.ready.is_empty() || self.cm.wants_transmit() || self.congestion.wants_transmit()
+    }
+
+    /// Whether an impairment holds packets back that left the device, so that it must live on for
+    /// them to arrive.
+    pub fn holds_sent_packets(&self) -> bool {
+        self.egress.next().is_some()
+    }
+
+    fn poll_impaired(&mut self, now: Time, out: &mut Outgoing) -> bool {
+        loop {
+            if let Some(packet) = self.egress.poll(now, &self.state) {
+                *out = packet;
+                return true;
+            }
+            if !self.next_packet(now, out) {
+                return false;
+            }
+            if self.send_impaired(out) {
+                return true;
+            }
+        }
+    }
+
+    fn next_packet(&mut self, now: Time, out: &mut Outgoing) -> bool {
+        if self.congestion.wants_transmit() {
+            self.poll_cnp(out)
+        } else if self.cm.wants_transmit() {
+            self.poll_mad(out)
+        } else {
+            self.poll_ready(now, out)
+        }
+    }
+
+    /// Puts a packet on the impaired link; tells whether it passes at once.
+    fn send_impaired(&mut self, packet: &mut Outgoing) -> bool {
+        let bytes = packet.frame_bytes();
+        match self.egress.admit(self.now, bytes, &self.state) {
+            None => false,
+            Some(Release::Now(damage)) => {
+                packet.suffer(&damage);
+                true
+            }
+            Some(Release::Later(later)) => {
+                let mut packet = packet.clone();
+                self.detach(&mut packet);
+                self.egress.hold(later, packet);
+                false
+            }
+        }
+    }
+
+    /// The next packet of the queue pair whose turn it is.
+    fn poll_ready(&mut self, now: Time, out: &mut Outgoing) -> bool {
+        loop {
+            let Some(&index) = self.ready.front() else {
+                return false;
+            };
+            if self.burst_left > 0 && self.poll_qp(index, now, out) {
+                self.burst_left -= 1;
+                return true;
+            }
+            self.next_turn(index);
+        }
+    }
+
+    fn poll_qp(&mut self, index: u32, now: Time, out: &mut Outgoing) -> bool {
+        let Some(entry) = self.qps.get(index) else {
+            return false;
+        };
+        let (path, limited) = (entry.path, entry.limiter.is_some());
+        let share = self.config.total_window_bytes / self.busy.max(1);
+        let mut share = share.max(Qp::WINDOW_BYTES_MIN);
+        if limited {
+            match self.limited_window(index, now, share) {
+                Some(window) => share = window,
+                None => return false,
+            }
+        }
+        let made = self.with_index(index, |qp, host| {
+            qp.share_window(share);
+            let made = qp.poll_transmit(now, host, &mut out.transmit);
+            out.opener = host.opener();
+            made
+        });
+        // A datagram has a path of its own, and nobody slows datagrams down; any other queue pair has
+        // one from RTR on, and sends nothing before.
+        let flow = path.map(|path| self.congestion.mark_capable(path));
+        let Some(path) = out.transmit.path.or(flow).filter(|_| made == Some(true)) else {
+            return false;
+        };
+        (out.path, out.corrupt_bit) = (path, None);
+        if let Some(dscp) = self.ack_dscp {
+            out.force_ack_dscp(dscp);
+        }
+        if limited {
+            self.charge(index, now, out);
+        }
+        true
+    }
+
+    /// Ends the turn of the queue pair at the front of the ready list. It goes to the back if its
+    /// burst was cut short, and off the list if it had nothing to send.
+    fn next_turn(&mut self, index: u32) {
+        self.ready.pop_front();
+        let cut_short = self.burst_left == 0;
+        self.burst_left = BURST_PACKETS;
+        if let Some(entry) = self.qps.get_mut(index) {
+            entry.ready = cut_short;
+            if cut_short {
+                self.ready.push_back(index);
+            }
+        }
+    }
+
+    /// Puts a queue pair on the ready list.
+    #[inline]
+    pub(super) fn make_ready(&mut self, index: u32) {
+        if let Some(entry) = self.qps.get_mut(index)
+            && !entry.ready
+        {
+            entry.ready = true;
+            self.ready.push_back(index);
+        }
+    }
+}
