@@ -58,14 +58,14 @@ pub struct HcaConfig {
     /// Bytes that each queue pair keeps in flight at most.
     pub window_bytes: u32,
     /// Bytes that all of them together keep in flight, roughly: every busy one gets its share,
-    /// but not less than [`Qp::WINDOW_BYTES_MIN`]. Below the receive buffer of a peer's socket
-    /// nothing is lost for want of room.
+    /// but not less than [`WINDOW_BYTES_MIN`](ferroce_transport::Qp::WINDOW_BYTES_MIN). Below the
+    /// receive buffer of a peer's socket nothing is lost for want of room.
     pub total_window_bytes: u32,
     /// Speed of the port, above which congestion control limits nobody. Nothing else keeps to it.
     pub speed: Rate,
     /// Firmware behaviour.
     pub personality: Personality,
-    /// Report every timer expiry as [`Event::TimerExpired`].
+    /// Report every timer expiry as [`crate::Event::TimerExpired`].
     pub trace_timers: bool,
     /// Where the lower 24 bits of the connection manager's names begin. A process that may have had
     /// a predecessor in its slot takes a random number, because peers may remember the
