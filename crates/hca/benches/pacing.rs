@@ -1,8 +1,9 @@
 //! What it costs to hold queue pairs at a rate, in virtual time.
 //!
-//! UC queue pairs of one device send long WRITEs of memory without bytes to nobody; an element is a
-//! packet. All together send 10 Gb/s when limited, so that one queue pair sends batches of 15
-//! packets, and each of many a packet at a time, between two sleeps.
+//! UC queue pairs send long WRITEs of memory without bytes to nobody; an element is a packet. All
+//! together send 10 Gb/s when limited, so that one queue pair sends batches of 15 packets, and each
+//! of many a packet at a time, between two sleeps. 100,000 are on two devices, which take turns as
+//! their deadlines do: one has numbers for some 65,500.
 
 use std::hint::black_box;
 
@@ -10,35 +11,129 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ferroce_dcqcn::Params;
 use ferroce_hca::{
     AccessFlags, Attr, Counter, CqId, Data, Hca, HcaConfig, Memory, Mtu, Outgoing, Path, QpAttr,
-    QpInit, QpModify, QpState, QpType, Received, SendOp, SendWr, Sge, Time, WriteLockError,
+    QpInit, QpModify, QpState, QpType, Rate, Received, SendOp, SendWr, Sge, Time, WriteLockError,
 };
 use ferroce_wire::{PKEY_DEFAULT, Qpn, cnp};
 
 const ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 const MESSAGE: u32 = 1 << 30;
 const TOTAL_MBPS: u32 = 10_000;
-/// As many as a device has numbers for, about.
-const MANY: u32 = 65_000;
+const MANY: u32 = 100_000;
+const DEVICE_MAX: u32 = 50_000;
 const PACKETS: u64 = 1_000;
 /// What a packet takes at the rate of all together, roughly.
 const PACKET_NS: u64 = 3_300;
 /// A prime: multiples of it, modulo their number, meet all queue pairs and no neighbours.
 const STRIDE: usize = 40_507;
 
+/// Queue pairs on as many devices as they need.
 struct Flows {
-    hca: Hca,
-    cq: CqId,
-    qpns: Vec<Qpn>,
+    devices: Vec<Device>,
+    /// The queue pairs, each with its device's place.
+    qpns: Vec<(usize, Qpn)>,
     now: Time,
-    packet: Outgoing,
-    request: SendWr,
 }
 
 impl Flows {
     fn new(count: u32, limited: bool) -> Self {
-        let mut hca = Hca::new(HcaConfig::default());
+        let devices = count.div_ceil(DEVICE_MAX);
         // Of very many each has the least rate, and all together have more.
         let mbps = (TOTAL_MBPS / count).max(1);
+        let devices = (0..devices).map(|_| Device::new(count / devices, mbps));
+        let devices: Vec<_> = devices.collect();
+        let of_device = |(place, device): (usize, &Device)| {
+            let qpns = device.qpns.clone();
+            qpns.into_iter().map(move |qpn| (place, qpn))
+        };
+        let qpns = devices.iter().enumerate().flat_map(of_device).collect();
+        let mut flows = Self {
+            devices,
+            qpns,
+            now: Time::ZERO,
+        };
+        assert_eq!(flows.qpns.len(), count as usize);
+        if limited {
+            flows.limit_all();
+        }
+        flows.post();
+        // The first burst of each, before they sleep one after the other.
+        flows.send(4 * u64::from(count));
+        flows
+    }
+
+    /// The first CNP of each, one after the other in no order that memory has: so they wake up.
+    fn limit_all(&mut self) {
+        let count = self.qpns.len();
+        for turn in 0..count {
+            self.now = self.now.after(PACKET_NS);
+            self.notify(turn * STRIDE % count);
+        }
+        let handled = |device: &Device| device.hca.state().counter(Counter::RpCnpHandled);
+        let handled: u64 = self.devices.iter().map(handled).sum();
+        assert_eq!(handled, count as u64);
+    }
+
+    /// A CNP for a queue pair arrives.
+    fn notify(&mut self, flow: usize) {
+        let (place, qpn) = self.qpns[flow];
+        let headers = cnp::headers(qpn, PKEY_DEFAULT);
+        let received = Received {
+            source: ADDRESSES[1].into(),
+            dest: ADDRESSES[0].into(),
+            traffic_class: 0,
+            headers: &headers,
+            data: Data::Length(0),
+        };
+        let hca = &mut self.devices[place].hca;
+        hca.handle_packet(self.now, black_box(&received));
+    }
+
+    fn rate(&mut self, flow: usize) -> Option<Rate> {
+        let (place, qpn) = self.qpns[flow];
+        self.devices[place].hca.rate_limit(qpn, self.now)
+    }
+
+    fn post(&mut self) {
+        for device in &mut self.devices {
+            device.post();
+        }
+    }
+
+    /// Lets packets out and time pass until there were so many.
+    fn send(&mut self, packets: u64) {
+        let mut left = packets;
+        for device in &mut self.devices {
+            left -= device.send(self.now, left);
+        }
+        while left > 0 {
+            let waiting = self.devices.iter_mut();
+            let next = waiting.filter_map(|device| Some((device.hca.poll_timeout()?, device)));
+            if let Some((at, device)) = next.min_by_key(|(at, _)| *at) {
+                self.now = self.now.max(at);
+                device.hca.handle_timeout(self.now);
+                left -= device.send(self.now, left);
+            } else {
+                self.post();
+                for device in &mut self.devices {
+                    left -= device.send(self.now, left);
+                }
+            }
+        }
+    }
+}
+
+struct Device {
+    hca: Hca,
+    cq: CqId,
+    qpns: Vec<Qpn>,
+    packet: Outgoing,
+    request: SendWr,
+}
+
+impl Device {
+    /// A device with `count` queue pairs, each held at `mbps` once a CNP has come.
+    fn new(count: u32, mbps: u32) -> Self {
+        let mut hca = Hca::new(HcaConfig::default());
         hold(&hca, mbps);
         let pd = hca.alloc_pd().unwrap();
         let cq = hca.create_cq(1 << 18).unwrap();
@@ -59,24 +154,16 @@ impl Flows {
             imm: None,
         };
         let qpns = (0..count).map(|_| connected(&mut hca, &init)).collect();
-        let mut flows = Self {
+        Self {
             hca,
             cq,
             qpns,
-            now: Time::ZERO,
             packet: Outgoing::empty(),
             request: SendWr::new(0, write, sge),
-        };
-        if limited {
-            flows.limit_all();
         }
-        flows.post();
-        // The first burst of each, before they sleep one after the other.
-        flows.send(4 * u64::from(count));
-        flows
     }
 
-    /// Gives each something to send for a long time.
+    /// Gives each queue pair something to send for a long time.
     fn post(&mut self) {
         while self.hca.poll_completion(self.cq).unwrap().is_some() {}
         for qpn in &self.qpns {
@@ -84,46 +171,14 @@ impl Flows {
         }
     }
 
-    /// The first CNP of each, one after the other in no order that memory has: so they wake up.
-    fn limit_all(&mut self) {
-        let count = self.qpns.len();
-        for turn in 0..count {
-            self.now = self.now.after(PACKET_NS);
-            self.notify(turn * STRIDE % count);
-        }
-        let handled = self.hca.state().counter(Counter::RpCnpHandled);
-        assert_eq!(handled, count as u64);
-    }
-
-    /// A CNP for a queue pair arrives.
-    fn notify(&mut self, flow: usize) {
-        let headers = cnp::headers(self.qpns[flow], PKEY_DEFAULT);
-        let received = Received {
-            source: ADDRESSES[1].into(),
-            dest: ADDRESSES[0].into(),
-            traffic_class: 0,
-            headers: &headers,
-            data: Data::Length(0),
-        };
-        self.hca.handle_packet(self.now, black_box(&received));
-    }
-
-    /// Lets packets out and time pass until there were so many.
-    fn send(&mut self, packets: u64) {
+    /// Lets out what may leave now, at most so many packets; returns how many.
+    fn send(&mut self, now: Time, packets: u64) -> u64 {
         let mut sent = 0;
-        while sent < packets {
-            while sent < packets && self.hca.poll_transmit_into(self.now, &mut self.packet) {
-                black_box(&self.packet);
-                sent += 1;
-            }
-            if sent < packets {
-                match self.hca.poll_timeout() {
-                    Some(at) => self.now = at.max(self.now),
-                    None => self.post(),
-                }
-                self.hca.handle_timeout(self.now);
-            }
+        while sent < packets && self.hca.poll_transmit_into(now, &mut self.packet) {
+            black_box(&self.packet);
+            sent += 1;
         }
+        sent
     }
 }
 
@@ -195,7 +250,7 @@ fn feedback(c: &mut Criterion) {
         group.bench_function(format!("rate of one of {count}"), |b| {
             b.iter(|| {
                 next = (next + STRIDE) % flows.qpns.len();
-                black_box(flows.hca.rate_limit(flows.qpns[next], flows.now))
+                black_box(flows.rate(next))
             });
         });
     }
