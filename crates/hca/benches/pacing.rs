@@ -21,8 +21,8 @@ const TOTAL_MBPS: u32 = 10_000;
 const MANY: u32 = 100_000;
 const DEVICE_MAX: u32 = 50_000;
 const PACKETS: u64 = 1_000;
-/// What a packet takes at the rate of all together, roughly.
-const PACKET_NS: u64 = 3_300;
+/// What a packet takes at 1 Mb/s, roughly, ns.
+const CYCLE_NS_MBPS: u64 = 33_000_000;
 /// A prime: multiples of it, modulo their number, meet all queue pairs and no neighbours.
 const STRIDE: usize = 40_507;
 
@@ -53,24 +53,42 @@ impl Flows {
         };
         assert_eq!(flows.qpns.len(), count as usize);
         if limited {
-            flows.limit_all();
+            flows.begin(CYCLE_NS_MBPS / u64::from(mbps * count));
+        } else {
+            flows.post();
         }
-        flows.post();
-        // The first burst of each, before they sleep one after the other.
+        // What they may send at first, before they sleep one after the other.
         flows.send(4 * u64::from(count));
         flows
     }
 
-    /// The first CNP of each, one after the other in no order that memory has: so they wake up.
-    fn limit_all(&mut self) {
+    /// Each gets its first CNP and something to send, one after the other in no order that memory
+    /// has: so they wake up from then on.
+    fn begin(&mut self, distance_ns: u64) {
         let count = self.qpns.len();
         for turn in 0..count {
-            self.now = self.now.after(PACKET_NS);
-            self.notify(turn * STRIDE % count);
+            self.live_until(self.now.after(distance_ns));
+            let flow = turn * STRIDE % count;
+            self.notify(flow);
+            let (place, qpn) = self.qpns[flow];
+            let device = &mut self.devices[place];
+            let request = device.request.clone();
+            device.hca.post_send(qpn, request).unwrap();
+            device.send(self.now, u64::MAX);
         }
         let handled = |device: &Device| device.hca.state().counter(Counter::RpCnpHandled);
         let handled: u64 = self.devices.iter().map(handled).sum();
         assert_eq!(handled, count as u64);
+    }
+
+    fn live_until(&mut self, end: Time) {
+        for device in &mut self.devices {
+            while let Some(at) = device.hca.poll_timeout().filter(|at| *at <= end) {
+                device.hca.handle_timeout(at);
+                device.send(at, u64::MAX);
+            }
+        }
+        self.now = end;
     }
 
     /// A CNP for a queue pair arrives.
