@@ -18,7 +18,11 @@ const WINDOWS_PER_SECOND: u64 = 50;
 /// The rate limiter of one queue pair: when its next packet may leave.
 ///
 /// A virtual clock: each packet moves the time of the next one by how long it takes at the rate.
+///
+/// Each of very many is out of the cache when its turn comes; aligned, it comes as one pair of cache
+/// lines instead of parts of two.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Limiter {
     rp: NvidiaRp,
     /// When the next packet's turn is, ns, and picoseconds on top.
