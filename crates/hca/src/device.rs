@@ -1,5 +1,16 @@
-//! The device: what it consists of. What it does lies in the rooms beside, one for each thing that
-//! its host asks of it; verbs are in [`crate::verbs`].
+//! The device: what it consists of. Verbs are in [`crate::verbs`]; the rest of what it does lies in
+//! the rooms beside:
+//!
+//! | room | holds |
+//! |---|---|
+//! | `config` | what a device is made with |
+//! | `control` | registers and settings, read and written from outside |
+//! | `receive` | packets that come in: the impaired link, whom they are for, who may have them |
+//! | `transmit` | packets that go out: whose turn it is, and the impaired link |
+//! | `payload` | the bytes of those packets |
+//! | `timers` | deadlines: when the host is to come back, and what happens then |
+//! | `queue_pair` | a queue pair with the device around it |
+//! | `audit` | whether the device's books agree with each other |
 
 mod audit;
 mod config;

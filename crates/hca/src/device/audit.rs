@@ -1,5 +1,3 @@
-//! Whether the books of the device agree with each other.
-
 use super::Hca;
 
 impl Hca {

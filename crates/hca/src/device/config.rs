@@ -1,5 +1,3 @@
-//! What a device is made with.
-
 use ferroce_adp::DecTrigger;
 use ferroce_dcqcn::Rate;
 use ferroce_transport::Mtu;

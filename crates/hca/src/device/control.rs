@@ -1,5 +1,3 @@
-//! Registers and settings, read and written from outside.
-
 use ferroce_transport::Counter;
 
 use super::Hca;

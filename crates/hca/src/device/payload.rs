@@ -1,5 +1,3 @@
-//! The bytes of packets that have left.
-
 use ferroce_transport::{Payload, Segment};
 
 use super::Hca;

@@ -1,5 +1,3 @@
-//! A queue pair with the device around it.
-
 use std::net::IpAddr;
 
 use ferroce_dcqcn::np::CnpTimer;

@@ -1,5 +1,3 @@
-//! Packets that come in: the impaired link, whom they are for, and who may have them.
-
 use ferroce_transport::{Counter, Path, Time};
 use ferroce_wire::{Opcode, Qpn, Service};
 

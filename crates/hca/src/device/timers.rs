@@ -1,5 +1,3 @@
-//! Deadlines: what the host is told to wake up for, and what happens then.
-
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

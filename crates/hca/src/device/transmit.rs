@@ -1,5 +1,3 @@
-//! Packets that go out: whose turn it is, and the impaired link.
-
 use ferroce_transport::{Counter, Qp, Time};
 
 use super::Hca;
