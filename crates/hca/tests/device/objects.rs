@@ -11,13 +11,12 @@ use crate::common::{SEND, srq_limit};
 
 fn device() -> (Hca, QpInit) {
     let mut hca = Hca::new(HcaConfig::default());
+    let pd = hca.alloc_pd().unwrap();
+    let [send_cq, recv_cq] = [0; 2].map(|_| hca.create_cq(16).unwrap());
     let init = QpInit {
+        recv_cq,
         signal_all: false,
-        ..QpInit::new(
-            QpType::Rc,
-            hca.alloc_pd().unwrap(),
-            hca.create_cq(16).unwrap(),
-        )
+        ..QpInit::new(QpType::Rc, pd, send_cq)
     };
     (hca, init)
 }
