@@ -464,34 +464,31 @@ fn a_flood_of_cnps_slows_nobody_down() {
     *damaged.last_mut().unwrap() ^= 1;
     let unknown = Qpn::new(qpn.value() ^ 0x12_0000);
     let forged = [forge(qpn), forge(unknown), forge(Qpn::GSI), damaged];
-    let messages_in_half_a_second = || {
-        let (started, mut messages) = (Instant::now(), 0);
-        while started.elapsed() < Duration::from_millis(500) {
-            a.post(qpn, 1, b.remote(0).write(), a.sge(0, 64 << 10));
-            a.succeed(1);
-            messages += 1;
-        }
-        messages
-    };
-    let alone = messages_in_half_a_second();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
+            // A test that fails does not stop it.
+            let started = Instant::now();
+            while !stop.load(Ordering::Relaxed) && started.elapsed() < 2 * PATIENCE {
                 forged.iter().for_each(|packet| stranger.send(packet));
             }
         });
-        let flooded = messages_in_half_a_second();
-        stop.store(true, Ordering::Relaxed);
         let count = |counter| a.device.state().counter(counter);
+        let started = Instant::now();
+        let mut messages = 0;
+        // The kernel drops acknowledgements with the rest when the buffer is full, and then a timer
+        // has to run out.
+        while messages < 20 || count(Counter::RpCnpIgnored) < 1_000 {
+            a.post(qpn, 1, b.remote(0).write(), a.sge(0, 64 << 10));
+            a.succeed(1);
+            messages += 1;
+            assert!(started.elapsed() < PATIENCE, "{messages} messages");
+        }
+        stop.store(true, Ordering::Relaxed);
         let ignored = count(Counter::RpCnpIgnored);
-        eprintln!("{flooded} messages beside {ignored} CNPs and more, {alone} alone");
-        assert!(ignored > 100 && count(Counter::RxIcrcEncapsulated) > 0);
+        eprintln!("{messages} messages beside {ignored} CNPs and more");
+        assert!(count(Counter::RxIcrcEncapsulated) > 0);
         assert_eq!(count(Counter::RpCnpHandled), 0);
-        assert!(
-            100 * flooded > alone,
-            "{flooded} messages, {alone} without a flood"
-        );
     });
     let now = a.device.now();
     assert_eq!(a.device.with(|hca| hca.rate_limit(qpn, now)), None);
