@@ -8,8 +8,13 @@ pub mod pacing;
 pub mod pair;
 pub mod programs;
 
+use std::error::Error;
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
+
+use serde::Serialize;
 
 /// A thread that had to wait for a core for a larger share of its time than this spoils a
 /// measurement of the bare program.
@@ -40,4 +45,31 @@ pub fn undisturbed<T, E>(
         }
     }
     Ok(outcome)
+}
+
+/// Ends a program: prints what it has measured, as JSON or as its table, or what went wrong.
+pub fn finish<T: Serialize>(
+    program: &str,
+    outcome: Result<T, Box<dyn Error>>,
+    json: bool,
+    table: impl FnOnce(&T) -> String,
+) -> ExitCode {
+    let printed = outcome.and_then(|measured| {
+        let text = if json {
+            format!("{}\n", serde_json::to_string_pretty(&measured)?)
+        } else {
+            table(&measured)
+        };
+        match io::stdout().write_all(text.as_bytes()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(()),
+        }
+    });
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{program}: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -370,7 +370,8 @@ fn the_congestion_demo_shows_how_queue_pairs_share() {
 fn the_congestion_demo_refuses_what_it_cannot_show() {
     for (args, told) in [
         ("--congestion --flows 9", "1..=8"),
-        ("--congestion --bottleneck 200Gbit", "1Mbit to 100Gbit"),
+        ("--congestion --bottleneck 200Gbit", "10Mbit to 100Gbit"),
+        ("--congestion --bottleneck 9Mbit", "10Mbit to 100Gbit"),
         ("--congestion --bottleneck fast", "for example 500Mbit"),
         ("--congestion --time 10ms", "100ms to 60min"),
         ("--congestion --preset none", "choose one of firmware"),

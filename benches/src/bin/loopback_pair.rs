@@ -1,13 +1,12 @@
 //! Two devices on loopback against the bare program, in one run.
 
-use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use ferroce_benches::bare::{self, PingPong, Stream};
-use ferroce_benches::{BARE_CONTENTION_MAX, DEVICE_CONTENTION_MAX, pair, undisturbed};
+use ferroce_benches::{BARE_CONTENTION_MAX, DEVICE_CONTENTION_MAX, finish, pair, undisturbed};
 
 /// The device on loopback beside the bare program of loopback_limit: WRITE streams and the latency
 /// of an 8-byte WRITE. Quote the ratios.
@@ -47,24 +46,9 @@ struct Row {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let outcome = measure(&args).and_then(|rows| {
-        let text = if args.json {
-            format!("{}\n", serde_json::to_string_pretty(&rows)?)
-        } else {
-            table(&rows)
-        };
-        match io::stdout().write_all(text.as_bytes()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-            _ => Ok(()),
-        }
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("loopback_pair: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    finish("loopback_pair", measure(&args), args.json, |rows| {
+        table(rows)
+    })
 }
 
 fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {

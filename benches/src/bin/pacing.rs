@@ -1,11 +1,11 @@
 //! Queue pairs held at rates by congestion control, on loopback.
 
-use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
+use ferroce_benches::finish;
 use ferroce_benches::pacing::{Paced, pace};
 
 /// How well a queue pair keeps to the rate to which congestion control limits it, and what that
@@ -30,24 +30,7 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let outcome = measure(&args).and_then(|rows| {
-        let text = if args.json {
-            format!("{}\n", serde_json::to_string_pretty(&rows)?)
-        } else {
-            table(&rows)
-        };
-        match io::stdout().write_all(text.as_bytes()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-            _ => Ok(()),
-        }
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("pacing: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    finish("pacing", measure(&args), args.json, |rows| table(rows))
 }
 
 fn measure(args: &Args) -> Result<Vec<Paced>, Box<dyn std::error::Error>> {

@@ -1,7 +1,7 @@
 //! Unmodified programs on one device, against what UDP sockets allow and what people would use
 //! without RDMA, in one run.
 
-use std::io::{self, ErrorKind, Write};
+use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use ferroce_benches::bare::{self, PingPong, Stream};
 use ferroce_benches::programs::{Bench, Error};
-use ferroce_benches::{BARE_CONTENTION_MAX, undisturbed};
+use ferroce_benches::{BARE_CONTENTION_MAX, finish, undisturbed};
 
 /// perftest over `ferroce run`, a server and a client on one device, beside the bare program of
 /// loopback_limit, iperf3 and UCX over TCP. Quote the ratios.
@@ -113,23 +113,7 @@ const RATIOS: &[(&str, &str, &str)] = &[
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let outcome = measure(&args).and_then(|report| {
-        let text = match args.json {
-            true => format!("{}\n", serde_json::to_string_pretty(&report)?),
-            false => report.table(),
-        };
-        match io::stdout().write_all(text.as_bytes()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-            _ => Ok(()),
-        }
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("programs: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    finish("programs", measure(&args), args.json, Report::table)
 }
 
 #[derive(Debug, serde::Serialize)]

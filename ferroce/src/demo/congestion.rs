@@ -45,7 +45,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "N", default_value_t = 2, requires = "congestion",
           value_parser = clap::value_parser!(u8).range(1..=FLOWS_MAX))]
     flows: u8,
-    /// Rate of the bottleneck, 1Mbit to 100Gbit
+    /// Rate of the bottleneck, 10Mbit to 100Gbit
     #[arg(long, value_name = "RATE", default_value = "4Gbit", requires = "congestion",
           value_parser = rate)]
     bottleneck: Rate,
@@ -60,13 +60,13 @@ pub(super) struct Options {
 }
 
 fn rate(text: &str) -> Result<Rate, String> {
-    let allowed = Rate::from_mbps(1)..=Rate::from_mbps(100_000);
+    let allowed = Rate::from_mbps(10)..=Rate::from_mbps(100_000);
     let impairment: Option<Impairment> = format!("rate={text}").parse().ok();
     let bottleneck = impairment.and_then(|it| it.bottleneck);
     bottleneck
         .map(|bottleneck| bottleneck.rate)
         .filter(|rate| allowed.contains(rate))
-        .ok_or_else(|| "write 1Mbit to 100Gbit, for example 500Mbit or 2.5Gbit".to_owned())
+        .ok_or_else(|| "write 10Mbit to 100Gbit, for example 500Mbit or 2.5Gbit".to_owned())
 }
 
 fn preset(name: &str) -> Result<&'static Preset, String> {

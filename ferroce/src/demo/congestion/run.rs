@@ -5,8 +5,8 @@ use std::time::Duration;
 use ferroce_adp::QpTimeouts;
 use ferroce_hca::impair::Bottleneck;
 use ferroce_hca::{
-    Completion, Counter, Direction, FlowLook, HcaConfig, Impairment, SendOp, SendWr, Time,
-    WcStatus, WriteLockError,
+    Completion, Counter, Direction, FlowLook, HcaConfig, Impairment, Personality, SendOp, SendWr,
+    Time, WcStatus, WriteLockError,
 };
 use ferroce_udp::DeviceConfig;
 
@@ -17,13 +17,16 @@ use crate::demo::rig::{End, Layout, connect};
 use crate::demo::run::TAKE;
 use crate::demo::workload::{MESSAGE_MAX, Message, Op, Pattern};
 
-/// Messages that each queue pair keeps on their way.
+/// Messages that each queue pair keeps on their way, at most; see [`depth`].
 const DEPTH: usize = 32;
+/// All queue pairs together keep no more on their way than the bottleneck passes in this time, but
+/// two messages each: with more the queue of a slow one is longer than the retransmission timers.
+const IN_FLIGHT_MS: u64 = 50;
 /// Samples of a run.
 const SAMPLES: u64 = 1_200;
 /// Longest sleep, so that samples are taken in time.
 const NAP: Duration = Duration::from_millis(1);
-/// How long messages on their way may take after the end. Even 1 Mb/s sends that many packets.
+/// How long messages on their way may take after the end.
 const PATIENCE_NS: u64 = 30_000_000_000;
 /// What the run is made under, for errors.
 pub(super) const UNDER: &str = "congestion control";
@@ -72,10 +75,23 @@ pub(super) fn run(plan: &Plan, on_progress: &mut OnProgress<'_>) -> Result<Cours
     Run::new(plan, [&sender, &receiver]).drive(on_progress)
 }
 
+/// How many messages each queue pair keeps on their way.
+fn depth(plan: &Plan) -> usize {
+    let bytes = plan.bottleneck.bps() / 8 * IN_FLIGHT_MS / 1_000;
+    let messages = bytes / u64::from(MESSAGE_MAX) / plan.flows as u64;
+    messages.clamp(2, DEPTH as u64) as usize
+}
+
 fn config(plan: &Plan, which: usize) -> DeviceConfig {
     DeviceConfig {
         hca: HcaConfig {
             seed: plan.seed.wrapping_mul(2).wrapping_add(which as u64),
+            // The first adaptive timers are shorter than a slow queue is long; what they would send
+            // again is not what this demo is about.
+            personality: Personality {
+                adaptive: false,
+                ..Personality::default()
+            },
             ..HcaConfig::default()
         },
         tap: plan.tap.clone(),
@@ -93,6 +109,7 @@ struct Run<'a> {
     sender: &'a End,
     receiver: &'a End,
     pattern: Pattern,
+    depth: usize,
     start: Time,
     flows: Vec<Flow>,
     messages: u64,
@@ -115,6 +132,7 @@ impl<'a> Run<'a> {
             sender,
             receiver,
             pattern: Pattern::new(plan.seed),
+            depth: depth(plan),
             start: sender.device.now(),
             flows: vec![Flow::default(); plan.flows],
             messages: 0,
@@ -171,7 +189,7 @@ impl<'a> Run<'a> {
     /// Fills every place of a queue pair that is free.
     fn post(&mut self, qp: usize) -> Result<(), Error> {
         let mut requests = Vec::new();
-        for place in 0..DEPTH {
+        for place in 0..self.depth {
             if self.flows[qp].pending[place].is_some() {
                 continue;
             }
