@@ -1,6 +1,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ferroce_hca::{Hca, HcaConfig, Mtu};
 
@@ -12,6 +14,10 @@ use crate::socket::{BindError, Options, Socket};
 use crate::spec::DeviceSpec;
 use crate::sys::Interface;
 use crate::tap::Tap;
+
+/// How long a socket that this process has closed may still be there: another thread may be
+/// starting a program, which has copies of all descriptors until it runs.
+const EXEC_MAX: Duration = Duration::from_secs(2);
 
 /// How a process attaches to a device.
 #[derive(Clone, Debug, Default)]
@@ -109,10 +115,19 @@ fn bind(spec: &DeviceSpec, options: &Options, others: &[Process]) -> Result<Sock
         };
         Socket::bind(address, &options)
     };
-    if others.is_empty() {
-        drop(bind(false)?);
+    if !others.is_empty() {
+        return bind(true);
     }
-    bind(true)
+    drop(bind(false)?);
+    let started = Instant::now();
+    loop {
+        match bind(true) {
+            Err(BindError::AddressInUse { .. }) if started.elapsed() < EXEC_MAX => {
+                thread::sleep(EXEC_MAX / 1000);
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Each device and each of its processes has randomness of its own, the same with every run.

@@ -133,8 +133,13 @@ impl Engine {
                     }
                 };
                 let Ok(packet) = Packet::new_checked(datagram.bytes) else {
-                    let probes = self.neighbours.as_ref().map(|others| &others.steering);
-                    if !probes.is_some_and(|steering| steering.take(datagram.bytes)) {
+                    let end = |address: SocketAddr| (address.ip(), address.port());
+                    let from_own_port = end(message.source) == end(own);
+                    let is_probe = self
+                        .neighbours
+                        .as_ref()
+                        .is_some_and(|it| it.steering.take(datagram.bytes, from_own_port));
+                    if !is_probe {
                         record(Verdict::Bad);
                         self.hca.count(Counter::RxMalformed, 1);
                     }

@@ -114,16 +114,22 @@ impl Steering {
         }
     }
 
-    /// Takes what may be a probe. False if it is none.
+    /// Takes what may be a probe, which came from the device's own port or from another one. False
+    /// if it is none.
+    ///
+    /// Who is busy may read a probe only after its round is over, when it says nothing any more.
     #[cold]
-    pub(crate) fn take(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn take(&self, bytes: &[u8], from_own_port: bool) -> bool {
         let Ok([PROBE, index, _, _, rest @ ..]) = <&[u8; PROBE_LEN]>::try_from(bytes) else {
             return false;
         };
         let [a, b, c, d, nonce @ ..] = *rest;
         let round = u32::from_ne_bytes([a, b, c, d]);
         let nonce = u64::from_ne_bytes(nonce);
-        self.shared.note_probe(self.slot, round, nonce, *index)
+        if from_own_port {
+            self.shared.note_probe(self.slot, round, nonce, *index);
+        }
+        from_own_port
     }
 
     /// Does what is due.

@@ -5,7 +5,9 @@ mod common;
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::{fs, process};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fs, process, thread};
 
 use common::{
     Link, Node, Other, Place, address, check_all_kinds, connect, connect_back, hear, patient_attr,
@@ -119,7 +121,7 @@ fn a_child_keeps_nothing_of_its_parents() {
 fn a_program_that_is_started_inherits_nothing() {
     let place = Place::with_device("exec", address(141, 1, 0));
     let count = || {
-        let mut command = process::Command::new("ls");
+        let mut command = Command::new("ls");
         command.arg("/proc/self/fd").stdin(process::Stdio::null());
         let output = command.output().unwrap();
         String::from_utf8(output.stdout).unwrap().lines().count()
@@ -201,4 +203,31 @@ fn a_child_gets_other_descriptors_than_its_parents_devices() {
     let mut other = Other::start(test, &format!("numbers {}", place.0.display()));
     assert_eq!(other.hear(), "good");
     other.finish();
+}
+
+/// A program that is being started has copies of all sockets until it runs.
+#[test]
+fn programs_may_start_meanwhile() {
+    let place = Place::with_device("fork-start", address(33, 9, 0));
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    assert!(Command::new("true").status().unwrap().success());
+                }
+            });
+        }
+        let _over = Over(&over);
+        (0..300).for_each(|_| drop(attach(&place.0)));
+    });
+}
+
+/// Says so even if the test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

@@ -2,17 +2,16 @@
 
 mod common;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::{
     Link, Node, Other, PATIENCE, Place, address, connect, connect_back, hear, nothing_was_missed,
-    patient_attr, role, tell,
+    patient_attr, role, share, tell,
 };
 use ferroce_hca::Counter;
-use ferroce_udp::socket::{Options, ROCE_PORT, RecvBuffers, Socket};
-use ferroce_udp::wait::Waiter;
+use ferroce_udp::socket::{Options, ROCE_PORT, Socket};
 use ferroce_udp::{DeviceSpec, Registry};
 use ferroce_wire::Qpn;
 
@@ -163,94 +162,35 @@ fn a_wrong_program_heals() {
     nothing_was_missed(&a);
 }
 
-fn share(address: SocketAddr) -> Socket {
-    let options = Options {
-        share_port: true,
-        ..Options::default()
-    };
-    Socket::bind(address, &options).unwrap()
-}
-
-/// Which of the sockets gets the bytes.
-fn receiver(sockets: &[Socket], bytes: &[u8]) -> usize {
-    let sender = Socket::bind(
-        SocketAddr::new(any(sockets[0].address().ip()), 0),
-        &Options::default(),
-    );
-    let to = sockets[0].address();
-    let sent = sender.unwrap().send(to, 0, bytes, 0).unwrap();
-    assert_eq!(sent.bytes, bytes.len());
-    let mut buffers = RecvBuffers::new(1);
-    let started = Instant::now();
-    while started.elapsed() < PATIENCE {
-        for (index, socket) in sockets.iter().enumerate() {
-            let pause = Some(Duration::from_millis(1));
-            Waiter::new().unwrap().wait(socket, pause, false).unwrap();
-            if socket.recv(&mut buffers).unwrap() > 0 {
-                assert_eq!(buffers.messages().next().unwrap().bytes, bytes);
-                return index;
-            }
-        }
-    }
-    panic!("nothing came");
-}
-
-/// An address of the same host and family.
-fn any(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => "127.0.0.1".parse().unwrap(),
-        v6 @ IpAddr::V6(_) => v6,
-    }
-}
-
-/// Only as much of a packet as the kernel looks at.
-fn packet(qpn: u32, at: &[(usize, u8)]) -> Vec<u8> {
-    let mut bytes = vec![0; 64];
-    // Bits of the byte before the number mean something else.
-    bytes[4..8].copy_from_slice(&(0xff << 24 | qpn).to_be_bytes());
-    at.iter().for_each(|(at, value)| bytes[*at] = *value);
-    bytes
-}
-
+/// A process that was busy reads probes of rounds that are over. Nobody else can send any.
 #[test]
-fn the_kernel_looks_at_the_slot() {
-    let v6 = "[::1]:0".parse().unwrap();
-    for address in [SocketAddr::new(address(16, 4, 0), ROCE_PORT), v6] {
-        let first = share(address);
-        let address = first.address();
-        let mut sockets = vec![first, share(address), share(address)];
-        let goes = |sockets: &[Socket], qpn, at: &[_]| receiver(sockets, &packet(qpn, at));
-        sockets[1].steer(&[(1, 2), (254, 0), (7, 1)]).unwrap();
-        assert_eq!(goes(&sockets, 0x01_0203, &[]), 2);
-        assert_eq!(goes(&sockets, 0xfe_0001, &[]), 0);
-        assert_eq!(goes(&sockets, 0x07_ffff, &[]), 1);
-        // Messages of the connection manager.
-        for attribute in 0x11..=0x18 {
-            let (own, other) = if attribute == 0x18 {
-                (44, 48)
-            } else {
-                (48, 44)
-            };
-            for (slot, socket) in [(1, 2), (254, 0), (7, 1)] {
-                if attribute != 0x17 {
-                    let at = [(37, attribute), (own, slot), (other, 99)];
-                    assert_eq!(goes(&sockets, 1, &at), socket, "{attribute:#x}");
-                }
-            }
+fn late_probes_do_no_harm() {
+    let address = address(16, 5, 0);
+    let place = Place::with_device("steering-late", address);
+    let [a, b] = [(); 2].map(|()| attach(&place.0));
+    let (qpn, _) = connect(&a, &b, &patient_attr());
+    let exchange = || {
+        a.post(qpn, 1, b.remote(0).write(), a.sge(0, LEN as u32));
+        a.post(qpn, 2, b.remote(0).read(), a.sge(0, LEN as u32));
+        a.succeed(2);
+    };
+    settles(&a, exchange);
+    let device = SocketAddr::new(address, ROCE_PORT);
+    let stranger = Socket::bind(SocketAddr::new(address, 0), &Options::default()).unwrap();
+    // Its index would mislead the packets of both.
+    let late = [0xfe, 7, 0, 0, 1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+    let malformed = || a.device.state().counter(Counter::RxMalformed);
+    for (from, counted) in [(share(device), 0), (stranger, 1)] {
+        let _ = from.send(device, 0, &late, 0).unwrap();
+        exchange();
+        let started = Instant::now();
+        while malformed() < counted {
+            assert!(started.elapsed() < PATIENCE, "a stranger's is not counted");
+            std::thread::yield_now();
         }
-        // Requests, and slots that nobody has, go to one and the same, whichever it is.
-        for at in [&[(37, 0x10), (48, 1)][..], &[(37, 0x17), (44, 7)]] {
-            goes(&sockets, 1, at);
-        }
-        goes(&sockets, 0x09_0001, &[]);
-        // Probes.
-        for index in 0..3 {
-            let at = [(0, 0xfe), (1, index)];
-            assert_eq!(goes(&sockets, 0x07_0001, &at), usize::from(index));
-        }
-        // The last one moves into the place of the first.
-        drop(sockets.remove(0));
-        assert_eq!(goes(&sockets, 0xfe_0001, &[]), 1);
-        assert_eq!(goes(&sockets, 0x07_0001, &[]), 0);
+        drop(from);
+        settles(&a, exchange);
+        assert_eq!(malformed(), counted);
     }
+    nothing_was_missed(&a);
 }

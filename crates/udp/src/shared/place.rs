@@ -68,13 +68,14 @@ impl SharedFile {
         Round(self.layout.rounds().number.load(Ordering::Relaxed))
     }
 
-    /// Notes that a probe for socket `index` has come to the owner of `slot`.
+    /// Notes that a probe for socket `index` has come to the owner of `slot`, if it is one of the
+    /// present round.
     ///
     /// The kernel hands a probe for a socket that is not there to any, so the lowest index counts:
     /// each socket gets its own.
-    pub(crate) fn note_probe(&self, slot: u8, round: u32, nonce: u64, index: u8) -> bool {
+    pub(crate) fn note_probe(&self, slot: u8, round: u32, nonce: u64, index: u8) {
         if self.layout.rounds().nonce.load(Ordering::Relaxed) != nonce {
-            return false;
+            return;
         }
         let place = self.layout.member(slot).place();
         let old = place.load(Ordering::Relaxed);
@@ -82,7 +83,6 @@ impl SharedFile {
         if old >> 8 != round & Round::MASK || new < old {
             place.store(new, Ordering::Relaxed);
         }
-        true
     }
 
     /// The index of the socket of each of some slots that is known since a round.

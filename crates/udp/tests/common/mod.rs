@@ -6,7 +6,7 @@ pub mod echo;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
@@ -17,7 +17,7 @@ use ferroce_hca::{
     AccessFlags, Buffer, Completion, Counter, CqId, HcaConfig, Memory, MrInfo, Mtu, PdId,
     Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
 };
-use ferroce_udp::socket::ROCE_PORT;
+use ferroce_udp::socket::{Options, ROCE_PORT, Socket};
 use ferroce_udp::{AttachOptions, Device, DeviceConfig, DeviceSpec, Endpoint, Registry};
 use ferroce_wire::{Psn, Qpn};
 
@@ -41,6 +41,15 @@ pub fn address(file: u8, test: u8, host: u8) -> IpAddr {
             .expect("a free subnet")
     });
     IpAddr::V4(Ipv4Addr::new(127, file, *run, test * 10 + host % 10))
+}
+
+/// A socket that shares its port with others.
+pub fn share(address: SocketAddr) -> Socket {
+    let options = Options {
+        share_port: true,
+        ..Options::default()
+    };
+    Socket::bind(address, &options).unwrap()
 }
 
 /// A device with a completion queue and a registered buffer that the peer may do anything with.
