@@ -314,9 +314,11 @@ fn marks_and_cnps_are_well_formed() {
         "infiniband.bth.psn",
     ];
     let cnps = fields(&path, "infiniband.bth.opcode == 0x81", &columns);
+    // Marked packets may still have come after the count was taken.
+    let answers = sent as usize..=marked.len();
     assert!(
-        sent > 0 && cnps.len() as u64 == sent,
-        "{sent} sent, {}",
+        sent > 0 && answers.contains(&cnps.len()),
+        "{} of {answers:?}",
         cnps.len()
     );
     // DSCP 46 and not ECN-capable; UDP header, BTH, 16 bytes and ICRC.
