@@ -61,6 +61,13 @@ impl Ledger {
         self.life += 1;
     }
 
+    /// The send queue, stopped by an error, goes on.
+    pub(super) fn recover(&mut self) {
+        if let Some(failed) = self.failed.get_mut(self.life) {
+            *failed = false;
+        }
+    }
+
     pub(super) fn completed(&mut self, wc: &Completion, is_send_queue: bool) {
         let entry = &mut self.entries[wc.wr_id as usize];
         assert!(!entry.done, "completed twice: {wc:?}");
@@ -107,7 +114,7 @@ impl Ledger {
         }
     }
 
-    /// Successes, then one error, then only what it flushed.
+    /// Successes, then one error, then only what it flushed, until the queue recovers.
     fn check_status(&mut self, wc: &Completion, life: usize) {
         if self.failed.len() <= life {
             self.failed.resize(life + 1, false);

@@ -249,8 +249,12 @@ impl Side {
         let before = self.hca.query_qp(self.qpn).expect("it exists");
         match self.hca.modify_qp(self.qpn, change, path) {
             Ok(()) => {
-                if change.mask.contains(Attr::STATE) && change.state == QpState::Reset {
-                    self.ledger.begin_life();
+                if change.mask.contains(Attr::STATE) {
+                    match (before.0, change.state) {
+                        (_, QpState::Reset) => self.ledger.begin_life(),
+                        (QpState::Sqe, QpState::Rts) => self.ledger.recover(),
+                        _ => {}
+                    }
                 }
                 true
             }
