@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, process, thread};
 
 use common::{
-    Link, Node, Other, Place, address, check_all_kinds, connect, connect_back, hear, patient_attr,
-    role, tell,
+    Link, Node, Other, Over, Place, address, check_all_kinds, connect, connect_back, hear,
+    patient_attr, role, tell,
 };
 use ferroce_hca::{SendOp, SendWr};
 use ferroce_udp::{Observer, Registry, after_fork_in_child};
@@ -86,11 +86,11 @@ fn a_child_keeps_nothing_of_its_parents() {
     if let Some(role) = role() {
         return parent(Path::new(&role[1]));
     }
-    let place = Place::with_device("fork", address(141, 0, 0));
+    let place = Place::with_device(address(141, 0, 0));
     let observer = place.registry().observe("a").unwrap();
     let test = "a_child_keeps_nothing_of_its_parents";
-    let mut other = Other::start(test, &format!("parent {}", place.0.display()));
-    let node = attach(&place.0);
+    let mut other = Other::start(test, &format!("parent {}", place.path().display()));
+    let node = attach(place.path());
     let attr = patient_attr();
     let Link { qpn, peer, memory } = other.connect(&node, &attr);
     let parent = (peer.qpn.value() >> 16) as u8;
@@ -110,7 +110,7 @@ fn a_child_keeps_nothing_of_its_parents() {
     let left = slots(&observer);
     assert!(left.len() == 3 && !left.contains(&parent), "{left:?}");
     node.device.claim_service(PortSpace::Tcp, 7471).unwrap();
-    let more = attach(&place.0);
+    let more = attach(place.path());
     let qps = connect(&node, &more, &attr);
     check_all_kinds(&node, &more, qps, 20_000, 1);
     drop(other);
@@ -119,7 +119,7 @@ fn a_child_keeps_nothing_of_its_parents() {
 /// The program that a child becomes has none of the library's files.
 #[test]
 fn a_program_that_is_started_inherits_nothing() {
-    let place = Place::with_device("exec", address(141, 1, 0));
+    let place = Place::with_device(address(141, 1, 0));
     let count = || {
         let mut command = Command::new("ls");
         command.arg("/proc/self/fd").stdin(process::Stdio::null());
@@ -127,7 +127,7 @@ fn a_program_that_is_started_inherits_nothing() {
         String::from_utf8(output.stdout).unwrap().lines().count()
     };
     let before = count();
-    let node = attach(&place.0);
+    let node = attach(place.path());
     let observer = place.registry().observe("a").unwrap();
     assert_eq!(count(), before);
     drop((node, observer));
@@ -145,11 +145,11 @@ fn the_last_acknowledgement_leaves_with_the_process() {
         node.device.finish();
         process::exit(0);
     }
-    let place = Place::with_device("exit", address(141, 2, 0));
+    let place = Place::with_device(address(141, 2, 0));
     let test = "the_last_acknowledgement_leaves_with_the_process";
     for _ in 0..5 {
-        let mut other = Other::start(test, &format!("exit {}", place.0.display()));
-        let node = attach(&place.0);
+        let mut other = Other::start(test, &format!("exit {}", place.path().display()));
+        let node = attach(place.path());
         let qpn = other.connect(&node, &patient_attr()).qpn;
         assert_eq!(other.hear(), "connected");
         node.post(qpn, 1, SendOp::Send { imm: None }, node.sge(0, 8));
@@ -198,9 +198,9 @@ fn a_child_gets_other_descriptors_than_its_parents_devices() {
         while hear().is_some() {}
         process::exit(0);
     }
-    let place = Place::with_device("numbers", address(141, 3, 0));
+    let place = Place::with_device(address(141, 3, 0));
     let test = "a_child_gets_other_descriptors_than_its_parents_devices";
-    let mut other = Other::start(test, &format!("numbers {}", place.0.display()));
+    let mut other = Other::start(test, &format!("numbers {}", place.path().display()));
     assert_eq!(other.hear(), "good");
     other.finish();
 }
@@ -208,7 +208,7 @@ fn a_child_gets_other_descriptors_than_its_parents_devices() {
 /// A program that is being started has copies of all sockets until it runs.
 #[test]
 fn programs_may_start_meanwhile() {
-    let place = Place::with_device("fork-start", address(33, 9, 0));
+    let place = Place::with_device(address(141, 4, 0));
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -219,15 +219,6 @@ fn programs_may_start_meanwhile() {
             });
         }
         let _over = Over(&over);
-        (0..300).for_each(|_| drop(attach(&place.0)));
+        (0..300).for_each(|_| drop(attach(place.path())));
     });
-}
-
-/// Says so even if the test fails.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }

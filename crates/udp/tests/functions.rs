@@ -42,7 +42,7 @@ fn set_profile(state: &DeviceState) {
 
 #[test]
 fn a_card_is_listed_with_its_vfs_which_come_and_go_with_it() {
-    let place = Place::new("vf-list");
+    let place = Place::new();
     let registry = place.registry();
     registry.add(&card("b", address(FILE, 0, 0))).unwrap();
     assert_eq!(names(&registry), ["b", "bv0", "bv1", "fr0"]);
@@ -76,7 +76,7 @@ fn a_card_is_listed_with_its_vfs_which_come_and_go_with_it() {
 
 #[test]
 fn what_a_vf_needs_must_be_free() {
-    let place = Place::new("vf-free");
+    let place = Place::new();
     let registry = place.registry();
     let pci = |text: &str| Some(text.parse().unwrap());
     let one = DeviceSpec {
@@ -131,7 +131,7 @@ fn what_a_vf_needs_must_be_free() {
 
 #[test]
 fn a_card_stays_while_a_vf_is_open() {
-    let place = Place::new("vf-open");
+    let place = Place::new();
     let registry = place.registry();
     let spec = card("b", address(FILE, 2, 0));
     registry.add(&spec).unwrap();
@@ -174,7 +174,7 @@ fn a_card_stays_while_a_vf_is_open() {
 
 #[test]
 fn settings_are_those_of_the_card_and_counters_those_of_the_function() {
-    let place = Place::new("vf-settings");
+    let place = Place::new();
     let registry = place.registry();
     registry.add(&card("b", address(FILE, 3, 0))).unwrap();
     let (pf, vf) = (

@@ -5,10 +5,10 @@
 
 mod common;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, address, share};
+use common::{PATIENCE, address, port_v6, share};
 use ferroce_udp::socket::{Options, ROCE_PORT, RecvBuffers, Socket};
 use ferroce_udp::wait::Waiter;
 
@@ -55,8 +55,9 @@ fn packet(qpn: u32, at: &[(usize, u8)]) -> Vec<u8> {
 
 #[test]
 fn the_kernel_looks_at_the_slot() {
-    let v6 = "[::1]:0".parse().unwrap();
-    for address in [SocketAddr::new(address(21, 0, 0), ROCE_PORT), v6] {
+    let v4 = SocketAddr::new(address(21, 0, 0), ROCE_PORT);
+    let v6 = port_v6().map(|port| SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port));
+    for address in [Some(v4), v6].into_iter().flatten() {
         let first = share(address);
         let address = first.address();
         let mut sockets = vec![first, share(address), share(address)];

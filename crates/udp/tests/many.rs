@@ -4,11 +4,11 @@ mod common;
 
 use std::collections::HashSet;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Node, PATIENCE, address, attr, check_all_kinds, connect, pattern};
+use common::{Node, Over, PATIENCE, address, attr, check_all_kinds, connect, pattern};
 use ferroce_hca::{Counter, SendOp, SendWr, WcStatus};
 use ferroce_wire::Qpn;
 
@@ -170,14 +170,14 @@ fn posting_is_not_starved() {
     let b = Node::open(address(41, 3, 1), 4 << 20);
     let (at_a, _) = connect(&a, &b, &attr());
     let (back, at_b): (Qpn, Qpn) = connect(&a, &b, &attr());
-    let posted = AtomicUsize::new(0);
     const POSTS: usize = 300;
-    let done = || posted.load(Ordering::Relaxed) >= POSTS;
+    let over = AtomicBool::new(false);
+    let is_over = || over.load(Ordering::Relaxed);
     thread::scope(|scope| {
         // Keeps the helper of `a` busy.
         let stream = scope.spawn(|| {
             let mut streamed = 0;
-            while !done() {
+            while !is_over() {
                 b.post(at_b, 0, a.remote(0).write(), b.sge(0, 1 << 20));
                 b.succeed(1);
                 streamed += 1;
@@ -186,21 +186,22 @@ fn posting_is_not_starved() {
         });
         for _ in 0..2 {
             scope.spawn(|| {
-                while !done() {
+                while !is_over() {
                     a.device.progress();
                 }
             });
         }
         let mut slowest = Duration::ZERO;
         let started = Instant::now();
-        for _ in 0..POSTS {
-            assert!(started.elapsed() < PATIENCE, "only {posted:?} posts");
+        let still_on = Over(&over);
+        for posted in 0..POSTS {
+            assert!(started.elapsed() < PATIENCE, "only {posted} posts");
             let before = Instant::now();
             a.post(at_a, 1, b.remote(2 << 20).write(), a.sge(2 << 20, 8));
             slowest = slowest.max(before.elapsed());
             a.succeed(1);
-            posted.fetch_add(1, Ordering::Relaxed);
         }
+        drop(still_on);
         let streamed = stream.join().unwrap();
         eprintln!("{POSTS} posts beside {streamed} MiB: slowest {slowest:?}");
     });

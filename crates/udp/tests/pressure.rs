@@ -2,15 +2,15 @@
 
 mod common;
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 
 use common::{
     Node, address, attr, check_all_kinds, connect, impatient, impatient_attr, in_namespace,
-    nothing_was_lost, patient, patient_attr, pattern,
+    nothing_was_lost, patient, patient_attr, pattern, port_v6,
 };
 use ferroce_hca::{Counter, Event, HcaConfig, Mtu, QpAttr, Refusal, WcStatus};
+use ferroce_udp::DeviceConfig;
 use ferroce_udp::socket::{Options, ROCE_PORT, SendError, Socket};
-use ferroce_udp::{Device, DeviceConfig};
 
 const LEN: usize = 1 << 20;
 const BYTES: usize = 400_000;
@@ -22,9 +22,10 @@ fn config(test: u8, host: u8, socket: Options) -> DeviceConfig {
     }
 }
 
-/// Traffic of all kinds both ways between two devices with these socket options.
-fn exchange(test: u8, socket: &Options) -> (Node, Node) {
-    let node = |host| Node::with_config(config(test, host, socket.clone()), LEN);
+/// Traffic of all kinds both ways between two devices with these socket options, at addresses that
+/// no other round of the test has had: programs that other tests start keep sockets for a while.
+fn exchange(test: u8, round: u8, socket: &Options) -> (Node, Node) {
+    let node = |host| Node::with_config(config(test, 2 * round + host, socket.clone()), LEN);
     let (a, b) = (node(0), node(1));
     let (at_a, at_b) = connect(&a, &b, &patient_attr());
     check_all_kinds(&a, &b, (at_a, at_b), BYTES, 1);
@@ -39,13 +40,14 @@ fn check((a, b): (Node, Node)) {
 
 #[test]
 fn without_segmentation_or_coalescing() {
-    for (segmentation, coalescing) in [(false, true), (true, false), (false, false)] {
+    let variants = [(false, true), (true, false), (false, false)];
+    for ((segmentation, coalescing), round) in variants.into_iter().zip(0..) {
         let options = Options {
             segmentation,
             coalescing,
             ..Options::default()
         };
-        check(exchange(0, &options));
+        check(exchange(0, round, &options));
     }
 }
 
@@ -71,7 +73,7 @@ fn a_tiny_send_buffer() {
         send_buffer_bytes: 1,
         ..Options::default()
     };
-    check(exchange(2, &options));
+    check(exchange(2, 0, &options));
 }
 
 /// A device told of its peers' small buffers keeps little in flight.
@@ -110,8 +112,9 @@ fn an_ordinary_receive_buffer() {
         receive_buffer_bytes: 200 << 10,
         ..Options::default()
     };
-    for path_mtu in [Mtu::Mtu256, Mtu::Mtu1024, Mtu::Mtu4096] {
-        let node = |host| Node::with_config(config(4, host, options.clone()), LEN);
+    let mtus = [Mtu::Mtu256, Mtu::Mtu1024, Mtu::Mtu4096];
+    for (path_mtu, round) in mtus.into_iter().zip(0_u8..) {
+        let node = |host| Node::with_config(config(4, 2 * round + host, options.clone()), LEN);
         let (a, b) = (node(0), node(1));
         let attr = QpAttr {
             path_mtu,
@@ -143,12 +146,10 @@ fn a_receive_buffer_smaller_than_the_peers_window() {
 
 #[test]
 fn over_ipv6() {
-    let a = match Device::open(DeviceConfig::new("::1".parse().unwrap())) {
-        Ok(device) => device.address().ip(),
-        Err(error) => return eprintln!("skipped: no IPv6 here, or another test has it ({error})"),
-    };
     for path_mtu in [Mtu::Mtu256, Mtu::Mtu4096] {
-        let node = Node::open(a, LEN);
+        let Some(port) = port_v6() else { return };
+        let config = DeviceConfig::new(Ipv6Addr::LOCALHOST.into());
+        let node = Node::with_config(DeviceConfig { port, ..config }, LEN);
         let attr = QpAttr { path_mtu, ..attr() };
         let (here, _) = connect(&node, &node, &attr);
         node.buffer.write(0, &pattern(BYTES, 1));
@@ -198,19 +199,19 @@ fn a_slow_link_blocks_the_socket() {
     if !in_namespace("a_slow_link_blocks_the_socket", slow) {
         return;
     }
-    for segmentation in [true, false] {
+    for (segmentation, round) in [(true, 0), (false, 1)] {
         let options = Options {
             send_buffer_bytes: 16 << 10,
             segmentation,
             ..Options::default()
         };
-        let port = SocketAddr::new(address(47, 6, 2), ROCE_PORT);
+        let port = SocketAddr::new(address(47, 6, 8), ROCE_PORT);
         let socket = Socket::bind(port, &options).unwrap();
         let sent = (0..1000).map(|_| socket.send(port, 0, &[0; 4000], 0));
         let blocked = |outcome| matches!(outcome, Err(SendError::WouldBlock));
         assert!(sent.into_iter().any(blocked), "the link does not block");
         drop(socket);
-        check(exchange(6, &options));
+        check(exchange(6, round, &options));
     }
 }
 

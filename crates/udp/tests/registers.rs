@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use common::{Node, Other, PATIENCE, Place, address, attr, hear, role, tell};
+use common::{Node, Other, Over, PATIENCE, Place, address, attr, hear, role, tell};
 use ferroce_hca::{Counter, DeviceState, HistogramConfig, Method, QpAttr, SendOp, WcStatus};
 use ferroce_prm::adp_retx_histogram::{self as counts, ADP_RETX_HISTOGRAM};
 use ferroce_prm::adp_retx_histogram_config::{ADP_RETX_HISTOGRAM_CONFIG, CLEAR_ON_READ};
@@ -55,15 +55,6 @@ fn other(role: &[String]) {
     while hear().is_some() {}
 }
 
-/// Ends what waits for it, also when a test fails.
-struct Done<'a>(&'a AtomicBool);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 fn access(state: &DeviceState, register: &Register, method: Method, bytes: &mut [u8]) {
     state.access_register(register.id(), method, bytes).unwrap();
 }
@@ -91,12 +82,12 @@ fn a_profile_and_the_histogram_are_those_of_all_processes() {
     }
     let silent = address(63, 0, 1);
     let _deaf = UdpSocket::bind((silent, ROCE_PORT)).unwrap();
-    let place = Place::new("registers");
+    let place = Place::new();
     let registry = place.registry();
     let spec = DeviceSpec::new("a", address(63, 0, 0));
     registry.add(&spec).unwrap();
     let test = "a_profile_and_the_histogram_are_those_of_all_processes";
-    let role = format!("silent {} a {silent}", place.0.display());
+    let role = format!("silent {} a {silent}", place.path().display());
     let mut children: Vec<_> = (0..PROCESSES).map(|_| Other::start(test, &role)).collect();
     for child in &mut children {
         assert_eq!(child.hear(), "sent");
@@ -121,19 +112,19 @@ fn a_profile_and_the_histogram_are_those_of_all_processes() {
     );
     set_profile(state);
 
-    let (done, sum) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (over, sum) = (AtomicBool::new(false), AtomicU64::new(0));
     let take = |state: &DeviceState| sum.fetch_add(read(state), Ordering::Relaxed);
     thread::scope(|scope| {
         scope.spawn(|| {
             let observer = registry.observe("a").unwrap();
-            while !done.load(Ordering::Relaxed) {
+            while !over.load(Ordering::Relaxed) {
                 take(observer.state());
             }
         });
         scope.spawn(|| {
             let observer = registry.observe("a").unwrap();
             let mut config = config;
-            while !done.load(Ordering::Relaxed) {
+            while !over.load(Ordering::Relaxed) {
                 for method in [Method::Query, Method::Write] {
                     access(
                         observer.state(),
@@ -144,7 +135,7 @@ fn a_profile_and_the_histogram_are_those_of_all_processes() {
                 }
             }
         });
-        let _done = Done(&done);
+        let _over = Over(&over);
         let started = std::time::Instant::now();
         for child in &mut children {
             assert_eq!(child.hear(), "failed");
@@ -168,7 +159,7 @@ fn a_profile_acts_on_all_functions_and_each_has_its_histogram() {
     }
     let silent = address(63, 1, 9);
     let _deaf = UdpSocket::bind((silent, ROCE_PORT)).unwrap();
-    let place = Place::new("vf-processes");
+    let place = Place::new();
     let registry = place.registry();
     let spec = DeviceSpec {
         vfs: 2,
@@ -178,7 +169,7 @@ fn a_profile_acts_on_all_functions_and_each_has_its_histogram() {
     let functions = ["b", "bv0", "bv1"];
     let test = "a_profile_acts_on_all_functions_and_each_has_its_histogram";
     let mut children = functions.map(|name| {
-        let role = format!("silent {} {name} {silent}", place.0.display());
+        let role = format!("silent {} {name} {silent}", place.path().display());
         Other::start(test, &role)
     });
     for child in &mut children {
@@ -199,14 +190,14 @@ fn a_profile_acts_on_all_functions_and_each_has_its_histogram() {
             sum.fetch_add(read(observer.state()), Ordering::Relaxed);
         }
     };
-    let done = AtomicBool::new(false);
+    let over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
+            while !over.load(Ordering::Relaxed) {
                 take();
             }
         });
-        let _done = Done(&done);
+        let _over = Over(&over);
         set_profile(observers[0].state());
         let started = std::time::Instant::now();
         for child in &mut children {

@@ -1,40 +1,19 @@
 //! The user's devices, and what the processes of one share.
 
-use std::fs::{self, DirBuilder, Permissions};
-use std::net::{IpAddr, Ipv4Addr};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::{env, process};
+mod common;
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process;
+
+use common::{Place, address};
 use ferroce_hca::{Direction, HistogramConfig, Impairment, Method, Personality};
 use ferroce_udp::{
     AttachOptions, Device, DeviceSpec, OpenError, PortSpeed, Registry, RegistryError,
 };
 
-/// A directory that goes away with the test.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(test: &str) -> Self {
-        let path = env::temp_dir().join(format!("ferroce-{test}-{}", process::id()));
-        DirBuilder::new().mode(0o700).create(&path).unwrap();
-        Self(path)
-    }
-
-    fn registry(&self) -> Registry {
-        Registry::at(&self.0.join("registry")).unwrap()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn address(last: u8) -> IpAddr {
-    Ipv4Addr::new(127, 14, process::id() as u8, last).into()
-}
+const FILE: u8 = 17;
 
 fn names(registry: &Registry) -> Vec<String> {
     let devices = registry.devices().unwrap();
@@ -54,7 +33,7 @@ fn loss(loss: f64) -> Impairment {
 
 #[test]
 fn devices_come_and_go() {
-    let place = Place::new("devices");
+    let place = Place::new();
     let registry = place.registry();
     assert_eq!(names(&registry), ["fr0"]);
     assert_eq!(
@@ -62,7 +41,7 @@ fn devices_come_and_go() {
         DeviceSpec::default_device()
     );
 
-    let mut spec = DeviceSpec::new("mlx5_0", address(1));
+    let mut spec = DeviceSpec::new("mlx5_0", address(FILE, 1, 0));
     registry.add(&spec).unwrap();
     assert_eq!(names(&registry), ["fr0", "mlx5_0"]);
     assert!(matches!(
@@ -91,19 +70,21 @@ fn devices_come_and_go() {
         error.to_string(),
         "no device \"fr0\"; there are: none. `ferroce dev add NAME ADDRESS` makes one"
     );
-    registry.add(&DeviceSpec::new("fr0", address(2))).unwrap();
-    assert_eq!(registry.device("fr0").unwrap().address, address(2));
+    registry
+        .add(&DeviceSpec::new("fr0", address(FILE, 2, 0)))
+        .unwrap();
+    assert_eq!(registry.device("fr0").unwrap().address, address(FILE, 2, 0));
 }
 
 #[test]
 fn no_two_devices_have_one_pci_address() {
-    let place = Place::new("pci");
+    let place = Place::new();
     let registry = place.registry();
-    let mut spec = DeviceSpec::new("a", address(3));
+    let mut spec = DeviceSpec::new("a", address(FILE, 3, 0));
     spec.pci = Some("1a:00.0".parse().unwrap());
     registry.add(&spec).unwrap();
     registry.replace(&spec).unwrap();
-    let mut other = DeviceSpec::new("b", address(4));
+    let mut other = DeviceSpec::new("b", address(FILE, 4, 0));
     registry.add(&other).unwrap();
     other.pci = spec.pci;
     let error = registry.replace(&other).unwrap_err();
@@ -117,7 +98,7 @@ fn no_two_devices_have_one_pci_address() {
 
 #[test]
 fn a_file_that_is_no_device_is_named() {
-    let place = Place::new("nonsense");
+    let place = Place::new();
     let registry = place.registry();
     let path = registry.directory().join("a.toml");
     fs::write(&path, "adress = '127.0.0.1'").unwrap();
@@ -128,25 +109,27 @@ fn a_file_that_is_no_device_is_named() {
 
 #[test]
 fn directories_and_files_that_others_could_reach_are_refused() {
-    let place = Place::new("private");
-    let open = place.0.join("open");
+    let (place, beside) = (Place::new(), Place::new());
+    let open = beside.path().join("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
     let error = Registry::at(&open).unwrap_err().to_string();
     assert!(error.contains("other users may enter it"), "{error}");
-    let link = place.0.join("link");
+    let link = beside.path().join("link");
     symlink(place.registry().directory(), &link).unwrap();
     let error = Registry::at(&link).unwrap_err().to_string();
     assert!(error.contains("not a directory"), "{error}");
 
     let registry = place.registry();
-    registry.add(&DeviceSpec::new("a", address(3))).unwrap();
+    registry
+        .add(&DeviceSpec::new("a", address(FILE, 3, 0)))
+        .unwrap();
     drop(registry.observe("a").unwrap());
     let state = state_file(&registry);
     fs::set_permissions(&state, Permissions::from_mode(0o640)).unwrap();
     let error = registry.observe("a").unwrap_err().to_string();
     assert!(error.contains("mode 0600"), "{error}");
-    let elsewhere = place.0.join("elsewhere");
+    let elsewhere = beside.path().join("elsewhere");
     fs::rename(&state, &elsewhere).unwrap();
     symlink(&elsewhere, &state).unwrap();
     registry.observe("a").unwrap_err();
@@ -162,9 +145,11 @@ fn state_file(registry: &Registry) -> PathBuf {
 
 #[test]
 fn a_slot_for_each_that_attaches_and_one_port_for_all() {
-    let place = Place::new("slots");
+    let place = Place::new();
     let registry = place.registry();
-    registry.add(&DeviceSpec::new("a", address(4))).unwrap();
+    registry
+        .add(&DeviceSpec::new("a", address(FILE, 4, 0)))
+        .unwrap();
     let observer = registry.observe("a").unwrap();
     let [first, second, third] = [(); 3].map(|()| attach(&registry, "a").unwrap());
     let slots = [&first, &second, &third].map(Device::slot);
@@ -187,12 +172,16 @@ fn a_slot_for_each_that_attaches_and_one_port_for_all() {
 
 #[test]
 fn an_address_that_somebody_else_has_is_refused() {
-    let place = Place::new("taken");
+    let place = Place::new();
     let registry = place.registry();
-    registry.add(&DeviceSpec::new("a", address(5))).unwrap();
-    let other = place.0.join("other");
-    let other = Registry::at(&other).unwrap();
-    other.add(&DeviceSpec::new("a", address(5))).unwrap();
+    registry
+        .add(&DeviceSpec::new("a", address(FILE, 5, 0)))
+        .unwrap();
+    let elsewhere = Place::new();
+    let other = elsewhere.registry();
+    other
+        .add(&DeviceSpec::new("a", address(FILE, 5, 0)))
+        .unwrap();
     let holder = attach(&other, "a").unwrap();
     let error = attach(&registry, "a").unwrap_err().to_string();
     assert!(error.contains("is in use"), "{error}");
@@ -203,9 +192,11 @@ fn an_address_that_somebody_else_has_is_refused() {
 
 #[test]
 fn what_an_observer_sets_acts_on_a_device_that_runs() {
-    let place = Place::new("observer");
+    let place = Place::new();
     let registry = place.registry();
-    registry.add(&DeviceSpec::new("a", address(6))).unwrap();
+    registry
+        .add(&DeviceSpec::new("a", address(FILE, 6, 0)))
+        .unwrap();
     let observer = registry.observe("a").unwrap();
     observer
         .state()
@@ -232,9 +223,11 @@ fn what_an_observer_sets_acts_on_a_device_that_runs() {
 
 #[test]
 fn state_outlives_its_processes() {
-    let place = Place::new("outlives");
+    let place = Place::new();
     let registry = place.registry();
-    registry.add(&DeviceSpec::new("a", address(7))).unwrap();
+    registry
+        .add(&DeviceSpec::new("a", address(FILE, 7, 0)))
+        .unwrap();
     let device = attach(&registry, "a").unwrap();
     device.with(|hca| hca.count(ferroce_hca::Counter::TxDropped, 7));
     let config = HistogramConfig {
@@ -256,9 +249,11 @@ fn state_outlives_its_processes() {
 /// takes back what the other wrote.
 #[test]
 fn writers_do_not_undo_each_other() {
-    let place = Place::new("writers");
+    let place = Place::new();
     let registry = place.registry();
-    registry.add(&DeviceSpec::new("a", address(8))).unwrap();
+    registry
+        .add(&DeviceSpec::new("a", address(FILE, 8, 0)))
+        .unwrap();
     let observer = || registry.observe("a").unwrap();
     let id = ferroce_prm::roce_accl::ROCE_ACCL.id();
     std::thread::scope(|scope| {
@@ -296,9 +291,11 @@ fn writers_do_not_undo_each_other() {
 
 #[test]
 fn a_file_of_another_release_is_replaced_unless_it_is_in_use() {
-    let place = Place::new("release");
+    let place = Place::new();
     let registry = place.registry();
-    registry.add(&DeviceSpec::new("a", address(9))).unwrap();
+    registry
+        .add(&DeviceSpec::new("a", address(FILE, 9, 0)))
+        .unwrap();
     let device = attach(&registry, "a").unwrap();
     let state = state_file(&registry);
     let spoil = |at: u64, bytes: &[u8]| {
@@ -326,13 +323,13 @@ fn a_directory_that_cannot_be_made_is_an_error() {
 
 #[test]
 fn a_device_has_the_speed_of_its_file() {
-    let place = Place::new("speed");
+    let place = Place::new();
     let registry = place.registry();
-    for (last, speed) in [(81, PortSpeed::G25), (82, PortSpeed::default())] {
-        let name = format!("a{last}");
+    for (host, speed) in [(0, PortSpeed::G25), (1, PortSpeed::default())] {
+        let name = format!("a{host}");
         let spec = DeviceSpec {
             speed,
-            ..DeviceSpec::new(&name, address(last))
+            ..DeviceSpec::new(&name, address(FILE, 10, host))
         };
         registry.add(&spec).unwrap();
         let device = attach(&registry, &name).unwrap();

@@ -63,7 +63,7 @@ fn ask(node: &Node, service_id: ServiceId) {
 
 #[test]
 fn requests_find_whoever_serves_the_port() {
-    let place = Place::with_device("serve", address(15, 0, 0));
+    let place = Place::with_device(address(15, 0, 0));
     let nodes = [(); 3].map(|()| attach(&place));
     for (port, server) in (1000..).zip(&nodes) {
         let claim = server.device.claim_service(PortSpace::Udp, port).unwrap();
@@ -91,7 +91,7 @@ fn requests_find_whoever_serves_the_port() {
 
 #[test]
 fn a_port_has_one_owner_until_it_is_dropped() {
-    let place = Place::with_device("ports", address(15, 1, 0));
+    let place = Place::with_device(address(15, 1, 0));
     let [a, b] = [(); 2].map(|()| attach(&place));
     let claim = |node: &Node, port| node.device.claim_service(PortSpace::Tcp, port);
     let held = claim(&a, 18515).unwrap();
@@ -130,11 +130,11 @@ fn the_ports_of_a_killed_process_are_free() {
         while hear().is_some() {}
         return;
     }
-    let place = Place::with_device("killed", address(15, 2, 0));
+    let place = Place::with_device(address(15, 2, 0));
     let node = attach(&place);
     let claim = || node.device.claim_service(PortSpace::Tcp, 7471);
     let test = "the_ports_of_a_killed_process_are_free";
-    let mut child = Other::start(test, &format!("claim {}", place.0.display()));
+    let mut child = Other::start(test, &format!("claim {}", place.path().display()));
     assert_eq!(child.hear(), "claimed");
     let error = claim().unwrap_err();
     assert!(matches!(error, ServiceError::InUse { .. }), "{error}");

@@ -36,7 +36,7 @@ fn captured(
     to: SocketAddr,
     bytes: usize,
 ) -> Vec<(usize, Vec<u8>)> {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let mut headers = Vec::new();
     let mut buffer = vec![0; 1 << 17];
     let mut seen = 0;

@@ -144,7 +144,7 @@ fn what_devices_with_one_tap_send_each_other_is_there_once() {
 /// All packets arrive at the last that attached, which hands those of the other on.
 #[test]
 fn a_packet_is_captured_by_the_process_it_is_for() {
-    let place = Place::with_device("captured", address(48, 5, 0));
+    let place = Place::with_device(address(48, 5, 0));
     let paths = ["first", "second"].map(Temporary::new);
     let taps = paths
         .each_ref()

@@ -5,11 +5,14 @@
 pub mod echo;
 
 use std::collections::HashMap;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use std::{env, fs, process};
 
@@ -20,6 +23,7 @@ use ferroce_hca::{
 use ferroce_udp::socket::{Options, ROCE_PORT, Socket};
 use ferroce_udp::{AttachOptions, Device, DeviceConfig, DeviceSpec, Endpoint, Registry};
 use ferroce_wire::{Psn, Qpn};
+use tempfile::TempDir;
 
 /// Longer than anything takes on a busy machine, so that a test that waits this long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,18 +33,39 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub fn address(file: u8, test: u8, host: u8) -> IpAddr {
     static RUN: OnceLock<(u8, UdpSocket)> = OnceLock::new();
     let (run, _) = RUN.get_or_init(|| {
-        // Whoever holds the last address of a subnet has all of it.
+        // Whoever holds the address of a number has it in the subnets of all files.
         let claim = |run| {
-            let last = Ipv4Addr::new(127, file, run, 255);
-            let socket = UdpSocket::bind((last, ROCE_PORT)).ok()?;
+            let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, run, 255), ROCE_PORT)).ok()?;
             Some((run, socket))
         };
         let first = process::id() as u8;
         (0..=u8::MAX)
             .find_map(|n| claim(first.wrapping_add(n)))
-            .expect("a free subnet")
+            .expect("a free number")
     });
     IpAddr::V4(Ipv4Addr::new(127, file, *run, test * 10 + host % 10))
+}
+
+/// A port of `::1` that no other test has: there is one such address only. `None` where IPv6 is
+/// switched off.
+pub fn port_v6() -> Option<u16> {
+    const PORTS: u16 = 10_000;
+    static CLAIMS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
+    let host = Ipv6Addr::LOCALHOST;
+    if let Err(error) = UdpSocket::bind((host, 0)) {
+        eprintln!("skipped: no IPv6 here ({error})");
+        return None;
+    }
+    // Below the ports that the system hands out by itself; whoever holds the one of a pair has
+    // both.
+    let first = process::id() as u16 % PORTS;
+    let claim = |n| {
+        let port = 10_000 + (first + n) % PORTS;
+        let claim = UdpSocket::bind((host, port + PORTS)).ok()?;
+        CLAIMS.lock().unwrap().push(claim);
+        Some(port)
+    };
+    Some((0..PORTS).find_map(claim).expect("a free port"))
 }
 
 /// A socket that shares its port with others.
@@ -316,24 +341,28 @@ pub fn connect(a: &Node, b: &Node, attr: &QpAttr) -> (Qpn, Qpn) {
     (at_a, at_b)
 }
 
-/// A directory that is gone after the test.
+/// A directory of devices that is gone after the test.
 #[derive(Debug)]
-pub struct Place(pub PathBuf);
+pub struct Place(TempDir);
 
 impl Place {
-    pub fn new(test: &str) -> Self {
-        let path = env::temp_dir().join(format!("ferroce-{test}-{}", process::id()));
-        let _ = fs::remove_dir_all(&path);
-        Self(path)
+    pub fn new() -> Self {
+        let private = Permissions::from_mode(0o700);
+        let directory = tempfile::Builder::new().permissions(private).tempdir();
+        Self(directory.unwrap())
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
     }
 
     pub fn registry(&self) -> Registry {
-        Registry::at(&self.0).unwrap()
+        Registry::at(self.path()).unwrap()
     }
 
     /// A registry with a device `a` whose queue pairs repeat as soon as they are told to.
-    pub fn with_device(test: &str, address: IpAddr) -> Self {
-        let place = Self::new(test);
+    pub fn with_device(address: IpAddr) -> Self {
+        let place = Self::new();
         let spec = DeviceSpec {
             personality: impatient(address).hca.personality,
             ..DeviceSpec::new("a", address)
@@ -343,9 +372,13 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+/// Tells the threads of a test that it is over when it goes, also when the test fails.
+#[derive(Debug)]
+pub struct Over<'a>(pub &'a AtomicBool);
+
+impl Drop for Over<'_> {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
