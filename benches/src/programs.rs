@@ -282,15 +282,18 @@ fn free_port() -> io::Result<u16> {
 
 /// Whether a process of this network namespace listens on a TCP port (proc_net_tcp(5)).
 fn listens(port: &str) -> io::Result<bool> {
-    const LISTEN: &str = "0A";
-    let port = format!(":{:04X}", port.parse::<u16>().map_err(io::Error::other)?);
+    let port = port.parse().map_err(io::Error::other)?;
     let mut tables = fs::read_to_string("/proc/net/tcp")?;
     tables += &fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
-    Ok(tables.lines().any(|line| {
-        let mut cells = line.split_ascii_whitespace().skip(1);
-        let local = cells.next().is_some_and(|local| local.ends_with(&port));
-        local && cells.nth(1) == Some(LISTEN)
-    }))
+    Ok(tables.lines().any(|line| is_listener(line, port)))
+}
+
+/// Whether a line of proc(5)'s `net/tcp` is a socket that listens on the port.
+fn is_listener(line: &str, port: u16) -> bool {
+    const LISTEN: &str = "0A";
+    let mut cells = line.split_ascii_whitespace().skip(1);
+    let local = cells.next().unwrap_or_default();
+    local.ends_with(&format!(":{port:04X}")) && cells.nth(1) == Some(LISTEN)
 }
 
 #[cfg(test)]
@@ -310,10 +313,12 @@ mod tests {
     #[test]
     fn a_port_is_seen_to_listen() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port().to_string();
-        assert!(listens(&port).unwrap());
-        drop(listener);
-        assert!(!listens(&port).unwrap());
+        let port = listener.local_addr().unwrap().port();
+        assert!(listens(&port.to_string()).unwrap());
+        let line = "2: 0100007F:4BF7 0100007F:C350 01 00000000:00000000 00:00000000 00000000";
+        assert!(!is_listener(line, 0x4bf7), "it is connected");
+        let line = line.replace(" 01 ", " 0A ");
+        assert!(is_listener(&line, 0x4bf7) && !is_listener(&line, 0xbf7));
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn the_shipped_profiles_are_valid_without_warnings() {
         assert_eq!(good(&["adp", "encode", &canonical]), payload);
         assert_eq!(
             good(&["adp", "decode", payload.trim()]),
-            std::fs::read_to_string(&canonical).unwrap()
+            std::fs::read_to_string(&*canonical).unwrap()
         );
     }
 }

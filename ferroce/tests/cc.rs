@@ -1,32 +1,25 @@
 //! `ferroce cc` on a device that nobody has open.
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::fs;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// A new directory of devices: there is fr0.
-struct Devices(PathBuf);
+struct Devices(TempDir);
 
 impl Devices {
-    fn new(test: &str) -> Self {
-        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("cc-{test}"));
-        let _ = fs::remove_dir_all(&directory);
-        let mut builder = DirBuilder::new();
-        builder
-            .recursive(true)
-            .mode(0o700)
-            .create(&directory)
-            .unwrap();
-        Self(directory)
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
     }
 
     /// Exit code, standard output and standard error.
     fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
-        command.args(args).env("FERROCE_DIR", &self.0);
+        command
+            .args(args)
+            .env("FERROCE_DIR", self.0.path().join("registry"));
         let output = command.env_remove("FERROCE_DEVICES").output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (
@@ -61,7 +54,7 @@ impl Devices {
 
 #[test]
 fn what_is_set_in_one_vocabulary_is_shown_in_all() {
-    let devices = Devices::new("names");
+    let devices = Devices::new();
     devices.good(&["cc", "set", "-d", "fr0", "rpg_ai_rate=20", "CNP_DSCP_P1=46"]);
     assert_eq!(devices.parameters(&[])["rpg_ai_rate"], 20);
     for (whose, name) in [
@@ -85,7 +78,7 @@ fn what_is_set_in_one_vocabulary_is_shown_in_all() {
 
 #[test]
 fn a_priority_is_switched_alone() {
-    let devices = Devices::new("priority");
+    let devices = Devices::new();
     devices.good(&["cc", "set", "-d", "fr0", "--prio", "3", "enable=0"]);
     let masks = |devices: &Devices| {
         let all = devices.parameters(&[]);
@@ -103,7 +96,7 @@ fn a_priority_is_switched_alone() {
 
 #[test]
 fn a_preset_is_the_ground_for_what_else_is_set() {
-    let devices = Devices::new("preset");
+    let devices = Devices::new();
     let barre = devices.good(&["cc", "preset", "show", "barre"]);
     assert!(
         barre.starts_with("barre: Barre, USENIX ATC 2025"),
@@ -128,8 +121,8 @@ fn a_preset_is_the_ground_for_what_else_is_set() {
 
 #[test]
 fn what_one_device_shows_another_takes_from_a_file() {
-    let devices = Devices::new("from");
-    let file = devices.0.with_extension("txt");
+    let devices = Devices::new();
+    let file = devices.0.path().join("shown");
     let path = file.to_str().unwrap();
     devices.good(&[
         "cc",
@@ -155,7 +148,7 @@ fn what_one_device_shows_another_takes_from_a_file() {
 
 #[test]
 fn options_without_effect_are_refused() {
-    let devices = Devices::new("options");
+    let devices = Devices::new();
     for args in [
         &["cc", "explain", "-d", "fr0"][..],
         &["cc", "preset", "--prio", "3"],
@@ -169,7 +162,7 @@ fn options_without_effect_are_refused() {
 
 #[test]
 fn what_acts_otherwise_than_it_reads_is_told() {
-    let devices = Devices::new("told");
+    let devices = Devices::new();
     for (assignment, warning) in [
         (
             "rpg_ai_rate=100001",
@@ -187,7 +180,7 @@ fn what_acts_otherwise_than_it_reads_is_told() {
 
 #[test]
 fn every_parameter_is_explained_by_any_of_its_names() {
-    let devices = Devices::new("explain");
+    let devices = Devices::new();
     let explain = |names: &[&str]| -> Value {
         let out = devices.good(&[&["cc", "-j", "explain"], names].concat());
         serde_json::from_str(&out).unwrap()
@@ -218,7 +211,7 @@ fn every_parameter_is_explained_by_any_of_its_names() {
 
 #[test]
 fn commands_for_a_card_undo_themselves() {
-    let devices = Devices::new("emit");
+    let devices = Devices::new();
     devices.good(&[
         "cc",
         "set",
@@ -251,7 +244,7 @@ fn commands_for_a_card_undo_themselves() {
 
 #[test]
 fn nobody_to_watch_is_said() {
-    let devices = Devices::new("watch");
+    let devices = Devices::new();
     let out = devices.good(&["cc", "watch", "-d", "fr0", "--count", "1"]);
     assert_eq!(out, "no queue pair has got a CNP\n");
     assert_eq!(
@@ -262,7 +255,7 @@ fn nobody_to_watch_is_said() {
 
 #[test]
 fn what_is_wrong_changes_nothing_and_says_why() {
-    let devices = Devices::new("wrong");
+    let devices = Devices::new();
     let before = devices.parameters(&[]);
     for (args, reason) in [
         (
@@ -285,7 +278,7 @@ fn what_is_wrong_changes_nothing_and_says_why() {
 
 #[test]
 fn the_algorithms_are_held_against_models() {
-    let devices = Devices::new("model");
+    let devices = Devices::new();
     let groups: Value = serde_json::from_str(&devices.good(&["cc", "-j", "model"])).unwrap();
     let checks: Vec<&Value> = groups
         .as_array()

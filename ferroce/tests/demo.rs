@@ -3,10 +3,9 @@
 mod common;
 
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{bad, scratch};
+use common::{address, bad, scratch};
 use serde_json::Value;
 
 const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
@@ -16,11 +15,8 @@ const QP_TOTAL: &str = "time_base = 4\nqp_total_timeout = true\ntimeout_init_low
     [[timeout_range]]\nrange_low_bound = 8\nrange_size = 4\ntimeout_retry_num = 1\n\
     dec_mode = \"TO_LOW_BOUND\"\n";
 
-/// Two addresses for one test, that no other test run on this machine is likely to use.
 fn addresses(test: u8) -> String {
-    let [.., high, low] = std::process::id().to_be_bytes();
-    let (high, low) = (high | 128, low ^ test << 5);
-    format!("127.{high}.{low}.{test}1,127.{high}.{low}.{test}2")
+    format!("{},{}", address(test, 1), address(test, 2))
 }
 
 /// Exit code, standard output and standard error of the program.
@@ -60,13 +56,9 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-fn target(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
 #[test]
 fn a_short_demo_reports_every_policy() {
-    let svg = target("short-demo.svg");
+    let svg = scratch("short-demo", "");
     let report = demo_json(&[
         "--addresses",
         &addresses(1),
@@ -77,7 +69,7 @@ fn a_short_demo_reports_every_policy() {
         "--seed",
         "12345678901234567890",
         "--svg",
-        svg.to_str().unwrap(),
+        &svg,
         "-j",
     ]);
     assert_eq!(keys(&report), ["runs", "seed"]);
@@ -116,7 +108,7 @@ fn a_short_demo_reports_every_policy() {
         assert!(count(&run["retransmissions"]) > 0);
         check_histogram(run);
     }
-    let picture = std::fs::read_to_string(svg).unwrap();
+    let picture = std::fs::read_to_string(&*svg).unwrap();
     assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"));
     for words in ["firmware", "Recovery", "IBV", "NaN"] {
         let is_there = picture.contains(words);
@@ -215,6 +207,9 @@ fn a_good_link_needs_no_timer() {
         "0",
         "--loss",
         "0",
+        // Longer than a busy machine keeps the program waiting.
+        "--timeout",
+        "20",
         "-j",
     ]);
     let ib = &report["runs"][0];
@@ -223,7 +218,7 @@ fn a_good_link_needs_no_timer() {
 
 #[test]
 fn the_capture_is_whole() {
-    let capture = target("demo.pcapng");
+    let capture = scratch("capture", "");
     let report = demo_json(&[
         "--addresses",
         &addresses(5),
@@ -232,10 +227,10 @@ fn the_capture_is_whole() {
         "--blackout",
         "0",
         "--pcap",
-        capture.to_str().unwrap(),
+        &capture,
         "-j",
     ]);
-    let bytes = std::fs::read(capture).unwrap();
+    let bytes = std::fs::read(&*capture).unwrap();
     let block = |at: usize| {
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
         (word(at), word(at + 4) as usize)
@@ -303,7 +298,7 @@ fn bad_values_name_flag_value_range_and_what_to_write() {
 
 #[test]
 fn the_congestion_demo_shows_how_queue_pairs_share() {
-    let svg = target("congestion.svg");
+    let svg = scratch("congestion", "");
     let addresses = addresses(7);
     let args = [
         "--congestion",
@@ -316,7 +311,7 @@ fn the_congestion_demo_shows_how_queue_pairs_share() {
         "--time",
         "900ms",
         "--svg",
-        svg.to_str().unwrap(),
+        &svg,
     ];
     let report = demo_json(&[&args[..], &["--json"]].concat());
     assert_eq!(report["verified"], true);
@@ -326,9 +321,7 @@ fn the_congestion_demo_shows_how_queue_pairs_share() {
     let qps: Vec<_> = phases.iter().map(|phase| count(&phase["qps"])).collect();
     assert_eq!(qps, [1, 2, 3, 2]);
     for phase in phases {
-        // What the sockets hold, the bottleneck has passed before.
-        let busy = number(&phase["busy"]);
-        assert!((0.0..1.2).contains(&busy), "{phase}");
+        assert!(number(&phase["busy"]) >= 0.0, "{phase}");
         assert!(
             (0.0..=1.0 + 1e-9).contains(&number(&phase["jain"])),
             "{phase}"
@@ -340,9 +333,16 @@ fn the_congestion_demo_shows_how_queue_pairs_share() {
             .iter()
             .any(|sample| count(&sample["queue_bytes"]) > 0)
     );
+    // A busy machine may count in one phase what was carried in another, but not more in all.
+    let bytes = samples
+        .iter()
+        .flat_map(|it| it["bytes"].as_array().unwrap());
+    let bits = 8.0 * bytes.map(number).sum::<f64>();
+    let end_s = number(&samples.last().unwrap()["at_s"]);
+    assert!((1.0..=200e6 * end_s).contains(&bits), "{bits} in {end_s} s");
     let is_limited = |sample: &Value| sample["limit_bps"][0].is_u64();
     assert!(samples.iter().any(is_limited));
-    let picture = std::fs::read_to_string(&svg).unwrap();
+    let picture = std::fs::read_to_string(&*svg).unwrap();
     for part in [
         "QP 3",
         "Carried, Gb/s",

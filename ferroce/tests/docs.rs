@@ -24,10 +24,9 @@ fn every_example_prints_what_the_manual_says() {
         .filter(|path| path.exists())
         .collect();
     pages.sort();
-    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("docs");
-    let _ = fs::remove_dir_all(&directory);
-    fs::create_dir_all(&directory).unwrap();
-    let registry = registry(&directory);
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = temporary.path();
+    let registry = registry(directory);
     DirBuilder::new().mode(0o700).create(registry).unwrap();
     for shared in ["profiles", "docs"] {
         std::os::unix::fs::symlink(root.join(shared), directory.join(shared)).unwrap();
@@ -35,7 +34,7 @@ fn every_example_prints_what_the_manual_says() {
     let mut stale = Vec::new();
     for page in &pages {
         let old = fs::read_to_string(page).unwrap();
-        let new = rewritten(&old, &directory);
+        let new = rewritten(&old, directory);
         if old == new {
             continue;
         }

@@ -1,7 +1,11 @@
 //! What only shows when the program runs as a process: pipes and files.
 
+mod common;
+
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
+
+use common::scratch;
 
 const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
 const PROFILE: &str = concat!(
@@ -76,10 +80,9 @@ fn a_reader_that_goes_away_is_no_failure() {
     let profile = "time_base = 4\nqp_total_timeout = false\nretx_total_timeout = 60\n\
         timeout_init_low_bound = 8\n[[timeout_range]]\nrange_low_bound = 8\n\
         timeout_retry_num = 1\ndec_mode = 0\n";
-    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("endless.toml");
-    std::fs::write(&path, profile).unwrap();
+    let path = scratch("endless", profile);
     let mut child = Command::new(FERROCE)
-        .args(["adp", "trace", path.to_str().unwrap()])
+        .args(["adp", "trace", &path])
         .args(&args[4..])
         .args(["--max", "100000"])
         .stdout(Stdio::piped())

@@ -1,5 +1,7 @@
 //! `ferroce run` and its kin, with programs of the system and libraries that do nothing.
 
+mod common;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::UdpSocket;
@@ -16,6 +18,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use common::{address, registry};
+
 /// Ferroce with a registry of its own, and with libraries that are real ones but empty: what they
 /// do is not what is tested here.
 struct Installation {
@@ -24,7 +28,9 @@ struct Installation {
 
 impl Installation {
     fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        // On the file system of what was built: a copy could not be run while another test starts a
+        // program, which has it open for writing until it runs.
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let (bin, lib) = (
             directory.path().join("bin"),
             directory.path().join("lib/ferroce"),
@@ -32,7 +38,7 @@ impl Installation {
         fs::create_dir_all(&bin).unwrap();
         fs::create_dir_all(&lib).unwrap();
         let built = Path::new(env!("CARGO_BIN_EXE_ferroce"));
-        link(built, &bin.join("ferroce"));
+        fs::hard_link(built, bin.join("ferroce")).unwrap();
         for name in [
             "libibverbs.so.1",
             "librdmacm.so.1",
@@ -49,7 +55,7 @@ impl Installation {
         }
         for name in ["sysfs", "fwctl"] {
             let built = preloaded().join(format!("libferroce_{name}_preload.so"));
-            link(&built, &lib.join(format!("libferroce_{name}.so")));
+            fs::hard_link(built, lib.join(format!("libferroce_{name}.so"))).unwrap();
         }
         Self { directory }
     }
@@ -60,13 +66,7 @@ impl Installation {
 
     /// The registry of the programs that are run here.
     fn registry(&self) -> Registry {
-        let net = fs::read_link("/proc/self/ns/net").unwrap();
-        let inode = net
-            .to_str()
-            .unwrap()
-            .trim_matches(|c: char| !c.is_ascii_digit())
-            .to_owned();
-        Registry::at(&self.path("registry").join(format!("net-{inode}"))).unwrap()
+        registry(&self.path("registry"))
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -123,12 +123,6 @@ fn preloaded() -> &'static Path {
         home.to_owned()
     });
     &BUILT
-}
-
-/// The same file in another directory; a copy if that is on another file system.
-fn link(from: &Path, to: &Path) {
-    let linked = fs::hard_link(from, to);
-    linked.or_else(|_| fs::copy(from, to).map(drop)).unwrap();
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -207,7 +201,7 @@ fn a_namespace_shows_the_devices_to_programs_that_no_library_helps() {
 #[test]
 fn counters_are_read_as_they_are() {
     let ferroce = Installation::new();
-    ferroce.good(&["dev", "add", "fr1", "127.16.1.2"]);
+    ferroce.good(&["dev", "add", "fr1", &address(0, 2).to_string()]);
     let device = Device::attach(&ferroce.registry(), "fr1", AttachOptions::default()).unwrap();
     let script = "f=/sys/class/infiniband/fr1/ports/1/hw_counters/rx_malformed; \
                   read value < $f; echo $value; read line; read value < $f; echo $value";
@@ -220,11 +214,12 @@ fn counters_are_read_as_they_are() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "0");
 
-    let socket = UdpSocket::bind("127.16.1.3:0").unwrap();
+    let socket = UdpSocket::bind((address(0, 3), 0)).unwrap();
     socket.send_to(b"no packet", device.address()).unwrap();
     let counted = || device.state().counter(Counter::RxMalformed);
     let begun = Instant::now();
-    while counted() == 0 && begun.elapsed() < Duration::from_secs(20) {
+    while counted() == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60));
         thread::sleep(Duration::from_millis(5));
     }
     // Longer than files may be behind.
@@ -396,7 +391,7 @@ fn parameters_are_files_that_act_or_refuse() {
 #[test]
 fn objects_are_shown_as_their_process_has_them() {
     let ferroce = Installation::new();
-    ferroce.good(&["dev", "add", "fr1", "127.16.1.4"]);
+    ferroce.good(&["dev", "add", "fr1", &address(0, 4).to_string()]);
     assert_eq!(ferroce.good(&["res", "show", "qp"]), "");
     let device = Device::attach(&ferroce.registry(), "fr1", AttachOptions::default()).unwrap();
     let qpns = device.with(|hca| {

@@ -1,57 +1,29 @@
 //! What is seen from outside of a queue pair that congestion control slows down.
 
-use std::fs;
+mod common;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use ferroce_hca::{Data, QpAttr, QpInit, QpType, Received};
 use ferroce_udp::wait::Clock;
-use ferroce_udp::{AttachOptions, Device, Endpoint, Registry};
+use ferroce_udp::{AttachOptions, Device, Endpoint};
 use ferroce_wire::{PKEY_DEFAULT, Psn, Qpn, cnp};
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// Whoever answers for the peer, nobody listens there.
-const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 34, 1, 9));
+use common::{Place, address};
+
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Nobody listens there.
+fn peer() -> IpAddr {
+    address(2, 9).into()
+}
 
 const OF_FR1: &str = r#"device="fr1",port="1""#;
-
-/// The registry of this network namespace below `directory`.
-fn registry(directory: &Path) -> Registry {
-    let net = fs::read_link("/proc/self/ns/net").unwrap();
-    let is_digit = |c: &char| c.is_ascii_digit();
-    let inode: String = net.to_str().unwrap().chars().filter(is_digit).collect();
-    Registry::at(&directory.join(format!("net-{inode}"))).unwrap()
-}
-
-struct Place(TempDir);
-
-impl Place {
-    fn registry(&self) -> PathBuf {
-        self.0.path().join("registry")
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
-        command.args(args).env("FERROCE_DIR", self.registry());
-        command.env_remove("FERROCE_DEVICES");
-        command
-    }
-
-    #[track_caller]
-    fn good(&self, args: &[&str]) -> String {
-        let output = self.command(args).output().unwrap();
-        let [out, err] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
-        assert_eq!(
-            (output.status.code(), err.as_str()),
-            (Some(0), ""),
-            "{args:?}"
-        );
-        out
-    }
-}
 
 /// A queue pair whose peer has sent a CNP.
 fn congested(device: &Device) -> Qpn {
@@ -67,11 +39,11 @@ fn congested(device: &Device) -> Qpn {
     };
     let own = end(device.address().ip(), qpn);
     device
-        .connect(own, end(PEER, Qpn::new(77)), &QpAttr::default())
+        .connect(own, end(peer(), Qpn::new(77)), &QpAttr::default())
         .unwrap();
     device.with(|hca| {
         let received = Received {
-            source: PEER,
+            source: peer(),
             dest: device.address().ip(),
             traffic_class: 0,
             headers: &cnp::headers(qpn, PKEY_DEFAULT),
@@ -90,7 +62,7 @@ struct Exporter {
 
 impl Exporter {
     fn start(place: &Place) -> Self {
-        let mut server = place.command(&["serve", "--metrics", "127.34.1.1:0"]);
+        let mut server = place.command(&["serve", "--metrics", "127.0.0.1:0"]);
         let mut server = server.stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(server.stderr.take().unwrap())
@@ -112,16 +84,18 @@ impl Exporter {
     /// How many queue pairs of fr1 are slowed down, and how many of its processes are silent.
     fn census(&self) -> (f64, f64) {
         let page = self.page();
-        let value = |name| metric(&page, &format!("ferroce_cc_{name}{{{OF_FR1}}}"));
-        (value("limited_queue_pairs"), value("silent_processes"))
+        (limited(&page), silent(&page))
     }
 
-    /// The same once all have told; on a busy machine they are late.
-    fn told(&self) -> f64 {
+    /// The page once all have told; on a busy machine they are late.
+    fn told(&self) -> String {
+        let started = Instant::now();
         loop {
-            if let (limited, 0.0) = self.census() {
-                break limited;
+            let page = self.page();
+            if silent(&page) == 0.0 {
+                break page;
             }
+            assert!(started.elapsed() < PATIENCE, "{page}");
         }
     }
 }
@@ -142,11 +116,32 @@ fn metric(page: &str, name: &str) -> f64 {
         .unwrap()
 }
 
+fn limited(page: &str) -> f64 {
+    metric(page, &format!("ferroce_cc_limited_queue_pairs{{{OF_FR1}}}"))
+}
+
+fn silent(page: &str) -> f64 {
+    metric(page, &format!("ferroce_cc_silent_processes{{{OF_FR1}}}"))
+}
+
+/// What `ferroce cc watch` prints once all have told.
+fn watched(place: &Place, args: &[&str]) -> String {
+    let args = [&["cc", "watch"], args].concat();
+    let started = Instant::now();
+    loop {
+        let (code, out, err) = place.run(&args);
+        if !err.contains("does not answer") {
+            assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
+            break out;
+        }
+        assert!(started.elapsed() < PATIENCE, "{err}");
+    }
+}
+
 /// A place with a device on which CNPs act for long: from 1000 Mb/s they leave half, and it goes up
 /// again by 1 Mb/s only after a while.
-fn place_with_device(address: &str) -> (Place, Device) {
-    let place = Place(tempfile::tempdir().unwrap());
-    place.good(&["dev", "add", "fr1", address]);
+fn place_with_device(test: u8) -> (Place, Device) {
+    let place = Place::with("fr1", &address(test, 1).to_string());
     place.good(&[
         "cc",
         "set",
@@ -157,22 +152,17 @@ fn place_with_device(address: &str) -> (Place, Device) {
         "rpg_ai_rate=1",
         "roce_np/enable/3=0",
     ]);
-    let registry = registry(&place.registry());
-    let device = Device::attach(&registry, "fr1", AttachOptions::default()).unwrap();
+    let device = Device::attach(&place.registry(), "fr1", AttachOptions::default()).unwrap();
     (place, device)
 }
 
 #[test]
 fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
-    let (place, device) = place_with_device("127.34.1.1");
-    let limited = format!("ferroce_cc_limited_queue_pairs{{{OF_FR1}}}");
+    let (place, device) = place_with_device(0);
     let lowest = format!("ferroce_cc_lowest_rate_bytes_per_second{{{OF_FR1}}}");
     let exporter = Exporter::start(&place);
     let page = exporter.page();
-    assert_eq!(
-        [metric(&page, &limited), metric(&page, &lowest)],
-        [0.0, 12.5e9]
-    );
+    assert_eq!([limited(&page), metric(&page, &lowest)], [0.0, 12.5e9]);
     let enabled = |priority: u32, point: &str| {
         let rest = format!(r#",priority="{priority}",point="{point}"}}"#);
         metric(&page, &format!("ferroce_cc_enabled{{{OF_FR1}{rest}"))
@@ -185,7 +175,7 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
     assert_eq!(metric(&page, &gd), 11.0);
 
     let qpn = congested(&device);
-    let seen = place.good(&["cc", "watch", "-j", "-d", "fr1", "--count", "1"]);
+    let seen = watched(&place, &["-j", "-d", "fr1", "--count", "1"]);
     let seen: Value = serde_json::from_str(&seen).unwrap();
     let [row] = seen.as_array().unwrap().as_slice() else {
         panic!("{seen}");
@@ -195,7 +185,7 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
         (&row["lqpn"], &row["rqpn"]),
         (&qpn.value().into(), &77.into())
     );
-    assert_eq!(row["peer"], PEER.to_string());
+    assert_eq!(row["peer"], peer().to_string());
     let [rate, target] = ["rate-bps", "target-bps"].map(|key| row[key].as_u64().unwrap());
     assert!(
         rate >= 499_000_000 && rate <= target && target < 1_200_000_000,
@@ -204,11 +194,11 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
     let stage = row["stage"].as_str().unwrap();
     assert!(["recovery", "additive", "hyper"].contains(&stage), "{row}");
 
-    let table = place.good(&["cc", "watch", "--count", "2", "--interval", "0.01"]);
+    let table = watched(&place, &["--count", "2", "--interval", "0.01"]);
     let lines: Vec<_> = table.lines().collect();
     assert_eq!(lines.len(), 4, "{table}");
     assert!(
-        lines[1].starts_with("fr1/1") && lines[1].contains(&PEER.to_string()),
+        lines[1].starts_with("fr1/1") && lines[1].contains(&peer().to_string()),
         "{table}"
     );
     assert!(
@@ -216,11 +206,11 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
         "one CNP, and none since: {table}"
     );
 
-    let of_3 = ["cc", "watch", "-j", "--count", "1", "--prio", "3"];
-    assert_eq!(place.good(&of_3), "[]\n");
+    let of_3 = ["-j", "--count", "1", "--prio", "3"];
+    assert_eq!(watched(&place, &of_3), "[]\n");
 
-    let page = exporter.page();
-    assert_eq!(metric(&page, &limited), 1.0);
+    let page = exporter.told();
+    assert_eq!(limited(&page), 1.0);
     let lowest = 8.0 * metric(&page, &lowest);
     assert!((499e6..1.2e9).contains(&lowest), "{lowest}");
     drop(device);
@@ -230,15 +220,15 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
 
 #[test]
 fn a_process_is_asked_only_if_it_may_have_something_to_tell() {
-    let (place, device) = place_with_device("127.36.1.1");
+    let (place, device) = place_with_device(1);
     let exporter = Exporter::start(&place);
     // Nothing answers while the device is in these hands.
     let unanswered = || device.with(|_| exporter.census());
     assert_eq!(unanswered(), (0.0, 0.0), "no CNP");
     let qpn = congested(&device);
-    assert_eq!(exporter.told(), 1.0);
+    assert_eq!(limited(&exporter.told()), 1.0);
     device.with(|hca| hca.destroy_qp(qpn)).unwrap();
-    assert_eq!(exporter.told(), 0.0);
+    assert_eq!(limited(&exporter.told()), 0.0);
     assert_eq!(unanswered(), (0.0, 0.0), "no CNP since");
 
     congested(&device);
@@ -253,5 +243,5 @@ fn a_process_is_asked_only_if_it_may_have_something_to_tell() {
         "{err}"
     );
     // It answers what it owes, and is asked again.
-    assert_eq!(exporter.told(), 1.0);
+    assert_eq!(limited(&exporter.told()), 1.0);
 }

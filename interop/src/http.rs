@@ -29,7 +29,7 @@ pub fn get(port: u16, path: &str) -> Page {
 /// As [`get`].
 pub fn send(port: u16, request: &str) -> Page {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a server");
-    let patience = Some(Duration::from_secs(20));
+    let patience = Some(Duration::from_secs(60));
     stream.set_read_timeout(patience).expect("not 0");
     stream.write_all(request.as_bytes()).expect("a server");
     let mut text = String::new();

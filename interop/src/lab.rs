@@ -1,26 +1,28 @@
 //! A place where other people's programs run on Ferroce: its own device, its own state directory,
 //! and no privileges.
 
+mod running;
+
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::fs::Permissions;
-use std::io::Read;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{self, Child, Command, ExitStatus, Stdio};
+use std::process::{self, Command};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use std::{env, fs};
+use std::{env, fs, thread};
 
-use crate::TempDir;
+use tempfile::TempDir;
 
-/// How long a program may take before its test gives up on it.
-const PATIENCE: Duration = Duration::from_secs(90);
+pub use self::running::{Finished, Running};
+
 /// How long a server may take until it listens.
-const START_PATIENCE: Duration = Duration::from_secs(20);
+const START_PATIENCE: Duration = Duration::from_secs(60);
+/// The ports of [`free_port`].
+const PORT_FIRST: u16 = 12_000;
+const PORT_COUNT: u16 = 18_000;
 /// Whom programs run as when the tests run as root.
 const NOBODY: u32 = 65534;
 /// The device every lab has.
@@ -46,7 +48,7 @@ impl Lab {
         let number = LABS.fetch_add(1, Ordering::Relaxed);
         let [_, _, high, low] = process::id().to_be_bytes();
         let address = Ipv4Addr::new(127, 64 + (number % 128) as u8, high, low);
-        let dir = TempDir::new(&format!("{name}-{number}")).expect("a temporary directory");
+        let dir = TempDir::with_prefix(format!("ferroce-{name}-")).expect("a temporary directory");
         let lab = Self {
             dir,
             address,
@@ -142,6 +144,13 @@ impl Lab {
         self.ferroce(&[&["run"], options, &["--"], program].concat())
     }
 
+    /// The first process that has the lab's device open, if there is one.
+    pub fn process(&self) -> Option<u64> {
+        let shown = self.ferroce(&["-j", "res", "show", "ctx"]).success();
+        let rows: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
+        rows[0]["pid"].as_u64()
+    }
+
     /// Runs a server, and when `ready` says that it listens, its client; both have to succeed.
     /// Returns what they printed, the server's first.
     pub fn pair(&self, server: &[&str], ready: Ready, client: &[&str]) -> [String; 2] {
@@ -170,11 +179,34 @@ pub fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
 }
 
 /// A TCP port for a program that exchanges addresses over one.
+///
+/// # Panics
+///
+/// If none is free.
 pub fn free_port() -> u16 {
     static PORTS: AtomicU16 = AtomicU16::new(0);
-    // Below the ports that the system hands out by itself.
-    let base = 12_000 + (process::id() % 180) as u16 * 100;
-    base + PORTS.fetch_add(1, Ordering::Relaxed) % 100
+    // Below the ports that the system hands out by itself, and apart from those of other tests.
+    let first = (process::id() % 180) as u16 * 100;
+    let mut ports = (0..PORT_COUNT).map(|_| {
+        let next = first + PORTS.fetch_add(1, Ordering::Relaxed);
+        PORT_FIRST + next % PORT_COUNT
+    });
+    ports.find(|port| !listens(*port)).expect("a free port")
+}
+
+/// Whether a program listens on a TCP port. A look by a socket of one's own would stay in the programs
+/// that other tests start meanwhile.
+fn listens(port: u16) -> bool {
+    let is_listener = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let local = fields.next().unwrap_or_default();
+        let state = fields.nth(1).unwrap_or_default();
+        local.ends_with(&format!(":{port:04X}")) && state == "0A"
+    };
+    ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|path| fs::read_to_string(path).ok())
+        .any(|table| table.lines().any(is_listener))
 }
 
 /// How to see that a server is ready for its client.
@@ -210,18 +242,7 @@ impl Ready {
 
     fn is_ready(self, lab: &Lab) -> bool {
         match self {
-            Self::Tcp(port) => {
-                let listens = |line: &str| {
-                    let mut fields = line.split_whitespace().skip(1);
-                    let local = fields.next().unwrap_or_default();
-                    let state = fields.nth(1).unwrap_or_default();
-                    local.ends_with(&format!(":{port:04X}")) && state == "0A"
-                };
-                ["/proc/net/tcp", "/proc/net/tcp6"]
-                    .iter()
-                    .filter_map(|path| fs::read_to_string(path).ok())
-                    .any(|table| table.lines().any(listens))
-            }
+            Self::Tcp(port) => listens(port),
             Self::Cm(port) => {
                 let shown = lab.ferroce(&["-j", "res", "show", "cm_id"]).success();
                 let rows: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
@@ -231,161 +252,6 @@ impl Ready {
             }
         }
     }
-}
-
-/// A program at work.
-#[derive(Debug)]
-pub struct Running {
-    name: String,
-    child: Child,
-    stdout: Option<JoinHandle<String>>,
-    stderr: Option<JoinHandle<String>>,
-    started: Instant,
-    patience: Duration,
-}
-
-impl Running {
-    fn start(name: String, command: &mut Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
-        let stdout = child.stdout.take().map(collect);
-        let stderr = child.stderr.take().map(collect);
-        Self {
-            name,
-            child,
-            stdout,
-            stderr,
-            started: Instant::now(),
-            patience: PATIENCE,
-        }
-    }
-
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Whether it has ended by itself.
-    pub fn has_ended(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(Some(_)))
-    }
-
-    /// Ends it with SIGKILL and waits until it is gone.
-    pub fn kill(mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-
-    /// Gives it more time than others have, for a program that is told how long to run.
-    #[must_use]
-    pub fn patiently(mut self, more: Duration) -> Self {
-        self.patience += more;
-        self
-    }
-
-    /// Waits for the end, whatever it is.
-    ///
-    /// # Panics
-    ///
-    /// If it takes longer than a minute and a half, and what [`Self::patiently`] adds.
-    pub fn finish(mut self) -> Finished {
-        while !self.has_ended() {
-            assert!(
-                self.started.elapsed() < self.patience,
-                "takes too long: {}",
-                self.abandon()
-            );
-            thread::sleep(Duration::from_millis(2));
-        }
-        self.collect()
-    }
-
-    /// Waits for the end and returns standard output.
-    ///
-    /// # Panics
-    ///
-    /// If it fails or takes too long.
-    pub fn success(self) -> String {
-        let finished = self.finish();
-        assert!(finished.status.success(), "{finished}");
-        finished.stdout
-    }
-
-    fn abandon(mut self) -> Finished {
-        let _ = self.child.kill();
-        self.collect()
-    }
-
-    fn collect(&mut self) -> Finished {
-        let status = self.child.wait().expect("a child");
-        let text = |thread: Option<JoinHandle<String>>| {
-            thread
-                .and_then(|thread| thread.join().ok())
-                .unwrap_or_default()
-        };
-        Finished {
-            name: self.name.clone(),
-            status,
-            stdout: text(self.stdout.take()),
-            stderr: text(self.stderr.take()),
-            elapsed: self.started.elapsed(),
-        }
-    }
-}
-
-/// What a program left behind.
-#[derive(Debug)]
-pub struct Finished {
-    name: String,
-    /// How it ended.
-    pub status: ExitStatus,
-    /// Standard output.
-    pub stdout: String,
-    /// Standard error.
-    pub stderr: String,
-    /// From start to end.
-    pub elapsed: Duration,
-}
-
-impl std::fmt::Display for Finished {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut how = String::new();
-        match (self.status.code(), self.status.signal()) {
-            (Some(code), _) => write!(how, "exit code {code}")?,
-            (_, Some(signal)) => write!(how, "signal {signal}")?,
-            _ => how.push_str("unknown end"),
-        }
-        let Self {
-            name,
-            stdout,
-            stderr,
-            elapsed,
-            ..
-        } = self;
-        write!(f, "{name}: {how} after {elapsed:?}\n{stdout}\n{stderr}")
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if self.stdout.is_some() {
-            // The test failed elsewhere; nothing of it may stay behind.
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
-}
-
-fn collect(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = pipe.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
 }
 
 fn as_root() -> bool {

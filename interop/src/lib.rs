@@ -9,11 +9,10 @@ pub mod lab;
 pub mod ladders;
 pub mod retry;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::{env, fs, process, thread};
+use std::thread;
 
 use ferroce_wire::pcapng::UdpMeta;
 use ferroce_wire::{
@@ -127,30 +126,5 @@ impl Tool {
             output.status
         );
         String::from_utf8(output.stdout).expect("output is UTF-8")
-    }
-}
-
-/// A directory under the system's one for temporary files that goes away with the value.
-#[derive(Debug)]
-pub struct TempDir(PathBuf);
-
-impl TempDir {
-    /// Makes a directory that no other test uses if `name` differs.
-    pub fn new(name: &str) -> io::Result<Self> {
-        let path = env::temp_dir().join(format!("ferroce-{name}-{}", process::id()));
-        fs::create_dir_all(&path)?;
-        Ok(Self(path))
-    }
-
-    /// The directory.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        // Nothing depends on it, and a test may be unwinding already.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -10,9 +10,10 @@ use ferroce_hca::{
     AccessFlags, Buffer, Counter, CqId, Direction, Hca, Impairment, Memory, MrInfo, Mtu, QpAttr,
     QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus, WriteLockError,
 };
-use ferroce_interop::{TempDir, Tool};
+use ferroce_interop::Tool;
 use ferroce_udp::{Device, DeviceConfig, Endpoint, Tap, TapDirection};
 use ferroce_wire::{IcrcFlow, IpPair, Opcode, Psn, Qpn};
+use tempfile::TempDir;
 
 const TSHARK: Tool = Tool {
     program: "tshark",
@@ -193,7 +194,7 @@ fn is_good(packet: &Seen) -> bool {
 
 #[test]
 fn every_packet_is_well_formed_and_its_icrc_right() {
-    let dir = TempDir::new("device-capture").unwrap();
+    let dir = TempDir::new().unwrap();
     let path = dir.path().join("good.pcapng");
     let none = Impairment::default();
     record(&path, [1, 2], &none);
@@ -232,7 +233,7 @@ fn every_packet_is_well_formed_and_its_icrc_right() {
 /// wrong.
 #[test]
 fn damage_is_in_the_capture() {
-    let dir = TempDir::new("device-capture-damage").unwrap();
+    let dir = TempDir::new().unwrap();
     let path = dir.path().join("bad.pcapng");
     let bad = Impairment {
         corrupt: 0.2,
@@ -251,7 +252,7 @@ fn damage_is_in_the_capture() {
 /// A bottleneck marks packets of a stream, and each mark is answered by a CNP.
 #[test]
 fn marks_and_cnps_are_well_formed() {
-    let dir = TempDir::new("device-capture-congestion").unwrap();
+    let dir = TempDir::new().unwrap();
     let path = dir.path().join("congestion.pcapng");
     let tap = Tap::create(&path, TapDirection::Sent).unwrap();
     let (a, b) = (End::open(5, &tap), End::open(6, &tap));

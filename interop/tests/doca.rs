@@ -64,7 +64,7 @@ fn wait_for(lab: &Lab, file: &str, mut running: Running) -> Running {
         if running.has_ended() {
             panic!("{}", running.finish());
         }
-        assert!(started.elapsed() < Duration::from_secs(20), "no {file}");
+        assert!(started.elapsed() < Duration::from_secs(60), "no {file}");
         thread::sleep(Duration::from_millis(5));
     }
     running

@@ -1,8 +1,6 @@
 //! Unmodified programs over a bad link: right data at the end, or the right error.
 
-use std::time::Duration;
-
-use ferroce_interop::lab::{Lab, Ready, Running, free_port};
+use ferroce_interop::lab::{Lab, Ready, Running, free_port, until};
 
 /// Starts both ends over a link with this impairment.
 fn pingpong(lab: &Lab, impairment: &str, options: &[&str]) -> [Running; 2] {
@@ -54,9 +52,9 @@ fn a_link_that_stays_down_ends_in_the_error_that_says_so() {
     let lab = Lab::new("down");
     let mut ends = pingpong(&lab, "down=600s@100ms", &["-n", "1000000"]);
     // The end that has nothing under way waits for ever.
-    while !ends.iter_mut().any(Running::has_ended) {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("the end of one", || {
+        ends.iter_mut().any(Running::has_ended).then_some(())
+    });
     for mut end in ends {
         if !end.has_ended() {
             end.kill();

@@ -1,7 +1,7 @@
 //! Debian's verbs and rdma_cm programs, unmodified and unprivileged, on one device that two
 //! processes share.
 
-use ferroce_interop::lab::{Lab, Ready, free_port};
+use ferroce_interop::lab::{Lab, Ready, free_port, until};
 
 /// Two ends of one of libibverbs' ping-pong examples.
 fn pingpong(program: &str, options: &[&str]) {
@@ -158,12 +158,14 @@ fn the_speed_of_a_port_is_a_setting() {
 }
 
 #[test]
-fn an_error_reaches_asyncwatch() {
+fn asyncwatch_waits_for_events() {
     let lab = Lab::new("asyncwatch");
-    let watch = lab.run(&["ibv_asyncwatch", "-d", "fr0"]);
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    let mut watch = watch;
-    assert!(!watch.has_ended(), "{}", watch.finish());
+    let mut watch = lab.run(&["ibv_asyncwatch", "-d", "fr0"]);
+    until("its process", || lab.process());
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    if watch.has_ended() {
+        panic!("{}", watch.finish());
+    }
     watch.kill();
 }
 

@@ -2,31 +2,15 @@
 
 use std::fs;
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use ferroce_interop::lab::{Lab, Ready, Running, free_port};
+use ferroce_interop::lab::{Lab, Ready, Running, free_port, until};
 
 /// A program that has the device open and waits, and its process, which is not that of
 /// `ferroce run`.
 fn holder(lab: &Lab) -> (Running, String) {
     let running = lab.run(&["ibv_asyncwatch"]);
-    let mut pid = None;
-    wait_until(|| {
-        let shown = lab.ferroce(&["-j", "res", "show", "ctx"]).success();
-        let rows: serde_json::Value = serde_json::from_str(&shown).unwrap();
-        pid = rows[0]["pid"].as_u64();
-        pid.is_some()
-    });
-    (running, pid.unwrap().to_string())
-}
-
-fn wait_until(mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(20), "waited long");
-        thread::sleep(Duration::from_millis(10));
-    }
+    let pid = until("a process of the device", || lab.process());
+    (running, pid.to_string())
 }
 
 /// The letter of proc(5).
@@ -59,7 +43,7 @@ fn others_go_on_beside_a_stopped_process() {
     let (running, pid) = holder(&lab);
     signal("-STOP", &pid);
     let stopped = || state(&pid) == "T";
-    wait_until(stopped);
+    until("the stopped process", || stopped().then_some(()));
     // Until it is known which socket is the stopped one's, packets may come to that and are lost;
     // these programs send them again, unlike ibv_ud_pingpong.
     for program in ["ibv_rc_pingpong", "ibv_srq_pingpong"] {

@@ -4,9 +4,10 @@ use std::fmt::LowerHex;
 use std::fs::File;
 use std::io::BufWriter;
 
-use ferroce_interop::{TempDir, Tool, build, meta, sample};
+use ferroce_interop::{Tool, build, meta, sample};
 use ferroce_wire::pcapng::{UdpMeta, Writer};
 use ferroce_wire::{Headers, Opcode, Packet, Psn, Qpn, Service};
+use tempfile::TempDir;
 
 const TSHARK: Tool = Tool {
     program: "tshark",
@@ -39,7 +40,7 @@ impl Capture {
     /// One packet of each of the opcodes over each family. `payload_len` says how much payload
     /// the packet with this number gets.
     fn new(name: &str, opcodes: &[Opcode], payload_len: impl Fn(u8) -> usize) -> Self {
-        let dir = TempDir::new(name).unwrap();
+        let dir = TempDir::with_prefix(name).unwrap();
         let file = BufWriter::new(File::create(dir.path().join(FILE)).unwrap());
         let mut writer = Writer::new(file).unwrap();
         let mut packets = Vec::new();

@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::net::IpAddr;
 
-use ferroce_interop::{TempDir, Tool, build, meta};
+use ferroce_interop::{Tool, build, meta};
 use ferroce_wire::cm::{
     AddressHeader, Answered, Bits, Drep, Dreq, Gid, Mad, Message, Mra, PortSpace, Private, Rej,
     RejectReason, Rep, Req, Rtu, ServiceId, SidrRep, SidrReq, headers,
 };
 use ferroce_wire::pcapng::Writer;
 use ferroce_wire::{Psn, Qpn};
+use tempfile::TempDir;
 
 const TSHARK: Tool = Tool {
     program: "tshark",
@@ -26,7 +27,7 @@ fn dissect<const N: usize>(
     message: impl Into<Message>,
     fields: [&str; N],
 ) -> Vec<String> {
-    let dir = TempDir::new(name).unwrap();
+    let dir = TempDir::with_prefix(name).unwrap();
     let path = dir.path().join("cm.pcapng");
     let mut writer = Writer::new(BufWriter::new(File::create(&path).unwrap())).unwrap();
     let meta = meta("127.13.0.1:50001", "127.13.0.2:4791");

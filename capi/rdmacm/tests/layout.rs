@@ -1,6 +1,5 @@
 //! The structures lie in memory as the C compiler lays out those of the installed headers.
 
-use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::mem::offset_of;
@@ -97,13 +96,11 @@ fn sizes_offsets_and_numbers_are_those_of_the_installed_headers() {
             "_Static_assert({name} == {value}, \"{name} is not {value}\");"
         );
     }
-    let directory = env::temp_dir().join(format!("ferroce-cma-layout-{}", std::process::id()));
-    fs::create_dir_all(&directory).unwrap();
-    let file = directory.join("layout.c");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("layout.c");
     fs::write(&file, source).unwrap();
     let output = Command::new("cc").arg("-fsyntax-only").arg(&file).output();
     let output = output.expect("a C compiler is there, as for any linking");
-    fs::remove_dir_all(&directory).unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");
     assert!(facts.len() > 100, "{} facts", facts.len());

@@ -5,28 +5,18 @@ mod common;
 use std::collections::HashMap;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::{env, process};
 
 use common::{Node, Place, address, attr, check_all_kinds, connect};
 use ferroce_udp::{AttachOptions, Device, DeviceConfig, Tap, TapDirection};
+use tempfile::TempPath;
 
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn new(name: &str) -> Self {
-        Self(env::temp_dir().join(format!("ferroce-{name}-{}.pcapng", process::id())))
-    }
+/// A file for a capture, which is gone after the test.
+fn temporary() -> TempPath {
+    tempfile::NamedTempFile::new().unwrap().into_temp_path()
 }
 
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-fn mode(path: &Temporary) -> u32 {
-    fs::metadata(&path.0).unwrap().permissions().mode() & 0o777
+fn mode(path: &TempPath) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
 fn node(test: u8, host: u8, tap: &Tap) -> Node {
@@ -47,8 +37,8 @@ const OUTBOUND: u32 = 2;
 /// How often a capture has each packet that went a certain way, by its bytes from the BTH on.
 type Counts = HashMap<(u32, Vec<u8>), usize>;
 
-fn captured(path: &Temporary) -> Counts {
-    let file = fs::read(&path.0).unwrap();
+fn captured(path: &TempPath) -> Counts {
+    let file = fs::read(path).unwrap();
     let word = |at: usize| u32::from_le_bytes(*file[at..].first_chunk().unwrap());
     let mut counts = Counts::new();
     let mut at = 0;
@@ -75,15 +65,15 @@ fn total(counts: &Counts, way: u32) -> usize {
 
 #[test]
 fn only_the_owner_reads_a_capture() {
-    let path = Temporary::new("mode");
-    drop(Tap::create(&path.0, TapDirection::Sent).unwrap());
+    let path = temporary();
+    drop(Tap::create(&path, TapDirection::Sent).unwrap());
     assert_eq!(mode(&path), 0o600);
-    fs::set_permissions(&path.0, Permissions::from_mode(0o644)).unwrap();
-    let tap = Tap::create(&path.0, TapDirection::Sent).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    let tap = Tap::create(&path, TapDirection::Sent).unwrap();
     assert_eq!(mode(&path), 0o600, "of a file that was there before");
     exchange(0, [&tap; 2]);
     tap.finish().unwrap();
-    assert!(fs::metadata(&path.0).unwrap().len() > 4 * 50_000);
+    assert!(fs::metadata(&path).unwrap().len() > 4 * 50_000);
 }
 
 /// A disk that is full costs the capture, not the traffic, and whoever asks is told each time.
@@ -105,10 +95,10 @@ fn a_full_disk_is_reported() {
 
 #[test]
 fn what_one_device_sends_the_other_receives() {
-    let paths = ["a", "b"].map(Temporary::new);
+    let paths = [(); 2].map(|()| temporary());
     let taps = paths
         .each_ref()
-        .map(|path| Tap::create(&path.0, TapDirection::Both).unwrap());
+        .map(|path| Tap::create(path, TapDirection::Both).unwrap());
     exchange(2, taps.each_ref());
     taps.iter().for_each(|tap| tap.finish().unwrap());
     let [a, b] = paths.each_ref().map(captured);
@@ -123,8 +113,8 @@ fn what_one_device_sends_the_other_receives() {
 
 #[test]
 fn what_devices_with_one_tap_send_each_other_is_there_once() {
-    let path = Temporary::new("shared");
-    let tap = Tap::create(&path.0, TapDirection::Both).unwrap();
+    let path = temporary();
+    let tap = Tap::create(&path, TapDirection::Both).unwrap();
     exchange(3, [&tap; 2]);
     let myself = node(4, 0, &tap);
     let qps = connect(&myself, &myself, &attr());
@@ -145,10 +135,10 @@ fn what_devices_with_one_tap_send_each_other_is_there_once() {
 #[test]
 fn a_packet_is_captured_by_the_process_it_is_for() {
     let place = Place::with_device(address(48, 5, 0));
-    let paths = ["first", "second"].map(Temporary::new);
+    let paths = [(); 2].map(|()| temporary());
     let taps = paths
         .each_ref()
-        .map(|path| Tap::create(&path.0, TapDirection::Both).unwrap());
+        .map(|path| Tap::create(path, TapDirection::Both).unwrap());
     let [a, b] = taps.each_ref().map(|tap| {
         let options = AttachOptions {
             tap: Some(tap.clone()),

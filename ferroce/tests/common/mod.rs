@@ -2,12 +2,16 @@
 #![allow(dead_code, reason = "no test file uses all of it")]
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::Write as _;
+use std::net::Ipv4Addr;
+use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use ferroce_udp::Registry;
 use serde_json::Value;
+use tempfile::TempPath;
 
 /// Exit code, standard output and standard error.
 pub(crate) fn run(args: &[&str]) -> (u8, String, String) {
@@ -61,6 +65,11 @@ impl Place {
         self.0.path()
     }
 
+    /// Its devices as this process sees them.
+    pub(crate) fn registry(&self) -> Registry {
+        registry(&self.0.path().join("registry"))
+    }
+
     /// The program, with its devices.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
@@ -110,12 +119,44 @@ impl Place {
     }
 }
 
-/// Path of a new file with this text.
-pub(crate) fn scratch(name: &str, text: &str) -> String {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("{name}-{}-{count}.toml", std::process::id());
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::write(&path, text).unwrap();
-    path.display().to_string()
+/// An address of one test alone: `test` is a number of its own, and the process adds another, so that
+/// two runs at a time do not meet.
+pub(crate) fn address(test: u8, host: u8) -> Ipv4Addr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, high | 128, low, 10 * test + host)
+}
+
+/// The devices in `directory` that programs see in this network namespace.
+pub(crate) fn registry(directory: &Path) -> Registry {
+    let net = std::fs::read_link("/proc/self/ns/net").unwrap();
+    let is_digit = |c: &char| c.is_ascii_digit();
+    let inode: String = net.to_str().unwrap().chars().filter(is_digit).collect();
+    Registry::at(&directory.join(format!("net-{inode}"))).unwrap()
+}
+
+/// Path of a file that is gone after the test.
+#[derive(Debug)]
+pub(crate) struct Scratch(TempPath);
+
+impl Deref for Scratch {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl fmt::Display for Scratch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+/// A new file with this text.
+pub(crate) fn scratch(name: &str, text: &str) -> Scratch {
+    let prefix = format!("{name}-");
+    let mut builder = tempfile::Builder::new();
+    let mut file = builder.prefix(&prefix).suffix(".toml").tempfile().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    Scratch(file.into_temp_path())
 }

@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn a_long_directory_is_no_obstacle() {
-        let base = std::env::temp_dir().join(format!("ferroce-mailbox-{}", std::process::id()));
-        let long = base.join("x".repeat(100)).join("y".repeat(100));
+        let base = tempfile::tempdir().unwrap();
+        let long = base.path().join("x".repeat(100)).join("y".repeat(100));
         fs::create_dir_all(&long).unwrap();
         let state = long.join("127.0.0.1-4791.state");
         let (one, two) = (Mailbox::bind(&state, 1), Mailbox::bind(&state, 2));
@@ -197,7 +197,5 @@ mod tests {
         assert!(matches!(one.send(2, b"hello"), Err(Undelivered::Nobody)));
         while one.send(1, &[0; 1000]).is_ok() {}
         assert!(matches!(one.send(1, b"hello"), Err(Undelivered::Full)));
-        drop(one);
-        fs::remove_dir_all(base).unwrap();
     }
 }

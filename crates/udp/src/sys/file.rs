@@ -113,18 +113,12 @@ fn control(file: &File, command: i32, kind: i32, bytes: (i64, i64)) -> io::Resul
 
 #[cfg(test)]
 mod tests {
-    use std::fs::OpenOptions;
-
     use super::*;
 
     #[test]
     fn locked_bytes_are_found_wherever_they_lie() {
-        let path = std::env::temp_dir().join(format!("ferroce-locked-{}", std::process::id()));
-        let open = || {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(false);
-            options.open(&path).unwrap()
-        };
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || file.reopen().unwrap();
         let looker = open();
         let bytes = [10, 11, 17, 40, 254];
         // In another order than theirs, and two by one owner that lie side by side.
@@ -145,6 +139,5 @@ mod tests {
         assert_eq!(locked_bytes(&looker, 41, 200).unwrap(), [0i64; 0]);
         drop(owners);
         assert_eq!(locked_bytes(&looker, 0, 300).unwrap(), [0i64; 0]);
-        std::fs::remove_file(&path).unwrap();
     }
 }
