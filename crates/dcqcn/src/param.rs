@@ -146,7 +146,7 @@ parameters! {
         "The least that a cut leaves of the rate.";
     MinRate ["rpg_min_rate" "rp_min_rate" "RPG_MIN_RATE" "DcQcnMinRate"]
         Mbps 1..u32::MAX, 32 bits, default 1, PAGE,
-        "No flow is cut below this; up to port speed.";
+        "No flow is slower than this; up to port speed.";
     AlphaToRateShift ["rpg_gd" "rp_gd" "RPG_GD" "DcQcnAlphaToRateShift"]
         Log2 10..11, 4 bits, default 11, PAGE,
         "A cut takes alpha / 2^gd of the rate, alpha counting in 1/1024.";

@@ -212,6 +212,7 @@ impl Ticking {
             return;
         }
         let rate = self.rate_of(Param::RateToSetOnFirstCnp);
+        let rate = rate.max(self.rate_of(Param::MinRate));
         let first = self.switches.first_cnp;
         self.flow = Some(Limited {
             current: rate,

@@ -288,6 +288,32 @@ fn a_cut_leaves_the_minimum_factor_and_the_minimum_rate() {
 }
 
 #[test]
+fn the_first_cnp_leaves_the_minimum_rate() {
+    let mut flow = Flow::with(&[(Param::RateToSetOnFirstCnp, 10), (Param::MinRate, 50)]);
+    flow.cnp(0);
+    assert_eq!((flow.rate(0), flow.target(0)), (50 * MBPS, 50 * MBPS));
+}
+
+#[test]
+fn a_minimum_rate_that_is_set_later_lifts_flows_below_it() {
+    // Recovery takes more events than a flow sees here, so nothing else raises it.
+    let slow = [
+        (Param::RateToSetOnFirstCnp, 10),
+        (Param::TimeReset, 100_000),
+        (Param::Threshold, 31),
+    ];
+    let mut flow = Flow::with(&slow);
+    flow.cnp(0);
+    assert!(flow.rate(4 * US) < 10 * MBPS);
+    let lifted = Flow::with(&[slow[1], slow[2], (Param::MinRate, 50)]).config;
+    let rates = |rp: &mut NvidiaRp, at| (rp.rate(&lifted, at).bps(), rp.target(&lifted).bps());
+    assert_eq!(rates(&mut { flow.rp }, 5 * US), (50 * MBPS, 50 * MBPS));
+    // A cut that falls due at the same time must not leave the target behind.
+    flow.cnp(5 * US);
+    assert_eq!(rates(&mut flow.rp, 8 * US), (50 * MBPS, 50 * MBPS));
+}
+
+#[test]
 fn switch_min_dec_fac() {
     let cut = |min_dec_fac| {
         let switches = Switches {

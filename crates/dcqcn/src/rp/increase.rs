@@ -81,6 +81,15 @@ impl Recovery {
         }
     }
 
+    /// Raises a rate that lies below a minimum: one that was set lower, or before the minimum was.
+    #[inline]
+    pub(super) fn keep_above(&mut self, min_rate: Rate) {
+        if self.current < min_rate {
+            self.current = min_rate;
+            self.target = self.target.max(min_rate);
+        }
+    }
+
     pub(super) fn is_full(&self, rules: &Increase) -> bool {
         self.current >= rules.full
     }

@@ -214,6 +214,7 @@ impl NvidiaRp {
     /// Makes up for what was due at `now_ns` or before.
     #[inline]
     fn advance(&mut self, config: &NvidiaConfig, now_ns: u64) {
+        self.recovery.keep_above(config.min_rate);
         if now_ns >= self.next_ns {
             self.catch_up(config, now_ns);
         }
@@ -238,7 +239,7 @@ impl NvidiaRp {
     /// The first CNP of a flow.
     fn begin(&mut self, config: &NvidiaConfig, now_ns: u64) {
         self.limited = true;
-        self.recovery = Recovery::new(config.first_rate);
+        self.recovery = Recovery::new(config.first_rate.max(config.min_rate));
         self.recovery.restart(&config.increase, now_ns);
         self.alpha = Alpha::start(&config.alpha, now_ns);
         self.cut_ns = now_ns;

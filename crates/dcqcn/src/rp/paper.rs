@@ -28,7 +28,7 @@ pub struct PaperParams {
     pub additive: Rate,
     /// R_HAI: step of hyper increase; at least 1 Mb/s.
     pub hyper: Rate,
-    /// No flow is cut below this.
+    /// No flow is slower than this.
     pub min_rate: Rate,
     /// What "below F" means.
     pub stage_comparison: StageComparison,
@@ -186,6 +186,7 @@ impl ReactionPoint for PaperRp {
 impl PaperRp {
     #[inline]
     fn advance(&mut self, config: &PaperConfig, now_ns: u64) {
+        self.recovery.keep_above(config.min_rate);
         if now_ns >= self.next_ns {
             self.catch_up(config, now_ns);
         }
