@@ -153,6 +153,7 @@ fn options_without_effect_are_refused() {
         &["cc", "explain", "-d", "fr0"][..],
         &["cc", "preset", "--prio", "3"],
         &["cc", "emit", "-d", "fr0", "--tool", "sysfs", "--prio", "3"],
+        &["cc", "emit", "-d", "fr0", "--tool", "sysfs", "-j"],
     ] {
         let error = devices.bad(args);
         assert!(error.contains("leave it out"), "{args:?}: {error}");
@@ -176,6 +177,9 @@ fn what_acts_otherwise_than_it_reads_is_told() {
         // Only of what this command has changed.
         devices.good(&["cc", "set", "-d", "fr0", assignment]);
     }
+    devices.good(&["dev", "set", "fr0", "speed", "25G"]);
+    let (_, _, err) = devices.run(&["cc", "set", "-d", "fr0", "rpg_hai_rate=25001"]);
+    assert!(err.contains("and acts as 25000"), "{err}");
 }
 
 #[test]
@@ -295,6 +299,8 @@ fn the_algorithms_are_held_against_models() {
         let is_in = (number("low")..=number("high")).contains(&number("observed"));
         assert!(is_in && check["holds"] == true, "{check}");
     }
+    let in_lines = devices.good(&["cc", "-p", "model"]);
+    assert!(in_lines.starts_with("[\n") && serde_json::from_str::<Value>(&in_lines).is_ok());
     let text = devices.good(&["cc", "model"]);
     let count = |name: &str| text.lines().filter(|line| line.contains(name)).count();
     assert_eq!((count("predicted"), count("OUTSIDE")), (4, 0), "{text}");

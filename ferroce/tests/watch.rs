@@ -159,10 +159,10 @@ fn place_with_device(test: u8) -> (Place, Device) {
 #[test]
 fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
     let (place, device) = place_with_device(0);
-    let lowest = format!("ferroce_cc_lowest_rate_bytes_per_second{{{OF_FR1}}}");
+    let lowest_name = &format!("ferroce_cc_lowest_rate_bytes_per_second{{{OF_FR1}}}");
     let exporter = Exporter::start(&place);
     let page = exporter.page();
-    assert_eq!([limited(&page), metric(&page, &lowest)], [0.0, 12.5e9]);
+    assert_eq!([limited(&page), metric(&page, lowest_name)], [0.0, 12.5e9]);
     let enabled = |priority: u32, point: &str| {
         let rest = format!(r#",priority="{priority}",point="{point}"}}"#);
         metric(&page, &format!("ferroce_cc_enabled{{{OF_FR1}{rest}"))
@@ -208,14 +208,19 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
 
     let of_3 = ["-j", "--count", "1", "--prio", "3"];
     assert_eq!(watched(&place, &of_3), "[]\n");
+    let nobody = "no queue pair of priority 3 has got a CNP\n";
+    assert_eq!(watched(&place, &of_3[1..]), nobody);
 
     let page = exporter.told();
     assert_eq!(limited(&page), 1.0);
-    let lowest = 8.0 * metric(&page, &lowest);
+    let lowest = 8.0 * metric(&page, lowest_name);
     assert!((499e6..1.2e9).contains(&lowest), "{lowest}");
     drop(device);
     let gone = place.good(&["cc", "watch", "--count", "1"]);
     assert_eq!(gone, "no queue pair has got a CNP\n");
+
+    place.good(&["dev", "set", "fr1", "speed", "25G"]);
+    assert_eq!(metric(&exporter.page(), lowest_name), 3.125e9);
 }
 
 #[test]
@@ -241,6 +246,20 @@ fn a_process_is_asked_only_if_it_may_have_something_to_tell() {
     assert!(
         lines.len() == 2 && lines.iter().all(|it| it.contains("does not answer")),
         "{err}"
+    );
+    // On a terminal a picture takes the place of what was there before.
+    let (mut both, end) = std::io::pipe().unwrap();
+    let mut watch = place.command(&["cc", "watch", "--count", "1"]);
+    watch.stdout(end.try_clone().unwrap()).stderr(end);
+    device.with(|_| watch.status().unwrap());
+    drop(watch);
+    let mut seen = String::new();
+    both.read_to_string(&mut seen).unwrap();
+    let lines: Vec<_> = seen.lines().collect();
+    assert!(
+        lines[0] == "no queue pair of a process that answers has got a CNP"
+            && lines[1].starts_with("warning: fr1: process"),
+        "{seen}"
     );
     // It answers what it owes, and is asked again.
     assert_eq!(limited(&exporter.told()), 1.0);

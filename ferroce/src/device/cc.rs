@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use ferroce_dcqcn::{Param, ParamError, Params, Vocabulary};
-use ferroce_hca::{HcaConfig, WriteLockError};
+use ferroce_hca::WriteLockError;
 use ferroce_udp::Registry;
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -134,7 +134,7 @@ enum ChangeError {
 
 impl Verb {
     /// Refuses options that would have no effect.
-    fn check(&self, dev: Option<&str>, prio: Option<u8>) -> Result<(), Failure> {
+    fn check(&self, dev: Option<&str>, prio: Option<u8>, format: Format) -> Result<(), Failure> {
         let (takes_dev, takes_prio) = match self {
             Self::Show { .. } | Self::Set { .. } | Self::Reset | Self::Watch(_) => (true, true),
             Self::Emit(_) => (true, false),
@@ -150,6 +150,11 @@ impl Verb {
                 "--prio goes with show, set, reset and watch; leave it out",
             ));
         }
+        if format.is_json() && matches!(self, Self::Emit(_)) {
+            return Err(Failure::input(
+                "-j goes with show, explain, preset, watch and model; leave it out",
+            ));
+        }
         Ok(())
     }
 }
@@ -160,7 +165,7 @@ impl Cc {
         let prio = self.prio;
         let name = self.dev.as_deref().map(link).transpose()?;
         let verb = self.verb.unwrap_or(Verb::Show { names: None });
-        verb.check(name, prio)?;
+        verb.check(name, prio, format)?;
         match verb {
             Verb::Show { names } => show(&registry(to)?, name, prio, names, format, to),
             Verb::Set {
@@ -191,7 +196,7 @@ impl Cc {
             Verb::Explain(explain) => explain.run(format, to),
             Verb::Preset { verb } => verb.unwrap_or(Presets::List).run(format, to),
             Verb::Emit(emit) => emit.run(name, to),
-            Verb::Model(Model) => Model::run(self.json, to),
+            Verb::Model(Model) => Model::run(format, to),
             Verb::Watch(watch) => watch.run(&registry(to)?, (name, prio), format, to),
         }
     }
@@ -258,7 +263,7 @@ fn change(
         return Ok(());
     };
     let is_new = |param: &Param| old.get(*param) != new.get(*param);
-    let line = HcaConfig::default().speed;
+    let line = observer.spec().speed.rate();
     for param in new.above(line).filter(is_new) {
         to.remark(format_args!(
             "warning: {param}={} is above the port's speed and acts as {}",

@@ -143,11 +143,15 @@ impl Format {
             return to.text(&lines);
         }
         let objects = rows.into_iter().map(|row| Value::Object(row.fields));
-        let list = Value::Array(objects.collect());
+        self.print_json(&objects.collect(), to)
+    }
+
+    /// Prints facts for programs.
+    pub(super) fn print_json(self, facts: &Value, to: &mut Output<'_>) -> Result<(), Failure> {
         if self.pretty {
             // `Value`'s alternate form is the one with lines.
-            return to.text(&format!("{list:#}\n"));
+            return to.text(&format!("{facts:#}\n"));
         }
-        to.json(&list)
+        to.json(facts)
     }
 }

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use ferroce_dcqcn::{Param, Unit};
-use ferroce_hca::HcaConfig;
 use ferroce_udp::Observer;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
@@ -69,30 +68,30 @@ pub(super) fn encode<'a>(
     }
     let slow = "Queue pairs that CNPs have slowed down and that have not recovered.";
     let name = "ferroce_cc_limited_queue_pairs";
-    encode_limit(devices.clone(), encoder, (name, slow), |it| it.count)?;
+    encode_limit(devices.clone(), encoder, (name, slow), |_, it| it.count)?;
     let lowest = "The lowest rate to which one of them is limited; the port's if none is.";
     let name = "ferroce_cc_lowest_rate_bytes_per_second";
-    encode_limit(devices.clone(), encoder, (name, lowest), |limited| {
-        let line = || HcaConfig::default().speed.bps();
-        limited.lowest_bps.unwrap_or_else(line) / 8
+    encode_limit(devices.clone(), encoder, (name, lowest), |device, it| {
+        let line = || device.spec().speed.rate().bps();
+        it.lowest_bps.unwrap_or_else(line) / 8
     })?;
     let silent = "Processes that did not say in time which of their queue pairs are slowed down.";
     let name = "ferroce_cc_silent_processes";
-    encode_limit(devices, encoder, (name, silent), |it| it.silent)
+    encode_limit(devices, encoder, (name, silent), |_, it| it.silent)
 }
 
 fn encode_limit<'a>(
     devices: impl Iterator<Item = Device<'a>>,
     encoder: &mut DescriptorEncoder<'_>,
     (name, help): (&str, &str),
-    value: fn(Limited) -> u64,
+    value: fn(&Observer, Limited) -> u64,
 ) -> fmt::Result {
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (device, _, limited) in devices {
+    for (device, observer, limited) in devices {
         let labels = [("device", device), ("port", PORT)];
         family
             .encode_family(&labels)?
-            .encode_gauge(&value(limited))?;
+            .encode_gauge(&value(observer, limited))?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use ferroce_dcqcn::validation::{
 };
 use serde_json::{Value, json};
 
+use super::super::format::Format;
 use crate::demo::digits;
 use crate::output::{Failure, Output, Table};
 
@@ -23,14 +24,14 @@ pub(super) struct Model;
 const FLOWS: [u32; 4] = [2, 4, 8, 10];
 
 impl Model {
-    pub(super) fn run(is_json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
+    pub(super) fn run(format: Format, to: &mut Output<'_>) -> Result<(), Failure> {
         let groups = groups().map_err(Failure::broken)?;
-        if is_json {
+        if format.is_json() {
             let groups = groups.iter().map(|(title, checks)| {
                 let checks: Vec<_> = checks.iter().map(as_json).collect();
                 json!({ "against": title, "checks": checks })
             });
-            to.json(&groups.collect::<Vec<_>>())?;
+            format.print_json(&groups.collect(), to)?;
         } else {
             for (title, checks) in &groups {
                 to.text(&format!("{title}\n{}\n", table(checks)))?;

@@ -43,16 +43,23 @@ impl Watch {
             if self.count == Some(round) || round > 0 && !pauses.pass(self.interval) {
                 break;
             }
-            let mut seen = look(registry, name, &mut inquiry, to)?;
+            let (mut seen, silent) = look(registry, name, &mut inquiry)?;
             seen.retain(|it| prio.is_none_or(|prio| it.row.prio == prio));
             if format.is_json() {
                 let rows: Vec<Value> = seen.iter().map(Seen::json).collect();
                 to.json(&rows)?;
             } else {
-                let table = table(&seen, &before, self.interval);
+                let table = match seen.is_empty() {
+                    true => nobody(prio, !silent.is_empty()),
+                    false => table(&seen, &before, self.interval),
+                };
                 to.text(&format!("{}{table}", in_place()))?;
             }
             to.out.flush()?;
+            // Below the picture, which a terminal would otherwise put in their place.
+            for line in silent {
+                to.remark(format_args!("warning: {line}"))?;
+            }
             let counts = seen.iter().map(|it| (it.key(), it.row.cnps));
             before = counts.collect();
         }
@@ -82,22 +89,20 @@ impl Seen {
     }
 }
 
+/// The queue pairs, and a line for each process that did not answer.
 fn look(
     registry: &Registry,
     name: Option<&str>,
     inquiry: &mut Inquiry,
-    to: &mut Output<'_>,
-) -> Result<Vec<Seen>, Failure> {
+) -> Result<(Vec<Seen>, Vec<String>), Failure> {
     let has_cnps = |observer: &Observer, process: &Process| {
         let state = observer.state();
         state.counter_of(process.slot, Counter::RpCnpHandled) > 0
     };
-    let mut seen = Vec::new();
+    let (mut seen, mut silent) = (Vec::new(), Vec::new());
     let question = (Some(Query::Flow), PATIENCE);
     for told in ask(registry, name, question, inquiry, has_cnps)? {
-        for line in told.silent {
-            to.remark(format_args!("warning: {line}"))?;
-        }
+        silent.extend(told.silent);
         seen.extend(told.rows.into_iter().filter_map(|resource| match resource {
             Resource::Flow(row) => Some(Seen {
                 device: told.device.clone(),
@@ -106,13 +111,18 @@ fn look(
             _ => None,
         }));
     }
-    Ok(seen)
+    Ok((seen, silent))
+}
+
+fn nobody(prio: Option<u8>, some_are_silent: bool) -> String {
+    let mut which = prio.map_or_else(String::new, |prio| format!(" of priority {prio}"));
+    if some_are_silent {
+        which += " of a process that answers";
+    }
+    format!("no queue pair{which} has got a CNP\n")
 }
 
 fn table(seen: &[Seen], before: &HashMap<Key, u32>, interval: Duration) -> String {
-    if seen.is_empty() {
-        return "no queue pair has got a CNP\n".to_owned();
-    }
     let mut table = Table::new(&[
         "link",
         ">lqpn",
