@@ -121,6 +121,7 @@ struct Shown {
 
 impl Command {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        self.congestion.check()?;
         // Before the work, so that a bad path does not cost it.
         let svg = self
             .svg

@@ -353,8 +353,14 @@ fn the_congestion_demo_shows_how_queue_pairs_share() {
         assert!(picture.contains(part), "{part}");
     }
 
-    let (code, out, _) = demo(&args);
+    let (code, out, _) = demo(&[&args[..], &["--width", "60"]].concat());
     assert_eq!(code, 0);
+    let picture = out.lines().filter(|line| line.contains(['│', '┤', '└']));
+    let widths: Vec<_> = picture.map(|line| line.chars().count()).collect();
+    assert!(
+        widths.len() == 20 && widths.iter().max() == Some(&60),
+        "{out}"
+    );
     for part in [
         "3 QPs WRITE",
         "queue, KB",
@@ -367,6 +373,21 @@ fn the_congestion_demo_shows_how_queue_pairs_share() {
 }
 
 #[test]
+fn of_two_congestion_demos_on_the_same_addresses_one_runs() {
+    let addresses = addresses(8);
+    let args = ["--congestion", "--time", "300ms", "--addresses", &addresses];
+    let run = || demo(&args).0;
+    for _ in 0..3 {
+        let codes = std::thread::scope(|scope| {
+            [(); 2]
+                .map(|()| scope.spawn(run))
+                .map(|it| it.join().unwrap())
+        });
+        assert!(codes.contains(&0), "{codes:?}");
+    }
+}
+
+#[test]
 fn the_congestion_demo_refuses_what_it_cannot_show() {
     for (args, told) in [
         ("--congestion --flows 9", "1..=8"),
@@ -374,8 +395,13 @@ fn the_congestion_demo_refuses_what_it_cannot_show() {
         ("--congestion --bottleneck 9Mbit", "10Mbit to 100Gbit"),
         ("--congestion --bottleneck fast", "for example 500Mbit"),
         ("--congestion --time 10ms", "100ms to 60min"),
+        (
+            "--congestion --time 3s --bottleneck 10Mbit",
+            "write 3290ms or more",
+        ),
         ("--congestion --preset none", "choose one of firmware"),
         ("--congestion --loss 1%", "cannot be used with"),
+        ("--congestion --width 59", "60..=400"),
         ("--flows 2", "--congestion"),
     ] {
         let (code, _, err) = demo(&args.split(' ').collect::<Vec<_>>());

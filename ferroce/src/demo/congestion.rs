@@ -26,6 +26,7 @@ use ferroce_udp::Tap;
 
 use self::plan::Plan;
 use super::progress::Progress;
+use super::report::digits;
 use super::{Command, Shown, to_json, units};
 use crate::output::Failure;
 
@@ -57,6 +58,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "NAME", default_value = "paper", requires = "congestion",
           value_parser = preset)]
     preset: &'static Preset,
+    /// Columns of the terminal picture, 60 to 400
+    #[arg(long, value_name = "COLS", default_value_t = 94, requires = "congestion",
+          value_parser = clap::value_parser!(u16).range(60..=400))]
+    width: u16,
 }
 
 fn rate(text: &str) -> Result<Rate, String> {
@@ -84,6 +89,21 @@ impl Options {
     pub(super) fn is_wanted(&self) -> bool {
         self.congestion
     }
+
+    /// Refuses a run in which too little passes the bottleneck.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let shortest_ns = plan::shortest_ns(self.bottleneck);
+        if !self.congestion || self.time >= shortest_ns {
+            return Ok(());
+        }
+        Err(Failure::input(format_args!(
+            "--time: in {} s too few packets pass a bottleneck of {}; write {}ms or more, or raise \
+             --bottleneck",
+            digits(self.time as f64 / 1e9),
+            self.bottleneck,
+            shortest_ns.div_ceil(1_000_000),
+        )))
+    }
 }
 
 /// Makes the run that the command asks for.
@@ -107,7 +127,7 @@ pub(super) fn show(command: &Command, tap: Option<Tap>) -> Result<Shown, Failure
     let svg = command.svg.is_some();
     let svg = svg.then(|| picture::draw(&course, plan.bottleneck.bps(), &plan.to_string()));
     Ok(Shown {
-        text: report::text(&plan, &course),
+        text: report::text(&plan, &course, options.width.into()),
         json: to_json(&report::Json::new(&plan, &course))?,
         svg: svg.transpose().map_err(io::Error::other)?,
         wrong_under: (!course.verified).then(|| run::UNDER.to_owned()),

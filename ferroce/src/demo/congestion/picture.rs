@@ -110,10 +110,13 @@ impl<'a> Picture<'_, 'a> {
         let queues = self.samples.iter().map(|sample| sample.queue_bytes);
         let queue = Part::new(2, queues.max().unwrap_or(0).max(1_000) as f64 / 1e3 * 1.05);
         self.frame(queue, "Queue of the bottleneck, KB")?;
+        let mut from = X.0;
         for sample in &self.samples {
             let x = self.axis.x(sample.at_ns as f64 / 1e9);
             let y = queue.y(sample.queue_bytes as f64 / 1e3);
-            self.canvas.line(&[(x, queue.bottom()), (x, y)], QUEUE)?;
+            let bar = QUEUE.filled();
+            self.canvas.rectangle((from, y), (x, queue.bottom()), bar)?;
+            from = x;
         }
 
         let alphas = self.samples.iter().flat_map(|sample| &sample.flows);

@@ -28,21 +28,31 @@ pub(super) struct Plan {
     pub(super) tap: Option<Tap>,
 }
 
-/// Payload of a full packet, and its length from the BTH to the ICRC, as the bottleneck counts it.
-const PACKET: (f64, f64) = (4096.0, 4096.0 + 12.0 + 4.0);
+/// Payload of a full packet.
+pub(super) const PACKET_PAYLOAD: u32 = 4096;
+/// Its length from the BTH to the ICRC, as the bottleneck counts it.
+const PACKET_BYTES: u32 = PACKET_PAYLOAD + 12 + 4;
+/// So many packets must pass the bottleneck, or the figures of phases are those of single packets.
+const PACKETS_MIN: u64 = 1_000;
 
 /// What a bottleneck of this rate marks: as in HPCC's simulations, but from no less than two packets
 /// on, for one packet is always there.
 pub(super) fn red(rate: Rate) -> CongestionPoint {
     let red = hpcc_red(rate);
-    let kmin = red.kmin().max(2 * PACKET.1 as u32);
+    let kmin = red.kmin().max(2 * PACKET_BYTES);
     CongestionPoint::new(kmin, red.kmax().max(4 * kmin), red.pmax_ppm()).unwrap_or(red)
+}
+
+/// The shortest run that a bottleneck of this rate allows, ns.
+pub(super) fn shortest_ns(rate: Rate) -> u64 {
+    PACKETS_MIN * rate.transmission_ps(PACKET_BYTES) / 1_000
 }
 
 impl Plan {
     /// How much of the bottleneck a phase's payload took, 0 to 1.
     pub(super) fn busy(&self, figures: &PhaseFigures) -> f64 {
-        figures.sum_bps() * PACKET.1 / PACKET.0 / self.bottleneck.bps() as f64
+        let headers = f64::from(PACKET_BYTES) / f64::from(PACKET_PAYLOAD);
+        figures.sum_bps() * headers / self.bottleneck.bps() as f64
     }
 }
 

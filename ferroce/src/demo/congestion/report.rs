@@ -8,12 +8,12 @@ use super::terminal;
 use crate::demo::report::{capital, digits, wrap};
 use crate::output::Table;
 
-/// The whole report in words.
-pub(super) fn text(plan: &Plan, course: &Course) -> String {
+/// The whole report in words, with a picture of `width` columns.
+pub(super) fn text(plan: &Plan, course: &Course, width: usize) -> String {
     format!(
         "{}\n{}\n{}\n{}\n",
         plan,
-        terminal::draw(course, plan.bottleneck.bps()),
+        terminal::draw(course, plan.bottleneck.bps(), width),
         table(plan, course),
         wrap(&conclusion(plan, course))
     )

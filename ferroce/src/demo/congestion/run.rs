@@ -11,7 +11,7 @@ use ferroce_hca::{
 use ferroce_udp::DeviceConfig;
 
 use super::course::{Course, FlowSample, Phase, Sample};
-use super::plan::Plan;
+use super::plan::{PACKET_PAYLOAD, Plan};
 use crate::demo::error::Error;
 use crate::demo::rig::{End, Layout, connect};
 use crate::demo::run::TAKE;
@@ -22,6 +22,8 @@ const DEPTH: usize = 32;
 /// All queue pairs together keep no more on their way than the bottleneck passes in this time, but
 /// two messages each: with more the queue of a slow one is longer than the retransmission timers.
 const IN_FLIGHT_MS: u64 = 50;
+/// Of a message the bottleneck passes at least so many in a second, if a packet is not longer.
+const MESSAGES_PER_SECOND: u64 = 1_000;
 /// Samples of a run.
 const SAMPLES: u64 = 1_200;
 /// Longest sleep, so that samples are taken in time.
@@ -43,8 +45,9 @@ pub(super) fn run(plan: &Plan, on_progress: &mut OnProgress<'_>) -> Result<Cours
         sends: DEPTH,
         receives: 1,
     };
-    let [sender, receiver] = [0, 1].map(|which| End::open(config(plan, which), layout));
-    let (sender, receiver) = (sender?, receiver?);
+    // One after the other: of two demos that want the same addresses, one gets both.
+    let sender = End::open(config(plan, 0), layout)?;
+    let receiver = End::open(config(plan, 1), layout)?;
     connect(
         &sender,
         &receiver,
@@ -75,10 +78,20 @@ pub(super) fn run(plan: &Plan, on_progress: &mut OnProgress<'_>) -> Result<Cours
     Run::new(plan, [&sender, &receiver]).drive(on_progress)
 }
 
+/// How long messages are: what has arrived is counted by them, so on a slow bottleneck they are
+/// short, but no shorter than a packet.
+fn message_bytes(plan: &Plan) -> u32 {
+    const PACKET: u64 = PACKET_PAYLOAD as u64;
+    let bytes = plan.bottleneck.bps() / 8 / MESSAGES_PER_SECOND;
+    let whole_packets = bytes / PACKET * PACKET;
+    // At most `MESSAGE_MAX`.
+    whole_packets.clamp(PACKET, MESSAGE_MAX.into()) as u32
+}
+
 /// How many messages each queue pair keeps on their way.
 fn depth(plan: &Plan) -> usize {
     let bytes = plan.bottleneck.bps() / 8 * IN_FLIGHT_MS / 1_000;
-    let messages = bytes / u64::from(MESSAGE_MAX) / plan.flows as u64;
+    let messages = bytes / u64::from(message_bytes(plan)) / plan.flows as u64;
     messages.clamp(2, DEPTH as u64) as usize
 }
 
@@ -109,6 +122,7 @@ struct Run<'a> {
     sender: &'a End,
     receiver: &'a End,
     pattern: Pattern,
+    message_bytes: u32,
     depth: usize,
     start: Time,
     flows: Vec<Flow>,
@@ -132,6 +146,7 @@ impl<'a> Run<'a> {
             sender,
             receiver,
             pattern: Pattern::new(plan.seed),
+            message_bytes: message_bytes(plan),
             depth: depth(plan),
             start: sender.device.now(),
             flows: vec![Flow::default(); plan.flows],
@@ -153,7 +168,7 @@ impl<'a> Run<'a> {
         let mut completions = Vec::with_capacity(TAKE);
         loop {
             let now_ns = self.sender.device.now().since(self.start);
-            if now_ns >= next_ns {
+            if now_ns >= next_ns && now_ns <= self.plan.length_ns {
                 self.sample(now_ns);
                 on_progress(now_ns as f64 / self.plan.length_ns as f64);
                 next_ns = now_ns - now_ns % every_ns + every_ns;
@@ -196,7 +211,7 @@ impl<'a> Run<'a> {
             let message = Message {
                 number: self.messages,
                 op: Op::Write,
-                len: MESSAGE_MAX,
+                len: self.message_bytes,
             };
             self.messages += 1;
             let (here, there) = (self.sender.place(qp, place), self.receiver.place(qp, place));
@@ -239,8 +254,9 @@ impl<'a> Run<'a> {
             return Ok(());
         };
         let mut arrived = [0; MESSAGE_MAX as usize];
+        let arrived = &mut arrived[..message.len as usize];
         let there = self.receiver.place(qp, place);
-        self.receiver.buffer.read(there, &mut arrived);
+        self.receiver.buffer.read(there, arrived);
         self.course.verified &= arrived == self.pattern.of(&message);
         self.flows[qp].bytes += u64::from(message.len);
         Ok(())

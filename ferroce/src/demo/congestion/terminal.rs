@@ -5,18 +5,17 @@ use std::fmt::Write as _;
 use super::course::{Course, Sample};
 use crate::demo::report::digits;
 
-/// Columns of the time axis.
-const COLUMNS: usize = 84;
-/// Columns left of it, for what the rows mean.
+/// Columns left of the time axis, for what the rows mean.
 const LEFT: usize = 9;
 /// A queue pair's sign, and what stands where two of them meet.
 pub(super) const SIGNS: [char; 8] = ['●', '○', '▲', '△', '■', '□', '◆', '◇'];
 const SEVERAL: char = '✱';
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The picture. `rate_bps` is what the bottleneck carries.
-pub(super) fn draw(course: &Course, rate_bps: u64) -> String {
-    let columns = columns(course);
+/// The picture, in lines of `width` columns. `rate_bps` is what the bottleneck carries.
+pub(super) fn draw(course: &Course, rate_bps: u64, width: usize) -> String {
+    let length = width.saturating_sub(LEFT + 1).max(20);
+    let columns = columns(course, length);
     let flows = course.phases.last().map_or(0, |phase| phase.flows.end);
     let rates = of_flows(&columns, flows, |sample, flow| sample.bps(flow) / 1e9);
     let alphas = of_flows(&columns, flows, |sample, flow| sample.flows[flow].alpha);
@@ -43,7 +42,7 @@ pub(super) fn draw(course: &Course, rate_bps: u64) -> String {
         .fold(0.01, f64::max);
     let _ = writeln!(text, "\n{:LEFT$} alpha", "");
     text += &panel(&scatter(5, most, &alphas), most, &digits);
-    text += &time_axis(course);
+    text += &time_axis(course, length);
     text
 }
 
@@ -55,10 +54,10 @@ struct Column {
     sends: Vec<bool>,
 }
 
-fn columns(course: &Course) -> Vec<Column> {
+fn columns(course: &Course, length: usize) -> Vec<Column> {
     let last = course.phases.last();
     let (end_ns, flows) = last.map_or((0, 0), |phase| (phase.span.end, phase.flows.end));
-    let edge = |n: usize| n as u64 * end_ns / COLUMNS as u64;
+    let edge = |n: usize| n as u64 * end_ns / length as u64;
     let column = |n: usize| {
         let middle_ns = u64::midpoint(edge(n), edge(n + 1));
         Column {
@@ -68,7 +67,7 @@ fn columns(course: &Course) -> Vec<Column> {
                 .collect(),
         }
     };
-    (0..COLUMNS).map(column).collect()
+    (0..length).map(column).collect()
 }
 
 /// A value of each queue pair for each column in which it sends.
@@ -89,7 +88,8 @@ fn of_flows(
 
 /// Rows from the top down, with a sign for each value.
 fn scatter(rows: usize, top: f64, series: &[Vec<Option<f64>>]) -> Vec<String> {
-    let mut cells = vec![vec![' '; COLUMNS]; rows];
+    let columns = series.first().map_or(0, Vec::len);
+    let mut cells = vec![vec![' '; columns]; rows];
     for (values, sign) in series.iter().zip(SIGNS) {
         for (column, value) in values.iter().enumerate() {
             let Some(value) = value else { continue };
@@ -129,13 +129,13 @@ fn panel(rows: &[String], top: f64, name: &dyn Fn(f64) -> String) -> String {
 }
 
 /// Where the phases meet.
-fn time_axis(course: &Course) -> String {
+fn time_axis(course: &Course, length: usize) -> String {
     let end_ns = course
         .phases
         .last()
         .map_or(1, |phase| phase.span.end.max(1));
-    let column = |ns: u64| ((ns * COLUMNS as u64 / end_ns) as usize).min(COLUMNS - 1);
-    let (mut axis, mut names) = (vec!['─'; COLUMNS], vec![' '; COLUMNS + 8]);
+    let column = |ns: u64| ((ns * length as u64 / end_ns) as usize).min(length - 1);
+    let (mut axis, mut names) = (vec!['─'; length], vec![' '; length + 8]);
     let edges = course.phases.iter().map(|phase| phase.span.start);
     let mut free = 0;
     for ns in edges.chain([end_ns]) {
