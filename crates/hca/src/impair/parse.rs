@@ -112,7 +112,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "rate",
-        allowed: "a rate in bit, kbit, Mbit or Gbit a second, 1kbit or more",
+        allowed: "a rate in bit, kbit, Mbit or Gbit a second, 1kbit to 4294967295Mbit",
         example: "rate=1Gbit",
         read: |it, text| {
             let rate = bps(text).filter(|bps| RATES.contains(bps))?;
@@ -143,7 +143,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "limit",
-        allowed: "what the queue holds, in B, KB or MB",
+        allowed: "what the queue holds, in B, KB or MB, up to 4294967295B",
         example: "limit=1MB",
         read: |it, text| bytes(text).map(|bytes| queue(it).limit_bytes = bytes),
         write: |it| {
@@ -393,6 +393,12 @@ mod tests {
             "ecn comes twice, allowed is once; only down may be repeated, for example \
              down=200ms@3s,down=1s@10s"
         );
+        assert_eq!(
+            complaint("rate=4294968Gbit"),
+            "rate is \"4294968Gbit\", allowed is a rate in bit, kbit, Mbit or Gbit a second, 1kbit \
+             to 4294967295Mbit; for example rate=1Gbit"
+        );
+        assert_eq!(parse("rate=4294967295Mbit,limit=4294967295B").check(), Ok(()));
         assert_eq!(
             complaint("limit=1MB"),
             "red and limit are of a queue, which needs a rate; for example \
