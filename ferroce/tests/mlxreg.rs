@@ -159,9 +159,9 @@ fn registers_and_fields_are_shown() {
 fn bins_are_shown_as_halves() {
     let place = place(6);
     let text = place.good(&args("--reg_name ADP_RETX_HISTOGRAM -g"));
-    assert!(text.contains("\nhistogram_bin_lo_15 "), "{text}");
+    assert!(text.contains("\nhistogram_bin[15]_lo "), "{text}");
     let text = place.good(&args("--reg_name ADP_RETX_HISTOGRAM -g --no_dynamic"));
-    assert!(!text.contains("histogram_bin_lo_1 "), "{text}");
+    assert!(!text.contains("histogram_bin[1]_lo "), "{text}");
 }
 
 #[test]
@@ -206,15 +206,15 @@ fn complaints_are_the_tools() {
         ),
         (
             "--reg_name X --reg_id 1 -g",
-            "incompatible flags combination, please read help",
+            "failed to parse arguments. incompatible flags combination, please read help",
         ),
         (
             "--reg_id 1 --reg_name X -g",
-            "incompatible flags combination, please read help",
+            "failed to parse arguments. incompatible flags combination, please read help",
         ),
         (
             "-g -s a=1 --reg_name MFRL",
-            "incompatible flags combination, please read help",
+            "failed to parse arguments. incompatible flags combination, please read help",
         ),
         (
             "--reg_name PAOS -g",
@@ -232,7 +232,14 @@ fn complaints_are_the_tools() {
             "--reg_id 1 --reg_len 0x2001 -g",
             "Register length: 0x00002001 is too large",
         ),
-        ("--reg_id 0x1g --reg_len 4 -g", "Argument: 0x1g is invalid."),
+        (
+            "--reg_id 0x1g --reg_len 4 -g",
+            "failed to parse arguments. Argument: 0x1g is invalid.",
+        ),
+        (
+            "a -g --reg_name MFRL -- b",
+            "failed to parse arguments. Found some non-option ARGV-elements a b ",
+        ),
         ("--reg_name MFRL -s x=1", "Can't find field name: \"x\""),
         ("--reg_name MFRL -o x=1 -g", "Can't find OP name: \"x\""),
         (

@@ -166,7 +166,7 @@ fn what_is_wrong_is_said_with_what_would_be_right() {
                 "ADP_RETX_HISTOGRAM",
                 "-d",
                 "a",
-                "histogram_bin_lo_0=1",
+                "histogram_bin[0]_lo=1",
             ],
             "can be read and not be written; clear_on_read",
         ),

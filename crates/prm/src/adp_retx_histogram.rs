@@ -20,9 +20,9 @@ define_fields! {
     /// Number of bins.
     BIN_NUM = "bin_num", (0x0, 24, 8), Ro;
     /// Upper half of the count in bin 0.
-    HISTOGRAM_BIN_HI = "histogram_bin_hi_0", (0x10, 0, 32), Rw, at "histogram_bin[0].hi";
+    HISTOGRAM_BIN_HI = "histogram_bin[0]_hi", (0x10, 0, 32), Rw, at "histogram_bin[0].hi";
     /// Lower half of the count in bin 0.
-    HISTOGRAM_BIN_LO = "histogram_bin_lo_0", (0x14, 0, 32), Rw, at "histogram_bin[0].lo";
+    HISTOGRAM_BIN_LO = "histogram_bin[0]_lo", (0x14, 0, 32), Rw, at "histogram_bin[0].lo";
 }
 
 /// Bytes of the register with this many bins.

@@ -34,11 +34,11 @@ macro_rules! define_fields {
 }
 
 /// An array of fields of eight bits that lie byte after byte from a byte offset on, as texts do:
-/// `NAME_0` at `group.NAME[0]` and so on.
+/// `NAME[0]` at `group.NAME[0]` and so on.
 macro_rules! bytes {
     ($name:literal, $path:literal, $offset:literal, $doc:literal; $($index:literal)+) => {
         [$(crate::Field::new(
-            concat!($name, "_", $index),
+            concat!($name, "[", $index, "]"),
             ($offset + $index / 4 * 4, 24 - $index % 4 * 8, 8),
             crate::Access::Ro,
             $doc,

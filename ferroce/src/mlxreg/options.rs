@@ -2,7 +2,7 @@
 
 use ferroce_prm::mlxreg::number;
 
-use super::{bad_text, error};
+use super::error;
 use crate::output::Failure;
 
 /// What was asked for.
@@ -73,7 +73,7 @@ const KNOWN: &[(&str, Option<char>, bool)] = &[
 ];
 
 fn incompatible() -> Failure {
-    error("incompatible flags combination, please read help")
+    unparsable("incompatible flags combination, please read help")
 }
 
 fn unparsable(reason: impl std::fmt::Display) -> Failure {
@@ -102,7 +102,12 @@ impl Options {
     pub(super) fn parse(args: &[String]) -> Result<Parsed, Failure> {
         let mut options = Self::default();
         let mut args = args.iter();
+        let mut others = Vec::new();
         while let Some(arg) = args.next() {
+            if arg == "--" {
+                others.extend(args.by_ref());
+                break;
+            }
             let mut next = |name: &str| {
                 let missing = || unparsable(format_args!("option '{name}' requires an argument"));
                 args.next().cloned().ok_or_else(missing)
@@ -129,7 +134,8 @@ impl Options {
             }
             let letters = arg.strip_prefix('-').filter(|letters| !letters.is_empty());
             let Some(letters) = letters else {
-                return Err(unparsable(format_args!("unexpected argument '{arg}'")));
+                others.push(arg);
+                continue;
             };
             for (at, letter) in letters.char_indices() {
                 let known = KNOWN.iter().find(|(_, short, _)| *short == Some(letter));
@@ -150,7 +156,14 @@ impl Options {
                 }
             }
         }
-        Ok(Parsed::Options(options))
+        match others[..] {
+            [] => Ok(Parsed::Options(options)),
+            _ => {
+                let others: String = others.iter().map(|other| format!("{other} ")).collect();
+                let reason = format_args!("Found some non-option ARGV-elements {others}");
+                Err(unparsable(reason))
+            }
+        }
     }
 
     /// Takes an option; help and version end the command line.
@@ -176,7 +189,7 @@ impl Options {
                 if !self.reg_name.is_empty() {
                     return Err(incompatible());
                 }
-                let value = number(&value).map_err(bad_text)?;
+                let value = number(&value).map_err(unparsable)?;
                 match name {
                     "reg_id" => self.reg_id = value,
                     _ => self.reg_len = value,
@@ -203,7 +216,7 @@ impl Options {
             "gen_cmd_buffer" => {
                 let kinds = ["hca", "switch", "retimer", "gpu"];
                 if !kinds.contains(&value.to_ascii_lowercase().as_str()) {
-                    return Err(error(
+                    return Err(unparsable(
                         "Invalid device type for --gen_cmd_buffer. Valid values: HCA, Switch, \
                          Retimer, GPU",
                     ));

@@ -150,7 +150,7 @@ fn later_bins(
         [("hi", (count >> 32) as u32), ("lo", count as u32)].map(|(half, value)| {
             let name = match full_path {
                 true => format!("histogram_bin[{bin}].{half}"),
-                false => format!("histogram_bin_{half}_{bin}"),
+                false => format!("histogram_bin[{bin}]_{half}"),
             };
             (name, value, "")
         })
