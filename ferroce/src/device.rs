@@ -32,7 +32,7 @@ use res::Res;
 use stat::Stat;
 
 use clap::Subcommand;
-use ferroce_udp::{DeviceSpec, Observer, Registry};
+use ferroce_udp::{DeviceSpec, Observer, PciAddress, Registry};
 
 use crate::leftover;
 use crate::output::{Failure, Output};
@@ -70,6 +70,14 @@ pub(crate) fn registry(to: &mut Output<'_>) -> Result<Registry, Failure> {
         to.remark(remark)?;
     }
     Ok(registry)
+}
+
+/// The device that has a PCI address, if the text is one.
+pub(crate) fn at_pci(registry: &Registry, text: &str) -> Option<DeviceSpec> {
+    let address: PciAddress = text.parse().ok()?;
+    let mut devices = registry.devices().ok()?.into_iter().enumerate();
+    let found = devices.find(|(place, spec)| spec.pci_at(*place) == address);
+    found.map(|(_, spec)| spec)
 }
 
 /// The device of a name with its place among all, or all devices.

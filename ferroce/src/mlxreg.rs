@@ -96,15 +96,13 @@ impl Mlxreg {
 }
 
 fn open(name: &str, to: &mut Output<'_>) -> Result<Box<dyn Registers>, Failure> {
-    registers::open(name, to).map_err(|reason| {
-        let reason = reason.to_string();
+    registers::open(name, to).map_err(|unopened| {
+        let in_short = unopened.in_short();
+        let reason = Failure::from(unopened).to_string();
         let reason = reason.trim_start_matches("error: ");
         Failure::Program(
             1,
-            format!(
-                "-E- Failed to open device: \"{name}\", No such file or directory\nferroce: \
-                 {reason}"
-            ),
+            format!("-E- Failed to open device: \"{name}\", {in_short}\nferroce: {reason}"),
         )
     })
 }

@@ -79,7 +79,8 @@ struct RegisterArg {
 /// A device on the command line.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DeviceArg {
-    /// The device, or a real card: fwctl0, 0000:1a:00.0 or /dev/mst/mt4129_pciconf0
+    /// The device, by its name or PCI address, or a real card: fwctl0, 0000:1a:00.0 or
+    /// /dev/mst/mt4129_pciconf0
     #[arg(short, long, value_name = "DEV")]
     device: String,
 }
@@ -87,7 +88,7 @@ pub(crate) struct DeviceArg {
 impl DeviceArg {
     /// A hand on the registers.
     pub(crate) fn open(&self, to: &mut Output<'_>) -> Result<Box<dyn Registers>, Failure> {
-        registers::open(&self.device, to)
+        Ok(registers::open(&self.device, to)?)
     }
 }
 

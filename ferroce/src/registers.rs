@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::path::PathBuf;
 
-use ferroce_fwctl::card::{Call, Card, CardError};
+use ferroce_fwctl::card::{Call, Card, CardError, Places};
 pub(crate) use ferroce_fwctl::card::{REGISTER_LEN_MAX, is_card_name};
 use ferroce_fwctl::mailbox::{self, Status};
 use ferroce_hca::Method;
-use ferroce_udp::Observer;
+use ferroce_udp::{DeviceSpec, PciAddress, Registry};
 
 use crate::device;
 use crate::output::{Failure, Output};
@@ -52,32 +53,100 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// The registers of a device of the user's or, by a card's name, of that card.
-pub(crate) fn open(name: &str, to: &mut Output<'_>) -> Result<Box<dyn Registers>, Failure> {
-    if is_card_name(name) {
-        let card = Card::open(name).map_err(|error| match error {
-            CardError::Find(_) | CardError::Permission { .. } => Failure::input(error),
-            _ => Failure::broken(error),
-        })?;
-        return Ok(Box::new(Opened {
-            name: name.to_owned(),
-            card,
-        }));
-    }
-    let registry = device::registry(to)?;
-    Ok(Box::new(registry.observe(name).map_err(Failure::input)?))
+/// Why no registers were opened.
+#[derive(Debug)]
+pub(crate) enum Unopened {
+    /// There is no such device, or it cannot be used.
+    Device(Failure),
+    /// The same of a card.
+    Card(CardError),
+    /// The name is a PCI address, and neither a device nor a card has it.
+    Nowhere(CardError),
 }
 
-impl Registers for Observer {
+impl Unopened {
+    /// How the system says it.
+    pub(crate) fn in_short(&self) -> &'static str {
+        match self {
+            Self::Card(CardError::Permission { .. }) => "Permission denied",
+            _ => "No such file or directory",
+        }
+    }
+}
+
+impl From<Unopened> for Failure {
+    fn from(unopened: Unopened) -> Self {
+        match unopened {
+            Unopened::Device(failure) => failure,
+            Unopened::Card(error @ (CardError::Find(_) | CardError::Permission { .. })) => {
+                Self::input(error)
+            }
+            Unopened::Card(error) => Self::broken(error),
+            Unopened::Nowhere(error) => Self::input(format_args!(
+                "no device of Ferroce's has this PCI address (`ferroce dev -d` shows theirs), and \
+                 for a card: {error}"
+            )),
+        }
+    }
+}
+
+/// The registers of a device of the user's, by its name or PCI address, or by a card's name of that
+/// card. A card with the address of a device comes after that device.
+pub(crate) fn open(name: &str, to: &mut Output<'_>) -> Result<Box<dyn Registers>, Unopened> {
+    if !is_card_name(name) {
+        let registry = device::registry(to).map_err(Unopened::Device)?;
+        let spec = registry.device(name).map_err(Failure::input);
+        let spec = spec.map_err(Unopened::Device)?;
+        return Ok(Box::new(Software { registry, spec }));
+    }
+    if let Some(software) = Software::at(name, to) {
+        return Ok(Box::new(software));
+    }
+    let card = Card::open(name).map_err(|error| match error {
+        CardError::Find(_) if name.parse::<PciAddress>().is_ok() => Unopened::Nowhere(error),
+        error => Unopened::Card(error),
+    })?;
+    let name = name.to_owned();
+    Ok(Box::new(Opened { name, card }))
+}
+
+/// The registers of a device in software. It is looked up at each access: it may have gone
+/// meanwhile, and what was its file is nobody's then.
+struct Software {
+    registry: Registry,
+    spec: DeviceSpec,
+}
+
+impl Software {
+    /// The device of a PCI address. One that `ferroce run --fwctl` shows as a card is reached by its
+    /// node, as tools for cards do it.
+    fn at(address: &str, to: &mut Output<'_>) -> Option<Self> {
+        // Those of cards are no plain files.
+        let is_shown = |node: PathBuf| node.is_file();
+        if Places::default().node(address).is_ok_and(is_shown) {
+            return None;
+        }
+        let registry = device::registry(to).ok()?;
+        let spec = device::at_pci(&registry, address)?;
+        Some(Self { registry, spec })
+    }
+}
+
+impl Registers for Software {
     fn name(&self) -> &str {
-        &self.spec().name
+        &self.spec.name
     }
 
     fn access(&self, id: u16, method: Method, data: &mut [u8]) -> Result<(), Refusal> {
-        let result = self.state().access_register(id, method, data);
+        let name = self.name();
+        let observer = self.registry.observe(name).map_err(|error| Refusal {
+            status: Status::INTERNAL_ERROR,
+            text: error.to_string(),
+        })?;
+        let result = observer.state().access_register(id, method, data);
         result.map_err(|error| Refusal {
             status: Status(error.status() as u8),
-            text: format!("{}: {error}", self.name()),
+            text: format!("{name}: {error}"),
         })
     }
 }
@@ -118,15 +187,15 @@ impl DryRun {
     pub(crate) fn on(name: &str, to: &mut Output<'_>) -> Result<Self, Failure> {
         let of = match open(name, to) {
             Ok(of) => Some(of),
-            Err(failure) if is_card_name(name) => {
-                let reason = failure.to_string();
+            Err(unopened) if is_card_name(name) => {
+                let reason = Failure::from(unopened).to_string();
                 let reason = reason.trim_start_matches("error: ").trim_end();
                 to.remark(format_args!(
                     "note: what is not named is shown as 0, since {name} cannot be read: {reason}"
                 ))?;
                 None
             }
-            Err(failure) => return Err(failure),
+            Err(unopened) => return Err(unopened.into()),
         };
         let calls = RefCell::default();
         Ok(Self { of, calls })

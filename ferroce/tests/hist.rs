@@ -100,3 +100,21 @@ fn a_signal_ends_watching_and_is_no_failure() {
         assert_eq!(child.wait().unwrap().code(), Some(0), "{signal}");
     }
 }
+
+#[test]
+fn a_device_that_goes_is_missed() {
+    let place = Place::with("a", "127.40.63.2");
+    let args = ["stat", "hist", "-p", "a", "-j", "-t", "1", "-r", "60"];
+    let mut command = place.command(&args);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    place.good(&["dev", "del", "a"]);
+    let after = lines.count();
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("no device \"a\""), "{error}");
+    assert!(after < 59, "{after} reads of nothing");
+}

@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::io::{Read as _, Write as _};
+use std::process::Stdio;
+
 use common::Place;
 use proptest::strategy::Strategy as _;
 
@@ -354,4 +357,26 @@ proptest::proptest! {
         proptest::prop_assert!(code <= 2, "{code}");
         proptest::prop_assert!(code == 0 || !err.is_empty() || !out.is_empty());
     }
+}
+
+/// The question leaves time for that.
+#[test]
+fn a_device_that_goes_before_the_answer_is_missed() {
+    let place = place(10);
+    let mut command = place.command(&args("--reg_name ROCE_ACCL -s roce_adp_retrans_en=0"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut asked = String::new();
+    let mut out = child.stdout.take().unwrap();
+    while !asked.ends_with("[n] : ") {
+        let mut byte = [0];
+        out.read_exact(&mut byte).unwrap();
+        asked.push(byte[0].into());
+    }
+    place.good(&["dev", "del", "a"]);
+    child.stdin.take().unwrap().write_all(b"y\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("no device \"a\""), "{error}");
 }

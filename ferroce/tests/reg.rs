@@ -89,6 +89,36 @@ fn only_a_trigger_that_is_named_resets() {
     assert_eq!(raw(&place), reset);
 }
 
+/// As they are called in commands for cards.
+#[test]
+fn devices_have_pci_addresses_for_names() {
+    let place = Place::with("a", "127.40.63.1");
+    place.good(&["dev", "set", "a", "pci", "0000:1a:00.0", "vfs", "1"]);
+    for (pci, dscp) in [("0000:1a:00.0", "1"), ("1A:00.0", "2")] {
+        let dscp = format!("ack_dscp={dscp}");
+        place.good(&["reg", "set", "ROCE_ACCL", &dscp, "-d", pci]);
+        let get = |name| place.good(&["mlxreg", "-d", name, "--reg_name", "ROCE_ACCL", "-g"]);
+        assert_eq!(get(pci), get("a"));
+        let show = place.good(&["reg", "get", "ROCE_ACCL", "-d", "a", "-j"]);
+        let show: Value = serde_json::from_str(&show).unwrap();
+        assert_eq!(format!("ack_dscp={}", show["ack_dscp"]), dscp);
+    }
+    place.good(&["adp", "apply", &fast(), "-d", "1a:00.0"]);
+    let show = place.good(&["adp", "show", "-d", "1a:00.1"]);
+    assert!(show.starts_with("# av0: a profile"), "{show}");
+    let hist = place.good(&["stat", "hist", "-p", "1a:00.1", "-n", "3", "-t", "0"]);
+    assert!(hist.contains("read 3 adaptive"), "{hist}");
+    let error = place.bad(2, &["dev", "reset", "1a:00.1"]);
+    assert!(error.contains("av0 is a VF of a"), "{error}");
+    place.good(&["dev", "reset", "1a:00.0"]);
+    let show = place.good(&["adp", "show", "-d", "a"]);
+    assert!(show.starts_with("# a: the firmware's own"), "{show}");
+    let error = place.bad(2, &["reg", "get", "ROCE_ACCL", "-d", "10fe:ff:1f.7"]);
+    assert!(error.contains("no device of Ferroce's has this"), "{error}");
+    let error = place.bad(2, &["dev", "reset", "fwctl0"]);
+    assert!(error.contains("mstfwreset -d fwctl0"), "{error}");
+}
+
 #[test]
 fn values_have_names() {
     let place = Place::with("a", "127.63.1.2");
@@ -260,7 +290,7 @@ fn emitted_commands_write_the_profile() {
         ("mlxreg", "mlxfwreset -d 3a:00.0 --yes reset\n"),
         ("mlxreg-raw", "mlxfwreset -d 3a:00.0 --yes reset\n"),
         ("mstreg", "mstfwreset -d 3a:00.0 --yes reset\n"),
-        ("ferroce", "ferroce dev reset 3a:00.0\n"),
+        ("ferroce", "mstfwreset -d 3a:00.0 --yes reset\n"),
     ] {
         let args = [
             "adp",
@@ -274,6 +304,9 @@ fn emitted_commands_write_the_profile() {
         ];
         assert_eq!(good(&args), expected);
     }
+    let args = ["adp", "emit", &fast(), "--tool", "ferroce", "--undo", "-d"];
+    let undo = good(&[&args[..], &["a"]].concat());
+    assert_eq!(undo, "ferroce dev reset a\n");
 }
 
 #[test]

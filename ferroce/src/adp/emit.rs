@@ -7,6 +7,7 @@ use ferroce_prm::{Field, Image};
 
 use super::{FileArg, codec, load};
 use crate::output::{Failure, Output};
+use crate::registers::is_card_name;
 
 /// Print the command that writes a profile into a card, or into a device of Ferroce
 #[derive(Args, Debug)]
@@ -42,18 +43,21 @@ impl Emit {
         let profile = load(&self.file.file)?;
         let device = quoted(&self.device);
         let command = match self.undo {
-            true => undo(self.tool, &device),
+            true => undo(self.tool, is_card_name(&self.device), &device),
             false => set(self.tool, &device, &profile),
         };
         to.text(&format!("{command}\n"))
     }
 }
 
-fn undo(tool: Tool, device: &str) -> String {
-    match tool {
-        Tool::Mlxreg | Tool::MlxregRaw => format!("mlxfwreset -d {device} --yes reset"),
-        Tool::Mstreg => format!("mstfwreset -d {device} --yes reset"),
-        Tool::Ferroce => format!("ferroce dev reset {device}"),
+fn undo(tool: Tool, is_card: bool, device: &str) -> String {
+    match (tool, is_card) {
+        (Tool::Mlxreg | Tool::MlxregRaw, _) => format!("mlxfwreset -d {device} --yes reset"),
+        // Before a card's firmware restarts, its drivers have to let go of it.
+        (Tool::Mstreg, _) | (Tool::Ferroce, true) => {
+            format!("mstfwreset -d {device} --yes reset")
+        }
+        (Tool::Ferroce, false) => format!("ferroce dev reset {device}"),
     }
 }
 

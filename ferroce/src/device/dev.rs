@@ -9,8 +9,9 @@ use ferroce_udp::{DeviceSpec, Registry, SpecError};
 use toml::{Table, Value};
 
 use super::format::{Before, Format, Row};
-use super::{devices, observe, registry};
+use super::{at_pci, devices, observe, registry};
 use crate::output::{Failure, Output};
+use crate::registers::is_card_name;
 
 /// Show, add, remove and change devices
 ///
@@ -61,6 +62,7 @@ enum Verb {
     /// This is the way from a profile back to the firmware's own timeouts. Queue pairs stay, and
     /// take the timeouts over
     Reset {
+        /// The device, by its name or PCI address
         #[arg(value_name = "DEV")]
         name: String,
     },
@@ -93,16 +95,7 @@ impl Dev {
                 registry.add(&spec).map_err(Failure::input)
             }
             Some(Verb::Del { name }) => registry.remove(&name).map_err(Failure::input),
-            Some(Verb::Reset { name }) => {
-                let observer = registry.observe(&name).map_err(Failure::input)?;
-                if let Function::Vf { pf, .. } = observer.state().function() {
-                    return Err(Failure::input(format_args!(
-                        "{name} is a VF of {pf}, and the firmware is the whole card's; `ferroce dev \
-                         reset {pf}` restarts it"
-                    )));
-                }
-                observer.state().firmware_reset().map_err(Failure::broken)
-            }
+            Some(Verb::Reset { name }) => reset(&registry, &name),
             Some(Verb::Set { name, settings }) => {
                 let spec = registry.device(&name).map_err(Failure::input)?;
                 if spec.vf.is_some() {
@@ -113,6 +106,28 @@ impl Dev {
             }
         }
     }
+}
+
+fn reset(registry: &Registry, name: &str) -> Result<(), Failure> {
+    let spec = match at_pci(registry, name) {
+        Some(spec) => spec,
+        None if is_card_name(name) => {
+            return Err(Failure::input(format_args!(
+                "no device of Ferroce's is called {name}, which is a card's name; `mstfwreset -d \
+                 {name} --yes reset` restarts the firmware of a card"
+            )));
+        }
+        None => registry.device(name).map_err(Failure::input)?,
+    };
+    let name = spec.name.clone();
+    let observer = registry.observe_device(spec).map_err(Failure::input)?;
+    if let Function::Vf { pf, .. } = observer.state().function() {
+        return Err(Failure::input(format_args!(
+            "{name} is a VF of {pf}, and the firmware is the whole card's; `ferroce dev reset {pf}` \
+             restarts it"
+        )));
+    }
+    observer.state().firmware_reset().map_err(Failure::broken)
 }
 
 fn show(

@@ -26,7 +26,7 @@ use crate::registers::{self, REGISTER_LEN_MAX, Registers};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(super) struct Hist {
-    /// The device, or a real card [-p]
+    /// The device, by its name or PCI address, or a real card [-p]
     #[arg(long = "pci-addr", alias = "device", value_name = "DEV")]
     device: String,
     /// Unit of the widths of bins
