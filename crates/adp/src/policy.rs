@@ -106,15 +106,16 @@ impl PolicyKind {
 
 /// What the device imposes on all of its QPs.
 ///
-/// A host that changes [`kind`](Self::kind) raises [`epoch`](Self::epoch), and every QP starts anew
-/// when its running timer has finished (D22). The other values act from the next timer on.
+/// A host that changes [`kind`](Self::kind) does so with [`change`](Self::change), which raises
+/// [`epoch`](Self::epoch), and every QP starts anew when its running timer has finished (D22). The
+/// other values act from the next timer on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// How timeouts follow each other.
     pub kind: PolicyKind,
     /// The smallest ACK timeout code.
     pub floor: AckTimeoutFloor,
-    /// Changes whenever `kind` does.
+    /// Changes whenever `kind` does; see [`change`](Self::change).
     pub epoch: u32,
     /// When a profile's timeout shrinks.
     pub dec_trigger: DecTrigger,
@@ -136,6 +137,19 @@ impl Policy {
             dec_trigger: DecTrigger::PerProgress,
             range_bound_exclusive: false,
             seed: 0,
+        }
+    }
+
+    /// Imposes another kind and minimum. The epoch rises if the kind changes (D22), and if the
+    /// firmware's ladder appears or disappears with the minimum (D8), which is another ladder.
+    pub fn change(&mut self, kind: PolicyKind, floor: AckTimeoutFloor) {
+        let is_disabled = |floor| floor == AckTimeoutFloor::Disabled;
+        let is_other_ladder = matches!(kind, PolicyKind::Firmware { .. })
+            && is_disabled(floor) != is_disabled(self.floor);
+        self.floor = floor;
+        if kind != self.kind || is_other_ladder {
+            self.kind = kind;
+            self.epoch = self.epoch.wrapping_add(1);
         }
     }
 

@@ -326,6 +326,46 @@ fn d22_the_clock_of_the_total_goes_on() {
 }
 
 #[test]
+fn d22_the_ladder_begins_anew_when_the_floor_is_back() {
+    let enforced = firmware(11);
+    let mut policy = without_floor(enforced);
+    let mut state = RetryState::new(&policy, qp(16, 0), 9);
+    state.start(&policy, 0);
+    policy.change(enforced.kind, enforced.floor);
+    let plain = Expiry::Retransmit { adaptive: false };
+    assert_eq!(state.on_timeout(&policy, 1), plain, "it was still plain");
+    let total_ns = policy.total_ns(qp(16, 0)).unwrap();
+    let mut waited_ns = 0;
+    loop {
+        waited_ns += state.wait_ns(&policy, 1).unwrap();
+        if state.on_timeout(&policy, 1) == Expiry::Fatal {
+            break;
+        }
+    }
+    assert_eq!(waited_ns, total_ns);
+}
+
+#[test]
+fn d22_the_epoch_rises_with_another_ladder_only() {
+    let other_floor = AckTimeoutFloor::Enforced(9);
+    let of = |policy: Policy| (policy.kind, policy.floor);
+    for (from, to, rises) in [
+        (firmware(11), of(firmware(11)), 0),
+        (firmware(11), of(firmware(12)), 1),
+        (firmware(11), of(without_floor(firmware(11))), 1),
+        (without_floor(firmware(11)), of(firmware(11)), 1),
+        (firmware(11), (firmware(11).kind, other_floor), 0),
+        (fast_four(), of(without_floor(fast_four())), 0),
+        (ib(1), of(without_floor(ib(1))), 0),
+        (ib(1), of(without_floor(firmware(11))), 1),
+    ] {
+        let mut policy = from;
+        policy.change(to.0, to.1);
+        assert_eq!((of(policy), policy.epoch), (to, rises), "{from:?}");
+    }
+}
+
+#[test]
 fn d23_the_ib_multiplier_stays_within_what_the_standard_allows() {
     for (multiplier, effective) in [(0, 1), (1, 1), (2, 2), (3, 3), (4, 4), (5, 4), (255, 4)] {
         let trace = silent(ib(multiplier), qp(16, 0), 0);

@@ -398,7 +398,10 @@ mod tests {
             "rate is \"4294968Gbit\", allowed is a rate in bit, kbit, Mbit or Gbit a second, 1kbit \
              to 4294967295Mbit; for example rate=1Gbit"
         );
-        assert_eq!(parse("rate=4294967295Mbit,limit=4294967295B").check(), Ok(()));
+        assert_eq!(
+            parse("rate=4294967295Mbit,limit=4294967295B").check(),
+            Ok(())
+        );
         assert_eq!(
             complaint("limit=1MB"),
             "red and limit are of a queue, which needs a rate; for example \

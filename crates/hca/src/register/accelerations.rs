@@ -217,14 +217,8 @@ impl Accelerations {
         is_forced.then(|| self.0.get(&reg::ACK_DSCP) as u8)
     }
 
-    /// Brings `policy` up to what the register says. Its epoch rises if the kind of policy
-    /// changes, so that queue pairs draw again (D22).
+    /// Brings `policy` up to what the register says.
     pub(crate) fn apply(&self, personality: &Personality, policy: &mut Policy) {
-        policy.floor = self.floor(personality);
-        let kind = self.policy_kind(personality);
-        if kind != policy.kind {
-            policy.kind = kind;
-            policy.epoch = policy.epoch.wrapping_add(1);
-        }
+        policy.change(self.policy_kind(personality), self.floor(personality));
     }
 }
