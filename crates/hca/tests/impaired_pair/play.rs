@@ -273,7 +273,11 @@ impl Stage {
         let mut acts: BTreeMap<u64, Vec<Act<'a>>> = BTreeMap::new();
         let mut add = |at, act| acts.entry(at).or_default().push(act);
         for (at, side, cue) in &scenario.cues {
-            add(*at, Act::Device(*side, cue));
+            // What is cut stays cut.
+            let is_cut = scenario.cut_at.is_some_and(|cut_at| *at > cut_at);
+            if !(is_cut && matches!(cue, Cue::Impair(Direction::Ingress, _))) {
+                add(*at, Act::Device(*side, cue));
+            }
         }
         for (nth, plan) in scenario.qps.iter().enumerate() {
             for id in [A, B] {
