@@ -20,6 +20,8 @@ pub use self::running::{Finished, Running};
 
 /// How long a server may take until it listens.
 const START_PATIENCE: Duration = Duration::from_secs(60);
+/// How often a busy machine may disturb an observation.
+const OBSERVATIONS_MAX: u32 = 5;
 /// The ports of [`free_port`].
 const PORT_FIRST: u16 = 12_000;
 const PORT_COUNT: u16 = 18_000;
@@ -176,6 +178,25 @@ pub fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
         assert!(waited < START_PATIENCE, "waited in vain for {what}");
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// What `observe` sees of timers, once it is as predicted: where a busy machine was in the way, it is
+/// looked at again. `strays` says what is not as predicted.
+///
+/// # Panics
+///
+/// If it is not for several times.
+pub fn undisturbed<T>(mut observe: impl FnMut() -> T, strays: impl Fn(&T) -> Option<String>) -> T {
+    let mut told = String::new();
+    for _ in 0..OBSERVATIONS_MAX {
+        let seen = observe();
+        match strays(&seen) {
+            None => return seen,
+            Some(text) => told = text,
+        }
+        eprintln!("not as predicted: {told}");
+    }
+    panic!("not as predicted in any of {OBSERVATIONS_MAX} observations: {told}");
 }
 
 /// A TCP port for a program that exchanges addresses over one.

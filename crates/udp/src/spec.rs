@@ -114,7 +114,7 @@ mod default {
         18
     }
     pub(super) fn ca_ack_delay() -> u8 {
-        16
+        ferroce_hca::limits::LOCAL_CA_ACK_DELAY
     }
 }
 

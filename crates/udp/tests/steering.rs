@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use common::{
-    Link, Node, Other, PATIENCE, Place, address, connect, connect_back, hear, nothing_was_missed,
-    patient_attr, port_v6, role, share, tell,
+    Link, Node, Other, PATIENCE, Place, Remote, address, connect, connect_back, hear,
+    nothing_was_missed, patient_attr, port_v6, role, share, tell,
 };
 use ferroce_hca::Counter;
 use ferroce_udp::socket::{Options, ROCE_PORT, Socket};
@@ -33,7 +33,7 @@ fn target(role: &[String]) {
 struct Target {
     child: Other,
     qpn: Qpn,
-    memory: common::Remote,
+    memory: Remote,
 }
 
 impl Target {
@@ -49,10 +49,15 @@ impl Target {
 
     /// Packets to it and back.
     fn exchange(&self, node: &Node) {
-        node.post(self.qpn, 1, self.memory.write(), node.sge(0, LEN as u32));
-        node.post(self.qpn, 2, self.memory.read(), node.sge(0, LEN as u32));
-        node.succeed(2);
+        exchange(node, self.qpn, self.memory);
     }
+}
+
+/// Packets to that memory and back.
+fn exchange(node: &Node, qpn: Qpn, memory: Remote) {
+    node.post(qpn, 1, memory.write(), node.sge(0, LEN as u32));
+    node.post(qpn, 2, memory.read(), node.sge(0, LEN as u32));
+    node.succeed(2);
 }
 
 /// Waits until `exchange` goes its way with no packet handed on, whoever receives it.
@@ -76,9 +81,7 @@ fn between_nodes(place: &Place) {
     let pairs = pairs.map(|(a, b)| (a, b, connect(a, b, &patient_attr()).0));
     settles(&nodes[0], || {
         for (a, b, qpn) in pairs {
-            a.post(qpn, 1, b.remote(0).write(), a.sge(0, LEN as u32));
-            a.post(qpn, 2, b.remote(0).read(), a.sge(0, LEN as u32));
-            a.succeed(2);
+            exchange(a, qpn, b.remote(0));
         }
     });
     nodes.iter().for_each(nothing_was_missed);
@@ -146,11 +149,7 @@ fn a_wrong_program_heals() {
     let place = Place::with_device(address);
     let [a, b] = [(); 2].map(|()| attach(place.path()));
     let (qpn, _) = connect(&a, &b, &patient_attr());
-    let exchange = || {
-        a.post(qpn, 1, b.remote(0).write(), a.sge(0, LEN as u32));
-        a.post(qpn, 2, b.remote(0).read(), a.sge(0, LEN as u32));
-        a.succeed(2);
-    };
+    let exchange = || exchange(&a, qpn, b.remote(0));
     settles(&a, exchange);
     let other = share(SocketAddr::new(address, ROCE_PORT));
     let places = [(a.device.slot(), 1), (b.device.slot(), 0)];
@@ -170,11 +169,7 @@ fn late_probes_do_no_harm() {
     let place = Place::with_device(address);
     let [a, b] = [(); 2].map(|()| attach(place.path()));
     let (qpn, _) = connect(&a, &b, &patient_attr());
-    let exchange = || {
-        a.post(qpn, 1, b.remote(0).write(), a.sge(0, LEN as u32));
-        a.post(qpn, 2, b.remote(0).read(), a.sge(0, LEN as u32));
-        a.succeed(2);
-    };
+    let exchange = || exchange(&a, qpn, b.remote(0));
     settles(&a, exchange);
     let device = SocketAddr::new(address, ROCE_PORT);
     let stranger = Socket::bind(SocketAddr::new(address, 0), &Options::default()).unwrap();

@@ -1,20 +1,24 @@
 //! What the tests of the device on real sockets share.
 
-#![allow(dead_code, unreachable_pub, reason = "no test uses all of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "no test uses all of it"
+)]
 
 pub mod echo;
+mod other;
 
 use std::collections::HashMap;
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
-use std::{env, fs, process};
+use std::{fs, process};
 
 use ferroce_hca::{
     AccessFlags, Buffer, Completion, Counter, CqId, HcaConfig, Memory, MrInfo, Mtu, PdId,
@@ -24,6 +28,8 @@ use ferroce_udp::socket::{Options, ROCE_PORT, Socket};
 use ferroce_udp::{AttachOptions, Device, DeviceConfig, DeviceSpec, Endpoint, Registry};
 use ferroce_wire::{Psn, Qpn};
 use tempfile::TempDir;
+
+pub use self::other::{Link, Other, connect_back, hear, in_namespace, role, tell};
 
 /// Longer than anything takes on a busy machine, so that a test that waits this long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -425,185 +431,6 @@ pub fn check_all_kinds(a: &Node, b: &Node, (at_a, at_b): (Qpn, Qpn), bytes: usiz
     let found = (a.buffer.load(half), a.buffer.load(half + 8));
     assert_eq!((found, b.buffer.load(word)), ((100, 111), 5), "atomics");
 }
-
-// Other processes.
-
-const ROLE: &str = "FERROCE_TEST_ROLE";
-
-/// What tells the other process's lines from those of the test harness.
-const MARK: &str = "@ ";
-
-/// The role of this process, if it was started by [`Other::start`]; its arguments come after it.
-pub fn role() -> Option<Vec<String>> {
-    let role = env::var(ROLE).ok()?;
-    Some(role.split(' ').map(str::to_string).collect())
-}
-
-/// Says something to the process that started this one.
-pub fn tell(text: impl std::fmt::Display) {
-    // The harness leaves its line about the running test unfinished.
-    println!("\n{MARK}{text}");
-    std::io::stdout().flush().unwrap();
-}
-
-/// Hears something from the process that started this one; `None` when that has ended.
-pub fn hear() -> Option<String> {
-    let mut line = String::new();
-    let len = std::io::stdin().read_line(&mut line).unwrap();
-    (len > 0).then(|| line.trim_end().to_string())
-}
-
-/// A queue pair that is connected with one of another process.
-#[derive(Debug)]
-pub struct Link {
-    pub qpn: Qpn,
-    /// Its peer.
-    pub peer: Endpoint,
-    /// What the peer's process lets others write and read.
-    pub memory: Remote,
-}
-
-impl Link {
-    fn new(node: &Node, qpn: Qpn, told: &str, attr: &QpAttr) -> Self {
-        let (peer, memory) = parse(told);
-        let own = node.endpoint(qpn);
-        node.device.connect(own, peer, attr).unwrap();
-        Self { qpn, peer, memory }
-    }
-}
-
-/// Connects with the process that started this one, which calls [`Other::connect`].
-pub fn connect_back(node: &Node, attr: &QpAttr) -> Link {
-    let qpn = node.qp();
-    tell(describe(node, qpn));
-    Link::new(node, qpn, &hear().unwrap(), attr)
-}
-
-/// A copy of the test program that runs one test in a role of its own.
-#[derive(Debug)]
-pub struct Other {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl Other {
-    /// Starts the test called `test` as `role`.
-    pub fn start(test: &str, role: &str) -> Self {
-        Self::under(&[], test, role)
-    }
-
-    /// The same by way of another program that takes a command to run.
-    pub fn under(wrapper: &[&str], test: &str, role: &str) -> Self {
-        let own = env::current_exe().unwrap();
-        let own = own.to_str().unwrap();
-        let args = ["--exact", test, "--nocapture", "--test-threads=1"];
-        let line: Vec<&str> = wrapper.iter().copied().chain([own]).chain(args).collect();
-        let mut child = Command::new(line[0])
-            .args(&line[1..])
-            .env(ROLE, role)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Self {
-            stdin: child.stdin.take(),
-            stdout: BufReader::new(child.stdout.take().unwrap()),
-            child,
-        }
-    }
-
-    pub fn tell(&mut self, text: impl std::fmt::Display) {
-        writeln!(self.stdin.as_mut().unwrap(), "{text}").unwrap();
-    }
-
-    /// The next thing the other process tells; `None` when it has ended.
-    pub fn try_hear(&mut self) -> Option<String> {
-        let mut line = String::new();
-        while self.stdout.read_line(&mut line).unwrap() > 0 {
-            if let Some(text) = line.trim_end().strip_prefix(MARK) {
-                return Some(text.to_string());
-            }
-            line.clear();
-        }
-        None
-    }
-
-    pub fn hear(&mut self) -> String {
-        self.try_hear().expect("the other process has ended")
-    }
-
-    /// Connects with the process, which calls [`connect_back`].
-    pub fn connect(&mut self, node: &Node, attr: &QpAttr) -> Link {
-        let link = Link::new(node, node.qp(), &self.hear(), attr);
-        self.tell(describe(node, link.qpn));
-        link
-    }
-
-    /// Ends it as `kill -9` does.
-    pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Lets it end by itself, which must be a success.
-    pub fn finish(mut self) {
-        drop(self.stdin.take());
-        while self.try_hear().is_some() {}
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// What a process is told about a queue pair of another one, as text.
-fn describe(node: &Node, qpn: Qpn) -> String {
-    let Endpoint { address, qpn, psn } = node.endpoint(qpn);
-    let Remote { va, rkey } = node.remote(0);
-    format!("{address} {} {} {va} {rkey}", qpn.value(), psn.value())
-}
-
-fn parse(text: &str) -> (Endpoint, Remote) {
-    let words: Vec<&str> = text.split(' ').collect();
-    let number = |at: usize| -> u64 { words[at].parse().unwrap() };
-    let endpoint = Endpoint {
-        address: words[0].parse().unwrap(),
-        qpn: Qpn::new(number(1) as u32),
-        psn: Psn::new(number(2) as u32),
-    };
-    let remote = Remote {
-        va: number(3),
-        rkey: number(4) as u32,
-    };
-    (endpoint, remote)
-}
-
-/// Runs the test called `test` in a network namespace of its own, whose loopback interface `setup`
-/// prepares. True in that namespace; elsewhere it has been done, or cannot be.
-pub fn in_namespace(test: &str, setup: &str) -> bool {
-    if role().is_some() {
-        return true;
-    }
-    let script = format!("ip link set lo up && {setup} && exec \"$@\"");
-    let wrapper = ["unshare", "-rn", "sh", "-c", &script, "sh"];
-    let possible = Command::new(wrapper[0])
-        .args(&wrapper[1..])
-        .arg("true")
-        .stdin(Stdio::null())
-        .output();
-    match possible {
-        Ok(output) if output.status.success() => Other::under(&wrapper, test, "alone").finish(),
-        other => eprintln!("skipped: no network namespace with {setup:?} here ({other:?})"),
-    }
-    false
-}
-
-// What the process uses.
 
 /// Open file descriptors of this process.
 pub fn open_files() -> usize {
