@@ -166,7 +166,7 @@ parameters! {
         "Time between increases.";
     ByteReset ["rpg_byte_reset" "rp_byte_reset" "RPG_BYTE_RESET" "DcQcnByteReset"]
         ByteResetUnits 0..32_767, 32 bits, default 32_767, PAGE,
-        "Data between increases; 0 = the byte counter is off.";
+        "Data between increases; 0 = the byte counter is off. mlxconfig's help counts single bytes.";
     Threshold ["rpg_threshold" "rp_threshold" "RPG_THRESHOLD" "DcQcnThreshold"]
         Number 1..31, 5 bits, default 1, PAGE,
         "Increases before the next phase, F.";

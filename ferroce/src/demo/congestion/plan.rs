@@ -62,8 +62,7 @@ impl fmt::Display for Plan {
         let kb = |bytes: u32| digits(f64::from(bytes) / 1e3);
         writeln!(
             f,
-            "{} from {from} to {to} for {} s through a bottleneck of {}, which marks from {} to {} \
-             KB",
+            "{} from {from} to {to} for {} s through a bottleneck of {}, which",
             if self.flows == 1 {
                 "1 QP WRITEs".to_owned()
             } else {
@@ -71,12 +70,12 @@ impl fmt::Display for Plan {
             },
             digits(self.length_ns as f64 / 1e9),
             self.bottleneck,
-            kb(self.red.kmin()),
-            kb(self.red.kmax()),
         )?;
         writeln!(
             f,
-            "up to {} % of the packets; parameters {}; seed {}",
+            "marks from {} to {} KB up to {} % of the packets; parameters {}; seed {}",
+            kb(self.red.kmin()),
+            kb(self.red.kmax()),
             rounded(self.red.pmax() * 100.0),
             self.preset,
             self.seed
