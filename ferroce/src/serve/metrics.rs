@@ -211,7 +211,14 @@ fn encode_histogram(
 ) -> fmt::Result {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let bound = |bin| config.edges_ns(bin).1.map_or(f64::INFINITY, seconds);
-    let buckets: Vec<_> = (0..).map(bound).zip(counts.iter().copied()).collect();
+    let mut buckets: Vec<(f64, u64)> = Vec::new();
+    for (bin, &count) in counts.iter().enumerate() {
+        // Bins that begin where time ends have one bound, which a bucket has only once.
+        match buckets.last_mut() {
+            Some((last, counted)) if *last == bound(bin) => *counted += count,
+            _ => buckets.push((bound(bin), count)),
+        }
+    }
     let count = counts.iter().sum();
     metric.encode_histogram::<NoLabelSet>(seconds(sum_ns), count, &buckets, None)
 }
@@ -250,5 +257,26 @@ mod tests {
         };
         observer.state().configure_histogram(one).unwrap();
         assert_eq!(sum("a"), "vhca_id=\"2\"} 100.0");
+    }
+
+    #[test]
+    fn each_bucket_is_there_once_however_wide_the_bins() {
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Registry::at(&directory.path().join("devices")).unwrap();
+        let observer = registry.observe("fr0").unwrap();
+        let widest = HistogramConfig {
+            bins: HistogramConfig::BINS_MAX,
+            bin0_width: u16::MAX,
+            bin1_width: u16::MAX,
+            ..HistogramConfig::default()
+        };
+        observer.state().configure_histogram(widest).unwrap();
+        let text = text(&registry, &mut Census::default()).unwrap();
+        let buckets = text.lines().filter(|line| line.contains("_bucket{"));
+        let mut buckets: Vec<_> = buckets.collect();
+        let count = buckets.len();
+        assert!(count > 20, "{text}");
+        buckets.dedup();
+        assert_eq!(buckets.len(), count, "{text}");
     }
 }
