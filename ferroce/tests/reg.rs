@@ -117,6 +117,10 @@ fn devices_have_pci_addresses_for_names() {
     assert!(error.contains("no device of Ferroce's has this"), "{error}");
     let error = place.bad(2, &["dev", "reset", "fwctl0"]);
     assert!(error.contains("mstfwreset -d fwctl0"), "{error}");
+    for name in ["fwctl0", "mt4129_pciconf0"] {
+        let error = place.bad(2, &["dev", "add", name, "127.40.63.3"]);
+        assert!(error.contains("is a name of a card"), "{error}");
+    }
 }
 
 #[test]

@@ -66,8 +66,8 @@ enum Verb {
         #[arg(value_name = "DEV")]
         name: String,
     },
-    /// Change settings of a device; programs that have it open see the personality change at once,
-    /// the others when they open it anew
+    /// Change settings of a device; programs that have it open see the personality change at once
+    /// (personality.adaptive is what a reset does to ROCE_ACCL), the rest when they open it anew
     Set {
         #[arg(value_name = "DEV")]
         name: String,
@@ -89,6 +89,12 @@ impl Dev {
                 vfs,
                 settings,
             }) => {
+                if is_card_name(&name) {
+                    return Err(Failure::input(format_args!(
+                        "{name} is a name of a card, and commands would look for one; choose \
+                         another, for example fr1"
+                    )));
+                }
                 let mut spec = DeviceSpec::new(&name, address);
                 spec.vfs = vfs.unwrap_or(0);
                 let spec = changed(&spec, &settings)?;

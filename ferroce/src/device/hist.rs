@@ -114,9 +114,12 @@ pub(crate) fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsStr
     let mut args: Vec<_> = args.into_iter().collect();
     let is_word =
         |(at, arg): &(usize, &OsString)| *at > 0 && !arg.to_string_lossy().starts_with('-');
+    // Words may be shortened.
+    let begins =
+        |word: &str, begin: &OsString| begin.to_str().is_some_and(|it| word.starts_with(it));
     let mut words = args.iter().enumerate().filter(is_word);
     let hist = match (words.next(), words.next()) {
-        (Some((_, stat)), Some((at, hist))) if stat == "stat" && hist == "hist" => at,
+        (Some((_, stat)), Some((at, hist))) if begins("stat", stat) && begins("hist", hist) => at,
         _ => return args,
     };
     for arg in &mut args[hist..] {
@@ -254,7 +257,8 @@ impl Hist {
             let (start, end) = config.edges_ns(bin);
             let start = in_units(start);
             let end = match end {
-                Some(end) => format!("{:7}", in_units(end).saturating_sub(1)),
+                // Where time ends no bin has any room.
+                Some(end) => format!("{:7}", in_units(end).saturating_sub(1).max(start)),
                 None => "   ... ".to_owned(),
             };
             text += &format!("Bin {bin:2} [{start:7} - {end}]{unit}: {count}\n");
@@ -327,6 +331,10 @@ mod tests {
         assert_eq!(
             spelled("ferroce -j stat hist -p fr0 -vid 0 -b0 50 -b1 100 -t 1"),
             "ferroce -j stat hist --pci-addr fr0 --vhca-id 0 --bin-0-width 50 --bin-1-width 100 -t 1"
+        );
+        assert_eq!(
+            spelled("ferroce st hi -p fr0 -b0 5"),
+            "ferroce st hi --pci-addr fr0 --bin-0-width 5"
         );
         for text in [
             "ferroce -p stat show",
