@@ -10,8 +10,8 @@ const WORD: u64 = 4;
 pub struct PortCounter {
     /// Name of the file.
     pub name: &'static str,
-    /// Name of node_exporter's metric without `_total`, if it has one.
-    pub metric: Option<&'static str>,
+    /// Name of node_exporter's metric without `_total`.
+    pub metric: &'static str,
     /// What one of the file's count is in the metric's unit.
     pub scale: u64,
     /// One sentence for help texts and exporters.
@@ -45,49 +45,49 @@ impl PortCounter {
     pub const TABLE: &'static [Self] = &[
         Self::row(
             "VL15_dropped",
-            None,
+            "node_infiniband_vl15_dropped",
             NOTHING,
             "Subnet management packets dropped.",
         ),
         Self::row(
             "excessive_buffer_overrun_errors",
-            None,
+            "node_infiniband_excessive_buffer_overrun_errors",
             NOTHING,
             "Buffer overruns of the link.",
         ),
         Self::row(
             "link_downed",
-            Some("node_infiniband_link_downed"),
+            "node_infiniband_link_downed",
             NOTHING,
             "Times the link went down.",
         ),
         Self::row(
             "link_error_recovery",
-            Some("node_infiniband_link_error_recovery"),
+            "node_infiniband_link_error_recovery",
             NOTHING,
             "Times the link recovered from an error.",
         ),
         Self::row(
             "local_link_integrity_errors",
-            None,
+            "node_infiniband_local_link_integrity_errors",
             NOTHING,
             "Errors of the local link.",
         ),
         Self::row(
             "multicast_rcv_packets",
-            Some("node_infiniband_multicast_packets_received"),
+            "node_infiniband_multicast_packets_received",
             Counts::Sum(&[Counter::RxMulticastPackets]),
             "Multicast packets received.",
         ),
         Self::row(
             "multicast_xmit_packets",
-            Some("node_infiniband_multicast_packets_transmitted"),
+            "node_infiniband_multicast_packets_transmitted",
             Counts::Sum(&[Counter::TxMulticastPackets]),
             "Multicast packets sent.",
         ),
         Self::row(
             "port_rcv_constraint_errors",
-            Some("node_infiniband_port_constraint_errors_received"),
+            "node_infiniband_port_constraint_errors_received",
             NOTHING,
             "Packets a switch port discarded.",
         ),
@@ -99,31 +99,31 @@ impl PortCounter {
         ),
         Self::row(
             "port_rcv_errors",
-            Some("node_infiniband_port_errors_received"),
+            "node_infiniband_port_errors_received",
             Counts::Sum(&[Counter::RxIcrcEncapsulated, Counter::RxMalformed]),
             "Packets received with an error.",
         ),
         Self::row(
             "port_rcv_packets",
-            Some("node_infiniband_port_packets_received"),
+            "node_infiniband_port_packets_received",
             Counts::Sum(&[Counter::RdmaRxPackets]),
             "Packets received.",
         ),
         Self::row(
             "port_rcv_remote_physical_errors",
-            None,
+            "node_infiniband_port_receive_remote_physical_errors",
             NOTHING,
             "Packets marked bad.",
         ),
         Self::row(
             "port_rcv_switch_relay_errors",
-            None,
+            "node_infiniband_port_receive_switch_relay_errors",
             NOTHING,
             "Packets a switch could not relay.",
         ),
         Self::row(
             "port_xmit_constraint_errors",
-            Some("node_infiniband_port_constraint_errors_transmitted"),
+            "node_infiniband_port_constraint_errors_transmitted",
             NOTHING,
             "Packets a switch port did not send.",
         ),
@@ -135,37 +135,37 @@ impl PortCounter {
         ),
         Self::row(
             "port_xmit_discards",
-            Some("node_infiniband_port_discards_transmitted"),
+            "node_infiniband_port_discards_transmitted",
             Counts::Sum(&[Counter::TxDropped]),
             "Packets the link refused to take.",
         ),
         Self::row(
             "port_xmit_packets",
-            Some("node_infiniband_port_packets_transmitted"),
+            "node_infiniband_port_packets_transmitted",
             Counts::Sum(&[Counter::RdmaTxPackets]),
             "Packets sent.",
         ),
         Self::row(
             "port_xmit_wait",
-            Some("node_infiniband_port_transmit_wait"),
+            "node_infiniband_port_transmit_wait",
             NOTHING,
             "Ticks in which the port had data and could not send.",
         ),
         Self::row(
             "symbol_error",
-            Some("node_infiniband_symbol_error"),
+            "node_infiniband_symbol_error",
             NOTHING,
             "Symbol errors.",
         ),
         Self::row(
             "unicast_rcv_packets",
-            Some("node_infiniband_unicast_packets_received"),
+            "node_infiniband_unicast_packets_received",
             Counts::Difference(Counter::RdmaRxPackets, Counter::RxMulticastPackets),
             "Unicast packets received.",
         ),
         Self::row(
             "unicast_xmit_packets",
-            Some("node_infiniband_unicast_packets_transmitted"),
+            "node_infiniband_unicast_packets_transmitted",
             Counts::Difference(Counter::RdmaTxPackets, Counter::TxMulticastPackets),
             "Unicast packets sent.",
         ),
@@ -173,7 +173,7 @@ impl PortCounter {
 
     const fn row(
         name: &'static str,
-        metric: Option<&'static str>,
+        metric: &'static str,
         counts: Counts,
         help: &'static str,
     ) -> Self {
@@ -194,7 +194,7 @@ impl PortCounter {
     ) -> Self {
         Self {
             scale: WORD,
-            ..Self::row(name, Some(metric), Counts::Words(bytes), help)
+            ..Self::row(name, metric, Counts::Words(bytes), help)
         }
     }
 }
@@ -210,7 +210,7 @@ mod tests {
         let table = PortCounter::TABLE;
         assert!(table.is_sorted_by_key(|row| row.name));
         for (index, row) in table.iter().enumerate() {
-            let twice = |other: &PortCounter| row.metric.is_some() && other.metric == row.metric;
+            let twice = |other: &PortCounter| other.metric == row.metric;
             assert!(!table[..index].iter().any(twice), "{}", row.name);
         }
     }

@@ -93,15 +93,9 @@ fn show(
 
 /// The table of counters: first those of the device, then those of the port made of them.
 fn names(format: Format, to: &mut Output<'_>) -> Result<(), Failure> {
-    let counters = Counter::TABLE.iter().map(|info| {
-        describe(
-            "hw_counters",
-            info.name,
-            Some(info.metric),
-            info.rxe,
-            info.help,
-        )
-    });
+    let counters = Counter::TABLE
+        .iter()
+        .map(|info| describe("hw_counters", info.name, info.metric, info.rxe, info.help));
     let of_the_port = PortCounter::TABLE
         .iter()
         .map(|counter| describe("counters", counter.name, counter.metric, None, counter.help));
@@ -109,18 +103,10 @@ fn names(format: Format, to: &mut Output<'_>) -> Result<(), Failure> {
 }
 
 /// `directory` is where the file is, below `/sys/class/infiniband/DEV/ports/1`.
-fn describe(
-    directory: &str,
-    name: &str,
-    metric: Option<&str>,
-    rxe: Option<&str>,
-    help: &str,
-) -> Row {
+fn describe(directory: &str, name: &str, metric: &str, rxe: Option<&str>, help: &str) -> Row {
     let keys = [("directory", directory.into()), ("name", name.into())];
     let mut row = Row::new(format!("{directory}/{name}"), &keys);
-    if let Some(metric) = metric {
-        row.put("metric", format!("{metric}_total"));
-    }
+    row.put("metric", format!("{metric}_total"));
     if let Some(rxe) = rxe {
         row.put("rxe", rxe);
     }

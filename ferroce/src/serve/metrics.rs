@@ -89,12 +89,10 @@ impl Collector for Scrape {
             })?;
         }
         for counter in PortCounter::TABLE {
-            if let Some(name) = counter.metric {
-                let family = (name, counter.help, MetricType::Counter);
-                self.each_port(&mut encoder, family, |_, counters| {
-                    counter.value(|each| counters[each as usize]) * counter.scale
-                })?;
-            }
+            let family = (counter.metric, counter.help, MetricType::Counter);
+            self.each_port(&mut encoder, family, |_, counters| {
+                counter.value(|each| counters[each as usize]) * counter.scale
+            })?;
         }
         for info in Counter::TABLE {
             let family = (info.metric, info.help, MetricType::Counter);
