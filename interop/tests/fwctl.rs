@@ -19,3 +19,18 @@ fn a_node_answers_as_the_kernels_does() {
     let finished = lab.run(&[program]).finish();
     assert!(!finished.status.success(), "{finished}");
 }
+
+/// Files that are there to be read do not take what a slip of the shell writes into them.
+#[test]
+fn a_node_and_a_counter_are_not_overwritten() {
+    let lab = Lab::new("overwritten");
+    let counter = "/sys/class/infiniband/fr0/ports/1/hw_counters/roce_adp_retrans";
+    for file in ["/dev/fwctl/fwctl0", counter] {
+        let script = format!("cat {file}; echo junk > {file}; cat {file}");
+        let finished = lab.run_with(&["--fwctl"], &["sh", "-c", &script]).finish();
+        let lines: Vec<_> = finished.stdout.lines().collect();
+        assert_eq!(lines.len(), 2, "{finished}");
+        assert_eq!(lines[0], lines[1], "{finished}");
+        assert!(finished.stderr.contains("Permission denied"), "{finished}");
+    }
+}

@@ -78,6 +78,17 @@ with_path! {
 /// What nobody does to the system's own files.
 const CHANGES: c_int = libc::O_CREAT | libc::O_TRUNC;
 
+/// Whether a file of the tree is to be written and not read, which nobody does but by mistake:
+/// parameters are opened elsewhere, and nodes are opened for both. The error is that of the system.
+fn is_refused(flags: c_int) -> bool {
+    let is_refused = flags & libc::O_ACCMODE == libc::O_WRONLY;
+    if is_refused {
+        // SAFETY: the address is that of this thread's error number.
+        unsafe { *libc::__errno_location() = libc::EACCES };
+    }
+    is_refused
+}
+
 /// Functions that open files: with a path and flags, and perhaps a mode or a directory.
 macro_rules! opening {
     (@directory $name:ident) => { c_int };
@@ -109,9 +120,15 @@ macro_rules! opening {
                 if let Some(opened) = parameter::open(at, found, flags) {
                     return opened;
                 }
-                let flags = if found == path { flags } else { flags & !CHANGES };
+                if found == path {
+                    let next: Function = mem::transmute(NEXT.address());
+                    return next($($directory,)? path, flags $(, $mode)?);
+                }
+                if is_refused(flags) {
+                    return -1;
+                }
                 let next: Function = mem::transmute(NEXT.address());
-                next($($directory,)? found, flags $(, $mode)?)
+                next($($directory,)? found, flags & !CHANGES $(, $mode)?)
             }
         }
     )* };
@@ -153,8 +170,7 @@ macro_rules! opening_streams {
                 if let Some(opened) = parameter::open(libc::AT_FDCWD, found, flags) {
                     return libc::fdopen(opened, mode);
                 }
-                if found != path && flags & libc::O_ACCMODE == libc::O_WRONLY {
-                    *libc::__errno_location() = libc::EACCES;
+                if found != path && is_refused(flags) {
                     return ptr::null_mut();
                 }
                 let next: Function = mem::transmute(NEXT.address());
