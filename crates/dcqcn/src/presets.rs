@@ -4,6 +4,7 @@ use crate::cp::CongestionPoint;
 use crate::param::Param;
 use crate::params::Params;
 use crate::rate::Rate;
+use crate::rp::PaperParams;
 
 /// A published set of parameters of an adapter: what differs from the firmware's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,11 +108,31 @@ impl Preset {
     }
 }
 
+/// The paper's algorithm as its authors' simulator runs it.
+///
+/// Source: bobzhuyb/ns3-rdma, configuration. The defaults of [`PaperParams`] are those of their
+/// fluid model instead.
+pub const PAPER_SIMULATOR: PaperParams = PaperParams {
+    inverse_gain: 256,
+    alpha_timer_ns: 55_000,
+    timer_ns: 60_000,
+    bytes: 300_000_000,
+    threshold: 5,
+    additive: Rate::from_mbps(40),
+    hyper: Rate::from_mbps(200),
+    min_rate: Rate::from_mbps(100),
+    stage_comparison: crate::StageComparison::AfterEventBelow,
+    hyper_increase: crate::HyperIncrease::Growing,
+};
+
 /// Marking in the paper, for 40 Gb/s: 5 KB, 200 KB, 1 %.
 pub const PAPER_RED: CongestionPoint = red(5_000, 200_000, 10_000);
 
 /// Almost the same slope, carried on to 2 MB and 10 %, as the authors' model of many flows has it.
 pub const PAPER_RED_EXTENDED: CongestionPoint = red(5_000, 2_000_000, 100_000);
+
+/// Marking in conweave's simulations at any speed: 100 KB, 400 KB, 20 %.
+pub const CONWEAVE_RED: CongestionPoint = red(100_000, 400_000, 200_000);
 
 /// Marking in HPCC's simulations: 100 KB and 400 KB for each 25 Gb/s, 20 %.
 #[must_use]
