@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ferroce_hca::{AccessFlags, Data, Mtu, Outgoing, QpAttr, QpState, QpType, Received, Time};
+use ferroce_hca::{
+    AccessFlags, Counter, Data, Mtu, Outgoing, QpAttr, QpState, QpType, Received, Time,
+};
 use ferroce_wire::{
     ICRC_LEN, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Packet, Psn, ROCE_V2_PORT, pad_len,
 };
@@ -275,9 +277,7 @@ impl World {
         self.deaf = [true; 2];
         self.flights.clear();
         self.moments_left = MOMENTS_MAX;
-        let limits = [0, 1].map(|index| self.patience(index));
-        let last = limits.iter().flatten().max().copied();
-        self.run_until(last.unwrap_or(self.now));
+        let limits = self.outlast();
         if self.moments_left > 0 {
             for (side, limit) in self.sides.iter().zip(limits) {
                 let qp = side.hca.qp(side.qpn).expect("it exists");
@@ -290,8 +290,23 @@ impl World {
         }
         for side in &self.sides {
             side.audit_memory();
-            for row in ferroce_hca::Counter::TABLE {
+            for row in Counter::TABLE {
                 let _ = side.hca.state().counter(row.counter);
+            }
+        }
+    }
+
+    /// Waits until both must have given up, and no packet has come out of a slow link meanwhile.
+    /// Returns when that was.
+    fn outlast(&mut self) -> [Option<Time>; 2] {
+        let packets = |side: &Side| side.hca.state().counter(Counter::RdmaRxPackets);
+        loop {
+            let before = self.sides.each_ref().map(packets);
+            let limits = [0, 1].map(|index| self.patience(index));
+            let last = limits.iter().flatten().max().copied();
+            self.run_until(last.unwrap_or(self.now));
+            if self.moments_left == 0 || self.sides.each_ref().map(packets) == before {
+                return limits;
             }
         }
     }
