@@ -143,6 +143,13 @@ fn what_one_device_shows_another_takes_from_a_file() {
         error.contains(&format!("{path}:4: rpg_gd: 9 is outside")),
         "{error}"
     );
+    // Those of all devices are not for one.
+    fs::write(&file, "dev fr0\nrpg_gd=10\ndev fr1\nrpg_gd=11\n").unwrap();
+    let error = devices.bad(&["cc", "set", "-d", "fr0", "--from", path]);
+    assert!(
+        error.contains(&format!("{path}:3: parameters of another device")),
+        "{error}"
+    );
     assert_eq!(devices.parameters(&[]), set);
 }
 

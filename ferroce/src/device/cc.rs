@@ -128,6 +128,8 @@ enum ChangeError {
     Param(#[from] ParamError),
     #[error("{place}: {source}")]
     InFile { place: String, source: ParamError },
+    #[error("{place}: parameters of another device begin here; keep those of one")]
+    OtherDevice { place: String },
     #[error("{0:?} is for the whole port; with --prio write enable=0 or enable=1")]
     NotByPriority(String),
 }
@@ -218,12 +220,19 @@ impl<'a> File<'a> {
 
     fn assign(&self, params: &mut Params) -> Result<(), ChangeError> {
         let lines = self.text.lines().map(str::trim).zip(1..);
-        // The line that names the device is no assignment.
-        let is_one =
-            |line: &str| !line.is_empty() && !line.starts_with('#') && !line.starts_with("dev ");
-        for (line, number) in lines.filter(|(line, _)| is_one(line)) {
+        let is_said = |line: &str| !line.is_empty() && !line.starts_with('#');
+        let mut devices = 0;
+        for (line, number) in lines.filter(|(line, _)| is_said(line)) {
+            let place = || format!("{}:{number}", self.path.display());
+            if line.starts_with("dev ") {
+                devices += 1;
+                if devices > 1 {
+                    return Err(ChangeError::OtherDevice { place: place() });
+                }
+                continue;
+            }
             params.assign(line).map_err(|source| ChangeError::InFile {
-                place: format!("{}:{number}", self.path.display()),
+                place: place(),
                 source,
             })?;
         }

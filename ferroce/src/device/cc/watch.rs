@@ -1,7 +1,7 @@
 //! `ferroce cc watch`: the queue pairs that are slowed down, live.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use ferroce_hca::Counter;
@@ -38,12 +38,13 @@ impl Watch {
         to: &mut Output<'_>,
     ) -> Result<(), Failure> {
         let pauses = Pauses::new()?;
-        let (mut before, mut inquiry) = (HashMap::new(), Inquiry::default());
+        let (mut before, mut inquiry) = (Counted::default(), Inquiry::default());
         for round in 0.. {
             if self.count == Some(round) || round > 0 && !pauses.pass(self.interval) {
                 break;
             }
             let (mut seen, silent) = look(registry, name, &mut inquiry)?;
+            let now = Instant::now();
             seen.retain(|it| prio.is_none_or(|prio| it.row.prio == prio));
             if format.is_json() {
                 let rows: Vec<Value> = seen.iter().map(Seen::json).collect();
@@ -51,7 +52,7 @@ impl Watch {
             } else {
                 let table = match seen.is_empty() {
                     true => nobody(prio, !silent.is_empty()),
-                    false => table(&seen, &before, self.interval),
+                    false => table(&seen, &before, now),
                 };
                 to.text(&format!("{}{table}", in_place()))?;
             }
@@ -60,8 +61,10 @@ impl Watch {
             for line in silent {
                 to.remark(format_args!("warning: {line}"))?;
             }
-            let counts = seen.iter().map(|it| (it.key(), it.row.cnps));
-            before = counts.collect();
+            before = Counted {
+                at: Some(now),
+                cnps: seen.iter().map(|it| (it.key(), it.row.cnps)).collect(),
+            };
         }
         Ok(())
     }
@@ -74,6 +77,22 @@ struct Seen {
 }
 
 type Key = (String, u32, u32);
+
+/// What queue pairs had counted at a look.
+#[derive(Default)]
+struct Counted {
+    at: Option<Instant>,
+    cnps: HashMap<Key, u32>,
+}
+
+impl Counted {
+    /// CNPs in a second since then: a look takes its time, too, not just the pause before it.
+    fn rate(&self, it: &Seen, now: Instant) -> Option<f64> {
+        let more = it.row.cnps.wrapping_sub(*self.cnps.get(&it.key())?);
+        let seconds = now.duration_since(self.at?).as_secs_f64();
+        Some(f64::from(more) / seconds)
+    }
+}
 
 impl Seen {
     fn key(&self) -> Key {
@@ -122,7 +141,7 @@ fn nobody(prio: Option<u8>, some_are_silent: bool) -> String {
     format!("no queue pair{which} has got a CNP\n")
 }
 
-fn table(seen: &[Seen], before: &HashMap<Key, u32>, interval: Duration) -> String {
+fn table(seen: &[Seen], before: &Counted, now: Instant) -> String {
     let mut table = Table::new(&[
         "link",
         ">lqpn",
@@ -150,11 +169,8 @@ fn table(seen: &[Seen], before: &HashMap<Key, u32>, interval: Duration) -> Strin
             ],
             None => ["full", "-", "-", "-"].map(str::to_owned),
         };
-        let more = before.get(&it.key()).map(|old| row.cnps.wrapping_sub(*old));
-        let rate = more.map_or_else(
-            || "-".to_owned(),
-            |more| format!("{:.0}", f64::from(more) / interval.as_secs_f64()),
-        );
+        let rate = before.rate(it, now);
+        let rate = rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"));
         let mut cells = vec![
             format!("{}/1", it.device),
             row.lqpn.to_string(),
@@ -179,4 +195,34 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds
         .map(Duration::from_secs_f64)
         .ok_or_else(|| "allowed are seconds from 0.01 to 3600".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cnps_are_counted_by_the_time_that_has_passed() {
+        let seen = |cnps| Seen {
+            device: "fr0".to_owned(),
+            row: FlowRow {
+                lqpn: 1,
+                rqpn: 2,
+                peer: std::net::Ipv4Addr::LOCALHOST.into(),
+                prio: 0,
+                cnps,
+                limit: None,
+                pid: 3,
+                comm: "test".to_owned(),
+            },
+        };
+        let at = Instant::now();
+        let before = Counted {
+            at: Some(at),
+            cnps: HashMap::from([(seen(0).key(), u32::MAX)]),
+        };
+        let later = at + Duration::from_millis(500);
+        assert_eq!(before.rate(&seen(9), later), Some(20.0), "modulo 2^32");
+        assert_eq!(Counted::default().rate(&seen(9), later), None);
+    }
 }
