@@ -26,10 +26,7 @@ pub(super) fn draw(course: &Course, rate_bps: u64, width: usize) -> String {
     let queue: Vec<f64> = queue.collect();
 
     let top = rate_bps as f64 / 1e9 * 1.2;
-    let signs: Vec<String> = (0..flows)
-        .map(|flow| format!("{} QP {}", SIGNS[flow], flow + 1))
-        .collect();
-    let mut text = format!("{:LEFT$} carried, Gb/s   {}\n", "", signs.join("   "));
+    let mut text = legend(flows, length);
     text += &panel(&scatter(10, top, &rates), top, &digits);
     let most = queue.iter().copied().fold(1.0, f64::max);
     let _ = writeln!(text, "\n{:LEFT$} queue, KB", "");
@@ -44,6 +41,20 @@ pub(super) fn draw(course: &Course, rate_bps: u64, width: usize) -> String {
     text += &panel(&scatter(5, most, &alphas), most, &digits);
     text += &time_axis(course, length);
     text
+}
+
+/// What the first panel shows, and whose signs are whose.
+fn legend(flows: usize, length: usize) -> String {
+    let mut lines = vec!["carried, Gb/s".to_owned()];
+    for (flow, sign) in SIGNS.iter().enumerate().take(flows) {
+        let name = format!("  {sign} QP {}", flow + 1);
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + name.chars().count() <= length => *line += &name,
+            _ => lines.push(name),
+        }
+    }
+    let line = |line: &String| format!("{:LEFT$} {line}\n", "");
+    lines.iter().map(line).collect()
 }
 
 /// What is drawn in one column.
@@ -150,4 +161,20 @@ fn time_axis(course: &Course, length: usize) -> String {
     }
     let (axis, names): (String, String) = (axis.into_iter().collect(), names.iter().collect());
     format!("{:LEFT$}└{axis}\n{:LEFT$} {}\n", "", "", names.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_legend_keeps_to_the_width() {
+        for (length, lines) in [(84, 1), (50, 2), (24, 4)] {
+            let text = legend(8, length);
+            assert_eq!(text.lines().count(), lines, "{text}");
+            assert!(text.contains("● QP 1") && text.contains("◇ QP 8"), "{text}");
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(LEFT + 1 + length), "{text}");
+        }
+    }
 }
