@@ -207,10 +207,19 @@ fn changed(spec: &DeviceSpec, settings: &[String]) -> Result<DeviceSpec, Failure
         put(&mut table, key, value)?;
     }
     DeviceSpec::from_toml(&spec.name, &table.to_string()).map_err(|error| match error {
-        // Its first lines are about a file, and there is none.
-        SpecError::Toml(text) => Failure::input(text.trim_end().lines().last().unwrap_or(&text)),
+        SpecError::Toml(text) => Failure::input(without_file(&text)),
         error => Failure::input(error),
     })
+}
+
+/// The setting and what is wrong with it, of a complaint about a line of a file.
+fn without_file(complaint: &str) -> String {
+    let mut lines = complaint.trim_end().lines();
+    let what = lines.next_back().unwrap_or(complaint);
+    match lines.find_map(|line| line.split_once(" | ")) {
+        Some((_, setting)) => format!("{}: {what}", setting.trim()),
+        None => what.to_owned(),
+    }
 }
 
 fn put(table: &mut Table, key: &str, value: &str) -> Result<(), Failure> {
@@ -284,6 +293,16 @@ mod tests {
             set(&["colour", "red"])
                 .unwrap_err()
                 .contains("packet_lifetime")
+        );
+        let speed = set(&["speed", "1G"]).unwrap_err();
+        assert!(
+            speed.starts_with("error: speed = \"1G\": unknown variant"),
+            "{speed}"
+        );
+        let adaptive = set(&["personality.adaptive", "maybe"]).unwrap_err();
+        assert!(
+            adaptive.contains("adaptive = \"maybe\": invalid type"),
+            "{adaptive}"
         );
         assert!(set(&["seed"]).unwrap_err().contains("write seed VALUE"));
         assert!(
