@@ -32,15 +32,7 @@ struct Incast {
 
 impl Incast {
     fn new(flows: usize, link: &str, assignments: &[&str]) -> Self {
-        let speed = std::env::var("SPEED")
-            .ok()
-            .map_or(100_000, |s| s.parse().unwrap());
-        let mut pair = Pair::new(
-            [HcaConfig {
-                speed: ferroce_hca::Rate::from_mbps(speed),
-                ..HcaConfig::default()
-            }; 2],
-        );
+        let mut pair = Pair::new([HcaConfig::default(); 2]);
         pair.carries_bytes = false;
         pair.sides
             .iter()
