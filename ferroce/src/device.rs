@@ -73,11 +73,14 @@ pub(crate) fn registry(to: &mut Output<'_>) -> Result<Registry, Failure> {
 }
 
 /// The device that has a PCI address, if the text is one.
-pub(crate) fn at_pci(registry: &Registry, text: &str) -> Option<DeviceSpec> {
-    let address: PciAddress = text.parse().ok()?;
-    let mut devices = registry.devices().ok()?.into_iter().enumerate();
+pub(crate) fn at_pci(registry: &Registry, text: &str) -> Result<Option<DeviceSpec>, Failure> {
+    let Ok(address) = text.parse::<PciAddress>() else {
+        return Ok(None);
+    };
+    let devices = registry.devices().map_err(Failure::input)?;
+    let mut devices = devices.into_iter().enumerate();
     let found = devices.find(|(place, spec)| spec.pci_at(*place) == address);
-    found.map(|(_, spec)| spec)
+    Ok(found.map(|(_, spec)| spec))
 }
 
 /// The device of a name with its place among all, or all devices.

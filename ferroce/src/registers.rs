@@ -99,12 +99,17 @@ pub(crate) fn open(name: &str, to: &mut Output<'_>) -> Result<Box<dyn Registers>
         let spec = spec.map_err(Unopened::Device)?;
         return Ok(Box::new(Software { registry, spec }));
     }
-    if let Some(software) = Software::at(name, to) {
-        return Ok(Box::new(software));
-    }
-    let card = Card::open(name).map_err(|error| match error {
-        CardError::Find(_) if name.parse::<PciAddress>().is_ok() => Unopened::Nowhere(error),
-        error => Unopened::Card(error),
+    // Without devices there may be cards.
+    let software = match Software::at(name, to) {
+        Ok(Some(software)) => return Ok(Box::new(software)),
+        none => none,
+    };
+    let card = Card::open(name).map_err(|error| match (error, software) {
+        (CardError::Find(_), Err(failure)) => Unopened::Device(failure),
+        (error @ CardError::Find(_), _) if name.parse::<PciAddress>().is_ok() => {
+            Unopened::Nowhere(error)
+        }
+        (error, _) => Unopened::Card(error),
     })?;
     let name = name.to_owned();
     Ok(Box::new(Opened { name, card }))
@@ -120,15 +125,16 @@ struct Software {
 impl Software {
     /// The device of a PCI address. One that `ferroce run --fwctl` shows as a card is reached by its
     /// node, as tools for cards do it.
-    fn at(address: &str, to: &mut Output<'_>) -> Option<Self> {
+    fn at(address: &str, to: &mut Output<'_>) -> Result<Option<Self>, Failure> {
         // Those of cards are no plain files.
         let is_shown = |node: PathBuf| node.is_file();
-        if Places::default().node(address).is_ok_and(is_shown) {
-            return None;
+        let is_address = address.parse::<PciAddress>().is_ok();
+        if !is_address || Places::default().node(address).is_ok_and(is_shown) {
+            return Ok(None);
         }
-        let registry = device::registry(to).ok()?;
+        let registry = device::registry(to)?;
         let spec = device::at_pci(&registry, address)?;
-        Some(Self { registry, spec })
+        Ok(spec.map(|spec| Self { registry, spec }))
     }
 }
 

@@ -115,7 +115,7 @@ impl Dev {
 }
 
 fn reset(registry: &Registry, name: &str) -> Result<(), Failure> {
-    let spec = match at_pci(registry, name) {
+    let spec = match at_pci(registry, name)? {
         Some(spec) => spec,
         None if is_card_name(name) => {
             return Err(Failure::input(format_args!(
