@@ -359,6 +359,27 @@ proptest::proptest! {
     }
 }
 
+/// As the tool has them: the lowest bits of a dword first, and of a path its last part.
+#[test]
+fn fields_come_in_the_order_and_by_the_names_of_the_tool() {
+    let place = place(11);
+    let names = |text: &str| -> Vec<String> {
+        let table = place.good(&args(text));
+        let rows = table.lines().filter_map(|line| line.split_once(" |"));
+        rows.map(|(name, _)| name.trim_end().to_owned()).collect()
+    };
+    let get = names("--reg_name MGIR --get");
+    let paths = names("--reg_name MGIR --get --full_path");
+    for (expected, path) in [
+        (["sub_minor", "minor", "major"], "fw_info.sub_minor"),
+        (["psid[3]", "psid[2]", "psid[1]"], "fw_info.psid[3]"),
+        (["build", "minor", "major"], "sw_info.rom0_version.build"),
+    ] {
+        let at = paths.iter().position(|name| name == path).unwrap();
+        assert_eq!(get[at..at + 3], expected);
+    }
+}
+
 /// The question leaves time for that.
 #[test]
 fn a_device_that_goes_before_the_answer_is_missed() {

@@ -141,14 +141,30 @@ define_fields! {
     ROM0_TYPE = "rom0_type", (0x64, 24, 4), Ro, at "sw_info.rom0_type";
     /// For which processors it is.
     ROM0_ARCH = "rom0_arch", (0x64, 28, 4), Ro, at "sw_info.rom0_arch";
-    /// Version of expansion ROM 0.
-    ROM0_VERSION = "rom0_version", (0x68, 0, 32), Ro, at "sw_info.rom0_version";
-    /// Version of expansion ROM 1.
-    ROM1_VERSION = "rom1_version", (0x6c, 0, 32), Ro, at "sw_info.rom1_version";
-    /// Version of expansion ROM 2.
-    ROM2_VERSION = "rom2_version", (0x70, 0, 32), Ro, at "sw_info.rom2_version";
-    /// Version of expansion ROM 3.
-    ROM3_VERSION = "rom3_version", (0x74, 0, 32), Ro, at "sw_info.rom3_version";
+    /// Third part of the version of expansion ROM 0.
+    ROM0_BUILD = "rom0_version.build", (0x68, 0, 16), Ro, at "sw_info.rom0_version.build";
+    /// Second part of it.
+    ROM0_MINOR = "rom0_version.minor", (0x68, 16, 8), Ro, at "sw_info.rom0_version.minor";
+    /// First part of it.
+    ROM0_MAJOR = "rom0_version.major", (0x68, 24, 8), Ro, at "sw_info.rom0_version.major";
+    /// Third part of the version of expansion ROM 1.
+    ROM1_BUILD = "rom1_version.build", (0x6c, 0, 16), Ro, at "sw_info.rom1_version.build";
+    /// Second part of it.
+    ROM1_MINOR = "rom1_version.minor", (0x6c, 16, 8), Ro, at "sw_info.rom1_version.minor";
+    /// First part of it.
+    ROM1_MAJOR = "rom1_version.major", (0x6c, 24, 8), Ro, at "sw_info.rom1_version.major";
+    /// Third part of the version of expansion ROM 2.
+    ROM2_BUILD = "rom2_version.build", (0x70, 0, 16), Ro, at "sw_info.rom2_version.build";
+    /// Second part of it.
+    ROM2_MINOR = "rom2_version.minor", (0x70, 16, 8), Ro, at "sw_info.rom2_version.minor";
+    /// First part of it.
+    ROM2_MAJOR = "rom2_version.major", (0x70, 24, 8), Ro, at "sw_info.rom2_version.major";
+    /// Third part of the version of expansion ROM 3.
+    ROM3_BUILD = "rom3_version.build", (0x74, 0, 16), Ro, at "sw_info.rom3_version.build";
+    /// Second part of it.
+    ROM3_MINOR = "rom3_version.minor", (0x74, 16, 8), Ro, at "sw_info.rom3_version.minor";
+    /// First part of it.
+    ROM3_MAJOR = "rom3_version.major", (0x74, 24, 8), Ro, at "sw_info.rom3_version.major";
 }
 
 /// The card's parameter set (PSID), a byte each, filled up with zeros.
@@ -165,20 +181,20 @@ pub const DEV_BRANCH_TAG: [Field; 28] = bytes!(
 
 const FIELDS: &[&Field] = &in_order();
 
-/// All fields as they lie in the register.
+/// All fields as they lie in the register, of each dword the lowest bits first.
 const fn in_order() -> [&'static Field; NUMBERS.len() + PSID_LEN + 28] {
     let mut all = [NUMBERS[0]; NUMBERS.len() + PSID_LEN + 28];
     let (mut at, mut number, mut letter) = (0, 0, 0);
     while at < all.len() {
         if letter < PSID_LEN && (number == NUMBERS.len() || NUMBERS[number].offset() > PSID_OFFSET)
         {
-            all[at] = &PSID[letter];
+            all[at] = &PSID[letter ^ 3];
             letter += 1;
         } else if number < NUMBERS.len() {
             all[at] = NUMBERS[number];
             number += 1;
         } else {
-            all[at] = &DEV_BRANCH_TAG[at - NUMBERS.len() - PSID_LEN];
+            all[at] = &DEV_BRANCH_TAG[(at - NUMBERS.len() - PSID_LEN) ^ 3];
         }
         at += 1;
     }
@@ -207,7 +223,7 @@ mod tests {
 
     #[test]
     fn fields_are_listed_as_they_lie() {
-        assert!(FIELDS.is_sorted_by_key(|field| field.offset()));
+        assert!(FIELDS.is_sorted_by_key(|field| (field.offset(), field.lsb())));
     }
 
     #[test]

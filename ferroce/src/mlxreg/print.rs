@@ -104,10 +104,12 @@ pub(super) fn dwords(bytes: &[u8]) -> String {
     text + &line + "\n"
 }
 
+/// What the tool calls a field. Without paths that is the last part of one, also where several fields
+/// share it.
 fn name(field: &Field, options: &Options) -> &'static str {
     match options.full_path {
         true => field.path(),
-        false => field.name(),
+        false => field.name().rsplit('.').next().unwrap_or_default(),
     }
 }
 
