@@ -227,6 +227,7 @@ impl Session<'_> {
         };
         let (_, id) = self.target_id();
         let result = match u16::try_from(id) {
+            _ if bytes.len() > REGISTER_LEN_MAX => Err(Refusal::too_long(bytes.len())),
             Ok(id) => card.access(id, method, bytes),
             Err(_) => Err(Refusal::no_register(id)),
         };

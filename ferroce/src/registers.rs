@@ -39,6 +39,14 @@ impl Refusal {
             text: format!("register {id:#x}: numbers of registers end at 0xffff"),
         }
     }
+
+    /// Tools for cards do not even send it.
+    pub(crate) fn too_long(len: usize) -> Self {
+        Self {
+            status: Status::LIMIT,
+            text: format!("{len} bytes: cards take up to {REGISTER_LEN_MAX} at once"),
+        }
+    }
 }
 
 impl fmt::Display for Refusal {

@@ -266,6 +266,10 @@ fn complaints_are_the_tools() {
             "Failed to send access register: Register not supported",
         ),
         (
+            "--reg_id 0x9020 --reg_len 813 -g",
+            "Failed to send access register: Register is too large",
+        ),
+        (
             "--reg_name ROCE_ACCL -i adp_retx_profile_id=2 -g",
             "Failed to send access register: Register access bad index",
         ),

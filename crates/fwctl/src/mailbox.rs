@@ -142,6 +142,8 @@ impl Status {
     pub const BAD_PARAMETER: Self = Self(0x03);
     /// There is no such register.
     pub const NOT_SUPPORTED: Self = Self(0x04);
+    /// The data exceeds a limit.
+    pub const LIMIT: Self = Self(0x08);
     /// There is nothing with this index.
     pub const BAD_INDEX: Self = Self(0x0a);
     /// The command has another length than the register.
