@@ -185,9 +185,11 @@ mod personality {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "DecTrigger", rename_all = "kebab-case")]
+#[serde(remote = "DecTrigger", rename_all = "snake_case")]
 enum DecTriggerFile {
+    #[serde(alias = "per-progress")]
     PerProgress,
+    #[serde(alias = "per-recovery")]
     PerRecovery,
 }
 
@@ -353,7 +355,12 @@ mod tests {
         spec.speed = PortSpeed::G25;
         spec.personality.initial_exponent = Some(3);
         spec.personality.dec_trigger = DecTrigger::PerRecovery;
-        assert_eq!(again(&spec), Ok(spec));
+        assert_eq!(again(&spec), Ok(spec.clone()));
+        // Both spellings, of which D17 has this one.
+        let text = spec.to_toml().unwrap();
+        assert!(text.contains("dec_trigger = \"per_recovery\""), "{text}");
+        let text = text.replace("per_recovery", "per-recovery");
+        assert_eq!(DeviceSpec::from_toml(&spec.name, &text), Ok(spec));
     }
 
     #[test]

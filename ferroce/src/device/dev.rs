@@ -310,6 +310,10 @@ mod tests {
                 .unwrap_err()
                 .contains("only personality")
         );
+        assert_eq!(
+            set(&["personality.quantiser", "1"]).unwrap_err(),
+            "error: quantiser = 1: invalid type: integer `1`, expected a boolean\n"
+        );
         assert!(
             set(&["packet_lifetime", "32"])
                 .unwrap_err()
