@@ -101,20 +101,35 @@ fn a_signal_ends_watching_and_is_no_failure() {
     }
 }
 
-#[test]
-fn a_device_that_goes_is_missed() {
-    let place = Place::with("a", "127.40.63.2");
+/// Reads the histogram every second, does something after the first read, and expects that to end it.
+fn ends_when(place: &Place, change: &[&str], code: i32, said: &str) {
     let args = ["stat", "hist", "-p", "a", "-j", "-t", "1", "-r", "60"];
     let mut command = place.command(&args);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     lines.next().unwrap().unwrap();
-    place.good(&["dev", "del", "a"]);
+    place.good(change);
     let after = lines.count();
     let output = child.wait_with_output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(error.contains("no device \"a\""), "{error}");
-    assert!(after < 59, "{after} reads of nothing");
+    assert_eq!(output.status.code(), Some(code), "{error}");
+    assert!(error.contains(said), "{error}");
+    assert!(after < 59, "{after} more reads");
+}
+
+#[test]
+fn a_device_that_goes_is_missed() {
+    let place = Place::with("a", "127.40.63.2");
+    ends_when(&place, &["dev", "del", "a"], 2, "no device \"a\"");
+}
+
+/// Counts would be missing, and nobody would know.
+#[test]
+fn what_others_do_to_the_counts_is_told() {
+    let place = Place::with("a", "127.40.63.4");
+    for change in ["bin0_width=3", "count_enable=0", "clear_on_read=1"] {
+        let set = ["reg", "set", "ADP_RETX_HISTOGRAM_CONFIG", change, "-d", "a"];
+        ends_when(&place, &set, 1, "configured the histogram of a otherwise");
+    }
 }

@@ -156,12 +156,13 @@ impl Hist {
                 break;
             }
             let counts = read(&*device)?;
-            // Somebody else may have changed the layout meanwhile.
+            // Somebody else may have changed it meanwhile.
             let mut now = [0; ADP_RETX_HISTOGRAM_CONFIG.size()];
             device.access(ADP_RETX_HISTOGRAM_CONFIG.id(), Method::Query, &mut now)?;
-            if counts.len() != usize::from(config.bins) || layout(&now)? != layout(&asked)? {
+            if counts.len() != usize::from(config.bins) || settings(&now)? != settings(&asked)? {
                 return Err(Failure::broken(format_args!(
-                    "somebody else has set other bins on {}; run this again when they are done",
+                    "somebody else has configured the histogram of {} otherwise; run this again \
+                     when they are done",
                     self.device
                 )));
             }
@@ -290,7 +291,7 @@ fn register(config: &HistogramConfig) -> Result<[u8; ADP_RETX_HISTOGRAM_CONFIG.s
 }
 
 /// What must not change between two reads of one series.
-fn layout(register: &[u8]) -> Result<[u32; 7], Failure> {
+fn settings(register: &[u8]) -> Result<[u32; 9], Failure> {
     let image = Image::new(&ADP_RETX_HISTOGRAM_CONFIG, register).map_err(Failure::broken)?;
     // With one bin there is no width of bin 1.
     let has_bin_1 = u32::from(image.get(&reg::BIN_NUM) > 1);
@@ -298,6 +299,8 @@ fn layout(register: &[u8]) -> Result<[u32; 7], Failure> {
         image.get(&reg::BIN_WIDTH_MODE),
         image.get(&reg::TIME_UNIT),
         image.get(&reg::VHCA_ID_VALID),
+        image.get(&reg::CLEAR_ON_READ),
+        image.get(&reg::COUNT_ENABLE),
         image.get(&reg::VHCA_ID),
         image.get(&reg::BIN_NUM),
         image.get(&reg::BIN0_WIDTH),
