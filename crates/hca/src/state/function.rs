@@ -251,6 +251,25 @@ mod tests {
         assert_eq!(card[1].histogram_config(), HistogramConfig::default());
     }
 
+    #[test]
+    fn a_function_that_has_gone_is_not_counted() {
+        let card = card(3);
+        for (counted, after) in [(Some(0), Some(0)), (Some(1), Some(1)), (Some(2), None)] {
+            let config = HistogramConfig {
+                vhca_id: counted,
+                bins: 5,
+                ..HistogramConfig::default()
+            };
+            card[0].configure_histogram(config).unwrap();
+            (0..3).for_each(|at| card[at].record_wait(0));
+            card[0].forget_vfs(1).unwrap();
+            let (now, counts) = card[0].histogram_snapshot();
+            assert_eq!((now.vhca_id, now.bins), (after, 5));
+            assert_eq!(counts[0], u64::from(after.is_some()), "{counted:?}");
+            card[0].clear_histogram().unwrap();
+        }
+    }
+
     /// Each wait is in one answer of its function, and in one of its PF, however many read and clear.
     #[test]
     fn readers_of_functions_neither_lose_nor_double_a_wait() {

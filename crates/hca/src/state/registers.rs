@@ -44,7 +44,7 @@ impl DeviceState {
     }
 
     /// Forgets what the registers of VFs from a place on were set to and have counted: a VF that
-    /// comes there is a new one.
+    /// comes there is a new one. A PF that counted one of them counts all functions, from zero.
     pub fn forget_vfs(&self, from: u8) -> Result<(), WriteLockError> {
         self.lock.locked(&mut || {
             let mut settings = self.settings().1;
@@ -52,6 +52,12 @@ impl DeviceState {
             self.block.settings.store(&settings.to_words());
             for vf in self.vfs.iter().skip(from.into()) {
                 vf.histogram.restart(HistogramConfig::default());
+            }
+            let config = self.block.histogram.config();
+            if config.vhca_id.is_some_and(|id| id > u16::from(from)) {
+                let vhca_id = None;
+                let config = HistogramConfig { vhca_id, ..config };
+                self.block.histogram.configure(config);
             }
         })
     }
