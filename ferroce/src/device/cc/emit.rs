@@ -10,7 +10,7 @@ use crate::output::{Failure, Output};
 
 /// Print the commands that set a device's parameters, or a preset, on a card
 ///
-/// Only what differs from the firmware's defaults is set. What the tool has no name for is told on
+/// Only what differs from the firmware's defaults is set. What the tool cannot set is told on
 /// standard error.
 #[derive(Args, Debug)]
 pub(super) struct Emit {
@@ -48,6 +48,10 @@ enum Tool {
     /// This program
     Ferroce,
 }
+
+/// For these mlxconfig takes 1 and more, where NVIDIA's table has 0, too; it would refuse the whole
+/// command.
+const NOT_ZERO: [Param; 2] = [Param::DceTcpG, Param::MinDecFac];
 
 /// What to set.
 struct Plan {
@@ -93,9 +97,13 @@ impl Emit {
         };
         let (commands, missing) = self.commands(&plan);
         for param in missing {
+            let value = plan.values.get(param);
+            let lacks = match self.tool == Tool::Mlxconfig && NOT_ZERO.contains(&param) {
+                true => "has no 0 for",
+                false => "does not have",
+            };
             to.remark(format_args!(
-                "warning: this tool does not have {param}; set {param}={} elsewhere",
-                plan.values.get(param)
+                "warning: this tool {lacks} {param}; set {param}={value} elsewhere"
             ))?;
         }
         to.text(&commands)
@@ -121,6 +129,9 @@ impl Emit {
             Param::NpPrioMask if vocabulary != Vocabulary::Sysfs => {
                 vocabulary != Vocabulary::Debugfs
                     && values.get(Param::NpPrioMask) == values.get(Param::PrioMask)
+            }
+            param if self.tool == Tool::Mlxconfig && NOT_ZERO.contains(param) => {
+                values.get(*param) != 0
             }
             param => param.name_in(vocabulary).is_some(),
         };
@@ -279,6 +290,22 @@ mod tests {
                 assert_eq!(read, wanted, "{tool:?} {}\n{commands}", preset.name);
             }
         }
+    }
+
+    #[test]
+    fn mlxconfig_gets_no_value_that_it_refuses() {
+        let wanted = Params::default()
+            .with(Param::DceTcpG, 0)
+            .with(Param::AiRate, 20);
+        let plan = plan(&[Param::DceTcpG, Param::AiRate], &wanted);
+        let (commands, missing) = emit(Tool::Mlxconfig).commands(&plan);
+        assert_eq!(missing, [Param::DceTcpG]);
+        assert!(commands.contains("set RPG_AI_RATE_P2=20\n"), "{commands}");
+        let (commands, missing) = emit(Tool::Sysfs).commands(&plan);
+        assert!(
+            missing.is_empty() && commands.contains("echo 0 > "),
+            "{commands}"
+        );
     }
 
     #[test]
