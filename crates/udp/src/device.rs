@@ -33,6 +33,9 @@ use crate::wait::{Clock, Waiter};
 /// locked, by whatever thread drives it, and must not call the device.
 pub type EventSink = Box<dyn Fn(&mut Hca, Event) + Send + Sync>;
 
+/// How long what arrives may lie while each poll finds a completion. Those of unreliable services
+/// come without an answer from the peer, so it might else lie for ever, and CNPs with it.
+const UNREAD_NS: u64 = 100_000;
 /// How long a waiting program spins before it sleeps.
 const WAIT_SPIN: Duration = Duration::from_micros(100);
 
@@ -321,7 +324,7 @@ impl Device {
         max: usize,
         mut each: impl FnMut(Completion),
     ) -> Result<usize, VerbsError> {
-        self.shared.note_poll();
+        let now = self.shared.note_poll();
         self.shared.give_way();
         let Some(mut engine) = self.shared.try_lock() else {
             // Another thread drives the device, but what has completed must be seen: a program may
@@ -329,10 +332,14 @@ impl Device {
             return take(&mut self.shared.lock().hca, cq, max, &mut each);
         };
         let taken = take(&mut engine.hca, cq, max, &mut each)?;
-        if taken > 0 {
+        let unread_ns = now.saturating_sub(engine.polled_ns);
+        if taken > 0 && unread_ns < UNREAD_NS {
             return Ok(taken);
         }
         self.shared.poll_once(&mut engine);
+        if taken > 0 {
+            return Ok(taken);
+        }
         take(&mut engine.hca, cq, max, &mut each)
     }
 

@@ -39,6 +39,8 @@ pub(crate) enum Transmitted {
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) hca: Hca,
+    /// When a polling program last took what had arrived, in the clock's nanoseconds.
+    pub(crate) polled_ns: u64,
     buffers: RecvBuffers,
     flows: Flows,
     verifier: IcrcVerifier,
@@ -67,6 +69,7 @@ impl Engine {
         }
         Self {
             hca,
+            polled_ns: 0,
             buffers: RecvBuffers::new(1),
             flows: Flows::new(own),
             verifier: IcrcVerifier::new(IdPolicy::AnyId),

@@ -2,10 +2,13 @@
 
 mod common;
 
-use common::{Node, address, attr, pattern};
+use std::time::Instant;
+
+use common::{Node, PATIENCE, address, attr, pattern};
+use ferroce_dcqcn::Params;
 use ferroce_hca::{
-    Attr, GRH_BYTES, Path, QpAttr, QpInit, QpModify, QpState, QpType, RecvWr, SendOp, SendTo,
-    SendWr, Sges, UdAddress, WcFlags, WcOpcode, XrcTies,
+    Attr, Counter, Direction, GRH_BYTES, Path, QpAttr, QpInit, QpModify, QpState, QpType, RecvWr,
+    SendOp, SendTo, SendWr, Sges, UdAddress, WcFlags, WcOpcode, WriteLockError, XrcTies,
 };
 use ferroce_wire::Qpn;
 
@@ -81,18 +84,24 @@ fn datagrams_in_both_directions() {
     }
 }
 
-#[test]
-fn unreliable_connections_write_and_send() {
-    const LEN: u32 = 20_000;
-    let [a, b] = [0, 1].map(|host| Node::open(address(11, 1, host), 64 << 10));
-    let [qa, qb] = [&a, &b].map(|node| create(node, QpType::Uc));
-    for (node, own, peer, to) in [(&a, qa, qb, &b), (&b, qb, qa, &a)] {
+/// Queue pairs of an unreliable connection.
+fn connected(a: &Node, b: &Node) -> [Qpn; 2] {
+    let [qa, qb] = [a, b].map(|node| create(node, QpType::Uc));
+    for (node, own, peer, to) in [(a, qa, qb, b), (b, qb, qa, a)] {
         let attr = QpAttr {
             dest_qpn: peer,
             ..attr()
         };
         ready(node, own, QpType::Uc, attr, Some(path_to(to)));
     }
+    [qa, qb]
+}
+
+#[test]
+fn unreliable_connections_write_and_send() {
+    const LEN: u32 = 20_000;
+    let [a, b] = [0, 1].map(|host| Node::open(address(11, 1, host), 64 << 10));
+    let [qa, qb] = connected(&a, &b);
     let bytes = pattern(LEN as usize, 3);
     a.buffer.write(0, &bytes);
     b.post_recv(qb, 1, 0, 0);
@@ -104,6 +113,47 @@ fn unreliable_connections_write_and_send() {
     assert_eq!([got[0].wr_id, got[1].wr_id], [1, 2]);
     assert!(b.bytes(0, LEN as usize) == bytes);
     assert!(b.bytes(32 << 10, LEN as usize) == bytes);
+}
+
+/// The sender's completions need no answer, so it never finds that there is none.
+#[test]
+fn a_program_whose_polls_all_find_completions_hears_of_congestion() {
+    let [a, b] = [0, 1].map(|host| Node::open(address(11, 4, host), 64 << 10));
+    let [qa, _] = connected(&a, &b);
+    for (node, assignment) in [
+        (&a, "rpg_min_dec_fac=100"),
+        (&b, "min_time_between_cnps=1000"),
+    ] {
+        let change = |params: &mut Params| {
+            params.assign(assignment).unwrap();
+            Ok::<_, WriteLockError>(())
+        };
+        node.device.state().change_congestion(change).unwrap();
+    }
+    let marks = "ecn=100%".parse().unwrap();
+    let state = b.device.state();
+    state.set_impairment(Direction::Ingress, marks).unwrap();
+
+    let post = || a.post(qa, 1, b.remote(0).write(), a.sge(0, 4096));
+    post();
+    // How many polls it takes to hear of a CNP that was sent.
+    let (mut waits, mut polls, mut out) = (Vec::new(), 0, Vec::new());
+    let started = Instant::now();
+    while waits.len() < 50 {
+        assert!(started.elapsed() < PATIENCE, "{waits:?} and {polls} polls");
+        post();
+        assert_eq!(a.device.poll(a.cq, 1, &mut out), Ok(1));
+        let sent = state.counter(Counter::NpCnpSent);
+        if a.device.state().counter(Counter::RpCnpHandled) < sent {
+            polls += 1;
+        } else if polls > 0 {
+            waits.push(polls);
+            polls = 0;
+        }
+    }
+    // Those between whose sending and hearing somebody lost his processor take longer.
+    waits.sort_unstable();
+    assert!(waits[waits.len() / 2] < 100, "{waits:?}");
 }
 
 /// A SEND to a shared receive queue that it names, and a WRITE beside it.

@@ -136,8 +136,11 @@ impl Shared {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn note_poll(&self) {
-        self.last_poll_ns.store(Clock.now_ns(), Ordering::Relaxed);
+    /// The program polls; returns the time.
+    pub(super) fn note_poll(&self) -> u64 {
+        let now = Clock.now_ns();
+        self.last_poll_ns.store(now, Ordering::Relaxed);
+        now
     }
 
     /// What a program does that polls, and others do not only then. One that has come to rest, also
@@ -257,6 +260,7 @@ impl Shared {
     /// next request, with which it then leaves in one batch: a reply and an acknowledgement cost
     /// one system call.
     pub(super) fn poll_once(&self, engine: &mut Engine) {
+        engine.polled_ns = self.last_poll_ns.load(Ordering::Relaxed);
         if self.deferred.load(Ordering::Relaxed) || engine.is_blocked() {
             engine.transmit(&self.socket);
         }
