@@ -1,6 +1,9 @@
 //! Debian's verbs and rdma_cm programs, unmodified and unprivileged, on one device that two
 //! processes share.
 
+use std::fs;
+use std::net::Ipv4Addr;
+
 use ferroce_interop::lab::{Lab, Ready, free_port, until};
 
 /// Two ends of one of libibverbs' ping-pong examples.
@@ -28,7 +31,7 @@ fn perftest(program: &str, options: &[&str]) -> [String; 2] {
     let lab = Lab::new(program);
     for name in ["xrc_domain", "xrc_domain_client", "xrc_domain_server"] {
         // perftest's name for an XRC domain; another user's would be in the way.
-        let _ = std::fs::remove_file(std::env::temp_dir().join(name));
+        let _ = fs::remove_file(std::env::temp_dir().join(name));
     }
     let port = free_port();
     let port_text = port.to_string();
@@ -242,6 +245,12 @@ fn datagrams_by_udaddy() {
     );
 }
 
+/// How the kernel shows a group that is joined.
+fn in_igmp(group: &str) -> String {
+    let group: Ipv4Addr = group.parse().unwrap();
+    format!("{:08X}", u32::from_le_bytes(group.octets()))
+}
+
 /// Two port spaces with two queue pairs each. The device is named, since the system's own route to
 /// groups seldom leads to it.
 #[test]
@@ -255,7 +264,11 @@ fn multicast_by_mckey() {
             "mckey", "-m", &group, "-b", &address, "-p", space, "-c", "2", "-C", "5",
         ];
         let receiver = lab.run(&options);
-        // It sends three seconds after it has joined.
+        // The sender sends three seconds after it has joined.
+        until("the receiver's group", || {
+            let joined = fs::read_to_string("/proc/net/igmp").unwrap();
+            joined.contains(&in_igmp(&group)).then_some(())
+        });
         let sent = lab.run(&[&options[..], &["-s"]].concat()).success();
         for output in [receiver.success(), sent] {
             assert!(output.contains("data transfers complete"), "{output}");
