@@ -1,6 +1,7 @@
 //! DCQCN through a bottleneck on real sockets: fair, busy, and quick to follow changes.
 //!
-//! A busy machine may spoil a second; so what is asked is that a good one comes, and soon enough.
+//! A busy machine may spoil a second; so what is asked is that a good one comes, and soon enough. On
+//! one that spoils all of them nothing can be said.
 
 mod common;
 
@@ -22,6 +23,11 @@ use common::{
 const MESSAGE: u32 = 16 << 10;
 /// Messages that a flow keeps posted: more than its window.
 const POSTED: usize = 64;
+
+/// A look that comes so late has waited for a core.
+const DISTURBED: Duration = Duration::from_millis(10);
+/// Windows without such a pause in which a good one must have been.
+const UNDISTURBED_MAX: u32 = 10;
 
 /// A quarter of what docs/congestion.md shows: builds without optimisation take part, too.
 const LINK: &str = "rate=250Mbit,red=50KB:500KB:10%";
@@ -89,6 +95,8 @@ struct Seen {
     /// Share of the bottleneck's rate that was in use.
     busy: f64,
     queue_mean: u64,
+    /// The longest time between two looks, which are a millisecond apart if the machine lets them.
+    pause_max: Duration,
 }
 
 impl Incast {
@@ -124,6 +132,7 @@ impl Incast {
         let (started, before) = (Instant::now(), frames());
         let mut bytes = vec![0; self.flows.len()];
         let (mut queue, mut looks) = (0, 0);
+        let (mut looked, mut pause_max) = (started, Duration::ZERO);
         while started.elapsed() < length {
             for flow in 0..flows {
                 self.post(flow);
@@ -141,12 +150,16 @@ impl Incast {
             }
             queue += state.queue_bytes(Direction::Ingress, device.now()).unwrap();
             looks += 1;
+            let now = Instant::now();
+            pause_max = pause_max.max(now - looked);
+            looked = now;
         }
         let bits = (frames() - before) as f64 * 8.0;
         Seen {
             bytes,
             busy: bits / started.elapsed().as_secs_f64() / link.rate.bps() as f64,
             queue_mean: queue / looks,
+            pause_max,
         }
     }
 
@@ -159,16 +172,22 @@ impl Incast {
         }
     }
 
-    /// Runs until a window of this length is one as asked for.
-    fn until(&mut self, flows: usize, window: Duration, is_good: impl Fn(&Seen) -> bool) {
-        let started = Instant::now();
+    /// Runs until a window of this length is one as asked for. False if the machine had hardly a
+    /// core for it for so long that nothing can be said.
+    fn until(&mut self, flows: usize, window: Duration, is_good: impl Fn(&Seen) -> bool) -> bool {
+        let (started, mut undisturbed) = (Instant::now(), 0);
         loop {
             let seen = self.run(flows, window);
             println!("{flows} flows, {window:?}: {seen}");
             if is_good(&seen) {
-                return;
+                return true;
             }
-            assert!(started.elapsed() < PATIENCE, "{flows} flows: {seen}");
+            undisturbed += u32::from(seen.pause_max < DISTURBED);
+            if started.elapsed() > PATIENCE {
+                assert!(undisturbed < UNDISTURBED_MAX, "{flows} flows: {seen}");
+                eprintln!("skipped: the machine has too much else to do");
+                return false;
+            }
         }
     }
 }
@@ -188,8 +207,8 @@ impl fmt::Display for Seen {
         let (jain, busy, queue) = (self.jain(), self.busy, self.queue_mean);
         write!(
             f,
-            "Jain {jain:.3}, busy {busy:.3}, queue {queue} bytes, {:?}",
-            self.bytes
+            "Jain {jain:.3}, busy {busy:.3}, queue {queue} bytes, {:?}, paused {:?}",
+            self.bytes, self.pause_max
         )
     }
 }
@@ -208,10 +227,13 @@ fn flows_share_a_bottleneck_and_those_who_stay_take_over() {
     let _alone = ALONE.lock();
     for flows in [2, 4, 8, 16] {
         let mut incast = Incast::new(flows as u8, flows);
-        incast.until(flows, SECOND, is_fair_and_busy);
         // What the others have posted still goes out at first.
-        incast.until(flows / 2, SECOND / 10, |seen| seen.busy > 0.95);
-        incast.until(flows / 2, SECOND, is_fair_and_busy);
+        let is_told = incast.until(flows, SECOND, is_fair_and_busy)
+            && incast.until(flows / 2, SECOND / 10, |seen| seen.busy > 0.95)
+            && incast.until(flows / 2, SECOND, is_fair_and_busy);
+        if !is_told {
+            return;
+        }
     }
 }
 
@@ -219,7 +241,9 @@ fn flows_share_a_bottleneck_and_those_who_stay_take_over() {
 fn a_change_of_parameters_is_followed() {
     let _alone = ALONE.lock();
     let mut incast = Incast::new(3, 4);
-    incast.until(4, SECOND, is_fair_and_busy);
+    if !incast.until(4, SECOND, is_fair_and_busy) {
+        return;
+    }
     let limits = |incast: &Incast| -> Vec<u64> {
         let device = &incast.from.device;
         let now = device.now();
