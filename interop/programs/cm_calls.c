@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CHECK(what)                                                                    \
@@ -99,14 +100,16 @@ static struct rdma_cm_id *listener(struct rdma_event_channel *on)
 	return id;
 }
 
+static const struct ibv_qp_init_attr queues = {
+	.qp_type = IBV_QPT_RC,
+	.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+};
+
 /* An id with a route to a port and a queue pair. */
 static struct rdma_cm_id *routed(struct rdma_event_channel *on, uint16_t port)
 {
 	struct rdma_cm_id *id = create(on, RDMA_PS_TCP);
-	struct ibv_qp_init_attr init = {
-		.qp_type = IBV_QPT_RC,
-		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
-	};
+	struct ibv_qp_init_attr init = queues;
 	CHECK(!rdma_resolve_addr(id, NULL, at(port), 2000));
 	pass(on, RDMA_CM_EVENT_ADDR_RESOLVED);
 	CHECK(!rdma_resolve_route(id, 2000));
@@ -632,6 +635,47 @@ static void families(void)
 	rdma_destroy_event_channel(on6);
 }
 
+/* Connects to whoever listens, and leaves without a word. */
+static void leave(int started)
+{
+	struct rdma_event_channel *on;
+	char byte;
+
+	CHECK(read(started, &byte, 1) == 1);
+	on = channel();
+	CHECK(!rdma_connect(routed(on, PORT), NULL));
+	pass(on, RDMA_CM_EVENT_ESTABLISHED);
+	exit(0);
+}
+
+static void exits(void)
+{
+	struct rdma_event_channel *on;
+	struct rdma_cm_event *event;
+	struct ibv_qp_init_attr init = queues;
+	struct rdma_cm_id *server, *asked;
+	int started[2], status;
+
+	/* Before either has a device. */
+	CHECK(!pipe(started));
+	if (!fork())
+		leave(started[0]);
+	on = channel();
+	server = listener(on);
+	CHECK(write(started[1], "", 1) == 1);
+	event = next(on, RDMA_CM_EVENT_CONNECT_REQUEST);
+	asked = event->id;
+	CHECK(!rdma_ack_cm_event(event));
+	CHECK(!rdma_create_qp(asked, NULL, &init));
+	CHECK(!rdma_accept(asked, NULL));
+	pass(on, RDMA_CM_EVENT_ESTABLISHED);
+	pass(on, RDMA_CM_EVENT_DISCONNECTED);
+	CHECK(wait(&status) > 0 && status == 0);
+	end(asked);
+	end(server);
+	rdma_destroy_event_channel(on);
+}
+
 int main(int argc, char **argv)
 {
 	const struct {
@@ -641,6 +685,7 @@ int main(int argc, char **argv)
 		{ "options", options }, { "steps", steps },   { "timeouts", timeouts },
 		{ "pointers", pointers }, { "events", events }, { "ends", ends },
 		{ "ports", ports },	  { "families", families }, { "groups", groups },
+		{ "exits", exits },
 	};
 	CHECK(argc == 3);
 	address = argv[2];

@@ -121,6 +121,7 @@ calls! {
     pointers_to_nothing: "pointers";
     events_and_their_ids: "events";
     connections_that_end_before_they_begin: "ends";
+    programs_that_end_without_a_word: "exits";
     groups_of_members: "groups";
     ports_are_one_ids_or_shared: "ports";
     wildcards_of_both_families: "families";

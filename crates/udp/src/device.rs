@@ -343,8 +343,8 @@ impl Device {
         take(&mut engine.hca, cq, max, &mut each)
     }
 
-    /// Answers what has arrived, and passes on what has arrived for other processes on the device:
-    /// to be called before a program ends without dropping it.
+    /// Answers what has arrived, passes on what has arrived for other processes on the device, and
+    /// ends connections: to be called before a program ends without dropping it.
     pub fn finish(&self) {
         self.shared.finish();
     }

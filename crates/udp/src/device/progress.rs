@@ -193,8 +193,9 @@ impl Shared {
         }
     }
 
-    /// The last rounds of a program, until nothing is left or the link does not take it. What has
-    /// arrived may be for others, and what has left may still be on a slow link of ours.
+    /// The last rounds of a program, until nothing is left or the link does not take it: peers of
+    /// its connections learn that they have ended, what has arrived may be for others, and what has
+    /// left may still be on a slow link of ours.
     pub(super) fn finish(&self) {
         let started = Clock.now_ns();
         while !self.is_orphaned() && Clock.now_ns() - started < LAST_ROUNDS.as_nanos() as u64 {
@@ -206,8 +207,11 @@ impl Shared {
                 let received = engine.receive(&self.socket).unwrap_or(0)
                     + engine.receive_groups()
                     + engine.receive_mail(&self.socket);
+                // Acknowledgements first: who hears of the end may destroy what waits for them.
                 self.send(&mut engine);
-                let held = slow || engine.holds_mail();
+                engine.hca.cm_mut().destroy_all(Engine::now());
+                self.send(&mut engine);
+                let held = slow || engine.hca.holds_sent_packets() || engine.holds_mail();
                 let left = held || engine.is_blocked() || self.deferred.load(Ordering::Relaxed);
                 if received == 0 && !left {
                     return;
