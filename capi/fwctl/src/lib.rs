@@ -20,7 +20,7 @@ mod next;
 use std::ffi::{c_int, c_ulong, c_void};
 use std::mem;
 
-use crate::next::Next;
+use crate::next::next;
 
 /// Takes its last argument always, although it is not always given: on the systems this runs on,
 /// such an argument comes in the same register, and is passed on unread.
@@ -31,7 +31,7 @@ use crate::next::Next;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     type Function = unsafe extern "C" fn(c_int, c_ulong, *mut c_void) -> c_int;
-    static NEXT: Next = Next::new(c"ioctl");
+    let next = next!(ioctl);
     if let Some(result) = answer::answer(fd, request, argument as u64) {
         return match result {
             Ok(()) => 0,
@@ -44,7 +44,7 @@ unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -
     // SAFETY: the C library's function of this name has this type; the arguments are the caller's,
     // who vouches for them.
     unsafe {
-        let next: Function = mem::transmute(NEXT.address());
+        let next: Function = mem::transmute(next);
         next(fd, request, argument)
     }
 }

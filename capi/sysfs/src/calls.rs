@@ -9,7 +9,7 @@ use std::{mem, ptr};
 
 use libc::{DIR, FILE, mode_t, size_t, ssize_t};
 
-use crate::next::Next;
+use crate::next::next;
 use crate::parameter;
 use crate::redirect::{Room, shown};
 
@@ -26,18 +26,12 @@ macro_rules! with_path {
             type Function = unsafe extern "C" fn(
                 $($type_before,)* *const c_char $(, $type_after)*
             ) -> $result;
-            const NAME: &CStr = match CStr::from_bytes_with_nul(
-                concat!(stringify!($name), "\0").as_bytes(),
-            ) {
-                Ok(name) => name,
-                Err(_) => panic!("a name without a zero in it"),
-            };
-            static NEXT: Next = Next::new(NAME);
+            let next = next!($name);
             let mut room = Room::new();
             // SAFETY: the C library's function of this name has this type; the arguments are the
             // caller's, who vouches for them, and the path is equally good.
             unsafe {
-                let next: Function = mem::transmute(NEXT.address());
+                let next: Function = mem::transmute(next);
                 next($($before,)* room.redirect(path) $(, $after)*)
             }
         }
@@ -104,13 +98,7 @@ macro_rules! opening {
             type Function = unsafe extern "C" fn(
                 $(opening!(@directory $directory),)? *const c_char, c_int $(, opening!(@mode $mode))?
             ) -> c_int;
-            const NAME: &CStr = match CStr::from_bytes_with_nul(
-                concat!(stringify!($name), "\0").as_bytes(),
-            ) {
-                Ok(name) => name,
-                Err(_) => panic!("a name without a zero in it"),
-            };
-            static NEXT: Next = Next::new(NAME);
+            let next = next!($name);
             let at = [$($directory,)? libc::AT_FDCWD][0];
             let mut room = Room::new();
             // SAFETY: the C library's function of this name has this type; the arguments are the
@@ -121,13 +109,13 @@ macro_rules! opening {
                     return opened;
                 }
                 if found == path {
-                    let next: Function = mem::transmute(NEXT.address());
+                    let next: Function = mem::transmute(next);
                     return next($($directory,)? path, flags $(, $mode)?);
                 }
                 if is_refused(flags) {
                     return -1;
                 }
-                let next: Function = mem::transmute(NEXT.address());
+                let next: Function = mem::transmute(next);
                 next($($directory,)? found, flags & !CHANGES $(, $mode)?)
             }
         }
@@ -154,13 +142,7 @@ macro_rules! opening_streams {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
             type Function = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
-            const NAME: &CStr = match CStr::from_bytes_with_nul(
-                concat!(stringify!($name), "\0").as_bytes(),
-            ) {
-                Ok(name) => name,
-                Err(_) => panic!("a name without a zero in it"),
-            };
-            static NEXT: Next = Next::new(NAME);
+            let next = next!($name);
             let mut room = Room::new();
             // SAFETY: the C library's function has this type; the caller vouches for the arguments,
             // the path is equally good, and the descriptor is new.
@@ -173,7 +155,7 @@ macro_rules! opening_streams {
                 if found != path && is_refused(flags) {
                     return ptr::null_mut();
                 }
-                let next: Function = mem::transmute(NEXT.address());
+                let next: Function = mem::transmute(next);
                 next(found, mode)
             }
         }
@@ -191,13 +173,13 @@ opening_streams! {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn write(file: c_int, data: *const c_void, size: size_t) -> ssize_t {
     type Function = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;
-    static NEXT: Next = Next::new(c"write");
+    let next = next!(write);
     // SAFETY: the C library's function has this type; the caller vouches for the arguments.
     unsafe {
         if let Some(written) = parameter::write(file, data, size) {
             return written;
         }
-        let next: Function = mem::transmute(NEXT.address());
+        let next: Function = mem::transmute(next);
         next(file, data, size)
     }
 }
@@ -208,10 +190,10 @@ unsafe extern "C" fn write(file: c_int, data: *const c_void, size: size_t) -> ss
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fflush(stream: *mut FILE) -> c_int {
     type Function = unsafe extern "C" fn(*mut FILE) -> c_int;
-    static NEXT: Next = Next::new(c"fflush");
+    let next = next!(fflush);
     // SAFETY: the C library's function has this type; the caller vouches for the stream.
     unsafe {
-        let next: Function = mem::transmute(NEXT.address());
+        let next: Function = mem::transmute(next);
         let flushed = next(stream);
         match parameter::settle_stream(stream) {
             true => flushed,
@@ -226,12 +208,12 @@ unsafe extern "C" fn fflush(stream: *mut FILE) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
     type Function = unsafe extern "C" fn(*mut FILE) -> c_int;
-    static NEXT: Next = Next::new(c"fclose");
+    let next = next!(fclose);
     // SAFETY: the C library's function has this type; the caller vouches for the stream.
     unsafe {
         let is_good = !parameter::may_have_some() || fflush(stream) == 0;
         let error = *libc::__errno_location();
-        let next: Function = mem::transmute(NEXT.address());
+        let next: Function = mem::transmute(next);
         let closed = next(stream);
         if is_good {
             return closed;
@@ -247,12 +229,12 @@ unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn close(file: c_int) -> c_int {
     type Function = unsafe extern "C" fn(c_int) -> c_int;
-    static NEXT: Next = Next::new(c"close");
+    let next = next!(close);
     let is_good = parameter::settle(file);
     // SAFETY: the C library's functions have these types; the caller vouches for the descriptor.
     unsafe {
         let error = *libc::__errno_location();
-        let next: Function = mem::transmute(NEXT.address());
+        let next: Function = mem::transmute(next);
         let closed = next(file);
         if is_good {
             return closed;
@@ -299,11 +281,11 @@ old_stat! {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn realpath(path: *const c_char, buffer: *mut c_char) -> *mut c_char {
     type Function = unsafe extern "C" fn(*const c_char, *mut c_char) -> *mut c_char;
-    static NEXT: Next = Next::new(c"realpath");
+    let next = next!(realpath);
     let mut room = Room::new();
     // SAFETY: the C library's function has this type; the caller vouches for the arguments.
     let found = unsafe {
-        let next: Function = mem::transmute(NEXT.address());
+        let next: Function = mem::transmute(next);
         next(room.redirect(path), buffer)
     };
     if found.is_null() {

@@ -32,3 +32,18 @@ impl Next {
         found
     }
 }
+
+/// Address of the C library's function of a name.
+macro_rules! next {
+    ($name:ident) => {{
+        const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
+            concat!(stringify!($name), "\0").as_bytes(),
+        ) {
+            Ok(name) => name,
+            Err(_) => panic!("a name without a zero in it"),
+        };
+        static NEXT: crate::next::Next = crate::next::Next::new(NAME);
+        NEXT.address()
+    }};
+}
+pub(crate) use next;
