@@ -60,6 +60,13 @@ fn exchange(node: &Node, qpn: Qpn, memory: Remote) {
     node.succeed(2);
 }
 
+/// Two of a device, with a queue pair of the first to the second.
+fn pair(place: &Place) -> ([Node; 2], Qpn) {
+    let nodes = [(); 2].map(|()| attach(place.path()));
+    let (qpn, _) = connect(&nodes[0], &nodes[1], &patient_attr());
+    (nodes, qpn)
+}
+
 /// Waits until `exchange` goes its way with no packet handed on, whoever receives it.
 fn settles(node: &Node, exchange: impl Fn()) {
     let state = node.device.state();
@@ -147,8 +154,7 @@ fn eight_processes() {
 fn a_wrong_program_heals() {
     let address = address(16, 3, 0);
     let place = Place::with_device(address);
-    let [a, b] = [(); 2].map(|()| attach(place.path()));
-    let (qpn, _) = connect(&a, &b, &patient_attr());
+    let ([a, b], qpn) = pair(&place);
     let exchange = || exchange(&a, qpn, b.remote(0));
     settles(&a, exchange);
     let other = share(SocketAddr::new(address, ROCE_PORT));
@@ -167,8 +173,7 @@ fn a_wrong_program_heals() {
 fn late_probes_do_no_harm() {
     let address = address(16, 5, 0);
     let place = Place::with_device(address);
-    let [a, b] = [(); 2].map(|()| attach(place.path()));
-    let (qpn, _) = connect(&a, &b, &patient_attr());
+    let ([a, b], qpn) = pair(&place);
     let exchange = || exchange(&a, qpn, b.remote(0));
     settles(&a, exchange);
     let device = SocketAddr::new(address, ROCE_PORT);
