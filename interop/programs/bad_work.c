@@ -245,13 +245,10 @@ static void windows(void)
 	CHECK(mw);
 	struct ibv_send_wr bind = request(IBV_WR_BIND_MW, NULL);
 	bind.bind_mw.mw = mw;
-	bind.bind_mw.rkey = mw->rkey + (1 << 8);
 	bind.bind_mw.bind_info = (struct ibv_mw_bind_info){
 		.mr = here.mr, .addr = (uintptr_t)here.buffer, .length = SIZE + 1,
 		.mw_access_flags = IBV_ACCESS_REMOTE_READ,
 	};
-	connect_both();
-	STATUS("bind with another window's rkey", post(qp, &bind));
 	bind.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
 	work("bind past the MR", bind);
 	bind.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
@@ -264,6 +261,87 @@ static void windows(void)
 	CHECK(!ibv_dealloc_mw(mw));
 }
 
+// Binds the peer's window with `key`, and writes through it with the tag of that key.
+static void bind_any(const char *name, struct ibv_mw *mw, uint32_t key, struct ibv_qp_ex *ex)
+{
+	uint32_t before = mw->rkey, actual = (before & ~0xffu) | (key & 0xff);
+	struct ibv_mw_bind_info info = {
+		.mr = there.mr, .addr = (uintptr_t)there.buffer, .length = 64,
+		.mw_access_flags = IBV_ACCESS_REMOTE_WRITE,
+	};
+	struct ibv_send_wr bind = request(IBV_WR_BIND_MW, NULL);
+	bind.bind_mw.mw = mw;
+	bind.bind_mw.rkey = key;
+	bind.bind_mw.bind_info = info;
+	struct ibv_send_wr end = request(IBV_WR_LOCAL_INV, NULL);
+	end.invalidate_rkey = actual;
+	struct ibv_sge sge = local(64);
+	struct ibv_send_wr write = request(IBV_WR_RDMA_WRITE, &sge);
+	write.wr.rdma.rkey = actual;
+	connect_both();
+	begin(name);
+	if (ex) {
+		ibv_wr_start(ex);
+		ex->wr_id = 1;
+		ex->wr_flags = IBV_SEND_SIGNALED;
+		ibv_wr_bind_mw(ex, mw, key, &info);
+		CHECK(!ibv_wr_complete(ex));
+	} else {
+		CHECK(!post(peer, &bind));
+	}
+	CHECK(completion(there.cq).status == IBV_WC_SUCCESS);
+	// The provider of a card leaves the field to the program, which knows the key it chose.
+	CHECK(mw->rkey == before);
+	CHECK(!post(qp, &write));
+	struct ibv_wc written = completion(here.cq);
+	CHECK(!post(peer, &end));
+	printf("%s, %s\n", name_of(written.status), name_of(completion(there.cq).status));
+}
+
+// The window is the one of the pointer. Of the key that a program chooses for one of type 2 the
+// last 8 bits count, as with the providers of cards.
+static void keys_of_windows(void)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(there.pd, IBV_MW_TYPE_2);
+	struct ibv_mw *other = ibv_alloc_mw(there.pd, IBV_MW_TYPE_2);
+	struct ibv_mw *first = ibv_alloc_mw(there.pd, IBV_MW_TYPE_1);
+	CHECK(mw && other && first);
+	bind_any("bind with the next key", mw, ibv_inc_rkey(mw->rkey), NULL);
+	bind_any("bind with the present key", mw, mw->rkey, NULL);
+	bind_any("bind with a tag alone", mw, 0x5a, NULL);
+	bind_any("bind with key 0", mw, 0, NULL);
+	bind_any("bind with all bits", mw, UINT32_MAX, NULL);
+	bind_any("bind with a neighbour's key", mw, other->rkey, NULL);
+	bind_any("bind with the key of an MR", mw, there.mr->rkey, NULL);
+
+	struct ibv_qp *plain = peer;
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = there.cq,
+		.recv_cq = there.cq,
+		.cap = { DEPTH, DEPTH, SGES, SGES, INLINE },
+		.qp_type = IBV_QPT_RC,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = there.pd,
+		.send_ops_flags = IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV,
+	};
+	CHECK(peer = ibv_create_qp_ex(there.context, &init));
+	bind_any("wr_bind_mw with a tag alone", mw, 0xa5, ibv_qp_to_qp_ex(peer));
+	bind_any("wr_bind_mw with a neighbour's key", mw, other->rkey, ibv_qp_to_qp_ex(peer));
+	CHECK(!ibv_destroy_qp(peer));
+	peer = plain;
+
+	struct ibv_send_wr bind = request(IBV_WR_BIND_MW, NULL);
+	bind.bind_mw.mw = first;
+	connect_both();
+	STATUS("BIND_MW of type 1", post(peer, &bind));
+	struct ibv_mw_bind verb = { .bind_info = { .mr = there.mr, .length = 8,
+						   .addr = (uintptr_t)there.buffer } };
+	uint32_t before = first->rkey;
+	CHECK(!ibv_bind_mw(peer, first, &verb) && completion(there.cq).wr_id == 0);
+	ANSWER("rkey after bind_mw", first->rkey == ibv_inc_rkey(before) ? "the next" : "?");
+	CHECK(!ibv_dealloc_mw(mw) && !ibv_dealloc_mw(other) && !ibv_dealloc_mw(first));
+}
+
 int main(void)
 {
 	alarm(80);
@@ -274,5 +352,6 @@ int main(void)
 	refused();
 	other_types();
 	windows();
+	keys_of_windows();
 	return 0;
 }

@@ -107,30 +107,21 @@ fn permissions(info: &ibv_mw_bind_info) -> Result<RegFlags, Error> {
     Ok(RegFlags::from_bits(info.mw_access_flags)?)
 }
 
-/// The bind of a window of type 2, as a work request of the queue pair.
+/// The bind of a window of type 2, as a work request of the queue pair. The program chose the key
+/// and so knows it: `rkey` in its window stays what the program last wrote there.
 pub(crate) fn bind_request(queue_pair: &qp::Qp, bind: &WrBindMw) -> Result<SendOp, Error> {
     let window = MWS.get(bind.mw)?.own();
     context::check_same("memory window", &window.context, &queue_pair.context)?;
-    if MwId::of_key(bind.rkey) != Some(window.id) {
-        let allowed = "the key of the window with any last 8 bits (ibv_inc_rkey)";
-        return Err(Error::invalid("bind_mw.rkey", bind.rkey, allowed));
-    }
     let info = &bind.bind_info;
     let flags = permissions(info)?;
     Ok(SendOp::BindMw(MwBind {
-        rkey: bind.rkey,
+        // The pointer says which window it is, so only the tag of the program's key counts, as with
+        // the libraries of cards.
+        rkey: window.id.key(bind.rkey as u8),
         lkey: mr::key(info.mr, &queue_pair.context)?.map_or(0, ferroce_hca::MrKey::lkey),
         va: info.addr,
         length: info.length,
         access: flags.access,
         zero_based: flags.zero_based,
     }))
-}
-
-/// Tells the program the key that a posted bind gives the window.
-pub(crate) fn announce(bind: &WrBindMw) {
-    if let Ok(window) = MWS.get(bind.mw) {
-        // SAFETY: a live object; programs only read the field.
-        unsafe { (*window.abi()).rkey = bind.rkey };
-    }
 }

@@ -58,15 +58,6 @@ impl<W> Chain<W> {
         })
     }
 
-    /// The first request that was not posted, or null.
-    fn refused_at(&self, by_device: bool) -> *mut W {
-        if by_device || self.refused.is_some() {
-            self.current
-        } else {
-            std::ptr::null_mut()
-        }
-    }
-
     /// The chain's outcome; tells the program which request was refused.
     ///
     /// # Safety
@@ -95,38 +86,11 @@ pub(crate) unsafe extern "C" fn post_send(
     let mut chain = Chain::new(wr);
     let posted = qp::get(qp).and_then(|object| {
         let own = object.own();
-        let mut binds = false;
-        let requests = chain.requests(
-            |wr| wr.next,
-            |wr| {
-                binds |= wr.opcode == IBV_WR_BIND_MW;
-                send_request(own, wr)
-            },
-        );
-        let posted = own.context.adapter.live()?.post_send(own.qpn, requests);
-        if binds {
-            // SAFETY: the program's own chain.
-            unsafe { announce_binds(wr, chain.refused_at(posted.is_err())) };
-        }
-        Ok(posted?)
+        let requests = chain.requests(|wr| wr.next, |wr| send_request(own, wr));
+        Ok(own.context.adapter.live()?.post_send(own.qpn, requests)?)
     });
     // SAFETY: the program's own variable.
     unsafe { chain.finish("ibv_post_send", posted, bad_wr) }
-}
-
-/// Tells the program the new keys of the windows that posted requests bind.
-///
-/// # Safety
-/// A chain of requests from `wr` to `end`.
-unsafe fn announce_binds(mut wr: *const ibv_send_wr, end: *const ibv_send_wr) {
-    while wr != end {
-        // SAFETY: as the caller promises.
-        let request = unsafe { &*wr };
-        if request.opcode == IBV_WR_BIND_MW {
-            mw::announce(&request.bind_mw);
-        }
-        wr = request.next;
-    }
 }
 
 /// Posts receive requests (ibv_post_recv(3)).

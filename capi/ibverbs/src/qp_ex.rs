@@ -46,8 +46,6 @@ pub(crate) struct Builder {
 #[derive(Default)]
 struct Batch {
     requests: Vec<SendWr>,
-    /// Binds of memory windows among them.
-    binds: Vec<WrBindMw>,
     refused: Option<Error>,
 }
 
@@ -128,7 +126,6 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
         libc::pthread_mutex_lock(builder.mutex.get());
         let batch = &mut *builder.batch.get();
         batch.requests.clear();
-        batch.binds.clear();
         batch.refused = None;
     }
 }
@@ -142,9 +139,6 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         Some(error) => Err(error),
         None => post_all(own, &mut batch.requests),
     };
-    if result.is_ok() {
-        batch.binds.iter().for_each(mw::announce);
-    }
     // SAFETY: locked by `wr_start` on this thread.
     unsafe { libc::pthread_mutex_unlock(own.builder.mutex.get()) };
     status("ibv_wr_complete", result)
@@ -216,10 +210,7 @@ unsafe extern "C" fn wr_bind_mw(
             return;
         };
         match mw::bind_request(own, &bind) {
-            Ok(op) => {
-                batch.binds.push(bind);
-                begin(qp, op);
-            }
+            Ok(op) => begin(qp, op),
             Err(error) => {
                 batch.refused.get_or_insert(error);
             }

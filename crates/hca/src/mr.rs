@@ -85,6 +85,11 @@ pub(crate) fn index_of(key: u32) -> Option<u32> {
     (key >> 8).checked_sub(1)
 }
 
+/// The key of an index with this tag.
+pub(crate) fn key_at(index: u32, tag: u8) -> u32 {
+    (index + 1) << 8 | u32::from(tag)
+}
+
 impl KeyTable {
     /// Room for all keys there are.
     const MAX: u32 = (1 << 24) - 1;
@@ -106,7 +111,7 @@ impl KeyTable {
             }
             let tag = &mut tags[index as usize];
             *tag = tag.wrapping_add(1);
-            make((index + 1) << 8 | u32::from(*tag))
+            make(key_at(index, *tag))
         })
     }
 

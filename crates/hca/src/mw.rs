@@ -1,7 +1,7 @@
 use ferroce_transport::{AccessError, AccessFlags, MwBind};
 use ferroce_wire::Qpn;
 
-use crate::mr::{Entry, KeyTable, MrKey, Opener, index_of, offset_in};
+use crate::mr::{Entry, KeyTable, MrKey, Opener, index_of, key_at, offset_in};
 use crate::verbs::PdId;
 
 /// Handle of a memory window. Its keys come and go, this stays.
@@ -12,6 +12,11 @@ impl MwId {
     /// The window that a key, present or future, belongs to.
     pub fn of_key(rkey: u32) -> Option<Self> {
         index_of(rkey).map(Self)
+    }
+
+    /// The key of the window with this tag, whether it has it or is to have it.
+    pub fn key(self, tag: u8) -> u32 {
+        key_at(self.0, tag)
     }
 }
 

@@ -370,3 +370,16 @@ fn tags_go_on_where_a_window_left_them() {
     .find(|key| key >> 8 == window.rkey >> 8);
     assert_eq!(next, Some(next_tag(chosen)));
 }
+
+#[test]
+fn the_keys_of_a_window_have_any_tag_and_those_of_others_none() {
+    let mut table = KeyTable::new();
+    let [one, two] = [(); 2].map(|()| table.insert_window(PdId(0), MwType::Type2).unwrap());
+    for tag in 0..=u8::MAX {
+        let key = one.id.key(tag);
+        assert_eq!(key as u8, tag);
+        assert_eq!(MwId::of_key(key), Some(one.id));
+        assert_ne!(key, two.id.key(tag));
+    }
+    assert_eq!(one.id.key(one.rkey as u8), one.rkey);
+}
