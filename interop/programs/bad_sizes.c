@@ -74,6 +74,34 @@ static void shared_receive_queues(const struct objects *on, const struct ibv_dev
 	CHECK(!ibv_destroy_srq(srq));
 }
 
+// What libibverbs refuses by itself, before it asks a driver: nothing has changed.
+static void reregister(const struct objects *on)
+{
+	struct ibv_mr *mr = ibv_reg_mr(on->pd, on->buffer, SIZE, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_mr *null = ibv_alloc_null_mr(on->pd), before = *mr;
+	struct ibv_alloc_dm_attr size = { .length = 4096 };
+	struct ibv_dm *dm = ibv_alloc_dm(on->context, &size);
+	struct ibv_mr *device = ibv_reg_dm_mr(on->pd, dm, 0, 4096, IBV_ACCESS_ZERO_BASED);
+	CHECK(mr && null && dm && device);
+	const int move = IBV_REREG_MR_CHANGE_TRANSLATION, access = IBV_REREG_MR_CHANGE_ACCESS;
+	const int domain = IBV_REREG_MR_CHANGE_PD, local = IBV_ACCESS_LOCAL_WRITE;
+	NUMBER("rereg_mr to no bytes", ibv_rereg_mr(mr, move, NULL, on->buffer, 0, 0));
+	NUMBER("rereg_mr to null", ibv_rereg_mr(mr, move, NULL, NULL, SIZE, 0));
+	NUMBER("rereg_mr to null with access",
+	       ibv_rereg_mr(mr, move | access, NULL, NULL, SIZE, local));
+	NUMBER("rereg_mr to another address with access nobody changes",
+	       ibv_rereg_mr(mr, move, NULL, on->buffer, SIZE / 2, local));
+	NUMBER("rereg_mr into a PD with access nobody changes",
+	       ibv_rereg_mr(mr, domain, on->pd, NULL, 0, local));
+	NUMBER("rereg_mr of a null MR", ibv_rereg_mr(null, access, NULL, NULL, 0, local));
+	NUMBER("rereg_mr of device memory", ibv_rereg_mr(device, access, NULL, NULL, 0, local));
+	ANSWER("rereg_mr after that", memcmp(mr, &before, sizeof before) ? "changed" : "as before");
+	NUMBER("rereg_mr to other permissions", ibv_rereg_mr(mr, access, NULL, NULL, 0, 0));
+	NUMBER("rereg_mr to fewer bytes", ibv_rereg_mr(mr, move, NULL, on->buffer, SIZE / 2, 0));
+	ANSWER("rereg_mr after those", mr->length == SIZE / 2 ? "changed" : "as before");
+	CHECK(!ibv_dereg_mr(mr) && !ibv_dereg_mr(null) && !ibv_dereg_mr(device) && !ibv_free_dm(dm));
+}
+
 static void memory(const struct objects *on)
 {
 	struct ibv_pd *pd = on->pd;
@@ -104,6 +132,7 @@ static void memory(const struct objects *on)
 	NUMBER("rereg_mr of what there is not", ibv_rereg_mr(on->mr, 8, NULL, NULL, 0, 0));
 	NUMBER("rereg_mr to the end of all addresses",
 	       ibv_rereg_mr(on->mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, end, to_the_end, 0));
+	reregister(on);
 	POINTER("alloc_mw of type 0", ibv_alloc_mw(pd, 0));
 	POINTER("alloc_mw of type 3", ibv_alloc_mw(pd, 3));
 	struct ibv_alloc_dm_attr dm = { .length = 1ull << 40 };

@@ -6,14 +6,14 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ferroce_hca::{Memory, MrInfo, MrKey, MrModify, RegFlags};
+use ferroce_hca::{Memory, MrKey, MrModify, RegFlags};
 
-use crate::abi::{ibv_context, ibv_mr, ibv_pd, ibv_sge};
+use crate::abi::{ibv_mr, ibv_pd, ibv_sge};
 use crate::arena::Arena;
 use crate::context::{self, ContextRef};
 use crate::dm;
 use crate::error::{Error, number, pointer, status};
-use crate::pd::{self, Pd};
+use crate::pd;
 
 use memory::{fault_in, memory};
 
@@ -21,20 +21,28 @@ pub(crate) struct Mr {
     context: ContextRef,
     key: MrKey,
     flags: Mutex<RegFlags>,
-    /// It belongs to another context.
-    imported: bool,
-    /// Device memory that it lies on.
-    _dm: Option<dm::Hold>,
+    kind: Kind,
+}
+
+/// What a region consists of.
+enum Kind {
+    /// Memory of the program.
+    Memory,
+    /// Nothing.
+    Null,
+    /// Device memory, which stays as long as the region.
+    Device { _hold: dm::Hold },
+    /// A region of another context.
+    Imported,
 }
 
 impl Mr {
-    fn new(context: ContextRef, key: MrKey, flags: RegFlags) -> Self {
+    fn new(context: ContextRef, key: MrKey, flags: RegFlags, kind: Kind) -> Self {
         Self {
             context,
             key,
             flags: Mutex::new(flags),
-            imported: false,
-            _dm: None,
+            kind,
         }
     }
 
@@ -96,7 +104,8 @@ fn register(
     let iova = if flags.zero_based { 0 } else { iova };
     let device = own.context.adapter.live()?;
     let info = device.with(|hca| hca.reg_mr_iova(own.id, memory, iova, flags.access))?;
-    Ok(insert(pd, own, addr, length, info, flags))
+    let mr = Mr::new(Arc::clone(&own.context), info.key, flags, Kind::Memory);
+    Ok(insert(pd, addr, length, mr))
 }
 
 /// Registers a part of device memory, which has no address that means anything to a program.
@@ -115,14 +124,9 @@ pub(crate) fn register_dm(
     let length = memory.len() as usize;
     let device = own.context.adapter.live()?;
     let info = device.with(|hca| hca.reg_mr_iova(own.id, memory, 0, flags.access))?;
-    let mr = Mr {
-        _dm: Some(hold),
-        ..Mr::new(Arc::clone(&own.context), info.key, flags)
-    };
-    // SAFETY: a live object.
-    let context = unsafe { (*pd).context };
-    let abi = abi(context, pd, null_mut(), length, info.key);
-    Ok(MRS.insert(abi, mr))
+    let kind = Kind::Device { _hold: hold };
+    let mr = Mr::new(Arc::clone(&own.context), info.key, flags, kind);
+    Ok(insert(pd, null_mut(), length, mr))
 }
 
 /// The region of a handle, for another context of the device. Its address may mean nothing to
@@ -133,14 +137,11 @@ pub(crate) fn import(pd: *mut ibv_pd, own: ContextRef, handle: u32) -> Result<*m
         mr.key.0 == handle && Arc::ptr_eq(&mr.context.adapter, &own.adapter)
     });
     let original = known.ok_or(Error::Handle("mr_handle"))?;
-    // SAFETY: live objects.
-    let (context, length) = unsafe { ((*pd).context, (*original.abi()).length) };
+    // SAFETY: a live object.
+    let length = unsafe { (*original.abi()).length };
     let (key, flags) = (original.own().key, *original.own().flags());
-    let mr = Mr {
-        imported: true,
-        ..Mr::new(own, key, flags)
-    };
-    Ok(MRS.insert(abi(context, pd, null_mut(), length, key), mr))
+    let mr = Mr::new(own, key, flags, Kind::Imported);
+    Ok(insert(pd, null_mut(), length, mr))
 }
 
 /// Ends an object whose region stays.
@@ -150,37 +151,19 @@ pub(crate) fn forget(pointer: *mut ibv_mr) -> Result<(), Error> {
     Ok(())
 }
 
-/// The registered region as the program sees it.
-fn insert(
-    pd: *mut ibv_pd,
-    own: &Pd,
-    addr: *mut c_void,
-    length: usize,
-    info: MrInfo,
-    flags: RegFlags,
-) -> *mut ibv_mr {
-    // SAFETY: a live object.
-    let context = unsafe { (*pd).context };
-    let mr = Mr::new(Arc::clone(&own.context), info.key, flags);
-    MRS.insert(abi(context, pd, addr, length, info.key), mr)
-}
-
-fn abi(
-    context: *mut ibv_context,
-    pd: *mut ibv_pd,
-    addr: *mut c_void,
-    length: usize,
-    key: MrKey,
-) -> ibv_mr {
-    ibv_mr {
-        context,
+/// The region as the program sees it.
+fn insert(pd: *mut ibv_pd, addr: *mut c_void, length: usize, mr: Mr) -> *mut ibv_mr {
+    let abi = ibv_mr {
+        // SAFETY: a live object.
+        context: unsafe { (*pd).context },
         pd,
         addr,
         length,
-        handle: key.0,
-        lkey: key.lkey(),
-        rkey: key.rkey(),
-    }
+        handle: mr.key.0,
+        lkey: mr.key.lkey(),
+        rkey: mr.key.rkey(),
+    };
+    MRS.insert(abi, mr)
 }
 
 /// The key of a memory region of the context; `None` for the null pointer.
@@ -199,7 +182,9 @@ pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
         let own = object.own();
         let device = own.context.adapter.live()?;
         let info = device.with(|hca| hca.alloc_null_mr(own.id))?;
-        Ok(insert(pd, own, null_mut(), 0, info, RegFlags::default()))
+        let context = Arc::clone(&own.context);
+        let mr = Mr::new(context, info.key, RegFlags::default(), Kind::Null);
+        Ok(insert(pd, null_mut(), 0, mr))
     });
     pointer("ibv_alloc_null_mr", made)
 }
@@ -235,6 +220,23 @@ fn reregister(
         return Err(Error::invalid("flags", what as u32, allowed));
     }
     let mr = MRS.find(pointer)?.own();
+    if !matches!(mr.kind, Kind::Memory) {
+        return Err(Error::Refused {
+            errno: libc::EINVAL,
+            what: "only a region of the program's own memory can change; register another one"
+                .into(),
+        });
+    }
+    if what & TRANSLATION != 0 && addr.is_null() {
+        return Err(Error::Null("addr"));
+    }
+    if what & TRANSLATION != 0 && length == 0 {
+        return Err(Error::invalid("length", length, "1 or more"));
+    }
+    if what & ACCESS == 0 && access != 0 {
+        let allowed = "0 without IBV_REREG_MR_CHANGE_ACCESS";
+        return Err(Error::invalid("access", access, allowed));
+    }
     let mut flags = *mr.flags();
     if what & ACCESS != 0 {
         flags = RegFlags::from_bits(access)?;
@@ -351,9 +353,9 @@ pub(crate) fn close(context: &ContextRef) {
     for mr in MRS.all() {
         if Arc::ptr_eq(&mr.own().context, context) {
             // Nothing more can be done about one that stays.
-            let _ = match mr.own().imported {
-                true => forget(mr.abi()),
-                false => deregister(mr.abi()),
+            let _ = match mr.own().kind {
+                Kind::Imported => forget(mr.abi()),
+                Kind::Memory | Kind::Null | Kind::Device { .. } => deregister(mr.abi()),
             };
         }
     }
