@@ -15,6 +15,7 @@ use crate::abi::ibv_device;
 use crate::error::{Error, pointer, report};
 use crate::events::{Async, AsyncQueue, CompQueue};
 use crate::opened::CmSink;
+use crate::wall_clock::WallClock;
 use crate::{capture, fork};
 
 /// A device as programs see it before they open it. Providers of other cards look at a pointer to
@@ -121,6 +122,8 @@ pub(crate) struct Adapter {
     pub(crate) listed: &'static Listed,
     pub(crate) device: Device,
     pub(crate) routes: Arc<Routes>,
+    /// Tells the time of day of completions.
+    pub(crate) wall_clock: WallClock,
     /// Bytes of device memory left.
     pub(crate) dm_free: Arc<AtomicU64>,
     /// Tells this process's use of the device from that of others.
@@ -266,6 +269,7 @@ impl Adapter {
         device.set_event_sink(Box::new(move |hca, event| sink.deliver(hca, event)));
         let adapter = Arc::new(Self {
             listed,
+            wall_clock: WallClock::new(|| device.now()),
             device,
             routes,
             dm_free: Arc::new(AtomicU64::new(limits::MAX_DM_SIZE)),

@@ -3,7 +3,6 @@
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use ferroce_hca::{Completion, CqInit, WcOpcode};
 use ferroce_wire::Qpn;
@@ -262,9 +261,6 @@ unsafe extern "C" fn read_completion_wallclock_ns(queue: *mut ibv_cq_ex) -> u64 
     let Ok(object) = cq::get(queue) else {
         return 0;
     };
-    let device_now = object.own().context.adapter.device.now();
-    let age = device_now.since(current(queue).timestamp);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.map_or(0, |since| since.as_nanos() as u64);
-    now.saturating_sub(age)
+    let clock = object.own().context.adapter.wall_clock;
+    clock.at(current(queue).timestamp)
 }

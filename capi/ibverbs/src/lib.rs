@@ -11,6 +11,7 @@
 //! | `arena` | the objects programs hold pointers to, and whether a pointer is one of them |
 //! | `error` | refusals: error number and one line on stderr (`FERROCE_LOG`) |
 //! | `adapter` | the devices there are, and those this process has open |
+//! | `wall_clock` | the time of day of completions |
 //! | `events` | completion channels and asynchronous events on descriptors that can be polled |
 //! | `context`, `pd`, `mr`, `cq`, `qp`, ... | the calls, by the object they are about |
 //!
@@ -52,6 +53,7 @@ mod rate;
 mod srq;
 mod strings;
 mod sysfs;
+mod wall_clock;
 mod xrc;
 
 pub use adapter::{
