@@ -1,5 +1,5 @@
 use ferroce_adp::{Expiry, PolicyKind};
-use ferroce_wire::{Headers, NakCode, Opcode, Psn, Qpn, Syndrome, rnr_timer_ns};
+use ferroce_wire::{Aeth, Headers, NakCode, Opcode, Psn, Qpn, Syndrome, rnr_timer_ns};
 
 use crate::recv::scatter;
 use crate::requester::{Requester, RequesterTimer};
@@ -48,6 +48,7 @@ impl Requester {
         // the wait for a receiver, which turns out to have been ready.
         if self.una != una_before {
             self.retry.on_progress(host.policy(), now.as_nanos());
+            self.recovery.on_progress(self.una);
             self.arm(now, host.policy());
         }
         match demand {
@@ -61,6 +62,16 @@ impl Requester {
     /// A response to something already done may still bring credits; one to something never
     /// sent is forged or damaged.
     fn handle_stale<H: Host>(&mut self, psn: Psn, headers: &Headers, host: &mut H) {
+        let is_ack = matches!(
+            headers.aeth,
+            Some(Aeth {
+                syndrome: Syndrome::Ack { .. },
+                ..
+            })
+        ) && headers.bth.opcode.operation() == Opcode::RcAcknowledge;
+        if psn.is_before(self.una) && self.recovery.is_spurious(psn, is_ack) {
+            host.count(Counter::SpuriousRetransmissions, 1);
+        }
         let newest_done = psn.next() == self.una;
         match headers.aeth {
             Some(aeth)
@@ -278,7 +289,10 @@ impl Requester {
             return Err(WcStatus::RetryExcErr);
         }
         self.implied_nak_at = None;
+        let mut recovery = self.recovery;
         self.go_back();
+        recovery.on_timeout(self.una, self.high);
+        self.recovery = recovery;
         self.arm(now, host.policy());
         Ok(())
     }

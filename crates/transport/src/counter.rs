@@ -60,6 +60,7 @@ counters! {
     RnrNakRetryErr "rnr_nak_retry_err" node_infiniband "rnr_nak_retry_packets_received" rxe "rcvd_rnr_err" "RNR NAKs received, retry limit not exceeded.";
     OutOfSequence "out_of_sequence" node_infiniband "out_of_sequence_packets_received" rxe "out_of_seq_request" "Requests that arrived ahead of the expected PSN.";
     DuplicateRequest "duplicate_request" node_infiniband "duplicate_requests_packets" rxe "duplicate_request" "Requests that had been executed already.";
+    EarlyDuplicateRequest "early_duplicate_request" ferroce "early_duplicate_requests" "Duplicate requests that arrived before the answer to the first copy was sent.";
     OutOfBuffer "out_of_buffer" node_infiniband "out_of_buffer_drops" rxe "send_rnr_err" "Requests that found no receive WQE.";
     RoceAdpRetrans "roce_adp_retrans" node_infiniband "roce_adp_retransmits" "Retransmissions by adaptive retransmission.";
     RoceAdpRetransWaitNs "roce_adp_retrans_wait_ns" ferroce "roce_adp_retrans_wait_ns" "Sum of the waits before retransmissions by adaptive retransmission, nanoseconds.";
@@ -89,6 +90,7 @@ counters! {
     RxMulticastPackets "rx_multicast_packets" ferroce "rx_multicast_packets" "Packets taken from the link for a QP in a multicast group.";
     TxMulticastPackets "tx_multicast_packets" ferroce "tx_multicast_packets" "Packets handed to the link for a multicast group.";
     RetransmittedPackets "retransmitted_packets" ferroce "retransmitted_packets" "Request packets sent again.";
+    SpuriousRetransmissions "spurious_retransmissions" ferroce "spurious_retransmissions" "Request packets sent again after a timeout although an earlier copy was answered.";
     RxMalformed "rx_malformed" ferroce "rx_malformed" "Packets dropped because they do not parse.";
     RxUnknownQp "rx_unknown_qp" ferroce "rx_unknown_qp" "Packets dropped because their QP does not exist.";
     RxWrongState "rx_wrong_state" ferroce "rx_wrong_state" "Packets dropped because the QP is not ready to receive.";

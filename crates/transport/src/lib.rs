@@ -19,8 +19,10 @@
 //! | `requester` | decides which WQE sends when; windows, fences, credits, go-back-N |
 //! | `request` | turns a send WQE into request packets |
 //! | `completer` | takes acknowledgements and responses, completes WQEs, decides about retries |
+//! | `recovery` | what a timeout made it send again, and whether it had to |
 //! | `responder` | executes requests, recognises duplicates |
 //! | `answers` | what the responder has still to say |
+//! | `owed` | which requests wait for their first answer |
 //! | `unreliable`, `datagram` | what is different for UC and UD receives |
 //! | `service` | queue pair types, and whom they talk to |
 //! | `attr` | the state table and attribute rules of `ibv_modify_qp` |
@@ -32,7 +34,9 @@ mod completer;
 mod counter;
 mod datagram;
 mod host;
+mod owed;
 mod qp;
+mod recovery;
 mod recv;
 mod request;
 mod requester;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use ferroce_adp::{Policy, QpTimeouts, RetryState};
 use ferroce_wire::{Psn, Qpn};
 
+use crate::recovery::Recovery;
 use crate::request::{Request, SendWqe};
 use crate::{
     Completion, Counter, Host, MAX_MESSAGE_BYTES, PostError, QpAttr, QpConfig, QpType, SendFlags,
@@ -51,6 +52,8 @@ pub(crate) struct Requester {
     /// The PSN from which a lost response has been requested again already; further proof of
     /// the same loss changes nothing.
     pub(crate) implied_nak_at: Option<Psn>,
+    /// What timeouts have made it send again.
+    pub(crate) recovery: Recovery,
     /// A local error of the WQE at the cursor; reported when everything before it is done.
     local_error: Option<WcStatus>,
     /// Window for good, which also sizes READ requests.
@@ -113,6 +116,7 @@ impl Requester {
             rnr_tries: 0,
             timer: RequesterTimer::Idle,
             implied_nak_at: None,
+            recovery: Recovery::default(),
             local_error: None,
             window_bytes,
             share_bytes: window_bytes,
@@ -500,6 +504,7 @@ impl Requester {
         self.cursor = 0;
         self.asked = self.una.wrapping_sub(1);
         self.responses_due.clear();
+        self.recovery = Recovery::default();
         // Found again when the cursor comes back to it.
         self.local_error = None;
     }
@@ -588,6 +593,7 @@ impl Requester {
         self.responses_due.clear();
         self.timer = RequesterTimer::Idle;
         self.implied_nak_at = None;
+        self.recovery = Recovery::default();
         self.local_error = None;
         self.rnr_tries = 0;
     }

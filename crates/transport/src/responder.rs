@@ -1,6 +1,7 @@
 use ferroce_wire::{Aeth, CreditCode, Headers, NakCode, Opcode, Psn, Qpn, Reth, Srqn, Syndrome};
 
 use crate::answers::{Answers, REVOKED, ReadAnswer};
+use crate::owed::Owed;
 use crate::resource::{Resource, Resources};
 use crate::{
     AccessError, AccessFlags, AtomicOp, Completion, Counter, Data, Host, Key, MAX_MESSAGE_BYTES,
@@ -22,6 +23,7 @@ pub(crate) struct Responder {
     srqn: Option<Srqn>,
     resources: Resources,
     answers: Answers,
+    owed: Owed,
 }
 
 /// The message that arriving packets belong to.
@@ -151,6 +153,7 @@ impl Responder {
             srqn: None,
             resources: Resources::default(),
             answers: Answers::default(),
+            owed: Owed::default(),
         }
     }
 
@@ -398,6 +401,7 @@ impl Responder {
         }
         if headers.bth.ack_req {
             self.answers.ack(headers.bth.psn);
+            self.owed.executed(headers.bth.psn);
         }
     }
 
@@ -423,6 +427,8 @@ impl Responder {
             cx.attr,
         );
         self.answers.read(answer);
+        let last = headers.bth.psn.wrapping_add(answer.packets - 1);
+        self.owed.executed(last);
         Ok(())
     }
 
@@ -458,6 +464,7 @@ impl Responder {
             cx.attr,
         );
         self.answers.atomic(psn, original);
+        self.owed.executed(headers.bth.psn);
         Ok(())
     }
 
@@ -486,6 +493,9 @@ impl Responder {
     fn handle_duplicate<H: Host>(&mut self, headers: &Headers, cx: &mut Context<'_, H>) {
         cx.host.count(Counter::DuplicateRequest, 1);
         let psn = headers.bth.psn;
+        if self.owed.includes(psn) {
+            cx.host.count(Counter::EarlyDuplicateRequest, 1);
+        }
         let limit = cx.attr.max_dest_rd_atomic;
         if headers.bth.opcode.operation() == Opcode::RcReadRequest {
             let Some(reth) = headers.reth else { return };
@@ -559,6 +569,7 @@ impl Responder {
         self.message = Message::None;
         self.resources.clear();
         self.answers.clear();
+        self.owed = Owed::default();
         self.nak_sent = false;
     }
 
@@ -579,6 +590,10 @@ impl Responder {
             msn: self.msn,
         };
         let made = self.answers.poll_transmit(ack, attr, host, out);
+        if matches!(made, Ok(true)) {
+            let more = !self.answers.is_empty();
+            self.owed.answered(out.headers.bth.psn, more);
+        }
         made.map_err(|psn| {
             self.answers.clear();
             self.answers.nak(psn, REVOKED);

@@ -11,7 +11,7 @@
 
 mod host;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Index, IndexMut};
 
 use ferroce_adp::{Policy, PolicyKind};
@@ -140,6 +140,8 @@ impl Setup {
             host,
             ready: false,
             free_at: Time::ZERO,
+            stalled_until: Time::ZERO,
+            socket: VecDeque::new(),
         }
     }
 
@@ -184,6 +186,23 @@ pub struct Side {
     /// It may have something to send, from this time on.
     ready: bool,
     free_at: Time,
+    /// Its thread gets no processor before.
+    stalled_until: Time,
+    /// What has arrived meanwhile.
+    socket: VecDeque<Packet>,
+}
+
+impl Side {
+    /// When its thread has something to do.
+    fn wakes_at(&self) -> Option<Time> {
+        let sends = self.ready.then_some(self.free_at);
+        let takes = (!self.socket.is_empty()).then_some(self.stalled_until);
+        let next = [self.qp.poll_timeout(), sends, takes]
+            .into_iter()
+            .flatten()
+            .min();
+        next.map(|at| at.max(self.stalled_until))
+    }
 }
 
 /// A packet on the wire.
@@ -386,10 +405,7 @@ impl Pair {
             .expect("it never comes to rest");
         self.transmit();
         let arrival = self.wire.first_key_value().map(|((at, _), _)| *at);
-        let wakes = self.sides.iter().flat_map(|side| {
-            let sends = side.ready.then_some(side.free_at);
-            [side.qp.poll_timeout(), sends]
-        });
+        let wakes = self.sides.iter().map(Side::wakes_at);
         let Some(next) = wakes.chain([arrival]).flatten().min() else {
             return false;
         };
@@ -399,22 +415,44 @@ impl Pair {
         self.now = self.now.max(next);
         if arrival.is_some_and(|at| at <= self.now) {
             if let Some((_, packet)) = self.wire.pop_first() {
-                self.deliver(packet.from.peer(), &packet.headers, &packet.payload);
+                let to = packet.from.peer();
+                self[to].socket.push_back(packet);
+                self.take_arrived(to);
             }
         } else {
             for id in [A, B] {
-                let now = self.now;
-                if self[id].qp.poll_timeout().is_some_and(|at| at <= now) {
-                    self.expire(id);
-                }
+                self.take_arrived(id);
+                self.expire_due(id);
             }
         }
         self.transmit();
         true
     }
 
-    fn expire(&mut self, id: Id) {
+    /// Keeps the thread of this side from running for so long.
+    pub fn stall(&mut self, id: Id, ns: u64) {
+        self[id].stalled_until = self.now.after(ns);
+    }
+
+    fn is_stalled(&self, id: Id) -> bool {
+        self[id].stalled_until > self.now
+    }
+
+    /// Hands over what has arrived.
+    fn take_arrived(&mut self, id: Id) {
+        while !self.is_stalled(id)
+            && let Some(packet) = self[id].socket.pop_front()
+        {
+            self.deliver(id, &packet.headers, &packet.payload);
+        }
+    }
+
+    /// Lets the timer run out if it is due.
+    pub fn expire_due(&mut self, id: Id) {
         let now = self.now;
+        if self.is_stalled(id) || self[id].qp.poll_timeout().is_none_or(|at| at > now) {
+            return;
+        }
         let side = &mut self[id];
         side.qp.handle_timeout(now, &mut side.host);
         side.ready = true;
@@ -438,7 +476,7 @@ impl Pair {
     /// Lets both sides send what they have.
     pub fn transmit(&mut self) {
         for id in [A, B] {
-            while self[id].ready && self[id].free_at <= self.now {
+            while self[id].ready && self[id].free_at <= self.now && !self.is_stalled(id) {
                 let (now, gap_ns) = (self.now, self.setup.gap_ns);
                 let side = &mut self[id];
                 let mut transmit = Transmit::empty();

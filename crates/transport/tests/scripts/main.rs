@@ -14,6 +14,7 @@ mod operations;
 mod order;
 mod receiver_not_ready;
 mod resources;
+mod stalls;
 mod states;
 mod timeouts;
 mod unreliable;

@@ -1,0 +1,133 @@
+//! A machine whose threads get no processor for a while: whose fault a retransmission is, and how
+//! much of it there is.
+
+use ferroce_transport::Counter;
+
+use crate::common::{A, B, Fate, Pair, Setup};
+
+/// The timeout of these pairs, which does not grow.
+const TIMEOUT_NS: u64 = 268_435_456;
+
+/// What the two ends know of retransmissions that were for nothing: A's as a requester, B's as a
+/// responder.
+fn for_nothing(pair: &Pair) -> [u64; 2] {
+    [
+        pair.count(A, Counter::SpuriousRetransmissions),
+        pair.count(B, Counter::EarlyDuplicateRequest),
+    ]
+}
+
+fn timeouts(pair: &Pair) -> u64 {
+    pair.count(A, Counter::LocalAckTimeoutErr)
+}
+
+/// Nothing is lost for ever: everything is done, in order, and the bytes are there.
+fn finish(pair: &mut Pair, wr_ids: impl IntoIterator<Item = u64>) {
+    pair.run();
+    pair.expect_sent(A, wr_ids);
+}
+
+#[test]
+fn a_lost_request_or_acknowledgement_is_nobodys_fault() {
+    for from in [A, B] {
+        let mut pair = Setup::default().connect();
+        pair.rule(1, Fate::Drop, move |p| p.from == from);
+        pair.write(A, 1, 10);
+        finish(&mut pair, [1]);
+        assert_eq!((timeouts(&pair), for_nothing(&pair)), (1, [0, 0]));
+    }
+}
+
+#[test]
+fn a_lost_read_response_is_nobodys_fault() {
+    let mut pair = Setup::default().connect();
+    pair.rule(1, Fate::Drop, |p| p.from == B);
+    pair.read(A, 1, 10);
+    pair.write(A, 2, 10);
+    finish(&mut pair, [1, 2]);
+    assert_eq!(for_nothing(&pair), [0, 0]);
+}
+
+/// The answer was on its way, so both copies are answered, and the requester sees it.
+#[test]
+fn an_answer_that_is_late_shows_the_requester_that_it_was_early() {
+    for read in [false, true] {
+        let mut pair = Setup::default().connect();
+        pair.rule(1, Fate::DelayNs(TIMEOUT_NS / 2 * 3), |p| p.from == B);
+        match read {
+            true => pair.read(A, 1, 10),
+            false => pair.write(A, 1, 10),
+        }
+        finish(&mut pair, [1]);
+        assert_eq!((timeouts(&pair), for_nothing(&pair)), (1, [1, 0]));
+    }
+}
+
+/// Each repetition of the same packet is counted, and no more.
+#[test]
+fn each_repetition_counts_once() {
+    let mut pair = Setup::default().connect();
+    pair.rule(1, Fate::DelayNs(TIMEOUT_NS / 2 * 7), |p| p.from == A);
+    pair.rule(3, Fate::DelayNs(TIMEOUT_NS * 5), |p| p.from == B);
+    pair.write(A, 1, 10);
+    finish(&mut pair, [1]);
+    // Three repetitions have overtaken the packet. Of the four answers, which are later still, one
+    // was needed.
+    assert_eq!(pair.count(B, Counter::DuplicateRequest), timeouts(&pair));
+    assert_eq!(for_nothing(&pair), [timeouts(&pair), 0]);
+}
+
+/// What is said to later requests says nothing about an earlier repetition.
+#[test]
+fn what_was_settled_long_ago_is_forgotten() {
+    let mut pair = Setup::default().connect();
+    pair.rule(1, Fate::Drop, |p| p.from == B);
+    pair.write(A, 1, 10);
+    pair.write(A, 2, 10);
+    finish(&mut pair, [1, 2]);
+    pair.write(A, 3, 10);
+    finish(&mut pair, [3]);
+    let acknowledgement = pair.log.last().unwrap().clone();
+    for _ in 0..3 {
+        pair.forge(A, acknowledgement.headers, &[]);
+    }
+    assert_eq!(for_nothing(&pair), [0, 0]);
+}
+
+/// The peer's thread finds the request and its repetitions together. One acknowledgement answers all
+/// of them, so only the peer knows.
+#[test]
+fn a_stalled_responder_sees_that_the_requester_was_early() {
+    for read in [false, true] {
+        let mut pair = Setup::default().connect();
+        match read {
+            true => pair.read(A, 1, 3000),
+            false => pair.write(A, 1, 10),
+        }
+        pair.stall(B, TIMEOUT_NS / 2 * 5);
+        finish(&mut pair, [1]);
+        assert_eq!((timeouts(&pair), for_nothing(&pair)), (2, [0, 2]), "{read}");
+    }
+}
+
+/// The host takes what has arrived before it lets a timer run out.
+#[test]
+fn a_stalled_requester_finds_the_answer_before_its_timer() {
+    for id in [A, B] {
+        let mut pair = Setup::default().connect();
+        for wr_id in 0..20 {
+            pair.write(A, wr_id, 3000);
+        }
+        pair.run_for(500);
+        // The last word of one stall comes before the timer of the other end is due.
+        let stalls = if id == A {
+            3 * TIMEOUT_NS
+        } else {
+            TIMEOUT_NS / 2
+        };
+        pair.stall(id, stalls);
+        finish(&mut pair, 0..20);
+        assert_eq!((timeouts(&pair), for_nothing(&pair)), (0, [0, 0]));
+        assert_eq!(pair.count(A, Counter::RetransmittedPackets), 0);
+    }
+}
