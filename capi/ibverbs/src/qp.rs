@@ -186,7 +186,9 @@ fn create(
         cap: convert::cap(&init.cap),
         signal_all: init.sq_sig_all != 0,
     };
-    let made = own.adapter.live()?.with(|hca| {
+    let live = own.adapter.live()?;
+    live.join()?;
+    let made = live.with(|hca| {
         let qpn = hca.create_qp(&device)?;
         let granted = hca.qp(qpn).map(|qp| qp.config().cap);
         Ok::<_, VerbsError>((qpn, granted.unwrap_or(device.cap)))
@@ -212,6 +214,7 @@ fn create_xrc_recv(
     }
     let xrcd = xrc::find_in(ex.xrcd, &context::find(context)?)?;
     let device = xrcd.context.adapter.live()?;
+    device.join()?;
     let qpn = device.with(|hca| hca.create_xrc_recv_qp(xrcd.id))?;
     Ok(insert_xrc_recv(context, xrcd, qpn, ex.qp_context))
 }

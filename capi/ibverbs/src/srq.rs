@@ -98,7 +98,9 @@ fn create(
     } = init.attr;
     // Other cards give the least there is to those who ask for nothing.
     let (max_wr, max_sge) = (max_wr.max(1), max_sge.max(1));
-    let made = own.adapter.live()?.with(|hca| {
+    let live = own.adapter.live()?;
+    live.join()?;
+    let made = live.with(|hca| {
         let id = match xrc {
             Some(xrc) => hca.create_xrc_srq(domain.id, xrc, max_wr, max_sge)?,
             None => hca.create_srq(domain.id, max_wr, max_sge)?,

@@ -96,6 +96,12 @@ impl Device {
         device.with_pass_on(|hca| f(hca, device.now()))
     }
 
+    /// Has packets come to this process; to be called before there is anything that they could be
+    /// for.
+    pub(crate) fn join(&self) -> Result<(), Error> {
+        Ok(self.opened.device().join()?)
+    }
+
     pub(crate) fn spec(&self) -> &DeviceSpec {
         self.opened.device().spec()
     }

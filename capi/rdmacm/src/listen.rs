@@ -46,6 +46,7 @@ fn listen(id: &Arc<Id>, backlog: c_int) -> Result<c_int, Error> {
     let backlog = backlog.unwrap_or(BACKLOG).min(BACKLOG);
     let service = ServiceId::new(id.space(), source.port());
     for device in devices {
+        device.join()?;
         let begun = device.with(|hca, _| {
             hca.cm_mut().listen(service, backlog)?;
             let key = (device.key(), service);

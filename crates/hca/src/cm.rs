@@ -147,6 +147,11 @@ impl Cm {
         self.listeners.keys().copied()
     }
 
+    /// Whether somebody listens or there is a connection.
+    pub(crate) fn is_active(&self) -> bool {
+        !self.listeners.is_empty() || !self.connections.is_empty()
+    }
+
     pub(crate) fn poll_event(&mut self) -> Option<CmEvent> {
         self.events.pop_front()
     }

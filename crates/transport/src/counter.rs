@@ -100,6 +100,8 @@ counters! {
     RxWrongService "rx_wrong_service" ferroce "rx_wrong_service" "Packets dropped because their opcode belongs to another service.";
     RxUnexpectedResponse "rx_unexpected_response" ferroce "rx_unexpected_response" "Responses dropped because they answer nothing outstanding.";
     RxForwarded "rx_forwarded" ferroce "rx_forwarded" "Packets for another process of the device, handed on to it.";
+    RxForwardDropped "rx_forward_dropped" ferroce "rx_forward_dropped" "Packets for another process of the device that it did not take within a second.";
+    RxForeignSource "rx_foreign_source" ferroce "rx_foreign_source" "Packets dropped because they come from an address of this host, but not from the device's port: another user's program sent them.";
     TxDropped "tx_dropped" ferroce "tx_dropped" rxe "send_err" "Packets the link refused to take.";
     ImpairLost "impair_lost" ferroce "impair_lost" "Packets the impairment dropped at random.";
     ImpairQueueFull "impair_queue_full" ferroce "impair_queue_full" "Packets the impairment's queue had no room for.";

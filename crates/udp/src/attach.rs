@@ -1,23 +1,18 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use ferroce_hca::{Hca, HcaConfig, Mtu};
 
 use crate::device::{Device, OpenError};
 use crate::neighbours::Neighbours;
+use crate::port::Port;
 use crate::registry::{Registry, RegistryError};
-use crate::shared::{Process, SLOT_MAX, SharedFile};
-use crate::socket::{BindError, Options, Socket};
+use crate::shared::{SLOT_MAX, SharedFile};
+use crate::socket::{Options, Socket};
 use crate::spec::DeviceSpec;
 use crate::sys::Interface;
 use crate::tap::Tap;
-
-/// How long a socket that this process has closed may still be there: another thread may be
-/// starting a program, which has copies of all descriptors until it runs.
-const EXEC_MAX: Duration = Duration::from_secs(2);
 
 /// How a process attaches to a device.
 #[derive(Clone, Debug, Default)]
@@ -67,12 +62,18 @@ impl Device {
         let failed = |source| RegistryError::state(shared.path(), source);
         shared.keep_card().map_err(failed)?;
         let membership = shared.membership().map_err(failed)?;
-        let others = shared.others().map_err(failed)?;
         let slot = shared.claim_slot(&membership).map_err(failed)?;
         let slot = slot.ok_or(OpenError::Full { max: SLOT_MAX })?;
         let mailbox = shared.mailbox(slot).map_err(failed)?;
-        let socket = bind(&spec, &options.socket, &others)?;
+        // What is wrong with the port is said now, though it is shared later.
+        let address = SocketAddr::new(spec.address, spec.port);
+        Port::check(&shared, address)?;
         drop(membership);
+        let socket = Options {
+            share_port: true,
+            ..options.socket
+        };
+        let socket = Socket::unbound(address, &socket)?;
 
         let config = HcaConfig {
             seed: seed(&spec, slot),
@@ -101,32 +102,6 @@ impl Device {
             attachment,
             Some(neighbours),
         )
-    }
-}
-
-/// Binds the device's port, which only sockets of this user can share. If none of ours has it
-/// nobody may have: the kernel would spread the packets over all of them.
-fn bind(spec: &DeviceSpec, options: &Options, others: &[Process]) -> Result<Socket, BindError> {
-    let address = SocketAddr::new(spec.address, spec.port);
-    let bind = |share_port| {
-        let options = Options {
-            share_port,
-            ..options.clone()
-        };
-        Socket::bind(address, &options)
-    };
-    if !others.is_empty() {
-        return bind(true);
-    }
-    drop(bind(false)?);
-    let started = Instant::now();
-    loop {
-        match bind(true) {
-            Err(BindError::AddressInUse { .. }) if started.elapsed() < EXEC_MAX => {
-                thread::sleep(EXEC_MAX / 1000);
-            }
-            outcome => return outcome,
-        }
     }
 }
 

@@ -20,6 +20,7 @@ use self::progress::{Events, Shared};
 use crate::attach::Attachment;
 use crate::engine::Engine;
 use crate::neighbours::Neighbours;
+use crate::port::Port;
 use crate::registry::RegistryError;
 use crate::resource::{Query, Resource, rows};
 use crate::shared::{ServiceClaim, ServiceError};
@@ -124,12 +125,15 @@ impl Device {
         let hca = hca(config);
         let state = hca.state().clone();
         let mailbox = neighbours.as_ref().map(Neighbours::mailbox);
+        let port = attachment.shared.as_ref();
+        let port = port.map(|shared| Port::new(Arc::clone(shared), attachment.slot));
         let groups = Arc::new(Epoll::new().map_err(OpenError::Helper)?);
         let watch = Arc::clone(&groups);
         let engine = Engine::new(hca, socket.address(), tap, neighbours, watch);
         let waiter = Waiter::new().map_err(OpenError::Helper)?;
         let shared = Arc::new(Shared {
             socket,
+            port,
             state,
             mailbox,
             groups,
@@ -222,6 +226,14 @@ impl Device {
         self.shared.socket.receive_drops().ok()
     }
 
+    /// Shares the device's port with its other processes, so that packets arrive. The first object
+    /// that packets could be for has that done, see [`Hca::wants_link`]; whoever makes one calls
+    /// this first to learn if it cannot be. A device that was opened without a registry has its
+    /// port from the start.
+    pub fn join(&self) -> Result<(), OpenError> {
+        self.shared.join(&mut self.shared.lock())
+    }
+
     /// Runs verbs on the device, then sends what they caused.
     pub fn with<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
         let mut engine = self.shared.lock();
@@ -229,6 +241,7 @@ impl Device {
         // queue pair that owes it.
         self.shared.send_deferred(&mut engine);
         let result = f(&mut engine.hca);
+        self.shared.join_if_wanted(&mut engine);
         self.shared.send(&mut engine);
         result
     }
@@ -240,6 +253,7 @@ impl Device {
         let mut engine = self.shared.lock();
         self.shared.send_deferred(&mut engine);
         let result = f(&mut engine.hca);
+        self.shared.join_if_wanted(&mut engine);
         self.shared.send(&mut engine);
         // An error comes up again where it is looked for.
         if engine
@@ -343,8 +357,9 @@ impl Device {
         take(&mut engine.hca, cq, max, &mut each)
     }
 
-    /// Answers what has arrived, passes on what has arrived for other processes on the device, and
-    /// ends connections: to be called before a program ends without dropping it.
+    /// Answers what has arrived, ends connections, gives the device's port up, and passes on what
+    /// has arrived for other processes on the device: to be called before a program ends without
+    /// dropping it. Nothing is sent any more.
     pub fn finish(&self) {
         self.shared.finish();
     }

@@ -7,6 +7,7 @@ use ferroce_wire::{IcrcVerifier, IdPolicy, Packet, Qpn, Verdict};
 
 use crate::fault::Faults;
 use crate::flow::{Flow, Flows};
+use crate::foreign::Foreigners;
 use crate::groups::Groups;
 use crate::neighbours::{Forwarded, Mail, Neighbours};
 use crate::resource::rows;
@@ -43,6 +44,7 @@ pub(crate) struct Engine {
     pub(crate) polled_ns: u64,
     buffers: RecvBuffers,
     flows: Flows,
+    foreigners: Foreigners,
     verifier: IcrcVerifier,
     stage: Stage,
     /// The packet about to be staged.
@@ -54,6 +56,8 @@ pub(crate) struct Engine {
     /// The other processes of the device, if there may be any.
     neighbours: Option<Neighbours>,
     groups: Groups,
+    /// The socket can send nothing any more, and nobody waits for it.
+    is_silent: bool,
 }
 
 impl Engine {
@@ -72,6 +76,7 @@ impl Engine {
             polled_ns: 0,
             buffers: RecvBuffers::new(1),
             flows: Flows::new(own),
+            foreigners: Foreigners::new(own),
             verifier: IcrcVerifier::new(IdPolicy::AnyId),
             stage: Stage::new(own),
             packet: Outgoing::empty(),
@@ -80,7 +85,26 @@ impl Engine {
             faults: Faults::default(),
             neighbours,
             groups: Groups::new(own, watch),
+            is_silent: false,
         }
+    }
+
+    /// The process shares the device's port from now on.
+    pub(crate) fn joined(&mut self) {
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.steering.joined(Clock.now_ns());
+        }
+    }
+
+    /// It should, and cannot.
+    pub(crate) fn not_joined(&mut self) {
+        self.faults.fatal();
+    }
+
+    /// What the device has to send is forgotten from now on.
+    pub(crate) fn silence(&mut self) {
+        self.is_silent = true;
+        self.stage.clear();
     }
 
     pub(crate) fn now() -> Time {
@@ -125,6 +149,7 @@ impl Engine {
             let Some(flow) = flow else {
                 continue;
             };
+            let is_foreign = self.foreigners.includes(message.source, now.as_nanos());
             for datagram in message.datagrams() {
                 packets += 1;
                 let record = |verdict| {
@@ -135,7 +160,15 @@ impl Engine {
                         tap.received(&seen, datagram.bytes);
                     }
                 };
-                let Ok(packet) = Packet::new_checked(datagram.bytes) else {
+                let packet = Packet::new_checked(datagram.bytes);
+                if is_foreign {
+                    record(packet.map_or(Verdict::Bad, |packet| {
+                        flow.from_peer.verify(datagram.index, packet.bytes())
+                    }));
+                    self.hca.count(Counter::RxForeignSource, 1);
+                    continue;
+                }
+                let Ok(packet) = packet else {
                     let end = |address: SocketAddr| (address.ip(), address.port());
                     let from_own_port = end(message.source) == end(own);
                     let is_probe = self
@@ -287,6 +320,11 @@ impl Engine {
     /// Sends what the device has to send.
     pub(crate) fn transmit(&mut self, socket: &Socket) -> Transmitted {
         let now = Self::now();
+        if self.is_silent {
+            self.holds_packet = false;
+            while self.hca.poll_transmit_into(now, &mut self.packet) {}
+            return Transmitted::All;
+        }
         let mut bytes = 0;
         loop {
             if !self.holds_packet && !self.hca.poll_transmit_into(now, &mut self.packet) {

@@ -9,6 +9,7 @@
 //! | [`wait`] | sleeping, waking, the clock |
 //! | `stage` | turns packets into bytes with ICRC and collects them into batches of one system call |
 //! | `flow` | the ICRC state of each peer address |
+//! | `foreign` | packets that other users of this host have forged |
 //! | `fault` | what is wrong with the way out, told once |
 //! | `engine` | moves packets between socket and device |
 //! | [`device`](Device) | the engine behind a lock, the helper thread, waiting |
@@ -21,6 +22,7 @@
 //! | `resource` | the rows of `ferroce res` |
 //! | `question` | asks a process for them, and answers |
 //! | [`Inquiry`] | asks many processes at a time |
+//! | `port` | when a process shares the device's port |
 //! | `attach` | a process takes its place on a device |
 //! | [`Observer`] | a look at a device from outside |
 //! | `sys` | other system calls: files, descriptors that travel or stay, memory that may not be mapped |
@@ -34,10 +36,12 @@ mod device;
 mod engine;
 mod fault;
 mod flow;
+mod foreign;
 mod groups;
 mod inquiry;
 mod neighbours;
 mod observer;
+mod port;
 mod question;
 mod registry;
 mod resource;

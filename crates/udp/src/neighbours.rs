@@ -12,7 +12,6 @@ use ferroce_wire::{Packet, Qpn};
 use crate::question::Question;
 use crate::shared::{Mailbox, SharedFile, Undelivered};
 use crate::steering::Steering;
-use crate::wait::Clock;
 
 /// Bytes of a frame.
 const FRAME_BYTES: usize = 1 << 16;
@@ -55,7 +54,7 @@ impl Neighbours {
     pub(crate) fn new(shared: Arc<SharedFile>, slot: u8, mailbox: Mailbox) -> Self {
         Self {
             seen: shared.announced(slot),
-            steering: Steering::new(Arc::clone(&shared), slot, Clock.now_ns()),
+            steering: Steering::new(Arc::clone(&shared), slot),
             shared,
             slot,
             mailbox: Arc::new(mailbox),

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use ferroce_hca::{DeviceState, Function, Identity, WriteLock, WriteLockError};
 
-pub(crate) use self::layout::Layout;
+pub(crate) use self::layout::{Layout, Presence};
 pub(crate) use self::mailbox::{Asked, Mailbox, Undelivered};
 pub(crate) use self::place::{Asking, Round};
 pub use self::service::{ServiceClaim, ServiceError};
@@ -207,6 +207,26 @@ impl SharedFile {
             Process { slot, pid, comm }
         };
         Ok(locked.into_iter().map(process).collect())
+    }
+
+    /// Whether another process has the slot and shares the device's port.
+    pub(crate) fn shares_port(&self, slot: u8) -> bool {
+        self.layout.member(slot).presence() == Presence::In && self.is_alive(slot)
+    }
+
+    /// Notes whether the owner of a slot, which is this process, shares the device's port.
+    pub(crate) fn set_presence(&self, slot: u8, presence: Presence) {
+        self.layout.member(slot).set_presence(presence);
+    }
+
+    /// The slots of the other processes whose presence is one of those.
+    pub(crate) fn other_slots(&self, wanted: &[Presence]) -> io::Result<Vec<u8>> {
+        let locked = sys::locked_bytes(&self.file, byte::SLOTS + 1, SLOT_MAX.into())?;
+        // Between 1 and `SLOT_MAX`, which is a u8.
+        let slots = locked.into_iter().map(|byte| (byte - byte::SLOTS) as u8);
+        Ok(slots
+            .filter(|slot| wanted.contains(&self.layout.member(*slot).presence()))
+            .collect())
     }
 
     pub(crate) fn path(&self) -> &Path {

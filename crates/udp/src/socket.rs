@@ -25,6 +25,7 @@ use crate::sys::NotInherited;
 mod address;
 mod control;
 mod group;
+mod leave;
 mod recv;
 mod send;
 mod steer;
@@ -66,6 +67,25 @@ impl Socket {
     /// # Errors
     /// [`BindError`] says which step failed and what the user can do about it.
     pub fn bind(address: SocketAddr, options: &Options) -> Result<Self, BindError> {
+        let mut socket = Self::unbound(address, options)?;
+        socket.enter()?;
+        let bound = socket.inner.local_addr().ok();
+        socket.address =
+            bound
+                .and_then(|bound| bound.as_socket())
+                .ok_or_else(|| BindError::Option {
+                    name: "getsockname",
+                    source: last_error(),
+                })?;
+        Ok(socket)
+    }
+
+    /// A socket for `address` that is not bound to it before [`Self::enter`]: nothing arrives, and
+    /// it must not be sent from.
+    ///
+    /// # Errors
+    /// As [`Self::bind`], but for what is wrong with the address itself.
+    pub(crate) fn unbound(address: SocketAddr, options: &Options) -> Result<Self, BindError> {
         if address.ip().is_unspecified() {
             return Err(BindError::Unspecified { address });
         }
@@ -77,17 +97,6 @@ impl Socket {
         .map_err(|source| BindError::Create { address, source })?;
         configure(&inner, address, options)?;
         let granted = raise_buffers(&inner, options)?;
-        inner
-            .bind(&address.into())
-            .map_err(|source| BindError::from_bind(address, source))?;
-        let address = inner
-            .local_addr()
-            .ok()
-            .and_then(|bound| bound.as_socket())
-            .ok_or_else(|| BindError::Option {
-                name: "getsockname",
-                source: last_error(),
-            })?;
         group::send_from(&inner, address);
         let kernel = segments_max_of_kernel();
         Ok(Self {
@@ -97,6 +106,14 @@ impl Socket {
             segments_max: kernel.unwrap_or(SEGMENTS_MAX_OLD),
             segmentation: AtomicBool::new(options.segmentation && kernel.is_some()),
         })
+    }
+
+    /// Binds the socket to its address. From now on packets arrive.
+    pub(crate) fn enter(&self) -> Result<(), BindError> {
+        let address = self.address;
+        self.inner
+            .bind(&address.into())
+            .map_err(|source| BindError::from_bind(address, source))
     }
 
     /// The address the socket is bound to, with the port the kernel chose if 0 was asked for.

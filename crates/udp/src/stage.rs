@@ -66,7 +66,8 @@ impl Stage {
         self.len
     }
 
-    fn clear(&mut self) {
+    /// Forgets what waits.
+    pub(crate) fn clear(&mut self) {
         self.len = 0;
         self.segment = 0;
         self.packets = 0;

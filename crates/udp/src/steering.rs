@@ -8,7 +8,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use crate::shared::{Asking, Round, SharedFile};
+use crate::shared::{Asking, Presence, Round, SharedFile};
 use crate::socket::{PROBE, Socket};
 
 const US: u64 = 1_000;
@@ -76,19 +76,24 @@ struct Waiting {
 }
 
 impl Steering {
-    /// For a process that has just joined.
-    pub(crate) fn new(shared: Arc<SharedFile>, slot: u8, now_ns: u64) -> Self {
+    /// For a process that does not share the port yet.
+    pub(crate) fn new(shared: Arc<SharedFile>, slot: u8) -> Self {
         Self {
             shared,
             slot,
-            state: State::Due {
-                reason: Reason::Joined,
-                since_ns: now_ns,
-                at_ns: now_ns,
-            },
+            state: State::Quiet,
             pause_ns: PAUSE_MIN_NS,
             ended_ns: 0,
         }
+    }
+
+    /// The process shares the port from now on.
+    pub(crate) fn joined(&mut self, now_ns: u64) {
+        self.state = State::Due {
+            reason: Reason::Joined,
+            since_ns: now_ns,
+            at_ns: now_ns,
+        };
     }
 
     /// When [`Self::run`] wants to be called.
@@ -105,7 +110,7 @@ impl Steering {
     #[cold]
     pub(crate) fn missed(&mut self, slot: u8, now_ns: u64) {
         let rests = now_ns.saturating_sub(self.ended_ns) < self.pause_ns;
-        if matches!(self.state, State::Quiet) && !rests && self.shared.is_alive(slot) {
+        if matches!(self.state, State::Quiet) && !rests && self.shared.shares_port(slot) {
             self.state = State::Due {
                 reason: Reason::Missed,
                 since_ns: now_ns,
@@ -150,7 +155,9 @@ impl Steering {
             Reason::Joined => began_ns > since_ns,
             Reason::Missed => ended_ns > since_ns,
         };
-        let mut slots = self.shared.other_slots();
+        let Ok(mut slots) = self.shared.other_slots(&[Presence::In]) else {
+            return State::Refused;
+        };
         if served || slots.is_empty() {
             return State::Quiet;
         }

@@ -19,6 +19,7 @@ pub(crate) use file::{
 pub use fork::after_fork_in_child;
 pub(crate) use fork::{NotInherited, forks};
 pub use interface::Interface;
+pub(crate) use interface::own_addresses;
 pub(crate) use list::List;
 pub(crate) use map::map;
 pub use own_memory::own_memory;

@@ -183,6 +183,7 @@ fn an_address_that_somebody_else_has_is_refused() {
         .add(&DeviceSpec::new("a", address(FILE, 5, 0)))
         .unwrap();
     let holder = attach(&other, "a").unwrap();
+    holder.join().unwrap();
     let error = attach(&registry, "a").unwrap_err().to_string();
     assert!(error.contains("is in use"), "{error}");
     assert!(error.contains("FERROCE_DIR"), "{error}");

@@ -180,18 +180,18 @@ fn late_probes_do_no_harm() {
     let stranger = Socket::bind(SocketAddr::new(address, 0), &Options::default()).unwrap();
     // Its index would mislead the packets of both.
     let late = [0xfe, 7, 0, 0, 1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
-    let malformed = || a.device.state().counter(Counter::RxMalformed);
+    let foreign = || a.device.state().counter(Counter::RxForeignSource);
     for (from, counted) in [(share(device), 0), (stranger, 1)] {
         let _ = from.send(device, 0, &late, 0).unwrap();
         exchange();
         let started = Instant::now();
-        while malformed() < counted {
+        while foreign() < counted {
             assert!(started.elapsed() < PATIENCE, "a stranger's is not counted");
             std::thread::yield_now();
         }
         drop(from);
         settles(&a, exchange);
-        assert_eq!(malformed(), counted);
+        assert_eq!(foreign(), counted);
     }
     nothing_was_missed(&a);
 }

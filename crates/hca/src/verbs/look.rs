@@ -55,6 +55,12 @@ pub struct SrqLook {
 }
 
 impl Hca {
+    /// Whether there is anything that packets could be for: queue pairs, receive queues that are
+    /// shared, services that somebody listens on, connections.
+    pub fn wants_link(&self) -> bool {
+        self.qps.len() > 0 || self.srqs.len() > 0 || self.cm.is_active()
+    }
+
     /// The queue pairs with what they are tied to.
     pub fn look_at_qps(&self) -> impl Iterator<Item = QpLook<'_>> {
         self.qps.iter().map(|(_, entry)| QpLook {

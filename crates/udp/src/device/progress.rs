@@ -9,9 +9,10 @@ use std::{fmt, io};
 
 use ferroce_hca::{DeviceState, Event, Hca, HcaConfig};
 
-use super::EventSink;
 use super::helper::{SOON, WHENEVER};
+use super::{EventSink, OpenError};
 use crate::engine::{Engine, Transmitted};
+use crate::port::Port;
 use crate::shared::Mailbox;
 use crate::socket::Socket;
 use crate::sys::{self, Epoll};
@@ -27,11 +28,15 @@ const ROUND_PACKETS: usize = 32;
 const GIVE_WAY: usize = 100;
 /// How long the end of a process waits for the link to take what is left.
 const LAST_ROUNDS: Duration = Duration::from_millis(100);
+/// How long it waits after that for other processes to take what has come here for them.
+const HAND_ON: Duration = Duration::from_secs(1);
 /// Asynchronous events kept for a program that does not ask for them. The oldest go first.
 const EVENTS_MAX: usize = 1 << 16;
 
 pub(super) struct Shared {
     pub(super) socket: Socket,
+    /// This process's share in its port, of a device that several may have open.
+    pub(super) port: Option<Port>,
     pub(super) state: DeviceState,
     /// Where packets arrive that another process has received.
     pub(super) mailbox: Option<Arc<Mailbox>>,
@@ -193,10 +198,36 @@ impl Shared {
         }
     }
 
-    /// The last rounds of a program, until nothing is left or the link does not take it: peers of
-    /// its connections learn that they have ended, what has arrived may be for others, and what has
-    /// left may still be on a slow link of ours.
+    /// Shares the device's port, unless this process does already.
+    pub(super) fn join(&self, engine: &mut Engine) -> Result<(), OpenError> {
+        if let Some(port) = &self.port
+            && port.is_out()
+            && !self.is_orphaned()
+        {
+            port.join(&self.socket)?;
+            engine.joined();
+        }
+        Ok(())
+    }
+
+    /// Does so if there is something that packets could be for.
+    #[inline]
+    pub(super) fn join_if_wanted(&self, engine: &mut Engine) {
+        let is_out = self.port.as_ref().is_some_and(Port::is_out);
+        if is_out && engine.hca.wants_link() && self.join(engine).is_err() {
+            engine.not_joined();
+        }
+    }
+
+    /// The end of a program: peers of its connections learn that they have ended, what has left may
+    /// still be on a slow link of ours, and what has arrived may be for others.
     pub(super) fn finish(&self) {
+        self.finish_own();
+        self.leave();
+    }
+
+    /// The last rounds, until nothing is left or the link does not take it.
+    fn finish_own(&self) {
         let started = Clock.now_ns();
         while !self.is_orphaned() && Clock.now_ns() - started < LAST_ROUNDS.as_nanos() as u64 {
             // Whoever has the engine may be the thread that now ends the process.
@@ -214,6 +245,36 @@ impl Shared {
                 let held = slow || engine.hca.holds_sent_packets() || engine.holds_mail();
                 let left = held || engine.is_blocked() || self.deferred.load(Ordering::Relaxed);
                 if received == 0 && !left {
+                    return;
+                }
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// Gives the device's port up and passes on what has come there for others.
+    fn leave(&self) {
+        let Some(port) = self.port.as_ref().filter(|_| !self.is_orphaned()) else {
+            return;
+        };
+        let started = Clock.now_ns();
+        let in_time = || Clock.now_ns() - started < HAND_ON.as_nanos() as u64;
+        while in_time() {
+            // Nothing can be sent from a socket that has left.
+            if let Some(mut engine) = self.try_lock() {
+                engine.silence();
+                break;
+            }
+            thread::yield_now();
+        }
+        if !port.leave(&self.socket) {
+            return;
+        }
+        Socket::wait_for_delivery();
+        while in_time() {
+            if let Some(mut engine) = self.try_lock() {
+                let received = engine.receive(&self.socket).unwrap_or(0);
+                if received == 0 && !engine.holds_mail() {
                     return;
                 }
             }

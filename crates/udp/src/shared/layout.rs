@@ -11,7 +11,7 @@ use super::SLOT_MAX;
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
 /// Rises with every change of what lies where.
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 
 /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
 /// that [`Layout::is_ready`] tells apart.
@@ -51,6 +51,20 @@ pub(crate) struct Member {
     place: AtomicU32,
     /// Whether it may serve ports, also after its death.
     serves: AtomicU64,
+    /// Whether it shares the device's port, as [`Presence`].
+    presence: AtomicU64,
+}
+
+/// Whether a process's socket is among those that share the device's port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub(crate) enum Presence {
+    /// Not yet: it has nothing that packets could be for.
+    Out,
+    /// Packets for any process of the device may come to it.
+    In,
+    /// Not any more: no packet comes to it, though the port is bound until it ends.
+    Left,
 }
 
 /// Finding out which process has which socket.
@@ -161,12 +175,25 @@ impl Member {
         self.serves.swap(0, Ordering::Relaxed) != 0
     }
 
+    pub(crate) fn presence(&self) -> Presence {
+        match self.presence.load(Ordering::Acquire) {
+            0 => Presence::Out,
+            1 => Presence::In,
+            _ => Presence::Left,
+        }
+    }
+
+    pub(crate) fn set_presence(&self, presence: Presence) {
+        self.presence.store(presence as u64, Ordering::Release);
+    }
+
     pub(crate) fn set(&self, pid: u32, comm: &[u8]) {
         let mut name = [0; 16];
         let comm = comm.trim_ascii_end();
         let len = comm.len().min(name.len());
         name[..len].copy_from_slice(&comm[..len]);
         self.place.store(0, Ordering::Relaxed);
+        self.set_presence(Presence::Out);
         self.pid.store(pid.into(), Ordering::Relaxed);
         let (words, _) = name.as_chunks::<8>();
         for (cell, word) in self.comm.iter().zip(words) {

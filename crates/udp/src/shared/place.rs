@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{SLOT_MAX, SharedFile, byte};
+use super::{SharedFile, byte};
 use crate::sys;
 
 /// A round of asking, never 0, which counts modulo 2^24.
@@ -96,10 +96,5 @@ impl SharedFile {
             places.extend(slots.iter().filter_map(place));
         }
         places
-    }
-
-    /// The slots of the other processes.
-    pub(crate) fn other_slots(&self) -> Vec<u8> {
-        (1..=SLOT_MAX).filter(|slot| self.is_alive(*slot)).collect()
     }
 }

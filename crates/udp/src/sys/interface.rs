@@ -21,26 +21,7 @@ impl Interface {
             IpAddr::V4(v4) if v4.is_loopback() => IpAddr::from([127, 0, 0, 1]),
             other => other,
         };
-        let mut list = null_mut();
-        // SAFETY: `list` is a local variable; it is freed below.
-        if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
-            return None;
-        }
-        let mut found = None;
-        let mut next = list;
-        while !next.is_null() && found.is_none() {
-            // SAFETY: `getifaddrs` made a list that ends with a null pointer.
-            let entry = unsafe { &*next };
-            // SAFETY: `ifa_addr` is null or an address of the family it names.
-            if unsafe { ip_of(entry.ifa_addr) } == Some(address) {
-                // SAFETY: the name is a C string.
-                found = measure(unsafe { CStr::from_ptr(entry.ifa_name) });
-            }
-            next = entry.ifa_next;
-        }
-        // SAFETY: it came from `getifaddrs` and nothing of it is kept.
-        unsafe { libc::freeifaddrs(list) };
-        found
+        each_address(|found, name| (found == address).then(|| measure(name)).flatten())
     }
 
     /// The largest path MTU whose packets fit.
@@ -51,6 +32,41 @@ impl Interface {
         let largest = Mtu::ALL.into_iter().rev().find(fits);
         largest.unwrap_or(Mtu::Mtu256)
     }
+}
+
+/// The addresses of this host's interfaces, in order.
+pub(crate) fn own_addresses() -> Vec<IpAddr> {
+    let mut addresses = Vec::new();
+    each_address(|address, _| {
+        addresses.push(address);
+        None::<()>
+    });
+    addresses.sort_unstable();
+    addresses
+}
+
+/// Hands each address of this host, with its interface's name, to `look` until that finds something.
+fn each_address<T>(mut look: impl FnMut(IpAddr, &CStr) -> Option<T>) -> Option<T> {
+    let mut list = null_mut();
+    // SAFETY: `list` is a local variable; it is freed below.
+    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+        return None;
+    }
+    let mut found = None;
+    let mut next = list;
+    while !next.is_null() && found.is_none() {
+        // SAFETY: `getifaddrs` made a list that ends with a null pointer.
+        let entry = unsafe { &*next };
+        // SAFETY: `ifa_addr` is null or an address of the family it names.
+        if let Some(address) = unsafe { ip_of(entry.ifa_addr) } {
+            // SAFETY: the name is a C string.
+            found = look(address, unsafe { CStr::from_ptr(entry.ifa_name) });
+        }
+        next = entry.ifa_next;
+    }
+    // SAFETY: it came from `getifaddrs` and nothing of it is kept.
+    unsafe { libc::freeifaddrs(list) };
+    found
 }
 
 /// # Safety

@@ -1,0 +1,85 @@
+//! Packets that another user of this host has forged.
+//!
+//! Any user can send from any address of the host, and so in the name of any device on it; but only
+//! this user's sockets can have the devices' port at an address where he has a device. Other hosts
+//! send from whatever port they like.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::sys;
+
+/// How long the host's addresses count that were looked up last.
+const LOOK_AGAIN_NS: u64 = 1_000_000_000;
+
+/// Knows which packets are not to be believed.
+#[derive(Debug)]
+pub(crate) struct Foreigners {
+    own: SocketAddr,
+    /// This host's addresses, in order.
+    addresses: Vec<IpAddr>,
+    looked_ns: Option<u64>,
+}
+
+impl Foreigners {
+    /// For the device whose socket is at `own`.
+    pub(crate) fn new(own: SocketAddr) -> Self {
+        Self {
+            own,
+            addresses: Vec::new(),
+            looked_ns: None,
+        }
+    }
+
+    /// Whether a packet's source is this host, and not a device.
+    #[inline]
+    pub(crate) fn includes(&mut self, source: SocketAddr, now_ns: u64) -> bool {
+        source.port() != self.own.port() && self.is_of_this_host(source.ip(), now_ns)
+    }
+
+    fn is_of_this_host(&mut self, address: IpAddr, now_ns: u64) -> bool {
+        if address.is_loopback() || address == self.own.ip() {
+            return true;
+        }
+        let is_old = |at: u64| now_ns.saturating_sub(at) >= LOOK_AGAIN_NS;
+        if self.looked_ns.is_none_or(is_old) {
+            self.addresses = sys::own_addresses();
+            self.looked_ns = Some(now_ns);
+        }
+        self.addresses.binary_search(&address).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(address: &str) -> SocketAddr {
+        address.parse().unwrap()
+    }
+
+    #[test]
+    fn this_host_sends_from_the_devices_port() {
+        let mut foreigners = Foreigners::new(at("127.0.0.2:4791"));
+        for address in ["127.0.0.2", "127.0.0.3", "127.200.0.1"] {
+            assert!(!foreigners.includes(at(&format!("{address}:4791")), 0));
+            assert!(foreigners.includes(at(&format!("{address}:49152")), 0));
+        }
+        assert!(
+            !foreigners.includes(at("192.0.2.1:49152"), 0),
+            "another host"
+        );
+        assert!(foreigners.includes(at("[::1]:4790"), 0));
+        let others = sys::own_addresses();
+        assert!(others.contains(&[127, 0, 0, 1].into()), "{others:?}");
+        for address in others {
+            assert!(foreigners.includes((address, 49152).into(), 1));
+        }
+    }
+
+    #[test]
+    fn a_device_with_another_port_speaks_from_that() {
+        let mut foreigners = Foreigners::new(at("[::1]:10000"));
+        assert!(!foreigners.includes(at("[::1]:10000"), 0));
+        assert!(foreigners.includes(at("[::1]:4791"), 0));
+    }
+}

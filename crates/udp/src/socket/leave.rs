@@ -1,0 +1,91 @@
+//! Leaving the group of sockets that share a port without losing a packet.
+//!
+//! A socket that is closed takes with it what the kernel has put there since it was read last, and
+//! what the kernel was about to put there. So it leaves first. Binding it to a network interface
+//! that is not there (SO_BINDTOIFINDEX, which any process may set once) takes it out of the group
+//! and out of the lookup by address, while it stays open: from then on no packet is for it. Those
+//! whose lookup was under way are there after one grace period of RCU, the lock under which the
+//! kernel delivers; `membarrier(2)` waits for one. What is then read is all there will ever be.
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use super::{Socket, set};
+
+/// From the kernel's asm-generic/socket.h, which the architectures that Rust has follow.
+const SO_BINDTOIFINDEX: libc::c_int = 62;
+/// No interface has this number: they count from 1.
+const NOWHERE: libc::c_int = libc::c_int::MAX;
+/// From the kernel's linux/membarrier.h.
+const MEMBARRIER_CMD_GLOBAL: libc::c_long = 1;
+/// Longer than delivering a packet takes, where the kernel does not wait for that: with
+/// `nohz_full`, or in a sandbox.
+const DELIVERY_MAX: Duration = Duration::from_millis(50);
+
+impl Socket {
+    /// Lets no further packet come to this socket, for good; those for its port go to the other
+    /// sockets that share it. What has come can still be read. Nothing can be sent any more.
+    ///
+    /// # Errors
+    /// Kernels before 5.7 want a privilege for it.
+    pub(crate) fn leave(&self) -> io::Result<()> {
+        set(&self.inner, libc::SOL_SOCKET, SO_BINDTOIFINDEX, NOWHERE)
+    }
+
+    /// Waits until the packets are there that were on their way to a socket that has left. Takes
+    /// some milliseconds.
+    pub(crate) fn wait_for_delivery() {
+        // SAFETY: takes three integers and touches no memory.
+        let outcome = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
+        if outcome != 0 {
+            thread::sleep(DELIVERY_MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+
+    use super::super::{Options, RecvBuffers};
+    use super::*;
+
+    fn read(socket: &Socket) -> usize {
+        let mut buffers = RecvBuffers::new(1);
+        let mut count = 0;
+        while socket.recv(&mut buffers).unwrap() > 0 {
+            count += buffers.messages().count();
+        }
+        count
+    }
+
+    #[test]
+    fn a_socket_that_leaves_costs_no_packet() {
+        let options = Options {
+            share_port: true,
+            coalescing: false,
+            ..Options::default()
+        };
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let stays = Socket::bind(any, &options).unwrap();
+        let leaves = Socket::bind(stays.address(), &options).unwrap();
+        // The kernel picks a socket by the sender's port, too.
+        let senders: Vec<_> = (0..64).map(|_| UdpSocket::bind(any).unwrap()).collect();
+        let send = || {
+            for sender in &senders {
+                sender.send_to(&[0; 20], stays.address()).unwrap();
+            }
+        };
+        send();
+        if let Err(error) = leaves.leave() {
+            return eprintln!("skipped: this kernel does not let a socket leave ({error})");
+        }
+        Socket::wait_for_delivery();
+        let (here, there) = (read(&stays), read(&leaves));
+        assert_eq!(here + there, senders.len());
+        assert!(there > 0, "the kernel spreads packets over the sockets");
+        send();
+        assert_eq!((read(&stays), read(&leaves)), (senders.len(), 0));
+    }
+}

@@ -1,0 +1,216 @@
+//! Processes come and go on a device, and cost the others no packet.
+
+mod common;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{
+    Node, Other, Over, PATIENCE, Place, address, connect, connect_back, hear, role, tell,
+};
+use ferroce_hca::{Counter, QpAttr, QpInit, QpType, SendOp};
+use ferroce_udp::socket::{BindError, ROCE_PORT};
+use ferroce_udp::{AttachOptions, Device, OpenError, Registry};
+use ferroce_wire::Qpn;
+
+const BYTES: u32 = 64;
+const PAIRS: usize = 64;
+const SEND: SendOp = SendOp::Send { imm: None };
+
+/// Whoever misses a packet misses it for ever.
+fn no_timeout() -> QpAttr {
+    QpAttr {
+        timeout: 0,
+        ..common::attr()
+    }
+}
+
+/// How long it comes and goes; `./test soak` takes ten minutes.
+fn duration() -> Duration {
+    let seconds = std::env::var("FERROCE_CHURN_SECONDS");
+    Duration::from_secs(seconds.map_or(3, |text| text.parse().unwrap()))
+}
+
+/// Queue pairs of one node, each of which has one message outstanding each way.
+struct PingPong {
+    node: Node,
+    qpns: Vec<Qpn>,
+    /// By queue pair: completions of the present exchange, which has two at each end.
+    done: Vec<u32>,
+    /// By queue pair: exchanges so far.
+    exchanges: Vec<u64>,
+}
+
+impl PingPong {
+    fn new(node: Node) -> Self {
+        Self {
+            node,
+            qpns: Vec::new(),
+            done: Vec::new(),
+            exchanges: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, qpn: Qpn) {
+        // The peer may be one exchange ahead.
+        (0..2).for_each(|_| self.node.post_recv(qpn, 0, 0, BYTES));
+        self.qpns.push(qpn);
+        self.done.push(0);
+        self.exchanges.push(0);
+    }
+
+    fn begin(&self, qpn: Qpn) {
+        self.node.post(qpn, 0, SEND, self.node.sge(0, BYTES));
+    }
+
+    /// Goes on with whatever is through. Returns how many exchanges have ended.
+    fn step(&mut self) -> u64 {
+        let mut out = Vec::new();
+        self.node.device.poll(self.node.cq, 64, &mut out).unwrap();
+        let mut ended = 0;
+        for completion in out {
+            assert_eq!(completion.status, ferroce_hca::WcStatus::Success);
+            let at = self
+                .qpns
+                .iter()
+                .position(|qpn| *qpn == completion.qpn)
+                .unwrap();
+            self.done[at] += 1;
+            if self.done[at] == 2 {
+                self.done[at] = 0;
+                self.exchanges[at] += 1;
+                ended += 1;
+                self.node.post_recv(self.qpns[at], 0, 0, BYTES);
+                self.begin(self.qpns[at]);
+            }
+        }
+        ended
+    }
+}
+
+/// A process that takes its place beside the others and leaves it, again and again.
+fn comer(role: &[String]) {
+    let registry = Registry::at(role[0].as_ref()).unwrap();
+    while hear().is_some_and(|text| text == "once more") {
+        // As a program that looks: opens, asks, closes.
+        let look = Device::attach(&registry, "a", AttachOptions::default()).unwrap();
+        look.with(|hca| hca.alloc_pd().unwrap());
+        drop(look);
+        // As one that works.
+        let node = Node::attach(&registry, "a", 4096);
+        let link = connect_back(&node, &no_timeout());
+        node.post(link.qpn, 1, link.memory.write(), node.sge(0, BYTES));
+        node.succeed(1);
+        drop(node);
+        tell("gone");
+    }
+}
+
+/// Comes and goes beside `PAIRS` pairs until the time is over. Returns how often, and the exchanges.
+fn churn(test: &str, place: &Place) -> (u64, u64) {
+    let attach = || Node::attach(&place.registry(), "a", 4096);
+    let mut ends = [(); 4].map(|()| PingPong::new(attach()));
+    for pair in 0..PAIRS {
+        let (one, other) = (pair % 4, (pair + 1) % 4);
+        let (a, b) = connect(&ends[one].node, &ends[other].node, &no_timeout());
+        ends[one].add(a);
+        ends[other].add(b);
+    }
+    for end in &ends {
+        end.qpns.iter().for_each(|qpn| end.begin(*qpn));
+    }
+    let over = AtomicBool::new(false);
+    let (rounds, exchanges) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let _over = Over(&over);
+        let visitors: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let home = attach();
+                    let role = place.path().display().to_string();
+                    let mut other = Other::start(test, &role);
+                    while !over.load(Ordering::Relaxed) {
+                        other.tell("once more");
+                        other.connect(&home, &no_timeout());
+                        assert_eq!(other.hear(), "gone");
+                        rounds.fetch_add(1, Ordering::Relaxed);
+                    }
+                    other.finish();
+                })
+            })
+            .collect();
+        let started = Instant::now();
+        let mut last = Instant::now();
+        while started.elapsed() < duration() || rounds.load(Ordering::Relaxed) < 10 {
+            let steps: u64 = ends.iter_mut().map(PingPong::step).sum();
+            exchanges.fetch_add(steps, Ordering::Relaxed);
+            if steps > 0 {
+                last = Instant::now();
+            }
+            assert!(last.elapsed() < PATIENCE, "the pairs hang");
+            assert!(!visitors.iter().any(|it| it.is_finished()));
+        }
+        // None of the pairs has been left behind.
+        let before: Vec<_> = ends.iter().map(|end| end.exchanges.clone()).collect();
+        let goes_on = |(end, before): (&PingPong, &Vec<u64>)| {
+            end.exchanges
+                .iter()
+                .zip(before)
+                .all(|(now, then)| now > then)
+        };
+        let last = Instant::now();
+        while !ends.iter().zip(&before).all(goes_on) {
+            ends.iter_mut().map(PingPong::step).for_each(drop);
+            assert!(last.elapsed() < PATIENCE, "some of the pairs hang");
+        }
+    });
+    let state = ends[0].node.device.state();
+    for counter in [Counter::RetransmittedPackets, Counter::LocalAckTimeoutErr] {
+        assert_eq!(state.counter(counter), 0, "{}", counter.name());
+    }
+    (rounds.into_inner(), exchanges.into_inner())
+}
+
+#[test]
+fn opening_and_closing_costs_nobody_a_packet() {
+    if let Some(role) = role() {
+        return comer(&role);
+    }
+    let test = "opening_and_closing_costs_nobody_a_packet";
+    let place = Place::with_device(address(61, 0, 0));
+    let (rounds, exchanges) = churn(test, &place);
+    println!("{rounds} times opened and closed, {exchanges} exchanges beside that");
+}
+
+/// The port is not bound, so packets of others cannot come to it.
+#[test]
+fn who_only_looks_has_no_part_in_the_port() {
+    let address = address(61, 1, 0);
+    let place = Place::with_device(address);
+    let looker = Device::attach(&place.registry(), "a", AttachOptions::default()).unwrap();
+    let (pd, cq) = looker.with(|hca| (hca.alloc_pd().unwrap(), hca.create_cq(16).unwrap()));
+    let port = SocketAddr::new(address, ROCE_PORT);
+    drop(UdpSocket::bind(port).expect("the port is free"));
+    let init = QpInit::new(QpType::Rc, pd, cq);
+    looker.with(|hca| hca.create_qp(&init).unwrap());
+    let refused = UdpSocket::bind(port).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::AddrInUse);
+}
+
+/// What is wrong with the port is said when it is needed, too.
+#[test]
+fn a_port_that_is_taken_meanwhile_is_an_error() {
+    let address = address(61, 2, 0);
+    let place = Place::with_device(address);
+    let looker = Device::attach(&place.registry(), "a", AttachOptions::default()).unwrap();
+    let taken = UdpSocket::bind(SocketAddr::new(address, ROCE_PORT)).unwrap();
+    let error = looker.join().unwrap_err();
+    assert!(
+        matches!(error, OpenError::Bind(BindError::AddressInUse { .. })),
+        "{error}"
+    );
+    drop(taken);
+    looker.join().unwrap();
+}
