@@ -145,7 +145,7 @@ impl World {
                 service_id: SERVICE,
                 ca_guid: 1,
                 qpn: Qpn::new(input.u8().into()),
-                psn: Psn::ZERO,
+                starting_psn: Psn::ZERO,
                 transport: Transport::Rc,
                 srq: false,
                 responder_resources: 1,
@@ -179,7 +179,7 @@ impl World {
             0 | 1 => {
                 let reply = ConnectReply {
                     qpn,
-                    psn: Psn::ZERO,
+                    starting_psn: Psn::ZERO,
                     srq: false,
                     responder_resources: 1,
                     initiator_depth: 1,

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::net::IpAddr;
 
-use ferroce_hca::cm::ack_timeout;
+use ferroce_hca::cm::{Transport, ack_timeout};
 use ferroce_hca::{AccessFlags, Attr};
 use ferroce_ibverbs::abi::ibv_qp_attr;
 use ferroce_wire::cm::{Rep, Req};
@@ -18,10 +18,11 @@ use crate::id::State;
 pub(crate) struct Terms {
     pub(crate) peer: Option<IpAddr>,
     pub(crate) traffic_class: u8,
-    /// First PSN of this side.
-    pub(crate) psn: u32,
+    /// First PSN that this side receives. It is this side's to choose, and the peer learns it.
+    pub(crate) rq_psn: u32,
+    /// First PSN that this side sends, as the peer has chosen.
+    pub(crate) sq_psn: u32,
     pub(crate) peer_qpn: u32,
-    pub(crate) peer_psn: u32,
     /// Path MTU as `ibv_mtu`.
     pub(crate) mtu: u8,
     /// READs and atomics that this side takes at a time.
@@ -41,9 +42,9 @@ impl Terms {
         Self {
             peer: Some(req.local_gid.ip()),
             traffic_class: req.traffic_class,
-            psn: crate::port::psn(),
+            rq_psn: crate::port::psn(),
+            sq_psn: req.starting_psn.value(),
             peer_qpn: req.qpn.value(),
-            peer_psn: req.psn.value(),
             mtu: req.mtu.value() as u8,
             responder_resources: req.initiator_depth,
             initiator_depth: req.responder_resources,
@@ -55,9 +56,9 @@ impl Terms {
     }
 
     /// What a peer answers.
-    pub(crate) fn take_reply(&mut self, rep: &Rep) {
-        self.peer_qpn = rep.qpn.value();
-        self.peer_psn = rep.psn.value();
+    pub(crate) fn take_reply(&mut self, rep: &Rep, transport: Transport) {
+        self.peer_qpn = transport.queue_pair(rep).value();
+        self.sq_psn = rep.starting_psn.value();
         self.responder_resources = rep.initiator_depth;
         self.initiator_depth = rep.responder_resources;
         self.rnr_retry_count = rep.rnr_retry_count.value() as u8;
@@ -111,7 +112,7 @@ pub(crate) fn step(
             }
             attr.path_mtu = terms.mtu.into();
             attr.dest_qp_num = terms.peer_qpn;
-            attr.rq_psn = terms.peer_psn;
+            attr.rq_psn = terms.rq_psn;
             if reliable {
                 mask |= Attr::MAX_DEST_RD_ATOMIC | Attr::MIN_RNR_TIMER;
                 attr.max_dest_rd_atomic = terms.responder_resources;
@@ -119,7 +120,7 @@ pub(crate) fn step(
         }
         3 => {
             mask |= Attr::SQ_PSN;
-            attr.sq_psn = terms.psn;
+            attr.sq_psn = terms.sq_psn;
             if !datagram && reliable {
                 mask |= Attr::TIMEOUT | Attr::RETRY_CNT | Attr::RNR_RETRY | Attr::MAX_QP_RD_ATOMIC;
                 attr.timeout = state.ack_timeout.unwrap_or(terms.timeout);
@@ -146,15 +147,78 @@ mod tests {
             ..State::default()
         };
         state.terms.packet_lifetime = packet_lifetime(&state, device);
-        state.terms.take_reply(&Rep {
+        let rep = Rep {
             target_ack_delay: ferroce_wire::cm::Bits::saturating(DELAY.into()),
             ..Rep::default()
-        });
+        };
+        state.terms.take_reply(&rep, Transport::Rc);
         state
     }
 
     fn timeout(state: &State) -> u8 {
         step(state, false, true, 3).0.timeout
+    }
+
+    /// Linux: `rq_psn` is what it wrote into its own message, `sq_psn` what it read in the peer's.
+    #[test]
+    fn each_side_begins_to_send_where_the_peer_says() {
+        let psns = |state: &State| {
+            let attr = |to| step(state, false, true, to).0;
+            (attr(2).rq_psn, attr(3).sq_psn)
+        };
+        let starting_psn = ferroce_wire::Psn::new(0xdd_6bc8);
+        let mut active = State::default();
+        active.terms.rq_psn = 0x10_8b4b;
+        let rep = Rep {
+            starting_psn,
+            ..Rep::default()
+        };
+        active.terms.take_reply(&rep, Transport::Rc);
+        assert_eq!(psns(&active), (0x10_8b4b, 0xdd_6bc8));
+
+        let req = Req {
+            starting_psn,
+            ..Req::default()
+        };
+        let passive = State {
+            terms: Terms::of_request(&req),
+            ..State::default()
+        };
+        assert_eq!(psns(&passive), (passive.terms.rq_psn, 0xdd_6bc8));
+        assert_ne!(Terms::of_request(&req).rq_psn, passive.terms.rq_psn);
+    }
+
+    /// REQ and REP name what their sender takes and wants, each the other way round for the
+    /// receiver.
+    #[test]
+    fn what_one_side_takes_the_other_may_have_outstanding() {
+        let req = Req {
+            responder_resources: 3,
+            initiator_depth: 5,
+            ..Req::default()
+        };
+        let terms = Terms::of_request(&req);
+        assert_eq!((terms.responder_resources, terms.initiator_depth), (5, 3));
+        let rep = Rep {
+            responder_resources: 2,
+            initiator_depth: 1,
+            ..Rep::default()
+        };
+        let mut terms = Terms::default();
+        terms.take_reply(&rep, Transport::Rc);
+        assert_eq!((terms.responder_resources, terms.initiator_depth), (1, 2));
+    }
+
+    /// The target's queue pair of XRC takes the place of an end-to-end context.
+    #[test]
+    fn a_reply_names_an_xrc_target_elsewhere() {
+        let rep = Rep {
+            eecn: ferroce_wire::Qpn::new(0x222),
+            ..Rep::default()
+        };
+        let mut terms = Terms::default();
+        terms.take_reply(&rep, Transport::Xrc);
+        assert_eq!(terms.peer_qpn, 0x222);
     }
 
     #[test]

@@ -76,7 +76,7 @@ unsafe fn connect(id: &Arc<Id>, given: *const rdma_conn_param) -> Result<(), Err
     // SAFETY: as the caller promises.
     let params = unsafe { Params::new(id, given, most) }?;
     let mut state = id.state();
-    state.terms.psn = port::psn();
+    state.terms.rq_psn = port::psn();
     state.terms.responder_resources = params.responder_resources;
     state.terms.initiator_depth = params.initiator_depth;
     state.terms.retry_count = params.retry_count;
@@ -89,7 +89,7 @@ unsafe fn connect(id: &Arc<Id>, given: *const rdma_conn_param) -> Result<(), Err
         service_id: service,
         ca_guid: spec.guid(),
         qpn: Qpn::new(params.qpn),
-        psn: Psn::new(terms.psn),
+        starting_psn: Psn::new(terms.rq_psn),
         transport: transport(id),
         srq: params.srq,
         responder_resources: params.responder_resources,
@@ -113,7 +113,7 @@ unsafe fn connect(id: &Arc<Id>, given: *const rdma_conn_param) -> Result<(), Err
     })
 }
 
-fn transport(id: &Id) -> Transport {
+pub(crate) fn transport(id: &Id) -> Transport {
     // SAFETY: a live object.
     match unsafe { (*id.abi()).qp_type } {
         IBV_QPT_UC => Transport::Uc,
@@ -247,7 +247,7 @@ fn accept(id: &Id, params: &Params<'_>) -> Result<(), Error> {
     let mut state = id.state();
     let reply = ConnectReply {
         qpn: Qpn::new(params.qpn),
-        psn: Psn::new(state.terms.psn),
+        starting_psn: Psn::new(state.terms.rq_psn),
         srq: params.srq,
         responder_resources: params.responder_resources,
         initiator_depth: params.initiator_depth,

@@ -247,7 +247,8 @@ fn lookup(
 }
 
 fn reply(id: &Arc<Id>, rep: &Rep) -> Told {
-    id.state().terms.take_reply(rep);
+    let transport = connect::transport(id);
+    id.state().terms.take_reply(rep, transport);
     // SAFETY: a live object.
     let has_qp = unsafe { !(*id.abi()).qp.is_null() };
     let (event, status) = if has_qp {
@@ -270,7 +271,7 @@ fn reply(id: &Arc<Id>, rep: &Rep) -> Told {
         retry_count: 0,
         rnr_retry_count: rep.rnr_retry_count.value() as u8,
         srq: rep.srq.into(),
-        qp_num: rep.qpn.value(),
+        qp_num: transport.queue_pair(rep).value(),
         private_data: std::ptr::null(),
         private_data_len: 0,
     };

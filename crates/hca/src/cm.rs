@@ -22,11 +22,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ferroce_transport::Time;
+use ferroce_wire::Psn;
 use ferroce_wire::cm::{Mad, Message, ServiceId};
-use ferroce_wire::{Psn, Qpn};
 
 pub use connection::{CmInfo, CmState};
-use connection::{Connection, Origin};
+use connection::{Connection, Origin, RemoteQp};
 pub use error::CmError;
 pub use event::{CmEvent, CmEventKind};
 pub use request::{ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport, ack_timeout};
@@ -86,7 +86,7 @@ pub struct Cm {
     /// Requests that were taken, by who sent them.
     by_origin: BTreeMap<Origin, CommId>,
     /// Live connections by the peer's queue pair.
-    by_remote_qp: BTreeMap<(IpAddr, Qpn), CommId>,
+    by_remote_qp: BTreeMap<RemoteQp, CommId>,
     timers: BTreeSet<(Time, CommId)>,
     outbox: VecDeque<Letter>,
     events: VecDeque<CmEvent>,
@@ -116,7 +116,7 @@ impl Cm {
         };
         let (origin, service) = match &message {
             Message::Req(req) => (
-                Origin::connection(source, req.local_comm_id),
+                Origin::connection(source, req.ca_guid, req.local_comm_id),
                 req.service_id,
             ),
             Message::SidrReq(req) => (Origin::datagram(source, req.request_id), req.service_id),
@@ -287,7 +287,7 @@ impl Cm {
 
     fn forget_remote_qp(&mut self, comm: CommId) {
         if let Some(connection) = self.connections.get(&comm) {
-            let key = (connection.peer, connection.remote_qpn);
+            let key = connection.remote_qp();
             if self.by_remote_qp.get(&key) == Some(&comm) {
                 self.by_remote_qp.remove(&key);
             }

@@ -13,7 +13,7 @@ use super::connection::Connection;
 use super::request::{answer_ns, bits, duration_ns};
 use super::{
     CONNECTIONS_MAX, Cm, CmError, CmState, CommId, ConnectReply, ConnectRequest, Listener,
-    SidrReply, SidrRequest, bytes_of,
+    SidrReply, SidrRequest, Transport, bytes_of,
 };
 
 /// Numbers of the messages that begin a transaction.
@@ -51,6 +51,9 @@ impl Cm {
             peer: request.dest,
             traffic_class: request.traffic_class,
             service_id: request.service_id,
+            transport: request.transport,
+            local_guid: request.ca_guid,
+            remote_guid: 0,
             remote_comm: 0,
             local_qpn: request.qpn,
             remote_qpn: Qpn::new(0),
@@ -75,9 +78,9 @@ impl Cm {
     /// Accepts a request; [`super::CmEventKind::Established`] follows when the peer is ready. The
     /// queue pair must be able to receive before this call.
     pub fn accept(&mut self, now: Time, comm: CommId, reply: &ConnectReply) -> Result<(), CmError> {
-        let mut rep = reply.message()?;
         let accepts = |state| state == CmState::ReqReceived;
-        self.in_state(comm, "accept", "REQ received", accepts)?;
+        let connection = self.in_state(comm, "accept", "REQ received", accepts)?;
+        let mut rep = reply.message(connection.transport)?;
         self.stop_waiting(comm);
         let connection = self.connection(comm)?;
         connection.state = CmState::RepSent;
@@ -175,20 +178,26 @@ impl Cm {
         };
         let connection = self.in_state(comm, "disconnect", "established and REP sent", ends)?;
         match connection.state {
-            RepSent | Established => {
-                connection.state = DreqSent;
-                let dreq = Dreq {
-                    local_comm_id: comm.0,
-                    remote_comm_id: connection.remote_comm,
-                    remote_qpn: connection.remote_qpn,
-                    private,
-                };
-                self.send_until_answered(now, comm, Self::own_tid(comm, DREQ), dreq);
-            }
+            RepSent | Established => self.ask_to_end(now, comm, private),
             DreqReceived => self.agree_to_end(now, comm),
             _ => {}
         }
         Ok(())
+    }
+
+    /// Sends a DREQ.
+    pub(super) fn ask_to_end(&mut self, now: Time, comm: CommId, private: Private<220>) {
+        let Some(connection) = self.connections.get_mut(&comm) else {
+            return;
+        };
+        connection.state = CmState::DreqSent;
+        let dreq = Dreq {
+            local_comm_id: comm.0,
+            remote_comm_id: connection.remote_comm,
+            remote_qpn: connection.remote_qpn,
+            private,
+        };
+        self.send_until_answered(now, comm, Self::own_tid(comm, DREQ), dreq);
     }
 
     /// Sends a DREP.
@@ -219,6 +228,9 @@ impl Cm {
             peer: request.dest,
             traffic_class: request.traffic_class,
             service_id: request.service_id,
+            transport: Transport::Rc,
+            local_guid: 0,
+            remote_guid: 0,
             remote_comm: 0,
             local_qpn: Qpn::new(0),
             remote_qpn: Qpn::new(0),
@@ -284,12 +296,7 @@ impl Cm {
                 self.refuse(now, comm, Answered::Rep, reason, Private::default());
             }
             CmState::ReqSent => {
-                let rej = Rej {
-                    local_comm_id: comm.0,
-                    answered: Answered::Req.into(),
-                    reason: RejectReason::TIMEOUT,
-                    ..Rej::default()
-                };
+                let rej = Rej::gave_up(comm.0, connection.local_guid);
                 self.remove(comm);
                 self.answer(peer, traffic_class, tid, rej);
             }

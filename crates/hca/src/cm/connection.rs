@@ -6,7 +6,7 @@ use ferroce_transport::Time;
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::ServiceId;
 
-use super::CommId;
+use super::{CommId, Transport};
 
 /// How far a connection, or a request for a datagram service, has come (IBA vol 1, 12.9.7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,14 +83,17 @@ impl fmt::Display for CmState {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Origin {
     peer: IpAddr,
+    /// 0 in requests for a datagram service, which do not say.
+    ca_guid: u64,
     name: u32,
     datagram: bool,
 }
 
 impl Origin {
-    pub(super) fn connection(peer: IpAddr, name: u32) -> Self {
+    pub(super) fn connection(peer: IpAddr, ca_guid: u64, name: u32) -> Self {
         Self {
             peer,
+            ca_guid,
             name,
             datagram: false,
         }
@@ -99,10 +102,21 @@ impl Origin {
     pub(super) fn datagram(peer: IpAddr, name: u32) -> Self {
         Self {
             peer,
+            ca_guid: 0,
             name,
             datagram: true,
         }
     }
+}
+
+/// A peer's queue pair: a request that names it again is from somebody who has forgotten the
+/// connection that this side still has with it. Linux compares GUID and number; the address keeps
+/// other hosts from ending the connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct RemoteQp {
+    pub(super) peer: IpAddr,
+    pub(super) ca_guid: u64,
+    pub(super) qpn: Qpn,
 }
 
 /// A connection, or a request for a datagram service.
@@ -116,6 +130,11 @@ pub(super) struct Connection {
     pub(super) peer: IpAddr,
     pub(super) traffic_class: u8,
     pub(super) service_id: ServiceId,
+    pub(super) transport: Transport,
+    /// GUID of the device on this side, if this side asks.
+    pub(super) local_guid: u64,
+    /// GUID of the peer's device, 0 until known.
+    pub(super) remote_guid: u64,
     /// The peer's name for it, 0 until known.
     pub(super) remote_comm: u32,
     pub(super) local_qpn: Qpn,
@@ -140,6 +159,14 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    pub(super) fn remote_qp(&self) -> RemoteQp {
+        RemoteQp {
+            peer: self.peer,
+            ca_guid: self.remote_guid,
+            qpn: self.remote_qpn,
+        }
+    }
+
     pub(super) fn info(&self, comm: CommId) -> CmInfo {
         CmInfo {
             comm,

@@ -6,7 +6,7 @@ use ferroce_wire::cm::{SidrRep, SidrReq};
 use super::connection::{Connection, Origin};
 use super::receive::Sender;
 use super::request::duration_ns;
-use super::{Cm, CmEventKind, CmState, CommId, ConnectRequest};
+use super::{Cm, CmEventKind, CmState, CommId, ConnectRequest, Transport};
 
 impl Cm {
     pub(super) fn handle_sidr_req(&mut self, from: Sender, req: &SidrReq) {
@@ -35,6 +35,9 @@ impl Cm {
             peer: from.source,
             traffic_class: from.traffic_class,
             service_id: req.service_id,
+            transport: Transport::Rc,
+            local_guid: 0,
+            remote_guid: 0,
             remote_comm: req.request_id,
             local_qpn: Qpn::new(0),
             remote_qpn: Qpn::new(0),

@@ -9,7 +9,7 @@ use ferroce_wire::cm::{
 };
 
 use super::call::PATIENCE;
-use super::connection::{Connection, Origin};
+use super::connection::{Connection, Origin, RemoteQp};
 use super::request::{answer_ns, duration_ns};
 use super::{Cm, CmEventKind, CmState, CommId, Transport};
 
@@ -50,19 +50,24 @@ impl Cm {
     }
 
     fn handle_req(&mut self, from: Sender, req: &Req) {
-        let origin = Origin::connection(from.source, req.local_comm_id);
+        let origin = Origin::connection(from.source, req.ca_guid, req.local_comm_id);
         if self.is_repeated(from, origin) {
             return;
         }
-        if let Some(stale) = self.by_remote_qp.get(&(from.source, req.qpn)).copied() {
-            self.end_stale(from.now, stale);
+        let asks = RemoteQp {
+            peer: from.source,
+            ca_guid: req.ca_guid,
+            qpn: req.qpn,
+        };
+        if let Some(stale) = self.by_remote_qp.get(&asks).copied() {
             self.refuse_req(from, req, RejectReason::STALE_CONNECTION);
+            self.end_stale(from.now, stale);
             return;
         }
-        if Transport::of(req).is_none() {
+        let Some(transport) = Transport::of(req) else {
             self.refuse_req(from, req, RejectReason::INVALID_TRANSPORT);
             return;
-        }
+        };
         let Some(listener) = self.listeners.get(&req.service_id) else {
             self.refuse_req(from, req, RejectReason::INVALID_SERVICE_ID);
             return;
@@ -78,6 +83,9 @@ impl Cm {
             peer: from.source,
             traffic_class: req.traffic_class,
             service_id: req.service_id,
+            transport,
+            local_guid: 0,
+            remote_guid: req.ca_guid,
             remote_comm: req.local_comm_id,
             local_qpn: Qpn::new(0),
             remote_qpn: req.qpn,
@@ -162,6 +170,13 @@ impl Cm {
                 self.enter_time_wait(now, comm, None);
                 self.tell(comm, CmEventKind::DisconnectTimeout);
             }
+            // It is over for this side. Should the peer think otherwise it is told.
+            CmState::Established => {
+                self.forget_remote_qp(comm);
+                let private = Private::default();
+                self.ask_to_end(now, comm, private);
+                self.tell(comm, CmEventKind::Disconnected { private });
+            }
             state if state.knows_peer() => {
                 self.enter_time_wait(now, comm, None);
                 let private = Private::default();
@@ -212,13 +227,15 @@ impl Cm {
             return; // an answer to something else
         }
         connection.remote_comm = rep.local_comm_id;
-        connection.remote_qpn = rep.qpn;
+        connection.remote_guid = rep.ca_guid;
+        connection.remote_qpn = connection.transport.queue_pair(rep);
         connection.state = CmState::RepReceived;
+        let answers = connection.remote_qp();
         self.set_deadline(comm, None);
-        if let Some(stale) = self.by_remote_qp.get(&(from.source, rep.qpn)).copied() {
-            self.end_stale(from.now, stale);
+        if let Some(stale) = self.by_remote_qp.get(&answers).copied() {
             let (reason, private) = (RejectReason::STALE_CONNECTION, Private::default());
             self.refuse(from.now, comm, Answered::Rep, reason, private);
+            self.end_stale(from.now, stale);
             self.tell(comm, CmEventKind::Rejected { reason, private });
             return;
         }
@@ -263,7 +280,7 @@ impl Cm {
         let named = CommId(rej.remote_comm_id);
         // Who gives up on a request never learnt this side's name.
         let by_origin = || {
-            let origin = Origin::connection(from.source, rej.local_comm_id);
+            let origin = Origin::connection(from.source, rej.ca_guid(), rej.local_comm_id);
             self.by_origin.get(&origin).copied()
         };
         let comm = match rej.remote_comm_id {
@@ -312,6 +329,12 @@ impl Cm {
     fn handle_dreq(&mut self, from: Sender, dreq: &Dreq) {
         let comm = CommId(dreq.remote_comm_id);
         let private = dreq.private;
+        let named = |c: &Connection| c.remote_comm == dreq.local_comm_id;
+        if let Some(connection) = self.of_peer(from, comm).filter(|c| named(c))
+            && connection.local_qpn != dreq.remote_qpn
+        {
+            return; // it means another connection
+        }
         match self.state_of(from, comm, dreq.local_comm_id) {
             Some(CmState::RepSent | CmState::Established) => {
                 self.set_deadline(comm, None);
@@ -380,7 +403,7 @@ impl Cm {
 
     fn learn_remote_qp(&mut self, comm: CommId) {
         if let Some(connection) = self.connections.get(&comm) {
-            let key = (connection.peer, connection.remote_qpn);
+            let key = connection.remote_qp();
             // A program may ask without a queue pair of its own; 0 and 1 are not its own.
             if connection.remote_qpn > Qpn::GSI {
                 self.by_remote_qp.insert(key, comm);

@@ -28,6 +28,14 @@ impl Transport {
         }
     }
 
+    /// The queue pair that a reply names.
+    pub fn queue_pair(self, rep: &Rep) -> Qpn {
+        match self {
+            Self::Rc | Self::Uc => rep.qpn,
+            Self::Xrc => rep.eecn,
+        }
+    }
+
     /// `transport` and `extended_transport` of a request.
     fn fields(self) -> (Bits<2>, Bits<3>) {
         let (transport, extended) = match self {
@@ -54,8 +62,8 @@ pub struct ConnectRequest {
     pub ca_guid: u64,
     /// The queue pair on this side.
     pub qpn: Qpn,
-    /// First PSN that it sends.
-    pub psn: Psn,
+    /// First PSN that it receives: there the peer begins.
+    pub starting_psn: Psn,
     /// Its service.
     pub transport: Transport,
     /// It has a shared receive queue.
@@ -94,7 +102,7 @@ impl ConnectRequest {
         let (transport, extended_transport) = self.transport.fields();
         bits::<5>("packet_lifetime", self.packet_lifetime)?;
         let response_timeout = bits("response_timeout", self.response_timeout)?;
-        Ok(Req {
+        let req = Req {
             service_id: self.service_id,
             ca_guid: self.ca_guid,
             qpn: self.qpn,
@@ -103,7 +111,7 @@ impl ConnectRequest {
             remote_response_timeout: response_timeout,
             transport,
             flow_control: self.flow_control,
-            psn: self.psn,
+            starting_psn: self.starting_psn,
             local_response_timeout: response_timeout,
             retry_count: bits("retry_count", self.retry_count)?,
             pkey: PKEY_DEFAULT,
@@ -122,6 +130,17 @@ impl ConnectRequest {
             ack_timeout: bits("ack_timeout", self.ack_timeout)?,
             private: self.private,
             ..Req::default()
+        };
+        Ok(match self.transport {
+            Transport::Rc | Transport::Uc => req,
+            // The queue pair that asks only sends, and the other one never does.
+            Transport::Xrc => Req {
+                responder_resources: 0,
+                retry_count: Bits::default(),
+                rnr_retry_count: Bits::default(),
+                srq: false,
+                ..req
+            },
         })
     }
 }
@@ -138,8 +157,8 @@ const HOP_LIMIT: u8 = 64;
 pub struct ConnectReply {
     /// The queue pair on this side.
     pub qpn: Qpn,
-    /// First PSN that it sends.
-    pub psn: Psn,
+    /// First PSN that it receives: there the peer begins.
+    pub starting_psn: Psn,
     /// It has a shared receive queue.
     pub srq: bool,
     /// READs and atomics that it takes at a time.
@@ -159,10 +178,10 @@ pub struct ConnectReply {
 }
 
 impl ConnectReply {
-    pub(super) fn message(&self) -> Result<Rep, CmError> {
-        Ok(Rep {
+    pub(super) fn message(&self, transport: Transport) -> Result<Rep, CmError> {
+        let rep = Rep {
             qpn: self.qpn,
-            psn: self.psn,
+            starting_psn: self.starting_psn,
             responder_resources: self.responder_resources,
             initiator_depth: self.initiator_depth,
             target_ack_delay: bits("target_ack_delay", self.target_ack_delay)?,
@@ -172,6 +191,17 @@ impl ConnectReply {
             ca_guid: self.ca_guid,
             private: self.private,
             ..Rep::default()
+        };
+        Ok(match transport {
+            Transport::Rc | Transport::Uc => rep,
+            Transport::Xrc => Rep {
+                qpn: Qpn::new(0),
+                eecn: self.qpn,
+                initiator_depth: 0,
+                flow_control: false,
+                srq: true,
+                ..rep
+            },
         })
     }
 }

@@ -17,7 +17,10 @@ fn both_sides_learn_everything_about_each_other() {
     };
     assert_eq!(source, address(A));
     assert_eq!(Transport::of(&req), Some(Transport::Rc));
-    assert_eq!((req.qpn, req.psn), (Qpn::new(0x111), Psn::new(0x112)));
+    assert_eq!(
+        (req.qpn, req.starting_psn),
+        (Qpn::new(0x111), Psn::new(0x112))
+    );
     assert_eq!((req.responder_resources, req.initiator_depth), (4, 3));
     assert_eq!(
         (req.retry_count.value(), req.rnr_retry_count.value()),
@@ -37,7 +40,10 @@ fn both_sides_learn_everything_about_each_other() {
     let CmEventKind::Reply { rep } = event.kind else {
         panic!("{event:?}");
     };
-    assert_eq!((rep.qpn, rep.psn), (Qpn::new(0x222), Psn::new(0x224)));
+    assert_eq!(
+        (rep.qpn, rep.starting_psn),
+        (Qpn::new(0x222), Psn::new(0x224))
+    );
     assert_eq!((rep.responder_resources, rep.initiator_depth), (2, 1));
     assert_eq!((rep.target_ack_delay.value(), rep.srq), (16, true));
     assert_eq!(rep.private.0[..7], *b"gladly\0");

@@ -1,11 +1,8 @@
 use ferroce_hca::cm::{CmEventKind, CmState};
 use ferroce_wire::cm::{Private, RejectReason};
 
-use super::net::{A, B, Fate, MS, Net, S};
+use super::net::{A, B, Fate, MS, Net, S, WAIT_NS};
 use super::{DREP, DREQ, MRA, REJ, REP, REQ, RTU};
-
-/// How long Linux waits for an answer on a RoCE path: 2 · 4.096 µs · 2^18 + 4.096 µs · 2^20.
-const WAIT_NS: u64 = 4_096 * (2 * (1 << 18) + (1 << 20));
 
 /// Whatever becomes of one message, there is a connection, and then there is none.
 #[test]

@@ -3,6 +3,8 @@
 mod connect;
 mod datagram;
 mod end;
+mod foreign;
+mod linux;
 mod loss;
 mod net;
 mod strangers;

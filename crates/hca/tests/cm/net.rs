@@ -21,6 +21,9 @@ const LATENCY_NS: u64 = 10_000;
 /// More than the last timer of any test.
 const EVER_NS: u64 = 10_000 * S;
 
+/// How long Linux waits for an answer on a RoCE path: 2 · 4.096 µs · 2^18 + 4.096 µs · 2^20.
+pub(crate) const WAIT_NS: u64 = 4_096 * (2 * (1 << 18) + (1 << 20));
+
 /// What becomes of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
@@ -198,13 +201,16 @@ impl Net {
         message: impl Into<Message>,
     ) {
         let message = message.into();
-        let payload = Mad { tid, message }.emit();
+        self.inject_bytes(source, to, &Mad { tid, message }.emit());
+    }
+
+    pub(crate) fn inject_bytes(&mut self, source: IpAddr, to: usize, payload: &[u8]) {
         let received = Received {
             source,
             dest: address(to),
             traffic_class: 0,
             headers: &ferroce_wire::cm::headers(Psn::ZERO),
-            data: Data::Bytes(&payload),
+            data: Data::Bytes(payload),
         };
         self.hcas[to].handle_packet(self.now, &received);
         self.hcas[to].audit();
@@ -220,7 +226,7 @@ impl Net {
             service_id: SERVICE,
             ca_guid: from as u64,
             qpn: Qpn::new(qpn),
-            psn: Psn::new(qpn + 1),
+            starting_psn: Psn::new(qpn + 1),
             transport: Transport::Rc,
             srq: false,
             responder_resources: 4,
@@ -245,7 +251,7 @@ impl Net {
     pub(crate) fn reply(&self, qpn: u32) -> ConnectReply {
         ConnectReply {
             qpn: Qpn::new(qpn),
-            psn: Psn::new(qpn + 2),
+            starting_psn: Psn::new(qpn + 2),
             srq: true,
             responder_resources: 2,
             initiator_depth: 1,

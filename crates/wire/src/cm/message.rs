@@ -50,8 +50,9 @@ messages! {
         transport: Bits<2> = bit(43, 5),
         /// The sender does end-to-end flow control.
         flow_control: bool = bit(43, 7),
-        /// First PSN that the sender sends.
-        psn: Psn = at(44),
+        /// PSN with which the *receiver* begins to send: the first one that the sender of this
+        /// message expects (IBA vol 1, 12.7.20).
+        starting_psn: Psn = at(44),
         /// How long the sender may take to answer: 4.096 µs · 2^n.
         local_response_timeout: Bits<5> = at(47),
         /// Transport retries for the receiver's queue pair.
@@ -134,10 +135,13 @@ messages! {
         remote_comm_id: u32 = at(4),
         /// Q_Key of the sender's queue pair, for datagrams.
         qkey: u32 = at(8),
-        /// The sender's queue pair.
+        /// The sender's queue pair, 0 if it is in `eecn`.
         qpn: Qpn = at(12),
-        /// First PSN that the sender sends.
-        psn: Psn = at(20),
+        /// The sender's queue pair, if the request was one for XRC: the target's queue pair takes
+        /// the place of an end-to-end context.
+        eecn: Qpn = at(16),
+        /// PSN with which the *receiver* begins to send, as in a REQ.
+        starting_psn: Psn = at(20),
         /// READs and atomics that the sender takes at a time.
         responder_resources: u8 = at(24),
         /// READs and atomics that the sender will have outstanding.
@@ -237,6 +241,33 @@ pub enum Answered {
 impl From<Answered> for Bits<2> {
     fn from(answered: Answered) -> Self {
         Self::saturating(answered as u32)
+    }
+}
+
+impl Rej {
+    /// A rejection for [`RejectReason::TIMEOUT`], which names the connection by the sender's GUID
+    /// beside its `local_comm_id`: the sender never learnt the receiver's name for it (IBA vol 1,
+    /// table 108; Linux looks it up by these two and nothing else).
+    pub fn gave_up(local_comm_id: u32, ca_guid: u64) -> Self {
+        let mut rej = Self {
+            local_comm_id,
+            answered: Answered::Req.into(),
+            reason: RejectReason::TIMEOUT,
+            info_len: Bits::saturating(u64::BITS / 8),
+            ..Self::default()
+        };
+        if let Some(bytes) = rej.info.0.first_chunk_mut() {
+            *bytes = ca_guid.to_be_bytes();
+        }
+        rej
+    }
+
+    /// The sender's GUID in a rejection for [`RejectReason::TIMEOUT`].
+    pub fn ca_guid(&self) -> u64 {
+        self.info
+            .0
+            .first_chunk()
+            .map_or(0, |bytes| u64::from_be_bytes(*bytes))
     }
 }
 

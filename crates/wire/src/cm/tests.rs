@@ -19,7 +19,7 @@ fn req() -> Req {
         remote_response_timeout: Bits::saturating(20),
         transport: Bits::saturating(3),
         flow_control: true,
-        psn: Psn::new(0x61_6263),
+        starting_psn: Psn::new(0x61_6263),
         local_response_timeout: Bits::saturating(21),
         retry_count: Bits::saturating(5),
         pkey: 0xffff,
@@ -93,7 +93,8 @@ fn golden_rep() {
         remote_comm_id: 0x0506_0708,
         qkey: 0x1112_1314,
         qpn: Qpn::new(0x21_2223),
-        psn: Psn::new(0x31_3233),
+        eecn: Qpn::new(0x71_7273),
+        starting_psn: Psn::new(0x31_3233),
         responder_resources: 0x41,
         initiator_depth: 0x42,
         target_ack_delay: Bits::saturating(16),
@@ -107,7 +108,7 @@ fn golden_rep() {
     #[rustfmt::skip]
     let fixed = [
         1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14,
-        0x21, 0x22, 0x23, 0, 0, 0, 0, 0, 0x31, 0x32, 0x33, 0,
+        0x21, 0x22, 0x23, 0, 0x71, 0x72, 0x73, 0, 0x31, 0x32, 0x33, 0,
         0x41, 0x42, 16 << 3 | 1 << 1 | 1, 7 << 5 | 1 << 4,
         0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57, 0x58,
     ];
@@ -145,6 +146,16 @@ fn golden_short_messages() {
     );
     assert_eq!(bytes[36..108], [8; 72]);
     assert_eq!(bytes[108..], [9; 148]);
+
+    // Who gives up says who it is: table 108 of IBA vol 1, reason 4.
+    let bytes = bytes_of(Rej::gave_up(local_comm_id, 0x5152_5354_5556_5758));
+    #[rustfmt::skip]
+    let fixed = [
+        1, 2, 3, 4, 0, 0, 0, 0, 0, 8 << 1, 0, 4,
+        0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57, 0x58,
+    ];
+    assert_eq!(bytes[24..44], fixed);
+    assert_eq!(bytes[44..], [0; 212]);
 
     let bytes = bytes_of(Rtu {
         local_comm_id,
