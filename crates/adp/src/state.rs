@@ -258,7 +258,7 @@ impl RetryState {
 pub enum Expiry {
     /// The QP fails with `IBV_WC_RETRY_EXC_ERR`.
     Fatal,
-    /// Everything unacknowledged is sent again.
+    /// The oldest packet is sent again, and the rest by what the peer answers to it.
     Retransmit {
         /// Whether the timer was one of adaptive retransmission: then it counts as
         /// `roce_adp_retrans` and enters the histogram (D25), else as `local_ack_timeout_err`.

@@ -88,7 +88,7 @@ pub enum Event {
     Error,
     /// The timer never expires.
     Never,
-    /// Everything unacknowledged was sent again.
+    /// The oldest packet was sent again.
     Retransmit {
         /// Whether it was a timer of adaptive retransmission; see [`Expiry::Retransmit`].
         adaptive: bool,

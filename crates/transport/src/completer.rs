@@ -48,7 +48,7 @@ impl Requester {
         // the wait for a receiver, which turns out to have been ready.
         if self.una != una_before {
             self.retry.on_progress(host.policy(), now.as_nanos());
-            self.recovery.on_progress(self.una);
+            self.recovery.on_progress(self.una, self.high);
             self.arm(now, host.policy());
         }
         match demand {

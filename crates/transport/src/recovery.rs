@@ -1,9 +1,31 @@
 use ferroce_wire::Psn;
 
-/// What a requester knows of the packets that a timeout made it send again.
+/// How a requester finds out, after a timeout, what of its packets the peer has; and what it then
+/// knows of those that it sent again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Recovery {
+    probe: Probe,
     repeated: Option<Repeated>,
+}
+
+/// After a timeout the oldest packet goes again alone. The answer to it says whether the peer has
+/// what lies behind; a peer that is merely slow gets one packet more to work off, not a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Probe {
+    /// Packets leave as the window allows.
+    #[default]
+    None,
+    /// The next packet goes alone.
+    Due { attempt: Attempt },
+    /// It has gone; this is the last PSN that it stands for.
+    Sent { last: Psn, attempt: Attempt },
+}
+
+/// A timeout causes two probes at most: the second one goes where the answer to the first one ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Attempt {
+    First,
+    Second,
 }
 
 /// The oldest packet was sent again.
@@ -37,10 +59,53 @@ impl Recovery {
             times: times.saturating_add(1),
             answered: false,
         });
+        self.probe = Probe::Due {
+            attempt: Attempt::First,
+        };
     }
 
-    /// The oldest unacknowledged PSN is `una` from now on.
-    pub(crate) fn on_progress(&mut self, una: Psn) {
+    /// Whether the next packet goes alone, and must be answered.
+    pub(crate) fn is_due(&self) -> bool {
+        matches!(self.probe, Probe::Due { .. })
+    }
+
+    /// Whether everything waits for the answer to the packet that went alone.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.probe, Probe::Sent { .. })
+    }
+
+    /// A packet has left that stands for the PSNs through `last`.
+    pub(crate) fn on_sent(&mut self, last: Psn) {
+        if let Probe::Due { attempt } = self.probe {
+            self.probe = Probe::Sent { last, attempt };
+            if let (Attempt::Second, Some(repeated)) = (attempt, &mut self.repeated) {
+                repeated.times = repeated.times.saturating_add(1);
+            }
+        }
+    }
+
+    /// Everything may leave again.
+    pub(crate) fn stop_probing(&mut self) {
+        self.probe = Probe::None;
+    }
+
+    /// The oldest unacknowledged PSN is `una` from now on, and `high` one past the highest sent.
+    pub(crate) fn on_progress(&mut self, una: Psn, high: Psn) {
+        self.probe = match self.probe {
+            _ if una == high => Probe::None,
+            // Just what was repeated: the peer has nothing of what lies behind it.
+            Probe::Sent { last, .. } if una == last.next() => Probe::None,
+            // More than that, so first copies have arrived. Either the rest is lost, or answers to it
+            // are on their way: the next packet will tell.
+            Probe::Sent {
+                last,
+                attempt: Attempt::First,
+            } if una.is_after(last) => Probe::Due {
+                attempt: Attempt::Second,
+            },
+            // More once more, so they are on their way. Or only part of a READ.
+            waiting => waiting,
+        };
         if let Some(repeated) = &mut self.repeated {
             repeated.answered = true;
             if una.is_after(repeated.high) {

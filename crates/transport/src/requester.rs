@@ -52,7 +52,7 @@ pub(crate) struct Requester {
     /// The PSN from which a lost response has been requested again already; further proof of
     /// the same loss changes nothing.
     pub(crate) implied_nak_at: Option<Psn>,
-    /// What timeouts have made it send again.
+    /// What timeouts have made it send again, and what waits for the answer.
     pub(crate) recovery: Recovery,
     /// A local error of the WQE at the cursor; reported when everything before it is done.
     local_error: Option<WcStatus>,
@@ -138,6 +138,8 @@ impl Requester {
             retry_cnt: attr.retry_cnt,
         };
         self.retry = RetryState::new(policy, timeouts, qpn.value());
+        // There may be no timer any more that repeats the oldest packet if it is lost once more.
+        self.recovery.stop_probing();
         if matches!(self.timer, RequesterTimer::Ack { .. }) {
             self.timer = RequesterTimer::Idle;
         }
@@ -226,7 +228,7 @@ impl Requester {
     ) -> bool {
         debug_assert!(self.is_consistent(), "{self:?}");
         self.keep_time(now, host.policy());
-        if self.waits_for_receiver() || self.local_error.is_some() {
+        if self.waits_for_receiver() || self.recovery.is_waiting() || self.local_error.is_some() {
             return false;
         }
         if !draining {
@@ -437,7 +439,8 @@ impl Requester {
             || (index + 1).is_multiple_of((window / 4).max(1))
             || self.snd.since(self.una) + span >= window
             || wqe.op.needs_response()
-            || beyond_credit;
+            || beyond_credit
+            || self.recovery.is_due();
         Some(Request {
             wqe,
             psn: self.snd,
@@ -454,6 +457,7 @@ impl Requester {
             host.count(Counter::RetransmittedPackets, 1);
         }
         let last = self.snd.wrapping_add(span - 1);
+        self.recovery.on_sent(last);
         self.snd = last.next();
         if response_due {
             self.responses_due.push_back(last);

@@ -328,7 +328,9 @@ fn check_counters(pair: &Pair, id: usize, scenario: &Scenario) {
     if scenario.perfect {
         for counter in [
             Counter::RetransmittedPackets,
+            Counter::SpuriousRetransmissions,
             Counter::DuplicateRequest,
+            Counter::EarlyDuplicateRequest,
             Counter::OutOfSequence,
             Counter::PacketSeqErr,
             Counter::ImpliedNakSeqErr,

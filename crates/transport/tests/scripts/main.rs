@@ -4,6 +4,7 @@
 mod common;
 
 mod acknowledge;
+mod after_a_timeout;
 mod credits;
 mod duplicates;
 mod errors;

@@ -131,3 +131,42 @@ fn a_stalled_requester_finds_the_answer_before_its_timer() {
         assert_eq!(pair.count(A, Counter::RetransmittedPackets), 0);
     }
 }
+
+/// Where the host cannot know better, a timeout costs a packet or two, not a window.
+#[test]
+fn a_stall_costs_no_more_packets_than_it_has_timeouts() {
+    for read in [false, true] {
+        for stalls in 1..6 {
+            let mut pair = Setup::default().connect();
+            for wr_id in 0..20 {
+                match read {
+                    true => pair.read(A, wr_id, 3000),
+                    false => pair.write(A, wr_id, 3000),
+                }
+            }
+            let stall_ns = TIMEOUT_NS * stalls + TIMEOUT_NS / 2;
+            pair.stall(B, stall_ns);
+            pair.run_for(stall_ns - 1);
+            // A host takes what arrives together before it sends.
+            pair.stall(A, 10_000);
+            finish(&mut pair, 0..20);
+            assert_eq!(timeouts(&pair), stalls);
+            assert!(pair.count(A, Counter::RetransmittedPackets) <= stalls + 1);
+            let duplicates = pair.count(B, Counter::DuplicateRequest);
+            assert!(duplicates <= stalls + 1, "{duplicates}");
+        }
+    }
+}
+
+/// The answers are on their way, and come one by one.
+#[test]
+fn late_answers_cost_two_packets_for_each_timeout() {
+    let mut pair = Setup::default().connect();
+    pair.rule(20, Fate::DelayNs(TIMEOUT_NS / 2 * 3), |p| p.from == B);
+    for wr_id in 0..20 {
+        pair.write(A, wr_id, 3000);
+    }
+    finish(&mut pair, 0..20);
+    assert_eq!(timeouts(&pair), 1);
+    assert!(pair.count(A, Counter::RetransmittedPackets) <= 2);
+}

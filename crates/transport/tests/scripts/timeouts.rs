@@ -318,23 +318,6 @@ fn the_timer_stops_when_everything_is_acknowledged() {
     assert!(pair[A].host.expiries.is_empty());
 }
 
-#[test]
-fn a_timeout_sends_everything_again() {
-    let mut pair = Setup::default().connect();
-    pair.silence(B);
-    pair.recv(B, 2, 10);
-    pair.write(A, 1, 3000);
-    pair.send(A, 2, 10);
-    pair.fetch_add(A, 3, 1);
-    pair.run_for(100_000_000);
-    pair.heal();
-    pair.run();
-    pair.expect_sent(A, 1..4);
-    pair.expect_received(B, [2]);
-    assert_eq!(pair[B].host.atomics, 1);
-    assert_eq!(pair.count(A, Counter::RetransmittedPackets), 5);
-}
-
 /// The wait for a receiver is no silence.
 #[test]
 fn waiting_for_a_receiver_does_not_use_up_the_total() {
