@@ -43,7 +43,7 @@ pub use event::{Event, Refusal};
 pub use group::group_of_mgid;
 pub use histogram::{BinWidthMode, HistogramConfig, HistogramError, TimeUnit};
 pub use impair::{Direction, Impairment};
-pub use memory::{Borrowed, Buffer, Checked, CheckedAccess, Memory};
+pub use memory::{Borrowed, Buffer, Checked, CheckedAccess, Memory, RECOVERS, landing};
 pub use mr::{MrInfo, MrKey};
 pub use mw::{MwId, MwInfo, MwType};
 pub use packet::{Outgoing, Received};

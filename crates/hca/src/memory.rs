@@ -6,13 +6,17 @@
 //! word of 8, 4, 2 or 1 bytes, whichever is aligned, is written last and at once, and who sees it
 //! sees all bytes before it.
 
+mod access;
+
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_transport::{AccessError, AtomicOp};
+
+pub use self::access::{RECOVERS, landing};
 
 const PAGE: usize = 4096;
 
@@ -77,8 +81,8 @@ impl Buffer {
     /// If the range reaches outside the block.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         let at = self.range(offset, bytes.len());
-        // SAFETY: `range` checked that all of it lies in the block.
-        unsafe { copy_in(at, bytes) }
+        // SAFETY: `range` checked that all of it lies in the block. The block is there.
+        let _ = unsafe { copy_in(at, bytes) };
     }
 
     /// Copies from the block at `offset` into `bytes`.
@@ -87,8 +91,8 @@ impl Buffer {
     /// If the range reaches outside the block.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) {
         let at = self.range(offset, bytes.len());
-        // SAFETY: `range` checked that all of it lies in the block.
-        unsafe { copy_out(at, bytes) }
+        // SAFETY: `range` checked that all of it lies in the block. The block is there.
+        let _ = unsafe { copy_out(at, bytes) };
     }
 
     /// The 8 bytes at `offset`, a multiple of 8, read at once; for programs that spin on a word.
@@ -180,12 +184,14 @@ unsafe impl Send for Borrowed {}
 unsafe impl Sync for Borrowed {}
 
 impl Memory {
-    /// Memory of the program.
+    /// Memory of the program. Accesses to what is not mapped are refused, if the host handles memory
+    /// faults as [`landing`] says; otherwise they end the process.
     ///
     /// # Safety
-    /// `base..base+len` must stay mapped until the region is deregistered, must be writable if the
-    /// region is registered with a write permission, and no Rust reference to it may be used in
-    /// ways that the device's reads and writes from other threads would break.
+    /// What is mapped at `base..base+len` until the region is deregistered is the program's to be
+    /// read, and to be written if the region is registered with a write permission; and no Rust
+    /// reference to it may be used in ways that the device's reads and writes from other threads
+    /// would break. If nobody handles faults, it stays mapped.
     pub unsafe fn borrowed(base: *mut u8, len: usize) -> Self {
         Self::Borrowed(Borrowed { base, len })
     }
@@ -230,14 +236,14 @@ impl Memory {
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         match self.range(offset, bytes.len())? {
             // SAFETY: `range` checked that all of it lies in the memory.
-            Place::At(at) => unsafe { copy_in(at, bytes) },
+            Place::At(at) => mapped(unsafe { copy_in(at, bytes) })?,
             Place::Unsure(addr, access) => {
                 let (body, tail) = split_tail(addr, bytes);
                 let behind = addr.wrapping_add(body.len() as u64);
                 // SAFETY: `range` checked that all of it lies in the memory, which is the
                 // program's by the contract of `checked`.
                 let written = unsafe { access.write(addr, body) && access.write(behind, tail) };
-                written.then_some(()).ok_or(AccessError::Unmapped)?;
+                mapped(written)?;
             }
             Place::Nowhere => {}
         }
@@ -248,11 +254,8 @@ impl Memory {
     pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), AccessError> {
         match self.range(offset, bytes.len())? {
             // SAFETY: `range` checked that all of it lies in the memory.
-            Place::At(at) => unsafe { copy_out(at, bytes) },
-            Place::Unsure(addr, access) => {
-                let read = access.read(addr, bytes);
-                read.then_some(()).ok_or(AccessError::Unmapped)?;
-            }
+            Place::At(at) => mapped(unsafe { copy_out(at, bytes) })?,
+            Place::Unsure(addr, access) => mapped(access.read(addr, bytes))?,
             Place::Nowhere => bytes.fill(0),
         }
         Ok(())
@@ -261,21 +264,29 @@ impl Memory {
     /// Whether the first and the last of `len` bytes from `offset` can be read at this moment: a
     /// packet's payload lies on two pages at most.
     pub(crate) fn check_read(&self, offset: u64, len: u32) -> Result<(), AccessError> {
-        if let Place::Unsure(addr, access) = self.range(offset, len as usize)?
-            && len > 0
-        {
-            let last = addr.wrapping_add(u64::from(len) - 1);
-            let readable = [addr, last].map(|at| access.read(at, &mut [0]));
-            if readable != [true; 2] {
-                return Err(AccessError::Unmapped);
-            }
+        let place = self.range(offset, len as usize)?;
+        if len == 0 {
+            return Ok(());
         }
-        Ok(())
+        let last = len as usize - 1;
+        match place {
+            Place::At(at) => {
+                let end = at.wrapping_add(last);
+                // SAFETY: `range` checked that both bytes lie in the memory.
+                let are_there = unsafe { access::is_readable(at) && access::is_readable(end) };
+                mapped(are_there)
+            }
+            Place::Unsure(addr, access) => {
+                let is_readable = |at| access.read(at, &mut [0]);
+                mapped(is_readable(addr) && is_readable(addr.wrapping_add(last as u64)))
+            }
+            Place::Nowhere => Ok(()),
+        }
     }
 
     /// Executes an atomic on the word at `offset`, which must be aligned.
     pub(crate) fn atomic(&self, offset: u64, op: AtomicOp) -> Result<u64, AccessError> {
-        let (word, access) = match self.range(offset, 8)? {
+        let (word, checked) = match self.range(offset, 8)? {
             Place::At(at) => (at, None),
             Place::Unsure(addr, access) => (addr as *mut u8, Some(access)),
             Place::Nowhere => return Ok(0),
@@ -283,20 +294,20 @@ impl Memory {
         if !(word as usize).is_multiple_of(8) {
             return Err(AccessError::OutOfBounds);
         }
-        if access.is_some_and(|access| !access.is_writable(word as u64)) {
+        if checked.is_some_and(|access| !access.is_writable(word as u64)) {
             return Err(AccessError::Unmapped);
         }
         // SAFETY: `range` checked that the word lies in the memory, and it is aligned. If the
         // memory may go away, it was there just now, and by the contract it stays for this.
-        let word = unsafe { AtomicU64::from_ptr(word.cast()) };
-        Ok(match op {
-            AtomicOp::FetchAdd { add } => word.fetch_add(add, Ordering::SeqCst),
-            AtomicOp::CompareSwap { compare, swap } => {
-                match word.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst) {
-                    Ok(found) | Err(found) => found,
+        let found = unsafe {
+            match op {
+                AtomicOp::FetchAdd { add } => access::fetch_add(word, add),
+                AtomicOp::CompareSwap { compare, swap } => {
+                    access::compare_swap(word, compare, swap)
                 }
             }
-        })
+        };
+        found.ok_or(AccessError::Unmapped)
     }
 
     fn range(&self, offset: u64, len: usize) -> Result<Place, AccessError> {
@@ -336,44 +347,48 @@ fn split_tail(at: u64, bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.split_at(bytes.len() - word)
 }
 
-/// Writes `bytes` to `at`.
+fn mapped(done: bool) -> Result<(), AccessError> {
+    done.then_some(()).ok_or(AccessError::Unmapped)
+}
+
+/// Writes `bytes` to `at`; false if not all of them could be.
 ///
 /// # Safety
-/// `at..at+bytes.len()` is mapped and writable.
-unsafe fn copy_in(at: *mut u8, bytes: &[u8]) {
+/// `at..at+bytes.len()` may be written where it is mapped.
+#[must_use]
+unsafe fn copy_in(at: *mut u8, bytes: &[u8]) -> bool {
     let (body, tail) = split_tail(at as u64, bytes);
-    if !body.is_empty() {
-        // SAFETY: by the contract; the source is a reference to other memory.
-        unsafe { ptr::copy(body.as_ptr(), at, body.len()) }
+    let behind = at.wrapping_add(body.len());
+    // SAFETY: by the contract; the source is a reference to other memory.
+    if !unsafe { access::copy(at, body.as_ptr(), body.len()) } {
+        return false;
     }
-    // SAFETY: the tail lies behind the body, in the same range.
-    let at = unsafe { at.add(body.len()) };
     // The last word may be what a program spins on: it is written at once, and publishes the rest.
     macro_rules! publish {
-        ($atomic:ty, $word:ty) => {{
+        ($store:ident, $word:ty) => {{
             let mut word = [0; size_of::<$word>()];
             word.copy_from_slice(tail);
-            // SAFETY: as many bytes as the word has, aligned to it, by the choice of `word`.
-            unsafe { <$atomic>::from_ptr(at.cast()) }
-                .store(<$word>::from_ne_bytes(word), Ordering::Release);
+            // SAFETY: as many bytes as the word has, aligned to it, by the choice of `tail`.
+            unsafe { access::$store(behind, <$word>::from_ne_bytes(word)) }
         }};
     }
     match tail.len() {
-        8 => publish!(AtomicU64, u64),
-        4 => publish!(AtomicU32, u32),
-        2 => publish!(AtomicU16, u16),
-        1 => publish!(AtomicU8, u8),
-        _ => {}
+        8 => publish!(store_8, u64),
+        4 => publish!(store_4, u32),
+        2 => publish!(store_2, u16),
+        1 => publish!(store_1, u8),
+        _ => true,
     }
 }
 
-/// Reads `bytes` from `at`.
+/// Reads `bytes` from `at`; false if not all of them could be.
 ///
 /// # Safety
-/// `at..at+bytes.len()` is mapped and readable.
-unsafe fn copy_out(at: *const u8, bytes: &mut [u8]) {
-    // SAFETY: by the contract.
-    unsafe { ptr::copy(at, bytes.as_mut_ptr(), bytes.len()) }
+/// `at..at+bytes.len()` may be read where it is mapped.
+#[must_use]
+unsafe fn copy_out(at: *const u8, bytes: &mut [u8]) -> bool {
+    // SAFETY: by the contract; the target is a reference to other memory.
+    unsafe { access::copy(bytes.as_mut_ptr(), at, bytes.len()) }
 }
 
 #[cfg(test)]
@@ -397,12 +412,14 @@ mod tests {
 
     #[test]
     fn copies_of_any_length_and_alignment_are_exact() {
-        let bytes: Vec<u8> = (1..=40).collect();
-        for offset in 0..9 {
-            for len in 0..bytes.len() {
-                let buffer = Buffer::zeroed(64);
+        const LONGEST: usize = 20_000;
+        let bytes: Vec<u8> = (0..LONGEST).map(|i| 1 + (i % 251) as u8).collect();
+        let lengths = (0..420).chain([1023, 1024, 4088, 4096, 16_383, 16_384, LONGEST]);
+        for len in lengths {
+            for offset in [0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 16, 31, 32] {
+                let buffer = Buffer::zeroed(len + 80);
                 buffer.write(offset, &bytes[..len]);
-                let mut back = [0; 64];
+                let mut back = vec![0; len + 80];
                 buffer.read(0, &mut back);
                 let (before, rest) = back.split_at(offset);
                 assert_eq!(rest[..len], bytes[..len]);

@@ -78,6 +78,8 @@ pub(crate) struct KeyTable {
     tags: Vec<u8>,
     /// Windows that are bound for one QP only.
     pub(crate) bound_to_qps: u32,
+    /// No key opens anything any more.
+    revoked: bool,
 }
 
 /// Index 0 is left out of keys: key 0 opens nothing.
@@ -99,7 +101,17 @@ impl KeyTable {
             entries: Table::new(Self::MAX),
             tags: Vec::new(),
             bound_to_qps: 0,
+            revoked: false,
         }
+    }
+
+    /// From now on no key opens anything.
+    pub(crate) fn revoke(&mut self) {
+        self.revoked = true;
+    }
+
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.revoked
     }
 
     /// Puts in what `make` makes for its new key.
@@ -212,6 +224,9 @@ impl KeyTable {
         len: u64,
         access: AccessFlags,
     ) -> Result<(&Region, u64), AccessError> {
+        if self.revoked {
+            return Err(AccessError::Unmapped);
+        }
         let (Key::Local(number) | Key::Remote(number)) = key;
         match (self.find(number), key) {
             (Some(Entry::Region(region)), _) => {
@@ -383,6 +398,17 @@ mod tests {
         for forged in [0, key ^ 1, key ^ 0x100, u32::MAX] {
             assert_eq!(read(forged, 0x1000, 1), Err(AccessError::UnknownKey));
         }
+    }
+
+    #[test]
+    fn no_key_opens_anything_once_the_memory_is_revoked() {
+        let (mut table, MrKey(key)) = table(AccessFlags::REMOTE_READ | AccessFlags::LOCAL_WRITE);
+        table.revoke();
+        let unmapped = Err(AccessError::Unmapped);
+        assert_eq!(table.check_read(WHO, &remote(key, 0x1000, 1)), unmapped);
+        let local = Key::Local(key);
+        assert_eq!(table.write(WHO, local, 0x1000, Data::Bytes(&[1])), unmapped);
+        assert!(table.region(MrKey(key)).is_some(), "it can be deregistered");
     }
 
     #[test]

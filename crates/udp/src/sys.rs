@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod epoll;
+mod faults;
 mod file;
 mod fork;
 mod interface;
@@ -12,6 +13,7 @@ mod signals;
 
 pub(crate) use descriptors::{memory_file, receive_with, send_with};
 pub(crate) use epoll::Epoll;
+pub use faults::recover_faults;
 pub(crate) use file::{
     allocate, effective_uid, is_any_locked, is_locked, lock, lock_shared, lock_when_free,
     locked_bytes, unlock,

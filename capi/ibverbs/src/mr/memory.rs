@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use ferroce_hca::{AccessFlags, Memory, RegFlags};
-use ferroce_udp::own_memory;
+use ferroce_udp::{own_memory, recover_faults};
 
 use crate::error::Error;
 
@@ -12,7 +12,9 @@ use crate::error::Error;
 pub(super) fn memory(addr: *mut c_void, length: usize, flags: RegFlags) -> Result<Memory, Error> {
     let (start, len) = (addr as u64, length as u64);
     let implicit = flags.is_implicit(start, len)?;
-    let careful = (flags.on_demand || checked()).then(own_memory);
+    // Before anything can reach it.
+    let recovers = recover_faults();
+    let careful = (flags.on_demand || checked() || !recovers).then(own_memory);
     let access = match careful.transpose() {
         Err(error) if implicit || checked() => return Err(error.into()),
         Err(_) => None, // a region that the program had better keep mapped
@@ -25,13 +27,13 @@ pub(super) fn memory(addr: *mut c_void, length: usize, flags: RegFlags) -> Resul
     Ok(match access {
         // SAFETY: the program shares registered memory with the device by the rules of the verbs.
         Some(access) => unsafe { Memory::checked(start, len, access) },
-        // SAFETY: the same, and the program keeps the memory mapped, as with any card.
+        // SAFETY: the same; where it is not mapped any more, the fault is handled.
         None => unsafe { Memory::borrowed(addr.cast(), length) },
     })
 }
 
-/// Whether all memory is to be reached with care (`FERROCE_CHECKED=1`): a program that unmaps what
-/// it has registered then gets errors instead of a signal, and pays a system call for each access.
+/// Whether all memory is to be reached by system calls (`FERROCE_CHECKED=1`), for programs whose
+/// handler of SIGSEGV must not see a fault of the device; they pay for it with each access.
 fn checked() -> bool {
     static CHECKED: OnceLock<bool> = OnceLock::new();
     *CHECKED.get_or_init(|| std::env::var_os("FERROCE_CHECKED").is_some_and(|value| value == "1"))

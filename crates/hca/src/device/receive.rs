@@ -119,7 +119,9 @@ impl Hca {
         if !qp_type.takes(bth.opcode) {
             return Err(Counter::RxWrongService);
         }
-        if !entry.qp.takes_packets() {
+        // Of a program that ends, only what needs none of its memory is still looked at.
+        let needs_memory = bth.opcode.operation() != Opcode::RcAcknowledge;
+        if !entry.qp.takes_packets() || self.keys.is_revoked() && needs_memory {
             return Err(Counter::RxWrongState);
         }
         let is_peer = |path: Path| path.dest == packet.source;

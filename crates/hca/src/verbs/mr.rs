@@ -158,6 +158,13 @@ impl Hca {
         Ok(info)
     }
 
+    /// From now on nothing reaches memory, whatever the regions say: the program ends, and its
+    /// memory with it. Its queue pairs still take acknowledgements and send those they owe; requests
+    /// of peers are as lost as if it had ended already.
+    pub fn revoke_memory(&mut self) {
+        self.keys.revoke();
+    }
+
     /// Takes a memory region away to which no memory window is bound; packets under way to it are
     /// refused from now on.
     pub fn dereg_mr(&mut self, key: MrKey) -> Result<(), VerbsError> {

@@ -299,3 +299,26 @@ fn a_packet_that_is_not_delayed_is_delivered_at_once_whatever_the_link_holds() {
     pair.run();
     assert_eq!(done(&pair), 2);
 }
+
+/// A program that ends owes its peers acknowledgements, but has no memory any more.
+#[test]
+fn a_device_whose_memory_is_revoked_acknowledges_and_touches_nothing() {
+    let (mut pair, qpns) = Pair::connected();
+    let sink = pair.sides[B].register(4096, AccessFlags::all());
+    let own = pair.sides[A].register(4096, AccessFlags::empty());
+    pair.post(A, qpns[A], SendWr::new(1, sink.write(), own.whole()));
+    pair.run();
+    assert_eq!(pair.sides[A].completions[0].status, WcStatus::Success);
+
+    pair.sides[B].hca.revoke_memory();
+    pair.post(A, qpns[A], SendWr::new(2, sink.write(), own.whole()));
+    pair.run();
+    let ended = &pair.sides[A].completions[1];
+    assert_eq!(
+        ended.status,
+        WcStatus::RetryExcErr,
+        "as if nobody was there"
+    );
+    assert!(pair.count(B, Counter::RxWrongState) > 0);
+    pair.sides[B].hca.audit();
+}

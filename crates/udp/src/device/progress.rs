@@ -220,7 +220,8 @@ impl Shared {
     }
 
     /// The end of a program: peers of its connections learn that they have ended, what has left may
-    /// still be on a slow link of ours, and what has arrived may be for others.
+    /// still be on a slow link of ours, and what has arrived may be for others. Memory of the program
+    /// may be gone by now, or be something else's: nothing reaches it any more.
     pub(super) fn finish(&self) {
         self.finish_own();
         self.leave();
@@ -232,6 +233,7 @@ impl Shared {
         while !self.is_orphaned() && Clock.now_ns() - started < LAST_ROUNDS.as_nanos() as u64 {
             // Whoever has the engine may be the thread that now ends the process.
             if let Some(mut engine) = self.try_lock() {
+                engine.hca.revoke_memory();
                 // What leaves in this round may come back in the next, to be passed on.
                 let slow = engine.hca.holds_sent_packets();
                 self.send_deferred(&mut engine);

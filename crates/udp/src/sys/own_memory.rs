@@ -32,25 +32,50 @@ impl CheckedAccess for OwnMemory {
     }
 
     fn is_writable(&self, addr: u64) -> bool {
-        // Ors 0 into a word, atomically, so that even a program at work on the word sees no
-        // difference. Whoever sleeps on it may wake, which must be expected on a futex at any time.
-        const OR_0: libc::c_int = libc::FUTEX_OP_OR << 28;
-        let nobody = 0_u32;
-        // SAFETY: `nobody` is a word of ours, and a second address that is not mapped for writing
-        // is refused with an error.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                &raw const nobody,
-                libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG,
-                0,
-                0_usize,
-                addr,
-                OR_0,
-            )
-        };
-        result >= 0
+        can_write(addr)
     }
+}
+
+/// Whether the word around `addr` is mapped for writing. Safe in a signal handler.
+pub(super) fn can_write(addr: u64) -> bool {
+    // Ors 0 into a word, atomically, so that even a program at work on the word sees no difference.
+    // Whoever sleeps on it may wake, which must be expected on a futex at any time.
+    const OR_0: libc::c_int = libc::FUTEX_OP_OR << 28;
+    let nobody = 0_u32;
+    // SAFETY: `nobody` is a word of ours, and a second address that is not mapped for writing is
+    // refused with an error.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            &raw const nobody,
+            libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG,
+            0,
+            0_usize,
+            addr & !3,
+            OR_0,
+        )
+    };
+    result >= 0
+}
+
+/// Whether the word around `addr` is mapped for reading. Safe in a signal handler.
+pub(super) fn can_read(addr: u64) -> bool {
+    let at_once = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: reads the word and waits for nothing: either it is not 0, or the time is up. What is
+    // not mapped is refused with an error.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            addr & !3,
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            0,
+            &raw const at_once,
+        )
+    };
+    result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
 }
 
 #[derive(Clone, Copy)]
@@ -132,7 +157,9 @@ mod tests {
             assert!(!memory.read(nowhere, &mut back));
             assert!(!write(nowhere, b"x"));
             assert!(!memory.is_writable(nowhere & !7));
+            assert!(!can_read(nowhere));
         }
+        assert!(can_read(base + 7) && can_read(read_only));
         assert!(memory.read(0, &mut []) && write(0, &[]), "nothing");
         assert!(memory.is_writable(base));
         assert!(!memory.is_writable(read_only));
