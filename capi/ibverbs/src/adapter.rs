@@ -186,6 +186,13 @@ impl Routes {
             Event::GroupRefused { group, reason } => {
                 report(&format!("cannot join the group {group}: {reason}"));
             }
+            Event::RequestDropped {
+                source,
+                service,
+                cause,
+            } => report(&format!(
+                "dropped a request for {service} from {source}: {cause}"
+            )),
             Event::SendRefused { dest, reason } => {
                 report(&format!("cannot send to {dest}: {reason}"));
             }

@@ -8,6 +8,7 @@
 //! Every message that wants an answer is repeated until it comes or the retries run out, and a
 //! repeated message is answered again.
 
+mod bounds;
 mod call;
 mod connection;
 mod device;
@@ -21,24 +22,23 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ferroce_transport::Time;
+use ferroce_transport::{Counter, Time};
 use ferroce_wire::Psn;
 use ferroce_wire::cm::{Mad, Message, ServiceId};
 
+use bounds::{Leftovers, OUTBOX_MAX, TIME_WAIT_NS_MAX};
 pub use connection::{CmInfo, CmState};
 use connection::{Connection, Origin, RemoteQp};
-pub use error::CmError;
+pub use error::{CmError, Overload};
 pub use event::{CmEvent, CmEventKind};
 pub use request::{ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport, ack_timeout};
+
+use crate::state::DeviceState;
 
 /// A connection's name on this side.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CommId(pub u32);
 
-/// Connections at a time.
-pub(crate) const CONNECTIONS_MAX: usize = 1 << 16;
-/// Messages that wait for the link. More are lost, as on the link itself.
-const OUTBOX_MAX: usize = 1 << 12;
 /// The index in a comm id, below the slot.
 const INDEX_MASK: u32 = 0x00ff_ffff;
 
@@ -66,6 +66,14 @@ struct Listener {
     waiting: u32,
 }
 
+/// A request that was dropped, for the host to tell of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dropped {
+    pub(crate) source: IpAddr,
+    pub(crate) service: ServiceId,
+    pub(crate) cause: Overload,
+}
+
 /// A message on its way out.
 #[derive(Debug)]
 pub(crate) struct Letter {
@@ -78,6 +86,8 @@ pub(crate) struct Letter {
 /// The connection manager of a device.
 #[derive(Debug)]
 pub struct Cm {
+    /// Where it counts.
+    state: DeviceState,
     slot: u8,
     next_index: u32,
     next_psn: Psn,
@@ -88,14 +98,20 @@ pub struct Cm {
     /// Live connections by the peer's queue pair.
     by_remote_qp: BTreeMap<RemoteQp, CommId>,
     timers: BTreeSet<(Time, CommId)>,
+    leftovers: Leftovers,
     outbox: VecDeque<Letter>,
     events: VecDeque<CmEvent>,
+    /// The first request that was dropped for each cause.
+    dropped: Vec<Dropped>,
+    /// How many of these the host has been told of.
+    dropped_told: usize,
 }
 
 impl Cm {
     /// A connection manager whose names carry `slot` in their top byte and begin at `start`.
-    pub(crate) fn new(slot: u8, start: u32) -> Self {
+    pub(crate) fn new(state: DeviceState, slot: u8, start: u32) -> Self {
         Self {
+            state,
             slot,
             next_index: start & INDEX_MASK,
             next_psn: Psn::new(start),
@@ -104,8 +120,11 @@ impl Cm {
             by_origin: BTreeMap::new(),
             by_remote_qp: BTreeMap::new(),
             timers: BTreeSet::new(),
+            leftovers: Leftovers::default(),
             outbox: VecDeque::new(),
             events: VecDeque::new(),
+            dropped: Vec::new(),
+            dropped_told: 0,
         }
     }
 
@@ -190,7 +209,7 @@ impl Cm {
             return;
         };
         let kind = match connection.state {
-            CmState::TimeWait if connection.owned => CmEventKind::TimeWaitExit,
+            CmState::TimeWait if connection.is_owned() => CmEventKind::TimeWaitExit,
             CmState::TimeWait => {
                 self.remove(comm);
                 return;
@@ -215,11 +234,8 @@ impl Cm {
 
     // Building blocks.
 
-    /// A new connection under a name of its own; `None` if there are too many.
-    fn insert(&mut self, connection: Connection) -> Option<CommId> {
-        if self.connections.len() >= CONNECTIONS_MAX {
-            return None;
-        }
+    /// A new connection under a name of its own. There must be room.
+    fn insert(&mut self, connection: Connection) -> CommId {
         // Fewer connections than indices: this ends.
         loop {
             let comm = CommId(u32::from(self.slot) << 24 | self.next_index);
@@ -230,14 +246,18 @@ impl Cm {
                     self.by_origin.insert(origin, comm);
                 }
                 self.connections.insert(comm, connection);
-                return Some(comm);
+                return comm;
             }
         }
     }
 
     fn remove(&mut self, comm: CommId) {
         self.give_up(comm);
-        self.connections.remove(&comm);
+        if let Some(connection) = self.connections.remove(&comm)
+            && let Some(age) = connection.left
+        {
+            self.leftovers.remove(connection.peer, age);
+        }
     }
 
     /// Leaves the connection to its program, which can only destroy it.
@@ -261,14 +281,45 @@ impl Cm {
         }
     }
 
-    /// A request no longer counts against the backlog.
+    /// A request counts against the backlog, and against what is kept of its source.
+    fn begin_waiting(&mut self, comm: CommId) {
+        if let Some(connection) = self.connections.get(&comm) {
+            self.leftovers.request(connection.peer);
+            if let Some(listener) = self.listeners.get_mut(&connection.service_id) {
+                listener.waiting += 1;
+            }
+        }
+    }
+
+    /// A request no longer counts. To be called before its state changes.
     fn stop_waiting(&mut self, comm: CommId) {
         if let Some(connection) = self.connections.get(&comm)
             && connection.state.is_request()
-            && let Some(listener) = self.listeners.get_mut(&connection.service_id)
         {
-            listener.waiting = listener.waiting.saturating_sub(1);
+            self.leftovers.no_request(connection.peer);
+            if let Some(listener) = self.listeners.get_mut(&connection.service_id) {
+                listener.waiting = listener.waiting.saturating_sub(1);
+            }
         }
+    }
+
+    /// A request is not taken. The first one for each cause is told.
+    fn drop_request(&mut self, source: IpAddr, service: ServiceId, cause: Overload) {
+        self.state.count(cause.counter(), 1);
+        if !self.dropped.iter().any(|told| told.cause == cause) {
+            self.dropped.push(Dropped {
+                source,
+                service,
+                cause,
+            });
+        }
+    }
+
+    /// The next request whose loss the host is to tell of.
+    pub(crate) fn poll_dropped(&mut self) -> Option<Dropped> {
+        let dropped = self.dropped.get(self.dropped_told).copied()?;
+        self.dropped_told += 1;
+        Some(dropped)
     }
 
     /// Waits until no packet of the connection is under way any more. `answer` goes out again for
@@ -281,7 +332,7 @@ impl Cm {
         };
         connection.state = CmState::TimeWait;
         connection.last = answer;
-        let wait_ns = connection.time_wait_ns;
+        let wait_ns = connection.time_wait_ns.min(TIME_WAIT_NS_MAX);
         self.set_deadline(comm, Some(now.after(wait_ns)));
     }
 
@@ -350,6 +401,7 @@ impl Cm {
 
     fn post(&mut self, dest: IpAddr, traffic_class: u8, mad: Arc<[u8]>) {
         if self.outbox.len() >= OUTBOX_MAX {
+            self.state.count(Counter::CmTxDropped, 1);
             return;
         }
         self.outbox.push_back(Letter {
@@ -366,7 +418,7 @@ impl Cm {
         if self
             .connections
             .get(&comm)
-            .is_some_and(|connection| connection.owned)
+            .is_some_and(Connection::is_owned)
         {
             self.events.push_back(CmEvent { comm, kind });
         }
@@ -378,7 +430,8 @@ impl Cm {
     }
 
     /// Compares the books with each other; see [`crate::Hca::audit`].
-    pub(crate) fn audit(&self) {
+    pub(crate) fn audit(&self, now: Time) {
+        self.audit_bounds(now);
         let mut waiting: BTreeMap<ServiceId, u32> = BTreeMap::new();
         for (comm, connection) in &self.connections {
             if let Some(at) = connection.deadline {
@@ -390,7 +443,10 @@ impl Cm {
                 connection.deadline.is_some(),
                 "{comm:?} {connection:?}"
             );
-            assert!(connection.owned || must_wait, "{comm:?} stays for ever");
+            assert!(
+                connection.is_owned() || must_wait,
+                "{comm:?} stays for ever"
+            );
             if connection.state.is_request() {
                 *waiting.entry(connection.service_id).or_default() += 1;
             }

@@ -101,6 +101,7 @@ impl Hca {
         let mut policy = Policy::new(PolicyKind::FIRMWARE);
         policy.seed = config.seed;
         let (generation, settings) = state.settings();
+        let cm = Cm::new(state.clone(), config.slot, config.cm_start);
         let mut hca = Self {
             numbers: Numbers::new(config.slot, config.first_number),
             config,
@@ -123,7 +124,7 @@ impl Hca {
             ingress: Impairer::new(Direction::Ingress, config.seed ^ 0xd1b5_4a32_d192_ed03),
             events: VecDeque::new(),
             congestion: Congestion::new(&settings.congestion, config.speed),
-            cm: Cm::new(config.slot, config.cm_start),
+            cm,
             cm_told: false,
             now: Time::ZERO,
         };

@@ -3,8 +3,10 @@ use std::net::IpAddr;
 
 use ferroce_transport::{QpEvent, Time, TimerExpiry};
 use ferroce_wire::Qpn;
+use ferroce_wire::cm::ServiceId;
 use thiserror::Error;
 
+use crate::cm::Overload;
 use crate::cq::CqId;
 use crate::srq::SrqId;
 
@@ -46,6 +48,16 @@ pub enum Event {
         group: IpAddr,
         /// The reason.
         reason: Refusal,
+    },
+    /// A request for a connection was dropped for want of room. Told once for each cause; all of
+    /// them are counted.
+    RequestDropped {
+        /// Who asked.
+        source: IpAddr,
+        /// What for.
+        service: ServiceId,
+        /// The reason.
+        cause: Overload,
     },
     /// A shared receive queue fell below its limit (`IBV_EVENT_SRQ_LIMIT_REACHED`).
     SrqLimit(SrqId),

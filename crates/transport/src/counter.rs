@@ -102,6 +102,12 @@ counters! {
     RxForwarded "rx_forwarded" ferroce "rx_forwarded" "Packets for another process of the device, handed on to it.";
     RxForwardDropped "rx_forward_dropped" ferroce "rx_forward_dropped" "Packets for another process of the device that it did not take within a second.";
     RxForeignSource "rx_foreign_source" ferroce "rx_foreign_source" "Packets dropped because they come from an address of this host, but not from the device's port: another user's program sent them.";
+    CmBacklogFull "cm_backlog_full" ferroce "cm_backlog_full" "Requests for a connection dropped because the listener had its backlog waiting.";
+    CmSourceLimit "cm_source_limit" ferroce "cm_source_limit" "Requests for a connection dropped because their source had as many waiting as one may have.";
+    CmTableFull "cm_table_full" ferroce "cm_table_full" "Requests for a connection dropped because the device held as many connections as it can.";
+    CmForgotten "cm_forgotten" ferroce "cm_forgotten" "Ended connections forgotten before their time to make room.";
+    CmUnmatched "cm_unmatched" ferroce "cm_unmatched" "Messages of the connection manager about no connection, or from another address than the peer's.";
+    CmTxDropped "cm_tx_dropped" ferroce "cm_tx_dropped" "Messages of the connection manager dropped because too many waited for the link.";
     TxDropped "tx_dropped" ferroce "tx_dropped" rxe "send_err" "Packets the link refused to take.";
     ImpairLost "impair_lost" ferroce "impair_lost" "Packets the impairment dropped at random.";
     ImpairQueueFull "impair_queue_full" ferroce "impair_queue_full" "Packets the impairment's queue had no room for.";

@@ -9,11 +9,12 @@ use ferroce_wire::cm::{
     Answered, Bits, Drep, Dreq, Private, Rej, RejectReason, Rtu, ServiceId, SidrRep, SidrReq,
 };
 
+use super::bounds::CONNECTIONS_MAX;
 use super::connection::Connection;
 use super::request::{answer_ns, bits, duration_ns};
 use super::{
-    CONNECTIONS_MAX, Cm, CmError, CmState, CommId, ConnectReply, ConnectRequest, Listener,
-    SidrReply, SidrRequest, Transport, bytes_of,
+    Cm, CmError, CmState, CommId, ConnectReply, ConnectRequest, Listener, SidrReply, SidrRequest,
+    Transport, bytes_of,
 };
 
 /// Numbers of the messages that begin a transaction.
@@ -28,7 +29,9 @@ impl Cm {
         if self.listeners.contains_key(&service) {
             return Err(CmError::InUse { service });
         }
-        let waiting = 0;
+        // Of somebody who listened here before.
+        let waits = |c: &&Connection| c.state.is_request() && c.service_id == service;
+        let waiting = self.connections.values().filter(waits).count() as u32;
         self.listeners
             .insert(service, Listener { backlog, waiting });
         Ok(())
@@ -46,7 +49,7 @@ impl Cm {
         let mut req = request.message()?;
         let comm = self.begin(Connection {
             state: CmState::ReqSent,
-            owned: true,
+            left: None,
             origin: None,
             peer: request.dest,
             traffic_class: request.traffic_class,
@@ -223,7 +226,7 @@ impl Cm {
         bits::<4>("max_retries", request.max_retries)?;
         let comm = self.begin(Connection {
             state: CmState::SidrReqSent,
-            owned: true,
+            left: None,
             origin: None,
             peer: request.dest,
             traffic_class: request.traffic_class,
@@ -322,7 +325,7 @@ impl Cm {
             CmState::Idle | CmState::SidrReqSent => self.remove(comm),
         }
         if let Some(connection) = self.connections.get_mut(&comm) {
-            connection.owned = false;
+            connection.left = Some(self.leftovers.add(peer, comm));
         }
         self.events.retain(|event| event.comm != comm);
         Ok(())
@@ -343,7 +346,7 @@ impl Cm {
         let owned = self
             .connections
             .iter()
-            .filter(|(_, connection)| connection.owned);
+            .filter(|(_, connection)| connection.is_owned());
         let comms: Vec<CommId> = owned.map(|(comm, _)| *comm).collect();
         for comm in comms {
             // They are all there.
@@ -356,7 +359,7 @@ impl Cm {
     fn connection(&mut self, comm: CommId) -> Result<&mut Connection, CmError> {
         let connection = self.connections.get_mut(&comm);
         connection
-            .filter(|c| c.owned)
+            .filter(|c| c.is_owned())
             .ok_or(CmError::NoSuch { comm })
     }
 
@@ -383,7 +386,8 @@ impl Cm {
 
     fn begin(&mut self, connection: Connection) -> Result<CommId, CmError> {
         let max = CONNECTIONS_MAX;
-        self.insert(connection).ok_or(CmError::TooMany { max })
+        self.make_room().map_err(|_| CmError::TooMany { max })?;
+        Ok(self.insert(connection))
     }
 
     /// Sends the request that a connection begins with.

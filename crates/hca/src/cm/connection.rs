@@ -123,8 +123,8 @@ pub(super) struct RemoteQp {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) state: CmState,
-    /// The program knows it and has not destroyed it.
-    pub(super) owned: bool,
+    /// Its place among the leftovers, once the program has destroyed it.
+    pub(super) left: Option<u64>,
     /// The request that it came with, on the passive side.
     pub(super) origin: Option<Origin>,
     pub(super) peer: IpAddr,
@@ -159,6 +159,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// The program knows it and has not destroyed it.
+    pub(super) fn is_owned(&self) -> bool {
+        self.left.is_none()
+    }
+
     pub(super) fn remote_qp(&self) -> RemoteQp {
         RemoteQp {
             peer: self.peer,

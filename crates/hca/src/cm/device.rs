@@ -44,6 +44,13 @@ impl Hca {
                     .count(Counter::RdmaRxBytes, packet.data.len().into());
                 let (source, traffic_class) = (packet.source, packet.traffic_class);
                 self.cm.handle(self.now, source, traffic_class, &mad);
+                while let Some(dropped) = self.cm.poll_dropped() {
+                    self.events.push_back(Event::RequestDropped {
+                        source: dropped.source,
+                        service: dropped.service,
+                        cause: dropped.cause,
+                    });
+                }
                 self.tell_cm();
             }
             Err(cause) => self.state.count(cause, 1),

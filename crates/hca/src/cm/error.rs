@@ -1,7 +1,40 @@
+use ferroce_transport::Counter;
 use ferroce_wire::cm::ServiceId;
 use thiserror::Error;
 
+use super::bounds::{CONNECTIONS_MAX, OF_SOURCE_MAX};
 use super::{CmState, CommId};
+
+/// Why a request for a connection was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum Overload {
+    /// The listener has as many waiting as it takes.
+    #[error(
+        "as many requests wait as the program takes; accept them sooner, or give rdma_listen a \
+         larger backlog"
+    )]
+    Backlog,
+    /// The source has asked for as much as is kept of one.
+    #[error(
+        "{OF_SOURCE_MAX} requests of this source wait already, which is as many as it may have"
+    )]
+    Source,
+    /// There are as many connections as the device holds.
+    #[error("the device holds {CONNECTIONS_MAX} connections, as many as it can; destroy some")]
+    Table,
+}
+
+impl Overload {
+    /// What counts such requests.
+    pub fn counter(self) -> Counter {
+        match self {
+            Self::Backlog => Counter::CmBacklogFull,
+            Self::Source => Counter::CmSourceLimit,
+            Self::Table => Counter::CmTableFull,
+        }
+    }
+}
 
 /// Why a call of the connection manager was refused. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]

@@ -24,13 +24,14 @@ impl Cm {
             self.answer(from.source, from.traffic_class, from.tid, rep);
             return;
         };
-        if listener.waiting >= listener.backlog {
-            return; // it will be asked again
+        if let Err(cause) = self.admit(from.source, listener.waiting >= listener.backlog) {
+            self.drop_request(from.source, req.service_id, cause); // it will be asked again
+            return;
         }
         let wait_ns = duration_ns(ConnectRequest::RESPONSE_TIMEOUT.into());
         let comm = self.insert(Connection {
             state: CmState::SidrReqReceived,
-            owned: true,
+            left: None,
             origin: Some(origin),
             peer: from.source,
             traffic_class: from.traffic_class,
@@ -51,26 +52,24 @@ impl Cm {
             last: None,
             deadline: None,
         });
-        let Some(comm) = comm else {
-            return; // it will be asked again
-        };
-        self.count_waiting(comm);
+        self.begin_waiting(comm);
         let (source, req) = (from.source, Box::new(*req));
         self.tell(comm, CmEventKind::SidrRequest { source, req });
     }
 
-    pub(super) fn handle_sidr_rep(&mut self, from: Sender, rep: &SidrRep) {
+    pub(super) fn handle_sidr_rep(&mut self, from: Sender, rep: &SidrRep) -> bool {
         let comm = CommId(rep.request_id);
         let Some(connection) = self.of_peer(from, comm) else {
-            return;
+            return false;
         };
         if connection.state == CmState::SidrReqSent && connection.tid == from.tid {
             if rep.status == SidrRep::NOT_SUPPORTED && self.ask_again_soon(from.now, comm) {
-                return;
+                return true;
             }
             self.give_up(comm);
             let rep = Box::new(*rep);
             self.tell(comm, CmEventKind::SidrReply { rep });
         }
+        true
     }
 }

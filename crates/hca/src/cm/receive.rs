@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 
-use ferroce_transport::Time;
+use ferroce_transport::{Counter, Time};
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::{
     Answered, Drep, Dreq, Mad, Message, Mra, Private, Rej, RejectReason, Rep, Req, Rtu,
 };
 
+use super::bounds::PATIENCE_NS_MAX;
 use super::call::PATIENCE;
 use super::connection::{Connection, Origin, RemoteQp};
 use super::request::{answer_ns, duration_ns};
@@ -36,16 +37,25 @@ impl Cm {
             traffic_class: traffic_class & !crate::packet::CE,
             tid: mad.tid,
         };
-        match &mad.message {
-            Message::Req(req) => self.handle_req(sender, req),
+        let is_ours = match &mad.message {
+            Message::Req(req) => {
+                self.handle_req(sender, req);
+                true
+            }
+            Message::SidrReq(req) => {
+                self.handle_sidr_req(sender, req);
+                true
+            }
             Message::Mra(mra) => self.handle_mra(sender, mra),
             Message::Rej(rej) => self.handle_rej(sender, rej),
             Message::Rep(rep) => self.handle_rep(sender, rep),
             Message::Rtu(rtu) => self.handle_rtu(sender, rtu),
             Message::Dreq(dreq) => self.handle_dreq(sender, dreq),
             Message::Drep(drep) => self.handle_drep(sender, drep),
-            Message::SidrReq(req) => self.handle_sidr_req(sender, req),
             Message::SidrRep(rep) => self.handle_sidr_rep(sender, rep),
+        };
+        if !is_ours {
+            self.state.count(Counter::CmUnmatched, 1);
         }
     }
 
@@ -72,13 +82,14 @@ impl Cm {
             self.refuse_req(from, req, RejectReason::INVALID_SERVICE_ID);
             return;
         };
-        if listener.waiting >= listener.backlog {
-            return; // it will be asked again
+        if let Err(cause) = self.admit(from.source, listener.waiting >= listener.backlog) {
+            self.drop_request(from.source, req.service_id, cause); // it will be asked again
+            return;
         }
         let ack_timeout = req.ack_timeout.value();
         let comm = self.insert(Connection {
             state: CmState::ReqReceived,
-            owned: true,
+            left: None,
             origin: Some(origin),
             peer: from.source,
             traffic_class: req.traffic_class,
@@ -103,10 +114,7 @@ impl Cm {
             last: None,
             deadline: None,
         });
-        let Some(comm) = comm else {
-            return; // it will be asked again
-        };
-        self.count_waiting(comm);
+        self.begin_waiting(comm);
         self.learn_remote_qp(comm);
         let (source, req) = (from.source, Box::new(*req));
         self.tell(comm, CmEventKind::Request { source, req });
@@ -193,7 +201,7 @@ impl Cm {
         }
     }
 
-    fn handle_rep(&mut self, from: Sender, rep: &Rep) {
+    fn handle_rep(&mut self, from: Sender, rep: &Rep) -> bool {
         let comm = CommId(rep.remote_comm_id);
         let known = self.of_peer(from, comm).map(|connection| connection.state);
         match known {
@@ -215,8 +223,10 @@ impl Cm {
                     ..Rej::default()
                 };
                 self.answer(from.source, from.traffic_class, from.tid, rej);
+                return false;
             }
         }
+        true
     }
 
     fn take_reply(&mut self, from: Sender, comm: CommId, rep: &Rep) {
@@ -244,11 +254,13 @@ impl Cm {
         self.tell(comm, CmEventKind::Reply { rep });
     }
 
-    fn handle_rtu(&mut self, from: Sender, rtu: &Rtu) {
+    fn handle_rtu(&mut self, from: Sender, rtu: &Rtu) -> bool {
         let comm = CommId(rtu.remote_comm_id);
-        if self.state_of(from, comm, rtu.local_comm_id) == Some(CmState::RepSent) {
+        let state = self.state_of(from, comm, rtu.local_comm_id);
+        if state == Some(CmState::RepSent) {
             self.become_established(comm, rtu.private);
         }
+        state.is_some()
     }
 
     pub(super) fn become_established(&mut self, comm: CommId, private: Private<224>) {
@@ -260,23 +272,25 @@ impl Cm {
         }
     }
 
-    fn handle_mra(&mut self, from: Sender, mra: &Mra) {
+    fn handle_mra(&mut self, from: Sender, mra: &Mra) -> bool {
         let comm = CommId(mra.remote_comm_id);
         let Some(connection) = self.of_peer(from, comm) else {
-            return;
+            return false;
         };
         let expected = match connection.state {
             CmState::ReqSent => Answered::Req,
             CmState::RepSent => Answered::Rep,
-            _ => return,
+            _ => return true, // it is late
         };
         if mra.answered == expected.into() && connection.tid == from.tid {
-            let wait_ns = connection.wait_ns + duration_ns(mra.service_timeout.value());
-            self.set_deadline(comm, Some(from.now.after(wait_ns)));
+            let thinks_ns = duration_ns(mra.service_timeout.value()).min(PATIENCE_NS_MAX);
+            let deadline = from.now.after(connection.wait_ns + thinks_ns);
+            self.set_deadline(comm, Some(deadline));
         }
+        true
     }
 
-    fn handle_rej(&mut self, from: Sender, rej: &Rej) {
+    fn handle_rej(&mut self, from: Sender, rej: &Rej) -> bool {
         let named = CommId(rej.remote_comm_id);
         // Who gives up on a request never learnt this side's name.
         let by_origin = || {
@@ -290,12 +304,14 @@ impl Cm {
         let Some((comm, state)) =
             comm.and_then(|comm| Some((comm, self.of_peer(from, comm)?.state)))
         else {
-            return;
+            return false;
         };
         let (reason, private) = (rej.reason, rej.private);
         let nobody_listens = reason == RejectReason::INVALID_SERVICE_ID;
         match state {
-            CmState::ReqSent if nobody_listens && self.ask_again_soon(from.now, comm) => return,
+            CmState::ReqSent if nobody_listens && self.ask_again_soon(from.now, comm) => {
+                return true;
+            }
             CmState::ReqSent | CmState::RepReceived | CmState::ReqReceived | CmState::RepSent => {
                 self.give_up(comm);
             }
@@ -304,9 +320,11 @@ impl Cm {
             {
                 self.enter_time_wait(from.now, comm, None);
             }
-            _ => return,
+            CmState::Established | CmState::DreqSent => return false,
+            _ => return true, // it is late
         }
         self.tell(comm, CmEventKind::Rejected { reason, private });
+        true
     }
 
     /// Asks a second time where nobody listens, if it was not for long: a program that has just
@@ -326,16 +344,17 @@ impl Cm {
         true
     }
 
-    fn handle_dreq(&mut self, from: Sender, dreq: &Dreq) {
+    fn handle_dreq(&mut self, from: Sender, dreq: &Dreq) -> bool {
         let comm = CommId(dreq.remote_comm_id);
         let private = dreq.private;
         let named = |c: &Connection| c.remote_comm == dreq.local_comm_id;
         if let Some(connection) = self.of_peer(from, comm).filter(|c| named(c))
             && connection.local_qpn != dreq.remote_qpn
         {
-            return; // it means another connection
+            return false; // it means another connection
         }
-        match self.state_of(from, comm, dreq.local_comm_id) {
+        let state = self.state_of(from, comm, dreq.local_comm_id);
+        match state {
             Some(CmState::RepSent | CmState::Established) => {
                 self.set_deadline(comm, None);
                 if let Some(connection) = self.connections.get_mut(&comm) {
@@ -362,15 +381,18 @@ impl Cm {
                 self.answer(from.source, from.traffic_class, from.tid, drep);
             }
         }
+        state.is_some()
     }
 
-    fn handle_drep(&mut self, from: Sender, drep: &Drep) {
+    fn handle_drep(&mut self, from: Sender, drep: &Drep) -> bool {
         let comm = CommId(drep.remote_comm_id);
-        if self.state_of(from, comm, drep.local_comm_id) == Some(CmState::DreqSent) {
+        let state = self.state_of(from, comm, drep.local_comm_id);
+        if state == Some(CmState::DreqSent) {
             self.enter_time_wait(from.now, comm, None);
             let private = drep.private;
             self.tell(comm, CmEventKind::DisconnectReply { private });
         }
+        state.is_some()
     }
 
     // Helpers.
@@ -391,14 +413,6 @@ impl Cm {
     fn state_of(&self, from: Sender, comm: CommId, remote_comm: u32) -> Option<CmState> {
         let connection = self.of_peer(from, comm)?;
         (connection.remote_comm == remote_comm).then_some(connection.state)
-    }
-
-    pub(super) fn count_waiting(&mut self, comm: CommId) {
-        if let Some(connection) = self.connections.get(&comm)
-            && let Some(listener) = self.listeners.get_mut(&connection.service_id)
-        {
-            listener.waiting += 1;
-        }
     }
 
     fn learn_remote_qp(&mut self, comm: CommId) {

@@ -5,6 +5,7 @@ use ferroce_wire::cm::{Bits, Gid, Private, Rep, Req, ServiceId};
 use ferroce_wire::{PKEY_DEFAULT, Psn, Qpn};
 
 use super::CmError;
+use super::bounds::WAIT_NS_MAX;
 
 /// Service that a connection's queue pairs give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -254,7 +255,8 @@ pub(super) fn duration_ns(exponent: u32) -> u64 {
 
 /// How long to wait for the answer to a message: both ways, and what the peer may take.
 pub(super) fn answer_ns(packet_lifetime: u32, response_timeout: u32) -> u64 {
-    2 * duration_ns(packet_lifetime) + duration_ns(response_timeout)
+    let wait_ns = 2 * duration_ns(packet_lifetime) + duration_ns(response_timeout);
+    wait_ns.min(WAIT_NS_MAX)
 }
 
 /// The ACK timeout of a path, as an exponent like all three numbers: twice the time a packet may be

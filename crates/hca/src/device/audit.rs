@@ -24,6 +24,6 @@ impl Hca {
         assert!(self.ready.iter().all(listed), "{:?}", self.ready);
         assert!(!self.timers.are_stale(self.qps.len()), "{:?}", self.timers);
         self.audit_users();
-        self.cm.audit();
+        self.cm.audit(self.now);
     }
 }

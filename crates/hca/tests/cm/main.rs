@@ -1,5 +1,6 @@
 //! The connection manager: who says what to whom, and what happens if that is lost.
 
+mod bounds;
 mod connect;
 mod datagram;
 mod end;

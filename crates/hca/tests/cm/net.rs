@@ -202,6 +202,19 @@ impl Net {
     ) {
         let message = message.into();
         self.inject_bytes(source, to, &Mad { tid, message }.emit());
+        self.hcas[to].audit();
+    }
+
+    /// [`Self::inject`] without a look at the books, for thousands of messages.
+    pub(crate) fn flood(
+        &mut self,
+        source: IpAddr,
+        to: usize,
+        tid: u64,
+        message: impl Into<Message>,
+    ) {
+        let message = message.into();
+        self.inject_bytes(source, to, &Mad { tid, message }.emit());
     }
 
     pub(crate) fn inject_bytes(&mut self, source: IpAddr, to: usize, payload: &[u8]) {
@@ -213,7 +226,11 @@ impl Net {
             data: Data::Bytes(payload),
         };
         self.hcas[to].handle_packet(self.now, &received);
-        self.hcas[to].audit();
+    }
+
+    /// Drops what a device has to send.
+    pub(crate) fn flush(&mut self, device: usize) {
+        while self.hcas[device].poll_transmit(self.now).is_some() {}
     }
 
     // Calls.
