@@ -116,7 +116,7 @@ pub struct Policy {
     /// The smallest ACK timeout code.
     pub floor: AckTimeoutFloor,
     /// Changes whenever `kind` does; see [`change`](Self::change).
-    pub epoch: u32,
+    pub epoch: u64,
     /// When a profile's timeout shrinks.
     pub dec_trigger: DecTrigger,
     /// Whether a range ends below its upper bound instead of at it; for calibration (D2).
@@ -190,7 +190,7 @@ impl Policy {
     //= every profile (D22).
     pub(crate) fn draw(&self, qpn: u32) -> u8 {
         let n = self.draws();
-        let drawn = rng::draw(n.into(), [self.seed, qpn.into(), self.epoch.into()]);
+        let drawn = rng::draw(n.into(), [self.seed, qpn.into(), self.epoch]);
         // Below n, which is a u8.
         #[expect(clippy::cast_possible_truncation)]
         let drawn = drawn as u8;

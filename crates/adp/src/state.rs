@@ -50,7 +50,7 @@ pub struct RetryState {
     /// When the total timeout began to run.
     pub(crate) clock_ns: u64,
     /// The epoch of the policy that the rest belongs to.
-    pub(crate) epoch: u32,
+    pub(crate) epoch: u64,
     pub(crate) qpn: u32,
     /// Which timeout is in use, in doublings of the policy's base.
     pub(crate) exponent: u16,

@@ -307,6 +307,20 @@ fn d22_whatever_comes_first_after_a_new_profile_draws() {
     assert_eq!(state.exponent(), fresh.exponent());
 }
 
+/// A QP that has slept through any number of changes sees that there were some.
+#[test]
+fn d22_holds_2_to_the_32_profiles_later() {
+    let old = firmware(11);
+    let new = Policy {
+        epoch: old.epoch + (1 << 32),
+        ..fast_four()
+    };
+    let mut state = RetryState::new(&old, qp(18, 7), 9);
+    state.start(&new, 0);
+    let fresh = RetryState::new(&new, qp(18, 7), 9);
+    assert_eq!(state.exponent(), fresh.exponent());
+}
+
 #[test]
 fn d22_the_clock_of_the_total_goes_on() {
     let new = Policy {

@@ -104,7 +104,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
         any::<bool>(),
         any::<bool>(),
         any::<u64>(),
-        any::<u32>(),
+        any::<u64>(),
     )
         .prop_map(
             |(kind, floor, recovery, range_bound_exclusive, seed, epoch)| Policy {
@@ -245,7 +245,7 @@ proptest! {
                 2 => drop(state.on_sequence_nak(&policy)),
                 3 => {
                     policy = policies[value as usize % policies.len()];
-                    policy.epoch = value;
+                    policy.epoch = value.into();
                 }
                 _ => {
                     let wait_ns = state.wait_ns(&policy, now_ns).unwrap_or(0);

@@ -51,7 +51,7 @@ pub struct Hca {
     pub(crate) numbers: Numbers,
     pub(crate) state: DeviceState,
     /// The generation of the settings that are in force.
-    generation: u32,
+    generation: u64,
     pub(crate) policy: Policy,
     /// The DSCP with which acknowledgements leave, if it is not that of their queue pair.
     ack_dscp: Option<u8>,

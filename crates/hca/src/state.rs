@@ -284,12 +284,12 @@ impl DeviceState {
 
     /// Differs from an earlier value if a setting was changed in between.
     #[inline]
-    pub(crate) fn generation(&self) -> u32 {
+    pub(crate) fn generation(&self) -> u64 {
         self.block.settings.generation()
     }
 
     /// All settings as they are now, and their generation.
-    pub(crate) fn settings(&self) -> (u32, Settings) {
+    pub(crate) fn settings(&self) -> (u64, Settings) {
         let (generation, words) = self.block.settings.load();
         (generation, Settings::from_words(&words))
     }

@@ -1,33 +1,34 @@
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Words that one writer at a time replaces as a whole and anybody reads as a whole.
 ///
 /// Two copies; the lowest bit of the generation says which one counts. A writer fills the other copy
 /// and then raises the generation, so a writer that is killed half-way has changed nothing, and no
-/// reader ever waits for one. All zero is a valid content, as a new file has it.
+/// reader ever waits for one. All zero is a valid content, as a new file has it. The generation never
+/// comes round: whoever has slept through any number of writes sees that there were some.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Published<const N: usize> {
-    generation: AtomicU32,
+    generation: AtomicU64,
     copies: [[AtomicU64; N]; 2],
 }
 
 impl<const N: usize> Published<N> {
     pub(crate) fn new() -> Self {
         Self {
-            generation: AtomicU32::new(0),
+            generation: AtomicU64::new(0),
             copies: [const { [const { AtomicU64::new(0) }; N] }; 2],
         }
     }
 
     /// Differs from an earlier value if there was a write in between.
     #[inline]
-    pub(crate) fn generation(&self) -> u32 {
+    pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
     /// The content and its generation.
-    pub(crate) fn load(&self) -> (u32, [u64; N]) {
+    pub(crate) fn load(&self) -> (u64, [u64; N]) {
         loop {
             let generation = self.generation();
             let copy = &self.copies[(generation & 1) as usize];
@@ -69,13 +70,27 @@ mod tests {
                     while seen < last {
                         let (generation, words) = block.load();
                         assert!(words.iter().all(|word| *word == words[0]), "{words:?}");
-                        assert_eq!(words[0], generation.into());
+                        assert_eq!(words[0], generation);
                         assert!(words[0] >= seen, "{} after {seen}", words[0]);
                         seen = words[0];
                     }
                 });
             }
         });
+    }
+
+    /// A device that has looked at the settings 2^32 writes ago.
+    #[test]
+    fn the_generation_does_not_come_round_with_a_word() {
+        let block = Published::<1>::new();
+        block.store(&[1]);
+        let (seen, _) = block.load();
+        block
+            .generation
+            .store(u64::from(u32::MAX) + seen, Ordering::Relaxed);
+        block.store(&[2]);
+        assert_ne!(block.generation(), seen);
+        assert_eq!(block.load(), (seen + (1 << 32), [2]));
     }
 
     #[test]
