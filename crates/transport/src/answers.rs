@@ -1,31 +1,38 @@
 use std::collections::VecDeque;
 
-use ferroce_wire::{Aeth, Bth, Headers, NakCode, Opcode, Psn, Reth, Srqn, Syndrome};
+use ferroce_wire::{Aeth, Bth, Headers, NakCode, Opcode, Reth, Srqn, Syndrome};
 
+use crate::serial::Serial;
 use crate::{Host, Key, Payload, QpAttr, Segment, Segments, Transmit};
 
 /// A responder's answers not sent yet, in PSN order.
 ///
-/// At most as many READs and atomics wait as the peer may have outstanding, and as many again
-/// for duplicates; between two of them lies at most one acknowledgement.
+/// Answers with data are bounded: as many READs and atomics wait as the peer may have outstanding,
+/// and as many again for duplicates. Behind each of them lie at most three without: an
+/// acknowledgement, a NAK, and an acknowledgement of what has come since. A queue pair whose turn to
+/// send does not come cannot be made to remember more.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     queue: VecDeque<Answer>,
+    /// How many READs and atomics wait for their first answer.
+    owed: u16,
+    /// How many answers with data go out again, for duplicates.
+    repeated: u16,
 }
 
 #[derive(Debug)]
 enum Answer {
     /// Its syndrome, with the credits, is made when it is sent.
     Ack {
-        psn: Psn,
+        psn: Serial,
     },
     Nak {
-        psn: Psn,
+        psn: Serial,
         syndrome: Syndrome,
     },
     Read(ReadAnswer),
     Atomic {
-        psn: Psn,
+        psn: Serial,
         original: u64,
         again: bool,
     },
@@ -35,7 +42,7 @@ enum Answer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadAnswer {
     /// PSN of the request, and of the first packet.
-    pub(crate) psn: Psn,
+    psn: Serial,
     pub(crate) packets: u32,
     va: u64,
     rkey: u32,
@@ -50,10 +57,10 @@ pub(crate) struct ReadAnswer {
 
 impl ReadAnswer {
     /// The answer to a request for what `reth` says.
-    pub(crate) fn new(request: &Headers, reth: Reth, mtu: u32) -> Self {
+    pub(crate) fn new(psn: Serial, request: &Headers, reth: Reth, mtu: u32) -> Self {
         let Reth { va, rkey, length } = reth;
         Self {
-            psn: request.bth.psn,
+            psn,
             packets: length.div_ceil(mtu).max(1),
             va,
             rkey,
@@ -66,7 +73,7 @@ impl ReadAnswer {
 }
 
 impl Answer {
-    fn psn(&self) -> Psn {
+    fn psn(&self) -> Serial {
         match *self {
             Self::Ack { psn } | Self::Nak { psn, .. } | Self::Atomic { psn, .. } => psn,
             Self::Read(ReadAnswer { psn, .. }) => psn,
@@ -75,7 +82,7 @@ impl Answer {
 
     /// First and last PSN still to be sent of an answer with data, and whether it answers a
     /// duplicate.
-    fn data_left(&self) -> Option<(Psn, Psn, bool)> {
+    fn data_left(&self) -> Option<(Serial, Serial, bool)> {
         match *self {
             Self::Ack { .. } | Self::Nak { .. } => None,
             Self::Atomic { psn, again, .. } => Some((psn, psn, again)),
@@ -85,33 +92,42 @@ impl Answer {
                 sent,
                 again,
                 ..
-            }) => Some((psn.wrapping_add(sent), psn.wrapping_add(packets - 1), again)),
+            }) => Some((psn + sent, psn + (packets - 1), again)),
+        }
+    }
+
+    /// Makes the answer to a duplicate the first one, whose place it takes.
+    fn set_first(&mut self) {
+        if let Self::Read(ReadAnswer { again, .. }) | Self::Atomic { again, .. } = self {
+            *again = false;
         }
     }
 }
 
 impl Answers {
+    /// How many answers may wait at a time for a peer that may have `limit` READs and atomics
+    /// outstanding.
+    fn len_max(limit: u8) -> usize {
+        let data = 2 * usize::from(limit);
+        4 * data + 3
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
     pub(crate) fn clear(&mut self) {
-        self.queue.clear();
+        *self = Self::default();
     }
 
     /// How many first answers to READs and atomics are waiting.
     pub(crate) fn owed(&self) -> usize {
-        self.count_data(false)
-    }
-
-    fn count_data(&self, again: bool) -> usize {
-        let is = |answer: &&Answer| answer.data_left().is_some_and(|(.., a)| a == again);
-        self.queue.iter().filter(is).count()
+        self.owed.into()
     }
 
     /// Queues a positive acknowledgement; one that waits with nothing in between is overtaken.
-    pub(crate) fn ack(&mut self, psn: Psn) {
-        let at = self.queue.partition_point(|a| !a.psn().is_after(psn));
+    pub(crate) fn ack(&mut self, psn: Serial) {
+        let at = self.queue.partition_point(|a| a.psn() <= psn);
         if at > 0
             && let Answer::Ack { psn: waiting } = &mut self.queue[at - 1]
         {
@@ -123,27 +139,30 @@ impl Answers {
         }
     }
 
-    /// Queues a NAK, or an RNR NAK; the same one is not said twice.
-    pub(crate) fn nak(&mut self, psn: Psn, syndrome: Syndrome) {
-        match self.queue.back_mut() {
-            Some(Answer::Nak {
-                psn: p,
-                syndrome: s,
-            }) if *p == psn => *s = syndrome,
-            _ => self.queue.push_back(Answer::Nak { psn, syndrome }),
+    /// Queues a NAK, or an RNR NAK. The peer goes back to the last one it hears of: an earlier one
+    /// that waits with no data in between has nothing more to say.
+    pub(crate) fn nak(&mut self, psn: Serial, syndrome: Syndrome) {
+        let mut ack = None;
+        while let Some(Answer::Ack { .. } | Answer::Nak { .. }) = self.queue.back() {
+            let last = self.queue.pop_back();
+            ack = ack.or_else(|| last.filter(|last| matches!(last, Answer::Ack { .. })));
         }
+        self.queue.extend(ack);
+        self.queue.push_back(Answer::Nak { psn, syndrome });
     }
 
     pub(crate) fn read(&mut self, answer: ReadAnswer) {
-        self.queue.push_back(Answer::Read(answer));
+        self.insert(self.queue.len(), Answer::Read(answer));
     }
 
-    pub(crate) fn atomic(&mut self, psn: Psn, original: u64) {
-        self.queue.push_back(Answer::Atomic {
+    pub(crate) fn atomic(&mut self, psn: Serial, original: u64) {
+        let again = false;
+        let answer = Answer::Atomic {
             psn,
             original,
-            again: false,
-        });
+            again,
+        };
+        self.insert(self.queue.len(), answer);
     }
 
     /// Queues the answer to a duplicate READ.
@@ -158,7 +177,7 @@ impl Answers {
     }
 
     /// Queues the answer to a duplicate atomic.
-    pub(crate) fn atomic_again(&mut self, psn: Psn, original: u64, limit: u8) {
+    pub(crate) fn atomic_again(&mut self, psn: Serial, original: u64, limit: u8) {
         self.again(
             Answer::Atomic {
                 psn,
@@ -176,30 +195,25 @@ impl Answers {
         let Some((first, last, _)) = answer.data_left() else {
             return;
         };
-        let mut replaces_first_answer = false;
         let mut at = 0;
         while let Some(waiting) = self.queue.get(at) {
             match waiting.data_left() {
-                Some((next, end, _)) if !next.is_after(first) && !end.is_before(last) => return,
-                Some((next, end, again)) if !next.is_after(last) && !end.is_before(first) => {
-                    replaces_first_answer |= !again;
-                    self.queue.remove(at);
+                Some((next, end, _)) if next <= first && end >= last => return,
+                Some((next, end, again)) if next <= last && end >= first => {
+                    if !again {
+                        answer.set_first();
+                    }
+                    self.remove(at);
                 }
                 _ => at += 1,
             }
         }
-        if replaces_first_answer {
-            match &mut answer {
-                Answer::Read(ReadAnswer { again, .. }) | Answer::Atomic { again, .. } => {
-                    *again = false;
-                }
-                Answer::Ack { .. } | Answer::Nak { .. } => {}
-            }
-        } else if self.count_data(true) >= usize::from(limit) {
+        let is_repeated = matches!(answer.data_left(), Some((.., true)));
+        if is_repeated && self.repeated >= limit.into() {
             return; // more than the peer may ask for; if it needs this one, it asks again
         }
-        let at = self.queue.partition_point(|a| a.psn().is_before(first));
-        self.queue.insert(at, answer);
+        let at = self.queue.partition_point(|a| a.psn() < first);
+        self.insert(at, answer);
         for later in self.queue.range_mut(at + 1..) {
             if let Answer::Read(read) = later {
                 read.sent = 0;
@@ -207,41 +221,75 @@ impl Answers {
         }
     }
 
-    /// Makes the next response packet; false if there is none. `ack` is the AETH of a positive
-    /// answer at this moment. An error: the memory of a READ under way is no longer accessible, at this PSN.
+    fn insert(&mut self, at: usize, answer: Answer) {
+        if let Some(count) = self.count_of(&answer) {
+            *count += 1;
+        }
+        self.queue.insert(at, answer);
+    }
+
+    fn remove(&mut self, at: usize) -> Option<Answer> {
+        let answer = self.queue.remove(at)?;
+        if let Some(count) = self.count_of(&answer) {
+            *count -= 1;
+        }
+        Some(answer)
+    }
+
+    /// Where an answer with data is counted.
+    fn count_of(&mut self, answer: &Answer) -> Option<&mut u16> {
+        let (.., again) = answer.data_left()?;
+        Some(match again {
+            true => &mut self.repeated,
+            false => &mut self.owed,
+        })
+    }
+
+    /// Makes the next response packet and tells its PSN; `None` if there is none. `ack` is the AETH of
+    /// a positive answer at this moment. An error: the memory of a READ under way is no longer
+    /// accessible, at this PSN.
     pub(crate) fn poll_transmit<H: Host>(
         &mut self,
         ack: Aeth,
         attr: &QpAttr,
         host: &mut H,
         out: &mut Transmit,
-    ) -> Result<bool, Psn> {
-        let Some(answer) = self.queue.front_mut() else {
-            return Ok(false);
-        };
-        let (opcode, psn, aeth, original) = match answer {
-            Answer::Read(read) => {
-                read.packet(ack, attr, host, out)?;
-                if read.sent == read.packets {
-                    self.queue.pop_front();
-                }
-                return Ok(true);
+    ) -> Result<Option<Serial>, Serial> {
+        if let Some(Answer::Read(read)) = self.queue.front_mut() {
+            let psn = read.packet(ack, attr, host, out)?;
+            if read.sent == read.packets {
+                self.remove(0);
             }
-            Answer::Ack { psn } => (Opcode::RcAcknowledge, *psn, ack, None),
-            Answer::Nak { psn, syndrome } => {
-                let syndrome = *syndrome;
-                (Opcode::RcAcknowledge, *psn, Aeth { syndrome, ..ack }, None)
+            return Ok(Some(psn));
+        }
+        let (opcode, psn, aeth, original) = match self.remove(0) {
+            None | Some(Answer::Read(_)) => return Ok(None),
+            Some(Answer::Ack { psn }) => (Opcode::RcAcknowledge, psn, ack, None),
+            Some(Answer::Nak { psn, syndrome }) => {
+                (Opcode::RcAcknowledge, psn, Aeth { syndrome, ..ack }, None)
             }
-            Answer::Atomic { psn, original, .. } => {
-                (Opcode::RcAtomicAcknowledge, *psn, ack, Some(*original))
+            Some(Answer::Atomic { psn, original, .. }) => {
+                (Opcode::RcAtomicAcknowledge, psn, ack, Some(original))
             }
         };
-        self.queue.pop_front();
-        let mut headers = Headers::new(Bth::request(opcode, attr.dest_qpn, psn));
+        let mut headers = Headers::new(Bth::request(opcode, attr.dest_qpn, psn.psn()));
         headers.aeth = Some(aeth);
         headers.atomic_ack = original;
         out.set_headers(headers);
-        Ok(true)
+        Ok(Some(psn))
+    }
+
+    /// Whether the queue is in order, counted right and within its bound, for a peer that may have
+    /// had up to `limit` READs and atomics outstanding.
+    pub(crate) fn audit(&self, limit: u8) {
+        assert!(self.queue.len() <= Self::len_max(limit), "{self:?}");
+        assert!(self.queue.iter().map(Answer::psn).is_sorted(), "{self:?}");
+        let count = |again| {
+            let is = |answer: &&Answer| answer.data_left().is_some_and(|(.., a)| a == again);
+            self.queue.iter().filter(is).count()
+        };
+        assert_eq!(usize::from(self.owed), count(false), "{self:?}");
+        assert_eq!(usize::from(self.repeated), count(true), "{self:?}");
     }
 }
 
@@ -252,12 +300,12 @@ impl ReadAnswer {
         attr: &QpAttr,
         host: &mut H,
         out: &mut Transmit,
-    ) -> Result<(), Psn> {
+    ) -> Result<Serial, Serial> {
         let mtu = attr.path_mtu.bytes();
         let (first, last) = (self.sent == 0, self.sent + 1 == self.packets);
         let offset = self.sent * mtu;
         let len = mtu.min(self.length - offset);
-        let psn = self.psn.wrapping_add(self.sent);
+        let psn = self.psn + self.sent;
         let segment = Segment {
             key: Key::Remote(self.rkey),
             va: self.va.wrapping_add(offset.into()),
@@ -280,12 +328,12 @@ impl ReadAnswer {
             (false, false) => Opcode::RcReadResponseMiddle,
             (false, true) => Opcode::RcReadResponseLast,
         };
-        let mut headers = Headers::new(Bth::request(opcode, attr.dest_qpn, psn));
+        let mut headers = Headers::new(Bth::request(opcode, attr.dest_qpn, psn.psn()));
         headers.bth.pad = ferroce_wire::pad_len(len as usize);
         headers.aeth = opcode.has_aeth().then_some(ack);
         out.set_headers(headers);
         (out.payload, out.payload_len) = (payload, len);
-        Ok(())
+        Ok(psn)
     }
 }
 

@@ -23,13 +23,16 @@
 //! | `responder` | executes requests, recognises duplicates |
 //! | `answers` | what the responder has still to say |
 //! | `owed` | which requests wait for their first answer |
+//! | `serial` | sequence numbers that are remembered for longer than packets are under way |
 //! | `unreliable`, `datagram` | what is different for UC and UD receives |
 //! | `service` | queue pair types, and whom they talk to |
+//! | `audit` | checks and shortcuts for tests and simulators |
 //! | `attr` | the state table and attribute rules of `ibv_modify_qp` |
 #![forbid(unsafe_code)]
 
 mod answers;
 mod attr;
+mod audit;
 mod completer;
 mod counter;
 mod datagram;
@@ -42,6 +45,7 @@ mod request;
 mod requester;
 mod resource;
 mod responder;
+mod serial;
 mod service;
 mod time;
 mod transition;
@@ -62,13 +66,6 @@ pub use work::{
     Completion, MwBind, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, WcFlags, WcOpcode,
     WcStatus, WorkQueue,
 };
-
-// The tests beside the code and those in `tests/` share their pair, which uses this crate's name.
-#[cfg(test)]
-extern crate self as ferroce_transport;
-#[cfg(test)]
-#[path = "../tests/common/mod.rs"]
-mod common;
 
 /// Largest message of the RC service: 2^31 bytes (IBA vol 1, 9.7.2).
 pub const MAX_MESSAGE_BYTES: u64 = 1 << 31;

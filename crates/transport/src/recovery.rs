@@ -1,7 +1,9 @@
 use ferroce_wire::Psn;
 
 /// How a requester finds out, after a timeout, what of its packets the peer has; and what it then
-/// knows of those that it sent again.
+/// knows of those that it sent again. It is
+/// forgotten as soon as what was under way then is acknowledged, and so never compared over more than a
+/// window or two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Recovery {
     probe: Probe,

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use ferroce_wire::{AtomicEth, Bth, Deth, Headers, Opcode, Psn, Reth};
 
 use crate::recv::pieces;
+use crate::serial::Serial;
 use crate::{
     Host, Payload, QpAttr, QpConfig, Segment, SendFlags, SendOp, SendTo, Sges, Transmit, UdAddress,
     WcStatus,
@@ -23,7 +24,7 @@ pub(crate) struct SendWqe {
     /// PSNs it takes: request packets, or response packets of a READ. None for local operations.
     pub(crate) packets: u32,
     /// Send sequence number of its first request, for end-to-end credits.
-    pub(crate) ssn: u32,
+    pub(crate) ssn: Serial,
 }
 
 impl SendWqe {

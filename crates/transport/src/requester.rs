@@ -6,6 +6,7 @@ use ferroce_wire::{Psn, Qpn};
 
 use crate::recovery::Recovery;
 use crate::request::{Request, SendWqe};
+use crate::serial::Serial;
 use crate::{
     Completion, Counter, Host, MAX_MESSAGE_BYTES, PostError, QpAttr, QpConfig, QpType, SendFlags,
     SendOp, SendWr, Time, Transmit, WcStatus, WorkQueue,
@@ -20,11 +21,15 @@ const READ_BYTES: u32 = 128 << 10;
 /// to tell old from new.
 const WINDOW_PACKETS_MAX: u32 = 1 << 22;
 
+/// The number of the first request.
+const FIRST_SSN: Serial = Serial::first(Psn::new(1));
+
 /// The sending half of a queue pair: the send queue and go-back-N.
 ///
 /// PSNs divide as follows, each not after the next: `una` (oldest not acknowledged), `snd` (next
 /// to send; goes back on a retransmission), `high` (one past the highest ever sent), `next`
-/// (first not assigned to a WQE).
+/// (first not assigned to a WQE). Whatever else is remembered as a PSN is forgotten when `una` passes
+/// it, so that it is never compared over more than a window.
 #[derive(Debug)]
 pub(crate) struct Requester {
     /// Oldest first; the front is the oldest not completed.
@@ -38,13 +43,13 @@ pub(crate) struct Requester {
     pub(crate) snd: Psn,
     pub(crate) high: Psn,
     next: Psn,
-    /// Last PSN sent that makes the peer answer; before `una` if no answer is due.
-    asked: Psn,
-    pub(crate) next_ssn: u32,
+    /// Last PSN sent that makes the peer answer, while its answer is due.
+    asked: Option<Psn>,
+    next_ssn: Serial,
     /// Last SSN the peer has granted a receive WQE for; `None` while it does not count credits.
-    credit_limit: Option<u32>,
+    credit_limit: Option<Serial>,
     /// Last PSN of each READ or atomic request on its way.
-    responses_due: VecDeque<Psn>,
+    pub(crate) responses_due: VecDeque<Psn>,
     pub(crate) retry: RetryState,
     /// RNR NAKs in a row without progress.
     rnr_tries: u8,
@@ -101,8 +106,8 @@ impl Requester {
             snd: zero,
             high: zero,
             next: zero,
-            asked: zero.wrapping_sub(1),
-            next_ssn: 1,
+            asked: None,
+            next_ssn: FIRST_SSN,
             credit_limit: None,
             responses_due: VecDeque::new(),
             retry: RetryState::new(
@@ -205,7 +210,7 @@ impl Requester {
             length: length as u32, // at most 2^31, checked above
             first_psn: Psn::ZERO,
             packets: 0,
-            ssn: 0,
+            ssn: FIRST_SSN,
         });
         Ok(())
     }
@@ -259,7 +264,7 @@ impl Requester {
             self.start(attr);
         }
         if ack_req {
-            self.asked = self.snd;
+            self.asked = Some(self.snd);
         }
         self.account(host, span, needs_response);
         if config.qp_type.is_reliable() {
@@ -307,7 +312,7 @@ impl Requester {
     }
 
     /// What holds between any two calls.
-    fn is_consistent(&self) -> bool {
+    pub(crate) fn is_consistent(&self) -> bool {
         let ahead = [self.snd, self.high, self.next].map(|psn| psn.since(self.una));
         ahead.is_sorted()
             && self.cursor <= self.started
@@ -356,7 +361,7 @@ impl Requester {
             _ => 1,
         };
         self.next = self.next.wrapping_add(wqe.packets);
-        self.next_ssn = (self.next_ssn + requests) & 0xff_ffff;
+        self.next_ssn += requests;
         self.started += 1;
     }
 
@@ -406,7 +411,7 @@ impl Requester {
 
     /// Whether something outstanding asked for an answer.
     fn answer_is_due(&self) -> bool {
-        !self.asked.is_before(self.una)
+        self.asked.is_some()
     }
 
     /// The packet at `snd`, or `None`: wait.
@@ -425,10 +430,8 @@ impl Requester {
         }
         // Without a credit, one packet may go out to ask for some (IBA vol 1, 9.7.7.2.5), unless
         // an answer is due anyway.
-        let beyond_credit = wqe.needs_receive(self.snd)
-            && self
-                .credit_limit
-                .is_some_and(|limit| is_after_24(wqe.ssn, limit));
+        let beyond_credit =
+            wqe.needs_receive(self.snd) && self.credit_limit.is_some_and(|limit| wqe.ssn > limit);
         if beyond_credit && self.answer_is_due() {
             return None;
         }
@@ -506,7 +509,7 @@ impl Requester {
     pub(crate) fn go_back(&mut self) {
         self.snd = self.una;
         self.cursor = 0;
-        self.asked = self.una.wrapping_sub(1);
+        self.asked = None;
         self.responses_due.clear();
         self.recovery = Recovery::default();
         // Found again when the cursor comes back to it.
@@ -516,6 +519,7 @@ impl Requester {
     /// Moves `una` forward. WQEs that end before it must have been taken off already.
     pub(crate) fn advance(&mut self, una: Psn) {
         self.una = una;
+        self.asked = self.asked.filter(|asked| !asked.is_before(una));
         self.implied_nak_at = None;
         self.rnr_tries = 0;
         while self
@@ -583,8 +587,13 @@ impl Requester {
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
         self.stop();
-        self.next_ssn = 1;
+        self.next_ssn = FIRST_SSN;
         self.credit_limit = None;
+    }
+
+    /// PSNs sent and not acknowledged.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.high.since(self.una)
     }
 
     fn stop(&mut self) {
@@ -593,7 +602,7 @@ impl Requester {
         self.una = self.next;
         self.snd = self.next;
         self.high = self.next;
-        self.asked = self.next.wrapping_sub(1);
+        self.asked = None;
         self.responses_due.clear();
         self.timer = RequesterTimer::Idle;
         self.implied_nak_at = None;
@@ -602,15 +611,25 @@ impl Requester {
         self.rnr_tries = 0;
     }
 
+    /// As if so many more one-packet requests had been sent and acknowledged, while none is under way.
+    pub(crate) fn fast_forward(&mut self, count: u32) {
+        self.next = self.next.wrapping_add(count);
+        self.next_ssn += count;
+        self.credit_limit = self.credit_limit.map(|limit| limit + count);
+        (self.snd, self.high) = (self.next, self.next);
+        self.advance(self.next);
+        if count > 0 {
+            self.recovery = Recovery::default();
+        }
+    }
+
     /// Takes the credits of an acknowledgement; `None` in the AETH means they are not counted.
     /// What was granted once stays granted: receive WQEs do not go away, but the credit code
     /// rounds their number down.
     pub(crate) fn grant(&mut self, msn: u32, credits: Option<u32>) {
         self.credit_limit = credits.map(|n| {
-            let limit = msn.wrapping_add(n) & 0xff_ffff;
-            self.credit_limit
-                .filter(|&before| is_after_24(before, limit))
-                .unwrap_or(limit)
+            let limit = self.next_ssn.near(Psn::new(msn.wrapping_add(n)));
+            self.credit_limit.unwrap_or(limit).max(limit)
         });
     }
 
@@ -622,9 +641,4 @@ impl Requester {
         self.rnr_tries += 1;
         self.rnr_tries <= rnr_retry
     }
-}
-
-/// Whether `a` comes after `b` in 24-bit serial arithmetic.
-fn is_after_24(a: u32, b: u32) -> bool {
-    Psn::new(a).is_after(Psn::new(b))
 }

@@ -1,13 +1,13 @@
 use std::collections::VecDeque;
 
-use ferroce_wire::Psn;
+use crate::serial::Serial;
 
 /// What the responder remembers of a READ or atomic it has executed, so that a duplicate can be
 /// answered again (IBA vol 1, 9.4.5: responder resources).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Resource {
     /// PSN of the request.
-    pub(crate) psn: Psn,
+    pub(crate) psn: Serial,
     /// PSNs its response takes.
     pub(crate) packets: u32,
     /// The value an atomic found, to be replayed; `None` for a READ, which is executed again.
@@ -15,13 +15,13 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
-    fn covers(&self, psn: Psn, packets: u32) -> bool {
-        let offset = psn.since(self.psn);
-        offset < self.packets && packets <= self.packets - offset
+    fn covers(&self, psn: Serial, packets: u32) -> bool {
+        self.psn <= psn && psn + packets <= self.psn + self.packets
     }
 }
 
-/// The last `max_dest_rd_atomic` resources; the oldest makes room for a new one.
+/// The last `max_dest_rd_atomic` resources; the oldest makes room for a new one. They have no age:
+/// one may be many laps around the circle of PSNs behind, and is then found by no packet.
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
     ring: VecDeque<Resource>,
@@ -36,14 +36,14 @@ impl Resources {
     }
 
     /// The READ whose response range holds `packets` PSNs from `psn` on.
-    pub(crate) fn find_read(&self, psn: Psn, packets: u32) -> Option<&Resource> {
+    pub(crate) fn find_read(&self, psn: Serial, packets: u32) -> Option<&Resource> {
         self.ring
             .iter()
             .find(|r| r.atomic_result.is_none() && r.covers(psn, packets))
     }
 
     /// The result of the atomic with this PSN.
-    pub(crate) fn find_atomic(&self, psn: Psn) -> Option<u64> {
+    pub(crate) fn find_atomic(&self, psn: Serial) -> Option<u64> {
         self.ring
             .iter()
             .find(|r| r.psn == psn)
@@ -51,8 +51,13 @@ impl Resources {
     }
 
     /// PSN of the first remembered request after `psn`.
-    pub(crate) fn first_after(&self, psn: Psn) -> Option<Psn> {
-        self.ring.iter().map(|r| r.psn).find(|p| p.is_after(psn))
+    pub(crate) fn first_after(&self, psn: Serial) -> Option<Serial> {
+        self.ring.iter().map(|r| r.psn).find(|p| *p > psn)
+    }
+
+    pub(crate) fn audit(&self, limit: u8) {
+        assert!(self.ring.len() <= usize::from(limit.max(1)), "{self:?}");
+        assert!(self.ring.iter().map(|r| r.psn).is_sorted(), "{self:?}");
     }
 
     pub(crate) fn clear(&mut self) {

@@ -1,8 +1,11 @@
+use std::cmp::Ordering;
+
 use ferroce_wire::{Aeth, CreditCode, Headers, NakCode, Opcode, Psn, Qpn, Reth, Srqn, Syndrome};
 
 use crate::answers::{Answers, REVOKED, ReadAnswer};
 use crate::owed::Owed;
 use crate::resource::{Resource, Resources};
+use crate::serial::Serial;
 use crate::{
     AccessError, AccessFlags, AtomicOp, Completion, Counter, Data, Host, Key, MAX_MESSAGE_BYTES,
     QpAttr, QpEvent, ReceiveQueue, RecvWqe, Segment, Transmit, WcFlags, WcOpcode, WcStatus,
@@ -13,16 +16,16 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Responder {
     /// The PSN that comes next.
-    epsn: Psn,
+    epsn: Serial,
     /// Messages completed, modulo 2^24.
-    pub(crate) msn: u32,
+    msn: u32,
     /// A NAK for `epsn` is out; nothing more is said until that PSN arrives.
     nak_sent: bool,
     message: Message,
     /// Shared receive queue that the message of XRC is for.
     srqn: Option<Srqn>,
-    resources: Resources,
-    answers: Answers,
+    pub(crate) resources: Resources,
+    pub(crate) answers: Answers,
     owed: Owed,
 }
 
@@ -146,7 +149,7 @@ impl<H: Host> Context<'_, H> {
 impl Responder {
     pub(crate) fn new() -> Self {
         Self {
-            epsn: Psn::ZERO,
+            epsn: Serial::first(Psn::ZERO),
             msn: 0,
             nak_sent: false,
             message: Message::None,
@@ -159,18 +162,18 @@ impl Responder {
 
     /// Takes over the attributes of INIT to RTR.
     pub(crate) fn connect(&mut self, rq_psn: Psn) {
-        self.epsn = rq_psn;
+        self.epsn = Serial::first(rq_psn);
         self.msn = 0;
         self.nak_sent = false;
     }
 
     pub(crate) fn expected_psn(&self) -> Psn {
-        self.epsn
+        self.epsn.psn()
     }
 
     /// Goes on at another PSN.
     pub(crate) fn expect(&mut self, psn: Psn) {
-        self.epsn = psn;
+        self.epsn = self.epsn.ahead(psn);
     }
 
     pub(crate) fn in_message(&self) -> bool {
@@ -188,14 +191,17 @@ impl Responder {
         data: Data<'_>,
         cx: &mut Context<'_, H>,
     ) -> Result<(), Failed> {
-        let distance = headers.bth.psn.delta(self.epsn);
-        if distance < 0 {
-            self.handle_duplicate(headers, cx);
-            return Ok(());
-        }
-        if distance > 0 {
-            self.handle_gap(cx.host);
-            return Ok(());
+        let psn = self.epsn.near(headers.bth.psn);
+        match psn.cmp(&self.epsn) {
+            Ordering::Less => {
+                self.handle_duplicate(psn, headers, cx);
+                return Ok(());
+            }
+            Ordering::Greater => {
+                self.handle_gap(cx.host);
+                return Ok(());
+            }
+            Ordering::Equal => {}
         }
         match self.execute(headers, data, cx) {
             Ok(()) => {
@@ -205,7 +211,7 @@ impl Responder {
             Err(Refusal::NotReady) => {
                 cx.host.count(Counter::OutOfBuffer, 1);
                 let timer = cx.attr.min_rnr_timer;
-                self.answers.nak(headers.bth.psn, Syndrome::Rnr { timer });
+                self.answers.nak(psn, Syndrome::Rnr { timer });
                 // Later packets of this burst are not out of sequence, merely too early.
                 self.nak_sent = true;
                 Ok(())
@@ -216,7 +222,7 @@ impl Responder {
                     WcStatus::LocLenErr => NakCode::InvalidRequest,
                     _ => NakCode::RemoteOperational,
                 };
-                self.answers.nak(headers.bth.psn, Syndrome::Nak(code));
+                self.answers.nak(psn, Syndrome::Nak(code));
                 cx.host.event(QpEvent::RequestError);
                 Err(Failed)
             }
@@ -224,7 +230,7 @@ impl Responder {
                 if code == NakCode::RemoteAccess {
                     cx.host.count(Counter::RespRemoteAccessErrors, 1);
                 }
-                self.answers.nak(headers.bth.psn, Syndrome::Nak(code));
+                self.answers.nak(psn, Syndrome::Nak(code));
                 self.fail_receive(status_of(code), cx);
                 cx.host.event(event);
                 Err(Failed)
@@ -395,13 +401,14 @@ impl Responder {
 
     /// Moves on after a SEND or WRITE packet and answers it if asked to.
     fn executed(&mut self, headers: &Headers) {
-        self.epsn = self.epsn.next();
+        let psn = self.epsn;
+        self.epsn = psn.next();
         if headers.bth.opcode.ends_message() {
             self.msn = (self.msn + 1) & 0xff_ffff;
         }
         if headers.bth.ack_req {
-            self.answers.ack(headers.bth.psn);
-            self.owed.executed(headers.bth.psn);
+            self.answers.ack(psn);
+            self.owed.executed(psn);
         }
     }
 
@@ -417,18 +424,17 @@ impl Responder {
         self.check_resources(AccessFlags::REMOTE_READ, cx)?;
         check_readable(&reth, cx.host)?;
         cx.host.count(Counter::RxReadRequests, 1);
-        let answer = ReadAnswer::new(headers, reth, cx.attr.path_mtu.bytes());
+        let answer = ReadAnswer::new(self.epsn, headers, reth, cx.attr.path_mtu.bytes());
         self.finish_resource(
             Resource {
-                psn: headers.bth.psn,
+                psn: self.epsn,
                 packets: answer.packets,
                 atomic_result: None,
             },
             cx.attr,
         );
         self.answers.read(answer);
-        let last = headers.bth.psn.wrapping_add(answer.packets - 1);
-        self.owed.executed(last);
+        self.owed.executed(self.epsn.previous());
         Ok(())
     }
 
@@ -454,7 +460,7 @@ impl Responder {
         };
         let original = cx.host.atomic(atomic.rkey, atomic.va, op)?;
         cx.host.count(Counter::RxAtomicRequests, 1);
-        let psn = headers.bth.psn;
+        let psn = self.epsn;
         self.finish_resource(
             Resource {
                 psn,
@@ -464,7 +470,7 @@ impl Responder {
             cx.attr,
         );
         self.answers.atomic(psn, original);
-        self.owed.executed(headers.bth.psn);
+        self.owed.executed(psn);
         Ok(())
     }
 
@@ -483,16 +489,20 @@ impl Responder {
     }
 
     fn finish_resource(&mut self, resource: Resource, attr: &QpAttr) {
-        self.epsn = self.epsn.wrapping_add(resource.packets);
+        self.epsn += resource.packets;
         self.msn = (self.msn + 1) & 0xff_ffff;
         self.resources.push(resource, attr.max_dest_rd_atomic);
     }
 
     /// A request that was executed before: READs are executed again, atomics replayed,
     /// everything else acknowledged again (IBA vol 1, 9.7.5.1.3).
-    fn handle_duplicate<H: Host>(&mut self, headers: &Headers, cx: &mut Context<'_, H>) {
+    fn handle_duplicate<H: Host>(
+        &mut self,
+        psn: Serial,
+        headers: &Headers,
+        cx: &mut Context<'_, H>,
+    ) {
         cx.host.count(Counter::DuplicateRequest, 1);
-        let psn = headers.bth.psn;
         if self.owed.includes(psn) {
             cx.host.count(Counter::EarlyDuplicateRequest, 1);
         }
@@ -500,7 +510,7 @@ impl Responder {
         if headers.bth.opcode.operation() == Opcode::RcReadRequest {
             let Some(reth) = headers.reth else { return };
             let mtu = cx.attr.path_mtu.bytes();
-            let answer = ReadAnswer::new(headers, reth, mtu);
+            let answer = ReadAnswer::new(psn, headers, reth, mtu);
             // A key that has gone is no reason for a NAK: this may be an old packet, of a READ
             // that was answered long ago.
             if self.resources.find_read(psn, answer.packets).is_some()
@@ -517,7 +527,7 @@ impl Responder {
             // Acknowledge what was executed, up to the next READ or atomic: past it the peer may
             // still miss the response.
             let next = self.resources.first_after(psn).unwrap_or(self.epsn);
-            self.answers.ack(next.wrapping_sub(1));
+            self.answers.ack(next.previous());
         }
     }
 
@@ -564,6 +574,13 @@ impl Responder {
         }
     }
 
+    /// As if so many more one-packet WRITEs had come, while no message is under way.
+    pub(crate) fn fast_forward(&mut self, count: u32) {
+        self.epsn += count;
+        self.msn = self.msn.wrapping_add(count) & 0xff_ffff;
+        self.nak_sent &= count == 0;
+    }
+
     /// Forgets everything (RESET).
     pub(crate) fn clear(&mut self) {
         self.message = Message::None;
@@ -590,11 +607,11 @@ impl Responder {
             msn: self.msn,
         };
         let made = self.answers.poll_transmit(ack, attr, host, out);
-        if matches!(made, Ok(true)) {
+        if let Ok(Some(psn)) = made {
             let more = !self.answers.is_empty();
-            self.owed.answered(out.headers.bth.psn, more);
+            self.owed.answered(psn, more);
         }
-        made.map_err(|psn| {
+        made.map(|sent| sent.is_some()).map_err(|psn| {
             self.answers.clear();
             self.answers.nak(psn, REVOKED);
             Failed

@@ -24,6 +24,9 @@ use ferroce_wire::{Headers, NakCode, Opcode, Psn, Qpn, Syndrome};
 
 pub use host::{Mr, TestHost};
 
+/// READs and atomics that a device lets a queue pair have outstanding.
+const RD_ATOMIC_MAX: u8 = 16;
+
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Id {
@@ -156,6 +159,8 @@ impl Setup {
             rules: Vec::new(),
             wire: BTreeMap::new(),
             sequence: 0,
+            aged: [0; 2],
+            young: None,
             setup: self,
         }
     }
@@ -206,7 +211,7 @@ impl Side {
 }
 
 /// A packet on the wire.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Packet {
     pub from: Id,
     pub at: Time,
@@ -253,6 +258,10 @@ pub struct Pair {
     rules: Vec<Rule>,
     wire: BTreeMap<(Time, u64), Packet>,
     sequence: u64,
+    /// By how many messages of A, and of B, the connection was made older.
+    aged: [u32; 2],
+    /// The log as it would be if it had not been, if that is wanted.
+    pub young: Option<Vec<Packet>>,
     setup: Setup,
 }
 
@@ -312,6 +321,10 @@ impl Pair {
     }
 
     fn admit(&mut self, packet: Packet) {
+        let young = self.rejuvenated(&packet);
+        if let Some(log) = &mut self.young {
+            log.push(young);
+        }
         let rule = self
             .rules
             .iter_mut()
@@ -426,6 +439,9 @@ impl Pair {
             }
         }
         self.transmit();
+        for side in &self.sides {
+            side.qp.audit(RD_ATOMIC_MAX);
+        }
         true
     }
 
@@ -515,6 +531,43 @@ impl Pair {
             headers,
             payload,
         }
+    }
+}
+
+/// Age.
+impl Pair {
+    /// Makes the connection older by so many one-packet messages of `id`, if nothing is under way in
+    /// this direction and nobody has anything left to say. What may still be on the wire is lost.
+    #[must_use]
+    pub fn age(&mut self, id: Id, messages: u32) -> bool {
+        let idle = |side: &Side| side.qp.in_flight() == 0 && !side.qp.has_answers();
+        let [qp, peer] = [id, id.peer()].map(|id| &self[id].qp);
+        if !self.sides.iter().all(idle) || qp.next_psn() != peer.expected_psn() {
+            return false;
+        }
+        let done =
+            self[id].qp.fast_forward(messages, 0) && self[id.peer()].qp.fast_forward(0, messages);
+        if done {
+            self.wire.clear();
+            self.aged[id as usize] = self.aged[id as usize].wrapping_add(messages);
+        }
+        done
+    }
+
+    /// A packet as it would be if its connection had not been made older.
+    fn rejuvenated(&self, packet: &Packet) -> Packet {
+        let mut packet = packet.clone();
+        let requester = match packet.is_request() {
+            true => packet.from,
+            false => packet.from.peer(),
+        };
+        let age = self.aged[requester as usize];
+        let Headers { bth, aeth, .. } = &mut packet.headers;
+        bth.psn = bth.psn.wrapping_sub(age);
+        if let Some(aeth) = aeth {
+            aeth.msn = aeth.msn.wrapping_sub(age) & 0xff_ffff;
+        }
+        packet
     }
 }
 

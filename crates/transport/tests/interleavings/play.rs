@@ -7,7 +7,7 @@ use ferroce_transport::{
     SendWr, Sge, Sges,
 };
 
-use crate::common::{A, B, Chaos, Id, Mr, Pair, Rng, Setup};
+use crate::common::{A, B, Chaos, Id, Mr, Packet, Pair, Rng, Setup};
 use crate::oracle;
 use crate::scenario::{Kind, Message, Scenario, policy};
 
@@ -51,9 +51,33 @@ const WRITES: (u32, u32) = (64, 40 << 10);
 const READS: (u32, u32) = (WRITES.0 + WRITES.1, 32 << 10);
 const TARGET_BYTES: u32 = READS.0 + READS.1;
 
+/// Plays a scenario, and if its connection ages in it, once more without that: then the packets must
+/// be the same, but for their PSNs and message sequence numbers.
 pub(crate) fn play(scenario: &Scenario) -> Outcome {
+    if scenario.ages.is_empty() {
+        return play_once(scenario, None);
+    }
+    let (mut old, mut young) = (Vec::new(), Vec::new());
+    let outcome = play_once(scenario, Some(&mut old));
+    let mut twin = scenario.clone();
+    for (.., distance) in &mut twin.ages {
+        *distance = 0;
+    }
+    play_once(&twin, Some(&mut young));
+    if let Some(at) = old.iter().zip(&young).position(|(old, young)| old != young) {
+        panic!(
+            "packet {at} of the old connection is {:?}\nof the young one {:?}",
+            old[at], young[at]
+        );
+    }
+    assert_eq!(old.len(), young.len());
+    outcome
+}
+
+fn play_once(scenario: &Scenario, log: Option<&mut Vec<Packet>>) -> Outcome {
     let mut stage = Stage::new(scenario);
     stage.pair.chaos = Some(chaos(scenario));
+    stage.pair.young = log.is_some().then(Vec::new);
     for (at_us, cues) in stage.cues(scenario) {
         let now_us = (stage.pair.now.as_nanos() - START_NS) / 1000;
         stage.pair.run_for(at_us.saturating_sub(now_us) * 1000);
@@ -62,6 +86,9 @@ pub(crate) fn play(scenario: &Scenario) -> Outcome {
         }
     }
     stage.pair.run();
+    if let (Some(log), Some(young)) = (log, stage.pair.young.take()) {
+        *log = young;
+    }
     oracle::check(&mut stage)
 }
 
@@ -96,6 +123,7 @@ enum Cue {
     Drain,
     Resume,
     Policy(u8),
+    Age(Id, u32),
 }
 
 impl Stage {
@@ -270,6 +298,9 @@ impl Stage {
             add(at, Cue::Drain);
             add(at + length, Cue::Resume);
         }
+        for (at, side, distance) in &scenario.ages {
+            add(*at, Cue::Age([A, B][*side], *distance));
+        }
         if let Some((at, index)) = scenario.new_policy {
             add(at, Cue::Policy(index));
         }
@@ -297,6 +328,11 @@ impl Stage {
             }
             Cue::Resume if pair[A].qp.state() == QpState::Sqd => pair.move_to(A, QpState::Rts),
             Cue::Drain | Cue::Resume => {}
+            Cue::Age(id, distance) => {
+                // As soon as nothing is under way, if that is soon.
+                let mut steps = 0..500;
+                while !pair.age(id, distance) && steps.next().is_some() && pair.step(None) {}
+            }
             Cue::Policy(index) => {
                 for id in [A, B] {
                     let host = &mut pair[id].host;

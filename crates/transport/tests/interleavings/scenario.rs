@@ -28,6 +28,8 @@ pub(crate) struct Scenario {
     pub(crate) gap_ns: u64,
     /// When A drains its send queue, and for how long.
     pub(crate) drain_us: Option<(u64, u64)>,
+    /// When the connection becomes older by how many messages of A (0) or B (1).
+    pub(crate) ages: Vec<(u64, usize, u32)>,
     /// From A and from B.
     pub(crate) messages: [Vec<Message>; 2],
 }
@@ -129,6 +131,15 @@ fn message() -> impl Strategy<Value = Message> {
         )
 }
 
+/// Around a quarter, a half and a whole lap of the PSNs, or anything.
+fn age() -> impl Strategy<Value = (u64, usize, u32)> {
+    let lap = 1_u32 << 24;
+    let mark = prop::sample::select(vec![lap / 4, lap / 2, lap, lap / 2 * 3]);
+    let about = (mark, 0..64_u32).prop_map(|(mark, off)| mark + 16 - off);
+    let distance = prop_oneof![3 => about, 1 => any::<u32>()];
+    (0..4000_u64, 0..2_usize, distance)
+}
+
 pub(crate) fn scenario() -> impl Strategy<Value = Scenario> {
     let messages = || prop::collection::vec(message(), 0..12);
     let psn = || prop_oneof![0..1_u32 << 24, 0xff_ffe0..0x100_0000_u32];
@@ -153,10 +164,11 @@ pub(crate) fn scenario() -> impl Strategy<Value = Scenario> {
             1..400_u64,
         ),
         prop::option::of((0..3000_u64, 1..3000_u64)),
+        prop_oneof![Just(Vec::new()), prop::collection::vec(age(), 1..4)],
         [messages(), messages()],
     )
         .prop_map(
-            |(seed, shape, retries, policies, wire, drain_us, [from_a, from_b])| Scenario {
+            |(seed, shape, retries, policies, wire, drain_us, ages, [from_a, from_b])| Scenario {
                 seed,
                 mtu: shape.0,
                 psn: shape.1,
@@ -175,6 +187,7 @@ pub(crate) fn scenario() -> impl Strategy<Value = Scenario> {
                 delay_per_mille: wire.2,
                 delay_us_max: wire.3,
                 drain_us,
+                ages,
                 messages: [from_a, if shape.5 { Vec::new() } else { from_b }],
             },
         )

@@ -5,7 +5,9 @@ mod common;
 
 mod acknowledge;
 mod after_a_timeout;
+mod bounds;
 mod credits;
+mod distance;
 mod duplicates;
 mod errors;
 mod forged;

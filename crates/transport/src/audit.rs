@@ -1,0 +1,58 @@
+//! For tests and simulators: whether what a queue pair remembers is consistent and bounded, and a
+//! way to make it old.
+
+use crate::requester::Requester;
+use crate::responder::{ReceiveSource, Responder};
+use crate::{Qp, QpCap};
+
+impl Qp {
+    /// Checks the books of the queue pair, on a device whose queue pairs may have at most
+    /// `rd_atomic_max` READs and atomics outstanding in either direction.
+    ///
+    /// # Panics
+    /// If they are wrong, or something has grown beyond its bound, which is a bug in the queue pair.
+    pub fn audit(&self, rd_atomic_max: u8) {
+        let (requester, responder, receives) = self.halves();
+        let QpCap {
+            max_send_wr,
+            max_recv_wr,
+            ..
+        } = self.config().cap;
+        requester.audit(max_send_wr, rd_atomic_max);
+        responder.audit(rd_atomic_max);
+        if let ReceiveSource::Own(queue) = receives {
+            // A request that a message did not use comes back to a queue that may be full again.
+            assert!(queue.len() <= max_recv_wr as usize + 1, "{queue:?}");
+        }
+    }
+
+    /// Makes the connection older by `sent` and `received` messages, as if it had exchanged so many
+    /// WRITEs of one packet that all arrived and were acknowledged: what it remembers stays, and lies
+    /// so much further back. The peer must be made older by the same, the other way round. False, and
+    /// nothing is done, while a request of this queue pair is under way or a message half received.
+    pub fn fast_forward(&mut self, sent: u32, received: u32) -> bool {
+        let (requester, responder) = self.halves_mut();
+        if requester.in_flight() > 0 || requester.started > 0 || responder.in_message() {
+            return false;
+        }
+        requester.fast_forward(sent);
+        responder.fast_forward(received);
+        true
+    }
+}
+
+impl Requester {
+    fn audit(&self, max_wr: u32, rd_atomic_max: u8) {
+        assert!(self.is_consistent(), "{self:?}");
+        assert!(self.queue.len() <= max_wr as usize, "{self:?}");
+        let responses_max = usize::from(rd_atomic_max.max(1));
+        assert!(self.responses_due.len() <= responses_max, "{self:?}");
+    }
+}
+
+impl Responder {
+    fn audit(&self, rd_atomic_max: u8) {
+        self.resources.audit(rd_atomic_max);
+        self.answers.audit(rd_atomic_max);
+    }
+}
