@@ -5,10 +5,12 @@ use std::process::Command;
 
 use ferroce_interop::lab::{Lab, Ready, Running, free_port, until};
 
-/// A program that has the device open and waits, and its process, which is not that of
-/// `ferroce run`.
+/// A program that has a queue pair on the device and waits for its peer, and its process, which is
+/// not that of `ferroce run`.
 fn holder(lab: &Lab) -> (Running, String) {
-    let running = lab.run(&["ibv_asyncwatch"]);
+    let port = free_port();
+    let server = lab.run(&["ibv_rc_pingpong", "-g", "1", "-p", &port.to_string()]);
+    let running = Ready::Tcp(port).wait(lab, server);
     let pid = until("a process of the device", || lab.process());
     (running, pid.to_string())
 }
@@ -44,10 +46,16 @@ fn others_go_on_beside_a_stopped_process() {
     signal("-STOP", &pid);
     let stopped = || state(&pid) == "T";
     until("the stopped process", || stopped().then_some(()));
-    // Until it is known which socket is the stopped one's, packets may come to that and are lost;
-    // these programs send them again, unlike ibv_ud_pingpong.
-    for program in ["ibv_rc_pingpong", "ibv_srq_pingpong"] {
+    for program in ["ibv_rc_pingpong", "ibv_srq_pingpong", "ibv_ud_pingpong"] {
         converse(&lab, program);
+    }
+    // Requests for connections go to who listens, and answers to who asks.
+    for _ in 0..8 {
+        let (port, address) = (free_port(), lab.address());
+        let text = port.to_string();
+        let common = ["rping", "-a", &address, "-p", &text, "-C", "10", "-V"];
+        let [server, client] = ["-s", "-c"].map(|side| [&common[..], &[side]].concat());
+        lab.pair(&server, Ready::Cm(port), &client);
     }
     assert!(stopped());
     signal("-CONT", &pid);

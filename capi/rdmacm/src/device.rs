@@ -102,6 +102,11 @@ impl Device {
         Ok(self.opened.device().join()?)
     }
 
+    /// Has requests for published ports come straight to this process.
+    pub(crate) fn expect_requests(&self) {
+        self.opened.device().expect_requests();
+    }
+
     pub(crate) fn spec(&self) -> &DeviceSpec {
         self.opened.device().spec()
     }

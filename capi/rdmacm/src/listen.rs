@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ferroce_hca::cm::CmError;
 use ferroce_ibverbs::error::{Error, number};
+use ferroce_udp::ServiceClaim;
 use ferroce_wire::cm::ServiceId;
 
 use crate::abi::rdma_cm_id;
@@ -45,6 +46,7 @@ fn listen(id: &Arc<Id>, backlog: c_int) -> Result<c_int, Error> {
     let backlog = u32::try_from(backlog).ok().filter(|backlog| *backlog > 0);
     let backlog = backlog.unwrap_or(BACKLOG).min(BACKLOG);
     let service = ServiceId::new(id.space(), source.port());
+    state.claims.iter().for_each(ServiceClaim::publish);
     for device in devices {
         device.join()?;
         let begun = device.with(|hca, _| {
@@ -54,6 +56,7 @@ fn listen(id: &Arc<Id>, backlog: c_int) -> Result<c_int, Error> {
             Ok::<_, CmError>(())
         });
         begun.map_err(|error| refused(libc::EADDRINUSE, error.to_string()))?;
+        device.expect_requests();
         state.listens.push((device, service));
     }
     state.step = Step::Listening;

@@ -192,6 +192,14 @@ impl Device {
         }
     }
 
+    /// Has requests for the services that this process has [published](ServiceClaim::publish) come
+    /// straight here. They come anyway, but by way of another process, which may be stopped.
+    pub fn expect_requests(&self) {
+        let mut engine = self.shared.lock();
+        engine.listens();
+        self.shared.rouse_helper(&engine);
+    }
+
     /// The socket's address.
     pub fn address(&self) -> SocketAddr {
         self.shared.socket.address()

@@ -1,9 +1,10 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread;
 
 use ferroce_hca::{Counter, Data, Event, Hca, Outgoing, Received, Time};
-use ferroce_wire::{IcrcVerifier, IdPolicy, Packet, Qpn, Verdict};
+use ferroce_wire::{IcrcVerifier, IdPolicy, Packet, Verdict};
 
 use crate::fault::Faults;
 use crate::flow::{Flow, Flows};
@@ -23,6 +24,10 @@ const TRANSMIT_BYTES_MAX: usize = 4 << 20;
 
 /// Receive calls for groups in one go, after which the device's own socket gets its turn.
 const GROUP_CALLS_MAX: usize = 16;
+
+/// How long a process that joins waits until the kernel knows its socket. It takes some hundred
+/// microseconds, but for busy machines.
+const SETTLE_NS: u64 = 20_000_000;
 
 /// How far [`Engine::transmit`] came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,10 +94,31 @@ impl Engine {
         }
     }
 
-    /// The process shares the device's port from now on.
-    pub(crate) fn joined(&mut self) {
+    /// The process shares the device's port from now on. Waits a little until packets for it come
+    /// straight to it, so that whatever it begins with depends on no other process.
+    pub(crate) fn joined(&mut self, socket: &Socket) {
+        let Some(neighbours) = &mut self.neighbours else {
+            return;
+        };
+        let started = Clock.now_ns();
+        neighbours.steering.joined(started);
+        while self.is_unsettled() && Clock.now_ns() - started < SETTLE_NS {
+            // What it does not find now it will not find later.
+            let _ = self.receive(socket);
+            self.run_timers(socket);
+            thread::yield_now();
+        }
+    }
+
+    fn is_unsettled(&self) -> bool {
+        let neighbours = self.neighbours.as_ref();
+        neighbours.is_some_and(|it| !it.steering.is_settled())
+    }
+
+    /// Requests for a service are expected that were not before.
+    pub(crate) fn listens(&mut self) {
         if let Some(neighbours) = &mut self.neighbours {
-            neighbours.steering.joined(Clock.now_ns());
+            neighbours.steering.listens(Clock.now_ns());
         }
     }
 
@@ -193,17 +219,18 @@ impl Engine {
                     && let Some(neighbours) = &mut self.neighbours
                     && let Some(slot) = neighbours.owner(&self.hca, message.source.ip(), &packet)
                 {
-                    let dest_qp = packet.headers().bth.dest_qp;
                     let packet = Forwarded {
                         source: message.source,
                         traffic_class: message.tos,
                         bytes: datagram.bytes,
                     };
-                    neighbours.forward(slot, &packet);
-                    if dest_qp != Qpn::GSI {
-                        neighbours.steering.missed(slot, now.as_nanos());
-                    }
-                    self.hca.count(Counter::RxForwarded, 1);
+                    let kept = neighbours.forward(slot, &packet, now.as_nanos());
+                    neighbours.steering.missed(slot, now.as_nanos());
+                    let counter = match kept {
+                        true => Counter::RxForwarded,
+                        false => Counter::RxForwardDropped,
+                    };
+                    self.hca.count(counter, 1);
                     continue;
                 }
                 record(verdict);
@@ -226,8 +253,9 @@ impl Engine {
         if let Some(neighbours) = &mut self.neighbours
             && neighbours.is_blocked()
         {
-            let lost = neighbours.flush();
-            self.hca.count(Counter::RxUnknownQp, lost);
+            let lost = neighbours.flush(Clock.now_ns());
+            self.hca.count(Counter::RxUnknownQp, lost.nobody);
+            self.hca.count(Counter::RxForwardDropped, lost.too_late);
         }
     }
 
@@ -286,16 +314,13 @@ impl Engine {
     #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let device = self.hca.poll_timeout();
-        match self.steering_deadline() {
-            Some(deadline) => Some(device.map_or(deadline, |device| device.min(deadline))),
-            None => device,
-        }
-    }
-
-    #[inline]
-    fn steering_deadline(&self) -> Option<Time> {
-        let steering = &self.neighbours.as_ref()?.steering;
-        steering.deadline_ns().map(Time::from_nanos)
+        let Some(neighbours) = &self.neighbours else {
+            return device;
+        };
+        let mail = neighbours.deadline_ns();
+        let steering = neighbours.steering.deadline_ns();
+        let both = [mail, steering].into_iter().flatten();
+        both.map(Time::from_nanos).chain(device).min()
     }
 
     /// Lets timers run out that are due, and tells whether there were any. They may include packets
@@ -309,9 +334,15 @@ impl Engine {
         if deadline > now {
             return false;
         }
-        let steers = self.steering_deadline().is_some_and(|at| at <= now);
-        if steers && let Some(neighbours) = &mut self.neighbours {
-            neighbours.steering.run(now.as_nanos(), socket);
+        if let Some(neighbours) = &mut self.neighbours {
+            let steering = &mut neighbours.steering;
+            if steering
+                .deadline_ns()
+                .is_some_and(|at| at <= now.as_nanos())
+            {
+                steering.run(now.as_nanos(), socket);
+            }
+            self.flush_mail();
         }
         self.hca.handle_timeout(now);
         true

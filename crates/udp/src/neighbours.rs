@@ -18,6 +18,14 @@ const FRAME_BYTES: usize = 1 << 16;
 /// Frames that wait for one receiver, about as much as a socket's buffer. More packets are lost, as
 /// they are from a socket.
 const FRAMES_MAX: usize = 64;
+/// How long one waits. A receiver that takes none for longer is stopped, and the sender of a packet
+/// has given it up.
+const AGE_MAX_NS: u64 = 1_000_000_000;
+/// How soon a frame is offered again to a receiver that had no room for it; after that, twice as
+/// late each time.
+const PAUSE_MIN_NS: u64 = 100_000;
+/// And so late at most: each offer costs a system call, and perhaps a wake-up.
+const PAUSE_MAX_NS: u64 = 20_000_000;
 /// Frames taken in one go.
 const TAKE_MAX: usize = 16;
 /// Bytes before each packet: the source as IPv6 address, its port, the traffic class, the length.
@@ -30,11 +38,30 @@ pub(crate) struct Neighbours {
     slot: u8,
     mailbox: Arc<Mailbox>,
     /// The frames that wait, by receiver.
-    outboxes: BTreeMap<u8, VecDeque<Vec<u8>>>,
+    outboxes: BTreeMap<u8, Outbox>,
     /// How many frames had been announced when all of them were taken.
     seen: u32,
     buffer: Box<[u8]>,
     pub(crate) steering: Steering,
+}
+
+/// Frames for one receiver.
+#[derive(Debug, Default)]
+struct Outbox {
+    /// Each with the time of its first packet.
+    frames: VecDeque<(u64, Vec<u8>)>,
+    /// When they are offered next, and how much later after that.
+    offer_at_ns: u64,
+    pause_ns: u64,
+}
+
+/// Packets that will not reach their receivers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Lost {
+    /// Their receivers are no more.
+    pub(crate) nobody: u64,
+    /// Their receivers did not take them in time.
+    pub(crate) too_late: u64,
 }
 
 /// A packet that another process has received, and checked.
@@ -90,39 +117,62 @@ impl Neighbours {
         (slot != self.slot && self.shared.is_alive(slot)).then_some(slot)
     }
 
-    /// Keeps a packet for the owner of a slot until the next [`Self::flush`].
+    /// Keeps a packet for the owner of a slot until the next [`Self::flush`]. False if there is no
+    /// room for it.
     #[cold]
-    pub(crate) fn forward(&mut self, slot: u8, packet: &Forwarded<'_>) {
+    pub(crate) fn forward(&mut self, slot: u8, packet: &Forwarded<'_>, now_ns: u64) -> bool {
         let need = HEAD + packet.bytes.len();
-        let outbox = self.outboxes.entry(slot).or_default();
-        let fits = |frame: &Vec<u8>| frame.len() + need <= FRAME_BYTES;
-        if !outbox.back().is_some_and(fits) {
-            if outbox.len() == FRAMES_MAX || need > FRAME_BYTES {
-                return;
+        let frames = &mut self.outboxes.entry(slot).or_default().frames;
+        let fits = |(_, frame): &(u64, Vec<u8>)| frame.len() + need <= FRAME_BYTES;
+        if !frames.back().is_some_and(fits) {
+            if frames.len() == FRAMES_MAX || need > FRAME_BYTES {
+                return false;
             }
-            outbox.push_back(Vec::with_capacity(need));
+            frames.push_back((now_ns, Vec::with_capacity(need)));
         }
-        if let Some(frame) = outbox.back_mut() {
+        if let Some((_, frame)) = frames.back_mut() {
             packet.emit(frame);
         }
+        true
     }
 
-    /// Hands on what waits, as far as the receivers take it. Returns the number of packets whose
-    /// receiver is no more.
-    pub(crate) fn flush(&mut self) -> u64 {
-        let mut lost = 0;
+    /// Hands on what waits, as far as the receivers take it and it is their time. Returns what is
+    /// lost.
+    pub(crate) fn flush(&mut self, now_ns: u64) -> Lost {
+        let mut lost = Lost::default();
         self.outboxes.retain(|slot, outbox| {
-            while let Some(frame) = outbox.front() {
+            while outbox.offer_at_ns <= now_ns
+                && let Some((since_ns, frame)) = outbox.frames.front()
+            {
                 match self.mailbox.send(*slot, frame) {
-                    Ok(()) => self.shared.announce(*slot),
-                    Err(Undelivered::Full) => return true,
-                    Err(Undelivered::Nobody) => lost += packets(frame),
+                    Ok(()) => {
+                        self.shared.announce(*slot);
+                        outbox.pause_ns = 0;
+                    }
+                    Err(Undelivered::Full) if now_ns.saturating_sub(*since_ns) >= AGE_MAX_NS => {
+                        lost.too_late += packets(frame);
+                    }
+                    Err(Undelivered::Full) => {
+                        outbox.pause_ns = (2 * outbox.pause_ns).clamp(PAUSE_MIN_NS, PAUSE_MAX_NS);
+                        outbox.offer_at_ns = now_ns + outbox.pause_ns;
+                        break;
+                    }
+                    Err(Undelivered::Nobody) => lost.nobody += packets(frame),
                 }
-                outbox.pop_front();
+                outbox.frames.pop_front();
             }
-            false
+            !outbox.frames.is_empty()
         });
         lost
+    }
+
+    /// When [`Self::flush`] wants to be called.
+    #[inline]
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        self.outboxes
+            .values()
+            .map(|outbox| outbox.offer_at_ns)
+            .min()
     }
 
     /// Whether something waits for its receiver.

@@ -39,8 +39,6 @@ mod byte {
     pub(super) const MEMBERS: i64 = 1 << 40;
     /// Whoever changes settings.
     pub(super) const SETTINGS: i64 = MEMBERS + 1;
-    /// Whoever finds out which process has which socket.
-    pub(super) const PLACES: i64 = MEMBERS + 2;
     /// The owner of slot n has byte `SLOTS + n`.
     pub(super) const SLOTS: i64 = MEMBERS + 0x1000;
     /// Whoever has VF n of the card open shares byte `VFS + n` of the PF's file.

@@ -33,6 +33,7 @@ mod steer;
 pub use recv::{Datagram, Datagrams, Message, Messages, RecvBuffers};
 pub use send::{SendError, Sent};
 pub(crate) use steer::PROBE;
+pub use steer::Routes;
 
 /// The UDP port of RoCEv2, fixed by IANA.
 pub const ROCE_PORT: u16 = 4791;

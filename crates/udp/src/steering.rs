@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use crate::shared::{Asking, Presence, Round, SharedFile};
-use crate::socket::{PROBE, Socket};
+use crate::socket::{PROBE, Routes, Socket};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -60,6 +60,8 @@ enum State {
 enum Reason {
     Joined,
     Missed,
+    /// Somebody listens, whose socket is known since the last round.
+    Listens,
 }
 
 /// Probes are on their way.
@@ -67,10 +69,14 @@ enum Reason {
 struct Waiting {
     held: Asking,
     round: Round,
-    /// All slots that have owners.
+    /// All slots whose owners share the port.
     slots: Vec<u8>,
+    /// Those of them that are waited for: who was silent in the last round is stopped.
+    awaited: Vec<u8>,
     /// So many of them have answered.
     known: usize,
+    /// What the kernel's program says.
+    routes: Routes,
     began_ns: u64,
     look_at_ns: u64,
 }
@@ -94,6 +100,29 @@ impl Steering {
             since_ns: now_ns,
             at_ns: now_ns,
         };
+    }
+
+    /// Somebody listens who did not before. Who comes to know by probes tells the kernel then.
+    pub(crate) fn listens(&mut self, now_ns: u64) {
+        if matches!(self.state, State::Quiet) {
+            self.state = State::Due {
+                reason: Reason::Listens,
+                since_ns: now_ns,
+                at_ns: now_ns,
+            };
+        }
+    }
+
+    /// Whether packets for this process come straight to it, as far as that can be had.
+    pub(crate) fn is_settled(&self) -> bool {
+        match &self.state {
+            State::Quiet | State::Refused => true,
+            State::Due { .. } => false,
+            State::Waiting(waiting) => {
+                let mut known = waiting.routes.slots.iter();
+                waiting.known > 0 && known.any(|(slot, _)| *slot == self.slot)
+            }
+        }
     }
 
     /// When [`Self::run`] wants to be called.
@@ -152,7 +181,7 @@ impl Steering {
     fn begin(&self, reason: Reason, since_ns: u64, now_ns: u64, socket: &Socket) -> State {
         let (began_ns, ended_ns) = self.shared.last_times_ns();
         let served = match reason {
-            Reason::Joined => began_ns > since_ns,
+            Reason::Joined | Reason::Listens => began_ns > since_ns,
             Reason::Missed => ended_ns > since_ns,
         };
         let Ok(mut slots) = self.shared.other_slots(&[Presence::In]) else {
@@ -161,24 +190,24 @@ impl Steering {
         if served || slots.is_empty() {
             return State::Quiet;
         }
-        let held = match self.shared.asking() {
-            Ok(Some(held)) => held,
-            Ok(None) => {
-                let at_ns = now_ns + TRY_AGAIN_NS;
-                return State::Due {
-                    reason,
-                    since_ns,
-                    at_ns,
-                };
-            }
-            Err(_) => return State::Refused,
+        let Some(held) = self.shared.asking(self.slot, now_ns) else {
+            let at_ns = now_ns + TRY_AGAIN_NS;
+            return State::Due {
+                reason,
+                since_ns,
+                at_ns,
+            };
         };
         slots.push(self.slot);
         // A program that lets probes pass, and else the one before.
-        let places = self.shared.places(&slots, self.shared.last_round());
-        if socket.steer(&places).is_err() {
+        let routes = self.routes(&slots, self.shared.last_round());
+        if socket.steer(&routes).is_err() {
             return State::Refused;
         }
+        if matches!(reason, Reason::Listens) {
+            return State::Quiet;
+        }
+        let awaited = self.shared.responsive(&slots);
         let nonce = RandomState::new().hash_one(now_ns);
         let round = self.shared.begin_round(&held, nonce);
         for index in 0..slots.len() + SPARE_PROBES {
@@ -189,22 +218,41 @@ impl Steering {
             held,
             round,
             slots,
+            awaited,
             known: 0,
+            routes,
             began_ns: now_ns,
             look_at_ns: now_ns + LOOK_NS,
         })
     }
 
+    /// What is known of some slots since a round.
+    fn routes(&self, slots: &[u8], round: Round) -> Routes {
+        let slots = self.shared.places(slots, round);
+        let index = |owner: u8| slots.iter().find(|(slot, _)| *slot == owner);
+        let services = self.shared.listeners();
+        let services = services.filter_map(|(service, owner)| Some((service, index(owner)?.1)));
+        let services = services.collect();
+        Routes { slots, services }
+    }
+
     fn look(&mut self, mut waiting: Waiting, now_ns: u64, socket: &Socket) -> State {
-        let places = self.shared.places(&waiting.slots, waiting.round);
-        if places.len() > waiting.known {
-            waiting.known = places.len();
-            if socket.steer(&places).is_err() {
+        if !waiting.held.is_held() {
+            // This process was stopped, and another one has found out meanwhile.
+            return State::Quiet;
+        }
+        let routes = self.routes(&waiting.slots, waiting.round);
+        waiting.known = routes.slots.len();
+        if waiting.known > 0 && routes != waiting.routes {
+            if socket.steer(&routes).is_err() {
                 return State::Refused;
             }
+            waiting.routes = routes;
         }
         let waited = now_ns.saturating_sub(waiting.began_ns);
-        if waiting.known < waiting.slots.len() && waited < ROUND_NS {
+        let is_known = |slot: &u8| waiting.routes.slots.iter().any(|(known, _)| known == slot);
+        let all = waiting.known > 0 && waiting.awaited.iter().all(is_known);
+        if !all && waited < ROUND_NS {
             waiting.look_at_ns = now_ns + waited;
             return State::Waiting(waiting);
         }

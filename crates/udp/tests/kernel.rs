@@ -9,8 +9,9 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, address, port_v6, share};
-use ferroce_udp::socket::{Options, ROCE_PORT, RecvBuffers, Socket};
+use ferroce_udp::socket::{Options, ROCE_PORT, RecvBuffers, Routes, Socket};
 use ferroce_udp::wait::Waiter;
+use ferroce_wire::cm::{PortSpace, ServiceId};
 
 /// Which of the sockets gets the bytes.
 fn receiver(sockets: &[Socket], bytes: &[u8]) -> usize {
@@ -62,7 +63,12 @@ fn the_kernel_looks_at_the_slot() {
         let address = first.address();
         let mut sockets = vec![first, share(address), share(address)];
         let goes = |sockets: &[Socket], qpn, at: &[_]| receiver(sockets, &packet(qpn, at));
-        sockets[1].steer(&[(1, 2), (254, 0), (7, 1)]).unwrap();
+        let service = |port| ServiceId::new(PortSpace::Tcp, port);
+        let routes = Routes {
+            slots: vec![(1, 2), (254, 0), (7, 1)],
+            services: vec![(service(7471), 1), (service(18515), 2)],
+        };
+        sockets[1].steer(&routes).unwrap();
         assert_eq!(goes(&sockets, 0x01_0203, &[]), 2);
         assert_eq!(goes(&sockets, 0xfe_0001, &[]), 0);
         assert_eq!(goes(&sockets, 0x07_ffff, &[]), 1);
@@ -80,11 +86,26 @@ fn the_kernel_looks_at_the_slot() {
                 }
             }
         }
-        // Requests, and slots that nobody has, go to one and the same, whichever it is.
-        for at in [&[(37, 0x10), (48, 1)][..], &[(37, 0x17), (44, 7)]] {
-            goes(&sockets, 1, at);
+        // Requests go to who listens.
+        for attribute in [0x10, 0x17] {
+            for (port, socket) in [(7471_u16, 1), (18515, 2)] {
+                let [high, low] = port.to_be_bytes();
+                let at = [(37, attribute), (56, 1), (57, 6), (58, high), (59, low)];
+                assert_eq!(goes(&sockets, 1, &at), socket);
+            }
         }
-        goes(&sockets, 0x09_0001, &[]);
+        // Those for others, and other messages, go to another one with each repetition.
+        for attribute in [0x10, 0x17, 0x01] {
+            let psn = |psn| [(37, attribute), (56, 1), (57, 6), (11, psn)];
+            let mut reached: Vec<_> = (0..3).map(|n| goes(&sockets, 1, &psn(n))).collect();
+            reached.sort_unstable();
+            assert_eq!(reached, [0, 1, 2]);
+        }
+        // What is for a slot that nobody has goes to always the same.
+        let always = goes(&sockets, 0x09_0001, &[]);
+        for psn in 0..9 {
+            assert_eq!(goes(&sockets, 0x09_0001, &[(11, psn)]), always);
+        }
         // Probes.
         for index in 0..3 {
             let at = [(0, 0xfe), (1, index)];

@@ -11,7 +11,7 @@ use common::{
     nothing_was_missed, patient_attr, port_v6, role, share, tell,
 };
 use ferroce_hca::Counter;
-use ferroce_udp::socket::{Options, ROCE_PORT, Socket};
+use ferroce_udp::socket::{Options, ROCE_PORT, Routes, Socket};
 use ferroce_udp::{DeviceSpec, Registry};
 use ferroce_wire::Qpn;
 
@@ -158,8 +158,11 @@ fn a_wrong_program_heals() {
     let exchange = || exchange(&a, qpn, b.remote(0));
     settles(&a, exchange);
     let other = share(SocketAddr::new(address, ROCE_PORT));
-    let places = [(a.device.slot(), 1), (b.device.slot(), 0)];
-    other.steer(&places).unwrap();
+    let wrong = Routes {
+        slots: vec![(a.device.slot(), 1), (b.device.slot(), 0)],
+        ..Routes::default()
+    };
+    other.steer(&wrong).unwrap();
     drop(other);
     let before = a.device.state().counter(Counter::RxForwarded);
     exchange();

@@ -23,8 +23,6 @@ const AROUND: Duration = Duration::from_millis(10);
 /// How often it looks meanwhile: each look takes a core from a program that spins on it, and a
 /// program that stops polling without a word leaves its peers waiting for the next look.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// How often it offers packets to another process that has no room for them.
-const TRY_AGAIN: Duration = Duration::from_micros(100);
 /// So often in a row the helper must be woken for nothing, since the program polls, until it stands
 /// back.
 const SPARED_MAX: u32 = 4;
@@ -115,8 +113,7 @@ impl Shared {
             let spun = now.saturating_sub(last_packet) >= SPIN.as_nanos() as u64;
             let deadline = engine.poll_timeout();
             let blocked = engine.is_blocked();
-            let holds_mail = engine.holds_mail();
-            let idle = matches!(received, Ok(0)) && !more && !holds_mail;
+            let idle = matches!(received, Ok(0)) && !more;
             let sleeps = idle && (spun || is_around);
             if sleeps {
                 let until = deadline.map_or(WHENEVER, Time::as_nanos);
@@ -134,8 +131,6 @@ impl Shared {
                         thread::park_timeout(LOOK_AGAIN);
                     }
                 }
-                // No system call waits until the receiver has room.
-                Ok(0) if holds_mail => thread::park_timeout(TRY_AGAIN),
                 Ok(0) => thread::yield_now(),
                 Ok(_) => last_packet = now,
                 // The socket is gone for good; timers still run, so that queue pairs fail in time.

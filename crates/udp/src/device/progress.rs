@@ -205,7 +205,7 @@ impl Shared {
             && !self.is_orphaned()
         {
             port.join(&self.socket)?;
-            engine.joined();
+            engine.joined(&self.socket);
         }
         Ok(())
     }
@@ -291,8 +291,7 @@ impl Shared {
         if until == SOON {
             return;
         }
-        let at_once =
-            self.deferred.load(Ordering::Relaxed) || engine.is_blocked() || engine.holds_mail();
+        let at_once = self.deferred.load(Ordering::Relaxed) || engine.is_blocked();
         let needed = match engine.poll_timeout() {
             _ if at_once => SOON,
             Some(deadline) => deadline.as_nanos(),

@@ -11,7 +11,7 @@ use super::SLOT_MAX;
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
 /// Rises with every change of what lies where.
-const VERSION: u32 = 10;
+const VERSION: u32 = 11;
 
 /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
 /// that [`Layout::is_ready`] tells apart.
@@ -36,6 +36,7 @@ pub(crate) struct Layout {
     /// By slot.
     slabs: [CounterSlab; 256],
     services: Services,
+    listeners: Listeners,
 }
 
 /// Who owns a slot, or did last.
@@ -79,10 +80,17 @@ pub(crate) struct Rounds {
     /// The number of the last one, 0 before the first.
     pub(super) number: AtomicU32,
     reserved: AtomicU32,
+    /// Who may ask at present: a slot in the top byte, below it since when, in microseconds. 0 if
+    /// nobody does.
+    pub(super) asking: AtomicU64,
 }
 
 /// The slot that serves a port, by port space and port; 0 if none does.
 pub(crate) type Services = [[AtomicU8; 1 << 16]; 4];
+
+/// Ports on which somebody listens: port space, slot and port from the third byte down; 0 for an
+/// entry that is free. Requests for more of them than this take a detour.
+pub(crate) type Listeners = [AtomicU32; 256];
 
 impl Layout {
     /// Bytes of a file.
@@ -129,6 +137,10 @@ impl Layout {
 
     pub(crate) fn services(&self) -> &Services {
         &self.services
+    }
+
+    pub(crate) fn listeners(&self) -> &Listeners {
+        &self.listeners
     }
 
     pub(crate) fn next_port(&self) -> u32 {

@@ -1,11 +1,9 @@
 //! Which process has which of the sockets that share the device's port, as they have found out.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{SharedFile, byte};
-use crate::sys;
+use super::SharedFile;
 
 /// A round of asking, never 0, which counts modulo 2^24.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,22 +21,48 @@ impl Round {
     }
 }
 
+/// How long who asks keeps the others from it: ten times as long as a round takes. Whoever is
+/// stopped meanwhile has lost his turn.
+const TURN_US: u64 = 1_000_000;
+
 /// Held until it is dropped: nobody else asks, or changes who gets which packet.
 #[derive(Debug)]
-pub(crate) struct Asking(Arc<SharedFile>);
+pub(crate) struct Asking {
+    shared: Arc<SharedFile>,
+    turn: u64,
+}
+
+impl Asking {
+    /// Whether it is still this process's turn.
+    pub(crate) fn is_held(&self) -> bool {
+        self.shared.layout.rounds().asking.load(Ordering::Relaxed) == self.turn
+    }
+}
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        // If the kernel does not unlock, it does so when the file is closed.
-        let _ = sys::unlock(&self.0.file, byte::PLACES);
+        let cell = &self.shared.layout.rounds().asking;
+        let _ = cell.compare_exchange(self.turn, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 
 impl SharedFile {
-    /// Lets this process ask; `None` while another one does.
-    pub(crate) fn asking(self: &Arc<Self>) -> io::Result<Option<Asking>> {
-        let locked = sys::lock(&self.file, byte::PLACES)?;
-        Ok(locked.then(|| Asking(Arc::clone(self))))
+    /// Lets the owner of a slot, which is this process, ask; `None` while another one does.
+    pub(crate) fn asking(self: &Arc<Self>, slot: u8, now_ns: u64) -> Option<Asking> {
+        const SINCE: u64 = (1 << 56) - 1;
+        let now_us = (now_ns / 1_000) & SINCE;
+        let cell = &self.layout.rounds().asking;
+        let old = cell.load(Ordering::Relaxed);
+        let other = (old >> 56) as u8;
+        // A turn that begins in the future is of before the machine was started anew.
+        let is_over = now_us.wrapping_sub(old & SINCE) >= TURN_US;
+        let is_free = old == 0 || is_over || other != slot && !self.is_alive(other);
+        let turn = u64::from(slot) << 56 | now_us;
+        let take = || cell.compare_exchange(old, turn, Ordering::AcqRel, Ordering::Relaxed);
+        (is_free && take().is_ok()).then(|| Asking {
+            shared: Arc::clone(self),
+            turn,
+        })
     }
 
     /// Begins a round, whose probes carry `nonce`.
@@ -83,6 +107,16 @@ impl SharedFile {
         if old >> 8 != round & Round::MASK || new < old {
             place.store(new, Ordering::Relaxed);
         }
+    }
+
+    /// Those of some slots whose owners answered in the last round, or have come since.
+    pub(crate) fn responsive(&self, slots: &[u8]) -> Vec<u8> {
+        let last = self.last_round().0;
+        let answers = |slot: &&u8| {
+            let round = self.layout.member(**slot).place().load(Ordering::Relaxed) >> 8;
+            round == last || round == 0
+        };
+        slots.iter().filter(answers).copied().collect()
     }
 
     /// The index of the socket of each of some slots that is known since a round.

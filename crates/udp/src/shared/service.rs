@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use ferroce_wire::cm::{PortSpace, ServiceId};
 use thiserror::Error;
@@ -12,6 +12,16 @@ use crate::sys;
 
 /// The ports that nobody asks for by number (net.ipv4.ip_local_port_range has the same).
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
+
+/// As the tables number them, which is their order in [`PortSpace::ALL`].
+fn index_of(space: PortSpace) -> usize {
+    match space {
+        PortSpace::Ipoib => 0,
+        PortSpace::Tcp => 1,
+        PortSpace::Udp => 2,
+        PortSpace::Ib => 3,
+    }
+}
 
 /// A port that this process has on the device, until this is dropped or the process ends: requests
 /// for it come here, whichever process they reach first.
@@ -64,12 +74,47 @@ impl ServiceClaim {
     pub fn port(&self) -> u16 {
         self.port
     }
+
+    /// Lets all processes know that requests for the port are expected;
+    /// [`Device::expect_requests`](crate::Device::expect_requests) then has them come straight here.
+    pub fn publish(&self) {
+        let Ok(_held) = self.shared.membership() else {
+            return; // they come all the same
+        };
+        let entry = listener(self.space, self.slot, self.port);
+        let cells = self.shared.layout.listeners();
+        if cells
+            .iter()
+            .any(|cell| cell.load(Ordering::Relaxed) == entry)
+        {
+            return;
+        }
+        let is_free = |cell: &&AtomicU32| match cell.load(Ordering::Relaxed) {
+            0 => true,
+            other => {
+                let slot = (other >> 16) as u8;
+                slot != self.slot && !self.shared.is_alive(slot)
+            }
+        };
+        if let Some(cell) = cells.iter().find(is_free) {
+            cell.store(entry, Ordering::Relaxed);
+        }
+    }
+}
+
+/// An entry of the list of those.
+fn listener(space: PortSpace, slot: u8, port: u16) -> u32 {
+    (index_of(space) as u32) << 24 | u32::from(slot) << 16 | u32::from(port)
 }
 
 impl Drop for ServiceClaim {
     fn drop(&mut self) {
         if self.forks != sys::forks() {
             return; // it is the parent's
+        }
+        let entry = listener(self.space, self.slot, self.port);
+        for cell in self.shared.layout.listeners() {
+            let _ = cell.compare_exchange(entry, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
         let cell = self.shared.service_cell(self.space, self.port);
         let _ = cell.compare_exchange(self.slot, 0, Ordering::Relaxed, Ordering::Relaxed);
@@ -130,6 +175,12 @@ impl SharedFile {
         if !self.layout.member(slot).take_serves() {
             return;
         }
+        for cell in self.layout.listeners() {
+            let entry = cell.load(Ordering::Relaxed);
+            if (entry >> 16) as u8 == slot {
+                cell.store(0, Ordering::Relaxed);
+            }
+        }
         for cell in self.layout.services().iter().flatten() {
             if cell.load(Ordering::Relaxed) == slot {
                 cell.store(0, Ordering::Relaxed);
@@ -137,13 +188,17 @@ impl SharedFile {
         }
     }
 
+    /// The services on which somebody listens, each with the slot of who does.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = (ServiceId, u8)> {
+        self.layout.listeners().iter().filter_map(|cell| {
+            let entry = cell.load(Ordering::Relaxed);
+            let space = PortSpace::ALL.get((entry >> 24) as usize)?;
+            let slot = (entry >> 16) as u8;
+            (slot != 0).then(|| (ServiceId::new(*space, entry as u16), slot))
+        })
+    }
+
     fn service_cell(&self, space: PortSpace, port: u16) -> &AtomicU8 {
-        let index = match space {
-            PortSpace::Ipoib => 0,
-            PortSpace::Tcp => 1,
-            PortSpace::Udp => 2,
-            PortSpace::Ib => 3,
-        };
-        &self.layout.services()[index][usize::from(port)]
+        &self.layout.services()[index_of(space)][usize::from(port)]
     }
 }

@@ -3,12 +3,14 @@
 //!
 //! It sees the UDP payload and answers with the index of a socket, in the order in which they were
 //! bound. When one is closed the last one takes its index, of which nobody is told. An index that
-//! no socket has leaves the choice to the kernel, as when there is no program.
+//! no socket has leaves the choice to the kernel, as when there is no program; so a program that
+//! knows any sockets names one of them for whatever it does not know.
 
 use std::io;
 use std::os::fd::RawFd;
 
 use ferroce_wire::Qpn;
+use ferroce_wire::cm::ServiceId;
 use libc::sock_filter;
 
 use super::{Socket, last_error};
@@ -24,24 +26,43 @@ const ANY: u32 = u32::MAX;
 const REMOTE_COMM_ID: u32 = 48;
 /// The same in the answer to a request for a service, which comes with the request's id.
 const REQUEST_ID: u32 = 44;
+/// The lower half of the service that a request is for.
+const SERVICE: u32 = 56;
 /// Where a MAD has its attribute.
 const ATTRIBUTE: u32 = 36;
+/// Where a packet has its PSN, behind a byte that is no part of it.
+const PSN: u32 = 8;
 /// MRA, REJ, REP, RTU, DREQ, DREP: they have a remote comm id.
 const TO_COMM_ID: [u32; 6] = [0x11, 0x12, 0x13, 0x14, 0x15, 0x16];
 /// SIDR_REP.
 const TO_REQUEST_ID: u32 = 0x18;
+/// REQ, SIDR_REQ: they name a service.
+const TO_SERVICE: [u32; 2] = [0x10, 0x17];
+/// Sockets that packets are spread over whose receiver is unknown.
+const SPREAD_MAX: usize = 32;
+
+/// Which socket gets what. Sockets have indexes in the order in which they were bound, but when one
+/// is closed the last one takes its index. A wrong index costs a detour; one that no socket has
+/// leaves the choice to the kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Routes {
+    /// The slots whose sockets are known, each with the index of its socket: packets for its queue
+    /// pairs and connections go there. Those of other slots go to one of these sockets, always the
+    /// same; and messages of the connection manager whose receiver is unknown to another one with
+    /// each packet, so that who repeats a request does not ask the same process again.
+    pub slots: Vec<(u8, u8)>,
+    /// Services, each with the index of the socket that requests for it go to.
+    pub services: Vec<(ServiceId, u8)>,
+}
 
 impl Socket {
-    /// Lets packets for the queue pairs of a slot, and for its connections, go to the socket with
-    /// the index beside it in `places`, if this socket shares its port with others (see
-    /// [`Options::share_port`](super::Options)). Indexes follow the order in which the sockets were
-    /// bound, but when one is closed the last one takes its index. Packets for other slots, and
-    /// for an index that no socket has, go to any of the sockets.
+    /// Lets packets go where `routes` says, if this socket shares its port with others (see
+    /// [`Options::share_port`](super::Options)).
     ///
     /// # Errors
     /// If the kernel, or a sandbox, does not take programs.
-    pub fn steer(&self, places: &[(u8, u8)]) -> io::Result<()> {
-        attach(self.raw(), &mut program(places))
+    pub fn steer(&self, routes: &Routes) -> io::Result<()> {
+        attach(self.raw(), &mut routes.program())
     }
 }
 
@@ -71,47 +92,91 @@ fn attach(socket: RawFd, program: &mut [sock_filter]) -> io::Result<()> {
     }
 }
 
-/// The program for [`Socket::steer`].
-fn program(places: &[(u8, u8)]) -> Vec<sock_filter> {
-    let mut out = vec![
-        load(libc::BPF_B, 0),
-        skip_unless(PROBE.into(), 2),
-        load(libc::BPF_B, 1),
-        instruction(libc::BPF_RET | libc::BPF_A, 0),
-        // The destination queue pair, behind a byte that is no part of it.
-        load(libc::BPF_W, 4),
-        instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0x00ff_ffff),
-    ];
-    let messages = messages();
-    out.push(skip_unless(Qpn::GSI.value(), messages.len() as u8));
-    out.extend(messages);
-    out.push(instruction(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 16));
-    // From here on the slot counts.
-    for (slot, index) in places {
-        out.push(skip_unless((*slot).into(), 1));
-        out.push(answer((*index).into()));
+impl Routes {
+    fn program(&self) -> Vec<sock_filter> {
+        let message = self.message();
+        let mut out = vec![
+            load(libc::BPF_B, 0),
+            skip_unless(PROBE.into(), 2),
+            load(libc::BPF_B, 1),
+            instruction(libc::BPF_RET | libc::BPF_A, 0),
+            // The destination queue pair, behind a byte that is no part of it.
+            load(libc::BPF_W, 4),
+            instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0x00ff_ffff),
+            jump_if(Qpn::GSI.value(), 2, 0),
+            instruction(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 16),
+            jump(message.len()),
+        ];
+        out.extend(message);
+        // From here on the slot counts.
+        let slots = self.slots.iter();
+        out.extend(choices(slots.map(|(slot, index)| ((*slot).into(), *index))));
+        out.extend(self.spread());
+        out
     }
-    out.push(answer(ANY));
-    out
+
+    /// Loads the slot that a message of the connection manager is for and goes on behind; or
+    /// answers, where none is named.
+    fn message(&self) -> Vec<sock_filter> {
+        let mut out = vec![load(libc::BPF_H, ATTRIBUTE)];
+        // Jumps to the end, whose place is not known before.
+        let mut ends = Vec::new();
+        let mut load_slot = |out: &mut Vec<sock_filter>, offset| {
+            out.push(load(libc::BPF_B, offset));
+            ends.push(out.len());
+            out.push(jump(0));
+        };
+        let is_to_comm_id = TO_COMM_ID.len() as u8;
+        out.extend((1..).zip(TO_COMM_ID).map(|(nth, attribute)| {
+            // To the load behind these and the jump over it.
+            jump_if(attribute, is_to_comm_id - nth + 1, 0)
+        }));
+        out.push(jump(2));
+        load_slot(&mut out, REMOTE_COMM_ID);
+        out.push(skip_unless(TO_REQUEST_ID, 2));
+        load_slot(&mut out, REQUEST_ID);
+        let services = self.services.iter();
+        // The upper half is the same for all.
+        let services = services.map(|(service, index)| (service.0 as u32, *index));
+        let services: Vec<_> = choices(services).collect();
+        out.push(jump_if(TO_SERVICE[0], 2, 0));
+        out.push(jump_if(TO_SERVICE[1], 1, 0));
+        out.push(jump(1 + services.len()));
+        out.push(load(libc::BPF_W, SERVICE));
+        out.extend(services);
+        out.push(load(libc::BPF_W, PSN));
+        out.push(instruction(
+            libc::BPF_ALU | libc::BPF_AND | libc::BPF_K,
+            0x00ff_ffff,
+        ));
+        out.extend(self.spread());
+        let len = out.len();
+        for at in ends {
+            out[at] = jump(len - at - 1);
+        }
+        out
+    }
+
+    /// Answers with a socket by what is loaded.
+    fn spread(&self) -> Vec<sock_filter> {
+        let sockets = &self.slots[..self.slots.len().min(SPREAD_MAX)];
+        let mut out = Vec::new();
+        if !sockets.is_empty() {
+            let count = sockets.len() as u32;
+            out.push(instruction(
+                libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K,
+                count,
+            ));
+            out.extend(choices((0..).zip(sockets.iter().map(|(_, index)| *index))));
+        }
+        out.push(answer(ANY));
+        out
+    }
 }
 
-/// Loads the slot that a message of the connection manager is for, and leaves over the shift that
-/// follows.
-fn messages() -> Vec<sock_filter> {
-    let mut out = vec![load(libc::BPF_H, ATTRIBUTE)];
-    let count = TO_COMM_ID.len() as u8;
-    // Behind the attributes: one instruction for all others, then two for a comm id.
-    out.extend((1..).zip(TO_COMM_ID).map(|(nth, attribute)| {
-        let left = count - nth;
-        jump_if(attribute, left + 2, 0)
-    }));
-    out.push(jump_if(TO_REQUEST_ID, 3, 0));
-    out.push(answer(ANY));
-    out.push(load(libc::BPF_B, REMOTE_COMM_ID));
-    out.push(instruction(libc::BPF_JMP | libc::BPF_JA, 3));
-    out.push(load(libc::BPF_B, REQUEST_ID));
-    out.push(instruction(libc::BPF_JMP | libc::BPF_JA, 1));
-    out
+/// Answers with the index beside what is loaded, if it is there.
+fn choices(choices: impl Iterator<Item = (u32, u8)>) -> impl Iterator<Item = sock_filter> {
+    choices.flat_map(|(value, index)| [skip_unless(value, 1), answer(index.into())])
 }
 
 fn instruction(code: u32, k: u32) -> sock_filter {
@@ -125,6 +190,11 @@ fn instruction(code: u32, k: u32) -> sock_filter {
 
 fn load(width: u32, offset: u32) -> sock_filter {
     instruction(libc::BPF_LD | width | libc::BPF_ABS, offset)
+}
+
+/// Over so many instructions.
+fn jump(instructions: usize) -> sock_filter {
+    instruction(libc::BPF_JMP | libc::BPF_JA, instructions as u32)
 }
 
 fn answer(index: u32) -> sock_filter {

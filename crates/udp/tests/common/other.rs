@@ -122,6 +122,39 @@ impl Other {
         link
     }
 
+    /// Stops it as a debugger does; returns when no thread of it runs any more.
+    pub fn stop(&self) {
+        self.signal(libc::SIGSTOP);
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let is_stopped = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("stat"));
+            // proc(5): the letter behind the name.
+            stat.is_ok_and(|stat| {
+                let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+                rest.starts_with('T')
+            })
+        };
+        let started = std::time::Instant::now();
+        while !std::fs::read_dir(&tasks)
+            .unwrap()
+            .all(|task| is_stopped(task.unwrap()))
+        {
+            assert!(started.elapsed() < super::PATIENCE, "it does not stop");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: takes two numbers; the process is a child that has not been waited for.
+        let sent = unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
+        assert_eq!(sent, 0);
+    }
+
     /// Ends it as `kill -9` does.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();

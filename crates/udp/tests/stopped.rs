@@ -1,0 +1,215 @@
+//! A process of the device is stopped (SIGSTOP, a debugger, a freezer): the others do not notice.
+
+mod common;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{
+    Link, Node, Other, PATIENCE, Place, address, attr, check_all_kinds, connect, connect_back,
+    cpu_time, hear, role, tell,
+};
+use ferroce_hca::cm::{CmEventKind, SidrReply, SidrRequest};
+use ferroce_hca::{Counter, Hca};
+use ferroce_udp::Registry;
+use ferroce_udp::socket::ROCE_PORT;
+use ferroce_wire::cm::{PortSpace, Private, ServiceId};
+use ferroce_wire::{Bth, Headers, IcrcFlow, IpPair, Opcode, Psn, Qpn};
+
+const LEN: usize = 64 << 10;
+
+fn attach(place: &Place) -> Node {
+    Node::attach(&place.registry(), "a", LEN)
+}
+
+/// A process that has a queue pair and is stopped at some time.
+fn victim(role: &[String]) {
+    let node = Node::attach(&Registry::at(role[0].as_ref()).unwrap(), "a", LEN);
+    connect_back(&node, &attr());
+    tell("connected");
+    while hear().is_some() {}
+}
+
+/// Starts it and connects it with a node.
+fn start(test: &str, place: &Place, node: &Node) -> (Other, Link) {
+    let mut child = Other::start(test, &place.path().display().to_string());
+    let link = child.connect(node, &attr());
+    assert_eq!(child.hear(), "connected");
+    (child, link)
+}
+
+fn request(node: &Node, service_id: ServiceId, max_retries: u8) {
+    let request = SidrRequest {
+        dest: node.device.address().ip(),
+        traffic_class: 0,
+        service_id,
+        packet_lifetime: 0,
+        // 33 ms; or, where nobody asks again, 4 s.
+        response_timeout: if max_retries == 0 { 20 } else { 13 },
+        max_retries,
+        private: Private::new(b"who?").unwrap(),
+    };
+    let now = node.device.now();
+    node.device
+        .with(|hca| hca.cm_mut().sidr_request(now, &request))
+        .unwrap();
+}
+
+/// What comes of a request that one node has sent to the others.
+fn outcome(nodes: &[&Node]) -> CmEventKind {
+    let started = Instant::now();
+    for node in nodes.iter().cycle() {
+        assert!(started.elapsed() < PATIENCE);
+        node.device.progress();
+        let Some(event) = node.device.with(Hca::poll_cm_event) else {
+            continue;
+        };
+        let CmEventKind::SidrRequest { .. } = event.kind else {
+            return event.kind;
+        };
+        let reply = SidrReply {
+            status: 0,
+            qpn: Qpn::new(9),
+            qkey: 7,
+            private: Private::new(b"I").unwrap(),
+        };
+        let reply = |hca: &mut Hca| hca.cm_mut().sidr_reply(event.comm, &reply);
+        node.device.with(reply).unwrap();
+    }
+    unreachable!("there are nodes");
+}
+
+#[test]
+fn new_connections_do_not_need_a_third_process() {
+    if let Some(role) = role() {
+        return victim(&role);
+    }
+    let test = "new_connections_do_not_need_a_third_process";
+    let place = Place::with_device(address(65, 0, 0));
+    let server = attach(&place);
+    let (child, _) = start(test, &place, &server);
+    let claim = server.device.claim_service(PortSpace::Udp, 7471).unwrap();
+    let service = claim.service();
+    claim.publish();
+    let listen = |hca: &mut Hca| hca.cm_mut().listen(service, 64);
+    server.device.with(listen).unwrap();
+    server.device.expect_requests();
+    child.stop();
+    for nth in 0..8 {
+        // One who comes while it is stopped, and asks once. The kernel may not yet know the new one's
+        // socket, so that the answer takes a detour, but it does not get stuck.
+        let client = attach(&place);
+        client.device.join().unwrap();
+        request(&client, service, 0);
+        let kind = outcome(&[&server, &client]);
+        let good = matches!(&kind, CmEventKind::SidrReply { rep } if rep.status == 0);
+        assert!(good, "request {nth}: {kind:?}");
+        // Nobody listens there, and somebody says so: not the stopped one, so they ask again.
+        request(&client, ServiceId::new(PortSpace::Udp, 999), 15);
+        let kind = outcome(&[&server, &client]);
+        let refused = matches!(&kind, CmEventKind::SidrReply { rep } if rep.status != 0);
+        assert!(refused, "request {nth}: {kind:?}");
+        // Queue pairs of both get their packets.
+        let qps = connect(&server, &client, &attr());
+        check_all_kinds(&server, &client, qps, 10_000, nth);
+    }
+    child.resume();
+    child.finish();
+}
+
+/// Whoever is stopped while it finds out which process has which socket does not keep the others
+/// from it.
+#[test]
+fn a_stopped_process_loses_its_turn() {
+    if let Some(role) = role() {
+        let registry = Registry::at(role[0].as_ref()).unwrap();
+        // Whatever it does at the moment at which it is stopped.
+        loop {
+            let node = Node::attach(&registry, "a", 4096);
+            node.qp();
+            if role[1] == "once" {
+                tell("there");
+                while hear().is_some() {}
+                return;
+            }
+        }
+    }
+    let test = "a_stopped_process_loses_its_turn";
+    let place = Place::with_device(address(65, 1, 0));
+    let [a, b] = [(); 2].map(|()| attach(&place));
+    let qps = connect(&a, &b, &common::patient_attr());
+    let role = |what: &str| format!("{} {what}", place.path().display());
+    for _ in 0..4 {
+        let child = Other::start(test, &role("again"));
+        thread::sleep(Duration::from_millis(50));
+        child.stop();
+        check_all_kinds(&a, &b, qps, 10_000, 1);
+        child.resume();
+        drop(child);
+    }
+    let mut child = Other::start(test, &role("once"));
+    assert_eq!(child.hear(), "there");
+    check_all_kinds(&a, &b, qps, 10_000, 1);
+    child.finish();
+}
+
+/// Packets that keep coming for a stopped process end in a counter, and not in a core that offers
+/// them again and again.
+#[test]
+fn packets_for_a_stopped_process_age() {
+    if let Some(role) = role() {
+        return victim(&role);
+    }
+    let test = "packets_for_a_stopped_process_age";
+    let place = Place::with_device(address(65, 2, 0));
+    let node = attach(&place);
+    let (child, link) = start(test, &place, &node);
+    child.stop();
+    // The kernel is told anew which sockets there are, and the stopped one's is not among them.
+    let other = attach(&place);
+    other.qp();
+
+    let own = SocketAddr::new(address(65, 2, 1), ROCE_PORT);
+    let sender = UdpSocket::bind(own).unwrap();
+    let dest = node.device.address();
+    let ip = IpPair::new(own.ip(), dest.ip()).unwrap();
+    let flow = IcrcFlow::new(ip, own.port(), dest.port());
+    let headers = Headers::new(Bth::request(
+        Opcode::RcSendMiddle,
+        link.peer.qpn,
+        Psn::new(5),
+    ));
+    let mut packet = vec![0; 5000];
+    let len = headers
+        .emit_packet(&[7; 4096], &flow, 0, &mut packet)
+        .unwrap();
+    let state = node.device.state();
+    let dropped = || state.counter(Counter::RxForwardDropped);
+    let started = Instant::now();
+    // More than the mailbox takes.
+    while dropped() == 0 {
+        sender.send_to(&packet[..len], dest).unwrap();
+        assert!(started.elapsed() < PATIENCE, "nothing is given up");
+    }
+    // What lies there ages while nothing more comes.
+    let (full, started) = (dropped(), Instant::now());
+    while dropped() == full {
+        assert!(started.elapsed() < PATIENCE, "nothing ages");
+        thread::sleep(Duration::from_millis(10));
+    }
+    // A trickle for it costs next to nothing.
+    let is_cheap = || {
+        let (before, started) = (cpu_time(), Instant::now());
+        while started.elapsed() < Duration::from_secs(1) {
+            sender.send_to(&packet[..len], dest).unwrap();
+            thread::sleep(Duration::from_millis(20));
+        }
+        cpu_time() - before < started.elapsed() / 20
+    };
+    assert!((0..10).any(|_| is_cheap()), "a core is busy with it");
+    child.resume();
+    node.post(link.qpn, 1, link.memory.write(), node.sge(0, 4096));
+    node.succeed(1);
+    child.finish();
+}
