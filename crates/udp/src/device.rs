@@ -21,7 +21,7 @@ use crate::attach::Attachment;
 use crate::engine::Engine;
 use crate::neighbours::Neighbours;
 use crate::port::Port;
-use crate::registry::RegistryError;
+use crate::registry::{RegistryError, after};
 use crate::resource::{Query, Resource, rows};
 use crate::shared::{ServiceClaim, ServiceError};
 use crate::socket::{BindError, Options, ROCE_PORT, Socket};
@@ -87,7 +87,7 @@ pub enum OpenError {
         max: u8,
     },
     /// No helper thread.
-    #[error("cannot start the device's helper thread: {0}")]
+    #[error("cannot start the device's helper thread: {0}{after}", after = after(.0))]
     Helper(#[source] io::Error),
 }
 

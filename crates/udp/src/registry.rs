@@ -4,6 +4,7 @@ mod directory;
 mod error;
 
 pub use self::error::RegistryError;
+pub(crate) use self::error::after;
 
 use std::env;
 use std::ffi::OsString;
@@ -38,6 +39,14 @@ impl Registry {
         let directory = directory::find()?;
         let devices = env::var(DEVICES).ok().filter(|value| !value.is_empty());
         Ok(Self { directory, devices })
+    }
+
+    /// The registry of this network namespace in a directory that `FERROCE_DIR` might name.
+    pub fn within(directory: &Path) -> Result<Self, RegistryError> {
+        Ok(Self {
+            directory: directory::within(directory, false)?,
+            devices: None,
+        })
     }
 
     /// The registry in a directory, which is made if need be, whatever the environment says.

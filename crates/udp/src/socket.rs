@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use socket2::{Domain, Protocol, Type};
 
+use crate::registry::after;
 use crate::sys::NotInherited;
 
 mod address;
@@ -274,7 +275,7 @@ pub enum BindError {
         address: SocketAddr,
     },
     /// No socket at all, for example IPv6 on a machine that has it switched off.
-    #[error("cannot create a UDP socket for {address}: {source}")]
+    #[error("cannot create a UDP socket for {address}: {source}{after}", after = after(source))]
     Create {
         /// The address asked for.
         address: SocketAddr,

@@ -5,7 +5,9 @@ mod epoll;
 mod faults;
 mod file;
 mod fork;
+mod identity;
 mod interface;
+mod limit;
 mod list;
 mod map;
 mod own_memory;
@@ -15,13 +17,14 @@ pub(crate) use descriptors::{memory_file, receive_with, send_with};
 pub(crate) use epoll::Epoll;
 pub use faults::recover_faults;
 pub(crate) use file::{
-    allocate, effective_uid, is_any_locked, is_locked, lock, lock_shared, lock_when_free,
-    locked_bytes, unlock,
+    allocate, is_any_locked, is_locked, lock, lock_shared, lock_when_free, locked_bytes, unlock,
 };
 pub use fork::after_fork_in_child;
 pub(crate) use fork::{NotInherited, forks};
+pub(crate) use identity::{NetworkNamespace, effective_uid, outer_uid};
 pub use interface::Interface;
 pub(crate) use interface::own_addresses;
+pub(crate) use limit::remedy;
 pub(crate) use list::List;
 pub(crate) use map::map;
 pub use own_memory::own_memory;

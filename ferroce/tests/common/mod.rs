@@ -128,10 +128,7 @@ pub(crate) fn address(test: u8, host: u8) -> Ipv4Addr {
 
 /// The devices in `directory` that programs see in this network namespace.
 pub(crate) fn registry(directory: &Path) -> Registry {
-    let net = std::fs::read_link("/proc/self/ns/net").unwrap();
-    let is_digit = |c: &char| c.is_ascii_digit();
-    let inode: String = net.to_str().unwrap().chars().filter(is_digit).collect();
-    Registry::at(&directory.join(format!("net-{inode}"))).unwrap()
+    Registry::within(directory).unwrap()
 }
 
 /// Path of a file that is gone after the test.

@@ -5,15 +5,14 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::spec::{PciAddress, SpecError};
+use crate::sys;
 
 /// Why the registry could not do something. Nothing was changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RegistryError {
     /// The directory cannot be used.
-    #[error(
-        "{path}: {source}; name a directory of your own by FERROCE_DIR", path = path.display()
-    )]
+    #[error("{path}: {source}; {next}", path = path.display(), next = next_step(source))]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -21,7 +20,7 @@ pub enum RegistryError {
         source: io::Error,
     },
     /// A file cannot be used.
-    #[error("{path}: {source}", path = path.display())]
+    #[error("{path}: {source}{next}", path = path.display(), next = after(source))]
     File {
         /// The file.
         path: PathBuf,
@@ -111,4 +110,14 @@ impl RegistryError {
         let path = path.to_owned();
         Self::File { path, source }
     }
+}
+
+/// What to do about a directory that cannot be used.
+fn next_step(error: &io::Error) -> &'static str {
+    sys::remedy(error).unwrap_or("set FERROCE_DIR to a directory you own")
+}
+
+/// What to do about an error, to be put behind it.
+pub(crate) fn after(error: &io::Error) -> String {
+    sys::remedy(error).map_or_else(String::new, |remedy| format!("; {remedy}"))
 }

@@ -4,18 +4,17 @@ use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::limit::may_write;
+
 /// How often a lock that somebody holds is looked at.
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
-
-/// The effective user of this process.
-pub(crate) fn effective_uid() -> u32 {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
-}
 
 /// Makes sure that the first `len` bytes of a file have their place, so that a full disk is an error
 /// here and not a signal later.
 pub(crate) fn allocate(file: &File, len: u64) -> io::Result<()> {
+    if !may_write(len) {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
     let len = len.try_into().map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: takes three integers.
     match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, len) } {

@@ -1,0 +1,41 @@
+//! Limits of the process (getrlimit(2)), and what to do about errors that come of them.
+
+use std::io;
+
+/// What helps against an error of the system, if it is of the kind that more room helps against.
+pub(crate) fn remedy(error: &io::Error) -> Option<&'static str> {
+    Some(match error.raw_os_error()? {
+        libc::ENOSPC | libc::EDQUOT => {
+            "the file system is full: delete files there, or set FERROCE_DIR to a directory on \
+             another one"
+        }
+        libc::EFBIG => {
+            "this process may not write such large files: raise RLIMIT_FSIZE (`ulimit -f`)"
+        }
+        libc::EMFILE => {
+            "this process has no file descriptor left: raise RLIMIT_NOFILE (`ulimit -n`)"
+        }
+        libc::ENFILE => "the system has no file left: raise fs.file-max (`sysctl fs.file-max`)",
+        libc::ENOMEM => "no memory: free some, or raise RLIMIT_AS (`ulimit -v`)",
+        libc::EAGAIN => {
+            "no further thread: raise RLIMIT_NPROC (`ulimit -u`), or pids.max of the cgroup"
+        }
+        libc::ETIMEDOUT => {
+            "a process of the device is stopped while it opens or closes it: resume it (SIGCONT) or \
+             end it"
+        }
+        _ => return None,
+    })
+}
+
+/// Whether this process may write a file of so many bytes. Who does it all the same gets a signal
+/// that ends the process.
+pub(super) fn may_write(bytes: u64) -> bool {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: takes a number and a pointer to a local variable of the type it expects.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
+    !known || bytes <= limit.rlim_cur
+}
