@@ -33,6 +33,7 @@ use self::transmit::BURST_PACKETS;
 use crate::cm::Cm;
 use crate::congestion::Congestion;
 use crate::cq::Cq;
+use crate::credit::{Peers, Room, Turn};
 use crate::event::Event;
 use crate::group::Groups;
 use crate::impair::{Direction, Impairer};
@@ -70,8 +71,12 @@ pub struct Hca {
     ready: VecDeque<u32>,
     /// Packets the queue pair at the front may still send before it goes to the back.
     burst_left: u32,
-    /// Queue pairs that have something in flight.
-    pub(crate) busy: u32,
+    /// What the queue pair at the front had taken when its turn began.
+    pub(crate) turn_began: Turn,
+    /// The devices at the other ends, and what is on the wire to them.
+    pub(crate) peers: Peers,
+    /// What responses to READs may take of the host's own buffer.
+    pub(crate) responses: Room,
     egress: Impairer<Outgoing>,
     ingress: Impairer<Held>,
     pub(crate) events: VecDeque<Event>,
@@ -119,7 +124,9 @@ impl Hca {
             timers: Timers::default(),
             ready: VecDeque::new(),
             burst_left: BURST_PACKETS,
-            busy: 0,
+            turn_began: Turn::default(),
+            peers: Peers::new(config.max_qp),
+            responses: Room::default(),
             egress: Impairer::new(Direction::Egress, config.seed ^ 0x9e37_79b9_7f4a_7c15),
             ingress: Impairer::new(Direction::Ingress, config.seed ^ 0xd1b5_4a32_d192_ed03),
             events: VecDeque::new(),

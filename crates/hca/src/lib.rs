@@ -13,6 +13,7 @@
 pub mod cm;
 mod congestion;
 mod cq;
+mod credit;
 mod device;
 mod error;
 mod event;

@@ -17,6 +17,7 @@
 //! | module | does |
 //! |---|---|
 //! | `requester` | decides which WQE sends when; windows, fences, credits, go-back-N |
+//! | `window` | how much may be on the wire |
 //! | `request` | turns a send WQE into request packets |
 //! | `completer` | takes acknowledgements and responses, completes WQEs, decides about retries |
 //! | `recovery` | what a timeout made it send again, and whether it had to |
@@ -50,6 +51,7 @@ mod service;
 mod time;
 mod transition;
 mod unreliable;
+mod window;
 mod work;
 
 pub use attr::{AccessFlags, Attr, ModifyError, Mtu, QpAttr, QpModify, QpState};
@@ -62,6 +64,7 @@ pub use qp::{Qp, QpCap, QpConfig};
 pub use recv::{ReceiveQueue, RecvWqe};
 pub use service::{GRH_BYTES, Grh, Path, QpType, SendTo, UdAddress};
 pub use time::Time;
+pub use window::{Allowance, HeldBack};
 pub use work::{
     Completion, MwBind, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, WcFlags, WcOpcode,
     WcStatus, WorkQueue,

@@ -4,8 +4,9 @@ use ferroce_wire::{Headers, Psn, Qpn};
 use crate::requester::Requester;
 use crate::responder::{Context, Failed, ReceiveSource, Responder};
 use crate::{
-    AccessFlags, Attr, Counter, Data, Host, ModifyError, Mtu, PostError, QpAttr, QpEvent, QpModify,
-    QpState, QpType, ReceiveQueue, RecvWr, SendFlags, SendWr, Time, Transmit, WcStatus,
+    AccessFlags, Allowance, Attr, Counter, Data, HeldBack, Host, ModifyError, Mtu, PostError,
+    QpAttr, QpEvent, QpModify, QpState, QpType, ReceiveQueue, RecvWr, SendFlags, SendWr, Time,
+    Transmit, WcStatus,
 };
 
 /// Packets a QP sends of one kind (answers, requests) before the other kind gets its turn.
@@ -104,9 +105,6 @@ impl Turn {
 }
 
 impl Qp {
-    /// Smallest window that should come of sharing.
-    pub const WINDOW_BYTES_MIN: u32 = 64 << 10;
-
     /// A queue pair in RESET.
     pub fn new(config: QpConfig, policy: &Policy) -> Self {
         let QpConfig {
@@ -169,6 +167,22 @@ impl Qp {
     /// PSNs sent and not acknowledged.
     pub fn in_flight(&self) -> u32 {
         self.requester.in_flight()
+    }
+
+    /// PSNs on the wire that count against the [`Allowance`]: those in flight, but after going back
+    /// only what was sent again, without the first packet.
+    pub fn on_wire(&self) -> u32 {
+        self.requester.on_wire()
+    }
+
+    /// Those of them that stand for responses to READs and atomics, and what lies between such.
+    pub fn responses_on_wire(&self) -> u32 {
+        self.requester.responses_on_wire()
+    }
+
+    /// What of its [`Allowance`] was too little for the last request, which is still to be sent.
+    pub fn held_back(&self) -> Option<HeldBack> {
+        self.requester.held_back()
     }
 
     /// The PSN after the last one sent; 0 before RTS.
@@ -407,6 +421,14 @@ impl Qp {
     /// packets may be in flight in any case.
     pub fn share_window(&mut self, bytes: u32) {
         self.requester.share_window(bytes);
+    }
+
+    /// Changes what may be on the wire for now, when others have sent into the same buffer or taken
+    /// what they sent out of it. The last packet that it allows asks for an answer. Beyond it goes
+    /// only the one packet that asks for an answer if none is due, and the oldest unacknowledged
+    /// packet again, which is not counted.
+    pub fn allow(&mut self, allowance: Allowance) {
+        self.requester.allow(allowance);
     }
 
     // Output.

@@ -7,6 +7,7 @@ use ferroce_wire::{Psn, Qpn};
 use crate::recovery::Recovery;
 use crate::request::{Request, SendWqe};
 use crate::serial::Serial;
+use crate::window::{Allowance, HeldBack};
 use crate::{
     Completion, Counter, Host, MAX_MESSAGE_BYTES, PostError, QpAttr, QpConfig, QpType, SendFlags,
     SendOp, SendWr, Time, Transmit, WcStatus, WorkQueue,
@@ -16,10 +17,6 @@ use crate::{
 /// carry an AETH, so that fewer of a long READ's responses leave in one call the shorter its pieces
 /// are; longer ones overrun the receive buffer where many queue pairs read at once.
 const READ_BYTES: u32 = 128 << 10;
-
-/// Largest window. Everything in flight must lie in less than half of the PSN circle, with room
-/// to tell old from new.
-const WINDOW_PACKETS_MAX: u32 = 1 << 22;
 
 /// The number of the first request.
 const FIRST_SSN: Serial = Serial::first(Psn::new(1));
@@ -38,13 +35,15 @@ pub(crate) struct Requester {
     /// front itself has PSNs if any has.
     pub(crate) started: usize,
     /// The WQE that `snd` lies in, or the first not started.
-    cursor: usize,
+    pub(crate) cursor: usize,
     pub(crate) una: Psn,
     pub(crate) snd: Psn,
     pub(crate) high: Psn,
     next: Psn,
     /// Last PSN sent that makes the peer answer, while its answer is due.
     asked: Option<Psn>,
+    /// End of the packet that was repeated after going back; not before `una`.
+    pub(crate) repeated: Psn,
     next_ssn: Serial,
     /// Last SSN the peer has granted a receive WQE for; `None` while it does not count credits.
     credit_limit: Option<Serial>,
@@ -62,12 +61,16 @@ pub(crate) struct Requester {
     /// A local error of the WQE at the cursor; reported when everything before it is done.
     local_error: Option<WcStatus>,
     /// Window for good, which also sizes READ requests.
-    window_bytes: u32,
+    pub(crate) window_bytes: u32,
     /// Window for now: the device's share for each of its busy queue pairs.
-    share_bytes: u32,
+    pub(crate) share_bytes: u32,
+    /// What the device allows on the wire for now.
+    pub(crate) allowance: Allowance,
+    /// What the last request wanted that was not sent for want of an allowance.
+    pub(crate) held_back: Option<HeldBack>,
     /// The window was full, and stays shut until half of it is acknowledged: packets leave in
     /// bursts that one system call takes, not by ones and twos as acknowledgements trickle in.
-    window_shut: bool,
+    pub(crate) window_shut: bool,
 }
 
 /// The requester's one timer and why it runs.
@@ -107,6 +110,7 @@ impl Requester {
             high: zero,
             next: zero,
             asked: None,
+            repeated: zero,
             next_ssn: FIRST_SSN,
             credit_limit: None,
             responses_due: VecDeque::new(),
@@ -125,6 +129,8 @@ impl Requester {
             local_error: None,
             window_bytes,
             share_bytes: window_bytes,
+            allowance: Allowance::ALL,
+            held_back: None,
             window_shut: false,
         }
     }
@@ -232,6 +238,7 @@ impl Requester {
         out: &mut Transmit,
     ) -> bool {
         debug_assert!(self.is_consistent(), "{self:?}");
+        self.held_back = None;
         self.keep_time(now, host.policy());
         if self.waits_for_receiver() || self.recovery.is_waiting() || self.local_error.is_some() {
             return false;
@@ -365,15 +372,6 @@ impl Requester {
         self.started += 1;
     }
 
-    /// Changes the window for now; it never exceeds the one the QP was made with.
-    pub(crate) fn share_window(&mut self, bytes: u32) {
-        self.share_bytes = bytes.min(self.window_bytes);
-    }
-
-    fn window_packets(&self, attr: &QpAttr) -> u32 {
-        (self.share_bytes / attr.path_mtu.bytes()).clamp(2, WINDOW_PACKETS_MAX)
-    }
-
     /// How many responses one READ request asks for. A long READ is asked for in pieces, so that
     /// its responses, which nobody acknowledges, never overrun this side's receive buffer. The
     /// pieces lie on a grid from the start of the READ: one that is asked for again ends where it
@@ -395,22 +393,8 @@ impl Requester {
         }
     }
 
-    /// Whether `span` more PSNs may be outstanding. They always may if no answer is due that
-    /// could open the window: it may have shrunk after the last one was asked for.
-    fn window_is_open(&mut self, span: u32, attr: &QpAttr) -> bool {
-        let window = self.window_packets(attr);
-        let outstanding = self.snd.since(self.una);
-        let full = if self.window_shut {
-            outstanding > window / 2
-        } else {
-            outstanding + span > window
-        };
-        self.window_shut = full && self.answer_is_due();
-        !self.window_shut
-    }
-
     /// Whether something outstanding asked for an answer.
-    fn answer_is_due(&self) -> bool {
+    pub(crate) fn answer_is_due(&self) -> bool {
         self.asked.is_some()
     }
 
@@ -435,7 +419,7 @@ impl Requester {
         if beyond_credit && self.answer_is_due() {
             return None;
         }
-        let window = self.window_packets(attr);
+        let window = self.window_packets(attr).min(self.allowance.packets);
         // In a long message, often enough that answers come before the window is full. The fewer
         // the better: each costs this side a system call.
         let ack_req = self.snd == wqe.last_psn()
@@ -461,6 +445,9 @@ impl Requester {
         }
         let last = self.snd.wrapping_add(span - 1);
         self.recovery.on_sent(last);
+        if self.is_repetition() {
+            self.repeated = last.next();
+        }
         self.snd = last.next();
         if response_due {
             self.responses_due.push_back(last);
@@ -508,6 +495,7 @@ impl Requester {
     /// Go-back-N: the next packet is the oldest unacknowledged one.
     pub(crate) fn go_back(&mut self) {
         self.snd = self.una;
+        self.repeated = self.una;
         self.cursor = 0;
         self.asked = None;
         self.responses_due.clear();
@@ -528,6 +516,9 @@ impl Requester {
             .is_some_and(|last| last.is_before(una))
         {
             self.responses_due.pop_front();
+        }
+        if self.repeated.is_before(una) {
+            self.repeated = una; // not to be taken for a later one when PSNs recur
         }
         if self.snd.is_before(una) {
             // Acknowledged while going back: skip what the peer turns out to have.
@@ -603,12 +594,14 @@ impl Requester {
         self.snd = self.next;
         self.high = self.next;
         self.asked = None;
+        self.repeated = self.next;
         self.responses_due.clear();
         self.timer = RequesterTimer::Idle;
         self.implied_nak_at = None;
         self.recovery = Recovery::default();
         self.local_error = None;
         self.rnr_tries = 0;
+        self.held_back = None;
     }
 
     /// As if so many more one-packet requests had been sent and acknowledged, while none is under way.

@@ -48,8 +48,7 @@ pub struct DeviceConfig {
     /// UDP port of this device and of its peers.
     pub port: u16,
     /// The device itself. Its total window is lowered to half of the receive buffer that the kernel
-    /// grants: the peers' sockets are likely no larger, and a window that overruns them costs ten
-    /// times what it gains.
+    /// grants, since the peers' sockets are likely no larger, and what it asks for to a quarter.
     pub hca: HcaConfig,
     /// Records packets.
     pub tap: Option<Tap>,
@@ -91,6 +90,17 @@ pub enum OpenError {
     Helper(#[source] io::Error),
 }
 
+/// Lowers what may be on the wire to what the socket takes, and with it those of the peers. A quarter
+/// of the buffer is left for acknowledgements, and for what the kernel is slow to give back.
+fn fit(config: &mut HcaConfig, socket: &Socket) {
+    // Packets that leave one by one take twice the room of those that leave in batches.
+    let copies = if socket.segmentation() { 1 } else { 2 };
+    let buffer = socket.granted().receive_buffer_bytes / copies;
+    let at_most = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    config.total_window_bytes = config.total_window_bytes.min(at_most(buffer / 2));
+    config.response_bytes = config.response_bytes.min(at_most(buffer / 4));
+}
+
 /// A device on a real socket.
 ///
 /// All methods take `&self`; several threads may use one device. Dropping it closes the socket and
@@ -118,10 +128,7 @@ impl Device {
         attachment: Attachment,
         neighbours: Option<Neighbours>,
     ) -> Result<Self, OpenError> {
-        let buffer = socket.granted().receive_buffer_bytes;
-        // The kernel counts its own bookkeeping, too; that is as much again for small packets.
-        let window = u32::try_from(buffer / 2).unwrap_or(u32::MAX);
-        config.total_window_bytes = config.total_window_bytes.min(window);
+        fit(&mut config, &socket);
         let hca = hca(config);
         let state = hca.state().clone();
         let mailbox = neighbours.as_ref().map(Neighbours::mailbox);

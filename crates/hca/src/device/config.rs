@@ -55,10 +55,11 @@ pub struct HcaConfig {
     pub port_mtu: Mtu,
     /// Bytes that each queue pair keeps in flight at most.
     pub window_bytes: u32,
-    /// Bytes that all of them together keep in flight, roughly: every busy one gets its share,
-    /// but not less than [`WINDOW_BYTES_MIN`](ferroce_transport::Qp::WINDOW_BYTES_MIN). Below the
-    /// receive buffer of a peer's socket nothing is lost for want of room.
+    /// Bytes that all of them together keep in flight to one peer, as a receive buffer counts them.
+    /// If its buffer takes as much, nothing is lost for want of room.
     pub total_window_bytes: u32,
+    /// Bytes of responses to READs that may be on their way here, as a receive buffer counts them.
+    pub response_bytes: u32,
     /// Speed of the port, above which congestion control limits nobody. Nothing else keeps to it.
     pub speed: Rate,
     /// Firmware behaviour.
@@ -81,6 +82,7 @@ impl Default for HcaConfig {
             port_mtu: Mtu::Mtu4096,
             window_bytes: 1 << 20,
             total_window_bytes: 2 << 20,
+            response_bytes: 2 << 20,
             speed: Rate::from_mbps(100_000),
             personality: Personality::default(),
             trace_timers: false,

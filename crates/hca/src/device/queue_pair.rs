@@ -8,6 +8,7 @@ use super::Hca;
 use super::transmit::BURST_PACKETS;
 use crate::congestion::Limiter;
 use crate::cq::Unpolled;
+use crate::credit::Turn;
 use crate::event::Event;
 use crate::host::{QpHost, Ties};
 
@@ -18,6 +19,10 @@ pub(crate) struct QpEntry {
     pub(crate) ties: Ties,
     pub(crate) unpolled: Unpolled,
     pub(crate) path: Option<Path>,
+    /// The device at its other end, if its requests are answered.
+    pub(crate) peer: Option<u32>,
+    /// What it has taken of the buffers there and here.
+    pub(crate) turn: Turn,
     /// How often it is open (`ibv_open_qp`).
     pub(crate) handles: u32,
     /// The address from which its own multicasts come back, if it wants none of them.
@@ -47,6 +52,8 @@ impl QpEntry {
             ties,
             unpolled: Unpolled::default(),
             path: None,
+            peer: None,
+            turn: Turn::default(),
             handles: 1,
             blocked_echo: None,
             cnp_timer: CnpTimer::default(),
@@ -55,6 +62,17 @@ impl QpEntry {
             timer_at: None,
             ready: false,
         }
+    }
+
+    /// Whether it is on the ready list.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Whether its limiter makes it wait.
+    pub(crate) fn sleeps(&self) -> bool {
+        let limiter = self.limiter.as_ref();
+        limiter.is_some_and(|it| it.wait_until().is_some())
     }
 
     /// When it wants to be looked at: a timeout, or the end of a limiter's wait.
@@ -83,7 +101,7 @@ impl Hca {
     }
 
     /// Runs `f` on a queue pair with the device around it, then books what it left behind: its
-    /// deadline, and that it may have something to send.
+    /// deadline, what it has on the wire, and that it may have something to send.
     pub(crate) fn with_qp<R>(
         &mut self,
         qpn: Qpn,
@@ -116,7 +134,6 @@ impl Hca {
             trace_timers: self.config.trace_timers,
             overrun: false,
         };
-        let was_busy = entry.qp.in_flight() > 0;
         let result = f(&mut entry.qp, &mut host);
         if host.overrun && entry.qp.state() != QpState::Err {
             host.events.push_back(Event::QpFatal(host.qpn));
@@ -124,24 +141,18 @@ impl Hca {
             // Every state has a transition to ERR.
             let _ = entry.qp.modify(&to_error, &mut host);
         }
-        match (was_busy, entry.qp.in_flight() > 0) {
-            (false, true) => self.busy += 1,
-            (true, false) => self.busy -= 1,
-            _ => {}
-        }
+        self.book(index);
         self.settle(index);
         Some(result)
     }
 
     /// Forgets what the lists know of a queue pair that is gone.
     pub(crate) fn forget(&mut self, entry: &QpEntry) {
-        if entry.qp.in_flight() > 0 {
-            self.busy -= 1;
-        }
+        let Some(index) = self.qp_index(entry.qp.qpn()) else {
+            return;
+        };
+        self.leave_peer(index, entry.peer, entry.turn);
         if entry.ready {
-            let Some(index) = self.qp_index(entry.qp.qpn()) else {
-                return;
-            };
             if self.ready.front() == Some(&index) {
                 self.burst_left = BURST_PACKETS;
             }

@@ -1,4 +1,4 @@
-use ferroce_transport::{Counter, Qp, Time};
+use ferroce_transport::{Counter, Time};
 
 use super::Hca;
 use crate::impair::{Passenger, Release};
@@ -108,8 +108,10 @@ impl Hca {
             return false;
         };
         let (path, limited) = (entry.path, entry.limiter.is_some());
-        let share = self.config.total_window_bytes / self.busy.max(1);
-        let mut share = share.max(Qp::WINDOW_BYTES_MIN);
+        let mut share = self.share(entry);
+        if self.burst_left == BURST_PACKETS {
+            self.allot(index);
+        }
         if limited {
             match self.limited_window(index, now, share) {
                 Some(window) => share = window,
@@ -142,6 +144,7 @@ impl Hca {
     /// burst was cut short, and off the list if it had nothing to send.
     fn next_turn(&mut self, index: u32) {
         self.ready.pop_front();
+        self.end_turn(index);
         let cut_short = self.burst_left == 0;
         self.burst_left = BURST_PACKETS;
         if let Some(entry) = self.qps.get_mut(index) {
@@ -154,7 +157,7 @@ impl Hca {
 
     /// Puts a queue pair on the ready list.
     #[inline]
-    pub(super) fn make_ready(&mut self, index: u32) {
+    pub(crate) fn make_ready(&mut self, index: u32) {
         if let Some(entry) = self.qps.get_mut(index)
             && !entry.ready
         {

@@ -232,8 +232,11 @@ impl Hca {
         if path.is_some() || reset {
             entry.path = path;
             (entry.limiter, entry.cnps) = (None, 0); // what the old peer has said
+            if let Some(index) = self.qp_index(qpn) {
+                self.follow_path(index);
+            }
         }
-        if reset {
+        if reset && let Some(entry) = self.qp_entry_mut(qpn) {
             entry.unpolled = Unpolled::default();
             let ties = entry.ties;
             self.forget_completions(qpn, ties);
@@ -346,10 +349,10 @@ mod tests {
         let wr = SendWr::new(1, SendOp::Send { imm: None }, sge);
         hca.post_send(qpn, wr).unwrap();
         assert!(hca.poll_transmit(Time::ZERO).is_some());
-        assert_eq!(hca.busy, 1);
+        assert_eq!(hca.peers.iter().count(), 1);
         hca.audit();
         hca.destroy_qp(qpn).unwrap();
-        assert_eq!(hca.busy, 0);
+        assert_eq!(hca.peers.iter().count(), 0);
         hca.audit();
     }
 }

@@ -576,6 +576,13 @@ impl Region {
             imm: None,
         }
     }
+
+    pub fn read(&self) -> SendOp {
+        SendOp::Read {
+            va: self.info.va,
+            rkey: self.info.key.rkey(),
+        }
+    }
 }
 
 pub fn recv_wr(wr_id: u64, region: &Region) -> RecvWr {

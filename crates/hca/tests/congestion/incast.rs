@@ -176,7 +176,7 @@ fn the_firmwares_parameters_are_too_fast_for_a_slow_bottleneck() {
     let mut incast = Incast::new(4, GIGABIT, &[]);
     incast.run(4, 1_000 * MS);
     assert!(
-        incast.mean_queue() > 1_500_000.0,
+        incast.mean_queue() > 1_000_000.0,
         "the windows hold it, not the rates"
     );
 }

@@ -191,6 +191,7 @@ fn many_queue_pairs_have_their_timers() {
     const QPS: usize = 60_000;
     let mut hca = Hca::new(HcaConfig {
         trace_timers: true,
+        total_window_bytes: u32::MAX,
         ..config()
     });
     let pd = hca.alloc_pd().unwrap();

@@ -1,0 +1,160 @@
+//! Who may send now, where many queue pairs send into one buffer.
+//!
+//! A peer's socket drops what its receive buffer has no room for. So what all queue pairs of this
+//! device have on the wire to one address stays below a bound, however many they are and however
+//! they start. Room is taken burst by burst by whoever comes; who finds none waits in a queue, and
+//! as soon as one waits, everybody who wants more goes behind it. The same holds for the responses
+//! to this device's READs, which come to its own socket.
+
+mod audit;
+mod device;
+mod peers;
+
+use std::collections::VecDeque;
+
+use ferroce_transport::Mtu;
+
+pub(crate) use self::device::Turn;
+pub(crate) use self::peers::Peers;
+
+/// A small packet's buffer is hardly smaller than that of one of this size.
+const PAYLOAD_MIN: u32 = 1024;
+/// What the kernel adds to a packet's payload in a batch, headers included.
+const OVERHEAD: u32 = 128;
+/// A burst that is worth a turn.
+pub(crate) const QUANTUM_BYTES: u64 = 64 << 10;
+
+/// What `packets` of one queue pair take of a receive buffer, as the kernel counts it.
+///
+/// A packet that arrives alone lies in memory of the next power of two, so it counts double; of a
+/// batch, that is the first one.
+pub(crate) fn cost(packets: u32, mtu: Mtu) -> u64 {
+    match packets {
+        0 => 0,
+        _ => (u64::from(packets) + 1) * unit(mtu),
+    }
+}
+
+/// How many packets cost at most `bytes`.
+fn affordable(bytes: u64, mtu: Mtu) -> u32 {
+    u32::try_from((bytes / unit(mtu)).saturating_sub(1)).unwrap_or(u32::MAX)
+}
+
+fn unit(mtu: Mtu) -> u64 {
+    (mtu.bytes().max(PAYLOAD_MIN) + OVERHEAD).into()
+}
+
+/// What a buffer has taken, and who waits for room in it.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    used: u64,
+    /// Queue pairs in the order in which they get their turn.
+    waiting: VecDeque<u32>,
+}
+
+impl Room {
+    /// Bytes that are taken.
+    pub(crate) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Queue pairs that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whose turn it is.
+    fn next(&self) -> Option<u32> {
+        self.waiting.front().copied()
+    }
+
+    /// What a queue pair that has taken `own` bytes may have of `bound`. Nothing more if others
+    /// waited before it, or if what is left is not worth a turn.
+    fn allowed(&self, index: u32, own: u64, bound: u64) -> u64 {
+        let left = bound.saturating_sub(self.used);
+        let worth = self.used == 0 || left >= QUANTUM_BYTES.min(bound / 4);
+        match self.next().is_none_or(|next| next == index) && worth {
+            true => own + left,
+            false => own,
+        }
+    }
+
+    /// Changes what a queue pair has taken; tells whether somebody who waits may go on.
+    fn book(&mut self, before: u64, now: u64) -> bool {
+        self.used = self.used + now - before;
+        now < before && !self.waiting.is_empty()
+    }
+
+    /// Ends the turn of a queue pair, which waits after that if it `wants` more; whether it `took`
+    /// anything decides if it keeps its place. Tells whether somebody else is the next now.
+    fn end_turn(&mut self, index: u32, waits: &mut bool, wants: bool, took: bool) -> bool {
+        let is_next = *waits && self.next() == Some(index);
+        let goes = is_next && (took || !wants);
+        if goes {
+            self.waiting.pop_front();
+            *waits = false;
+        }
+        if wants && !*waits {
+            self.waiting.push_back(index);
+            *waits = true;
+        }
+        goes && self.next().is_some_and(|next| next != index)
+    }
+
+    /// Takes a queue pair out that waits no longer.
+    fn leave(&mut self, index: u32) {
+        match self.next() == Some(index) {
+            true => drop(self.waiting.pop_front()),
+            false => self.waiting.retain(|waiting| *waiting != index),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_affordable_costs_at_most_that() {
+        for mtu in [Mtu::Mtu256, Mtu::Mtu1024, Mtu::Mtu2048, Mtu::Mtu4096] {
+            for bytes in [0, 1, 2303, 2304, 10_000, 1 << 20, u64::from(u32::MAX)] {
+                let packets = affordable(bytes, mtu);
+                assert!(cost(packets, mtu) <= bytes);
+                assert!(cost(packets + 1, mtu) > bytes);
+            }
+        }
+        assert_eq!(affordable(u64::MAX, Mtu::Mtu256), u32::MAX);
+    }
+
+    /// The kernel's own count (truesize) of a datagram that comes alone over loopback.
+    #[test]
+    fn a_single_packet_costs_what_the_kernel_counts() {
+        for (mtu, truesize) in [
+            (Mtu::Mtu256, 1280),
+            (Mtu::Mtu512, 1280),
+            (Mtu::Mtu1024, 2304),
+            (Mtu::Mtu2048, 4352),
+            (Mtu::Mtu4096, 8448),
+        ] {
+            assert!(cost(1, mtu) >= truesize, "{mtu:?}");
+        }
+    }
+
+    #[test]
+    fn who_waits_goes_first() {
+        let mut room = Room::default();
+        let bound = 1 << 20;
+        assert_eq!(room.allowed(7, 0, bound), bound);
+        assert!(!room.book(0, 900_000));
+        room.waiting.extend([3, 4]);
+        assert_eq!(room.allowed(7, 900_000, bound), 900_000);
+        assert_eq!(room.allowed(3, 0, bound), bound - 900_000);
+        assert!(!room.book(0, bound - 910_000));
+        assert_eq!(room.allowed(3, 0, bound), 0, "10,000 bytes are no burst");
+        assert!(room.book(900_000, 0));
+        room.leave(4);
+        room.leave(3);
+        assert_eq!((room.next(), room.waiting()), (None, 0));
+        assert_eq!(room.used(), bound - 910_000);
+    }
+}

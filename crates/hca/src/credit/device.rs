@@ -1,0 +1,195 @@
+//! Credit as a part of the device.
+
+use ferroce_transport::{Allowance, HeldBack};
+
+use super::{QUANTUM_BYTES, affordable, cost};
+use crate::device::{Hca, QpEntry};
+
+/// What a queue pair has taken of the room at its peer and of that for responses, in bytes, and
+/// whether it waits for either.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Turn {
+    pub(crate) packets: u64,
+    pub(crate) responses: u64,
+    pub(crate) waits_for_packets: bool,
+    pub(crate) waits_for_responses: bool,
+}
+
+impl Turn {
+    /// What `entry` has taken now.
+    pub(super) fn of(entry: &QpEntry) -> Self {
+        let mtu = entry.qp.attr().path_mtu;
+        let (packets, responses) = match entry.peer {
+            Some(_) => (entry.qp.on_wire(), entry.qp.responses_on_wire()),
+            None => (0, 0),
+        };
+        Self {
+            packets: cost(packets, mtu),
+            responses: cost(responses, mtu),
+            ..entry.turn
+        }
+    }
+}
+
+impl Hca {
+    /// Bytes that may be on the wire to one peer.
+    pub(crate) fn bound(&self) -> u64 {
+        self.config.total_window_bytes.into()
+    }
+
+    /// A queue pair's path leads elsewhere now, or nowhere.
+    pub(crate) fn follow_path(&mut self, index: u32) {
+        let Some(entry) = self.qps.get_mut(index) else {
+            return;
+        };
+        // Nobody answers the packets of the other services: they are not on the wire for long.
+        let sends = entry.qp.config().qp_type.is_reliable();
+        let address = entry.path.map(|path| path.dest).filter(|_| sends);
+        let old = entry.peer.take();
+        let turn = std::mem::take(&mut entry.turn);
+        self.leave_peer(index, old, turn);
+        let peer = address.and_then(|address| self.peers.join(address));
+        if let Some(entry) = self.qps.get_mut(index) {
+            entry.peer = peer;
+        }
+        self.book(index);
+    }
+
+    /// Gives back what a queue pair has taken, which is gone or has another peer now.
+    pub(crate) fn leave_peer(&mut self, index: u32, peer: Option<u32>, turn: Turn) {
+        let Some(id) = peer else { return };
+        if turn.waits_for_packets
+            && let Some(peer) = self.peers.get_mut(id)
+        {
+            peer.room.leave(index);
+        }
+        if turn.waits_for_responses {
+            self.responses.leave(index);
+        }
+        self.rebook(id, turn, Turn::default());
+        self.call(id);
+        self.peers.leave(id);
+    }
+
+    /// Books what a queue pair has on the wire. To be called after everything that may change it.
+    #[inline]
+    pub(crate) fn book(&mut self, index: u32) {
+        let Some(entry) = self.qps.get_mut(index) else {
+            return;
+        };
+        let (before, now) = (entry.turn, Turn::of(entry));
+        if let Some(peer) = entry.peer
+            && now != before
+        {
+            entry.turn = now;
+            self.rebook(peer, before, now);
+        }
+    }
+
+    fn rebook(&mut self, peer: u32, before: Turn, now: Turn) {
+        let Some(it) = self.peers.get_mut(peer) else {
+            return;
+        };
+        it.busy = it.busy + u32::from(now.packets > 0) - u32::from(before.packets > 0);
+        let packets = it.room.book(before.packets, now.packets);
+        let responses = self.responses.book(before.responses, now.responses);
+        if packets {
+            self.call(peer);
+        }
+        if responses {
+            self.call_reader();
+        }
+    }
+
+    /// Whoever is next in the queue for room at a peer is to look whether there is enough now.
+    fn call(&mut self, peer: u32) {
+        if let Some(next) = self.peers.get(peer).and_then(|peer| peer.room.next()) {
+            self.make_ready(next);
+        }
+    }
+
+    /// The same for the queue for room for responses.
+    fn call_reader(&mut self) {
+        if let Some(next) = self.responses.next() {
+            self.make_ready(next);
+        }
+    }
+
+    /// What a queue pair may send in the turn that begins: its window, if it has to share, and its
+    /// allowance.
+    pub(crate) fn allot(&mut self, index: u32) {
+        let (bound, bound_of_responses) = (self.bound(), self.config.response_bytes.into());
+        let Some(entry) = self.qps.get_mut(index) else {
+            return;
+        };
+        self.turn_began = entry.turn;
+        let Some(peer) = entry.peer.and_then(|peer| self.peers.get(peer)) else {
+            entry.qp.allow(Allowance::ALL);
+            return;
+        };
+        let mtu = entry.qp.attr().path_mtu;
+        let Turn {
+            packets, responses, ..
+        } = entry.turn;
+        let at_peer = peer.room.allowed(index, packets, bound);
+        let at_home = self.responses.allowed(index, responses, bound_of_responses);
+        // Who may take no more keeps what it has.
+        let allow = |allowed: u64, taken: u64, on_wire: u32| match allowed > taken {
+            true => affordable(allowed, mtu),
+            false => on_wire,
+        };
+        entry.qp.allow(Allowance {
+            packets: allow(at_peer, packets, entry.qp.on_wire()),
+            alone: peer.room.used() == packets,
+            responses: allow(at_home, responses, entry.qp.responses_on_wire()),
+            alone_reading: self.responses.used() == responses,
+        });
+    }
+
+    /// The share of a queue pair in what its peer takes, in bytes of payload: for its own window,
+    /// which decides how often it asks for an answer.
+    pub(crate) fn share(&self, entry: &QpEntry) -> u32 {
+        let Some(peer) = entry.peer.and_then(|peer| self.peers.get(peer)) else {
+            return u32::MAX;
+        };
+        let share = (self.bound() / u64::from(peer.busy.max(1))).max(QUANTUM_BYTES);
+        let mtu = entry.qp.attr().path_mtu;
+        affordable(share, mtu).saturating_mul(mtu.bytes())
+    }
+
+    /// A queue pair's turn is over: it goes to the back of the queue for what it needs more of.
+    pub(crate) fn end_turn(&mut self, index: u32) {
+        let Some(entry) = self.qps.get_mut(index) else {
+            return;
+        };
+        let Some(id) = entry.peer else { return };
+        let Some(peer) = self.peers.get_mut(id) else {
+            return;
+        };
+        // Who sleeps because it is slowed down holds nobody up.
+        let held_back = entry.qp.held_back().filter(|_| !entry.sleeps());
+        let began = self.turn_began;
+        let (packets, responses) = (&mut peer.room, &mut self.responses);
+        let turn = &mut entry.turn;
+        let more_packets = turn.packets > began.packets;
+        let more_responses = turn.responses > began.responses;
+        let called = packets.end_turn(
+            index,
+            &mut turn.waits_for_packets,
+            held_back == Some(HeldBack::Packets),
+            more_packets,
+        );
+        let reader_called = responses.end_turn(
+            index,
+            &mut turn.waits_for_responses,
+            held_back == Some(HeldBack::Responses),
+            more_responses,
+        );
+        if called {
+            self.call(id);
+        }
+        if reader_called {
+            self.call_reader();
+        }
+    }
+}

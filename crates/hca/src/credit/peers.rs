@@ -1,0 +1,88 @@
+//! The devices at the other ends.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use super::Room;
+use crate::table::Table;
+
+/// A device that queue pairs of this one are connected to.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    address: IpAddr,
+    /// Queue pairs whose requests go there.
+    users: u32,
+    /// How many of them have something on the wire.
+    pub(super) busy: u32,
+    pub(crate) room: Room,
+}
+
+/// All of them: no more than there are queue pairs.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    table: Table<Peer>,
+    by_address: BTreeMap<IpAddr, u32>,
+}
+
+impl Peers {
+    pub(crate) fn new(max: u32) -> Self {
+        Self {
+            table: Table::new(max),
+            by_address: BTreeMap::new(),
+        }
+    }
+
+    /// The peer at an address, which has one user more; `None` if there are too many peers, which
+    /// nobody has who has a queue pair for each.
+    pub(super) fn join(&mut self, address: IpAddr) -> Option<u32> {
+        let index = match self.by_address.get(&address) {
+            Some(index) => *index,
+            None => self.insert(address)?,
+        };
+        self.table.get_mut(index)?.users += 1;
+        Some(index)
+    }
+
+    fn insert(&mut self, address: IpAddr) -> Option<u32> {
+        let index = self.table.insert_with(|_| Peer {
+            address,
+            users: 0,
+            busy: 0,
+            room: Room::default(),
+        })?;
+        self.by_address.insert(address, index);
+        Some(index)
+    }
+
+    /// A user goes, which neither has taken anything any more nor waits.
+    pub(super) fn leave(&mut self, index: u32) {
+        if let Some(peer) = self.table.get_mut(index) {
+            peer.users -= 1;
+            if peer.users == 0 {
+                self.by_address.remove(&peer.address);
+                self.table.remove(index);
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&Peer> {
+        self.table.get(index)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Peer> {
+        self.table.get_mut(index)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Peer)> {
+        self.table.iter()
+    }
+}
+
+impl Peer {
+    /// Queue pairs whose requests go there.
+    pub(crate) fn users(&self) -> u32 {
+        self.users
+    }
+}

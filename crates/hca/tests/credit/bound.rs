@@ -1,0 +1,107 @@
+//! The bound holds, and what waits for it is done in the end.
+
+use ferroce_hca::{Counter, HcaConfig, SendWr, WcStatus};
+
+use crate::common::{A, B, Region, SEND, config, recv_wr};
+use crate::link::{Link, Receiver, without_timeout};
+
+const LEN: usize = 64 << 10;
+
+fn small(total_window_bytes: u32) -> HcaConfig {
+    HcaConfig {
+        total_window_bytes,
+        response_bytes: total_window_bytes / 2,
+        ..config()
+    }
+}
+
+fn write(remote: &Region, own: &Region) -> SendWr {
+    SendWr::new(0, remote.write(), own.whole())
+}
+
+fn read(remote: &Region, own: &Region) -> SendWr {
+    SendWr::new(0, remote.read(), own.whole())
+}
+
+/// All at once, with nothing that would repeat what is lost.
+fn run(to: usize, qps: usize, bound: u32, wr: fn(&Region, &Region) -> SendWr) -> Link {
+    let receiver = Receiver {
+        buffer: (2 * u64::from(bound)).max(8 << 10),
+        ..Receiver::default()
+    };
+    let mut link = Link::new([small(bound); 2], [receiver; 2]);
+    let pairs = link.connect(to, qps, without_timeout());
+    let [own, remote] = link.regions(to, LEN);
+    let receives = wr(&remote, &own).op == SEND;
+    for [a, b] in &pairs {
+        if receives {
+            let request = recv_wr(1, &remote);
+            link.pair.sides[to].hca.post_recv(*b, request).unwrap();
+        }
+        link.post(*a, wr(&remote, &own));
+    }
+    link.run();
+    let sent = |wc: &&ferroce_hca::Completion| wc.wr_id == 0;
+    let done = link.side().completions.iter().filter(sent);
+    assert_eq!(done.clone().count(), qps, "{} drops", link.drops);
+    assert!(done.clone().all(|wc| wc.status == WcStatus::Success));
+    assert_eq!(link.drops, 0, "{qps} queue pairs, bound {bound}");
+    assert_eq!(link.count(Counter::RetransmittedPackets), 0);
+    assert!(link.peak <= receiver.buffer);
+    link.pair.sides[A].hca.audit();
+    link
+}
+
+#[test]
+fn however_many_queue_pairs_write_nothing_is_lost() {
+    for qps in [1, 2, 63, 1_000, 4_096] {
+        run(B, qps, 1 << 20, write);
+    }
+}
+
+#[test]
+fn the_smallest_bound_is_enough() {
+    for qps in [1, 100] {
+        run(B, qps, 4_608, write);
+        run(B, qps, 1, write);
+    }
+}
+
+#[test]
+fn a_device_does_not_drown_itself() {
+    for qps in [1, 1_000] {
+        run(A, qps, 1 << 20, write);
+        run(A, qps, 1 << 20, read);
+    }
+}
+
+#[test]
+fn however_many_queue_pairs_send_or_read_nothing_is_lost() {
+    for qps in [1, 7, 1_000] {
+        run(B, qps, 1 << 20, read);
+        run(B, qps, 1 << 20, |_, own| SendWr::new(0, SEND, own.whole()));
+    }
+}
+
+/// Two peers at a time: the responses of both come to one socket.
+#[test]
+fn responses_from_everywhere_have_room() {
+    let bound = 256 << 10;
+    let mut config = small(bound);
+    config.response_bytes = bound / 4;
+    let receiver = Receiver {
+        buffer: u64::from(bound) / 2,
+        packet_ns: 500,
+    };
+    let mut link = Link::new([config; 2], [receiver; 2]);
+    for to in [A, B] {
+        let pairs = link.connect(to, 200, without_timeout());
+        let [own, remote] = link.regions(to, LEN);
+        for [a, _] in &pairs {
+            link.post(*a, read(&remote, &own));
+        }
+    }
+    link.run();
+    assert_eq!(link.drops, 0);
+    assert_eq!(link.side().completions.len(), 400);
+}

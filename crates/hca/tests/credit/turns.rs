@@ -1,0 +1,117 @@
+//! Who waits gets its turn, whatever becomes of those before it.
+
+use ferroce_hca::{HcaConfig, QpState, SendWr};
+use ferroce_wire::Qpn;
+
+use crate::common::{A, B, attr, config};
+use crate::link::{Link, Receiver, without_timeout};
+
+const BOUND: u32 = 256 << 10;
+
+fn link() -> Link {
+    let config = HcaConfig {
+        total_window_bytes: BOUND,
+        response_bytes: BOUND,
+        ..config()
+    };
+    Link::new([config; 2], [Receiver::default(); 2])
+}
+
+#[test]
+fn all_get_the_same_share_however_many_they_are() {
+    for qps in [2, 16, 100] {
+        let mut link = link();
+        let pairs = link.connect(B, qps, without_timeout());
+        let [own, remote] = link.regions(B, 64 << 20);
+        let sent = |link: &Link| -> Vec<u32> {
+            let psn = |a| link.side().hca.qp(a).unwrap().next_psn().value();
+            pairs.iter().map(|[a, _]| psn(*a)).collect()
+        };
+        for [a, _] in &pairs {
+            link.post(*a, SendWr::new(0, remote.write(), own.whole()));
+            // The first ones have a start that the others do not make up for at once.
+            let soon = link.pair.now.after(2_000);
+            link.run_until(soon);
+        }
+        let before = sent(&link);
+        let later = link.pair.now.after(qps as u64 * 1_000_000);
+        link.run_until(later);
+        let shares: Vec<u32> = sent(&link)
+            .iter()
+            .zip(&before)
+            .map(|(now, before)| now - before)
+            .collect();
+        let (least, most) = (shares.iter().min(), shares.iter().max());
+        let ratio = f64::from(*most.unwrap()) / f64::from(*least.unwrap());
+        assert!(ratio < 1.3, "{qps} queue pairs: {shares:?}");
+    }
+}
+
+/// Three queue pairs that hold all there is towards a peer that says nothing, and two that wait.
+fn held_up() -> (Link, Vec<[Qpn; 2]>) {
+    let mut link = link();
+    let pairs = link.connect(B, 5, without_timeout());
+    let [own, remote] = link.regions(B, 1 << 20);
+    for [a, _] in &pairs {
+        link.post(*a, SendWr::new(0, remote.write(), own.whole()));
+    }
+    assert_eq!(sending(&mut link, &pairs), [true, true, true, false, false]);
+    (link, pairs)
+}
+
+/// Sends what can be sent, and tells who has something on the wire.
+fn sending(link: &mut Link, pairs: &[[Qpn; 2]]) -> Vec<bool> {
+    let now = link.pair.now;
+    while link.pair.sides[A].hca.poll_transmit(now).is_some() {}
+    link.pair.sides[A].hca.audit();
+    let qp = |qpn| link.side().hca.qp(qpn);
+    let sends = |[a, _]: &[Qpn; 2]| qp(*a).is_some_and(|qp| qp.in_flight() > 0);
+    pairs.iter().map(sends).collect()
+}
+
+#[test]
+fn who_goes_leaves_its_room_to_those_who_wait() {
+    let ways: [fn(&mut Link, Qpn); 3] = [
+        |link, qpn| link.pair.sides[A].hca.destroy_qp(qpn).unwrap(),
+        |link, qpn| link.pair.sides[A].move_to(qpn, QpState::Err),
+        |link, qpn| link.pair.sides[A].move_to(qpn, QpState::Reset),
+    ];
+    for way in ways {
+        let (mut link, pairs) = held_up();
+        for (goes, comes) in [(0, 3), (1, 4)] {
+            way(&mut link, pairs[goes][0]);
+            link.pair.sides[A].hca.audit();
+            assert!(sending(&mut link, &pairs)[comes], "it is still waiting");
+        }
+    }
+}
+
+#[test]
+fn one_that_goes_while_it_waits_is_forgotten() {
+    let (mut link, pairs) = held_up();
+    link.pair.sides[A].hca.destroy_qp(pairs[4][0]).unwrap();
+    link.pair.sides[A].hca.audit();
+    for [a, _] in &pairs[..4] {
+        link.pair.sides[A].hca.destroy_qp(*a).unwrap();
+        link.pair.sides[A].hca.audit();
+    }
+    assert!(!link.side().hca.wants_transmit());
+}
+
+/// A peer that is gone costs each queue pair what its own timers say, not what others wait for.
+#[test]
+fn a_dead_peer_fails_each_queue_pair_in_its_own_time() {
+    let mut link = link();
+    let pairs = link.connect(B, 100, attr());
+    let [own, remote] = link.regions(B, 1 << 20);
+    for [_, b] in &pairs {
+        link.pair.sides[B].hca.destroy_qp(*b).unwrap();
+    }
+    for [a, _] in &pairs {
+        link.post(*a, SendWr::new(0, remote.write(), own.whole()));
+    }
+    link.run();
+    for [a, _] in &pairs {
+        assert_eq!(link.side().state(*a), QpState::Err);
+    }
+}

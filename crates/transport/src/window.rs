@@ -1,0 +1,134 @@
+//! How much a requester may have on the wire.
+
+use ferroce_wire::Psn;
+
+use crate::QpAttr;
+use crate::requester::Requester;
+
+/// Largest window. Everything in flight must lie in less than half of the PSN circle, with room
+/// to tell old from new.
+const WINDOW_PACKETS_MAX: u32 = 1 << 22;
+
+/// What a queue pair may have on the wire, which its device decides: many send into one buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Allowance {
+    /// PSNs after the oldest unacknowledged one, that one included.
+    pub packets: u32,
+    /// Nobody else has anything on that way: one request may be as long as it is.
+    pub alone: bool,
+    /// Those of them that stand for responses.
+    pub responses: u32,
+    /// Nobody else waits for responses: one request may ask for as many as it does.
+    pub alone_reading: bool,
+}
+
+impl Allowance {
+    /// No limit.
+    pub const ALL: Self = Self {
+        packets: u32::MAX,
+        alone: true,
+        responses: u32::MAX,
+        alone_reading: true,
+    };
+}
+
+/// Which part of its [`Allowance`] a queue pair needs more of to go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeldBack {
+    /// Packets on the wire.
+    Packets,
+    /// Responses on the wire.
+    Responses,
+}
+
+impl Requester {
+    /// Changes the window for now; it never exceeds the one the QP was made with.
+    pub(crate) fn share_window(&mut self, bytes: u32) {
+        self.share_bytes = bytes.min(self.window_bytes);
+    }
+
+    /// Changes what may be on the wire for now.
+    pub(crate) fn allow(&mut self, allowance: Allowance) {
+        self.allowance = allowance;
+    }
+
+    /// What the last request wanted that was not sent for want of an allowance.
+    pub(crate) fn held_back(&self) -> Option<HeldBack> {
+        self.held_back
+    }
+
+    /// PSNs on the wire that count against the allowance: after going back, those that have been
+    /// sent again, but for the first packet, which nobody holds back.
+    pub(crate) fn on_wire(&self) -> u32 {
+        self.snd.since(self.first_on_wire())
+    }
+
+    /// Those of them that stand for responses, and what lies between such.
+    pub(crate) fn responses_on_wire(&self) -> u32 {
+        let first = self.first_on_wire();
+        let last = self.responses_due.back();
+        last.filter(|last| !last.is_before(first))
+            .map_or(0, |last| last.since(first) + 1)
+    }
+
+    fn first_on_wire(&self) -> Psn {
+        match self.repeated.is_after(self.una) {
+            true => self.repeated,
+            false => self.una,
+        }
+    }
+
+    pub(crate) fn window_packets(&self, attr: &QpAttr) -> u32 {
+        (self.share_bytes / attr.path_mtu.bytes()).clamp(2, WINDOW_PACKETS_MAX)
+    }
+
+    /// Whether `span` more PSNs may be outstanding. They always may if no answer is due that
+    /// could open the window: it may have shrunk after the last one was asked for. And the oldest
+    /// packet is repeated whoever waits, so that a queue pair finds out in its own time that its
+    /// peer is dead, and then leaves what it was charged for to the others.
+    pub(crate) fn window_is_open(&mut self, span: u32, attr: &QpAttr) -> bool {
+        let window = self.window_packets(attr);
+        let outstanding = self.snd.since(self.una);
+        let full = if self.window_shut {
+            outstanding > window / 2
+        } else {
+            outstanding + span > window
+        };
+        self.window_shut = full && self.answer_is_due();
+        if self.window_shut {
+            return false;
+        }
+        let is_repetition = self.is_repetition();
+        let must_ask = outstanding > 0 && !self.answer_is_due();
+        if !is_repetition && !must_ask {
+            self.held_back = self.lacks(span);
+        }
+        self.held_back.is_none()
+    }
+
+    /// Whether the packet at `snd` is the oldest one, once more.
+    pub(crate) fn is_repetition(&self) -> bool {
+        self.snd == self.una && self.una != self.high
+    }
+
+    /// What of its allowance the packet at `snd` lacks.
+    fn lacks(&self, span: u32) -> Option<HeldBack> {
+        let Allowance {
+            packets,
+            alone,
+            responses,
+            alone_reading,
+        } = self.allowance;
+        let lacks = |on_wire: u32, allowed: u32, alone: bool| {
+            on_wire.saturating_add(span) > allowed && !(on_wire == 0 && alone)
+        };
+        let reads = self.queue[self.cursor].op.needs_response();
+        if lacks(self.on_wire(), packets, alone) {
+            Some(HeldBack::Packets)
+        } else if reads && lacks(self.responses_on_wire(), responses, alone_reading) {
+            Some(HeldBack::Responses)
+        } else {
+            None
+        }
+    }
+}
