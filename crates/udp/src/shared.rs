@@ -239,7 +239,7 @@ struct SettingsLock {
     file: Arc<NotInherited<File>>,
     own: Mutex<()>,
     /// The process that opened the file.
-    forks: u32,
+    forks: u64,
 }
 
 impl WriteLock for SettingsLock {

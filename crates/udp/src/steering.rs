@@ -210,9 +210,9 @@ impl Steering {
         let awaited = self.shared.responsive(&slots);
         let nonce = RandomState::new().hash_one(now_ns);
         let round = self.shared.begin_round(&held, nonce);
-        for index in 0..slots.len() + SPARE_PROBES {
+        for index in (0..=u8::MAX).take(slots.len() + SPARE_PROBES) {
             // Whoever does not get his does not answer.
-            let _ = socket.send(socket.address(), 0, &probe(index as u8, round, nonce), 0);
+            let _ = socket.send(socket.address(), 0, &probe(index, round, nonce), 0);
         }
         State::Waiting(Waiting {
             held,

@@ -44,7 +44,7 @@ pub(super) struct Shared {
     pub(super) groups: Arc<Epoll>,
     pub(super) engine: Mutex<Engine>,
     /// The process that opened the device.
-    pub(super) forks: u32,
+    pub(super) forks: u64,
     /// In the place of `engine` in a child of that process: a device without anything. A thread
     /// that the child does not have may hold the lock of the other one.
     pub(super) nothing: OnceLock<Mutex<Engine>>,

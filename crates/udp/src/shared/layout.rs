@@ -150,9 +150,7 @@ impl Layout {
     /// The slots in the order in which they are to be tried: one that was freed rests as long as
     /// possible, since peers may still send to its last owner's queue pairs.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u8> {
-        let last = self.last_slot.load(Ordering::Relaxed);
-        let max = u32::from(SLOT_MAX);
-        (0..max).map(move |n| (1 + (last + n) % max) as u8)
+        turns(self.last_slot.load(Ordering::Relaxed))
     }
 
     pub(crate) fn note_slot(&self, slot: u8) {
@@ -162,6 +160,12 @@ impl Layout {
     pub(crate) fn member(&self, slot: u8) -> &Member {
         &self.members[usize::from(slot)]
     }
+}
+
+/// All slots, beginning behind the last one that was taken.
+fn turns(last: u32) -> impl Iterator<Item = u8> {
+    let max = u32::from(SLOT_MAX);
+    (0..max).map(move |n| (1 + (last % max + n) % max) as u8)
 }
 
 impl Member {
@@ -223,5 +227,40 @@ impl Member {
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         let pid = self.pid.load(Ordering::Relaxed) as u32;
         (pid, String::from_utf8_lossy(name).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_announced_when_their_number_comes_round() {
+        let member = Member {
+            pid: AtomicU64::new(0),
+            comm: [AtomicU64::new(0), AtomicU64::new(0)],
+            announced: AtomicU32::new(u32::MAX),
+            place: AtomicU32::new(0),
+            serves: AtomicU64::new(0),
+            presence: AtomicU64::new(0),
+        };
+        let seen = member.announced();
+        member.announce();
+        assert!(member.announced() != seen);
+    }
+
+    #[test]
+    fn slots_are_taken_in_turn_and_come_round() {
+        let mut slots: Vec<u8> = turns(SLOT_MAX.into()).collect();
+        assert_eq!((slots[0], slots[253]), (1, 254));
+        slots = turns(7).collect();
+        assert_eq!(
+            (slots[0], slots[246], slots[247], slots[253]),
+            (8, 254, 1, 7)
+        );
+        slots.sort_unstable();
+        assert!(slots.into_iter().eq(1..=SLOT_MAX));
+        // A file that says nonsense.
+        assert!(turns(u32::MAX).all(|slot| (1..=SLOT_MAX).contains(&slot)));
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Mailbox {
     names: Names,
     slot: u8,
     /// The process that has it.
-    forks: u32,
+    forks: u64,
 }
 
 /// How sending failed.

@@ -25,6 +25,12 @@ impl Round {
 /// stopped meanwhile has lost his turn.
 const TURN_US: u64 = 1_000_000;
 
+/// Whether a turn has lasted too long. One that begins in the future is of before the machine was
+/// started anew.
+fn is_over(since_us: u64, now_us: u64) -> bool {
+    now_us.wrapping_sub(since_us) >= TURN_US
+}
+
 /// Held until it is dropped: nobody else asks, or changes who gets which packet.
 #[derive(Debug)]
 pub(crate) struct Asking {
@@ -54,8 +60,7 @@ impl SharedFile {
         let cell = &self.layout.rounds().asking;
         let old = cell.load(Ordering::Relaxed);
         let other = (old >> 56) as u8;
-        // A turn that begins in the future is of before the machine was started anew.
-        let is_over = now_us.wrapping_sub(old & SINCE) >= TURN_US;
+        let is_over = is_over(old & SINCE, now_us);
         let is_free = old == 0 || is_over || other != slot && !self.is_alive(other);
         let turn = u64::from(slot) << 56 | now_us;
         let take = || cell.compare_exchange(old, turn, Ordering::AcqRel, Ordering::Relaxed);
@@ -130,5 +135,30 @@ impl SharedFile {
             places.extend(slots.iter().filter_map(place));
         }
         places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_round_comes_round_and_is_never_zero() {
+        assert_eq!(Round(0).next(), Round(1));
+        assert_eq!(Round(Round::MASK - 1).next(), Round(Round::MASK));
+        assert_eq!(Round(Round::MASK).next(), Round(1));
+        assert_eq!(
+            Round(u32::MAX).next(),
+            Round(1),
+            "a file that says nonsense"
+        );
+    }
+
+    #[test]
+    fn a_turn_ends_whatever_the_clock_says() {
+        assert!(!is_over(5, 5));
+        assert!(!is_over(5, 5 + TURN_US - 1));
+        assert!(is_over(5, 5 + TURN_US));
+        assert!(is_over(u64::from(u32::MAX), 5), "of before a restart");
     }
 }

@@ -32,7 +32,7 @@ pub struct ServiceClaim {
     space: PortSpace,
     port: u16,
     /// The process that has it.
-    forks: u32,
+    forks: u64,
 }
 
 /// Why a port could not be claimed.
@@ -121,6 +121,12 @@ impl Drop for ServiceClaim {
     }
 }
 
+/// The ports for any purpose, each once, in an order that begins elsewhere with each number.
+fn candidates(start: u32) -> impl Iterator<Item = u16> {
+    let (first, count) = (*EPHEMERAL.start(), EPHEMERAL.len() as u32);
+    (0..count).map(move |n| first + ((start % count + n) % count) as u16)
+}
+
 impl SharedFile {
     /// Claims a port for the owner of a slot; 0 stands for any that is free.
     pub(crate) fn claim_service(
@@ -145,10 +151,7 @@ impl SharedFile {
                 Err(ServiceError::InUse { space, port })
             };
         }
-        let start = self.layout.next_port();
-        let (first, count) = (*EPHEMERAL.start(), EPHEMERAL.len() as u32);
-        (0..count)
-            .map(|n| first + (start.wrapping_add(n) % count) as u16)
+        candidates(self.layout.next_port())
             .find(|port| self.take_service(slot, space, *port))
             .map(claim)
             .ok_or(ServiceError::NoneFree { space })
@@ -200,5 +203,20 @@ impl SharedFile {
 
     fn service_cell(&self, space: PortSpace, port: u16) -> &AtomicU8 {
         &self.layout.services()[index_of(space)][usize::from(port)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number at which a search begins comes round one day.
+    #[test]
+    fn every_search_looks_at_each_port_once() {
+        for start in [0, 1, 28_231, u32::MAX - 1, u32::MAX] {
+            let mut ports: Vec<u16> = candidates(start).collect();
+            ports.sort_unstable();
+            assert!(ports.iter().copied().eq(EPHEMERAL), "{start}");
+        }
     }
 }

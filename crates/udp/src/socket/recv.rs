@@ -290,6 +290,13 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_message_has_an_index_for_each_datagram() {
+        let bytes = vec![0; SLOT_BYTES];
+        let last = message(&bytes, 1).datagrams().last().unwrap();
+        assert_eq!((last.index, last.bytes.len()), (u16::MAX, 1));
+    }
+
+    #[test]
     fn no_segment_size_means_one_datagram() {
         assert_eq!(message(&[1, 2, 3], 3).datagrams().count(), 1);
     }

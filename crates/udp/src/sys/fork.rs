@@ -4,12 +4,12 @@
 use std::io::{self, Write};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::list::List;
 
 /// How many forks this process is away from the first one.
-static FORKS: AtomicU32 = AtomicU32::new(0);
+static FORKS: AtomicU64 = AtomicU64::new(0);
 /// The descriptors of this process that a child must not keep.
 static DESCRIPTORS: List<AtomicI32> = List::new();
 /// An entry that is free.
@@ -18,7 +18,7 @@ const NONE: RawFd = -1;
 /// Which of several processes that came from each other by `fork` this one is. What was made in
 /// another one is that one's.
 #[inline]
-pub(crate) fn forks() -> u32 {
+pub(crate) fn forks() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
