@@ -137,6 +137,28 @@ static void memory(const struct objects *on)
 	POINTER("alloc_mw of type 3", ibv_alloc_mw(pd, 3));
 	struct ibv_alloc_dm_attr dm = { .length = 1ull << 40 };
 	POINTER("alloc_dm of 2^40 bytes", ibv_alloc_dm(on->context, &dm));
+	struct ibv_device_attr_ex device;
+	CHECK(!ibv_query_device_ex(on->context, NULL, &device));
+	dm.length = device.max_dm_size;
+	struct ibv_dm *all = ibv_alloc_dm(on->context, &dm);
+	CHECK(all);
+	dm.length = 4;
+	POINTER("alloc_dm beyond max_dm_size", ibv_alloc_dm(on->context, &dm));
+	CHECK(!ibv_free_dm(all) && (all = ibv_alloc_dm(on->context, &dm)) && !ibv_free_dm(all));
+}
+
+static void address_handles(const struct objects *on, const struct ibv_device_attr *device)
+{
+	struct ibv_ah_attr attr = to_itself(on->context);
+	struct ibv_ah **all = calloc(device->max_ah, sizeof *all);
+	CHECK(all);
+	for (int i = 0; i < device->max_ah; i++)
+		CHECK(all[i] = ibv_create_ah(on->pd, &attr));
+	POINTER("create_ah beyond max_ah", ibv_create_ah(on->pd, &attr));
+	CHECK(!ibv_destroy_ah(all[0]) && (all[0] = ibv_create_ah(on->pd, &attr)));
+	for (int i = 0; i < device->max_ah; i++)
+		CHECK(!ibv_destroy_ah(all[i]));
+	free(all);
 }
 
 static void addresses(const struct objects *on)
@@ -187,5 +209,6 @@ int main(void)
 	shared_receive_queues(&on, &device);
 	memory(&on);
 	addresses(&on);
+	address_handles(&on, &device);
 	return 0;
 }

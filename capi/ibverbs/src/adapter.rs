@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::hash::{BuildHasher, RandomState};
 use std::ptr::{null, null_mut};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use ferroce_hca::{CqId, Event, Hca, QpEvent, SrqId, VerbsError, limits};
@@ -124,6 +124,8 @@ pub(crate) struct Adapter {
     pub(crate) routes: Arc<Routes>,
     /// Tells the time of day of completions.
     pub(crate) wall_clock: WallClock,
+    /// Address handles.
+    pub(crate) ahs: AtomicU32,
     /// Bytes of device memory left.
     pub(crate) dm_free: Arc<AtomicU64>,
     /// Tells this process's use of the device from that of others.
@@ -279,6 +281,7 @@ impl Adapter {
             wall_clock: WallClock::new(|| device.now()),
             device,
             routes,
+            ahs: AtomicU32::new(0),
             dm_free: Arc::new(AtomicU64::new(limits::MAX_DM_SIZE)),
             identity: RandomState::new().hash_one(0),
         });

@@ -3,8 +3,9 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use ferroce_hca::{Hca, Path, PdId, SendTo, UdAddress, VerbsError, WcFlags};
+use ferroce_hca::{Hca, Object, Path, PdId, SendTo, UdAddress, VerbsError, WcFlags, limits};
 use ferroce_wire::Qpn;
 
 use crate::abi::{
@@ -21,6 +22,24 @@ struct Ah {
     context: ContextRef,
     pd: PdId,
     path: Path,
+}
+
+impl Ah {
+    fn new(context: ContextRef, pd: PdId, path: Path) -> Result<Self, Error> {
+        let (object, max) = (Object::Ah, limits::MAX_AH);
+        let more = |ahs: u32| (ahs < max).then_some(ahs + 1);
+        let ahs = &context.adapter.ahs;
+        match ahs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Ok(Self { context, pd, path }),
+            Err(_) => Err(VerbsError::TooMany { object, max }.into()),
+        }
+    }
+}
+
+impl Drop for Ah {
+    fn drop(&mut self) {
+        self.context.adapter.ahs.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 static AHS: Arena<ibv_ah, Ah> = Arena::new("address handle");
@@ -40,11 +59,8 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
 
 fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, Error> {
     let domain = pd::find(pd)?.own();
-    let own = Ah {
-        context: Arc::clone(&domain.context),
-        pd: domain.id,
-        path: convert::path(attr)?,
-    };
+    let path = convert::path(attr)?;
+    let own = Ah::new(Arc::clone(&domain.context), domain.id, path)?;
     // SAFETY: a live object.
     let context = unsafe { (*pd).context };
     let abi = ibv_ah {

@@ -37,7 +37,6 @@ use crate::credit::{Peers, Room, Turn};
 use crate::event::Event;
 use crate::group::Groups;
 use crate::impair::{Direction, Impairer};
-use crate::limits;
 use crate::mr::KeyTable;
 use crate::numbers::Numbers;
 use crate::packet::{Held, Outgoing};
@@ -102,7 +101,8 @@ impl Hca {
     /// A device that finds its registers, personality, impairments and counters in `state`; the
     /// configuration's personality is not used.
     pub fn with_state(mut config: HcaConfig, state: DeviceState) -> Self {
-        config.max_qp = config.max_qp.min(limits::MAX_QP);
+        config.limits = config.limits.capped();
+        let limits = config.limits;
         let mut policy = Policy::new(PolicyKind::FIRMWARE);
         policy.seed = config.seed;
         let (generation, settings) = state.settings();
@@ -114,12 +114,12 @@ impl Hca {
             ack_dscp: None,
             generation,
             state,
-            pds: Table::new(limits::MAX_PD),
-            xrcds: Table::new(limits::MAX_XRCD),
-            keys: KeyTable::new(),
-            cqs: Table::new(limits::MAX_CQ),
-            srqs: Table::new(limits::MAX_SRQ),
-            qps: Table::new(config.max_qp),
+            pds: Table::new(limits.max_pd),
+            xrcds: Table::new(limits.max_xrcd),
+            keys: KeyTable::new(limits.max_mr, limits.max_mw),
+            cqs: Table::new(limits.max_cq),
+            srqs: Table::new(limits.max_srq),
+            qps: Table::new(limits.max_qp),
             groups: Groups::default(),
             timers: Timers::default(),
             ready: VecDeque::new(),

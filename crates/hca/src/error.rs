@@ -17,6 +17,7 @@ pub enum Object {
     Srq,
     Qp,
     Group,
+    Ah,
 }
 
 impl fmt::Display for Object {
@@ -30,6 +31,7 @@ impl fmt::Display for Object {
             Self::Srq => "shared receive queue",
             Self::Qp => "queue pair",
             Self::Group => "multicast group",
+            Self::Ah => "address handle",
         })
     }
 }
@@ -127,6 +129,14 @@ pub enum VerbsError {
         /// The GID, in the notation of an IPv6 address.
         gid: Ipv6Addr,
     },
+    /// A multicast group has as many queue pairs as one can have (`ENOMEM`).
+    #[error("the multicast group {group} has {max} queue pairs, the most there can be")]
+    GroupFull {
+        /// The group.
+        group: IpAddr,
+        /// The limit.
+        max: u32,
+    },
     /// The queue pair is not attached to the group (`EINVAL`).
     #[error("the queue pair {qpn} is not attached to the multicast group {group}")]
     NotAttached {
@@ -159,7 +169,9 @@ impl VerbsError {
     pub fn errno(&self) -> i32 {
         match self {
             Self::Busy { .. } => errno::EBUSY,
-            Self::TooMany { .. } | Self::Post(PostError::QueueFull { .. }) => errno::ENOMEM,
+            Self::TooMany { .. }
+            | Self::GroupFull { .. }
+            | Self::Post(PostError::QueueFull { .. }) => errno::ENOMEM,
             Self::NotSupported { .. } => errno::EOPNOTSUPP,
             _ => errno::EINVAL,
         }

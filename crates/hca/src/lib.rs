@@ -44,6 +44,7 @@ pub use event::{Event, Refusal};
 pub use group::group_of_mgid;
 pub use histogram::{BinWidthMode, HistogramConfig, HistogramError, TimeUnit};
 pub use impair::{Direction, Impairment};
+pub use limits::Limits;
 pub use memory::{Borrowed, Buffer, Checked, CheckedAccess, Memory, RECOVERS, landing};
 pub use mr::{MrInfo, MrKey};
 pub use mw::{MwId, MwInfo, MwType};

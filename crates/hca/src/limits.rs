@@ -43,16 +43,12 @@ pub const MAX_INLINE: u32 = 1024;
 /// READs and atomics outstanding of a queue pair, in either direction (`max_qp_rd_atom`,
 /// `max_qp_init_rd_atom`).
 pub const MAX_RD_ATOMIC: u8 = 16;
-/// READs and atomics outstanding of all queue pairs (`max_res_rd_atom`).
-pub const MAX_RES_RD_ATOMIC: u32 = MAX_QP * MAX_RD_ATOMIC as u32;
 /// Multicast groups.
 pub const MAX_MCAST_GRP: u32 = 1 << 13;
 /// Queue pairs attached to a multicast group.
 pub const MAX_MCAST_QP_ATTACH: u32 = 1 << 13;
-/// Attachments to multicast groups.
-pub const MAX_TOTAL_MCAST_QP_ATTACH: u32 = MAX_MCAST_GRP * MAX_MCAST_QP_ATTACH;
-/// Address handles: they live with the program.
-pub const MAX_AH: u32 = i32::MAX as u32;
+/// Address handles; they live with the program.
+pub const MAX_AH: u32 = 1 << 20;
 /// Partition keys: the default one.
 pub const MAX_PKEYS: u16 = 1;
 /// Bytes of device memory (`max_dm_size`).
@@ -75,6 +71,75 @@ pub const ODP_UD_CAPS: u32 = 0b10_0011;
 pub const CORE_CLOCK_KHZ: u64 = 1_000_000;
 /// Valid bits of a timestamp (`completion_timestamp_mask`).
 pub const TIMESTAMP_MASK: u64 = u64::MAX;
+
+/// How many objects of each kind a device holds: what it reports, and what it refuses to exceed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Queue pairs.
+    pub max_qp: u32,
+    /// Protection domains.
+    pub max_pd: u32,
+    /// XRC domains.
+    pub max_xrcd: u32,
+    /// Memory regions.
+    pub max_mr: u32,
+    /// Memory windows.
+    pub max_mw: u32,
+    /// Completion queues.
+    pub max_cq: u32,
+    /// Shared receive queues.
+    pub max_srq: u32,
+    /// Multicast groups with queue pairs attached to them.
+    pub max_mcast_grp: u32,
+    /// Queue pairs attached to a multicast group.
+    pub max_mcast_qp_attach: u32,
+}
+
+impl Limits {
+    /// What every device has room for.
+    pub const MAX: Self = Self {
+        max_qp: MAX_QP,
+        max_pd: MAX_PD,
+        max_xrcd: MAX_XRCD,
+        max_mr: MAX_MR,
+        max_mw: MAX_MW,
+        max_cq: MAX_CQ,
+        max_srq: MAX_SRQ,
+        max_mcast_grp: MAX_MCAST_GRP,
+        max_mcast_qp_attach: MAX_MCAST_QP_ATTACH,
+    };
+
+    /// READs and atomics outstanding of all queue pairs (`max_res_rd_atom`).
+    pub fn max_res_rd_atomic(&self) -> u32 {
+        self.max_qp.saturating_mul(MAX_RD_ATOMIC.into())
+    }
+
+    /// Attachments to multicast groups (`max_total_mcast_qp_attach`).
+    pub fn max_total_mcast_qp_attach(&self) -> u32 {
+        self.max_mcast_grp.saturating_mul(self.max_mcast_qp_attach)
+    }
+
+    /// None above [`Self::MAX`].
+    pub(crate) fn capped(self) -> Self {
+        Self {
+            max_qp: self.max_qp.min(MAX_QP),
+            max_pd: self.max_pd.min(MAX_PD),
+            max_xrcd: self.max_xrcd.min(MAX_XRCD),
+            max_mr: self.max_mr.min(MAX_MR),
+            max_mw: self.max_mw.min(MAX_MW),
+            max_cq: self.max_cq.min(MAX_CQ),
+            max_srq: self.max_srq.min(MAX_SRQ),
+            max_mcast_grp: self.max_mcast_grp.min(MAX_MCAST_GRP),
+            max_mcast_qp_attach: self.max_mcast_qp_attach.min(MAX_MCAST_QP_ATTACH),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::MAX
+    }
+}
 
 /// `device_cap_flags`, bits of `ibv_device_cap_flags`.
 pub const DEVICE_CAP_FLAGS: u32 = cap::BAD_PKEY_CNTR

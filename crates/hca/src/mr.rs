@@ -76,6 +76,10 @@ impl Entry {
 pub(crate) struct KeyTable {
     pub(crate) entries: Table<Entry>,
     tags: Vec<u8>,
+    max_regions: u32,
+    pub(crate) max_windows: u32,
+    /// How many of the entries are windows; the others are regions.
+    pub(crate) windows: u32,
     /// Windows that are bound for one QP only.
     pub(crate) bound_to_qps: u32,
     /// No key opens anything any more.
@@ -93,13 +97,16 @@ pub(crate) fn key_at(index: u32, tag: u8) -> u32 {
 }
 
 impl KeyTable {
-    /// Room for all keys there are.
+    /// The keys there are.
     const MAX: u32 = (1 << 24) - 1;
 
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(max_regions: u32, max_windows: u32) -> Self {
         Self {
-            entries: Table::new(Self::MAX),
+            entries: Table::new(max_regions.saturating_add(max_windows).min(Self::MAX)),
             tags: Vec::new(),
+            max_regions,
+            max_windows,
+            windows: 0,
             bound_to_qps: 0,
             revoked: false,
         }
@@ -141,6 +148,9 @@ impl KeyTable {
         access: AccessFlags,
         memory: Memory,
     ) -> Option<MrInfo> {
+        if self.entries.len() - self.windows as usize >= self.max_regions as usize {
+            return None;
+        }
         let len = memory.len();
         let make = |key| {
             let key = MrKey(key);
@@ -364,7 +374,7 @@ mod tests {
     };
 
     fn table(access: AccessFlags) -> (KeyTable, MrKey) {
-        let mut table = KeyTable::new();
+        let mut table = KeyTable::new(4, 0);
         let memory = Memory::Buffer(Buffer::zeroed(100));
         let info = table.insert_region(WHO.pd, 0x1000, access, memory);
         (table, info.unwrap().key)

@@ -122,7 +122,11 @@ impl KeyTable {
                 bound: None,
             })
         };
+        if self.windows >= self.max_windows {
+            return None;
+        }
         let index = self.insert(make)?;
+        self.windows += 1;
         self.window(MwId(index))
     }
 
@@ -155,6 +159,7 @@ impl KeyTable {
             let last = window.announced;
             self.unbind(id);
             self.entries.remove(id.0);
+            self.windows -= 1;
             self.continue_after(id.0, last);
         }
     }
@@ -313,6 +318,7 @@ impl KeyTable {
                 Entry::Region(_) => None,
             })
         };
+        assert_eq!(self.windows().count(), self.windows as usize, "windows");
         for (index, entry) in self.entries.iter() {
             if let Entry::Region(region) = entry {
                 let windows = bounds().filter(|bound| bound.region == index).count();

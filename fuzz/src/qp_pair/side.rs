@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_hca::{
-    AccessFlags, Attr, Buffer, CqId, Event, Hca, HcaConfig, Memory, MrInfo, MwId, MwType, Path,
-    PdId, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, Sge, SrqId, Time, XrcTies, XrcdId,
+    AccessFlags, Attr, Buffer, CqId, Event, Hca, HcaConfig, Limits, Memory, MrInfo, MwId, MwType,
+    Path, PdId, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, Sge, SrqId, Time, XrcTies,
+    XrcdId,
 };
 use ferroce_wire::{Qpn, Srqn};
 
@@ -145,7 +146,10 @@ impl Side {
             total_window_bytes: if seed.is_multiple_of(4) { 0 } else { 2 << 20 },
             slot: if input.one_in(2) { 0 } else { 0xff },
             first_number: if input.one_in(2) { 0x100 } else { 0xfffc },
-            max_qp: 16,
+            limits: Limits {
+                max_qp: 16,
+                ..Limits::MAX
+            },
             window_bytes: input.pick(&[0, 4 << 10, 64 << 10, 512 << 10]),
             trace_timers: true,
             ..HcaConfig::default()

@@ -2,7 +2,7 @@ use ferroce_adp::DecTrigger;
 use ferroce_dcqcn::Rate;
 use ferroce_transport::Mtu;
 
-use crate::limits;
+use crate::limits::Limits;
 
 /// Behaviour of the device's firmware that no register controls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,8 +49,8 @@ pub struct HcaConfig {
     /// Low 16 bits of the first of these numbers, 2 to 0xfffe; the others follow, at the end from 2
     /// on. If each owner of a slot begins elsewhere, late packets for the last one meet nobody.
     pub first_number: u16,
-    /// Queue pairs at a time, at most [`limits::MAX_QP`].
-    pub max_qp: u32,
+    /// Objects at a time, at most [`Limits::MAX`].
+    pub limits: Limits,
     /// MTU of the port: the longest datagram, and the largest path MTU.
     pub port_mtu: Mtu,
     /// Bytes that each queue pair keeps in flight at most.
@@ -78,7 +78,7 @@ impl Default for HcaConfig {
             seed: 0,
             slot: 0,
             first_number: 0x100,
-            max_qp: limits::MAX_QP,
+            limits: Limits::MAX,
             port_mtu: Mtu::Mtu4096,
             window_bytes: 1 << 20,
             total_window_bytes: 2 << 20,

@@ -18,7 +18,7 @@ impl Hca {
     /// Makes a completion queue (ibv_create_cq_ex(3)).
     pub fn create_cq_ex(&mut self, init: CqInit) -> Result<CqId, VerbsError> {
         in_range("cqe", init.capacity.into(), 1, limits::MAX_CQE.into())?;
-        let (object, max) = (Object::Cq, limits::MAX_CQ);
+        let (object, max) = (Object::Cq, self.config.limits.max_cq);
         let index = self.cqs.insert_with(|_| Cq::new(init));
         index.map(CqId).ok_or(VerbsError::TooMany { object, max })
     }

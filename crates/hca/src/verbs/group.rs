@@ -3,12 +3,11 @@ use std::net::IpAddr;
 use ferroce_transport::QpType;
 use ferroce_wire::Qpn;
 
-use super::{in_range, no_such};
+use super::no_such;
 use crate::device::{Hca, QpEntry};
 use crate::error::{Object, VerbsError};
 use crate::event::Event;
 use crate::group::group_of_mgid;
-use crate::limits;
 
 impl Hca {
     /// Attaches a UD queue pair to a multicast group, by its GID: packets for the group come to it,
@@ -16,12 +15,18 @@ impl Hca {
     pub fn attach_mcast(&mut self, qpn: Qpn, mgid: [u8; 16]) -> Result<(), VerbsError> {
         let group = self.check_group(qpn, mgid)?;
         let members = self.groups.members(group);
-        if members.is_empty() && self.groups.len() >= limits::MAX_MCAST_GRP as usize {
-            let (object, max) = (Object::Group, limits::MAX_MCAST_GRP);
+        if members.contains(&qpn) {
+            return Ok(());
+        }
+        let limits = &self.config.limits;
+        if members.is_empty() && self.groups.len() >= limits.max_mcast_grp as usize {
+            let (object, max) = (Object::Group, limits.max_mcast_grp);
             return Err(VerbsError::TooMany { object, max });
         }
-        let max = u64::from(limits::MAX_MCAST_QP_ATTACH);
-        in_range("queue pairs of the group", members.len() as u64 + 1, 1, max)?;
+        if members.len() >= limits.max_mcast_qp_attach as usize {
+            let max = limits.max_mcast_qp_attach;
+            return Err(VerbsError::GroupFull { group, max });
+        }
         if self.groups.attach(group, qpn) {
             self.events.push_back(Event::JoinGroup(group));
         }

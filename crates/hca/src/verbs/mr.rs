@@ -3,7 +3,6 @@ use ferroce_transport::AccessFlags;
 use super::{PdId, in_range, no_such, not_busy};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
-use crate::limits;
 use crate::memory::Memory;
 use crate::mr::{MrInfo, MrKey};
 
@@ -112,7 +111,7 @@ impl Hca {
         check_access(access)?;
         check_translation(&memory, va)?;
         self.pd_users(pd)?;
-        let (object, max) = (Object::Mr, limits::MAX_MR);
+        let (object, max) = (Object::Mr, self.config.limits.max_mr);
         let info = self
             .keys
             .insert_region(pd, va, access, memory)

@@ -4,7 +4,6 @@ use ferroce_wire::Qpn;
 use super::{PdId, no_such};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
-use crate::limits;
 use crate::mr::MrKey;
 use crate::mw::{MwId, MwInfo, MwType};
 
@@ -29,7 +28,7 @@ impl Hca {
     /// Makes a memory window that opens nothing (ibv_alloc_mw(3)).
     pub fn alloc_mw(&mut self, pd: PdId, kind: MwType) -> Result<MwInfo, VerbsError> {
         self.pd_users(pd)?;
-        let (object, max) = (Object::Mw, limits::MAX_MW);
+        let (object, max) = (Object::Mw, self.config.limits.max_mw);
         let info = self.keys.insert_window(pd, kind);
         let info = info.ok_or(VerbsError::TooMany { object, max })?;
         *self.pd_users(pd)? += 1;

@@ -1,12 +1,11 @@
 use super::{PdId, no_such, not_busy};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
-use crate::limits;
 
 impl Hca {
     /// Makes a protection domain.
     pub fn alloc_pd(&mut self) -> Result<PdId, VerbsError> {
-        let (object, max) = (Object::Pd, limits::MAX_PD);
+        let (object, max) = (Object::Pd, self.config.limits.max_pd);
         self.pds
             .insert_with(|_| 0)
             .map(PdId)

@@ -101,7 +101,7 @@ impl Hca {
             };
             Box::new(QpEntry::new(Qp::new(config, policy), ties))
         });
-        let (object, max) = (Object::Qp, self.config.max_qp);
+        let (object, max) = (Object::Qp, self.config.limits.max_qp);
         let index = index.ok_or(VerbsError::TooMany { object, max })?;
         self.count_users(ties, 1)?;
         Ok(Qpn::new(numbers.number(index)))

@@ -39,7 +39,7 @@ impl Hca {
         in_range("max_wr", max_wr.into(), 1, limits::MAX_SRQ_WR.into())?;
         in_range("max_sge", max_sge.into(), 1, limits::MAX_SGE.into())?;
         self.pd_users(pd)?;
-        let (object, max) = (Object::Srq, limits::MAX_SRQ);
+        let (object, max) = (Object::Srq, self.config.limits.max_srq);
         let index = self
             .srqs
             .insert_with(|_| Srq::new(pd, xrc, max_wr, max_sge));

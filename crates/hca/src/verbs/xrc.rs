@@ -5,7 +5,6 @@ use super::{no_such, not_busy};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
 use crate::host::Ties;
-use crate::limits;
 
 /// Handle of an XRC domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -14,7 +13,7 @@ pub struct XrcdId(pub u32);
 impl Hca {
     /// Makes an XRC domain (IBA vol 1, annex A14).
     pub fn alloc_xrcd(&mut self) -> Result<XrcdId, VerbsError> {
-        let (object, max) = (Object::Xrcd, limits::MAX_XRCD);
+        let (object, max) = (Object::Xrcd, self.config.limits.max_xrcd);
         let index = self.xrcds.insert_with(|_| 0);
         index.map(XrcdId).ok_or(VerbsError::TooMany { object, max })
     }

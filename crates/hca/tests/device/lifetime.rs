@@ -1,8 +1,8 @@
 //! What outlives what: packets, timers, memory and queue pairs.
 
 use ferroce_hca::{
-    AccessFlags, Attr, Counter, Direction, Event, Hca, HcaConfig, Impairment, Memory, Path, QpAttr,
-    QpEvent, QpInit, QpModify, QpState, QpType, SendOp, SendWr, Sge, Time, WcStatus,
+    AccessFlags, Attr, Counter, Direction, Event, Hca, HcaConfig, Impairment, Limits, Memory, Path,
+    QpAttr, QpEvent, QpInit, QpModify, QpState, QpType, SendOp, SendWr, Sge, Time, WcStatus,
 };
 use ferroce_wire::Qpn;
 
@@ -51,7 +51,10 @@ fn a_queue_pair_can_be_destroyed_with_everything_in_flight() {
 #[test]
 fn a_number_that_serves_again_starts_with_nothing() {
     let config = HcaConfig {
-        max_qp: 1,
+        limits: Limits {
+            max_qp: 1,
+            ..Limits::MAX
+        },
         ..config()
     };
     let mut pair = Pair::new([config; 2]);

@@ -1,9 +1,11 @@
 //! Objects: made, used by others, destroyed.
 
+use std::net::Ipv4Addr;
+
 use ferroce_hca::{
-    AccessFlags, Attr, Buffer, CqId, Hca, HcaConfig, Memory, ModifyError, MrKey, Notify, Object,
-    Path, PdId, PostError, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, RecvWr, SendWr, Sge,
-    Sges, SrqId, VerbsError, limits,
+    AccessFlags, Attr, Buffer, CqId, Hca, HcaConfig, Limits, Memory, ModifyError, MrKey, MwType,
+    Notify, Object, Path, PdId, PostError, QpAttr, QpCap, QpInit, QpModify, QpState, QpType,
+    RecvWr, SendWr, Sge, Sges, SrqId, VerbsError, limits,
 };
 use ferroce_wire::Qpn;
 
@@ -183,7 +185,10 @@ fn there_are_as_many_queue_pairs_as_there_are_numbers() {
         let mut hca = Hca::new(HcaConfig {
             slot: 0xff,
             first_number: first,
-            max_qp: wanted,
+            limits: Limits {
+                max_qp: wanted,
+                ..Limits::MAX
+            },
             ..HcaConfig::default()
         });
         let pd = hca.alloc_pd().unwrap();
@@ -215,6 +220,112 @@ fn there_are_as_many_queue_pairs_as_there_are_numbers() {
             assert_eq!(hca.create_qp(&init), Ok(qpn));
         }
     }
+}
+
+/// Makes objects until the device refuses, and returns how many there were and why.
+fn fill<T>(mut make: impl FnMut() -> Result<T, VerbsError>) -> (Vec<T>, VerbsError) {
+    let mut made = Vec::new();
+    loop {
+        match make() {
+            Ok(object) => made.push(object),
+            Err(error) => return (made, error),
+        }
+    }
+}
+
+/// Every limit that `ibv_query_device` reports of objects: that many there are, one more is refused
+/// with ENOMEM, and in the place of one that is gone there is room for another.
+#[test]
+fn each_kind_of_object_has_the_limit_that_is_reported() {
+    let limits = Limits {
+        max_qp: 5,
+        max_pd: 3,
+        max_xrcd: 4,
+        max_mr: 6,
+        max_mw: 7,
+        max_cq: 9,
+        max_srq: 8,
+        max_mcast_grp: 3,
+        max_mcast_qp_attach: 2,
+    };
+    let mut hca = Hca::new(HcaConfig {
+        limits,
+        ..HcaConfig::default()
+    });
+    assert_eq!(hca.config().limits, limits);
+    let full = |object, max| VerbsError::TooMany { object, max };
+    macro_rules! check {
+        ($object:ident, $max:expr, $make:expr, $destroy:ident) => {{
+            let (made, error) = fill(|| $make);
+            assert_eq!(made.len(), $max as usize, "{}", Object::$object);
+            assert_eq!(error, full(Object::$object, $max));
+            assert_eq!(error.errno(), 12, "ENOMEM");
+            hca.$destroy(made[1]).unwrap();
+            assert_eq!(fill(|| $make).0.len(), 1, "{}", Object::$object);
+            hca.audit();
+            made
+        }};
+    }
+    let pd = check!(Pd, limits.max_pd, hca.alloc_pd(), dealloc_pd)[0];
+    let cq = check!(Cq, limits.max_cq, hca.create_cq(4), destroy_cq)[0];
+    check!(Xrcd, limits.max_xrcd, hca.alloc_xrcd(), dealloc_xrcd);
+    check!(Srq, limits.max_srq, hca.create_srq(pd, 1, 1), destroy_srq);
+    // Regions and windows share the keys, not the limits.
+    let window = |hca: &mut Hca, kind| hca.alloc_mw(pd, kind).map(|info| info.id);
+    let region = |hca: &mut Hca| {
+        let memory = Memory::Buffer(Buffer::zeroed(8));
+        let info = hca.reg_mr(pd, memory, AccessFlags::empty());
+        info.map(|info| info.key)
+    };
+    check!(
+        Mw,
+        limits.max_mw,
+        window(&mut hca, MwType::Type2),
+        dealloc_mw
+    );
+    check!(Mr, limits.max_mr, region(&mut hca), dereg_mr);
+    assert_eq!(
+        window(&mut hca, MwType::Type1),
+        Err(full(Object::Mw, limits.max_mw))
+    );
+    let null = hca.alloc_null_mr(pd);
+    assert_eq!(null, Err(full(Object::Mr, limits.max_mr)));
+
+    let init = QpInit::new(QpType::Ud, pd, cq);
+    let mut qpns = check!(Qp, limits.max_qp, hca.create_qp(&init), destroy_qp);
+    qpns[1] = hca.qps().last().map(|qp| qp.qpn()).unwrap();
+    let group = |number| Ipv4Addr::new(239, 1, 1, number).to_ipv6_mapped().octets();
+    for number in 0..limits.max_mcast_grp as u8 {
+        hca.attach_mcast(qpns[0], group(number)).unwrap();
+    }
+    let beyond = hca.attach_mcast(qpns[0], group(77));
+    assert_eq!(beyond, Err(full(Object::Group, limits.max_mcast_grp)));
+    hca.attach_mcast(qpns[2], group(0)).unwrap();
+    let max = limits.max_mcast_qp_attach;
+    let refused = hca.attach_mcast(qpns[3], group(0)).unwrap_err();
+    assert!(matches!(refused, VerbsError::GroupFull { max: m, .. } if m == max));
+    assert_eq!(refused.errno(), 12, "ENOMEM");
+    hca.attach_mcast(qpns[0], group(0)).unwrap(); // it is in already
+    hca.detach_mcast(qpns[0], group(0)).unwrap();
+    hca.attach_mcast(qpns[3], group(0)).unwrap();
+    assert_eq!(limits.max_total_mcast_qp_attach(), 6);
+    assert_eq!(limits.max_res_rd_atomic(), 80);
+    hca.audit();
+}
+
+#[test]
+fn nothing_is_promised_that_there_is_no_room_for() {
+    let limits = Limits {
+        max_qp: u32::MAX,
+        max_mr: u32::MAX,
+        max_mw: u32::MAX,
+        ..Limits::MAX
+    };
+    let hca = Hca::new(HcaConfig {
+        limits,
+        ..HcaConfig::default()
+    });
+    assert_eq!(hca.config().limits, Limits::MAX);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 use std::{fmt, io};
 
-use ferroce_hca::{DeviceState, Event, Hca, HcaConfig};
+use ferroce_hca::{DeviceState, Event, Hca, HcaConfig, Limits};
 
 use super::helper::{SOON, WHENEVER};
 use super::{EventSink, OpenError};
@@ -96,7 +96,10 @@ impl Shared {
         if self.is_orphaned() {
             self.nothing.get_or_init(|| {
                 let config = HcaConfig {
-                    max_qp: 0,
+                    limits: Limits {
+                        max_qp: 0,
+                        ..Limits::MAX
+                    },
                     ..HcaConfig::default()
                 };
                 let address = self.socket.address();
