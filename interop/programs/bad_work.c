@@ -25,6 +25,45 @@ static void message(const char *name, struct ibv_sge into)
 	       received.wr_id == 2 ? name_of(received.status) : "nothing");
 }
 
+// A READ or atomic of 8 bytes: how it completes, what the card would say of that, and whether the
+// peer has executed it.
+static void fetch(const char *name, struct ibv_send_wr wr)
+{
+	uint64_t *word = (uint64_t *)there.buffer, before = *word;
+	if (wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = (uintptr_t)word;
+		wr.wr.atomic.rkey = there.mr->rkey;
+		wr.wr.atomic.compare_add = 1;
+	}
+	connect_both();
+	begin(name);
+	CHECK(!post(qp, &wr));
+	struct ibv_wc wc = completion(here.cq);
+	printf("%s %#x", name_of(wc.status), wc.vendor_err);
+	puts(wr.opcode == IBV_WR_RDMA_READ ? "" : *word == before ? ", not executed" : ", executed");
+}
+
+// A WRITE with immediate data, while receives 2 and 3 are posted: how it and they complete.
+static void immediate(const char *name, uint32_t length, uint32_t rkey)
+{
+	struct ibv_sge sge = local(length);
+	struct ibv_send_wr wr = request(IBV_WR_RDMA_WRITE_WITH_IMM, &sge);
+	wr.wr.rdma.rkey = rkey;
+	connect_both();
+	CHECK(!receive(peer, 2, NULL) && !receive(peer, 3, NULL));
+	begin(name);
+	CHECK(!post(qp, &wr));
+	struct ibv_wc sent = completion(here.cq);
+	printf("%s", name_of(sent.status));
+	struct ibv_wc received = completion(there.cq);
+	printf(", %s", received.wr_id == 2 ? name_of(received.status) : "?");
+	if (sent.status != IBV_WC_SUCCESS) {
+		received = completion(there.cq);
+		printf(", %s", received.wr_id == 3 ? name_of(received.status) : "?");
+	}
+	puts("");
+}
+
 static void local_keys(void)
 {
 	struct ibv_sge sge = local(64);
@@ -47,8 +86,18 @@ static void local_keys(void)
 	WRITE_FROM("sge with lkey 0", start, 0);
 	WRITE_FROM("sge with a stale lkey", start, stale);
 	WRITE_FROM("sge with the lkey of another PD", (uintptr_t)there.buffer, there.mr->lkey);
-	sge = (struct ibv_sge){ start, 64, read_only->lkey };
-	work("READ into an MR without LOCAL_WRITE", request(IBV_WR_RDMA_READ, &sge));
+	// The request goes out, and fails when there is something to put there.
+#define FETCH_INTO(name, key)                                                          \
+	do {                                                                           \
+		sge = (struct ibv_sge){ start, 8, key };                               \
+		fetch("READ into " name, request(IBV_WR_RDMA_READ, &sge));             \
+		fetch("atomic into " name, request(IBV_WR_ATOMIC_FETCH_AND_ADD, &sge)); \
+	} while (0)
+	FETCH_INTO("its MR", here.mr->lkey);
+	FETCH_INTO("an MR without LOCAL_WRITE", read_only->lkey);
+	FETCH_INTO("an unknown lkey", 0x12345678);
+	FETCH_INTO("a stale lkey", stale);
+	FETCH_INTO("the lkey of another PD", there.mr->lkey);
 	CHECK(!ibv_dereg_mr(read_only));
 
 	read_only = ibv_reg_mr(there.pd, there.buffer, SIZE, 0);
@@ -99,6 +148,13 @@ static void remote_keys(void)
 	REMOTE("atomic without REMOTE_ATOMIC", add, &eight, start, closed->rkey);
 	REMOTE("atomic at an odd address", add, &eight, start + 1, there.mr->rkey);
 	REMOTE("atomic of four bytes", add, &four, start, there.mr->rkey);
+	immediate("WRITE with immediate data", 64, there.mr->rkey);
+	immediate("WRITE with immediate data and an unknown rkey", 64, 0x12345678);
+	immediate("WRITE with immediate data and a stale rkey", 64, stale);
+	immediate("WRITE with immediate data without REMOTE_WRITE", 64, closed->rkey);
+	// Its first packet is refused; only the last one would have taken a receive.
+	immediate("long WRITE with immediate data and an unknown rkey", 4096, 0x12345678);
+	immediate("WRITE of nothing with immediate data and an unknown rkey", 0, 0x12345678);
 	CHECK(!ibv_dereg_mr(closed));
 }
 
@@ -225,9 +281,11 @@ static void other_types(void)
 	struct ibv_srq *srq = ibv_create_srq(here.pd, &init);
 	struct ibv_srq *foreign = ibv_create_srq(there.pd, &init);
 	struct ibv_qp_init_attr with_srq = qp_init(&here, IBV_QPT_RC);
+	struct ibv_qp *other;
 	CHECK(srq && foreign);
 	with_srq.srq = foreign;
-	POINTER("create_qp with an SRQ of another PD", ibv_create_qp(here.pd, &with_srq));
+	POINTER("create_qp with an SRQ of another PD", other = ibv_create_qp(here.pd, &with_srq));
+	CHECK(!ibv_destroy_qp(other));
 	with_srq.srq = srq;
 	struct ibv_qp *shared = ibv_create_qp(here.pd, &with_srq);
 	CHECK(shared);
@@ -237,6 +295,44 @@ static void other_types(void)
 	CHECK(!ibv_post_srq_recv(srq, &recv, &bad));
 	STATUS("SRQ full", ibv_post_srq_recv(srq, &recv, &bad));
 	CHECK(!ibv_destroy_qp(shared) && !ibv_destroy_srq(srq) && !ibv_destroy_srq(foreign));
+}
+
+// A SEND, then a WRITE, to a queue pair whose shared receive queue has another PD: how the SEND,
+// the receive and the WRITE complete.
+static void domains(const char *name, struct ibv_mr *into, struct ibv_mr *target)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(there.context);
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(there.pd, &init);
+	struct ibv_qp_init_attr with_srq = qp_init(&there, IBV_QPT_RC);
+	with_srq.srq = srq;
+	struct ibv_qp *plain = peer;
+	CHECK(pd && srq && (peer = ibv_create_qp(pd, &with_srq)));
+	struct ibv_mr *in_qp = ibv_reg_mr(pd, there.buffer, SIZE, EVERYTHING);
+	CHECK(in_qp);
+	struct ibv_sge sge = local(64);
+	struct ibv_sge to = { (uintptr_t)there.buffer, 64, into ? into->lkey : in_qp->lkey };
+	struct ibv_recv_wr recv = { .wr_id = 2, .sg_list = &to, .num_sge = 1 }, *bad;
+	struct ibv_send_wr send = request(IBV_WR_SEND, &sge), write = request(IBV_WR_RDMA_WRITE, &sge);
+	write.wr.rdma.rkey = target ? target->rkey : in_qp->rkey;
+	connect_both();
+	CHECK(!ibv_post_srq_recv(srq, &recv, &bad));
+	begin(name);
+	CHECK(!post(qp, &send));
+	printf("%s, ", name_of(completion(here.cq).status));
+	printf("%s, ", name_of(completion(there.cq).status));
+	connect_both();
+	CHECK(!post(qp, &write));
+	puts(name_of(completion(here.cq).status));
+	CHECK(!ibv_destroy_qp(peer) && !ibv_destroy_srq(srq) && !ibv_dereg_mr(in_qp));
+	CHECK(!ibv_dealloc_pd(pd));
+	peer = plain;
+}
+
+static void two_domains(void)
+{
+	domains("receive and rkey each of its PD", there.mr, NULL);
+	domains("receive of the QP's PD, rkey of the SRQ's", NULL, there.mr);
 }
 
 static void windows(void)
@@ -351,6 +447,7 @@ int main(void)
 	nothing_at_all();
 	refused();
 	other_types();
+	two_domains();
 	windows();
 	keys_of_windows();
 	return 0;

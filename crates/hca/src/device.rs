@@ -125,7 +125,7 @@ impl Hca {
             ready: VecDeque::new(),
             burst_left: BURST_PACKETS,
             turn_began: Turn::default(),
-            peers: Peers::new(config.max_qp),
+            peers: Peers::new(limits.max_qp),
             responses: Room::default(),
             egress: Impairer::new(Direction::Egress, config.seed ^ 0x9e37_79b9_7f4a_7c15),
             ingress: Impairer::new(Direction::Ingress, config.seed ^ 0xd1b5_4a32_d192_ed03),

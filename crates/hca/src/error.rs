@@ -101,12 +101,6 @@ pub enum VerbsError {
         "the memory window has another type: ibv_bind_mw binds type 1, a BIND_MW work request type 2"
     )]
     WrongMwType,
-    /// Objects of different protection domains cannot work together (`EINVAL`).
-    #[error("the {object} belongs to another protection domain")]
-    WrongDomain {
-        /// The foreign object.
-        object: Object,
-    },
     /// The verb is for queue pairs of another type (`EINVAL`).
     #[error("the queue pair is of type {actual}, this needs {needed}")]
     WrongType {

@@ -19,8 +19,10 @@ use crate::verbs::{PdId, XrcdId};
 /// The objects a queue pair is tied to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ties {
-    /// All but XRC_RECV have one.
+    /// All but XRC_RECV have one. The peer's keys and those of send requests are of this domain.
     pub(crate) pd: Option<PdId>,
+    /// The domain of the keys of receive requests: that of the shared receive queue, if there is one.
+    pub(crate) recv_pd: Option<PdId>,
     /// All but XRC_RECV have one.
     pub(crate) send_cq: Option<CqId>,
     /// All but the two of XRC have one.
@@ -65,6 +67,16 @@ impl QpHost<'_> {
 
     fn require_opener(&self) -> Result<Opener, AccessError> {
         self.opener().ok_or(AccessError::WrongDomain)
+    }
+
+    /// Who presents this key.
+    fn opener_of(&self, key: Key) -> Result<Opener, AccessError> {
+        let (qpn, pd) = match key {
+            Key::Local(_) | Key::Remote(_) => (self.qpn, self.ties.pd),
+            Key::Receive(_) => (self.qpn, self.ties.recv_pd),
+        };
+        let pd = pd.ok_or(AccessError::WrongDomain)?;
+        Ok(Opener { pd, qpn })
     }
 }
 
@@ -140,6 +152,7 @@ impl Host for QpHost<'_> {
             return false;
         }
         self.ties.pd = Some(srq.pd);
+        self.ties.recv_pd = Some(srq.pd);
         self.ties.recv_cq = Some(cq);
         self.ties.srq = Some(SrqId(index));
         true
@@ -150,15 +163,15 @@ impl Host for QpHost<'_> {
     }
 
     fn check_read(&self, segment: &Segment) -> Result<(), AccessError> {
-        self.keys.check_read(self.require_opener()?, segment)
+        self.keys.check_read(self.opener_of(segment.key)?, segment)
     }
 
     fn check_write(&self, segment: &Segment) -> Result<(), AccessError> {
-        self.keys.check_write(self.require_opener()?, segment)
+        self.keys.check_write(self.opener_of(segment.key)?, segment)
     }
 
     fn write(&mut self, key: Key, va: u64, data: Data<'_>) -> Result<(), AccessError> {
-        self.keys.write(self.require_opener()?, key, va, data)
+        self.keys.write(self.opener_of(key)?, key, va, data)
     }
 
     fn atomic(&mut self, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {

@@ -237,8 +237,7 @@ impl KeyTable {
         if self.revoked {
             return Err(AccessError::Unmapped);
         }
-        let (Key::Local(number) | Key::Remote(number)) = key;
-        match (self.find(number), key) {
+        match (self.find(key.number()), key) {
             (Some(Entry::Region(region)), _) => {
                 let offset = region.open(who.pd, va, len, access)?;
                 Ok((region, offset))
@@ -274,8 +273,7 @@ impl KeyTable {
 
     /// Whether the segment lies in a region without bytes.
     pub(crate) fn is_phantom(&self, segment: &Segment) -> bool {
-        let (Key::Local(key) | Key::Remote(key)) = segment.key;
-        let region = match self.find(key) {
+        let region = match self.find(segment.key.number()) {
             Some(Entry::Region(region)) => Some(region),
             Some(Entry::Window(window)) => window.region().and_then(|index| self.region_at(index)),
             None => None,
@@ -351,14 +349,14 @@ pub(crate) fn offset_in(first: u64, room: u64, va: u64, len: u64) -> Option<u64>
 
 fn read_access(key: Key) -> AccessFlags {
     match key {
-        Key::Local(_) => AccessFlags::empty(),
+        Key::Local(_) | Key::Receive(_) => AccessFlags::empty(),
         Key::Remote(_) => AccessFlags::REMOTE_READ,
     }
 }
 
 fn write_access(key: Key) -> AccessFlags {
     match key {
-        Key::Local(_) => AccessFlags::LOCAL_WRITE,
+        Key::Local(_) | Key::Receive(_) => AccessFlags::LOCAL_WRITE,
         Key::Remote(_) => AccessFlags::REMOTE_WRITE,
     }
 }

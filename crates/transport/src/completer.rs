@@ -3,10 +3,11 @@ use ferroce_wire::{Aeth, Headers, NakCode, Opcode, Psn, Qpn, Syndrome, rnr_timer
 
 use crate::recv::scatter;
 use crate::requester::{Requester, RequesterTimer};
-use crate::{Counter, Data, Host, QpAttr, SendOp, Time, TimerExpiry, WcStatus};
+use crate::work::Fault;
+use crate::{Counter, Data, Host, Key, QpAttr, SendOp, Time, TimerExpiry, WcStatus};
 
-/// Why the queue pair must fail: the status of the oldest WQE's completion.
-pub(crate) type Verdict = Result<(), WcStatus>;
+/// Why the queue pair must fail: what the oldest WQE's completion says.
+pub(crate) type Verdict = Result<(), Fault>;
 
 /// What a response asks of the requester, apart from what it acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,7 +122,7 @@ impl Requester {
         attr: &QpAttr,
         qpn: Qpn,
         host: &mut H,
-    ) -> Result<Demand, WcStatus> {
+    ) -> Result<Demand, Fault> {
         let psn = headers.bth.psn;
         let opcode = headers.bth.opcode;
         match headers.aeth.map(|aeth| (aeth.syndrome, aeth.msn)) {
@@ -145,16 +146,20 @@ impl Requester {
                 let expected = (wqe.length - offset).min(mtu);
                 let ends = is_last || (index + 1).is_multiple_of(self.read_packets(attr));
                 if data.len() != expected || opcode.ends_message() != ends {
-                    return Err(WcStatus::BadRespErr);
+                    return Err(WcStatus::BadRespErr.into());
                 }
-                scatter(&wqe.sges, host, offset, data)
+                scatter(&wqe.sges, Key::Local, host, offset, data)
             }
-            (op, Some(original)) if op.is_atomic() => {
-                scatter(&wqe.sges, host, 0, Data::Bytes(&original.to_ne_bytes()))
-            }
-            _ => return Err(WcStatus::BadRespErr),
+            (op, Some(original)) if op.is_atomic() => scatter(
+                &wqe.sges,
+                Key::Local,
+                host,
+                0,
+                Data::Bytes(&original.to_ne_bytes()),
+            ),
+            _ => return Err(WcStatus::BadRespErr.into()),
         };
-        written.map_err(|_| WcStatus::LocProtErr)?;
+        written.map_err(|_| Fault::RESPONSE)?;
         if is_last {
             self.complete_front(host, qpn);
         }
@@ -203,12 +208,12 @@ impl Requester {
             }
             NakCode::RemoteAccess => {
                 host.count(Counter::ReqRemoteAccessErrors, 1);
-                Err(WcStatus::RemAccessErr)
+                Err(WcStatus::RemAccessErr.into())
             }
-            NakCode::RemoteOperational => Err(WcStatus::RemOpErr),
+            NakCode::RemoteOperational => Err(WcStatus::RemOpErr.into()),
             NakCode::InvalidRequest | NakCode::InvalidRdRequest | NakCode::Other(_) => {
                 host.count(Counter::ReqRemoteInvalidRequest, 1);
-                Err(WcStatus::RemInvReqErr)
+                Err(WcStatus::RemInvReqErr.into())
             }
         }
     }
@@ -216,7 +221,7 @@ impl Requester {
     fn retry_after_nak<H: Host>(&mut self, now: Time, host: &mut H) -> Verdict {
         if !self.retry.on_sequence_nak(host.policy()) {
             host.count(Counter::ReqTransportRetriesExceeded, 1);
-            return Err(WcStatus::RetryExcErr);
+            return Err(WcStatus::RetryExcErr.into());
         }
         self.go_back();
         self.arm(now, host.policy());
@@ -235,7 +240,7 @@ impl Requester {
         }
         if !self.may_retry_rnr(attr.rnr_retry) {
             host.count(Counter::ReqRnrRetriesExceeded, 1);
-            return Err(WcStatus::RnrRetryExcErr);
+            return Err(WcStatus::RnrRetryExcErr.into());
         }
         host.count(Counter::RnrNakRetryErr, 1);
         self.go_back();
@@ -286,7 +291,7 @@ impl Requester {
         );
         if fatal {
             host.count(Counter::ReqTransportRetriesExceeded, 1);
-            return Err(WcStatus::RetryExcErr);
+            return Err(WcStatus::RetryExcErr.into());
         }
         self.implied_nak_at = None;
         let mut recovery = self.recovery;

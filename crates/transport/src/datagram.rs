@@ -2,7 +2,8 @@ use ferroce_wire::{Deth, Headers, Service};
 
 use crate::responder::{Context, Failed, complete_receive};
 use crate::service::GRH_BYTES;
-use crate::{Counter, Data, Grh, Host, Qp, WcFlags, WcOpcode, WcStatus};
+use crate::work::Fault;
+use crate::{Counter, Data, Grh, Host, Qp, WcFlags, WcOpcode};
 
 impl Qp {
     /// Takes a datagram for this QP, or for a group it is attached to, and puts it behind its IP
@@ -52,7 +53,7 @@ fn receive<H: Host>(
         .scatter(cx.host, 0, Data::Bytes(grh))
         .and_then(|()| wqe.scatter(cx.host, GRH_BYTES, data));
     if written.is_err() {
-        cx.fail(&wqe, WcStatus::LocProtErr);
+        cx.fail(&wqe, Fault::RECEIVE);
         return Err(Failed);
     }
     let mut completion = complete_receive(&wqe, WcOpcode::Recv, byte_len, headers, cx.qpn);

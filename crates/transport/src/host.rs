@@ -62,10 +62,21 @@ pub trait Host {
 /// A key to registered memory, and in which role it is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
-    /// An lkey, used by this device's own work requests.
+    /// An lkey of a send request, in the QP's protection domain.
     Local(u32),
+    /// An lkey of a receive request, in the protection domain of the queue that it was posted to: a
+    /// shared receive queue may have another one than the QP.
+    Receive(u32),
     /// An rkey, presented by the peer.
     Remote(u32),
+}
+
+impl Key {
+    /// The key itself.
+    pub fn number(self) -> u32 {
+        let (Self::Local(number) | Self::Receive(number) | Self::Remote(number)) = self;
+        number
+    }
 }
 
 /// A piece of registered memory.

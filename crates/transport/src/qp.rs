@@ -1,12 +1,13 @@
 use ferroce_adp::{Policy, QpTimeouts, RetryState};
 use ferroce_wire::{Headers, Psn, Qpn};
 
+use crate::completer::Verdict;
 use crate::requester::Requester;
 use crate::responder::{Context, Failed, ReceiveSource, Responder};
 use crate::{
     AccessFlags, Allowance, Attr, Counter, Data, HeldBack, Host, ModifyError, Mtu, PostError,
     QpAttr, QpEvent, QpModify, QpState, QpType, ReceiveQueue, RecvWr, SendFlags, SendWr, Time,
-    Transmit, WcStatus,
+    Transmit,
 };
 
 /// Packets a QP sends of one kind (answers, requests) before the other kind gets its turn.
@@ -373,11 +374,11 @@ impl Qp {
     }
 
     /// Acts on what the requester found: fail, or report the end of a drain.
-    fn conclude<H: Host>(&mut self, verdict: Result<(), WcStatus>, host: &mut H) {
-        if let Err(status) =
+    fn conclude<H: Host>(&mut self, verdict: Verdict, host: &mut H) {
+        if let Err(fault) =
             verdict.and_then(|()| self.requester.due_local_error().map_or(Ok(()), Err))
         {
-            self.requester.fail(host, self.config.qpn, status);
+            self.requester.fail(host, self.config.qpn, fault);
             if self.config.qp_type.is_reliable() {
                 self.enter_error(host);
             } else {

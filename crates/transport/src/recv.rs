@@ -24,27 +24,34 @@ impl RecvWqe {
         offset: u32,
         data: Data<'_>,
     ) -> Result<(), AccessError> {
-        scatter(&self.sges, host, offset, data)
+        scatter(&self.sges, Key::Receive, host, offset, data)
     }
 }
 
 /// Writes `data` at byte `offset` of a scatter list that is long enough.
 pub(crate) fn scatter<H: Host>(
     sges: &Sges,
+    role: fn(u32) -> Key,
     host: &mut H,
     offset: u32,
     data: Data<'_>,
 ) -> Result<(), AccessError> {
     let mut written = 0;
-    for piece in pieces(sges, offset, data.len()) {
+    for piece in pieces(sges, role, offset, data.len()) {
         host.write(piece.key, piece.va, data.slice(written, piece.len))?;
         written += piece.len;
     }
     Ok(())
 }
 
-/// The pieces of memory behind `len` bytes from `offset` of a scatter/gather list.
-pub(crate) fn pieces(sges: &Sges, offset: u32, len: u32) -> impl Iterator<Item = Segment> + '_ {
+/// The pieces of memory behind `len` bytes from `offset` of a scatter/gather list, with its keys
+/// in the `role` of a work request of the list's kind.
+pub(crate) fn pieces(
+    sges: &Sges,
+    role: fn(u32) -> Key,
+    offset: u32,
+    len: u32,
+) -> impl Iterator<Item = Segment> + '_ {
     let mut skip = offset;
     let mut left = len;
     sges.iter().filter_map(move |sge| {
@@ -53,7 +60,7 @@ pub(crate) fn pieces(sges: &Sges, offset: u32, len: u32) -> impl Iterator<Item =
         let len = left.min(sge.length - skipped);
         left -= len;
         (len > 0).then(|| Segment {
-            key: Key::Local(sge.lkey),
+            key: role(sge.lkey),
             va: sge.addr.wrapping_add(skipped.into()),
             len,
         })
@@ -162,7 +169,7 @@ mod tests {
     }
 
     fn cut(offset: u32, len: u32) -> Vec<(u64, u32)> {
-        pieces(&list(), offset, len)
+        pieces(&list(), Key::Local, offset, len)
             .map(|s| (s.va, s.len))
             .collect()
     }

@@ -4,9 +4,10 @@ use ferroce_wire::{AtomicEth, Bth, Deth, Headers, Opcode, Psn, Reth};
 
 use crate::recv::pieces;
 use crate::serial::Serial;
+use crate::work::Fault;
 use crate::{
-    Host, Payload, QpAttr, QpConfig, Segment, SendFlags, SendOp, SendTo, Sges, Transmit, UdAddress,
-    WcStatus,
+    Host, Key, Payload, QpAttr, QpConfig, Segment, SendFlags, SendOp, SendTo, Sges, Transmit,
+    UdAddress,
 };
 
 /// A send WQE: the work request and where it stands on the wire.
@@ -45,7 +46,7 @@ impl SendWqe {
     }
 
     fn segments(&self, offset: u32, len: u32) -> impl Iterator<Item = Segment> + '_ {
-        pieces(&self.sges, offset, len)
+        pieces(&self.sges, Key::Local, offset, len)
     }
 }
 
@@ -76,16 +77,16 @@ impl Request<'_> {
         (self.span * self.attr.path_mtu.bytes()).min(self.wqe.length - self.offset())
     }
 
-    /// Whether local memory is there for it; an error is the WQE's status.
-    pub(crate) fn check<H: Host>(&self, host: &H) -> Result<(), WcStatus> {
-        let receives = self.wqe.op.needs_response();
+    /// Whether the memory that it sends is there. Where the response to a READ or atomic goes is
+    /// looked at when that arrives, as cards do: it may be registered meanwhile, or not any more.
+    pub(crate) fn check<H: Host>(&self, host: &H) -> Result<(), Fault> {
+        if self.wqe.op.needs_response() {
+            return Ok(());
+        }
         let mut segments = self.wqe.segments(self.offset(), self.len());
         segments
-            .try_for_each(|segment| match receives {
-                true => host.check_write(&segment),
-                false => host.check_read(&segment),
-            })
-            .map_err(|_| WcStatus::LocProtErr)
+            .try_for_each(|segment| host.check_read(&segment))
+            .map_err(Fault::send)
     }
 
     /// Writes the packet to `out`, if [`Self::check`] passed.

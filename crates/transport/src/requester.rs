@@ -8,6 +8,7 @@ use crate::recovery::Recovery;
 use crate::request::{Request, SendWqe};
 use crate::serial::Serial;
 use crate::window::{Allowance, HeldBack};
+use crate::work::Fault;
 use crate::{
     Completion, Counter, Host, MAX_MESSAGE_BYTES, PostError, QpAttr, QpConfig, QpType, SendFlags,
     SendOp, SendWr, Time, Transmit, WcStatus, WorkQueue,
@@ -59,7 +60,7 @@ pub(crate) struct Requester {
     /// What timeouts have made it send again, and what waits for the answer.
     pub(crate) recovery: Recovery,
     /// A local error of the WQE at the cursor; reported when everything before it is done.
-    local_error: Option<WcStatus>,
+    local_error: Option<Fault>,
     /// Window for good, which also sizes READ requests.
     pub(crate) window_bytes: u32,
     /// Window for now: the device's share for each of its busy queue pairs.
@@ -262,8 +263,8 @@ impl Requester {
         };
         let ack_req = request.ack_req && config.qp_type.is_reliable();
         let needs_response = request.wqe.op.needs_response();
-        if let Err(status) = request.check(host) {
-            self.local_error = Some(status);
+        if let Err(fault) = request.check(host) {
+            self.local_error = Some(fault);
             return false;
         }
         request.build(out);
@@ -297,7 +298,7 @@ impl Requester {
                 _ => Ok(()), // the other operations are not local
             };
             if done.is_err() {
-                self.local_error = Some(WcStatus::MwBindErr);
+                self.local_error = Some(WcStatus::MwBindErr.into());
                 return;
             }
             self.started += 1;
@@ -347,11 +348,11 @@ impl Requester {
         let wrong_length = (wqe.op.is_atomic() && wqe.length != 8)
             || (qp_type == QpType::Ud && wqe.length > attr.path_mtu.bytes());
         if wrong_length || (wqe.op.needs_response() && attr.max_rd_atomic == 0) {
-            self.local_error = Some(if wrong_length {
-                WcStatus::LocLenErr
-            } else {
-                WcStatus::LocQpOpErr
-            });
+            let status = match wrong_length {
+                true => WcStatus::LocLenErr,
+                false => WcStatus::LocQpOpErr,
+            };
+            self.local_error = Some(status.into());
             return false;
         }
         wqe.first_psn = self.next;
@@ -549,15 +550,15 @@ impl Requester {
     }
 
     /// A local error whose turn has come: every earlier WQE is done.
-    pub(crate) fn due_local_error(&self) -> Option<WcStatus> {
+    pub(crate) fn due_local_error(&self) -> Option<Fault> {
         self.local_error.filter(|_| self.cursor == 0)
     }
 
-    /// Completes the oldest WQE with `status` and flushes the rest.
-    pub(crate) fn fail<H: Host>(&mut self, host: &mut H, qpn: Qpn, status: WcStatus) {
+    /// Completes the oldest WQE with `fault` and flushes the rest.
+    pub(crate) fn fail<H: Host>(&mut self, host: &mut H, qpn: Qpn, fault: Fault) {
         if let Some(wqe) = self.queue.pop_front() {
             host.count(Counter::ReqCqeError, 1);
-            let completion = Completion::error(wqe.wr_id, status, wqe.op.wc_opcode(), qpn);
+            let completion = fault.completion(wqe.wr_id, wqe.op.wc_opcode(), qpn);
             host.complete(WorkQueue::Send, completion);
         }
         self.flush(host, qpn);

@@ -6,6 +6,7 @@ use crate::answers::{Answers, REVOKED, ReadAnswer};
 use crate::owed::Owed;
 use crate::resource::{Resource, Resources};
 use crate::serial::Serial;
+use crate::work::Fault;
 use crate::{
     AccessError, AccessFlags, AtomicOp, Completion, Counter, Data, Host, Key, MAX_MESSAGE_BYTES,
     QpAttr, QpEvent, ReceiveQueue, RecvWqe, Segment, Transmit, WcFlags, WcOpcode, WcStatus,
@@ -42,7 +43,20 @@ enum Message {
         rkey: u32,
         total: u32,
         left: u32,
+        /// Of the packet that brings immediate data.
+        receive: Option<RecvWqe>,
     },
+}
+
+impl Message {
+    /// The receive WQE that it has taken.
+    fn into_receive(self) -> Option<RecvWqe> {
+        match self {
+            Self::None => None,
+            Self::Send { wqe, .. } => Some(wqe),
+            Self::Write { receive, .. } => receive,
+        }
+    }
 }
 
 /// Where a QP's receive WQEs come from.
@@ -105,8 +119,8 @@ impl ReceiveSource {
 pub(crate) enum Refusal {
     /// Not now: no receive WQE.
     NotReady,
-    /// Not with this receive WQE, whose status that is; the QP fails.
-    Receive(WcStatus),
+    /// Not with this receive WQE, whose completion says so; the QP fails.
+    Receive(Fault),
     /// Not at all: the NAK to answer with and the event to raise; the QP fails.
     Fatal(NakCode, QpEvent),
 }
@@ -139,10 +153,9 @@ impl<H: Host> Context<'_, H> {
         self.host.complete(WorkQueue::Recv, completion);
     }
 
-    pub(crate) fn fail(&mut self, wqe: &RecvWqe, status: WcStatus) {
+    pub(crate) fn fail(&mut self, wqe: &RecvWqe, fault: Fault) {
         self.host.count(Counter::RespCqeError, 1);
-        let completion = Completion::error(wqe.wr_id, status, WcOpcode::Recv, self.qpn);
-        self.complete(completion);
+        self.complete(fault.completion(wqe.wr_id, WcOpcode::Recv, self.qpn));
     }
 }
 
@@ -216,9 +229,9 @@ impl Responder {
                 self.nak_sent = true;
                 Ok(())
             }
-            Err(Refusal::Receive(status)) => {
-                self.fail_receive(status, cx);
-                let code = match status {
+            Err(Refusal::Receive(fault)) => {
+                self.fail_receive(fault, cx);
+                let code = match fault.status {
                     WcStatus::LocLenErr => NakCode::InvalidRequest,
                     _ => NakCode::RemoteOperational,
                 };
@@ -231,7 +244,7 @@ impl Responder {
                     cx.host.count(Counter::RespRemoteAccessErrors, 1);
                 }
                 self.answers.nak(psn, Syndrome::Nak(code));
-                self.fail_receive(status_of(code), cx);
+                self.fail_refused(code, cx);
                 cx.host.event(event);
                 Err(Failed)
             }
@@ -304,10 +317,10 @@ impl Responder {
         let end = u64::from(*received) + u64::from(data.len());
         if end > wqe.capacity() || end > MAX_MESSAGE_BYTES {
             cx.host.count(Counter::RespLocalLengthError, 1);
-            return Err(Refusal::Receive(WcStatus::LocLenErr));
+            return Err(Refusal::Receive(WcStatus::LocLenErr.into()));
         }
         if wqe.scatter(cx.host, *received, data).is_err() {
-            return Err(Refusal::Receive(WcStatus::LocProtErr));
+            return Err(Refusal::Receive(Fault::RECEIVE));
         }
         *received += data.len();
         if opcode.ends_message() {
@@ -331,62 +344,65 @@ impl Responder {
         cx: &mut Context<'_, H>,
     ) -> Result<(), Refusal> {
         let opcode = headers.bth.opcode;
-        if opcode.starts_message() {
-            let reth = headers.reth.ok_or(INVALID)?;
-            if u64::from(reth.length) > MAX_MESSAGE_BYTES {
+        let begun = if opcode.starts_message() {
+            let Reth { va, rkey, length } = headers.reth.ok_or(INVALID)?;
+            if u64::from(length) > MAX_MESSAGE_BYTES
+                || !cx.attr.access.contains(AccessFlags::REMOTE_WRITE)
+            {
                 return Err(INVALID);
             }
-            if !cx.attr.access.contains(AccessFlags::REMOTE_WRITE) {
-                return Err(INVALID);
-            }
-            // The whole range is checked before the first byte is written. A WRITE of nothing
-            // touches no memory, so its key is not looked at (IBA vol 1, 9.7.4.1.5).
-            if reth.length > 0 {
-                cx.host.check_write(&Segment {
-                    key: Key::Remote(reth.rkey),
-                    va: reth.va,
-                    len: reth.length,
-                })?;
-            }
-            self.message = Message::Write {
-                va: reth.va,
-                rkey: reth.rkey,
-                total: reth.length,
-                left: reth.length,
-            };
+            Some(Message::Write {
+                va,
+                rkey,
+                total: length,
+                left: length,
+                receive: None,
+            })
+        } else if matches!(self.message, Message::Write { .. }) {
+            None
+        } else {
+            return Err(INVALID); // a WRITE packet inside a SEND
+        };
+        // The receive comes before the key (IBA vol 1, 9.7.4.1.4 and 9.7.4.1.5): should that be
+        // wrong, it is used up.
+        let taken = match headers.imm {
+            Some(_) => Some(cx.receives.take(cx.host).ok_or(Refusal::NotReady)?),
+            None => None,
+        };
+        if let Some(message) = begun {
+            self.message = message;
         }
         let Message::Write {
             va,
             rkey,
             total,
             left,
+            receive,
         } = &mut self.message
         else {
-            return Err(INVALID); // a WRITE packet inside a SEND
+            return Err(INVALID);
         };
+        *receive = taken;
+        // The whole range is checked before the first byte is written. A WRITE of nothing touches
+        // no memory, so its key is not looked at (IBA vol 1, 9.7.4.1.5).
+        if opcode.starts_message() && *total > 0 {
+            cx.host.check_write(&Segment {
+                key: Key::Remote(*rkey),
+                va: *va,
+                len: *total,
+            })?;
+        }
         let (ends, len) = (opcode.ends_message(), data.len());
         if len > *left || (ends && len != *left) || (!ends && len == *left) {
             return Err(INVALID);
         }
-        let receive = match headers.imm {
-            Some(_) => match cx.receives.take(cx.host) {
-                Some(wqe) => Some(wqe),
-                None => {
-                    if opcode.starts_message() {
-                        self.message = Message::None; // it comes again from the start
-                    }
-                    return Err(Refusal::NotReady);
-                }
-            },
-            None => None,
-        };
         if len > 0 {
             cx.host.write(Key::Remote(*rkey), *va, data)?;
             *va = va.wrapping_add(len.into());
             *left -= len;
         }
         if ends {
-            let byte_len = *total;
+            let (byte_len, receive) = (*total, receive.take());
             self.message = Message::None;
             cx.host.count(Counter::RxWriteRequests, 1);
             if let Some(wqe) = receive {
@@ -533,17 +549,34 @@ impl Responder {
 
     /// Gives up the message under way; its receive WQE is for the next one.
     pub(crate) fn abandon<H>(&mut self, cx: &mut Context<'_, H>) {
-        if let Message::Send { wqe, .. } = std::mem::replace(&mut self.message, Message::None) {
+        if let Some(wqe) = self.end_message() {
             cx.receives.give_back(wqe);
         }
     }
 
     /// Completes the receive WQE of the message under way with an error.
-    pub(crate) fn fail_receive<H: Host>(&mut self, status: WcStatus, cx: &mut Context<'_, H>) {
-        if let Message::Send { wqe, .. } = std::mem::replace(&mut self.message, Message::None) {
+    pub(crate) fn fail_receive<H: Host>(&mut self, fault: Fault, cx: &mut Context<'_, H>) {
+        if let Some(wqe) = self.end_message() {
             self.enter_own_srq(cx.host);
-            cx.fail(&wqe, status);
+            cx.fail(&wqe, fault);
         }
+    }
+
+    /// The same for a message that is refused with `code`.
+    pub(crate) fn fail_refused<H: Host>(&mut self, code: NakCode, cx: &mut Context<'_, H>) {
+        let status = match (code, &self.message) {
+            // Memory of this side, though the key came from the peer (IBA vol 1, 11.6.2).
+            (NakCode::RemoteAccess, Message::Write { .. }) => WcStatus::LocAccessErr,
+            (NakCode::RemoteAccess, _) => WcStatus::RemAccessErr,
+            (NakCode::RemoteOperational, _) => WcStatus::RemOpErr,
+            _ => WcStatus::RemInvReqErr,
+        };
+        self.fail_receive(status.into(), cx);
+    }
+
+    /// Ends the message under way; what it leaves is its receive WQE.
+    fn end_message(&mut self) -> Option<RecvWqe> {
+        std::mem::replace(&mut self.message, Message::None).into_receive()
     }
 
     /// Completions of the message under way go to the queue that it is for, if that still exists.
@@ -556,10 +589,7 @@ impl Responder {
     /// Completes as flushed what the responder holds: the receive WQE of a half-received SEND,
     /// then the QP's own queue.
     pub(crate) fn flush<H: Host>(&mut self, cx: &mut Context<'_, H>) {
-        let held = match std::mem::replace(&mut self.message, Message::None) {
-            Message::Send { wqe, .. } => Some(wqe),
-            Message::None | Message::Write { .. } => None,
-        };
+        let held = self.end_message();
         if held.is_some() {
             self.enter_own_srq(cx.host);
         }
@@ -616,15 +646,6 @@ impl Responder {
             self.answers.nak(psn, REVOKED);
             Failed
         })
-    }
-}
-
-/// The status of the receive WQE of a message that was refused half-way.
-fn status_of(code: NakCode) -> WcStatus {
-    match code {
-        NakCode::RemoteAccess => WcStatus::RemAccessErr,
-        NakCode::RemoteOperational => WcStatus::RemOpErr,
-        _ => WcStatus::RemInvReqErr,
     }
 }
 

@@ -47,12 +47,13 @@ impl Responder {
                 self.abandon(cx);
                 Ok(())
             }
-            Err(Refusal::Receive(status)) => {
-                self.fail_receive(status, cx);
+            Err(Refusal::Receive(fault)) => {
+                self.fail_receive(fault, cx);
                 Err(Failed)
             }
             Err(Refusal::Fatal(NakCode::RemoteAccess, event)) => {
                 cx.host.count(Counter::RespRemoteAccessErrors, 1);
+                self.fail_refused(NakCode::RemoteAccess, cx);
                 cx.host.event(event);
                 Err(Failed)
             }

@@ -3,7 +3,7 @@ use ferroce_wire::Qpn;
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::{AccessFlags, QpType, SendTo, Time};
+use crate::{AccessError, AccessFlags, QpType, SendTo, Time};
 
 /// A scatter/gather element: local memory opened by an lkey.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -302,6 +302,7 @@ pub enum WcStatus {
     WrFlushErr = 5,
     MwBindErr = 6,
     BadRespErr = 7,
+    LocAccessErr = 8,
     RemInvReqErr = 9,
     RemAccessErr = 10,
     RemOpErr = 11,
@@ -320,6 +321,7 @@ impl WcStatus {
             Self::WrFlushErr => "IBV_WC_WR_FLUSH_ERR",
             Self::MwBindErr => "IBV_WC_MW_BIND_ERR",
             Self::BadRespErr => "IBV_WC_BAD_RESP_ERR",
+            Self::LocAccessErr => "IBV_WC_LOC_ACCESS_ERR",
             Self::RemInvReqErr => "IBV_WC_REM_INV_REQ_ERR",
             Self::RemAccessErr => "IBV_WC_REM_ACCESS_ERR",
             Self::RemOpErr => "IBV_WC_REM_OP_ERR",
@@ -328,11 +330,12 @@ impl WcStatus {
         }
     }
 
-    /// The vendor syndrome that ConnectX reports with this status. 129 (retry exceeded) and 249
-    /// (flush) are documented facts of those cards; 135 to 138 are what public logs show for
-    /// the remote errors. 0 where nothing is known.
+    /// The vendor syndrome that ConnectX reports with this status, if it is always the same one. 129
+    /// (retry exceeded) and 249 (flush) are documented facts of those cards; the others are what
+    /// public logs show. 0 where nothing is known; see [`Fault`] for protection errors.
     pub fn vendor_err(self) -> u32 {
         match self {
+            Self::LocQpOpErr => 97,
             Self::RetryExcErr => 129,
             Self::RnrRetryExcErr => 135,
             Self::RemAccessErr => 136,
@@ -340,6 +343,52 @@ impl WcStatus {
             Self::RemInvReqErr => 138,
             Self::WrFlushErr => 249,
             _ => 0,
+        }
+    }
+}
+
+/// What the completion of a request that failed says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fault {
+    pub(crate) status: WcStatus,
+    pub(crate) vendor_err: u32,
+}
+
+impl Fault {
+    /// A response to a READ or atomic cannot be put where it belongs.
+    pub(crate) const RESPONSE: Self = Self::protection(0x33);
+    /// Nor can a message.
+    pub(crate) const RECEIVE: Self = Self::protection(0x32);
+
+    /// What a SEND or WRITE sends cannot be read.
+    pub(crate) fn send(error: AccessError) -> Self {
+        Self::protection(match error {
+            AccessError::OutOfBounds => 0x53,
+            _ => 0x52,
+        })
+    }
+
+    const fn protection(vendor_err: u32) -> Self {
+        Self {
+            status: WcStatus::LocProtErr,
+            vendor_err,
+        }
+    }
+
+    /// The completion of that request.
+    pub(crate) fn completion(self, wr_id: u64, opcode: WcOpcode, qpn: Qpn) -> Completion {
+        Completion {
+            vendor_err: self.vendor_err,
+            ..Completion::error(wr_id, self.status, opcode, qpn)
+        }
+    }
+}
+
+impl From<WcStatus> for Fault {
+    fn from(status: WcStatus) -> Self {
+        Self {
+            status,
+            vendor_err: status.vendor_err(),
         }
     }
 }

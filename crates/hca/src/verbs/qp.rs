@@ -65,8 +65,13 @@ impl Hca {
     pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, VerbsError> {
         self.check_qp_init(init)?;
         let receives = init.qp_type != QpType::XrcSend;
+        let recv_pd = match init.srq.filter(|_| receives) {
+            Some(srq) => self.srq(srq)?.pd,
+            None => init.pd,
+        };
         let ties = Ties {
             pd: Some(init.pd),
+            recv_pd: Some(recv_pd),
             send_cq: Some(init.send_cq),
             recv_cq: receives.then_some(init.recv_cq),
             srq: init.srq.filter(|_| receives),
@@ -128,11 +133,8 @@ impl Hca {
         }
         self.cq(init.recv_cq)?;
         if let Some(srq) = init.srq {
+            // It may have another protection domain, as with cards.
             let srq = self.srq(srq)?;
-            if srq.pd != init.pd {
-                let object = Object::Srq;
-                return Err(VerbsError::WrongDomain { object });
-            }
             if srq.xrc.is_some() {
                 return Err(VerbsError::XrcSrq);
             }

@@ -31,6 +31,7 @@ impl Hca {
         self.xrcd_users(xrcd)?;
         let ties = Ties {
             pd: None,
+            recv_pd: None,
             send_cq: None,
             recv_cq: None,
             srq: None,

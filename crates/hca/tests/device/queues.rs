@@ -1,12 +1,13 @@
 //! Completion queues and shared receive queues.
 
 use ferroce_hca::{
-    AccessFlags, Attr, Counter, CqId, Event, Hca, Notify, PostError, QpCap, QpEvent, QpInit,
-    QpModify, QpState, SendFlags, SendWr, SrqAttr, SrqModify, VerbsError, WcStatus, limits,
+    AccessFlags, Attr, Counter, CqId, Event, Hca, Notify, PdId, PostError, QpCap, QpEvent, QpInit,
+    QpModify, QpState, SendFlags, SendOp, SendWr, SrqAttr, SrqId, SrqModify, VerbsError, WcStatus,
+    limits,
 };
 use ferroce_wire::Qpn;
 
-use crate::common::{A, B, LATENCY_NS, Pair, SEND, Side, attr, recv_wr, srq_limit};
+use crate::common::{A, B, LATENCY_NS, Pair, Region, SEND, Side, attr, recv_wr, srq_limit};
 
 fn send(pair: &mut Pair, qpn: Qpn, wr_id: u64, flags: SendFlags) {
     let region = pair.sides[A].register(64, AccessFlags::empty());
@@ -420,4 +421,109 @@ fn every_queue_pair_takes_two_elements() {
     let given = side.hca.qp(qpn).unwrap().config().cap;
     assert_eq!([given.max_send_sge, given.max_recv_sge], [2, 2]);
     assert_eq!(given.max_send_wr, cap.max_send_wr);
+}
+
+/// A connected pair; B's queue pair and its shared receive queue have domains of their own.
+struct Domains {
+    pair: Pair,
+    qpns: [Qpn; 2],
+    srq: SrqId,
+    of_qp: PdId,
+    of_srq: PdId,
+}
+
+impl Domains {
+    fn new() -> Self {
+        let mut pair = Pair::new([crate::common::config(); 2]);
+        let b = &mut pair.sides[B];
+        let (of_qp, of_srq) = (b.pd, b.hca.alloc_pd().unwrap());
+        let srq = b.hca.create_srq(of_srq, 4, 1).unwrap();
+        let qpns = [
+            pair.sides[A].create_qp(),
+            pair.sides[B].create_qp_with_srq(srq),
+        ];
+        pair.connect(qpns, attr());
+        Self {
+            pair,
+            qpns,
+            srq,
+            of_qp,
+            of_srq,
+        }
+    }
+
+    /// A region of B's.
+    fn region(&mut self, pd: PdId) -> Region {
+        let b = &mut self.pair.sides[B];
+        b.pd = pd;
+        let region = b.register(64, AccessFlags::all());
+        b.pd = self.of_qp;
+        region
+    }
+
+    /// How a request of `from` completes.
+    fn request(&mut self, from: usize, op: SendOp, into: &Region) -> WcStatus {
+        let wr = SendWr::new(1, op, into.sge(0, 8));
+        self.pair.post(from, self.qpns[from], wr);
+        self.pair.run();
+        let mut sent = self.pair.sides[from].completions.iter();
+        sent.find(|wc| wc.wr_id == 1).unwrap().status
+    }
+}
+
+/// As with cards: what is received goes where keys of the shared receive queue's domain lead, and
+/// peers and requests use keys of the queue pair's.
+#[test]
+fn a_shared_queue_and_its_queue_pairs_may_be_in_different_domains() {
+    for good in [true, false] {
+        let pick = |own: PdId, other| if good { own } else { other };
+        let status = |done: WcStatus, refused| if good { done } else { refused };
+        // A message into a receive of the shared queue.
+        let mut world = Domains::new();
+        let pd = pick(world.of_srq, world.of_qp);
+        let sink = world.region(pd);
+        let b = &mut world.pair.sides[B];
+        b.hca.post_srq_recv(world.srq, recv_wr(2, &sink)).unwrap();
+        let own = world.pair.sides[A].register(64, AccessFlags::all());
+        let sent = world.request(A, SEND, &own);
+        assert_eq!(sent, status(WcStatus::Success, WcStatus::RemOpErr));
+        let received = world.pair.sides[B].completions[0];
+        assert_eq!(received.wr_id, 2);
+        assert_eq!(
+            received.status,
+            status(WcStatus::Success, WcStatus::LocProtErr)
+        );
+        world.pair.sides[B].hca.audit();
+
+        // What the peer reaches by its keys, and what is sent and fetched.
+        for index in 0..5 {
+            let mut world = Domains::new();
+            let pd = pick(world.of_qp, world.of_srq);
+            let own = world.pair.sides[A].register(64, AccessFlags::all());
+            let region = world.region(pd);
+            let (va, rkey) = (region.info.va, region.info.key.rkey());
+            let to_a = (own.info.va, own.info.key.rkey());
+            let imm = None;
+            let (from, op, bad) = match index {
+                0 => (A, SendOp::Write { va, rkey, imm }, WcStatus::RemAccessErr),
+                1 => (A, SendOp::Read { va, rkey }, WcStatus::RemAccessErr),
+                2 => (
+                    A,
+                    SendOp::FetchAdd { va, rkey, add: 1 },
+                    WcStatus::RemAccessErr,
+                ),
+                3 => {
+                    let (va, rkey) = to_a;
+                    (B, SendOp::Write { va, rkey, imm }, WcStatus::LocProtErr)
+                }
+                _ => {
+                    let (va, rkey) = to_a;
+                    (B, SendOp::Read { va, rkey }, WcStatus::LocProtErr)
+                }
+            };
+            let local = if from == A { &own } else { &region };
+            let done = world.request(from, op, local);
+            assert_eq!(done, status(WcStatus::Success, bad), "{op:?}");
+        }
+    }
 }

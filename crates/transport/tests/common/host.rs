@@ -117,7 +117,7 @@ impl TestHost {
 
     /// Index of the region and offset in it.
     fn find(&self, segment: &Segment, needs: AccessFlags) -> Result<(usize, usize), AccessError> {
-        let (Key::Local(key) | Key::Remote(key)) = segment.key;
+        let key = segment.key.number();
         let index = self
             .regions
             .iter()
@@ -169,7 +169,7 @@ impl Host for TestHost {
 
     fn check_read(&self, segment: &Segment) -> Result<(), AccessError> {
         let needs = match segment.key {
-            Key::Local(_) => AccessFlags::empty(),
+            Key::Local(_) | Key::Receive(_) => AccessFlags::empty(),
             Key::Remote(_) => AccessFlags::REMOTE_READ,
         };
         self.find(segment, needs).map(|_| ())
@@ -177,7 +177,7 @@ impl Host for TestHost {
 
     fn check_write(&self, segment: &Segment) -> Result<(), AccessError> {
         let needs = match segment.key {
-            Key::Local(_) => AccessFlags::LOCAL_WRITE,
+            Key::Local(_) | Key::Receive(_) => AccessFlags::LOCAL_WRITE,
             Key::Remote(_) => AccessFlags::REMOTE_WRITE,
         };
         self.find(segment, needs).map(|_| ())

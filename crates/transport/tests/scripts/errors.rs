@@ -1,7 +1,7 @@
 //! Refused requests: the NAK, both sides' completions, events and counters.
 
 use ferroce_transport::{
-    AccessFlags, Counter, QpEvent, QpState, SendOp, SendWr, WcStatus, WorkQueue,
+    AccessFlags, Counter, QpEvent, QpState, SendOp, SendWr, Sge, WcStatus, WorkQueue,
 };
 
 use crate::common::{A, B, Pair, Setup};
@@ -49,7 +49,10 @@ fn expect_no_access(place: impl Fn(&mut Pair) -> (u64, u32)) {
     for index in 0..5 {
         let mut pair = Setup::default().connect();
         let (va, rkey) = place(&mut pair);
-        pair.op(A, 1, access_ops(va, rkey)[index], 8);
+        let op = access_ops(va, rkey)[index];
+        pair.recv(B, 7, 0);
+        pair.recv(B, 8, 0);
+        pair.op(A, 1, op, 8);
         pair.write(A, 2, 8);
         expect_refused(
             &mut pair,
@@ -59,6 +62,12 @@ fn expect_no_access(place: impl Fn(&mut Pair) -> (u64, u32)) {
         );
         assert_eq!(pair.count(A, Counter::ReqRemoteAccessErrors), 1);
         assert_eq!(pair.count(B, Counter::RespRemoteAccessErrors), 1);
+        // Immediate data takes a receive before the key is looked at.
+        let first = match op.consumes_receive() {
+            true => WcStatus::LocAccessErr,
+            false => WcStatus::WrFlushErr,
+        };
+        assert_eq!(pair.recvs(B), [(7, first), (8, WcStatus::WrFlushErr)]);
     }
 }
 
@@ -112,6 +121,68 @@ fn a_long_write_is_checked_before_its_first_byte() {
         QpEvent::AccessError,
     );
     assert_eq!(pair.bytes(B, mr.part(0, 2000)), before);
+}
+
+fn write_with_imm(va: u64, rkey: u32) -> SendOp {
+    SendOp::Write {
+        va,
+        rkey,
+        imm: Some(1),
+    }
+}
+
+/// Of a long one only the last packet brings the immediate data and takes a receive, but the first
+/// one brings the key.
+#[test]
+fn a_long_write_with_immediate_data_that_is_refused_takes_no_receive() {
+    let mut pair = Setup::default().connect();
+    pair.recv(B, 7, 0);
+    let va = pair.target(A).0;
+    pair.op(A, 1, write_with_imm(va, 0xdead), 3000);
+    expect_refused(
+        &mut pair,
+        "NAK access 0",
+        WcStatus::RemAccessErr,
+        QpEvent::AccessError,
+    );
+    assert_eq!(pair.recvs(B), [(7, WcStatus::WrFlushErr)]);
+}
+
+/// Its memory goes away between its first packet and its last one, which has taken a receive.
+#[test]
+fn a_receive_taken_by_immediate_data_completes_whatever_becomes_of_the_write() {
+    use WcStatus::*;
+    let mut pair = Setup::default().connect();
+    pair.recv(B, 7, 0);
+    pair.recv(B, 8, 0);
+    let (va, rkey) = pair.target(A);
+    pair.op(A, 1, write_with_imm(va, rkey), 3000);
+    pair.lose_psn(1, A, true, 2);
+    pair.run_for(25_000);
+    let remote = pair[B].remote;
+    pair[B].host.deregister(remote);
+    expect_refused(
+        &mut pair,
+        "NAK access 2",
+        RemAccessErr,
+        QpEvent::AccessError,
+    );
+    assert_eq!(pair.recvs(B), [(7, LocAccessErr), (8, WrFlushErr)]);
+    assert_eq!(pair.count(B, Counter::RespCqeError), 1);
+}
+
+#[test]
+fn without_a_receive_a_wrong_key_does_not_even_come_up() {
+    let mut pair = Setup {
+        rnr_retry: 0,
+        ..Setup::default()
+    }
+    .connect();
+    let va = pair.target(A).0;
+    pair.op(A, 1, write_with_imm(va, 0xdead), 8);
+    pair.run();
+    assert_eq!(pair.sends(A), [(1, WcStatus::RnrRetryExcErr)]);
+    assert_eq!(pair[B].qp.state(), QpState::Rts);
 }
 
 #[test]
@@ -336,22 +407,80 @@ fn a_local_protection_error_half_way_is_found() {
     assert_eq!(pair.sends(A), [(1, WcStatus::LocProtErr)]);
 }
 
+/// As cards do, which look at the memory when there is something to put there.
 #[test]
-fn a_read_into_memory_that_cannot_be_written_is_not_even_sent() {
-    let mut pair = Setup::default().connect();
-    let read_only = pair[A].host.register(100, AccessFlags::empty());
-    let (va, rkey) = pair.target(A);
-    for op in [
-        SendOp::Read { va, rkey },
-        SendOp::FetchAdd { va, rkey, add: 1 },
-    ] {
-        let mut pair = Setup::default().connect();
-        pair[A].host.register(100, AccessFlags::empty());
-        pair.post(A, SendWr::new(1, op, read_only.part(0, 8)));
-        pair.run();
-        assert_eq!(pair.sends(A), [(1, WcStatus::LocProtErr)]);
-        assert!(pair.log.is_empty());
+fn a_read_into_memory_that_cannot_be_written_fails_when_its_response_comes() {
+    for index in 2..5 {
+        for deregistered in [false, true] {
+            let mut pair = Setup::default().connect();
+            let closed = pair[A].host.register(100, AccessFlags::empty());
+            if deregistered {
+                pair[A].host.deregister(closed);
+            }
+            let (va, rkey) = pair.target(A);
+            let op = access_ops(va, rkey)[index];
+            pair.post(A, SendWr::new(1, op, closed.part(0, 8)));
+            pair.write(A, 2, 8);
+            pair.run();
+            let done = pair.completions(A, WorkQueue::Send);
+            let told = |index: usize| (done[index].status, done[index].vendor_err);
+            assert_eq!(told(0), (WcStatus::LocProtErr, 0x33));
+            assert_eq!(told(1), (WcStatus::WrFlushErr, 249));
+            let counter = match op {
+                SendOp::Read { .. } => Counter::RxReadRequests,
+                _ => Counter::RxAtomicRequests,
+            };
+            assert_eq!(pair.count(B, counter), 1, "{op:?}");
+            assert_eq!(pair[A].qp.state(), QpState::Err);
+            assert_eq!(pair[B].qp.state(), QpState::Rts);
+        }
     }
+}
+
+/// What is registered by then is good enough.
+#[test]
+fn memory_for_a_response_may_be_registered_after_the_request_has_left() {
+    let mut pair = Setup::default().connect();
+    let late = pair[A].host.register(100, AccessFlags::LOCAL_WRITE);
+    pair[A].host.deregister(late);
+    let (va, rkey) = pair.target(A);
+    pair.post(
+        A,
+        SendWr::new(1, SendOp::Read { va, rkey }, late.part(0, 8)),
+    );
+    pair.transmit();
+    assert_eq!(pair[A].host.register(100, AccessFlags::LOCAL_WRITE), late);
+    pair.run();
+    pair.expect_sent(A, [1]);
+}
+
+#[test]
+fn protection_errors_tell_what_a_card_tells() {
+    let vendor = |sge: fn(&mut Pair) -> Sge| {
+        let mut pair = Setup::default().connect();
+        let sge = sge(&mut pair);
+        let (va, rkey) = pair.target(A);
+        let imm = None;
+        pair.post(A, SendWr::new(1, SendOp::Write { va, rkey, imm }, sge));
+        pair.run();
+        let done = pair.completions(A, WorkQueue::Send);
+        assert_eq!(done[0].status, WcStatus::LocProtErr);
+        done[0].vendor_err
+    };
+    let beyond = |pair: &mut Pair| {
+        let mr = pair[A].host.register(100, AccessFlags::LOCAL_WRITE);
+        Sge {
+            length: 101,
+            ..mr.part(0, 100)
+        }
+    };
+    assert_eq!(vendor(beyond), 0x53);
+    let unknown = |_: &mut Pair| Sge {
+        addr: 0x1000,
+        length: 8,
+        lkey: 0xdead,
+    };
+    assert_eq!(vendor(unknown), 0x52);
 }
 
 #[test]

@@ -172,6 +172,24 @@ fn a_write_that_is_not_permitted_is_dropped() {
     assert!(untouched != pair.bytes(A, pair[A].local.part(0, 100)));
 }
 
+/// The receive that the immediate data takes tells of it; nobody tells the peer.
+#[test]
+fn a_write_with_immediate_data_and_a_wrong_key_fails_its_receive() {
+    let mut pair = uc().connect();
+    pair.recv(B, 7, 10);
+    pair.recv(B, 8, 10);
+    let op = SendOp::Write {
+        va: pair.target(A).0,
+        rkey: 0xdead,
+        imm: Some(1),
+    };
+    pair.op(A, 1, op, 8);
+    pair.run();
+    pair.expect_sent(A, 1..2);
+    use WcStatus::*;
+    assert_eq!(pair.recvs(B), [(7, LocAccessErr), (8, WrFlushErr)]);
+}
+
 /// The send queue stops at its own mistake, in the middle of a message; the receiver gives that
 /// one up.
 #[test]
