@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use ferroce_hca::cm::{
     CmEventKind, CommId, ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport,
 };
-use ferroce_hca::{Data, Hca, HcaConfig, Mtu, Received, Time};
+use ferroce_hca::{Data, Hca, HcaConfig, Mtu, Received, Secret, Time};
 use ferroce_wire::cm::{Mad, Private, RejectReason, ServiceId, headers};
 use ferroce_wire::{Psn, Qpn};
 
@@ -41,10 +41,10 @@ fn address(side: usize) -> IpAddr {
 
 impl World {
     fn new() -> Self {
-        let hca = |cm_start| {
+        let hca = |key| {
             let mut hca = Hca::new(HcaConfig {
                 slot: 1,
-                cm_start,
+                secret: Some(Secret::new(key)),
                 ..HcaConfig::default()
             });
             hca.cm_mut().listen(SERVICE, 8).expect("nobody listens yet");

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use ferroce_hca::cm::{Transport, ack_timeout};
 use ferroce_hca::{AccessFlags, Attr};
 use ferroce_ibverbs::abi::ibv_qp_attr;
+use ferroce_wire::Psn;
 use ferroce_wire::cm::{Rep, Req};
 
 use crate::abi::RDMA_UDP_QKEY;
@@ -38,11 +39,11 @@ pub(crate) struct Terms {
 
 impl Terms {
     /// What a peer asks for. An answer may change READs and atomics.
-    pub(crate) fn of_request(req: &Req) -> Self {
+    pub(crate) fn of_request(req: &Req, rq_psn: Psn) -> Self {
         Self {
             peer: Some(req.local_gid.ip()),
             traffic_class: req.traffic_class,
-            rq_psn: crate::port::psn(),
+            rq_psn: rq_psn.value(),
             sq_psn: req.starting_psn.value(),
             peer_qpn: req.qpn.value(),
             mtu: req.mtu.value() as u8,
@@ -166,7 +167,7 @@ mod tests {
             let attr = |to| step(state, false, true, to).0;
             (attr(2).rq_psn, attr(3).sq_psn)
         };
-        let starting_psn = ferroce_wire::Psn::new(0xdd_6bc8);
+        let starting_psn = Psn::new(0xdd_6bc8);
         let mut active = State::default();
         active.terms.rq_psn = 0x10_8b4b;
         let rep = Rep {
@@ -181,11 +182,10 @@ mod tests {
             ..Req::default()
         };
         let passive = State {
-            terms: Terms::of_request(&req),
+            terms: Terms::of_request(&req, Psn::new(0x10_8b4b)),
             ..State::default()
         };
-        assert_eq!(psns(&passive), (passive.terms.rq_psn, 0xdd_6bc8));
-        assert_ne!(Terms::of_request(&req).rq_psn, passive.terms.rq_psn);
+        assert_eq!(psns(&passive), (0x10_8b4b, 0xdd_6bc8));
     }
 
     /// REQ and REP name what their sender takes and wants, each the other way round for the
@@ -197,7 +197,7 @@ mod tests {
             initiator_depth: 5,
             ..Req::default()
         };
-        let terms = Terms::of_request(&req);
+        let terms = Terms::of_request(&req, Psn::ZERO);
         assert_eq!((terms.responder_resources, terms.initiator_depth), (5, 3));
         let rep = Rep {
             responder_resources: 2,

@@ -19,7 +19,7 @@ use crate::device::Device;
 use crate::id::{self, Id, Step, refused};
 use crate::params::{Params, bytes};
 use crate::resolve::wrong_step;
-use crate::{port, qp, resolve};
+use crate::{qp, resolve};
 
 /// A refusal of the connection manager as one of a call.
 pub(crate) fn cm_error(error: CmError) -> Error {
@@ -76,7 +76,7 @@ unsafe fn connect(id: &Arc<Id>, given: *const rdma_conn_param) -> Result<(), Err
     // SAFETY: as the caller promises.
     let params = unsafe { Params::new(id, given, most) }?;
     let mut state = id.state();
-    state.terms.rq_psn = port::psn();
+    state.terms.rq_psn = device.with(|hca, _| hca.cm_mut().first_psn()).value();
     state.terms.responder_resources = params.responder_resources;
     state.terms.initiator_depth = params.initiator_depth;
     state.terms.retry_count = params.retry_count;

@@ -211,7 +211,8 @@ fn request(id: &Arc<Id>, device: &'static Device, event: &CmEvent, req: &Req) ->
         });
         return None;
     };
-    let terms = Terms::of_request(req);
+    let rq_psn = device.with(|hca, _| hca.cm_mut().first_psn());
+    let terms = Terms::of_request(req, rq_psn);
     let id_of_peer = child(id, device, event, req.service_id.port(), header, terms);
     let private = &req.private.0[AddressHeader::LEN..];
     let mut told = Told::new(&id_of_peer, RDMA_CM_EVENT_CONNECT_REQUEST, 0, private);

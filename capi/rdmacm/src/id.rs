@@ -90,11 +90,26 @@ pub(crate) struct Id {
     acknowledged: Condvar,
 }
 
-/// How many events the program has got, and how many it has acknowledged.
+/// How many events the program has got, and how many it has acknowledged, modulo 2^32: only whether
+/// they differ counts.
 #[derive(Default)]
 struct Events {
     reported: u32,
     completed: u32,
+}
+
+impl Events {
+    fn report(&mut self) {
+        self.reported = self.reported.wrapping_add(1);
+    }
+
+    fn acknowledge(&mut self) {
+        self.completed = self.completed.wrapping_add(1);
+    }
+
+    fn are_pending(&self) -> bool {
+        self.completed != self.reported
+    }
 }
 
 static IDS: Arena<rdma_cm_id, Arc<Id>> = Arena::new("id");
@@ -200,18 +215,18 @@ impl Id {
 
     /// An event goes to the program.
     pub(crate) fn report(&self) {
-        lock(&self.events).reported += 1;
+        lock(&self.events).report();
     }
 
     /// The program is done with an event.
     pub(crate) fn acknowledge(&self) {
-        lock(&self.events).completed += 1;
+        lock(&self.events).acknowledge();
         self.acknowledged.notify_all();
     }
 
     fn wait_acknowledged(&self) {
         let events = lock(&self.events);
-        let pending = |events: &mut Events| events.completed != events.reported;
+        let pending = |events: &mut Events| events.are_pending();
         let waited = self.acknowledged.wait_while(events, pending);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
@@ -302,4 +317,23 @@ pub(crate) fn make(
     let pointer = IDS.insert(abi, Arc::clone(&id));
     id.abi.store(pointer as usize, Ordering::Release);
     id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_events_come_round() {
+        let mut events = Events {
+            reported: u32::MAX,
+            completed: u32::MAX - 1,
+        };
+        assert!(events.are_pending());
+        events.report();
+        events.acknowledge();
+        assert!(events.are_pending());
+        events.acknowledge();
+        assert!(!events.are_pending());
+    }
 }

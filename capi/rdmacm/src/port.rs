@@ -47,16 +47,3 @@ fn claim_on(device: &Device, space: PortSpace, port: u16) -> Result<ServiceClaim
         refused(errno, error.to_string())
     })
 }
-
-/// A number that nobody can foresee.
-fn random() -> u32 {
-    let mut bytes = [0; 4];
-    // SAFETY: four bytes of a local variable. So few are always there.
-    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    u32::from_ne_bytes(bytes)
-}
-
-/// A first PSN.
-pub(crate) fn psn() -> u32 {
-    ferroce_wire::Psn::new(random()).value()
-}

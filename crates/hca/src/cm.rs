@@ -33,14 +33,16 @@ pub use error::{CmError, Overload};
 pub use event::{CmEvent, CmEventKind};
 pub use request::{ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport, ack_timeout};
 
+use crate::secret::{Draw, Secret, shuffle};
 use crate::state::DeviceState;
 
 /// A connection's name on this side.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CommId(pub u32);
 
-/// The index in a comm id, below the slot.
-const INDEX_MASK: u32 = 0x00ff_ffff;
+/// Bits of a comm id below the slot.
+const INDEX_BITS: u32 = 24;
+const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 
 /// To whom a message of the connection manager is addressed, where several processes share a
 /// device.
@@ -89,7 +91,12 @@ pub struct Cm {
     /// Where it counts.
     state: DeviceState,
     slot: u8,
-    next_index: u32,
+    secret: Secret,
+    /// Names that were tried. Below [`INDEX_BITS`] it makes the name, above it what tells apart the
+    /// transactions of those that have it one after the other.
+    names: u64,
+    /// First PSNs that were drawn.
+    psns: u64,
     next_psn: Psn,
     listeners: BTreeMap<ServiceId, Listener>,
     connections: BTreeMap<CommId, Connection>,
@@ -108,13 +115,15 @@ pub struct Cm {
 }
 
 impl Cm {
-    /// A connection manager whose names carry `slot` in their top byte and begin at `start`.
-    pub(crate) fn new(state: DeviceState, slot: u8, start: u32) -> Self {
+    /// A connection manager whose names carry `slot` in their top byte.
+    pub(crate) fn new(state: DeviceState, slot: u8, secret: Secret) -> Self {
         Self {
             state,
             slot,
-            next_index: start & INDEX_MASK,
-            next_psn: Psn::new(start),
+            secret,
+            names: 0,
+            psns: 0,
+            next_psn: Psn::new(secret.draw(Draw::MadPsn, 0) as u32), // as many bits as it has
             listeners: BTreeMap::new(),
             connections: BTreeMap::new(),
             by_origin: BTreeMap::new(),
@@ -169,6 +178,12 @@ impl Cm {
     /// Whether somebody listens or there is a connection.
     pub(crate) fn is_active(&self) -> bool {
         !self.listeners.is_empty() || !self.connections.is_empty()
+    }
+
+    /// A first PSN for a connection's queue pair, which nobody can foresee.
+    pub fn first_psn(&mut self) -> Psn {
+        self.psns += 1;
+        Psn::new(self.secret.draw(Draw::FirstPsn, self.psns) as u32) // as many bits as it has
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<CmEvent> {
@@ -235,13 +250,14 @@ impl Cm {
     // Building blocks.
 
     /// A new connection under a name of its own. There must be room.
-    fn insert(&mut self, connection: Connection) -> CommId {
+    fn insert(&mut self, mut connection: Connection) -> CommId {
         // Fewer connections than indices: this ends.
         loop {
-            let comm = CommId(u32::from(self.slot) << 24 | self.next_index);
-            self.next_index = (self.next_index + 1) & INDEX_MASK;
+            let (comm, own_tid) = self.name(self.names);
+            self.names += 1;
             // Zero stands for no name at all.
             if comm.0 != 0 && !self.connections.contains_key(&comm) {
+                connection.own_tid = own_tid;
                 if let Some(origin) = connection.origin {
                     self.by_origin.insert(origin, comm);
                 }
@@ -249,6 +265,19 @@ impl Cm {
                 return comm;
             }
         }
+    }
+
+    /// A name, and the transactions of whoever has it this time.
+    fn name(&self, n: u64) -> (CommId, u64) {
+        let round = |round, half| {
+            let n = u64::from(round) << INDEX_BITS | u64::from(half);
+            self.secret.draw(Draw::CommId, n) as u32 // it takes the bits that it needs
+        };
+        let index = n as u32 & INDEX_MASK; // the low bits
+        let index = shuffle::<{ INDEX_BITS / 2 }>(index, round);
+        let comm = u32::from(self.slot) << INDEX_BITS | index;
+        let life = n >> INDEX_BITS & u64::from(INDEX_MASK);
+        (CommId(comm), u64::from(comm) << 32 | life << 8)
     }
 
     fn remove(&mut self, comm: CommId) {
@@ -424,11 +453,6 @@ impl Cm {
         }
     }
 
-    /// The transaction that a connection's own message begins.
-    fn own_tid(comm: CommId, message: u16) -> u64 {
-        u64::from(comm.0) << 32 | u64::from(message)
-    }
-
     /// Compares the books with each other; see [`crate::Hca::audit`].
     pub(crate) fn audit(&self, now: Time) {
         self.audit_bounds(now);
@@ -469,4 +493,106 @@ impl Cm {
 fn bytes_of(tid: u64, message: impl Into<Message>) -> Arc<[u8]> {
     let message = message.into();
     Mad { tid, message }.emit().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Personality;
+
+    fn cm(key: u128) -> Cm {
+        let state = DeviceState::new(Personality::default());
+        Cm::new(state, 3, Secret::new(key))
+    }
+
+    fn request() -> ConnectRequest {
+        ConnectRequest {
+            dest: [10, 0, 0, 1].into(),
+            source: [10, 0, 0, 2].into(),
+            traffic_class: 0,
+            service_id: ServiceId(1),
+            ca_guid: 1,
+            qpn: ferroce_wire::Qpn::new(0x111),
+            starting_psn: Psn::ZERO,
+            transport: Transport::Rc,
+            srq: false,
+            responder_resources: 0,
+            initiator_depth: 0,
+            flow_control: false,
+            retry_count: 7,
+            rnr_retry_count: 7,
+            mtu: ferroce_transport::Mtu::Mtu1024,
+            ack_timeout: 19,
+            packet_lifetime: 18,
+            response_timeout: 20,
+            max_retries: 0,
+            private: ferroce_wire::cm::Private::default(),
+        }
+    }
+
+    fn connect(cm: &mut Cm) -> CommId {
+        cm.connect(Time::ZERO, &request()).unwrap()
+    }
+
+    fn tid_of_last(cm: &Cm) -> u64 {
+        Mad::parse(&cm.outbox.back().unwrap().mad).unwrap().tid
+    }
+
+    /// After 2^24 connections the names come again, but not those still in use, and not with the
+    /// same transactions: to a peer that remembers the last life of a name this is another one.
+    #[test]
+    fn names_that_come_again_are_other_connections() {
+        let mut cm = cm(1);
+        let first = connect(&mut cm);
+        let of_first = tid_of_last(&cm);
+        let second = connect(&mut cm);
+        let of_second = tid_of_last(&cm);
+        cm.destroy(Time::ZERO, second).unwrap();
+        cm.names = u64::from(INDEX_MASK);
+        let last = connect(&mut cm);
+        // The first is in use.
+        assert_eq!(connect(&mut cm), second);
+        assert_ne!(tid_of_last(&cm), of_second);
+        cm.names = u64::from(INDEX_MASK) << INDEX_BITS | u64::from(INDEX_MASK);
+        cm.destroy(Time::ZERO, last).unwrap();
+        assert_eq!(connect(&mut cm), last);
+        cm.destroy(Time::ZERO, first).unwrap();
+        // And around once more.
+        assert_eq!(connect(&mut cm), first);
+        assert_eq!(tid_of_last(&cm), of_first, "2^48 connections later");
+        cm.audit(Time::ZERO);
+    }
+
+    #[test]
+    fn the_psn_of_messages_wraps() {
+        let mut cm = cm(1);
+        cm.next_psn = Psn::new(0xff_ffff);
+        connect(&mut cm);
+        connect(&mut cm);
+        let psns: Vec<_> = cm.outbox.iter().map(|letter| letter.psn.value()).collect();
+        assert_eq!(psns, [0xff_ffff, 0]);
+    }
+
+    /// A stranger who sprays names or PSNs has to try half of 2^24 on the average; the same key
+    /// gives the same ones.
+    #[test]
+    fn names_and_psns_cannot_be_foreseen() {
+        let draw = |key| {
+            let mut cm = cm(key);
+            let names: Vec<u32> = (0..1000).map(|n| cm.name(n).0.0).collect();
+            let psns: Vec<u32> = (0..1000).map(|_| cm.first_psn().value()).collect();
+            (names, psns)
+        };
+        let ((names, psns), again, other) = (draw(1), draw(1), draw(2));
+        assert_eq!(again, (names.clone(), psns.clone()));
+        assert!(names.iter().all(|name| name >> INDEX_BITS == 3));
+        for (one, two) in [(&names, &other.0), (&psns, &other.1)] {
+            let spread: BTreeSet<u32> = one.iter().map(|n| n >> 16 & 0xff).collect();
+            assert!(spread.len() > 200, "{}", spread.len());
+            let steps: BTreeSet<u32> = one.windows(2).map(|w| w[1].wrapping_sub(w[0])).collect();
+            assert!(steps.len() > 990, "{}", steps.len());
+            let same = one.iter().zip(two).filter(|(a, b)| a == b).count();
+            assert!(same < 3, "{same}");
+        }
+    }
 }

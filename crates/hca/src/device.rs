@@ -106,9 +106,10 @@ impl Hca {
         let mut policy = Policy::new(PolicyKind::FIRMWARE);
         policy.seed = config.seed;
         let (generation, settings) = state.settings();
-        let cm = Cm::new(state.clone(), config.slot, config.cm_start);
+        let secret = config.secret.unwrap_or_default();
+        let cm = Cm::new(state.clone(), config.slot, secret);
         let mut hca = Self {
-            numbers: Numbers::new(config.slot, config.first_number),
+            numbers: Numbers::new(config.slot, secret),
             config,
             policy,
             ack_dscp: None,
@@ -116,7 +117,7 @@ impl Hca {
             state,
             pds: Table::new(limits.max_pd),
             xrcds: Table::new(limits.max_xrcd),
-            keys: KeyTable::new(limits.max_mr, limits.max_mw),
+            keys: KeyTable::new(limits.max_mr, limits.max_mw, secret),
             cqs: Table::new(limits.max_cq),
             srqs: Table::new(limits.max_srq),
             qps: Table::new(limits.max_qp),

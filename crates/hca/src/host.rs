@@ -44,7 +44,7 @@ impl Ties {
 pub(crate) struct QpHost<'a> {
     pub(crate) qpn: Qpn,
     pub(crate) now: Time,
-    pub(crate) numbers: Numbers,
+    pub(crate) numbers: &'a Numbers,
     /// For a request of XRC those that its shared receive queue brings.
     pub(crate) ties: Ties,
     pub(crate) unpolled: &'a mut Unpolled,

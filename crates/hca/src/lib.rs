@@ -31,6 +31,7 @@ mod numbers;
 mod packet;
 mod port_counter;
 mod register;
+mod secret;
 mod srq;
 mod state;
 mod table;
@@ -51,6 +52,7 @@ pub use mw::{MwId, MwInfo, MwType};
 pub use packet::{Outgoing, Received};
 pub use port_counter::PortCounter;
 pub use register::{Identity, Method, RegisterError, Status};
+pub use secret::Secret;
 pub use srq::{SrqAttr, SrqId, SrqModify, XrcTies};
 pub use state::{
     CounterSlab, DeviceState, Function, MappedState, SavedSettings, SettingError, StateBlock,

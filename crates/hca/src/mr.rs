@@ -3,6 +3,7 @@ use ferroce_wire::Qpn;
 
 use crate::memory::Memory;
 use crate::mw::Window;
+use crate::secret::{Draw, Secret};
 use crate::table::Table;
 use crate::verbs::PdId;
 
@@ -69,8 +70,8 @@ impl Entry {
 
 /// The keys of a device: its memory regions and memory windows.
 ///
-/// A key is an index and, in its low byte, a tag. The tag changes each time the index is used
-/// again: an old key does not open what comes after it. Programs choose the tags of their windows
+/// A key is an index and, in its low byte, a tag. The first tag of an index is drawn; it changes
+/// each time the index is used again: an old key does not open what comes after it. Programs choose the tags of their windows
 /// themselves.
 #[derive(Debug)]
 pub(crate) struct KeyTable {
@@ -80,6 +81,7 @@ pub(crate) struct KeyTable {
     pub(crate) max_windows: u32,
     /// How many of the entries are windows; the others are regions.
     pub(crate) windows: u32,
+    secret: Secret,
     /// Windows that are bound for one QP only.
     pub(crate) bound_to_qps: u32,
     /// No key opens anything any more.
@@ -100,13 +102,14 @@ impl KeyTable {
     /// The keys there are.
     const MAX: u32 = (1 << 24) - 1;
 
-    pub(crate) fn new(max_regions: u32, max_windows: u32) -> Self {
+    pub(crate) fn new(max_regions: u32, max_windows: u32, secret: Secret) -> Self {
         Self {
             entries: Table::new(max_regions.saturating_add(max_windows).min(Self::MAX)),
             tags: Vec::new(),
             max_regions,
             max_windows,
             windows: 0,
+            secret,
             bound_to_qps: 0,
             revoked: false,
         }
@@ -123,10 +126,11 @@ impl KeyTable {
 
     /// Puts in what `make` makes for its new key.
     pub(crate) fn insert(&mut self, make: impl FnOnce(u32) -> Entry) -> Option<u32> {
-        let tags = &mut self.tags;
+        let (tags, secret) = (&mut self.tags, self.secret);
         self.entries.insert_with(|index| {
             if tags.len() <= index as usize {
-                tags.push(0);
+                // The low byte.
+                tags.push(secret.draw(Draw::KeyTag, index.into()) as u8);
             }
             let tag = &mut tags[index as usize];
             *tag = tag.wrapping_add(1);
@@ -365,6 +369,7 @@ fn write_access(key: Key) -> AccessFlags {
 mod tests {
     use super::*;
     use crate::Buffer;
+    use std::collections::HashSet;
 
     const WHO: Opener = Opener {
         pd: PdId(0),
@@ -372,7 +377,7 @@ mod tests {
     };
 
     fn table(access: AccessFlags) -> (KeyTable, MrKey) {
-        let mut table = KeyTable::new(4, 0);
+        let mut table = KeyTable::new(4, 0, Secret::default());
         let memory = Memory::Buffer(Buffer::zeroed(100));
         let info = table.insert_region(WHO.pd, 0x1000, access, memory);
         (table, info.unwrap().key)
@@ -417,6 +422,48 @@ mod tests {
         let local = Key::Local(key);
         assert_eq!(table.write(WHO, local, 0x1000, Data::Bytes(&[1])), unmapped);
         assert!(table.region(MrKey(key)).is_some(), "it can be deregistered");
+    }
+
+    /// First tags are drawn, and each of the 256 has its turn before one comes again.
+    #[test]
+    fn a_tag_comes_again_after_256_lives() {
+        let tags = |key| {
+            let mut table = KeyTable::new(1 << 10, 0, Secret::new(key));
+            for _ in 0..256 {
+                table.insert(region_of).unwrap();
+            }
+            table.tags
+        };
+        let (one, two) = (tags(1), tags(2));
+        assert_eq!(one, tags(1));
+        assert!(one.iter().zip(&two).filter(|(a, b)| a == b).count() < 16);
+        assert!(one.iter().collect::<HashSet<_>>().len() > 100);
+
+        let mut table = KeyTable::new(1 << 10, 0, Secret::new(1));
+        let mut keys = Vec::new();
+        table.entries = Table::new(1);
+        for _ in 0..=256 {
+            let index = table.insert(region_of).unwrap();
+            keys.push(table.entries.remove(index).unwrap().key());
+        }
+        let different: HashSet<u32> = keys[..256].iter().copied().collect();
+        assert_eq!(different.len(), 256);
+        assert_eq!(keys[0], keys[256]);
+    }
+
+    fn region_of(key: u32) -> Entry {
+        let info = MrInfo {
+            key: MrKey(key),
+            pd: WHO.pd,
+            va: 0,
+            len: 100,
+            access: AccessFlags::empty(),
+        };
+        Entry::Region(Region {
+            info,
+            memory: Memory::Buffer(Buffer::zeroed(100)),
+            windows: 0,
+        })
     }
 
     #[test]

@@ -1,44 +1,64 @@
+use crate::secret::{Draw, ROUNDS, Secret, shuffle, unshuffle};
+
 /// 0 and 1 are the management queue pairs, and the last number means all of a group. The same
 /// low bits are left out in each slot.
 const LOW_MIN: u32 = 2;
+const LOW_MAX: u32 = 0xfffe;
 /// Numbers of a slot.
-pub(crate) const COUNT: u32 = 0xffff - LOW_MIN;
+pub(crate) const COUNT: u32 = LOW_MAX - LOW_MIN + 1;
 
 /// How the device numbers its queue pairs and shared receive queues: the slot in the upper 8 bits,
-/// and below it a circle of numbers that begins anywhere.
-#[derive(Clone, Copy, Debug)]
+/// and below it a permutation that only the device knows. Who has one number does not know the
+/// others, and the next owner of the slot has others, so that late packets meet nobody.
+#[derive(Debug)]
 pub(crate) struct Numbers {
     slot: u32,
-    /// Place of index 0 on the circle.
-    start: u32,
+    /// Factor and summand of each round of the permutation. Multiply and shift: each packet needs it,
+    /// and for whoever does not know the key any two halves have independent results.
+    rounds: [(u64, u64); ROUNDS],
 }
 
 impl Numbers {
-    pub(crate) fn new(slot: u8, first_number: u16) -> Self {
-        let low = u32::from(first_number).clamp(LOW_MIN, 0xfffe);
+    pub(crate) fn new(slot: u8, secret: Secret) -> Self {
+        let draw = |n| secret.draw(Draw::QpNumbers, n);
         Self {
             slot: slot.into(),
-            start: low - LOW_MIN,
+            rounds: [0, 1, 2, 3].map(|n| (draw(2 * n), draw(2 * n + 1))),
         }
     }
 
     /// The number of the object with this index below [`COUNT`].
-    pub(crate) fn number(self, index: u32) -> u32 {
-        (self.slot << 16) | (LOW_MIN + (self.start + index) % COUNT)
+    pub(crate) fn number(&self, index: u32) -> u32 {
+        let mut low = LOW_MIN + index;
+        // Few numbers are left out, and a permutation comes back to where it began.
+        loop {
+            low = shuffle::<8>(low, |n, half| self.round(n, half));
+            if (LOW_MIN..=LOW_MAX).contains(&low) {
+                return self.slot << 16 | low;
+            }
+        }
     }
 
     /// The index of the object with this number, if the slot has such a number.
     #[inline]
-    pub(crate) fn index(self, number: u32) -> Option<u32> {
-        let place = (number & 0xffff).wrapping_sub(LOW_MIN);
-        if number >> 16 != self.slot || place >= COUNT {
+    pub(crate) fn index(&self, number: u32) -> Option<u32> {
+        let mut low = number & 0xffff;
+        if number >> 16 != self.slot || !(LOW_MIN..=LOW_MAX).contains(&low) {
             return None;
         }
-        Some(if place >= self.start {
-            place - self.start
-        } else {
-            place + COUNT - self.start
-        })
+        loop {
+            low = unshuffle::<8>(low, |n, half| self.round(n, half));
+            if (LOW_MIN..=LOW_MAX).contains(&low) {
+                return Some(low - LOW_MIN);
+            }
+        }
+    }
+
+    #[inline]
+    fn round(&self, n: u32, half: u32) -> u32 {
+        let (factor, summand) = self.rounds[n as usize % ROUNDS];
+        // The upper 8 bits.
+        (factor.wrapping_mul(half.into()).wrapping_add(summand) >> 56) as u32
     }
 }
 
@@ -49,8 +69,8 @@ mod tests {
 
     #[test]
     fn every_index_has_a_number_of_its_own_and_no_reserved_one_is_used() {
-        for (slot, first) in [(0, 0), (0, 0x100), (7, 0xfffe), (0xff, 0xffff), (0xfe, 1)] {
-            let numbers = Numbers::new(slot, first);
+        for (slot, key) in [(0, 0), (0, 1), (7, 2), (0xff, 3), (0xfe, u128::MAX)] {
+            let numbers = Numbers::new(slot, Secret::new(key));
             let mut seen = HashSet::new();
             for index in 0..COUNT {
                 let number = numbers.number(index);
@@ -63,12 +83,25 @@ mod tests {
     }
 
     #[test]
-    fn the_first_number_is_the_one_asked_for_and_strange_ones_have_no_index() {
-        let numbers = Numbers::new(3, 0xfffd);
-        let [first, second, third] = [0, 1, 2].map(|index| numbers.number(index));
-        assert_eq!([first, second, third], [0x3_fffd, 0x3_fffe, 0x3_0002]);
+    fn strange_numbers_have_no_index() {
+        let numbers = Numbers::new(3, Secret::new(1));
         for strange in [0, 1, 2, 0x3_0000, 0x3_0001, 0x3_ffff, 0x4_fffd, 0xff_ffff] {
             assert_eq!(numbers.index(strange), None, "{strange:#x}");
         }
+    }
+
+    /// One number says nothing of the next, and one owner's numbers nothing of another's.
+    #[test]
+    fn numbers_cannot_be_foreseen() {
+        let (one, two) = (
+            Numbers::new(3, Secret::new(1)),
+            Numbers::new(3, Secret::new(2)),
+        );
+        let steps: HashSet<u32> = (0..1000)
+            .map(|n| one.number(n + 1).wrapping_sub(one.number(n)))
+            .collect();
+        assert!(steps.len() > 900, "{}", steps.len());
+        let same = (0..1000).filter(|n| one.number(*n) == two.number(*n));
+        assert!(same.count() < 5);
     }
 }

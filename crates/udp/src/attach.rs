@@ -2,7 +2,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use ferroce_hca::{Hca, HcaConfig, Mtu};
+use ferroce_hca::{Hca, HcaConfig, Mtu, Secret};
 
 use crate::device::{Device, OpenError};
 use crate::neighbours::Neighbours;
@@ -78,8 +78,7 @@ impl Device {
         let config = HcaConfig {
             seed: seed(&spec, slot),
             slot,
-            first_number: random() as u16,
-            cm_start: random() as u32,
+            secret: Some(secret(&spec, slot, shared.generation())),
             trace_timers: options.trace_timers,
             speed: spec.speed.rate(),
             port_mtu: Interface::of(spec.address).map_or(Mtu::Mtu1024, |on| on.path_mtu()),
@@ -110,7 +109,46 @@ fn seed(spec: &DeviceSpec, slot: u8) -> u64 {
     u64::from(spec.seed) << 32 ^ spec.guid() ^ u64::from(slot) << 56
 }
 
-/// A number whose low bits the next process with the same slot hardly gets, too.
-fn random() -> u64 {
-    RandomState::new().hash_one(0)
+/// The key of the numbers that nobody shall foresee: a random one, or with a seed that the user has
+/// given one that is the same for the same process of a device, counted from the first that ever
+/// had it open.
+fn secret(spec: &DeviceSpec, slot: u8, generation: u32) -> Secret {
+    match spec.seed {
+        0 => random_secret(),
+        seed => {
+            let process = u64::from(slot) << 32 | u64::from(generation);
+            Secret::new(seed.into()).derive(spec.guid(), process)
+        }
+    }
+}
+
+/// A key that nobody can foresee: the standard library keys its hashes from the system's randomness.
+pub(crate) fn random_secret() -> Secret {
+    let random = RandomState::new();
+    let [high, low] = [0, 1].map(|n: u8| u128::from(random.hash_one(n)));
+    Secret::new(high << 64 | low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_makes_numbers_again_and_without_one_they_are_random() {
+        let with_seed = |seed, address: [u8; 4]| DeviceSpec {
+            seed,
+            ..DeviceSpec::new("fr0", address.into())
+        };
+        let own = with_seed(7, [127, 0, 0, 2]);
+        assert_eq!(secret(&own, 1, 1), secret(&own, 1, 1));
+        let others = [
+            secret(&own, 2, 1),
+            secret(&own, 1, 2),
+            secret(&with_seed(8, [127, 0, 0, 2]), 1, 1),
+            secret(&with_seed(7, [127, 0, 0, 3]), 1, 1),
+        ];
+        assert!(others.iter().all(|other| *other != secret(&own, 1, 1)));
+        let random = with_seed(0, [127, 0, 0, 2]);
+        assert_ne!(secret(&random, 1, 1), secret(&random, 1, 1));
+    }
 }

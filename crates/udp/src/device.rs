@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use self::helper::SOON;
 use self::progress::{Events, Shared};
-use crate::attach::Attachment;
+use crate::attach::{Attachment, random_secret};
 use crate::engine::Engine;
 use crate::neighbours::Neighbours;
 use crate::port::Port;
@@ -129,6 +129,7 @@ impl Device {
         neighbours: Option<Neighbours>,
     ) -> Result<Self, OpenError> {
         fit(&mut config, &socket);
+        config.secret.get_or_insert_with(random_secret);
         let hca = hca(config);
         let state = hca.state().clone();
         let mailbox = neighbours.as_ref().map(Neighbours::mailbox);

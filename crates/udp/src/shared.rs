@@ -157,6 +157,11 @@ impl SharedFile {
         Ok(None)
     }
 
+    /// How many slots have been taken so far, for whoever has just taken one.
+    pub(crate) fn generation(&self) -> u32 {
+        self.layout.generation()
+    }
+
     /// The mailbox of the owner of a slot.
     pub(crate) fn mailbox(&self, slot: u8) -> io::Result<Mailbox> {
         Mailbox::bind(&self.path, slot)

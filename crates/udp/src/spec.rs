@@ -74,7 +74,9 @@ pub struct DeviceSpec {
     /// Speed of the port.
     #[serde(default)]
     pub speed: PortSpeed,
-    /// Seed of everything random in the device.
+    /// Seed of everything random in the device. 0, the default, leaves its numbers (queue pairs,
+    /// keys, names of connections, first PSNs) to the system's randomness; with any other seed they
+    /// are the same each time, and as easy to guess as the seed.
     #[serde(default)]
     pub seed: u32,
     /// How many VFs the card has, 0 to 127. They are devices, too, see [`Self::functions`].

@@ -4,7 +4,7 @@ use ferroce_adp::QpTimeouts;
 use ferroce_hca::impair::Blackout;
 use ferroce_hca::{
     AccessFlags, Buffer, CqId, Direction, HcaConfig, Impairment, Memory, Method, MrInfo, Mtu,
-    Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, Sge, Sges,
+    Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, Secret, Sge, Sges,
 };
 use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_udp::{Device, DeviceConfig, Endpoint};
@@ -204,8 +204,9 @@ fn config(plan: &Plan, kind: Kind, which: usize) -> DeviceConfig {
     let hca = HcaConfig {
         // The two devices lose different packets, and every policy's devices the same ones.
         seed: plan.seed.wrapping_mul(2).wrapping_add(which as u64),
-        // Other numbers in each run, so that a capture of all runs can be taken apart.
-        first_number: 0x100 * (1 + kind as u16),
+        // Other numbers in each run, so that a capture of all runs can be taken apart, and the same
+        // ones with the same seed.
+        secret: Some(Secret::new(plan.seed.into()).derive(kind as u64, which as u64)),
         personality: Personality {
             adaptive: kind != Kind::Ib,
             ..Personality::default()

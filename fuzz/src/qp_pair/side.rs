@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, CqId, Event, Hca, HcaConfig, Limits, Memory, MrInfo, MwId, MwType,
-    Path, PdId, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, Sge, SrqId, Time, XrcTies,
-    XrcdId,
+    Path, PdId, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, Secret, Sge, SrqId, Time,
+    XrcTies, XrcdId,
 };
 use ferroce_wire::{Qpn, Srqn};
 
@@ -145,7 +145,7 @@ impl Side {
             seed: seed.into(),
             total_window_bytes: if seed.is_multiple_of(4) { 0 } else { 2 << 20 },
             slot: if input.one_in(2) { 0 } else { 0xff },
-            first_number: if input.one_in(2) { 0x100 } else { 0xfffc },
+            secret: Some(Secret::new(input.one_in(2).into())),
             limits: Limits {
                 max_qp: 16,
                 ..Limits::MAX

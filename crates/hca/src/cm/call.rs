@@ -18,9 +18,9 @@ use super::{
 };
 
 /// Numbers of the messages that begin a transaction.
-const REQ: u16 = 1;
-const SIDR_REQ: u16 = 2;
-const DREQ: u16 = 3;
+const REQ: u8 = 1;
+const SIDR_REQ: u8 = 2;
+const DREQ: u8 = 3;
 
 impl Cm {
     /// Listens on a service, for connections or datagrams. At most `backlog` requests wait for the
@@ -60,6 +60,7 @@ impl Cm {
             remote_comm: 0,
             local_qpn: request.qpn,
             remote_qpn: Qpn::new(0),
+            own_tid: 0,
             tid: 0,
             end_tid: 0,
             wait_ns: answer_ns(
@@ -200,7 +201,8 @@ impl Cm {
             remote_qpn: connection.remote_qpn,
             private,
         };
-        self.send_until_answered(now, comm, Self::own_tid(comm, DREQ), dreq);
+        let tid = connection.own_tid | u64::from(DREQ);
+        self.send_until_answered(now, comm, tid, dreq);
     }
 
     /// Sends a DREP.
@@ -237,6 +239,7 @@ impl Cm {
             remote_comm: 0,
             local_qpn: Qpn::new(0),
             remote_qpn: Qpn::new(0),
+            own_tid: 0,
             tid: 0,
             end_tid: 0,
             wait_ns: answer_ns(
@@ -395,13 +398,14 @@ impl Cm {
         &mut self,
         now: Time,
         comm: CommId,
-        number: u16,
+        number: u8,
         message: impl Into<ferroce_wire::cm::Message>,
     ) {
-        let tid = Self::own_tid(comm, number);
-        if let Some(connection) = self.connections.get_mut(&comm) {
-            connection.tid = tid;
-        }
+        let Some(connection) = self.connections.get_mut(&comm) else {
+            return;
+        };
+        let tid = connection.own_tid | u64::from(number);
+        connection.tid = tid;
         self.send_until_answered(now, comm, tid, message);
     }
 }

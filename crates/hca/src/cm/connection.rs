@@ -139,6 +139,8 @@ pub(super) struct Connection {
     pub(super) remote_comm: u32,
     pub(super) local_qpn: Qpn,
     pub(super) remote_qpn: Qpn,
+    /// Transactions that this side begins, each with a number in the low byte.
+    pub(super) own_tid: u64,
     /// Transaction of the request that it began with.
     pub(super) tid: u64,
     /// Transaction of the peer's request to disconnect.

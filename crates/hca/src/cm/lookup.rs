@@ -42,6 +42,7 @@ impl Cm {
             remote_comm: req.request_id,
             local_qpn: Qpn::new(0),
             remote_qpn: Qpn::new(0),
+            own_tid: 0,
             tid: from.tid,
             end_tid: 0,
             wait_ns,

@@ -100,6 +100,7 @@ impl Cm {
             remote_comm: req.local_comm_id,
             local_qpn: Qpn::new(0),
             remote_qpn: req.qpn,
+            own_tid: 0,
             tid: from.tid,
             end_tid: 0,
             // An ACK timeout is about twice the time a packet may be under way.

@@ -3,6 +3,7 @@ use ferroce_dcqcn::Rate;
 use ferroce_transport::Mtu;
 
 use crate::limits::Limits;
+use crate::secret::Secret;
 
 /// Behaviour of the device's firmware that no register controls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,9 +47,10 @@ pub struct HcaConfig {
     /// Upper 8 bits of the numbers of queue pairs and shared receive queues, and of the connection
     /// manager's names. Devices that share an address have different slots.
     pub slot: u8,
-    /// Low 16 bits of the first of these numbers, 2 to 0xfffe; the others follow, at the end from 2
-    /// on. If each owner of a slot begins elsewhere, late packets for the last one meet nobody.
-    pub first_number: u16,
+    /// Key of all that a stranger must not guess: the lower bits of these numbers and names, tags of
+    /// keys, first PSNs. If each owner of a slot has another one, late packets for the last one meet
+    /// nobody. `None` leaves it to the host, which takes a random one; without a host it is zero.
+    pub secret: Option<Secret>,
     /// Objects at a time, at most [`Limits::MAX`].
     pub limits: Limits,
     /// MTU of the port: the longest datagram, and the largest path MTU.
@@ -66,10 +68,6 @@ pub struct HcaConfig {
     pub personality: Personality,
     /// Report every timer expiry as [`crate::Event::TimerExpired`].
     pub trace_timers: bool,
-    /// Where the lower 24 bits of the connection manager's names begin. A process that may have had
-    /// a predecessor in its slot takes a random number, because peers may remember the
-    /// predecessor's names.
-    pub cm_start: u32,
 }
 
 impl Default for HcaConfig {
@@ -77,7 +75,7 @@ impl Default for HcaConfig {
         Self {
             seed: 0,
             slot: 0,
-            first_number: 0x100,
+            secret: None,
             limits: Limits::MAX,
             port_mtu: Mtu::Mtu4096,
             window_bytes: 1 << 20,
@@ -86,7 +84,6 @@ impl Default for HcaConfig {
             speed: Rate::from_mbps(100_000),
             personality: Personality::default(),
             trace_timers: false,
-            cm_start: 1,
         }
     }
 }

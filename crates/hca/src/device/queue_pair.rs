@@ -122,7 +122,7 @@ impl Hca {
         let mut host = QpHost {
             qpn: entry.qp.qpn(),
             now: self.now,
-            numbers: self.numbers,
+            numbers: &self.numbers,
             ties: entry.ties,
             unpolled: &mut entry.unpolled,
             policy: &self.policy,

@@ -324,7 +324,7 @@ impl Model {
 proptest! {
     #[test]
     fn nobody_touches_what_is_not_granted(steps in prop::collection::vec(step(), 1..60)) {
-        let mut table = KeyTable::new(1 << 10, 1 << 10);
+        let mut table = KeyTable::new(1 << 10, 1 << 10, crate::Secret::default());
         let mut model = Model::default();
         for step in steps {
             model.perform(&mut table, step);
@@ -343,7 +343,7 @@ fn the_next_key_differs_in_its_tag_only() {
 /// Keys that the program chose for a window are not given to the next owner of its index.
 #[test]
 fn tags_go_on_where_a_window_left_them() {
-    let mut table = KeyTable::new(1 << 10, 1 << 10);
+    let mut table = KeyTable::new(1 << 10, 1 << 10, crate::Secret::default());
     let who = WHO[0];
     let memory = || Memory::Phantom { addr: 0, len: 8 };
     let all = AccessFlags::all();
@@ -373,7 +373,7 @@ fn tags_go_on_where_a_window_left_them() {
 
 #[test]
 fn the_keys_of_a_window_have_any_tag_and_those_of_others_none() {
-    let mut table = KeyTable::new(1 << 10, 1 << 10);
+    let mut table = KeyTable::new(1 << 10, 1 << 10, crate::Secret::default());
     let [one, two] = [(); 2].map(|()| table.insert_window(PdId(0), MwType::Type2).unwrap());
     for tag in 0..=u8::MAX {
         let key = one.id.key(tag);

@@ -91,7 +91,7 @@ impl Hca {
         cap: QpCap,
         signal_all: bool,
     ) -> Result<Qpn, VerbsError> {
-        let (numbers, window_bytes) = (self.numbers, self.config.window_bytes);
+        let (numbers, window_bytes) = (&self.numbers, self.config.window_bytes);
         let port_mtu = self.config.port_mtu;
         let policy = &self.policy;
         let index = self.qps.insert_with(|index| {
@@ -109,7 +109,7 @@ impl Hca {
         let (object, max) = (Object::Qp, self.config.limits.max_qp);
         let index = index.ok_or(VerbsError::TooMany { object, max })?;
         self.count_users(ties, 1)?;
-        Ok(Qpn::new(numbers.number(index)))
+        Ok(Qpn::new(self.numbers.number(index)))
     }
 
     fn check_qp_init(&mut self, init: &QpInit) -> Result<(), VerbsError> {

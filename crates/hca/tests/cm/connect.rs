@@ -286,7 +286,10 @@ fn calls_at_the_wrong_time_change_nothing() {
     assert_eq!(error, CmError::NoSuch { comm: active });
     assert_eq!(
         error.to_string(),
-        "there is no connection 0x01770000; it was never made, or destroyed"
+        format!(
+            "there is no connection {:#010x}; it was never made, or destroyed",
+            active.0
+        )
     );
 }
 

@@ -7,7 +7,7 @@ use ferroce_hca::cm::{
     CmError, CmEvent, CmEventKind, CmState, CommId, ConnectReply, ConnectRequest, SidrRequest,
     Transport, ack_timeout,
 };
-use ferroce_hca::{Counter, Data, Event, Hca, HcaConfig, Mtu, Outgoing, Received, Time};
+use ferroce_hca::{Counter, Data, Event, Hca, HcaConfig, Mtu, Outgoing, Received, Secret, Time};
 use ferroce_wire::cm::{Mad, Message, PortSpace, Private, ServiceId};
 use ferroce_wire::{Psn, Qpn};
 
@@ -74,7 +74,7 @@ impl Net {
         let hca = |device| {
             Hca::new(HcaConfig {
                 slot: 1,
-                cm_start: 0x77_0000 + 0x1000 * device as u32,
+                secret: Some(Secret::new(device as u128)),
                 ..HcaConfig::default()
             })
         };

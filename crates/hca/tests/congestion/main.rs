@@ -10,8 +10,8 @@ mod pace;
 
 use ferroce_dcqcn::Params;
 use ferroce_hca::{
-    AccessFlags, Direction, Hca, HcaConfig, Impairment, Memory, MrInfo, QpAttr, SendWr, Sge,
-    WriteLockError,
+    AccessFlags, Direction, Hca, HcaConfig, Impairment, Memory, MrInfo, Personality, QpAttr,
+    SendWr, Sge, WriteLockError,
 };
 use ferroce_wire::Qpn;
 
@@ -54,7 +54,16 @@ impl Stream {
     }
 
     fn with(attr: QpAttr, assignments: &[&str]) -> Self {
-        let mut pair = Pair::new([HcaConfig::default(); 2]);
+        // The longest of the first waits that a device may draw: slow streams lose nothing.
+        let personality = Personality {
+            initial_exponent: Some(14),
+            ..Personality::default()
+        };
+        let config = HcaConfig {
+            personality,
+            ..HcaConfig::default()
+        };
+        let mut pair = Pair::new([config; 2]);
         pair.carries_bytes = false;
         for side in &pair.sides {
             set(&side.hca, assignments);

@@ -23,7 +23,7 @@ pub(crate) struct Layout {
     /// Size of this structure. With the version it tells files of other releases apart, which have
     /// other counters.
     size: AtomicU32,
-    /// The slot that was taken last.
+    /// The slot that was taken last, and above its 8 bits how many have been taken so far.
     last_slot: AtomicU32,
     /// Where the search for a free port begins.
     next_port: AtomicU32,
@@ -150,16 +150,27 @@ impl Layout {
     /// The slots in the order in which they are to be tried: one that was freed rests as long as
     /// possible, since peers may still send to its last owner's queue pairs.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u8> {
-        turns(self.last_slot.load(Ordering::Relaxed))
+        turns(self.last_slot.load(Ordering::Relaxed) & 0xff)
+    }
+
+    /// How many slots have been taken so far, modulo 2^24.
+    pub(crate) fn generation(&self) -> u32 {
+        self.last_slot.load(Ordering::Relaxed) >> 8
     }
 
     pub(crate) fn note_slot(&self, slot: u8) {
-        self.last_slot.store(slot.into(), Ordering::Relaxed);
+        let last = self.last_slot.load(Ordering::Relaxed);
+        self.last_slot.store(taken(last, slot), Ordering::Relaxed);
     }
 
     pub(crate) fn member(&self, slot: u8) -> &Member {
         &self.members[usize::from(slot)]
     }
+}
+
+/// What [`Layout::last_slot`] becomes when a slot is taken.
+fn taken(last: u32, slot: u8) -> u32 {
+    ((last >> 8) + 1) << 8 | u32::from(slot)
 }
 
 /// All slots, beginning behind the last one that was taken.
@@ -247,6 +258,13 @@ mod tests {
         let seen = member.announced();
         member.announce();
         assert!(member.announced() != seen);
+    }
+
+    #[test]
+    fn processes_are_counted_above_the_slot() {
+        assert_eq!(taken(0, 1), 0x101);
+        assert_eq!(taken(0x1fe, 1), 0x201);
+        assert_eq!(taken(0xffff_ff07, 8), 8, "modulo 2^24");
     }
 
     #[test]
