@@ -13,6 +13,7 @@ use serde_json::Value;
 /// Arrows point down only: a crate may use those of a lower level. `fabric` and `udp` are hosts of
 /// the same device on one level, so neither can know the other.
 const LEVELS: &[(&str, u8)] = &[
+    ("ferroce-border", 0),
     ("ferroce-wire", 0),
     ("ferroce-prm", 0),
     ("ferroce-adp", 1),
@@ -368,6 +369,28 @@ fn unsafe_code_is_fenced_in() {
         }
     }
     report("unsafe", &violations);
+}
+
+/// Whatever a C program calls stands at the border, or leaves the library to wait.
+#[test]
+fn nothing_that_c_calls_lets_a_panic_or_a_cancellation_pass() {
+    let mut violations = Vec::new();
+    let mut seen = 0;
+    for source in sources_under(&["capi/ibverbs/src", "capi/rdmacm/src"]) {
+        let code: Vec<_> = source.code().collect();
+        for (index, (number, line)) in code.iter().enumerate() {
+            if !line.contains("extern \"C\" fn ") {
+                continue;
+            }
+            seen += 1;
+            let marked = index > 0 && code[index - 1].1.contains("border(");
+            if !marked {
+                violations.push(format!("{}:{number}: no #[border]", source.path));
+            }
+        }
+    }
+    assert!(seen > 150, "{seen} functions");
+    report("docs/design/the-programs-process.md", &violations);
 }
 
 #[test]

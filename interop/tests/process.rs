@@ -46,3 +46,15 @@ mod memory {
         probe,
     );
 }
+
+mod threads {
+    use super::quietly;
+
+    cases!("process_threads":
+        cancel_busy,
+        cancel_waiting,
+        cancel_cm,
+        cancel_write,
+        handlers,
+    );
+}

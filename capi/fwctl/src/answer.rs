@@ -18,11 +18,13 @@ use crate::memory::OwnMemory;
 /// The letter of fwctl's ioctls, all of which are numbers without size and direction.
 const TYPE: c_ulong = 0x9a;
 
-/// Answers the call if it is one of fwctl's on a node of ours.
+/// Whether the call is one of fwctl's, on whatever it is.
+pub(crate) fn is_fwctl(request: c_ulong) -> bool {
+    request >> 8 == TYPE
+}
+
+/// Answers such a call if it is on a node of ours.
 pub(crate) fn answer(fd: c_int, request: c_ulong, argument: u64) -> Option<Result<(), Errno>> {
-    if request >> 8 != TYPE {
-        return None;
-    }
     let device = device_of(fd)?;
     Some(observe(&device).and_then(|observer| {
         let access = |id, method, data: &mut [u8]| access(&observer, id, method, data);

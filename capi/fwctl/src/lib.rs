@@ -12,6 +12,9 @@
 //! | `next` | the function of the C library behind this one |
 
 mod answer;
+// As with `next` below.
+#[path = "../../sysfs/src/border.rs"]
+mod border;
 mod memory;
 // The same few lines as in the other library that is preloaded; neither can depend on the other.
 #[path = "../../sysfs/src/next.rs"]
@@ -20,7 +23,15 @@ mod next;
 use std::ffi::{c_int, c_ulong, c_void};
 use std::mem;
 
+use nix::errno::Errno;
+
 use crate::next::next;
+
+/// The answer to an ioctl of fwctl, if it is on a node of ours.
+fn answer(fd: c_int, request: c_ulong, argument: u64) -> Option<Result<(), Errno>> {
+    let answer = border::inside(|| answer::answer(fd, request, argument));
+    answer.unwrap_or(Some(Err(Errno::EIO)))
+}
 
 /// Takes its last argument always, although it is not always given: on the systems this runs on,
 /// such an argument comes in the same register, and is passed on unread.
@@ -29,10 +40,12 @@ use crate::next::next;
 ///
 /// As for the C library's function of this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    type Function = unsafe extern "C" fn(c_int, c_ulong, *mut c_void) -> c_int;
+unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    type Function = unsafe extern "C-unwind" fn(c_int, c_ulong, *mut c_void) -> c_int;
     let next = next!(ioctl);
-    if let Some(result) = answer::answer(fd, request, argument as u64) {
+    if answer::is_fwctl(request)
+        && let Some(result) = answer(fd, request, argument as u64)
+    {
         return match result {
             Ok(()) => 0,
             Err(errno) => {

@@ -7,6 +7,7 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
+use ferroce_border::border;
 use ferroce_hca::{CqId, Event, Hca, QpEvent, SrqId, VerbsError, limits};
 use ferroce_udp::{AttachOptions, Device, DeviceSpec, Registry};
 use ferroce_wire::Qpn;
@@ -16,7 +17,7 @@ use crate::error::{Error, pointer, report};
 use crate::events::{Async, AsyncQueue, CompQueue};
 use crate::opened::CmSink;
 use crate::wall_clock::WallClock;
-use crate::{capture, fork};
+use crate::{border, capture, fork};
 
 /// A device as programs see it before they open it. Providers of other cards look at a pointer to
 /// their own operations behind `ibv_device`, and find that this is not their card.
@@ -44,6 +45,7 @@ pub(crate) fn listed() -> MutexGuard<'static, Vec<&'static Listed>> {
 }
 
 fn refresh() -> Result<Vec<&'static Listed>, Error> {
+    border::watch_panics();
     let specs = Registry::open()?.devices()?;
     let mut known = listed();
     let list = specs.into_iter().map(|spec| {
@@ -297,16 +299,20 @@ impl Adapter {
         if self.device.is_orphaned() {
             return Err(Error::Orphaned);
         }
+        if self.device.has_failed() {
+            return Err(Error::Failed);
+        }
         Ok(&self.device)
     }
 
     /// Runs a verb that ends an object. False in a child of the process that has the object: there
-    /// is nothing to end, and what the library keeps for its events may be locked for good.
+    /// is nothing to end, and what the library keeps for its events may be locked for good. And of a
+    /// device that has failed, which has no objects any more.
     pub(crate) fn end(
         &self,
         verb: impl FnOnce(&mut Hca) -> Result<(), VerbsError>,
     ) -> Result<bool, Error> {
-        let is_live = !self.device.is_orphaned();
+        let is_live = self.live().is_ok();
         if is_live {
             self.device.with(verb)?;
         }
@@ -329,9 +335,20 @@ pub(crate) fn forget_all() {
     }
 }
 
+/// Ends the life of all devices of this process, after a panic in one of its threads.
+pub(crate) fn fail_all() {
+    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let adapters: Vec<_> = open.iter().filter_map(Weak::upgrade).collect();
+    drop(open);
+    for adapter in adapters {
+        adapter.device.fail();
+    }
+}
+
 /// Has the last acknowledgements sent when the program ends: its peers wait for them.
 fn at_exit() {
     static ONCE: std::sync::Once = std::sync::Once::new();
+    #[border(nothing)]
     extern "C" fn flush() {
         let Ok(open) = OPEN.try_lock() else {
             return; // a thread that opens a device owes nothing yet
@@ -348,6 +365,7 @@ fn at_exit() {
 }
 
 /// The devices there are, ended by a null pointer (ibv_get_device_list(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
     pointer("ibv_get_device_list", device_list(num_devices))
 }
@@ -372,12 +390,14 @@ fn device_list(num_devices: *mut c_int) -> Result<*mut *mut ibv_device, Error> {
 }
 
 /// Frees a list of [`ibv_get_device_list`].
+#[border(nothing)]
 pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
     // SAFETY: it came from `calloc`; null is allowed.
     unsafe { libc::free(list.cast()) }
 }
 
 /// The device's name (ibv_get_device_name(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
     match find(device) {
         Ok(listed) => listed.abi.name.as_ptr(),
@@ -386,11 +406,13 @@ pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const 
 }
 
 /// The device's GUID in network order (ibv_get_device_guid(3)).
+#[border(value)]
 pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     find(device).map_or(0, |listed| listed.spec.guid().to_be())
 }
 
 /// The device's number (ibv_get_device_index(3)).
+#[border(number)]
 pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
     find(device).map_or(-1, |listed| listed.index)
 }

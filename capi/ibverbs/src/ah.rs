@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_border::border;
 use ferroce_hca::{Hca, Object, Path, PdId, SendTo, UdAddress, VerbsError, WcFlags, limits};
 use ferroce_wire::Qpn;
 
@@ -52,6 +53,7 @@ pub(crate) fn any_of(context: &ContextRef, pd: PdId) -> bool {
 }
 
 /// Makes an address handle (ibv_create_ah(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
     // SAFETY: the program's own structure.
     pointer("ibv_create_ah", create(pd, unsafe { &*attr }))
@@ -72,6 +74,7 @@ fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, Error> {
 }
 
 /// Destroys an address handle; requests on send queues do without it (ibv_create_ah(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     let gone = AHS.remove(ah).ok_or(Error::Handle("address handle"));
     status("ibv_destroy_ah", gone.map(drop))
@@ -96,6 +99,7 @@ pub(crate) fn datagram(ah: *const ibv_ah, qpn: u32, qkey: u32) -> Result<SendTo,
 }
 
 /// The address of the sender of a received datagram (ibv_init_ah_from_wc(3)).
+#[border(number)]
 pub unsafe extern "C" fn ibv_init_ah_from_wc(
     context: *mut ibv_context,
     port: u8,
@@ -116,6 +120,7 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
 }
 
 /// An address handle for the sender of a received datagram (ibv_create_ah_from_wc(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_create_ah_from_wc(
     pd: *mut ibv_pd,
     wc: *mut ibv_wc,
@@ -206,6 +211,7 @@ impl Header {
 }
 
 /// Attaches a UD queue pair to a multicast group (ibv_attach_mcast(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_attach_mcast(
     qp: *mut ibv_qp,
     gid: *const ibv_gid,
@@ -216,6 +222,7 @@ pub unsafe extern "C" fn ibv_attach_mcast(
 }
 
 /// Detaches a queue pair from a multicast group (ibv_attach_mcast(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_detach_mcast(
     qp: *mut ibv_qp,
     gid: *const ibv_gid,
@@ -244,6 +251,7 @@ fn with_group(
 /// An Ethernet address for an address handle. Frames are the operating system's matter here, which
 /// sends them where the IP address leads; programs get one that belongs to that IP address alone
 /// (ibv_resolve_eth_l2_from_gid(3)).
+#[border(number)]
 pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
     context: *mut ibv_context,
     attr: *mut ibv_ah_attr,

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use ferroce_border::border;
 use ferroce_hca::limits;
 
 use crate::abi::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_odp_caps};
@@ -10,6 +11,7 @@ use crate::context;
 use crate::error::{Error, status};
 
 /// The device's limits (ibv_query_device(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_query_device(
     context: *mut ibv_context,
     attr: *mut ibv_device_attr,
@@ -23,6 +25,7 @@ pub unsafe extern "C" fn ibv_query_device(
 
 /// The device's limits, with what came later, as far as `attr_size` reaches
 /// (ibv_query_device_ex(3)).
+#[border(status)]
 pub(crate) unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context,
     _input: *const c_void,

@@ -8,6 +8,8 @@ use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+use ferroce_border::border;
+
 use crate::abi::{
     IBV_VALUES_MASK_RAW_CLOCK, VERBS_ABI_IS_EXTENDED, ibv_context, ibv_context_ops, ibv_device,
     ibv_values_ex, verbs_context,
@@ -62,6 +64,7 @@ fn around(context: *const ibv_context) -> *mut verbs_context {
 }
 
 /// Opens a device (ibv_open_device(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     pointer("ibv_open_device", open(device))
 }
@@ -169,6 +172,7 @@ fn extended(context: ibv_context) -> verbs_context {
 }
 
 /// Closes a context and destroys on the device what was made in it (ibv_open_device(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     status("ibv_close_device", close(context))
 }
@@ -201,6 +205,7 @@ fn close(context: *mut ibv_context) -> Result<(), Error> {
 
 /// What the device's clock shows (ibv_query_rt_values_ex(3)): as with other cards, the counter that
 /// timestamps are taken from, all of it in `tv_nsec`.
+#[border(status)]
 unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,

@@ -6,6 +6,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use ferroce_border::border;
 use ferroce_hca::{Completion, CqId, CqInit, Notify, WcFlags};
 
 use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
@@ -66,6 +67,7 @@ pub(crate) struct Wanted {
 }
 
 /// Makes a completion queue (ibv_create_cq(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_create_cq(
     context: *mut ibv_context,
     cqe: c_int,
@@ -163,6 +165,7 @@ pub(crate) fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut 
 }
 
 /// Changes the capacity, to no less than the completions that wait (ibv_resize_cq(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     let resized = find(cq).and_then(|object| {
         let own = object.own();
@@ -178,6 +181,7 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
 
 /// Destroys a completion queue that no queue pair uses, after its events were acknowledged
 /// (ibv_create_cq(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     status("ibv_destroy_cq", destroy(cq, true))
 }
@@ -226,6 +230,7 @@ pub(crate) fn close(context: &ContextRef) {
 }
 
 /// Takes completions (ibv_poll_cq(3)).
+#[border(number)]
 pub(crate) unsafe extern "C" fn poll_cq(
     cq: *mut ibv_cq,
     num_entries: c_int,
@@ -302,6 +307,7 @@ pub(crate) fn imm_data(completion: &Completion) -> u32 {
 }
 
 /// Asks for an event with the next completion (ibv_req_notify_cq(3)).
+#[border(status)]
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     let result = CQS.get(cq.cast()).and_then(|object| {
         let cq = object.own();

@@ -4,6 +4,7 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ferroce_border::border;
 use ferroce_hca::{Completion, CqInit, WcOpcode};
 use ferroce_wire::Qpn;
 
@@ -67,6 +68,7 @@ impl Poller {
 }
 
 /// Makes a completion queue (ibv_create_cq_ex(3)).
+#[border(pointer)]
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     init: *mut ibv_cq_init_attr_ex,
@@ -144,6 +146,7 @@ pub(crate) fn extended(cq: ibv_cq, wc_flags: Option<u64>) -> ibv_cq_ex {
 }
 
 /// Takes a completion, and the queue for this thread if there is one.
+#[border(status)]
 unsafe extern "C" fn start_poll(queue: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     const CALL: &str = "ibv_start_poll";
     // SAFETY: null, or the program's own structure.
@@ -166,6 +169,7 @@ unsafe extern "C" fn start_poll(queue: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_at
 }
 
 /// Takes another one.
+#[border(status)]
 unsafe extern "C" fn next_poll(queue: *mut ibv_cq_ex) -> c_int {
     const CALL: &str = "ibv_next_poll";
     cq::get(queue).map_or_else(
@@ -174,6 +178,7 @@ unsafe extern "C" fn next_poll(queue: *mut ibv_cq_ex) -> c_int {
     )
 }
 
+#[border(field)]
 unsafe extern "C" fn end_poll(queue: *mut ibv_cq_ex) {
     if let Ok(object) = cq::get(queue) {
         object.own().poller.leave();
@@ -209,54 +214,66 @@ fn current(queue: *const ibv_cq_ex) -> Completion {
     }
 }
 
+#[border(field)]
 unsafe extern "C" fn read_opcode(queue: *mut ibv_cq_ex) -> c_int {
     current(queue).opcode as c_int
 }
 
+#[border(field)]
 unsafe extern "C" fn read_vendor_err(queue: *mut ibv_cq_ex) -> u32 {
     current(queue).vendor_err
 }
 
+#[border(field)]
 unsafe extern "C" fn read_byte_len(queue: *mut ibv_cq_ex) -> u32 {
     current(queue).byte_len
 }
 
+#[border(field)]
 unsafe extern "C" fn read_imm_data(queue: *mut ibv_cq_ex) -> u32 {
     imm_data(&current(queue))
 }
 
+#[border(field)]
 unsafe extern "C" fn read_qp_num(queue: *mut ibv_cq_ex) -> u32 {
     current(queue).qpn.value()
 }
 
+#[border(field)]
 unsafe extern "C" fn read_src_qp(queue: *mut ibv_cq_ex) -> u32 {
     current(queue).src_qp.value()
 }
 
+#[border(field)]
 unsafe extern "C" fn read_wc_flags(queue: *mut ibv_cq_ex) -> c_uint {
     current(queue).flags.bits()
 }
 
 /// RoCE has no LIDs.
+#[border(field)]
 unsafe extern "C" fn read_slid(_queue: *mut ibv_cq_ex) -> u32 {
     0
 }
 
+#[border(field)]
 unsafe extern "C" fn read_sl(queue: *mut ibv_cq_ex) -> u8 {
     let completion = current(queue);
     cq::get(queue).map_or(0, |object| cq::service_level(object.own(), &completion))
 }
 
+#[border(field)]
 unsafe extern "C" fn read_dlid_path_bits(_queue: *mut ibv_cq_ex) -> u8 {
     0
 }
 
 /// When the device made the completion, in nanoseconds of its clock.
+#[border(field)]
 unsafe extern "C" fn read_completion_ts(queue: *mut ibv_cq_ex) -> u64 {
     current(queue).timestamp.as_nanos()
 }
 
 /// The same in nanoseconds since 1970.
+#[border(field)]
 unsafe extern "C" fn read_completion_wallclock_ns(queue: *mut ibv_cq_ex) -> u64 {
     let Ok(object) = cq::get(queue) else {
         return 0;

@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ferroce_border::border;
 use ferroce_hca::{Buffer, Memory, limits};
 
 use crate::abi::{ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
@@ -42,6 +43,7 @@ static DMS: Arena<ibv_dm, Dm> = Arena::new("device memory");
 const LOG_ALIGN_MAX: u32 = 12;
 
 /// Allocates device memory.
+#[border(pointer)]
 pub(crate) unsafe extern "C" fn alloc_dm(
     context: *mut ibv_context,
     attr: *mut ibv_alloc_dm_attr,
@@ -102,6 +104,7 @@ fn hold(
 }
 
 /// Frees device memory without regions.
+#[border(status)]
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
     status("ibv_free_dm", free(dm))
 }
@@ -121,6 +124,7 @@ fn free(dm: *mut ibv_dm) -> Result<(), Error> {
 }
 
 /// The device memory of a handle, in another context of the process (ibv_import_dm(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, handle: u32) -> *mut ibv_dm {
     let found = context::find(context).and_then(|own| {
         own.check_same_process()?;
@@ -136,6 +140,7 @@ pub unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, handle: u32) -
 }
 
 /// Ends the use of imported device memory, which stays (ibv_import_dm(3)).
+#[border(nothing)]
 pub unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
     let result = DMS.find(dm).map(|_| DMS.remove(dm));
     status("ibv_unimport_dm", result.map(drop));
@@ -161,6 +166,7 @@ fn place(dm: &Dm, offset: u64, length: usize) -> Result<usize, Error> {
     }
 }
 
+#[border(status)]
 unsafe extern "C" fn memcpy_to_dm(
     dm: *mut ibv_dm,
     offset: u64,
@@ -179,6 +185,7 @@ unsafe extern "C" fn memcpy_to_dm(
     status("ibv_memcpy_to_dm", result)
 }
 
+#[border(status)]
 unsafe extern "C" fn memcpy_from_dm(
     to: *mut c_void,
     dm: *mut ibv_dm,
@@ -206,6 +213,7 @@ pub(crate) struct Hold {
 }
 
 /// Registers device memory; its addresses begin at 0 (ibv_alloc_dm(3)).
+#[border(pointer)]
 pub(crate) unsafe extern "C" fn reg_dm_mr(
     pd: *mut ibv_pd,
     dm: *mut ibv_dm,

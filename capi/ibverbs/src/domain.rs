@@ -6,6 +6,8 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ferroce_border::border;
+
 use crate::abi::{
     IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS, IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT, ibv_context,
     ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr,
@@ -53,6 +55,7 @@ impl Parent {
 }
 
 /// Makes a parent domain (ibv_alloc_parent_domain(3)).
+#[border(pointer)]
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
@@ -92,6 +95,7 @@ fn build(
 }
 
 /// Makes a thread domain (ibv_alloc_td(3)).
+#[border(pointer)]
 pub(crate) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
     init: *mut ibv_td_init_attr,
@@ -111,6 +115,7 @@ pub(crate) unsafe extern "C" fn alloc_td(
 }
 
 /// Destroys a thread domain that no parent domain names (ibv_alloc_td(3)).
+#[border(status)]
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     let result = TDS.find(td).and_then(|object| {
         if object.own().parents.load(Ordering::Relaxed) > 0 {

@@ -57,6 +57,9 @@ pub enum Error {
     /// Nothing that a child of `fork` has (`ENODEV`).
     #[error("the device belongs to the parent of this process: open it again here")]
     Orphaned,
+    /// Nothing that a device has after a panic (`EIO`).
+    #[error("the device has failed, see above: start the program again")]
+    Failed,
     /// Something else needs it (`EBUSY`).
     #[error("still in use: {0}")]
     Busy(&'static str),
@@ -106,6 +109,7 @@ impl Error {
             Self::NoKey { .. } => libc::ENOENT,
             Self::OtherDomain { .. } => libc::EPERM,
             Self::Orphaned => libc::ENODEV,
+            Self::Failed => libc::EIO,
             Self::Busy(_) => libc::EBUSY,
             Self::Verbs(error) => error.errno(),
             Self::Refused { errno, .. } | Self::Told(errno) => *errno,
@@ -126,7 +130,8 @@ impl Error {
             Self::Os(error) if error.kind() == io::ErrorKind::Interrupted => Level::Debug,
             Self::Os(error) if error.raw_os_error() == Some(libc::ENODATA) => Level::Debug,
             Self::Unsupported(_) | Self::Verbs(VerbsError::NotSupported { .. }) => Level::Info,
-            Self::Told(_) => Level::Debug,
+            // Told once, when it happened.
+            Self::Told(_) | Self::Failed => Level::Debug,
             _ => Level::Error,
         }
     }

@@ -3,6 +3,8 @@
 //! A queue of events has an eventfd in semaphore mode that counts them: it can be polled, its reads
 //! block or not as the program has set it, and it never runs full.
 
+use std::any::Any;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_uint, c_void};
 use std::io;
@@ -10,13 +12,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ferroce_border::border;
 use libc::{pthread_cond_t, pthread_mutex_t};
 
 use crate::abi::{ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq};
 use crate::arena::{Arena, Object};
 use crate::context::{self, ContextRef};
 use crate::error::{Error, number, pointer, status};
-use crate::{cq, qp, srq};
+use crate::{border, cq, qp, srq};
 
 /// How many events of an object the program has got and must acknowledge.
 pub(crate) type Reported = Arc<AtomicU32>;
@@ -62,23 +65,34 @@ impl<E> EventQueue<E> {
     /// Takes the oldest event and has `seen` look at it before anybody can withdraw it. Blocks or
     /// not, as the descriptor is set; if the program has closed it, that is the error.
     pub fn take<R>(&self, seen: impl Fn(&E) -> R) -> io::Result<R> {
+        loop {
+            let mut one = 0_u64;
+            // SAFETY: eight bytes of a local variable.
+            let got = unsafe { libc::read(self.descriptor()?, (&raw mut one).cast(), 8) };
+            if let Some(taken) = self.take_after(got, &seen)? {
+                return Ok(taken);
+            }
+        }
+    }
+
+    /// The descriptor to read eight bytes from before an event is taken; an error if the program has
+    /// closed its own.
+    fn descriptor(&self) -> io::Result<c_int> {
         // SAFETY: no pointers.
         if unsafe { libc::fcntl(self.public, libc::F_GETFD) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        loop {
-            let mut one = 0_u64;
-            // SAFETY: eight bytes of a local variable.
-            let got = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut one).cast(), 8) };
-            if got < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            // An event that was withdrawn meanwhile leaves nothing for whom it has woken.
-            let mut entries = self.entries();
-            if let Some(event) = entries.pop_front() {
-                return Ok(seen(&event));
-            }
+        Ok(self.fd.as_raw_fd())
+    }
+
+    /// Takes the oldest event after `got` was the result of reading from the descriptor. `None` if it
+    /// was withdrawn meanwhile, which leaves nothing for whom it has woken.
+    fn take_after<R>(&self, got: isize, seen: impl Fn(&E) -> R) -> io::Result<Option<R>> {
+        if got < 0 {
+            return Err(io::Error::last_os_error());
         }
+        let mut entries = self.entries();
+        Ok(entries.pop_front().map(|event| seen(&event)))
     }
 
     /// Takes back the events that `concerned` names, as when their object is gone.
@@ -102,6 +116,71 @@ impl<E> EventQueue<E> {
     fn entries(&self) -> MutexGuard<'_, VecDeque<E>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+thread_local! {
+    /// The queues that this thread waits for: they live on while it does, and until it ends if it is
+    /// cancelled. More than one if a handler interrupts a wait with another.
+    static AWAITED: RefCell<Vec<Arc<dyn Any + Send + Sync>>> = const { RefCell::new(Vec::new()) };
+}
+
+// SAFETY: read(2), by which the C library unwinds a thread that is cancelled.
+unsafe extern "C-unwind" {
+    fn read(fd: c_int, to: *mut c_void, len: usize) -> isize;
+}
+
+/// A call that waits for an event and can be cancelled while it does, as in any libibverbs. The
+/// thread leaves the library to wait: here, where nothing would be left undone if this function never
+/// returned. 0, or -1 and `errno`.
+///
+/// `queue` finds the queue, `seen` looks at an event in it, and `told` tells the program, or answers
+/// false if there is nothing to tell.
+pub fn wait<E: Send + Sync + 'static, R>(
+    call: &'static str,
+    queue: impl Fn() -> Result<Arc<EventQueue<E>>, Error> + Copy,
+    seen: impl Fn(&E) -> R + Copy,
+    told: impl Fn(R) -> Result<bool, Error> + Copy,
+) -> c_int
+where
+    EventQueue<E>: Send + Sync,
+{
+    const AGAIN: c_int = 1;
+    loop {
+        let fd = border::number(|| number(call, queue().and_then(|queue| await_queue(queue))));
+        if fd < 0 {
+            return -1;
+        }
+        let mut one = 0_u64;
+        // SAFETY: eight bytes of a local variable. Neither this function nor those that lead here
+        // have anything to drop.
+        let got = unsafe { read(fd, (&raw mut one).cast(), 8) };
+        let done = border::number(|| {
+            let taken = awaited::<E>().and_then(|queue| Ok(queue.take_after(got, seen)?));
+            let done = taken.and_then(|taken| taken.map_or(Ok(false), told));
+            number(call, done.map(|done| if done { 0 } else { AGAIN }))
+        });
+        if done != AGAIN {
+            return done;
+        }
+    }
+}
+
+fn await_queue<E: 'static>(queue: Arc<EventQueue<E>>) -> Result<c_int, Error>
+where
+    EventQueue<E>: Send + Sync,
+{
+    let fd = queue.descriptor()?;
+    AWAITED.with_borrow_mut(|awaited| awaited.push(queue));
+    Ok(fd)
+}
+
+fn awaited<E: 'static>() -> Result<Arc<EventQueue<E>>, Error>
+where
+    EventQueue<E>: Send + Sync,
+{
+    let queue = AWAITED.with_borrow_mut(Vec::pop);
+    let queue = queue.and_then(|queue| queue.downcast().ok());
+    queue.ok_or(Error::Told(libc::EIO)) // a handler that has jumped away from its own wait
 }
 
 /// An announcement of a completion queue.
@@ -185,6 +264,7 @@ fn users(channel: &Object<ibv_comp_channel, Channel>) -> &AtomicI32 {
 }
 
 /// Makes a completion channel (ibv_create_comp_channel(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
 ) -> *mut ibv_comp_channel {
@@ -209,6 +289,7 @@ fn create_channel(context: *mut ibv_context) -> Result<*mut ibv_comp_channel, Er
 }
 
 /// Destroys a completion channel that no completion queue uses (ibv_create_comp_channel(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     status("ibv_destroy_comp_channel", destroy_channel(channel))
 }
@@ -236,20 +317,21 @@ pub(crate) fn close_channels(context: &ContextRef) {
 }
 
 /// Waits for an event of a completion channel (ibv_get_cq_event(3)).
-pub unsafe extern "C" fn ibv_get_cq_event(
+pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    let result = (|| {
-        let channel = CHANNELS.find(channel)?;
-        let Channel { context, queue, .. } = channel.own();
-        let (context, queue) = (Arc::clone(context), Arc::clone(queue));
+    let queue = || {
+        let Channel { context, queue, .. } = CHANNELS.find(channel)?.own();
         context.adapter.live()?.rest();
-        let address = queue.take(|announced| {
-            announced.reported.fetch_add(1, Ordering::Relaxed);
-            announced.cq
-        })?;
+        Ok(Arc::clone(queue))
+    };
+    let seen = |announced: &Announced| {
+        announced.reported.fetch_add(1, Ordering::Relaxed);
+        announced.cq
+    };
+    let told = |address| {
         let found = address as *mut ibv_cq;
         // SAFETY: the program's own variables; a completion queue with an event that was not
         // acknowledged cannot go away.
@@ -257,13 +339,14 @@ pub unsafe extern "C" fn ibv_get_cq_event(
             *cq = found;
             *cq_context = (*found).cq_context;
         }
-        Ok(0)
-    })();
-    number("ibv_get_cq_event", result)
+        Ok(true)
+    };
+    wait("ibv_get_cq_event", queue, seen, told)
 }
 
 /// Acknowledges events of a completion queue, which its destruction waits for
 /// (ibv_get_cq_event(3)).
+#[border(nothing)]
 pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {
     if nevents == 0 {
         return;
@@ -285,19 +368,25 @@ pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {
 }
 
 /// Waits for an asynchronous event (ibv_get_async_event(3)).
-pub unsafe extern "C" fn ibv_get_async_event(
+pub unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
 ) -> c_int {
-    let result = (|| {
+    let queue = || {
         let context = context::find(context)?;
-        context.adapter.live()?.rest();
-        let (element, event_type) = context.events.take(|event| {
-            if let Some(reported) = &event.reported {
-                reported.fetch_add(1, Ordering::Relaxed);
-            }
-            (event.element, event.kind)
-        })?;
+        // One that has failed has that to tell.
+        if !context.adapter.device.has_failed() {
+            context.adapter.live()?.rest();
+        }
+        Ok(Arc::clone(&context.events))
+    };
+    let seen = |event: &Async| {
+        if let Some(reported) = &event.reported {
+            reported.fetch_add(1, Ordering::Relaxed);
+        }
+        (event.element, event.kind)
+    };
+    let told = |(element, event_type)| {
         // SAFETY: the program's own structure.
         unsafe {
             event.write(ibv_async_event {
@@ -305,13 +394,14 @@ pub unsafe extern "C" fn ibv_get_async_event(
                 event_type,
             });
         }
-        Ok(0)
-    })();
-    number("ibv_get_async_event", result)
+        Ok(true)
+    };
+    wait("ibv_get_async_event", queue, seen, told)
 }
 
 /// Acknowledges an asynchronous event, which the destruction of its object waits for
 /// (ibv_get_async_event(3)).
+#[border(nothing)]
 pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     // SAFETY: the program's own structure.
     let (element, kind) = unsafe { ((*event).element, (*event).event_type) };

@@ -9,6 +9,7 @@ use std::ffi::c_int;
 use std::sync::{MutexGuard, Once, PoisonError};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use ferroce_border::border;
 use ferroce_udp::Tap;
 
 use crate::{adapter, capture, xrc};
@@ -51,6 +52,7 @@ pub(crate) fn watch() {
     });
 }
 
+#[border(nothing)]
 unsafe extern "C" fn before() {
     let held = Held {
         _xrc: xrc::changes(),
@@ -62,12 +64,14 @@ unsafe extern "C" fn before() {
     unsafe { *HELD.0.get() = Some(held) };
 }
 
+#[border(nothing)]
 unsafe extern "C" fn after() {
     // SAFETY: this thread has held the gate since `before`. It is out of the cell before it opens.
     let held = unsafe { (*HELD.0.get()).take() };
     drop(held);
 }
 
+#[border(nothing)]
 unsafe extern "C" fn in_child() {
     ferroce_udp::after_fork_in_child();
     // SAFETY: the child's only thread is the one that was in `before`.
@@ -77,12 +81,14 @@ unsafe extern "C" fn in_child() {
 }
 
 /// Nothing is left to be done (ibv_fork_init(3)).
+#[border(status)]
 pub extern "C" fn ibv_fork_init() -> c_int {
     0
 }
 
 /// `IBV_FORK_UNNEEDED`: the device reads a process's memory as the process does
 /// (ibv_is_fork_initialized(3)).
+#[border(value)]
 pub extern "C" fn ibv_is_fork_initialized() -> c_int {
     2
 }

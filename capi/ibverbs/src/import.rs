@@ -11,6 +11,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use ferroce_border::border;
+
 use crate::abi::{ibv_context, ibv_mr, ibv_pd};
 use crate::adapter::{self, Adapter};
 use crate::context::{self, Context};
@@ -55,6 +57,7 @@ fn parse_command(text: &[u8]) -> Option<(String, u64)> {
 
 /// Opens the device of a context by a copy of its `cmd_fd`, which the new context closes
 /// (ibv_import_device(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
     pointer("ibv_import_device", import_device(cmd_fd))
 }
@@ -83,6 +86,7 @@ impl Context {
 }
 
 /// A protection domain by its handle (ibv_import_pd(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *mut ibv_pd {
     let found = context::find(context).and_then(|own| {
         own.check_same_process()?;
@@ -92,11 +96,13 @@ pub unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, handle: u32) -
 }
 
 /// Ends the use of a protection domain, which stays (ibv_import_pd(3)).
+#[border(nothing)]
 pub unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
     status("ibv_unimport_pd", pd::forget(pd));
 }
 
 /// A memory region by its handle (ibv_import_mr(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
     let found = pd::find(pd).and_then(|object| {
         let own = Arc::clone(&object.own().context);
@@ -107,6 +113,7 @@ pub unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv
 }
 
 /// Ends the use of a memory region, which stays (ibv_import_mr(3)).
+#[border(nothing)]
 pub unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
     status("ibv_unimport_mr", mr::forget(mr));
 }

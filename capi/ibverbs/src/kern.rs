@@ -1,18 +1,22 @@
 //! Structures of the kernel's interface to those of the library and back, for connection managers
 //! that talk to a kernel (`rdma/ib_user_verbs.h`, `rdma/ib_user_sa.h`).
 
+use ferroce_border::border;
+
 use crate::abi::{
     ib_user_path_rec, ib_uverbs_qp_attr, ibv_ah_attr, ibv_gid, ibv_qp_attr, ibv_qp_cap,
     ibv_sa_path_rec,
 };
 
 /// Copies an address vector: the two lay out alike.
+#[border(nothing)]
 pub unsafe extern "C" fn ibv_copy_ah_attr_from_kern(dst: *mut ibv_ah_attr, src: *mut ibv_ah_attr) {
     // SAFETY: the program's own structures.
     unsafe { dst.write(src.read()) }
 }
 
 /// Copies attributes of a queue pair. What the kernel does not tell stays as it is.
+#[border(nothing)]
 pub unsafe extern "C" fn ibv_copy_qp_attr_from_kern(
     dst: *mut ibv_qp_attr,
     src: *mut ib_uverbs_qp_attr,
@@ -57,6 +61,7 @@ pub unsafe extern "C" fn ibv_copy_qp_attr_from_kern(
 }
 
 /// Copies a path record.
+#[border(nothing)]
 pub unsafe extern "C" fn ibv_copy_path_rec_from_kern(
     dst: *mut ibv_sa_path_rec,
     src: *mut ib_user_path_rec,
@@ -87,6 +92,7 @@ pub unsafe extern "C" fn ibv_copy_path_rec_from_kern(
 }
 
 /// Copies a path record.
+#[border(nothing)]
 pub unsafe extern "C" fn ibv_copy_path_rec_to_kern(
     dst: *mut ib_user_path_rec,
     src: *mut ibv_sa_path_rec,

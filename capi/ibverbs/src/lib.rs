@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`abi`] | the structures of the header |
 //! | `arena` | the objects programs hold pointers to, and whether a pointer is one of them |
+//! | [`border`] | what passes between C and the library: no panic, no cancellation
 //! | `error` | refusals: error number and one line on stderr (`FERROCE_LOG`) |
 //! | `adapter` | the devices there are, and those this process has open |
 //! | `wall_clock` | the time of day of completions |
@@ -24,10 +25,14 @@
     reason = "one contract for all calls, stated above: what verbs.h asks for"
 )]
 
+// The attribute `border` names this crate, wherever it is used.
+extern crate self as ferroce_ibverbs;
+
 pub mod abi;
 mod adapter;
 mod ah;
 pub mod arena;
+pub mod border;
 mod caps;
 mod capture;
 mod context;
@@ -70,7 +75,7 @@ pub use cq::{ibv_create_cq, ibv_destroy_cq, ibv_resize_cq};
 pub use dm::{ibv_import_dm, ibv_unimport_dm};
 pub use events::{
     EventQueue, ibv_ack_async_event, ibv_ack_cq_events, ibv_create_comp_channel,
-    ibv_destroy_comp_channel, ibv_get_async_event, ibv_get_cq_event,
+    ibv_destroy_comp_channel, ibv_get_async_event, ibv_get_cq_event, wait,
 };
 pub use fork::{ibv_fork_init, ibv_is_fork_initialized};
 pub use import::{
@@ -97,6 +102,7 @@ pub use strings::{
 pub use sysfs::{ibv_get_sysfs_path, ibv_read_ibdev_sysfs_file, ibv_read_sysfs_file};
 
 /// Answers for what makes an object that this device does not have.
+#[ferroce_border::border(pointer)]
 pub extern "C" fn no_object() -> *const std::ffi::c_void {
     error::set_errno(libc::EOPNOTSUPP);
     std::ptr::null()

@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ferroce_border::border;
 use ferroce_hca::{Memory, MrKey, MrModify, RegFlags};
 
 use crate::abi::{ibv_mr, ibv_pd, ibv_sge};
@@ -54,6 +55,7 @@ impl Mr {
 static MRS: Arena<ibv_mr, Mr> = Arena::new("memory region");
 
 /// Registers memory under its own address (ibv_reg_mr(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_reg_mr(
     pd: *mut ibv_pd,
     addr: *mut c_void,
@@ -67,6 +69,7 @@ pub unsafe extern "C" fn ibv_reg_mr(
 }
 
 /// Registers memory under the address `iova` (ibv_reg_mr(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_reg_mr_iova(
     pd: *mut ibv_pd,
     addr: *mut c_void,
@@ -81,6 +84,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova(
 }
 
 /// [`ibv_reg_mr_iova`] for programs whose access flags may be optional ones.
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_reg_mr_iova2(
     pd: *mut ibv_pd,
     addr: *mut c_void,
@@ -177,6 +181,7 @@ pub(crate) fn key(mr: *const ibv_mr, context: &ContextRef) -> Result<Option<MrKe
 }
 
 /// A region that swallows what is written and reads as zeros (ibv_alloc_null_mr(3)).
+#[border(pointer)]
 pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     let made = pd::find(pd).and_then(|object| {
         let own = object.own();
@@ -191,6 +196,7 @@ pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
 
 /// Changes memory, protection domain or permissions of a region: all that is asked for, or on error
 /// nothing. Its keys stay (ibv_rereg_mr(3)).
+#[border(number)]
 pub unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
     flags: c_int,
@@ -272,6 +278,7 @@ fn reregister(
 }
 
 /// Brings memory of regions in before it is used (ibv_advise_mr(3)).
+#[border(status)]
 pub(crate) unsafe extern "C" fn advise_mr(
     pd: *mut ibv_pd,
     advice: c_int,
@@ -337,6 +344,7 @@ unsafe fn advise(
 }
 
 /// Takes a memory region away (ibv_reg_mr(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     status("ibv_dereg_mr", deregister(mr))
 }

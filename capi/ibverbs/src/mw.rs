@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
+use ferroce_border::border;
 use ferroce_hca::{MwBind, MwBindWr, MwId, MwType, RegFlags, SendFlags, SendOp};
 
 use crate::abi::{WrBindMw, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
@@ -19,6 +20,7 @@ struct Mw {
 static MWS: Arena<ibv_mw, Mw> = Arena::new("memory window");
 
 /// Makes a memory window (ibv_alloc_mw(3)).
+#[border(pointer)]
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {
     pointer("ibv_alloc_mw", alloc(pd, kind))
 }
@@ -47,6 +49,7 @@ fn alloc(pd: *mut ibv_pd, kind: c_int) -> Result<*mut ibv_mw, Error> {
 }
 
 /// Destroys a memory window (ibv_alloc_mw(3)).
+#[border(status)]
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     status("ibv_dealloc_mw", dealloc(mw))
 }
@@ -69,6 +72,7 @@ pub(crate) fn close(context: &ContextRef) {
 }
 
 /// Binds a window of type 1 (ibv_bind_mw(3)).
+#[border(status)]
 pub(crate) unsafe extern "C" fn bind_mw(
     qp: *mut ibv_qp,
     mw: *mut ibv_mw,

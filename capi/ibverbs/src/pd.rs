@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ferroce_border::border;
 use ferroce_hca::PdId;
 
 use crate::abi::{ibv_context, ibv_pd};
@@ -46,6 +47,7 @@ pub(crate) fn find_parent(pd: *const ibv_pd, context: &ContextRef) -> Result<(),
 }
 
 /// Makes a protection domain (ibv_alloc_pd(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     let made = context::find(context).and_then(|own| {
         let id = own.adapter.live()?.with(|hca| hca.alloc_pd())?;
@@ -116,6 +118,7 @@ pub(crate) fn forget(pointer: *mut ibv_pd) -> Result<(), Error> {
 }
 
 /// Destroys a protection domain, or parent domain, that nothing uses (ibv_alloc_pd(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     status("ibv_dealloc_pd", dealloc(pd))
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use ferroce_border::border;
 use ferroce_hca::Mtu;
 use ferroce_udp::{DeviceSpec, Interface, LaneSpeed, PortSpeed};
 
@@ -36,6 +37,7 @@ fn holds_gid(index: impl Into<i64>) -> Result<bool, Error> {
 }
 
 /// The port's attributes (ibv_query_port(3)), for programs that know only the first fields.
+#[border(status)]
 pub unsafe extern "C" fn ibv_query_port(
     context: *mut ibv_context,
     port: u8,
@@ -46,6 +48,7 @@ pub unsafe extern "C" fn ibv_query_port(
 }
 
 /// The same, as far as `length` reaches.
+#[border(status)]
 pub(crate) unsafe extern "C" fn query_port(
     context: *mut ibv_context,
     port: u8,
@@ -99,6 +102,7 @@ fn port_attr(mtu: Mtu, speed: PortSpeed) -> ibv_port_attr {
 }
 
 /// An entry of the GID table (ibv_query_gid(3)); zero if it is empty.
+#[border(number)]
 pub unsafe extern "C" fn ibv_query_gid(
     context: *mut ibv_context,
     port: u8,
@@ -120,6 +124,7 @@ pub unsafe extern "C" fn ibv_query_gid(
 
 /// The type of an entry in the numbers of `ibv_gid_type_sysfs`: 0 is IB or RoCE v1 and what
 /// kernels say of empty entries, 1 is RoCE v2.
+#[border(number)]
 pub unsafe extern "C" fn ibv_query_gid_type(
     context: *mut ibv_context,
     port: u8,
@@ -169,6 +174,7 @@ fn check_flags(flags: u32) -> Result<(), Error> {
 }
 
 /// An entry of the GID table with its type; `ENODATA` if it is empty (ibv_query_gid_ex(3)).
+#[border(status)]
 pub unsafe extern "C" fn _ibv_query_gid_ex(
     context: *mut ibv_context,
     port: u32,
@@ -192,6 +198,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
 }
 
 /// All entries of the GID table that are not empty (ibv_query_gid_table(3)).
+#[border(number)]
 pub unsafe extern "C" fn _ibv_query_gid_table(
     context: *mut ibv_context,
     entries: *mut ibv_gid_entry,
@@ -222,6 +229,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
 }
 
 /// An entry of the partition key table in network order (ibv_query_pkey(3)).
+#[border(number)]
 pub unsafe extern "C" fn ibv_query_pkey(
     context: *mut ibv_context,
     port: u8,
@@ -241,6 +249,7 @@ pub unsafe extern "C" fn ibv_query_pkey(
 }
 
 /// The index of a partition key in network order (ibv_get_pkey_index(3)).
+#[border(number)]
 pub unsafe extern "C" fn ibv_get_pkey_index(
     context: *mut ibv_context,
     port: u8,

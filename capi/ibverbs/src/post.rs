@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use ferroce_border::border;
 use ferroce_hca::{PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, VerbsError, limits};
 
 use crate::abi::{
@@ -78,6 +79,7 @@ impl<W> Chain<W> {
 }
 
 /// Posts send requests (ibv_post_send(3)).
+#[border(status)]
 pub(crate) unsafe extern "C" fn post_send(
     qp: *mut ibv_qp,
     wr: *mut ibv_send_wr,
@@ -94,6 +96,7 @@ pub(crate) unsafe extern "C" fn post_send(
 }
 
 /// Posts receive requests (ibv_post_recv(3)).
+#[border(status)]
 pub(crate) unsafe extern "C" fn post_recv(
     qp: *mut ibv_qp,
     wr: *mut ibv_recv_wr,

@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ferroce_border::border;
 use ferroce_hca::{Attr, QpCap, QpInit, QpState, QpType, SendOp, SendTo, VerbsError};
 use ferroce_wire::{Qpn, Srqn};
 
@@ -95,6 +96,7 @@ pub(crate) fn get(qp: *const ibv_qp) -> Result<&'static Object<ibv_qp_ex, Qp>, E
 }
 
 /// Makes a queue pair and writes the capacities it got back into `init` (ibv_create_qp(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_create_qp(
     pd: *mut ibv_pd,
     init: *mut ibv_qp_init_attr,
@@ -105,6 +107,7 @@ pub unsafe extern "C" fn ibv_create_qp(
 }
 
 /// The same with more attributes (ibv_create_qp_ex(3)).
+#[border(pointer)]
 pub(crate) unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     init: *mut ibv_qp_init_attr_ex,
@@ -287,6 +290,7 @@ fn insert(
 }
 
 /// Changes a queue pair: all that is asked for, or on error nothing (ibv_modify_qp(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_modify_qp(
     qp: *mut ibv_qp,
     attr: *mut ibv_qp_attr,
@@ -315,6 +319,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
 }
 
 /// Attributes of a queue pair and of its creation (ibv_query_qp(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,
     attr: *mut ibv_qp_attr,
@@ -337,6 +342,7 @@ pub unsafe extern "C" fn ibv_query_qp(
 }
 
 /// Destroys a queue pair after its events were acknowledged (ibv_create_qp(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     status("ibv_destroy_qp", destroy(qp, true))
 }

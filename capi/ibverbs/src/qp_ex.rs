@@ -3,6 +3,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 
+use ferroce_border::border;
 use ferroce_hca::{SendFlags, SendOp, SendWr, Sge, Sges};
 use libc::pthread_mutex_t;
 
@@ -116,6 +117,7 @@ unsafe fn change(
     }
 }
 
+#[border(field)]
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     let Ok(object) = qp::get(qp.cast()) else {
         return;
@@ -130,6 +132,7 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     }
 }
 
+#[border(status)]
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: after `wr_start`, which is what the header asks for.
     let Some((own, batch)) = (unsafe { batch(qp) }) else {
@@ -158,6 +161,7 @@ fn post_all(own: &qp::Qp, requests: &mut Vec<SendWr>) -> Result<(), Error> {
     Ok(())
 }
 
+#[border(field)]
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     // SAFETY: after `wr_start`, which is what the header asks for; so this thread holds the mutex.
     unsafe {
@@ -171,7 +175,8 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
 /// Defines functions that begin a request.
 macro_rules! operations {
     ($($name:ident($($argument:ident: $kind:ty),*) => $op:expr;)*) => {
-        $(unsafe extern "C" fn $name(qp: *mut ibv_qp_ex $(, $argument: $kind)*) {
+        $(#[border(field)]
+        unsafe extern "C" fn $name(qp: *mut ibv_qp_ex $(, $argument: $kind)*) {
             // SAFETY: after `wr_start`, which is what the header asks for.
             unsafe { begin(qp, $op) }
         })*
@@ -192,6 +197,7 @@ operations! {
     wr_local_inv(rkey: u32) => SendOp::LocalInvalidate { rkey };
 }
 
+#[border(field)]
 unsafe extern "C" fn wr_bind_mw(
     qp: *mut ibv_qp_ex,
     mw: *mut ibv_mw,
@@ -218,6 +224,7 @@ unsafe extern "C" fn wr_bind_mw(
     }
 }
 
+#[border(field)]
 unsafe extern "C" fn wr_set_ud_addr(
     qp: *mut ibv_qp_ex,
     ah: *mut ibv_ah,
@@ -233,6 +240,7 @@ unsafe extern "C" fn wr_set_ud_addr(
     }
 }
 
+#[border(field)]
 unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
     // SAFETY: after `wr_start`, which is what the header asks for.
     unsafe {
@@ -243,6 +251,7 @@ unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
     }
 }
 
+#[border(field)]
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     // SAFETY: after `wr_start`, which is what the header asks for.
     unsafe {
@@ -256,6 +265,7 @@ unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length
     }
 }
 
+#[border(field)]
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
     // SAFETY: after `wr_start`, which is what the header asks for.
     unsafe {
@@ -272,12 +282,14 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *co
     }
 }
 
+#[border(field)]
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
     let buffer = ibv_data_buf { addr, length };
     // SAFETY: after `wr_start`, which is what the header asks for.
     unsafe { wr_set_inline_data_list(qp, 1, &raw const buffer) }
 }
 
+#[border(field)]
 unsafe extern "C" fn wr_set_inline_data_list(
     qp: *mut ibv_qp_ex,
     count: usize,
@@ -343,6 +355,7 @@ pub(crate) fn extended(qp_base: ibv_qp, operations: Option<u64>) -> ibv_qp_ex {
 
 /// The queue pair's `ibv_wr_*` functions, if it was created with them (ibv_qp_to_qp_ex in
 /// ibv_wr_post(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     match qp::find(qp) {
         Ok(object) if object.own().builder.present => object.abi(),

@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 
+use ferroce_border::border;
+
 /// A value of `ibv_rate`, its megabits per second, and that as a multiple of 2.5 Gb/s: rounded down,
 /// or -1 for rates that came without one.
 struct Rate(c_int, c_int, c_int);
@@ -40,22 +42,26 @@ fn find(field: impl Fn(&Rate) -> c_int, value: c_int) -> Option<&'static Rate> {
 }
 
 /// A rate as a multiple of 2.5 Gb/s; -1 for what is no rate.
+#[border(field)]
 pub extern "C" fn ibv_rate_to_mult(rate: c_int) -> c_int {
     find(|rate| rate.0, rate).map_or(-1, |rate| rate.2)
 }
 
 /// A rate in Mb/s; -1 for what is no rate.
+#[border(field)]
 pub extern "C" fn ibv_rate_to_mbps(rate: c_int) -> c_int {
     find(|rate| rate.0, rate).map_or(-1, |rate| rate.1)
 }
 
 /// The rate of a multiple of 2.5 Gb/s, or `IBV_RATE_MAX`.
+#[border(field)]
 pub extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
     let found = find(|rate| rate.2, mult).filter(|_| mult > 0);
     found.map_or(RATE_MAX, |rate| rate.0)
 }
 
 /// The rate of so many Mb/s, or `IBV_RATE_MAX`.
+#[border(field)]
 pub extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> c_int {
     find(|rate| rate.1, mbps).map_or(RATE_MAX, |rate| rate.0)
 }

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
+use ferroce_border::border;
 use ferroce_hca::{SrqId, SrqModify, XrcTies};
 
 use crate::abi::{
@@ -40,6 +41,7 @@ pub(crate) fn find_in(srq: *const ibv_srq, context: &ContextRef) -> Result<SrqId
 
 /// Makes a shared receive queue and writes the capacities it got back into `init`
 /// (ibv_create_srq(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
     init: *mut ibv_srq_init_attr,
@@ -49,6 +51,7 @@ pub unsafe extern "C" fn ibv_create_srq(
 }
 
 /// The same with more attributes (ibv_create_srq_ex(3)).
+#[border(pointer)]
 pub(crate) unsafe extern "C" fn create_srq_ex(
     _context: *mut ibv_context,
     init: *mut ibv_srq_init_attr_ex,
@@ -138,6 +141,7 @@ fn create(
 }
 
 /// Changes capacity and limit: all that is asked for, or on error nothing (ibv_modify_srq(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_modify_srq(
     srq: *mut ibv_srq,
     attr: *mut ibv_srq_attr,
@@ -164,6 +168,7 @@ pub unsafe extern "C" fn ibv_modify_srq(
 }
 
 /// Capacity and limit (ibv_query_srq(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
     let result = find(srq).and_then(|object| {
         let own = object.own();
@@ -186,6 +191,7 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_att
 }
 
 /// The number by which peers name the queue (ibv_get_srq_num(3)).
+#[border(status)]
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
     let result = find(srq).and_then(|object| {
         let own = object.own();
@@ -200,6 +206,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32)
 
 /// Destroys a queue that no queue pair uses, after its events were acknowledged
 /// (ibv_create_srq(3)).
+#[border(status)]
 pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     status("ibv_destroy_srq", destroy(srq, true))
 }
@@ -237,6 +244,7 @@ pub(crate) fn close(context: &ContextRef) {
 }
 
 /// Posts receive requests (ibv_post_srq_recv(3)).
+#[border(status)]
 pub(crate) unsafe extern "C" fn post_srq_recv(
     srq: *mut ibv_srq,
     wr: *mut ibv_recv_wr,

@@ -2,12 +2,15 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
+use ferroce_border::border;
+
 fn name(names: &'static [&'static CStr], index: c_int, otherwise: &'static CStr) -> *const c_char {
     let found = usize::try_from(index).ok().and_then(|i| names.get(i));
     found.unwrap_or(&otherwise).as_ptr()
 }
 
 /// Name of an `ibv_node_type`.
+#[border(pointer)]
 pub extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
     const NAMES: &[&CStr] = &[
         c"unknown",
@@ -23,6 +26,7 @@ pub extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
 }
 
 /// Name of an `ibv_port_state`.
+#[border(pointer)]
 pub extern "C" fn ibv_port_state_str(port_state: c_int) -> *const c_char {
     const NAMES: &[&CStr] = &[
         c"no state change (NOP)",
@@ -36,6 +40,7 @@ pub extern "C" fn ibv_port_state_str(port_state: c_int) -> *const c_char {
 }
 
 /// Name of an `ibv_event_type`.
+#[border(pointer)]
 pub extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
     const NAMES: &[&CStr] = &[
         c"CQ error",
@@ -63,6 +68,7 @@ pub extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
 }
 
 /// Name of an `ibv_wc_status`.
+#[border(pointer)]
 pub extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
     const NAMES: &[&CStr] = &[
         c"success",
@@ -94,6 +100,7 @@ pub extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
 }
 
 /// Name of an `ibv_wr_opcode`.
+#[border(pointer)]
 pub extern "C" fn ibv_wr_opcode_str(opcode: c_int) -> *const c_char {
     const NAMES: &[&CStr] = &[
         c"RDMA_WRITE",

@@ -5,10 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use ferroce_border::border;
+
 use crate::adapter;
 use crate::error::{Error, number};
 
 /// The root of sysfs; of the tree that `ferroce run` makes, if there is one.
+#[border(pointer)]
 pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static ROOT: OnceLock<CString> = OnceLock::new();
     let root = ROOT.get_or_init(|| {
@@ -21,6 +24,7 @@ pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
 
 /// Reads a file without its last line break; returns its length, or -1. The device's own attributes
 /// are known without a file.
+#[border(number)]
 pub unsafe extern "C" fn ibv_read_sysfs_file(
     dir: *const c_char,
     file: *const c_char,
@@ -90,6 +94,7 @@ fn attribute(dir: &CStr, file: &CStr) -> Option<String> {
 }
 
 /// For drivers of other cards, which find no card.
+#[border(number)]
 pub extern "C" fn ibv_read_ibdev_sysfs_file() -> c_int {
     crate::error::set_errno(libc::ENOENT);
     -1

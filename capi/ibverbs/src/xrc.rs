@@ -7,6 +7,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ferroce_border::border;
 use ferroce_hca::XrcdId;
 
 use crate::abi::{ibv_context, ibv_qp, ibv_qp_open_attr, ibv_xrcd, ibv_xrcd_init_attr};
@@ -44,6 +45,7 @@ pub(crate) fn find_in(xrcd: *const ibv_xrcd, context: &ContextRef) -> Result<&'s
 
 /// Opens an XRC domain: one of its own, or the one of a file for all its openers in this process
 /// (ibv_open_xrcd(3)).
+#[border(pointer)]
 pub(crate) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,
     init: *mut ibv_xrcd_init_attr,
@@ -106,6 +108,7 @@ fn inode(fd: c_int) -> Result<(u64, u64), Error> {
 }
 
 /// Closes an XRC domain; its last opener destroys it, if nothing uses it (ibv_open_xrcd(3)).
+#[border(status)]
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     status("ibv_close_xrcd", close_domain(xrcd))
 }
@@ -134,6 +137,7 @@ pub(crate) fn close(context: &ContextRef) {
 }
 
 /// Opens an XRC_RECV queue pair of a domain once more (ibv_open_qp(3)).
+#[border(pointer)]
 pub(crate) unsafe extern "C" fn open_qp(
     context: *mut ibv_context,
     attr: *mut ibv_qp_open_attr,

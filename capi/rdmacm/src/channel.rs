@@ -4,9 +4,10 @@ use std::ffi::c_int;
 use std::os::fd::IntoRawFd as _;
 use std::sync::Arc;
 
-use ferroce_ibverbs::EventQueue;
+use ferroce_border::border;
 use ferroce_ibverbs::arena::Arena;
 use ferroce_ibverbs::error::{Error, number, pointer, status};
+use ferroce_ibverbs::{EventQueue, wait};
 
 use crate::abi::{RDMA_CM_EVENT_REJECTED, rdma_cm_event, rdma_event_channel};
 use crate::device::open_devices;
@@ -39,6 +40,7 @@ pub(crate) fn find(channel: *const rdma_event_channel) -> Result<Arc<Queue>, Err
 }
 
 /// Makes an event channel (rdma_create_event_channel(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
     pointer("rdma_create_event_channel", create())
 }
@@ -51,6 +53,7 @@ pub(crate) fn create() -> Result<*mut rdma_event_channel, Error> {
 
 /// Destroys an event channel (rdma_destroy_event_channel(3)). Identifiers that report to it keep
 /// their events to themselves.
+#[border(nothing)]
 pub unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
     status(
         "rdma_destroy_event_channel",
@@ -72,51 +75,72 @@ pub(crate) fn destroy(channel: *mut rdma_event_channel) {
 
 /// Waits for the next event of a channel, or says `EAGAIN` if its descriptor does not block
 /// (rdma_get_cm_event(3)).
-pub unsafe extern "C" fn rdma_get_cm_event(
+pub unsafe extern "C-unwind" fn rdma_get_cm_event(
     channel: *mut rdma_event_channel,
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
-    let result = place("event", event).and_then(|event| {
-        let next = next(channel)?;
-        // SAFETY: the program's own variable.
-        unsafe { *event = next };
-        Ok(0)
-    });
-    number("rdma_get_cm_event", result)
+    let queue = || {
+        place("event", event)?;
+        listen(channel)
+    };
+    let told = |queued: Arc<Queued>| match tell(&queued) {
+        Some(told) => {
+            // SAFETY: the program's own variable, and not null.
+            unsafe { *event = told };
+            Ok(true)
+        }
+        None => Ok(false),
+    };
+    wait("rdma_get_cm_event", queue, seen, told)
 }
 
+/// The next event of a channel, for calls that wait for it and for nothing else.
 pub(crate) fn next(channel: *const rdma_event_channel) -> Result<*mut rdma_cm_event, Error> {
+    loop {
+        let queued = listen(channel)?.take(seen)?;
+        if let Some(told) = tell(&queued) {
+            return Ok(told);
+        }
+    }
+}
+
+/// The queue of a channel whose next event somebody waits for.
+fn listen(channel: *const rdma_event_channel) -> Result<Arc<Queue>, Error> {
     let object = CHANNELS.find(channel)?;
-    let queue = Arc::clone(object.own());
     // Whoever has closed the descriptor must not wait on the library's own copy of it.
     // SAFETY: a live object, and a call that only looks.
     if unsafe { libc::fcntl((*object.abi()).fd, libc::F_GETFD) } < 0 {
         return Err(std::io::Error::last_os_error().into());
     }
-    loop {
-        for device in open_devices() {
-            device.rest();
-        }
-        let queued = queue.take(|queued| {
-            queued.id.report();
-            Arc::clone(queued)
-        })?;
-        if let Some(Told { mut abi, private }) = Told::of(&queued) {
-            let private: Box<[u8]> = private.into();
-            abi.point_to(&private);
-            let id = Arc::clone(&queued.id);
-            let reported = Reported {
-                id,
-                _private: private,
-            };
-            return Ok(EVENTS.insert(abi.0, reported));
-        }
-        // Nothing for the program.
-        queued.id.acknowledge();
+    for device in open_devices() {
+        device.rest();
     }
+    Ok(Arc::clone(object.own()))
+}
+
+fn seen(queued: &Arc<Queued>) -> Arc<Queued> {
+    queued.id.report();
+    Arc::clone(queued)
+}
+
+/// The event as the program gets it, if there is something for the program in it.
+fn tell(queued: &Queued) -> Option<*mut rdma_cm_event> {
+    let Some(Told { mut abi, private }) = Told::of(queued) else {
+        queued.id.acknowledge();
+        return None;
+    };
+    let private: Box<[u8]> = private.into();
+    abi.point_to(&private);
+    let id = Arc::clone(&queued.id);
+    let reported = Reported {
+        id,
+        _private: private,
+    };
+    Some(EVENTS.insert(abi.0, reported))
 }
 
 /// Gives an event back (rdma_ack_cm_event(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     number("rdma_ack_cm_event", acknowledge(event))
 }

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ferroce_border::border;
 use ferroce_hca::Mtu;
 use ferroce_hca::cm::{
     CmError, CommId, ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport, ack_timeout,
@@ -36,6 +37,7 @@ fn private<const N: usize>(parts: &[&[u8]]) -> Result<Private<N>, Error> {
 }
 
 /// Asks the peer for a connection, or for the queue pair of a datagram service (rdma_connect(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_connect(
     id: *mut rdma_cm_id,
     conn_param: *mut rdma_conn_param,
@@ -190,6 +192,7 @@ pub(crate) fn give_up(id: &Id) {
 }
 
 /// Completes a connection whose queue pair is not the identifier's (rdma_establish(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     let result = id::find(id).and_then(|id| {
         // SAFETY: a live object.
@@ -204,6 +207,7 @@ pub unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
 }
 
 /// Accepts a request (rdma_accept(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_accept(
     id: *mut rdma_cm_id,
     conn_param: *mut rdma_conn_param,
@@ -278,6 +282,7 @@ fn answer_lookup(id: &Id, params: &Params<'_>) -> Result<(), Error> {
 }
 
 /// Rejects a request, or a reply (rdma_reject(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_reject(
     id: *mut rdma_cm_id,
     private_data: *const c_void,
@@ -290,6 +295,7 @@ pub unsafe extern "C" fn rdma_reject(
 }
 
 /// Rejects a request or a reply for its extended connection options (rdma_reject_ece(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_reject_ece(
     id: *mut rdma_cm_id,
     private_data: *const c_void,
@@ -324,6 +330,7 @@ fn reject(id: &Id, reason: RejectReason, data: &[u8]) -> Result<c_int, Error> {
 
 /// Takes an asynchronous event of the queue pair into account (rdma_notify(3)): data has arrived
 /// before the peer's word that it is ready.
+#[border(number)]
 pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_int) -> c_int {
     /// `IBV_EVENT_COMM_EST`
     const ESTABLISHED: c_int = 4;
@@ -343,6 +350,7 @@ pub unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_int) -> c_int
 }
 
 /// Ends a connection, or agrees to its end (rdma_disconnect(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     let result = id::find(id).and_then(|id| {
         let (device, comm) = connection(&id)?;

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
+use ferroce_border::border;
 use ferroce_hca::Hca;
 use ferroce_hca::cm::{CmEvent, CmEventKind};
 use ferroce_ibverbs::abi::{
@@ -288,6 +289,7 @@ fn source_for(peer: IpAddr) -> std::io::Result<IpAddr> {
 }
 
 /// The devices there are, opened, ended by a null pointer (rdma_get_devices(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut ibv_context {
     let result = open(|_| true).and_then(|devices| {
         // SAFETY: `calloc` takes any sizes.
@@ -310,6 +312,7 @@ pub unsafe extern "C" fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut 
 }
 
 /// Frees a list of [`rdma_get_devices`].
+#[border(nothing)]
 pub unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
     // SAFETY: it came from `calloc`; null is allowed.
     unsafe { libc::free(list.cast()) }

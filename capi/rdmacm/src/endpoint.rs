@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
+use ferroce_border::border;
 use ferroce_ibverbs::abi::{ibv_pd, ibv_qp_init_attr};
 use ferroce_ibverbs::error::{Error, number};
 use libc::sockaddr;
@@ -16,6 +17,7 @@ use crate::{address, qp, resolve, srq};
 
 /// Makes a synchronous identifier for an address (rdma_create_ep(3)): bound on the passive side, on
 /// the other with the way to the peer and, if there are attributes for it, with a queue pair.
+#[border(number)]
 pub unsafe extern "C" fn rdma_create_ep(
     id: *mut *mut rdma_cm_id,
     res: *mut rdma_addrinfo,
@@ -102,6 +104,7 @@ unsafe fn optional(
 }
 
 /// Destroys an identifier and its queue pair (rdma_destroy_ep(3)).
+#[border(nothing)]
 pub unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
     let result = id::find(id).map(|id| {
         qp::destroy(&id);
@@ -113,6 +116,7 @@ pub unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
 
 /// Waits for a request on a synchronous identifier (rdma_get_request(3)), and gives it a queue pair
 /// if the listening one was made with attributes for it.
+#[border(number)]
 pub unsafe extern "C" fn rdma_get_request(
     listen: *mut rdma_cm_id,
     id: *mut *mut rdma_cm_id,

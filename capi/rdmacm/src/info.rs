@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 
+use ferroce_border::border;
 use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_UD};
 use ferroce_ibverbs::error::{Error, number};
 use libc::{addrinfo, sockaddr, socklen_t};
@@ -15,6 +16,7 @@ use crate::id::place;
 
 /// Looks up where a node or service is to be found (rdma_getaddrinfo(3)). The result has no route:
 /// that is found when it is needed. Returns 0, -1 with `errno`, or an error of getaddrinfo(3).
+#[border(number)]
 pub unsafe extern "C" fn rdma_getaddrinfo(
     node: *const c_char,
     service: *const c_char,
@@ -156,6 +158,7 @@ fn allocate(bytes: usize) -> Result<*mut u8, Error> {
 }
 
 /// Frees what [`rdma_getaddrinfo`] has found.
+#[border(nothing)]
 pub unsafe extern "C" fn rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
     let mut next = res;
     while !next.is_null() {

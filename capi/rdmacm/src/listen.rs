@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
+use ferroce_border::border;
 use ferroce_hca::cm::CmError;
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_udp::ServiceClaim;
@@ -18,6 +19,7 @@ const BACKLOG: u32 = 1024;
 
 /// Listens for requests (rdma_listen(3)): on the device that the identifier is bound to, or on all
 /// that its wildcard address covers.
+#[border(number)]
 pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
     number(
         "rdma_listen",

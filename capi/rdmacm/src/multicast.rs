@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
+use ferroce_border::border;
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_ibverbs::{ibv_attach_mcast, ibv_detach_mcast};
 use libc::sockaddr;
@@ -33,6 +34,7 @@ struct Context(*mut c_void);
 unsafe impl Send for Context {}
 
 /// Has an identifier's queue pair get what is sent to a multicast group (rdma_join_multicast(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_join_multicast(
     id: *mut rdma_cm_id,
     addr: *mut sockaddr,
@@ -47,6 +49,7 @@ pub unsafe extern "C" fn rdma_join_multicast(
 }
 
 /// [`rdma_join_multicast`], perhaps only to send (rdma_join_multicast_ex(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_join_multicast_ex(
     id: *mut rdma_cm_id,
     mc_join_attr: *mut rdma_cm_join_mc_attr_ex,
@@ -146,6 +149,7 @@ pub(crate) fn context(id: &Id, address: IpAddr) -> *const c_void {
 }
 
 /// Leaves a multicast group (rdma_leave_multicast(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
     let result = id::find(id).and_then(|id| {
         // SAFETY: the program's own structure.

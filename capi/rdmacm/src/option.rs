@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use ferroce_border::border;
 use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_XRC_SEND, ibv_ece};
 use ferroce_ibverbs::error::{Error, number};
 
@@ -10,6 +11,7 @@ use crate::id::{self, Id, Step, refused};
 use crate::resolve::wrong_step;
 
 /// Sets an option (rdma_set_option(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_set_option(
     id: *mut rdma_cm_id,
     level: c_int,
@@ -102,6 +104,7 @@ unsafe fn read<T>(value: *const c_void, length: usize) -> Result<T, Error> {
 
 /// Enhanced connection establishment: the device has no options that a peer must agree to, so only
 /// none can be asked for (rdma_set_local_ece(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     let wanted = |_| {
         // SAFETY: the program's own structure.
@@ -116,6 +119,7 @@ pub unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_e
 }
 
 /// What the peer asks for: nothing (rdma_get_remote_ece(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     let result = id::find(id).and_then(|_| {
         if ece.is_null() {
@@ -134,6 +138,7 @@ macro_rules! absent {
     ($($(#[$doc:meta])* $name:ident $what:literal;)*) => {
         $(
             $(#[$doc])*
+            #[border(number)]
             pub extern "C" fn $name() -> c_int {
                 number(stringify!($name), Err(Error::Unsupported($what)))
             }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, RwLock};
 use std::sync::{RwLockReadGuard, RwLockWriteGuard};
 
+use ferroce_border::border;
 use ferroce_hca::cm::CommId;
 use ferroce_wire::cm::ServiceId;
 
@@ -31,6 +32,7 @@ static CURRENT: AtomicPtr<Process> = AtomicPtr::new(null_mut());
 /// This process.
 pub(crate) fn process() -> &'static Process {
     static AT_FORK: Once = Once::new();
+    #[border(nothing)]
     extern "C" fn begin_anew() {
         CURRENT.store(null_mut(), Ordering::Release);
     }

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
+use ferroce_border::border;
 use ferroce_ibverbs::abi::{
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_XRCD, IBV_QPT_UC, IBV_QPT_XRC_RECV, ibv_cq, ibv_pd,
     ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
@@ -26,6 +27,7 @@ const ERR: c_int = 6;
 
 /// Makes a queue pair for an identifier, with what it needs besides if the program has not brought
 /// it, and takes it as far as it can go without the peer (rdma_create_qp(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_create_qp(
     id: *mut rdma_cm_id,
     pd: *mut ibv_pd,
@@ -65,6 +67,7 @@ pub(crate) unsafe fn create_plain(
 }
 
 /// [`rdma_create_qp`] with extended attributes.
+#[border(number)]
 pub unsafe extern "C" fn rdma_create_qp_ex(
     id: *mut rdma_cm_id,
     init: *mut ibv_qp_init_attr_ex,
@@ -290,6 +293,7 @@ fn attributes(id: &Id, state: c_int) -> (ibv_qp_attr, c_int) {
 
 /// The attributes and their mask with which a program takes a queue pair of its own to
 /// `qp_attr.qp_state` (rdma_init_qp_attr(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_init_qp_attr(
     id: *mut rdma_cm_id,
     qp_attr: *mut ibv_qp_attr,
@@ -320,6 +324,7 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
 }
 
 /// Destroys an identifier's queue pair and what was made for it (rdma_destroy_qp(3)).
+#[border(nothing)]
 pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     let result = id::find(id).map(|id| {
         destroy(&id);

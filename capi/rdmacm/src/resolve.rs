@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use ferroce_border::border;
 use ferroce_ibverbs::error::{Error, number};
 use libc::sockaddr;
 
@@ -27,6 +28,7 @@ pub(crate) fn wrong_step(call: &str, step: Step, allowed: &str) -> Error {
 }
 
 /// Gives an identifier an address and a port of this host (rdma_bind_addr(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
     let result = id::find(id).and_then(|id| {
         // SAFETY: the program's own structure.
@@ -79,6 +81,7 @@ pub(crate) fn source(id: &Id) -> Option<SocketAddr> {
 
 /// Finds the device from which a peer is reached (rdma_resolve_addr(3)). There is nobody to ask, so
 /// that `timeout_ms` has no effect.
+#[border(number)]
 pub unsafe extern "C" fn rdma_resolve_addr(
     id: *mut rdma_cm_id,
     src_addr: *mut sockaddr,
@@ -153,6 +156,7 @@ fn reach(id: &Id, state: &mut State, dst: SocketAddr) -> Result<(), Error> {
 
 /// Finds the path to the peer (rdma_resolve_route(3)). There is nobody to ask, so that
 /// `timeout_ms` has no effect.
+#[border(number)]
 pub unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
     number(
         "rdma_resolve_route",
@@ -203,12 +207,14 @@ const EXACTLY: u8 = 2;
 const RATE_100_GBPS: u8 = 16;
 
 /// The port of this side in network order, 0 if there is none (rdma_get_src_port(3)).
+#[border(value)]
 pub unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
     let source = id::find(id).ok().and_then(|id| source(&id));
     source.map_or(0, |source| source.port().to_be())
 }
 
 /// The port of the peer in network order, 0 if there is none (rdma_get_dst_port(3)).
+#[border(value)]
 pub unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
     let peer = id::find(id).ok().and_then(|id| peer(&id));
     peer.map_or(0, |peer| peer.port().to_be())

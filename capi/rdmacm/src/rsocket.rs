@@ -3,16 +3,19 @@
 
 use std::ffi::c_int;
 
+use ferroce_border::border;
 use ferroce_ibverbs::error::set_errno;
 use libc::{fd_set, nfds_t, pollfd, timeval};
 
 /// Waits on descriptors (poll(2)).
+#[border(number)]
 pub unsafe extern "C" fn rpoll(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int {
     // SAFETY: the caller's arguments are those of `poll`.
     unsafe { libc::poll(fds, count, timeout_ms) }
 }
 
 /// Waits on descriptors (select(2)).
+#[border(number)]
 pub unsafe extern "C" fn rselect(
     count: c_int,
     read: *mut fd_set,
@@ -30,6 +33,7 @@ macro_rules! absent {
     ($($name:ident)*) => {
         $(
             /// Sockets over connections (rsocket(7)) are not there: -1 and `EOPNOTSUPP`.
+            #[border(number)]
             pub extern "C" fn $name() -> isize {
                 set_errno(libc::EOPNOTSUPP);
                 -1

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
+use ferroce_border::border;
 use ferroce_ibverbs::abi::{
     IBV_QPT_XRC_RECV, IBV_SRQ_INIT_ATTR_CQ, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE,
     IBV_SRQ_INIT_ATTR_XRCD, IBV_SRQT_BASIC, IBV_SRQT_XRC, ibv_pd, ibv_srq_init_attr,
@@ -17,6 +18,7 @@ use crate::id::{self, Id, refused};
 use crate::{qp, verbs};
 
 /// Makes a shared receive queue for the queue pairs of an identifier (rdma_create_srq(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_create_srq(
     id: *mut rdma_cm_id,
     pd: *mut ibv_pd,
@@ -49,6 +51,7 @@ pub unsafe extern "C" fn rdma_create_srq(
 }
 
 /// [`rdma_create_srq`] with extended attributes.
+#[border(number)]
 pub unsafe extern "C" fn rdma_create_srq_ex(
     id: *mut rdma_cm_id,
     attr: *mut ibv_srq_init_attr_ex,
@@ -116,6 +119,7 @@ fn complete_xrc(id: &Id, device: &Device, init: &mut ibv_srq_init_attr_ex) -> Re
 }
 
 /// Destroys an identifier's shared receive queue (rdma_destroy_srq(3)).
+#[border(nothing)]
 pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
     let result = id::find(id).map(|id| {
         destroy(&id);

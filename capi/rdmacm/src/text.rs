@@ -1,6 +1,9 @@
 use std::ffi::{c_char, c_int};
 
+use ferroce_border::border;
+
 /// An event's name (rdma_event_str(3)).
+#[border(pointer)]
 pub unsafe extern "C" fn rdma_event_str(event: c_int) -> *const c_char {
     let name = match event {
         0 => c"RDMA_CM_EVENT_ADDR_RESOLVED",

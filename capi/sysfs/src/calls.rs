@@ -3,6 +3,8 @@
 //! Each has the name and the arguments of its original in the C library, whose manual page says
 //! what it does. Those with a mode in dots take it as a last argument that is not always given: on
 //! the systems this runs on, such an argument comes in the same register, and is passed on unread.
+//!
+//! Several are where threads are cancelled, which unwinds through them: see [`crate::border`].
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::{mem, ptr};
@@ -20,10 +22,10 @@ macro_rules! with_path {
         ///
         /// As for the C library's function of this name.
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(
+        unsafe extern "C-unwind" fn $name(
             $($before: $type_before,)* path: *const c_char $(, $after: $type_after)*
         ) -> $result {
-            type Function = unsafe extern "C" fn(
+            type Function = unsafe extern "C-unwind" fn(
                 $($type_before,)* *const c_char $(, $type_after)*
             ) -> $result;
             let next = next!($name);
@@ -39,9 +41,10 @@ macro_rules! with_path {
 }
 
 // SAFETY: only the C library calls these, with what `scandir(3)` says.
-type Filter = Option<unsafe extern "C" fn(*const libc::dirent) -> c_int>;
-type Compare =
-    Option<unsafe extern "C" fn(*mut *const libc::dirent, *mut *const libc::dirent) -> c_int>;
+type Filter = Option<unsafe extern "C-unwind" fn(*const libc::dirent) -> c_int>;
+type Compare = Option<
+    unsafe extern "C-unwind" fn(*mut *const libc::dirent, *mut *const libc::dirent) -> c_int,
+>;
 
 with_path! {
     opendir(;) -> *mut DIR;
@@ -92,10 +95,10 @@ macro_rules! opening {
         ///
         /// As for the C library's function of this name.
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(
+        unsafe extern "C-unwind" fn $name(
             $($directory: c_int,)? path: *const c_char, flags: c_int $(, $mode: mode_t)?
         ) -> c_int {
-            type Function = unsafe extern "C" fn(
+            type Function = unsafe extern "C-unwind" fn(
                 $(opening!(@directory $directory),)? *const c_char, c_int $(, opening!(@mode $mode))?
             ) -> c_int;
             let next = next!($name);
@@ -140,8 +143,8 @@ macro_rules! opening_streams {
         ///
         /// As for the C library's function of this name.
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
-            type Function = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
+        unsafe extern "C-unwind" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
+            type Function = unsafe extern "C-unwind" fn(*const c_char, *const c_char) -> *mut FILE;
             let next = next!($name);
             let mut room = Room::new();
             // SAFETY: the C library's function has this type; the caller vouches for the arguments,
@@ -171,8 +174,8 @@ opening_streams! {
 ///
 /// As for the C library's function of this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn write(file: c_int, data: *const c_void, size: size_t) -> ssize_t {
-    type Function = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;
+unsafe extern "C-unwind" fn write(file: c_int, data: *const c_void, size: size_t) -> ssize_t {
+    type Function = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t) -> ssize_t;
     let next = next!(write);
     // SAFETY: the C library's function has this type; the caller vouches for the arguments.
     unsafe {
@@ -188,8 +191,8 @@ unsafe extern "C" fn write(file: c_int, data: *const c_void, size: size_t) -> ss
 ///
 /// As for the C library's function of this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fflush(stream: *mut FILE) -> c_int {
-    type Function = unsafe extern "C" fn(*mut FILE) -> c_int;
+unsafe extern "C-unwind" fn fflush(stream: *mut FILE) -> c_int {
+    type Function = unsafe extern "C-unwind" fn(*mut FILE) -> c_int;
     let next = next!(fflush);
     // SAFETY: the C library's function has this type; the caller vouches for the stream.
     unsafe {
@@ -206,8 +209,8 @@ unsafe extern "C" fn fflush(stream: *mut FILE) -> c_int {
 ///
 /// As for the C library's function of this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
-    type Function = unsafe extern "C" fn(*mut FILE) -> c_int;
+unsafe extern "C-unwind" fn fclose(stream: *mut FILE) -> c_int {
+    type Function = unsafe extern "C-unwind" fn(*mut FILE) -> c_int;
     let next = next!(fclose);
     // SAFETY: the C library's function has this type; the caller vouches for the stream.
     unsafe {
@@ -227,8 +230,8 @@ unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
 ///
 /// As for the C library's function of this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn close(file: c_int) -> c_int {
-    type Function = unsafe extern "C" fn(c_int) -> c_int;
+unsafe extern "C-unwind" fn close(file: c_int) -> c_int {
+    type Function = unsafe extern "C-unwind" fn(c_int) -> c_int;
     let next = next!(close);
     let is_good = parameter::settle(file);
     // SAFETY: the C library's functions have these types; the caller vouches for the descriptor.
@@ -253,7 +256,7 @@ macro_rules! old_stat {
         ///
         /// As for the C library's function of this name.
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $old(
+        unsafe extern "C-unwind" fn $old(
             _version: c_int,
             $($before: $type_before,)* path: *const c_char $(, $after: $type_after)*
         ) -> c_int {
@@ -279,8 +282,8 @@ old_stat! {
 ///
 /// As for the C library's function of this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn realpath(path: *const c_char, buffer: *mut c_char) -> *mut c_char {
-    type Function = unsafe extern "C" fn(*const c_char, *mut c_char) -> *mut c_char;
+unsafe extern "C-unwind" fn realpath(path: *const c_char, buffer: *mut c_char) -> *mut c_char {
+    type Function = unsafe extern "C-unwind" fn(*const c_char, *mut c_char) -> *mut c_char;
     let next = next!(realpath);
     let mut room = Room::new();
     // SAFETY: the C library's function has this type; the caller vouches for the arguments.
@@ -305,7 +308,7 @@ unsafe extern "C" fn realpath(path: *const c_char, buffer: *mut c_char) -> *mut 
 ///
 /// As for the C library's function of this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __realpath_chk(
+unsafe extern "C-unwind" fn __realpath_chk(
     path: *const c_char,
     buffer: *mut c_char,
     size: size_t,
@@ -322,7 +325,7 @@ unsafe extern "C" fn __realpath_chk(
 ///
 /// As for the C library's function of this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn canonicalize_file_name(path: *const c_char) -> *mut c_char {
+unsafe extern "C-unwind" fn canonicalize_file_name(path: *const c_char) -> *mut c_char {
     // SAFETY: the caller's argument; a buffer is allocated for a null one.
     unsafe { realpath(path, ptr::null_mut()) }
 }

@@ -13,9 +13,11 @@
 //! | `redirect` | from the path a program means to the one that it gets, and back |
 //! | `live` | counters as they are when they are read |
 //! | `parameter` | files that are written, and act |
+//! | `border` | what passes between programs and this library: no panic, no cancellation |
 //! | `next` | the functions of the C library behind these |
 //! | `calls` | the functions that programs call |
 
+mod border;
 mod calls;
 mod live;
 mod next;

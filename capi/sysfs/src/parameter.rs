@@ -14,8 +14,8 @@ use ferroce_sysfs::{SetError, is_parameter, may_be_parameter, set_parameter};
 use ferroce_udp::Registry;
 use libc::{FILE, size_t};
 
-use crate::live;
 use crate::redirect::{self, PATH_MAX};
+use crate::{border, live};
 
 /// What the names of such memory files begin with.
 const MARK: &str = "ferroce-parameter:";
@@ -95,7 +95,7 @@ pub(crate) unsafe fn write(fd: c_int, data: *const c_void, size: size_t) -> Opti
     }
     // SAFETY: the caller vouches for the bytes.
     let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), size) };
-    match set(parameter, data) {
+    match inside_set(parameter, data) {
         Ok(()) => Some(size.cast_signed()),
         Err(error) => {
             set_errno(error);
@@ -123,7 +123,7 @@ fn settle_any(fd: c_int) -> bool {
     let Some(written) = written.filter(|it| !it.is_empty()) else {
         return true;
     };
-    let outcome = set(parameter, written);
+    let outcome = inside_set(parameter, written);
     // SAFETY: these take no memory. The next value begins where this one did.
     unsafe {
         libc::ftruncate(fd, 0);
@@ -219,6 +219,11 @@ fn name_of(fd: c_int, room: &mut [u8; PATH_MAX]) -> Option<&[u8]> {
     let length = unsafe { libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, link, at, PATH_MAX) };
     set_errno(before);
     room.get(..usize::try_from(length).ok()?)
+}
+
+/// [`set`] for a program that has called the C library.
+fn inside_set(parameter: &str, value: &[u8]) -> Result<(), c_int> {
+    border::inside(|| set(parameter, value)).unwrap_or(Err(libc::EIO))
 }
 
 /// Sets a parameter; else the error that the file of a card gives.

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::live;
+use crate::{border, live};
 
 /// What is looked up in the tree. The third is where the links of the first two lead; it is
 /// `ferroce_sysfs::PCI_ROOT`.
@@ -52,7 +52,8 @@ impl Room {
         }
         match root() {
             Some(root) if self.fill(root, text) && self.is_there(text) => {
-                live::refresh(text);
+                // What cannot be refreshed is as it was.
+                let _ = border::inside(|| live::refresh(text));
                 self.0.as_ptr().cast()
             }
             _ => path,

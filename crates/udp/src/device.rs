@@ -157,6 +157,7 @@ impl Device {
             helper_until_ns: AtomicU64::new(SOON),
             awaits_absence: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             waker: waiter.waker(),
             helper: OnceLock::new(),
         });
@@ -219,6 +220,18 @@ impl Device {
     #[inline]
     pub fn is_orphaned(&self) -> bool {
         self.shared.is_orphaned()
+    }
+
+    /// Whether a panic has ended the device's life, which [`Event::DeviceFatal`] told of: it has no
+    /// objects and no link any more. A panic while the device is driven does that by itself.
+    #[inline]
+    pub fn has_failed(&self) -> bool {
+        self.shared.has_failed()
+    }
+
+    /// Does what a panic does to it, for one beside the device that leaves it in doubt.
+    pub fn fail(&self) {
+        self.shared.fail();
     }
 
     /// The device's clock.

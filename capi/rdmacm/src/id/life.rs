@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ferroce_border::border;
 use ferroce_ibverbs::abi::{IBV_QPT_RC, IBV_QPT_UD};
 use ferroce_ibverbs::error::{Error, number};
 use ferroce_wire::cm::PortSpace;
@@ -14,6 +15,7 @@ use crate::channel;
 use crate::process::{lock, process};
 
 /// Makes an identifier (rdma_create_id(3)). Without a channel each call on it waits for its event.
+#[border(number)]
 pub unsafe extern "C" fn rdma_create_id(
     channel: *mut rdma_event_channel,
     id: *mut *mut rdma_cm_id,
@@ -65,6 +67,7 @@ pub(crate) fn create(
 
 /// Destroys an identifier, once its events are acknowledged (rdma_destroy_id(3)). A peer that still
 /// counts on it is told.
+#[border(number)]
 pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     number("rdma_destroy_id", find(id).map(|id| destroy(&id)))
 }
@@ -109,6 +112,7 @@ pub(crate) fn destroy(id: &Arc<Id>) -> c_int {
 
 /// Moves an identifier and its events to another channel, or to one of its own
 /// (rdma_migrate_id(3)).
+#[border(number)]
 pub unsafe extern "C" fn rdma_migrate_id(
     id: *mut rdma_cm_id,
     channel: *mut rdma_event_channel,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use ferroce_hca::{Event, Time};
+use ferroce_hca::Time;
 
 use super::progress::{STREAM_PACKETS, Shared};
 use crate::engine::{Engine, Transmitted};
@@ -166,15 +166,13 @@ impl Shared {
     }
 }
 
-/// Tells when the helper thread dies of a panic, which leaves a device that only works while the
-/// program polls.
+/// Has the device fail when the helper thread dies of a panic.
 struct Obituary<'a>(&'a Shared);
 
 impl Drop for Obituary<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.events().push(Event::DeviceFatal);
-            self.0.announced.notify_all();
+            self.0.fail();
         }
     }
 }

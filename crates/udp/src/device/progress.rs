@@ -64,6 +64,8 @@ pub(super) struct Shared {
     /// The helper sleeps on the socket because the program polls, whatever the engine's deadline.
     pub(super) awaits_absence: AtomicBool,
     pub(super) stop: AtomicBool,
+    /// See [`Shared::fail`].
+    pub(super) failed: AtomicBool,
     /// Ends the helper's sleep on the socket.
     pub(super) waker: Waker,
     /// Ends its sleep while it stands back.
@@ -92,23 +94,57 @@ impl Shared {
     }
 
     #[inline]
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    #[inline]
     pub(super) fn engine(&self) -> &Mutex<Engine> {
-        if self.is_orphaned() {
-            self.nothing.get_or_init(|| {
-                let config = HcaConfig {
-                    limits: Limits {
-                        max_qp: 0,
-                        ..Limits::MAX
-                    },
-                    ..HcaConfig::default()
-                };
-                let address = self.socket.address();
-                let watch = Arc::clone(&self.groups);
-                Mutex::new(Engine::new(Hca::new(config), address, None, None, watch))
-            })
+        if self.is_orphaned() || self.has_failed() {
+            self.nothing()
         } else {
             &self.engine
         }
+    }
+
+    fn nothing(&self) -> &Mutex<Engine> {
+        self.nothing.get_or_init(|| {
+            let config = HcaConfig {
+                limits: Limits {
+                    max_qp: 0,
+                    ..Limits::MAX
+                },
+                ..HcaConfig::default()
+            };
+            let address = self.socket.address();
+            let watch = Arc::clone(&self.groups);
+            Mutex::new(Engine::new(Hca::new(config), address, None, None, watch))
+        })
+    }
+
+    fn lock_nothing(&self) -> MutexGuard<'_, Engine> {
+        self.nothing()
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the device's life after a panic: nobody knows what it has left half-done. From now on it
+    /// has no objects and no link, and peers find nobody there.
+    #[cold]
+    pub(super) fn fail(&self) {
+        if self.is_orphaned() || self.failed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.stop.store(true, Ordering::Release);
+        self.wake_helper();
+        if let Some(port) = &self.port {
+            port.leave(&self.socket);
+        }
+        match self.sink.get() {
+            Some(sink) => sink(&mut self.lock_nothing().hca, Event::DeviceFatal),
+            None => self.events().push(Event::DeviceFatal),
+        }
+        self.announced.notify_all();
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Engine> {
@@ -116,7 +152,11 @@ impl Shared {
             return engine;
         }
         self.wanted.fetch_add(1, Ordering::Relaxed);
-        let engine = self.engine().lock().unwrap_or_else(PoisonError::into_inner);
+        let engine = self.engine().lock().unwrap_or_else(|poisoned| {
+            drop(poisoned);
+            self.fail();
+            self.lock_nothing()
+        });
         self.wanted.fetch_sub(1, Ordering::Relaxed);
         engine
     }
@@ -135,7 +175,11 @@ impl Shared {
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
         match self.engine().try_lock() {
             Ok(engine) => Some(engine),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                drop(poisoned);
+                self.fail();
+                Some(self.lock_nothing())
+            }
             Err(TryLockError::WouldBlock) => None,
         }
     }
@@ -233,7 +277,8 @@ impl Shared {
     /// The last rounds, until nothing is left or the link does not take it.
     fn finish_own(&self) {
         let started = Clock.now_ns();
-        while !self.is_orphaned() && Clock.now_ns() - started < LAST_ROUNDS.as_nanos() as u64 {
+        let is_ours = !self.is_orphaned() && !self.has_failed();
+        while is_ours && Clock.now_ns() - started < LAST_ROUNDS.as_nanos() as u64 {
             // Whoever has the engine may be the thread that now ends the process.
             if let Some(mut engine) = self.try_lock() {
                 engine.hca.revoke_memory();
