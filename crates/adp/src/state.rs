@@ -162,6 +162,14 @@ impl RetryState {
         may
     }
 
+    /// The peer has received the oldest request, in its turn, and had no place for it.
+    ///
+    /// Nothing was lost, so nothing of the retry count is spent; the timeout stays as it is.
+    pub fn on_receiver_not_ready(&mut self, policy: &Policy) {
+        self.catch_up(policy);
+        self.retries = 0;
+    }
+
     /// How many more sequence NAKs may be answered before the QP fails.
     #[must_use]
     pub const fn retries_left(&self) -> u8 {

@@ -243,6 +243,9 @@ impl Requester {
             return Err(WcStatus::RnrRetryExcErr.into());
         }
         host.count(Counter::RnrNakRetryErr, 1);
+        // A wait without end must not fail for sequence NAKs that come late, a few in a second:
+        // some responders refuse what follows in the burst by one of those.
+        self.retry.on_receiver_not_ready(host.policy());
         self.go_back();
         self.timer = RequesterTimer::Rnr {
             until: now.after(rnr_timer_ns(timer_code)),

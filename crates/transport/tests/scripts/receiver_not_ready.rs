@@ -152,6 +152,31 @@ fn a_repeated_request_is_refused_twice_and_waited_for_once() {
     pair.expect_received(B, [1]);
 }
 
+/// Linux's soft-RoCE refuses the rest of a burst, too; when it is slow, that comes after the wait.
+#[test]
+fn late_sequence_naks_do_not_end_a_wait_without_end() {
+    let mut pair = not_ready(7, 1);
+    pair.run_for(5_000);
+    let mut late = pair.log.last().unwrap().headers;
+    late.aeth.as_mut().unwrap().syndrome = Syndrome::Nak(NakCode::SequenceError);
+    let retry_cnt = pair.attr(A).retry_cnt;
+    for _ in 0..=2 * retry_cnt {
+        let refused = pair.count(A, Counter::RnrNakRetryErr);
+        while pair.count(A, Counter::RnrNakRetryErr) == refused {
+            let sent = pair.count_sent(A, |_| true);
+            while pair.count_sent(A, |_| true) == sent {
+                pair.step(None);
+            }
+            pair.forge(A, late, &[]);
+            pair.run_for(5_000);
+        }
+    }
+    assert!(pair.count(A, Counter::PacketSeqErr) > retry_cnt.into());
+    pair.recv(B, 1, 10);
+    pair.run();
+    pair.expect_sent(A, [1]);
+}
+
 #[test]
 fn a_lost_rnr_nak_is_made_up_for_by_the_ack_timer() {
     let mut pair = not_ready(7, 12);
