@@ -1,0 +1,305 @@
+"""What runs against soft-RoCE: one `Case` for each program and direction."""
+
+import re
+import time
+
+from lab import Failed
+
+LIMIT = 60  # seconds for one program of a case
+# Seconds for one that runs while the link loses packets.
+IMPAIRED_LIMIT = 90
+GRACE_S = 3
+FIRST_PORT = 20000
+GROUP = "239.8.0.9"
+GROUP_S = 1
+GROUP_IN_TABLE = "090008EF"  # as /proc/net/igmp has it
+
+
+class Case:
+    """A name, and a function of the two sides that raises `Failed`."""
+
+    def __init__(self, name, body, tries=1, alone=False, link=""):
+        self.name = name
+        self.body = body
+        # Datagrams may be lost where the guest gets no processor; nothing else is tried twice.
+        self.tries = tries
+        # Nothing else runs beside it.
+        self.alone = alone
+        # The impairment of what Ferroce sends.
+        self.link = link
+
+
+class Cases:
+    """A list of cases that hands out ports."""
+
+    def __init__(self):
+        self.all = []
+        self._port = FIRST_PORT
+
+    def port(self):
+        self._port += 1
+        return self._port
+
+    def add(self, name, body, **options):
+        self.all.append(Case(name, body, **options))
+
+    def pair(self, name, server, client, by_cm=False, limit=LIMIT, prints=None, port=None, **options):
+        """A server and a client that both have to end well: the client on Ferroce, then on rxe.
+
+        The commands may have {device}, {address} of the server, {own} address, and {port}.
+        """
+        for from_host in [True, False]:
+            number = port or self.port()
+            arguments = (server, client, number, by_cm, limit, prints)
+
+            def body(host, guest, from_host=from_host, arguments=arguments):
+                sides = (guest, host) if from_host else (host, guest)
+                run_pair(*sides, *arguments)
+
+            client_name = "ferroce" if from_host else "rxe"
+            self.add(f"{name}, client {client_name}", body, **options)
+
+
+def fill_in(command, own, server, port):
+    """`command` with its places filled in."""
+    return command.format(device=own.device, address=server.address, own=own.address, port=port)
+
+
+def run_pair(server, client, server_command, client_command, port, by_cm, limit, prints):
+    """Starts a server, and its client when it listens; both have to end well."""
+    serving = server.start("exec " + fill_in(server_command, server, server, port), limit)
+    test = server.cm_test(port) if by_cm else server.tcp_test(port)
+    server.until_ready(serving, test)
+    asking = client.start("exec " + fill_in(client_command, client, server, port), limit)
+    wrong = []
+    for job in [asking, serving]:
+        if wrong and not job.ended.wait(GRACE_S):
+            # It waits for a peer that has failed.
+            server.kill(job)
+        try:
+            output = job.succeed()
+            if prints and job is asking and not re.search(prints, output):
+                raise Failed(f"{job.command} printed:\n{output.strip()}")
+        except Failed as failed:
+            wrong.append(str(failed))
+    if wrong:
+        raise Failed("\n".join(wrong))
+
+
+def perftest(cases):
+    """Every program for two ends, with each transport it has; by TCP, and by rdma_cm."""
+    services = {
+        "write_bw": ["RC", "UC"],
+        "write_lat": ["RC", "UC"],
+        "read_bw": ["RC"],
+        "read_lat": ["RC"],
+        "send_bw": ["RC", "UC", "UD"],
+        "send_lat": ["RC", "UC", "UD"],
+        "atomic_bw": ["RC"],
+        "atomic_lat": ["RC"],
+    }
+    for program, types in services.items():
+        for service in types:
+            # perftest connects no UC by rdma_cm.
+            for by_cm in [False] if service == "UC" else [False, True]:
+                command = f"ib_{program} -d {{device}} -x 1 -F -c {service} -p {{port}} -n 100"
+                # The kernel loses count with more of them outstanding.
+                if program.startswith(("read", "atomic")):
+                    command += " -o 1"
+                if program.endswith("bw") and not program.startswith("atomic"):
+                    # An unreliable sender does not know what the other end has room for.
+                    command += " -s 16384" if service == "RC" else " -s 1024 -t 16"
+                    if program.startswith("send") and service != "RC":
+                        command += " -r 128"
+                if by_cm:
+                    command += " -R"
+                name = f"ib_{program} {service}{' -R' if by_cm else ''}"
+                tries = 1 if service == "RC" else 2
+                cases.pair(
+                    name, command, command + " {address}", by_cm, tries=tries, prints="#bytes"
+                )
+    cas = "ib_atomic_bw -d {device} -x 1 -F -A CMP_AND_SWAP -p {port} -n 100 -o 1"
+    cases.pair("ib_atomic_bw CMP_AND_SWAP", cas, cas + " {address}", prints="#bytes")
+
+
+def ibverbs_utils(cases):
+    """The ping-pongs, and the programs that look at a device."""
+    for kind, options in {"rc": "-c", "uc": "-c", "ud": "-c", "srq": "-c -q 4"}.items():
+        command = f"ibv_{kind}_pingpong -d {{device}} -g 1 -p {{port}} -n 200 {options}"
+        tries = 2 if kind in ["uc", "ud"] else 1
+        cases.pair(f"ibv_{kind}_pingpong", command, command + " {address}", tries=tries)
+
+    def look(host, guest):
+        for side in [host, guest]:
+            side.start("exec ibv_devices", LIMIT).succeed()
+            output = side.start(f"exec ibv_devinfo -d {side.device}", LIMIT).succeed()
+            if "PORT_ACTIVE" not in output:
+                raise Failed(f"{side.device} is not active:\n{output}")
+
+    cases.add("ibv_devices, ibv_devinfo", look)
+
+    def xrc(_host, guest):
+        status, output = guest.start("exec ibv_xsrq_pingpong -d rxe0 -g 1", LIMIT).wait()
+        if status == 0 or "XRC" not in output:
+            raise Failed(f"the kernel has XRC now; test against it:\n{output}")
+
+    cases.add("ibv_xsrq_pingpong: the kernel has no XRC", xrc)
+
+
+def rdmacm_utils(cases):
+    """The programs of the connection manager."""
+    cases.pair(
+        "rping",
+        "rping -s -a {own} -p {port} -C 20 -V",
+        "rping -c -a {address} -p {port} -C 20 -V",
+        by_cm=True,
+    )
+    cases.pair(
+        "rping -q",
+        "rping -s -q -a {own} -p {port} -C 20 -V",
+        "rping -c -q -a {address} -p {port} -C 20 -V",
+        by_cm=True,
+    )
+    cases.pair(
+        "ucmatose",
+        "ucmatose -b {own} -p {port} -c 3 -C 10",
+        "ucmatose -s {address} -p {port} -c 3 -C 10",
+        by_cm=True,
+    )
+    cases.pair(
+        "udaddy", "udaddy -b {own} -C 10", "udaddy -s {address} -C 10", by_cm=True, port=7174,
+        tries=2,
+    )
+    cases.pair(
+        "rdma_client", "rdma_server -p {port}", "rdma_client -s {address} -p {port}", by_cm=True
+    )
+    cases.pair(
+        "rdma_xclient -c r",
+        "rdma_xserver -p {port} -c r",
+        "rdma_xclient -s {address} -p {port} -c r",
+        by_cm=True,
+    )
+    for from_host in [True, False]:
+
+        def time_connections(host, guest, from_host=from_host, port=cases.port()):
+            client, server = (host, guest) if from_host else (guest, host)
+            # The server serves for ever.
+            serving = server.start(f"exec cmtime -b {server.address} -p {port} -c 20", LIMIT)
+            server.until_ready(serving, server.cm_test(port))
+            client.start(f"exec cmtime -s {server.address} -p {port} -c 20", LIMIT).succeed()
+            server.kill(serving)
+
+        client = "ferroce" if from_host else "rxe"
+        cases.add(f"cmtime, client {client}", time_connections)
+
+        def group(host, guest, from_host=from_host):
+            sender, receiver = (host, guest) if from_host else (guest, host)
+            command = f"exec mckey -m {GROUP} -C 10 -b "
+            receiving = receiver.start(command + receiver.address, LIMIT)
+            receiver.until_ready(receiving, receiver.group_test(GROUP_IN_TABLE))
+            # The system has joined before the queue pair has.
+            time.sleep(GROUP_S)
+            sender.start(f"{command}{sender.address} -s", LIMIT).succeed()
+            receiving.succeed()
+
+        sender = "ferroce" if from_host else "rxe"
+        cases.add(f"mckey, sender {sender}", group, tries=2)
+
+
+def own_programs(cases):
+    """Every operation and length, faults, and the events of connections."""
+    for kind in ["rc", "uc", "ud"]:
+        for mtu in [256, 1024, 4096]:
+            if kind == "ud" and mtu != 4096:
+                continue
+            command = f"bytes {kind} {mtu} some {{port}}"
+            cases.pair(
+                f"bytes {kind}, MTU {mtu}", command, command + " {address}",
+                tries=1 if kind == "rc" else 2,
+            )
+    cases.pair("faults", "faults {port}", "faults {port} {address}")
+    for what in ["data", "bye", "leave", "reject"]:
+        command = f"connect {what} {{address}} {{port}}"
+        cases.pair(f"connect: {what}", command, command + " client", by_cm=True)
+    for from_host in [True, False]:
+        name = "ferroce" if from_host else "rxe"
+        other = "rxe" if from_host else "ferroce"
+
+        def nobody(host, guest, from_host=from_host, port=cases.port()):
+            client, server = (host, guest) if from_host else (guest, host)
+            command = f"exec connect nobody {server.address} {port} client"
+            client.start(command, LIMIT).succeed()
+
+        cases.add(f"connect: nobody listens, client {name}", nobody)
+
+        def killed(host, guest, from_host=from_host, port=cases.port()):
+            client, server = (host, guest) if from_host else (guest, host)
+            serving = server.start(f"exec faults stream {port}", LIMIT)
+            server.until_ready(serving, server.tcp_test(port))
+            command = f"exec faults stream {port} {server.address}"
+            asking = client.start(command, LIMIT)
+            server.until_printed(serving, "streaming")
+            server.kill(serving)
+            output = asking.succeed()
+            if not re.search(r"status 12$", output.strip()):
+                raise Failed(f"the requester saw:\n{output}")
+
+        cases.add(f"kill -9 of the {other} end of a stream: status 12 at {name}", killed)
+
+    def ended(host, guest, port=cases.port()):
+        command = f"exec connect killed {guest.address} {port}"
+        serving = guest.start(command, LIMIT)
+        guest.until_ready(serving, guest.cm_test(port))
+        asking = host.start(command + " client", LIMIT)
+        guest.until_printed(serving, "talked")
+        guest.kill(serving)
+        if "DISCONNECTED" not in asking.succeed():
+            raise Failed(f"the client saw:\n{asking.output}")
+
+    cases.add("kill -9 of the rxe end of a connection: ferroce disconnects", ended)
+
+
+def impaired(cases):
+    """The same on a bad link: what Ferroce sends is lost, late, repeated, damaged."""
+    links = ["loss=2%", "reorder=3%:2ms", "duplicate=3%", "loss=1%,reorder=1%:2ms,duplicate=1%"]
+    programs = [
+        ("bytes rc, MTU 1024", "bytes rc 1024 some {port}", " {address}", False),
+        ("ib_write_bw", "ib_write_bw -d {device} -x 1 -F -p {port} -n 50 -s 16384", " {address}", False),
+        ("ib_read_bw", "ib_read_bw -d {device} -x 1 -F -p {port} -n 50 -s 16384 -o 1", " {address}", False),
+        ("connect: data", "connect data {address} {port}", " client", True),
+    ]
+    for link in links:
+        for name, command, client, by_cm in programs:
+            cases.pair(
+                f"{name} with {link}", command, command + client, by_cm=by_cm,
+                limit=IMPAIRED_LIMIT, link=link,
+            )
+
+    def damaged(host, guest):
+        before = host.counters().get("rx_icrc_encapsulated", 0)
+        host.call("impair", host.device, "corrupt=5%", "--direction", "both")
+        try:
+            port = cases.port()
+            command = "bytes rc 1024 some {port}"
+            run_pair(guest, host, command, command + " {address}", port, False, IMPAIRED_LIMIT, None)
+        finally:
+            host.call("impair", host.device, "clear")
+        after = host.counters().get("rx_icrc_encapsulated", 0)
+        if after == before:
+            raise Failed("Ferroce counted no packet with a wrong ICRC")
+        log = guest.start("exec dmesg", LIMIT).succeed()
+        if "bad ICRC from 10.8.0.1" not in log:
+            raise Failed("the kernel's log has no packet with a wrong ICRC")
+
+    cases.add("packets with a wrong ICRC are dropped and counted by both", damaged, alone=True)
+
+
+def every_case():
+    """All of them, in the order in which they run."""
+    cases = Cases()
+    ibverbs_utils(cases)
+    own_programs(cases)
+    rdmacm_utils(cases)
+    perftest(cases)
+    impaired(cases)
+    return cases.all
