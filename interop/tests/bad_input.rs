@@ -109,6 +109,12 @@ fn attributes_are_as_the_transition_has_them_or_nothing_changes() {
     );
 }
 
+/// Not all of it is bad: what a program is told about work that goes well is held to the same list.
+#[test]
+fn queries_tell_what_is_and_completions_what_failed() {
+    check("answers", include_str!("../programs/answers.txt"));
+}
+
 #[test]
 fn sizes_flags_and_numbers_are_in_range() {
     let finished = check("bad_sizes", include_str!("../programs/bad_sizes.txt"));

@@ -329,10 +329,17 @@ pub unsafe extern "C" fn ibv_query_qp(
     let result = find(qp).and_then(|object| {
         let own = object.own();
         let device = own.context.adapter.live()?;
-        let (state, known, _) = device.with(|hca| hca.query_qp(own.qpn))?;
+        let (state, known, draining) = device.with(|hca| {
+            let draining = hca.qp(own.qpn).is_some_and(|qp| qp.is_draining());
+            let (state, known, _) = hca.query_qp(own.qpn)?;
+            Ok::<_, VerbsError>((state, known, draining))
+        })?;
         // SAFETY: the program's own structures, and a live object.
         unsafe {
-            attr.write(convert::qp_attr(state, &known, *own.ah_attr(), &own.cap));
+            attr.write(ibv_qp_attr {
+                sq_draining: draining.into(),
+                ..convert::qp_attr(state, &known, *own.ah_attr(), &own.cap)
+            });
             init.write(own.init.0);
             (*qp).state = state as c_int;
         }

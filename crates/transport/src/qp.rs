@@ -4,6 +4,7 @@ use ferroce_wire::{Headers, Psn, Qpn};
 use crate::completer::Verdict;
 use crate::requester::Requester;
 use crate::responder::{Context, Failed, ReceiveSource, Responder};
+use crate::work::Fault;
 use crate::{
     AccessFlags, Allowance, Attr, Counter, Data, HeldBack, Host, ModifyError, Mtu, PostError,
     QpAttr, QpEvent, QpModify, QpState, QpType, ReceiveQueue, RecvWr, SendFlags, SendWr, Time,
@@ -147,6 +148,21 @@ impl Qp {
         &self.attr
     }
 
+    /// Its attributes as `ibv_query_qp` tells them: the PSNs are those that come next, as with
+    /// cards, so that a peer which is set up with them goes on where this side stopped.
+    pub fn live_attr(&self) -> QpAttr {
+        QpAttr {
+            rq_psn: self.expected_psn(),
+            sq_psn: self.next_psn(),
+            ..self.attr
+        }
+    }
+
+    /// Whether what has begun before the move to SQD is still to be finished (`sq_draining`).
+    pub fn is_draining(&self) -> bool {
+        self.state == QpState::Sqd && !self.requester.drained()
+    }
+
     /// What it was created with.
     pub fn config(&self) -> &QpConfig {
         &self.config
@@ -218,7 +234,10 @@ impl Qp {
         change.apply(&mut self.attr);
         match (from, to) {
             (_, QpState::Reset) => self.reset(host),
-            (_, QpState::Err) => self.enter_error(host),
+            (_, QpState::Err) => {
+                self.requester.flush(host, self.config.qpn, Fault::STOPPED);
+                self.enter_error(host);
+            }
             (QpState::Init, QpState::Rtr) => self.responder.connect(self.attr.rq_psn),
             (QpState::Rtr, QpState::Rts) => {
                 self.requester
@@ -265,7 +284,7 @@ impl Qp {
         }
         self.requester.post(wr, &self.config)?;
         if matches!(state, QpState::Err | QpState::Sqe) {
-            self.requester.flush(host, self.config.qpn);
+            self.requester.flush(host, self.config.qpn, Fault::FLUSHED);
         }
         Ok(())
     }
@@ -402,7 +421,7 @@ impl Qp {
             return;
         }
         self.state = QpState::Err;
-        self.requester.flush(host, self.config.qpn);
+        self.requester.flush(host, self.config.qpn, Fault::FLUSHED);
         self.flush_receives(host);
         // An XRC_RECV queue pair has no receive queue that could come to its last WQE.
         if matches!(self.receives, ReceiveSource::Shared { .. })

@@ -554,30 +554,39 @@ impl Requester {
         self.local_error.filter(|_| self.cursor == 0)
     }
 
-    /// Completes the oldest WQE with `fault` and flushes the rest.
+    /// Completes the oldest WQE with `fault` and flushes the rest. If the peer refused it, it is the
+    /// next one to send, for whoever asks.
     pub(crate) fn fail<H: Host>(&mut self, host: &mut H, qpn: Qpn, fault: Fault) {
         if let Some(wqe) = self.queue.pop_front() {
             host.count(Counter::ReqCqeError, 1);
             let completion = fault.completion(wqe.wr_id, wqe.op.wc_opcode(), qpn);
             host.complete(WorkQueue::Send, completion);
         }
-        self.flush(host, qpn);
+        use WcStatus::{RemAccessErr, RemInvReqErr, RemOpErr};
+        if matches!(fault.status, RemAccessErr | RemInvReqErr | RemOpErr) {
+            self.high = self.una;
+        }
+        self.flush(host, qpn, Fault::FLUSHED);
     }
 
-    /// Completes everything on the queue as flushed, in order.
-    pub(crate) fn flush<H: Host>(&mut self, host: &mut H, qpn: Qpn) {
+    /// Completes everything on the queue as flushed, in order, the oldest with a vendor error of its
+    /// own. What never left has no PSNs any more.
+    pub(crate) fn flush<H: Host>(&mut self, host: &mut H, qpn: Qpn, oldest: Fault) {
+        let mut fault = oldest;
         while let Some(wqe) = self.queue.pop_front() {
             host.count(Counter::ReqCqeFlushError, 1);
-            let completion =
-                Completion::error(wqe.wr_id, WcStatus::WrFlushErr, wqe.op.wc_opcode(), qpn);
+            let completion = fault.completion(wqe.wr_id, wqe.op.wc_opcode(), qpn);
             host.complete(WorkQueue::Send, completion);
+            fault = Fault::FLUSHED;
         }
+        self.next = self.high;
         self.stop();
     }
 
     /// Drops everything on the queue without completions (RESET).
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
+        self.next = Psn::ZERO;
         self.stop();
         self.next_ssn = FIRST_SSN;
         self.credit_limit = None;

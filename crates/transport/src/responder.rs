@@ -613,6 +613,7 @@ impl Responder {
 
     /// Forgets everything (RESET).
     pub(crate) fn clear(&mut self) {
+        self.epsn = Serial::first(Psn::ZERO);
         self.message = Message::None;
         self.resources.clear();
         self.answers.clear();

@@ -355,6 +355,10 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
+    /// The queue pair is in ERR.
+    pub(crate) const FLUSHED: Self = Self::flushed(249);
+    /// It was the oldest request when the program moved the queue pair there.
+    pub(crate) const STOPPED: Self = Self::flushed(245);
     /// A response to a READ or atomic cannot be put where it belongs.
     pub(crate) const RESPONSE: Self = Self::protection(0x33);
     /// Nor can a message.
@@ -366,6 +370,13 @@ impl Fault {
             AccessError::OutOfBounds => 0x53,
             _ => 0x52,
         })
+    }
+
+    const fn flushed(vendor_err: u32) -> Self {
+        Self {
+            status: WcStatus::WrFlushErr,
+            vendor_err,
+        }
     }
 
     const fn protection(vendor_err: u32) -> Self {

@@ -246,12 +246,12 @@ impl Hca {
         Ok(())
     }
 
-    /// State, attributes and path of a queue pair.
+    /// State, attributes and path of a queue pair; the PSNs are those that come next.
     pub fn query_qp(&self, qpn: Qpn) -> Result<(QpState, QpAttr, Option<Path>), VerbsError> {
         let entry = self
             .qp_entry(qpn)
             .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
-        Ok((entry.qp.state(), *entry.qp.attr(), entry.path))
+        Ok((entry.qp.state(), entry.qp.live_attr(), entry.path))
     }
 
     /// The queue pair itself, to look at.

@@ -2,10 +2,10 @@
 
 use ferroce_transport::{
     Attr, Counter, ModifyError, PostError, QpAttr, QpEvent, QpModify, QpState, RecvWr, SendOp,
-    SendWr, Sges, WcStatus,
+    SendWr, Sges, WcStatus, WorkQueue,
 };
 
-use crate::common::{A, B, Fate, Pair, Setup};
+use crate::common::{A, B, Fate, Id, Pair, Setup};
 
 fn post_send(pair: &mut Pair) -> Result<(), PostError> {
     let sge = pair[A].local.part(0, 1);
@@ -382,4 +382,117 @@ fn an_empty_shared_receive_queue_is_not_ready() {
     pair.run();
     pair.expect_sent(A, [1]);
     assert_eq!(pair.count(B, Counter::OutOfBuffer), 1);
+}
+
+/// What `ibv_query_qp` says of both PSNs, counted from where they began.
+fn psns(pair: &Pair, id: Id) -> [u32; 2] {
+    let live = pair[id].qp.live_attr();
+    let first = pair.attr(id);
+    [
+        live.rq_psn.since(first.rq_psn),
+        live.sq_psn.since(first.sq_psn),
+    ]
+}
+
+#[test]
+fn queried_psns_are_those_that_come_next() {
+    let mut pair = Setup::default().connect();
+    assert_eq!((psns(&pair, A), psns(&pair, B)), ([0, 0], [0, 0]));
+    pair.write(A, 1, 3000);
+    pair.read(A, 2, 5000);
+    pair.write(B, 3, 10);
+    pair.run();
+    assert_eq!((psns(&pair, A), psns(&pair, B)), ([1, 8], [8, 1]));
+    // Everything else is as it was set.
+    let same = QpAttr {
+        rq_psn: pair.attr(A).rq_psn,
+        sq_psn: pair.attr(A).sq_psn,
+        ..pair[A].qp.live_attr()
+    };
+    assert_eq!(same, *pair[A].qp.attr());
+    // What was sent and lost was sent.
+    pair.silence(A);
+    pair.write(A, 4, 3000);
+    pair.transmit();
+    pair.move_to(A, QpState::Err);
+    assert_eq!((psns(&pair, A), psns(&pair, B)), ([1, 11], [8, 1]));
+    pair.move_to(A, QpState::Reset);
+    let zero = pair[A].qp.live_attr();
+    assert_eq!((zero.rq_psn.value(), zero.sq_psn.value()), (0, 0));
+}
+
+#[test]
+fn after_a_refusal_the_refused_packet_is_next() {
+    let mut pair = Setup::default().connect();
+    pair.write(A, 1, 3000);
+    let write = SendOp::Write {
+        va: pair.target(A).0,
+        rkey: 0xdead,
+        imm: None,
+    };
+    pair.op(A, 2, write, 3000);
+    pair.write(A, 3, 3000);
+    pair.run();
+    assert_eq!(pair[A].qp.state(), QpState::Err);
+    assert_eq!((psns(&pair, A), psns(&pair, B)), ([0, 3], [3, 0]));
+}
+
+/// A side that failed comes back with the PSNs that the other one tells, which never noticed.
+#[test]
+fn a_peer_set_up_with_the_queried_psns_goes_on() {
+    let mut pair = Setup::default().connect();
+    pair.write(A, 1, 3000);
+    pair.write(B, 2, 5000);
+    pair.run();
+    pair.expect_sent(A, 1..2);
+    pair.expect_sent(B, 2..3);
+    let live = pair[B].qp.live_attr();
+    let attr = QpAttr {
+        rq_psn: live.sq_psn,
+        sq_psn: live.rq_psn,
+        ..pair.attr(A)
+    };
+    for state in [QpState::Err, QpState::Reset] {
+        pair.move_to(A, state);
+    }
+    for change in [
+        QpModify::init(attr),
+        QpModify::rtr(attr),
+        QpModify::rts(attr),
+    ] {
+        pair.modify(A, &change);
+    }
+    pair.write(A, 3, 3000);
+    pair.write(B, 4, 3000);
+    pair.run();
+    pair.expect_sent(A, 3..4);
+    pair.expect_sent(B, 4..5);
+}
+
+/// The oldest request of a queue pair that the program moves to ERR tells of that.
+#[test]
+fn who_stops_a_queue_pair_finds_it_in_the_vendor_errors() {
+    let mut pair = Setup::default().connect();
+    pair.silence(A);
+    for wr_id in 1..4 {
+        pair.write(A, wr_id, 10);
+    }
+    pair.transmit();
+    pair.move_to(A, QpState::Err);
+    pair.write(A, 4, 10);
+    let told: Vec<_> = pair.completions(A, WorkQueue::Send);
+    let told: Vec<_> = told
+        .iter()
+        .map(|wc| (wc.wr_id, wc.status, wc.vendor_err))
+        .collect();
+    use WcStatus::WrFlushErr;
+    assert_eq!(
+        told,
+        [
+            (1, WrFlushErr, 245),
+            (2, WrFlushErr, 249),
+            (3, WrFlushErr, 249),
+            (4, WrFlushErr, 249)
+        ]
+    );
 }
