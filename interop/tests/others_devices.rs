@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ferroce_interop::lab::{Lab, until};
+use ferroce_interop::lab::{Lab, free_port, until};
 
 /// A user who is neither root nor the one that labs run programs as.
 const STRANGER: u32 = 65533;
@@ -117,7 +117,9 @@ fn an_address_in_use_by_another_user_is_refused_in_one_line() {
         return eprintln!("skipped: only root can be two users");
     }
     let lab = Lab::new("taken");
-    let holder = lab.run(&["ibv_asyncwatch"]);
+    // Who only looks does not have the address.
+    let port = free_port().to_string();
+    let holder = lab.run(&["ibv_rc_pingpong", "-g", "1", "-p", &port]);
     // A process is among the device's before it has the address.
     let address: Ipv4Addr = lab.address().parse().unwrap();
     let bound = format!(

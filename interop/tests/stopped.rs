@@ -50,12 +50,24 @@ fn others_go_on_beside_a_stopped_process() {
         converse(&lab, program);
     }
     // Requests for connections go to who listens, and answers to who asks.
-    for _ in 0..8 {
-        let (port, address) = (free_port(), lab.address());
-        let text = port.to_string();
-        let common = ["rping", "-a", &address, "-p", &text, "-C", "10", "-V"];
-        let [server, client] = ["-s", "-c"].map(|side| [&common[..], &[side]].concat());
-        lab.pair(&server, Ready::Cm(port), &client);
+    let address = lab.address();
+    let rping = |port: u16, side: &str| {
+        let port = port.to_string();
+        lab.run(&["rping", "-a", &address, "-p", &port, "-C", "10", "-V", side])
+    };
+    let servers: Vec<_> = (0..8)
+        .map(|_| free_port())
+        .map(|port| (port, rping(port, "-s")))
+        .collect();
+    // It takes a while for each look, since the stopped process does not answer.
+    until("the servers", || {
+        let shown = lab.ferroce(&["-j", "res", "show", "cm_id"]).finish();
+        let listens = |port: &u16| shown.to_string().contains(&port.to_string());
+        servers.iter().all(|(port, _)| listens(port)).then_some(())
+    });
+    for (port, server) in servers {
+        rping(port, "-c").success();
+        server.success();
     }
     assert!(stopped());
     signal("-CONT", &pid);

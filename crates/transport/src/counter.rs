@@ -100,8 +100,8 @@ counters! {
     RxWrongService "rx_wrong_service" ferroce "rx_wrong_service" "Packets dropped because their opcode belongs to another service.";
     RxUnexpectedResponse "rx_unexpected_response" ferroce "rx_unexpected_response" "Responses dropped because they answer nothing outstanding.";
     RxForwarded "rx_forwarded" ferroce "rx_forwarded" "Packets for another process of the device, handed on to it.";
-    RxForwardDropped "rx_forward_dropped" ferroce "rx_forward_dropped" "Packets for another process of the device that it did not take within a second.";
-    RxForeignSource "rx_foreign_source" ferroce "rx_foreign_source" "Packets dropped because they come from an address of this host, but not from the device's port: another user's program sent them.";
+    RxForwardDropped "rx_forward_dropped" ferroce "rx_forward_dropped" "Packets for another process of the device dropped because it did not accept them in time.";
+    RxForeignSource "rx_foreign_source" ferroce "rx_foreign_source" "Packets dropped because they claim an address of this host, but not the device's port.";
     CmBacklogFull "cm_backlog_full" ferroce "cm_backlog_full" "Requests for a connection dropped because the listener had its backlog waiting.";
     CmSourceLimit "cm_source_limit" ferroce "cm_source_limit" "Requests for a connection dropped because their source had as many waiting as one may have.";
     CmTableFull "cm_table_full" ferroce "cm_table_full" "Requests for a connection dropped because the device held as many connections as it can.";

@@ -26,8 +26,8 @@ const TRANSMIT_BYTES_MAX: usize = 4 << 20;
 const GROUP_CALLS_MAX: usize = 16;
 
 /// How long a process that joins waits until the kernel knows its socket. It takes some hundred
-/// microseconds, but for busy machines.
-const SETTLE_NS: u64 = 20_000_000;
+/// microseconds, but on busy machines.
+const SETTLE_NS: u64 = 50_000_000;
 
 /// How far [`Engine::transmit`] came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,8 +61,6 @@ pub(crate) struct Engine {
     /// The other processes of the device, if there may be any.
     neighbours: Option<Neighbours>,
     groups: Groups,
-    /// The socket can send nothing any more, and nobody waits for it.
-    is_silent: bool,
 }
 
 impl Engine {
@@ -90,7 +88,6 @@ impl Engine {
             faults: Faults::default(),
             neighbours,
             groups: Groups::new(own, watch),
-            is_silent: false,
         }
     }
 
@@ -125,12 +122,6 @@ impl Engine {
     /// It should, and cannot.
     pub(crate) fn not_joined(&mut self) {
         self.faults.fatal();
-    }
-
-    /// What the device has to send is forgotten from now on.
-    pub(crate) fn silence(&mut self) {
-        self.is_silent = true;
-        self.stage.clear();
     }
 
     pub(crate) fn now() -> Time {
@@ -351,7 +342,9 @@ impl Engine {
     /// Sends what the device has to send.
     pub(crate) fn transmit(&mut self, socket: &Socket) -> Transmitted {
         let now = Self::now();
-        if self.is_silent {
+        if socket.has_left() {
+            // The program ends, and nobody waits for it.
+            self.stage.clear();
             self.holds_packet = false;
             while self.hca.poll_transmit_into(now, &mut self.packet) {}
             return Transmitted::All;

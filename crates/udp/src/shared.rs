@@ -21,7 +21,7 @@ use ferroce_hca::{DeviceState, Function, Identity, WriteLock, WriteLockError};
 
 pub(crate) use self::layout::{Layout, Presence};
 pub(crate) use self::mailbox::{Asked, Mailbox, Undelivered};
-pub(crate) use self::place::{Asking, Round};
+pub(crate) use self::place::{Asking, Place, Round};
 pub use self::service::{ServiceClaim, ServiceError};
 use crate::registry::{Registry, RegistryError};
 use crate::spec::DeviceSpec;

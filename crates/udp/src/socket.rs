@@ -60,6 +60,8 @@ pub struct Socket {
     segments_max: usize,
     /// Whether the kernel cuts batches for us. Goes to `false` once, never back.
     segmentation: AtomicBool,
+    /// Whether it has left its port; see [`Socket::leave`].
+    left: AtomicBool,
 }
 
 impl Socket {
@@ -107,6 +109,7 @@ impl Socket {
             granted,
             segments_max: kernel.unwrap_or(SEGMENTS_MAX_OLD),
             segmentation: AtomicBool::new(options.segmentation && kernel.is_some()),
+            left: AtomicBool::new(false),
         })
     }
 

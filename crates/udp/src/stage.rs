@@ -165,6 +165,7 @@ impl Stage {
                     }
                 }
                 Err(SendError::WouldBlock) => return Err(WouldBlock),
+                Err(_) if socket.has_left() => self.clear(),
                 // The link lost it, as links do; the transport repeats what matters.
                 Err(error) => {
                     hca.count(Counter::TxDropped, self.packets as u64);

@@ -8,7 +8,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use crate::shared::{Asking, Presence, Round, SharedFile};
+use crate::shared::{Asking, Place, Presence, Round, SharedFile};
 use crate::socket::{PROBE, Routes, Socket};
 
 const US: u64 = 1_000;
@@ -71,12 +71,13 @@ struct Waiting {
     round: Round,
     /// All slots whose owners share the port.
     slots: Vec<u8>,
-    /// Those of them that are waited for: who was silent in the last round is stopped.
+    /// Those of them that are waited for and have not answered. Who was silent in the last round is
+    /// stopped.
     awaited: Vec<u8>,
-    /// So many of them have answered.
-    known: usize,
     /// What the kernel's program says.
     routes: Routes,
+    /// The round before.
+    last: Round,
     began_ns: u64,
     look_at_ns: u64,
 }
@@ -118,10 +119,7 @@ impl Steering {
         match &self.state {
             State::Quiet | State::Refused => true,
             State::Due { .. } => false,
-            State::Waiting(waiting) => {
-                let mut known = waiting.routes.slots.iter();
-                waiting.known > 0 && known.any(|(slot, _)| *slot == self.slot)
-            }
+            State::Waiting(waiting) => !waiting.awaited.contains(&self.slot),
         }
     }
 
@@ -200,14 +198,21 @@ impl Steering {
         };
         slots.push(self.slot);
         // A program that lets probes pass, and else the one before.
-        let routes = self.routes(&slots, self.shared.last_round());
+        let last = self.shared.last_round();
+        let places = self.shared.places(&slots);
+        let routes = self.routes(&places, &[last]);
         if socket.steer(&routes).is_err() {
             return State::Refused;
         }
         if matches!(reason, Reason::Listens) {
             return State::Quiet;
         }
-        let awaited = self.shared.responsive(&slots);
+        let is_silent = |slot: &u8| {
+            let mut places = places.iter();
+            places.any(|place| place.slot == *slot && place.round != last)
+        };
+        let mut awaited = slots.clone();
+        awaited.retain(|slot| !is_silent(slot) || *slot == self.slot);
         let nonce = RandomState::new().hash_one(now_ns);
         let round = self.shared.begin_round(&held, nonce);
         for index in (0..=u8::MAX).take(slots.len() + SPARE_PROBES) {
@@ -219,21 +224,44 @@ impl Steering {
             round,
             slots,
             awaited,
-            known: 0,
             routes,
+            last,
             began_ns: now_ns,
             look_at_ns: now_ns + LOOK_NS,
         })
     }
 
-    /// What is known of some slots since a round.
-    fn routes(&self, slots: &[u8], round: Round) -> Routes {
-        let slots = self.shared.places(slots, round);
+    /// What follows from places. Those who answered in the first of the `rounds` in which somebody
+    /// did take what is for others; in doubt an index is that of the first.
+    fn routes(&self, places: &[Place], rounds: &[Round]) -> Routes {
+        let newest = |index: u8| {
+            let same = places.iter().filter(move |place| place.index == index);
+            same.min_by_key(|place| {
+                let nth = rounds.iter().position(|round| *round == place.round);
+                nth.unwrap_or(rounds.len())
+            })
+        };
+        // Who is stopped keeps the index that he had, unless somebody else has it now.
+        let valid = |place: &&Place| newest(place.index) == Some(*place);
+        let slots = places.iter().filter(valid);
+        let slots: Vec<(u8, u8)> = slots.map(|place| (place.slot, place.index)).collect();
+        let spread = |round: &Round| {
+            let answered = places.iter().filter(valid);
+            let answered = answered.filter(|place| place.round == *round);
+            answered.map(|place| place.index).collect::<Vec<_>>()
+        };
+        let spread = rounds
+            .iter()
+            .map(spread)
+            .find(|sockets| !sockets.is_empty());
         let index = |owner: u8| slots.iter().find(|(slot, _)| *slot == owner);
         let services = self.shared.listeners();
         let services = services.filter_map(|(service, owner)| Some((service, index(owner)?.1)));
-        let services = services.collect();
-        Routes { slots, services }
+        Routes {
+            services: services.collect(),
+            spread: spread.unwrap_or_default(),
+            slots,
+        }
     }
 
     fn look(&mut self, mut waiting: Waiting, now_ns: u64, socket: &Socket) -> State {
@@ -241,18 +269,27 @@ impl Steering {
             // This process was stopped, and another one has found out meanwhile.
             return State::Quiet;
         }
-        let routes = self.routes(&waiting.slots, waiting.round);
-        waiting.known = routes.slots.len();
-        if waiting.known > 0 && routes != waiting.routes {
+        let round = waiting.round;
+        let places = self.shared.places(&waiting.slots);
+        let answered = |slot: &u8| {
+            let mut places = places.iter();
+            places.any(|place| place.slot == *slot && place.round == round)
+        };
+        waiting.awaited.retain(|slot| !answered(slot));
+        let waited = now_ns.saturating_sub(waiting.began_ns);
+        let is_over = waiting.awaited.is_empty() || waited >= ROUND_NS;
+        let routes = match is_over {
+            true => self.routes(&places, &[round]),
+            // Who has not answered yet may just be busy.
+            false => self.routes(&places, &[round, waiting.last]),
+        };
+        if routes != waiting.routes {
             if socket.steer(&routes).is_err() {
                 return State::Refused;
             }
             waiting.routes = routes;
         }
-        let waited = now_ns.saturating_sub(waiting.began_ns);
-        let is_known = |slot: &u8| waiting.routes.slots.iter().any(|(known, _)| known == slot);
-        let all = waiting.known > 0 && waiting.awaited.iter().all(is_known);
-        if !all && waited < ROUND_NS {
+        if !is_over {
             waiting.look_at_ns = now_ns + waited;
             return State::Waiting(waiting);
         }

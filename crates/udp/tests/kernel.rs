@@ -66,6 +66,7 @@ fn the_kernel_looks_at_the_slot() {
         let service = |port| ServiceId::new(PortSpace::Tcp, port);
         let routes = Routes {
             slots: vec![(1, 2), (254, 0), (7, 1)],
+            spread: vec![0, 1, 2],
             services: vec![(service(7471), 1), (service(18515), 2)],
         };
         sockets[1].steer(&routes).unwrap();

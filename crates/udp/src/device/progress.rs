@@ -308,20 +308,24 @@ impl Shared {
             return;
         };
         let started = Clock.now_ns();
-        let in_time = || Clock.now_ns() - started < HAND_ON.as_nanos() as u64;
-        while in_time() {
-            // Nothing can be sent from a socket that has left.
-            if let Some(mut engine) = self.try_lock() {
-                engine.silence();
-                break;
-            }
+        let in_time = |limit: Duration| Clock.now_ns() - started < limit.as_nanos() as u64;
+        // Whoever has the engine may send what is left; but it may be the thread that now ends the
+        // process.
+        let mut engine = self.try_lock();
+        while engine.is_none() && in_time(LAST_ROUNDS) {
             thread::yield_now();
+            engine = self.try_lock();
         }
-        if !port.leave(&self.socket) {
+        if let Some(engine) = &mut engine {
+            self.send(engine);
+        }
+        let others = port.leave(&self.socket);
+        drop(engine);
+        if !others {
             return;
         }
         Socket::wait_for_delivery();
-        while in_time() {
+        while in_time(HAND_ON) {
             if let Some(mut engine) = self.try_lock() {
                 let received = engine.receive(&self.socket).unwrap_or(0);
                 if received == 0 && !engine.holds_mail() {

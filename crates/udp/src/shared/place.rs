@@ -21,6 +21,16 @@ impl Round {
     }
 }
 
+/// Which socket a process has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) slot: u8,
+    /// The socket's index.
+    pub(crate) index: u8,
+    /// When that came out.
+    pub(crate) round: Round,
+}
+
 /// How long who asks keeps the others from it: ten times as long as a round takes. Whoever is
 /// stopped meanwhile has lost his turn.
 const TURN_US: u64 = 1_000_000;
@@ -114,27 +124,19 @@ impl SharedFile {
         }
     }
 
-    /// Those of some slots whose owners answered in the last round, or have come since.
-    pub(crate) fn responsive(&self, slots: &[u8]) -> Vec<u8> {
-        let last = self.last_round().0;
-        let answers = |slot: &&u8| {
-            let round = self.layout.member(**slot).place().load(Ordering::Relaxed) >> 8;
-            round == last || round == 0
-        };
-        slots.iter().filter(answers).copied().collect()
-    }
-
-    /// The index of the socket of each of some slots that is known since a round.
-    pub(crate) fn places(&self, slots: &[u8], round: Round) -> Vec<(u8, u8)> {
+    /// The index of the socket of each of some slots, as it came out last, and in which round.
+    pub(crate) fn places(&self, slots: &[u8]) -> Vec<Place> {
         let place = |&slot: &u8| {
             let place = self.layout.member(slot).place().load(Ordering::Relaxed);
-            (place >> 8 == round.0).then_some((slot, place as u8))
+            let round = Round(place >> 8);
+            // It has come since the last one.
+            (round.0 != 0).then_some(Place {
+                slot,
+                index: place as u8,
+                round,
+            })
         };
-        let mut places = Vec::new();
-        if round.0 != 0 {
-            places.extend(slots.iter().filter_map(place));
-        }
-        places
+        slots.iter().filter_map(place).collect()
     }
 }
 

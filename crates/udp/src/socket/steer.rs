@@ -47,10 +47,12 @@ const SPREAD_MAX: usize = 32;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Routes {
     /// The slots whose sockets are known, each with the index of its socket: packets for its queue
-    /// pairs and connections go there. Those of other slots go to one of these sockets, always the
-    /// same; and messages of the connection manager whose receiver is unknown to another one with
-    /// each packet, so that who repeats a request does not ask the same process again.
+    /// pairs and connections go there.
     pub slots: Vec<(u8, u8)>,
+    /// Sockets whose processes take what is for others. Packets for other slots go to one of them,
+    /// always the same; and messages of the connection manager whose receiver is unknown to another
+    /// one with each packet, so that a repeated request reaches another process.
+    pub spread: Vec<u8>,
     /// Services, each with the index of the socket that requests for it go to.
     pub services: Vec<(ServiceId, u8)>,
 }
@@ -159,7 +161,7 @@ impl Routes {
 
     /// Answers with a socket by what is loaded.
     fn spread(&self) -> Vec<sock_filter> {
-        let sockets = &self.slots[..self.slots.len().min(SPREAD_MAX)];
+        let sockets = &self.spread[..self.spread.len().min(SPREAD_MAX)];
         let mut out = Vec::new();
         if !sockets.is_empty() {
             let count = sockets.len() as u32;
@@ -167,7 +169,7 @@ impl Routes {
                 libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K,
                 count,
             ));
-            out.extend(choices((0..).zip(sockets.iter().map(|(_, index)| *index))));
+            out.extend(choices((0..).zip(sockets.iter().copied())));
         }
         out.push(answer(ANY));
         out
