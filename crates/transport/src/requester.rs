@@ -274,8 +274,12 @@ impl Requester {
         if ack_req {
             self.asked = Some(self.snd);
         }
+        let probes = self.recovery.is_due();
         self.account(host, span, needs_response);
-        if config.qp_type.is_reliable() {
+        if probes {
+            // The peer has the whole wait to answer in, however late the packet leaves.
+            self.arm(now, host.policy());
+        } else if config.qp_type.is_reliable() {
             self.keep_time(now, host.policy());
         } else {
             // Nobody says that it arrived: what has left is done.

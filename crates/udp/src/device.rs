@@ -1,5 +1,6 @@
 mod helper;
 mod progress;
+mod tandem;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,6 +18,7 @@ use thiserror::Error;
 
 use self::helper::SOON;
 use self::progress::{Events, Shared};
+pub use self::tandem::Tandem;
 use crate::attach::{Attachment, random_secret};
 use crate::engine::Engine;
 use crate::neighbours::Neighbours;
@@ -54,6 +56,9 @@ pub struct DeviceConfig {
     pub tap: Option<Tap>,
     /// Socket options.
     pub socket: Options,
+    /// Whether a thread of the device's own serves it while the program does not poll. Without one the
+    /// program drives it all the time, best with [`Tandem`], and [`Device::wait`] is of no use.
+    pub helper: bool,
 }
 
 impl DeviceConfig {
@@ -65,6 +70,7 @@ impl DeviceConfig {
             hca: HcaConfig::default(),
             tap: None,
             socket: Options::default(),
+            helper: true,
         }
     }
 }
@@ -117,17 +123,36 @@ impl Device {
     pub fn open(config: DeviceConfig) -> Result<Self, OpenError> {
         let socket = Socket::bind(SocketAddr::new(config.address, config.port), &config.socket)?;
         let attachment = Attachment::alone(config.address, config.port);
-        Self::start(socket, config.hca, Hca::new, config.tap, attachment, None)
+        let (mut device, waiter) =
+            Self::build(socket, config.hca, Hca::new, config.tap, attachment, None)?;
+        if config.helper {
+            device.start_helper(waiter)?;
+        }
+        Ok(device)
     }
 
     pub(crate) fn start(
+        socket: Socket,
+        config: HcaConfig,
+        hca: impl FnOnce(HcaConfig) -> Hca,
+        tap: Option<Tap>,
+        attachment: Attachment,
+        neighbours: Option<Neighbours>,
+    ) -> Result<Self, OpenError> {
+        let (mut device, waiter) = Self::build(socket, config, hca, tap, attachment, neighbours)?;
+        device.start_helper(waiter)?;
+        Ok(device)
+    }
+
+    /// A device without its helper thread, and what that one will wait by.
+    fn build(
         socket: Socket,
         mut config: HcaConfig,
         hca: impl FnOnce(HcaConfig) -> Hca,
         tap: Option<Tap>,
         attachment: Attachment,
         neighbours: Option<Neighbours>,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<(Self, Waiter), OpenError> {
         fit(&mut config, &socket);
         config.secret.get_or_insert_with(random_secret);
         let hca = hca(config);
@@ -161,20 +186,23 @@ impl Device {
             waker: waiter.waker(),
             helper: OnceLock::new(),
         });
-        let helper = {
-            let shared = Arc::clone(&shared);
-            let name = format!("ferroce-{}", shared.socket.address().ip());
-            let _no_signals = NoSignals::new();
-            thread::Builder::new()
-                .name(name)
-                .spawn(move || shared.help(waiter))
-        };
-        let helper = helper.map_err(OpenError::Helper)?;
-        Ok(Self {
+        let device = Self {
             shared,
-            helper: Some(helper),
+            helper: None,
             attachment,
-        })
+        };
+        Ok((device, waiter))
+    }
+
+    fn start_helper(&mut self, waiter: Waiter) -> Result<(), OpenError> {
+        let shared = Arc::clone(&self.shared);
+        let name = format!("ferroce-{}", shared.socket.address().ip());
+        let _no_signals = NoSignals::new();
+        let helper = thread::Builder::new()
+            .name(name)
+            .spawn(move || shared.help(waiter));
+        self.helper = Some(helper.map_err(OpenError::Helper)?);
+        Ok(())
     }
 
     /// What the device is. Of one that was opened without a registry, the defaults and its address.

@@ -29,6 +29,9 @@ const GROUP_CALLS_MAX: usize = 16;
 /// microseconds, but on busy machines.
 const SETTLE_NS: u64 = 50_000_000;
 
+/// Receive calls before a timer runs out: more than a receive buffer of 4 MiB holds packets.
+const RECEIVE_CALLS_MAX: usize = 1 << 13;
+
 /// How far [`Engine::transmit`] came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Transmitted {
@@ -315,9 +318,13 @@ impl Engine {
     }
 
     /// Lets timers run out that are due, and tells whether there were any. They may include packets
-    /// that the impaired link held back, which [`Self::transmit`] then sends. To be called when what
-    /// has arrived is taken: an answer among it stops its timer, however late its thread got a core.
+    /// that the impaired link held back, which [`Self::transmit`] then sends.
+    ///
+    /// What has arrived is taken first, all of it: an answer among it stops its timer, however late
+    /// its thread got a core.
     pub(crate) fn run_timers(&mut self, socket: &Socket) -> bool {
+        // Before the last look at the socket: a thread may lose its core between the two, and what
+        // arrives meanwhile has arrived before the deadlines that pass meanwhile.
         let Some(deadline) = self.poll_timeout() else {
             return false;
         };
@@ -325,6 +332,36 @@ impl Engine {
         if deadline > now {
             return false;
         }
+        if self.hca.timers_are_due(now) {
+            self.receive_all(socket);
+        }
+        self.expire(now, socket);
+        true
+    }
+
+    /// Takes everything that has arrived on the device's own socket and in its mailbox; returns the
+    /// number of packets.
+    pub(crate) fn receive_all(&mut self, socket: &Socket) -> usize {
+        let mut packets = 0;
+        for _ in 0..RECEIVE_CALLS_MAX {
+            match self.receive(socket) {
+                Ok(0) | Err(_) => break,
+                Ok(more) => packets += more,
+            }
+        }
+        if self.has_mail() {
+            packets += self.receive_mail(socket);
+        }
+        packets
+    }
+
+    /// Whether a timer was due at this time.
+    pub(crate) fn is_due(&self, now: Time) -> bool {
+        self.poll_timeout().is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Lets timers run out that were due at this time.
+    pub(crate) fn expire(&mut self, now: Time, socket: &Socket) {
         if let Some(neighbours) = &mut self.neighbours {
             let steering = &mut neighbours.steering;
             if steering
@@ -336,7 +373,6 @@ impl Engine {
             self.flush_mail();
         }
         self.hca.handle_timeout(now);
-        true
     }
 
     /// Sends what the device has to send.

@@ -94,6 +94,12 @@ impl Hca {
         .min()
     }
 
+    /// Whether a queue pair's timer may be due. Packets that an impairment holds back are none of
+    /// these.
+    pub fn timers_are_due(&self, now: Time) -> bool {
+        self.timers.next().is_some_and(|at| at <= now)
+    }
+
     /// Makes sure the timer heap has an entry no later than the queue pair's deadline.
     pub(crate) fn settle(&mut self, index: u32) {
         let Some(entry) = self.qps.get_mut(index) else {
