@@ -11,6 +11,7 @@
 //! | `server` | the other end |
 //! | `figures` | what a run has shown |
 //! | `progress` | the line that moves meanwhile |
+//! | `verdict` | whether the machine let the runs be compared |
 //! | `report` | table, histogram, conclusion, JSON |
 //! | `picture` | the same as SVG |
 //! | `congestion` | all of that for congestion control |
@@ -26,6 +27,7 @@ mod rig;
 mod run;
 mod server;
 mod units;
+mod verdict;
 mod workload;
 
 use std::fs::File;
@@ -56,7 +58,8 @@ const EXIT_CODES: &str = "Exit codes:
      IBV_WC_RETRY_EXC_ERR is a result, not an error
   1  a device could not be opened or did what it must not do, wrong bytes arrived, or the output
      could not be written
-  2  bad input: flags, files or values; standard error says what and what to write instead";
+  2  bad input: flags, files or values; standard error says what and what to write instead
+  3  the machine was too busy for the figures to be compared; they are printed without a verdict";
 
 /// Show three retransmission policies on the same bad link, on real sockets
 ///
@@ -117,6 +120,8 @@ struct Shown {
     svg: Option<String>,
     /// Wrong bytes have arrived under this; they are shown all the same.
     wrong_under: Option<String>,
+    /// The machine was too busy for a verdict, and what is shown says so.
+    too_busy: bool,
 }
 
 impl Command {
@@ -152,6 +157,7 @@ impl Command {
                 "wrong bytes arrived under {under}; this is a bug, please report it with seed {}",
                 self.seed
             ))),
+            None if shown.too_busy => Err(Failure::TooBusy),
             None => Ok(()),
         }
     }
@@ -185,6 +191,7 @@ impl Command {
             json: to_json(&report::Json::new(plan.seed, &runs))?,
             svg: svg.transpose().map_err(io::Error::other)?,
             wrong_under: wrong.map(|run| format!("policy {}", run.policy)),
+            too_busy: verdict::too_busy(&runs).is_some(),
         })
     }
 }

@@ -45,6 +45,8 @@ pub enum Failure {
     Input(String),
     /// Nothing is left to say, the output has said it.
     Said,
+    /// The machine was too busy to tell; the output has said so.
+    TooBusy,
     /// The command could not do its work, for no fault of the input; whole lines.
     Broken(String),
     /// The output could not be written.
@@ -71,6 +73,7 @@ impl Failure {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Broken(_) | Self::Output(_) => 1,
             Self::Input(_) | Self::Said | Self::Usage(_) => 2,
+            Self::TooBusy => 3,
             Self::Program(code, _) => *code,
         }
     }
@@ -82,7 +85,7 @@ impl fmt::Display for Failure {
             Self::Broken(lines) | Self::Input(lines) | Self::Program(_, lines) => {
                 f.write_str(lines)
             }
-            Self::Said => Ok(()),
+            Self::Said | Self::TooBusy => Ok(()),
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             Self::Output(error) => writeln!(f, "error: cannot write the output: {error}"),
             Self::Usage(error) => write!(f, "{}", error.render()),

@@ -36,8 +36,11 @@ fn demo(args: &[&str]) -> (i32, String, String) {
 #[track_caller]
 fn demo_json(args: &[&str]) -> Value {
     let (code, out, err) = demo(args);
-    assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
-    serde_json::from_str(&out).unwrap()
+    let report: Value = serde_json::from_str(&out).unwrap();
+    // Other tests may keep the machine busy, and a debug build is slow.
+    let expected = if report["too_busy"].is_null() { 0 } else { 3 };
+    assert_eq!((code, err.as_str()), (expected, ""), "{args:?}");
+    report
 }
 
 /// The keys in the order of the alphabet.
@@ -72,7 +75,7 @@ fn a_short_demo_reports_every_policy() {
         &svg,
         "-j",
     ]);
-    assert_eq!(keys(&report), ["runs", "seed"]);
+    assert_eq!(keys(&report), ["runs", "seed", "too_busy"]);
     assert_eq!(report["seed"].as_u64(), Some(12_345_678_901_234_567_890));
     let runs = report["runs"].as_array().unwrap();
     let policies = runs.iter().map(|run| run["policy"].as_str().unwrap());
@@ -89,6 +92,8 @@ fn a_short_demo_reports_every_policy() {
                 "policy",
                 "retransmissions",
                 "seconds",
+                "spurious",
+                "stalled_seconds",
                 "timeouts",
                 "verified"
             ]
@@ -158,7 +163,7 @@ fn the_report_for_people_has_a_row_and_a_column_for_each_policy() {
         "--blackout",
         "20ms@50%",
     ]);
-    assert_eq!((code, err.as_str()), (0, ""));
+    assert!([0, 3].contains(&code) && err.is_empty(), "{code} {err}");
     let row = |name: &str| out.lines().find(|line| line.starts_with(name));
     for name in ["ib ", "firmware ", "profile "] {
         assert!(row(name).is_some_and(|row| row.ends_with("  ok")), "{out}");
@@ -321,11 +326,10 @@ fn the_congestion_demo_shows_how_queue_pairs_share() {
     let qps: Vec<_> = phases.iter().map(|phase| count(&phase["qps"])).collect();
     assert_eq!(qps, [1, 2, 3, 2]);
     for phase in phases {
-        assert!(number(&phase["busy"]) >= 0.0, "{phase}");
-        assert!(
-            (0.0..=1.0 + 1e-9).contains(&number(&phase["jain"])),
-            "{phase}"
-        );
+        // Null where the machine could not carry the traffic.
+        assert_eq!(phase["busy"].is_null(), phase["jain"].is_null());
+        let [busy, jain] = ["busy", "jain"].map(|key| phase[key].as_f64().unwrap_or(0.0));
+        assert!(busy >= 0.0 && (0.0..=1.0 + 1e-9).contains(&jain), "{phase}");
     }
     let samples = report["samples"].as_array().unwrap();
     assert!(
@@ -354,7 +358,7 @@ fn the_congestion_demo_shows_how_queue_pairs_share() {
     }
 
     let (code, out, _) = demo(&[&args[..], &["--width", "60"]].concat());
-    assert_eq!(code, 0);
+    assert!([0, 3].contains(&code), "{out}");
     let picture = out.lines().filter(|line| line.contains(['│', '┤', '└']));
     let widths: Vec<_> = picture.map(|line| line.chars().count()).collect();
     assert!(
@@ -383,7 +387,7 @@ fn of_two_congestion_demos_on_the_same_addresses_one_runs() {
                 .map(|()| scope.spawn(run))
                 .map(|it| it.join().unwrap())
         });
-        assert!(codes.contains(&0), "{codes:?}");
+        assert!(codes.contains(&0) || codes.contains(&3), "{codes:?}");
     }
 }
 

@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use self::helper::SOON;
 use self::progress::{Events, Shared};
-pub use self::tandem::Tandem;
+pub use self::tandem::{Spent, Tandem};
 use crate::attach::{Attachment, random_secret};
 use crate::engine::Engine;
 use crate::neighbours::Neighbours;

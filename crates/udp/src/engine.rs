@@ -323,11 +323,11 @@ impl Engine {
     /// What has arrived is taken first, all of it: an answer among it stops its timer, however late
     /// its thread got a core.
     pub(crate) fn run_timers(&mut self, socket: &Socket) -> bool {
-        // Before the last look at the socket: a thread may lose its core between the two, and what
-        // arrives meanwhile has arrived before the deadlines that pass meanwhile.
         let Some(deadline) = self.poll_timeout() else {
             return false;
         };
+        // Read before the last look at the socket: a thread may lose its core between the two, and
+        // what arrives meanwhile has arrived before the deadlines that pass meanwhile.
         let now = Self::now();
         if deadline > now {
             return false;

@@ -59,7 +59,7 @@ pub mod wait;
 
 pub use attach::AttachOptions;
 pub use connect::Endpoint;
-pub use device::{Device, DeviceConfig, EventSink, OpenError, Tandem};
+pub use device::{Device, DeviceConfig, EventSink, OpenError, Spent, Tandem};
 pub use inquiry::{Answer, Inquiry};
 pub use observer::Observer;
 pub use question::QueryError;

@@ -131,5 +131,5 @@ fn devices_in_tandem_sleep_until_a_timer_is_due() {
     }
     assert_eq!(a.device.state().counter(Counter::LocalAckTimeoutErr), 1);
     assert_eq!(a.device.state().counter(Counter::RetransmittedPackets), 1);
-    assert!(tandem.slept() > Duration::from_millis(100));
+    assert!(tandem.spent().slept > Duration::from_millis(100));
 }

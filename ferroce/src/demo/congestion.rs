@@ -130,6 +130,7 @@ pub(super) fn show(command: &Command, tap: Option<Tap>) -> Result<Shown, Failure
         text: report::text(&plan, &course, options.width.into()),
         json: to_json(&report::Json::new(&plan, &course))?,
         svg: svg.transpose().map_err(io::Error::other)?,
+        too_busy: report::too_busy(&plan, &course).is_some(),
         wrong_under: (!course.verified).then(|| run::UNDER.to_owned()),
     })
 }

@@ -1,6 +1,7 @@
 //! What a run has shown.
 
 use ferroce_hca::WcStatus;
+use ferroce_udp::Spent;
 use hdrhistogram::Histogram;
 
 use super::plan::{BINS, Kind};
@@ -45,6 +46,10 @@ pub(crate) struct Figures {
     pub(crate) elapsed_ns: u64,
     /// Request packets sent again.
     pub(crate) retransmissions: u64,
+    /// Those of them that nothing was lost for, as far as either end can prove it.
+    pub(crate) spurious: u64,
+    /// What became of the time of the thread that drives both ends.
+    pub(crate) spent: Spent,
     pub(crate) expiries: Vec<Expiry>,
     /// From posting to completion, in nanoseconds.
     pub(crate) latency: Histogram<u64>,

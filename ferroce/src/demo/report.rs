@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::figures::{Figures, Outcome};
 use super::plan::{BINS, Kind, Plan, Start};
 use super::rig::QPS;
+use super::verdict::{ALIKE, TooBusy, too_busy};
 use crate::adp::plot::short;
 use crate::bins::{self, BinJson};
 use crate::output::Table;
@@ -57,6 +58,7 @@ fn table(runs: &[Figures]) -> Table {
         ">max ms",
         ">retransmissions",
         ">timeouts",
+        ">spurious",
         "outcome",
     ]);
     for run in runs {
@@ -70,6 +72,7 @@ fn table(runs: &[Figures]) -> Table {
             latency(1.0),
             run.retransmissions.to_string(),
             run.expiries.len().to_string(),
+            run.spurious.to_string(),
             if run.verified {
                 run.outcome.name().to_owned()
             } else {
@@ -98,6 +101,9 @@ fn conclusion(runs: &[Figures]) -> String {
             subject(run.policy)
         );
     }
+    if let Some(found) = too_busy(runs) {
+        return format!("{} Every byte that arrived was right.", excuse(&found));
+    }
     let (mut done, failed): (Vec<&Figures>, Vec<&Figures>) =
         runs.iter().partition(|run| run.outcome == Outcome::Ok);
     done.sort_by_key(|run| run.elapsed_ns);
@@ -124,7 +130,7 @@ fn conclusion(runs: &[Figures]) -> String {
                     --bytes, --loss or --blackout. Every byte that arrived was right."
                 .to_owned();
         }
-        Some(worst) if ratio(worst, best) < 1.15 => {
+        Some(worst) if ratio(worst, best) < ALIKE => {
             "The policies took about the same time".to_owned()
         }
         Some(_) => {
@@ -161,6 +167,42 @@ fn conclusion(runs: &[Figures]) -> String {
         let _ = write!(text, "; {}", list(&given_up));
     }
     format!("{text}. Every byte that arrived was right.")
+}
+
+/// What the machine has spoilt, and what to do.
+fn excuse(found: &TooBusy) -> String {
+    let percent = |share: f64| digits(share * 100.0);
+    let what = match *found {
+        TooBusy::Stalled { policy, share } => format!(
+            "under {} the demo had no processor for {} % of the time",
+            subject(policy),
+            percent(share)
+        ),
+        TooBusy::Spurious {
+            policy,
+            spurious,
+            timeouts,
+        } => format!(
+            "under {} there were {timeouts} timeouts, and {spurious} packets were sent again that had \
+             arrived",
+            subject(policy)
+        ),
+        TooBusy::Occupied { policy, share } => format!(
+            "under {} the demo worked or waited for a processor for {} % of the time, so timers made \
+             no difference",
+            subject(policy),
+            percent(share)
+        ),
+        TooBusy::Undecided { faster, slower } => format!(
+            "{} was slower than {} only because it got less processor time",
+            subject(slower),
+            subject(faster)
+        ),
+    };
+    format!(
+        "The machine is too busy for a verdict: {what}. Stop other programs or allow this one more \
+         processor time, and try again."
+    )
 }
 
 /// How many times as long one run took as another.
@@ -258,6 +300,8 @@ pub(super) fn wrap(text: &str) -> String {
 #[derive(Debug, Serialize)]
 pub(crate) struct Json {
     seed: u64,
+    /// Why the runs cannot be compared; null if they can.
+    too_busy: Option<String>,
     runs: Vec<RunJson>,
 }
 
@@ -271,6 +315,8 @@ struct RunJson {
     goodput_gbps: f64,
     retransmissions: u64,
     timeouts: u64,
+    spurious: u64,
+    stalled_seconds: f64,
     latency_us: LatencyJson,
     histogram: Vec<BinJson>,
 }
@@ -284,8 +330,11 @@ struct LatencyJson {
 
 impl Json {
     pub(crate) fn new(seed: u64, runs: &[Figures]) -> Self {
-        let runs = runs.iter().map(RunJson::new).collect();
-        Self { seed, runs }
+        Self {
+            seed,
+            too_busy: too_busy(runs).as_ref().map(excuse),
+            runs: runs.iter().map(RunJson::new).collect(),
+        }
     }
 }
 
@@ -301,6 +350,8 @@ impl RunJson {
             goodput_gbps: run.goodput_gbps(),
             retransmissions: run.retransmissions,
             timeouts: run.expiries.len() as u64,
+            spurious: run.spurious,
+            stalled_seconds: run.spent.stalled.as_secs_f64(),
             latency_us: LatencyJson {
                 p50: latency(0.5),
                 p99: latency(0.99),
@@ -312,15 +363,18 @@ impl RunJson {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::demo::figures::Expiry;
+    use ferroce_udp::Spent;
     use hdrhistogram::Histogram;
 
     const MS: u64 = 1_000_000;
 
     /// A run of so many milliseconds whose timers waited so long.
-    fn run(policy: Kind, elapsed_ms: u64, waits_ms: &[u64]) -> Figures {
+    pub(in crate::demo) fn run(policy: Kind, elapsed_ms: u64, waits_ms: &[u64]) -> Figures {
         let expiry = |&wait_ms: &u64| Expiry {
             at_ns: 0,
             wait_ns: wait_ms * MS,
@@ -332,6 +386,11 @@ mod tests {
             verified: true,
             elapsed_ns: elapsed_ms * MS,
             retransmissions: 7,
+            spurious: 0,
+            spent: Spent {
+                slept: Duration::from_millis(elapsed_ms),
+                ..Spent::default()
+            },
             expiries: waits_ms.iter().map(expiry).collect(),
             latency: Histogram::new(3).unwrap(),
             bytes_by_ms: Vec::new(),
@@ -402,6 +461,24 @@ timeouts after    ib                     firmware               profile
         assert!(
             conclusion(&alike).starts_with("The policies took about the same time: the median")
         );
+    }
+
+    #[test]
+    fn a_busy_machine_gives_no_verdict() {
+        let mut runs = three();
+        runs[2].spent = Spent {
+            stalled: Duration::from_millis(390),
+            slept: Duration::from_millis(10),
+            ..Spent::default()
+        };
+        assert_eq!(
+            conclusion(&runs),
+            "The machine is too busy for a verdict: under the profile the demo had no processor for \
+             97.5 % of the time. Stop other programs or allow this one more processor time, and try \
+             again. Every byte that arrived was right."
+        );
+        runs[1].verified = false;
+        assert!(conclusion(&runs).contains("never sent"));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use ferroce_adp::QpTimeouts;
 use ferroce_hca::impair::Blackout;
 use ferroce_hca::{
-    AccessFlags, Buffer, CqId, Direction, HcaConfig, Impairment, Memory, Method, MrInfo, Mtu,
-    Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, Secret, Sge, Sges,
+    AccessFlags, Buffer, Completion, CqId, Direction, HcaConfig, Impairment, Memory, Method,
+    MrInfo, Mtu, Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, Secret, Sge, Sges,
 };
 use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_udp::{Device, DeviceConfig, Endpoint};
@@ -112,6 +112,18 @@ impl End {
         (qpn.value() - self.qps[0].value()) as usize
     }
 
+    /// Takes completions that are there, up to the capacity of `out`. Drives nothing.
+    pub(crate) fn take(&self, out: &mut Vec<Completion>) -> Result<(), Error> {
+        self.device.with(|hca| {
+            while out.len() < out.capacity()
+                && let Some(completion) = hca.poll_completion(self.cq)?
+            {
+                out.push(completion);
+            }
+            Ok(())
+        })
+    }
+
     /// Lets a SEND be received at a place.
     pub(crate) fn post_recv(&self, qp: usize, place: usize) -> Result<(), Error> {
         let sge = self.sge(self.place(qp, place), self.layout.message as u32);
@@ -217,6 +229,8 @@ fn config(plan: &Plan, kind: Kind, which: usize) -> DeviceConfig {
     DeviceConfig {
         hca,
         tap: plan.tap.clone(),
+        // One thread drives both: a thread that gets no processor must not look like a lost packet.
+        helper: false,
         ..DeviceConfig::new(plan.addresses[which])
     }
 }

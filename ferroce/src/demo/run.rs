@@ -1,24 +1,23 @@
 //! One run: the whole workload under one policy.
 
-use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::Duration;
 
 use ferroce_hca::{Completion, Counter, Event, SendOp, SendWr, Time, WcStatus};
+use ferroce_udp::{Spent, Tandem};
 use hdrhistogram::Histogram;
 
 use super::error::Error;
 use super::figures::{Expiry, Figures, Outcome};
 use super::plan::{Kind, Plan, Start};
 use super::rig::{DEPTH, Dark, QPS, Rig};
-use super::server::{Server, Shared};
+use super::server::Server;
 use super::workload::{Message, Messages, Op, Pattern};
 
 /// What a run reports while it goes on.
 pub(crate) type OnProgress<'a> = dyn FnMut(&Figures) + 'a;
 
-/// Longest sleep of either end: how late the end of a run and a full send queue are noticed.
-pub(crate) const NAP: Duration = Duration::from_millis(5);
+/// Longest sleep: how late a blackout may begin, and a full send queue be noticed.
+const NAP: Duration = Duration::from_millis(5);
 /// Completions taken at a time.
 pub(crate) const TAKE: usize = 64;
 /// What a run may be silent for beyond what its timers explain.
@@ -42,30 +41,16 @@ fn run_between(
     on_progress: &mut OnProgress<'_>,
 ) -> Result<Figures, Error> {
     let rig = Rig::new(plan, kind)?;
-    let shared = Shared::new();
-    let mut server = Server::new(plan, &rig.server, received, &shared);
+    let mut server = Server::new(plan, &rig.server, received);
     server.post_all()?;
-    let mut client = Client::new(plan, kind, &rig, sent, &shared);
-    let (outcome, served) = thread::scope(|scope| {
-        let serving = scope.spawn(|| server.serve());
-        let outcome = client.drive(on_progress);
-        shared
-            .sends_done
-            .store(client.sends_done, Ordering::Release);
-        let served = serving.join();
-        (outcome, served)
-    });
+    let mut client = Client::new(plan, kind, &rig, sent);
+    let outcome = client.drive(&mut server, on_progress)?;
     let mut figures = client.figures;
-    figures.outcome = outcome?;
-    match served {
-        Ok(served) => figures.verified &= served?,
-        Err(_) => return Err(Error::Internal("the serving thread panicked".to_owned())),
-    }
-    figures.retransmissions = rig
-        .client
-        .device
-        .state()
-        .counter(Counter::RetransmittedPackets);
+    figures.outcome = outcome;
+    let [requester, responder] = [&rig.client, &rig.server].map(|end| end.device.state());
+    figures.retransmissions = requester.counter(Counter::RetransmittedPackets);
+    figures.spurious = requester.counter(Counter::SpuriousRetransmissions)
+        + responder.counter(Counter::EarlyDuplicateRequest);
     Ok(figures)
 }
 
@@ -80,7 +65,6 @@ struct Pending {
 struct Client<'a> {
     rig: &'a Rig,
     pattern: &'a Pattern,
-    shared: &'a Shared,
     flows: Vec<Flow>,
     plan: &'a Plan,
     start: Time,
@@ -101,13 +85,7 @@ struct Flow {
 }
 
 impl<'a> Client<'a> {
-    fn new(
-        plan: &'a Plan,
-        kind: Kind,
-        rig: &'a Rig,
-        pattern: &'a Pattern,
-        shared: &'a Shared,
-    ) -> Self {
+    fn new(plan: &'a Plan, kind: Kind, rig: &'a Rig, pattern: &'a Pattern) -> Self {
         let flow = |qp| Flow {
             messages: Messages::new(plan.seed, plan.bytes, qp, QPS),
             held: None,
@@ -121,7 +99,6 @@ impl<'a> Client<'a> {
         Self {
             rig,
             pattern,
-            shared,
             flows: (0..QPS).map(flow).collect(),
             plan,
             start: rig.client.device.now(),
@@ -134,6 +111,8 @@ impl<'a> Client<'a> {
                 verified: true,
                 elapsed_ns: 0,
                 retransmissions: 0,
+                spurious: 0,
+                spent: Spent::default(),
                 expiries: Vec::new(),
                 latency: Histogram::new(3).expect("3 digits are allowed"),
                 bytes_by_ms: Vec::new(),
@@ -144,38 +123,42 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn drive(&mut self, on_progress: &mut OnProgress<'_>) -> Result<Outcome, Error> {
-        let end = &self.rig.client;
+    /// Makes both ends work until everything is done or nothing can be done any more.
+    fn drive(
+        &mut self,
+        server: &mut Server<'_>,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Outcome, Error> {
+        let (client, other) = (&self.rig.client, &self.rig.server);
+        let mut tandem = Tandem::new([&client.device, &other.device])
+            .map_err(|error| Error::Internal(error.to_string()))?;
         let mut completions = Vec::with_capacity(TAKE);
-        self.start = end.device.now();
+        self.start = client.device.now();
         let mut last = self.start;
         self.rig.impair(self.plan.loss, None)?;
-        loop {
+        let outcome = loop {
             self.darken()?;
             for qp in 0..QPS {
-                self.post(qp)?;
+                self.post(qp, server.receives(qp))?;
             }
-            if self.flows.iter().all(Flow::is_done) || self.shared.failed.load(Ordering::Acquire) {
-                return Ok(Outcome::Ok);
+            if self.flows.iter().all(Flow::is_done) {
+                break Outcome::Ok;
             }
-            end.device.wait(end.cq, TAKE, &mut completions, NAP)?;
-            let now = end.device.now();
+            tandem.drive(NAP);
+            // What the client knows to be done has completed at the server before.
+            self.figures.verified &= server.serve()?;
+            client.take(&mut completions)?;
+            let now = client.device.now();
             self.take_events();
-            for completion in completions.drain(..) {
+            if !completions.is_empty() {
                 last = now;
-                match completion.status {
-                    WcStatus::Success => self.complete(&completion, now),
-                    WcStatus::RetryExcErr => return Ok(Outcome::RetryExceeded),
-                    status => {
-                        return Err(Error::Status {
-                            under: format!("policy {}", self.figures.policy),
-                            status: status.name(),
-                        });
-                    }
-                }
             }
-            if !self.figures.verified {
-                return Ok(Outcome::Ok);
+            let gave_up = self.take_completions(&mut completions, now)?;
+            if gave_up || !self.figures.verified {
+                break match gave_up {
+                    true => Outcome::RetryExceeded,
+                    false => Outcome::Ok,
+                };
             }
             if u128::from(now.since(last)) > self.silence_max.as_nanos() {
                 return Err(Error::Stuck {
@@ -185,7 +168,31 @@ impl<'a> Client<'a> {
             }
             self.figures.elapsed_ns = now.since(self.start);
             on_progress(&self.figures);
+        };
+        self.figures.verified &= server.received() >= self.sends_done;
+        self.figures.spent = tandem.spent();
+        Ok(outcome)
+    }
+
+    /// Books what is done; true if a queue pair has given up.
+    fn take_completions(
+        &mut self,
+        completions: &mut Vec<Completion>,
+        now: Time,
+    ) -> Result<bool, Error> {
+        for completion in completions.drain(..) {
+            match completion.status {
+                WcStatus::Success => self.complete(&completion, now),
+                WcStatus::RetryExcErr => return Ok(true),
+                status => {
+                    return Err(Error::Status {
+                        under: format!("policy {}", self.figures.policy),
+                        status: status.name(),
+                    });
+                }
+            }
         }
+        Ok(false)
     }
 
     /// Lets the blackout begin, or sets its time, when it can be known.
@@ -218,7 +225,8 @@ impl<'a> Client<'a> {
     ///
     /// So works a program that computes and communicates in turns. Behind the last packet of a turn
     /// comes nothing by which the peer could notice its loss: only a timer does.
-    fn post(&mut self, qp: usize) -> Result<(), Error> {
+    /// `receives`: how many the server has posted for it, ever.
+    fn post(&mut self, qp: usize, receives: u64) -> Result<(), Error> {
         let (client, server) = (&self.rig.client, &self.rig.server);
         let flow = &mut self.flows[qp];
         let is_busy = flow.pending.iter().any(Option::is_some);
@@ -226,7 +234,6 @@ impl<'a> Client<'a> {
             return Ok(());
         }
         let now = client.device.now();
-        let receives = self.shared.receives[qp].load(Ordering::Acquire);
         let mut requests = Vec::new();
         for slot in 0..DEPTH {
             if flow.pending[slot].is_some() {

@@ -1,57 +1,40 @@
 //! The end that receives.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
 use ferroce_hca::{Completion, WcStatus};
 
 use super::error::Error;
 use super::plan::Plan;
 use super::rig::{DEPTH, End, QPS, RECEIVES};
-use super::run::{NAP, TAKE};
+use super::run::TAKE;
 use super::workload::{Message, Messages, Op, Pattern};
-
-/// What the two threads tell each other.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    /// How many SENDs are done, once nothing more will come; [`u64::MAX`] before.
-    pub(crate) sends_done: AtomicU64,
-    /// The server has found an error and ended.
-    pub(crate) failed: AtomicBool,
-    /// Receive requests posted for each queue pair, ever.
-    pub(crate) receives: [AtomicU64; QPS],
-}
-
-impl Shared {
-    pub(crate) fn new() -> Self {
-        Self {
-            sends_done: AtomicU64::new(u64::MAX),
-            failed: AtomicBool::new(false),
-            receives: [const { AtomicU64::new(0) }; QPS],
-        }
-    }
-}
 
 /// Posts receives, and looks at what the SENDs brought.
 pub(crate) struct Server<'a> {
     end: &'a End,
     pattern: &'a Pattern,
-    shared: &'a Shared,
     /// The SENDs of each queue pair that are still to come.
-    sends: Vec<Box<dyn Iterator<Item = Message> + Send>>,
+    sends: Vec<Box<dyn Iterator<Item = Message>>>,
+    /// Receive requests posted for each queue pair, ever.
+    receives: [u64; QPS],
+    /// SENDs that have arrived whole.
+    received: u64,
+    completions: Vec<Completion>,
     scratch: Vec<u8>,
 }
 
 impl<'a> Server<'a> {
-    pub(crate) fn new(plan: &Plan, end: &'a End, pattern: &'a Pattern, shared: &'a Shared) -> Self {
-        let sends = |qp| -> Box<dyn Iterator<Item = Message> + Send> {
+    pub(crate) fn new(plan: &Plan, end: &'a End, pattern: &'a Pattern) -> Self {
+        let sends = |qp| -> Box<dyn Iterator<Item = Message>> {
             let messages = Messages::new(plan.seed, plan.bytes, qp, QPS);
             Box::new(messages.filter(|message| message.op == Op::Send))
         };
         Self {
             end,
             pattern,
-            shared,
             sends: (0..QPS).map(sends).collect(),
+            receives: [0; QPS],
+            received: 0,
+            completions: Vec::with_capacity(TAKE),
             scratch: Vec::new(),
         }
     }
@@ -65,28 +48,28 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    fn post(&self, qp: usize, place: usize) -> Result<(), Error> {
+    fn post(&mut self, qp: usize, place: usize) -> Result<(), Error> {
         self.end.post_recv(qp, place)?;
-        self.shared.receives[qp].fetch_add(1, Ordering::Release);
+        self.receives[qp] += 1;
         Ok(())
     }
 
-    /// Serves until told to stop. False if something wrong arrived.
-    pub(crate) fn serve(&mut self) -> Result<bool, Error> {
-        let result = self.serve_until_stop();
-        if !matches!(result, Ok(true)) {
-            self.shared.failed.store(true, Ordering::Release);
-        }
-        result
+    /// Receive requests posted for a queue pair, ever.
+    pub(crate) fn receives(&self, qp: usize) -> u64 {
+        self.receives[qp]
     }
 
-    fn serve_until_stop(&mut self) -> Result<bool, Error> {
-        let mut completions = Vec::with_capacity(TAKE);
-        let mut verified = 0;
-        // What the client knows to be done has completed here before.
-        while verified < self.shared.sends_done.load(Ordering::Acquire) {
-            let end = self.end;
-            end.device.wait(end.cq, TAKE, &mut completions, NAP)?;
+    /// SENDs that have arrived whole.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Takes what has been received. False if something wrong was.
+    pub(crate) fn serve(&mut self) -> Result<bool, Error> {
+        loop {
+            let mut completions = std::mem::take(&mut self.completions);
+            self.end.take(&mut completions)?;
+            let is_last = completions.len() < completions.capacity();
             for completion in completions.drain(..) {
                 if completion.status != WcStatus::Success {
                     return Err(Error::Internal(format!(
@@ -98,11 +81,14 @@ impl<'a> Server<'a> {
                     return Ok(false);
                 }
                 let qp = self.end.index_of(completion.qpn);
-                verified += 1;
+                self.received += 1;
                 self.post(qp, completion.wr_id as usize)?;
             }
+            self.completions = completions;
+            if is_last {
+                return Ok(true);
+            }
         }
-        Ok(true)
     }
 
     fn verify(&mut self, completion: &Completion) -> bool {

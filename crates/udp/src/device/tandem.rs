@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Device;
 use crate::engine::{Engine, Transmitted};
-use crate::wait::{Clock, Waiter, tighten_timer_slack};
+use crate::wait::{Clock, Waiter, thread_cpu_ns, tighten_timer_slack};
 
 /// Two devices of one program that talk to each other, driven by one thread of it.
 ///
@@ -22,6 +22,19 @@ pub struct Tandem<'a> {
     devices: [&'a Device; 2],
     waiter: Waiter,
     slept_ns: u64,
+    /// When it was made, by the clock and by the thread's processor time.
+    made_ns: (u64, u64),
+}
+
+/// What became of a thread's time.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Spent {
+    /// Nothing was to be done.
+    pub slept: Duration,
+    /// It had a processor.
+    pub worked: Duration,
+    /// It wanted one and had none.
+    pub stalled: Duration,
 }
 
 impl<'a> Tandem<'a> {
@@ -36,12 +49,21 @@ impl<'a> Tandem<'a> {
             devices,
             waiter: Waiter::new()?,
             slept_ns: 0,
+            made_ns: (Clock.now_ns(), thread_cpu_ns()),
         })
     }
 
-    /// How long it has slept so far, because neither device had anything to do.
-    pub fn slept(&self) -> Duration {
-        Duration::from_nanos(self.slept_ns)
+    /// What became of the time since it was made, if it stayed on one thread.
+    pub fn spent(&self) -> Spent {
+        let (made_ns, cpu_ns) = self.made_ns;
+        let slept = Duration::from_nanos(self.slept_ns);
+        let worked = Duration::from_nanos(thread_cpu_ns().saturating_sub(cpu_ns));
+        let all = Duration::from_nanos(Clock.now_ns().saturating_sub(made_ns));
+        Spent {
+            slept,
+            worked,
+            stalled: all.saturating_sub(slept).saturating_sub(worked),
+        }
     }
 
     /// Drives both until something has happened at one of them or `limit` has passed; sleeps while
@@ -67,7 +89,8 @@ impl<'a> Tandem<'a> {
             let _ = self
                 .waiter
                 .wait_also(&a.shared.socket, other, Some(left), false);
-            self.slept_ns += Clock.now_ns().saturating_sub(now);
+            // Beyond that it was ready to go on.
+            self.slept_ns += Clock.now_ns().min(until).saturating_sub(now);
         }
     }
 }

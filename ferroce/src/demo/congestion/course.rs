@@ -104,6 +104,8 @@ pub(crate) struct Course {
 pub(crate) struct PhaseFigures {
     /// Payload of each queue pair that sends, bit/s.
     pub(crate) shares_bps: Vec<f64>,
+    /// What the limiters allowed all of them together, bit/s; `None` if one had no limit.
+    pub(crate) allowed_bps: Option<f64>,
     /// Jain's index of the shares: 1 if all are alike, 1/n if one has everything.
     pub(crate) jain: f64,
     /// Bytes in the queue.
@@ -150,12 +152,25 @@ impl Course {
         let shares_bps: Vec<f64> = phase.flows.clone().map(share).collect();
         let queues: u64 = samples.iter().map(|sample| sample.queue_bytes).sum();
         PhaseFigures {
+            allowed_bps: allowed(samples, &phase.flows),
             jain: jain(&shares_bps),
             shares_bps,
             queue_mean: queues as f64 / samples.len().max(1) as f64,
             queue_max: all.map_or(0, |all| all.queue_bytes),
         }
     }
+}
+
+/// The mean of what the limiters allowed the queue pairs of a phase together. A queue pair that had no
+/// limit at one time could have sent everything.
+fn allowed(samples: &[Sample], flows: &Range<usize>) -> Option<f64> {
+    let mut sum = 0.0;
+    for sample in samples {
+        for flow in &sample.flows[flows.clone()] {
+            sum += flow.limit_bps? as f64;
+        }
+    }
+    (!samples.is_empty()).then(|| sum / samples.len() as f64)
 }
 
 fn jain(shares: &[f64]) -> f64 {

@@ -35,6 +35,10 @@ const PACKET_BYTES: u32 = PACKET_PAYLOAD + 12 + 4;
 /// So many packets must pass the bottleneck, or the figures of phases are those of single packets.
 const PACKETS_MIN: u64 = 1_000;
 
+/// A machine that is up to it carries this share of what it may: a limit is lifted in steps, and a queue
+/// pair notices a little later.
+const CARRIED_MIN: f64 = 0.75;
+
 /// What a bottleneck of this rate marks: as in HPCC's simulations, but from no less than two packets
 /// on, for one packet is always there.
 pub(super) fn red(rate: Rate) -> CongestionPoint {
@@ -49,6 +53,14 @@ pub(super) fn shortest_ns(rate: Rate) -> u64 {
 }
 
 impl Plan {
+    /// Whether the machine carried what the bottleneck and the limiters allowed in a phase. If not, its
+    /// figures are the machine's.
+    pub(super) fn was_carried(&self, figures: &PhaseFigures) -> bool {
+        let bottleneck = self.bottleneck.bps() as f64;
+        let allowed = figures.allowed_bps.unwrap_or(bottleneck).min(bottleneck);
+        self.busy(figures) * bottleneck >= CARRIED_MIN * allowed
+    }
+
     /// How much of the bottleneck a phase's payload took, 0 to 1.
     pub(super) fn busy(&self, figures: &PhaseFigures) -> f64 {
         let headers = f64::from(PACKET_BYTES) / f64::from(PACKET_PAYLOAD);

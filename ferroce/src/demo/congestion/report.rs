@@ -36,6 +36,8 @@ fn table(plan: &Plan, course: &Course) -> Table {
         let figures = course.figures(phase);
         let seconds = |ns: u64| digits(ns as f64 / 1e9);
         let (least, most) = figures.extremes_bps();
+        let carried = plan.was_carried(&figures);
+        let if_carried = |text: String| if carried { text } else { "-".to_owned() };
         table.row(vec![
             format!(
                 "{} to {}",
@@ -44,10 +46,10 @@ fn table(plan: &Plan, course: &Course) -> Table {
             ),
             phase.flows.len().to_string(),
             digits(figures.sum_bps() / 1e9),
-            digits(plan.busy(&figures) * 100.0),
+            if_carried(digits(plan.busy(&figures) * 100.0)),
             digits(least / 1e9),
             digits(most / 1e9),
-            format!("{:.3}", figures.jain),
+            if_carried(format!("{:.3}", figures.jain)),
             digits(figures.queue_mean / 1e3),
             digits(figures.queue_max as f64 / 1e3),
         ]);
@@ -55,10 +57,27 @@ fn table(plan: &Plan, course: &Course) -> Table {
     table
 }
 
+/// What the machine could not carry, of the phases that the conclusion is about; `None` if it could.
+pub(super) fn too_busy(plan: &Plan, course: &Course) -> Option<String> {
+    let last = course.phases.len().saturating_sub(2);
+    let phases = course.phases[last..].iter();
+    let mut figures = phases.map(|phase| course.figures(phase));
+    let missed = figures.find(|figures| !plan.was_carried(figures))?;
+    Some(format!(
+        "The machine is too busy, or too slow, for a verdict: it carried {} Gb/s where the bottleneck \
+         and the limits of the QPs allowed more. Stop other programs, or give the bottleneck a lower \
+         rate with --bottleneck, and try again.",
+        digits(missed.sum_bps() / 1e9),
+    ))
+}
+
 /// What the figures mean.
 fn conclusion(plan: &Plan, course: &Course) -> String {
     if !course.verified {
         return "Bytes arrived that were never sent there.".to_owned();
+    }
+    if let Some(excuse) = too_busy(plan, course) {
+        return format!("{excuse} Every byte that arrived was right.");
     }
     if course.cnps == 0 {
         return "No QP was slowed down: the bottleneck marked too little. Give it a lower rate with \
@@ -97,6 +116,8 @@ fn conclusion(plan: &Plan, course: &Course) -> String {
 pub(super) struct Json {
     seed: u64,
     bottleneck_bps: u64,
+    /// Why the figures say nothing about congestion control; null if they do.
+    too_busy: Option<String>,
     verified: bool,
     marked: u64,
     dropped: u64,
@@ -111,9 +132,11 @@ struct PhaseJson {
     to_s: f64,
     qps: usize,
     carried_bps: f64,
-    busy: f64,
+    /// Null if the machine could not carry the traffic.
+    busy: Option<f64>,
     shares_bps: Vec<f64>,
-    jain: f64,
+    /// The same.
+    jain: Option<f64>,
     queue_mean_bytes: f64,
     queue_max_bytes: u64,
 }
@@ -140,6 +163,7 @@ impl Json {
         Self {
             seed: plan.seed,
             bottleneck_bps: plan.bottleneck.bps(),
+            too_busy: too_busy(plan, course),
             verified: course.verified,
             marked: course.marked,
             dropped: course.dropped,
@@ -152,13 +176,14 @@ impl Json {
 
 impl PhaseJson {
     fn new(plan: &Plan, phase: &Phase, figures: PhaseFigures) -> Self {
+        let carried = plan.was_carried(&figures);
         Self {
             from_s: phase.span.start as f64 / 1e9,
             to_s: phase.span.end as f64 / 1e9,
             qps: phase.flows.len(),
             carried_bps: figures.sum_bps(),
-            busy: plan.busy(&figures),
-            jain: figures.jain,
+            busy: carried.then(|| plan.busy(&figures)),
+            jain: carried.then_some(figures.jain),
             queue_mean_bytes: figures.queue_mean,
             queue_max_bytes: figures.queue_max,
             shares_bps: figures.shares_bps,
