@@ -150,6 +150,40 @@ fn an_address_in_use_by_another_user_is_refused_in_one_line() {
     holder.kill();
 }
 
+/// Wherever the disk ends, the program gets an error and one line, or all it needs.
+#[test]
+fn however_full_the_disk_is_nothing_dies_of_it() {
+    let lab = Lab::new("fuller");
+    let program = lab.compile("process_life");
+    let script = format!(
+        "for size in 4k 16k 32k 64k 128k 256k 512k 1m 2m 4m; do \
+           mount -t tmpfs -o size=$size,mode=0700 none {dir} || exit 9; \
+           cd {dir}; FERROCE_DIR={dir} LD_LIBRARY_PATH={lib} {program} close_low; \
+           echo $?; cd /; umount {dir}; done",
+        dir = lab.path().join("state").display(),
+        lib = lab.path().join("prefix/lib/ferroce").display(),
+        program = program.display(),
+    );
+    let output = Command::new("unshare")
+        .args(["-Urm", "sh", "-c", &script])
+        .env("FERROCE_DEVICES", format!("fr0@{}", lab.address()))
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if stderr.contains("unshare") || stderr.contains("mount") {
+        return eprintln!("skipped: no user namespaces here: {stderr}");
+    }
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let statuses: Vec<&str> = stdout.lines().collect();
+    assert_eq!(statuses.len(), 10, "{stdout}{stderr}");
+    let ends = |status: &&str| matches!(*status, "0" | "1");
+    assert!(statuses.iter().all(ends), "{stdout}{stderr}");
+    assert_eq!((statuses[0], statuses[9]), ("1", "0"), "{stderr}");
+    let refused = statuses.iter().filter(|status| **status == "1").count();
+    let lines = stderr.lines().filter(|line| line.starts_with("ferroce: "));
+    assert_eq!(lines.count(), refused, "{stderr}");
+}
+
 /// The shared file is on a disk without room.
 #[test]
 fn a_full_disk_is_refused_in_one_line() {

@@ -10,7 +10,17 @@ fn rounds() -> u32 {
 
 /// Runs the case of a program and expects nothing on standard error.
 fn quietly(program: &str, case: &str) {
-    let lab = Lab::new(case);
+    run(Lab::new(case), program, case);
+}
+
+/// The same of one that does what it may not, and looks at the error numbers.
+fn refused(program: &str, case: &str) {
+    let mut lab = Lab::new(case);
+    lab.set("FERROCE_LOG", "off");
+    run(lab, program, case);
+}
+
+fn run(lab: Lab, program: &str, case: &str) {
     let program = lab.compile(program);
     for _ in 0..rounds() {
         let done = lab.run(&[program.to_str().unwrap(), case]).finish();
@@ -20,21 +30,18 @@ fn quietly(program: &str, case: &str) {
 }
 
 macro_rules! cases {
-    ($program:literal: $($(#[$attribute:meta])* $case:ident),* $(,)?) => {
+    ($run:ident $program:literal: $($case:ident),* $(,)?) => {
         $(
             #[test]
-            $(#[$attribute])*
             fn $case() {
-                quietly($program, stringify!($case));
+                super::$run($program, stringify!($case));
             }
         )*
     };
 }
 
 mod memory {
-    use super::quietly;
-
-    cases!("process_memory":
+    cases!(quietly "process_memory":
         heap,
         unmapped,
         truncated,
@@ -48,13 +55,28 @@ mod memory {
 }
 
 mod threads {
-    use super::quietly;
-
-    cases!("process_threads":
+    cases!(quietly "process_threads":
         cancel_busy,
         cancel_waiting,
         cancel_cm,
         cancel_write,
         handlers,
+    );
+}
+
+mod life {
+    cases!(refused "process_life":
+        closefrom_all,
+        close_low,
+        becomes_daemon,
+        double_fork,
+        vfork_exec,
+        raw_clone,
+        few_descriptors,
+        few_threads,
+        no_locked_memory,
+        little_address_space,
+        call_in_handler,
+        jump_out,
     );
 }

@@ -265,7 +265,10 @@ impl Adapter {
         let _pass = fork::pass();
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|adapter| adapter.strong_count() > 0);
-        let same = |adapter: &Arc<Self>| std::ptr::eq(adapter.listed, listed);
+        let same = |adapter: &Arc<Self>| {
+            let is_live = !adapter.device.is_orphaned() && !adapter.device.has_failed();
+            is_live && std::ptr::eq(adapter.listed, listed)
+        };
         if let Some(adapter) = open.iter().filter_map(Weak::upgrade).find(same) {
             return Ok(adapter);
         }
@@ -302,6 +305,9 @@ impl Adapter {
         if self.device.has_failed() {
             return Err(Error::Failed);
         }
+        if self.device.is_in_call() {
+            return Err(Error::InCall);
+        }
         Ok(&self.device)
     }
 
@@ -312,7 +318,11 @@ impl Adapter {
         &self,
         verb: impl FnOnce(&mut Hca) -> Result<(), VerbsError>,
     ) -> Result<bool, Error> {
-        let is_live = self.live().is_ok();
+        let is_live = match self.live() {
+            Ok(_) => true,
+            Err(Error::Orphaned | Error::Failed) => false,
+            Err(error) => return Err(error),
+        };
         if is_live {
             self.device.with(verb)?;
         }

@@ -60,6 +60,12 @@ pub enum Error {
     /// Nothing that a device has after a panic (`EIO`).
     #[error("the device has failed, see above: start the program again")]
     Failed,
+    /// A call in a call, which would wait for itself (`EDEADLK`).
+    #[error(
+        "this thread is in a call on the device already: a signal handler must not make one, nor \
+         jump out of one"
+    )]
+    InCall,
     /// Something else needs it (`EBUSY`).
     #[error("still in use: {0}")]
     Busy(&'static str),
@@ -110,6 +116,7 @@ impl Error {
             Self::OtherDomain { .. } => libc::EPERM,
             Self::Orphaned => libc::ENODEV,
             Self::Failed => libc::EIO,
+            Self::InCall => libc::EDEADLK,
             Self::Busy(_) => libc::EBUSY,
             Self::Verbs(error) => error.errno(),
             Self::Refused { errno, .. } | Self::Told(errno) => *errno,

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferroce_border::border;
+use ferroce_udp::out_of_the_way;
 use libc::{pthread_cond_t, pthread_mutex_t};
 
 use crate::abi::{ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq};
@@ -46,7 +47,7 @@ impl<E> EventQueue<E> {
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let public = fd.try_clone()?;
         let queue = Self {
-            fd,
+            fd: out_of_the_way(fd),
             public: public.as_raw_fd(),
             entries: Mutex::default(),
         };

@@ -182,6 +182,7 @@ impl Device {
             helper_until_ns: AtomicU64::new(SOON),
             awaits_absence: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            owner: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             waker: waiter.waker(),
             helper: OnceLock::new(),
@@ -255,6 +256,13 @@ impl Device {
     #[inline]
     pub fn has_failed(&self) -> bool {
         self.shared.has_failed()
+    }
+
+    /// Whether this thread is in a call on the device already, whose lock it would wait for in vain: in a
+    /// signal handler that has interrupted the call, or after it has jumped out of one.
+    #[inline]
+    pub fn is_in_call(&self) -> bool {
+        self.shared.is_in_call()
     }
 
     /// Does what a panic does to it, for one beside the device that leaves it in doubt.
@@ -492,8 +500,8 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        if self.is_orphaned() {
-            // The thread is the parent's.
+        if self.is_orphaned() || self.is_in_call() {
+            // The thread is the parent's, or waits for what this one does not give back.
             mem::forget(self.helper.take());
             return;
         }

@@ -69,5 +69,5 @@ pub use resource::{
 };
 pub use shared::{Process, ServiceClaim, ServiceError};
 pub use spec::{DeviceSpec, LaneSpeed, PciAddress, PortSpeed, SpecError, Vf};
-pub use sys::{Interface, after_fork_in_child, own_memory, recover_faults};
+pub use sys::{Interface, after_fork_in_child, out_of_the_way, own_memory, recover_faults};
 pub use tap::{Tap, TapDirection};

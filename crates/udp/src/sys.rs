@@ -20,6 +20,7 @@ pub(crate) use file::{
     allocate, is_any_locked, is_locked, lock, lock_shared, lock_when_free, locked_bytes, unlock,
 };
 pub use fork::after_fork_in_child;
+pub use fork::out_of_the_way;
 pub(crate) use fork::{NotInherited, forks};
 pub(crate) use identity::{NetworkNamespace, effective_uid, outer_uid};
 pub use interface::Interface;

@@ -1,15 +1,14 @@
 //! The helper thread: serves the device while the program does not.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
 use ferroce_hca::Time;
 
-use super::progress::{STREAM_PACKETS, Shared};
-use crate::engine::{Engine, Transmitted};
+use super::progress::{Held, STREAM_PACKETS, Shared};
+use crate::engine::Transmitted;
 use crate::wait::{Clock, Waiter, tighten_timer_slack};
 
 /// A program that has polled within this time is at it: whoever spins polls far more often.
@@ -48,7 +47,7 @@ impl Shared {
     /// The engine for the helper, unless a program that is around has it. That counts as a poll,
     /// since it may last: a window takes hundreds of microseconds to send, and a helper that queues
     /// up for its lock costs such a program a system call each time.
-    fn lock_for_helper(&self) -> Option<MutexGuard<'_, Engine>> {
+    fn lock_for_helper(&self) -> Option<Held<'_>> {
         if self.is_at_rest() {
             return Some(self.lock());
         }

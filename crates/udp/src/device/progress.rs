@@ -1,11 +1,12 @@
 //! What the threads of a program and the device's helper share, and how they take turns at it.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, Thread};
 use std::time::Duration;
-use std::{fmt, io};
+use std::{fmt, io, ptr};
 
 use ferroce_hca::{DeviceState, Event, Hca, HcaConfig, Limits};
 
@@ -64,6 +65,8 @@ pub(super) struct Shared {
     /// The helper sleeps on the socket because the program polls, whatever the engine's deadline.
     pub(super) awaits_absence: AtomicBool,
     pub(super) stop: AtomicBool,
+    /// The thread that has the engine, as [`this_thread`] names it; 0 if none has.
+    pub(super) owner: AtomicUsize,
     /// See [`Shared::fail`].
     pub(super) failed: AtomicBool,
     /// Ends the helper's sleep on the socket.
@@ -78,6 +81,45 @@ impl fmt::Debug for Shared {
             .field("socket", &self.socket)
             .finish_non_exhaustive()
     }
+}
+
+/// The engine in the hands of a thread.
+pub(super) struct Held<'a> {
+    engine: MutexGuard<'a, Engine>,
+    owner: &'a AtomicUsize,
+}
+
+impl Deref for Held<'_> {
+    type Target = Engine;
+
+    #[inline]
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl DerefMut for Held<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Before another thread can have it.
+        self.owner.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A number that no other thread has at this time, and not 0.
+#[inline]
+fn this_thread() -> usize {
+    thread_local! {
+        static OWN: u8 = const { 0 };
+    }
+    OWN.with(|own| ptr::from_ref(own) as usize)
 }
 
 #[derive(Debug, Default)]
@@ -122,10 +164,24 @@ impl Shared {
         })
     }
 
-    fn lock_nothing(&self) -> MutexGuard<'_, Engine> {
-        self.nothing()
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock_nothing(&self) -> Held<'_> {
+        let nothing = self.nothing().lock();
+        self.held(nothing.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn held<'a>(&'a self, engine: MutexGuard<'a, Engine>) -> Held<'a> {
+        self.owner.store(this_thread(), Ordering::Relaxed);
+        Held {
+            engine,
+            owner: &self.owner,
+        }
+    }
+
+    /// Whether this thread has the engine: it is in a handler that has interrupted a call, or has jumped
+    /// out of one. It would wait for itself.
+    #[inline]
+    pub(super) fn is_in_call(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) == this_thread()
     }
 
     /// Ends the device's life after a panic: nobody knows what it has left half-done. From now on it
@@ -147,16 +203,19 @@ impl Shared {
         self.announced.notify_all();
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Engine> {
+    pub(super) fn lock(&self) -> Held<'_> {
         if let Some(engine) = self.try_lock() {
             return engine;
         }
         self.wanted.fetch_add(1, Ordering::Relaxed);
-        let engine = self.engine().lock().unwrap_or_else(|poisoned| {
-            drop(poisoned);
-            self.fail();
-            self.lock_nothing()
-        });
+        let engine = match self.engine().lock() {
+            Ok(engine) => self.held(engine),
+            Err(poisoned) => {
+                drop(poisoned);
+                self.fail();
+                self.lock_nothing()
+            }
+        };
         self.wanted.fetch_sub(1, Ordering::Relaxed);
         engine
     }
@@ -172,9 +231,9 @@ impl Shared {
         }
     }
 
-    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Engine>> {
+    pub(super) fn try_lock(&self) -> Option<Held<'_>> {
         match self.engine().try_lock() {
-            Ok(engine) => Some(engine),
+            Ok(engine) => Some(self.held(engine)),
             Err(TryLockError::Poisoned(poisoned)) => {
                 drop(poisoned);
                 self.fail();

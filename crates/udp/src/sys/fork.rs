@@ -1,15 +1,22 @@
 //! A child of `fork` has copies of its parent's descriptors, and none of its threads. The copies
 //! would keep the parent's port, its slot and its name alive when it is dead.
+//!
+//! A child of `clone` made without the C library tells nobody. It is known by memory that the kernel
+//! clears in every child.
 
 use std::io::{self, Write};
 use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
 use super::list::List;
 
-/// How many forks this process is away from the first one.
-static FORKS: AtomicU64 = AtomicU64::new(0);
+/// How many forks this process is away from the first one, and one more.
+static FORKS: AtomicU64 = AtomicU64::new(1);
+/// The same in memory that is 0 in a child which has not been told that it is one; null until
+/// something was made that a child must not keep.
+static CLEARED: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
 /// The descriptors of this process that a child must not keep.
 static DESCRIPTORS: List<AtomicI32> = List::new();
 /// An entry that is free.
@@ -19,7 +26,56 @@ const NONE: RawFd = -1;
 /// another one is that one's.
 #[inline]
 pub(crate) fn forks() -> u64 {
-    FORKS.load(Ordering::Relaxed)
+    match cleared() {
+        Some(forks) => forks.load(Ordering::Relaxed),
+        None => FORKS.load(Ordering::Relaxed),
+    }
+}
+
+#[inline]
+fn cleared() -> Option<&'static AtomicU64> {
+    // SAFETY: null, or memory that holds the number and is never unmapped.
+    unsafe { CLEARED.load(Ordering::Acquire).as_ref() }
+}
+
+/// To be called before anything is made that a child must not keep.
+fn begin() {
+    match cleared() {
+        Some(forks) if forks.load(Ordering::Relaxed) != 0 => {}
+        // A child that nobody has told.
+        Some(_) => after_fork_in_child(),
+        None => {
+            let page = cleared_page();
+            if let Some(page) = page {
+                let forks = FORKS.load(Ordering::Relaxed);
+                // SAFETY: new memory of this function's, large enough and aligned to a page.
+                unsafe { (*page).store(forks, Ordering::Relaxed) };
+                let order = Ordering::AcqRel;
+                // If another thread was faster, a page is lost.
+                let _ = CLEARED.compare_exchange(null_mut(), page, order, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// A page that is cleared in every child (MADV_WIPEONFORK); `None` before Linux 4.14, where a child of
+/// `clone` takes itself for its parent.
+fn cleared_page() -> Option<*mut AtomicU64> {
+    const LEN: usize = 4096;
+    // SAFETY: a new mapping at a place of the kernel's choice touches no memory in use.
+    unsafe {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let page = libc::mmap(null_mut(), LEN, access, kind, -1, 0);
+        if page == libc::MAP_FAILED {
+            return None;
+        }
+        if libc::madvise(page, LEN, libc::MADV_WIPEONFORK) != 0 {
+            libc::munmap(page, LEN);
+            return None;
+        }
+        Some(page.cast())
+    }
 }
 
 /// To be called in the child of `fork`, before anything else of this library (pthread_atfork(3)).
@@ -29,7 +85,10 @@ pub(crate) fn forks() -> u64 {
 /// [`crate::Device::is_orphaned`] tells. Devices that the child opens itself are its own. Safe in a
 /// signal handler: it makes system calls, and waits for nobody.
 pub fn after_fork_in_child() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
+    let forks = 1 + FORKS.fetch_add(1, Ordering::Relaxed);
+    if let Some(cleared) = cleared() {
+        cleared.store(forks, Ordering::Relaxed);
+    }
     for cell in DESCRIPTORS.iter() {
         let fd = cell.load(Ordering::Acquire);
         if fd != NONE {
@@ -58,6 +117,27 @@ fn blank(fd: RawFd) {
     }
 }
 
+/// Moves a descriptor to a number that programs do not come to. Those that close all descriptors they
+/// know, as daemons do, miss it; and if they close it nevertheless, no file of theirs gets the number,
+/// into which the library would write.
+pub fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
+    const FIRST: libc::rlim_t = 512;
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the structure is a local variable; the new descriptor is nobody's yet.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        let first = FIRST.min(limit.rlim_cur / 2) as RawFd;
+        match libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first) {
+            moved if moved >= 0 => OwnedFd::from_raw_fd(moved),
+            // There is no room: it serves where it is.
+            _ => fd,
+        }
+    }
+}
+
 /// Something with a descriptor that a child of `fork` must not keep.
 #[derive(Debug)]
 pub(crate) struct NotInherited<T: AsFd> {
@@ -65,8 +145,10 @@ pub(crate) struct NotInherited<T: AsFd> {
     inner: T,
 }
 
-impl<T: AsFd> NotInherited<T> {
+impl<T: AsFd + From<OwnedFd> + Into<OwnedFd>> NotInherited<T> {
     pub(crate) fn new(inner: T) -> Self {
+        begin();
+        let inner = T::from(out_of_the_way(inner.into()));
         let fd = inner.as_fd().as_raw_fd();
         let take =
             |cell: &AtomicI32| cell.compare_exchange(NONE, fd, Ordering::AcqRel, Ordering::Relaxed);
