@@ -124,6 +124,14 @@ impl Congestion {
         *self.datagrams.of(dest, source_qp) = flow;
     }
 
+    /// Checks that no more CNPs wait than may.
+    ///
+    /// # Panics
+    /// If more do.
+    pub(crate) fn audit(&self) {
+        assert!(self.cnps.len() <= CNPS_MAX, "{} CNPs", self.cnps.len());
+    }
+
     /// Whether CNPs wait to be sent.
     #[inline]
     pub(crate) fn wants_transmit(&self) -> bool {

@@ -3,6 +3,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ferroce_wire::Qpn;
 
+use crate::limits;
+
 /// The IP multicast group behind a multicast GID: the IPv4 group in `ff0e::ffff:a.b.c.d`, as
 /// `rdma_join_multicast` makes it, or in `::ffff:a.b.c.d`; any other IPv6 multicast address stands
 /// for itself (RoCEv2 annex, A17.4.3). `None` if it is no multicast address.
@@ -29,6 +31,18 @@ impl Groups {
     /// Number of groups.
     pub(crate) fn len(&self) -> usize {
         self.members.len()
+    }
+
+    /// Checks that there are not more than may be.
+    ///
+    /// # Panics
+    /// If there are.
+    pub(crate) fn audit(&self) {
+        assert!(self.len() <= limits::MAX_MCAST_GRP as usize);
+        for members in self.members.values() {
+            let allowed = 1..=limits::MAX_MCAST_QP_ATTACH as usize;
+            assert!(allowed.contains(&members.len()), "{}", members.len());
+        }
     }
 
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {

@@ -61,6 +61,21 @@ impl<T> Table<T> {
         self.slots.len() - self.free.len()
     }
 
+    /// Indices that have ever been used: never more than objects at a time and freed ones at rest.
+    pub(crate) fn indices(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Checks the books of the table.
+    ///
+    /// # Panics
+    /// If they are wrong.
+    pub(crate) fn audit(&self) {
+        assert!(self.slots.len() <= self.max as usize);
+        let free = self.slots.iter().filter(|slot| slot.is_none()).count();
+        assert_eq!(free, self.free.len(), "indices without an object");
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..)
             .zip(&self.slots)

@@ -1,24 +1,27 @@
 //! For tests and simulators: whether what a queue pair remembers is consistent and bounded, and a
 //! way to make it old.
 
-use crate::requester::Requester;
+use ferroce_wire::rnr_timer_ns;
+
+use crate::requester::{Requester, RequesterTimer};
 use crate::responder::{ReceiveSource, Responder};
-use crate::{Qp, QpCap};
+use crate::{Qp, QpCap, Time};
 
 impl Qp {
     /// Checks the books of the queue pair, on a device whose queue pairs may have at most
-    /// `rd_atomic_max` READs and atomics outstanding in either direction.
+    /// `rd_atomic_max` READs and atomics outstanding in either direction. Everything is bounded: what
+    /// waits, and for how long.
     ///
     /// # Panics
     /// If they are wrong, or something has grown beyond its bound, which is a bug in the queue pair.
-    pub fn audit(&self, rd_atomic_max: u8) {
+    pub fn audit(&self, now: Time, rd_atomic_max: u8) {
         let (requester, responder, receives) = self.halves();
         let QpCap {
             max_send_wr,
             max_recv_wr,
             ..
         } = self.config().cap;
-        requester.audit(max_send_wr, rd_atomic_max);
+        requester.audit(now, max_send_wr, rd_atomic_max);
         responder.audit(rd_atomic_max);
         if let ReceiveSource::Own(queue) = receives {
             // A request that a message did not use comes back to a queue that may be full again.
@@ -41,12 +44,23 @@ impl Qp {
     }
 }
 
+/// The longest ACK timer: four times that of the largest timeout code, which the program sets.
+const ACK_WAIT_NS_MAX: u64 = 4 * (4096 << 31);
+/// The longest wait for a receiver, whatever the peer asks for.
+const RNR_WAIT_NS_MAX: u64 = rnr_timer_ns(0);
+
 impl Requester {
-    fn audit(&self, max_wr: u32, rd_atomic_max: u8) {
+    fn audit(&self, now: Time, max_wr: u32, rd_atomic_max: u8) {
         assert!(self.is_consistent(), "{self:?}");
         assert!(self.queue.len() <= max_wr as usize, "{self:?}");
         let responses_max = usize::from(rd_atomic_max.max(1));
         assert!(self.responses_due.len() <= responses_max, "{self:?}");
+        let is_bounded = match self.timer {
+            RequesterTimer::Idle => true,
+            RequesterTimer::Ack { armed, wait_ns } => armed <= now && wait_ns <= ACK_WAIT_NS_MAX,
+            RequesterTimer::Rnr { until } => until.since(now) <= RNR_WAIT_NS_MAX,
+        };
+        assert!(is_bounded, "{self:?}");
     }
 }
 

@@ -15,6 +15,10 @@ const LATENESS_NS: u64 = 10_000_000;
 /// requests for an acknowledgement, which must be less than the shortest timeouts, 8 ms.
 const WINDOWS_PER_SECOND: u64 = 50;
 
+/// No packet's turn is further away: what has left is paid for, and one packet at the lowest rate takes
+/// a third of this.
+const WAIT_NS_MAX: u64 = 100_000_000;
+
 /// The rate limiter of one queue pair: when its next packet may leave.
 ///
 /// A virtual clock: each packet moves the time of the next one by how long it takes at the rate.
@@ -77,6 +81,15 @@ impl Limiter {
     /// Until when the queue pair sleeps, if it does.
     pub(crate) fn wait_until(&self) -> Option<Time> {
         self.wait_until
+    }
+
+    /// Checks that it does not sleep for ever.
+    ///
+    /// # Panics
+    /// If it does.
+    pub(crate) fn audit(&self, now: Time) {
+        let is_bounded = |until: Time| until.since(now) <= WAIT_NS_MAX;
+        assert!(self.wait_until.is_none_or(is_bounded), "{self:?}");
     }
 
     /// Ends a sleep whose time has come; tells whether it was one.

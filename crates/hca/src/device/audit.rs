@@ -1,28 +1,102 @@
-use super::Hca;
+use ferroce_transport::QpCap;
+use ferroce_wire::Qpn;
+
+use super::{Hca, QpEntry};
+use crate::event::Event;
+use crate::impair::Impairment;
+use crate::limits;
+
+/// Events that an object can cause until the program does something with it: each state of a queue
+/// pair has one, and what is announced once waits to be armed again.
+const EVENTS_OF_OBJECT: usize = 8;
 
 impl Hca {
-    /// Compares the books of the device with each other, in time proportional to the number of its
-    /// objects; for tests and simulators.
+    /// Compares the books of the device with each other and with their bounds, in time proportional to
+    /// the number of its objects; for tests and simulators. The bounds are those of
+    /// `docs/design/bounds.md`, and hold for a host that sends nothing, too.
     ///
     /// # Panics
-    /// If they do not agree, which is a bug in the device.
+    /// If they do not agree, or something has grown beyond its bound, which is a bug in the device.
     pub fn audit(&self) {
         let mut ready = 0;
         for (index, entry) in self.qps.iter() {
             ready += usize::from(entry.ready);
-            let (deadline, timer_at) = (entry.deadline(), entry.timer_at);
-            assert!(
-                deadline.is_none_or(|deadline| timer_at.is_some_and(|at| at <= deadline)),
-                "queue pair {index} waits until {deadline:?}, its timer runs until {timer_at:?}"
-            );
             assert_eq!(self.qp_index(entry.qp.qpn()), Some(index));
+            self.audit_qp(entry);
         }
         self.audit_credit();
         assert_eq!(self.ready.len(), ready, "queue pairs on the ready list");
         let listed = |index: &u32| self.qps.get(*index).is_some_and(|entry| entry.ready);
         assert!(self.ready.iter().all(listed), "{:?}", self.ready);
         assert!(!self.timers.are_stale(self.qps.len()), "{:?}", self.timers);
+        self.timers.audit(self.now);
         self.audit_users();
+        self.audit_bounds();
+        self.congestion.audit();
+        self.groups.audit();
         self.cm.audit(self.now);
+    }
+
+    fn audit_qp(&self, entry: &QpEntry) {
+        let (deadline, timer_at) = (entry.deadline(), entry.timer_at);
+        assert!(
+            deadline.is_none_or(|deadline| timer_at.is_some_and(|at| at <= deadline)),
+            "{:?} waits until {deadline:?}, its timer runs until {timer_at:?}",
+            entry.qp.qpn()
+        );
+        entry.qp.audit(self.now, limits::MAX_RD_ATOMIC);
+        if let Some(limiter) = &entry.limiter {
+            limiter.audit(self.now);
+        }
+        // A completion that was not polled takes the room of its request.
+        let QpCap { max_send_wr, .. } = entry.qp.config().cap;
+        let used = entry.qp.send_queue_len() + entry.unpolled.sends as usize;
+        assert!(
+            used <= max_send_wr as usize,
+            "{used} of {max_send_wr} requests"
+        );
+    }
+
+    fn audit_bounds(&self) {
+        self.pds.audit();
+        self.xrcds.audit();
+        self.keys.entries.audit();
+        self.cqs.audit();
+        self.srqs.audit();
+        self.qps.audit();
+        for (index, cq) in self.cqs.iter() {
+            assert!(
+                cq.len() <= cq.capacity() as usize,
+                "CQ {index}: {}",
+                cq.len()
+            );
+        }
+        for (index, srq) in self.srqs.iter() {
+            let max_wr = srq.attr().max_wr as usize;
+            assert!(srq.len() <= max_wr, "SRQ {index}: {}", srq.len());
+        }
+        for held in [self.egress.len(), self.ingress.len()] {
+            assert!(held <= Impairment::HELD_MAX, "{held} packets on the link");
+        }
+        // Not by peers alone come the trace of timers, which has an entry for each that runs out, and
+        // the news that the connection manager has some, once for each time that all were taken.
+        let by_peers = |event: &&Event| {
+            !matches!(event, Event::TimerExpired { .. } | Event::ConnectionManager)
+        };
+        let objects = self.qps.indices() + self.cqs.indices() + self.srqs.indices();
+        let events_max = EVENTS_OF_OBJECT * (objects + self.groups.len() + 1);
+        let events = self.events.iter().filter(by_peers).count();
+        assert!(events <= events_max, "{events} events");
+    }
+
+    /// Makes a connection older by `sent` and `received` messages; see
+    /// [`Qp::fast_forward`](ferroce_transport::Qp::fast_forward). False, and nothing is done, while
+    /// anything is under way in the device.
+    pub fn fast_forward(&mut self, qpn: Qpn, sent: u32, received: u32) -> bool {
+        if self.egress.len() + self.ingress.len() > 0 {
+            return false;
+        }
+        self.qp_entry_mut(qpn)
+            .is_some_and(|entry| entry.qp.fast_forward(sent, received))
     }
 }

@@ -5,6 +5,9 @@ use ferroce_transport::Time;
 
 use super::Hca;
 
+/// Four times the largest timeout code of a queue pair: 9.8 hours.
+const WAIT_NS_MAX: u64 = 4 * (4096 << 31);
+
 /// The deadlines of all queue pairs.
 ///
 /// An ACK moves its queue pair's deadline further away, millions of times a second. So the heap
@@ -36,6 +39,18 @@ impl Timers {
     /// Whether most entries are useless, where `owners` queue pairs have at most one good one each.
     pub(super) fn are_stale(&self, owners: usize) -> bool {
         self.heap.len() > 2 * owners + 64
+    }
+
+    /// Checks that nothing is put off for longer than the longest timer runs, which the program sets.
+    ///
+    /// # Panics
+    /// If something is.
+    pub(super) fn audit(&self, now: Time) {
+        let latest = now.after(WAIT_NS_MAX);
+        assert!(
+            self.heap.iter().all(|Reverse((at, _))| *at <= latest),
+            "{self:?}"
+        );
     }
 
     /// Drops the entries that `is_good` does not know.

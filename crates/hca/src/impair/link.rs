@@ -142,6 +142,11 @@ impl<T: Passenger> Impairer<T> {
         self.transparent && self.held.is_empty() && self.queue.is_empty()
     }
 
+    /// Packets that wait, in the queue or behind it.
+    pub(crate) fn len(&self) -> usize {
+        self.held.len() + self.queue.len()
+    }
+
     /// When [`Self::poll`] has something.
     #[inline]
     pub(crate) fn next(&self) -> Option<Time> {
@@ -255,7 +260,9 @@ impl<T: Passenger> Impairer<T> {
             state.count(Counter::ImpairCorrupted, 1);
             self.rng.random()
         });
-        let duplicate = self.chance(self.impairment.duplicate);
+        // The packet itself has its place, or has just left one.
+        let has_room = self.len() + 1 < Impairment::HELD_MAX;
+        let duplicate = self.chance(self.impairment.duplicate) && has_room;
         let copy_at = duplicate.then(|| {
             state.count(Counter::ImpairDuplicated, 1);
             self.release_time(from, state)
@@ -291,7 +298,7 @@ impl<T: Passenger> Impairer<T> {
                 self.in_burst = !self.in_burst;
             }
         }
-        let full = self.held.len() + self.queue.len() >= Impairment::HELD_MAX;
+        let full = self.len() >= Impairment::HELD_MAX;
         let lost = self.in_burst || self.chance(self.impairment.loss) || full;
         if lost {
             state.count(Counter::ImpairLost, 1);

@@ -6,7 +6,7 @@
     reason = "a library in all but name"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use ferroce_hca::{
@@ -18,8 +18,8 @@ use ferroce_hca::{
 use ferroce_prm::roce_accl::{self, ROCE_ACCL};
 use ferroce_prm::{Field, Image};
 use ferroce_wire::{
-    HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Packet, Psn, Qpn,
-    ROCE_V2_PORT,
+    HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Opcode, Packet,
+    Psn, Qpn, ROCE_V2_PORT,
 };
 
 pub const A: usize = 0;
@@ -79,6 +79,8 @@ pub struct Side {
     pub refused: u64,
     /// Nothing reaches this side any more.
     pub deaf: bool,
+    /// Its host cannot send: it takes no packets from the device.
+    pub blocked: bool,
 }
 
 #[derive(Clone)]
@@ -102,8 +104,11 @@ pub struct Pair {
     pub carries_bytes: bool,
     /// Moments lived through.
     pub moments: u64,
-    /// Everything that left the devices.
+    /// Everything that left the devices, as it would be if no connection had been made older.
     pub trace: Option<Vec<String>>,
+    /// How much older connections are, by where their packets go: the device, the queue pair, and
+    /// whether they are requests.
+    ages: HashMap<(usize, Qpn, bool), u32>,
 }
 
 impl Pair {
@@ -121,6 +126,7 @@ impl Pair {
             carries_bytes: true,
             moments: 0,
             trace: None,
+            ages: HashMap::new(),
         }
     }
 
@@ -155,11 +161,46 @@ impl Pair {
     /// Sends everything that can be sent, and collects completions and events.
     pub fn settle(&mut self) {
         for id in [A, B] {
-            while let Some(packet) = self.sides[id].hca.poll_transmit(self.now) {
-                self.launch(id, &packet);
-            }
+            self.transmit(id);
             self.sides[id].collect(self.trace.as_mut(), self.now);
         }
+    }
+
+    fn transmit(&mut self, id: usize) {
+        while !self.sides[id].blocked
+            && let Some(packet) = self.sides[id].hca.poll_transmit(self.now)
+        {
+            self.launch(id, &packet);
+        }
+    }
+
+    /// Whether nothing that comes from a queue pair, or is for it, is under way.
+    fn is_idle(&mut self, (id, qpn): (usize, Qpn)) -> bool {
+        let is_for = |flight: &Flight| (flight.to, flight.headers.bth.dest_qp) == (id, qpn);
+        let Self { sides, flights, .. } = self;
+        let hca = &mut sides[id].hca;
+        let qp = hca.qp(qpn).unwrap();
+        let is_done = qp.in_flight() == 0 && !qp.has_answers();
+        is_done && hca.fast_forward(qpn, 0, 0) && !flights.values().any(is_for)
+    }
+
+    /// Makes a connection older by so many one-packet messages from the first of its queue pairs, which
+    /// is on `from`, to the other one, if nothing of it is under way.
+    #[must_use]
+    pub fn age(&mut self, from: usize, [own, peer]: [Qpn; 2], messages: u32) -> bool {
+        let to = 1 - from;
+        let qp = |id: usize, qpn| self.sides[id].hca.qp(qpn).unwrap();
+        let arrived = qp(from, own).next_psn() == qp(to, peer).expected_psn();
+        if !arrived || !self.is_idle((from, own)) || !self.is_idle((to, peer)) {
+            return false;
+        }
+        assert!(self.sides[from].hca.fast_forward(own, messages, 0));
+        assert!(self.sides[to].hca.fast_forward(peer, 0, messages));
+        for key in [(to, peer, true), (from, own, false)] {
+            let age = self.ages.entry(key).or_default();
+            *age = age.wrapping_add(messages);
+        }
+        true
     }
 
     fn launch(&mut self, from: usize, packet: &Outgoing) {
@@ -174,7 +215,15 @@ impl Pair {
         }
         if let Some(trace) = &mut self.trace {
             let now = self.now;
-            let (headers, path) = (packet.transmit.headers, packet.path);
+            let (mut headers, path) = (packet.transmit.headers, packet.path);
+            let Headers { bth, aeth, .. } = &mut headers;
+            let key = (1 - from, bth.dest_qp, bth.opcode.is_request());
+            let counts = bth.opcode != Opcode::Cnp; // which has no PSN
+            let age = self.ages.get(&key).copied().filter(|_| counts).unwrap_or(0);
+            bth.psn = bth.psn.wrapping_sub(age);
+            if let Some(aeth) = aeth {
+                aeth.msn = aeth.msn.wrapping_sub(age) & 0xff_ffff;
+            }
             trace.push(format!("{now:?} {from} {headers:?} {path:?} {payload:?}"));
         }
         let dest = packet.path.dest;
@@ -294,7 +343,11 @@ impl Pair {
 
     pub fn next_moment(&self) -> Option<Time> {
         let flight = self.flights.keys().next().map(|(at, _)| *at);
-        let timers = self.sides.iter().filter_map(|side| side.hca.poll_timeout());
+        let timers = self.sides.iter().filter_map(|side| {
+            let at = side.hca.poll_timeout();
+            // What its link would release, its host would send if it could.
+            at.filter(|at| !side.blocked || *at > self.now)
+        });
         timers.chain(flight).min()
     }
 
@@ -322,6 +375,17 @@ impl Pair {
         }
     }
 
+    /// Lives through the next moment, if there is one.
+    pub fn step(&mut self) -> bool {
+        self.settle();
+        let next = self.next_moment();
+        if let Some(next) = next {
+            self.now = self.now.max(next);
+            self.live();
+        }
+        next.is_some()
+    }
+
     fn live(&mut self) {
         self.moments += 1;
         while let Some(entry) = self.flights.first_entry() {
@@ -339,8 +403,9 @@ impl Pair {
                 .is_some_and(|at| at <= self.now)
             {
                 self.sides[id].hca.handle_timeout(self.now);
-                while let Some(packet) = self.sides[id].hca.poll_transmit(self.now) {
-                    self.launch(id, &packet);
+                self.transmit(id);
+                if self.sides[id].blocked {
+                    break;
                 }
                 calls += 1;
                 assert!(calls < CALLS_PER_MOMENT, "time stands still");
@@ -348,7 +413,7 @@ impl Pair {
         }
         self.settle();
         for side in &self.sides {
-            assert!(!side.hca.wants_transmit(), "not drained");
+            assert!(side.blocked || !side.hca.wants_transmit(), "not drained");
             if self.moments.is_multiple_of(16) {
                 side.hca.audit();
             }
@@ -394,6 +459,7 @@ impl Side {
             given: 0,
             refused: 0,
             deaf: false,
+            blocked: false,
         }
     }
 

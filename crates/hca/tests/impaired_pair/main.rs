@@ -30,7 +30,7 @@ fn seeded_runs() {
     let (mut sent, mut done, mut clean) = (0, 0, 0);
     for seed in first..first + runs {
         let _named = Named(seed);
-        let outcome = play::play(&Scenario::new(seed), None);
+        let outcome = play::play(seed);
         sent += outcome.sent;
         done += outcome.done;
         clean += u64::from(outcome.sent == outcome.done);
@@ -63,19 +63,16 @@ fn the_same_seed_gives_the_same_run() {
         let _named = Named(seed);
         let run = || {
             let mut trace = Vec::new();
-            play::play(&Scenario::new(seed), Some(&mut trace));
+            play::play_once(&Scenario::new(seed), Some(&mut trace));
             trace
         };
         let (first, second) = (run(), run());
         assert!(!first.is_empty());
-        if let Some(at) = first.iter().zip(&second).position(|(a, b)| a != b) {
-            panic!("event {at}: {}\nthen: {}", first[at], second[at]);
-        }
-        assert_eq!(first.len(), second.len());
+        play::assert_same(&first, &second);
     }
     let packets = |seed| {
         let mut trace = Vec::new();
-        play::play(&Scenario::new(seed), Some(&mut trace));
+        play::play_once(&Scenario::new(seed), Some(&mut trace));
         trace
     };
     assert_ne!(packets(1), packets(2));

@@ -11,7 +11,7 @@ use ferroce_wire::Qpn;
 
 use crate::common::{A, B, Pair, Region, disable_floor, set_profile, switch_adaptive};
 use crate::oracle;
-use crate::scenario::{Cue, HELD_NS_MAX, Kind, LEN_MAX, Message, RNR_NS_MAX, Scenario};
+use crate::scenario::{Age, Cue, HELD_NS_MAX, Kind, LEN_MAX, Message, RNR_NS_MAX, Scenario};
 
 /// What came of a scenario that broke no promise.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,32 @@ const WRITES: (u32, u32) = (64, LEN_MAX + 1000);
 const READS: (u32, u32) = (WRITES.0 + WRITES.1, LEN_MAX + 1000);
 const TARGET_BYTES: u32 = READS.0 + READS.1;
 
-pub(crate) fn play(scenario: &Scenario, trace: Option<&mut Vec<String>>) -> Outcome {
+/// Plays a scenario, and if connections become older in it, once more without that: then what leaves
+/// the devices must be the same, but for PSNs and message sequence numbers.
+pub(crate) fn play(seed: u64) -> Outcome {
+    let scenario = Scenario::new(seed);
+    if scenario.ages.is_empty() {
+        return play_once(&scenario, None);
+    }
+    let mut young = Scenario::new(seed);
+    for (_, age) in &mut young.ages {
+        age.messages = 0;
+    }
+    let [mut old_trace, mut young_trace] = [Vec::new(), Vec::new()];
+    let outcome = play_once(&scenario, Some(&mut old_trace));
+    play_once(&young, Some(&mut young_trace));
+    assert_same(&old_trace, &young_trace);
+    outcome
+}
+
+pub(crate) fn assert_same(first: &[String], second: &[String]) {
+    if let Some(at) = first.iter().zip(second).position(|(a, b)| a != b) {
+        panic!("event {at}: {}\nthen: {}", first[at], second[at]);
+    }
+    assert_eq!(first.len(), second.len());
+}
+
+pub(crate) fn play_once(scenario: &Scenario, trace: Option<&mut Vec<String>>) -> Outcome {
     let mut stage = Stage::new(scenario);
     stage.pair.trace = trace.is_some().then(Vec::new);
     let start = stage.pair.now;
@@ -100,6 +125,7 @@ enum Act<'a> {
     Post(usize, usize, usize),
     Recv(usize, usize),
     Device(usize, &'a Cue),
+    Age(&'a Age),
     Cut,
 }
 
@@ -293,6 +319,9 @@ impl Stage {
                 }
             }
         }
+        for (at, age) in &scenario.ages {
+            add(*at, Act::Age(age));
+        }
         if let Some(at) = scenario.cut_at {
             add(at, Act::Cut);
         }
@@ -309,6 +338,8 @@ impl Stage {
                 planned.posted = true;
             }
             Act::Recv(nth, id) => self.post_recv(nth, id),
+            Act::Device(side, Cue::Block(blocked)) => self.pair.sides[side].blocked = *blocked,
+            Act::Age(age) => self.age(age),
             Act::Device(side, cue) => perform(&mut self.pair.sides[side].hca, cue, start),
             Act::Cut => {
                 let link = Impairment {
@@ -325,6 +356,21 @@ impl Stage {
                 }
             }
         }
+    }
+
+    /// As soon as nothing of the connection is under way, if that is soon.
+    fn age(&mut self, age: &Age) {
+        let Age {
+            nth,
+            from,
+            messages,
+        } = *age;
+        let [own, peer] = [from, 1 - from].map(|id| self.ends[nth][id].qpn);
+        let mut moments = 0..100;
+        while !self.pair.age(from, [own, peer], messages)
+            && moments.next().is_some()
+            && self.pair.step()
+        {}
     }
 
     fn post_recv(&mut self, nth: usize, id: usize) {
@@ -388,5 +434,6 @@ fn perform(hca: &mut Hca, cue: &Cue, start: Time) {
         Cue::NoFloor(disabled) => disable_floor(hca, *disabled),
         Cue::Profile(profile) => set_profile(hca, profile),
         Cue::ResetRegisters => hca.reset_registers().unwrap(),
+        Cue::Block(_) => {} // is the host's matter
     }
 }

@@ -21,6 +21,16 @@ pub(crate) struct Scenario {
     pub(crate) perfect: bool,
     /// Both links go dark for good.
     pub(crate) cut_at: Option<u64>,
+    /// When a connection becomes older.
+    pub(crate) ages: Vec<(u64, Age)>,
+}
+
+/// So many messages pass between a pair of queue pairs, in one direction.
+#[derive(Clone, Debug)]
+pub(crate) struct Age {
+    pub(crate) nth: usize,
+    pub(crate) from: usize,
+    pub(crate) messages: u32,
 }
 
 /// A pair of queue pairs and its messages.
@@ -98,6 +108,8 @@ pub(crate) enum Cue {
     NoFloor(bool),
     Profile(Profile),
     ResetRegisters,
+    /// The host cannot send, or can again.
+    Block(bool),
 }
 
 /// Largest message.
@@ -111,7 +123,7 @@ impl Scenario {
         let srq = [0, 1].map(|_| dice.chance(30));
         let calm = dice.chance(50);
         let qps = (0..dice.within(1..=4)).map(|_| plan(dice, perfect, calm));
-        let qps = qps.collect();
+        let qps: Vec<Plan> = qps.collect();
         let mut cues = Vec::new();
         for side in [0, 1] {
             registers(dice, side, &mut cues);
@@ -132,6 +144,12 @@ impl Scenario {
                 }
             }
         }
+        // Dice of their own: what else a seed means stays.
+        let late = &mut Dice::new(!seed);
+        if !perfect {
+            blocks(late, &mut cues);
+        }
+        let ages = ages(late, qps.len());
         cues.sort_by_key(|(at, side, _)| (*at, *side));
         Self {
             configs,
@@ -139,6 +157,7 @@ impl Scenario {
             qps,
             cues,
             perfect,
+            ages,
             cut_at: (!perfect && dice.chance(15)).then(|| dice.below(5_000_000)),
         }
     }
@@ -250,6 +269,43 @@ fn message(dice: &mut Dice, mtu: Mtu, post_at: u64, recv_at: u64) -> Message {
         post_at,
         recv_at,
     }
+}
+
+/// Times at which hosts cannot send, for longer than timers run, so that queues fill.
+fn blocks(dice: &mut Dice, cues: &mut Vec<(u64, usize, Cue)>) {
+    for side in [0, 1] {
+        let mut at = 0;
+        for _ in 0..dice.pick(&[0, 0, 1, 2]) {
+            at += dice.below(3_000_000);
+            cues.push((at, side, Cue::Block(true)));
+            at += dice.below(2_000_000);
+            cues.push((at, side, Cue::Block(false)));
+        }
+    }
+}
+
+/// Around a quarter, a half and a whole lap of the PSNs, or anything.
+fn ages(dice: &mut Dice, qps: usize) -> Vec<(u64, Age)> {
+    let lap = 1_u32 << 24;
+    let count = dice.pick(&[0, 0, 1, 2, 4]);
+    let age = |_| {
+        let mark = dice.pick(&[lap / 4, lap / 2, lap, lap / 2 * 3]);
+        let messages = match dice.chance(75) {
+            true => mark + 16 - dice.below(32) as u32,
+            false => dice.next() as u32,
+        };
+        let (nth, from) = (dice.below(qps as u64) as usize, dice.below(2) as usize);
+        let at = dice.below(5_000_000);
+        (
+            at,
+            Age {
+                nth,
+                from,
+                messages,
+            },
+        )
+    };
+    (0..count).map(age).collect()
 }
 
 /// What is written to the registers of a device, and when.

@@ -440,7 +440,7 @@ impl Pair {
         }
         self.transmit();
         for side in &self.sides {
-            side.qp.audit(RD_ATOMIC_MAX);
+            side.qp.audit(self.now, RD_ATOMIC_MAX);
         }
         true
     }

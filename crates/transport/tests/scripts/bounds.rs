@@ -31,7 +31,7 @@ fn one_nak_replaces_another() {
     for packet in &writes {
         pair.deliver(B, &packet.headers, &packet.payload);
         pair.deliver(B, &early(packet), &packet.payload);
-        pair[B].qp.audit(4);
+        pair[B].qp.audit(pair.now, 4);
     }
     pair.transmit();
     assert_eq!(pair.sent(B), ["ACK 49", "NAK sequence 50"]);
@@ -78,7 +78,7 @@ fn the_longest_queue_of_answers() {
     for packet in pair.log.clone() {
         pair.deliver(B, &early(&packet), &[]);
         pair.deliver(B, &packet.headers, &packet.payload);
-        pair[B].qp.audit(4);
+        pair[B].qp.audit(pair.now, 4);
     }
     for round in 0..1000 {
         let mut part = old;
@@ -87,7 +87,7 @@ fn the_longest_queue_of_answers() {
             reth.length = 1024;
         }
         pair.deliver(B, &part, &[]);
-        pair[B].qp.audit(4);
+        pair[B].qp.audit(pair.now, 4);
     }
     pair.log.clear();
     pair.transmit();
