@@ -254,14 +254,28 @@ fn pass_time(world: &mut World, input: &mut Cursor<'_>) {
 
 fn mischief(world: &mut World, input: &mut Cursor<'_>) {
     let n = 1 + input.u8() % 5;
-    match input.below(3) {
-        0 => world.mischief.drop = n,
-        1 => world.mischief.duplicate = n,
+    match input.u8() {
+        160..208 => age(world, input),
+        208.. => {
+            // A host that cannot send, or can again.
+            let host = usize::from(n % 2);
+            world.blocked[host] = !world.blocked[host];
+        }
+        which if which % 3 == 0 => world.mischief.drop = n,
+        which if which % 3 == 1 => world.mischief.duplicate = n,
         _ => {
             world.mischief.delay = n;
             world.mischief.delay_ns = input.pick(&[5_000, 500_000, 50_000_000]);
         }
     }
+}
+
+/// The connection becomes older by about a part of a lap of the PSNs, or by more.
+fn age(world: &mut World, input: &mut Cursor<'_>) {
+    let lap = 1 << 24;
+    let mark = input.pick(&[lap / 2, lap / 4, lap, lap / 2 * 3, lap / 8]);
+    let messages = mark + 64 - u32::from(input.u8() % 128);
+    world.age(input.below(2), messages);
 }
 
 /// A packet that the peer never sent, and that says something that it might have.

@@ -299,8 +299,9 @@ impl Side {
     }
 
     /// What must hold after every operation, once everything is sent that can be.
-    pub(super) fn check(&mut self, now: Time) {
-        assert!(!self.hca.wants_transmit(), "not drained");
+    pub(super) fn check(&mut self, now: Time, blocked: bool) {
+        self.hca.audit();
+        assert!(blocked || !self.hca.wants_transmit(), "not drained");
         // A CNP may have slowed it down: then its turn comes by the clock.
         let is_limited = self.hca.rate_limit(self.qpn, now).is_some();
         let qp = self.hca.qp(self.qpn).expect("it exists");
@@ -316,8 +317,9 @@ impl Side {
                 );
             }
             QpState::Rts => {
+                let waits = blocked || is_limited && self.hca.poll_timeout().is_some();
                 assert!(
-                    qp.send_queue_len() == 0 || is_limited && self.hca.poll_timeout().is_some(),
+                    qp.send_queue_len() == 0 || waits,
                     "hangs with nothing in flight and work on its queue"
                 );
             }

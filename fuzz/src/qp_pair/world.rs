@@ -18,6 +18,9 @@ const DELAY_NS: u64 = 2000;
 const DRAIN_MAX: usize = 50_000;
 /// Moments lived through in one run, and in the end.
 const MOMENTS_MAX: usize = 4_000;
+/// Packets under way may be older by this many PSNs: a copy of one is still a duplicate, and no new one
+/// is taken for it.
+const OUTLIVED_MAX: u32 = (1 << 23) - (1 << 16);
 /// How often a device may want attention at the same moment.
 const CALLS_PER_MOMENT: usize = 64;
 
@@ -47,6 +50,10 @@ pub(super) struct World {
     pub(super) mischief: Mischief,
     /// Nothing arrives at this side any more.
     pub(super) deaf: [bool; 2],
+    /// The host of this side cannot send: it takes no packets from its device.
+    pub(super) blocked: [bool; 2],
+    /// By how many PSNs the connection was made older while packets were under way.
+    outlived: u32,
     /// Forged packets, wrong keys, changes at any time: everything goes.
     pub(super) hostile: bool,
     moments_left: usize,
@@ -65,6 +72,8 @@ impl World {
             order: 0,
             mischief: Mischief::default(),
             deaf: [false; 2],
+            blocked: [false; 2],
+            outlived: 0,
             hostile,
             moments_left: MOMENTS_MAX,
         };
@@ -146,7 +155,7 @@ impl World {
             let [a, b] = &mut self.sides;
             let (side, peer) = if index == 0 { (a, b) } else { (b, a) };
             side.poll_completions();
-            side.check(self.now);
+            side.check(self.now, self.blocked[index]);
             if !self.hostile {
                 side.ledger.compare_arrivals(&peer.ledger, side.qp_type());
             }
@@ -154,6 +163,9 @@ impl World {
     }
 
     fn transmit(&mut self, from: usize) {
+        if self.blocked[from] {
+            return;
+        }
         for _ in 0..DRAIN_MAX {
             let Some(packet) = self.sides[from].hca.poll_transmit(self.now) else {
                 return;
@@ -232,8 +244,48 @@ impl World {
 
     fn next_moment(&self) -> Option<Time> {
         let flight = self.flights.keys().next().map(|(at, _)| *at);
-        let timers = self.sides.iter().filter_map(|side| side.hca.poll_timeout());
+        let timers = self
+            .sides
+            .iter()
+            .zip(self.blocked)
+            .filter_map(|(side, blocked)| {
+                let at = side.hca.poll_timeout();
+                // What its link would release, its host would send if it could.
+                at.filter(|at| !blocked || *at > self.now)
+            });
         timers.chain(flight).min()
+    }
+
+    /// Makes the connection older by so many messages from one side to the other, as far as both agree
+    /// on where it is. Copies of packets live to see it, but not so long that a PSN comes again.
+    pub(super) fn age(&mut self, from: usize, messages: u32) {
+        let qps = [from, 1 - from].map(|index| {
+            let side = &self.sides[index];
+            side.hca.qp(side.qpn).expect("it exists")
+        });
+        let [own, peer] = qps;
+        let agreed = own.next_psn() == peer.expected_psn();
+        let is_idle = qps
+            .iter()
+            .all(|qp| qp.in_flight() == 0 && !qp.has_answers());
+        if !agreed || !is_idle || !self.fast_forward(from, 0) {
+            return;
+        }
+        self.outlived = self.outlived.saturating_add(messages);
+        if self.outlived > OUTLIVED_MAX {
+            self.flights.clear();
+            self.outlived = 0;
+        }
+        assert!(self.fast_forward(from, messages));
+    }
+
+    fn fast_forward(&mut self, from: usize, messages: u32) -> bool {
+        let [a, b] = &mut self.sides;
+        let (own, peer) = if from == 0 { (a, b) } else { (b, a) };
+        // Both can, or neither does.
+        let can = own.hca.fast_forward(own.qpn, 0, 0) && peer.hca.fast_forward(peer.qpn, 0, 0);
+        can && own.hca.fast_forward(own.qpn, messages, 0)
+            && peer.hca.fast_forward(peer.qpn, 0, messages)
     }
 
     /// Lives through everything up to `until`, as far as the budget reaches.
@@ -264,6 +316,9 @@ impl World {
             {
                 self.sides[index].hca.handle_timeout(self.now);
                 self.transmit(index);
+                if self.blocked[index] {
+                    break;
+                }
                 calls += 1;
                 assert!(calls < CALLS_PER_MOMENT, "time stands still");
             }
@@ -273,6 +328,7 @@ impl World {
 
     /// The wire is cut. Whoever waits for an answer must learn of it in time.
     pub(super) fn finish(&mut self) {
+        self.blocked = [false; 2];
         self.settle();
         self.deaf = [true; 2];
         self.flights.clear();
