@@ -623,11 +623,7 @@ impl Requester {
         self.next = self.next.wrapping_add(count);
         self.next_ssn += count;
         self.credit_limit = self.credit_limit.map(|limit| limit + count);
-        (self.snd, self.high) = (self.next, self.next);
-        self.advance(self.next);
-        if count > 0 {
-            self.recovery = Recovery::default();
-        }
+        self.stop();
     }
 
     /// Takes the credits of an acknowledgement; `None` in the AETH means they are not counted.
