@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 use super::Device;
@@ -139,6 +138,6 @@ fn round(devices: [&Device; 2]) -> Round {
 }
 
 /// Sends what a device has; tells whether there is more.
-fn send(device: &Device, engine: &mut MutexGuard<'_, Engine>) -> bool {
+fn send(device: &Device, engine: &mut Engine) -> bool {
     engine.transmit(&device.shared.socket) != Transmitted::All
 }
