@@ -51,8 +51,8 @@ pub(crate) struct Service {
 #[repr(transparent)]
 pub(crate) struct Backlog(AtomicU64);
 
-/// Parts of a nanosecond: at 100 Gb/s a packet of 64 bytes takes five of them. The clock wraps
-/// around after 18 years.
+/// Parts of a nanosecond: at 100 Gb/s a packet of 64 bytes takes five of them. The clock ends after
+/// 18 years, and then the bottleneck holds nobody up.
 const FRACTIONS: u64 = 32;
 
 /// Packets of other processes that may come in between the look at the limit and the reservation.
@@ -139,6 +139,18 @@ mod tests {
     }
 
     const GIGABIT: Bottleneck = Bottleneck::new(Rate::from_mbps(1_000));
+
+    #[test]
+    fn when_the_clock_ends_everything_passes() {
+        let backlog = Backlog::default();
+        let end = at(u64::MAX / FRACTIONS);
+        for now in [end, end.after(1), end.after(1 << 40), at(u64::MAX)] {
+            for _ in 0..10_000 {
+                let service = backlog.join(&GIGABIT, now, 1_000).unwrap();
+                assert!(service.begins <= now.after(1), "{service:?} at {now:?}");
+            }
+        }
+    }
 
     #[test]
     fn packets_leave_one_after_the_other() {

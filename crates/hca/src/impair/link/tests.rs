@@ -209,6 +209,29 @@ fn a_link_holds_so_many_packets_and_no_more() {
     assert_eq!(lost(&link), 1);
 }
 
+/// All that waits in the queue is copied as it leaves it.
+#[test]
+fn copies_take_room_too() {
+    let slow = Impairment {
+        delay_ns: u64::MAX,
+        duplicate: 1.0,
+        bottleneck: Some(Bottleneck {
+            limit_bytes: u32::MAX,
+            ..Bottleneck::new(Rate::from_mbps(1_000))
+        }),
+        ..Impairment::default()
+    };
+    let mut link = Link::new(slow);
+    for n in 0..=Impairment::HELD_MAX as u32 {
+        link.put(Time::ZERO, n);
+    }
+    assert_eq!(link.link.len(), Impairment::HELD_MAX);
+    assert_eq!(link.poll(Time::from_nanos(3_600_000_000_000)), None);
+    assert_eq!(link.link.len(), Impairment::HELD_MAX);
+    // The first one did not wait, and there was room.
+    assert_eq!(link.state.counter(Counter::ImpairDuplicated), 1);
+}
+
 /// One that takes `us` for each packet.
 fn bottleneck(us: u32, red: Option<CongestionPoint>) -> Impairment {
     Impairment {
