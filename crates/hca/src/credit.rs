@@ -8,6 +8,7 @@
 
 mod audit;
 mod device;
+mod path;
 mod peers;
 
 use std::collections::VecDeque;
@@ -15,6 +16,8 @@ use std::collections::VecDeque;
 use ferroce_transport::Mtu;
 
 pub(crate) use self::device::Turn;
+pub(crate) use self::path::Signal;
+pub use self::path::Window;
 pub(crate) use self::peers::Peers;
 
 /// A small packet's buffer is hardly smaller than that of one of this size.

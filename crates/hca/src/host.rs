@@ -8,6 +8,7 @@ use ferroce_transport::{
 use ferroce_wire::{Qpn, Srqn};
 
 use crate::cq::{Cq, CqId, Pushed, Unpolled};
+use crate::credit::Signal;
 use crate::event::Event;
 use crate::mr::{KeyTable, Opener};
 use crate::numbers::Numbers;
@@ -55,6 +56,8 @@ pub(crate) struct QpHost<'a> {
     pub(crate) srqs: &'a mut Table<Srq>,
     pub(crate) events: &'a mut VecDeque<Event>,
     pub(crate) trace_timers: bool,
+    /// What the queue pair has learned about the way to its peer.
+    pub(crate) signal: Option<Signal>,
     /// A completion queue had no room: the queue pair must fail.
     pub(crate) overrun: bool,
 }
@@ -102,6 +105,14 @@ impl Host for QpHost<'_> {
                 expiry,
             });
         }
+    }
+
+    fn round_trip(&mut self, rtt_ns: u64, wait_ns: Option<u64>) {
+        self.signal = Some(Signal::RoundTrip { rtt_ns, wait_ns });
+    }
+
+    fn lost(&mut self, in_time: bool) {
+        self.signal = Some(Signal::Loss { in_time });
     }
 
     fn complete(&mut self, queue: WorkQueue, mut completion: Completion) {

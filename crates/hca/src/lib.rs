@@ -39,6 +39,7 @@ mod verbs;
 
 pub use congestion::{FlowLook, LimitLook};
 pub use cq::{CqId, CqInit, Notify};
+pub use credit::Window;
 pub use device::{Hca, HcaConfig, Personality};
 pub use error::{Object, VerbsError};
 pub use event::{Event, Refusal};
@@ -58,7 +59,9 @@ pub use state::{
     CounterSlab, DeviceState, Function, MappedState, SavedSettings, SettingError, StateBlock,
     VfBlock, WriteLock, WriteLockError,
 };
-pub use verbs::{CqLook, MrModify, MwBindWr, PdId, QpInit, QpLook, RegFlags, SrqLook, XrcdId};
+pub use verbs::{
+    CqLook, MrModify, MwBindWr, PathLook, PdId, QpInit, QpLook, RegFlags, SrqLook, XrcdId,
+};
 
 pub use ferroce_dcqcn::Rate;
 pub use ferroce_dcqcn::rp::Phase;

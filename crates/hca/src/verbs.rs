@@ -11,7 +11,7 @@ mod qp;
 mod srq;
 mod xrc;
 
-pub use look::{CqLook, QpLook, SrqLook};
+pub use look::{CqLook, PathLook, QpLook, SrqLook};
 pub use mr::{MrModify, RegFlags};
 pub use mw::MwBindWr;
 pub use qp::QpInit;

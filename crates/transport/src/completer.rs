@@ -51,6 +51,10 @@ impl Requester {
             self.retry.on_progress(host.policy(), now.as_nanos());
             self.recovery.on_progress(self.una, self.high);
             self.arm(now, host.policy());
+            if let Some(rtt_ns) = self.take_round_trip(now) {
+                let wait_ns = self.retry.wait_ns(host.policy(), now.as_nanos());
+                host.round_trip(rtt_ns, wait_ns);
+            }
         }
         match demand {
             Demand::Nothing => Ok(()),
@@ -224,6 +228,7 @@ impl Requester {
             return Err(WcStatus::RetryExcErr.into());
         }
         self.go_back();
+        host.lost(true);
         self.arm(now, host.policy());
         Ok(())
     }
@@ -299,6 +304,7 @@ impl Requester {
         self.implied_nak_at = None;
         let mut recovery = self.recovery;
         self.go_back();
+        host.lost(false);
         recovery.on_timeout(self.una, self.high);
         self.recovery = recovery;
         self.arm(now, host.policy());

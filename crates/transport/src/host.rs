@@ -21,6 +21,13 @@ pub trait Host {
     /// A retransmission timer ran out; for the histogram and for whoever watches.
     fn timer_expired(&mut self, expiry: TimerExpiry);
 
+    /// An answer has come so long after the request that asked for it, which was sent once; an answer
+    /// that takes longer than `wait_ns` comes too late. For whoever decides about windows.
+    fn round_trip(&mut self, _rtt_ns: u64, _wait_ns: Option<u64>) {}
+
+    /// Something has to be sent again: the peer misses it, or has not answered in time. Likewise.
+    fn lost(&mut self, _in_time: bool) {}
+
     /// Puts a completion on the completion queue of `queue`.
     fn complete(&mut self, queue: WorkQueue, completion: Completion);
 

@@ -69,6 +69,8 @@ pub(crate) struct Requester {
     pub(crate) allowance: Allowance,
     /// What the last request wanted that was not sent for want of an allowance.
     pub(crate) held_back: Option<HeldBack>,
+    /// A PSN on its way that will be answered and was sent once, and when.
+    pub(crate) timed: Option<(Psn, Time)>,
     /// The window was full, and stays shut until half of it is acknowledged: packets leave in
     /// bursts that one system call takes, not by ones and twos as acknowledgements trickle in.
     pub(crate) window_shut: bool,
@@ -132,6 +134,7 @@ impl Requester {
             share_bytes: window_bytes,
             allowance: Allowance::ALL,
             held_back: None,
+            timed: None,
             window_shut: false,
         }
     }
@@ -273,6 +276,7 @@ impl Requester {
         }
         if ack_req {
             self.asked = Some(self.snd);
+            self.time(now);
         }
         let probes = self.recovery.is_due();
         self.account(host, span, needs_response);
@@ -501,6 +505,7 @@ impl Requester {
     pub(crate) fn go_back(&mut self) {
         self.snd = self.una;
         self.repeated = self.una;
+        self.timed = None;
         self.cursor = 0;
         self.asked = None;
         self.responses_due.clear();
@@ -616,6 +621,7 @@ impl Requester {
         self.local_error = None;
         self.rnr_tries = 0;
         self.held_back = None;
+        self.timed = None;
     }
 
     /// As if so many more one-packet requests had been sent and acknowledged, while none is under way.

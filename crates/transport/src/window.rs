@@ -2,8 +2,8 @@
 
 use ferroce_wire::Psn;
 
-use crate::QpAttr;
 use crate::requester::Requester;
+use crate::{QpAttr, Time};
 
 /// Largest window. Everything in flight must lie in less than half of the PSN circle, with room
 /// to tell old from new.
@@ -104,6 +104,21 @@ impl Requester {
             self.held_back = self.lacks(span);
         }
         self.held_back.is_none()
+    }
+
+    /// Notes when the request at `snd` leaves, which will be answered, for the length of a round
+    /// trip. Of what is sent again nobody can tell which copy is answered.
+    pub(crate) fn time(&mut self, now: Time) {
+        if self.timed.is_none() && self.snd == self.high {
+            self.timed = Some((self.snd, now));
+        }
+    }
+
+    /// How long the answer took that has just come, if that is known.
+    pub(crate) fn take_round_trip(&mut self, now: Time) -> Option<u64> {
+        let (_, sent) = self.timed.filter(|(psn, _)| psn.is_before(self.una))?;
+        self.timed = None;
+        Some(now.since(sent))
     }
 
     /// Whether the packet at `snd` is the oldest one, once more.

@@ -68,6 +68,6 @@ pub use resource::{
     CmIdRow, Counts, CqRow, FlowRow, LimitRow, MrRow, PdRow, QpRow, Query, Resource, SrqRow,
 };
 pub use shared::{Process, ServiceClaim, ServiceError};
-pub use spec::{DeviceSpec, LaneSpeed, PciAddress, PortSpeed, SpecError, Vf};
+pub use spec::{DeviceSpec, LaneSpeed, PciAddress, PortSpeed, SpecError, Vf, WindowSetting};
 pub use sys::{Interface, after_fork_in_child, out_of_the_way, own_memory, recover_faults};
 pub use tap::{Tap, TapDirection};

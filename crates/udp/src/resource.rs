@@ -126,6 +126,16 @@ pub struct QpRow {
     pub retries_left: u8,
     /// Packets that were sent and not acknowledged.
     pub in_flight: u32,
+    /// Bytes that may be on the wire to its peer, of all queue pairs of the process together, as a
+    /// receive buffer counts them; nothing for a service that is not acknowledged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_window: Option<u64>,
+    /// Bytes that are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_used: Option<u64>,
+    /// The last round trip to the peer, in nanoseconds, once one was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_rtt_ns: Option<u64>,
     /// Send requests that are not complete.
     pub send_queue: u64,
     /// Receive requests that wait on its own queue.
@@ -394,6 +404,9 @@ impl View<'_> {
                 range: retry.range(),
                 retries_left: retry.retries_left(),
                 in_flight: qp.in_flight(),
+                path_window: look.window.map(|path| path.window_bytes),
+                path_used: look.window.map(|path| path.used_bytes),
+                path_rtt_ns: look.window.and_then(|path| path.rtt_ns),
                 send_queue: qp.send_queue_len() as u64,
                 recv_queue: qp.recv_queue_len() as u64,
                 pid: self.pid,

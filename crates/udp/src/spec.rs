@@ -5,10 +5,12 @@ mod guid;
 mod identity;
 mod pci;
 mod speed;
+mod window;
 
 pub use self::functions::Vf;
 pub use self::pci::PciAddress;
 pub use self::speed::{LaneSpeed, PortSpeed};
+pub use self::window::WindowSetting;
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -74,6 +76,9 @@ pub struct DeviceSpec {
     /// Speed of the port.
     #[serde(default)]
     pub speed: PortSpeed,
+    /// How much is kept on the wire to one peer.
+    #[serde(default, skip_serializing_if = "WindowSetting::is_auto")]
+    pub window: WindowSetting,
     /// Seed of everything random in the device. 0, the default, leaves its numbers (queue pairs,
     /// keys, names of connections, first PSNs) to the system's randomness; with any other seed they
     /// are the same each time, and as easy to guess as the seed.
@@ -236,6 +241,7 @@ impl DeviceSpec {
             packet_lifetime: default::packet_lifetime(),
             ca_ack_delay: default::ca_ack_delay(),
             speed: PortSpeed::default(),
+            window: WindowSetting::default(),
             seed: 0,
             vfs: 0,
             vf_address: None,
@@ -355,6 +361,7 @@ mod tests {
         spec.node_guid = Some(u64::MAX);
         spec.pci = Some("1a:00.0".parse().unwrap());
         spec.speed = PortSpeed::G25;
+        spec.window = "256KiB".parse().unwrap();
         spec.personality.initial_exponent = Some(3);
         spec.personality.dec_trigger = DecTrigger::PerRecovery;
         assert_eq!(again(&spec), Ok(spec.clone()));

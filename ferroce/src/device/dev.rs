@@ -48,7 +48,7 @@ enum Verb {
         #[arg(long, value_name = "N")]
         vfs: Option<u8>,
         /// Settings: node_guid, pci, vendor_part_id, hw_ver, fw_ver, board_id, packet_lifetime,
-        /// ca_ack_delay, speed (25G), seed, vfs, vf_address, personality.adaptive and others
+        /// ca_ack_delay, speed (25G), window (auto, 256KiB), seed, vfs, vf_address, personality.adaptive and others
         #[arg(value_name = "KEY VALUE")]
         settings: Vec<String>,
     },
@@ -176,6 +176,7 @@ fn details(row: &mut Row, registry: &Registry, spec: &DeviceSpec) -> Result<(), 
     row.put("packet_lifetime", spec.packet_lifetime);
     row.put("ca_ack_delay", spec.ca_ack_delay);
     row.put("speed_gbps", spec.speed.gbps());
+    row.put("window", spec.window.to_string());
     row.put("seed", spec.seed);
     let processes = observe(registry, spec)?.processes();
     let processes = processes.map_err(|error| {
@@ -276,6 +277,8 @@ mod tests {
             "127.0.0.9",
             "speed",
             "25G",
+            "window",
+            "256KiB",
             "node_guid",
             "0001:0002:0003:0004",
         ])
@@ -284,6 +287,7 @@ mod tests {
         assert!(!spec.personality.adaptive);
         assert_eq!(spec.address.to_string(), "127.0.0.9");
         assert_eq!(spec.speed.gbps(), 25);
+        assert_eq!(spec.window.to_string(), "256KiB");
         assert_eq!(spec.guid(), 0x0001_0002_0003_0004);
     }
 
@@ -303,6 +307,11 @@ mod tests {
         assert!(
             adaptive.contains("adaptive = \"maybe\": invalid type"),
             "{adaptive}"
+        );
+        assert!(
+            set(&["window", "1KiB"])
+                .unwrap_err()
+                .contains("allowed is auto, or 16KiB to 1024MiB")
         );
         assert!(set(&["seed"]).unwrap_err().contains("write seed VALUE"));
         assert!(

@@ -2,8 +2,10 @@
 
 use ferroce_transport::{Allowance, HeldBack};
 
+use super::path::{PathWindow, Signal};
 use super::{QUANTUM_BYTES, affordable, cost};
 use crate::device::{Hca, QpEntry};
+use crate::verbs::PathLook;
 
 /// What a queue pair has taken of the room at its peer and of that for responses, in bytes, and
 /// whether it waits for either.
@@ -32,11 +34,6 @@ impl Turn {
 }
 
 impl Hca {
-    /// Bytes that may be on the wire to one peer.
-    pub(crate) fn bound(&self) -> u64 {
-        self.config.total_window_bytes.into()
-    }
-
     /// A queue pair's path leads elsewhere now, or nowhere.
     pub(crate) fn follow_path(&mut self, index: u32) {
         let Some(entry) = self.qps.get_mut(index) else {
@@ -48,7 +45,9 @@ impl Hca {
         let old = entry.peer.take();
         let turn = std::mem::take(&mut entry.turn);
         self.leave_peer(index, old, turn);
-        let peer = address.and_then(|address| self.peers.join(address));
+        let max = self.config.total_window_bytes.into();
+        let window = PathWindow::new(self.config.window, max, self.now);
+        let peer = address.and_then(|address| self.peers.join(address, window));
         if let Some(entry) = self.qps.get_mut(index) {
             entry.peer = peer;
         }
@@ -69,6 +68,32 @@ impl Hca {
         self.rebook(id, turn, Turn::default());
         self.call(id);
         self.peers.leave(id);
+    }
+
+    /// The window that a queue pair shares with others.
+    pub(crate) fn look_at_window(&self, entry: &QpEntry) -> Option<PathLook> {
+        let peer = self.peers.get(entry.peer?)?;
+        Some(PathLook {
+            window_bytes: peer.window.bytes(),
+            used_bytes: peer.room.used(),
+            rtt_ns: peer.window.rtt_ns(),
+        })
+    }
+
+    /// A queue pair has learned something about the way to its peer.
+    pub(crate) fn heed(&mut self, index: u32, signal: Signal) {
+        let Some(entry) = self.qps.get(index) else {
+            return;
+        };
+        let mtu = entry.qp.attr().path_mtu;
+        let Some(id) = entry.peer else { return };
+        if let Some(peer) = self.peers.get_mut(id) {
+            let before = peer.window.bytes();
+            peer.window.heed(self.now, signal, mtu);
+            if peer.window.bytes() > before {
+                self.call(id);
+            }
+        }
     }
 
     /// Books what a queue pair has on the wire. To be called after everything that may change it.
@@ -118,7 +143,7 @@ impl Hca {
     /// What a queue pair may send in the turn that begins: its window, if it has to share, and its
     /// allowance.
     pub(crate) fn allot(&mut self, index: u32) {
-        let (bound, bound_of_responses) = (self.bound(), self.config.response_bytes.into());
+        let bound_of_responses = self.config.response_bytes.into();
         let Some(entry) = self.qps.get_mut(index) else {
             return;
         };
@@ -131,7 +156,7 @@ impl Hca {
         let Turn {
             packets, responses, ..
         } = entry.turn;
-        let at_peer = peer.room.allowed(index, packets, bound);
+        let at_peer = peer.room.allowed(index, packets, peer.window.bytes());
         let at_home = self.responses.allowed(index, responses, bound_of_responses);
         // Who may take no more keeps what it has.
         let allow = |allowed: u64, taken: u64, on_wire: u32| match allowed > taken {
@@ -152,7 +177,7 @@ impl Hca {
         let Some(peer) = entry.peer.and_then(|peer| self.peers.get(peer)) else {
             return u32::MAX;
         };
-        let share = (self.bound() / u64::from(peer.busy.max(1))).max(QUANTUM_BYTES);
+        let share = (peer.window.bytes() / u64::from(peer.busy.max(1))).max(QUANTUM_BYTES);
         let mtu = entry.qp.attr().path_mtu;
         affordable(share, mtu).saturating_mul(mtu.bytes())
     }
@@ -169,6 +194,7 @@ impl Hca {
         // Who sleeps because it is slowed down holds nobody up.
         let held_back = entry.qp.held_back().filter(|_| !entry.sleeps());
         let began = self.turn_began;
+        peer.window.note_use(peer.room.used());
         let (packets, responses) = (&mut peer.room, &mut self.responses);
         let turn = &mut entry.turn;
         let more_packets = turn.packets > began.packets;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::Room;
+use super::path::PathWindow;
 use crate::table::Table;
 
 /// A device that queue pairs of this one are connected to.
@@ -15,6 +16,8 @@ pub(crate) struct Peer {
     /// How many of them have something on the wire.
     pub(super) busy: u32,
     pub(crate) room: Room,
+    /// How much may be on the wire.
+    pub(crate) window: PathWindow,
 }
 
 /// All of them: no more than there are queue pairs.
@@ -33,22 +36,23 @@ impl Peers {
     }
 
     /// The peer at an address, which has one user more; `None` if there are too many peers, which
-    /// nobody has who has a queue pair for each.
-    pub(super) fn join(&mut self, address: IpAddr) -> Option<u32> {
+    /// nobody has who has a queue pair for each. `window` is that of a path nothing is known of.
+    pub(super) fn join(&mut self, address: IpAddr, window: PathWindow) -> Option<u32> {
         let index = match self.by_address.get(&address) {
             Some(index) => *index,
-            None => self.insert(address)?,
+            None => self.insert(address, window)?,
         };
         self.table.get_mut(index)?.users += 1;
         Some(index)
     }
 
-    fn insert(&mut self, address: IpAddr) -> Option<u32> {
+    fn insert(&mut self, address: IpAddr, window: PathWindow) -> Option<u32> {
         let index = self.table.insert_with(|_| Peer {
             address,
             users: 0,
             busy: 0,
             room: Room::default(),
+            window,
         })?;
         self.by_address.insert(address, index);
         Some(index)

@@ -2,6 +2,7 @@ use ferroce_adp::DecTrigger;
 use ferroce_dcqcn::Rate;
 use ferroce_transport::Mtu;
 
+use crate::credit::Window;
 use crate::limits::Limits;
 use crate::secret::Secret;
 
@@ -60,6 +61,8 @@ pub struct HcaConfig {
     /// Bytes that all of them together keep in flight to one peer, as a receive buffer counts them.
     /// If its buffer takes as much, nothing is lost for want of room.
     pub total_window_bytes: u32,
+    /// How much of that a path gets.
+    pub window: Window,
     /// Bytes of responses to READs that may be on their way here, as a receive buffer counts them.
     pub response_bytes: u32,
     /// Speed of the port, above which congestion control limits nobody. Nothing else keeps to it.
@@ -80,6 +83,7 @@ impl Default for HcaConfig {
             port_mtu: Mtu::Mtu4096,
             window_bytes: 1 << 20,
             total_window_bytes: 2 << 20,
+            window: Window::Auto,
             response_bytes: 2 << 20,
             speed: Rate::from_mbps(100_000),
             personality: Personality::default(),

@@ -132,14 +132,19 @@ impl Hca {
             srqs: &mut self.srqs,
             events: &mut self.events,
             trace_timers: self.config.trace_timers,
+            signal: None,
             overrun: false,
         };
         let result = f(&mut entry.qp, &mut host);
+        let signal = host.signal;
         if host.overrun && entry.qp.state() != QpState::Err {
             host.events.push_back(Event::QpFatal(host.qpn));
             let to_error = QpModify::to(QpState::Err, Attr::empty(), QpAttr::default());
             // Every state has a transition to ERR.
             let _ = entry.qp.modify(&to_error, &mut host);
+        }
+        if let Some(signal) = signal {
+            self.heed(index, signal);
         }
         self.book(index);
         self.settle(index);

@@ -22,6 +22,8 @@ pub struct QpLook<'a> {
     pub srqn: Option<Srqn>,
     /// The way to its peer, from RTR on.
     pub path: Option<Path>,
+    /// What all of them may send to its peer, if that answers.
+    pub window: Option<PathLook>,
 }
 
 /// A completion queue, to look at.
@@ -35,6 +37,17 @@ pub struct CqLook {
     pub waiting: usize,
     /// Queue pairs that complete here.
     pub users: u32,
+}
+
+/// The way to a peer, which all queue pairs towards it share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathLook {
+    /// Bytes that may be on the wire, as a receive buffer counts them.
+    pub window_bytes: u64,
+    /// Bytes that are.
+    pub used_bytes: u64,
+    /// The last round trip that was measured, ns.
+    pub rtt_ns: Option<u64>,
 }
 
 /// A shared receive queue, to look at.
@@ -73,6 +86,7 @@ impl Hca {
                 .srq
                 .map(|srq| Srqn::new(self.numbers.number(srq.0))),
             path: entry.path,
+            window: self.look_at_window(entry),
         })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ferroce_hca::{
-    AccessFlags, Direction, HcaConfig, Memory, MrInfo, Mtu, QpAttr, SendOp, SendWr, Sge,
+    AccessFlags, Direction, HcaConfig, Memory, MrInfo, Mtu, QpAttr, SendOp, SendWr, Sge, Window,
 };
 use ferroce_wire::Qpn;
 
@@ -32,7 +32,11 @@ struct Incast {
 
 impl Incast {
     fn new(flows: usize, link: &str, assignments: &[&str]) -> Self {
-        let mut pair = Pair::new([HcaConfig::default(); 2]);
+        let config = HcaConfig {
+            window: Window::Fixed(2 << 20), // rates are to keep the queue short
+            ..HcaConfig::default()
+        };
+        let mut pair = Pair::new([config; 2]);
         pair.carries_bytes = false;
         pair.sides
             .iter()

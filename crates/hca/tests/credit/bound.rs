@@ -1,6 +1,6 @@
 //! The bound holds, and what waits for it is done in the end.
 
-use ferroce_hca::{Counter, HcaConfig, SendWr, WcStatus};
+use ferroce_hca::{Counter, HcaConfig, SendWr, WcStatus, Window};
 
 use crate::common::{A, B, Region, SEND, config, recv_wr};
 use crate::link::{Link, Receiver, without_timeout};
@@ -10,6 +10,7 @@ const LEN: usize = 64 << 10;
 fn small(total_window_bytes: u32) -> HcaConfig {
     HcaConfig {
         total_window_bytes,
+        window: Window::Fixed(total_window_bytes),
         response_bytes: total_window_bytes / 2,
         ..config()
     }
@@ -24,12 +25,20 @@ fn read(remote: &Region, own: &Region) -> SendWr {
 }
 
 /// All at once, with nothing that would repeat what is lost.
-fn run(to: usize, qps: usize, bound: u32, wr: fn(&Region, &Region) -> SendWr) -> Link {
+fn run(to: usize, qps: usize, bound: u32, wr: fn(&Region, &Region) -> SendWr) {
+    run_with(Window::Fixed(bound), to, qps, bound, wr);
+}
+
+fn run_with(window: Window, to: usize, qps: usize, bound: u32, wr: fn(&Region, &Region) -> SendWr) {
     let receiver = Receiver {
         buffer: (2 * u64::from(bound)).max(8 << 10),
         ..Receiver::default()
     };
-    let mut link = Link::new([small(bound); 2], [receiver; 2]);
+    let config = HcaConfig {
+        window,
+        ..small(bound)
+    };
+    let mut link = Link::new([config; 2], [receiver; 2]);
     let pairs = link.connect(to, qps, without_timeout());
     let [own, remote] = link.regions(to, LEN);
     let receives = wr(&remote, &own).op == SEND;
@@ -49,13 +58,20 @@ fn run(to: usize, qps: usize, bound: u32, wr: fn(&Region, &Region) -> SendWr) ->
     assert_eq!(link.count(Counter::RetransmittedPackets), 0);
     assert!(link.peak <= receiver.buffer);
     link.pair.sides[A].hca.audit();
-    link
 }
 
 #[test]
 fn however_many_queue_pairs_write_nothing_is_lost() {
     for qps in [1, 2, 63, 1_000, 4_096] {
         run(B, qps, 1 << 20, write);
+    }
+}
+
+#[test]
+fn a_window_that_grows_stays_below_the_bound() {
+    for to in [A, B] {
+        run_with(Window::Auto, to, 1_000, 256 << 10, write);
+        run_with(Window::Auto, to, 300, 256 << 10, read);
     }
 }
 

@@ -11,6 +11,8 @@ use crate::common::{A, B, LATENCY_NS, Pair, Region, Side, attr};
 
 /// Packets that a socket hands over in one call.
 const BATCH: usize = 32;
+/// A receiver that needs longer for a packet hands them over one by one.
+const BATCH_PACKET_NS: u64 = 10_000;
 
 /// How a socket takes packets.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +60,9 @@ pub(crate) struct Link {
     /// The most bytes that a buffer has held.
     pub peak: u64,
     rounds: u64,
+    /// Packets that came to the end of the wire, and which of them are lost there.
+    arrived: u64,
+    pub(crate) lose_every: Option<u64>,
 }
 
 impl Link {
@@ -76,6 +81,8 @@ impl Link {
             drops: 0,
             peak: 0,
             rounds: 0,
+            arrived: 0,
+            lose_every: None,
         }
     }
 
@@ -154,6 +161,13 @@ impl Link {
                 break;
             };
             let socket = &mut self.sockets[flight.to];
+            self.arrived += 1;
+            if self
+                .lose_every
+                .is_some_and(|n| self.arrived.is_multiple_of(n))
+            {
+                continue;
+            }
             if socket.used > socket.receiver.buffer {
                 self.drops += 1; // as Linux has it: the last one may stick out
                 continue;
@@ -183,7 +197,11 @@ impl Link {
         if self.sockets[id].free_at > now {
             return;
         }
-        for _ in 0..BATCH {
+        let batch = match self.sockets[id].receiver.packet_ns {
+            0..BATCH_PACKET_NS => BATCH,
+            _ => 1,
+        };
+        for _ in 0..batch {
             let socket = &mut self.sockets[id];
             let Some(flight) = socket.queue.pop_front() else {
                 break;

@@ -5,4 +5,5 @@ mod common;
 
 mod bound;
 mod link;
+mod slow;
 mod turns;

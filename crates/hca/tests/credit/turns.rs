@@ -1,6 +1,6 @@
 //! Who waits gets its turn, whatever becomes of those before it.
 
-use ferroce_hca::{HcaConfig, QpState, SendWr};
+use ferroce_hca::{HcaConfig, QpState, SendWr, Window};
 use ferroce_wire::Qpn;
 
 use crate::common::{A, B, attr, config};
@@ -10,7 +10,7 @@ const BOUND: u32 = 256 << 10;
 
 fn link() -> Link {
     let config = HcaConfig {
-        total_window_bytes: BOUND,
+        window: Window::Fixed(BOUND),
         response_bytes: BOUND,
         ..config()
     };

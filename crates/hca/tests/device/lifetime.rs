@@ -3,6 +3,7 @@
 use ferroce_hca::{
     AccessFlags, Attr, Counter, Direction, Event, Hca, HcaConfig, Impairment, Limits, Memory, Path,
     QpAttr, QpEvent, QpInit, QpModify, QpState, QpType, SendOp, SendWr, Sge, Time, WcStatus,
+    Window,
 };
 use ferroce_wire::Qpn;
 
@@ -196,7 +197,7 @@ fn many_queue_pairs_have_their_timers() {
     const QPS: usize = 60_000;
     let mut hca = Hca::new(HcaConfig {
         trace_timers: true,
-        total_window_bytes: u32::MAX,
+        window: Window::Fixed(u32::MAX),
         ..config()
     });
     let pd = hca.alloc_pd().unwrap();

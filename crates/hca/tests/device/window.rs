@@ -1,6 +1,6 @@
 //! How many queue pairs share what a peer's socket holds.
 
-use ferroce_hca::{AccessFlags, HcaConfig, QpState, SendWr};
+use ferroce_hca::{AccessFlags, HcaConfig, QpState, SendWr, Window};
 use ferroce_wire::Qpn;
 
 use crate::common::{A, B, Pair, attr, config};
@@ -11,7 +11,7 @@ const MIN: u64 = 64 << 10;
 fn devices(qps: usize, total_window_bytes: u32) -> (Pair, Vec<[Qpn; 2]>) {
     let config = HcaConfig {
         window_bytes: 256 << 10,
-        total_window_bytes,
+        window: Window::Fixed(total_window_bytes),
         ..config()
     };
     let mut pair = Pair::new([config; 2]);

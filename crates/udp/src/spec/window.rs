@@ -1,0 +1,110 @@
+//! How much a device keeps on the wire to one peer.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ferroce_hca::Window;
+use serde::{Deserialize, Serialize};
+
+use super::SpecError;
+
+/// `auto`, or a number of bytes: `256KiB`, `2MiB`. Two packets of the longest kind are the least.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct WindowSetting(Window);
+
+impl WindowSetting {
+    const LEAST: u32 = 16 << 10;
+    const MOST: u32 = 1 << 30;
+
+    /// The window.
+    pub const fn get(self) -> Window {
+        self.0
+    }
+
+    /// Whether the device finds out by itself.
+    pub fn is_auto(&self) -> bool {
+        self.0 == Window::Auto
+    }
+}
+
+impl fmt::Display for WindowSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Window::Auto => f.write_str("auto"),
+            Window::Fixed(bytes) if bytes.is_multiple_of(1 << 20) => {
+                write!(f, "{}MiB", bytes >> 20)
+            }
+            Window::Fixed(bytes) if bytes.is_multiple_of(1 << 10) => {
+                write!(f, "{}KiB", bytes >> 10)
+            }
+            Window::Fixed(bytes) => write!(f, "{bytes}"),
+        }
+    }
+}
+
+impl FromStr for WindowSetting {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        if text == "auto" {
+            return Ok(Self(Window::Auto));
+        }
+        let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("", 1)];
+        let bytes = units
+            .iter()
+            .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))
+            .and_then(|(number, factor)| {
+                number.trim_end().parse::<u32>().ok()?.checked_mul(*factor)
+            })
+            .filter(|bytes| (Self::LEAST..=Self::MOST).contains(bytes));
+        let bad = || SpecError::BadValue {
+            field: "window",
+            value: text.to_owned(),
+            allowed: "auto, or 16KiB to 1024MiB, for example 256KiB",
+        };
+        Ok(Self(Window::Fixed(bytes.ok_or_else(bad)?)))
+    }
+}
+
+impl TryFrom<String> for WindowSetting {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        text.parse()
+    }
+}
+
+impl From<WindowSetting> for String {
+    fn from(setting: WindowSetting) -> Self {
+        setting.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_written_as_it_is_read() {
+        for text in ["auto", "16KiB", "300KiB", "2MiB", "100001"] {
+            let setting: WindowSetting = text.parse().unwrap();
+            assert_eq!(setting.to_string(), text);
+        }
+        assert_eq!(
+            "1048576".parse::<WindowSetting>().unwrap().to_string(),
+            "1MiB"
+        );
+    }
+
+    #[test]
+    fn what_is_no_window_is_refused_with_what_is() {
+        for text in [
+            "", "Auto", "0", "16383", "15KiB", "1025MiB", "4096MiB", "-1", "1GiB",
+        ] {
+            let error = text.parse::<WindowSetting>().unwrap_err().to_string();
+            let told = format!("window is {text:?}, allowed is auto, or 16KiB to 1024MiB");
+            assert!(error.starts_with(&told), "{error}");
+        }
+    }
+}
