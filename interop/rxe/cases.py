@@ -12,6 +12,12 @@ GRACE_S = 3
 FIRST_PORT = 20000
 GROUP = "239.8.0.9"
 GROUP_S = 1
+# Packets that rxe has taken; and a row of names, then one of numbers, about UDP.
+KERNEL_COUNTS = (
+    "cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts"
+    " && grep Udp: /proc/net/snmp"
+)
+UDP_FIELDS = 10  # from a name to its number
 GROUP_IN_TABLE = "090008EF"  # as /proc/net/igmp has it
 
 
@@ -21,7 +27,7 @@ class Case:
     def __init__(self, name, body, tries=1, alone=False, link=""):
         self.name = name
         self.body = body
-        # Datagrams may be lost where the guest gets no processor; nothing else is tried twice.
+        # More than one where datagrams may be lost because the guest gets no processor.
         self.tries = tries
         # Nothing else runs beside it.
         self.alone = alone
@@ -148,17 +154,20 @@ def ibverbs_utils(cases):
 
 def rdmacm_utils(cases):
     """The programs of the connection manager."""
+    # A server of rping may destroy its channel while its own thread waits there, and fail of that.
     cases.pair(
         "rping",
         "rping -s -a {own} -p {port} -C 20 -V",
         "rping -c -a {address} -p {port} -C 20 -V",
         by_cm=True,
+        tries=2,
     )
     cases.pair(
         "rping -q",
         "rping -s -q -a {own} -p {port} -C 20 -V",
         "rping -c -q -a {address} -p {port} -C 20 -V",
         by_cm=True,
+        tries=2,
     )
     cases.pair(
         "ucmatose",
@@ -275,21 +284,27 @@ def impaired(cases):
                 limit=IMPAIRED_LIMIT, link=link,
             )
 
-    def damaged(host, guest):
-        before = host.counters().get("rx_icrc_encapsulated", 0)
+    def damaged(host, guest, port=cases.port()):
+        def counts():
+            ours = host.counters()
+            # The kernel counts what it takes after the ICRC was found right, and UDP before.
+            theirs = guest.start(KERNEL_COUNTS, LIMIT).succeed().split()
+            taken, arrived = int(theirs[0]), int(theirs[theirs.index("InDatagrams") + UDP_FIELDS])
+            return ours["impair_corrupted"], ours["rx_icrc_encapsulated"], arrived - taken
+
+        before = counts()
         host.call("impair", host.device, "corrupt=5%", "--direction", "both")
         try:
-            port = cases.port()
             command = "bytes rc 1024 some {port}"
             run_pair(guest, host, command, command + " {address}", port, False, IMPAIRED_LIMIT, None)
         finally:
             host.call("impair", host.device, "clear")
-        after = host.counters().get("rx_icrc_encapsulated", 0)
-        if after == before:
-            raise Failed("Ferroce counted no packet with a wrong ICRC")
-        log = guest.start("exec dmesg", LIMIT).succeed()
-        if "bad ICRC from 10.8.0.1" not in log:
-            raise Failed("the kernel's log has no packet with a wrong ICRC")
+        after = counts()
+        made, ours, theirs = (now - then for now, then in zip(after, before))
+        # Where the damage hits a header, a packet may be dropped for that before its ICRC is looked
+        # at; and a packet that outlives its queue pair is dropped undamaged.
+        if not (ours and theirs and 0.8 * made <= ours + theirs <= 1.2 * made):
+            raise Failed(f"of {made} damaged packets Ferroce dropped {ours}, the kernel {theirs}")
 
     cases.add("packets with a wrong ICRC are dropped and counted by both", damaged, alone=True)
 
