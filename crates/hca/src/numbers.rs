@@ -1,9 +1,13 @@
+use std::cell::Cell;
+
 use crate::secret::{Draw, ROUNDS, Secret, shuffle, unshuffle};
 
 /// 0 and 1 are the management queue pairs, and the last number means all of a group. The same
 /// low bits are left out in each slot.
 const LOW_MIN: u32 = 2;
 const LOW_MAX: u32 = 0xfffe;
+/// Numbers whose index is remembered.
+const RECENT: usize = 8;
 /// Numbers of a slot.
 pub(crate) const COUNT: u32 = LOW_MAX - LOW_MIN + 1;
 
@@ -16,6 +20,9 @@ pub(crate) struct Numbers {
     /// Factor and summand of each round of the permutation. Multiply and shift: each packet needs it,
     /// and for whoever does not know the key any two halves have independent results.
     rounds: [(u64, u64); ROUNDS],
+    /// Numbers that were looked up last, by their low bits, and their indices. A packet looks its
+    /// queue pair up several times, and the next packet is most often for the same one.
+    recent: [Cell<(u32, u32)>; RECENT],
 }
 
 impl Numbers {
@@ -24,6 +31,8 @@ impl Numbers {
         Self {
             slot: slot.into(),
             rounds: [0, 1, 2, 3].map(|n| (draw(2 * n), draw(2 * n + 1))),
+            // No number has 32 bits.
+            recent: [const { Cell::new((u32::MAX, 0)) }; RECENT],
         }
     }
 
@@ -42,6 +51,17 @@ impl Numbers {
     /// The index of the object with this number, if the slot has such a number.
     #[inline]
     pub(crate) fn index(&self, number: u32) -> Option<u32> {
+        let recent = &self.recent[number as usize % RECENT];
+        let (known, index) = recent.get();
+        if known == number {
+            return Some(index);
+        }
+        let index = self.invert(number)?;
+        recent.set((number, index));
+        Some(index)
+    }
+
+    fn invert(&self, number: u32) -> Option<u32> {
         let mut low = number & 0xffff;
         if number >> 16 != self.slot || !(LOW_MIN..=LOW_MAX).contains(&low) {
             return None;
@@ -76,6 +96,8 @@ mod tests {
                 let number = numbers.number(index);
                 assert!(number > 1 && number < 0xff_ffff);
                 assert_eq!(number >> 16, slot.into());
+                // Looked up, and remembered.
+                assert_eq!(numbers.index(number), Some(index));
                 assert_eq!(numbers.index(number), Some(index));
                 assert!(seen.insert(number));
             }
@@ -86,6 +108,7 @@ mod tests {
     fn strange_numbers_have_no_index() {
         let numbers = Numbers::new(3, Secret::new(1));
         for strange in [0, 1, 2, 0x3_0000, 0x3_0001, 0x3_ffff, 0x4_fffd, 0xff_ffff] {
+            assert_eq!(numbers.index(strange), None, "{strange:#x}");
             assert_eq!(numbers.index(strange), None, "{strange:#x}");
         }
     }
