@@ -385,13 +385,16 @@ static void bind_any(const char *name, struct ibv_mw *mw, uint32_t key, struct i
 	} else {
 		CHECK(!post(peer, &bind));
 	}
-	CHECK(completion(there.cq).status == IBV_WC_SUCCESS);
+	struct ibv_wc bound = completion(there.cq);
+	CHECK(bound.wr_id == 1 && bound.status == IBV_WC_SUCCESS);
 	// The provider of a card leaves the field to the program, which knows the key it chose.
 	CHECK(mw->rkey == before);
 	CHECK(!post(qp, &write));
 	struct ibv_wc written = completion(here.cq);
 	CHECK(!post(peer, &end));
-	printf("%s, %s\n", name_of(written.status), name_of(completion(there.cq).status));
+	struct ibv_wc ended = completion(there.cq);
+	CHECK(written.wr_id == 1 && ended.wr_id == 1);
+	printf("%s, %s\n", name_of(written.status), name_of(ended.status));
 }
 
 // The window is the one of the pointer. Of the key that a program chooses for one of type 2 the
@@ -416,6 +419,7 @@ static void keys_of_windows(void)
 		.recv_cq = there.cq,
 		.cap = { DEPTH, DEPTH, SGES, SGES, INLINE },
 		.qp_type = IBV_QPT_RC,
+		.sq_sig_all = 1,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.pd = there.pd,
 		.send_ops_flags = IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV,
@@ -432,8 +436,19 @@ static void keys_of_windows(void)
 	STATUS("BIND_MW of type 1", post(peer, &bind));
 	struct ibv_mw_bind verb = { .bind_info = { .mr = there.mr, .length = 8,
 						   .addr = (uintptr_t)there.buffer } };
+	struct ibv_mr *from_zero = ibv_reg_mr(there.pd, there.buffer, SIZE,
+					      EVERYTHING | IBV_ACCESS_ZERO_BASED);
+	struct ibv_mr *null = ibv_alloc_null_mr(there.pd);
+	CHECK(from_zero && null);
+	verb.bind_info.mr = from_zero;
+	STATUS("bind_mw to a zero-based MR", ibv_bind_mw(peer, first, &verb));
+	verb.bind_info.mr = null;
+	STATUS("bind_mw to a null MR", ibv_bind_mw(peer, first, &verb));
+	verb.bind_info.mr = there.mr;
+	CHECK(!ibv_dereg_mr(from_zero) && !ibv_dereg_mr(null));
 	uint32_t before = first->rkey;
-	CHECK(!ibv_bind_mw(peer, first, &verb) && completion(there.cq).wr_id == 0);
+	verb.wr_id = 5;
+	CHECK(!ibv_bind_mw(peer, first, &verb) && completion(there.cq).wr_id == 5);
 	ANSWER("rkey after bind_mw", first->rkey == ibv_inc_rkey(before) ? "the next" : "?");
 	CHECK(!ibv_dealloc_mw(mw) && !ibv_dealloc_mw(other) && !ibv_dealloc_mw(first));
 }

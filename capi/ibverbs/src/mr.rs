@@ -180,6 +180,28 @@ pub(crate) fn key(mr: *const ibv_mr, context: &ContextRef) -> Result<Option<MrKe
     Ok(Some(mr.key))
 }
 
+/// [`key`] of a region to which `ibv_bind_mw` binds windows. Those count addresses of the program, so
+/// the providers of cards refuse regions that have none of their own.
+pub(crate) fn key_to_bind(mr: *const ibv_mr, context: &ContextRef) -> Result<Option<MrKey>, Error> {
+    let key = key(mr, context)?;
+    if key.is_some() {
+        let own = MRS.get(mr)?.own();
+        if !matches!(own.kind, Kind::Memory) {
+            return Err(Error::Unsupported(
+                "a window on a region that is not memory of the program",
+            ));
+        }
+        let flags = *own.flags();
+        if flags.zero_based {
+            return Err(Error::Refused {
+                errno: libc::EINVAL,
+                what: "the region starts at 0; bind to one without IBV_ACCESS_ZERO_BASED".into(),
+            });
+        }
+    }
+    Ok(key)
+}
+
 /// A region that swallows what is written and reads as zeros (ibv_alloc_null_mr(3)).
 #[border(pointer)]
 pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {

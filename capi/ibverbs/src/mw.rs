@@ -93,7 +93,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
         let request = MwBindWr {
             wr_id: bind.wr_id,
             flags: SendFlags::from_bits_truncate(bind.send_flags),
-            mr: mr::key(bind.bind_info.mr, context)?,
+            mr: mr::key_to_bind(bind.bind_info.mr, context)?,
             va: bind.bind_info.addr,
             length: bind.bind_info.length,
             access: flags.access,
