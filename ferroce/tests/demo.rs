@@ -413,3 +413,36 @@ fn the_congestion_demo_refuses_what_it_cannot_show() {
         assert!(err.contains(told), "{args}: {err}");
     }
 }
+
+/// Whatever the machine is busy with, there is the same verdict or none.
+#[test]
+#[ignore = "ten whole demos beside busy loops; ./test soak"]
+fn a_busy_machine_changes_no_verdict() {
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let order = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(order) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let reports: Vec<Value> = (0..10)
+            .map(|_| demo_json(&["--addresses", &addresses(9), "-j"]))
+            .collect();
+        over.store(true, order);
+        for report in reports {
+            let runs = report["runs"].as_array().unwrap();
+            for run in runs {
+                assert_eq!(run["verified"], true);
+                // Some may be: a packet may lie in the kernel while both ends have taken everything.
+                let spurious = count(&run["spurious"]);
+                assert!(spurious <= count(&run["timeouts"]) / 4, "{run}");
+            }
+            let seconds: Vec<f64> = runs.iter().map(|run| number(&run["seconds"])).collect();
+            let is_usual = seconds[2] < seconds[1] && seconds[1] < seconds[0];
+            assert!(is_usual || report["too_busy"].is_string(), "{report}");
+        }
+    });
+}

@@ -109,7 +109,8 @@ impl End {
 
     /// Which queue pair has this number.
     pub(crate) fn index_of(&self, qpn: Qpn) -> usize {
-        (qpn.value() - self.qps[0].value()) as usize
+        let index = self.qps.iter().position(|&own| own == qpn);
+        index.expect("a completion is of a queue pair of its device")
     }
 
     /// Takes completions that are there, up to the capacity of `out`. Drives nothing.

@@ -37,7 +37,7 @@ const PACKETS_MIN: u64 = 1_000;
 
 /// A machine that is up to it carries this share of what it may: a limit is lifted in steps, and a queue
 /// pair notices a little later.
-const CARRIED_MIN: f64 = 0.75;
+const CARRIED_MIN: f64 = 0.9;
 
 /// What a bottleneck of this rate marks: as in HPCC's simulations, but from no less than two packets
 /// on, for one packet is always there.
@@ -92,5 +92,40 @@ impl fmt::Display for Plan {
             self.preset,
             self.seed
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_count_where_the_machine_carried_what_it_might() {
+        let bottleneck = Rate::from_mbps(1_000);
+        let plan = Plan {
+            seed: 1,
+            flows: 2,
+            length_ns: 1_000_000_000,
+            bottleneck,
+            red: red(bottleneck),
+            params: Params::default(),
+            preset: "paper",
+            addresses: [[127, 0, 0, 1].into(), [127, 0, 0, 2].into()],
+            tap: None,
+        };
+        let carried = |gbps: f64, allowed_gbps: Option<f64>| {
+            plan.was_carried(&PhaseFigures {
+                shares_bps: vec![gbps * 5e8; 2],
+                allowed_bps: allowed_gbps.map(|gbps| gbps * 1e9),
+                jain: 1.0,
+                queue_mean: 0.0,
+                queue_max: 0,
+            })
+        };
+        // Without limits it is the bottleneck that decides.
+        assert!(carried(0.95, None) && !carried(0.3, None));
+        assert!(carried(0.95, Some(3.0)) && !carried(0.3, Some(3.0)));
+        // Limits that leave the bottleneck idle are congestion control's doing.
+        assert!(carried(0.3, Some(0.31)) && !carried(0.2, Some(0.31)));
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use ferroce_adp::QpTimeouts;
 use ferroce_hca::impair::Bottleneck;
 use ferroce_hca::{
-    Completion, Counter, Direction, FlowLook, HcaConfig, Impairment, Personality, SendOp, SendWr,
-    Time, WcStatus, WriteLockError,
+    Completion, Counter, Direction, FlowLook, HcaConfig, Impairment, Personality, Secret, SendOp,
+    SendWr, Time, WcStatus, WriteLockError,
 };
-use ferroce_udp::DeviceConfig;
+use ferroce_udp::{DeviceConfig, Tandem};
 
 use super::course::{Course, FlowSample, Phase, Sample};
 use super::plan::{PACKET_PAYLOAD, Plan};
@@ -99,6 +99,7 @@ fn config(plan: &Plan, which: usize) -> DeviceConfig {
     DeviceConfig {
         hca: HcaConfig {
             seed: plan.seed.wrapping_mul(2).wrapping_add(which as u64),
+            secret: Some(Secret::new(plan.seed.into()).derive(0, which as u64)),
             // The first adaptive timers are shorter than a slow queue is long; what they would send
             // again is not what this demo is about.
             personality: Personality {
@@ -108,6 +109,8 @@ fn config(plan: &Plan, which: usize) -> DeviceConfig {
             ..HcaConfig::default()
         },
         tap: plan.tap.clone(),
+        // One thread drives both: two that wait for each other pass too little on a busy machine.
+        helper: false,
         ..DeviceConfig::new(plan.addresses[which])
     }
 }
@@ -166,6 +169,8 @@ impl<'a> Run<'a> {
         let every_ns = (self.plan.length_ns / SAMPLES).max(1);
         let mut next_ns = every_ns;
         let mut completions = Vec::with_capacity(TAKE);
+        let mut tandem =
+            Tandem::new([&self.sender.device, &self.receiver.device]).map_err(internal)?;
         loop {
             let now_ns = self.sender.device.now().since(self.start);
             if now_ns >= next_ns && now_ns <= self.plan.length_ns {
@@ -187,9 +192,8 @@ impl<'a> Run<'a> {
                     self.post(flow)?;
                 }
             }
-            self.sender
-                .device
-                .wait(self.sender.cq, TAKE, &mut completions, NAP)?;
+            tandem.drive(NAP);
+            self.sender.take(&mut completions)?;
             for completion in completions.drain(..) {
                 self.complete(&completion)?;
             }
