@@ -30,7 +30,7 @@ use crate::sys::{self, NotInherited};
 /// How long a lock is waited for that is held for microseconds, or for milliseconds by each of many
 /// processes that start at the same time. Only a stopped process can be the reason if that is not
 /// enough.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The bytes that are locked. They lie far behind the end of the file, and where they lie must never
 /// change: other releases look at them, too.
