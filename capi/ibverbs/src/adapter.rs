@@ -187,6 +187,11 @@ impl Routes {
             Event::SrqLimit(srq) => push(&self.srqs, &srq, 15),
             Event::DeviceFatal => self.broadcast(8, 0),
             Event::ConnectionManager => self.deliver_cm(hca),
+            Event::ReceiveOverflow => report(
+                "the kernel drops packets because the device's receive buffer is full; raise \
+                 net.core.rmem_max, or lower what peers send at a time: `ferroce dev set DEV \
+                 window 256KiB`",
+            ),
             Event::GroupRefused { group, reason } => {
                 report(&format!("cannot join the group {group}: {reason}"));
             }

@@ -49,6 +49,9 @@ pub enum Event {
         /// The reason.
         reason: Refusal,
     },
+    /// The host's receive buffer was full, and packets were dropped; they count as
+    /// `rx_socket_overflow`. Told once.
+    ReceiveOverflow,
     /// A request for a connection was dropped for want of room. Told once for each cause; all of
     /// them are counted.
     RequestDropped {

@@ -11,6 +11,7 @@ use crate::flow::{Flow, Flows};
 use crate::foreign::Foreigners;
 use crate::groups::Groups;
 use crate::neighbours::{Forwarded, Mail, Neighbours};
+use crate::overflow::Overflow;
 use crate::resource::rows;
 use crate::socket::{RecvBuffers, SendError, Socket};
 use crate::stage::{Refused, Stage, WouldBlock};
@@ -61,6 +62,8 @@ pub(crate) struct Engine {
     holds_packet: bool,
     tap: Option<Tap>,
     faults: Faults,
+    /// What the kernel has dropped for want of room.
+    overflow: Overflow,
     /// The other processes of the device, if there may be any.
     neighbours: Option<Neighbours>,
     groups: Groups,
@@ -89,6 +92,7 @@ impl Engine {
             holds_packet: false,
             tap,
             faults: Faults::default(),
+            overflow: Overflow::default(),
             neighbours,
             groups: Groups::new(own, watch),
         }
@@ -159,6 +163,9 @@ impl Engine {
         let now = Self::now();
         let own = socket.address();
         let is_group = own.ip().is_multicast();
+        if !is_group {
+            self.overflow.note_arrival(now);
+        }
         let mut packets = 0;
         for message in self.buffers.messages() {
             let flow = if is_group {
@@ -307,9 +314,10 @@ impl Engine {
     /// When [`Self::run_timers`] wants to be called.
     #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        let device = self.hca.poll_timeout();
+        let device = [self.hca.poll_timeout(), self.overflow.look_at()];
+        let device = device.into_iter().flatten();
         let Some(neighbours) = &self.neighbours else {
-            return device;
+            return device.min();
         };
         let mail = neighbours.deadline_ns();
         let steering = neighbours.steering.deadline_ns();
@@ -371,6 +379,11 @@ impl Engine {
                 steering.run(now.as_nanos(), socket);
             }
             self.flush_mail();
+        }
+        let dropped = self.overflow.look(now, socket);
+        if dropped > 0 {
+            self.hca.count(Counter::RxSocketOverflow, dropped.into());
+            self.faults.overflowed();
         }
         self.hca.handle_timeout(now);
     }

@@ -46,6 +46,12 @@ impl Faults {
         self.tell(Event::GroupRefused { group, reason });
     }
 
+    /// Notes that the kernel has dropped packets that had arrived.
+    #[cold]
+    pub(crate) fn overflowed(&mut self) {
+        self.tell(Event::ReceiveOverflow);
+    }
+
     /// Notes that the socket is gone for good.
     #[cold]
     pub(crate) fn fatal(&mut self) {

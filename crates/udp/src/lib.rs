@@ -41,6 +41,7 @@ mod groups;
 mod inquiry;
 mod neighbours;
 mod observer;
+mod overflow;
 mod port;
 mod question;
 mod registry;

@@ -2,11 +2,12 @@
 
 mod common;
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Instant;
 
 use common::{
-    Node, address, attr, check_all_kinds, connect, impatient, impatient_attr, in_namespace,
-    nothing_was_lost, patient, patient_attr, pattern, port_v6,
+    Node, PATIENCE, address, attr, check_all_kinds, connect, impatient, impatient_attr,
+    in_namespace, nothing_was_lost, patient, patient_attr, pattern, port_v6,
 };
 use ferroce_hca::{Counter, Event, HcaConfig, Mtu, QpAttr, Refusal, WcStatus};
 use ferroce_udp::DeviceConfig;
@@ -125,6 +126,36 @@ fn an_ordinary_receive_buffer() {
         check_all_kinds(&b, &a, (at_b, at_a), BYTES, 2);
         check((a, b));
     }
+}
+
+/// What arrives while nobody reads, more than the buffer takes: it is counted, and said once.
+#[test]
+fn what_the_kernel_drops_is_counted_and_told() {
+    let socket = Options {
+        receive_buffer_bytes: 64 << 10,
+        ..Options::default()
+    };
+    let node = Node::with_config(config(9, 0, socket), LEN);
+    let flood = || {
+        let own = UdpSocket::bind((address(47, 9, 1), 0)).unwrap();
+        node.device.with(|_| {
+            for _ in 0..2_000 {
+                own.send_to(&[0; 1024], node.device.address()).unwrap();
+            }
+        });
+    };
+    let counted = || node.device.state().counter(Counter::RxSocketOverflow);
+    for _ in 0..2 {
+        let before = counted();
+        flood();
+        let started = Instant::now();
+        while counted() == before || Some(counted()) != node.device.receive_drops().map(u64::from) {
+            assert!(started.elapsed() < PATIENCE, "{} counted", counted());
+            node.device.progress();
+        }
+    }
+    let told = std::iter::from_fn(|| node.device.poll_event());
+    assert_eq!(told.filter(|it| *it == Event::ReceiveOverflow).count(), 1);
 }
 
 /// One that is smaller than the peer believes loses packets, but nothing for good.
