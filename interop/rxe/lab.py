@@ -261,7 +261,7 @@ class Host:
     def counters(self):
         """The device's counters, by name."""
         [row] = json.loads(self.call("-j", "stat", "show", self.device))
-        return row
+        return {name: value for name, value in row.items() if isinstance(value, int)}
 
     def until_ready(self, job, test):
         """Waits until a function is true, or the job ends."""
