@@ -163,12 +163,13 @@ impl Names {
             });
         }
         let missing = || io::Error::from(io::ErrorKind::InvalidInput);
-        let directory = File::open(state.parent().ok_or_else(missing)?)?;
-        let mut short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        // Its number is known from here on.
+        let directory = NotInherited::new(File::open(state.parent().ok_or_else(missing)?)?);
+        let mut short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd()));
         short.push(state.file_name().ok_or_else(missing)?);
         Ok(Self {
             state: short,
-            _directory: Some(NotInherited::new(directory)),
+            _directory: Some(directory),
         })
     }
 
