@@ -66,6 +66,9 @@ def measure(host, guest):
                 host.call("impair", host.device, LOSS, "--direction", "both")
                 try:
                     lossy, _ = bench.run(program, options, total)
+                except Failed as failed:
+                    lossy = float("inf")
+                    print(str(failed).splitlines()[0], flush=True)
                 finally:
                     host.call("impair", host.device, "clear")
                 good = (
