@@ -51,6 +51,10 @@ fn unit(mtu: Mtu) -> u64 {
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     used: u64,
+    /// How much of that is taken for lost: nothing came back for long while others waited.
+    written_off: u64,
+    /// Something came back since the last look.
+    returned: bool,
     /// Queue pairs in the order in which they get their turn.
     waiting: VecDeque<u32>,
 }
@@ -59,6 +63,11 @@ impl Room {
     /// Bytes that are taken.
     pub(crate) fn used(&self) -> u64 {
         self.used
+    }
+
+    /// Whether nobody but one that has taken `own` bytes has anything there that may come back.
+    fn is_alone(&self, own: u64) -> bool {
+        self.used - self.written_off <= own
     }
 
     /// Queue pairs that wait.
@@ -74,7 +83,7 @@ impl Room {
     /// What a queue pair that has taken `own` bytes may have of `bound`. Nothing more if others
     /// waited before it, or if what is left is not worth a turn.
     fn allowed(&self, index: u32, own: u64, bound: u64) -> u64 {
-        let left = bound.saturating_sub(self.used);
+        let left = bound.saturating_sub(self.used - self.written_off);
         let worth = self.used == 0 || left >= QUANTUM_BYTES.min(bound / 4);
         match self.next().is_none_or(|next| next == index) && worth {
             true => own + left,
@@ -85,6 +94,8 @@ impl Room {
     /// Changes what a queue pair has taken; tells whether somebody who waits may go on.
     fn book(&mut self, before: u64, now: u64) -> bool {
         self.used = self.used + now - before;
+        self.written_off = self.written_off.min(self.used);
+        self.returned |= now < before;
         now < before && !self.waiting.is_empty()
     }
 
@@ -102,6 +113,22 @@ impl Room {
             *waits = true;
         }
         goes && self.next().is_some_and(|next| next != index)
+    }
+
+    /// Writes off what is on the wire if nothing has come back since the last look although
+    /// somebody waits; returns who that is.
+    fn write_off(&mut self) -> Option<u32> {
+        let next = self.next()?;
+        let returned = std::mem::take(&mut self.returned);
+        if !returned {
+            self.written_off = self.used;
+        }
+        (!returned).then_some(next)
+    }
+
+    /// Whether somebody waits for something to come back.
+    fn may_be_written_off(&self) -> bool {
+        self.used > self.written_off && !self.waiting.is_empty()
     }
 
     /// Takes a queue pair out that waits no longer.

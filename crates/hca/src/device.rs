@@ -74,6 +74,8 @@ pub struct Hca {
     pub(crate) turn_began: Turn,
     /// The devices at the other ends, and what is on the wire to them.
     pub(crate) peers: Peers,
+    /// When those who wait for room look whether what is on the wire is lost.
+    pub(crate) written_off_at: Option<Time>,
     /// What responses to READs may take of the host's own buffer.
     pub(crate) responses: Room,
     egress: Impairer<Outgoing>,
@@ -127,6 +129,7 @@ impl Hca {
             burst_left: BURST_PACKETS,
             turn_began: Turn::default(),
             peers: Peers::new(limits.max_qp),
+            written_off_at: None,
             responses: Room::default(),
             egress: Impairer::new(Direction::Egress, config.seed ^ 0x9e37_79b9_7f4a_7c15),
             ingress: Impairer::new(Direction::Ingress, config.seed ^ 0xd1b5_4a32_d192_ed03),

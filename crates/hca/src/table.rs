@@ -76,6 +76,10 @@ impl<T> Table<T> {
         assert_eq!(free, self.free.len(), "indices without an object");
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..)
             .zip(&self.slots)

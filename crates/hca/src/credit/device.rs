@@ -1,11 +1,14 @@
 //! Credit as a part of the device.
 
-use ferroce_transport::{Allowance, HeldBack};
+use ferroce_transport::{Allowance, HeldBack, Time};
 
 use super::path::{PathWindow, Signal};
-use super::{QUANTUM_BYTES, affordable, cost};
+use super::{QUANTUM_BYTES, Room, affordable, cost};
 use crate::device::{Hca, QpEntry};
 use crate::verbs::PathLook;
+
+/// Who waits looks this often whether anything has come back meanwhile.
+const WRITE_OFF_NS: u64 = 1_000_000_000;
 
 /// What a queue pair has taken of the room at its peer and of that for responses, in bytes, and
 /// whether it waits for either.
@@ -165,9 +168,9 @@ impl Hca {
         };
         entry.qp.allow(Allowance {
             packets: allow(at_peer, packets, entry.qp.on_wire()),
-            alone: peer.room.used() == packets,
+            alone: peer.room.is_alone(packets),
             responses: allow(at_home, responses, entry.qp.responses_on_wire()),
-            alone_reading: self.responses.used() == responses,
+            alone_reading: self.responses.is_alone(responses),
         });
     }
 
@@ -180,6 +183,25 @@ impl Hca {
         let share = (peer.window.bytes() / u64::from(peer.busy.max(1))).max(QUANTUM_BYTES);
         let mtu = entry.qp.attr().path_mtu;
         affordable(share, mtu).saturating_mul(mtu.bytes())
+    }
+
+    /// Looks whether those who wait still may hope that something comes back. A queue pair without a
+    /// timeout that has lost a packet waits for ever, but the others shall not.
+    pub(crate) fn write_off(&mut self, now: Time) {
+        if self.written_off_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let mut called: Vec<u32> = self.peers.rooms().filter_map(Room::write_off).collect();
+        called.extend(self.responses.write_off());
+        let waits = self.responses.may_be_written_off()
+            || self
+                .peers
+                .iter()
+                .any(|(_, peer)| peer.room.may_be_written_off());
+        self.written_off_at = waits.then(|| now.after(WRITE_OFF_NS));
+        for index in called {
+            self.make_ready(index);
+        }
     }
 
     /// A queue pair's turn is over: it goes to the back of the queue for what it needs more of.
@@ -211,6 +233,9 @@ impl Hca {
             held_back == Some(HeldBack::Responses),
             more_responses,
         );
+        if held_back.is_some() && self.written_off_at.is_none() {
+            self.written_off_at = Some(self.now.after(WRITE_OFF_NS));
+        }
         if called {
             self.call(id);
         }

@@ -79,6 +79,10 @@ impl Peers {
         self.table.get_mut(index)
     }
 
+    pub(super) fn rooms(&mut self) -> impl Iterator<Item = &mut Room> {
+        self.table.iter_mut().map(|peer| &mut peer.room)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Peer)> {
         self.table.iter()
     }

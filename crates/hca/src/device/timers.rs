@@ -67,6 +67,7 @@ impl Hca {
         self.now = now;
         self.refresh();
         self.release_received();
+        self.write_off(now);
         self.cm.handle_timeout(now);
         self.tell_cm();
         while let Some((at, index)) = self.timers.pop_due(now) {
@@ -100,6 +101,7 @@ impl Hca {
         let cm = self.cm.poll_timeout();
         [
             self.timers.next(),
+            self.written_off_at,
             self.egress.next(),
             self.ingress.next(),
             cm,

@@ -86,6 +86,15 @@ fn who_goes_leaves_its_room_to_those_who_wait() {
     }
 }
 
+/// Those that hold everything have lost it and never repeat it.
+#[test]
+fn what_is_lost_for_good_does_not_hold_up_the_others() {
+    let (mut link, pairs) = held_up();
+    let later = link.pair.now.after(3_000_000_000);
+    link.pair.sides[A].hca.handle_timeout(later);
+    assert_eq!(sending(&mut link, &pairs), [true; 5]);
+}
+
 #[test]
 fn one_that_goes_while_it_waits_is_forgotten() {
     let (mut link, pairs) = held_up();
