@@ -214,7 +214,9 @@ fn counters_are_read_as_they_are() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "0");
 
-    let socket = UdpSocket::bind((address(0, 3), 0)).unwrap();
+    device.join().unwrap();
+    // Another port of this host would be another user's.
+    let socket = UdpSocket::bind((address(0, 3), device.address().port())).unwrap();
     socket.send_to(b"no packet", device.address()).unwrap();
     let counted = || device.state().counter(Counter::RxMalformed);
     let begun = Instant::now();

@@ -33,11 +33,12 @@ fn a_profile_takes_effect_at_the_next_timer_of_each_queue_pair() {
         assert!(bin.count >= predicted, "{predicted} predicted in {bin:?}");
     }
     // Whatever left again did so for a reason that is counted. A timer and a NAK of one moment are
-    // two reasons.
+    // two reasons. After a timeout one packet goes alone, and if more than that is answered, the next
+    // one that is missing, too.
     let others = ["local_ack_timeout_err", "packet_seq_err"].map(|name| seen.counter(name));
     let reasons = adaptive + others.iter().sum::<u64>();
     assert!(
-        (seen.compared.len() as u64..=reasons).contains(&seen.repeats),
+        (seen.compared.len() as u64..=2 * reasons).contains(&seen.repeats),
         "{} repeats for {reasons} reasons",
         seen.repeats
     );

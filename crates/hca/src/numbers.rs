@@ -7,7 +7,7 @@ use crate::secret::{Draw, ROUNDS, Secret, shuffle, unshuffle};
 const LOW_MIN: u32 = 2;
 const LOW_MAX: u32 = 0xfffe;
 /// Numbers whose index is remembered.
-const RECENT: usize = 8;
+const RECENT: usize = 4;
 /// Numbers of a slot.
 pub(crate) const COUNT: u32 = LOW_MAX - LOW_MIN + 1;
 
@@ -19,7 +19,7 @@ pub(crate) struct Numbers {
     slot: u32,
     /// Factor and summand of each round of the permutation. Multiply and shift: each packet needs it,
     /// and for whoever does not know the key any two halves have independent results.
-    rounds: [(u64, u64); ROUNDS],
+    rounds: [(u32, u32); ROUNDS],
     /// Numbers that were looked up last, by their low bits, and their indices. A packet looks its
     /// queue pair up several times, and the next packet is most often for the same one.
     recent: [Cell<(u32, u32)>; RECENT],
@@ -27,7 +27,8 @@ pub(crate) struct Numbers {
 
 impl Numbers {
     pub(crate) fn new(slot: u8, secret: Secret) -> Self {
-        let draw = |n| secret.draw(Draw::QpNumbers, n);
+        // The upper half of what is drawn is as good as the lower one.
+        let draw = |n| (secret.draw(Draw::QpNumbers, n) >> 32) as u32;
         Self {
             slot: slot.into(),
             rounds: [0, 1, 2, 3].map(|n| (draw(2 * n), draw(2 * n + 1))),
@@ -78,7 +79,7 @@ impl Numbers {
     fn round(&self, n: u32, half: u32) -> u32 {
         let (factor, summand) = self.rounds[n as usize % ROUNDS];
         // The upper 8 bits.
-        (factor.wrapping_mul(half.into()).wrapping_add(summand) >> 56) as u32
+        factor.wrapping_mul(half).wrapping_add(summand) >> 24
     }
 }
 

@@ -6,7 +6,7 @@ use ferroce_hca::{
 
 use crate::common::{A, B, Pair};
 use crate::play::{End, Outcome, Planned, Stage};
-use crate::scenario::{Kind, RNR_NS_MAX, Scenario};
+use crate::scenario::{Kind, RNR_NS_MAX, Scenario, WRITE_OFF_NS};
 
 pub(crate) fn check(stage: &mut Stage, scenario: &Scenario, last: Time) -> Outcome {
     let mut outcome = Outcome { sent: 0, done: 0 };
@@ -219,8 +219,8 @@ fn update(word: &mut [u8], new: impl Fn(u64) -> u64) -> Vec<u8> {
     original.to_ne_bytes().to_vec()
 }
 
-/// After the last thing that was done to it, a queue pair makes progress within its total timeout,
-/// again and again, or fails.
+/// After the last thing that was done to it, a queue pair makes progress within its total timeout and
+/// the time for which it may have to wait for room, again and again, or fails.
 fn check_time(stage: &Stage, scenario: &Scenario, last: Time) {
     let mut limit = last;
     for id in [A, B] {
@@ -236,12 +236,12 @@ fn check_time(stage: &Stage, scenario: &Scenario, last: Time) {
                 u64::from(sent.message.len.div_ceil(mtu).max(1))
             });
             let steps = packets.sum::<u64>() + 2;
-            limit = limit.max(last.after(steps * (total_ns + RNR_NS_MAX)));
+            let step_ns = total_ns + RNR_NS_MAX + WRITE_OFF_NS;
+            limit = limit.max(last.after(steps * step_ns));
         }
     }
     // A timer of an earlier policy may run: at most four times the largest timeout.
-    // And a device whose queue pairs have waited for room looks once more whether they still do.
-    let limit = limit.after(4 * (4096 << 16) + 1_000_000_000);
+    let limit = limit.after(4 * (4096 << 16));
     assert!(
         stage.pair.now <= limit,
         "{:?}, not {limit:?}",

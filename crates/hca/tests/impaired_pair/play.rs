@@ -11,7 +11,9 @@ use ferroce_wire::Qpn;
 
 use crate::common::{A, B, Pair, Region, disable_floor, set_profile, switch_adaptive};
 use crate::oracle;
-use crate::scenario::{Age, Cue, HELD_NS_MAX, Kind, LEN_MAX, Message, RNR_NS_MAX, Scenario};
+use crate::scenario::{
+    Age, Cue, HELD_NS_MAX, Kind, LEN_MAX, Message, RNR_NS_MAX, Scenario, WRITE_OFF_NS,
+};
 
 /// What came of a scenario that broke no promise.
 #[derive(Clone, Copy, Debug)]
@@ -413,7 +415,10 @@ impl Stage {
                 limit = limit.max(
                     from.after(total_ns)
                         .after(2 * HELD_NS_MAX)
-                        .after(RNR_NS_MAX),
+                        .after(RNR_NS_MAX)
+                        // It may not have begun, for want of room that others take one after the
+                        // other, until that is written off.
+                        .after(WRITE_OFF_NS * self.ends.len() as u64),
                 );
             }
         }
