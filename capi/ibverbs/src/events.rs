@@ -9,8 +9,10 @@ use std::collections::VecDeque;
 use std::ffi::{c_int, c_uint, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ferroce_border::border;
 use ferroce_udp::out_of_the_way;
@@ -33,7 +35,14 @@ pub struct EventQueue<E> {
     /// The program's.
     public: c_int,
     entries: Mutex<VecDeque<E>>,
+    /// Threads that wait for an event.
+    waiting: AtomicUsize,
+    /// The thread that waited last, 0 before the first.
+    last_to_wait: AtomicU64,
 }
+
+/// How long the end of a queue waits for a thread that takes its events in a loop to come back.
+const COMES_BACK: Duration = Duration::from_millis(20);
 
 impl<E> EventQueue<E> {
     /// A queue, and the descriptor for the program.
@@ -50,8 +59,25 @@ impl<E> EventQueue<E> {
             fd: out_of_the_way(fd),
             public: public.as_raw_fd(),
             entries: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            last_to_wait: AtomicU64::new(0),
         };
         Ok((queue, public))
+    }
+
+    /// To be called before the program's queue goes. A thread that takes the events in a loop, and is
+    /// just between two, is given the time to wait for the next one, which then never comes: that is
+    /// where libraries of cards leave it, whose calls on the way to the end of a queue take longer.
+    /// Programs such as rping count on it.
+    pub fn await_reader(&self) {
+        let last = self.last_to_wait.load(Ordering::Acquire);
+        if last == 0 || last == this_thread() {
+            return;
+        }
+        let until = Instant::now() + COMES_BACK;
+        while self.waiting.load(Ordering::Acquire) == 0 && Instant::now() < until {
+            thread::sleep(COMES_BACK / 200);
+        }
     }
 
     /// Adds an event.
@@ -171,6 +197,8 @@ where
     EventQueue<E>: Send + Sync,
 {
     let fd = queue.descriptor()?;
+    queue.last_to_wait.store(this_thread(), Ordering::Release);
+    queue.waiting.fetch_add(1, Ordering::AcqRel);
     AWAITED.with_borrow_mut(|awaited| awaited.push(queue));
     Ok(fd)
 }
@@ -180,8 +208,16 @@ where
     EventQueue<E>: Send + Sync,
 {
     let queue = AWAITED.with_borrow_mut(Vec::pop);
-    let queue = queue.and_then(|queue| queue.downcast().ok());
-    queue.ok_or(Error::Told(libc::EIO)) // a handler that has jumped away from its own wait
+    let queue = queue.and_then(|queue| queue.downcast::<EventQueue<E>>().ok());
+    // Else a handler has jumped away from its own wait.
+    let queue = queue.ok_or(Error::Told(libc::EIO))?;
+    queue.waiting.fetch_sub(1, Ordering::AcqRel);
+    Ok(queue)
+}
+
+fn this_thread() -> u64 {
+    // SAFETY: it only says which thread this is.
+    unsafe { libc::pthread_self() }
 }
 
 /// An announcement of a completion queue.

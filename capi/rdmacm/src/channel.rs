@@ -65,6 +65,7 @@ pub(crate) fn destroy(channel: *mut rdma_event_channel) {
     let Ok(object) = CHANNELS.find(channel) else {
         return;
     };
+    object.own().await_reader();
     // SAFETY: a live object.
     let fd = unsafe { (*object.abi()).fd };
     if CHANNELS.remove(channel).is_some() {
