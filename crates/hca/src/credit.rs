@@ -1,13 +1,14 @@
 //! Who may send now, where many queue pairs send into one buffer.
 //!
 //! A peer's socket drops what its receive buffer has no room for. So what all queue pairs of this
-//! device have on the wire to one address stays below a bound, however many they are and however
-//! they start. Room is taken burst by burst by whoever comes; who finds none waits in a queue, and
+//! device have on the wire to one address stays below a bound, however many they are, however they
+//! start, and in however many processes. Room is taken burst by burst by whoever comes; who finds none waits in a queue, and
 //! as soon as one waits, everybody who wants more goes behind it. The same holds for the responses
 //! to this device's READs, which come to its own socket.
 
 mod audit;
 mod device;
+mod lease;
 mod path;
 mod peers;
 
@@ -16,6 +17,7 @@ use std::collections::VecDeque;
 use ferroce_transport::Mtu;
 
 pub(crate) use self::device::Turn;
+pub use self::lease::LeaseTable;
 pub(crate) use self::path::Signal;
 pub use self::path::Window;
 pub(crate) use self::peers::Peers;
@@ -65,9 +67,14 @@ impl Room {
         self.used
     }
 
+    /// Those of them that may come back.
+    fn live(&self) -> u64 {
+        self.used - self.written_off
+    }
+
     /// Whether nobody but one that has taken `own` bytes has anything there that may come back.
     fn is_alone(&self, own: u64) -> bool {
-        self.used - self.written_off <= own
+        self.live() <= own
     }
 
     /// Queue pairs that wait.
@@ -83,7 +90,7 @@ impl Room {
     /// What a queue pair that has taken `own` bytes may have of `bound`. Nothing more if others
     /// waited before it, or if what is left is not worth a turn.
     fn allowed(&self, index: u32, own: u64, bound: u64) -> u64 {
-        let left = bound.saturating_sub(self.used - self.written_off);
+        let left = bound.saturating_sub(self.live());
         let worth = self.used == 0 || left >= QUANTUM_BYTES.min(bound / 4);
         match self.next().is_none_or(|next| next == index) && worth {
             true => own + left,

@@ -78,6 +78,8 @@ pub struct Hca {
     pub(crate) written_off_at: Option<Time>,
     /// What responses to READs may take of the host's own buffer.
     pub(crate) responses: Room,
+    /// See [`Hca::take_lacks_lease`].
+    pub(crate) lacks_lease: bool,
     egress: Impairer<Outgoing>,
     ingress: Impairer<Held>,
     pub(crate) events: VecDeque<Event>,
@@ -131,6 +133,7 @@ impl Hca {
             peers: Peers::new(limits.max_qp),
             written_off_at: None,
             responses: Room::default(),
+            lacks_lease: false,
             egress: Impairer::new(Direction::Egress, config.seed ^ 0x9e37_79b9_7f4a_7c15),
             ingress: Impairer::new(Direction::Ingress, config.seed ^ 0xd1b5_4a32_d192_ed03),
             events: VecDeque::new(),

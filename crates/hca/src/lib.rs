@@ -39,7 +39,7 @@ mod verbs;
 
 pub use congestion::{FlowLook, LimitLook};
 pub use cq::{CqId, CqInit, Notify};
-pub use credit::Window;
+pub use credit::{LeaseTable, Window};
 pub use device::{Hca, HcaConfig, Personality};
 pub use error::{Object, VerbsError};
 pub use event::{Event, Refusal};

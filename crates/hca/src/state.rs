@@ -16,6 +16,7 @@ use thiserror::Error;
 pub use self::function::{Function, VfBlock};
 use self::published::Published;
 pub(crate) use self::settings::Settings;
+use crate::credit::LeaseTable;
 use crate::device::Personality;
 use crate::histogram::{Histogram, HistogramError};
 use crate::impair::{Backlog, Direction, Impairment, ImpairmentError};
@@ -32,6 +33,12 @@ pub struct StateBlock {
     /// Of the bottlenecks of what is sent and of what is received.
     backlogs: [Backlog; 2],
     histogram: Histogram,
+}
+
+impl Default for StateBlock {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl StateBlock {
@@ -85,6 +92,8 @@ pub struct MappedState {
     pub vfs: &'static [VfBlock],
     /// A slab for each slot of this function; slot 0 belongs to nobody.
     pub slabs: &'static [CounterSlab],
+    /// What the processes of this function have leased.
+    pub leases: &'static LeaseTable,
 }
 
 /// Keeps others from changing the shared state for the length of a call.
@@ -136,8 +145,8 @@ pub struct DeviceState {
     vfs: &'static [VfBlock],
     function: Function,
     own: Shared<CounterSlab>,
-    /// All of them; `None` if there is but `own`.
-    slabs: Option<&'static [CounterSlab]>,
+    /// What all processes of the device map; `None` if there is but one.
+    memory: Option<Arc<MappedState>>,
     lock: Arc<dyn WriteLock>,
     identity: Identity,
 }
@@ -189,7 +198,7 @@ impl DeviceState {
             vfs: &[],
             function: Function::default(),
             own: Shared::Owned(Arc::default()),
-            slabs: None,
+            memory: None,
             lock: Arc::new(OwnLock::default()),
             identity: Identity::default(),
         };
@@ -213,7 +222,7 @@ impl DeviceState {
             vfs: memory.vfs,
             function,
             own: Shared::Mapped(memory.slabs.get(usize::from(slot))?),
-            slabs: Some(memory.slabs),
+            memory: Some(Arc::new(memory)),
             lock,
             identity: Identity::default(),
         })
@@ -245,9 +254,14 @@ impl DeviceState {
 
     // Counters.
 
+    /// All slabs; `None` if there is but `own`.
+    fn slabs(&self) -> Option<&'static [CounterSlab]> {
+        self.memory.as_ref().map(|memory| memory.slabs)
+    }
+
     /// The value of a counter, summed over all processes that have or had the device open.
     pub fn counter(&self, counter: Counter) -> u64 {
-        match self.slabs {
+        match self.slabs() {
             None => self.own.counter(counter),
             Some(slabs) => slabs.iter().map(|slab| slab.counter(counter)).sum(),
         }
@@ -257,7 +271,7 @@ impl DeviceState {
     /// place of one for each counter.
     pub fn counters(&self) -> [u64; Counter::COUNT] {
         let slabs = self
-            .slabs
+            .slabs()
             .unwrap_or_else(|| std::slice::from_ref(&*self.own));
         let mut sums = [0u64; Counter::COUNT];
         for slab in slabs {
@@ -270,7 +284,7 @@ impl DeviceState {
 
     /// The part of a counter that one process after the other counted in a slot.
     pub fn counter_of(&self, slot: u8, counter: Counter) -> u64 {
-        let slab = self.slabs.and_then(|slabs| slabs.get(usize::from(slot)));
+        let slab = self.slabs().and_then(|slabs| slabs.get(usize::from(slot)));
         slab.unwrap_or(&self.own).counter(counter)
     }
 
@@ -278,6 +292,12 @@ impl DeviceState {
     #[inline]
     pub(crate) fn count(&self, counter: Counter, n: u64) {
         self.own.count(counter, n);
+    }
+
+    /// What it shares with other processes of what peers take.
+    #[inline]
+    pub(crate) fn leases(&self) -> Option<&'static LeaseTable> {
+        self.memory.as_ref().map(|memory| memory.leases)
     }
 
     // Settings.

@@ -391,6 +391,11 @@ impl Engine {
     /// Sends what the device has to send.
     pub(crate) fn transmit(&mut self, socket: &Socket) -> Transmitted {
         let now = Self::now();
+        if self.hca.take_lacks_lease()
+            && let Some(neighbours) = &mut self.neighbours
+        {
+            neighbours.sweep_leases(now.as_nanos());
+        }
         if socket.has_left() {
             // The program ends, and nobody waits for it.
             self.stage.clear();

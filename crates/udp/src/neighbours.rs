@@ -28,6 +28,8 @@ const PAUSE_MIN_NS: u64 = 100_000;
 const PAUSE_MAX_NS: u64 = 20_000_000;
 /// Frames taken in one go.
 const TAKE_MAX: usize = 16;
+/// How long after one look for leases of the dead there is no other.
+const SWEEP_PAUSE_NS: u64 = 100_000_000;
 /// Bytes before each packet: the source as IPv6 address, its port, the traffic class, the length.
 const HEAD: usize = 16 + 2 + 1 + 2;
 
@@ -43,6 +45,8 @@ pub(crate) struct Neighbours {
     seen: u32,
     buffer: Box<[u8]>,
     pub(crate) steering: Steering,
+    /// When leases of the dead may be looked for again.
+    sweep_at_ns: u64,
 }
 
 /// Frames for one receiver.
@@ -87,12 +91,23 @@ impl Neighbours {
             mailbox: Arc::new(mailbox),
             outboxes: BTreeMap::new(),
             buffer: vec![0; FRAME_BYTES].into_boxed_slice(),
+            sweep_at_ns: 0,
         }
     }
 
     /// Where packets from others arrive.
     pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
         Arc::clone(&self.mailbox)
+    }
+
+    /// There was nothing to lease: perhaps the dead have it.
+    #[cold]
+    pub(crate) fn sweep_leases(&mut self, now_ns: u64) {
+        if self.sweep_at_ns <= now_ns {
+            self.sweep_at_ns = now_ns + SWEEP_PAUSE_NS;
+            // What it does not get now it may get the next time.
+            let _ = self.shared.sweep_leases(self.slot);
+        }
     }
 
     /// The slot of the other process that a packet belongs to, if it does.

@@ -4,6 +4,7 @@
 //! dies. Nothing written in the file has to be put right afterwards.
 
 mod layout;
+mod lease;
 mod mailbox;
 mod open;
 mod place;
@@ -39,6 +40,8 @@ mod byte {
     pub(super) const MEMBERS: i64 = 1 << 40;
     /// Whoever changes settings.
     pub(super) const SETTINGS: i64 = MEMBERS + 1;
+    /// Whoever ends the leases of the dead.
+    pub(super) const LEASES: i64 = MEMBERS + 2;
     /// The owner of slot n has byte `SLOTS + n`.
     pub(super) const SLOTS: i64 = MEMBERS + 0x1000;
     /// Whoever has VF n of the card open shares byte `VFS + n` of the PF's file.
@@ -151,6 +154,7 @@ impl SharedFile {
                 self.layout.member(slot).set(process::id(), &comm);
                 self.layout.note_slot(slot);
                 self.clear_services(held, slot);
+                self.clear_leases(held, slot)?;
                 return Ok(Some(slot));
             }
         }

@@ -3,10 +3,11 @@
 mod common;
 
 use std::env;
+use std::path::Path;
 
-use common::{Node, address, attr};
+use common::{Node, Other, Place, address, attr, connect_back, hear, role, tell};
 use ferroce_hca::{Counter, Mtu, QpAttr};
-use ferroce_udp::DeviceConfig;
+use ferroce_udp::{DeviceConfig, Registry};
 use ferroce_wire::Qpn;
 
 const LEN: usize = 64 << 10;
@@ -66,4 +67,58 @@ fn a_small_buffer_is_enough_for_a_crowd() {
     let node = Node::with_config(config, 2 * LEN);
     let qpns = selves(&node, queue_pairs() / 4);
     write(&node, &qpns);
+}
+
+/// Each of them alone could fill the buffer.
+const PROCESSES: usize = 8;
+
+/// One process of the crowd: as many queue pairs as its role says, and a write on each.
+fn member(role: &[String]) {
+    let registry = Registry::at(Path::new(&role[0])).unwrap();
+    let node = Node::attach(&registry, "a", LEN);
+    let count: usize = role[1].parse().unwrap();
+    let links: Vec<_> = (0..count)
+        .map(|_| connect_back(&node, &without_timeout()))
+        .collect();
+    tell("connected");
+    hear();
+    for (link, wr_id) in links.iter().zip(0..) {
+        node.post(
+            link.qpn,
+            wr_id,
+            link.memory.write(),
+            node.sge(0, LEN as u32),
+        );
+    }
+    node.succeed(count);
+    let repeated = node.device.state().counter(Counter::RetransmittedPackets);
+    assert_eq!((repeated, node.device.receive_drops()), (0, Some(0)));
+    node.device.with(|hca| hca.audit());
+    tell("done");
+    while hear().is_some() {}
+}
+
+#[test]
+fn many_processes_do_not_drown_one() {
+    if let Some(role) = role() {
+        return member(&role);
+    }
+    let place = Place::with_device(address(61, 2, 0));
+    let node = Node::attach(&place.registry(), "a", LEN);
+    let each = queue_pairs().div_ceil(PROCESSES);
+    let role = format!("{} {each}", place.path().display());
+    let start = || Other::start("many_processes_do_not_drown_one", &role);
+    let mut members = [(); PROCESSES].map(|()| start());
+    for member in &mut members {
+        for _ in 0..each {
+            member.connect(&node, &without_timeout());
+        }
+        assert_eq!(member.hear(), "connected");
+    }
+    members.iter_mut().for_each(|member| member.tell("go"));
+    for member in &mut members {
+        assert_eq!(member.hear(), "done");
+    }
+    assert_eq!(node.device.receive_drops(), Some(0));
+    members.into_iter().for_each(Other::finish);
 }

@@ -42,6 +42,7 @@ impl Hca {
             });
         }
         assert!(sums.is_empty(), "{sums:?}");
+        self.audit_leases();
         assert_eq!(self.responses.used(), home.taken, "{:?}", self.responses);
         assert_eq!(self.responses.waiting(), home.waiting);
         self.audit_queue(&self.responses, |entry| entry.turn.waits_for_responses);

@@ -70,6 +70,9 @@ impl Hca {
         }
         self.rebook(id, turn, Turn::default());
         self.call(id);
+        if self.peers.get(id).is_some_and(|peer| peer.users() == 1) {
+            self.give_back(id);
+        }
         self.peers.leave(id);
     }
 
@@ -121,12 +124,21 @@ impl Hca {
         it.busy = it.busy + u32::from(now.packets > 0) - u32::from(before.packets > 0);
         let packets = it.room.book(before.packets, now.packets);
         let responses = self.responses.book(before.responses, now.responses);
+        if now.packets < before.packets && self.peer_in_turn() != Some(peer) {
+            self.give_back(peer);
+        }
         if packets {
             self.call(peer);
         }
         if responses {
             self.call_reader();
         }
+    }
+
+    /// Where the queue pair sends whose turn has begun and is not over.
+    fn peer_in_turn(&self) -> Option<u32> {
+        let index = self.in_turn()?;
+        self.qps.get(index)?.peer
     }
 
     /// Whoever is next in the queue for room at a peer is to look whether there is enough now.
@@ -151,15 +163,20 @@ impl Hca {
             return;
         };
         self.turn_began = entry.turn;
-        let Some(peer) = entry.peer.and_then(|peer| self.peers.get(peer)) else {
+        let Some(id) = entry.peer else {
             entry.qp.allow(Allowance::ALL);
+            return;
+        };
+        let sends = entry.qp.send_queue_len() > 0;
+        let bound_at_peer = self.bound_at(id, sends);
+        let (Some(peer), Some(entry)) = (self.peers.get(id), self.qps.get_mut(index)) else {
             return;
         };
         let mtu = entry.qp.attr().path_mtu;
         let Turn {
             packets, responses, ..
         } = entry.turn;
-        let at_peer = peer.room.allowed(index, packets, peer.window.bytes());
+        let at_peer = peer.room.allowed(index, packets, bound_at_peer);
         let at_home = self.responses.allowed(index, responses, bound_of_responses);
         // Who may take no more keeps what it has.
         let allow = |allowed: u64, taken: u64, on_wire: u32| match allowed > taken {
@@ -236,6 +253,7 @@ impl Hca {
         if held_back.is_some() && self.written_off_at.is_none() {
             self.written_off_at = Some(self.now.after(WRITE_OFF_NS));
         }
+        self.give_back(id);
         if called {
             self.call(id);
         }

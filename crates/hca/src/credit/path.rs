@@ -89,6 +89,11 @@ impl PathWindow {
         self.bytes
     }
 
+    /// The most that it may become.
+    pub(super) fn max(&self) -> u64 {
+        self.max
+    }
+
     /// The last round trip.
     pub(crate) fn rtt_ns(&self) -> Option<u64> {
         self.rtt_ns

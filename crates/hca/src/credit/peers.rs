@@ -10,7 +10,7 @@ use crate::table::Table;
 /// A device that queue pairs of this one are connected to.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    address: IpAddr,
+    pub(super) address: IpAddr,
     /// Queue pairs whose requests go there.
     users: u32,
     /// How many of them have something on the wire.
@@ -18,6 +18,8 @@ pub(crate) struct Peer {
     pub(crate) room: Room,
     /// How much may be on the wire.
     pub(crate) window: PathWindow,
+    /// How much of what all processes of the device may have there this one has leased.
+    pub(super) leased: u64,
 }
 
 /// All of them: no more than there are queue pairs.
@@ -53,6 +55,7 @@ impl Peers {
             busy: 0,
             room: Room::default(),
             window,
+            leased: 0,
         })?;
         self.by_address.insert(address, index);
         Some(index)

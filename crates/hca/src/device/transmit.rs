@@ -155,6 +155,12 @@ impl Hca {
         }
     }
 
+    /// The queue pair that has sent something in its turn and may go on.
+    pub(crate) fn in_turn(&self) -> Option<u32> {
+        let front = self.ready.front().copied();
+        front.filter(|_| self.burst_left < BURST_PACKETS)
+    }
+
     /// Puts a queue pair on the ready list.
     #[inline]
     pub(crate) fn make_ready(&mut self, index: u32) {

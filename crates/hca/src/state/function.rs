@@ -95,6 +95,7 @@ mod tests {
                 block,
                 vfs: of_vfs,
                 slabs: Vec::leak(vec![CounterSlab::default(), CounterSlab::default()]),
+                leases: Box::leak(Box::default()),
             };
             DeviceState::mapped(memory, function, 1, Arc::clone(&lock)).unwrap()
         };

@@ -442,7 +442,11 @@ impl Pair {
 
 impl Side {
     fn new(number: u8, config: HcaConfig) -> Self {
-        let mut hca = Hca::new(config);
+        Self::on(number, Hca::new(config))
+    }
+
+    /// A side whose device there is.
+    pub fn on(number: u8, mut hca: Hca) -> Self {
         let pd = hca.alloc_pd().unwrap();
         let cq = hca.create_cq(1 << 16).unwrap();
         Self {

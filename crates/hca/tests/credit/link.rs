@@ -88,13 +88,24 @@ impl Link {
 
     /// Queue pairs of A, each connected to one of `to`.
     pub(crate) fn connect(&mut self, to: usize, qps: usize, attr: QpAttr) -> Vec<[Qpn; 2]> {
+        self.connect_from(A, to, qps, attr)
+    }
+
+    /// The same for queue pairs of `from`.
+    pub(crate) fn connect_from(
+        &mut self,
+        from: usize,
+        to: usize,
+        qps: usize,
+        attr: QpAttr,
+    ) -> Vec<[Qpn; 2]> {
         let sides = &mut self.pair.sides;
         let pairs: Vec<_> = (0..qps)
-            .map(|_| [sides[A].create_qp(), sides[to].create_qp()])
+            .map(|_| [sides[from].create_qp(), sides[to].create_qp()])
             .collect();
         for [a, b] in &pairs {
-            let addresses = [sides[A].address, sides[to].address];
-            for (id, own, peer, dest) in [(A, a, b, addresses[1]), (to, b, a, addresses[0])] {
+            let addresses = [sides[from].address, sides[to].address];
+            for (id, own, peer, dest) in [(from, a, b, addresses[1]), (to, b, a, addresses[0])] {
                 let attr = QpAttr {
                     dest_qpn: *peer,
                     rq_psn: Psn::new(7),
@@ -187,7 +198,7 @@ impl Link {
         }
         self.rounds += 1;
         if self.rounds.is_multiple_of(1_000) {
-            self.pair.sides[A].hca.audit();
+            self.pair.sides.iter().for_each(|side| side.hca.audit());
         }
     }
 

@@ -5,5 +5,6 @@ mod common;
 
 mod bound;
 mod link;
+mod processes;
 mod slow;
 mod turns;

@@ -4,14 +4,14 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use ferroce_hca::{CounterSlab, Function, MappedState, StateBlock, VfBlock};
+use ferroce_hca::{CounterSlab, Function, LeaseTable, MappedState, StateBlock, VfBlock};
 
 use super::SLOT_MAX;
 
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
 /// Rises with every change of what lies where.
-const VERSION: u32 = 11;
+const VERSION: u32 = 12;
 
 /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
 /// that [`Layout::is_ready`] tells apart.
@@ -35,6 +35,7 @@ pub(crate) struct Layout {
     members: [Member; 256],
     /// By slot.
     slabs: [CounterSlab; 256],
+    leases: LeaseTable,
     services: Services,
     listeners: Listeners,
 }
@@ -128,7 +129,12 @@ impl Layout {
             block: &card.block,
             vfs: &card.vfs,
             slabs: &self.slabs,
+            leases: &self.leases,
         }
+    }
+
+    pub(super) fn leases(&self) -> &LeaseTable {
+        &self.leases
     }
 
     pub(super) fn rounds(&self) -> &Rounds {

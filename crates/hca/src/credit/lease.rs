@@ -1,0 +1,261 @@
+//! Shares in what a peer takes, for the processes of a device.
+//!
+//! Each process books for itself what it has on the wire. What all of them have there together stays
+//! below the bound because whoever wants more than a little leases it first, out of one total for
+//! each peer. A process that finds nothing left has [`FLOOR_BYTES`] all the same, so nobody has to
+//! wait for another process, or to be woken by one.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::QUANTUM_BYTES;
+use crate::device::Hca;
+
+/// What a process may have on the wire to a peer without a lease: two packets of any size.
+pub(super) const FLOOR_BYTES: u64 = 16 << 10;
+/// Peers share a total if their addresses come to the same number.
+const BUCKETS: usize = 64;
+
+/// What the processes of a function have leased. Zeros, as a new file has them, are valid.
+#[derive(Debug)]
+#[repr(C)]
+pub struct LeaseTable {
+    totals: Row,
+    /// By slot. Only its owner writes to a row, and when that has died whoever reclaims it.
+    slots: [Row; 256],
+}
+
+/// In bytes, by bucket; in cache lines of its own.
+#[derive(Debug)]
+#[repr(C, align(128))]
+struct Row([AtomicU64; BUCKETS]);
+
+impl Row {
+    const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; BUCKETS])
+    }
+}
+
+impl Default for LeaseTable {
+    fn default() -> Self {
+        Self {
+            totals: Row::new(),
+            slots: [const { Row::new() }; 256],
+        }
+    }
+}
+
+impl LeaseTable {
+    /// Leases up to `wanted` bytes of the `bound` at a peer, and tells how many. Half of what is left
+    /// is for others, unless that is little.
+    ///
+    /// Who is killed amid this or [`Self::give_back`] may leave the total too large, never too small.
+    pub fn take(&self, slot: u8, peer: IpAddr, wanted: u64, bound: u64) -> u64 {
+        let bucket = bucket(peer);
+        let grant = |total| {
+            let left = bound.saturating_sub(total);
+            wanted.min(left).min((left / 2).max(QUANTUM_BYTES))
+        };
+        let more = |total| (grant(total) > 0).then(|| total + grant(total));
+        let total = &self.totals.0[bucket];
+        let Ok(before) = total.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more) else {
+            return 0;
+        };
+        let cell = &self.slots[usize::from(slot)].0[bucket];
+        let held = cell.load(Ordering::Relaxed);
+        cell.store(held.saturating_add(grant(before)), Ordering::Release);
+        grant(before)
+    }
+
+    /// Ends the lease of so many bytes.
+    pub fn give_back(&self, slot: u8, peer: IpAddr, bytes: u64) {
+        let bucket = bucket(peer);
+        let cell = &self.slots[usize::from(slot)].0[bucket];
+        let held = cell.load(Ordering::Relaxed);
+        cell.store(held.saturating_sub(bytes), Ordering::Relaxed);
+        self.subtract(bucket, bytes);
+    }
+
+    fn subtract(&self, bucket: usize, bytes: u64) {
+        let less = |total: u64| Some(total.saturating_sub(bytes));
+        // Never an error: there is always a new value.
+        let _ = self.totals.0[bucket].fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
+    }
+
+    /// Whether the owner of a slot has leased anything.
+    pub fn is_held(&self, slot: u8) -> bool {
+        let cells = &self.slots[usize::from(slot)].0;
+        cells.iter().any(|cell| cell.load(Ordering::Acquire) > 0)
+    }
+
+    /// Ends all leases of a slot whose owner is dead.
+    pub fn reclaim(&self, slot: u8) {
+        for (bucket, cell) in self.slots[usize::from(slot)].0.iter().enumerate() {
+            let held = cell.swap(0, Ordering::AcqRel);
+            if held > 0 {
+                self.subtract(bucket, held);
+            }
+        }
+    }
+
+    /// Ends all leases that there are, for a process that nobody shares the device with.
+    pub fn clear(&self) {
+        let rows = self.slots.iter().chain([&self.totals]);
+        let cells = rows.flat_map(|row| &row.0);
+        cells.for_each(|cell| cell.store(0, Ordering::Relaxed));
+    }
+
+    fn held(&self, slot: u8, bucket: usize) -> u64 {
+        self.slots[usize::from(slot)].0[bucket].load(Ordering::Relaxed)
+    }
+}
+
+/// All processes must come to the same number, whatever compiler they were built with.
+fn bucket(peer: IpAddr) -> usize {
+    let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    let hash = match peer {
+        IpAddr::V4(address) => address.octets().iter().fold(0xcbf2_9ce4_8422_2325, fnv),
+        IpAddr::V6(address) => address.octets().iter().fold(0xcbf2_9ce4_8422_2325, fnv),
+    };
+    // The last byte has come as far as that.
+    (hash >> 40) as usize % BUCKETS
+}
+
+impl Hca {
+    /// What all queue pairs of this process may have on the wire to a peer; leases more if one of
+    /// them `sends`.
+    pub(super) fn bound_at(&mut self, id: u32, sends: bool) -> u64 {
+        let Some(peer) = self.peers.get_mut(id) else {
+            return 0;
+        };
+        let window = peer.window.bytes();
+        let Some(table) = self.state.leases() else {
+            return window;
+        };
+        if sends && peer.leased < window {
+            let wanted = window - peer.leased;
+            let granted = table.take(self.config.slot, peer.address, wanted, peer.window.max());
+            peer.leased += granted;
+            self.lacks_lease |= granted == 0 && peer.room.live() <= FLOOR_BYTES;
+        }
+        window.min(peer.leased.max(FLOOR_BYTES))
+    }
+
+    /// Gives back what is leased at a peer and not in use, but for a little that may be wanted soon.
+    /// Not amid a turn, which has been promised all of it.
+    pub(super) fn give_back(&mut self, id: u32) {
+        let (Some(peer), Some(table)) = (self.peers.get_mut(id), self.state.leases()) else {
+            return;
+        };
+        let live = peer.room.live();
+        let (keep, most) = match live {
+            0 => (0, 0),
+            _ => (live + QUANTUM_BYTES, live + 2 * QUANTUM_BYTES),
+        };
+        if peer.leased > most {
+            table.give_back(self.config.slot, peer.address, peer.leased - keep);
+            peer.leased = keep;
+        }
+    }
+
+    /// Whether there was nothing to lease since the last call: others have everything, or had it
+    /// when they died.
+    pub fn take_lacks_lease(&mut self) -> bool {
+        std::mem::take(&mut self.lacks_lease)
+    }
+
+    /// What is booked as leased is what the others see.
+    pub(super) fn audit_leases(&self) {
+        let Some(table) = self.state.leases() else {
+            return;
+        };
+        let mut sums = [0; BUCKETS];
+        for (_, peer) in self.peers.iter() {
+            sums[bucket(peer.address)] += peer.leased;
+        }
+        for (bucket, sum) in sums.into_iter().enumerate() {
+            assert_eq!(table.held(self.config.slot, bucket), sum, "bucket {bucket}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    const BOUND: u64 = 1 << 20;
+
+    fn take_all(table: &LeaseTable, slot: u8) -> u64 {
+        std::iter::repeat_with(|| table.take(slot, PEER, BOUND, BOUND))
+            .take_while(|granted| *granted > 0)
+            .sum()
+    }
+
+    #[test]
+    fn all_together_never_have_more_than_there_is() {
+        let table = LeaseTable::default();
+        let first = table.take(1, PEER, u64::MAX, BOUND);
+        assert_eq!(first, BOUND / 2, "the rest is for others");
+        let rest = take_all(&table, 2);
+        assert_eq!(first + rest, BOUND);
+        assert_eq!(table.take(3, PEER, 1, BOUND), 0);
+        table.give_back(1, PEER, 1000);
+        assert_eq!(take_all(&table, 3), 1000);
+        table.give_back(1, PEER, first - 1000);
+        assert!(!table.is_held(1));
+        assert_eq!(take_all(&table, 1), first - 1000);
+    }
+
+    #[test]
+    fn what_the_dead_have_comes_back_once() {
+        let table = LeaseTable::default();
+        let others = table.take(2, PEER, 100_000, BOUND);
+        assert_eq!(take_all(&table, 1), BOUND - others);
+        table.reclaim(1);
+        table.reclaim(1);
+        assert!(!table.is_held(1));
+        assert_eq!(take_all(&table, 3), BOUND - others);
+    }
+
+    #[test]
+    fn a_total_that_is_too_large_is_right_for_the_next_who_is_alone() {
+        let table = LeaseTable::default();
+        table.totals.0[bucket(PEER)].store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(take_all(&table, 1), 0);
+        table.clear();
+        assert_eq!(take_all(&table, 1), BOUND);
+    }
+
+    #[test]
+    fn processes_that_take_at_a_time_count_right() {
+        let table = LeaseTable::default();
+        std::thread::scope(|scope| {
+            for slot in 1..4 {
+                let table = &table;
+                scope.spawn(move || {
+                    for wanted in 0..20_000 {
+                        let granted = table.take(slot, PEER, 100_000 + wanted, BOUND);
+                        table.give_back(slot, PEER, granted);
+                    }
+                });
+            }
+        });
+        assert!((1..4).all(|slot| !table.is_held(slot)));
+        assert_eq!(take_all(&table, 1), BOUND);
+    }
+
+    #[test]
+    fn neighbours_rarely_share_a_total() {
+        let of = |host| bucket(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)));
+        let buckets: std::collections::BTreeSet<_> = (0..64).map(of).collect();
+        assert!(buckets.len() >= 48, "{buckets:?}");
+    }
+
+    #[test]
+    fn the_floor_is_two_packets_of_any_size() {
+        assert!(super::super::cost(2, ferroce_transport::Mtu::Mtu4096) <= FLOOR_BYTES);
+    }
+}

@@ -1,0 +1,109 @@
+//! Processes of one device share what a peer takes.
+
+use std::sync::Arc;
+
+use ferroce_hca::{
+    AccessFlags, CounterSlab, DeviceState, Function, Hca, HcaConfig, LeaseTable, MappedState,
+    Personality, SendWr, WcStatus, Window, WriteLock, WriteLockError,
+};
+
+use crate::common::{A, B, Side, config};
+use crate::link::{Link, Receiver, without_timeout};
+
+const LEN: usize = 64 << 10;
+const BOUND: u32 = 1 << 20;
+
+/// For a test of one thread.
+#[derive(Debug)]
+struct NoLock;
+
+impl WriteLock for NoLock {
+    fn locked(&self, write: &mut dyn FnMut()) -> Result<(), WriteLockError> {
+        write();
+        Ok(())
+    }
+}
+
+fn memory() -> MappedState {
+    MappedState {
+        block: Box::leak(Box::default()),
+        vfs: &[],
+        slabs: Vec::leak((0..4).map(|_| CounterSlab::default()).collect()),
+        leases: Box::leak(Box::default()),
+    }
+}
+
+/// The owner of a slot.
+fn process(memory: MappedState, slot: u8) -> Hca {
+    let state = DeviceState::mapped(memory, Function::default(), slot, Arc::new(NoLock)).unwrap();
+    let config = HcaConfig {
+        slot,
+        total_window_bytes: BOUND,
+        window: Window::Fixed(BOUND),
+        ..config()
+    };
+    Hca::with_state(config, state)
+}
+
+/// Two processes on a link; both write to the second, whose buffer has room for what one may send.
+fn link(memory: MappedState) -> Link {
+    let receiver = Receiver {
+        buffer: u64::from(BOUND) * 5 / 4,
+        ..Receiver::default()
+    };
+    let mut link = Link::new([config(); 2], [receiver; 2]);
+    let state = DeviceState::mapped(memory, Function::default(), 0, Arc::new(NoLock)).unwrap();
+    state.reset(Personality::default()).unwrap();
+    link.pair.sides = [1, 2].map(|slot| Side::on(slot, process(memory, slot)));
+    link
+}
+
+fn write_all(link: &mut Link, qps: usize) {
+    for from in [A, B] {
+        let pairs = link.connect_from(from, B, qps, without_timeout());
+        let sides = &mut link.pair.sides;
+        let [own, remote] = [from, B].map(|id| sides[id].register(LEN, AccessFlags::all()));
+        for [qpn, _] in pairs {
+            let wr = SendWr::new(0, remote.write(), own.whole());
+            sides[from].hca.post_send(qpn, wr).unwrap();
+        }
+    }
+    link.run();
+    for side in &link.pair.sides {
+        assert_eq!(side.completions.len(), qps, "{} drops", link.drops);
+        let mut statuses = side.completions.iter().map(|wc| wc.status);
+        assert!(statuses.all(|status| status == WcStatus::Success));
+        side.hca.audit();
+    }
+    assert_eq!(link.drops, 0, "at most {} bytes", link.peak);
+}
+
+fn nothing_is_leased(leases: &LeaseTable) {
+    assert!((0..=u8::MAX).all(|slot| !leases.is_held(slot)));
+}
+
+#[test]
+fn two_processes_do_not_drown_one() {
+    for qps in [1, 20, 1_000] {
+        let memory = memory();
+        write_all(&mut link(memory), qps);
+        nothing_is_leased(memory.leases);
+    }
+}
+
+/// One that has died, or sleeps, has everything.
+#[test]
+fn what_another_one_has_stops_nobody() {
+    let memory = memory();
+    let mut link = link(memory);
+    let peer = link.pair.sides[B].address;
+    while memory.leases.take(3, peer, u64::MAX, BOUND.into()) > 0 {}
+    write_all(&mut link, 100);
+    let mut lack = |id: usize| link.pair.sides[id].hca.take_lacks_lease();
+    assert!(lack(A) && lack(B));
+    memory.leases.reclaim(3);
+    let sides = &mut link.pair.sides;
+    sides.iter_mut().for_each(|side| side.completions.clear());
+    write_all(&mut link, 100);
+    nothing_is_leased(memory.leases);
+}
