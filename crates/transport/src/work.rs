@@ -332,7 +332,7 @@ impl WcStatus {
 
     /// The vendor syndrome that ConnectX reports with this status, if it is always the same one. 129
     /// (retry exceeded) and 249 (flush) are documented facts of those cards; the others are what
-    /// public logs show. 0 where nothing is known; see [`Fault`] for protection errors.
+    /// public logs show. 0 where nothing is known.
     pub fn vendor_err(self) -> u32 {
         match self {
             Self::LocQpOpErr => 97,
