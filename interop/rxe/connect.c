@@ -16,19 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define die(...)                                                        \
-	do {                                                            \
-		fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);         \
-		fprintf(stderr, __VA_ARGS__);                           \
-		fprintf(stderr, "\n");                                  \
-		exit(1);                                                \
-	} while (0)
-
-#define check(condition)                                                \
-	do {                                                            \
-		if (!(condition))                                       \
-			die("%s (errno: %s)", #condition, strerror(errno)); \
-	} while (0)
+#include "die.h"
 
 #define SIZE 3000
 #define RESOLVE_MS 10000

@@ -15,24 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "die.h"
+
 #define GID_INDEX 1	/* the IPv4 address, on both devices */
 #define QKEY 0x11111111
 #define DEPTH 64
 #define PATIENCE_S 30	/* for one completion; an emulated peer is slow */
-
-#define die(...)                                                        \
-	do {                                                            \
-		fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);         \
-		fprintf(stderr, __VA_ARGS__);                           \
-		fprintf(stderr, "\n");                                  \
-		exit(1);                                                \
-	} while (0)
-
-#define check(condition)                                                \
-	do {                                                            \
-		if (!(condition))                                       \
-			die("%s (errno: %s)", #condition, strerror(errno)); \
-	} while (0)
 
 /* What one end tells the other of itself. */
 struct card {

@@ -144,7 +144,7 @@ impl Error {
     }
 }
 
-/// A number, and for whoever knows it as a mask or key also its digits in hex.
+/// A number, followed by its hexadecimal digits if it is likely to be known as a mask or key.
 fn number_or_bits(value: i128) -> String {
     if value < 10 {
         value.to_string()
