@@ -62,7 +62,7 @@ const REFRESH: Duration = Duration::from_millis(100);
 #[command(after_help = EXIT_CODES)]
 pub struct Command {
     #[command(flatten)]
-    on: Where,
+    on: ProgramArgs,
     /// Adaptive retransmission by this profile (TOML) while the program runs
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
@@ -92,7 +92,7 @@ pub struct Command {
 
 /// Which devices a program sees, and what it leaves behind.
 #[derive(Args, Debug)]
-pub(crate) struct Where {
+pub(crate) struct ProgramArgs {
     /// The only device the program sees [default: all]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
@@ -109,15 +109,15 @@ impl Command {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let path = std::env::var_os("PATH");
         let program = program::find(&self.program[0], path.as_deref())?;
-        let ground = Ground::prepare(&self.on, to).map_err(not_started)?;
+        let prepared = Prepared::prepare(&self.on, to).map_err(not_started)?;
         if self.ns {
-            ground.enter_namespace().map_err(not_started)?;
+            prepared.enter_namespace().map_err(not_started)?;
         }
-        let session = self.session(&ground).map_err(not_started)?;
+        let session = self.session(&prepared).map_err(not_started)?;
         // Spelt as the user has it: programs look at their own name.
         let mut command = process::Command::new(&self.program[0]);
         command.args(&self.program[1..]);
-        command.envs(ground.environment.over(|name| std::env::var(name).ok()));
+        command.envs(prepared.environment.over(|name| std::env::var(name).ok()));
         if self.ns {
             command.env_remove(SYSFS_ROOT);
         }
@@ -129,7 +129,7 @@ impl Command {
             let refresh = || {
                 if self.ns {
                     // What cannot be written now can be at the next time, or nobody reads it.
-                    let _ = ground.view.refresh();
+                    let _ = prepared.view.refresh();
                 }
             };
             running.wait(REFRESH, refresh).map_err(|error| {
@@ -150,13 +150,13 @@ impl Command {
     }
 
     /// What is to be set, counted or kept up to date while the program runs; `None` if nothing.
-    fn session(&self, ground: &Ground) -> Result<Option<Session>, Failure> {
+    fn session(&self, prepared: &Prepared) -> Result<Option<Session>, Failure> {
         let profile = self.profile.as_deref().map(adp::load).transpose()?;
         let is_watched = self.stats || self.ns || self.impair.is_some();
         if !is_watched && profile.is_none() && self.personality.is_none() {
             return Ok(None);
         }
-        let mut session = Session::begin(&ground.registry, &ground.devices)?;
+        let mut session = Session::begin(&prepared.registry, &prepared.devices)?;
         if let Some(profile) = &profile {
             session.set_profile(profile)?;
         }
@@ -166,7 +166,7 @@ impl Command {
         if let Some(impairment) = &self.impair {
             session.impair(impairment)?;
         }
-        session.note(&ground.registry)?;
+        session.note(&prepared.registry)?;
         Ok(Some(session))
     }
 }
@@ -175,15 +175,15 @@ impl Command {
 const SYSFS_ROOT: &str = "FERROCE_SYSFS";
 
 /// What a program needs around it.
-struct Ground {
+struct Prepared {
     registry: Registry,
     devices: Vec<DeviceSpec>,
     view: View,
     environment: Environment,
 }
 
-impl Ground {
-    fn prepare(on: &Where, to: &mut Output<'_>) -> Result<Self, Failure> {
+impl Prepared {
+    fn prepare(on: &ProgramArgs, to: &mut Output<'_>) -> Result<Self, Failure> {
         let registry = device::registry(to)?;
         let devices = match &on.device {
             Some(name) => vec![registry.device(name).map_err(Failure::input)?],

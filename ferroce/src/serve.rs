@@ -4,19 +4,19 @@
 //! |---|---|
 //! | `metrics` | the devices as OpenMetrics families |
 //! | `congestion` | those of congestion control |
-//! | `census` | asks programs which of their queue pairs are slowed down |
+//! | `limited` | asks programs which of their queue pairs are slowed down |
 //! | `http` | hands the text out |
 
-mod census;
 mod congestion;
 mod http;
+mod limited;
 mod metrics;
 
 use std::net::{SocketAddr, TcpListener};
 
 use clap::Args;
 
-use self::census::Census;
+use self::limited::LimitedFlows;
 use crate::device;
 use crate::output::{Failure, Output};
 
@@ -50,8 +50,8 @@ impl Command {
         })?;
         let address = listener.local_addr().map_err(Failure::broken)?;
         to.remark(format_args!("metrics at http://{address}/metrics"))?;
-        let mut census = Census::default();
-        let metrics = move || metrics::text(&registry, &mut census);
+        let mut flows = LimitedFlows::default();
+        let metrics = move || metrics::text(&registry, &mut flows);
         http::serve(listener, metrics).map_err(Failure::broken)
     }
 }

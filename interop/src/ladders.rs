@@ -129,8 +129,8 @@ pub fn observe(lab: &Lab, profiles: &[&str]) -> Observation {
     thread::sleep(LIGHT);
     lab.ferroce(&["impair", "fr0", "clear"]).success();
     fs::write(&end, "").expect("own directory");
-    let told = Told::parse(&Running::success(running));
-    assert_eq!(told.qps.len(), all);
+    let output = Output::parse(&Running::success(running));
+    assert_eq!(output.qps.len(), all);
 
     let messages = capture::messages(&lab.path().join("state"));
     let repeats = messages.values().flatten().map(Message::repeats).sum();
@@ -138,10 +138,10 @@ pub fn observe(lab: &Lab, profiles: &[&str]) -> Observation {
     let mut compared = Vec::new();
     for (number, (shift, file)) in shifts.iter().zip(&files).enumerate() {
         let new = Ladder::from_first_send(lab, file);
-        for (qpn, peer) in &told.qps {
+        for (qpn, peer) in &output.qps {
             let sent = messages.get(peer).map_or(&[][..], Vec::as_slice);
             if let Some(moment) = shift.moment(sent) {
-                let posted_ns = told.posted_before(*qpn, moment.sent_ns[0]);
+                let posted_ns = output.posted_before(*qpn, moment.sent_ns[0]);
                 let of = (number, *qpn);
                 compared.extend(ladder::compare(of, &moment, posted_ns, &old, &new));
             }
@@ -155,7 +155,7 @@ pub fn observe(lab: &Lab, profiles: &[&str]) -> Observation {
         left_out: expected - seen.len(),
         expected,
         compared,
-        messages: told.messages,
+        messages: output.messages,
         repeats,
         counters,
         bins,
@@ -248,7 +248,7 @@ impl Shift {
 
 /// What the program says at its end.
 #[derive(Debug, Default)]
-struct Told {
+struct Output {
     /// Queue pairs, each with its peer.
     qps: BTreeMap<u32, u32>,
     messages: u64,
@@ -256,24 +256,24 @@ struct Told {
     slow: BTreeMap<u32, Vec<u64>>,
 }
 
-impl Told {
-    fn parse(output: &str) -> Self {
-        let mut told = Self::default();
-        for line in output.lines() {
+impl Output {
+    fn parse(text: &str) -> Self {
+        let mut output = Self::default();
+        for line in text.lines() {
             let (kind, rest) = line.split_once(' ').expect("a line has words");
             let numbers: Vec<u64> = rest.split(' ').flat_map(str::parse).collect();
             match (kind, &numbers[..]) {
                 ("qp", &[qpn, peer, messages]) => {
-                    told.qps.insert(qpn as u32, peer as u32);
-                    told.messages += messages;
+                    output.qps.insert(qpn as u32, peer as u32);
+                    output.messages += messages;
                 }
                 ("slow", &[qpn, posted_ns, _]) => {
-                    told.slow.entry(qpn as u32).or_default().push(posted_ns);
+                    output.slow.entry(qpn as u32).or_default().push(posted_ns);
                 }
                 _ => panic!("unexpected: {line}"),
             }
         }
-        told
+        output
     }
 
     /// When a queue pair was given the message whose first packet left at `sent_ns`.

@@ -189,7 +189,7 @@ impl Info {
 
     /// What leads to its registers, for [`crate::registers::open`].
     #[must_use]
-    pub fn way(&self) -> String {
+    pub fn locator(&self) -> String {
         match &self.kind {
             Kind::Software { spec, node: None } => spec.name.clone(),
             Kind::Software {
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(info.interface().unwrap_err().code(), Code::NotFound);
         assert_eq!(info.vhca_id().unwrap_err().code(), Code::NotSupported);
         assert!(info.is_virtual());
-        assert_eq!(info.way(), "0000:1a:00.2");
+        assert_eq!(info.locator(), "0000:1a:00.2");
         info.check().unwrap();
         assert!(Info::of_card(card("10000:01:00.0", None)).is_none());
     }
@@ -264,9 +264,9 @@ mod tests {
         let mut device = list_of(&registry).unwrap().remove(0);
         let card = card("10fe:00:00.0", Some(&node));
         device.show_as("mlx5_0", &card);
-        assert_eq!(device.way(), "fr0");
+        assert_eq!(device.locator(), "fr0");
         device.show_as("fr0", &card);
-        assert_eq!(device.way(), node.to_str().unwrap());
+        assert_eq!(device.locator(), node.to_str().unwrap());
         assert_eq!(device.ibdev().unwrap(), "fr0");
     }
 }

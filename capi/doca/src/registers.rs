@@ -11,7 +11,7 @@ use nix::errno::Errno;
 
 use crate::error::{Code, Refusal};
 
-/// The way to the registers of one device; each kind of device has its own.
+/// Access to the registers of one device; each kind of device has its own.
 pub trait Registers: fmt::Debug + Send + Sync {
     /// Reads or writes an access register; `data` is its content.
     ///
@@ -25,17 +25,19 @@ pub trait Registers: fmt::Debug + Send + Sync {
     fn access(&self, id: u16, method: Method, data: &mut [u8]) -> Result<(), Refusal>;
 }
 
-/// The registers of what [`Info::way`](crate::devices::Info::way) leads to: the name of a device in
+/// The registers of what [`Info::locator`](crate::devices::Info::locator) leads to: the name of a device in
 /// software, or the PCI address or the node of a card.
 ///
 /// # Errors
 ///
 /// See [`Registers::access`].
-pub fn open(way: &str) -> Result<Box<dyn Registers>, Refusal> {
+pub fn open(locator: &str) -> Result<Box<dyn Registers>, Refusal> {
     // No device has such a name.
-    match way.contains([':', '/']) {
-        true => Ok(Box::new(Card::open(way).map_err(|error| failed(&error))?)),
-        false => Ok(Box::new(SoftwareDevice::open(way)?)),
+    match locator.contains([':', '/']) {
+        true => Ok(Box::new(
+            Card::open(locator).map_err(|error| failed(&error))?,
+        )),
+        false => Ok(Box::new(SoftwareDevice::open(locator)?)),
     }
 }
 

@@ -91,7 +91,7 @@ pub enum Error {
     },
     /// A call within the call failed, and said why.
     #[error("see above")]
-    Told(c_int),
+    Reported(c_int),
 }
 
 impl Error {
@@ -119,7 +119,7 @@ impl Error {
             Self::InCall => libc::EDEADLK,
             Self::Busy(_) => libc::EBUSY,
             Self::Verbs(error) => error.errno(),
-            Self::Refused { errno, .. } | Self::Told(errno) => *errno,
+            Self::Refused { errno, .. } | Self::Reported(errno) => *errno,
             Self::Open(OpenError::Helper(error)) | Self::Os(error) => {
                 error.raw_os_error().unwrap_or(libc::EIO)
             }
@@ -137,8 +137,8 @@ impl Error {
             Self::Os(error) if error.kind() == io::ErrorKind::Interrupted => Level::Debug,
             Self::Os(error) if error.raw_os_error() == Some(libc::ENODATA) => Level::Debug,
             Self::Unsupported(_) | Self::Verbs(VerbsError::NotSupported { .. }) => Level::Info,
-            // Told once, when it happened.
-            Self::Told(_) | Self::Failed => Level::Debug,
+            // Reported once, when it happened.
+            Self::Reported(_) | Self::Failed => Level::Debug,
             _ => Level::Error,
         }
     }

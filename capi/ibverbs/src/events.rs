@@ -160,13 +160,13 @@ unsafe extern "C-unwind" {
 /// thread leaves the library to wait: here, where nothing would be left undone if this function never
 /// returned. 0, or -1 and `errno`.
 ///
-/// `queue` finds the queue, `seen` looks at an event in it, and `told` tells the program, or answers
+/// `queue` finds the queue, `seen` looks at an event in it, and `deliver` tells the program, or answers
 /// false if there is nothing to tell.
 pub fn wait<E: Send + Sync + 'static, R>(
     call: &'static str,
     queue: impl Fn() -> Result<Arc<EventQueue<E>>, Error> + Copy,
     seen: impl Fn(&E) -> R + Copy,
-    told: impl Fn(R) -> Result<bool, Error> + Copy,
+    deliver: impl Fn(R) -> Result<bool, Error> + Copy,
 ) -> c_int
 where
     EventQueue<E>: Send + Sync,
@@ -183,7 +183,7 @@ where
         let got = unsafe { read(fd, (&raw mut one).cast(), 8) };
         let done = border::number(|| {
             let taken = awaited::<E>().and_then(|queue| Ok(queue.take_after(got, seen)?));
-            let done = taken.and_then(|taken| taken.map_or(Ok(false), told));
+            let done = taken.and_then(|taken| taken.map_or(Ok(false), deliver));
             number(call, done.map(|done| if done { 0 } else { AGAIN }))
         });
         if done != AGAIN {
@@ -210,7 +210,7 @@ where
     let queue = AWAITED.with_borrow_mut(Vec::pop);
     let queue = queue.and_then(|queue| queue.downcast::<EventQueue<E>>().ok());
     // Else a handler has jumped away from its own wait.
-    let queue = queue.ok_or(Error::Told(libc::EIO))?;
+    let queue = queue.ok_or(Error::Reported(libc::EIO))?;
     queue.waiting.fetch_sub(1, Ordering::AcqRel);
     Ok(queue)
 }
@@ -368,7 +368,7 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
         announced.reported.fetch_add(1, Ordering::Relaxed);
         announced.cq
     };
-    let told = |address| {
+    let deliver = |address| {
         let found = address as *mut ibv_cq;
         // SAFETY: the program's own variables; a completion queue with an event that was not
         // acknowledged cannot go away.
@@ -378,7 +378,7 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
         }
         Ok(true)
     };
-    wait("ibv_get_cq_event", queue, seen, told)
+    wait("ibv_get_cq_event", queue, seen, deliver)
 }
 
 /// Acknowledges events of a completion queue, which its destruction waits for
@@ -423,7 +423,7 @@ pub unsafe extern "C-unwind" fn ibv_get_async_event(
         }
         (event.element, event.kind)
     };
-    let told = |(element, event_type)| {
+    let deliver = |(element, event_type)| {
         // SAFETY: the program's own structure.
         unsafe {
             event.write(ibv_async_event {
@@ -433,7 +433,7 @@ pub unsafe extern "C-unwind" fn ibv_get_async_event(
         }
         Ok(true)
     };
-    wait("ibv_get_async_event", queue, seen, told)
+    wait("ibv_get_async_event", queue, seen, deliver)
 }
 
 /// Acknowledges an asynchronous event, which the destruction of its object waits for

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use ferroce_border::border;
-use ferroce_hca::{SrqId, SrqModify, XrcTies};
+use ferroce_hca::{SrqId, SrqModify, XrcObjects};
 
 use crate::abi::{
     IBV_SRQ_INIT_ATTR_CQ, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQ_INIT_ATTR_XRCD,
@@ -77,7 +77,7 @@ fn create_extended(ex: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq, Error>
     let xrc = match is_xrc {
         true => {
             let context = &pd::find(ex.pd)?.own().context;
-            Some(XrcTies {
+            Some(XrcObjects {
                 xrcd: xrc::find_in(ex.xrcd, context)?.id,
                 cq: cq::find_in(ex.cq, context)?,
             })
@@ -92,7 +92,7 @@ fn create_extended(ex: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq, Error>
 fn create(
     pd: *mut ibv_pd,
     init: &mut ibv_srq_init_attr,
-    xrc: Option<XrcTies>,
+    xrc: Option<XrcObjects>,
 ) -> Result<*mut ibv_srq, Error> {
     let domain = pd::find(pd)?.own();
     let own = Arc::clone(&domain.context);

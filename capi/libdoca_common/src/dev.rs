@@ -211,9 +211,13 @@ pub unsafe extern "C" fn doca_devinfo_get_sf_index(devinfo: usize, sf_index: *mu
 
 /// What leads to a device's registers, for the library that reads and writes them.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferroce_doca_way(devinfo: usize, way: *mut c_char, size: usize) -> Code {
-    about("ferroce_doca_way", devinfo, |info| {
+pub unsafe extern "C" fn ferroce_doca_locator(
+    devinfo: usize,
+    locator: *mut c_char,
+    size: usize,
+) -> Code {
+    about("ferroce_doca_locator", devinfo, |info| {
         // SAFETY: our own library's buffer.
-        unsafe { put_text("way", way, size, &info.way()) }
+        unsafe { put_text("locator", locator, size, &info.locator()) }
     })
 }

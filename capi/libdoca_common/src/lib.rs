@@ -1,7 +1,7 @@
 //! `libdoca_common.so.2`: errors, log, versions and devices.
 //!
 //! `libdoca_argp.so.2` and `libdoca_telemetry.so.2` use it as programs do, and two functions more:
-//! `ferroce_doca_tell`, by which they log, and `ferroce_doca_way` to a device's registers.
+//! `ferroce_doca_tell`, by which they log, and `ferroce_doca_locator` to a device's registers.
 //!
 //! # Safety
 //!

@@ -7,11 +7,11 @@ use ferroce_doca::{Code, Refusal};
 
 /// Bytes of what leads to a device's registers, and the zero at its end: a name, a PCI address or
 /// the path of a node.
-const WAY_SIZE: usize = 128;
+const LOCATOR_SIZE: usize = 128;
 
 unsafe extern "C" {
     fn doca_dev_as_devinfo(dev: usize) -> usize;
-    fn ferroce_doca_way(devinfo: usize, way: *mut c_char, size: usize) -> u32;
+    fn ferroce_doca_locator(devinfo: usize, locator: *mut c_char, size: usize) -> u32;
 }
 
 /// The registers of an open device.
@@ -32,12 +32,12 @@ pub(crate) fn of_devinfo(devinfo: usize) -> Result<Box<dyn Registers>, Refusal> 
     if devinfo == 0 {
         return Err(Refusal::null("devinfo"));
     }
-    let mut way = [0_u8; WAY_SIZE];
+    let mut locator = [0_u8; LOCATOR_SIZE];
     // SAFETY: any number may be asked about, and the answer has room.
-    let code = unsafe { ferroce_doca_way(devinfo, way.as_mut_ptr().cast(), WAY_SIZE) };
-    let text = CStr::from_bytes_until_nul(&way);
+    let code = unsafe { ferroce_doca_locator(devinfo, locator.as_mut_ptr().cast(), LOCATOR_SIZE) };
+    let text = CStr::from_bytes_until_nul(&locator);
     match text.map(CStr::to_str) {
-        Ok(Ok(way)) if code == Code::Success as u32 => registers::open(way),
+        Ok(Ok(locator)) if code == Code::Success as u32 => registers::open(locator),
         _ => {
             let what = "devinfo is of no device, or its list was destroyed";
             Err(Refusal::new(Code::InvalidValue, what))

@@ -11,7 +11,7 @@ use ferroce_ibverbs::{EventQueue, wait};
 
 use crate::abi::{RDMA_CM_EVENT_REJECTED, rdma_cm_event, rdma_event_channel};
 use crate::device::open_devices;
-use crate::event::{Incoming, Told};
+use crate::event::{Delivery, Incoming};
 use crate::id::{Id, place, refused};
 
 /// Events that wait for the program.
@@ -84,23 +84,23 @@ pub unsafe extern "C-unwind" fn rdma_get_cm_event(
         place("event", event)?;
         listen(channel)
     };
-    let told = |queued: Arc<Queued>| match tell(&queued) {
-        Some(told) => {
+    let deliver = |queued: Arc<Queued>| match tell(&queued) {
+        Some(delivery) => {
             // SAFETY: the program's own variable, and not null.
-            unsafe { *event = told };
+            unsafe { *event = delivery };
             Ok(true)
         }
         None => Ok(false),
     };
-    wait("rdma_get_cm_event", queue, seen, told)
+    wait("rdma_get_cm_event", queue, seen, deliver)
 }
 
 /// The next event of a channel, for calls that wait for it and for nothing else.
 pub(crate) fn next(channel: *const rdma_event_channel) -> Result<*mut rdma_cm_event, Error> {
     loop {
         let queued = listen(channel)?.take(seen)?;
-        if let Some(told) = tell(&queued) {
-            return Ok(told);
+        if let Some(delivery) = tell(&queued) {
+            return Ok(delivery);
         }
     }
 }
@@ -126,7 +126,7 @@ fn seen(queued: &Arc<Queued>) -> Arc<Queued> {
 
 /// The event as the program gets it, if there is something for the program in it.
 fn tell(queued: &Queued) -> Option<*mut rdma_cm_event> {
-    let Some(Told { mut abi, private }) = Told::of(queued) else {
+    let Some(Delivery { mut abi, private }) = Delivery::of(queued) else {
         queued.id.acknowledge();
         return None;
     };

@@ -46,7 +46,7 @@ impl Device {
         // SAFETY: a device of the list.
         let context = unsafe { ibv_open_device(pointer) };
         if context.is_null() {
-            return Err(told());
+            return Err(reported());
         }
         // SAFETY: all fields are numbers, for which zero is a value.
         let mut limits: ibv_device_attr = unsafe { std::mem::zeroed() };
@@ -133,7 +133,7 @@ impl Device {
             *domain = unsafe { ibv_alloc_pd(self.context) };
         }
         if domain.is_null() {
-            return Err(told());
+            return Err(reported());
         }
         Ok(*domain)
     }
@@ -145,7 +145,7 @@ impl Device {
             *domain = verbs::open_xrcd(self.context);
         }
         if domain.is_null() {
-            return Err(told());
+            return Err(reported());
         }
         Ok(*domain)
     }
@@ -165,9 +165,9 @@ impl Device {
 }
 
 /// The error of a call that has said why it failed.
-pub(crate) fn told() -> Error {
+pub(crate) fn reported() -> Error {
     let errno = std::io::Error::last_os_error().raw_os_error();
-    Error::Told(errno.unwrap_or(libc::EIO))
+    Error::Reported(errno.unwrap_or(libc::EIO))
 }
 
 /// The devices that this process has open.
@@ -199,7 +199,7 @@ fn open_by_name(name: &str) -> Result<&'static Device, Error> {
     // SAFETY: a null pointer asks for no count.
     let list = unsafe { ibv_get_device_list(null_mut()) };
     if list.is_null() {
-        return Err(told());
+        return Err(reported());
     }
     let mut next = list;
     let result = loop {

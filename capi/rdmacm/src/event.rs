@@ -59,12 +59,12 @@ impl Event {
 }
 
 /// An event for the program, and its private data.
-pub(crate) struct Told {
+pub(crate) struct Delivery {
     pub(crate) abi: Event,
     pub(crate) private: Vec<u8>,
 }
 
-impl Told {
+impl Delivery {
     fn new(id: &Id, event: c_int, status: c_int, private: &[u8]) -> Self {
         let abi = Event(rdma_cm_event {
             id: id.abi(),
@@ -140,14 +140,19 @@ fn header<const N: usize>(private: &Private<N>) -> Option<AddressHeader> {
 }
 
 /// The end of a connection, of which the program hears once.
-fn disconnected(id: &Id, status: c_int, private: &[u8]) -> Option<Told> {
+fn disconnected(id: &Id, status: c_int, private: &[u8]) -> Option<Delivery> {
     let mut state = id.state();
     if state.step != Step::Connect || state.failed {
         return None;
     }
     state.step = Step::Disconnected;
     drop(state);
-    Some(Told::new(id, RDMA_CM_EVENT_DISCONNECTED, status, private))
+    Some(Delivery::new(
+        id,
+        RDMA_CM_EVENT_DISCONNECTED,
+        status,
+        private,
+    ))
 }
 
 /// The identifier of a connection that somebody asks for.
@@ -189,7 +194,7 @@ fn child(
     id
 }
 
-fn request(id: &Arc<Id>, device: &'static Device, event: &CmEvent, req: &Req) -> Option<Told> {
+fn request(id: &Arc<Id>, device: &'static Device, event: &CmEvent, req: &Req) -> Option<Delivery> {
     // SAFETY: a live object.
     let wanted = unsafe { (*id.abi()).qp_type };
     let offered = Transport::of(req).map(|transport| match transport {
@@ -215,9 +220,9 @@ fn request(id: &Arc<Id>, device: &'static Device, event: &CmEvent, req: &Req) ->
     let terms = Terms::of_request(req, rq_psn);
     let id_of_peer = child(id, device, event, req.service_id.port(), header, terms);
     let private = &req.private.0[AddressHeader::LEN..];
-    let mut told = Told::new(&id_of_peer, RDMA_CM_EVENT_CONNECT_REQUEST, 0, private);
-    told.abi.0.listen_id = id.abi();
-    told.abi.0.param.conn = rdma_conn_param {
+    let mut delivery = Delivery::new(&id_of_peer, RDMA_CM_EVENT_CONNECT_REQUEST, 0, private);
+    delivery.abi.0.listen_id = id.abi();
+    delivery.abi.0.param.conn = rdma_conn_param {
         // Seen from this side.
         responder_resources: req.initiator_depth,
         initiator_depth: req.responder_resources,
@@ -229,7 +234,7 @@ fn request(id: &Arc<Id>, device: &'static Device, event: &CmEvent, req: &Req) ->
         private_data: std::ptr::null(),
         private_data_len: 0,
     };
-    Some(told)
+    Some(delivery)
 }
 
 fn lookup(
@@ -238,16 +243,16 @@ fn lookup(
     event: &CmEvent,
     req: &SidrReq,
     header: AddressHeader,
-) -> Told {
+) -> Delivery {
     let port = req.service_id.port();
     let of_peer = child(id, device, event, port, header, Terms::default());
     let private = &req.private.0[AddressHeader::LEN..];
-    let mut told = Told::new(&of_peer, RDMA_CM_EVENT_CONNECT_REQUEST, 0, private);
-    told.abi.0.listen_id = id.abi();
-    told
+    let mut delivery = Delivery::new(&of_peer, RDMA_CM_EVENT_CONNECT_REQUEST, 0, private);
+    delivery.abi.0.listen_id = id.abi();
+    delivery
 }
 
-fn reply(id: &Arc<Id>, rep: &Rep) -> Told {
+fn reply(id: &Arc<Id>, rep: &Rep) -> Delivery {
     let transport = connect::transport(id);
     id.state().terms.take_reply(rep, transport);
     // SAFETY: a live object.
@@ -264,8 +269,8 @@ fn reply(id: &Arc<Id>, rep: &Rep) -> Told {
     } else {
         (RDMA_CM_EVENT_CONNECT_RESPONSE, 0)
     };
-    let mut told = Told::new(id, event, status, &rep.private.0);
-    told.abi.0.param.conn = rdma_conn_param {
+    let mut delivery = Delivery::new(id, event, status, &rep.private.0);
+    delivery.abi.0.param.conn = rdma_conn_param {
         responder_resources: rep.initiator_depth,
         initiator_depth: rep.responder_resources,
         flow_control: rep.flow_control.into(),
@@ -276,28 +281,28 @@ fn reply(id: &Arc<Id>, rep: &Rep) -> Told {
         private_data: std::ptr::null(),
         private_data_len: 0,
     };
-    told
+    delivery
 }
 
-fn found(id: &Arc<Id>, rep: &SidrRep) -> Told {
+fn found(id: &Arc<Id>, rep: &SidrRep) -> Delivery {
     if rep.status != 0 {
         let status = c_int::from(rep.status);
-        return Told::new(id, RDMA_CM_EVENT_UNREACHABLE, status, &rep.private.0);
+        return Delivery::new(id, RDMA_CM_EVENT_UNREACHABLE, status, &rep.private.0);
     }
     let state = id.state();
     // SAFETY: a live object.
     let dgid = unsafe { (*id.abi()).route.addr.addr.dgid };
-    let mut told = Told::new(id, RDMA_CM_EVENT_ESTABLISHED, 0, &rep.private.0);
-    told.abi.0.param.ud = rdma_ud_param {
-        ah_attr: way(dgid, state.traffic_class),
+    let mut delivery = Delivery::new(id, RDMA_CM_EVENT_ESTABLISHED, 0, &rep.private.0);
+    delivery.abi.0.param.ud = rdma_ud_param {
+        ah_attr: path_attr(dgid, state.traffic_class),
         qp_num: rep.qpn.value(),
         qkey: rep.qkey,
         ..no_param()
     };
-    told
+    delivery
 }
 
-fn joined(id: &Id, address: IpAddr) -> Told {
+fn joined(id: &Id, address: IpAddr) -> Delivery {
     let (event, status) = match multicast::attach(id, address) {
         Ok(()) => (RDMA_CM_EVENT_MULTICAST_JOIN, 0),
         Err(error) => {
@@ -305,19 +310,19 @@ fn joined(id: &Id, address: IpAddr) -> Told {
             (RDMA_CM_EVENT_MULTICAST_ERROR, status)
         }
     };
-    let mut told = Told::new(id, event, status, &[]);
-    told.abi.0.param.ud = rdma_ud_param {
+    let mut delivery = Delivery::new(id, event, status, &[]);
+    delivery.abi.0.param.ud = rdma_ud_param {
         private_data: multicast::context(id, address),
-        ah_attr: way(address::gid(address), id.state().traffic_class),
+        ah_attr: path_attr(address::gid(address), id.state().traffic_class),
         qp_num: Qpn::MULTICAST.value(),
         qkey: RDMA_UDP_QKEY,
         ..no_param()
     };
-    told
+    delivery
 }
 
-/// The address vector of a way.
-pub(crate) fn way(dgid: ferroce_ibverbs::abi::ibv_gid, traffic_class: u8) -> ibv_ah_attr {
+/// The address vector of a path.
+pub(crate) fn path_attr(dgid: ferroce_ibverbs::abi::ibv_gid, traffic_class: u8) -> ibv_ah_attr {
     ibv_ah_attr {
         grh: ibv_global_route {
             dgid,

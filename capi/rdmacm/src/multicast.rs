@@ -136,7 +136,7 @@ pub(crate) fn attach(id: &Id, address: IpAddr) -> Result<(), Error> {
             group.attached = true;
             Ok(())
         }
-        errno => Err(Error::Told(errno)),
+        errno => Err(Error::Reported(errno)),
     }
 }
 
@@ -191,6 +191,6 @@ fn detach(id: &Id, group: &mut Group) -> Result<(), Error> {
     // SAFETY: a live object; who was attached has a queue pair.
     match unsafe { ibv_detach_mcast((*id.abi()).qp, &raw const mgid, 0) } {
         0 => Ok(()),
-        errno => Err(Error::Told(errno)),
+        errno => Err(Error::Reported(errno)),
     }
 }

@@ -15,7 +15,7 @@ use ferroce_ibverbs::{
 };
 
 use crate::abi::rdma_cm_id;
-use crate::device::told;
+use crate::device::reported;
 use crate::id::{self, Id, place, refused};
 use crate::{attr, multicast, verbs};
 
@@ -146,7 +146,7 @@ unsafe fn create(id: &Id, init: &mut ibv_qp_init_attr_ex) -> Result<(), Error> {
     // SAFETY: live handles.
     let qp = unsafe { verbs::create_qp(device.context, init) };
     let begun = match qp.is_null() {
-        true => Err(told()),
+        true => Err(reported()),
         false => begin(id, qp),
     };
     if let Err(error) = begun {
@@ -206,12 +206,12 @@ unsafe fn create_cq(
         let verbs = (*id).verbs;
         let channel = ibv_create_comp_channel(verbs);
         if channel.is_null() {
-            return Err(told());
+            return Err(reported());
         }
         let count = c_int::try_from(count).unwrap_or(c_int::MAX);
         let cq = ibv_create_cq(verbs, count, id.cast::<c_void>(), channel, 0);
         if cq.is_null() {
-            let error = told();
+            let error = reported();
             ibv_destroy_comp_channel(channel);
             return Err(error);
         }
@@ -268,7 +268,7 @@ fn modify(qp: *mut ibv_qp, attr: &mut ibv_qp_attr, mask: c_int) -> Result<(), Er
     // SAFETY: a live queue pair and a local variable.
     match unsafe { ibv_modify_qp(qp, attr, mask) } {
         0 => Ok(()),
-        errno => Err(Error::Told(errno)),
+        errno => Err(Error::Reported(errno)),
     }
 }
 

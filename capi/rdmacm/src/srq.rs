@@ -13,7 +13,7 @@ use ferroce_ibverbs::error::{Error, number};
 use ferroce_ibverbs::ibv_destroy_srq;
 
 use crate::abi::rdma_cm_id;
-use crate::device::{Device, told};
+use crate::device::{Device, reported};
 use crate::id::{self, Id, refused};
 use crate::{qp, verbs};
 
@@ -88,7 +88,7 @@ fn create_srq(id: &Id, init: &mut ibv_srq_init_attr_ex) -> Result<(), Error> {
     // SAFETY: live handles.
     let made = unsafe { verbs::create_srq(device.context, init) };
     if made.is_null() {
-        return Err(told());
+        return Err(reported());
     }
     // SAFETY: live objects.
     unsafe {

@@ -56,7 +56,7 @@ pub enum Owner {
     Service(ServiceId),
     /// Nobody in particular. Whoever has it hands it to his device, which answers it if it has an
     /// answer.
-    Nobody,
+    Any,
 }
 
 /// Who waits on a service.
@@ -78,7 +78,7 @@ pub(crate) struct Dropped {
 
 /// A message on its way out.
 #[derive(Debug)]
-pub(crate) struct Letter {
+pub(crate) struct OutgoingMad {
     pub(crate) dest: IpAddr,
     pub(crate) traffic_class: u8,
     pub(crate) psn: Psn,
@@ -106,7 +106,7 @@ pub struct Cm {
     by_remote_qp: BTreeMap<RemoteQp, CommId>,
     timers: BTreeSet<(Time, CommId)>,
     leftovers: Leftovers,
-    outbox: VecDeque<Letter>,
+    outbox: VecDeque<OutgoingMad>,
     events: VecDeque<CmEvent>,
     /// The first request that was dropped for each cause.
     dropped: Vec<Dropped>,
@@ -140,7 +140,7 @@ impl Cm {
     /// To whom the payload of a packet for queue pair 1 is addressed.
     pub fn owner(&self, source: IpAddr, payload: &[u8]) -> Owner {
         let Ok(Mad { message, .. }) = Mad::parse(payload) else {
-            return Owner::Nobody;
+            return Owner::Any;
         };
         let (origin, service) = match &message {
             Message::Req(req) => (
@@ -151,7 +151,7 @@ impl Cm {
             other => {
                 return match other.addressee().map(|id| (id >> 24) as u8) {
                     Some(slot) if slot == self.slot => Owner::Here,
-                    Some(0) | None => Owner::Nobody,
+                    Some(0) | None => Owner::Any,
                     Some(slot) => Owner::Slot(slot),
                 };
             }
@@ -198,7 +198,7 @@ impl Cm {
         !self.outbox.is_empty()
     }
 
-    pub(crate) fn poll_transmit(&mut self) -> Option<Letter> {
+    pub(crate) fn poll_transmit(&mut self) -> Option<OutgoingMad> {
         self.outbox.pop_front()
     }
 
@@ -433,7 +433,7 @@ impl Cm {
             self.state.count(Counter::CmTxDropped, 1);
             return;
         }
-        self.outbox.push_back(Letter {
+        self.outbox.push_back(OutgoingMad {
             dest,
             traffic_class,
             psn: self.next_psn,
@@ -569,7 +569,7 @@ mod tests {
         cm.next_psn = Psn::new(0xff_ffff);
         connect(&mut cm);
         connect(&mut cm);
-        let psns: Vec<_> = cm.outbox.iter().map(|letter| letter.psn.value()).collect();
+        let psns: Vec<_> = cm.outbox.iter().map(|mad| mad.psn.value()).collect();
         assert_eq!(psns, [0xff_ffff, 0]);
     }
 

@@ -10,16 +10,16 @@ use ferroce_wire::{Qpn, Srqn};
 use crate::cq::{Cq, CqId, Pushed, Unpolled};
 use crate::credit::Signal;
 use crate::event::Event;
-use crate::mr::{KeyTable, Opener};
+use crate::mr::{KeyHolder, KeyTable};
 use crate::numbers::Numbers;
-use crate::srq::{Srq, SrqId, XrcTies};
+use crate::srq::{Srq, SrqId, XrcObjects};
 use crate::state::DeviceState;
 use crate::table::Table;
 use crate::verbs::{PdId, XrcdId};
 
 /// The objects a queue pair is tied to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ties {
+pub(crate) struct QpObjects {
     /// All but XRC_RECV have one. The peer's keys and those of send requests are of this domain.
     pub(crate) pd: Option<PdId>,
     /// The domain of the keys of receive requests: that of the shared receive queue, if there is one.
@@ -33,7 +33,7 @@ pub(crate) struct Ties {
     pub(crate) xrcd: Option<XrcdId>,
 }
 
-impl Ties {
+impl QpObjects {
     /// Its completion queues, each once.
     pub(crate) fn cqs(&self) -> impl Iterator<Item = CqId> + use<> {
         let recv_cq = self.recv_cq.filter(|cq| Some(*cq) != self.send_cq);
@@ -47,7 +47,7 @@ pub(crate) struct QpHost<'a> {
     pub(crate) now: Time,
     pub(crate) numbers: &'a Numbers,
     /// For a request of XRC those that its shared receive queue brings.
-    pub(crate) ties: Ties,
+    pub(crate) objects: QpObjects,
     pub(crate) unpolled: &'a mut Unpolled,
     pub(crate) policy: &'a Policy,
     pub(crate) state: &'a DeviceState,
@@ -63,23 +63,23 @@ pub(crate) struct QpHost<'a> {
 }
 
 impl QpHost<'_> {
-    pub(crate) fn opener(&self) -> Option<Opener> {
+    pub(crate) fn key_holder(&self) -> Option<KeyHolder> {
         let qpn = self.qpn;
-        self.ties.pd.map(|pd| Opener { pd, qpn })
+        self.objects.pd.map(|pd| KeyHolder { pd, qpn })
     }
 
-    fn require_opener(&self) -> Result<Opener, AccessError> {
-        self.opener().ok_or(AccessError::WrongDomain)
+    fn require_key_holder(&self) -> Result<KeyHolder, AccessError> {
+        self.key_holder().ok_or(AccessError::WrongDomain)
     }
 
     /// Who presents this key.
-    fn opener_of(&self, key: Key) -> Result<Opener, AccessError> {
+    fn key_holder_of(&self, key: Key) -> Result<KeyHolder, AccessError> {
         let (qpn, pd) = match key {
-            Key::Local(_) | Key::Remote(_) => (self.qpn, self.ties.pd),
-            Key::Receive(_) => (self.qpn, self.ties.recv_pd),
+            Key::Local(_) | Key::Remote(_) => (self.qpn, self.objects.pd),
+            Key::Receive(_) => (self.qpn, self.objects.recv_pd),
         };
         let pd = pd.ok_or(AccessError::WrongDomain)?;
-        Ok(Opener { pd, qpn })
+        Ok(KeyHolder { pd, qpn })
     }
 }
 
@@ -118,8 +118,8 @@ impl Host for QpHost<'_> {
     fn complete(&mut self, queue: WorkQueue, mut completion: Completion) {
         completion.timestamp = self.now;
         let id = match queue {
-            WorkQueue::Send => self.ties.send_cq,
-            WorkQueue::Recv => self.ties.recv_cq,
+            WorkQueue::Send => self.objects.send_cq,
+            WorkQueue::Recv => self.objects.recv_cq,
         };
         // A queue pair keeps its completion queues alive, but one of XRC no shared receive queue.
         let Some(id) = id else { return };
@@ -142,7 +142,7 @@ impl Host for QpHost<'_> {
     }
 
     fn take_shared_recv(&mut self) -> Option<RecvWqe> {
-        let id = self.ties.srq?;
+        let id = self.objects.srq?;
         let (wqe, low) = self.srqs.get_mut(id.0)?.take();
         if low {
             self.events.push_back(Event::SrqLimit(id));
@@ -156,16 +156,16 @@ impl Host for QpHost<'_> {
         let Some((index, srq)) = found else {
             return false;
         };
-        let Some(XrcTies { xrcd, cq }) = srq.xrc else {
+        let Some(XrcObjects { xrcd, cq }) = srq.xrc else {
             return false;
         };
-        if self.ties.xrcd != Some(xrcd) {
+        if self.objects.xrcd != Some(xrcd) {
             return false;
         }
-        self.ties.pd = Some(srq.pd);
-        self.ties.recv_pd = Some(srq.pd);
-        self.ties.recv_cq = Some(cq);
-        self.ties.srq = Some(SrqId(index));
+        self.objects.pd = Some(srq.pd);
+        self.objects.recv_pd = Some(srq.pd);
+        self.objects.recv_cq = Some(cq);
+        self.objects.srq = Some(SrqId(index));
         true
     }
 
@@ -174,30 +174,32 @@ impl Host for QpHost<'_> {
     }
 
     fn check_read(&self, segment: &Segment) -> Result<(), AccessError> {
-        self.keys.check_read(self.opener_of(segment.key)?, segment)
+        self.keys
+            .check_read(self.key_holder_of(segment.key)?, segment)
     }
 
     fn check_write(&self, segment: &Segment) -> Result<(), AccessError> {
-        self.keys.check_write(self.opener_of(segment.key)?, segment)
+        self.keys
+            .check_write(self.key_holder_of(segment.key)?, segment)
     }
 
     fn write(&mut self, key: Key, va: u64, data: Data<'_>) -> Result<(), AccessError> {
-        self.keys.write(self.opener_of(key)?, key, va, data)
+        self.keys.write(self.key_holder_of(key)?, key, va, data)
     }
 
     fn atomic(&mut self, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {
-        self.keys.atomic(self.require_opener()?, rkey, va, op)
+        self.keys.atomic(self.require_key_holder()?, rkey, va, op)
     }
 
     fn invalidate(&mut self, rkey: u32) -> Result<(), AccessError> {
-        self.keys.invalidate(self.require_opener()?, rkey)
+        self.keys.invalidate(self.require_key_holder()?, rkey)
     }
 
     fn invalidate_local(&mut self, rkey: u32) -> Result<(), AccessError> {
-        self.keys.invalidate_local(self.require_opener()?, rkey)
+        self.keys.invalidate_local(self.require_key_holder()?, rkey)
     }
 
     fn bind_mw(&mut self, bind: &MwBind) -> Result<(), AccessError> {
-        self.keys.bind(self.require_opener()?, bind)
+        self.keys.bind(self.require_key_holder()?, bind)
     }
 }

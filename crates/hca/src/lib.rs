@@ -54,7 +54,7 @@ pub use packet::{Outgoing, Received};
 pub use port_counter::PortCounter;
 pub use register::{Identity, Method, RegisterError, Status};
 pub use secret::Secret;
-pub use srq::{SrqAttr, SrqId, SrqModify, XrcTies};
+pub use srq::{SrqAttr, SrqId, SrqModify, XrcObjects};
 pub use state::{
     CounterSlab, DeviceState, Function, MappedState, SavedSettings, SettingError, StateBlock,
     VfBlock, WriteLock, WriteLockError,

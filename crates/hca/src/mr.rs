@@ -40,7 +40,7 @@ pub struct MrInfo {
 
 /// Who presents a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Opener {
+pub(crate) struct KeyHolder {
     pub(crate) pd: PdId,
     pub(crate) qpn: Qpn,
 }
@@ -232,7 +232,7 @@ impl KeyTable {
     #[inline]
     fn open(
         &self,
-        who: Opener,
+        who: KeyHolder,
         key: Key,
         va: u64,
         len: u64,
@@ -258,19 +258,19 @@ impl KeyTable {
 
     fn open_segment(
         &self,
-        who: Opener,
+        who: KeyHolder,
         segment: &Segment,
         access: AccessFlags,
     ) -> Result<(&Region, u64), AccessError> {
         self.open(who, segment.key, segment.va, segment.len.into(), access)
     }
 
-    pub(crate) fn check_read(&self, who: Opener, segment: &Segment) -> Result<(), AccessError> {
+    pub(crate) fn check_read(&self, who: KeyHolder, segment: &Segment) -> Result<(), AccessError> {
         let (region, offset) = self.open_segment(who, segment, read_access(segment.key))?;
         region.memory.check_read(offset, segment.len)
     }
 
-    pub(crate) fn check_write(&self, who: Opener, segment: &Segment) -> Result<(), AccessError> {
+    pub(crate) fn check_write(&self, who: KeyHolder, segment: &Segment) -> Result<(), AccessError> {
         self.open_segment(who, segment, write_access(segment.key))
             .map(drop)
     }
@@ -287,7 +287,7 @@ impl KeyTable {
 
     pub(crate) fn write(
         &self,
-        who: Opener,
+        who: KeyHolder,
         key: Key,
         va: u64,
         data: Data<'_>,
@@ -301,7 +301,7 @@ impl KeyTable {
 
     pub(crate) fn read(
         &self,
-        who: Opener,
+        who: KeyHolder,
         segment: &Segment,
         out: &mut [u8],
     ) -> Result<(), AccessError> {
@@ -311,7 +311,7 @@ impl KeyTable {
 
     pub(crate) fn atomic(
         &self,
-        who: Opener,
+        who: KeyHolder,
         rkey: u32,
         va: u64,
         op: AtomicOp,
@@ -371,7 +371,7 @@ mod tests {
     use crate::Buffer;
     use std::collections::HashSet;
 
-    const WHO: Opener = Opener {
+    const WHO: KeyHolder = KeyHolder {
         pd: PdId(0),
         qpn: Qpn::new(2),
     };
@@ -403,7 +403,7 @@ mod tests {
             table.check_write(WHO, &remote(key, 0x1000, 1)),
             Err(AccessError::NotPermitted)
         );
-        let stranger = Opener { pd: PdId(1), ..WHO };
+        let stranger = KeyHolder { pd: PdId(1), ..WHO };
         assert_eq!(
             table.check_read(stranger, &remote(key, 0x1000, 1)),
             Err(AccessError::WrongDomain)

@@ -1,7 +1,7 @@
 use ferroce_transport::{AccessError, AccessFlags, MwBind};
 use ferroce_wire::Qpn;
 
-use crate::mr::{Entry, KeyTable, MrKey, Opener, index_of, key_at, offset_in};
+use crate::mr::{Entry, KeyHolder, KeyTable, MrKey, index_of, key_at, offset_in};
 use crate::verbs::PdId;
 
 /// Handle of a memory window. Its keys come and go, this stays.
@@ -75,7 +75,7 @@ impl Window {
     /// Index of the region and offset in it, if `len` bytes at `va` may be accessed.
     pub(crate) fn open(
         &self,
-        who: Opener,
+        who: KeyHolder,
         va: u64,
         len: u64,
         access: AccessFlags,
@@ -177,7 +177,7 @@ impl KeyTable {
     }
 
     /// Executes a bind of `who` (IBA vol 1, 10.6.6.2).
-    pub(crate) fn bind(&mut self, who: Opener, bind: &MwBind) -> Result<(), AccessError> {
+    pub(crate) fn bind(&mut self, who: KeyHolder, bind: &MwBind) -> Result<(), AccessError> {
         let id = MwId::of_key(bind.rkey).ok_or(AccessError::UnknownKey)?;
         let window = self.window(id).ok_or(AccessError::UnknownKey)?;
         if window.pd != who.pd {
@@ -210,7 +210,12 @@ impl KeyTable {
         Ok(())
     }
 
-    fn check_bind(&self, who: Opener, bind: &MwBind, kind: MwType) -> Result<Bound, AccessError> {
+    fn check_bind(
+        &self,
+        who: KeyHolder,
+        bind: &MwBind,
+        kind: MwType,
+    ) -> Result<Bound, AccessError> {
         let key = MrKey(bind.lkey);
         let info = self.region(key).ok_or(AccessError::UnknownKey)?.info;
         if info.pd != who.pd {
@@ -237,7 +242,7 @@ impl KeyTable {
 
     /// Takes the memory from a type 2 window, at the wish of the peer. What is not bound to the
     /// peer's QP opens nothing for it, and is none of its business; nor is a memory region.
-    pub(crate) fn invalidate(&mut self, who: Opener, rkey: u32) -> Result<(), AccessError> {
+    pub(crate) fn invalidate(&mut self, who: KeyHolder, rkey: u32) -> Result<(), AccessError> {
         let window = self.invalidatable(who, rkey)?;
         if !window.bound {
             return Err(AccessError::UnknownKey);
@@ -247,13 +252,17 @@ impl KeyTable {
     }
 
     /// The same at the wish of this side, which may find that the peer was faster.
-    pub(crate) fn invalidate_local(&mut self, who: Opener, rkey: u32) -> Result<(), AccessError> {
+    pub(crate) fn invalidate_local(
+        &mut self,
+        who: KeyHolder,
+        rkey: u32,
+    ) -> Result<(), AccessError> {
         let window = self.invalidatable(who, rkey)?;
         self.unbind(window.id);
         Ok(())
     }
 
-    fn invalidatable(&self, who: Opener, rkey: u32) -> Result<MwInfo, AccessError> {
+    fn invalidatable(&self, who: KeyHolder, rkey: u32) -> Result<MwInfo, AccessError> {
         let Some(Entry::Window(window)) = self.find(rkey) else {
             let known = self.find(rkey).is_some();
             return Err(if known {

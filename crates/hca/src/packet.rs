@@ -5,7 +5,7 @@ use ferroce_transport::{Data, Path, Transmit};
 use ferroce_wire::{Headers, ICRC_LEN};
 
 use crate::impair::{Damage, Passenger};
-use crate::mr::Opener;
+use crate::mr::KeyHolder;
 
 /// A packet for the link.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Outgoing {
     /// counts.
     pub transmit: Transmit,
     /// Who presents the payload's keys, if it lies in registered memory.
-    pub(crate) opener: Option<Opener>,
+    pub(crate) holder: Option<KeyHolder>,
     /// A bit of the packet, counted from the start of the BTH and modulo its length, that the
     /// impaired link flips after the ICRC is computed.
     pub corrupt_bit: Option<u32>,
@@ -110,7 +110,7 @@ impl Outgoing {
                 traffic_class: 0,
             },
             transmit: Transmit::empty(),
-            opener: None,
+            holder: None,
             corrupt_bit: None,
         }
     }

@@ -29,7 +29,7 @@ pub struct SrqModify {
 
 /// What makes a shared receive queue one of XRC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct XrcTies {
+pub struct XrcObjects {
     /// Its XRC domain: queue pairs of this domain put messages into it.
     pub xrcd: XrcdId,
     /// Where their completions go.
@@ -40,7 +40,7 @@ pub struct XrcTies {
 #[derive(Debug)]
 pub(crate) struct Srq {
     pub(crate) pd: PdId,
-    pub(crate) xrc: Option<XrcTies>,
+    pub(crate) xrc: Option<XrcObjects>,
     queue: ReceiveQueue,
     /// Announce once when fewer requests than this are left; 0 = not armed.
     limit: u32,
@@ -49,7 +49,7 @@ pub(crate) struct Srq {
 }
 
 impl Srq {
-    pub(crate) fn new(pd: PdId, xrc: Option<XrcTies>, max_wr: u32, max_sge: u32) -> Self {
+    pub(crate) fn new(pd: PdId, xrc: Option<XrcObjects>, max_wr: u32, max_sge: u32) -> Self {
         Self {
             pd,
             xrc,

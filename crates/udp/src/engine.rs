@@ -8,7 +8,7 @@ use ferroce_wire::{IcrcVerifier, IdPolicy, Packet, Verdict};
 
 use crate::fault::Faults;
 use crate::flow::{Flow, Flows};
-use crate::foreign::Foreigners;
+use crate::foreign::ForeignPorts;
 use crate::groups::Groups;
 use crate::neighbours::{Forwarded, Mail, Neighbours};
 use crate::overflow::Overflow;
@@ -53,7 +53,7 @@ pub(crate) struct Engine {
     pub(crate) polled_ns: u64,
     buffers: RecvBuffers,
     flows: Flows,
-    foreigners: Foreigners,
+    foreign_ports: ForeignPorts,
     verifier: IcrcVerifier,
     stage: Stage,
     /// The packet about to be staged.
@@ -85,7 +85,7 @@ impl Engine {
             polled_ns: 0,
             buffers: RecvBuffers::new(1),
             flows: Flows::new(own),
-            foreigners: Foreigners::new(own),
+            foreign_ports: ForeignPorts::new(own),
             verifier: IcrcVerifier::new(IdPolicy::AnyId),
             stage: Stage::new(own),
             packet: Outgoing::empty(),
@@ -176,7 +176,7 @@ impl Engine {
             let Some(flow) = flow else {
                 continue;
             };
-            let is_foreign = self.foreigners.includes(message.source, now.as_nanos());
+            let is_foreign = self.foreign_ports.includes(message.source, now.as_nanos());
             for datagram in message.datagrams() {
                 packets += 1;
                 let record = |verdict| {

@@ -13,14 +13,14 @@ const LOOK_AGAIN_NS: u64 = 1_000_000_000;
 
 /// Knows which packets are not to be believed.
 #[derive(Debug)]
-pub(crate) struct Foreigners {
+pub(crate) struct ForeignPorts {
     own: SocketAddr,
     /// This host's addresses, in order.
     addresses: Vec<IpAddr>,
     looked_ns: Option<u64>,
 }
 
-impl Foreigners {
+impl ForeignPorts {
     /// For the device whose socket is at `own`.
     pub(crate) fn new(own: SocketAddr) -> Self {
         Self {
@@ -59,27 +59,27 @@ mod tests {
 
     #[test]
     fn this_host_sends_from_the_devices_port() {
-        let mut foreigners = Foreigners::new(at("127.0.0.2:4791"));
+        let mut foreign_ports = ForeignPorts::new(at("127.0.0.2:4791"));
         for address in ["127.0.0.2", "127.0.0.3", "127.200.0.1"] {
-            assert!(!foreigners.includes(at(&format!("{address}:4791")), 0));
-            assert!(foreigners.includes(at(&format!("{address}:49152")), 0));
+            assert!(!foreign_ports.includes(at(&format!("{address}:4791")), 0));
+            assert!(foreign_ports.includes(at(&format!("{address}:49152")), 0));
         }
         assert!(
-            !foreigners.includes(at("192.0.2.1:49152"), 0),
+            !foreign_ports.includes(at("192.0.2.1:49152"), 0),
             "another host"
         );
-        assert!(foreigners.includes(at("[::1]:4790"), 0));
+        assert!(foreign_ports.includes(at("[::1]:4790"), 0));
         let others = sys::own_addresses();
         assert!(others.contains(&[127, 0, 0, 1].into()), "{others:?}");
         for address in others {
-            assert!(foreigners.includes((address, 49152).into(), 1));
+            assert!(foreign_ports.includes((address, 49152).into(), 1));
         }
     }
 
     #[test]
     fn a_device_with_another_port_speaks_from_that() {
-        let mut foreigners = Foreigners::new(at("[::1]:10000"));
-        assert!(!foreigners.includes(at("[::1]:10000"), 0));
-        assert!(foreigners.includes(at("[::1]:4791"), 0));
+        let mut foreign_ports = ForeignPorts::new(at("[::1]:10000"));
+        assert!(!foreign_ports.includes(at("[::1]:10000"), 0));
+        assert!(foreign_ports.includes(at("[::1]:4791"), 0));
     }
 }

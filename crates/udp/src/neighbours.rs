@@ -124,7 +124,7 @@ impl Neighbours {
     #[cold]
     fn owner_of_mad(&self, hca: &Hca, source: IpAddr, mad: &[u8]) -> Option<u8> {
         let slot = match hca.cm().owner(source, mad) {
-            Owner::Here | Owner::Nobody => None,
+            Owner::Here | Owner::Any => None,
             Owner::Slot(slot) => Some(slot),
             Owner::Service(service) => self.shared.service_owner(service),
         }?;
@@ -172,7 +172,7 @@ impl Neighbours {
                         outbox.offer_at_ns = now_ns + outbox.pause_ns;
                         break;
                     }
-                    Err(Undelivered::Nobody) => lost.nobody += packets(frame),
+                    Err(Undelivered::Vacant) => lost.nobody += packets(frame),
                 }
                 outbox.frames.pop_front();
             }

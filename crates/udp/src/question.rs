@@ -118,7 +118,7 @@ impl Pending {
         let (done, theirs) = UnixStream::pair().map_err(os)?;
         match shared.ask(slot, query as u8, &answer, &theirs, until) {
             Ok(Asked::Yes) => Ok(Self { slot, answer, done }),
-            Ok(Asked::Nobody) => Err(QueryError::Gone { slot }),
+            Ok(Asked::Vacant) => Err(QueryError::Gone { slot }),
             Ok(Asked::Full) => Err(QueryError::Silent { slot }),
             Err(error) => Err(os(error)),
         }

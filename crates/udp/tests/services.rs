@@ -8,7 +8,7 @@ use common::{Node, PATIENCE, address, attr, pattern};
 use ferroce_dcqcn::Params;
 use ferroce_hca::{
     Attr, Counter, Direction, GRH_BYTES, Path, QpAttr, QpInit, QpModify, QpState, QpType, RecvWr,
-    SendOp, SendTo, SendWr, Sges, UdAddress, WcFlags, WcOpcode, WriteLockError, XrcTies,
+    SendOp, SendTo, SendWr, Sges, UdAddress, WcFlags, WcOpcode, WriteLockError, XrcObjects,
 };
 use ferroce_wire::Qpn;
 
@@ -164,8 +164,8 @@ fn extended_reliable_connections() {
     let sender = create(&a, QpType::XrcSend);
     let (receiver, srq, number) = b.device.with(|hca| {
         let xrcd = hca.alloc_xrcd().unwrap();
-        let ties = XrcTies { xrcd, cq: b.cq };
-        let srq = hca.create_xrc_srq(b.pd, ties, 4, 1).unwrap();
+        let objects = XrcObjects { xrcd, cq: b.cq };
+        let srq = hca.create_xrc_srq(b.pd, objects, 4, 1).unwrap();
         let number = hca.srq_number(srq).unwrap();
         (hca.create_xrc_recv_qp(xrcd).unwrap(), srq, number)
     });

@@ -146,11 +146,11 @@ impl End {
     }
 
     /// Makes the link from this end lose packets, and all of them during a span of time.
-    fn impair(&self, loss: f64, dark: Option<Dark>) -> Result<(), Error> {
+    fn impair(&self, loss: f64, outage: Option<Outage>) -> Result<(), Error> {
         let now = self.device.now();
-        let blackouts = dark.iter().map(|dark| Blackout {
-            from: now.after(dark.in_ns),
-            length_ns: dark.length_ns,
+        let blackouts = outage.iter().map(|outage| Blackout {
+            from: now.after(outage.in_ns),
+            length_ns: outage.length_ns,
         });
         let impairment = Impairment {
             loss,
@@ -165,7 +165,7 @@ impl End {
 
 /// A blackout to come.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Dark {
+pub(crate) struct Outage {
     /// How long from now.
     pub(crate) in_ns: u64,
     pub(crate) length_ns: u64,
@@ -205,10 +205,10 @@ impl Rig {
         Ok(Self { client, server })
     }
 
-    /// The link goes bad, in both directions, and stays so but for the dark time.
-    pub(crate) fn impair(&self, loss: f64, dark: Option<Dark>) -> Result<(), Error> {
-        self.client.impair(loss, dark)?;
-        self.server.impair(loss, dark)
+    /// The link goes bad, in both directions, and stays so but for the outage time.
+    pub(crate) fn impair(&self, loss: f64, outage: Option<Outage>) -> Result<(), Error> {
+        self.client.impair(loss, outage)?;
+        self.server.impair(loss, outage)
     }
 }
 

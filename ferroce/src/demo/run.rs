@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use super::error::Error;
 use super::figures::{Expiry, Figures, Outcome};
 use super::plan::{Kind, Plan, Start};
-use super::rig::{DEPTH, Dark, QPS, Rig};
+use super::rig::{DEPTH, Outage, QPS, Rig};
 use super::server::Server;
 use super::workload::{Message, Messages, Op, Pattern};
 
@@ -137,7 +137,7 @@ impl<'a> Client<'a> {
         let mut last = self.start;
         self.rig.impair(self.plan.loss, None)?;
         let outcome = loop {
-            self.darken()?;
+            self.start_outage()?;
             for qp in 0..QPS {
                 self.post(qp, server.receives(qp))?;
             }
@@ -196,7 +196,7 @@ impl<'a> Client<'a> {
     }
 
     /// Lets the blackout begin, or sets its time, when it can be known.
-    fn darken(&mut self) -> Result<(), Error> {
+    fn start_outage(&mut self) -> Result<(), Error> {
         let Some(blackout) = self.plan.blackout else {
             return Ok(());
         };
@@ -215,7 +215,7 @@ impl<'a> Client<'a> {
             let length_ns = blackout.length_ns;
             let in_ns = at_ns.saturating_sub(now_ns);
             self.rig
-                .impair(self.plan.loss, Some(Dark { in_ns, length_ns }))?;
+                .impair(self.plan.loss, Some(Outage { in_ns, length_ns }))?;
             self.figures.dark = Some((now_ns + in_ns, now_ns + in_ns + length_ns));
         }
         Ok(())

@@ -10,8 +10,8 @@ use crate::output::Failure;
 /// Looked at at a time; each device takes two descriptors.
 const DEVICES_AT_A_TIME: usize = 64;
 
-/// What the processes on a device have told.
-pub(super) struct Told {
+/// What the processes on a device have replied.
+pub(super) struct Replies {
     index: usize,
     /// Its name.
     pub(super) device: String,
@@ -31,16 +31,16 @@ pub(super) fn ask(
     (query, patience): (Option<Query>, Duration),
     inquiry: &mut Inquiry,
     is_asked: fn(&Observer, &Process) -> bool,
-) -> Result<Vec<Told>, Failure> {
+) -> Result<Vec<Replies>, Failure> {
     let until = Instant::now() + patience;
     let mut all = Vec::new();
     for some in devices(registry, name)?.chunks(DEVICES_AT_A_TIME) {
         let observers = some.iter().map(|(_, spec)| observe(registry, spec));
         let observers: Vec<_> = observers.collect::<Result<_, _>>()?;
-        let told = observers.iter().zip(some).map(|(observer, (index, spec))| {
+        let replies = observers.iter().zip(some).map(|(observer, (index, spec))| {
             let mut processes = processes(observer)?;
             processes.retain(|process| is_asked(observer, process));
-            Ok(Told {
+            Ok(Replies {
                 index: *index,
                 device: spec.name.clone(),
                 processes,
@@ -48,24 +48,25 @@ pub(super) fn ask(
                 silent: Vec::new(),
             })
         });
-        let mut told: Vec<_> = told.collect::<Result<_, Failure>>()?;
+        let mut replies: Vec<_> = replies.collect::<Result<_, Failure>>()?;
         if let Some(query) = query {
-            let questions = observers.iter().zip(&told);
-            let questions = questions.flat_map(|(observer, told)| {
-                told.processes
+            let questions = observers.iter().zip(&replies);
+            let questions = questions.flat_map(|(observer, replies)| {
+                replies
+                    .processes
                     .iter()
                     .map(move |process| (observer, process))
             });
             let questions: Vec<_> = questions.collect();
             let mut answers = inquiry.ask(&questions, query, until).into_iter();
-            told.iter_mut().for_each(|it| it.hear(&mut answers));
+            replies.iter_mut().for_each(|it| it.hear(&mut answers));
         }
-        all.append(&mut told);
+        all.append(&mut replies);
     }
     Ok(all)
 }
 
-impl Told {
+impl Replies {
     /// The place of the device among all, and its name.
     pub(super) fn name(&self) -> (usize, &str) {
         (self.index, &self.device)

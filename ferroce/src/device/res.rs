@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use self::filter::Filter;
 use self::kind::{KINDS, Kind, Object};
-use super::ask::{Told, ask};
+use super::ask::{Replies, ask};
 use super::format::{Before, Format, Row};
 use super::{link, registry};
 use crate::output::{Failure, Output};
@@ -112,42 +112,42 @@ impl<'a> Wanted<'a> {
     ) -> Result<(), Failure> {
         let query = self.kind.map_or(Some(Query::Count), |kind| kind.query);
         let (question, mut inquiry) = ((query, PATIENCE), Inquiry::default());
-        let told = ask(registry, self.device, question, &mut inquiry, |_, _| true)?;
+        let replies = ask(registry, self.device, question, &mut inquiry, |_, _| true)?;
         let mut rows = Vec::new();
-        for told in &told {
+        for device in &replies {
             match self.kind {
-                None => rows.push(summary(told)),
+                None => rows.push(summary(device)),
                 Some(kind) => {
                     let is_wanted =
                         |object: &Object| self.filters.iter().all(|it| it.takes(object));
-                    let objects = objects(kind, told).filter(is_wanted);
-                    rows.extend(objects.map(|it| row(kind, told.name(), &it, format)));
+                    let objects = objects(kind, device).filter(is_wanted);
+                    rows.extend(objects.map(|it| row(kind, device.name(), &it, format)));
                 }
             }
         }
         format.print(to, rows)?;
-        let silent = told.iter().flat_map(|told| &told.silent);
+        let silent = replies.iter().flat_map(|device| &device.silent);
         let silent: String = silent.map(|line| format!("error: {line}\n")).collect();
         match silent.is_empty() {
             true => Ok(()),
-            // What is there was told, and that it is not all.
+            // What there is was printed, and that it is not all.
             false => Err(Failure::Broken(silent)),
         }
     }
 }
 
-fn objects(kind: &Kind, told: &Told) -> impl Iterator<Item = Object> {
+fn objects(kind: &Kind, replies: &Replies) -> impl Iterator<Item = Object> {
     let objects: Vec<_> = match kind.query {
-        Some(_) => told.rows.iter().map(kind::object).collect(),
-        None => told.processes.iter().map(kind::context).collect(),
+        Some(_) => replies.rows.iter().map(kind::object).collect(),
+        None => replies.processes.iter().map(kind::context).collect(),
     };
     objects.into_iter()
 }
 
-fn summary(told: &Told) -> Row {
-    let (index, name) = told.name();
+fn summary(replies: &Replies) -> Row {
+    let (index, name) = replies.name();
     let mut row = Row::of_device((index, name), format!("{index}: {name}:"));
-    let counts = told.rows.iter().filter_map(|resource| match resource {
+    let counts = replies.rows.iter().filter_map(|resource| match resource {
         Resource::Count(counts) => Some(counts),
         _ => None,
     });

@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use super::library::Libraries;
-use super::{Ground, REFRESH, Where};
+use super::{Prepared, ProgramArgs, REFRESH};
 use crate::output::{Failure, Output};
 
 /// Print the variables that lead programs to Ferroce's devices, for a shell
@@ -22,13 +22,13 @@ use crate::output::{Failure, Output};
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Env {
     #[command(flatten)]
-    on: Where,
+    on: ProgramArgs,
 }
 
 impl Env {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let ground = Ground::prepare(&self.on, to)?;
-        to.text(&ground.environment.to_string())
+        let prepared = Prepared::prepare(&self.on, to)?;
+        to.text(&prepared.environment.to_string())
     }
 }
 

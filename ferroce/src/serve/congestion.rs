@@ -7,7 +7,7 @@ use ferroce_udp::Observer;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
-use super::census::Limited;
+use super::limited::Limited;
 use super::metrics::PORT;
 
 /// A device: its name, its observer, and who is slowed down on it.

@@ -7,8 +7,8 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use super::census::{Census, Limited};
 use super::congestion;
+use super::limited::{Limited, LimitedFlows};
 
 /// The only port of a device.
 pub(super) const PORT: &str = "1";
@@ -34,7 +34,7 @@ const PORT_FACTS: [PortFact; 3] = [
 ];
 
 /// All devices of a registry in the text format of OpenMetrics.
-pub(super) fn text(registry: &Registry, census: &mut Census) -> Result<String, RegistryError> {
+pub(super) fn text(registry: &Registry, flows: &mut LimitedFlows) -> Result<String, RegistryError> {
     let observe = |spec: DeviceSpec| {
         let observer = registry.observe_device(spec.clone()).ok();
         Seen {
@@ -45,7 +45,7 @@ pub(super) fn text(registry: &Registry, census: &mut Census) -> Result<String, R
         }
     };
     let mut devices: Vec<_> = registry.devices()?.into_iter().map(observe).collect();
-    let limited = census.take(devices.iter().map(Seen::with_cnps));
+    let limited = flows.take(devices.iter().map(Seen::with_cnps));
     for (seen, limited) in devices.iter_mut().zip(limited) {
         seen.limited = limited;
     }
@@ -240,7 +240,7 @@ mod tests {
             device.with(|hca| hca.count(Counter::RoceAdpRetransWaitNs, waited_ns));
         }
         let sum = |device: &str| -> String {
-            let text = text(&registry, &mut Census::default()).unwrap();
+            let text = text(&registry, &mut LimitedFlows::default()).unwrap();
             let start = format!("ferroce_adp_retx_wait_seconds_sum{{device=\"{device}\",");
             let line = text.lines().find_map(|line| line.strip_prefix(&start));
             line.unwrap().to_owned()
@@ -269,7 +269,7 @@ mod tests {
             ..HistogramConfig::default()
         };
         observer.state().configure_histogram(widest).unwrap();
-        let text = text(&registry, &mut Census::default()).unwrap();
+        let text = text(&registry, &mut LimitedFlows::default()).unwrap();
         let buckets = text.lines().filter(|line| line.contains("_bucket{"));
         let mut buckets: Vec<_> = buckets.collect();
         let count = buckets.len();

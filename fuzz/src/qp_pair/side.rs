@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, CqId, Event, Hca, HcaConfig, Limits, Memory, MrInfo, MwId, MwType,
     Path, PdId, QpAttr, QpCap, QpInit, QpModify, QpState, QpType, Secret, Sge, SrqId, Time,
-    XrcTies, XrcdId,
+    XrcObjects, XrcdId,
 };
 use ferroce_wire::{Qpn, Srqn};
 
@@ -170,8 +170,8 @@ impl Side {
         let xrcd = hca.alloc_xrcd().expect("a new device has room");
         let srq = match qp_type {
             QpType::XrcRecv => {
-                let ties = XrcTies { xrcd, cq: recv_cq };
-                Some(hca.create_xrc_srq(pd, ties, 64, 4))
+                let objects = XrcObjects { xrcd, cq: recv_cq };
+                Some(hca.create_xrc_srq(pd, objects, 64, 4))
             }
             QpType::XrcSend => None,
             _ => input.one_in(3).then(|| hca.create_srq(pd, 64, 4)),

@@ -77,22 +77,22 @@ impl Hca {
 
     /// Writes the next message of the connection manager to `out`; false if there is none.
     pub(crate) fn poll_mad(&mut self, out: &mut Outgoing) -> bool {
-        let Some(letter) = self.cm.poll_transmit() else {
+        let Some(mad) = self.cm.poll_transmit() else {
             return false;
         };
         let path = Path {
-            dest: letter.dest,
-            traffic_class: letter.traffic_class,
+            dest: mad.dest,
+            traffic_class: mad.traffic_class,
         };
         *out = Outgoing {
             path,
             transmit: Transmit {
-                headers: ferroce_wire::cm::headers(letter.psn),
-                payload_len: letter.mad.len() as u32,
-                payload: Payload::Inline(letter.mad),
+                headers: ferroce_wire::cm::headers(mad.psn),
+                payload_len: mad.mad.len() as u32,
+                payload: Payload::Inline(mad.mad),
                 path: None,
             },
-            opener: None,
+            holder: None,
             corrupt_bit: None,
         };
         true

@@ -35,7 +35,7 @@ impl Hca {
                 true
             }
             Payload::Memory(segments) => {
-                let Some(opener) = packet.opener else {
+                let Some(holder) = packet.holder else {
                     return false;
                 };
                 let mut rest = out;
@@ -43,7 +43,7 @@ impl Hca {
                     let (piece, tail) =
                         std::mem::take(&mut rest).split_at_mut(segment.len as usize);
                     rest = tail;
-                    self.keys.read(opener, segment, piece).is_ok()
+                    self.keys.read(holder, segment, piece).is_ok()
                 })
             }
         }

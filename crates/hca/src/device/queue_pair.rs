@@ -10,13 +10,13 @@ use crate::congestion::Limiter;
 use crate::cq::Unpolled;
 use crate::credit::Turn;
 use crate::event::Event;
-use crate::host::{QpHost, Ties};
+use crate::host::{QpHost, QpObjects};
 
 /// A queue pair and what the device knows about it.
 #[derive(Debug)]
 pub(crate) struct QpEntry {
     pub(crate) qp: Qp,
-    pub(crate) ties: Ties,
+    pub(crate) objects: QpObjects,
     pub(crate) unpolled: Unpolled,
     pub(crate) path: Option<Path>,
     /// The device at its other end, if its requests are answered.
@@ -46,10 +46,10 @@ const _: () = {
 };
 
 impl QpEntry {
-    pub(crate) fn new(qp: Qp, ties: Ties) -> Self {
+    pub(crate) fn new(qp: Qp, objects: QpObjects) -> Self {
         Self {
             qp,
-            ties,
+            objects,
             unpolled: Unpolled::default(),
             path: None,
             peer: None,
@@ -123,7 +123,7 @@ impl Hca {
             qpn: entry.qp.qpn(),
             now: self.now,
             numbers: &self.numbers,
-            ties: entry.ties,
+            objects: entry.objects,
             unpolled: &mut entry.unpolled,
             policy: &self.policy,
             state: &self.state,

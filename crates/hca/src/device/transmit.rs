@@ -121,7 +121,7 @@ impl Hca {
         let made = self.with_index(index, |qp, host| {
             qp.share_window(share);
             let made = qp.poll_transmit(now, host, &mut out.transmit);
-            out.opener = host.opener();
+            out.holder = host.key_holder();
             made
         });
         // A datagram has a path of its own, and nobody slows datagrams down; any other queue pair has

@@ -70,16 +70,16 @@ struct BindStep {
 }
 
 /// Two queue pairs of one domain, one of another.
-const WHO: [Opener; 3] = [
-    Opener {
+const WHO: [KeyHolder; 3] = [
+    KeyHolder {
         pd: PdId(0),
         qpn: Qpn::new(10),
     },
-    Opener {
+    KeyHolder {
         pd: PdId(0),
         qpn: Qpn::new(11),
     },
-    Opener {
+    KeyHolder {
         pd: PdId(1),
         qpn: Qpn::new(12),
     },
@@ -225,7 +225,7 @@ impl Model {
         table: &mut KeyTable,
         nth: usize,
         region: usize,
-        who: Opener,
+        who: KeyHolder,
         bind: &BindStep,
     ) {
         let (Some(id), Some(region)) = (pick(&self.windows, nth), pick(&self.regions, region))
@@ -298,7 +298,7 @@ impl Model {
         }
     }
 
-    fn probe(&self, table: &KeyTable, who: Opener, key: u32, va: u64) {
+    fn probe(&self, table: &KeyTable, who: KeyHolder, key: u32, va: u64) {
         let segment = Segment {
             key: Key::Remote(key),
             va,

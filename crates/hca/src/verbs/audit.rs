@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use super::{PdId, XrcdId};
 use crate::cq::CqId;
 use crate::device::Hca;
-use crate::srq::{SrqId, XrcTies};
+use crate::srq::{SrqId, XrcObjects};
 
 impl Hca {
     /// The part of [`Self::audit`] that is about who uses what.
@@ -21,23 +21,23 @@ impl Hca {
         self.keys.audit();
         for (_, srq) in self.srqs.iter() {
             *pds.entry(srq.pd).or_default() += 1;
-            if let Some(XrcTies { xrcd, cq }) = srq.xrc {
+            if let Some(XrcObjects { xrcd, cq }) = srq.xrc {
                 *xrcds.entry(xrcd).or_default() += 1;
                 *cqs.entry(cq).or_default() += 1;
             }
         }
         for (_, entry) in self.qps.iter() {
             assert!(entry.handles > 0);
-            if let Some(pd) = entry.ties.pd {
+            if let Some(pd) = entry.objects.pd {
                 *pds.entry(pd).or_default() += 1;
             }
-            for cq in entry.ties.cqs() {
+            for cq in entry.objects.cqs() {
                 *cqs.entry(cq).or_default() += 1;
             }
-            if let Some(srq) = entry.ties.srq {
+            if let Some(srq) = entry.objects.srq {
                 *srqs.entry(srq).or_default() += 1;
             }
-            if let Some(xrcd) = entry.ties.xrcd {
+            if let Some(xrcd) = entry.objects.xrcd {
                 *xrcds.entry(xrcd).or_default() += 1;
             }
         }

@@ -78,11 +78,11 @@ impl Hca {
     pub fn look_at_qps(&self) -> impl Iterator<Item = QpLook<'_>> {
         self.qps.iter().map(|(_, entry)| QpLook {
             qp: &entry.qp,
-            pd: entry.ties.pd,
-            send_cq: entry.ties.send_cq,
-            recv_cq: entry.ties.recv_cq,
+            pd: entry.objects.pd,
+            send_cq: entry.objects.send_cq,
+            recv_cq: entry.objects.recv_cq,
             srqn: entry
-                .ties
+                .objects
                 .srq
                 .map(|srq| Srqn::new(self.numbers.number(srq.0))),
             path: entry.path,

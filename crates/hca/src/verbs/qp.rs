@@ -8,7 +8,7 @@ use super::{PdId, in_range, no_such, not_busy};
 use crate::cq::{CqId, Unpolled};
 use crate::device::{Hca, QpEntry};
 use crate::error::{Object, VerbsError};
-use crate::host::Ties;
+use crate::host::QpObjects;
 use crate::limits;
 use crate::mw::{MwId, MwType};
 use crate::srq::SrqId;
@@ -69,7 +69,7 @@ impl Hca {
             Some(srq) => self.srq(srq)?.pd,
             None => init.pd,
         };
-        let ties = Ties {
+        let objects = QpObjects {
             pd: Some(init.pd),
             recv_pd: Some(recv_pd),
             send_cq: Some(init.send_cq),
@@ -81,13 +81,13 @@ impl Hca {
         if !receives {
             (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
         }
-        self.insert_qp(init.qp_type, ties, cap, init.signal_all)
+        self.insert_qp(init.qp_type, objects, cap, init.signal_all)
     }
 
     pub(super) fn insert_qp(
         &mut self,
         qp_type: QpType,
-        ties: Ties,
+        objects: QpObjects,
         cap: QpCap,
         signal_all: bool,
     ) -> Result<Qpn, VerbsError> {
@@ -100,15 +100,15 @@ impl Hca {
                 qp_type,
                 port_mtu,
                 cap,
-                srq: ties.srq.is_some(),
+                srq: objects.srq.is_some(),
                 signal_all,
                 window_bytes,
             };
-            Box::new(QpEntry::new(Qp::new(config, policy), ties))
+            Box::new(QpEntry::new(Qp::new(config, policy), objects))
         });
         let (object, max) = (Object::Qp, self.config.limits.max_qp);
         let index = index.ok_or(VerbsError::TooMany { object, max })?;
-        self.count_users(ties, 1)?;
+        self.count_users(objects, 1)?;
         Ok(Qpn::new(self.numbers.number(index)))
     }
 
@@ -143,18 +143,18 @@ impl Hca {
     }
 
     /// Adds `by` to the user counts of what a queue pair is tied to.
-    fn count_users(&mut self, ties: Ties, by: i32) -> Result<(), VerbsError> {
+    fn count_users(&mut self, objects: QpObjects, by: i32) -> Result<(), VerbsError> {
         let bump = |users: &mut u32| *users = users.wrapping_add_signed(by);
-        if let Some(pd) = ties.pd {
+        if let Some(pd) = objects.pd {
             bump(self.pd_users(pd)?);
         }
-        for cq in ties.cqs() {
+        for cq in objects.cqs() {
             bump(&mut self.cq(cq)?.users);
         }
-        if let Some(srq) = ties.srq {
+        if let Some(srq) = objects.srq {
             bump(&mut self.srq(srq)?.users);
         }
-        if let Some(xrcd) = ties.xrcd {
+        if let Some(xrcd) = objects.xrcd {
             bump(self.xrcd_users(xrcd)?);
         }
         Ok(())
@@ -179,13 +179,13 @@ impl Hca {
             .remove(index)
             .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
         self.forget(&entry);
-        self.forget_completions(qpn, entry.ties);
+        self.forget_completions(qpn, entry.objects);
         self.keys.unbind_all_of(qpn);
-        self.count_users(entry.ties, -1)
+        self.count_users(entry.objects, -1)
     }
 
-    fn forget_completions(&mut self, qpn: Qpn, ties: Ties) {
-        for cq in ties.cqs() {
+    fn forget_completions(&mut self, qpn: Qpn, objects: QpObjects) {
+        for cq in objects.cqs() {
             if let Ok(cq) = self.cq(cq) {
                 cq.forget(qpn);
             }
@@ -240,8 +240,8 @@ impl Hca {
         }
         if reset && let Some(entry) = self.qp_entry_mut(qpn) {
             entry.unpolled = Unpolled::default();
-            let ties = entry.ties;
-            self.forget_completions(qpn, ties);
+            let objects = entry.objects;
+            self.forget_completions(qpn, objects);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::{PdId, in_range, no_such, not_busy};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
 use crate::limits;
-use crate::srq::{Srq, SrqAttr, SrqId, SrqModify, XrcTies};
+use crate::srq::{Srq, SrqAttr, SrqId, SrqModify, XrcObjects};
 
 impl Hca {
     /// Makes a shared receive queue.
@@ -17,7 +17,7 @@ impl Hca {
     pub fn create_xrc_srq(
         &mut self,
         pd: PdId,
-        xrc: XrcTies,
+        xrc: XrcObjects,
         max_wr: u32,
         max_sge: u32,
     ) -> Result<SrqId, VerbsError> {
@@ -32,7 +32,7 @@ impl Hca {
     fn insert_srq(
         &mut self,
         pd: PdId,
-        xrc: Option<XrcTies>,
+        xrc: Option<XrcObjects>,
         max_wr: u32,
         max_sge: u32,
     ) -> Result<SrqId, VerbsError> {
@@ -62,7 +62,7 @@ impl Hca {
         let &mut Srq { pd, xrc, .. } = self.srq(srq)?;
         self.srqs.remove(srq.0);
         *self.pd_users(pd)? -= 1;
-        if let Some(XrcTies { xrcd, cq }) = xrc {
+        if let Some(XrcObjects { xrcd, cq }) = xrc {
             *self.xrcd_users(xrcd)? -= 1;
             self.cq(cq)?.users -= 1;
         }

@@ -4,7 +4,7 @@ use ferroce_wire::Qpn;
 use super::{no_such, not_busy};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
-use crate::host::Ties;
+use crate::host::QpObjects;
 
 /// Handle of an XRC domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -29,7 +29,7 @@ impl Hca {
     /// each message goes to the shared receive queue of the domain that the peer names.
     pub fn create_xrc_recv_qp(&mut self, xrcd: XrcdId) -> Result<Qpn, VerbsError> {
         self.xrcd_users(xrcd)?;
-        let ties = Ties {
+        let objects = QpObjects {
             pd: None,
             recv_pd: None,
             send_cq: None,
@@ -37,14 +37,14 @@ impl Hca {
             srq: None,
             xrcd: Some(xrcd),
         };
-        self.insert_qp(QpType::XrcRecv, ties, QpCap::NONE, false)
+        self.insert_qp(QpType::XrcRecv, objects, QpCap::NONE, false)
     }
 
     /// Opens an XRC_RECV queue pair of the domain once more (`ibv_open_qp`). It lives until
     /// [`Self::destroy_qp`] was called as often as it was made and opened.
     pub fn open_xrc_recv_qp(&mut self, xrcd: XrcdId, qpn: Qpn) -> Result<(), VerbsError> {
         let entry = self.qp_entry_mut(qpn);
-        let entry = entry.filter(|entry| entry.ties.xrcd == Some(xrcd));
+        let entry = entry.filter(|entry| entry.objects.xrcd == Some(xrcd));
         let entry = entry.ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
         entry.handles += 1;
         Ok(())

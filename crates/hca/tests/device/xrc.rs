@@ -3,7 +3,7 @@
 use ferroce_hca::{
     AccessFlags, Buffer, CqId, Event, Hca, Memory, MrInfo, Object, Path, PdId, QpCap, QpEvent,
     QpInit, QpState, QpType, SendOp, SendTo, SendWr, Sge, SrqId, Srqn, VerbsError, WcOpcode,
-    WcStatus, XrcTies, XrcdId,
+    WcStatus, XrcObjects, XrcdId,
 };
 use ferroce_wire::{Psn, Qpn};
 
@@ -21,7 +21,9 @@ impl Inbox {
     fn new(hca: &mut Hca, xrcd: XrcdId) -> Self {
         let pd = hca.alloc_pd().unwrap();
         let cq = hca.create_cq(16).unwrap();
-        let srq = hca.create_xrc_srq(pd, XrcTies { xrcd, cq }, 16, 2).unwrap();
+        let srq = hca
+            .create_xrc_srq(pd, XrcObjects { xrcd, cq }, 16, 2)
+            .unwrap();
         let number = hca.srq_number(srq).unwrap();
         Self {
             pd,
@@ -259,7 +261,7 @@ fn what_does_not_go_together_is_refused() {
         (XrcdId(77), b.cq, Object::Xrcd, 77),
         (xrcd, CqId(77), Object::Cq, 77),
     ] {
-        let refused = b.hca.create_xrc_srq(b.pd, XrcTies { xrcd, cq }, 1, 1);
+        let refused = b.hca.create_xrc_srq(b.pd, XrcObjects { xrcd, cq }, 1, 1);
         assert_eq!(refused, Err(VerbsError::NoSuch { object, handle }));
     }
     let region = b.register(8, AccessFlags::LOCAL_WRITE);

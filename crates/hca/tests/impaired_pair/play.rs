@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ferroce_hca::impair::Blackout;
 use ferroce_hca::{
     AccessFlags, Direction, Hca, Impairment, QpCap, QpInit, QpState, QpType, RecvWr, SendFlags,
-    SendOp, SendTo, SendWr, Sge, Sges, SrqId, Time, XrcTies,
+    SendOp, SendTo, SendWr, Sge, Sges, SrqId, Time, XrcObjects,
 };
 use ferroce_wire::Qpn;
 
@@ -179,8 +179,8 @@ impl Stage {
     fn xrc_ends(&mut self) -> [End; 2] {
         let [a, b] = &mut self.pair.sides;
         let xrcd = b.hca.alloc_xrcd().unwrap();
-        let ties = XrcTies { xrcd, cq: b.cq };
-        let srq = b.hca.create_xrc_srq(b.pd, ties, 256, 2).unwrap();
+        let objects = XrcObjects { xrcd, cq: b.cq };
+        let srq = b.hca.create_xrc_srq(b.pd, objects, 256, 2).unwrap();
         let recv = b.hca.create_xrc_recv_qp(xrcd).unwrap();
         let init = QpInit {
             qp_type: QpType::XrcSend,

@@ -60,7 +60,7 @@ impl Shared {
 
     /// The helper thread: serves the device while the program does not.
     pub(super) fn help(&self, mut waiter: Waiter) {
-        let _obituary = Obituary(self);
+        let _on_panic = FailOnPanic(self);
         let _ = self.helper.set(thread::current());
         // Without it timers are up to 50 us late.
         let _ = tighten_timer_slack();
@@ -166,9 +166,9 @@ impl Shared {
 }
 
 /// Has the device fail when the helper thread dies of a panic.
-struct Obituary<'a>(&'a Shared);
+struct FailOnPanic<'a>(&'a Shared);
 
-impl Drop for Obituary<'_> {
+impl Drop for FailOnPanic<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.fail();

@@ -32,7 +32,7 @@ pub(crate) enum Undelivered {
     /// The receiver has not read what it got before. Try again.
     Full,
     /// Nobody has the slot.
-    Nobody,
+    Vacant,
 }
 
 impl Mailbox {
@@ -65,7 +65,7 @@ impl Mailbox {
                 Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => {
                     Undelivered::Full
                 }
-                _ => Undelivered::Nobody,
+                _ => Undelivered::Vacant,
             }),
         }
     }
@@ -83,7 +83,7 @@ pub(crate) enum Asked {
     /// It is in the mailbox.
     Yes,
     /// Nobody has the slot.
-    Nobody,
+    Vacant,
     /// There was no room in the mailbox all the time.
     Full,
 }
@@ -113,7 +113,7 @@ pub(super) fn ask(
             io::ErrorKind::WouldBlock => Ok(Asked::Full),
             io::ErrorKind::NotFound
             | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::ConnectionReset => Ok(Asked::Nobody),
+            | io::ErrorKind::ConnectionReset => Ok(Asked::Vacant),
             _ => Err(error),
         },
     }
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(two.receive(&mut buffer).unwrap().0, 5);
         assert!(two.receive(&mut buffer).is_none());
         drop(two);
-        assert!(matches!(one.send(2, b"hello"), Err(Undelivered::Nobody)));
+        assert!(matches!(one.send(2, b"hello"), Err(Undelivered::Vacant)));
         while one.send(1, &[0; 1000]).is_ok() {}
         assert!(matches!(one.send(1, b"hello"), Err(Undelivered::Full)));
     }

@@ -12,7 +12,12 @@ struct OwnMemory;
 /// If the kernel does not let the process use `process_vm_readv`, as some containers' filters do.
 pub fn own_memory() -> io::Result<&'static dyn CheckedAccess> {
     let mut copy = [0];
-    if transfer(Way::Read, &raw const PROBE as u64, copy.as_mut_ptr(), 1) {
+    if transfer(
+        Direction::Read,
+        &raw const PROBE as u64,
+        copy.as_mut_ptr(),
+        1,
+    ) {
         Ok(&OwnMemory)
     } else {
         Err(io::Error::last_os_error())
@@ -23,12 +28,17 @@ static PROBE: u8 = 1;
 
 impl CheckedAccess for OwnMemory {
     fn read(&self, addr: u64, out: &mut [u8]) -> bool {
-        transfer(Way::Read, addr, out.as_mut_ptr(), out.len())
+        transfer(Direction::Read, addr, out.as_mut_ptr(), out.len())
     }
 
     // SAFETY: the caller's promise is the trait's, and nothing more is needed.
     unsafe fn write(&self, addr: u64, bytes: &[u8]) -> bool {
-        transfer(Way::Write, addr, bytes.as_ptr().cast_mut(), bytes.len())
+        transfer(
+            Direction::Write,
+            addr,
+            bytes.as_ptr().cast_mut(),
+            bytes.len(),
+        )
     }
 
     fn is_writable(&self, addr: u64) -> bool {
@@ -79,13 +89,13 @@ pub(super) fn can_read(addr: u64) -> bool {
 }
 
 #[derive(Clone, Copy)]
-enum Way {
+enum Direction {
     Read,
     Write,
 }
 
 /// Copies `len` bytes between `local`, memory of the caller's, and `addr`, which may be anything.
-fn transfer(way: Way, addr: u64, local: *mut u8, len: usize) -> bool {
+fn transfer(direction: Direction, addr: u64, local: *mut u8, len: usize) -> bool {
     let part = |base: *mut libc::c_void| libc::iovec {
         iov_base: base,
         iov_len: len,
@@ -97,9 +107,11 @@ fn transfer(way: Way, addr: u64, local: *mut u8, len: usize) -> bool {
     // mutable one; what is not mapped at `addr` is refused with an error. Whoever
     // writes to `addr` promised that this is right.
     let copied = unsafe {
-        match way {
-            Way::Read => libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0),
-            Way::Write => {
+        match direction {
+            Direction::Read => {
+                libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0)
+            }
+            Direction::Write => {
                 libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0)
             }
         }

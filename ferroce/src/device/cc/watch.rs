@@ -120,15 +120,20 @@ fn look(
     };
     let (mut seen, mut silent) = (Vec::new(), Vec::new());
     let question = (Some(Query::Flow), PATIENCE);
-    for told in ask(registry, name, question, inquiry, has_cnps)? {
-        silent.extend(told.silent);
-        seen.extend(told.rows.into_iter().filter_map(|resource| match resource {
-            Resource::Flow(row) => Some(Seen {
-                device: told.device.clone(),
-                row,
-            }),
-            _ => None,
-        }));
+    for device in ask(registry, name, question, inquiry, has_cnps)? {
+        silent.extend(device.silent);
+        seen.extend(
+            device
+                .rows
+                .into_iter()
+                .filter_map(|resource| match resource {
+                    Resource::Flow(row) => Some(Seen {
+                        device: device.device.clone(),
+                        row,
+                    }),
+                    _ => None,
+                }),
+        );
     }
     Ok((seen, silent))
 }

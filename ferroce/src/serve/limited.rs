@@ -30,20 +30,20 @@ impl Limited {
 /// Finds out who is slowed down. Only a CNP can begin that, so nobody is asked who has not got one
 /// since there was last nothing to tell.
 #[derive(Debug, Default)]
-pub(super) struct Census {
+pub(super) struct LimitedFlows {
     inquiry: Inquiry,
     /// Those who had nothing to tell.
-    at_full_rate: HashMap<Place, Heard>,
+    at_full_rate: HashMap<Place, CnpsSeen>,
 }
 
 /// A device's name and a slot.
 type Place = (String, u8);
 
 /// A process, and how many CNPs have been heeded in its slot.
-type Heard = (u32, u64);
+type CnpsSeen = (u32, u64);
 
 /// A process that may have something to tell.
-struct Suspect<'a> {
+struct Candidate<'a> {
     /// Of the device.
     index: usize,
     observer: &'a Observer,
@@ -51,17 +51,17 @@ struct Suspect<'a> {
     cnps: u64,
 }
 
-impl Suspect<'_> {
+impl Candidate<'_> {
     fn place(&self) -> Place {
         (self.observer.spec().name.clone(), self.process.slot)
     }
 
-    fn heard(&self) -> Heard {
+    fn cnps_seen(&self) -> CnpsSeen {
         (self.process.pid, self.cnps)
     }
 }
 
-impl Census {
+impl LimitedFlows {
     /// Who is slowed down on each of the devices, in their order; on one that is `None`, nobody.
     pub(super) fn take<'a>(
         &mut self,
@@ -71,20 +71,22 @@ impl Census {
         let observed = devices
             .enumerate()
             .filter_map(|(index, it)| Some((index, it?)));
-        let suspects: Vec<_> = observed
-            .flat_map(|(index, it)| suspects(index, it))
+        let candidates: Vec<_> = observed
+            .flat_map(|(index, it)| candidates(index, it))
             .collect();
         let before = std::mem::take(&mut self.at_full_rate);
-        let is_known = |it: &Suspect<'_>| before.get(&it.place()) == Some(&it.heard());
-        let (known, asked): (Vec<_>, Vec<_>) = suspects.into_iter().partition(is_known);
-        let mut at_full_rate: HashMap<_, _> =
-            known.iter().map(|it| (it.place(), it.heard())).collect();
+        let is_known = |it: &Candidate<'_>| before.get(&it.place()) == Some(&it.cnps_seen());
+        let (known, asked): (Vec<_>, Vec<_>) = candidates.into_iter().partition(is_known);
+        let mut at_full_rate: HashMap<_, _> = known
+            .iter()
+            .map(|it| (it.place(), it.cnps_seen()))
+            .collect();
 
         let processes: Vec<_> = asked.iter().map(|it| (it.observer, &it.process)).collect();
         let until = Instant::now() + PATIENCE;
         let answers = self.inquiry.ask(&processes, Query::Flow, until);
-        for (suspect, answer) in asked.iter().zip(answers) {
-            let limited = &mut limited[suspect.index];
+        for (candidate, answer) in asked.iter().zip(answers) {
+            let limited = &mut limited[candidate.index];
             let rows = match answer {
                 Ok(rows) => rows,
                 // It has ended since, and its queue pairs with it.
@@ -96,7 +98,7 @@ impl Census {
             };
             let rates: Vec<_> = rows.iter().filter_map(rate_bps).collect();
             if rates.is_empty() {
-                at_full_rate.insert(suspect.place(), suspect.heard());
+                at_full_rate.insert(candidate.place(), candidate.cnps_seen());
             }
             rates.into_iter().for_each(|rate| limited.add(rate));
         }
@@ -106,9 +108,9 @@ impl Census {
 }
 
 /// The processes in whose slots CNPs have been heeded, if only by earlier owners.
-fn suspects(index: usize, observer: &Observer) -> impl Iterator<Item = Suspect<'_>> {
+fn candidates(index: usize, observer: &Observer) -> impl Iterator<Item = Candidate<'_>> {
     let processes = observer.processes().unwrap_or_default().into_iter();
-    let suspects = processes.map(move |process| Suspect {
+    let candidates = processes.map(move |process| Candidate {
         index,
         observer,
         cnps: observer
@@ -116,7 +118,7 @@ fn suspects(index: usize, observer: &Observer) -> impl Iterator<Item = Suspect<'
             .counter_of(process.slot, Counter::RpCnpHandled),
         process,
     });
-    suspects.filter(|it| it.cnps > 0)
+    candidates.filter(|it| it.cnps > 0)
 }
 
 /// The rate of a queue pair that is slowed down.
