@@ -14,6 +14,7 @@ use serde_json::Value;
 /// the same device on one level, so neither can know the other.
 const LEVELS: &[(&str, u8)] = &[
     ("ferroce-border", 0),
+    ("ferroce-crossing", 0),
     ("ferroce-wire", 0),
     ("ferroce-prm", 0),
     ("ferroce-adp", 1),
@@ -371,25 +372,61 @@ fn unsafe_code_is_fenced_in() {
     report("unsafe", &violations);
 }
 
-/// Whatever a C program calls stands at the border, or leaves the library to wait.
+/// Functions of capi that have C's calling convention and no `#[border]`, and why.
+const NO_BORDER: &[(&str, &str, &str)] = &[
+    ("libdoca_common/src/log.rs", "doca_log", "a jump into C"),
+    ("libibverbs/src/lib.rs", "eopnotsupp", "a constant"),
+    ("libibverbs/src/lib.rs", "null", "no_object has it"),
+    ("libibverbs/src/lib.rs", "minus_one", "no_object has it"),
+    ("libibverbs/src/lib.rs", "zero", "a constant"),
+    (
+        "librdmacm/src/lib.rs",
+        "find_targets",
+        "the loader calls it",
+    ),
+    ("librdmacm/src/lib.rs", "error", "sets errno"),
+    ("librdmacm/src/lib.rs", "null_pointer", "sets errno"),
+    ("librdmacm/src/lib.rs", "zero", "sets errno"),
+    ("librdmacm/src/lib.rs", "text", "a constant"),
+    ("sysfs/src/parameter.rs", "begin", "the loader calls it"),
+    ("sysfs/src/parameter.rs", "end", "exit calls it"),
+];
+
+/// Whatever a C program calls stands at the border, or leaves the library to wait. What a preloaded
+/// library passes on is `extern "C-unwind"`, and cancelled in the C library.
 #[test]
 fn nothing_that_c_calls_lets_a_panic_or_a_cancellation_pass() {
     let mut violations = Vec::new();
     let mut seen = 0;
-    for source in sources_under(&["capi/ibverbs/src", "capi/rdmacm/src"]) {
+    let mut excused = BTreeSet::new();
+    let sources = sources_under(&["capi"]);
+    let is_library = |source: &&Source| source.path.contains("/src/");
+    for source in sources.iter().filter(is_library) {
         let code: Vec<_> = source.code().collect();
         for (index, (number, line)) in code.iter().enumerate() {
-            if !line.contains("extern \"C\" fn ") {
+            let Some((_, rest)) = line.split_once("extern \"C\" fn ") else {
+                continue;
+            };
+            seen += 1;
+            if index > 0 && code[index - 1].1.contains("border(") {
                 continue;
             }
-            seen += 1;
-            let marked = index > 0 && code[index - 1].1.contains("border(");
-            if !marked {
-                violations.push(format!("{}:{number}: no #[border]", source.path));
+            let name = rest.split('(').next().unwrap_or_default();
+            let is_here = |(path, known, _): &(&str, &str, &str)| {
+                source.path.ends_with(path) && *known == name
+            };
+            match NO_BORDER.iter().position(is_here) {
+                Some(index) => drop(excused.insert(index)),
+                None => violations.push(format!("{}:{number}: no #[border]", source.path)),
             }
         }
     }
-    assert!(seen > 150, "{seen} functions");
+    for (index, (path, name, _)) in NO_BORDER.iter().enumerate() {
+        if !excused.contains(&index) {
+            violations.push(format!("{path} needs no exception for {name} any more"));
+        }
+    }
+    assert!(seen > 200, "{seen} functions");
     report("docs/design/the-programs-process.md", &violations);
 }
 

@@ -4,10 +4,12 @@
 use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, TokenTree};
 
 /// Makes the body of a function the border between a C program and the library: no panic and no
-/// cancellation of the thread passes it (`ferroce_ibverbs::border`).
+/// cancellation of the thread passes it.
 ///
-/// The argument says what the program gets after a panic: `status`, an error number; `number`, -1;
-/// `pointer`, null; `value`, 0; `nothing`, of a function without a result.
+/// The argument names a function in the module `border` of the crate, which runs the body and says
+/// what the program gets after a panic. In the verbs libraries: `status`, an error number; `number`,
+/// -1; `pointer`, null; `value`, 0; `nothing`, of a function without a result. In those of DOCA
+/// `code`, an error code, takes the place of `status` and `number`.
 ///
 /// ```ignore
 /// #[border(status)]
@@ -22,14 +24,13 @@ pub fn border(after_panic: TokenStream, function: TokenStream) -> TokenStream {
         Some(TokenTree::Group(body)) if body.delimiter() == Delimiter::Brace => body,
         _ => return error("#[border] is for functions"),
     };
-    // ::ferroce_ibverbs::border::AFTER_PANIC(move || BODY)
+    // crate::border::AFTER_PANIC(move || BODY)
     let here = Span::call_site();
     let mut call = TokenStream::new();
-    for word in ["ferroce_ibverbs", "border"] {
-        call.extend(colons());
+    for word in ["crate", "border"] {
         call.extend([TokenTree::from(Ident::new(word, here))]);
+        call.extend(colons());
     }
-    call.extend(colons());
     call.extend(after_panic);
     let arguments = [
         Ident::new("move", here).into(),

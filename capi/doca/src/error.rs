@@ -52,7 +52,13 @@ codes! {
     Authentication = 28, c"DOCA_ERROR_AUTHENTICATION", c"Authentication failed";
     BadConfig = 29, c"DOCA_ERROR_BAD_CONFIG", c"Bad configuration";
     Skipped = 30, c"DOCA_ERROR_SKIPPED", c"Skipped";
-    DeviceFatalError = 31, c"DOCA_ERROR_DEVICE_FATAL_ERROR", c"The device has failed for good";
+    DeviceFatalError = 31, c"DOCA_ERROR_DEVICE_FATAL_ERROR", c"Fatal device error";
+}
+
+impl From<Code> for u32 {
+    fn from(code: Code) -> Self {
+        code as Self
+    }
 }
 
 const UNRECOGNIZED: &CStr = c"unrecognized error code";

@@ -7,6 +7,7 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | [`border`] | what passes between C and the libraries: no panic, no cancellation |
 //! | [`error`] | DOCA's error codes, and refusals |
 //! | [`handles`] | objects that programs hold pointers to |
 //! | [`devices`] | the devices there are, by PCI address |
@@ -20,6 +21,7 @@
 #![deny(unsafe_code)]
 
 pub mod argp;
+pub mod border;
 pub mod devices;
 pub mod error;
 pub mod handles;

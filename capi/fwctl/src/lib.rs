@@ -12,9 +12,6 @@
 //! | `next` | the function of the C library behind this one |
 
 mod answer;
-// As with `next` below.
-#[path = "../../sysfs/src/border.rs"]
-mod border;
 mod memory;
 // The same few lines as in the other library that is preloaded; neither can depend on the other.
 #[path = "../../sysfs/src/next.rs"]
@@ -23,13 +20,15 @@ mod next;
 use std::ffi::{c_int, c_ulong, c_void};
 use std::mem;
 
+use ferroce_crossing::cross;
 use nix::errno::Errno;
 
 use crate::next::next;
 
 /// The answer to an ioctl of fwctl, if it is on a node of ours.
 fn answer(fd: c_int, request: c_ulong, argument: u64) -> Option<Result<(), Errno>> {
-    let answer = border::inside(|| answer::answer(fd, request, argument));
+    // There is nothing that a panic could leave half-done.
+    let answer = cross(|| answer::answer(fd, request, argument), || ());
     answer.unwrap_or(Some(Err(Errno::EIO)))
 }
 

@@ -25,9 +25,6 @@
     reason = "one contract for all calls, stated above: what verbs.h asks for"
 )]
 
-// The attribute `border` names this crate, wherever it is used.
-extern crate self as ferroce_ibverbs;
-
 pub mod abi;
 mod adapter;
 mod ah;

@@ -9,6 +9,9 @@
     reason = "one contract for all calls, stated above: what the header asks for"
 )]
 
+// Where `#[border]` leads.
+use ferroce_doca::border;
+
 pub mod param;
 pub mod session;
 pub mod start;

@@ -3,6 +3,7 @@
 use std::ffi::c_char;
 use std::sync::{Mutex, PoisonError};
 
+use ferroce_border::border;
 use ferroce_doca::argp::{self, Kind, Param};
 use ferroce_doca::pointer::text;
 use ferroce_doca::{Code, Handles, Refusal};
@@ -26,6 +27,7 @@ pub(crate) static PARAMS: Handles<Draft> = Handles::new("param");
 
 /// A parameter without properties.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_argp_param_create(param: *mut usize) -> Code {
     let create = || {
         if param.is_null() {
@@ -56,6 +58,7 @@ fn set(call: &str, param: usize, set: impl FnOnce(&mut Description) -> Result<()
 
 /// Sets the name behind one dash.
 #[unsafe(no_mangle)]
+#[border(nothing)]
 pub unsafe extern "C" fn doca_argp_param_set_short_name(param: usize, name: *const c_char) {
     set("doca_argp_param_set_short_name", param, |it| {
         // SAFETY: the program's own text.
@@ -66,6 +69,7 @@ pub unsafe extern "C" fn doca_argp_param_set_short_name(param: usize, name: *con
 
 /// Sets the name behind two dashes.
 #[unsafe(no_mangle)]
+#[border(nothing)]
 pub unsafe extern "C" fn doca_argp_param_set_long_name(param: usize, name: *const c_char) {
     set("doca_argp_param_set_long_name", param, |it| {
         // SAFETY: the program's own text.
@@ -76,6 +80,7 @@ pub unsafe extern "C" fn doca_argp_param_set_long_name(param: usize, name: *cons
 
 /// Sets what the help says.
 #[unsafe(no_mangle)]
+#[border(nothing)]
 pub unsafe extern "C" fn doca_argp_param_set_description(param: usize, description: *const c_char) {
     set("doca_argp_param_set_description", param, |it| {
         // SAFETY: the program's own text.
@@ -86,6 +91,7 @@ pub unsafe extern "C" fn doca_argp_param_set_description(param: usize, descripti
 
 /// Sets what is called with the value.
 #[unsafe(no_mangle)]
+#[border(nothing)]
 pub extern "C" fn doca_argp_param_set_callback(param: usize, callback: Option<Callback>) {
     set("doca_argp_param_set_callback", param, |it| {
         it.callback = Some(callback.ok_or_else(|| Refusal::null("callback"))?);
@@ -95,6 +101,7 @@ pub extern "C" fn doca_argp_param_set_callback(param: usize, callback: Option<Ca
 
 /// Sets what the value is.
 #[unsafe(no_mangle)]
+#[border(nothing)]
 pub extern "C" fn doca_argp_param_set_type(param: usize, kind: u32) {
     set("doca_argp_param_set_type", param, |it| {
         let allowed = "1 (STRING), 2 (INT), 3 (BOOLEAN) or 6 (DOUBLE)";
@@ -106,6 +113,7 @@ pub extern "C" fn doca_argp_param_set_type(param: usize, kind: u32) {
 
 /// Takes a parameter over.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub extern "C" fn doca_argp_register_param(input_param: usize) -> Code {
     let register = || {
         with(|session| match session.has_started {
@@ -139,6 +147,7 @@ pub extern "C" fn doca_argp_register_param(input_param: usize) -> Code {
 
 /// Sets what is called for the version.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub extern "C" fn doca_argp_register_version_callback(callback: Option<Callback>) -> Code {
     let register = || {
         let callback = callback.ok_or_else(|| Refusal::null("callback"))?;

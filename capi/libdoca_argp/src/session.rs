@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ferroce_border::border;
 use ferroce_doca::argp::Param;
 use ferroce_doca::pointer::text;
 use ferroce_doca::{Code, Refusal};
@@ -51,6 +52,7 @@ pub(crate) fn with<T>(what: impl FnOnce(&mut Session) -> Result<T, Refusal>) -> 
 
 /// Begins.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_argp_init(
     program_name: *const c_char,
     program_config: *mut c_void,
@@ -81,6 +83,7 @@ pub unsafe extern "C" fn doca_argp_init(
 
 /// Ends, and with it all parameters.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub extern "C" fn doca_argp_destroy() -> Code {
     let ended = with(|_| Ok(()));
     *lock() = None;

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::io::{Write as _, stderr, stdout};
 use std::ptr::null_mut;
 
+use ferroce_border::border;
 use ferroce_doca::argp::{self, Param, Request, Value};
 use ferroce_doca::log::Level;
 use ferroce_doca::pointer::text;
@@ -28,6 +29,7 @@ struct Plan {
 
 /// Reads the command line and calls back for each parameter.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_argp_start(argc: c_int, argv: *const *const c_char) -> u32 {
     // SAFETY: what `main` got.
     match unsafe { start(argc, argv) } {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_char;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ferroce_border::border;
 use ferroce_doca::devices::{self, Info};
 use ferroce_doca::pointer::{check, put, put_text, text};
 use ferroce_doca::{Code, Handles, Refusal};
@@ -26,6 +27,7 @@ struct Opened {
 
 /// The user's devices, and cards.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_devinfo_create_list(
     dev_list: *mut *mut usize,
     nb_devs: *mut u32,
@@ -62,6 +64,7 @@ pub unsafe extern "C" fn doca_devinfo_create_list(
 
 /// Ends a list.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_devinfo_destroy_list(dev_list: *mut usize) -> Code {
     let destroy = || {
         check("dev_list", dev_list)?;
@@ -82,6 +85,7 @@ pub unsafe extern "C" fn doca_devinfo_destroy_list(dev_list: *mut usize) -> Code
 
 /// Opens a device.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_dev_open(devinfo: usize, dev: *mut usize) -> Code {
     let open = || {
         check("dev", dev)?;
@@ -96,6 +100,7 @@ pub unsafe extern "C" fn doca_dev_open(devinfo: usize, dev: *mut usize) -> Code 
 
 /// Closes a device.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub extern "C" fn doca_dev_close(dev: usize) -> Code {
     let closed = DEVICES.remove(dev, |_| Ok(()));
     let closed = closed.and_then(|dev| INFOS.remove(dev.info, |_| Ok(())));
@@ -104,6 +109,7 @@ pub extern "C" fn doca_dev_close(dev: usize) -> Code {
 
 /// What is known of an open device.
 #[unsafe(no_mangle)]
+#[border(value)]
 pub extern "C" fn doca_dev_as_devinfo(dev: usize) -> usize {
     match DEVICES.get(dev) {
         Ok(dev) => dev.info,
@@ -121,6 +127,7 @@ fn about(call: &str, devinfo: usize, what: impl FnOnce(Arc<Info>) -> Result<(), 
 
 /// The PCI address.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_devinfo_get_pci_addr_str(
     devinfo: usize,
     pci_addr_str: *mut c_char,
@@ -134,6 +141,7 @@ pub unsafe extern "C" fn doca_devinfo_get_pci_addr_str(
 
 /// Whether a device has this PCI address.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_devinfo_is_equal_pci_addr(
     devinfo: usize,
     pci_addr_str: *const c_char,
@@ -150,6 +158,7 @@ pub unsafe extern "C" fn doca_devinfo_is_equal_pci_addr(
 
 /// The network interface.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_devinfo_get_iface_name(
     devinfo: usize,
     iface_name: *mut c_char,
@@ -164,6 +173,7 @@ pub unsafe extern "C" fn doca_devinfo_get_iface_name(
 
 /// The name as a device of verbs.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_devinfo_get_ibdev_name(
     devinfo: usize,
     ibdev_name: *mut c_char,
@@ -177,6 +187,7 @@ pub unsafe extern "C" fn doca_devinfo_get_ibdev_name(
 
 /// The number of the function.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_devinfo_get_vhca_id(devinfo: usize, vhca_id: *mut u16) -> Code {
     about("doca_devinfo_get_vhca_id", devinfo, |info| {
         check("vhca_id", vhca_id)?;
@@ -187,6 +198,7 @@ pub unsafe extern "C" fn doca_devinfo_get_vhca_id(devinfo: usize, vhca_id: *mut 
 
 /// What the device is on its bus.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_devinfo_get_pci_func_type(
     devinfo: usize,
     pci_func_type: *mut u32,
@@ -202,6 +214,7 @@ pub unsafe extern "C" fn doca_devinfo_get_pci_func_type(
 
 /// Not supported: the devices are no SFs.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_devinfo_get_sf_index(devinfo: usize, sf_index: *mut u32) -> Code {
     about("doca_devinfo_get_sf_index", devinfo, |_| {
         check("sf_index", sf_index)?;
@@ -211,6 +224,7 @@ pub unsafe extern "C" fn doca_devinfo_get_sf_index(devinfo: usize, sf_index: *mu
 
 /// What leads to a device's registers, for the library that reads and writes them.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn ferroce_doca_locator(
     devinfo: usize,
     locator: *mut c_char,

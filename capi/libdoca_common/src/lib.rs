@@ -12,6 +12,9 @@
     reason = "one contract for all calls, stated above: what the headers ask for"
 )]
 
+// Where `#[border]` leads.
+use ferroce_doca::border;
+
 pub mod dev;
 pub mod error;
 pub mod log;

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ferroce_border::border;
 use ferroce_doca::log::{Level, Line};
 use ferroce_doca::{Code, Refusal, pointer};
 
@@ -82,6 +83,7 @@ unsafe fn write(file: *mut libc::FILE, line: String) {
 
 /// Writes a line of the library that calls; `call` is the function that refused something.
 #[unsafe(no_mangle)]
+#[border(nothing)]
 pub unsafe extern "C" fn ferroce_doca_tell(level: u32, call: *const c_char, text: *const c_char) {
     // SAFETY: C strings of our own libraries.
     let texts = unsafe { (pointer::text("call", call), pointer::text("text", text)) };
@@ -127,6 +129,7 @@ fn time_of_day() -> [u32; 4] {
 
 /// Sends the program's lines to the standard streams.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub extern "C" fn doca_log_backend_create_standard() -> Code {
     lock().is_standard = true;
     Code::Success
@@ -134,6 +137,7 @@ pub extern "C" fn doca_log_backend_create_standard() -> Code {
 
 /// Sends the libraries' lines to a stream.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_log_backend_create_with_file_sdk(
     fptr: *mut libc::FILE,
     backend: *mut usize,
@@ -152,6 +156,7 @@ pub unsafe extern "C" fn doca_log_backend_create_with_file_sdk(
 
 /// Limits what a stream gets of the libraries' lines.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub extern "C" fn doca_log_backend_set_sdk_level(backend: usize, level: u32) -> Code {
     let set = || {
         let limit = Level::of(level)?;
@@ -166,6 +171,7 @@ pub extern "C" fn doca_log_backend_set_sdk_level(backend: usize, level: u32) -> 
 
 /// Limits the program's lines.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub extern "C" fn doca_log_level_set_global_lower_limit(level: u32) -> Code {
     let set = Level::of(level).map(|level| lock().program_limit = level);
     answer("doca_log_level_set_global_lower_limit", set)
@@ -173,6 +179,7 @@ pub extern "C" fn doca_log_level_set_global_lower_limit(level: u32) -> Code {
 
 /// Limits the libraries' lines.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub extern "C" fn doca_log_level_set_global_sdk_limit(level: u32) -> Code {
     let set = Level::of(level).map(|level| {
         let mut log = lock();
@@ -184,6 +191,7 @@ pub extern "C" fn doca_log_level_set_global_sdk_limit(level: u32) -> Code {
 
 /// A number for a part of the program.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_log_register_source(
     source_name: *const c_char,
     source: *mut c_int,
@@ -231,6 +239,7 @@ pub unsafe extern "C" fn doca_log() {
 
 /// Writes a line of the program whose text is complete.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn ferroce_doca_log_text(
     level: u32,
     source: c_int,

@@ -1,6 +1,7 @@
 //! What programs link and these libraries do not have: representors, mapped memory, buffers,
 //! progress engines, contexts of work. There are no such objects, so no call can be about one.
 
+use ferroce_border::border;
 use ferroce_doca::{Code, Refusal};
 
 use crate::log::answer;
@@ -11,6 +12,7 @@ macro_rules! missing {
         $(
             /// Not supported.
             #[unsafe(no_mangle)]
+            #[border(code)]
             pub extern "C" fn $name() -> Code {
                 let what = "these libraries do not have it";
                 answer(stringify!($name), Err(Refusal::new(Code::NotSupported, what)))
@@ -43,6 +45,7 @@ missing! {
 
 /// There is no engine, so it has nothing to do.
 #[unsafe(no_mangle)]
+#[border(value)]
 pub extern "C" fn doca_pe_progress() -> u8 {
     0
 }

@@ -1,5 +1,6 @@
 //! What a device can do.
 
+use ferroce_border::border;
 use ferroce_doca::pointer::{check, put};
 use ferroce_doca::telemetry::{Capabilities, histogram_is_supported, is_supported};
 use ferroce_doca::{Code, Refusal};
@@ -9,6 +10,7 @@ use crate::tell::answer;
 
 /// Whether the device has adaptive retransmission.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub extern "C" fn doca_telemetry_adp_retx_cap_is_supported(devinfo: usize) -> Code {
     let supported = || is_supported(&*of_devinfo(devinfo)?);
     answer("doca_telemetry_adp_retx_cap_is_supported", supported())
@@ -16,6 +18,7 @@ pub extern "C" fn doca_telemetry_adp_retx_cap_is_supported(devinfo: usize) -> Co
 
 /// Whether the device has the histogram.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub extern "C" fn doca_telemetry_adp_retx_cap_histogram_is_supported(devinfo: usize) -> Code {
     let supported = || histogram_is_supported(&*of_devinfo(devinfo)?);
     answer(
@@ -26,6 +29,7 @@ pub extern "C" fn doca_telemetry_adp_retx_cap_histogram_is_supported(devinfo: us
 
 /// Most bins of the histogram.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_telemetry_adp_retx_cap_get_hist_max_bins(
     devinfo: usize,
     max_bins: *mut u32,
@@ -41,6 +45,7 @@ pub unsafe extern "C" fn doca_telemetry_adp_retx_cap_get_hist_max_bins(
 
 /// The units of the histogram.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_telemetry_adp_retx_cap_get_hist_time_units(
     devinfo: usize,
     time_units: *mut u32,

@@ -1,5 +1,6 @@
 //! Setters and getters of a context's configuration.
 
+use ferroce_border::border;
 use ferroce_doca::Code;
 use ferroce_doca::pointer::{check, put};
 use ferroce_doca::telemetry::{Config, Context};
@@ -11,6 +12,7 @@ macro_rules! pair {
     ($set:ident, $set_by:expr; $get:ident, $value:ty, $get_by:expr;) => {
         /// Sets it in an idle context.
         #[unsafe(no_mangle)]
+        #[border(code)]
         pub extern "C" fn $set(adp_retx: usize, value: $value) -> Code {
             about(stringify!($set), adp_retx, |context| {
                 $set_by(context, value)
@@ -19,6 +21,7 @@ macro_rules! pair {
 
         /// What the context has.
         #[unsafe(no_mangle)]
+        #[border(code)]
         pub unsafe extern "C" fn $get(adp_retx: usize, value: *mut $value) -> Code {
             about(stringify!($get), adp_retx, |context| {
                 // SAFETY: the program's own variable.
@@ -65,6 +68,7 @@ pair! {
 
 /// Counts one function only.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub extern "C" fn doca_telemetry_adp_retx_set_hist_vhca_id(adp_retx: usize, vhca_id: u16) -> Code {
     about(
         "doca_telemetry_adp_retx_set_hist_vhca_id",
@@ -75,6 +79,7 @@ pub extern "C" fn doca_telemetry_adp_retx_set_hist_vhca_id(adp_retx: usize, vhca
 
 /// Counts all functions of the device.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub extern "C" fn doca_telemetry_adp_retx_unset_hist_vhca_id(adp_retx: usize) -> Code {
     about(
         "doca_telemetry_adp_retx_unset_hist_vhca_id",
@@ -85,6 +90,7 @@ pub extern "C" fn doca_telemetry_adp_retx_unset_hist_vhca_id(adp_retx: usize) ->
 
 /// Whether one function only is counted, and which.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_telemetry_adp_retx_get_hist_vhca_id(
     adp_retx: usize,
     vhca_set: *mut u8,

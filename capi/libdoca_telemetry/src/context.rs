@@ -1,5 +1,6 @@
 //! Contexts: their life, and what they read.
 
+use ferroce_border::border;
 use ferroce_doca::pointer::{check, put};
 use ferroce_doca::telemetry::Context;
 use ferroce_doca::{Code, Handles, Refusal};
@@ -21,6 +22,7 @@ pub(crate) fn about(
 
 /// An idle context.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_telemetry_adp_retx_create(dev: usize, adp_retx: *mut usize) -> Code {
     let create = || {
         check("adp_retx", adp_retx)?;
@@ -37,6 +39,7 @@ pub unsafe extern "C" fn doca_telemetry_adp_retx_create(dev: usize, adp_retx: *m
 
 /// Ends an idle context.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub extern "C" fn doca_telemetry_adp_retx_destroy(adp_retx: usize) -> Code {
     let destroyed = CONTEXTS.remove(adp_retx, Context::may_end);
     answer("doca_telemetry_adp_retx_destroy", destroyed.map(drop))
@@ -44,18 +47,21 @@ pub extern "C" fn doca_telemetry_adp_retx_destroy(adp_retx: usize) -> Code {
 
 /// Gives the configuration to the device.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub extern "C" fn doca_telemetry_adp_retx_start(adp_retx: usize) -> Code {
     about("doca_telemetry_adp_retx_start", adp_retx, Context::start)
 }
 
 /// Back to idle.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub extern "C" fn doca_telemetry_adp_retx_stop(adp_retx: usize) -> Code {
     about("doca_telemetry_adp_retx_stop", adp_retx, Context::stop)
 }
 
 /// Whether somebody else has configured the device.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_telemetry_adp_retx_detect_hist_conf_change(
     adp_retx: usize,
     change_detected: *mut u8,
@@ -74,6 +80,7 @@ pub unsafe extern "C" fn doca_telemetry_adp_retx_detect_hist_conf_change(
 
 /// The counts.
 #[unsafe(no_mangle)]
+#[border(code)]
 pub unsafe extern "C" fn doca_telemetry_adp_retx_read_hist_bins(
     adp_retx: usize,
     bins_populated: *mut u32,

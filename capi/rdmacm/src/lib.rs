@@ -35,6 +35,9 @@
     reason = "one contract for all calls, stated above: what rdma_cma.h asks for"
 )]
 
+// Where `#[border]` leads.
+use ferroce_ibverbs::border;
+
 pub mod abi;
 mod address;
 mod attr;

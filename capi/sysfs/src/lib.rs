@@ -8,16 +8,20 @@
 //! other path, and every path if the variable is not set, goes through as it is. Programs that make system calls of their own (Go, static binaries) need
 //! `ferroce run --ns`.
 //!
+//! The functions that programs call pass on all their calls, some of which wait, and so are where
+//! threads are cancelled: the C library unwinds the thread through them (`extern "C-unwind"`), and
+//! they have nothing to drop. What this library does itself, with files and allocations, runs where
+//! neither a cancellation nor a panic gets through ([`ferroce_crossing::cross`]); there is nothing that
+//! a panic could leave half-done, since the library keeps no state but flags.
+//!
 //! | module | does |
 //! |---|---|
 //! | `redirect` | from the path a program means to the one that it gets, and back |
 //! | `live` | counters as they are when they are read |
 //! | `parameter` | files that are written, and act |
-//! | `border` | what passes between programs and this library: no panic, no cancellation |
 //! | `next` | the functions of the C library behind these |
 //! | `calls` | the functions that programs call |
 
-mod border;
 mod calls;
 mod live;
 mod next;

@@ -10,12 +10,13 @@ use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use ferroce_crossing::cross;
 use ferroce_sysfs::{SetError, is_parameter, may_be_parameter, set_parameter};
 use ferroce_udp::Registry;
 use libc::{FILE, size_t};
 
+use crate::live;
 use crate::redirect::{self, PATH_MAX};
-use crate::{border, live};
 
 /// What the names of such memory files begin with.
 const MARK: &str = "ferroce-parameter:";
@@ -223,7 +224,7 @@ fn name_of(fd: c_int, room: &mut [u8; PATH_MAX]) -> Option<&[u8]> {
 
 /// [`set`] for a program that has called the C library.
 fn inside_set(parameter: &str, value: &[u8]) -> Result<(), c_int> {
-    border::inside(|| set(parameter, value)).unwrap_or(Err(libc::EIO))
+    cross(|| set(parameter, value), || ()).unwrap_or(Err(libc::EIO))
 }
 
 /// Sets a parameter; else the error that the file of a card gives.

@@ -3,7 +3,9 @@
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::{border, live};
+use ferroce_crossing::cross;
+
+use crate::live;
 
 /// What is looked up in the tree. The third is where the links of the first two lead; it is
 /// `ferroce_sysfs::PCI_ROOT`.
@@ -53,7 +55,7 @@ impl Room {
         match root() {
             Some(root) if self.fill(root, text) && self.is_there(text) => {
                 // What cannot be refreshed is as it was.
-                let _ = border::inside(|| live::refresh(text));
+                let _ = cross(|| live::refresh(text), || ());
                 self.0.as_ptr().cast()
             }
             _ => path,
