@@ -29,6 +29,28 @@
 		}                                                                         \
 	} while (0)
 
+// A program's cases; its argument names one.
+struct test_case {
+	const char *name;
+	void (*run)(void);
+};
+
+static inline int run_case(const struct test_case *cases, size_t count, int argc, char **argv)
+{
+	for (size_t i = 0; i < count; i++)
+		if (argc == 2 && !strcmp(argv[1], cases[i].name)) {
+			cases[i].run();
+			return 0;
+		}
+	return 2;
+}
+
+#define MAIN(cases)                                                                       \
+	int main(int argc, char **argv)                                                   \
+	{                                                                                 \
+		return run_case(cases, sizeof(cases) / sizeof *(cases), argc, argv);      \
+	}
+
 enum { PAGE = 4096, ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
 

@@ -342,10 +342,7 @@ static void jump_out(void)
 	CHECK(!ibv_alloc_pd(interrupted.context) && errno == EDEADLK);
 }
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-} CASES[] = {
+static const struct test_case CASES[] = {
 	{ "closefrom_all", closefrom_all },
 	{ "close_low", close_low },
 	{ "becomes_daemon", becomes_daemon },
@@ -360,12 +357,4 @@ static const struct {
 	{ "jump_out", jump_out },
 };
 
-int main(int argc, char **argv)
-{
-	for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
-		if (argc == 2 && !strcmp(argv[1], CASES[i].name)) {
-			CASES[i].run();
-			return 0;
-		}
-	return 2;
-}
+MAIN(CASES)

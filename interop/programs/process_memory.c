@@ -274,12 +274,39 @@ static void probe(void)
 	expect_refusals(&end, mr);
 }
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-} CASES[] = {
+static void block_faults(void)
+{
+	sigset_t faults;
+	CHECK(!sigemptyset(&faults) && !sigaddset(&faults, SIGSEGV) && !sigaddset(&faults, SIGBUS));
+	CHECK(!pthread_sigmask(SIG_BLOCK, &faults, NULL));
+}
+
+// The kernel ends a process that faults in a thread that blocks the signal, unless the device reaches
+// memory by system calls (FERROCE_CHECKED).
+static void blocked(void)
+{
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		struct rlimit no_core = { 0, 0 };
+		CHECK(!setrlimit(RLIMIT_CORE, &no_core));
+		block_faults();
+		unmapped();
+		exit(0);
+	}
+	if (getenv("FERROCE_CHECKED")) {
+		succeeds(child);
+		return;
+	}
+	int status;
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
+static const struct test_case CASES[] = {
 	{ "heap", heap },
 	{ "unmapped", unmapped },
+	{ "blocked", blocked },
 	{ "truncated", truncated },
 	{ "half", half },
 	{ "at_exit", at_exit },
@@ -289,12 +316,4 @@ static const struct {
 	{ "probe", probe },
 };
 
-int main(int argc, char **argv)
-{
-	for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
-		if (argc == 2 && !strcmp(argv[1], CASES[i].name)) {
-			CASES[i].run();
-			return 0;
-		}
-	return 2;
-}
+MAIN(CASES)

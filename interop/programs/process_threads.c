@@ -241,10 +241,7 @@ static void handlers(void)
 	prove_alive(&end);
 }
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-} CASES[] = {
+static const struct test_case CASES[] = {
 	{ "cancel_busy", cancel_busy },
 	{ "cancel_waiting", cancel_waiting },
 	{ "cancel_cm", cancel_cm },
@@ -252,12 +249,4 @@ static const struct {
 	{ "handlers", handlers },
 };
 
-int main(int argc, char **argv)
-{
-	for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
-		if (argc == 2 && !strcmp(argv[1], CASES[i].name)) {
-			CASES[i].run();
-			return 0;
-		}
-	return 2;
-}
+MAIN(CASES)

@@ -40,10 +40,18 @@ macro_rules! cases {
     };
 }
 
+/// The same where the device reaches memory by system calls.
+fn checked(program: &str, case: &str) {
+    let mut lab = Lab::new(&format!("{case}-checked"));
+    lab.set("FERROCE_CHECKED", "1");
+    run(lab, program, case);
+}
+
 mod memory {
     cases!(quietly "process_memory":
         heap,
         unmapped,
+        blocked,
         truncated,
         half,
         at_exit,
@@ -51,6 +59,16 @@ mod memory {
         crash_reporter,
         own_fault,
         probe,
+    );
+}
+
+mod memory_by_system_calls {
+    cases!(checked "process_memory":
+        heap,
+        unmapped,
+        blocked,
+        truncated,
+        half,
     );
 }
 
