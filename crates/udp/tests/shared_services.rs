@@ -2,63 +2,14 @@
 
 mod common;
 
-use std::time::Instant;
-
-use common::{Node, Other, PATIENCE, Place, address, hear, role, tell};
-use ferroce_hca::Hca;
-use ferroce_hca::cm::{CmEventKind, SidrReply, SidrRequest};
+use common::services::{PATIENTLY, ask, outcome, qpn_at};
+use common::{Node, Other, Place, address, hear, role, tell};
+use ferroce_hca::cm::CmEventKind;
 use ferroce_udp::ServiceError;
-use ferroce_wire::Qpn;
-use ferroce_wire::cm::{PortSpace, Private, ServiceId};
+use ferroce_wire::cm::{PortSpace, ServiceId};
 
 fn attach(place: &Place) -> Node {
     Node::attach(&place.registry(), "a", 4096)
-}
-
-/// The queue pair that a node says it serves by.
-fn qpn_at(node: &Node) -> Qpn {
-    Qpn::new(u32::from(node.device.slot()) << 16)
-}
-
-/// What comes of a request; the nodes answer those that reach them.
-fn outcome(nodes: &[Node]) -> CmEventKind {
-    let started = Instant::now();
-    for node in nodes.iter().cycle() {
-        assert!(started.elapsed() < PATIENCE);
-        node.device.progress();
-        let Some(event) = node.device.with(Hca::poll_cm_event) else {
-            continue;
-        };
-        let CmEventKind::SidrRequest { .. } = event.kind else {
-            return event.kind;
-        };
-        let reply = SidrReply {
-            status: 0,
-            qpn: qpn_at(node),
-            qkey: 7,
-            private: Private::new(b"I").unwrap(),
-        };
-        let reply = |hca: &mut Hca| hca.cm_mut().sidr_reply(event.comm, &reply);
-        node.device.with(reply).unwrap();
-    }
-    unreachable!("there are nodes");
-}
-
-/// Asks for the queue pair behind a service of the node's own device.
-fn ask(node: &Node, service_id: ServiceId) {
-    let request = SidrRequest {
-        dest: node.device.address().ip(),
-        traffic_class: 0,
-        service_id,
-        packet_lifetime: 18,
-        response_timeout: 20,
-        max_retries: 15,
-        private: Private::new(b"who?").unwrap(),
-    };
-    let now = node.device.now();
-    node.device
-        .with(|hca| hca.cm_mut().sidr_request(now, &request))
-        .unwrap();
 }
 
 #[test]
@@ -73,8 +24,8 @@ fn requests_find_whoever_serves_the_port() {
             .with(|hca| hca.cm_mut().listen(service, 8))
             .unwrap();
         for client in &nodes {
-            ask(client, service);
-            let kind = outcome(&nodes);
+            ask(client, service, PATIENTLY, 15);
+            let kind = outcome(&nodes.each_ref());
             let CmEventKind::SidrReply { rep } = kind else {
                 panic!("{kind:?}");
             };
@@ -83,8 +34,8 @@ fn requests_find_whoever_serves_the_port() {
     }
     // Nobody serves it, and somebody says so.
     for client in &nodes {
-        ask(client, ServiceId::new(PortSpace::Udp, 999));
-        let kind = outcome(&nodes);
+        ask(client, ServiceId::new(PortSpace::Udp, 999), PATIENTLY, 15);
+        let kind = outcome(&nodes.each_ref());
         assert!(matches!(kind, CmEventKind::SidrReply { ref rep } if rep.status != 0));
     }
 }

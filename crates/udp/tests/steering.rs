@@ -6,14 +6,17 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Instant;
 
+use common::services::{PATIENTLY, ask, outcome, qpn_at};
 use common::{
     Link, Node, Other, PATIENCE, Place, Remote, address, connect, connect_back, hear,
     nothing_was_missed, patient_attr, port_v6, role, share, tell,
 };
-use ferroce_hca::Counter;
+use ferroce_hca::cm::CmEventKind;
+use ferroce_hca::{Counter, Hca};
 use ferroce_udp::socket::{Options, ROCE_PORT, Routes, Socket};
 use ferroce_udp::{DeviceSpec, Registry};
 use ferroce_wire::Qpn;
+use ferroce_wire::cm::PortSpace;
 
 const LEN: usize = 64 << 10;
 
@@ -197,4 +200,137 @@ fn late_probes_do_no_harm() {
         assert_eq!(foreign(), counted);
     }
     nothing_was_missed(&a);
+}
+
+/// Has the kernel refuse this thread, and those that it starts, what `refused` says: numbers of
+/// system calls, each with what its second and third arguments must be, if any.
+fn sandbox(refused: &[(libc::c_long, Option<[libc::c_int; 2]>)]) {
+    let op = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let load = |offset| op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0);
+    let unless = |value, over| op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value, 0, over);
+    let answer = |value| op(libc::BPF_RET | libc::BPF_K, value, 0, 0);
+    // The lower halves of arguments in `struct seccomp_data`, behind number, architecture and
+    // instruction pointer.
+    let argument = |nth: u32| 16 + 8 * nth + if cfg!(target_endian = "big") { 4 } else { 0 };
+    let eperm = answer(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
+    let mut filter = Vec::new();
+    for (call, arguments) in refused {
+        let call = *call as u32;
+        filter.push(load(0));
+        match arguments {
+            None => filter.extend([unless(call, 1), eperm]),
+            Some([second, third]) => filter.extend([
+                unless(call, 5),
+                load(argument(1)),
+                unless(*second as u32, 3),
+                load(argument(2)),
+                unless(*third as u32, 1),
+                eperm,
+            ]),
+        }
+    }
+    filter.push(answer(libc::SECCOMP_RET_ALLOW));
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the options of prctl(2); the program has as many instructions as it says, and the
+    // kernel copies it.
+    let installed = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program,
+            ) == 0
+    };
+    assert!(installed, "{}", std::io::Error::last_os_error());
+}
+
+/// What a sandbox may refuse of what steers packets: the kernel's program, leaving the port, and
+/// waiting for what is under way then.
+const STEERING: [(libc::c_long, Option<[libc::c_int; 2]>); 3] = [
+    (
+        libc::SYS_setsockopt,
+        Some([libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF]),
+    ),
+    (
+        libc::SYS_setsockopt,
+        Some([libc::SOL_SOCKET, 62 /* SO_BINDTOIFINDEX */]),
+    ),
+    (libc::SYS_membarrier, None),
+];
+
+/// Whoever may not tell the kernel who gets what gets it by way of others, and hands on what is
+/// theirs.
+#[test]
+fn a_sandbox_that_refuses_programs_costs_a_detour_only() {
+    if let Some(role) = role() {
+        sandbox(&STEERING);
+        return target(&role);
+    }
+    let test = "a_sandbox_that_refuses_programs_costs_a_detour_only";
+    let place = Place::with_device(address(16, 6, 0));
+    // The first process has the first socket.
+    let children = [(); 3].map(|()| Target::start(test, place.path()));
+    let observer = place.registry().observe("a").unwrap();
+    let started = Instant::now();
+    while observer.processes().unwrap().len() < children.len() {
+        assert!(started.elapsed() < PATIENCE, "they do not start");
+        std::thread::yield_now();
+    }
+    let (nodes, qpn) = pair(&place);
+    let others = children.map(|child| Target::connect(&nodes[0], child));
+    for _ in 0..20 {
+        exchange(&nodes[0], qpn, nodes[1].remote(0));
+        others.iter().for_each(|other| other.exchange(&nodes[0]));
+    }
+    nodes.iter().for_each(nothing_was_missed);
+    for other in others {
+        other.child.finish();
+        exchange(&nodes[0], qpn, nodes[1].remote(0));
+    }
+    nodes.iter().for_each(nothing_was_missed);
+}
+
+/// Where nobody may, services are found as well.
+#[test]
+fn in_a_sandbox_packets_and_requests_find_their_processes() {
+    let address = address(16, 7, 0);
+    // A sandbox is a thread's and of those that it starts.
+    let sandboxed = std::thread::spawn(move || {
+        sandbox(&STEERING);
+        let refused = share(SocketAddr::new(address, ROCE_PORT)).steer(&Routes::default());
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EPERM));
+        let place = Place::with_device(address);
+        let nodes = [(); 3].map(|()| attach(place.path()));
+        for (a, b) in [(0, 1), (1, 2), (2, 0)] {
+            let (a, b) = (&nodes[a], &nodes[b]);
+            let (qpn, _) = connect(a, b, &patient_attr());
+            (0..20).for_each(|_| exchange(a, qpn, b.remote(0)));
+        }
+        for (port, server) in (1000..).zip(&nodes) {
+            let claim = server.device.claim_service(PortSpace::Udp, port).unwrap();
+            let service = claim.service();
+            let listen = |hca: &mut Hca| hca.cm_mut().listen(service, 8);
+            server.device.with(listen).unwrap();
+            claim.publish();
+            server.device.expect_requests();
+            for client in &nodes {
+                ask(client, service, PATIENTLY, 15);
+                let kind = outcome(&nodes.each_ref());
+                let CmEventKind::SidrReply { rep } = kind else {
+                    panic!("{kind:?}");
+                };
+                assert_eq!((rep.status, rep.qpn), (0, qpn_at(server)));
+            }
+        }
+        nodes.iter().for_each(nothing_was_missed);
+    });
+    sandboxed.join().unwrap();
 }

@@ -7,16 +7,17 @@ use std::os::unix::net::UnixDatagram;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::services::{PATIENTLY, SOON, ask, outcome};
 use common::{
     Link, Node, Other, PATIENCE, Place, address, attr, check_all_kinds, connect, connect_back,
     cpu_time, hear, role, share, tell,
 };
-use ferroce_hca::cm::{CmEventKind, SidrReply, SidrRequest};
+use ferroce_hca::cm::CmEventKind;
 use ferroce_hca::{Counter, Hca};
 use ferroce_udp::Registry;
 use ferroce_udp::socket::{ROCE_PORT, Routes};
-use ferroce_wire::cm::{PortSpace, Private, ServiceId};
-use ferroce_wire::{Bth, Headers, IcrcFlow, IpPair, Opcode, Psn, Qpn};
+use ferroce_wire::cm::{PortSpace, ServiceId};
+use ferroce_wire::{Bth, Headers, IcrcFlow, IpPair, Opcode, Psn};
 
 const LEN: usize = 64 << 10;
 
@@ -41,47 +42,6 @@ fn start(test: &str, place: &Place, node: &Node) -> (Other, Link) {
     (child, link)
 }
 
-fn request(node: &Node, service_id: ServiceId, max_retries: u8) {
-    let request = SidrRequest {
-        dest: node.device.address().ip(),
-        traffic_class: 0,
-        service_id,
-        packet_lifetime: 0,
-        // 33 ms, or a second.
-        response_timeout: if max_retries < 3 { 18 } else { 13 },
-        max_retries,
-        private: Private::new(b"who?").unwrap(),
-    };
-    let now = node.device.now();
-    node.device
-        .with(|hca| hca.cm_mut().sidr_request(now, &request))
-        .unwrap();
-}
-
-/// What comes of a request that one node has sent to the others.
-fn outcome(nodes: &[&Node]) -> CmEventKind {
-    let started = Instant::now();
-    for node in nodes.iter().cycle() {
-        assert!(started.elapsed() < PATIENCE);
-        node.device.progress();
-        let Some(event) = node.device.with(Hca::poll_cm_event) else {
-            continue;
-        };
-        let CmEventKind::SidrRequest { .. } = event.kind else {
-            return event.kind;
-        };
-        let reply = SidrReply {
-            status: 0,
-            qpn: Qpn::new(9),
-            qkey: 7,
-            private: Private::new(b"I").unwrap(),
-        };
-        let reply = |hca: &mut Hca| hca.cm_mut().sidr_reply(event.comm, &reply);
-        node.device.with(reply).unwrap();
-    }
-    unreachable!("there are nodes");
-}
-
 #[test]
 fn new_connections_do_not_need_a_third_process() {
     if let Some(role) = role() {
@@ -102,12 +62,12 @@ fn new_connections_do_not_need_a_third_process() {
         // One who comes while it is stopped.
         let client = attach(&place);
         client.device.join().unwrap();
-        request(&client, service, 2);
+        ask(&client, service, PATIENTLY, 2);
         let kind = outcome(&[&server, &client]);
         let good = matches!(&kind, CmEventKind::SidrReply { rep } if rep.status == 0);
         assert!(good, "request {nth}: {kind:?}");
         // Nobody listens there, and somebody says so: not the stopped one, so they ask again.
-        request(&client, ServiceId::new(PortSpace::Udp, 999), 15);
+        ask(&client, ServiceId::new(PortSpace::Udp, 999), SOON, 15);
         let kind = outcome(&[&server, &client]);
         let refused = matches!(&kind, CmEventKind::SidrReply { rep } if rep.status != 0);
         assert!(refused, "request {nth}: {kind:?}");

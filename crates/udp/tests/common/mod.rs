@@ -9,6 +9,7 @@
 
 pub mod echo;
 mod other;
+pub mod services;
 
 use std::collections::HashMap;
 use std::fs::Permissions;
