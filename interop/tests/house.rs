@@ -102,7 +102,6 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/udp/src/socket.rs",
     "crates/udp/src/socket/",
     "crates/udp/src/sys/",
-    "crates/udp/src/wait.rs",
     "crates/udp/tests/",
     "crates/fwctl/src/ioctl.rs",
     "capi/",

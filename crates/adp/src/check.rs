@@ -197,179 +197,150 @@ pub(crate) fn check(raw: &RawProfile, qp: QpTimeouts, floor: AckTimeoutFloor) ->
 
 /// Everything a device refuses.
 pub(crate) fn violations(raw: &RawProfile) -> Vec<Violation> {
-    let mut found = Vec::new();
-    let mut refuse = |rule, field, value: i64, allowed: String, instead: String| {
-        found.push(Violation {
-            rule,
-            field,
-            value,
-            allowed,
-            instead,
-        });
-    };
-
-    //= D12: the device's smallest base is 4 us, and the base is a power of two.
-    if !raw.time_base.is_power_of_two() || raw.time_base < 4 {
-        let below = raw
-            .time_base
-            .checked_ilog2()
-            .map_or(4, |log2| 1 << log2)
-            .max(4);
-        let above = raw
-            .time_base
-            .checked_next_power_of_two()
-            .unwrap_or(below)
-            .max(4);
-        let instead = if below == above {
-            format!("time_base = {below}")
-        } else {
-            format!("time_base = {below} or time_base = {above}")
-        };
-        let allowed = "a power of two from 4 to 32768".into();
-        refuse(
-            Rule::TimeBase,
-            plain("time_base"),
-            raw.time_base.into(),
-            allowed,
-            instead,
-        );
-    }
-    //= D11: every other unit is reserved.
-    if raw.time_unit != 1 {
-        let allowed = "1 (microseconds)".into();
-        let instead = "time_unit = 1, or leave the line out".into();
-        refuse(
-            Rule::TimeUnit,
-            plain("time_unit"),
-            raw.time_unit.into(),
-            allowed,
-            instead,
-        );
-    }
-    //= D9: without a range there is no timeout after the first.
-    let count = usize::from(raw.range_num);
-    if !(1..=RANGE_NUM_MAX).contains(&count) {
-        let allowed = format!("1 to {RANGE_NUM_MAX}");
-        let instead = if count == 0 {
-            "at least one [[timeout_range]]".into()
-        } else {
-            format!("at most {RANGE_NUM_MAX} [[timeout_range]] tables")
-        };
-        refuse(
-            Rule::RangeNum,
-            plain("range_num"),
-            raw.range_num.into(),
-            allowed,
-            instead,
-        );
-    }
-    //= D9: the start range is one of those in use.
-    let in_use = count.min(RANGE_NUM_MAX);
-    if usize::from(raw.start_range_index) >= in_use.max(1) {
-        let last = in_use.max(1) - 1;
-        let allowed = if last == 0 {
-            "0 (there is one range)".into()
-        } else {
-            format!("0 to {last} (range_num = {in_use})")
-        };
-        let field = plain("start_range_index");
-        let instead = format!("start_range_index = {last}");
-        refuse(
-            Rule::StartRange,
-            field,
-            raw.start_range_index.into(),
-            allowed,
-            instead,
-        );
-    }
+    let header = [
+        time_base(raw),
+        time_unit(raw),
+        range_num(raw),
+        start_range(raw),
+    ];
+    let in_use = in_use(raw);
+    let mut found: Vec<_> = header.into_iter().flatten().collect();
     for (i, range) in raw.timeout_range.iter().enumerate() {
-        let of = |name| FieldName {
-            name,
-            range: Some(i),
-        };
-        if range.timeout_retry_num > 1023 {
-            let field = of("timeout_retry_num");
-            let value = range.timeout_retry_num.into();
-            let instead = "timeout_retry_num = 1023".into();
-            refuse(
-                Rule::Width,
-                field,
-                value,
-                "1 to 1023 (10 bits)".into(),
-                instead,
-            );
-        }
-        //= D11: mode 3 is reserved. What is not in use has only to fit its field.
-        if range.dec_mode > if i < in_use { 2 } else { 3 } {
-            let rule = if range.dec_mode > 3 {
-                Rule::Width
-            } else {
-                Rule::DecMode
-            };
-            let allowed = "TO_DIV_4 (0), TO_DIV_2 (1) or TO_LOW_BOUND (2)".into();
-            let instead = "dec_mode = \"TO_LOW_BOUND\"".into();
-            refuse(
-                rule,
-                of("dec_mode"),
-                range.dec_mode.into(),
-                allowed,
-                instead,
-            );
-        }
-        if i >= in_use {
-            if range.prev_range_index > 7 {
-                let field = of("prev_range_index");
-                let value = range.prev_range_index.into();
-                refuse(
-                    Rule::Width,
-                    field,
-                    value,
-                    "0 to 7".into(),
-                    "prev_range_index = 0".into(),
-                );
-            }
-            continue;
-        }
-        //= D10: below range i there is a range before it, below range 0 there is none.
-        if usize::from(range.prev_range_index) >= i.max(1) {
-            let (allowed, prev) = match i {
-                0 => ("0 (range 0 has no previous range)".into(), 0),
-                1 => ("0".into(), 0),
-                _ => (format!("0 to {}", i - 1), i - 1),
-            };
-            let field = of("prev_range_index");
-            let instead = format!("prev_range_index = {prev}");
-            refuse(
-                Rule::PrevRange,
-                field,
-                range.prev_range_index.into(),
-                allowed,
-                instead,
-            );
-        }
-        let Some(before) = i
-            .checked_sub(1)
-            .map(|i| raw.timeout_range[i].range_low_bound)
-        else {
-            continue;
-        };
-        if range.range_low_bound <= before {
-            let allowed = format!("more than {before}, the low bound of range {}", i - 1);
-            let instead = match before.checked_add(1) {
-                Some(low) => format!("range_low_bound = {low} or more, or sort the ranges"),
-                None => format!("a smaller timeout_range[{}].range_low_bound", i - 1),
-            };
-            let value = range.range_low_bound.into();
-            refuse(
-                Rule::RangeOrder,
-                of("range_low_bound"),
-                value,
-                allowed,
-                instead,
-            );
-        }
+        let used = i < in_use;
+        found.extend(retry_num(i, range));
+        found.extend(dec_mode(i, range, used));
+        found.extend(prev_range(i, range, used));
+        let before = i.checked_sub(1).filter(|_| used);
+        found.extend(before.and_then(|before| order(i, range, &raw.timeout_range[before])));
     }
     found
+}
+
+/// The ranges that are in use, of those there is room for.
+fn in_use(raw: &RawProfile) -> usize {
+    usize::from(raw.range_num).min(RANGE_NUM_MAX)
+}
+
+fn time_base(raw: &RawProfile) -> Option<Violation> {
+    const MIN: u16 = 4;
+    let base = raw.time_base;
+    //= D12: the device's smallest base is 4 us, and the base is a power of two.
+    if base.is_power_of_two() && base >= MIN {
+        return None;
+    }
+    let below = base.checked_ilog2().map_or(MIN, |log2| 1 << log2).max(MIN);
+    let above = base.checked_next_power_of_two().unwrap_or(below).max(MIN);
+    Some(Violation {
+        rule: Rule::TimeBase,
+        field: plain("time_base"),
+        value: base.into(),
+        allowed: "a power of two from 4 to 32768".into(),
+        instead: match below == above {
+            true => format!("time_base = {below}"),
+            false => format!("time_base = {below} or time_base = {above}"),
+        },
+    })
+}
+
+fn time_unit(raw: &RawProfile) -> Option<Violation> {
+    //= D11: every other unit is reserved.
+    (raw.time_unit != 1).then(|| Violation {
+        rule: Rule::TimeUnit,
+        field: plain("time_unit"),
+        value: raw.time_unit.into(),
+        allowed: "1 (microseconds)".into(),
+        instead: "time_unit = 1, or leave the line out".into(),
+    })
+}
+
+fn range_num(raw: &RawProfile) -> Option<Violation> {
+    //= D9: without a range there is no timeout after the first.
+    let instead = match usize::from(raw.range_num) {
+        0 => "at least one [[timeout_range]]".into(),
+        1..=RANGE_NUM_MAX => return None,
+        _ => format!("at most {RANGE_NUM_MAX} [[timeout_range]] tables"),
+    };
+    Some(Violation {
+        rule: Rule::RangeNum,
+        field: plain("range_num"),
+        value: raw.range_num.into(),
+        allowed: format!("1 to {RANGE_NUM_MAX}"),
+        instead,
+    })
+}
+
+fn start_range(raw: &RawProfile) -> Option<Violation> {
+    //= D9: the start range is one of those in use.
+    let in_use = in_use(raw);
+    let last = in_use.max(1) - 1;
+    (usize::from(raw.start_range_index) > last).then(|| Violation {
+        rule: Rule::StartRange,
+        field: plain("start_range_index"),
+        value: raw.start_range_index.into(),
+        allowed: match last {
+            0 => "0 (there is one range)".into(),
+            _ => format!("0 to {last} (range_num = {in_use})"),
+        },
+        instead: format!("start_range_index = {last}"),
+    })
+}
+
+fn retry_num(i: usize, range: &RawRange) -> Option<Violation> {
+    (range.timeout_retry_num > 1023).then(|| Violation {
+        rule: Rule::Width,
+        field: of_range(i, "timeout_retry_num"),
+        value: range.timeout_retry_num.into(),
+        allowed: "1 to 1023 (10 bits)".into(),
+        instead: "timeout_retry_num = 1023".into(),
+    })
+}
+
+fn dec_mode(i: usize, range: &RawRange, used: bool) -> Option<Violation> {
+    //= D11: mode 3 is reserved. What is not in use has only to fit its field.
+    let rule = match range.dec_mode {
+        0..=2 => return None,
+        3 if !used => return None,
+        3 => Rule::DecMode,
+        _ => Rule::Width,
+    };
+    Some(Violation {
+        rule,
+        field: of_range(i, "dec_mode"),
+        value: range.dec_mode.into(),
+        allowed: "TO_DIV_4 (0), TO_DIV_2 (1) or TO_LOW_BOUND (2)".into(),
+        instead: "dec_mode = \"TO_LOW_BOUND\"".into(),
+    })
+}
+
+fn prev_range(i: usize, range: &RawRange, used: bool) -> Option<Violation> {
+    //= D10: below range i there is a range before it, below range 0 there is none. What is not in
+    //= use has only to fit its field.
+    let last = if used { i.saturating_sub(1) } else { 7 };
+    (usize::from(range.prev_range_index) > last).then(|| Violation {
+        rule: if used { Rule::PrevRange } else { Rule::Width },
+        field: of_range(i, "prev_range_index"),
+        value: range.prev_range_index.into(),
+        allowed: match (i, last) {
+            (0, 0) => "0 (range 0 has no previous range)".into(),
+            (_, 0) => "0".into(),
+            _ => format!("0 to {last}"),
+        },
+        instead: format!("prev_range_index = {}", if used { last } else { 0 }),
+    })
+}
+
+fn order(i: usize, range: &RawRange, before: &RawRange) -> Option<Violation> {
+    let before_low = before.range_low_bound;
+    (range.range_low_bound <= before_low).then(|| Violation {
+        rule: Rule::RangeOrder,
+        field: of_range(i, "range_low_bound"),
+        value: range.range_low_bound.into(),
+        allowed: format!("more than {before_low}, the low bound of range {}", i - 1),
+        instead: match before_low.checked_add(1) {
+            Some(low) => format!("range_low_bound = {low} or more, or sort the ranges"),
+            None => format!("a smaller timeout_range[{}].range_low_bound", i - 1),
+        },
+    })
 }
 
 /// Everything that is legal but suspicious about a valid profile.
@@ -404,10 +375,7 @@ impl Suspicion<'_> {
         let mut reach: Option<u16> = None;
         for (i, range) in profile.ranges().enumerate() {
             let raw = profile.raw().timeout_range[i];
-            let of = |name| FieldName {
-                name,
-                range: Some(i),
-            };
+            let of = |name| of_range(i, name);
             if raw.timeout_retry_num == 0 {
                 let text = "counts as 1, every timeout is used at least once".into();
                 let instead = "write timeout_retry_num = 1".into();
@@ -516,10 +484,7 @@ impl Suspicion<'_> {
                 self.ns(first)
             );
             let instead = "lower the range or raise the QP's timeout".into();
-            let field = FieldName {
-                name: "range_low_bound",
-                range: Some(0),
-            };
+            let field = of_range(0, "range_low_bound");
             self.warn(Rule::Capped, field, first.into(), text, instead);
         }
         let Some(total_ns) = policy.total_ns(qp) else {
@@ -604,4 +569,11 @@ impl Suspicion<'_> {
 
 const fn plain(name: &'static str) -> FieldName {
     FieldName { name, range: None }
+}
+
+const fn of_range(i: usize, name: &'static str) -> FieldName {
+    FieldName {
+        name,
+        range: Some(i),
+    }
 }

@@ -27,7 +27,7 @@
 //! | [`Observer`] | a look at a device from outside |
 //! | `sys` | other system calls: files, descriptors that travel or stay, memory that may not be mapped |
 //!
-//! `unsafe` is denied everywhere but in `socket`, `sys` and `wait`, which make system calls.
+//! `unsafe` is denied everywhere but in `socket` and `sys`, which make system calls.
 #![deny(unsafe_code)]
 
 mod attach;
@@ -55,7 +55,6 @@ mod steering;
 #[allow(unsafe_code, reason = "system calls")]
 mod sys;
 mod tap;
-#[allow(unsafe_code, reason = "system calls")]
 pub mod wait;
 
 pub use attach::AttachOptions;

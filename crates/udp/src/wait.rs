@@ -5,11 +5,15 @@
 //! comes here; the helper thread, which serves a passive device, lives here.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::ptr;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::thread::set_current_timer_slack;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::sys::NotInherited;
 
@@ -25,13 +29,7 @@ impl Waiter {
     /// # Errors
     /// When the process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: takes two integers and touches no memory of ours.
-        let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if event < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new and nobody else knows it.
-        let event = unsafe { OwnedFd::from_raw_fd(event) };
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
             shared: Arc::new(Shared {
                 event: NotInherited::new(event),
@@ -98,27 +96,17 @@ impl Waiter {
         timeout: Option<Duration>,
         interest_write: bool,
     ) -> io::Result<Wake> {
-        let unless_none = |fd: Option<BorrowedFd<'_>>| libc::pollfd {
-            // The kernel passes over a negative one.
-            fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let interest = libc::POLLIN | if interest_write { libc::POLLOUT } else { 0 };
-        let mut fds = [
-            libc::pollfd {
-                fd: socket.as_fd().as_raw_fd(),
-                events: interest,
-                revents: 0,
-            },
-            libc::pollfd {
-                fd: self.shared.event.as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            },
-            unless_none(also[0]),
-            unless_none(also[1]),
-        ];
+        let mut interest = PollFlags::IN;
+        interest.set(PollFlags::OUT, interest_write);
+        let event = PollFd::from_borrowed_fd(self.shared.event.as_fd(), PollFlags::IN);
+        let mut fds = [event.clone(), event.clone(), event.clone(), event];
+        fds[1] = PollFd::new(socket, interest);
+        let mut used = 2;
+        for fd in also.into_iter().flatten() {
+            fds[used] = PollFd::from_borrowed_fd(fd, PollFlags::IN);
+            used += 1;
+        }
+        let fds = &mut fds[..used];
         let started = timeout
             .filter(|timeout| !timeout.is_zero())
             .map(|_| Instant::now());
@@ -128,14 +116,15 @@ impl Waiter {
         };
         let mut next = timeout;
         loop {
-            poll(&mut fds, next.map(stage))?;
-            if fds[1].revents != 0 {
+            poll_once(fds, next.map(stage))?;
+            let (event, others) = fds.split_first().expect("it is in front");
+            if !event.revents().is_empty() {
                 self.shared.drain();
             }
             // The event alone is no reason: it may be the late second half of a signal that the
             // last wait has reported.
-            let revents = fds[0].revents | fds[2].revents | fds[3].revents;
-            if revents != 0 || self.shared.state.load(Ordering::Relaxed) == SIGNALLED {
+            let revents = others.iter().map(PollFd::revents).collect::<PollFlags>();
+            if !revents.is_empty() || self.shared.state.load(Ordering::Relaxed) == SIGNALLED {
                 return Ok(Wake::of(revents));
             }
             next = left();
@@ -158,10 +147,10 @@ pub struct Wake {
 }
 
 impl Wake {
-    fn of(revents: libc::c_short) -> Self {
+    fn of(revents: PollFlags) -> Self {
         Self {
-            readable: revents & (libc::POLLIN | libc::POLLERR | libc::POLLHUP) != 0,
-            writable: revents & libc::POLLOUT != 0,
+            readable: revents.intersects(PollFlags::IN | PollFlags::ERR | PollFlags::HUP),
+            writable: revents.contains(PollFlags::OUT),
             woken: false,
         }
     }
@@ -195,25 +184,18 @@ impl Clock {
     /// Nanoseconds since about the machine's start.
     #[inline]
     pub fn now_ns(self) -> u64 {
-        let mut now = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: `now` is writable. Every Linux has this clock, so the call cannot fail.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-        (now.tv_sec as u64).wrapping_mul(1_000_000_000) + now.tv_nsec as u64
+        nanos(clock_gettime(ClockId::Monotonic))
     }
 }
 
 /// Nanoseconds of processor time that the calling thread has had (`CLOCK_THREAD_CPUTIME_ID`).
 pub fn thread_cpu_ns() -> u64 {
-    let mut spent = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `spent` is writable. Every Linux has this clock, so the call cannot fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut spent) };
-    (spent.tv_sec as u64).wrapping_mul(1_000_000_000) + spent.tv_nsec as u64
+    nanos(clock_gettime(ClockId::ThreadCPUTime))
+}
+
+#[inline]
+fn nanos(time: Timespec) -> u64 {
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000) + time.tv_nsec as u64
 }
 
 /// Lets the calling thread's timers fire when they are due. The kernel otherwise delays them by up
@@ -222,13 +204,7 @@ pub fn thread_cpu_ns() -> u64 {
 /// # Errors
 /// Where a sandbox forbids the call. Timers then fire a little late, no more.
 pub fn tighten_timer_slack() -> io::Result<()> {
-    // SAFETY: this option takes integers only.
-    let outcome = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
-    if outcome == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    Ok(set_current_timer_slack(Some(NonZeroU64::MIN))?)
 }
 
 #[derive(Debug)]
@@ -247,29 +223,13 @@ const SIGNALLED: u8 = 2;
 
 impl Shared {
     fn fire(&self) {
-        let one = 1u64;
-        // SAFETY: the pointer and the length describe `one`. The call cannot block, and the only
-        // failure, a full counter, leaves the event as readable as we want it.
-        unsafe {
-            libc::write(
-                self.event.as_raw_fd(),
-                (&raw const one).cast(),
-                size_of_val(&one),
-            );
-        }
+        // Cannot block. The only failure, a full counter, leaves the event as readable as wanted.
+        let _ = rustix::io::write(&*self.event, &1_u64.to_ne_bytes());
     }
 
     fn drain(&self) {
-        let mut count = 0u64;
-        // SAFETY: the pointer and the length describe `count`. The call cannot block; if the event
-        // is empty already, all the better.
-        unsafe {
-            libc::read(
-                self.event.as_raw_fd(),
-                (&raw mut count).cast(),
-                size_of_val(&count),
-            );
-        }
+        // Cannot block. If the event is empty already, all the better.
+        let _ = rustix::io::read(&*self.event, &mut [0; 8]);
     }
 }
 
@@ -288,30 +248,18 @@ fn stage(left: Duration) -> Duration {
 }
 
 /// Polls once. A signal ends it early with nothing ready.
-fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
-    let timeout = timeout.map(|timeout| libc::timespec {
-        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+fn poll_once(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    let timeout = timeout.map(|timeout| Timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     });
-    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: `fds` is writable and its length is passed; `timeout` is null or points at a value
-    // of this frame; a null signal mask leaves the mask alone.
-    let ready = unsafe {
-        libc::ppoll(
-            fds.as_mut_ptr(),
-            fds.len() as libc::nfds_t,
-            timeout,
-            ptr::null(),
-        )
-    };
-    if ready >= 0 {
-        return Ok(());
+    match poll(fds, timeout.as_ref()) {
+        Ok(_) => Ok(()),
+        Err(rustix::io::Errno::INTR) => {
+            // The kernel leaves what was there.
+            fds.iter_mut().for_each(PollFd::clear_revents);
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
     }
-    let error = io::Error::last_os_error();
-    if error.kind() == io::ErrorKind::Interrupted {
-        // The kernel leaves what was there.
-        fds.iter_mut().for_each(|fd| fd.revents = 0);
-        return Ok(());
-    }
-    Err(error)
 }

@@ -1,8 +1,11 @@
+//! Room for a file, and locks on its bytes.
+
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, fcntl, posix_fallocate};
 
 use super::limit::may_write;
 
@@ -16,11 +19,7 @@ pub(crate) fn allocate(file: &File, len: u64) -> io::Result<()> {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
     let len = len.try_into().map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: takes three integers.
-    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, len) } {
-        0 => Ok(()),
-        errno => Err(io::Error::from_raw_os_error(errno)),
-    }
+    Ok(posix_fallocate(file, 0, len)?)
 }
 
 /// Locks a byte of a file, which need not exist, unless another open file has it locked.
@@ -28,8 +27,8 @@ pub(crate) fn allocate(file: &File, len: u64) -> io::Result<()> {
 /// The lock belongs to the open file (F_OFD_SETLK, fcntl(2)): it ends when that is closed, also by
 /// the death of its process.
 pub(crate) fn lock(file: &File, byte: i64) -> io::Result<bool> {
-    match control(file, libc::F_OFD_SETLK, libc::F_WRLCK, (byte, 1)) {
-        Ok(_) => Ok(true),
+    match set(file, libc::F_WRLCK, byte) {
+        Ok(()) => Ok(true),
         Err(error) => match error.raw_os_error() {
             Some(libc::EAGAIN | libc::EACCES) => Ok(false),
             _ => Err(error),
@@ -52,12 +51,12 @@ pub(crate) fn lock_when_free(file: &File, byte: i64, patience: Duration) -> io::
 
 /// Locks a byte of a file that nobody has for himself alone, with others who do so.
 pub(crate) fn lock_shared(file: &File, byte: i64) -> io::Result<()> {
-    control(file, libc::F_OFD_SETLK, libc::F_RDLCK, (byte, 1)).map(drop)
+    set(file, libc::F_RDLCK, byte)
 }
 
 /// Unlocks a byte of a file.
 pub(crate) fn unlock(file: &File, byte: i64) -> io::Result<()> {
-    control(file, libc::F_OFD_SETLK, libc::F_UNLCK, (byte, 1)).map(drop)
+    set(file, libc::F_UNLCK, byte)
 }
 
 /// Whether another open file has the byte locked.
@@ -67,8 +66,8 @@ pub(crate) fn is_locked(file: &File, byte: i64) -> io::Result<bool> {
 
 /// Whether other open files have any of `len` bytes locked.
 pub(crate) fn is_any_locked(file: &File, first: i64, len: i64) -> io::Result<bool> {
-    let found = control(file, libc::F_OFD_GETLK, libc::F_WRLCK, (first, len))?;
-    Ok(i32::from(found.l_type) != libc::F_UNLCK)
+    let lock = found(file, first, len)?;
+    Ok(i32::from(lock.l_type) != libc::F_UNLCK)
 }
 
 /// Which of `len` bytes other open files have locked, in order. A system call for each lock and each
@@ -77,16 +76,16 @@ pub(crate) fn locked_bytes(file: &File, first: i64, len: i64) -> io::Result<Vec<
     let mut locked = Vec::new();
     let mut ranges = vec![(first, first + len)];
     while let Some((from, to)) = ranges.pop() {
-        let found = control(file, libc::F_OFD_GETLK, libc::F_WRLCK, (from, to - from))?;
-        if i32::from(found.l_type) == libc::F_UNLCK {
+        let lock = found(file, from, to - from)?;
+        if i32::from(lock.l_type) == libc::F_UNLCK {
             continue;
         }
         // Any of the locks in the range, not the first. One without a length goes on for ever.
-        let end = match found.l_len {
+        let end = match lock.l_len {
             0 => to,
-            len => found.l_start.saturating_add(len),
+            len => lock.l_start.saturating_add(len),
         };
-        let (start, end) = (found.l_start.max(from), end.min(to));
+        let (start, end) = (lock.l_start.max(from), end.min(to));
         locked.extend(start..end);
         let rest = [(from, start), (end, to)];
         let smaller = |(a, b): &(i64, i64)| a < b && b - a < to - from;
@@ -96,17 +95,26 @@ pub(crate) fn locked_bytes(file: &File, first: i64, len: i64) -> io::Result<Vec<
     Ok(locked)
 }
 
-/// `bytes` are the first one and how many.
-fn control(file: &File, command: i32, kind: i32, bytes: (i64, i64)) -> io::Result<libc::flock> {
-    // SAFETY: a structure of integers, for which all zeros is a value.
-    let mut request: libc::flock = unsafe { std::mem::zeroed() };
-    request.l_type = kind as libc::c_short;
-    request.l_whence = libc::SEEK_SET as libc::c_short;
-    (request.l_start, request.l_len) = bytes;
-    // SAFETY: the commands take a pointer to this structure, which outlives the call.
-    match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut request) } {
-        0 => Ok(request),
-        _ => Err(io::Error::last_os_error()),
+/// Gives a byte another lock, or none.
+fn set(file: &File, kind: i32, byte: i64) -> io::Result<()> {
+    fcntl(file, FcntlArg::F_OFD_SETLK(&request(kind, byte, 1)))?;
+    Ok(())
+}
+
+/// A lock of another open file among `len` bytes, or one of the type "unlocked".
+fn found(file: &File, first: i64, len: i64) -> io::Result<libc::flock> {
+    let mut lock = request(libc::F_WRLCK, first, len);
+    fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock))?;
+    Ok(lock)
+}
+
+fn request(kind: i32, first: i64, len: i64) -> libc::flock {
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: first,
+        l_len: len,
+        l_pid: 0,
     }
 }
 
@@ -131,8 +139,7 @@ mod tests {
             (0, 255),
             (1, 9),
         ] {
-            let request = (byte, 1);
-            control(&owners[owner], libc::F_OFD_SETLK, libc::F_WRLCK, request).unwrap();
+            assert!(lock(&owners[owner], byte).unwrap());
         }
         assert_eq!(locked_bytes(&looker, 10, 245).unwrap(), bytes);
         assert_eq!(locked_bytes(&looker, 41, 200).unwrap(), [0i64; 0]);

@@ -3,12 +3,18 @@
 //!
 //! A child of `clone` made without the C library tells nobody. It is known by memory that the kernel
 //! clears in every child.
+//!
+//! What the child does runs with one thread, perhaps in a signal handler: bare system calls on
+//! numbers, no allocation.
 
 use std::io::{self, Write};
 use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::{Resource, getrlimit};
 
 use super::list::List;
 
@@ -121,21 +127,11 @@ fn blank(fd: RawFd) {
 /// know, as daemons do, miss it; and if they close it nevertheless, no file of theirs gets the number,
 /// into which the library would write.
 pub fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
-    const FIRST: libc::rlim_t = 512;
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the structure is a local variable; the new descriptor is nobody's yet.
-    unsafe {
-        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        let first = FIRST.min(limit.rlim_cur / 2) as RawFd;
-        match libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first) {
-            moved if moved >= 0 => OwnedFd::from_raw_fd(moved),
-            // There is no room: it serves where it is.
-            _ => fd,
-        }
-    }
+    const FIRST: u64 = 512;
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let first = FIRST.min(limit / 2) as RawFd;
+    // If there is no room, it serves where it is.
+    fcntl_dupfd_cloexec(&fd, first).unwrap_or(fd)
 }
 
 /// Something with a descriptor that a child of `fork` must not keep.

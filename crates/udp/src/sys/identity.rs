@@ -3,16 +3,17 @@
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+
+use nix::sys::socket::getsockopt;
+use nix::{getsockopt_impl, sockopt_impl};
 
 /// From the kernel's asm-generic/socket.h, which the architectures that Rust has follow.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
 /// The effective user of this process.
 pub(crate) fn effective_uid() -> u32 {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// The effective user of this process as those know him who made its user namespace
@@ -64,23 +65,17 @@ impl NetworkNamespace {
 
 fn cookie() -> io::Result<u64> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    let mut cookie = 0u64;
-    let mut len = size_of_val(&cookie) as libc::socklen_t;
-    // SAFETY: `cookie` is writable for the `len` bytes announced, and `len` outlives the call.
-    let outcome = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_NETNS_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut len,
-        )
-    };
-    match outcome {
-        0 => Ok(cookie),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(getsockopt(&socket, NetnsCookie)?)
 }
+
+sockopt_impl!(
+    /// Of the namespace in which the socket is.
+    NetnsCookie,
+    GetOnly,
+    libc::SOL_SOCKET,
+    SO_NETNS_COOKIE,
+    u64
+);
 
 #[cfg(test)]
 mod tests {

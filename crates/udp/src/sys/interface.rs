@@ -1,9 +1,12 @@
-use std::ffi::CStr;
+//! The network interfaces of this host.
+
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::null_mut;
+use std::os::fd::{AsFd, AsRawFd};
 
 use ferroce_hca::Mtu;
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::SockaddrStorage;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
 /// The network interface that has an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +24,9 @@ impl Interface {
             IpAddr::V4(v4) if v4.is_loopback() => IpAddr::from([127, 0, 0, 1]),
             other => other,
         };
-        each_address(|found, name| (found == address).then(|| measure(name)).flatten())
+        let mut all = addresses();
+        let (_, name) = all.find(|(found, _)| *found == address)?;
+        measure(&name)
     }
 
     /// The largest path MTU whose packets fit.
@@ -36,88 +41,48 @@ impl Interface {
 
 /// The addresses of this host's interfaces, in order.
 pub(crate) fn own_addresses() -> Vec<IpAddr> {
-    let mut addresses = Vec::new();
-    each_address(|address, _| {
-        addresses.push(address);
-        None::<()>
-    });
-    addresses.sort_unstable();
-    addresses
+    let mut own: Vec<_> = addresses().map(|(address, _)| address).collect();
+    own.sort_unstable();
+    own
 }
 
-/// Hands each address of this host, with its interface's name, to `look` until that finds something.
-fn each_address<T>(mut look: impl FnMut(IpAddr, &CStr) -> Option<T>) -> Option<T> {
-    let mut list = null_mut();
-    // SAFETY: `list` is a local variable; it is freed below.
-    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
-        return None;
-    }
-    let mut found = None;
-    let mut next = list;
-    while !next.is_null() && found.is_none() {
-        // SAFETY: `getifaddrs` made a list that ends with a null pointer.
-        let entry = unsafe { &*next };
-        // SAFETY: `ifa_addr` is null or an address of the family it names.
-        if let Some(address) = unsafe { ip_of(entry.ifa_addr) } {
-            // SAFETY: the name is a C string.
-            found = look(address, unsafe { CStr::from_ptr(entry.ifa_name) });
-        }
-        next = entry.ifa_next;
-    }
-    // SAFETY: it came from `getifaddrs` and nothing of it is kept.
-    unsafe { libc::freeifaddrs(list) };
-    found
+/// The addresses of this host, each with its interface's name.
+fn addresses() -> impl Iterator<Item = (IpAddr, String)> {
+    let all = getifaddrs().into_iter().flatten();
+    all.filter_map(|it| Some((ip_of(&it.address?)?, it.interface_name)))
 }
 
-/// # Safety
-/// `address` is null or points to an address of the family it names.
-unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    if address.is_null() {
-        return None;
-    }
-    // SAFETY: as the caller promises.
-    unsafe {
-        match i32::from((*address).sa_family) {
-            libc::AF_INET => {
-                let v4 = &*address.cast::<libc::sockaddr_in>();
-                Some(v4.sin_addr.s_addr.to_ne_bytes().into())
-            }
-            libc::AF_INET6 => {
-                let v6 = &*address.cast::<libc::sockaddr_in6>();
-                Some(v6.sin6_addr.s6_addr.into())
-            }
-            _ => None,
-        }
-    }
+fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|v4| v4.ip().into());
+    v4.or_else(|| address.as_sockaddr_in6().map(|v6| v6.ip().into()))
 }
 
-fn measure(name: &CStr) -> Option<Interface> {
-    // SAFETY: a C string.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    // SAFETY: takes three integers; the result is checked.
-    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return None;
-    }
-    // SAFETY: fresh, and owned by nobody else.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+fn measure(name: &str) -> Option<Interface> {
+    let kind = SocketType::DGRAM;
+    let socket = socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None).ok()?;
+    let index = netdevice::name_to_index(&socket, name).ok()?;
+    let mtu = mtu(&socket, name)?;
+    Some(Interface { index, mtu })
+}
+
+/// The MTU of an interface (SIOCGIFMTU, netdevice(7)).
+fn mtu(socket: &impl AsFd, name: &str) -> Option<u32> {
     // SAFETY: all fields are numbers or pointers, for which zero is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    let bytes = name.to_bytes_with_nul();
-    for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
-        *to = *from as _;
+    // The last byte stays 0.
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
+        *to = from as _;
     }
+    let socket = socket.as_fd().as_raw_fd();
     // SAFETY: the request is a local variable of the size that the call expects.
-    let asked = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) };
+    let asked = unsafe { libc::ioctl(socket, libc::SIOCGIFMTU, &raw mut request) };
     if asked != 0 {
         return None;
     }
     // SAFETY: the call has filled in this member.
     let mtu = unsafe { request.ifr_ifru.ifru_mtu };
-    Some(Interface {
-        index,
-        mtu: mtu.try_into().ok()?,
-    })
+    mtu.try_into().ok()
 }
 
 #[cfg(test)]

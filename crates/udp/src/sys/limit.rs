@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::process::{Resource, getrlimit};
+
 /// What helps against an error of the system, if it is of the kind that more room helps against.
 pub(crate) fn remedy(error: &io::Error) -> Option<&'static str> {
     Some(match error.raw_os_error()? {
@@ -31,11 +33,6 @@ pub(crate) fn remedy(error: &io::Error) -> Option<&'static str> {
 /// Whether this process may write a file of so many bytes. Who does it all the same gets a signal
 /// that ends the process.
 pub(super) fn may_write(bytes: u64) -> bool {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: takes a number and a pointer to a local variable of the type it expects.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
-    !known || bytes <= limit.rlim_cur
+    let limit = getrlimit(Resource::Fsize).current;
+    limit.is_none_or(|limit| bytes <= limit)
 }

@@ -1,7 +1,10 @@
+//! Files as memory.
+
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::ptr;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 /// A type that may lie in memory which other processes change at any time.
 ///
@@ -20,20 +23,9 @@ pub(crate) fn map<T: Shareable>(file: &File) -> io::Result<&'static T> {
     if file.metadata()?.len() < len as u64 {
         return Err(io::Error::from_raw_os_error(libc::ENODATA));
     }
+    let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at a place of the kernel's choice touches no memory in use.
-    let at = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            0,
-        )
-    };
-    if at == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let at = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, file, 0) }?;
     // SAFETY: the mapping is as long as a `T`, aligned to a page, never unmapped, and a `T` takes
     // any bytes at any time.
     Ok(unsafe { &*at.cast::<T>() })

@@ -1,6 +1,10 @@
-use std::io;
+//! This process's own memory, which may not be mapped.
+
+use std::io::{self, IoSlice, IoSliceMut};
 
 use ferroce_hca::CheckedAccess;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
+use nix::unistd::Pid;
 
 /// The memory of this process, reached by system calls: they fail where nothing is mapped.
 #[derive(Debug)]
@@ -11,34 +15,22 @@ struct OwnMemory;
 /// # Errors
 /// If the kernel does not let the process use `process_vm_readv`, as some containers' filters do.
 pub fn own_memory() -> io::Result<&'static dyn CheckedAccess> {
-    let mut copy = [0];
-    if transfer(
-        Direction::Read,
-        &raw const PROBE as u64,
-        copy.as_mut_ptr(),
-        1,
-    ) {
-        Ok(&OwnMemory)
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    read(&raw const PROBE as u64, &mut [0])?;
+    Ok(&OwnMemory)
 }
 
 static PROBE: u8 = 1;
 
 impl CheckedAccess for OwnMemory {
     fn read(&self, addr: u64, out: &mut [u8]) -> bool {
-        transfer(Direction::Read, addr, out.as_mut_ptr(), out.len())
+        let len = out.len();
+        read(addr, out) == Ok(len)
     }
 
     // SAFETY: the caller's promise is the trait's, and nothing more is needed.
     unsafe fn write(&self, addr: u64, bytes: &[u8]) -> bool {
-        transfer(
-            Direction::Write,
-            addr,
-            bytes.as_ptr().cast_mut(),
-            bytes.len(),
-        )
+        let to = [remote(addr, bytes.len())];
+        process_vm_writev(Pid::this(), &[IoSlice::new(bytes)], &to) == Ok(bytes.len())
     }
 
     fn is_writable(&self, addr: u64) -> bool {
@@ -88,35 +80,14 @@ pub(super) fn can_read(addr: u64) -> bool {
     result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
 }
 
-#[derive(Clone, Copy)]
-enum Direction {
-    Read,
-    Write,
+fn read(addr: u64, out: &mut [u8]) -> nix::Result<usize> {
+    let from = [remote(addr, out.len())];
+    process_vm_readv(Pid::this(), &mut [IoSliceMut::new(out)], &from)
 }
 
-/// Copies `len` bytes between `local`, memory of the caller's, and `addr`, which may be anything.
-fn transfer(direction: Direction, addr: u64, local: *mut u8, len: usize) -> bool {
-    let part = |base: *mut libc::c_void| libc::iovec {
-        iov_base: base,
-        iov_len: len,
-    };
-    let (local, remote) = (part(local.cast()), part(addr as *mut libc::c_void));
-    // SAFETY: takes nothing and cannot fail.
-    let pid = unsafe { libc::getpid() };
-    // SAFETY: `local` spans a slice of the caller's, which is written only if it came from a
-    // mutable one; what is not mapped at `addr` is refused with an error. Whoever
-    // writes to `addr` promised that this is right.
-    let copied = unsafe {
-        match direction {
-            Direction::Read => {
-                libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0)
-            }
-            Direction::Write => {
-                libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0)
-            }
-        }
-    };
-    usize::try_from(copied) == Ok(len)
+fn remote(addr: u64, len: usize) -> RemoteIoVec {
+    let base = addr as usize;
+    RemoteIoVec { base, len }
 }
 
 #[cfg(test)]
