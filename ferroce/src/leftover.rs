@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use ferroce_hca::SavedSettings;
 use ferroce_udp::{DeviceSpec, Registry};
 use nix::fcntl::{Flock, FlockArg, OFlag};
+use tempfile::NamedTempFile;
 
 const PREFIX: &str = "run-";
 const SUFFIX: &str = ".settings";
@@ -34,18 +35,11 @@ impl Note {
         let name = format!("{PREFIX}{}-{}{SUFFIX}", std::process::id(), label(spec));
         let path = registry.directory().join(name);
         // Locked and complete before others look for it.
-        let new = path.with_extension("new");
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .mode(0o600)
-            .custom_flags(OFlag::O_NOFOLLOW.bits())
-            .open(&new)?;
+        let (file, new) = NamedTempFile::new_in(registry.directory())?.into_parts();
         let mut lock = try_lock(file)?.ok_or(io::ErrorKind::WouldBlock)?;
         lock.write_all(&before.to_bytes())?;
         lock.write_all(&ours.to_bytes())?;
-        fs::rename(&new, &path)?;
+        new.persist(&path)?;
         Ok(Self { path, _lock: lock })
     }
 }

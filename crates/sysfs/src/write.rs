@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::geteuid;
+use tempfile::Builder;
 use thiserror::Error;
 
 use crate::tree::{MARK, Node};
@@ -131,22 +132,17 @@ fn put(path: &Path, node: &Node) -> io::Result<()> {
 }
 
 /// Makes the new node under another name and moves it over the old one.
-fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    // A dot file, which programs that list directories of /sys pass over. One is left behind by a
-    // writer that was killed; the lock makes it ours.
-    let new = path.with_file_name(".new");
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    make(&new)?;
+fn replace(path: &Path, make: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    fs::create_dir_all(parent)?;
+    // A dot file, which programs that list directories of /sys pass over. One that a killed writer
+    // has left goes when the tree is pruned.
+    let new = Builder::new().prefix(".new").make_in(parent, make)?;
     if path.is_dir() && !path.is_symlink() {
         fs::remove_dir_all(path)?;
     }
-    fs::rename(&new, path)
+    new.persist(path)?;
+    Ok(())
 }
 
 fn prune(directory: &Path, expected: &HashSet<PathBuf>) -> io::Result<()> {

@@ -9,9 +9,11 @@ pub(crate) use self::error::after;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
 
 use crate::observer::Observer;
 use crate::shared::SharedFile;
@@ -310,11 +312,12 @@ impl Registry {
 
     /// Writes a file all at once.
     fn write_file(&self, path: &Path, text: &str) -> Result<(), RegistryError> {
-        let mut new = OsString::from(path);
-        new.push(format!(".{}", std::process::id()));
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+        let written = NamedTempFile::new_in(&self.directory).and_then(|mut new| {
+            new.write_all(text.as_bytes())?;
+            new.persist(path)?;
+            Ok(())
+        });
         written.map_err(|source| {
-            let _ = fs::remove_file(&new);
             let path = path.to_owned();
             RegistryError::File { path, source }
         })

@@ -221,10 +221,11 @@ fn put_link(path: &Path, target: &Path) -> Result<(), Failure> {
 
 /// Makes the new file under another name and moves it over the old one, which programs that have
 /// it open keep.
-fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), Failure> {
-    let new = path.with_extension(format!("new-{}", std::process::id()));
-    let made = make(&new).and_then(|()| fs::rename(&new, path));
-    made.map_err(|error| cannot_write(path, &error))
+fn replace(path: &Path, make: impl FnMut(&Path) -> io::Result<()>) -> Result<(), Failure> {
+    let directory = path.parent().unwrap_or_else(|| Path::new("."));
+    let made = tempfile::Builder::new().make_in(directory, make);
+    let moved = made.and_then(|new| Ok(new.persist(path)?));
+    moved.map_err(|error| cannot_write(path, &error))
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
