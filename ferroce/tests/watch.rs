@@ -49,7 +49,7 @@ fn congested(device: &Device) -> Qpn {
             headers: &cnp::headers(qpn, PKEY_DEFAULT),
             data: Data::Length(0),
         };
-        let now = ferroce_hca::Time::from_nanos(Clock.now_ns());
+        let now = Clock.now();
         hca.handle_packet(now, &received);
     });
     qpn

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use ferroce_hca::cm::{
     CmEventKind, CommId, ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport,
 };
-use ferroce_hca::{Data, Hca, HcaConfig, Mtu, Received, Secret, Time};
+use ferroce_hca::{Data, Hca, HcaConfig, Mtu, Received, Secret, Span, Time};
 use ferroce_wire::cm::{Mad, Private, RejectReason, ServiceId, headers};
 use ferroce_wire::{Psn, Qpn};
 
@@ -64,7 +64,9 @@ impl World {
             0..=4 => self.arrive(input),
             5 | 6 => self.invent(side, input),
             7 => {
-                self.now = self.now.after(u64::from(input.u8()) << input.below(32));
+                self.now = self
+                    .now
+                    .after(Span::from_nanos(u64::from(input.u8()) << input.below(32)));
                 self.hcas[side].handle_timeout(self.now);
             }
             8 => self.connect(side, input),

@@ -15,6 +15,7 @@ use serde_json::Value;
 const LEVELS: &[(&str, u8)] = &[
     ("ferroce-border", 0),
     ("ferroce-crossing", 0),
+    ("ferroce-time", 0),
     ("ferroce-wire", 0),
     ("ferroce-prm", 0),
     ("ferroce-adp", 1),
@@ -51,7 +52,16 @@ const NOT_EVEN_DOWN: &[(&str, &str)] = &[
 ];
 
 /// Crates that know no clock, socket, thread, file or global random source.
-const SANS_IO: &[&str] = &["wire", "prm", "adp", "dcqcn", "transport", "hca", "fabric"];
+const SANS_IO: &[&str] = &[
+    "time",
+    "wire",
+    "prm",
+    "adp",
+    "dcqcn",
+    "transport",
+    "hca",
+    "fabric",
+];
 
 /// What they must not mention.
 const IMPURE: &[&str] = &[
@@ -82,6 +92,7 @@ const PURE_ENOUGH: &[(&str, &str, &str)] = &[(
 
 /// First lines that keep `unsafe` out.
 const FENCES: &[(&str, &str)] = &[
+    ("time", "#![forbid(unsafe_code)]"),
     ("wire", "#![forbid(unsafe_code)]"),
     ("prm", "#![forbid(unsafe_code)]"),
     ("adp", "#![forbid(unsafe_code)]"),

@@ -35,7 +35,7 @@ impl WallClock {
         let reading = |_| {
             let (before, day, after) = (now(), system(), now());
             let took = after.since(before);
-            (took, day.saturating_sub(before.as_nanos() + took / 2))
+            (took, day.saturating_sub(before.after(took / 2).as_nanos()))
         };
         let best = (0..READINGS).map(reading).min_by_key(|(took, _)| *took);
         Self {

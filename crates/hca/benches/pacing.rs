@@ -11,7 +11,8 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ferroce_dcqcn::Params;
 use ferroce_hca::{
     AccessFlags, Attr, Counter, CqId, Data, Hca, HcaConfig, Memory, Mtu, Outgoing, Path, QpAttr,
-    QpInit, QpModify, QpState, QpType, Rate, Received, SendOp, SendWr, Sge, Time, WriteLockError,
+    QpInit, QpModify, QpState, QpType, Rate, Received, SendOp, SendWr, Sge, Span, Time,
+    WriteLockError,
 };
 use ferroce_wire::{PKEY_DEFAULT, Qpn, cnp};
 
@@ -67,7 +68,7 @@ impl Flows {
     fn begin(&mut self, distance_ns: u64) {
         let count = self.qpns.len();
         for turn in 0..count {
-            self.live_until(self.now.after(distance_ns));
+            self.live_until(self.now.after(Span::from_nanos(distance_ns)));
             let flow = turn * STRIDE % count;
             self.notify(flow);
             let (place, qpn) = self.qpns[flow];
@@ -261,7 +262,7 @@ fn feedback(c: &mut Criterion) {
         group.bench_function(format!("CNP to one of {count}"), |b| {
             b.iter(|| {
                 next = (next + STRIDE) % flows.qpns.len();
-                flows.now = flows.now.after(1_000);
+                flows.now = flows.now.after(Span::from_nanos(1_000));
                 flows.notify(next);
             });
         });

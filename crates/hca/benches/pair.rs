@@ -10,7 +10,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, CqId, Data, Hca, HcaConfig, Memory, Mtu, Outgoing, Path, QpAttr,
-    QpInit, QpModify, QpType, Received, SendOp, SendWr, Sge, Time, WcStatus,
+    QpInit, QpModify, QpType, Received, SendOp, SendWr, Sge, Span, Time, WcStatus,
 };
 use ferroce_wire::Qpn;
 
@@ -137,7 +137,7 @@ impl Pair {
         }
         let mut done = 0;
         while done < OUTSTANDING {
-            self.now = self.now.after(1_000);
+            self.now = self.now.after(Span::from_nanos(1_000));
             let moved = [self.carry(0), self.carry(1)];
             assert!(moved.contains(&true), "{done} of {OUTSTANDING} done");
             while let Some(wc) = self.devices[0].poll_completion(self.cq).unwrap() {

@@ -26,7 +26,7 @@ use ferroce_transport::{Counter, Time};
 use ferroce_wire::Psn;
 use ferroce_wire::cm::{Mad, Message, ServiceId};
 
-use bounds::{Leftovers, OUTBOX_MAX, TIME_WAIT_NS_MAX};
+use bounds::{Leftovers, OUTBOX_MAX, TIME_WAIT_MAX};
 pub use connection::{CmInfo, CmState};
 use connection::{Connection, Origin, RemoteQp};
 pub use error::{CmError, Overload};
@@ -231,9 +231,9 @@ impl Cm {
             }
             _ if connection.retries_left > 0 => {
                 connection.retries_left -= 1;
-                let wait_ns = connection.wait_ns;
+                let wait = connection.wait;
                 self.repeat(comm);
-                self.set_deadline(comm, Some(now.after(wait_ns)));
+                self.set_deadline(comm, Some(now.after(wait)));
                 return;
             }
             CmState::DreqSent => {
@@ -361,8 +361,8 @@ impl Cm {
         };
         connection.state = CmState::TimeWait;
         connection.last = answer;
-        let wait_ns = connection.time_wait_ns.min(TIME_WAIT_NS_MAX);
-        self.set_deadline(comm, Some(now.after(wait_ns)));
+        let wait = connection.time_wait.min(TIME_WAIT_MAX);
+        self.set_deadline(comm, Some(now.after(wait)));
     }
 
     fn forget_remote_qp(&mut self, comm: CommId) {
@@ -408,7 +408,7 @@ impl Cm {
             return;
         };
         connection.retries_left = connection.retries;
-        let deadline = now.after(connection.wait_ns);
+        let deadline = now.after(connection.wait);
         self.set_deadline(comm, Some(deadline));
     }
 

@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 use ferroce_adp::Policy;
 use ferroce_transport::{
     AccessError, AtomicOp, Completion, Counter, Data, Host, Key, MwBind, QpEvent, RecvWqe, Segment,
-    Time, TimerExpiry, WorkQueue,
+    Span, Time, TimerExpiry, WorkQueue,
 };
 use ferroce_wire::{Qpn, Srqn};
 
@@ -94,9 +94,9 @@ impl Host for QpHost<'_> {
 
     fn timer_expired(&mut self, expiry: TimerExpiry) {
         if expiry.adaptive && !expiry.fatal {
-            self.state.record_wait(expiry.wait_ns);
-            self.state
-                .count(Counter::RoceAdpRetransWaitNs, expiry.wait_ns);
+            let wait_ns = expiry.wait.as_nanos();
+            self.state.record_wait(wait_ns);
+            self.state.count(Counter::RoceAdpRetransWaitNs, wait_ns);
         }
         if self.trace_timers {
             self.events.push_back(Event::TimerExpired {
@@ -107,8 +107,8 @@ impl Host for QpHost<'_> {
         }
     }
 
-    fn round_trip(&mut self, rtt_ns: u64, wait_ns: Option<u64>) {
-        self.signal = Some(Signal::RoundTrip { rtt_ns, wait_ns });
+    fn round_trip(&mut self, rtt: Span, wait: Option<Span>) {
+        self.signal = Some(Signal::RoundTrip { rtt, wait });
     }
 
     fn lost(&mut self, in_time: bool) {

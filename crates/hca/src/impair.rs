@@ -168,7 +168,7 @@ impl Impairment {
     #[must_use]
     pub fn beginning_at(mut self, start: Time) -> Self {
         for blackout in &mut self.blackouts {
-            blackout.from = start.after(blackout.from.as_nanos());
+            blackout.from = start.after(blackout.from.since(Time::ZERO));
         }
         self
     }

@@ -70,6 +70,6 @@ pub use ferroce_wire::Srqn;
 pub use ferroce_transport::{
     AccessError, AccessFlags, Attr, Completion, Counter, CounterInfo, Data, GRH_BYTES, ModifyError,
     Mtu, MwBind, Path, Payload, PostError, QpAttr, QpCap, QpEvent, QpModify, QpState, QpType,
-    RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Time, TimerExpiry, UdAddress, WcFlags,
-    WcOpcode, WcStatus,
+    RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span, Time, TimerExpiry, UdAddress,
+    WcFlags, WcOpcode, WcStatus,
 };

@@ -5,7 +5,7 @@ use ferroce_wire::rnr_timer_ns;
 
 use crate::requester::{Requester, RequesterTimer};
 use crate::responder::{ReceiveSource, Responder};
-use crate::{Qp, QpCap, Time};
+use crate::{Qp, QpCap, Span, Time};
 
 impl Qp {
     /// Checks the books of the queue pair, on a device whose queue pairs may have at most
@@ -45,9 +45,9 @@ impl Qp {
 }
 
 /// The longest ACK timer: four times that of the largest timeout code, which the program sets.
-const ACK_WAIT_NS_MAX: u64 = 4 * (4096 << 31);
+const ACK_WAIT_MAX: Span = Span::from_nanos(4 * (4096 << 31));
 /// The longest wait for a receiver, whatever the peer asks for.
-const RNR_WAIT_NS_MAX: u64 = rnr_timer_ns(0);
+const RNR_WAIT_MAX: Span = Span::from_nanos(rnr_timer_ns(0));
 
 impl Requester {
     fn audit(&self, now: Time, max_wr: u32, rd_atomic_max: u8) {
@@ -57,8 +57,8 @@ impl Requester {
         assert!(self.responses_due.len() <= responses_max, "{self:?}");
         let is_bounded = match self.timer {
             RequesterTimer::Idle => true,
-            RequesterTimer::Ack { armed, wait_ns } => armed <= now && wait_ns <= ACK_WAIT_NS_MAX,
-            RequesterTimer::Rnr { until } => until.since(now) <= RNR_WAIT_NS_MAX,
+            RequesterTimer::Ack { armed, wait } => armed <= now && wait <= ACK_WAIT_MAX,
+            RequesterTimer::Rnr { until } => until.since(now) <= RNR_WAIT_MAX,
         };
         assert!(is_bounded, "{self:?}");
     }

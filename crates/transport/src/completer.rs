@@ -4,7 +4,7 @@ use ferroce_wire::{Aeth, Headers, NakCode, Opcode, Psn, Qpn, Syndrome, rnr_timer
 use crate::recv::scatter;
 use crate::requester::{Requester, RequesterTimer};
 use crate::work::Fault;
-use crate::{Counter, Data, Host, Key, QpAttr, SendOp, Time, TimerExpiry, WcStatus};
+use crate::{Counter, Data, Host, Key, QpAttr, SendOp, Span, Time, TimerExpiry, WcStatus};
 
 /// Why the queue pair must fail: what the oldest WQE's completion says.
 pub(crate) type Verdict = Result<(), Fault>;
@@ -51,9 +51,9 @@ impl Requester {
             self.retry.on_progress(host.policy(), now.as_nanos());
             self.recovery.on_progress(self.una, self.high);
             self.arm(now, host.policy());
-            if let Some(rtt_ns) = self.take_round_trip(now) {
+            if let Some(rtt) = self.take_round_trip(now) {
                 let wait_ns = self.retry.wait_ns(host.policy(), now.as_nanos());
-                host.round_trip(rtt_ns, wait_ns);
+                host.round_trip(rtt, wait_ns.map(Span::from_nanos));
             }
         }
         match demand {
@@ -253,7 +253,7 @@ impl Requester {
         self.retry.on_receiver_not_ready(host.policy());
         self.go_back();
         self.timer = RequesterTimer::Rnr {
-            until: now.after(rnr_timer_ns(timer_code)),
+            until: now.after(Span::from_nanos(rnr_timer_ns(timer_code))),
         };
         Ok(())
     }
@@ -267,21 +267,21 @@ impl Requester {
                 self.arm(now, host.policy());
                 Ok(())
             }
-            RequesterTimer::Ack { armed, wait_ns } if now >= armed.after(wait_ns) => {
-                self.handle_ack_timeout(now, wait_ns, host)
+            RequesterTimer::Ack { armed, wait } if now >= armed.after(wait) => {
+                self.handle_ack_timeout(now, wait, host)
             }
             _ => Ok(()),
         }
     }
 
-    fn handle_ack_timeout<H: Host>(&mut self, now: Time, wait_ns: u64, host: &mut H) -> Verdict {
+    fn handle_ack_timeout<H: Host>(&mut self, now: Time, wait: Span, host: &mut H) -> Verdict {
         let expiry = self.retry.on_timeout(host.policy(), now.as_nanos());
         let (adaptive, fatal) = match expiry {
             Expiry::Retransmit { adaptive } => (adaptive, false),
             Expiry::Fatal => (false, true),
         };
         host.timer_expired(TimerExpiry {
-            wait_ns,
+            wait,
             adaptive,
             fatal,
         });

@@ -5,7 +5,7 @@ use ferroce_wire::{Bth, Headers, Opcode, Psn, Qpn, Srqn};
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::{Completion, Counter, MwBind, Path, RecvWqe, WorkQueue};
+use crate::{Completion, Counter, MwBind, Path, RecvWqe, Span, WorkQueue};
 
 /// What a queue pair needs from the device around it.
 ///
@@ -22,8 +22,8 @@ pub trait Host {
     fn timer_expired(&mut self, expiry: TimerExpiry);
 
     /// An answer has come so long after the request that asked for it, which was sent once; an answer
-    /// that takes longer than `wait_ns` comes too late. For whoever decides about windows.
-    fn round_trip(&mut self, _rtt_ns: u64, _wait_ns: Option<u64>) {}
+    /// that takes longer than `wait` comes too late. For whoever decides about windows.
+    fn round_trip(&mut self, _rtt: Span, _wait: Option<Span>) {}
 
     /// Something has to be sent again: the peer misses it, or has not answered in time. Likewise.
     fn lost(&mut self, _in_time: bool) {}
@@ -182,8 +182,8 @@ pub enum AtomicOp {
 /// An expiry of a requester's retransmission timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimerExpiry {
-    /// The wait that ran out, effective (capped) length in nanoseconds (D25).
-    pub wait_ns: u64,
+    /// The wait that ran out, at its effective (capped) length (D25).
+    pub wait: Span,
     /// Whether the wait belongs to adaptive retransmission; only those enter the histogram.
     pub adaptive: bool,
     /// Whether it was the last one: the QP failed instead of sending again.

@@ -48,7 +48,6 @@ mod resource;
 mod responder;
 mod serial;
 mod service;
-mod time;
 mod transition;
 mod unreliable;
 mod window;
@@ -56,6 +55,7 @@ mod work;
 
 pub use attr::{AccessFlags, Attr, ModifyError, Mtu, QpAttr, QpModify, QpState};
 pub use counter::{Counter, CounterInfo};
+pub use ferroce_time::{Span, Time};
 pub use host::{
     AccessError, AtomicOp, Data, Host, Key, Payload, QpEvent, Segment, Segments, TimerExpiry,
     Transmit,
@@ -63,7 +63,6 @@ pub use host::{
 pub use qp::{Qp, QpCap, QpConfig};
 pub use recv::{ReceiveQueue, RecvWqe};
 pub use service::{GRH_BYTES, Grh, Path, QpType, SendTo, UdAddress};
-pub use time::Time;
 pub use window::{Allowance, HeldBack};
 pub use work::{
     Completion, MwBind, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, WcFlags, WcOpcode,

@@ -11,7 +11,7 @@ use crate::window::{Allowance, HeldBack};
 use crate::work::Fault;
 use crate::{
     Completion, Counter, Host, MAX_MESSAGE_BYTES, PostError, QpAttr, QpConfig, QpType, SendFlags,
-    SendOp, SendWr, Time, Transmit, WcStatus, WorkQueue,
+    SendOp, SendWr, Span, Time, Transmit, WcStatus, WorkQueue,
 };
 
 /// Bytes of the responses that one READ request asks for, at most. The first and the last response
@@ -85,7 +85,7 @@ pub(crate) enum RequesterTimer {
     Ack {
         /// When it was armed and for how long.
         armed: Time,
-        wait_ns: u64,
+        wait: Span,
     },
     /// When the peer may have receive WQEs again.
     Rnr { until: Time },
@@ -95,7 +95,7 @@ impl RequesterTimer {
     pub(crate) fn deadline(&self) -> Option<Time> {
         match *self {
             Self::Idle => None,
-            Self::Ack { armed, wait_ns } => Some(armed.after(wait_ns)),
+            Self::Ack { armed, wait } => Some(armed.after(wait)),
             Self::Rnr { until } => Some(until),
         }
     }
@@ -494,7 +494,7 @@ impl Requester {
             match self.retry.wait_ns(policy, now.as_nanos()) {
                 Some(wait_ns) => RequesterTimer::Ack {
                     armed: now,
-                    wait_ns,
+                    wait: Span::from_nanos(wait_ns),
                 },
                 None => RequesterTimer::Idle,
             }

@@ -3,7 +3,7 @@
 use ferroce_wire::Psn;
 
 use crate::requester::Requester;
-use crate::{QpAttr, Time};
+use crate::{QpAttr, Span, Time};
 
 /// Largest window. Everything in flight must lie in less than half of the PSN circle, with room
 /// to tell old from new.
@@ -115,7 +115,7 @@ impl Requester {
     }
 
     /// How long the answer took that has just come, if that is known.
-    pub(crate) fn take_round_trip(&mut self, now: Time) -> Option<u64> {
+    pub(crate) fn take_round_trip(&mut self, now: Time) -> Option<Span> {
         let (_, sent) = self.timed.filter(|(psn, _)| psn.is_before(self.una))?;
         self.timed = None;
         Some(now.since(sent))

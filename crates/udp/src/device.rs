@@ -272,7 +272,7 @@ impl Device {
 
     /// The device's clock.
     pub fn now(&self) -> Time {
-        Time::from_nanos(Clock.now_ns())
+        Clock.now()
     }
 
     /// Registers, personality, impairments, histogram and counters.
@@ -445,9 +445,7 @@ impl Device {
         timeout: Duration,
     ) -> Result<usize, VerbsError> {
         let started = self.now();
-        let waited = |limit: Duration| {
-            self.now().since(started) >= u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
-        };
+        let waited = |limit: Duration| self.now().since(started) >= limit.into();
         loop {
             let taken = self.poll(cq, max, out)?;
             if taken > 0 || waited(timeout) {
@@ -472,7 +470,7 @@ impl Device {
             if taken > 0 || waited(timeout) {
                 return Ok(taken);
             }
-            let left = timeout.saturating_sub(Duration::from_nanos(self.now().since(started)));
+            let left = timeout.saturating_sub(self.now().since(started).into());
             let unchanged = |events: &mut Events| events.announcements == seen;
             let events = self.shared.events();
             drop(

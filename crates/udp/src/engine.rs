@@ -132,7 +132,7 @@ impl Engine {
     }
 
     pub(crate) fn now() -> Time {
-        Time::from_nanos(Clock.now_ns())
+        Clock.now()
     }
 
     /// Takes what has arrived for multicast groups; returns the number of packets.
@@ -176,7 +176,9 @@ impl Engine {
             let Some(flow) = flow else {
                 continue;
             };
-            let is_foreign = self.foreign_ports.includes(message.source, now.as_nanos());
+            let is_foreign = self
+                .foreign_ports
+                .includes(message.source, Clock.nanos_at(now));
             for datagram in message.datagrams() {
                 packets += 1;
                 let record = |verdict| {
@@ -225,8 +227,8 @@ impl Engine {
                         traffic_class: message.tos,
                         bytes: datagram.bytes,
                     };
-                    let kept = neighbours.forward(slot, &packet, now.as_nanos());
-                    neighbours.steering.missed(slot, now.as_nanos());
+                    let kept = neighbours.forward(slot, &packet, Clock.nanos_at(now));
+                    neighbours.steering.missed(slot, Clock.nanos_at(now));
                     let counter = match kept {
                         true => Counter::RxForwarded,
                         false => Counter::RxForwardDropped,
@@ -322,7 +324,7 @@ impl Engine {
         let mail = neighbours.deadline_ns();
         let steering = neighbours.steering.deadline_ns();
         let both = [mail, steering].into_iter().flatten();
-        both.map(Time::from_nanos).chain(device).min()
+        both.map(|ns| Clock.time_at(ns)).chain(device).min()
     }
 
     /// Lets timers run out that are due, and tells whether there were any. They may include packets
@@ -374,9 +376,9 @@ impl Engine {
             let steering = &mut neighbours.steering;
             if steering
                 .deadline_ns()
-                .is_some_and(|at| at <= now.as_nanos())
+                .is_some_and(|at| at <= Clock.nanos_at(now))
             {
-                steering.run(now.as_nanos(), socket);
+                steering.run(Clock.nanos_at(now), socket);
             }
             self.flush_mail();
         }
@@ -394,7 +396,7 @@ impl Engine {
         if self.hca.take_lacks_lease()
             && let Some(neighbours) = &mut self.neighbours
         {
-            neighbours.sweep_leases(now.as_nanos());
+            neighbours.sweep_leases(Clock.nanos_at(now));
         }
         if socket.has_left() {
             // The program ends, and nobody waits for it.

@@ -1,9 +1,9 @@
-use ferroce_hca::Time;
+use ferroce_hca::{Span, Time};
 
 use crate::socket::Socket;
 
 /// How long after an arrival the kernel is asked what it has dropped.
-const PAUSE_NS: u64 = 100_000_000;
+const PAUSE: Span = Span::from_millis(100);
 
 /// What the kernel has dropped because the socket's receive buffer was full. It is asked now and then
 /// while packets arrive, and once more after that.
@@ -19,7 +19,7 @@ impl Overflow {
     #[inline]
     pub(crate) fn note_arrival(&mut self, now: Time) {
         if self.look_at.is_none() {
-            self.look_at = Some(now.after(PAUSE_NS));
+            self.look_at = Some(now.after(PAUSE));
         }
     }
 

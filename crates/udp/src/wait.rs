@@ -7,10 +7,11 @@
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use ferroce_hca::Time;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::set_current_timer_slack;
 use rustix::time::{ClockId, clock_gettime};
@@ -186,7 +187,36 @@ impl Clock {
     pub fn now_ns(self) -> u64 {
         nanos(clock_gettime(ClockId::Monotonic))
     }
+
+    /// The present on the clock of this process's devices.
+    #[inline]
+    pub fn now(self) -> Time {
+        self.time_at(self.now_ns())
+    }
+
+    /// The time of the devices at a moment of the machine's clock.
+    #[inline]
+    pub fn time_at(self, ns: u64) -> Time {
+        Time::from_nanos(ns.saturating_sub(*ORIGIN_NS))
+    }
+
+    /// The moment of the machine's clock at a time of the devices.
+    #[inline]
+    pub fn nanos_at(self, time: Time) -> u64 {
+        ORIGIN_NS.saturating_add(time.as_nanos())
+    }
 }
+
+/// Where on the machine's clock the time of the devices begins. That of a device ends after 213 days,
+/// and machines run for longer: so it begins with the stretch of [`STRETCH_NS`] in which the process
+/// first asks. Processes that start in the same stretch count alike.
+static ORIGIN_NS: LazyLock<u64> = LazyLock::new(|| {
+    let now_ns = Clock.now_ns();
+    now_ns - now_ns % STRETCH_NS
+});
+
+/// 52 days: a process may run for at least 161.
+const STRETCH_NS: u64 = 1 << 52;
 
 /// Nanoseconds of processor time that the calling thread has had (`CLOCK_THREAD_CPUTIME_ID`).
 pub fn thread_cpu_ns() -> u64 {

@@ -4,7 +4,7 @@ use ferroce_adp::QpTimeouts;
 use ferroce_hca::impair::Blackout;
 use ferroce_hca::{
     AccessFlags, Buffer, Completion, CqId, Direction, HcaConfig, Impairment, Memory, Method,
-    MrInfo, Mtu, Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, Secret, Sge, Sges,
+    MrInfo, Mtu, Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, Secret, Sge, Sges, Span,
 };
 use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_udp::{Device, DeviceConfig, Endpoint};
@@ -149,7 +149,7 @@ impl End {
     fn impair(&self, loss: f64, outage: Option<Outage>) -> Result<(), Error> {
         let now = self.device.now();
         let blackouts = outage.iter().map(|outage| Blackout {
-            from: now.after(outage.in_ns),
+            from: now.after(Span::from_nanos(outage.in_ns)),
             length_ns: outage.length_ns,
         });
         let impairment = Impairment {

@@ -160,13 +160,13 @@ impl<'a> Client<'a> {
                     false => Outcome::Ok,
                 };
             }
-            if u128::from(now.since(last)) > self.silence_max.as_nanos() {
+            if now.since(last) > self.silence_max.into() {
                 return Err(Error::Stuck {
                     under: format!("policy {}", self.figures.policy),
                     seconds: self.silence_max.as_secs(),
                 });
             }
-            self.figures.elapsed_ns = now.since(self.start);
+            self.figures.elapsed_ns = now.since(self.start).as_nanos();
             on_progress(&self.figures);
         };
         self.figures.verified &= server.received() >= self.sends_done;
@@ -200,7 +200,7 @@ impl<'a> Client<'a> {
         let Some(blackout) = self.plan.blackout else {
             return Ok(());
         };
-        let now_ns = self.rig.client.device.now().since(self.start);
+        let now_ns = self.rig.client.device.now().since(self.start).as_nanos();
         let at_ns = match blackout.start {
             Start::Time(at_ns) => at_ns,
             Start::Percent(percent) => {
@@ -307,11 +307,11 @@ impl<'a> Client<'a> {
 
     fn book(&mut self, qp: usize, message: Message, posted: Time, now: Time) {
         let figures = &mut self.figures;
-        let at_ns = now.since(self.start);
+        let at_ns = now.since(self.start).as_nanos();
         figures.bytes += u64::from(message.len);
         figures.elapsed_ns = at_ns;
         // The histogram grows with its values.
-        let _ = figures.latency.record(now.since(posted));
+        let _ = figures.latency.record(now.since(posted).as_nanos());
         let ms = (at_ns / 1_000_000) as usize;
         if figures.bytes_by_ms.len() <= ms {
             figures.bytes_by_ms.resize(ms + 1, 0);
@@ -323,7 +323,7 @@ impl<'a> Client<'a> {
             && at_ns >= light_ns
         {
             flow.recovered = true;
-            if posted.since(self.start) < light_ns {
+            if posted.since(self.start).as_nanos() < light_ns {
                 figures.recoveries_ns.push(at_ns - light_ns);
             }
         }
@@ -333,8 +333,8 @@ impl<'a> Client<'a> {
         while let Some(event) = self.rig.client.device.poll_event() {
             if let Event::TimerExpired { at, expiry, .. } = event {
                 self.figures.expiries.push(Expiry {
-                    at_ns: at.since(self.start),
-                    wait_ns: expiry.wait_ns,
+                    at_ns: at.since(self.start).as_nanos(),
+                    wait_ns: expiry.wait.as_nanos(),
                 });
             }
         }

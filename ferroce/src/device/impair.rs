@@ -121,5 +121,5 @@ fn still_to_come(state: &DeviceState, direction: Direction) -> Impairment {
 }
 
 fn now() -> Time {
-    Time::from_nanos(Clock.now_ns())
+    Clock.now()
 }

@@ -1,7 +1,7 @@
 //! What is set on the devices for the time of a run, and what they counted in it.
 
 use ferroce_adp::Profile;
-use ferroce_hca::{Counter, DeviceState, Direction, Impairment, Method, SavedSettings, Time};
+use ferroce_hca::{Counter, DeviceState, Direction, Impairment, Method, SavedSettings};
 use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_udp::wait::Clock;
 use ferroce_udp::{DeviceSpec, Observer, Registry};
@@ -83,7 +83,7 @@ impl Session {
 
     /// Spoils what the devices send. A packet from one of them to another is spoilt once.
     pub(super) fn impair(&mut self, impairment: &Impairment) -> Result<(), Failure> {
-        let now = Time::from_nanos(Clock.now_ns());
+        let now = Clock.now();
         let impairment = impairment.clone().beginning_at(now);
         self.set(|state| state.set_impairment(Direction::Egress, impairment.clone()))
     }

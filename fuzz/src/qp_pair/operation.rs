@@ -4,8 +4,8 @@ use ferroce_dcqcn::CongestionPoint;
 use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
 use ferroce_hca::{
     AccessFlags, Attr, CqId, Direction, Impairment, Method, Mtu, MwBind, Notify, Path, QpAttr,
-    QpModify, QpState, QpType, Rate, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, SrqId,
-    SrqModify, UdAddress, VerbsError,
+    QpModify, QpState, QpType, Rate, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span,
+    SrqId, SrqModify, UdAddress, VerbsError,
 };
 use ferroce_prm::roce_accl;
 use ferroce_wire::{
@@ -249,7 +249,7 @@ fn pass_time(world: &mut World, input: &mut Cursor<'_>) {
         1_000_000_000,
         100_000_000_000,
     ]);
-    world.run_until(world.now.after(ns));
+    world.run_until(world.now.after(Span::from_nanos(ns)));
 }
 
 fn mischief(world: &mut World, input: &mut Cursor<'_>) {
@@ -377,7 +377,7 @@ fn meddle(world: &mut World, input: &mut Cursor<'_>) {
     if input.one_in(2) {
         world.flights.remove(&key);
     }
-    world.launch(world.now.after(1000), flight);
+    world.launch(world.now.after(Span::from_nanos(1000)), flight);
 }
 
 fn raw_packet(world: &mut World, to: usize, input: &mut Cursor<'_>) {
@@ -389,7 +389,7 @@ fn raw_packet(world: &mut World, to: usize, input: &mut Cursor<'_>) {
         traffic_class: input.u8(),
         bytes,
     };
-    world.launch(world.now.after(1000), flight);
+    world.launch(world.now.after(Span::from_nanos(1000)), flight);
 }
 
 fn modify(world: &mut World, which: usize, input: &mut Cursor<'_>) {
@@ -486,7 +486,7 @@ fn impair(world: &mut World, which: usize, input: &mut Cursor<'_>) {
     impairment.reorder_ns = input.pick(&[0, 10_000, 10_000_000]);
     if input.one_in(4) {
         impairment.blackouts.push(Blackout {
-            from: world.now.after(input.u32().into()),
+            from: world.now.after(Span::from_nanos(input.u32().into())),
             length_ns: input.u32().into(),
         });
     }

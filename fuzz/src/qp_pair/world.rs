@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ferroce_hca::{
-    AccessFlags, Counter, Data, Mtu, Outgoing, QpAttr, QpState, QpType, Received, Time,
+    AccessFlags, Counter, Data, Mtu, Outgoing, QpAttr, QpState, QpType, Received, Span, Time,
 };
 use ferroce_wire::{
     ICRC_LEN, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Packet, Psn, ROCE_V2_PORT, pad_len,
@@ -204,7 +204,7 @@ impl World {
         if take_one(&mut self.mischief.drop) {
             return;
         }
-        let mut at = self.now.after(DELAY_NS);
+        let mut at = self.now.after(Span::from_nanos(DELAY_NS));
         let flight = Flight {
             to,
             traffic_class: packet.path.traffic_class,
@@ -214,7 +214,7 @@ impl World {
             self.launch(at, flight.clone());
         }
         if take_one(&mut self.mischief.delay) {
-            at = at.after(self.mischief.delay_ns);
+            at = at.after(Span::from_nanos(self.mischief.delay_ns));
         }
         self.launch(at, flight);
     }
@@ -377,10 +377,10 @@ impl World {
         // The timer that runs now may be of an earlier policy, or wait for a receive request.
         let from = qp.poll_timeout().unwrap_or(self.now).max(self.now);
         Some(
-            from.after(total_ns)
-                .after(total_ns)
-                .after(ack_ns)
-                .after(1_000_000_000),
+            from.after(Span::from_nanos(total_ns))
+                .after(Span::from_nanos(total_ns))
+                .after(Span::from_nanos(ack_ns))
+                .after(Span::from_nanos(1_000_000_000)),
         )
     }
 }

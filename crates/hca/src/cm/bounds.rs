@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use ferroce_transport::{Counter, Time};
+use ferroce_transport::{Counter, Span, Time};
 
 use super::{Cm, CommId, Overload};
 
@@ -23,13 +23,11 @@ pub(super) const OUTBOX_MAX: usize = 1 << 12;
 const EVENTS_MAX: usize = 8;
 
 /// The longest wait before a message is sent again, whatever a peer asks for.
-pub(super) const WAIT_NS_MAX: u64 = 60_000_000_000;
+pub(super) const WAIT_MAX: Span = Span::from_secs(60);
 /// The longest time that a connection which is over is remembered.
-pub(super) const TIME_WAIT_NS_MAX: u64 = 60_000_000_000;
+pub(super) const TIME_WAIT_MAX: Span = Span::from_secs(60);
 /// The longest time that a peer's program may think on top: what Linux asks for, 4.096 µs · 2^24.
-pub(super) const PATIENCE_NS_MAX: u64 = 4_096 << 24;
-/// No timer runs longer.
-const DEADLINE_NS_MAX: u64 = WAIT_NS_MAX + PATIENCE_NS_MAX;
+pub(super) const PATIENCE_MAX: Span = Span::from_nanos(4_096 << 24);
 
 /// Connections that no program owns any more, by age, and how much is kept of each source.
 #[derive(Debug, Default)]
@@ -141,7 +139,7 @@ impl Cm {
         );
         if let Some((last, comm)) = self.timers.last() {
             let ahead = last.since(now);
-            assert!(ahead <= DEADLINE_NS_MAX, "{comm:?} waits {ahead} ns");
+            assert!(ahead <= WAIT_MAX + PATIENCE_MAX, "{comm:?} waits {ahead}");
         }
         let mut kept: BTreeMap<IpAddr, u32> = BTreeMap::new();
         for (comm, connection) in &self.connections {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ferroce_transport::Time;
+use ferroce_transport::{Span, Time};
 use ferroce_wire::PKEY_DEFAULT;
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::{
@@ -11,7 +11,7 @@ use ferroce_wire::cm::{
 
 use super::bounds::CONNECTIONS_MAX;
 use super::connection::Connection;
-use super::request::{answer_ns, bits, duration_ns};
+use super::request::{answer_within, bits, duration};
 use super::{
     Cm, CmError, CmState, CommId, ConnectReply, ConnectRequest, Listener, SidrReply, SidrRequest,
     Transport, bytes_of,
@@ -63,11 +63,11 @@ impl Cm {
             own_tid: 0,
             tid: 0,
             end_tid: 0,
-            wait_ns: answer_ns(
+            wait: answer_within(
                 request.packet_lifetime.into(),
                 request.response_timeout.into(),
             ),
-            time_wait_ns: duration_ns(request.ack_timeout.into()),
+            time_wait: duration(request.ack_timeout.into()),
             retries: request.max_retries,
             retries_left: 0,
             absences: 0,
@@ -126,7 +126,7 @@ impl Cm {
             return;
         };
         // The peer repeats what it sent after about the time that this side would wait.
-        connection.time_wait_ns = connection.time_wait_ns.max(2 * connection.wait_ns);
+        connection.time_wait = connection.time_wait.max(connection.wait * 2);
         let rej = Rej {
             local_comm_id: comm.0,
             remote_comm_id: connection.remote_comm,
@@ -242,11 +242,11 @@ impl Cm {
             own_tid: 0,
             tid: 0,
             end_tid: 0,
-            wait_ns: answer_ns(
+            wait: answer_within(
                 request.packet_lifetime.into(),
                 request.response_timeout.into(),
             ),
-            time_wait_ns: 0,
+            time_wait: Span::ZERO,
             retries: request.max_retries,
             retries_left: 0,
             absences: 0,

@@ -2,7 +2,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ferroce_transport::Time;
+use ferroce_transport::{Span, Time};
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::ServiceId;
 
@@ -146,9 +146,9 @@ pub(super) struct Connection {
     /// Transaction of the peer's request to disconnect.
     pub(super) end_tid: u64,
     /// How long to wait for an answer before the message is sent again.
-    pub(super) wait_ns: u64,
+    pub(super) wait: Span,
     /// How long packets of it may be under way.
-    pub(super) time_wait_ns: u64,
+    pub(super) time_wait: Span,
     /// How many times each message is sent again.
     pub(super) retries: u8,
     pub(super) retries_left: u8,

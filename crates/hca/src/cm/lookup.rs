@@ -5,7 +5,7 @@ use ferroce_wire::cm::{SidrRep, SidrReq};
 
 use super::connection::{Connection, Origin};
 use super::receive::Sender;
-use super::request::duration_ns;
+use super::request::duration;
 use super::{Cm, CmEventKind, CmState, CommId, ConnectRequest, Transport};
 
 impl Cm {
@@ -28,7 +28,7 @@ impl Cm {
             self.drop_request(from.source, req.service_id, cause); // it will be asked again
             return;
         }
-        let wait_ns = duration_ns(ConnectRequest::RESPONSE_TIMEOUT.into());
+        let wait = duration(ConnectRequest::RESPONSE_TIMEOUT.into());
         let comm = self.insert(Connection {
             state: CmState::SidrReqReceived,
             left: None,
@@ -45,8 +45,8 @@ impl Cm {
             own_tid: 0,
             tid: from.tid,
             end_tid: 0,
-            wait_ns,
-            time_wait_ns: 2 * wait_ns,
+            wait,
+            time_wait: wait * 2,
             retries: 0,
             retries_left: 0,
             absences: 0,

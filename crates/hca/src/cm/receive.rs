@@ -2,21 +2,21 @@
 
 use std::net::IpAddr;
 
-use ferroce_transport::{Counter, Time};
+use ferroce_transport::{Counter, Span, Time};
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::{
     Answered, Drep, Dreq, Mad, Message, Mra, Private, Rej, RejectReason, Rep, Req, Rtu,
 };
 
-use super::bounds::PATIENCE_NS_MAX;
+use super::bounds::PATIENCE_MAX;
 use super::call::PATIENCE;
 use super::connection::{Connection, Origin, RemoteQp};
-use super::request::{answer_ns, duration_ns};
+use super::request::{answer_within, duration};
 use super::{Cm, CmEventKind, CmState, CommId, Transport};
 
 /// How long to wait before a service is asked for that was not there, twice as long each time: in
 /// all a quarter of a second.
-const FIRST_ABSENCE_NS: u64 = 2_000_000;
+const FIRST_ABSENCE: Span = Span::from_millis(2);
 const ABSENCES_MAX: u8 = 7;
 
 /// A message and the way it came.
@@ -104,11 +104,11 @@ impl Cm {
             tid: from.tid,
             end_tid: 0,
             // An ACK timeout is about twice the time a packet may be under way.
-            wait_ns: answer_ns(
+            wait: answer_within(
                 ack_timeout.saturating_sub(1),
                 req.local_response_timeout.value(),
             ),
-            time_wait_ns: duration_ns(ack_timeout),
+            time_wait: duration(ack_timeout),
             retries: req.max_cm_retries.value() as u8,
             retries_left: 0,
             absences: 0,
@@ -284,8 +284,8 @@ impl Cm {
             _ => return true, // it is late
         };
         if mra.answered == expected.into() && connection.tid == from.tid {
-            let thinks_ns = duration_ns(mra.service_timeout.value()).min(PATIENCE_NS_MAX);
-            let deadline = from.now.after(connection.wait_ns + thinks_ns);
+            let thinks = duration(mra.service_timeout.value()).min(PATIENCE_MAX);
+            let deadline = from.now.after(connection.wait + thinks);
             self.set_deadline(comm, Some(deadline));
         }
         true
@@ -338,10 +338,10 @@ impl Cm {
         if connection.absences == ABSENCES_MAX {
             return false;
         }
-        let wait_ns = FIRST_ABSENCE_NS << connection.absences;
+        let wait = FIRST_ABSENCE.doubled(connection.absences.into());
         connection.absences += 1;
         connection.retries_left = connection.retries.max(1);
-        self.set_deadline(comm, Some(now.after(wait_ns)));
+        self.set_deadline(comm, Some(now.after(wait)));
         true
     }
 

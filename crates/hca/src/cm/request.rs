@@ -1,11 +1,11 @@
 use std::net::IpAddr;
 
-use ferroce_transport::Mtu;
+use ferroce_transport::{Mtu, Span};
 use ferroce_wire::cm::{Bits, Gid, Private, Rep, Req, ServiceId};
 use ferroce_wire::{PKEY_DEFAULT, Psn, Qpn};
 
 use super::CmError;
-use super::bounds::WAIT_NS_MAX;
+use super::bounds::WAIT_MAX;
 
 /// Service that a connection's queue pairs give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -249,14 +249,14 @@ pub(super) fn bits<const N: u32>(field: &'static str, value: u8) -> Result<Bits<
 }
 
 /// How long 4.096 µs · 2^`exponent` is.
-pub(super) fn duration_ns(exponent: u32) -> u64 {
-    4_096 << exponent.min(31)
+pub(super) fn duration(exponent: u32) -> Span {
+    Span::from_nanos(4_096).doubled(exponent.min(31))
 }
 
 /// How long to wait for the answer to a message: both ways, and what the peer may take.
-pub(super) fn answer_ns(packet_lifetime: u32, response_timeout: u32) -> u64 {
-    let wait_ns = 2 * duration_ns(packet_lifetime) + duration_ns(response_timeout);
-    wait_ns.min(WAIT_NS_MAX)
+pub(super) fn answer_within(packet_lifetime: u32, response_timeout: u32) -> Span {
+    let wait = duration(packet_lifetime) * 2 + duration(response_timeout);
+    wait.min(WAIT_MAX)
 }
 
 /// The ACK timeout of a path, as an exponent like all three numbers: twice the time a packet may be

@@ -1,23 +1,23 @@
 use ferroce_dcqcn::Rate;
 use ferroce_dcqcn::rp::{NvidiaConfig, NvidiaRp, ReactionPoint};
-use ferroce_transport::Time;
+use ferroce_transport::{Span, Time};
 
 /// A queue pair whose turn has not come sleeps this much longer, so that then a batch leaves and
 /// not a single packet: at 10 Gb/s a wake-up for each would take a core.
-const TICK_NS: u64 = 50_000;
+const TICK: Span = Span::from_micros(50);
 /// One that had nothing to send may send as much at once as passes in this time. More would be a
 /// burst into the very queue that the rate is to spare.
-const CREDIT_NS: u64 = 10 * TICK_NS;
+const CREDIT: Span = TICK.times(10);
 /// A sleeper that the host wakes up late makes up for as much as this: a machine with more threads
 /// than cores lets one wait for some milliseconds, and the rate is to be held there, too.
-const LATENESS_NS: u64 = 10_000_000;
+const LATENESS: Span = Span::from_millis(10);
 /// A queue pair keeps in flight what it may send in this time. Of that a quarter passes between two
 /// requests for an acknowledgement, which must be less than the shortest timeouts, 8 ms.
 const WINDOWS_PER_SECOND: u64 = 50;
 
 /// No packet's turn is further away: what has left is paid for, and one packet at the lowest rate takes
 /// a third of this.
-const WAIT_NS_MAX: u64 = 100_000_000;
+const WAIT_MAX: Span = Span::from_millis(100);
 
 /// The rate limiter of one queue pair: when its next packet may leave.
 ///
@@ -29,14 +29,13 @@ const WAIT_NS_MAX: u64 = 100_000_000;
 #[repr(align(128))]
 pub(crate) struct Limiter {
     rp: NvidiaRp,
-    /// When the next packet's turn is, ns, and picoseconds on top.
-    due_ns: u64,
-    due_ps: u64,
+    /// When the next packet's turn is.
+    due: Time,
     /// Until when the queue pair sleeps.
     wait_until: Option<Time>,
-    /// When it woke up last, and how much too late, ns.
+    /// When it woke up last, and how much too late.
     woken_at: Time,
-    late_ns: u64,
+    late: Span,
 }
 
 impl Limiter {
@@ -44,11 +43,10 @@ impl Limiter {
     pub(crate) fn new(config: &NvidiaConfig, now: Time) -> Self {
         let mut limiter = Self {
             rp: NvidiaRp::new(config),
-            due_ns: now.as_nanos(),
-            due_ps: 0,
+            due: now,
             wait_until: None,
             woken_at: now,
-            late_ns: 0,
+            late: Span::ZERO,
         };
         limiter.on_cnp(config, now);
         limiter
@@ -88,7 +86,7 @@ impl Limiter {
     /// # Panics
     /// If it does.
     pub(crate) fn audit(&self, now: Time) {
-        let is_bounded = |until: Time| until.since(now) <= WAIT_NS_MAX;
+        let is_bounded = |until: Time| until.since(now) <= WAIT_MAX;
         assert!(self.wait_until.is_none_or(is_bounded), "{self:?}");
     }
 
@@ -99,33 +97,27 @@ impl Limiter {
         };
         self.wait_until = None;
         self.woken_at = now;
-        self.late_ns = now.since(until).min(LATENESS_NS);
+        self.late = now.since(until).min(LATENESS);
         true
     }
 
     /// Whether a packet may leave now. If not, the queue pair sleeps until its turn.
     pub(crate) fn admits(&mut self, now: Time) -> bool {
         self.wake(now);
-        if self.wait_until.is_none() && self.due_ns > now.as_nanos() {
-            self.wait_until = Some(Time::from_nanos(self.due_ns).after(TICK_NS));
+        if self.wait_until.is_none() && self.due > now {
+            self.wait_until = Some(self.due.after(TICK));
         }
         self.wait_until.is_none()
     }
 
     /// A packet of `bytes` has left.
     pub(crate) fn on_sent(&mut self, config: &NvidiaConfig, now: Time, bytes: u32) {
-        let now_ns = now.as_nanos();
-        self.rp.on_bytes_sent(config, now_ns, bytes);
-        let has_slept = now.since(self.woken_at) < TICK_NS;
-        let late_ns = if has_slept { self.late_ns } else { 0 };
-        let earliest_ns = now_ns.saturating_sub(CREDIT_NS + late_ns);
-        if self.due_ns < earliest_ns {
-            (self.due_ns, self.due_ps) = (earliest_ns, 0);
-        }
-        let took_ps = self.rp.rate(config, now_ns).transmission_ps(bytes);
-        let due_ps = self.due_ps.saturating_add(took_ps);
-        self.due_ns = self.due_ns.saturating_add(due_ps / 1_000);
-        self.due_ps = due_ps % 1_000;
+        self.rp.on_bytes_sent(config, now.as_nanos(), bytes);
+        let has_slept = now.since(self.woken_at) < TICK;
+        let late = if has_slept { self.late } else { Span::ZERO };
+        let earliest = now.before(CREDIT + late);
+        let takes = self.rate(config, now).transmission_ps(bytes);
+        self.due = self.due.max(earliest).after(Span::from_picos(takes));
     }
 }
 
@@ -135,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    const SECOND: u64 = 1_000_000_000;
+    const SECOND: Span = Span::from_secs(1);
 
     /// A limiter that stays at 100 Mb/s.
     fn limiter() -> (NvidiaConfig, Limiter) {
@@ -151,15 +143,15 @@ mod tests {
     }
 
     /// Bytes that leave in a second if the host is always as late as this.
-    fn sent(late_ns: u64) -> u64 {
+    fn sent(late: Span) -> u64 {
         let (config, mut limiter) = limiter();
         let (mut now, mut bytes) = (Time::ZERO, 0);
-        while now.as_nanos() < SECOND {
+        while now < Time::ZERO.after(SECOND) {
             if limiter.admits(now) {
                 limiter.on_sent(&config, now, 1_000);
                 bytes += 1_000;
             } else {
-                now = limiter.wait_until().unwrap().after(late_ns);
+                now = limiter.wait_until().unwrap().after(late);
             }
         }
         bytes
@@ -167,16 +159,16 @@ mod tests {
 
     #[test]
     fn a_late_host_is_made_up_for() {
-        for late_ns in [0, 1_000, 300_000, 5_000_000, 9_000_000] {
-            let bytes = sent(late_ns);
+        for late_us in [0, 1, 300, 5_000, 9_000] {
+            let bytes = sent(Span::from_micros(late_us));
             let off = bytes as f64 / 12_500_000.0 - 1.0;
-            assert!(off.abs() < 0.01, "{late_ns} ns late: {bytes} bytes");
+            assert!(off.abs() < 0.01, "{late_us} us late: {bytes} bytes");
         }
     }
 
     #[test]
     fn what_is_made_up_for_has_a_bound() {
-        let bytes = sent(50_000_000);
+        let bytes = sent(Span::from_millis(50));
         // A second of 20 wakes: each brings the 10 ms of lateness and the credit.
         assert!((2_000_000..3_500_000).contains(&bytes), "{bytes}");
     }
@@ -187,7 +179,7 @@ mod tests {
         while limiter.admits(Time::ZERO) {
             limiter.on_sent(&config, Time::ZERO, 1_000);
         }
-        let late = limiter.wait_until().unwrap().after(8_000_000);
+        let late = limiter.wait_until().unwrap().after(Span::from_millis(8));
         assert!(limiter.admits(late));
         let now = late.after(SECOND);
         let mut bytes = 0;

@@ -1,6 +1,6 @@
 //! Credit as a part of the device.
 
-use ferroce_transport::{Allowance, HeldBack, Time};
+use ferroce_transport::{Allowance, HeldBack, Span, Time};
 
 use super::path::{PathWindow, Signal};
 use super::{QUANTUM_BYTES, Room, affordable, cost};
@@ -8,7 +8,7 @@ use crate::device::{Hca, QpEntry};
 use crate::verbs::PathLook;
 
 /// Who waits looks this often whether anything has come back meanwhile.
-const WRITE_OFF_NS: u64 = 1_000_000_000;
+const WRITE_OFF: Span = Span::from_secs(1);
 
 /// What a queue pair has taken of the room at its peer and of that for responses, in bytes, and
 /// whether it waits for either.
@@ -82,7 +82,7 @@ impl Hca {
         Some(PathLook {
             window_bytes: peer.window.bytes(),
             used_bytes: peer.room.used(),
-            rtt_ns: peer.window.rtt_ns(),
+            rtt_ns: peer.window.rtt().map(Span::as_nanos),
         })
     }
 
@@ -215,7 +215,7 @@ impl Hca {
                 .peers
                 .iter()
                 .any(|(_, peer)| peer.room.may_be_written_off());
-        self.written_off_at = waits.then(|| now.after(WRITE_OFF_NS));
+        self.written_off_at = waits.then(|| now.after(WRITE_OFF));
         for index in called {
             self.make_ready(index);
         }
@@ -251,7 +251,7 @@ impl Hca {
             more_responses,
         );
         if held_back.is_some() && self.written_off_at.is_none() {
-            self.written_off_at = Some(self.now.after(WRITE_OFF_NS));
+            self.written_off_at = Some(self.now.after(WRITE_OFF));
         }
         self.give_back(id);
         if called {

@@ -1,6 +1,6 @@
 //! How much the way to a peer, and the peer itself, take at a time.
 
-use ferroce_transport::{Mtu, Time};
+use ferroce_transport::{Mtu, Span, Time};
 
 use super::cost;
 
@@ -9,9 +9,9 @@ const START_BYTES: u64 = 32 << 10;
 /// Below this, and two packets, no loss and no delay brings it.
 const FLOOR_BYTES: u64 = 8 << 10;
 /// A queue that takes longer than this to pass is long enough to keep any way busy.
-const QUEUE_NS: u64 = 2_000_000;
+const QUEUE: Span = Span::from_millis(2);
 /// How long the shortest round trip is remembered: between one and two of these.
-const MEMORY_NS: u64 = 10_000_000_000;
+const MEMORY: Span = Span::from_secs(10);
 
 /// How much a device keeps on the wire to one peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -28,9 +28,9 @@ pub enum Window {
 pub(crate) enum Signal {
     /// An answer came so long after its request.
     RoundTrip {
-        rtt_ns: u64,
+        rtt: Span,
         /// How long the queue pair waits for an answer.
-        wait_ns: Option<u64>,
+        wait: Option<Span>,
     },
     /// The peer misses a packet, or has not answered in time.
     Loss { in_time: bool },
@@ -55,10 +55,10 @@ pub(crate) struct PathWindow {
     changed: Time,
     /// When an answer came too late. One such may have waited for a thread of this machine.
     late: Option<Time>,
-    /// The last round trip, ns.
-    rtt_ns: Option<u64>,
+    /// The last round trip.
+    rtt: Option<Span>,
     /// The shortest one, in the present stretch of time and in the one before.
-    shortest_ns: [u64; 2],
+    shortest: [Span; 2],
     stretch: Time,
 }
 
@@ -77,8 +77,8 @@ impl PathWindow {
             is_used: false,
             changed: now,
             late: None,
-            rtt_ns: None,
-            shortest_ns: [u64::MAX; 2],
+            rtt: None,
+            shortest: [Span::NEVER; 2],
             stretch: now,
         }
     }
@@ -95,8 +95,8 @@ impl PathWindow {
     }
 
     /// The last round trip.
-    pub(crate) fn rtt_ns(&self) -> Option<u64> {
-        self.rtt_ns
+    pub(crate) fn rtt(&self) -> Option<Span> {
+        self.rtt
     }
 
     /// So much is on the wire now that somebody has sent.
@@ -107,16 +107,16 @@ impl PathWindow {
     /// A queue pair whose packets are of this size has learned something.
     pub(super) fn heed(&mut self, now: Time, signal: Signal, mtu: Mtu) {
         match signal {
-            Signal::RoundTrip { rtt_ns, wait_ns } => {
-                self.remember(now, rtt_ns);
+            Signal::RoundTrip { rtt, wait } => {
+                self.remember(now, rtt);
                 if !self.is_fixed {
-                    self.heed_round_trip(now, rtt_ns, wait_ns, mtu);
+                    self.heed_round_trip(now, rtt, wait, mtu);
                 }
             }
             // Once for all that was on the wire.
             Signal::Loss { in_time } => {
-                let rtt_ns = self.rtt_ns.unwrap_or(0);
-                if !self.is_fixed && now >= self.changed.after(rtt_ns) {
+                let rtt = self.rtt.unwrap_or_default();
+                if !self.is_fixed && now >= self.changed.after(rtt) {
                     let percent = if in_time { 70 } else { 50 };
                     self.shrink(now, self.bytes * percent / 100, mtu);
                 }
@@ -124,17 +124,17 @@ impl PathWindow {
         }
     }
 
-    fn heed_round_trip(&mut self, now: Time, rtt_ns: u64, wait_ns: Option<u64>, mtu: Mtu) {
-        let wait_ns = wait_ns.unwrap_or(u64::MAX);
-        if self.changed.after(rtt_ns) > now {
+    fn heed_round_trip(&mut self, now: Time, rtt: Span, wait: Option<Span>, mtu: Mtu) {
+        let wait = wait.unwrap_or(Span::NEVER);
+        if self.changed.after(rtt) > now {
             return; // about the window before
         }
-        if rtt_ns > wait_ns / 2 {
+        if rtt > wait / 2 {
             match self.late {
                 None => self.late = Some(now),
-                Some(late) if late.after(rtt_ns) <= now => {
-                    let fitting = u128::from(self.bytes) * u128::from(wait_ns / 4);
-                    let bytes = fitting / u128::from(rtt_ns);
+                Some(late) if late.after(rtt) <= now => {
+                    let fitting = u128::from(self.bytes) * u128::from((wait / 4).as_picos());
+                    let bytes = fitting / u128::from(rtt.as_picos());
                     self.shrink(now, u64::try_from(bytes).unwrap_or(self.bytes), mtu);
                 }
                 Some(_) => {} // sent before the first one came
@@ -142,8 +142,8 @@ impl PathWindow {
             return;
         }
         self.late = None;
-        let shortest_ns = self.shortest_ns[0].min(self.shortest_ns[1]);
-        let is_quick = rtt_ns <= (wait_ns / 8).min(QUEUE_NS) || rtt_ns / 2 <= shortest_ns;
+        let shortest = self.shortest[0].min(self.shortest[1]);
+        let is_quick = rtt <= (wait / 8).min(QUEUE) || rtt / 2 <= shortest;
         if is_quick && self.is_used && self.bytes < self.max {
             let more = if self.is_new {
                 self.bytes
@@ -154,13 +154,13 @@ impl PathWindow {
         }
     }
 
-    fn remember(&mut self, now: Time, rtt_ns: u64) {
-        if now >= self.stretch.after(MEMORY_NS) {
+    fn remember(&mut self, now: Time, rtt: Span) {
+        if now >= self.stretch.after(MEMORY) {
             self.stretch = now;
-            self.shortest_ns = [u64::MAX, self.shortest_ns[0]];
+            self.shortest = [Span::NEVER, self.shortest[0]];
         }
-        self.shortest_ns[0] = self.shortest_ns[0].min(rtt_ns);
-        self.rtt_ns = Some(rtt_ns);
+        self.shortest[0] = self.shortest[0].min(rtt);
+        self.rtt = Some(rtt);
     }
 
     fn shrink(&mut self, now: Time, bytes: u64, mtu: Mtu) {
@@ -199,11 +199,11 @@ mod tests {
 
         /// A busy round trip.
         fn round(&mut self, rtt_ns: u64) -> u64 {
-            self.now = self.now.after(rtt_ns);
+            self.now = self.now.after(Span::from_nanos(rtt_ns));
             self.window.note_use(MAX);
             let signal = Signal::RoundTrip {
-                rtt_ns,
-                wait_ns: Some(WAIT_NS),
+                rtt: Span::from_nanos(rtt_ns),
+                wait: Some(Span::from_nanos(WAIT_NS)),
             };
             self.window.heed(self.now, signal, Mtu::Mtu1024);
             self.window.bytes()
@@ -232,10 +232,10 @@ mod tests {
     fn a_window_that_nobody_uses_stays_as_it_is() {
         let mut path = Path::new();
         for _ in 0..100 {
-            path.now = path.now.after(50_000);
+            path.now = path.now.after(Span::from_micros(50));
             let signal = Signal::RoundTrip {
-                rtt_ns: 50_000,
-                wait_ns: None,
+                rtt: Span::from_micros(50),
+                wait: None,
             };
             path.window.heed(path.now, signal, Mtu::Mtu1024);
         }
@@ -271,20 +271,20 @@ mod tests {
         assert!(path.round(10_000_000) < MAX / 4);
         let began = path.now;
         while path.round(50_000) < MAX {}
-        assert!(path.now.since(began) < 1_000_000);
+        assert!(path.now.since(began) < Span::from_millis(1));
     }
 
     #[test]
     fn a_loss_counts_once_for_all_that_was_on_the_wire() {
         let mut path = Path::grown();
-        path.now = path.now.after(50_000);
+        path.now = path.now.after(Span::from_micros(50));
         let less = path.loss(true);
         assert_eq!(less, MAX * 7 / 10);
         assert_eq!(path.loss(true), less);
-        path.now = path.now.after(50_000);
+        path.now = path.now.after(Span::from_micros(50));
         assert_eq!(path.loss(false), less / 2);
         for _ in 0..100 {
-            path.now = path.now.after(50_000);
+            path.now = path.now.after(Span::from_micros(50));
             path.loss(false);
         }
         assert_eq!(path.window.bytes(), FLOOR_BYTES);
@@ -297,9 +297,9 @@ mod tests {
         let mut path = Path::new();
         path.window = PathWindow::new(fixed, MAX, Time::ZERO);
         path.round(50_000);
-        path.now = path.now.after(50_000);
+        path.now = path.now.after(Span::from_micros(50));
         path.loss(false);
         assert_eq!(path.window.bytes(), 100_000);
-        assert_eq!(path.window.rtt_ns(), Some(50_000));
+        assert_eq!(path.window.rtt(), Some(Span::from_micros(50)));
     }
 }

@@ -1,12 +1,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use ferroce_transport::Time;
+use ferroce_transport::{Span, Time};
 
 use super::Hca;
 
 /// Four times the largest timeout code of a queue pair: 9.8 hours.
-const WAIT_NS_MAX: u64 = 4 * (4096 << 31);
+const WAIT_MAX: Span = Span::from_nanos(4 * (4096 << 31));
 
 /// The deadlines of all queue pairs.
 ///
@@ -46,7 +46,7 @@ impl Timers {
     /// # Panics
     /// If something is.
     pub(super) fn audit(&self, now: Time) {
-        let latest = now.after(WAIT_NS_MAX);
+        let latest = now.after(WAIT_MAX);
         assert!(
             self.heap.iter().all(|Reverse((at, _))| *at <= latest),
             "{self:?}"

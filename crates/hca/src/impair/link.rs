@@ -1,7 +1,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use ferroce_transport::{Counter, Time};
+use ferroce_transport::{Counter, Span, Time};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -152,7 +152,11 @@ impl<T: Passenger> Impairer<T> {
     pub(crate) fn next(&self) -> Option<Time> {
         let held = self.held.peek().map(|Reverse(waiting)| waiting.at);
         let queued = self.queue.front();
-        let queued = queued.map(|it| it.service.ends.after(self.impairment.delay_ns));
+        let queued = queued.map(|it| {
+            it.service
+                .ends
+                .after(Span::from_nanos(self.impairment.delay_ns))
+        });
         [held, queued].into_iter().flatten().min()
     }
 
@@ -283,7 +287,8 @@ impl<T: Passenger> Impairer<T> {
     }
 
     fn is_lost(&mut self, now: Time, state: &DeviceState) -> bool {
-        let dark = |b: &Blackout| now >= b.from && now.since(b.from) < b.length_ns;
+        let dark =
+            |b: &Blackout| now >= b.from && now.since(b.from) < Span::from_nanos(b.length_ns);
         if self.impairment.blackouts.iter().any(dark) {
             state.count(Counter::ImpairBlackout, 1);
             return true;
@@ -319,10 +324,11 @@ impl<T: Passenger> Impairer<T> {
         } else {
             0
         };
-        let in_order = from.after(delay_ns).after(jitter).max(self.released);
+        let late = Span::from_nanos(delay_ns) + Span::from_nanos(jitter);
+        let in_order = from.after(late).max(self.released);
         if self.chance(reorder) {
             state.count(Counter::ImpairReordered, 1);
-            return in_order.after(reorder_ns);
+            return in_order.after(Span::from_nanos(reorder_ns));
         }
         self.released = in_order;
         in_order

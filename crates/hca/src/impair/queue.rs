@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferroce_dcqcn::{CongestionPoint, Rate};
-use ferroce_transport::Time;
+use ferroce_transport::{Span, Time};
 
 /// A place where a link is slow, with a queue in front of it as a switch has one.
 ///
@@ -43,17 +43,13 @@ pub(crate) struct Service {
     pub(crate) ends: Time,
 }
 
-/// When a bottleneck will have sent all that is in its queue, in [`FRACTIONS`] of a nanosecond.
+/// When a bottleneck will have sent all that is in its queue: a [`Time`].
 ///
 /// That is all there is to know about a queue that is served in order at one rate: its length
 /// follows. So this number in shared memory makes one bottleneck of the links of all processes.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub(crate) struct Backlog(AtomicU64);
-
-/// Parts of a nanosecond: at 100 Gb/s a packet of 64 bytes takes five of them. The clock ends after
-/// 18 years, and then the bottleneck holds nobody up.
-const FRACTIONS: u64 = 32;
 
 /// Packets of other processes that may come in between the look at the limit and the reservation.
 const RACE_BYTES: u64 = 1 << 20;
@@ -66,7 +62,8 @@ impl Backlog {
 
     /// Bytes in the queue of `bottleneck`, what is being sent included.
     pub(crate) fn bytes(&self, bottleneck: &Bottleneck, at: Time) -> u64 {
-        bytes(bottleneck, self.ends(bottleneck, at) - fractions(at))
+        let free = Time::from_picos(self.0.load(Ordering::Relaxed));
+        bytes(bottleneck, plausible(bottleneck, free, at).since(at))
     }
 
     /// A place at the end of the queue; `None` if it is full.
@@ -78,57 +75,44 @@ impl Backlog {
         let takes = duration(bottleneck, packet.into());
         let mut free = self.0.load(Ordering::Relaxed);
         loop {
-            let begins = plausible(bottleneck, free, now);
-            let ends = begins.saturating_add(takes);
+            let begins = plausible(bottleneck, Time::from_picos(free), now);
+            let ends = begins.after(takes);
             let order = Ordering::Relaxed;
-            match self.0.compare_exchange_weak(free, ends, order, order) {
-                Ok(_) => {
-                    let time = |fractions: u64| Time::from_nanos(fractions.div_ceil(FRACTIONS));
-                    return Some(Service {
-                        begins: time(begins),
-                        ends: time(ends),
-                    });
-                }
+            match self
+                .0
+                .compare_exchange_weak(free, ends.as_picos(), order, order)
+            {
+                Ok(_) => return Some(Service { begins, ends }),
                 Err(other) => free = other,
             }
         }
-    }
-
-    fn ends(&self, bottleneck: &Bottleneck, at: Time) -> u64 {
-        plausible(bottleneck, self.0.load(Ordering::Relaxed), at)
     }
 }
 
 /// The time `free`, but not before `now`; and `now` if `free` lies further ahead than the queue can
 /// be long, as when the machine has been started anew and its clock with it.
-fn plausible(bottleneck: &Bottleneck, free: u64, now: Time) -> u64 {
-    let now = fractions(now);
+fn plausible(bottleneck: &Bottleneck, free: Time, now: Time) -> Time {
     let longest = duration(bottleneck, u64::from(bottleneck.limit_bytes) + RACE_BYTES);
-    if free.saturating_sub(now) > longest {
+    if free.since(now) > longest {
         now
     } else {
         free.max(now)
     }
 }
 
-fn fractions(time: Time) -> u64 {
-    time.as_nanos().saturating_mul(FRACTIONS)
-}
-
 /// How long `bytes` take.
-fn duration(bottleneck: &Bottleneck, bytes: u64) -> u64 {
-    let bits = u128::from(bytes) * 8;
-    let per_second = u128::from(FRACTIONS) * 1_000_000_000;
-    let fractions = bits * per_second / u128::from(bottleneck.rate.bps().max(1));
-    u64::try_from(fractions).unwrap_or(u64::MAX)
+fn duration(bottleneck: &Bottleneck, bytes: u64) -> Span {
+    let ps = u128::from(bytes) * 8 * PS_PER_SECOND / u128::from(bottleneck.rate.bps().max(1));
+    Span::from_picos(u64::try_from(ps).unwrap_or(u64::MAX))
 }
 
 /// How many bytes are sent in that time; the inverse.
-fn bytes(bottleneck: &Bottleneck, duration: u64) -> u64 {
-    let bits = u128::from(duration) * u128::from(bottleneck.rate.bps());
-    let bytes = bits / (8 * u128::from(FRACTIONS) * 1_000_000_000);
-    u64::try_from(bytes).unwrap_or(u64::MAX)
+fn bytes(bottleneck: &Bottleneck, duration: Span) -> u64 {
+    let bits = u128::from(duration.as_picos()) * u128::from(bottleneck.rate.bps());
+    u64::try_from(bits / (8 * PS_PER_SECOND)).unwrap_or(u64::MAX)
 }
+
+const PS_PER_SECOND: u128 = 1_000_000_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -143,11 +127,13 @@ mod tests {
     #[test]
     fn when_the_clock_ends_everything_passes() {
         let backlog = Backlog::default();
-        let end = at(u64::MAX / FRACTIONS);
-        for now in [end, end.after(1), end.after(1 << 40), at(u64::MAX)] {
+        for now in [Time::NEVER.before(Span::from_nanos(1)), Time::NEVER] {
             for _ in 0..10_000 {
                 let service = backlog.join(&GIGABIT, now, 1_000).unwrap();
-                assert!(service.begins <= now.after(1), "{service:?} at {now:?}");
+                assert!(
+                    service.begins <= now.after(Span::from_nanos(1)),
+                    "{service:?} at {now:?}"
+                );
             }
         }
     }

@@ -185,7 +185,7 @@ fn no_peer_sets_a_timer_for_hours() {
     let deadline = |net: &Net| {
         net.hcas[A].audit();
         let next = net.hcas[A].poll_timeout().unwrap();
-        next.since(net.now) / S
+        next.since(net.now).as_nanos() / S
     };
     // An answer that is repeated.
     let mut net = listener(1);

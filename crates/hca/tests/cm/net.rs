@@ -7,7 +7,9 @@ use ferroce_hca::cm::{
     CmError, CmEvent, CmEventKind, CmState, CommId, ConnectReply, ConnectRequest, SidrRequest,
     Transport, ack_timeout,
 };
-use ferroce_hca::{Counter, Data, Event, Hca, HcaConfig, Mtu, Outgoing, Received, Secret, Time};
+use ferroce_hca::{
+    Counter, Data, Event, Hca, HcaConfig, Mtu, Outgoing, Received, Secret, Span, Time,
+};
 use ferroce_wire::cm::{Mad, Message, PortSpace, Private, ServiceId};
 use ferroce_wire::{Psn, Qpn};
 
@@ -108,12 +110,12 @@ impl Net {
 
     /// Lets everything happen that is due at once: no timer runs.
     pub(crate) fn settle(&mut self) {
-        let until = self.now.after(100 * MS);
+        let until = self.now.after(Span::from_nanos(100 * MS));
         self.run_until(until);
     }
 
     pub(crate) fn run(&mut self, ns: u64) {
-        let until = self.now.after(ns);
+        let until = self.now.after(Span::from_nanos(ns));
         self.run_until(until);
     }
 
@@ -161,7 +163,7 @@ impl Net {
                 let Some(to) = to else { continue };
                 let mut fly = |late_ns| {
                     self.order += 1;
-                    let key = (at.after(LATENCY_NS + late_ns), self.order);
+                    let key = (at.after(Span::from_nanos(LATENCY_NS + late_ns)), self.order);
                     self.flights
                         .insert(key, (from, to, packet.clone(), payload.clone()));
                 };
@@ -404,7 +406,7 @@ impl Net {
             return Vec::new();
         };
         std::iter::once(0)
-            .chain(times.map(|at| at.since(first)))
+            .chain(times.map(|at| at.since(first).as_nanos()))
             .collect()
     }
 }

@@ -13,7 +13,7 @@ use ferroce_hca::{
     AccessFlags, Attr, Buffer, Completion, Counter, CqId, Data, Event, Hca, HcaConfig, Memory,
     Method, MrInfo, Mtu, MwBind, MwType, Outgoing, Path, PdId, Personality, QpAttr, QpCap, QpInit,
     QpModify, QpState, QpType, Received, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges,
-    SrqId, SrqModify, Time,
+    Span, SrqId, SrqModify, Time,
 };
 use ferroce_prm::roce_accl::{self, ROCE_ACCL};
 use ferroce_prm::{Field, Image};
@@ -253,7 +253,7 @@ impl Pair {
 
     fn fly(&mut self, flight: Flight) {
         self.order += 1;
-        let key = (self.now.after(LATENCY_NS), self.order);
+        let key = (self.now.after(Span::from_nanos(LATENCY_NS)), self.order);
         self.flights.insert(key, flight);
     }
 
@@ -362,7 +362,7 @@ impl Pair {
     }
 
     pub fn run_for(&mut self, ns: u64) {
-        self.run_until(self.now.after(ns));
+        self.run_until(self.now.after(Span::from_nanos(ns)));
     }
 
     /// Lives until nothing happens any more.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ferroce_hca::{
-    AccessFlags, Counter, Data, HcaConfig, Path, Received, SendTo, SendWr, UdAddress,
+    AccessFlags, Counter, Data, HcaConfig, Path, Received, SendTo, SendWr, Span, UdAddress,
 };
 use ferroce_wire::{Bth, Deth, Headers, Opcode, Psn, Qpn};
 
@@ -131,7 +131,7 @@ fn the_interval_is_the_ports_or_the_senders_queue_pairs() {
                 for (source, qpn) in senders {
                     listener.hear(source, Qpn::new(qpn));
                 }
-                listener.pair.now = listener.pair.now.after(12_500);
+                listener.pair.now = listener.pair.now.after(Span::from_nanos(12_500));
             }
             let cnps = listener.cnps();
             assert_eq!(cnps.len(), answered, "{choice}, interval {interval}");

@@ -11,7 +11,7 @@ mod pace;
 use ferroce_dcqcn::Params;
 use ferroce_hca::{
     AccessFlags, Direction, Hca, HcaConfig, Impairment, Memory, MrInfo, Personality, QpAttr,
-    SendWr, Sge, WriteLockError,
+    SendWr, Sge, Span, WriteLockError,
 };
 use ferroce_wire::Qpn;
 
@@ -89,7 +89,7 @@ impl Stream {
 
     /// Keeps WRITEs of `length` bytes posted at A for `ns`; returns the bytes that left.
     fn run(&mut self, ns: u64, step_ns: u64, length: u32) -> u64 {
-        let until = self.pair.now.after(ns);
+        let until = self.pair.now.after(Span::from_nanos(ns));
         let before = self.pair.sides[A].sent.1;
         while self.pair.now < until {
             while self.pair.sides[A].hca.send_queue_used(self.a) < 16 {

@@ -95,7 +95,7 @@ fn a_queue_pair_that_waits_tells_when_to_come_back() {
     stream.pair.settle();
     let (now, hca) = (stream.pair.now, &mut stream.pair.sides[A].hca);
     assert!(!hca.wants_transmit(), "it would spin");
-    let ahead = hca.poll_timeout().unwrap().since(now);
+    let ahead = hca.poll_timeout().unwrap().since(now).as_nanos();
     // One packet takes 33 ms; nothing else runs but the ACK timer.
     assert!(ahead <= 33_200_000 && ahead > 0, "{ahead} ns");
     hca.audit();

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use ferroce_hca::{
-    AccessFlags, Counter, Data, HcaConfig, Outgoing, Path, QpAttr, Received, SendWr, Time,
+    AccessFlags, Counter, Data, HcaConfig, Outgoing, Path, QpAttr, Received, SendWr, Span, Time,
 };
 use ferroce_wire::{Headers, Psn, Qpn};
 
@@ -218,7 +218,9 @@ impl Link {
                 break;
             };
             socket.used -= flight.truesize;
-            socket.free_at = socket.free_at.after(socket.receiver.packet_ns);
+            socket.free_at = socket
+                .free_at
+                .after(Span::from_nanos(socket.receiver.packet_ns));
             let received = Received {
                 source: self.pair.sides[flight.from].address,
                 dest: self.pair.sides[id].address,
@@ -247,7 +249,7 @@ impl Link {
         let dest = packet.path.dest;
         let to = usize::from(self.pair.sides[A].address != dest);
         self.wire.push_back(Flight {
-            arrives: self.pair.now.after(LATENCY_NS),
+            arrives: self.pair.now.after(Span::from_nanos(LATENCY_NS)),
             to,
             from,
             headers: packet.transmit.headers,

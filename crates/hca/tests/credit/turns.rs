@@ -1,6 +1,6 @@
 //! Who waits gets its turn, whatever becomes of those before it.
 
-use ferroce_hca::{HcaConfig, QpState, SendWr, Window};
+use ferroce_hca::{HcaConfig, QpState, SendWr, Span, Window};
 use ferroce_wire::Qpn;
 
 use crate::common::{A, B, attr, config};
@@ -30,11 +30,14 @@ fn all_get_the_same_share_however_many_they_are() {
         for [a, _] in &pairs {
             link.post(*a, SendWr::new(0, remote.write(), own.whole()));
             // The first ones have a start that the others do not make up for at once.
-            let soon = link.pair.now.after(2_000);
+            let soon = link.pair.now.after(Span::from_nanos(2_000));
             link.run_until(soon);
         }
         let before = sent(&link);
-        let later = link.pair.now.after(qps as u64 * 1_000_000);
+        let later = link
+            .pair
+            .now
+            .after(Span::from_nanos(qps as u64 * 1_000_000));
         link.run_until(later);
         let shares: Vec<u32> = sent(&link)
             .iter()
@@ -90,7 +93,7 @@ fn who_goes_leaves_its_room_to_those_who_wait() {
 #[test]
 fn what_is_lost_for_good_does_not_hold_up_the_others() {
     let (mut link, pairs) = held_up();
-    let later = link.pair.now.after(3_000_000_000);
+    let later = link.pair.now.after(Span::from_nanos(3_000_000_000));
     link.pair.sides[A].hca.handle_timeout(later);
     assert_eq!(sending(&mut link, &pairs), [true; 5]);
 }

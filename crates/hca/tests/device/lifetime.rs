@@ -2,7 +2,7 @@
 
 use ferroce_hca::{
     AccessFlags, Attr, Counter, Direction, Event, Hca, HcaConfig, Impairment, Limits, Memory, Path,
-    QpAttr, QpEvent, QpInit, QpModify, QpState, QpType, SendOp, SendWr, Sge, Time, WcStatus,
+    QpAttr, QpEvent, QpInit, QpModify, QpState, QpType, SendOp, SendWr, Sge, Span, Time, WcStatus,
     Window,
 };
 use ferroce_wire::Qpn;
@@ -231,7 +231,7 @@ fn many_queue_pairs_have_their_timers() {
             let path = change.mask.contains(Attr::AV).then_some(path);
             hca.modify_qp(qpn, &change, path).unwrap();
         }
-        now = now.after(100);
+        now = now.after(Span::from_nanos(100));
         hca.post_send(qpn, SendWr::new(n as u64, SEND, sge))
             .unwrap();
         assert!(hca.poll_transmit(now).is_some());

@@ -2,7 +2,7 @@
 
 use ferroce_hca::{
     AccessFlags, Counter, Direction, Impairment, Memory, MrInfo, Payload, RecvWr, SendOp, SendWr,
-    Sge, Sges, Time, WcOpcode, WcStatus,
+    Sge, Sges, Span, Time, WcOpcode, WcStatus,
 };
 
 use crate::common::{A, B, Pair};
@@ -159,7 +159,7 @@ fn packets_that_a_link_holds_back_carry_no_zeros() {
     assert!(pair.sides[A].hca.poll_transmit(now).is_none());
     // The packet is on its way, whatever becomes of the memory.
     pair.sides[A].hca.dereg_mr(own.key).unwrap();
-    let later = now.after(5_000);
+    let later = now.after(Span::from_nanos(5_000));
     let packet = pair.sides[A].hca.poll_transmit(later).unwrap();
     assert!(matches!(packet.transmit.payload, Payload::Empty));
     assert_eq!(packet.transmit.payload_len, 500);

@@ -3,7 +3,7 @@
 use ferroce_adp::{Policy, PolicyKind, Profile, QpTimeouts, trace::SilentPeer};
 use ferroce_hca::{
     AccessFlags, BinWidthMode, Counter, HcaConfig, HistogramConfig, Personality, QpAttr, QpState,
-    SendWr, TimeUnit, WcStatus,
+    SendWr, Span, TimeUnit, WcStatus,
 };
 use ferroce_wire::Qpn;
 use serde_json::Value;
@@ -55,8 +55,11 @@ fn waits(pair: &mut Pair, qpn: Qpn) -> Vec<u64> {
     let expiries = pair.sides[A].expiries().split_off(before);
     let (last, others) = expiries.split_last().unwrap();
     assert!(last.fatal && others.iter().all(|expiry| !expiry.fatal));
-    let waits: Vec<_> = expiries.iter().map(|expiry| expiry.wait_ns).collect();
-    assert_eq!(pair.now.since(start), waits.iter().sum::<u64>());
+    let waits: Vec<_> = expiries
+        .iter()
+        .map(|expiry| expiry.wait.as_nanos())
+        .collect();
+    assert_eq!(pair.now.since(start).as_nanos(), waits.iter().sum::<u64>());
     waits
 }
 
@@ -245,21 +248,21 @@ fn a_new_profile_waits_for_the_running_timer_and_then_starts_afresh() {
     let qpn = connect(&mut pair, 20, 7);
     let start = pair.now;
     send(&mut pair, qpn);
-    pair.run_until(start.after(600_000_000));
+    pair.run_until(start.after(Span::from_nanos(600_000_000)));
     assert_eq!(pair.sides[A].expiries().len(), 2);
     let epoch = pair.sides[A].hca.policy().epoch;
     set_profile(&mut pair.sides[A].hca, &named("B"));
     let policy = *pair.sides[A].hca.policy();
     assert_eq!(policy.epoch, epoch + 1);
     // The third of profile A's first waits of 262144 us.
-    pair.run_until(start.after(786_431_999));
+    pair.run_until(start.after(Span::from_nanos(786_431_999)));
     assert_eq!(pair.sides[A].expiries().len(), 2);
-    pair.run_until(start.after(786_432_000));
+    pair.run_until(start.after(Span::from_nanos(786_432_000)));
     assert_eq!(pair.sides[A].expiries().len(), 3);
     pair.run();
     let waits: Vec<_> = pair.sides[A].expiries()[3..]
         .iter()
-        .map(|expiry| expiry.wait_ns)
+        .map(|expiry| expiry.wait.as_nanos())
         .collect();
     let qp = QpTimeouts {
         timeout: 20,

@@ -2,8 +2,8 @@
 
 use ferroce_hca::{
     AccessFlags, Attr, Counter, CqId, Event, Hca, Notify, PdId, PostError, QpCap, QpEvent, QpInit,
-    QpModify, QpState, SendFlags, SendOp, SendWr, SrqAttr, SrqId, SrqModify, VerbsError, WcStatus,
-    limits,
+    QpModify, QpState, SendFlags, SendOp, SendWr, Span, SrqAttr, SrqId, SrqModify, VerbsError,
+    WcStatus, limits,
 };
 use ferroce_wire::Qpn;
 
@@ -353,8 +353,8 @@ fn completions_carry_the_time_of_the_device() {
     pair.run();
     let received = pair.sides[B].completions[0].timestamp;
     let sent = pair.sides[A].completions[0].timestamp;
-    assert_eq!(received, posted.after(LATENCY_NS));
-    assert_eq!(sent, posted.after(2 * LATENCY_NS));
+    assert_eq!(received, posted.after(Span::from_nanos(LATENCY_NS)));
+    assert_eq!(sent, posted.after(Span::from_nanos(2 * LATENCY_NS)));
 }
 
 #[test]

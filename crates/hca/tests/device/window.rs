@@ -1,6 +1,6 @@
 //! How many queue pairs share what a peer's socket holds.
 
-use ferroce_hca::{AccessFlags, HcaConfig, QpState, SendWr, Window};
+use ferroce_hca::{AccessFlags, HcaConfig, QpState, SendWr, Span, Window};
 use ferroce_wire::Qpn;
 
 use crate::common::{A, B, Pair, attr, config};
@@ -82,7 +82,7 @@ fn whoever_stops_leaves_its_share_to_the_others() {
     pair.sides[A].hca.audit();
     write(&mut pair, qps[4][A], 64 << 20);
     let now = pair.now;
-    pair.run_until(now.after(20_000));
+    pair.run_until(now.after(Span::from_nanos(20_000)));
     let largest = in_flight(&pair, qps[4][A]);
     assert!(
         largest > 128 << 10,

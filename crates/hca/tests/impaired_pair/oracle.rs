@@ -1,7 +1,8 @@
 //! What must have come of a scenario, from executing its messages one after the other.
 
 use ferroce_hca::{
-    Completion, Counter, Direction, QpState, SendOp, Time, TimerExpiry, WcFlags, WcOpcode, WcStatus,
+    Completion, Counter, Direction, QpState, SendOp, Span, Time, TimerExpiry, WcFlags, WcOpcode,
+    WcStatus,
 };
 
 use crate::common::{A, B, Pair};
@@ -237,11 +238,11 @@ fn check_time(stage: &Stage, scenario: &Scenario, last: Time) {
             });
             let steps = packets.sum::<u64>() + 2;
             let step_ns = total_ns + RNR_NS_MAX + WRITE_OFF_NS;
-            limit = limit.max(last.after(steps * step_ns));
+            limit = limit.max(last.after(Span::from_nanos(steps * step_ns)));
         }
     }
     // A timer of an earlier policy may run: at most four times the largest timeout.
-    let limit = limit.after(4 * (4096 << 16));
+    let limit = limit.after(Span::from_nanos(4 * (4096 << 16)));
     assert!(
         stage.pair.now <= limit,
         "{:?}, not {limit:?}",
@@ -302,8 +303,8 @@ fn check_counters(pair: &Pair, id: usize, scenario: &Scenario) {
     assert_eq!(count(Counter::RoceAdpRetrans), adaptive.len() as u64);
     let config = side.hca.state().histogram_config();
     let mut bins = vec![0; config.bins.into()];
-    for TimerExpiry { wait_ns, .. } in adaptive {
-        bins[config.bin_of(*wait_ns)] += 1;
+    for TimerExpiry { wait, .. } in adaptive {
+        bins[config.bin_of(wait.as_nanos())] += 1;
     }
     assert_eq!(side.hca.state().histogram(), bins);
     let others = count(Counter::LocalAckTimeoutErr) + count(Counter::RoceAdpRetransTo);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ferroce_hca::impair::Blackout;
 use ferroce_hca::{
     AccessFlags, Direction, Hca, Impairment, QpCap, QpInit, QpState, QpType, RecvWr, SendFlags,
-    SendOp, SendTo, SendWr, Sge, Sges, SrqId, Time, XrcObjects,
+    SendOp, SendTo, SendWr, Sge, Sges, Span, SrqId, Time, XrcObjects,
 };
 use ferroce_wire::Qpn;
 
@@ -99,7 +99,7 @@ pub(crate) fn play_once(scenario: &Scenario, trace: Option<&mut Vec<String>>) ->
     let start = stage.pair.now;
     let mut last = start;
     for (at, cues) in stage.cues(scenario) {
-        last = start.after(at);
+        last = start.after(Span::from_nanos(at));
         stage.pair.run_until(last);
         for cue in cues {
             stage.act(cue, start);
@@ -413,12 +413,12 @@ impl Stage {
                 // may still arrive.
                 let from = qp.poll_timeout().unwrap_or(now).max(now);
                 limit = limit.max(
-                    from.after(total_ns)
-                        .after(2 * HELD_NS_MAX)
-                        .after(RNR_NS_MAX)
+                    from.after(Span::from_nanos(total_ns))
+                        .after(Span::from_nanos(2 * HELD_NS_MAX))
+                        .after(Span::from_nanos(RNR_NS_MAX))
                         // It may not have begun, for want of room that others take one after the
                         // other, until that is written off.
-                        .after(WRITE_OFF_NS * self.ends.len() as u64),
+                        .after(Span::from_nanos(WRITE_OFF_NS * self.ends.len() as u64)),
                 );
             }
         }

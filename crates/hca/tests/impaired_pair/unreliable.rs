@@ -3,8 +3,8 @@
 
 use ferroce_hca::{
     AccessFlags, Completion, Counter, Direction, Event, Mtu, Path, QpAttr, QpCap, QpInit, QpState,
-    QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sges, SrqId, UdAddress, WcFlags, WcOpcode,
-    WcStatus,
+    QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sges, Span, SrqId, UdAddress, WcFlags,
+    WcOpcode, WcStatus,
 };
 use ferroce_wire::{Psn, Qpn};
 
@@ -263,7 +263,7 @@ impl Stage {
             .collect();
         posts.sort_by_key(|(at, ..)| *at);
         for (at, from, qpn, wr) in posts {
-            self.pair.run_until(start.after(at));
+            self.pair.run_until(start.after(Span::from_nanos(at)));
             self.pair.post(from, qpn, wr);
         }
     }

@@ -17,7 +17,7 @@ use std::ops::{Index, IndexMut};
 use ferroce_adp::{Policy, PolicyKind};
 use ferroce_transport::{
     AccessFlags, Attr, Completion, Counter, Data, Mtu, Payload, Qp, QpAttr, QpCap, QpConfig,
-    QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Time,
+    QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span, Time,
     Transmit, WcStatus, WorkQueue,
 };
 use ferroce_wire::{Headers, NakCode, Opcode, Psn, Qpn, Syndrome};
@@ -344,7 +344,9 @@ impl Pair {
                 .map_or_else(|| vec![0], |chaos| chaos(&packet)),
         };
         for delay in copies {
-            let at = self.now.after(self.setup.latency_ns + delay);
+            let at = self
+                .now
+                .after(Span::from_nanos(self.setup.latency_ns + delay));
             self.sequence += 1;
             self.wire.insert((at, self.sequence), packet.clone());
         }
@@ -405,7 +407,7 @@ impl Pair {
 
     /// Goes on for so long.
     pub fn run_for(&mut self, ns: u64) {
-        let end = self.now.after(ns);
+        let end = self.now.after(Span::from_nanos(ns));
         while self.step(Some(end)) {}
         self.now = end;
     }
@@ -447,7 +449,7 @@ impl Pair {
 
     /// Keeps the thread of this side from running for so long.
     pub fn stall(&mut self, id: Id, ns: u64) {
-        self[id].stalled_until = self.now.after(ns);
+        self[id].stalled_until = self.now.after(Span::from_nanos(ns));
     }
 
     fn is_stalled(&self, id: Id) -> bool {
@@ -497,7 +499,7 @@ impl Pair {
                 let side = &mut self[id];
                 let mut transmit = Transmit::empty();
                 if side.qp.poll_transmit(now, &mut side.host, &mut transmit) {
-                    side.free_at = now.after(gap_ns);
+                    side.free_at = now.after(Span::from_nanos(gap_ns));
                     let packet = self.packet(id, transmit);
                     self.admit(packet);
                 } else {

@@ -1,6 +1,6 @@
 //! RNR NAKs: the sender waits for as long as it is told, as often as it may.
 
-use ferroce_transport::{Counter, QpState, SendOp, WcStatus, WorkQueue};
+use ferroce_transport::{Counter, QpState, SendOp, Span, WcStatus, WorkQueue};
 use ferroce_wire::{NakCode, Opcode, RNR_TIMER_NS, Syndrome};
 
 use crate::common::{A, B, Fate, Pair, Setup};
@@ -24,11 +24,14 @@ fn the_sender_waits_for_exactly_what_each_of_the_32_codes_says() {
         let nak = pair.log.last().unwrap();
         let aeth = nak.headers.aeth.unwrap();
         assert_eq!(aeth.syndrome, Syndrome::Rnr { timer: code });
-        let arrived = nak.at.after(1_000);
+        let arrived = nak.at.after(Span::from_nanos(1_000));
         pair.recv(B, 1, 10);
         pair.run();
         let again = pair.log.iter().rfind(|p| p.from == A).unwrap();
-        assert_eq!(again.at.since(arrived), RNR_TIMER_NS[usize::from(code)]);
+        assert_eq!(
+            again.at.since(arrived).as_nanos(),
+            RNR_TIMER_NS[usize::from(code)]
+        );
         pair.expect_sent(A, [1]);
         pair.expect_received(B, [1]);
         assert_eq!(pair.count(A, Counter::RnrNakRetryErr), 1);
@@ -210,7 +213,7 @@ fn an_acknowledgement_ends_the_wait_it_makes_pointless() {
     pair.forge(A, stale, &[]);
     pair.run();
     pair.expect_sent(A, [2]);
-    assert!(pair.now.since(before) < 100_000);
+    assert!(pair.now.since(before).as_nanos() < 100_000);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use ferroce_transport::{
     Attr, Counter, ModifyError, PostError, QpAttr, QpEvent, QpModify, QpState, RecvWr, SendOp,
-    SendWr, Sges, WcStatus, WorkQueue,
+    SendWr, Sges, Span, WcStatus, WorkQueue,
 };
 
 use crate::common::{A, B, Fate, Id, Pair, Setup};
@@ -223,10 +223,13 @@ fn attributes_change_while_drained() {
     pair.modify(A, &QpModify::to(QpState::Sqd, mask, attr));
     pair.transmit();
     let start = pair.now;
-    assert_eq!(pair[A].qp.poll_timeout(), Some(start.after(4096 << 17)));
+    assert_eq!(
+        pair[A].qp.poll_timeout(),
+        Some(start.after(Span::from_nanos(4096 << 17)))
+    );
     pair.run();
     assert_eq!(pair.sends(A), [(1, WcStatus::RetryExcErr)]);
-    assert_eq!(pair.now.since(start), 3 * (4096 << 17));
+    assert_eq!(pair.now.since(start).as_nanos(), 3 * (4096 << 17));
 }
 
 #[test]

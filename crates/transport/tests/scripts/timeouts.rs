@@ -4,7 +4,7 @@ use ferroce_adp::trace::{Event, SilentPeer};
 use ferroce_adp::{
     AckTimeoutFloor, Policy, PolicyKind, Profile, QpTimeouts, RawProfile, RawRange, RetryState,
 };
-use ferroce_transport::{Counter, QpState, WcStatus, WorkQueue};
+use ferroce_transport::{Counter, QpState, Span, WcStatus, WorkQueue};
 
 use crate::common::{A, B, Fate, Pair, Setup};
 
@@ -79,8 +79,16 @@ fn the_ladder_and_its_end_are_those_of_the_trace_to_the_nanosecond() {
             // The quantiser mixes in the time, so the trace starts when the pair does.
             let waits = trace(&policy, state, start.as_nanos());
             let last = waits.last().unwrap();
-            assert_eq!(pair.now.since(start), last.0, "{policy:?} {qp:?}");
-            let sent: Vec<u64> = pair.log.iter().map(|p| p.at.since(start)).collect();
+            assert_eq!(
+                pair.now.since(start).as_nanos(),
+                last.0,
+                "{policy:?} {qp:?}"
+            );
+            let sent: Vec<u64> = pair
+                .log
+                .iter()
+                .map(|p| p.at.since(start).as_nanos())
+                .collect();
             let mut expected = vec![0];
             expected.extend(waits.iter().map(|(at, _)| *at));
             expected.pop();
@@ -135,7 +143,7 @@ fn documented_totals() {
         pair.write(A, 1, 10);
         pair.run();
         expect_failed(&mut pair);
-        pair.now.since(start)
+        pair.now.since(start).as_nanos()
     };
     let n = 268_435_456;
     assert_eq!(total(PolicyKind::IB, 7), 8 * n);
@@ -165,7 +173,7 @@ fn the_public_trace_agrees() {
         let state = RetryState::new(&policy, pair[A].qp.timeouts(), pair[A].qp.qpn().value());
         let end = SilentPeer::new(policy, state).last().unwrap();
         assert_eq!(end.event, Event::Error);
-        assert_eq!(Some(pair.now.since(start)), end.at_ns);
+        assert_eq!(Some(pair.now.since(start).as_nanos()), end.at_ns);
     }
 }
 
@@ -228,7 +236,7 @@ fn an_idle_queue_pair_owes_nothing() {
         pair.write(A, 2, 10);
         pair.run();
         let least = policy.total_ns(pair[A].qp.timeouts()).unwrap() / 4;
-        assert!(pair.now.since(start) >= least, "{policy:?}");
+        assert!(pair.now.since(start).as_nanos() >= least, "{policy:?}");
         assert_eq!(pair.sends(A)[1], (2, WcStatus::RetryExcErr));
     }
 }
@@ -274,7 +282,7 @@ fn a_new_policy_takes_over_at_the_next_timer() {
     pair.write(A, 1, 10);
     pair.run_for(1_000_000);
     let armed = pair[A].qp.poll_timeout();
-    assert_eq!(armed, Some(start.after(268_435_456)));
+    assert_eq!(armed, Some(start.after(Span::from_nanos(268_435_456))));
     pair[A].host.policy = Policy {
         epoch: 1,
         ..Policy::new(PolicyKind::Profile(profile(false)))
@@ -284,11 +292,11 @@ fn a_new_policy_takes_over_at_the_next_timer() {
     pair.run();
     expect_failed(&mut pair);
     assert_eq!(
-        pair.now.since(start),
+        pair.now.since(start).as_nanos(),
         4_000 << 18,
         "the outage counts from its start"
     );
-    let second = pair.log[2].at.since(pair.log[1].at);
+    let second = pair.log[2].at.since(pair.log[1].at).as_nanos();
     assert!((4_000 << 8..=4_000 << 10).contains(&second), "{second}");
 }
 

@@ -5,8 +5,6 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use ferroce_hca::Time;
-
 use super::progress::{Held, STREAM_PACKETS, Shared};
 use crate::engine::Transmitted;
 use crate::wait::{Clock, Waiter, tighten_timer_slack};
@@ -115,15 +113,15 @@ impl Shared {
             let idle = matches!(received, Ok(0)) && !more;
             let sleeps = idle && (spun || is_around);
             if sleeps {
-                let until = deadline.map_or(WHENEVER, Time::as_nanos);
+                let until = deadline.map_or(WHENEVER, |at| Clock.nanos_at(at));
                 self.helper_until_ns.store(until, Ordering::Relaxed);
             }
             drop(engine);
 
             match received {
                 Ok(0) if sleeps => {
-                    let left =
-                        deadline.map(|at| Duration::from_nanos(at.as_nanos().saturating_sub(now)));
+                    let left = deadline
+                        .map(|at| Duration::from_nanos(Clock.nanos_at(at).saturating_sub(now)));
                     let woken = waiter.wait_also(&self.socket, self.besides(), left, blocked);
                     self.helper_until_ns.store(SOON, Ordering::Relaxed);
                     if woken.is_err() {

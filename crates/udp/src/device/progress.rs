@@ -405,7 +405,7 @@ impl Shared {
         let at_once = self.deferred.load(Ordering::Relaxed) || engine.is_blocked();
         let needed = match engine.poll_timeout() {
             _ if at_once => SOON,
-            Some(deadline) => deadline.as_nanos(),
+            Some(deadline) => Clock.nanos_at(deadline),
             None => WHENEVER,
         };
         if needed < until {

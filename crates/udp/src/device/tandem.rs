@@ -133,7 +133,7 @@ fn round(devices: [&Device; 2]) -> Round {
     }
     let deadlines = engines.iter().filter_map(|engine| engine.poll_timeout());
     Round::Idle {
-        deadline_ns: deadlines.min().map(|at| at.as_nanos()),
+        deadline_ns: deadlines.min().map(|at| Clock.nanos_at(at)),
     }
 }
 

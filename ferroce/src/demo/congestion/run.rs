@@ -172,7 +172,7 @@ impl<'a> Run<'a> {
         let mut tandem =
             Tandem::new([&self.sender.device, &self.receiver.device]).map_err(internal)?;
         loop {
-            let now_ns = self.sender.device.now().since(self.start);
+            let now_ns = self.sender.device.now().since(self.start).as_nanos();
             if now_ns >= next_ns && now_ns <= self.plan.length_ns {
                 self.sample(now_ns);
                 on_progress(now_ns as f64 / self.plan.length_ns as f64);
