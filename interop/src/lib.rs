@@ -16,45 +16,44 @@ use std::thread;
 
 use ferroce_wire::pcapng::UdpMeta;
 use ferroce_wire::{
-    Aeth, AtomicEth, Bth, CreditCode, Deth, Headers, IcrcFlow, IpPair, Opcode, PKEY_DEFAULT, Psn,
-    Qpn, Reth, Srqn, Syndrome, cnp,
+    Aeth, AtomicEth, BthFlags, CreditCode, Deth, ExtensionValues, Headers, IcrcFlow, IpPair,
+    Opcode, PKEY_DEFAULT, Psn, Qpn, Reth, Srqn, Syndrome, cnp,
 };
 
-/// Plausible headers for an opcode, with exactly the extensions it carries.
+/// Plausible headers for an opcode, with the extensions it carries.
 pub fn sample(opcode: Opcode, dest_qp: Qpn, psn: Psn) -> Headers {
     if opcode == Opcode::Cnp {
         return cnp::headers(dest_qp, PKEY_DEFAULT);
     }
     let credit = CreditCode::from_credits(100);
-    Headers {
-        bth: Bth {
-            ack_req: opcode.is_request(),
-            ..Bth::request(opcode, dest_qp, psn)
-        },
-        reth: opcode.has_reth().then_some(Reth {
+    let values = ExtensionValues {
+        reth: Reth {
             va: 0x7f12_3456_7000,
             rkey: 0x0012_3400,
             length: 70_000,
-        }),
-        aeth: opcode.has_aeth().then_some(Aeth {
+        },
+        aeth: Aeth {
             syndrome: Syndrome::Ack { credit },
             msn: 0x777,
-        }),
-        atomic: opcode.has_atomic_eth().then_some(AtomicEth {
+        },
+        atomic: AtomicEth {
             va: 0x7f12_3456_7008,
             rkey: 0x0012_3400,
             swap_or_add: 0x1111_2222_3333_4444,
             compare: 0x5555_6666_7777_8888,
-        }),
-        atomic_ack: opcode.has_atomic_ack().then_some(0x9999_aaaa_bbbb_cccc),
-        imm: opcode.has_imm().then_some(0xcafe_babe),
-        ieth: opcode.has_ieth().then_some(0x0012_3400),
-        deth: opcode.has_deth().then_some(Deth {
+        },
+        atomic_ack: 0x9999_aaaa_bbbb_cccc,
+        imm: 0xcafe_babe,
+        ieth: 0x0012_3400,
+        deth: Deth {
             qkey: 0x1111_1111,
             src_qp: Qpn::new(0x4242),
-        }),
-        xrceth: opcode.has_xrceth().then_some(Srqn::new(0x3333)),
-    }
+        },
+        xrceth: Srqn::new(0x3333),
+    };
+    let mut headers = Headers::with_values(opcode, &values).to(dest_qp, psn);
+    headers.flags.set(BthFlags::ACK_REQ, opcode.is_request());
+    headers
 }
 
 /// Addressing of a flow between two hosts of one family.

@@ -77,8 +77,8 @@ fn scapy_agrees_with_our_icrc() {
                     "name": name,
                     "hex": hex(&datagram),
                     "opcode": opcode.as_u8(),
-                    "psn": headers.bth.psn.value(),
-                    "dest_qp": headers.bth.dest_qp.value(),
+                    "psn": headers.psn.value(),
+                    "dest_qp": headers.dest_qp.value(),
                 }));
             }
         }

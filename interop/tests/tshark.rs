@@ -6,7 +6,7 @@ use std::io::BufWriter;
 
 use ferroce_interop::{Tool, build, meta, sample};
 use ferroce_wire::pcapng::{UdpMeta, Writer};
-use ferroce_wire::{Headers, Opcode, Packet, Psn, Qpn, Service};
+use ferroce_wire::{BthFlags, Headers, Opcode, Packet, Psn, Qpn, Service};
 use tempfile::TempDir;
 
 const TSHARK: Tool = Tool {
@@ -32,6 +32,7 @@ struct Capture {
 /// A captured packet.
 struct Sent {
     headers: Headers,
+    pad: u8,
     meta: UdpMeta,
     icrc: u32,
 }
@@ -71,7 +72,8 @@ impl Capture {
                     .write_packet_with_comment(ts_ns, &meta, &bytes, &comment)
                     .unwrap();
                 packets.push(Sent {
-                    headers: packet.headers(),
+                    headers: *packet.headers(),
+                    pad: packet.pad(),
                     meta,
                     icrc: packet.icrc(),
                 });
@@ -120,7 +122,7 @@ impl Capture {
             "tshark did not take all for InfiniBand"
         );
         for (index, (row, sent)) in rows.iter().zip(&self.packets).enumerate() {
-            let opcode = sent.headers.bth.opcode;
+            let opcode = sent.headers.opcode();
             assert_eq!(row[..], expected(index, sent), "{opcode}: {fields:?}");
         }
     }
@@ -164,17 +166,18 @@ fn base_headers_decode() {
             "infiniband.bth.a",
         ],
         |_, sent| {
-            let bth = sent.headers.bth;
+            let headers = sent.headers;
+            let flag = |flag| text(u8::from(headers.flags.contains(flag)));
             [
-                text(bth.opcode.as_u8()),
-                text(bth.psn),
-                hex::<6>(bth.dest_qp.value()),
-                text(bth.pad),
-                text(bth.version),
-                text(bth.pkey),
-                text(u8::from(bth.mig_req)),
-                text(u8::from(bth.solicited)),
-                text(u8::from(bth.ack_req)),
+                text(headers.opcode().as_u8()),
+                text(headers.psn),
+                hex::<6>(headers.dest_qp.value()),
+                text(sent.pad),
+                text(0),
+                text(headers.pkey),
+                flag(BthFlags::MIG_REQ),
+                flag(BthFlags::SOLICITED),
+                flag(BthFlags::ACK_REQ),
             ]
         },
     );
@@ -201,16 +204,9 @@ fn extension_headers_decode() {
             "infiniband.deth.srcqp",
         ],
         |_, sent| {
-            let Headers {
-                reth,
-                aeth,
-                atomic,
-                atomic_ack,
-                imm,
-                ieth,
-                deth,
-                ..
-            } = sent.headers;
+            let headers = &sent.headers;
+            let (reth, atomic, aeth) = (headers.reth(), headers.atomic(), headers.aeth());
+            let deth = headers.deth();
             // tshark gives address and key of an atomic the names they have in a RETH.
             let target = match (reth, atomic) {
                 (Some(reth), _) => Some((reth.va, reth.rkey)),
@@ -224,9 +220,9 @@ fn extension_headers_decode() {
                 or_empty(atomic, |atomic| text(atomic.compare)),
                 or_empty(aeth, |aeth| text(aeth.syndrome.to_u8())),
                 or_empty(aeth, |aeth| text(aeth.msn)),
-                or_empty(atomic_ack, text),
-                or_empty(imm, |imm| format!("{imm:08x}")),
-                or_empty(ieth, |rkey| format!("{rkey:08x}")),
+                or_empty(headers.atomic_ack(), text),
+                or_empty(headers.imm(), |imm| format!("{imm:08x}")),
+                or_empty(headers.ieth(), |rkey| format!("{rkey:08x}")),
                 or_empty(deth, |deth| hex::<16>(deth.qkey)),
                 or_empty(deth, |deth| hex::<8>(deth.src_qp.value())),
             ]
@@ -257,6 +253,7 @@ fn envelope_decodes() {
              headers,
              meta,
              icrc,
+             ..
          }| {
             let ns = START_NS + STEP_NS * index as u64;
             let v4 = |value: &str| {
@@ -277,7 +274,7 @@ fn envelope_decodes() {
             const ABSENT: &str = "3";
             [
                 format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000),
-                format!("{} to {}", headers.bth.opcode, headers.bth.dest_qp),
+                format!("{} to {}", headers.opcode(), headers.dest_qp),
                 text("fr0"),
                 v4("0x6a"),
                 v4(&hex::<4>(meta.ip_id)),
@@ -289,7 +286,7 @@ fn envelope_decodes() {
                 text("50001"),
                 text(if meta.src.is_ipv4() { ABSENT } else { GOOD }),
                 // tshark shows the bytes in the order of the wire, but leaves a CNP alone.
-                if headers.bth.opcode == Opcode::Cnp || !is_dissected(headers.bth.opcode) {
+                if headers.opcode() == Opcode::Cnp || !is_dissected(headers.opcode()) {
                     text("")
                 } else {
                     hex::<8>(icrc.swap_bytes())
@@ -343,9 +340,9 @@ fn cnps_are_found_by_their_number() {
     let cnps = capture
         .packets
         .iter()
-        .filter(|sent| sent.headers.bth.opcode == Opcode::Cnp);
+        .filter(|sent| sent.headers.opcode() == Opcode::Cnp);
     let expected: Vec<_> = cnps
-        .map(|sent| vec![hex::<6>(sent.headers.bth.dest_qp.value())])
+        .map(|sent| vec![hex::<6>(sent.headers.dest_qp.value())])
         .collect();
     assert_eq!(found, expected);
     assert_eq!(found.len(), 2);

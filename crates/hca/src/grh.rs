@@ -1,9 +1,8 @@
 use std::net::IpAddr;
 
 use ferroce_transport::{GRH_BYTES, Grh};
-use ferroce_wire::ICRC_LEN;
 
-use crate::packet::Received;
+use crate::packet::{Received, frame_bytes};
 
 const IPV4_LEN: usize = 20;
 const UDP_LEN: usize = 8;
@@ -15,12 +14,7 @@ const HOPS: u8 = 64;
 /// the host knows of it, and a checksum that fits, since `ibv_init_ah_from_wc` looks at that.
 pub(crate) fn grh(packet: &Received<'_>) -> Grh {
     let mut grh = [0; GRH_BYTES as usize];
-    let bth = &packet.headers.bth;
-    let datagram = UDP_LEN
-        + packet.headers.header_len()
-        + packet.data.len() as usize
-        + usize::from(bth.pad)
-        + ICRC_LEN;
+    let datagram = UDP_LEN + frame_bytes(packet.headers, packet.data.len()) as usize;
     match (packet.source, packet.dest) {
         (IpAddr::V4(source), IpAddr::V4(dest)) => {
             let header = &mut grh[GRH_BYTES as usize - IPV4_LEN..];
@@ -68,15 +62,14 @@ fn checksum(header: &[u8]) -> u16 {
 mod tests {
     use super::*;
     use ferroce_transport::Data;
-    use ferroce_wire::{Bth, Deth, Headers, Opcode, Psn, Qpn};
+    use ferroce_wire::{Deth, Headers, Qpn};
 
     fn of(source: &str, dest: &str) -> Grh {
-        let mut headers = Headers::new(Bth::request(Opcode::UdSendOnly, Qpn::new(5), Psn::ZERO));
-        headers.bth.pad = 1;
-        headers.deth = Some(Deth {
+        let deth = Deth {
             qkey: 1,
             src_qp: Qpn::new(2),
-        });
+        };
+        let headers = Headers::datagram(deth, None);
         grh(&Received {
             source: source.parse().unwrap(),
             dest: dest.parse().unwrap(),

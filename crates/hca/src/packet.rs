@@ -2,7 +2,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use ferroce_transport::{Data, Path, Transmit};
-use ferroce_wire::{Headers, ICRC_LEN};
+use ferroce_wire::{Headers, ICRC_LEN, pad_len};
 
 use crate::impair::{Damage, Passenger};
 use crate::mr::KeyHolder;
@@ -118,7 +118,7 @@ impl Outgoing {
     /// Gives an acknowledgement another DSCP; the ECN bits stay.
     #[cold]
     pub(crate) fn force_ack_dscp(&mut self, dscp: u8) {
-        let opcode = self.transmit.headers.bth.opcode;
+        let opcode = self.transmit.headers.opcode();
         if opcode.is_response() && !opcode.is_read_response() {
             self.path.traffic_class = dscp << 2 | self.path.traffic_class & CE;
         }
@@ -145,6 +145,7 @@ impl Passenger for Outgoing {
 
 /// Bytes of a packet from the BTH to the ICRC: what congestion control and bottlenecks count.
 pub(crate) fn frame_bytes(headers: &Headers, payload_len: u32) -> u32 {
-    let around = headers.header_len() + usize::from(headers.bth.pad) + ICRC_LEN;
+    let pad = pad_len(payload_len as usize);
+    let around = headers.header_len() + usize::from(pad) + ICRC_LEN;
     around as u32 + payload_len
 }

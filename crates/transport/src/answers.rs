@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 
-use ferroce_wire::{Aeth, Bth, Headers, NakCode, Opcode, Reth, Srqn, Syndrome};
+use ferroce_wire::{Aeth, Headers, NakCode, Place, Reth, Srqn, Syndrome};
 
 use crate::serial::Serial;
 use crate::{Host, Key, Payload, QpAttr, Segment, Segments, Transmit};
@@ -65,7 +65,7 @@ impl ReadAnswer {
             va,
             rkey,
             length,
-            srqn: request.xrceth,
+            srqn: request.xrceth(),
             sent: 0,
             again: false,
         }
@@ -262,20 +262,17 @@ impl Answers {
             }
             return Ok(Some(psn));
         }
-        let (opcode, psn, aeth, original) = match self.remove(0) {
+        let (psn, headers) = match self.remove(0) {
             None | Some(Answer::Read(_)) => return Ok(None),
-            Some(Answer::Ack { psn }) => (Opcode::RcAcknowledge, psn, ack, None),
+            Some(Answer::Ack { psn }) => (psn, Headers::acknowledge(ack)),
             Some(Answer::Nak { psn, syndrome }) => {
-                (Opcode::RcAcknowledge, psn, Aeth { syndrome, ..ack }, None)
+                (psn, Headers::acknowledge(Aeth { syndrome, ..ack }))
             }
             Some(Answer::Atomic { psn, original, .. }) => {
-                (Opcode::RcAtomicAcknowledge, psn, ack, Some(original))
+                (psn, Headers::atomic_acknowledge(ack, original))
             }
         };
-        let mut headers = Headers::new(Bth::request(opcode, attr.dest_qpn, psn.psn()));
-        headers.aeth = Some(aeth);
-        headers.atomic_ack = original;
-        out.set_headers(headers);
+        out.set_headers(headers.to(attr.dest_qpn, psn.psn()));
         Ok(Some(psn))
     }
 
@@ -322,16 +319,8 @@ impl ReadAnswer {
             Payload::Memory(Segments::from_slice(&[segment]))
         };
         self.sent += 1;
-        let opcode = match (first, last) {
-            (true, true) => Opcode::RcReadResponseOnly,
-            (true, false) => Opcode::RcReadResponseFirst,
-            (false, false) => Opcode::RcReadResponseMiddle,
-            (false, true) => Opcode::RcReadResponseLast,
-        };
-        let mut headers = Headers::new(Bth::request(opcode, attr.dest_qpn, psn.psn()));
-        headers.bth.pad = ferroce_wire::pad_len(len as usize);
-        headers.aeth = opcode.has_aeth().then_some(ack);
-        out.set_headers(headers);
+        let headers = Headers::read_response(Place::new(first, last), ack);
+        out.set_headers(headers.to(attr.dest_qpn, psn.psn()));
         (out.payload, out.payload_len) = (payload, len);
         Ok(psn)
     }

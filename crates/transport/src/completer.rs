@@ -35,13 +35,13 @@ impl Requester {
         qpn: Qpn,
         host: &mut H,
     ) -> Verdict {
-        let psn = headers.bth.psn;
+        let psn = headers.psn;
         if psn.is_before(self.una) || !psn.is_before(self.high) {
             self.handle_stale(psn, headers, host);
             return Ok(());
         }
         let una_before = self.una;
-        let demand = match headers.bth.opcode.operation() {
+        let demand = match headers.opcode().operation() {
             Opcode::RcAcknowledge => self.take_acknowledge(headers, qpn, host),
             _ => self.take_data(headers, data, attr, qpn, host)?,
         };
@@ -68,20 +68,18 @@ impl Requester {
     /// sent is forged or damaged.
     fn handle_stale<H: Host>(&mut self, psn: Psn, headers: &Headers, host: &mut H) {
         let is_ack = matches!(
-            headers.aeth,
+            headers.aeth(),
             Some(Aeth {
                 syndrome: Syndrome::Ack { .. },
                 ..
             })
-        ) && headers.bth.opcode.operation() == Opcode::RcAcknowledge;
+        ) && headers.opcode().operation() == Opcode::RcAcknowledge;
         if psn.is_before(self.una) && self.recovery.is_spurious(psn, is_ack) {
             host.count(Counter::SpuriousRetransmissions, 1);
         }
         let newest_done = psn.next() == self.una;
-        match headers.aeth {
-            Some(aeth)
-                if newest_done && headers.bth.opcode.operation() == Opcode::RcAcknowledge =>
-            {
+        match headers.aeth() {
+            Some(aeth) if newest_done && headers.opcode().operation() == Opcode::RcAcknowledge => {
                 if let Syndrome::Ack { credit } = aeth.syndrome {
                     self.grant(aeth.msn, credit.credits());
                 }
@@ -93,8 +91,8 @@ impl Requester {
 
     /// An ACK or NAK. Both acknowledge: a NAK everything before its PSN.
     fn take_acknowledge<H: Host>(&mut self, headers: &Headers, qpn: Qpn, host: &mut H) -> Demand {
-        let psn = headers.bth.psn;
-        let (through, demand) = match headers.aeth.map(|aeth| (aeth.syndrome, aeth.msn)) {
+        let psn = headers.psn;
+        let (through, demand) = match headers.aeth().map(|aeth| (aeth.syndrome, aeth.msn)) {
             Some((Syndrome::Ack { credit }, msn)) => {
                 self.grant(msn, credit.credits());
                 (psn, Demand::Nothing)
@@ -127,9 +125,9 @@ impl Requester {
         qpn: Qpn,
         host: &mut H,
     ) -> Result<Demand, Fault> {
-        let psn = headers.bth.psn;
-        let opcode = headers.bth.opcode;
-        match headers.aeth.map(|aeth| (aeth.syndrome, aeth.msn)) {
+        let psn = headers.psn;
+        let opcode = headers.opcode();
+        match headers.aeth().map(|aeth| (aeth.syndrome, aeth.msn)) {
             Some((Syndrome::Ack { credit }, msn)) => self.grant(msn, credit.credits()),
             None if !opcode.has_aeth() => {}
             _ => {
@@ -143,7 +141,7 @@ impl Requester {
         let wqe = &self.queue[0];
         let index = psn.since(wqe.first_psn);
         let is_last = index + 1 == wqe.packets;
-        let written = match (wqe.op, headers.atomic_ack) {
+        let written = match (wqe.op, headers.atomic_ack()) {
             (SendOp::Read { .. }, None) if opcode.is_read_response() => {
                 let mtu = attr.path_mtu.bytes();
                 let offset = index * mtu;

@@ -16,7 +16,7 @@ impl Qp {
         data: Data<'_>,
         host: &mut H,
     ) {
-        let Some(deth) = headers.deth else { return };
+        let Some(deth) = headers.deth() else { return };
         if !self.takes_packets() || self.config().qp_type.service() != Service::Ud {
             return;
         }

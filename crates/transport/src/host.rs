@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use ferroce_adp::Policy;
-use ferroce_wire::{Bth, Headers, Opcode, Psn, Qpn, Srqn};
+use ferroce_wire::{Connection, Headers, Place, Srqn};
 use smallvec::SmallVec;
 use thiserror::Error;
 
@@ -210,7 +210,7 @@ pub enum QpEvent {
 /// the payload and computes the ICRC.
 #[derive(Clone, Debug)]
 pub struct Transmit {
-    /// Header values; `bth.pad` is set for the payload's length.
+    /// Header values.
     pub headers: Headers,
     /// Where the payload lies.
     pub payload: Payload,
@@ -223,9 +223,8 @@ pub struct Transmit {
 impl Transmit {
     /// Room for a packet, to be filled by [`Qp::poll_transmit`](crate::Qp::poll_transmit).
     pub const fn empty() -> Self {
-        let bth = Bth::request(Opcode::RcAcknowledge, Qpn::GSI, Psn::ZERO);
         Self {
-            headers: Headers::new(bth),
+            headers: Headers::send(Connection::Rc, Place::Only, None),
             payload: Payload::Empty,
             payload_len: 0,
             path: None,

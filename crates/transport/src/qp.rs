@@ -1,5 +1,5 @@
 use ferroce_adp::{Policy, QpTimeouts, RetryState};
-use ferroce_wire::{Headers, Psn, Qpn};
+use ferroce_wire::{Headers, Psn, Qpn, Service};
 
 use crate::completer::Verdict;
 use crate::requester::Requester;
@@ -332,7 +332,7 @@ impl Qp {
         host: &mut H,
     ) {
         let qp_type = self.config.qp_type;
-        let opcode = headers.bth.opcode;
+        let opcode = headers.opcode();
         if !self.takes_packets() || !qp_type.takes(opcode) || qp_type == QpType::Ud {
             return;
         }
@@ -494,9 +494,8 @@ impl Qp {
                 has_nak
             }
         };
-        if made {
-            let opcode = &mut out.headers.bth.opcode;
-            *opcode = self.config.qp_type.opcode(*opcode);
+        if made && self.config.qp_type.service() == Service::Xrc {
+            out.headers = out.headers.as_xrc_response();
         }
         made
     }

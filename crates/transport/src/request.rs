@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
-use ferroce_wire::{AtomicEth, Bth, Deth, Headers, Opcode, Psn, Reth};
+use ferroce_wire::{AtomicEth, BthFlags, Connection, Deth, Headers, Place, Psn, Reth};
 
 use crate::recv::pieces;
 use crate::serial::Serial;
 use crate::work::Fault;
 use crate::{
-    Host, Key, Payload, QpAttr, QpConfig, Segment, SendFlags, SendOp, SendTo, Sges, Transmit,
-    UdAddress,
+    Host, Key, Payload, QpAttr, QpConfig, QpType, Segment, SendFlags, SendOp, SendTo, Sges,
+    Transmit,
 };
 
 /// A send WQE: the work request and where it stands on the wire.
@@ -91,61 +91,32 @@ impl Request<'_> {
 
     /// Writes the packet to `out`, if [`Self::check`] passed.
     pub(crate) fn build(&self, out: &mut Transmit) {
-        if self.wqe.op.needs_response() {
-            self.build_read_or_atomic(out);
-        } else {
-            self.build_send_or_write(out);
-        }
-    }
-
-    #[inline]
-    fn begin<'a>(&self, opcode: Opcode, out: &'a mut Transmit) -> &'a mut Headers {
-        let qp_type = self.config.qp_type;
-        let mut bth = Bth::request(qp_type.opcode(opcode), self.attr.dest_qpn, self.psn);
-        bth.ack_req = self.ack_req && qp_type.is_reliable();
-        out.set_headers(Headers::new(bth));
-        let headers = &mut out.headers;
-        match self.wqe.to {
-            SendTo::Peer => {}
-            SendTo::Srq(srqn) => headers.xrceth = Some(srqn),
-            SendTo::Datagram(UdAddress { path, qpn, qkey }) => {
-                out.path = Some(path);
-                let own = qkey & OWN_QKEY != 0;
-                headers.bth.dest_qp = qpn;
-                headers.deth = Some(Deth {
-                    qkey: if own { self.attr.qkey } else { qkey },
-                    src_qp: self.config.qpn,
-                });
+        let Self {
+            wqe, attr, config, ..
+        } = *self;
+        let (mut dest_qp, mut path) = (attr.dest_qpn, None);
+        let mut headers = match wqe.to {
+            SendTo::Datagram(to) => {
+                (dest_qp, path) = (to.qpn, Some(to.path));
+                self.datagram(to.qkey)
             }
+            SendTo::Peer if config.qp_type == QpType::Uc => self.headers(Connection::Uc),
+            SendTo::Peer => self.headers(Connection::Rc),
+            SendTo::Srq(srqn) => self.headers(Connection::Xrc(srqn)),
         }
-        headers
-    }
-
-    fn build_send_or_write(&self, out: &mut Transmit) {
-        let wqe = self.wqe;
+        .to(dest_qp, self.psn);
+        let asks = self.ack_req && config.qp_type.is_reliable();
+        headers.flags.set(BthFlags::ACK_REQ, asks);
+        if wqe.op.needs_response() {
+            out.set_headers(headers);
+            return;
+        }
+        let last = self.psn == wqe.last_psn();
+        let solicited = last && wqe.flags.contains(SendFlags::SOLICITED);
+        headers.flags.set(BthFlags::SOLICITED, solicited);
+        out.set_headers(headers);
+        out.path = path;
         let (offset, len) = (self.offset(), self.len());
-        let (first, last) = (self.psn == wqe.first_psn, self.psn == wqe.last_psn());
-        let headers = self.begin(opcode(&wqe.op, first, last), out);
-        headers.bth.pad = ferroce_wire::pad_len(len as usize);
-        headers.bth.solicited = last && wqe.flags.contains(SendFlags::SOLICITED);
-        match wqe.op {
-            SendOp::Write { va, rkey, imm } => {
-                headers.reth = first.then_some(Reth {
-                    va,
-                    rkey,
-                    length: wqe.length,
-                });
-                headers.imm = imm.filter(|_| last);
-            }
-            SendOp::Send { imm } => headers.imm = imm.filter(|_| last),
-            SendOp::SendInvalidate { rkey } => headers.ieth = Some(rkey).filter(|_| last),
-            // Built elsewhere, or not at all.
-            SendOp::Read { .. }
-            | SendOp::CompareSwap { .. }
-            | SendOp::FetchAdd { .. }
-            | SendOp::BindMw(_)
-            | SendOp::LocalInvalidate { .. } => {}
-        }
         out.payload_len = len;
         out.payload = match &wqe.inline {
             _ if len == 0 => Payload::Empty,
@@ -155,74 +126,69 @@ impl Request<'_> {
         };
     }
 
-    fn build_read_or_atomic(&self, out: &mut Transmit) {
+    /// Headers of a request to a connected queue pair. READs and atomics are not posted to UC.
+    #[inline]
+    fn headers(&self, connection: Connection) -> Headers {
         let wqe = self.wqe;
-        let headers = self.begin(opcode(&wqe.op, true, true), out);
+        let place = Place::new(self.psn == wqe.first_psn, self.psn == wqe.last_psn());
+        let srqn = match connection {
+            Connection::Xrc(srqn) => Some(srqn),
+            Connection::Rc | Connection::Uc => None,
+        };
         match wqe.op {
+            SendOp::Write { va, rkey, imm } => {
+                let length = wqe.length;
+                Headers::write(connection, place, Reth { va, rkey, length }, imm)
+            }
+            SendOp::Send { imm } => Headers::send(connection, place, imm),
+            SendOp::SendInvalidate { rkey } => Headers::send_invalidate(srqn, place, rkey),
             SendOp::Read { va, rkey } => {
-                headers.reth = Some(Reth {
-                    va: va.wrapping_add(self.offset().into()),
-                    rkey,
-                    length: self.len(),
-                });
+                let va = va.wrapping_add(self.offset().into());
+                let length = self.len();
+                Headers::read(srqn, Reth { va, rkey, length })
             }
             SendOp::CompareSwap {
                 va,
                 rkey,
                 compare,
                 swap,
-            } => {
-                headers.atomic = Some(AtomicEth {
+            } => Headers::compare_swap(
+                srqn,
+                AtomicEth {
                     va,
                     rkey,
                     swap_or_add: swap,
                     compare,
-                });
-            }
-            SendOp::FetchAdd { va, rkey, add } => {
-                headers.atomic = Some(AtomicEth {
+                },
+            ),
+            SendOp::FetchAdd { va, rkey, add } => Headers::fetch_add(
+                srqn,
+                AtomicEth {
                     va,
                     rkey,
                     swap_or_add: add,
                     compare: 0,
-                });
+                },
+            ),
+            SendOp::BindMw(_) | SendOp::LocalInvalidate { .. } => {
+                unreachable!(
+                    "the requester executes local operations, it sends no packets for them"
+                )
             }
-            SendOp::Send { .. }
-            | SendOp::SendInvalidate { .. }
-            | SendOp::Write { .. }
-            | SendOp::BindMw(_)
-            | SendOp::LocalInvalidate { .. } => {}
         }
     }
-}
 
-/// The opcode of a request packet by its place in the message, as of RC.
-fn opcode(op: &SendOp, first: bool, last: bool) -> Opcode {
-    use Opcode::*;
-    let [only, first_of, middle, last_of] = match op {
-        SendOp::Send { imm: None } => [RcSendOnly, RcSendFirst, RcSendMiddle, RcSendLast],
-        SendOp::Send { imm: Some(_) } => [RcSendOnlyImm, RcSendFirst, RcSendMiddle, RcSendLastImm],
-        SendOp::SendInvalidate { .. } => [
-            RcSendOnlyInvalidate,
-            RcSendFirst,
-            RcSendMiddle,
-            RcSendLastInvalidate,
-        ],
-        SendOp::Write { imm: None, .. } => [RcWriteOnly, RcWriteFirst, RcWriteMiddle, RcWriteLast],
-        SendOp::Write { imm: Some(_), .. } => {
-            [RcWriteOnlyImm, RcWriteFirst, RcWriteMiddle, RcWriteLastImm]
-        }
-        SendOp::Read { .. } => [RcReadRequest; 4],
-        SendOp::CompareSwap { .. } => [RcCompareSwap; 4],
-        SendOp::FetchAdd { .. } => [RcFetchAdd; 4],
-        SendOp::BindMw(_) | SendOp::LocalInvalidate { .. } => {
-            unreachable!("the requester executes local operations, it sends no packets for them")
-        }
-    };
-    match (first, last) {
-        (true, true) => only,
-        (true, false) => first_of,
-        (false, false) => middle,
-        (false, true) => last_of,
+    /// Headers of a datagram. Nothing but SENDs is posted to UD.
+    fn datagram(&self, qkey: u32) -> Headers {
+        let own = qkey & OWN_QKEY != 0;
+        let deth = Deth {
+            qkey: if own { self.attr.qkey } else { qkey },
+            src_qp: self.config.qpn,
+        };
+        let imm = match self.wqe.op {
+            SendOp::Send { imm } => imm,
+            _ => None,
+        };
+        Headers::datagram(deth, imm)
     }
 }

@@ -204,7 +204,7 @@ impl Responder {
         data: Data<'_>,
         cx: &mut Context<'_, H>,
     ) -> Result<(), Failed> {
-        let psn = self.epsn.near(headers.bth.psn);
+        let psn = self.epsn.near(headers.psn);
         match psn.cmp(&self.epsn) {
             Ordering::Less => {
                 self.handle_duplicate(psn, headers, cx);
@@ -269,11 +269,11 @@ impl Responder {
         data: Data<'_>,
         cx: &mut Context<'_, H>,
     ) -> Result<(), Refusal> {
-        let opcode = headers.bth.opcode;
+        let opcode = headers.opcode();
         if opcode.starts_message() == self.in_message() {
             return Err(INVALID);
         }
-        if let Some(srqn) = headers.xrceth {
+        if let Some(srqn) = headers.xrceth() {
             if self.in_message() && self.srqn != Some(srqn) {
                 return Err(INVALID);
             }
@@ -293,7 +293,7 @@ impl Responder {
             self.execute_send(headers, data, cx)
         } else if opcode.is_write() {
             self.execute_write(headers, data, cx)
-        } else if let Some(reth) = headers.reth {
+        } else if let Some(reth) = headers.reth() {
             self.execute_read(headers, reth, cx)
         } else {
             self.execute_atomic(headers, cx)
@@ -306,7 +306,7 @@ impl Responder {
         data: Data<'_>,
         cx: &mut Context<'_, H>,
     ) -> Result<(), Refusal> {
-        let opcode = headers.bth.opcode;
+        let opcode = headers.opcode();
         if opcode.starts_message() {
             let wqe = cx.receives.take(cx.host).ok_or(Refusal::NotReady)?;
             self.message = Message::Send { wqe, received: 0 };
@@ -324,7 +324,7 @@ impl Responder {
         }
         *received += data.len();
         if opcode.ends_message() {
-            if let Some(rkey) = headers.ieth {
+            if let Some(rkey) = headers.ieth() {
                 cx.host.invalidate(rkey)?;
             }
             let byte_len = *received;
@@ -343,9 +343,9 @@ impl Responder {
         data: Data<'_>,
         cx: &mut Context<'_, H>,
     ) -> Result<(), Refusal> {
-        let opcode = headers.bth.opcode;
+        let opcode = headers.opcode();
         let begun = if opcode.starts_message() {
-            let Reth { va, rkey, length } = headers.reth.ok_or(INVALID)?;
+            let Reth { va, rkey, length } = headers.reth().ok_or(INVALID)?;
             if u64::from(length) > MAX_MESSAGE_BYTES
                 || !cx.attr.access.contains(AccessFlags::REMOTE_WRITE)
             {
@@ -365,7 +365,7 @@ impl Responder {
         };
         // The receive comes before the key (IBA vol 1, 9.7.4.1.4 and 9.7.4.1.5): should that be
         // wrong, it is used up.
-        let taken = match headers.imm {
+        let taken = match headers.imm() {
             Some(_) => Some(cx.receives.take(cx.host).ok_or(Refusal::NotReady)?),
             None => None,
         };
@@ -419,10 +419,10 @@ impl Responder {
     fn executed(&mut self, headers: &Headers) {
         let psn = self.epsn;
         self.epsn = psn.next();
-        if headers.bth.opcode.ends_message() {
+        if headers.opcode().ends_message() {
             self.msn = (self.msn + 1) & 0xff_ffff;
         }
-        if headers.bth.ack_req {
+        if headers.asks_for_ack() {
             self.answers.ack(psn);
             self.owed.executed(psn);
         }
@@ -459,12 +459,12 @@ impl Responder {
         headers: &Headers,
         cx: &mut Context<'_, H>,
     ) -> Result<(), Refusal> {
-        let atomic = headers.atomic.ok_or(INVALID)?;
+        let atomic = headers.atomic().ok_or(INVALID)?;
         if !atomic.va.is_multiple_of(8) {
             return Err(INVALID);
         }
         self.check_resources(AccessFlags::REMOTE_ATOMIC, cx)?;
-        let op = if headers.bth.opcode.operation() == Opcode::RcCompareSwap {
+        let op = if headers.opcode().operation() == Opcode::RcCompareSwap {
             AtomicOp::CompareSwap {
                 compare: atomic.compare,
                 swap: atomic.swap_or_add,
@@ -523,19 +523,19 @@ impl Responder {
             cx.host.count(Counter::EarlyDuplicateRequest, 1);
         }
         let limit = cx.attr.max_dest_rd_atomic;
-        if headers.bth.opcode.operation() == Opcode::RcReadRequest {
-            let Some(reth) = headers.reth else { return };
+        if headers.opcode().operation() == Opcode::RcReadRequest {
+            let Some(reth) = headers.reth() else { return };
             let mtu = cx.attr.path_mtu.bytes();
             let answer = ReadAnswer::new(psn, headers, reth, mtu);
             // A key that has gone is no reason for a NAK: this may be an old packet, of a READ
             // that was answered long ago.
             if self.resources.find_read(psn, answer.packets).is_some()
-                && headers.xrceth.is_none_or(|srqn| cx.host.enter_srq(srqn))
+                && headers.xrceth().is_none_or(|srqn| cx.host.enter_srq(srqn))
                 && check_readable(&reth, cx.host).is_ok()
             {
                 self.answers.read_again(answer, limit);
             }
-        } else if headers.bth.opcode.is_atomic() {
+        } else if headers.opcode().is_atomic() {
             if let Some(original) = self.resources.find_atomic(psn) {
                 self.answers.atomic_again(psn, original, limit);
             }
@@ -672,12 +672,12 @@ pub(crate) fn complete_receive(
 ) -> Completion {
     let mut completion = Completion::success(wqe.wr_id, opcode, qpn);
     completion.byte_len = byte_len;
-    completion.solicited = headers.bth.solicited;
-    if let Some(imm) = headers.imm {
+    completion.solicited = headers.is_solicited();
+    if let Some(imm) = headers.imm() {
         completion.imm = imm;
         completion.flags = WcFlags::WITH_IMM;
     }
-    if let Some(rkey) = headers.ieth {
+    if let Some(rkey) = headers.ieth() {
         completion.imm = rkey;
         completion.flags = WcFlags::WITH_INV;
     }

@@ -53,12 +53,6 @@ impl QpType {
             }
     }
 
-    /// What its service calls an operation of RC. One that the service does not have is not posted.
-    #[inline]
-    pub(crate) fn opcode(self, operation: Opcode) -> Opcode {
-        operation.of_service(self.service()).unwrap_or(operation)
-    }
-
     /// Whether the peer acknowledges what arrives.
     #[inline]
     pub const fn is_reliable(self) -> bool {

@@ -1,4 +1,4 @@
-use ferroce_wire::{Headers, NakCode};
+use ferroce_wire::{BthFlags, Headers, NakCode};
 
 use crate::responder::{Context, Failed, Refusal, Responder};
 use crate::{Counter, Data, Host};
@@ -17,7 +17,7 @@ impl Responder {
         data: Data<'_>,
         cx: &mut Context<'_, H>,
     ) -> Result<(), Failed> {
-        let psn = headers.bth.psn;
+        let psn = headers.psn;
         let late = self.expected_psn().since(psn);
         if (1..=LATE_PACKETS_MAX).contains(&late) {
             cx.host.count(Counter::DuplicateRequest, 1);
@@ -27,16 +27,16 @@ impl Responder {
             cx.host.count(Counter::OutOfSequence, 1);
             self.abandon(cx);
         }
-        if headers.bth.opcode.starts_message() {
+        if headers.opcode().starts_message() {
             self.abandon(cx); // the peer has given it up, too
         }
-        if !self.in_message() && !headers.bth.opcode.starts_message() {
+        if !self.in_message() && !headers.opcode().starts_message() {
             self.expect(psn.next());
             return Ok(()); // the rest of a message given up
         }
         // Nothing of it shall be answered.
         let mut headers = *headers;
-        headers.bth.ack_req = false;
+        headers.flags.remove(BthFlags::ACK_REQ);
         self.expect(psn);
         let executed = self.execute(&headers, data, cx);
         self.expect(psn.next());

@@ -241,7 +241,7 @@ impl Engine {
                     source: message.source.ip(),
                     dest: own.ip(),
                     traffic_class: message.tos,
-                    headers: &packet.headers(),
+                    headers: packet.headers(),
                     data: Data::Bytes(packet.payload()),
                 };
                 self.hca.handle_packet(now, &received);
@@ -294,7 +294,7 @@ impl Engine {
                 source: source.ip(),
                 dest: own.ip(),
                 traffic_class: tos,
-                headers: &packet.headers(),
+                headers: packet.headers(),
                 data: Data::Bytes(packet.payload()),
             };
             hca.handle_packet(now, &received);

@@ -113,7 +113,7 @@ impl Neighbours {
     /// The slot of the other process that a packet belongs to, if it does.
     #[inline]
     pub(crate) fn owner(&self, hca: &Hca, source: IpAddr, packet: &Packet<'_>) -> Option<u8> {
-        let qpn = packet.headers().bth.dest_qp;
+        let qpn = packet.headers().dest_qp;
         if qpn == Qpn::GSI {
             return self.owner_of_mad(hca, source, packet.payload());
         }

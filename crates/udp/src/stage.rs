@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 
 use ferroce_hca::{Counter, Hca, Outgoing};
-use ferroce_wire::{HEADERS_LEN_MAX, ICRC_LEN, IcrcFlow};
+use ferroce_wire::{HEADERS_LEN_MAX, ICRC_LEN, IcrcFlow, pad_len};
 
 use crate::fault::Faults;
 use crate::flow::Flows;
@@ -84,10 +84,11 @@ impl Stage {
     ) -> Result<(), Refused> {
         let dest = SocketAddr::new(packet.path.dest, socket.address().port());
         let header_len = packet.transmit.headers.header_len();
-        let payload_end = header_len + packet.transmit.payload_len as usize;
-        let icrc_at = payload_end + usize::from(packet.transmit.headers.bth.pad);
+        let payload_len = packet.transmit.payload_len as usize;
+        let payload_end = header_len + payload_len;
+        let icrc_at = payload_end + usize::from(pad_len(payload_len));
         let len = icrc_at + ICRC_LEN;
-        let slot = packet.transmit.headers.bth.dest_qp.value() >> 16;
+        let slot = packet.transmit.headers.dest_qp.value() >> 16;
         if self.is_empty() {
             self.begin(dest, packet.path.traffic_class, len, flows)?;
             self.slot = slot;
@@ -100,7 +101,7 @@ impl Stage {
         packet
             .transmit
             .headers
-            .emit(out)
+            .emit(payload_len, out)
             .map_err(|_| Refused::Never)?;
         if !hca.gather(packet, &mut out[header_len..payload_end]) {
             return Err(Refused::Never);

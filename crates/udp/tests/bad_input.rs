@@ -16,8 +16,8 @@ use ferroce_hca::{Counter, QpAttr, QpModify};
 use ferroce_udp::Endpoint;
 use ferroce_udp::socket::ROCE_PORT;
 use ferroce_wire::{
-    Aeth, AtomicEth, Bth, CreditCode, Deth, Headers, ICRC_LEN, IcrcFlow, IpPair, NakCode, Opcode,
-    PKEY_DEFAULT, Packet, Psn, Qpn, Reth, Service, Srqn, Syndrome, cnp,
+    Aeth, AtomicEth, BthFlags, CreditCode, Deth, ExtensionValues, Headers, ICRC_LEN, IcrcFlow,
+    IpPair, NakCode, Opcode, PKEY_DEFAULT, Packet, Psn, Qpn, Reth, Service, Srqn, Syndrome, cnp,
 };
 
 const LEN: usize = 256 << 10;
@@ -57,39 +57,38 @@ impl Stranger {
     }
 }
 
-/// Headers with exactly the extensions of the opcode.
+/// Headers with the extensions of the opcode.
 fn headers(opcode: Opcode, dest: Qpn, psn: Psn, remote: Remote) -> Headers {
     let Remote { va, rkey } = remote;
     let credit = CreditCode::from_credits(1);
-    Headers {
-        bth: Bth {
-            ack_req: opcode.is_request(),
-            ..Bth::request(opcode, dest, psn)
-        },
-        reth: opcode.has_reth().then_some(Reth {
+    let values = ExtensionValues {
+        reth: Reth {
             va,
             rkey,
             length: 64,
-        }),
-        aeth: opcode.has_aeth().then_some(Aeth {
+        },
+        aeth: Aeth {
             syndrome: Syndrome::Ack { credit },
             msn: 1,
-        }),
-        atomic: opcode.has_atomic_eth().then_some(AtomicEth {
+        },
+        atomic: AtomicEth {
             va,
             rkey,
             swap_or_add: 1,
             compare: 0,
-        }),
-        atomic_ack: opcode.has_atomic_ack().then_some(1),
-        imm: opcode.has_imm().then_some(1),
-        ieth: opcode.has_ieth().then_some(rkey),
-        deth: opcode.has_deth().then_some(Deth {
+        },
+        atomic_ack: 1,
+        imm: 1,
+        ieth: rkey,
+        deth: Deth {
             qkey: 1,
             src_qp: dest,
-        }),
-        xrceth: opcode.has_xrceth().then_some(Srqn::new(1)),
-    }
+        },
+        xrceth: Srqn::new(1),
+    };
+    let mut headers = Headers::with_values(opcode, &values).to(dest, psn);
+    headers.flags.set(BthFlags::ACK_REQ, opcode.is_request());
+    headers
 }
 
 /// Waits until the counter has grown by `count`, and not more.
@@ -309,8 +308,8 @@ impl Forger {
         let len = self.stranger.socket.recv(&mut bytes).unwrap();
         let packet = Packet::new_checked(&bytes[..len]).unwrap();
         let headers = packet.headers();
-        let psn = headers.bth.psn.since(self.psn);
-        (psn, headers.aeth.unwrap().syndrome)
+        let psn = headers.psn.since(self.psn);
+        (psn, headers.aeth().unwrap().syndrome)
     }
 }
 
@@ -380,7 +379,7 @@ fn a_wrong_partition_is_refused() {
     let forger = Forger::new(4);
     let opcode = Opcode::RcWriteOnly;
     let mut headers = headers(opcode, forger.qpn, forger.psn, forger.victim.remote(0));
-    headers.bth.pkey = 0x8123;
+    headers.pkey = 0x8123;
     let packet = forger.stranger.packet(headers, payload(opcode));
     forger.stranger.send(&packet);
     counted(&forger.victim, Counter::RxWrongPkey, 0, 1);

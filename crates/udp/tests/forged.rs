@@ -14,8 +14,8 @@ use common::{
 use ferroce_hca::Counter;
 use ferroce_udp::socket::{BindError, Options, ROCE_PORT, Socket};
 use ferroce_wire::{
-    Aeth, Bth, Headers, IcrcFlow, IpPair, NakCode, Opcode, PKEY_DEFAULT, Psn, Qpn, Reth, Syndrome,
-    cnp,
+    Aeth, Connection, Headers, IcrcFlow, IpPair, NakCode, PKEY_DEFAULT, Place, Psn, Qpn, Reth,
+    Syndrome, cnp,
 };
 
 const LEN: usize = 64 << 10;
@@ -47,21 +47,17 @@ fn stranger(role: &[String]) {
         let source = socket.local_addr().unwrap();
         let ip = IpPair::new(source.ip(), dest.ip()).unwrap();
         let flow = IcrcFlow::new(ip, source.port(), dest.port());
-        let nak = Headers {
-            aeth: Some(Aeth {
-                syndrome: Syndrome::Nak(NakCode::RemoteOperational),
-                msn: 1,
-            }),
-            ..Headers::new(Bth::request(Opcode::RcAcknowledge, qpn, psn))
+        let refusal = Aeth {
+            syndrome: Syndrome::Nak(NakCode::RemoteOperational),
+            msn: 1,
         };
-        let write = Headers {
-            reth: Some(Reth {
-                va: number(3),
-                rkey: number(4) as u32,
-                length: 4,
-            }),
-            ..Headers::new(Bth::request(Opcode::RcWriteOnly, qpn, psn))
+        let nak = Headers::acknowledge(refusal).to(qpn, psn);
+        let reth = Reth {
+            va: number(3),
+            rkey: number(4) as u32,
+            length: 4,
         };
+        let write = Headers::write(Connection::Rc, Place::Only, reth, None).to(qpn, psn);
         let mut packet = [0; 256];
         for (headers, payload) in [
             (nak, &[][..]),

@@ -17,7 +17,7 @@ use ferroce_hca::{Counter, Hca};
 use ferroce_udp::Registry;
 use ferroce_udp::socket::{ROCE_PORT, Routes};
 use ferroce_wire::cm::{PortSpace, ServiceId};
-use ferroce_wire::{Bth, Headers, IcrcFlow, IpPair, Opcode, Psn};
+use ferroce_wire::{Connection, Headers, IcrcFlow, IpPair, Psn};
 
 const LEN: usize = 64 << 10;
 
@@ -143,11 +143,8 @@ fn packets_for_a_stopped_process_age() {
     let misled = share(dest);
     let ip = IpPair::new(own.ip(), dest.ip()).unwrap();
     let flow = IcrcFlow::new(ip, own.port(), dest.port());
-    let headers = Headers::new(Bth::request(
-        Opcode::RcSendMiddle,
-        link.peer.qpn,
-        Psn::new(5),
-    ));
+    let middle = Headers::send(Connection::Rc, ferroce_wire::Place::Middle, None);
+    let headers = middle.to(link.peer.qpn, Psn::new(5));
     let mut packet = vec![0; 5000];
     let len = headers
         .emit_packet(&[7; 4096], &flow, 0, &mut packet)

@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ferroce_wire::{
-    Aeth, Bth, CreditCode, Headers, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Opcode, Packet, Psn,
-    Qpn, ROCE_V2_PORT, Reth, Syndrome,
+    Aeth, Connection, CreditCode, Headers, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Packet, Place,
+    Psn, Qpn, ROCE_V2_PORT, Reth, Syndrome,
 };
 
 const PAYLOAD_LEN: usize = 4096;
@@ -32,45 +32,28 @@ fn flow_v6() -> IcrcFlow {
     )
 }
 
-fn bth(opcode: Opcode) -> Bth {
-    Bth::request(opcode, Qpn::new(0x12_3456), Psn::new(0xab_cdef))
-}
-
 fn examples() -> [(&'static str, Headers, usize); 3] {
-    let reth = Some(Reth {
+    let reth = Reth {
         va: 0x7f00_0000_1000,
         rkey: 0x1234,
         length: 1 << 20,
-    });
-    let aeth = Some(Aeth {
+    };
+    let aeth = Aeth {
         syndrome: Syndrome::Ack {
             credit: CreditCode::INVALID,
         },
         msn: 7,
-    });
+    };
+    let write = |place| Headers::write(Connection::Rc, place, reth, None);
     [
-        (
-            "write_middle",
-            Headers::new(bth(Opcode::RcWriteMiddle)),
-            PAYLOAD_LEN,
-        ),
-        (
-            "write_first",
-            Headers {
-                reth,
-                ..Headers::new(bth(Opcode::RcWriteFirst))
-            },
-            PAYLOAD_LEN,
-        ),
-        (
-            "acknowledge",
-            Headers {
-                aeth,
-                ..Headers::new(bth(Opcode::RcAcknowledge))
-            },
-            0,
-        ),
+        ("write_middle", write(Place::Middle), PAYLOAD_LEN),
+        ("write_first", write(Place::First), PAYLOAD_LEN),
+        ("acknowledge", Headers::acknowledge(aeth), 0),
     ]
+    .map(|(name, headers, payload_len)| {
+        let headers = headers.to(Qpn::new(0x12_3456), Psn::new(0xab_cdef));
+        (name, headers, payload_len)
+    })
 }
 
 fn packet(headers: Headers, payload_len: usize, ip_id: u16) -> Vec<u8> {
@@ -94,10 +77,14 @@ fn headers(c: &mut Criterion) {
     group.finish();
 
     let mut group = c.benchmark_group("emit");
-    for (name, headers, _) in examples() {
+    for (name, headers, payload_len) in examples() {
         let mut buffer = [0; 64];
         group.bench_function(name, |b| {
-            b.iter(|| black_box(&headers).emit(black_box(&mut buffer)).unwrap());
+            b.iter(|| {
+                black_box(&headers)
+                    .emit(payload_len, black_box(&mut buffer))
+                    .unwrap()
+            });
         });
     }
     group.finish();

@@ -5,7 +5,7 @@ use core::fmt;
 use crate::ids::{be24, bytes24};
 
 /// ACK extended transport header, 4 bytes.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Aeth {
     /// What the responder says: ACK, RNR NAK or NAK.
     pub syndrome: Syndrome,
@@ -50,6 +50,12 @@ pub enum Syndrome {
     ///
     /// A byte of another kind put in here by hand comes back from a round trip as that kind.
     Reserved(u8),
+}
+
+impl Default for Syndrome {
+    fn default() -> Self {
+        Self::from_u8(0)
+    }
 }
 
 impl Syndrome {

@@ -17,9 +17,9 @@ use field::{BODY_LEN, Body, Place, Value};
 pub use field::{Bits, Gid, Private, PrivateTooLong};
 pub use message::{Answered, Drep, Dreq, Mra, Rej, Rep, Req, Rtu, SidrRep, SidrReq};
 
-use crate::headers::{Bth, Deth, Headers};
+use crate::extension::Deth;
+use crate::headers::Headers;
 use crate::ids::{Psn, Qpn};
-use crate::opcode::Opcode;
 
 /// Bytes of a MAD.
 pub const MAD_LEN: usize = 256;
@@ -35,12 +35,11 @@ const METHOD_SEND: u8 = 3;
 
 /// Headers of a packet with a MAD, from queue pair 1 to queue pair 1.
 pub const fn headers(psn: Psn) -> Headers {
-    let mut headers = Headers::new(Bth::request(Opcode::UdSendOnly, Qpn::GSI, psn));
-    headers.deth = Some(Deth {
+    let deth = Deth {
         qkey: GSI_QKEY,
         src_qp: Qpn::GSI,
-    });
-    headers
+    };
+    Headers::datagram(deth, None).to(Qpn::GSI, psn)
 }
 
 /// A MAD of the connection manager.

@@ -3,7 +3,7 @@
 //! The notification point sends one back to the queue pair whose packet arrived with CE. Pacing
 //! of CNPs, and the DSCP they travel with, are not a matter of the packet and thus not here.
 
-use crate::headers::{BTH_LEN, Bth, CNP_RESERVED_LEN, Headers, ICRC_LEN};
+use crate::headers::{BTH_LEN, BthFlags, CNP_RESERVED_LEN, Headers, ICRC_LEN};
 use crate::icrc::IcrcFlow;
 use crate::ids::{Psn, Qpn};
 use crate::opcode::Opcode;
@@ -14,19 +14,10 @@ pub const LEN: usize = BTH_LEN + CNP_RESERVED_LEN + ICRC_LEN;
 
 /// Headers of a CNP to `dest_qp`, the sender of the marked packet, in the flow's partition.
 pub const fn headers(dest_qp: Qpn, pkey: u16) -> Headers {
-    Headers::new(Bth {
-        opcode: Opcode::Cnp,
-        solicited: false,
-        mig_req: false,
-        pad: 0,
-        version: 0,
-        pkey,
-        fecn: false,
-        becn: true,
-        dest_qp,
-        ack_req: false,
-        psn: Psn::ZERO,
-    })
+    let mut headers = Headers::cnp().to(dest_qp, Psn::ZERO);
+    headers.pkey = pkey;
+    headers.flags = BthFlags::BECN;
+    headers
 }
 
 /// A whole CNP as UDP carries it.
@@ -44,8 +35,9 @@ pub fn build(dest_qp: Qpn, pkey: u16, flow: &IcrcFlow, ip_id: u16) -> [u8; LEN] 
 ///
 /// Does not check the ICRC.
 pub fn recognise(packet: &Packet<'_>) -> Option<Qpn> {
-    let bth = packet.bth();
-    (bth.opcode == Opcode::Cnp && bth.becn).then_some(bth.dest_qp)
+    let headers = packet.headers();
+    let notifies = headers.opcode() == Opcode::Cnp && headers.flags.contains(BthFlags::BECN);
+    notifies.then_some(headers.dest_qp)
 }
 
 #[cfg(test)]
@@ -82,7 +74,7 @@ mod tests {
         let mut bytes = build(Qpn::new(0x12_3456), PKEY_DEFAULT, &flow(), 0);
         let cnp = Packet::new_checked(&bytes).unwrap();
         assert_eq!(recognise(&cnp), Some(Qpn::new(0x12_3456)));
-        assert_eq!(cnp.headers(), headers(Qpn::new(0x12_3456), PKEY_DEFAULT));
+        assert_eq!(*cnp.headers(), headers(Qpn::new(0x12_3456), PKEY_DEFAULT));
         // Without BECN it notifies of nothing.
         bytes[4] = 0;
         assert_eq!(recognise(&Packet::new_checked(&bytes).unwrap()), None);

@@ -1,11 +1,13 @@
 //! Transport headers as plain values, and their way into bytes.
 
+use bitflags::bitflags;
 use thiserror::Error;
 
 use crate::aeth::Aeth;
+use crate::extension::{AtomicEth, Deth, ExtensionValues, Extensions, Reth, Word};
 use crate::icrc::IcrcFlow;
 use crate::ids::{Psn, Qpn, Srqn};
-use crate::opcode::Opcode;
+use crate::opcode::{Opcode, Service};
 
 /// UDP destination port of RoCEv2.
 pub const ROCE_V2_PORT: u16 = 4791;
@@ -36,263 +38,497 @@ pub const ICRC_LEN: usize = 4;
 /// The partition key that every RoCE port has: full member of the default partition.
 pub const PKEY_DEFAULT: u16 = 0xffff;
 
-/// Base transport header, 12 bytes (IBA vol 1, 9.2).
+bitflags! {
+    /// The one-bit fields of the base transport header.
+    #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+    pub struct BthFlags: u8 {
+        /// Solicited event: asks the responder to wake a waiting consumer.
+        const SOLICITED = 0x80;
+        /// Migration state "migrated": set on every packet of a QP without path migration.
+        const MIG_REQ = 0x40;
+        /// Forward explicit congestion notification; RoCEv2 uses the IP header's ECN bits instead.
+        const FECN = 0x08;
+        /// Backward explicit congestion notification; set on a CNP.
+        const BECN = 0x04;
+        /// Asks the responder for an acknowledge.
+        const ACK_REQ = 0x01;
+    }
+}
+
+/// All headers of a packet between UDP and payload, as owned values: the base transport header
+/// (IBA vol 1, 9.2) and the extension headers that its opcode carries.
 ///
-/// Reserved bits are zero when sent and not looked at when received.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Bth {
-    /// Operation, and with it the extension headers that follow.
-    pub opcode: Opcode,
-    /// Solicited event: asks the responder to wake a waiting consumer.
-    pub solicited: bool,
-    /// Migration state; true ("migrated") on every packet of a QP without path migration.
-    pub mig_req: bool,
-    /// Zero bytes after the payload that make its length a multiple of 4; 0..4.
-    pub pad: u8,
-    /// Transport header version, 0..16; only 0 is defined.
-    pub version: u8,
-    /// Partition key; see [`PKEY_DEFAULT`].
-    pub pkey: u16,
-    /// Forward explicit congestion notification; RoCEv2 uses the IP header's ECN bits instead.
-    pub fecn: bool,
-    /// Backward explicit congestion notification; set on a CNP.
-    pub becn: bool,
-    /// Queue pair the packet goes to.
-    pub dest_qp: Qpn,
-    /// Asks the responder for an acknowledge.
-    pub ack_req: bool,
-    /// Sequence number of the packet.
-    pub psn: Psn,
-}
-
-impl Bth {
-    /// A header with the usual values: default partition, migrated, nothing solicited, asked for
-    /// or padded.
-    pub const fn request(opcode: Opcode, dest_qp: Qpn, psn: Psn) -> Self {
-        Self {
-            opcode,
-            solicited: false,
-            mig_req: true,
-            pad: 0,
-            version: 0,
-            pkey: PKEY_DEFAULT,
-            fecn: false,
-            becn: false,
-            dest_qp,
-            ack_req: false,
-            psn,
-        }
-    }
-
-    /// The other fields of a header whose opcode has been read already.
-    pub(crate) const fn from_bytes(opcode: Opcode, bytes: &[u8; BTH_LEN]) -> Self {
-        let [_, flags, p0, p1, ecn, q0, q1, q2, ack, s0, s1, s2] = *bytes;
-        Self {
-            opcode,
-            solicited: flags & 0x80 != 0,
-            mig_req: flags & 0x40 != 0,
-            pad: (flags >> 4) & 0x03,
-            version: flags & 0x0f,
-            pkey: u16::from_be_bytes([p0, p1]),
-            fecn: ecn & 0x80 != 0,
-            becn: ecn & 0x40 != 0,
-            dest_qp: Qpn::from_bytes([q0, q1, q2]),
-            ack_req: ack & 0x80 != 0,
-            psn: Psn::from_bytes([s0, s1, s2]),
-        }
-    }
-
-    const fn to_bytes(self) -> [u8; BTH_LEN] {
-        let flags = (self.solicited as u8) << 7
-            | (self.mig_req as u8) << 6
-            | (self.pad & 0x03) << 4
-            | (self.version & 0x0f);
-        let ecn = (self.fecn as u8) << 7 | (self.becn as u8) << 6;
-        let [p0, p1] = self.pkey.to_be_bytes();
-        let [q0, q1, q2] = self.dest_qp.to_bytes();
-        let [s0, s1, s2] = self.psn.to_bytes();
-        let ack = (self.ack_req as u8) << 7;
-        [
-            self.opcode.as_u8(),
-            flags,
-            p0,
-            p1,
-            ecn,
-            q0,
-            q1,
-            q2,
-            ack,
-            s0,
-            s1,
-            s2,
-        ]
-    }
-}
-
-/// RDMA extended transport header, 16 bytes: where a WRITE or READ acts (IBA vol 1, 9.3.3).
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Reth {
-    /// Virtual address at the responder.
-    pub va: u64,
-    /// Remote key that grants access to it.
-    pub rkey: u32,
-    /// Length of the whole message, bytes; 0..=2^31.
-    pub length: u32,
-}
-
-impl Reth {
-    pub(crate) const fn from_bytes(bytes: &[u8; RETH_LEN]) -> Self {
-        let [a, b, c, d, e, f, g, h, r0, r1, r2, r3, l0, l1, l2, l3] = *bytes;
-        Self {
-            va: u64::from_be_bytes([a, b, c, d, e, f, g, h]),
-            rkey: u32::from_be_bytes([r0, r1, r2, r3]),
-            length: u32::from_be_bytes([l0, l1, l2, l3]),
-        }
-    }
-}
-
-/// Atomic extended transport header, 28 bytes (IBA vol 1, 9.3.5).
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct AtomicEth {
-    /// Virtual address of the 8-byte word at the responder; a multiple of 8.
-    pub va: u64,
-    /// Remote key that grants access to it.
-    pub rkey: u32,
-    /// What to store on a match (compare-and-swap) or what to add (fetch-and-add).
-    pub swap_or_add: u64,
-    /// What to compare with; unused by fetch-and-add.
-    pub compare: u64,
-}
-
-/// Datagram extended transport header, 8 bytes (IBA vol 1, 9.3.2).
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Deth {
-    /// Queue key; the receiving QP takes the datagram only if it has the same one.
-    pub qkey: u32,
-    /// Queue pair that sent the datagram.
-    pub src_qp: Qpn,
-}
-
-/// All headers of a packet between UDP and payload, as owned values.
-///
-/// Which of the options are present is fixed by the opcode; [`emit`](Self::emit) refuses a set
-/// that does not match, and a [`Packet`](crate::Packet) only ever yields a matching one.
+/// There is no way to make one whose extension headers are not those of its opcode. The pad count is
+/// not among the values, because the payload's length gives it; nor is the version of the transport
+/// header, which is 0. Reserved bits are zero when sent and not looked at when received.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Headers {
-    /// Base transport header, on every packet.
-    pub bth: Bth,
-    /// RDMA header of a WRITE's first packet and of a READ request.
-    pub reth: Option<Reth>,
-    /// ACK header of a response.
-    pub aeth: Option<Aeth>,
-    /// Atomic header of a compare-and-swap or fetch-and-add.
-    pub atomic: Option<AtomicEth>,
-    /// Original value of the word, on an atomic acknowledge.
-    pub atomic_ack: Option<u64>,
-    /// Immediate data; the number is the one `ibv_wc.imm_data` holds in network byte order.
-    pub imm: Option<u32>,
-    /// Remote key to invalidate.
-    pub ieth: Option<u32>,
-    /// Datagram header of a UD packet.
-    pub deth: Option<Deth>,
-    /// Shared receive queue that an XRC request is for (IBA vol 1, annex A14).
-    pub xrceth: Option<Srqn>,
+    /// Queue pair the packet goes to.
+    pub dest_qp: Qpn,
+    /// Sequence number of the packet.
+    pub psn: Psn,
+    /// Partition key; see [`PKEY_DEFAULT`].
+    pub pkey: u16,
+    /// The one-bit fields.
+    pub flags: BthFlags,
+    opcode: Opcode,
+    extensions: Extensions,
 }
 
+const _: () = assert!(size_of::<Headers>() <= 48, "copied for each packet");
+
+/// Place of a packet in its message.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Place {
+    /// The only packet.
+    Only,
+    /// The first of several.
+    First,
+    /// Neither the first nor the last.
+    Middle,
+    /// The last of several.
+    Last,
+}
+
+impl Place {
+    /// The place of a packet that is, or is not, the first and the last of its message.
+    #[inline]
+    pub const fn new(first: bool, last: bool) -> Self {
+        match (first, last) {
+            (true, true) => Self::Only,
+            (true, false) => Self::First,
+            (false, false) => Self::Middle,
+            (false, true) => Self::Last,
+        }
+    }
+
+    #[inline]
+    const fn is_last(self) -> bool {
+        matches!(self, Self::Only | Self::Last)
+    }
+}
+
+/// Service of a request between connected queue pairs.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Connection {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Extended reliable connection, and the shared receive queue that the request is for.
+    Xrc(Srqn),
+}
+
+impl Connection {
+    /// A reliable one: extended if there is a shared receive queue to name.
+    #[inline]
+    pub const fn reliable(srqn: Option<Srqn>) -> Self {
+        match srqn {
+            Some(srqn) => Self::Xrc(srqn),
+            None => Self::Rc,
+        }
+    }
+
+    #[inline]
+    const fn service(self) -> Service {
+        match self {
+            Self::Rc => Service::Rc,
+            Self::Uc => Service::Uc,
+            Self::Xrc(_) => Service::Xrc,
+        }
+    }
+}
+
+/// Making them. Destination and PSN are still to be set with [`Headers::to`].
 impl Headers {
-    /// Headers without extensions.
-    pub const fn new(bth: Bth) -> Self {
+    /// A packet of a SEND. `imm` is the message's immediate data, which its last packet carries.
+    #[inline]
+    pub const fn send(connection: Connection, place: Place, imm: Option<u32>) -> Self {
+        use Opcode::*;
+        let Some(imm) = ending(place, imm) else {
+            let opcode = at(place, [RcSendOnly, RcSendFirst, RcSendMiddle, RcSendLast]);
+            return match connection {
+                Connection::Xrc(srqn) => Self::xrc(opcode, Extensions::Xrc(srqn)),
+                _ => Self::of(opcode, connection, Extensions::None),
+            };
+        };
+        let opcode = only_or_last(place, RcSendOnlyImm, RcSendLastImm);
+        match connection {
+            Connection::Xrc(srqn) => Self::xrc(opcode, Extensions::XrcImm(srqn, imm)),
+            _ => Self::of(opcode, connection, Extensions::Imm(imm)),
+        }
+    }
+
+    /// A packet of a SEND of RC or XRC that takes `rkey` from the peer with its last packet.
+    #[inline]
+    pub const fn send_invalidate(srqn: Option<Srqn>, place: Place, rkey: u32) -> Self {
+        use Opcode::*;
+        if !place.is_last() {
+            return Self::send(Connection::reliable(srqn), place, None);
+        }
+        let opcode = only_or_last(place, RcSendOnlyInvalidate, RcSendLastInvalidate);
+        match srqn {
+            Some(srqn) => Self::xrc(opcode, Extensions::XrcIeth(srqn, rkey)),
+            None => Self::new(opcode, Extensions::Ieth(rkey)),
+        }
+    }
+
+    /// A packet of a WRITE to where `reth` says, which its first packet carries, as its last does
+    /// the immediate data.
+    #[inline]
+    pub const fn write(connection: Connection, place: Place, reth: Reth, imm: Option<u32>) -> Self {
+        use Opcode::*;
+        let imm = ending(place, imm);
+        let opcode = match imm {
+            Some(_) => only_or_last(place, RcWriteOnlyImm, RcWriteLastImm),
+            None => at(
+                place,
+                [RcWriteOnly, RcWriteFirst, RcWriteMiddle, RcWriteLast],
+            ),
+        };
+        let begins = matches!(place, Place::Only | Place::First);
+        match connection {
+            Connection::Xrc(srqn) => Self::xrc(
+                opcode,
+                match (begins, imm) {
+                    (true, Some(imm)) => Extensions::XrcRethImm(srqn, reth, imm),
+                    (true, None) => Extensions::XrcReth(srqn, reth),
+                    (false, Some(imm)) => Extensions::XrcImm(srqn, imm),
+                    (false, None) => Extensions::Xrc(srqn),
+                },
+            ),
+            _ => Self::of(
+                opcode,
+                connection,
+                match (begins, imm) {
+                    (true, Some(imm)) => Extensions::RethImm(reth, imm),
+                    (true, None) => Extensions::Reth(reth),
+                    (false, Some(imm)) => Extensions::Imm(imm),
+                    (false, None) => Extensions::None,
+                },
+            ),
+        }
+    }
+
+    /// A READ request of RC or XRC.
+    #[inline]
+    pub const fn read(srqn: Option<Srqn>, reth: Reth) -> Self {
+        let opcode = Opcode::RcReadRequest;
+        match srqn {
+            Some(srqn) => Self::xrc(opcode, Extensions::XrcReth(srqn, reth)),
+            None => Self::new(opcode, Extensions::Reth(reth)),
+        }
+    }
+
+    /// A compare-and-swap of RC or XRC.
+    #[inline]
+    pub const fn compare_swap(srqn: Option<Srqn>, atomic: AtomicEth) -> Self {
+        Self::atomic_request(Opcode::RcCompareSwap, srqn, atomic)
+    }
+
+    /// A fetch-and-add of RC or XRC.
+    #[inline]
+    pub const fn fetch_add(srqn: Option<Srqn>, atomic: AtomicEth) -> Self {
+        Self::atomic_request(Opcode::RcFetchAdd, srqn, atomic)
+    }
+
+    const fn atomic_request(opcode: Opcode, srqn: Option<Srqn>, atomic: AtomicEth) -> Self {
+        match srqn {
+            Some(srqn) => Self::xrc(opcode, Extensions::XrcAtomic(srqn, atomic)),
+            None => Self::new(opcode, Extensions::Atomic(atomic)),
+        }
+    }
+
+    /// A packet of a READ response of RC; one in the middle leaves out `aeth`.
+    #[inline]
+    pub const fn read_response(place: Place, aeth: Aeth) -> Self {
+        use Opcode::*;
+        let extensions = match place {
+            Place::Middle => Extensions::None,
+            Place::Only | Place::First | Place::Last => Extensions::Aeth(aeth),
+        };
+        let opcodes = [
+            RcReadResponseOnly,
+            RcReadResponseFirst,
+            RcReadResponseMiddle,
+            RcReadResponseLast,
+        ];
+        Self::new(at(place, opcodes), extensions)
+    }
+
+    /// An acknowledge of RC, positive or not.
+    #[inline]
+    pub const fn acknowledge(aeth: Aeth) -> Self {
+        Self::new(Opcode::RcAcknowledge, Extensions::Aeth(aeth))
+    }
+
+    /// An acknowledge of RC that brings the value which an atomic operation found.
+    #[inline]
+    pub const fn atomic_acknowledge(aeth: Aeth, original: u64) -> Self {
+        let extensions = Extensions::AtomicAck(aeth, Word(original));
+        Self::new(Opcode::RcAtomicAcknowledge, extensions)
+    }
+
+    /// A response of RC as one of XRC; the two differ in nothing else. Anything else stays what it is.
+    #[inline]
+    #[must_use]
+    pub const fn as_xrc_response(mut self) -> Self {
+        if self.opcode.is_response() {
+            self.opcode = in_service(self.opcode, Service::Xrc);
+        }
+        self
+    }
+
+    /// A datagram.
+    #[inline]
+    pub const fn datagram(deth: Deth, imm: Option<u32>) -> Self {
+        match imm {
+            Some(imm) => Self::new(Opcode::UdSendOnlyImm, Extensions::DethImm(deth, imm)),
+            None => Self::new(Opcode::UdSendOnly, Extensions::Deth(deth)),
+        }
+    }
+
+    /// A congestion notification; [`crate::cnp::headers`] sets what else there is to it.
+    pub(crate) const fn cnp() -> Self {
+        Self::new(Opcode::Cnp, Extensions::None)
+    }
+
+    /// A packet of any opcode with those of the `values` that it carries.
+    pub const fn with_values(opcode: Opcode, values: &ExtensionValues) -> Self {
+        Self::new(opcode, Extensions::of(opcode, values))
+    }
+
+    /// The same to another queue pair, with another sequence number.
+    #[inline]
+    #[must_use]
+    pub const fn to(mut self, dest_qp: Qpn, psn: Psn) -> Self {
+        (self.dest_qp, self.psn) = (dest_qp, psn);
+        self
+    }
+
+    /// The request of RC or UC that `opcode` is in RC.
+    #[inline]
+    const fn of(opcode: Opcode, connection: Connection, extensions: Extensions) -> Self {
+        Self::new(in_service(opcode, connection.service()), extensions)
+    }
+
+    /// The request of XRC that `opcode` is in RC.
+    #[inline]
+    const fn xrc(opcode: Opcode, extensions: Extensions) -> Self {
+        Self::new(in_service(opcode, Service::Xrc), extensions)
+    }
+
+    /// With the usual values of the base header: default partition, migrated, nothing solicited or
+    /// asked for.
+    #[inline]
+    const fn new(opcode: Opcode, extensions: Extensions) -> Self {
         Self {
-            bth,
-            reth: None,
-            aeth: None,
-            atomic: None,
-            atomic_ack: None,
-            imm: None,
-            ieth: None,
-            deth: None,
-            xrceth: None,
+            dest_qp: Qpn::new(0),
+            psn: Psn::ZERO,
+            pkey: PKEY_DEFAULT,
+            flags: BthFlags::MIG_REQ,
+            opcode,
+            extensions,
+        }
+    }
+
+    /// What a well-formed packet carries whose opcode and extension headers have been read.
+    #[inline]
+    pub(crate) const fn parsed(
+        opcode: Opcode,
+        extensions: Extensions,
+        bth: &[u8; BTH_LEN],
+    ) -> Self {
+        let [_, flags, p0, p1, ecn, q0, q1, q2, ack, s0, s1, s2] = *bth;
+        Self {
+            dest_qp: Qpn::from_bytes([q0, q1, q2]),
+            psn: Psn::from_bytes([s0, s1, s2]),
+            pkey: u16::from_be_bytes([p0, p1]),
+            flags: BthFlags::from_bits_retain(flags & 0xc0 | (ecn & 0xc0) >> 4 | ack >> 7),
+            opcode,
+            extensions,
+        }
+    }
+}
+
+/// What they say.
+impl Headers {
+    /// Operation, and with it the extension headers that follow.
+    #[inline]
+    pub const fn opcode(&self) -> Opcode {
+        self.opcode
+    }
+
+    /// Whether the packet asks the responder for an acknowledge.
+    #[inline]
+    pub const fn asks_for_ack(&self) -> bool {
+        self.flags.contains(BthFlags::ACK_REQ)
+    }
+
+    /// Whether the packet asks the responder to wake a waiting consumer.
+    #[inline]
+    pub const fn is_solicited(&self) -> bool {
+        self.flags.contains(BthFlags::SOLICITED)
+    }
+
+    /// RDMA header of a WRITE's first packet and of a READ request.
+    #[inline]
+    pub const fn reth(&self) -> Option<Reth> {
+        match self.extensions {
+            Extensions::Reth(reth)
+            | Extensions::RethImm(reth, _)
+            | Extensions::XrcReth(_, reth)
+            | Extensions::XrcRethImm(_, reth, _) => Some(reth),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub const fn reth_mut(&mut self) -> Option<&mut Reth> {
+        match &mut self.extensions {
+            Extensions::Reth(reth)
+            | Extensions::RethImm(reth, _)
+            | Extensions::XrcReth(_, reth)
+            | Extensions::XrcRethImm(_, reth, _) => Some(reth),
+            _ => None,
+        }
+    }
+
+    /// ACK header of a response.
+    #[inline]
+    pub const fn aeth(&self) -> Option<Aeth> {
+        match self.extensions {
+            Extensions::Aeth(aeth) | Extensions::AtomicAck(aeth, _) => Some(aeth),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub const fn aeth_mut(&mut self) -> Option<&mut Aeth> {
+        match &mut self.extensions {
+            Extensions::Aeth(aeth) | Extensions::AtomicAck(aeth, _) => Some(aeth),
+            _ => None,
+        }
+    }
+
+    /// Atomic header of a compare-and-swap or fetch-and-add.
+    #[inline]
+    pub const fn atomic(&self) -> Option<AtomicEth> {
+        match self.extensions {
+            Extensions::Atomic(atomic) | Extensions::XrcAtomic(_, atomic) => Some(atomic),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub const fn atomic_mut(&mut self) -> Option<&mut AtomicEth> {
+        match &mut self.extensions {
+            Extensions::Atomic(atomic) | Extensions::XrcAtomic(_, atomic) => Some(atomic),
+            _ => None,
+        }
+    }
+
+    /// Original value of the word, on an atomic acknowledge.
+    #[inline]
+    pub const fn atomic_ack(&self) -> Option<u64> {
+        match self.extensions {
+            Extensions::AtomicAck(_, Word(original)) => Some(original),
+            _ => None,
+        }
+    }
+
+    /// Immediate data; the number is the one `ibv_wc.imm_data` holds in network byte order.
+    #[inline]
+    pub const fn imm(&self) -> Option<u32> {
+        match self.extensions {
+            Extensions::Imm(imm)
+            | Extensions::RethImm(_, imm)
+            | Extensions::DethImm(_, imm)
+            | Extensions::XrcImm(_, imm)
+            | Extensions::XrcRethImm(_, _, imm) => Some(imm),
+            _ => None,
+        }
+    }
+
+    /// Remote key to invalidate.
+    #[inline]
+    pub const fn ieth(&self) -> Option<u32> {
+        match self.extensions {
+            Extensions::Ieth(rkey) | Extensions::XrcIeth(_, rkey) => Some(rkey),
+            _ => None,
+        }
+    }
+
+    /// Datagram header of a UD packet.
+    #[inline]
+    pub const fn deth(&self) -> Option<Deth> {
+        match self.extensions {
+            Extensions::Deth(deth) | Extensions::DethImm(deth, _) => Some(deth),
+            _ => None,
+        }
+    }
+
+    /// Shared receive queue that an XRC request is for (IBA vol 1, annex A14).
+    #[inline]
+    pub const fn xrceth(&self) -> Option<Srqn> {
+        match self.extensions {
+            Extensions::Xrc(srqn)
+            | Extensions::XrcImm(srqn, _)
+            | Extensions::XrcIeth(srqn, _)
+            | Extensions::XrcReth(srqn, _)
+            | Extensions::XrcRethImm(srqn, ..)
+            | Extensions::XrcAtomic(srqn, _) => Some(srqn),
+            _ => None,
         }
     }
 
     /// Length of the headers, bytes; follows from the opcode.
     #[inline]
     pub const fn header_len(&self) -> usize {
-        self.bth.opcode.header_len()
+        self.opcode.header_len()
     }
+}
 
-    /// Writes the headers to the start of `buffer` and returns their length in bytes.
+/// Writing them.
+impl Headers {
+    /// Writes the headers of a packet with `payload_len` bytes of payload to the start of `buffer`
+    /// and returns their length in bytes.
     ///
     /// Payload, pad and ICRC are up to the caller. On an error `buffer` is as before.
-    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, EmitError> {
-        self.check()?;
-        let len = self.header_len();
-        let available = buffer.len();
-        let Some(mut rest) = buffer.get_mut(..len) else {
-            return Err(EmitError::BufferTooShort {
-                expected: len,
-                got: available,
-            });
+    #[inline]
+    pub fn emit(&self, payload_len: usize, buffer: &mut [u8]) -> Result<usize, EmitError> {
+        let opcode = self.opcode;
+        if payload_len > 0 && !opcode.has_payload() {
+            let got = payload_len;
+            return Err(EmitError::UnexpectedPayload { opcode, got });
+        }
+        let (expected, got) = (self.header_len(), buffer.len());
+        let Some((bth, extensions)) = buffer
+            .get_mut(..expected)
+            .and_then(|headers| headers.split_first_chunk_mut())
+        else {
+            return Err(EmitError::BufferTooShort { expected, got });
         };
-        put(&mut rest, self.bth.to_bytes());
-        if let Some(deth) = self.deth {
-            put(&mut rest, deth.qkey.to_be_bytes());
-            put(&mut rest, deth.src_qp.value().to_be_bytes());
-        }
-        if let Some(srqn) = self.xrceth {
-            put(&mut rest, srqn.value().to_be_bytes());
-        }
-        if let Some(reth) = self.reth {
-            put(&mut rest, reth.va.to_be_bytes());
-            put(&mut rest, reth.rkey.to_be_bytes());
-            put(&mut rest, reth.length.to_be_bytes());
-        }
-        if let Some(atomic) = self.atomic {
-            put(&mut rest, atomic.va.to_be_bytes());
-            put(&mut rest, atomic.rkey.to_be_bytes());
-            put(&mut rest, atomic.swap_or_add.to_be_bytes());
-            put(&mut rest, atomic.compare.to_be_bytes());
-        }
-        if let Some(aeth) = self.aeth {
-            put(&mut rest, aeth.to_bytes());
-        }
-        if let Some(original) = self.atomic_ack {
-            put(&mut rest, original.to_be_bytes());
-        }
-        if let Some(imm) = self.imm {
-            put(&mut rest, imm.to_be_bytes());
-        }
-        if let Some(rkey) = self.ieth {
-            put(&mut rest, rkey.to_be_bytes());
-        }
-        // Only a CNP has something left: its reserved field.
-        rest.fill(0);
-        Ok(len)
+        *bth = self.bth(pad_len(payload_len));
+        self.extensions.emit(extensions);
+        Ok(expected)
     }
 
     /// Writes a whole packet, BTH to ICRC inclusive, to the start of `buffer` and returns its
     /// length in bytes.
     ///
-    /// The pad count is set from the payload, whatever the BTH says. For tests, captures and
-    /// small packets; a fast sender gathers the payload from where it lies and uses
-    /// [`IcrcFlow::compute_gathered`].
+    /// For tests, captures and small packets; a fast sender gathers the payload from where it lies
+    /// and uses [`IcrcFlow::compute_gathered`].
     pub fn emit_packet(
-        mut self,
+        &self,
         payload: &[u8],
         flow: &IcrcFlow,
         ip_id: u16,
         buffer: &mut [u8],
     ) -> Result<usize, EmitError> {
-        let opcode = self.bth.opcode;
-        if !opcode.has_payload() && !payload.is_empty() {
-            return Err(EmitError::UnexpectedPayload {
-                opcode,
-                got: payload.len(),
-            });
-        }
-        self.bth.pad = pad_len(payload.len());
-        let pad_at = self.header_len() + payload.len();
-        let icrc_at = pad_at + usize::from(self.bth.pad);
+        let payload_at = self.header_len();
+        let pad_at = payload_at + payload.len();
+        let icrc_at = pad_at + usize::from(pad_len(payload.len()));
         let len = icrc_at + ICRC_LEN;
         if buffer.len() < len {
             return Err(EmitError::BufferTooShort {
@@ -300,7 +536,7 @@ impl Headers {
                 got: buffer.len(),
             });
         }
-        let payload_at = self.emit(buffer)?;
+        self.emit(payload.len(), buffer)?;
         buffer[payload_at..pad_at].copy_from_slice(payload);
         buffer[pad_at..icrc_at].fill(0);
         let icrc = flow.compute(ip_id, &buffer[..icrc_at]);
@@ -308,45 +544,26 @@ impl Headers {
         Ok(len)
     }
 
-    /// Whether the set of extensions is the opcode's and the numbers fit their fields.
-    fn check(&self) -> Result<(), EmitError> {
-        let opcode = self.bth.opcode;
-        for (header, present, expected) in [
-            ("RETH", self.reth.is_some(), opcode.has_reth()),
-            ("AETH", self.aeth.is_some(), opcode.has_aeth()),
-            ("AtomicETH", self.atomic.is_some(), opcode.has_atomic_eth()),
-            (
-                "AtomicAckETH",
-                self.atomic_ack.is_some(),
-                opcode.has_atomic_ack(),
-            ),
-            ("ImmDt", self.imm.is_some(), opcode.has_imm()),
-            ("IETH", self.ieth.is_some(), opcode.has_ieth()),
-            ("DETH", self.deth.is_some(), opcode.has_deth()),
-            ("XRCETH", self.xrceth.is_some(), opcode.has_xrceth()),
-        ] {
-            match (present, expected) {
-                (false, true) => return Err(EmitError::MissingExtension { opcode, header }),
-                (true, false) => return Err(EmitError::ExtraExtension { opcode, header }),
-                _ => {}
-            }
-        }
-        let Bth { pad, version, .. } = self.bth;
-        if pad > 3 {
-            return Err(EmitError::FieldRange {
-                field: "pad",
-                max: 3,
-                got: pad,
-            });
-        }
-        if version > 15 {
-            return Err(EmitError::FieldRange {
-                field: "version",
-                max: 15,
-                got: version,
-            });
-        }
-        Ok(())
+    #[inline]
+    const fn bth(&self, pad: u8) -> [u8; BTH_LEN] {
+        let flags = self.flags.bits();
+        let [p0, p1] = self.pkey.to_be_bytes();
+        let [q0, q1, q2] = self.dest_qp.to_bytes();
+        let [s0, s1, s2] = self.psn.to_bytes();
+        [
+            self.opcode.as_u8(),
+            flags & 0xc0 | pad << 4,
+            p0,
+            p1,
+            flags << 4 & 0xc0,
+            q0,
+            q1,
+            q2,
+            flags << 7,
+            s0,
+            s1,
+            s2,
+        ]
     }
 }
 
@@ -362,32 +579,6 @@ pub enum EmitError {
         /// Length of the buffer, bytes.
         got: usize,
     },
-    /// An extension header was set that the opcode does not carry.
-    #[error("{header} is set but {opcode} does not carry it")]
-    ExtraExtension {
-        /// The opcode of the BTH.
-        opcode: Opcode,
-        /// Name of the extension header.
-        header: &'static str,
-    },
-    /// A number does not fit into its field of the BTH.
-    #[error("BTH {field} out of range: at most {max}, got {got}")]
-    FieldRange {
-        /// Name of the field.
-        field: &'static str,
-        /// Largest value of the field.
-        max: u8,
-        /// The value that was to be written.
-        got: u8,
-    },
-    /// An extension header that the opcode carries was not set.
-    #[error("{opcode} carries {header} but it is not set")]
-    MissingExtension {
-        /// The opcode of the BTH.
-        opcode: Opcode,
-        /// Name of the extension header.
-        header: &'static str,
-    },
     /// There is payload for an opcode that never has any.
     #[error("{opcode} has no payload, but {got} bytes were given")]
     UnexpectedPayload {
@@ -399,6 +590,7 @@ pub enum EmitError {
 }
 
 /// Number of pad bytes (0..4) after a payload of `payload_len` bytes.
+#[inline]
 pub const fn pad_len(payload_len: usize) -> u8 {
     match payload_len % 4 {
         1 => 3,
@@ -408,277 +600,38 @@ pub const fn pad_len(payload_len: usize) -> u8 {
     }
 }
 
-/// Moves `bytes` to the front of `rest` and shortens it; `rest` was cut to the exact length, so
-/// it cannot run out while the extensions are those of the opcode.
-fn put<const N: usize>(rest: &mut &mut [u8], bytes: [u8; N]) {
-    if let Some((head, tail)) = core::mem::take(rest).split_first_chunk_mut() {
-        *head = bytes;
-        *rest = tail;
+/// The immediate data that the packet at `place` carries, of those of its message.
+#[inline]
+const fn ending(place: Place, imm: Option<u32>) -> Option<u32> {
+    if place.is_last() { imm } else { None }
+}
+
+#[inline]
+const fn at(place: Place, [only, first, middle, last]: [Opcode; 4]) -> Opcode {
+    match place {
+        Place::Only => only,
+        Place::First => first,
+        Place::Middle => middle,
+        Place::Last => last,
+    }
+}
+
+#[inline]
+const fn only_or_last(place: Place, only: Opcode, last: Opcode) -> Opcode {
+    match place {
+        Place::Only => only,
+        Place::First | Place::Middle | Place::Last => last,
+    }
+}
+
+/// The opcode of another service for an operation of RC that this service has.
+#[inline]
+const fn in_service(operation: Opcode, service: Service) -> Opcode {
+    match operation.of_service(service) {
+        Some(opcode) => opcode,
+        None => operation,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{flow_v4, sample};
-
-    fn emitted(headers: &Headers) -> Vec<u8> {
-        let mut buffer = [0xee; HEADERS_LEN_MAX];
-        let len = headers.emit(&mut buffer).unwrap();
-        assert!(
-            buffer[len..].iter().all(|&byte| byte == 0xee),
-            "wrote behind the headers"
-        );
-        buffer[..len].to_vec()
-    }
-
-    #[test]
-    fn golden_bth_bits() {
-        let zero = Bth {
-            opcode: Opcode::RcSendFirst,
-            solicited: false,
-            mig_req: false,
-            pad: 0,
-            version: 0,
-            pkey: 0,
-            fecn: false,
-            becn: false,
-            dest_qp: Qpn::new(0),
-            ack_req: false,
-            psn: Psn::ZERO,
-        };
-        let expect = |bth: Bth, bytes: [u8; BTH_LEN]| {
-            assert_eq!(bth.to_bytes(), bytes);
-            assert_eq!(Bth::from_bytes(bth.opcode, &bytes), bth);
-        };
-        expect(zero, [0; 12]);
-        let opcode = Opcode::UdSendOnlyImm;
-        expect(
-            Bth { opcode, ..zero },
-            [0x65, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        );
-        expect(
-            Bth {
-                solicited: true,
-                ..zero
-            },
-            [0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        );
-        expect(
-            Bth {
-                mig_req: true,
-                ..zero
-            },
-            [0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        );
-        expect(
-            Bth { pad: 3, ..zero },
-            [0, 0x30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        );
-        expect(
-            Bth {
-                version: 15,
-                ..zero
-            },
-            [0, 0x0f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        );
-        expect(
-            Bth {
-                pkey: 0x1234,
-                ..zero
-            },
-            [0, 0, 0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 0],
-        );
-        expect(
-            Bth { fecn: true, ..zero },
-            [0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0],
-        );
-        expect(
-            Bth { becn: true, ..zero },
-            [0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0],
-        );
-        let dest_qp = Qpn::new(0x12_3456);
-        expect(
-            Bth { dest_qp, ..zero },
-            [0, 0, 0, 0, 0, 0x12, 0x34, 0x56, 0, 0, 0, 0],
-        );
-        expect(
-            Bth {
-                ack_req: true,
-                ..zero
-            },
-            [0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0],
-        );
-        let psn = Psn::new(0x12_3456);
-        expect(
-            Bth { psn, ..zero },
-            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34, 0x56],
-        );
-    }
-
-    #[test]
-    fn golden_extensions() {
-        let bth = [0x40, 0x80, 0x01, 0, 0x12, 0x34, 0x56, 0, 0xab, 0xcd, 0xef];
-        let reth = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
-        let aeth = [0x1f, 0x11, 0x22, 0x33];
-        let imm = [0x61, 0x62, 0x63, 0x64];
-        let deth = [0x81, 0x82, 0x83, 0x84, 0, 0x91, 0x92, 0x93];
-        #[rustfmt::skip]
-        let atomic = [
-            0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x2b, 0x2c,
-            0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38,
-            0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48,
-        ];
-        let original = [0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57, 0x58];
-        for (opcode, extensions) in [
-            (Opcode::RcSendOnly, vec![]),
-            (Opcode::RcWriteOnly, vec![&reth[..]]),
-            (Opcode::RcWriteOnlyImm, vec![&reth, &imm]),
-            (Opcode::RcReadRequest, vec![&reth]),
-            (Opcode::RcAcknowledge, vec![&aeth]),
-            (Opcode::RcAtomicAcknowledge, vec![&aeth, &original]),
-            (Opcode::RcFetchAdd, vec![&atomic]),
-            (
-                Opcode::RcSendLastInvalidate,
-                vec![&[0x71, 0x72, 0x73, 0x74]],
-            ),
-            (Opcode::UcSendLastImm, vec![&imm]),
-            (Opcode::UdSendOnlyImm, vec![&deth, &imm]),
-            (Opcode::Cnp, vec![&[0; 16]]),
-        ] {
-            let mut expected = vec![opcode.as_u8()];
-            expected.extend_from_slice(&bth);
-            expected.extend(extensions.concat());
-            assert_eq!(emitted(&sample(opcode)), expected, "{opcode}");
-        }
-    }
-
-    #[test]
-    fn every_opcode_emits_its_length_and_refuses_shorter_buffers() {
-        for &opcode in Opcode::ALL {
-            let headers = sample(opcode);
-            assert_eq!(emitted(&headers).len(), opcode.header_len(), "{opcode}");
-            for len in 0..opcode.header_len() {
-                let mut buffer = vec![0xee; len];
-                let expected = opcode.header_len();
-                let error = EmitError::BufferTooShort { expected, got: len };
-                assert_eq!(headers.emit(&mut buffer), Err(error));
-                assert!(
-                    buffer.iter().all(|&byte| byte == 0xee),
-                    "wrote in spite of the error"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn extensions_must_be_those_of_the_opcode() {
-        let bare = |opcode| Headers::new(Bth::request(opcode, Qpn::GSI, Psn::ZERO));
-        let mut buffer = [0; HEADERS_LEN_MAX];
-        // Each opcode's headers under each other opcode.
-        for &opcode in Opcode::ALL {
-            for &other in Opcode::ALL {
-                let mut headers = sample(opcode);
-                headers.bth.opcode = other;
-                let present = |headers: &Headers| {
-                    [
-                        headers.reth.is_some(),
-                        headers.aeth.is_some(),
-                        headers.atomic.is_some(),
-                        headers.atomic_ack.is_some(),
-                        headers.imm.is_some(),
-                        headers.ieth.is_some(),
-                        headers.deth.is_some(),
-                        headers.xrceth.is_some(),
-                    ]
-                };
-                let same = present(&headers) == present(&sample(other));
-                assert_eq!(
-                    headers.emit(&mut buffer).is_ok(),
-                    same,
-                    "{opcode} as {other}"
-                );
-            }
-        }
-        let opcode = Opcode::RcWriteOnly;
-        let missing = EmitError::MissingExtension {
-            opcode,
-            header: "RETH",
-        };
-        assert_eq!(bare(opcode).emit(&mut buffer), Err(missing));
-        assert_eq!(
-            missing.to_string(),
-            "RC RDMA WRITE only carries RETH but it is not set"
-        );
-        let extra = Headers {
-            imm: Some(1),
-            ..bare(Opcode::RcSendOnly)
-        };
-        let error = EmitError::ExtraExtension {
-            opcode: Opcode::RcSendOnly,
-            header: "ImmDt",
-        };
-        assert_eq!(extra.emit(&mut buffer), Err(error));
-    }
-
-    #[test]
-    fn fields_must_fit() {
-        let mut buffer = [0; HEADERS_LEN_MAX];
-        let mut headers = sample(Opcode::RcSendOnly);
-        headers.bth.pad = 4;
-        let error = EmitError::FieldRange {
-            field: "pad",
-            max: 3,
-            got: 4,
-        };
-        assert_eq!(headers.emit(&mut buffer), Err(error));
-        headers.bth.pad = 3;
-        headers.bth.version = 16;
-        let error = EmitError::FieldRange {
-            field: "version",
-            max: 15,
-            got: 16,
-        };
-        assert_eq!(headers.emit(&mut buffer), Err(error));
-    }
-
-    #[test]
-    fn pad_completes_to_four() {
-        for len in 0..20 {
-            let pad = pad_len(len);
-            assert!(pad < 4 && (len + usize::from(pad)).is_multiple_of(4));
-        }
-    }
-
-    #[test]
-    fn whole_packets() {
-        let headers = sample(Opcode::RcSendOnly);
-        let mut buffer = [0xee; 64];
-        let len = headers
-            .emit_packet(b"hello", &flow_v4(), 0, &mut buffer)
-            .unwrap();
-        assert_eq!(len, 24);
-        assert_eq!(buffer[1], 0x70);
-        assert_eq!(buffer[12..20], *b"hello\0\0\0");
-        assert_eq!(
-            buffer[20..24],
-            flow_v4().compute(0, &buffer[..20]).to_le_bytes()
-        );
-        assert!(buffer[24..].iter().all(|&byte| byte == 0xee));
-
-        let error = EmitError::BufferTooShort {
-            expected: 24,
-            got: 23,
-        };
-        assert_eq!(
-            headers.emit_packet(b"hello", &flow_v4(), 0, &mut buffer[..23]),
-            Err(error)
-        );
-        let opcode = Opcode::RcAcknowledge;
-        let error = EmitError::UnexpectedPayload { opcode, got: 1 };
-        assert_eq!(
-            sample(opcode).emit_packet(b"x", &flow_v4(), 0, &mut buffer),
-            Err(error)
-        );
-    }
-}
+mod tests;

@@ -8,7 +8,8 @@
 //!
 //! The IPv4 header is taken to be 20 bytes long, and sent with Don't Fragment set and an offset of
 //! 0. Its Identification is *not* masked, which is unfortunate for a receiver on a UDP socket: no
-//! socket reveals it. Ferroce always sends 0; others, such as the kernel's soft-RoCE, count.
+//! socket reveals it. Ferroce sends 0, or the index of the packet in a segmented batch; others, such
+//! as the kernel's soft-RoCE, count.
 //! [`IcrcFlow::verify`] gets around it, see [`IdPolicy`].
 
 use core::net::IpAddr;

@@ -14,19 +14,22 @@
 //! [`pcapng`] allocates.
 //!
 //! ```
-//! use ferroce_wire::{Bth, Headers, IcrcFlow, IpPair, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT};
+//! use ferroce_wire::{
+//!     Connection, Headers, IcrcFlow, IpPair, Packet, Place, Psn, Qpn, ROCE_V2_PORT,
+//! };
 //!
 //! let ip = IpPair::V4 { src: [127, 0, 0, 1], dst: [127, 0, 0, 2] };
 //! let flow = IcrcFlow::new(ip, 49_152, ROCE_V2_PORT);
 //!
-//! let headers = Headers::new(Bth::request(Opcode::RcSendOnly, Qpn::new(17), Psn::new(42)));
+//! let send = Headers::send(Connection::Rc, Place::Only, None);
+//! let headers = send.to(Qpn::new(17), Psn::new(42));
 //! let mut buffer = [0; 64];
 //! let len = headers.emit_packet(b"hello", &flow, 0, &mut buffer)?;
 //!
 //! assert!(flow.verify(0, &buffer[..len]).is_ok());
 //! let packet = Packet::new_checked(&buffer[..len])?;
 //! assert_eq!(packet.payload(), b"hello");
-//! assert_eq!(packet.bth().psn, Psn::new(42));
+//! assert_eq!(packet.headers().psn, Psn::new(42));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -36,6 +39,7 @@
 mod aeth;
 pub mod cm;
 pub mod cnp;
+mod extension;
 mod gf2;
 mod headers;
 mod icrc;
@@ -47,10 +51,11 @@ pub mod pcapng;
 mod testing;
 
 pub use aeth::{Aeth, CreditCode, NakCode, RNR_TIMER_NS, Syndrome, rnr_timer_ns};
+pub use extension::{AtomicEth, Deth, ExtensionValues, Reth};
 pub use headers::{
-    AETH_LEN, ATOMIC_ACK_ETH_LEN, ATOMIC_ETH_LEN, AtomicEth, BTH_LEN, Bth, CNP_RESERVED_LEN,
-    DETH_LEN, Deth, EmitError, HEADERS_LEN_MAX, Headers, ICRC_LEN, IETH_LEN, IMM_LEN, PKEY_DEFAULT,
-    RETH_LEN, ROCE_V2_PORT, Reth, XRCETH_LEN, pad_len,
+    AETH_LEN, ATOMIC_ACK_ETH_LEN, ATOMIC_ETH_LEN, BTH_LEN, BthFlags, CNP_RESERVED_LEN, Connection,
+    DETH_LEN, EmitError, HEADERS_LEN_MAX, Headers, ICRC_LEN, IETH_LEN, IMM_LEN, PKEY_DEFAULT,
+    Place, RETH_LEN, ROCE_V2_PORT, XRCETH_LEN, pad_len,
 };
 pub use icrc::{IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Verdict};
 pub use ids::{Psn, Qpn, Srqn};

@@ -147,6 +147,42 @@ static BY_BYTE: [Option<Opcode>; 256] = {
     table
 };
 
+/// Which extension headers packets carry. Each opcode belongs to one class; the XRCETH comes first, and
+/// the others in the order of the names.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Class {
+    None,
+    Imm,
+    Ieth,
+    Reth,
+    RethImm,
+    Atomic,
+    Aeth,
+    AtomicAck,
+    Deth,
+    DethImm,
+    Xrc,
+    XrcImm,
+    XrcIeth,
+    XrcReth,
+    XrcRethImm,
+    XrcAtomic,
+    /// A reserved field.
+    Cnp,
+}
+
+/// The classes by the byte of an opcode.
+static CLASSES: [Class; 256] = {
+    let mut table = [Class::None; 256];
+    let mut index = 0;
+    while index < Opcode::ALL.len() {
+        let opcode = Opcode::ALL[index];
+        table[opcode as usize] = opcode.classify();
+        index += 1;
+    }
+    table
+};
+
 /// The same operation of RC, by the byte of an opcode.
 static OPERATIONS: [Opcode; 256] = {
     let mut table = [Opcode::Cnp; 256];
@@ -401,6 +437,37 @@ impl Opcode {
     #[inline]
     pub const fn header_len(self) -> usize {
         HEADER_LENS[self as usize] as usize
+    }
+
+    /// Which extension headers it carries.
+    #[inline]
+    pub(crate) const fn class(self) -> Class {
+        CLASSES[self as usize]
+    }
+
+    const fn classify(self) -> Class {
+        if matches!(self, Self::Cnp) {
+            return Class::Cnp;
+        }
+        let (xrc, deth, imm) = (self.has_xrceth(), self.has_deth(), self.has_imm());
+        match (self.has_reth(), self.has_atomic_eth(), self.has_aeth()) {
+            (true, ..) if xrc && imm => Class::XrcRethImm,
+            (true, ..) if xrc => Class::XrcReth,
+            (true, ..) if imm => Class::RethImm,
+            (true, ..) => Class::Reth,
+            (_, true, _) if xrc => Class::XrcAtomic,
+            (_, true, _) => Class::Atomic,
+            (.., true) if self.has_atomic_ack() => Class::AtomicAck,
+            (.., true) => Class::Aeth,
+            _ if self.has_ieth() && xrc => Class::XrcIeth,
+            _ if self.has_ieth() => Class::Ieth,
+            _ if xrc && imm => Class::XrcImm,
+            _ if xrc => Class::Xrc,
+            _ if deth && imm => Class::DethImm,
+            _ if deth => Class::Deth,
+            _ if imm => Class::Imm,
+            _ => Class::None,
+        }
     }
 
     const fn add_up_headers(self) -> usize {

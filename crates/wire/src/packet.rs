@@ -2,11 +2,8 @@
 
 use thiserror::Error;
 
-use crate::aeth::Aeth;
-use crate::headers::{
-    AtomicEth, BTH_LEN, Bth, CNP_RESERVED_LEN, Deth, Headers, ICRC_LEN, RETH_LEN, Reth,
-};
-use crate::ids::{Qpn, Srqn};
+use crate::extension::Extensions;
+use crate::headers::{BTH_LEN, Headers, ICRC_LEN};
 use crate::opcode::Opcode;
 
 /// A well-formed packet in someone else's buffer.
@@ -37,9 +34,9 @@ impl<'a> Packet<'a> {
         let Some(opcode) = Opcode::from_u8(bth_bytes[0]) else {
             return Err(ParseError::UnknownOpcode { got: bth_bytes[0] });
         };
-        let bth = Bth::from_bytes(opcode, bth_bytes);
-        if bth.version != 0 {
-            return Err(ParseError::TransportVersion { got: bth.version });
+        let (pad, version) = (bth_bytes[1] >> 4 & 0x03, bth_bytes[1] & 0x0f);
+        if version != 0 {
+            return Err(ParseError::TransportVersion { got: version });
         }
         let header_len = opcode.header_len();
         if body.len() < header_len {
@@ -48,16 +45,12 @@ impl<'a> Packet<'a> {
         if !bytes.len().is_multiple_of(4) {
             return Err(ParseError::Unaligned { got: bytes.len() });
         }
-        let Some((headers, padded)) = extensions(bth, body) else {
+        let Some((extensions, padded)) = Extensions::parse(opcode, body) else {
             return Err(truncated(header_len + ICRC_LEN, bytes));
         };
-        let pad = usize::from(bth.pad);
         if !opcode.has_payload() {
             if pad != 0 {
-                return Err(ParseError::PadWithoutPayload {
-                    opcode,
-                    got: bth.pad,
-                });
+                return Err(ParseError::PadWithoutPayload { opcode, got: pad });
             }
             if !padded.is_empty() {
                 let (offset, got) = (header_len, padded.len());
@@ -70,11 +63,11 @@ impl<'a> Packet<'a> {
         }
         let Some(payload) = padded
             .len()
-            .checked_sub(pad)
+            .checked_sub(pad.into())
             .and_then(|len| padded.get(..len))
         else {
             return Err(ParseError::PadTooLarge {
-                pad: bth.pad,
+                pad,
                 got: padded.len(),
             });
         };
@@ -89,20 +82,22 @@ impl<'a> Packet<'a> {
         }
         Ok(Self {
             bytes,
-            headers,
+            headers: Headers::parsed(opcode, extensions, bth_bytes),
             payload,
             icrc: u32::from_le_bytes(*icrc),
         })
     }
 
     /// The headers as owned values.
-    pub const fn headers(&self) -> Headers {
-        self.headers
+    #[inline]
+    pub const fn headers(&self) -> &Headers {
+        &self.headers
     }
 
-    /// The base transport header.
-    pub const fn bth(&self) -> &Bth {
-        &self.headers.bth
+    /// Zero bytes between payload and ICRC, 0..4.
+    #[inline]
+    pub const fn pad(&self) -> u8 {
+        self.bytes[1] >> 4 & 0x03
     }
 
     /// The payload without pad and ICRC.
@@ -200,63 +195,13 @@ fn truncated(expected: usize, bytes: &[u8]) -> ParseError {
     }
 }
 
-/// Reads the extension headers in wire order; returns them and what follows them.
-fn extensions(bth: Bth, body: &[u8]) -> Option<(Headers, &[u8])> {
-    let opcode = bth.opcode;
-    let mut headers = Headers::new(bth);
-    let rest = &mut body.get(BTH_LEN..)?;
-    if opcode.has_deth() {
-        let qkey = u32::from_be_bytes(take(rest)?);
-        let [_reserved, a, b, c] = take(rest)?;
-        headers.deth = Some(Deth {
-            qkey,
-            src_qp: Qpn::from_bytes([a, b, c]),
-        });
-    }
-    if opcode.has_xrceth() {
-        let [_reserved, a, b, c] = take(rest)?;
-        headers.xrceth = Some(Srqn::from_bytes([a, b, c]));
-    }
-    if opcode.has_reth() {
-        headers.reth = Some(Reth::from_bytes(&take::<RETH_LEN>(rest)?));
-    }
-    if opcode.has_atomic_eth() {
-        headers.atomic = Some(AtomicEth {
-            va: u64::from_be_bytes(take(rest)?),
-            rkey: u32::from_be_bytes(take(rest)?),
-            swap_or_add: u64::from_be_bytes(take(rest)?),
-            compare: u64::from_be_bytes(take(rest)?),
-        });
-    }
-    if opcode.has_aeth() {
-        headers.aeth = Some(Aeth::from_bytes(take(rest)?));
-    }
-    if opcode.has_atomic_ack() {
-        headers.atomic_ack = Some(u64::from_be_bytes(take(rest)?));
-    }
-    if opcode.has_imm() {
-        headers.imm = Some(u32::from_be_bytes(take(rest)?));
-    }
-    if opcode.has_ieth() {
-        headers.ieth = Some(u32::from_be_bytes(take(rest)?));
-    }
-    if opcode == Opcode::Cnp {
-        take::<CNP_RESERVED_LEN>(rest)?;
-    }
-    Some((headers, rest))
-}
-
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (head, tail) = rest.split_first_chunk()?;
-    *rest = tail;
-    Some(*head)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::extension::Reth;
+    use crate::headers::BthFlags;
     use crate::testing::{any_packet, flow_v4, sample};
 
     fn build(headers: Headers, payload: &[u8]) -> Vec<u8> {
@@ -280,22 +225,23 @@ mod tests {
             0x78, 0x56, 0x34, 0x12,
         ];
         let packet = Packet::new_checked(&bytes).unwrap();
-        let bth = packet.bth();
-        assert_eq!(bth.opcode, Opcode::RcWriteOnlyImm);
-        assert!(bth.solicited && bth.mig_req && bth.ack_req && !bth.fecn && !bth.becn);
-        assert_eq!((bth.pad, bth.pkey), (3, 0xffff));
-        assert_eq!((bth.dest_qp.value(), bth.psn.value()), (0x11, 0xff_fffe));
         let headers = packet.headers();
+        assert_eq!(headers.opcode(), Opcode::RcWriteOnlyImm);
+        let set = BthFlags::SOLICITED | BthFlags::MIG_REQ | BthFlags::ACK_REQ;
+        assert_eq!(headers.flags, set);
+        assert_eq!((packet.pad(), headers.pkey), (3, 0xffff));
+        let (dest_qp, psn) = (headers.dest_qp.value(), headers.psn.value());
+        assert_eq!((dest_qp, psn), (0x11, 0xff_fffe));
         assert_eq!(
-            headers.reth,
+            headers.reth(),
             Some(Reth {
                 va: 0x7f00_0000_1000,
                 rkey: 0x123,
                 length: 1
             })
         );
-        assert_eq!(headers.imm, Some(0xcafe_babe));
-        assert_eq!(headers.aeth, None);
+        assert_eq!(headers.imm(), Some(0xcafe_babe));
+        assert_eq!(headers.aeth(), None);
         assert_eq!(packet.payload(), b"!");
         assert_eq!(packet.icrc(), 0x1234_5678);
         assert_eq!(packet.bytes(), bytes);
@@ -311,9 +257,8 @@ mod tests {
                 }
                 let bytes = build(headers, payload);
                 let packet = Packet::new_checked(&bytes).unwrap();
-                let mut expected = headers;
-                expected.bth.pad = crate::pad_len(payload.len());
-                assert_eq!(packet.headers(), expected, "{opcode}");
+                assert_eq!(packet.headers(), &headers, "{opcode}");
+                assert_eq!(packet.pad(), crate::pad_len(payload.len()), "{opcode}");
                 assert_eq!(packet.payload(), payload, "{opcode}");
 
                 let shortest = opcode.header_len() + ICRC_LEN;
@@ -412,11 +357,11 @@ mod tests {
     fn reserved_bits_are_not_looked_at() {
         for (opcode, reserved) in [(Opcode::UdSendOnly, 16), (Opcode::XrcSendOnly, 12)] {
             let mut bytes = build(sample(opcode), b"");
-            let headers = Packet::new_checked(&bytes).unwrap().headers();
+            let headers = *Packet::new_checked(&bytes).unwrap().headers();
             bytes[4] |= 0x3f;
             bytes[8] |= 0x7f;
             bytes[reserved] = 0xff;
-            assert_eq!(Packet::new_checked(&bytes).unwrap().headers(), headers);
+            assert_eq!(Packet::new_checked(&bytes).unwrap().headers(), &headers);
         }
     }
 
@@ -425,9 +370,8 @@ mod tests {
         fn emit_then_parse_is_identity((headers, payload) in any_packet()) {
             let bytes = build(headers, &payload);
             let packet = Packet::new_checked(&bytes).unwrap();
-            let mut expected = headers;
-            expected.bth.pad = crate::pad_len(payload.len());
-            prop_assert_eq!(packet.headers(), expected);
+            prop_assert_eq!(packet.headers(), &headers);
+            prop_assert_eq!(packet.pad(), crate::pad_len(payload.len()));
             prop_assert_eq!(packet.payload(), &payload[..]);
             prop_assert!(flow_v4().verify(0, &bytes).is_ok());
         }
@@ -446,9 +390,14 @@ mod tests {
             }
             if let Ok(packet) = Packet::new_checked(&bytes) {
                 let mut again = [0; crate::HEADERS_LEN_MAX];
-                let len = packet.headers().emit(&mut again).unwrap();
-                let reparsed = Bth::from_bytes(opcode, again.first_chunk().unwrap());
-                prop_assert_eq!(&reparsed, packet.bth());
+                let payload_len = packet.payload().len();
+                let len = packet.headers().emit(payload_len, &mut again).unwrap();
+                // All but reserved bits.
+                prop_assert_eq!(&again[..4], &bytes[..4]);
+                prop_assert_eq!(again[4], bytes[4] & 0xc0);
+                prop_assert_eq!(&again[5..8], &bytes[5..8]);
+                prop_assert_eq!(again[8], bytes[8] & 0x80);
+                prop_assert_eq!(&again[9..BTH_LEN], &bytes[9..BTH_LEN]);
                 if !opcode.has_deth() && !opcode.has_xrceth() {
                     prop_assert_eq!(&again[BTH_LEN..len], &bytes[BTH_LEN..len]);
                 }

@@ -4,8 +4,8 @@
 //! prints the same.
 
 use ferroce_wire::{
-    AtomicEth, Deth, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Opcode, Packet, Qpn, Reth, Srqn,
-    Verdict,
+    AtomicEth, BthFlags, Deth, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Opcode, Packet, Qpn, Reth,
+    Srqn, Verdict,
 };
 use serde_json::Value;
 
@@ -89,20 +89,20 @@ fn fields_are_read_as_scapy_wrote_them() {
         let datagram = Datagram::new(&bytes);
         let packet = Packet::new_checked(datagram.payload).unwrap();
         let headers = packet.headers();
-        let bth = headers.bth;
+        let flag = |flag| u32::from(headers.flags.contains(flag));
         let number = |key: &str| fields[key].as_u64();
         let number32 = |key: &str| number(key).map(|value| u32::try_from(value).unwrap());
         for (key, got) in [
-            ("opcode", u32::from(bth.opcode.as_u8())),
-            ("solicited", u32::from(bth.solicited)),
-            ("mig_req", u32::from(bth.mig_req)),
-            ("pad", u32::from(bth.pad)),
-            ("pkey", u32::from(bth.pkey)),
-            ("fecn", u32::from(bth.fecn)),
-            ("becn", u32::from(bth.becn)),
-            ("dest_qp", bth.dest_qp.value()),
-            ("ack_req", u32::from(bth.ack_req)),
-            ("psn", bth.psn.value()),
+            ("opcode", u32::from(headers.opcode().as_u8())),
+            ("solicited", flag(BthFlags::SOLICITED)),
+            ("mig_req", flag(BthFlags::MIG_REQ)),
+            ("pad", u32::from(packet.pad())),
+            ("pkey", u32::from(headers.pkey)),
+            ("fecn", flag(BthFlags::FECN)),
+            ("becn", flag(BthFlags::BECN)),
+            ("dest_qp", headers.dest_qp.value()),
+            ("ack_req", flag(BthFlags::ACK_REQ)),
+            ("psn", headers.psn.value()),
         ] {
             assert_eq!(number32(key), Some(got), "{name}: {key}");
         }
@@ -111,9 +111,9 @@ fn fields_are_read_as_scapy_wrote_them() {
             rkey: number32("reth_rkey").unwrap(),
             length: number32("reth_length").unwrap(),
         });
-        assert_eq!(headers.reth, reth, "{name}");
+        assert_eq!(headers.reth(), reth, "{name}");
         let aeth = headers
-            .aeth
+            .aeth()
             .map(|aeth| (u32::from(aeth.syndrome.to_u8()), aeth.msn));
         assert_eq!(
             aeth,
@@ -126,16 +126,20 @@ fn fields_are_read_as_scapy_wrote_them() {
             swap_or_add: number("atomic_swap_or_add").unwrap(),
             compare: number("atomic_compare").unwrap(),
         });
-        assert_eq!(headers.atomic, atomic, "{name}");
-        assert_eq!(headers.atomic_ack, number("atomic_ack"), "{name}");
-        assert_eq!(headers.imm, number32("imm"), "{name}");
-        assert_eq!(headers.ieth, number32("ieth"), "{name}");
+        assert_eq!(headers.atomic(), atomic, "{name}");
+        assert_eq!(headers.atomic_ack(), number("atomic_ack"), "{name}");
+        assert_eq!(headers.imm(), number32("imm"), "{name}");
+        assert_eq!(headers.ieth(), number32("ieth"), "{name}");
         let deth = number32("deth_qkey").map(|qkey| Deth {
             qkey,
             src_qp: Qpn::new(number32("deth_src_qp").unwrap()),
         });
-        assert_eq!(headers.deth, deth, "{name}");
-        assert_eq!(headers.xrceth, number32("xrceth").map(Srqn::new), "{name}");
+        assert_eq!(headers.deth(), deth, "{name}");
+        assert_eq!(
+            headers.xrceth(),
+            number32("xrceth").map(Srqn::new),
+            "{name}"
+        );
         assert_eq!(
             packet.payload(),
             unhex(fields["payload"].as_str().unwrap()),

@@ -9,8 +9,8 @@ use ferroce_hca::{
 };
 use ferroce_prm::roce_accl;
 use ferroce_wire::{
-    Aeth, AtomicEth, Bth, Deth, HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow, IpPair, Opcode,
-    Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Srqn, Syndrome,
+    Aeth, AtomicEth, BthFlags, Deth, ExtensionValues, HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow,
+    IpPair, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Srqn, Syndrome,
 };
 
 use super::ledger::Kind;
@@ -302,37 +302,49 @@ fn forge(world: &mut World, to: usize, input: &mut Cursor<'_>) {
     let bits = input.u8();
     let length = input.pick(&LENGTHS);
     let (rkey, va) = place(side, length, true, input);
-    let headers = Headers {
-        bth: Bth {
-            solicited: bits & 1 != 0,
-            ack_req: bits & 2 != 0,
-            pkey: if input.one_in(32) {
-                input.u16()
-            } else {
-                0xffff
-            },
-            ..Bth::request(opcode, dest_qp, psn)
-        },
-        reth: opcode.has_reth().then_some(Reth { va, rkey, length }),
-        aeth: opcode.has_aeth().then(|| Aeth {
+    let pkey = if input.one_in(32) {
+        input.u16()
+    } else {
+        0xffff
+    };
+    let mut values = ExtensionValues {
+        reth: Reth { va, rkey, length },
+        ieth: rkey,
+        ..ExtensionValues::default()
+    };
+    if opcode.has_aeth() {
+        values.aeth = Aeth {
             syndrome: Syndrome::from_u8(input.u8()),
             msn: input.u32() & 0xff_ffff,
-        }),
-        atomic: opcode.has_atomic_eth().then(|| AtomicEth {
+        };
+    }
+    if opcode.has_atomic_eth() {
+        values.atomic = AtomicEth {
             va,
             rkey,
             swap_or_add: input.u64(),
             compare: 0,
-        }),
-        atomic_ack: opcode.has_atomic_ack().then(|| input.u64()),
-        imm: opcode.has_imm().then(|| input.u32()),
-        ieth: opcode.has_ieth().then_some(rkey),
-        deth: opcode.has_deth().then_some(Deth {
+        };
+    }
+    if opcode.has_atomic_ack() {
+        values.atomic_ack = input.u64();
+    }
+    if opcode.has_imm() {
+        values.imm = input.u32();
+    }
+    if opcode.has_deth() {
+        values.deth = Deth {
             qkey: if input.one_in(2) { QKEY } else { 0 },
             src_qp: dest_qp,
-        }),
-        xrceth: opcode.has_xrceth().then(|| Srqn::new(input.u32())),
-    };
+        };
+    }
+    if opcode.has_xrceth() {
+        values.xrceth = Srqn::new(input.u32());
+    }
+    let mut headers = Headers::with_values(opcode, &values).to(dest_qp, psn);
+    headers.pkey = pkey;
+    headers.flags.set(BthFlags::SOLICITED, bits & 1 != 0);
+    headers.flags.set(BthFlags::ACK_REQ, bits & 2 != 0);
     let payload_len = if opcode.has_payload() {
         input.pick(&LENGTHS[..13]) as usize
     } else {

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use ferroce_hca::{
     AccessFlags, Counter, Data, Mtu, Outgoing, QpAttr, QpState, QpType, Received, Span, Time,
 };
-use ferroce_wire::{
-    ICRC_LEN, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Packet, Psn, ROCE_V2_PORT, pad_len,
-};
+use ferroce_wire::{ICRC_LEN, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Packet, Psn, ROCE_V2_PORT};
 
 use super::side::{QKEY, Side};
 use crate::Cursor;
@@ -182,7 +180,6 @@ impl World {
             self.sides[from].hca.gather(packet, &mut payload),
             "the payload of a packet just made is not there: {packet:?}"
         );
-        assert_eq!(packet.transmit.headers.bth.pad, pad_len(payload.len()));
         let mut bytes =
             vec![0; packet.transmit.headers.header_len() + payload.len() + 3 + ICRC_LEN];
         let len = packet
@@ -236,7 +233,7 @@ impl World {
             source: self.sides[1 - to].address,
             dest: self.sides[to].address,
             traffic_class,
-            headers: &packet.headers(),
+            headers: packet.headers(),
             data: Data::Bytes(packet.payload()),
         };
         self.sides[to].hca.handle_packet(self.now, &received);

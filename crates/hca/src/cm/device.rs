@@ -60,13 +60,13 @@ impl Hca {
     /// The message for queue pair 1, or why there is none.
     fn check_mad(packet: &Received<'_>) -> Result<Mad, Counter> {
         let headers = packet.headers;
-        if headers.bth.opcode != Opcode::UdSendOnly {
+        if headers.opcode() != Opcode::UdSendOnly {
             return Err(Counter::RxWrongService);
         }
-        if headers.deth.is_none_or(|deth| deth.qkey != GSI_QKEY) {
+        if headers.deth().is_none_or(|deth| deth.qkey != GSI_QKEY) {
             return Err(Counter::RxWrongQkey);
         }
-        if headers.bth.pkey | 0x8000 != ferroce_wire::PKEY_DEFAULT {
+        if headers.pkey | 0x8000 != ferroce_wire::PKEY_DEFAULT {
             return Err(Counter::RxWrongPkey);
         }
         let Data::Bytes(payload) = packet.data else {

@@ -2,7 +2,7 @@
 
 use ferroce_dcqcn::Rate;
 use ferroce_transport::{Counter, Path, Time};
-use ferroce_wire::{PKEY_DEFAULT, Qpn};
+use ferroce_wire::{BthFlags, PKEY_DEFAULT, Qpn};
 
 use super::Limiter;
 use crate::device::Hca;
@@ -21,14 +21,14 @@ impl Hca {
 
     /// `None` if the CNP is not for a queue pair that has this peer and congestion control.
     fn slow_down(&mut self, packet: &Received<'_>) -> Option<()> {
-        let bth = &packet.headers.bth;
-        let index = self.qp_index(bth.dest_qp)?;
+        let headers = packet.headers;
+        let index = self.qp_index(headers.dest_qp)?;
         let entry = self.qps.get_mut(index)?;
         let path = entry.path?;
         let is_peers = entry.qp.takes_packets()
             && path.dest == packet.source
-            && bth.becn
-            && bth.pkey | 0x8000 == PKEY_DEFAULT;
+            && headers.flags.contains(BthFlags::BECN)
+            && headers.pkey | 0x8000 == PKEY_DEFAULT;
         if !is_peers || !self.congestion.is_enabled(path.traffic_class) {
             return None;
         }
@@ -56,7 +56,7 @@ impl Hca {
             let peer = (path, entry.qp.attr().dest_qpn);
             let flow = &mut entry.cnp_timer;
             self.congestion.notify(now_ns, traffic_class, peer, flow);
-        } else if let Some(deth) = packet.headers.deth
+        } else if let Some(deth) = packet.headers.deth()
             && deth.qkey == entry.qp.attr().qkey
             && !packet.dest.is_multicast()
         {

@@ -50,8 +50,8 @@ impl Hca {
     }
 
     fn deliver(&mut self, packet: &Received<'_>) {
-        let qpn = packet.headers.bth.dest_qp;
-        if packet.headers.bth.opcode == Opcode::Cnp {
+        let qpn = packet.headers.dest_qp;
+        if packet.headers.opcode() == Opcode::Cnp {
             self.deliver_cnp(packet);
         } else if qpn == Qpn::GSI {
             self.deliver_mad(packet);
@@ -82,7 +82,7 @@ impl Hca {
     /// Whether a multicast is the queue pair's own and it does not want to hear those.
     fn is_blocked_echo(&self, qpn: Qpn, packet: &Received<'_>) -> bool {
         let blocked = self.qp_entry(qpn).and_then(|entry| entry.blocked_echo);
-        let sender = packet.headers.deth.map(|deth| deth.src_qp);
+        let sender = packet.headers.deth().map(|deth| deth.src_qp);
         blocked == Some(packet.source) && sender == Some(qpn)
     }
 
@@ -101,7 +101,7 @@ impl Hca {
             self.answer_mark(qpn, packet);
         }
         let (now, headers, data) = (self.now, packet.headers, packet.data);
-        if headers.bth.opcode.service() == Service::Ud {
+        if headers.opcode().service() == Service::Ud {
             let grh = grh(packet);
             self.with_qp(qpn, |qp, host| {
                 qp.handle_datagram(headers, &grh, data, host)
@@ -113,14 +113,14 @@ impl Hca {
 
     /// Whether the queue pair may have the packet, or why not.
     fn check(&self, qpn: Qpn, packet: &Received<'_>) -> Result<(), Counter> {
-        let bth = &packet.headers.bth;
+        let headers = packet.headers;
         let entry = self.qp_entry(qpn).ok_or(Counter::RxUnknownQp)?;
         let qp_type = entry.qp.config().qp_type;
-        if !qp_type.takes(bth.opcode) {
+        if !qp_type.takes(headers.opcode()) {
             return Err(Counter::RxWrongService);
         }
         // Of a program that ends, only what needs none of its memory is still looked at.
-        let needs_memory = bth.opcode.operation() != Opcode::RcAcknowledge;
+        let needs_memory = headers.opcode().operation() != Opcode::RcAcknowledge;
         if !entry.qp.takes_packets() || self.keys.is_revoked() && needs_memory {
             return Err(Counter::RxWrongState);
         }
@@ -129,7 +129,7 @@ impl Hca {
             return Err(Counter::RxWrongPeer);
         }
         // The default partition, as full or limited member.
-        if bth.pkey | 0x8000 != ferroce_wire::PKEY_DEFAULT {
+        if headers.pkey | 0x8000 != ferroce_wire::PKEY_DEFAULT {
             return Err(Counter::RxWrongPkey);
         }
         Ok(())

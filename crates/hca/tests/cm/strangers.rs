@@ -1,10 +1,11 @@
 use ferroce_hca::cm::{CmEventKind, CmState, Owner};
 use ferroce_hca::{Counter, Data, Received};
+use ferroce_wire::cm::GSI_QKEY;
 use ferroce_wire::cm::{
     Answered, Drep, Dreq, Mad, Message, Mra, PortSpace, Private, Rej, RejectReason, Rep, Req, Rtu,
     ServiceId, SidrRep, SidrReq,
 };
-use ferroce_wire::{Opcode, Psn, Qpn};
+use ferroce_wire::{Deth, Headers, Psn, Qpn};
 
 use super::net::{A, B, Net, SERVICE, address};
 use super::{DREP, REJ};
@@ -84,7 +85,7 @@ fn packets_that_are_no_messages_are_counted() {
         message: Dreq::default().into(),
     };
     let good = (ferroce_wire::cm::headers(Psn::ZERO), mad.emit());
-    let mut give = |change: fn(&mut ferroce_wire::Headers), payload: Data<'_>, counter| {
+    let mut give = |change: fn(&mut Headers), payload: Data<'_>, counter| {
         let mut headers = good.0;
         change(&mut headers);
         let packet = Received {
@@ -100,12 +101,25 @@ fn packets_that_are_no_messages_are_counted() {
     };
     let bytes = Data::Bytes(&good.1);
     give(
-        |headers| headers.bth.opcode = Opcode::UdSendOnlyImm,
+        |headers| {
+            let with_imm = Headers::datagram(headers.deth().unwrap(), Some(0));
+            *headers = with_imm.to(headers.dest_qp, headers.psn);
+        },
         bytes,
         Counter::RxWrongService,
     );
-    give(|headers| headers.deth = None, bytes, Counter::RxWrongQkey);
-    give(|headers| headers.bth.pkey = 1, bytes, Counter::RxWrongPkey);
+    give(
+        |headers| {
+            let deth = Deth {
+                qkey: GSI_QKEY ^ 1,
+                ..headers.deth().unwrap()
+            };
+            *headers = Headers::datagram(deth, None).to(headers.dest_qp, headers.psn);
+        },
+        bytes,
+        Counter::RxWrongQkey,
+    );
+    give(|headers| headers.pkey = 1, bytes, Counter::RxWrongPkey);
     give(|_| {}, Data::Length(256), Counter::RxMalformed);
     give(|_| {}, Data::Bytes(&good.1[..255]), Counter::RxMalformed);
     give(|_| {}, Data::Bytes(&[0; 256]), Counter::RxMalformed);

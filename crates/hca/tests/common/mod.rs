@@ -176,7 +176,7 @@ impl Pair {
 
     /// Whether nothing that comes from a queue pair, or is for it, is under way.
     fn is_idle(&mut self, (id, qpn): (usize, Qpn)) -> bool {
-        let is_for = |flight: &Flight| (flight.to, flight.headers.bth.dest_qp) == (id, qpn);
+        let is_for = |flight: &Flight| (flight.to, flight.headers.dest_qp) == (id, qpn);
         let Self { sides, flights, .. } = self;
         let hca = &mut sides[id].hca;
         let qp = hca.qp(qpn).unwrap();
@@ -216,12 +216,12 @@ impl Pair {
         if let Some(trace) = &mut self.trace {
             let now = self.now;
             let (mut headers, path) = (packet.transmit.headers, packet.path);
-            let Headers { bth, aeth, .. } = &mut headers;
-            let key = (1 - from, bth.dest_qp, bth.opcode.is_request());
-            let counts = bth.opcode != Opcode::Cnp; // which has no PSN
+            let opcode = headers.opcode();
+            let key = (1 - from, headers.dest_qp, opcode.is_request());
+            let counts = opcode != Opcode::Cnp; // which has no PSN
             let age = self.ages.get(&key).copied().filter(|_| counts).unwrap_or(0);
-            bth.psn = bth.psn.wrapping_sub(age);
-            if let Some(aeth) = aeth {
+            headers.psn = headers.psn.wrapping_sub(age);
+            if let Some(aeth) = headers.aeth_mut() {
                 aeth.msn = aeth.msn.wrapping_sub(age) & 0xff_ffff;
             }
             trace.push(format!("{now:?} {from} {headers:?} {path:?} {payload:?}"));
@@ -327,7 +327,7 @@ impl Pair {
                 let verdict = IcrcVerifier::new(IdPolicy::Exact).verify(&flow, 0, bytes);
                 if verdict.is_ok() {
                     let data = Data::Bytes(packet.payload());
-                    self.give(to, traffic_class, &packet.headers(), data);
+                    self.give(to, traffic_class, packet.headers(), data);
                     return;
                 }
                 Counter::RxIcrcEncapsulated

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ferroce_hca::{Counter, Data, Mtu, Phase, Received};
-use ferroce_wire::{Headers, Opcode, PKEY_DEFAULT, Qpn, cnp};
+use ferroce_wire::{BthFlags, Headers, Opcode, PKEY_DEFAULT, Qpn, cnp};
 
 use super::common::{A, B};
 use super::pace::held_at;
@@ -89,7 +89,7 @@ fn only_the_peer_of_a_live_queue_pair_is_heeded() {
 
     let without_becn = {
         let mut headers = cnp_to(qpn);
-        headers.bth.becn = false;
+        headers.flags.remove(BthFlags::BECN);
         headers
     };
     for (source, headers) in [
@@ -210,6 +210,6 @@ fn a_cnp_is_no_request_to_answer() {
     let (peer, qpn) = (stream.pair.sides[B].address, stream.a);
     give_from(&mut stream, peer, &cnp_to(qpn));
     let packet = stream.pair.sides[A].hca.poll_transmit(stream.pair.now);
-    let opcode = packet.map(|packet| packet.transmit.headers.bth.opcode);
+    let opcode = packet.map(|packet| packet.transmit.headers.opcode());
     assert_eq!(opcode, None::<Opcode>);
 }

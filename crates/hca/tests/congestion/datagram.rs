@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ferroce_hca::{
     AccessFlags, Counter, Data, HcaConfig, Path, Received, SendTo, SendWr, Span, UdAddress,
 };
-use ferroce_wire::{Bth, Deth, Headers, Opcode, Psn, Qpn};
+use ferroce_wire::{BthFlags, Deth, Headers, Opcode, Psn, Qpn};
 
 use super::common::{A, B, Pair, SEND};
 use super::{mark, set};
@@ -33,16 +33,7 @@ impl Listener {
     /// A datagram arrives, marked, from the queue pair `source_qp`.
     fn hear(&mut self, source: IpAddr, source_qp: Qpn) {
         let dest = self.pair.sides[B].address;
-        self.hear_as(source, dest, &self.datagram(self.qpn, source_qp));
-    }
-
-    fn datagram(&self, to: Qpn, source_qp: Qpn) -> Headers {
-        let mut headers = Headers::new(Bth::request(Opcode::UdSendOnly, to, Psn::ZERO));
-        headers.deth = Some(Deth {
-            qkey: QKEY,
-            src_qp: source_qp,
-        });
-        headers
+        self.hear_as(source, dest, &datagram(self.qpn, source_qp, QKEY));
     }
 
     fn hear_as(&mut self, source: IpAddr, dest: IpAddr, headers: &Headers) {
@@ -63,12 +54,17 @@ impl Listener {
         let (hca, now) = (&mut self.pair.sides[B].hca, self.pair.now);
         let packets = std::iter::from_fn(|| hca.poll_transmit(now));
         let addressed = packets.map(|packet| {
-            let bth = packet.transmit.headers.bth;
-            assert_eq!((bth.opcode, bth.becn), (Opcode::Cnp, true));
-            (packet.path, bth.dest_qp)
+            let headers = packet.transmit.headers;
+            assert_eq!(headers.opcode(), Opcode::Cnp);
+            assert!(headers.flags.contains(BthFlags::BECN));
+            (packet.path, headers.dest_qp)
         });
         addressed.collect()
     }
+}
+
+fn datagram(to: Qpn, src_qp: Qpn, qkey: u32) -> Headers {
+    Headers::datagram(Deth { qkey, src_qp }, None).to(to, Psn::ZERO)
 }
 
 fn sender(last: u8) -> IpAddr {
@@ -145,7 +141,7 @@ fn the_interval_holds_for_all_queue_pairs_that_a_sender_writes_to() {
     let other = listener.pair.sides[B].create_ud(QKEY);
     let dest = listener.pair.sides[B].address;
     for to in [listener.qpn, other] {
-        let headers = listener.datagram(to, Qpn::new(0x100));
+        let headers = datagram(to, Qpn::new(0x100), QKEY);
         listener.hear_as(sender(1), dest, &headers);
     }
     assert_eq!(listener.cnps().len(), 1);
@@ -167,13 +163,10 @@ fn a_group_and_a_wrong_queue_key_are_not_answered() {
     let mut listener = Listener::new(&[]);
     let hca = &mut listener.pair.sides[B].hca;
     hca.attach_mcast(listener.qpn, MGID).unwrap();
-    let to_group = listener.datagram(Qpn::MULTICAST, Qpn::new(0x100));
+    let to_group = datagram(Qpn::MULTICAST, Qpn::new(0x100), QKEY);
     listener.hear_as(sender(1), GROUP.into(), &to_group);
     let dest = listener.pair.sides[B].address;
-    let mut wrong_key = listener.datagram(listener.qpn, Qpn::new(0x100));
-    if let Some(deth) = &mut wrong_key.deth {
-        deth.qkey = QKEY + 1;
-    }
+    let wrong_key = datagram(listener.qpn, Qpn::new(0x100), QKEY + 1);
     listener.hear_as(sender(1), dest, &wrong_key);
     assert_eq!(listener.cnps(), []);
     assert_eq!(listener.pair.count(B, Counter::NpEcnMarkedRocePackets), 2);

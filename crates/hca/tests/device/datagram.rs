@@ -5,7 +5,7 @@ use ferroce_hca::{
     QpModify, QpState, QpType, SendOp, SendTo, SendWr, UdAddress, VerbsError, WcFlags, WcOpcode,
     WcStatus,
 };
-use ferroce_wire::{Opcode, Qpn};
+use ferroce_wire::{Connection, Headers, Place, Psn, Qpn};
 
 use crate::common::{A, B, Pair, Region, SEND, Side, attr, config, recv_wr};
 
@@ -379,9 +379,7 @@ fn a_group_packet_of_another_service_is_dropped() {
     let mut pair = devices();
     let b = pair.sides[B].create_ud(QKEY);
     pair.sides[B].hca.attach_mcast(b, MGID).unwrap();
-    let bth =
-        ferroce_wire::Bth::request(Opcode::RcSendOnly, Qpn::MULTICAST, ferroce_wire::Psn::ZERO);
-    let headers = ferroce_wire::Headers::new(bth);
+    let headers = Headers::send(Connection::Rc, Place::Only, None).to(Qpn::MULTICAST, Psn::ZERO);
     let received = ferroce_hca::Received {
         source: pair.sides[A].address,
         dest: [239, 1, 2, 3].into(),

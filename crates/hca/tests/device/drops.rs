@@ -3,7 +3,9 @@
 use ferroce_hca::{
     AccessFlags, Counter, Data, Direction, Impairment, QpState, Received, SendWr, WcStatus,
 };
-use ferroce_wire::{Aeth, Bth, CreditCode, Deth, Headers, Opcode, Psn, Qpn, Syndrome};
+use ferroce_wire::{
+    Aeth, Connection, CreditCode, Deth, ExtensionValues, Headers, Opcode, Place, Psn, Qpn, Syndrome,
+};
 
 use crate::common::{A, B, Pair, SEND};
 
@@ -21,11 +23,7 @@ const CAUSES: &[Counter] = &[
 ];
 
 fn request(qpn: Qpn) -> Headers {
-    let bth = Bth {
-        pkey: 0xffff,
-        ..Bth::request(Opcode::RcSendOnly, qpn, Psn::new(0x7f_fffe))
-    };
-    Headers::new(bth)
+    Headers::send(Connection::Rc, Place::Only, None).to(qpn, Psn::new(0x7f_fffe))
 }
 
 /// Gives B a packet, and says what it was dropped for.
@@ -83,35 +81,37 @@ fn each_cause_has_its_counter() {
 
     for pkey in [0, 0x7ffe, 0x8001, 0xfffe] {
         let mut headers = good;
-        headers.bth.pkey = pkey;
+        headers.pkey = pkey;
         let causes = dropped(&mut pair, &headers, PEER);
         assert_eq!(causes, [Counter::RxWrongPkey], "{pkey:#x}");
     }
     // A limited member of the default partition.
     let mut limited = good;
-    limited.bth.pkey = 0x7fff;
-    limited.bth.psn = good.bth.psn.next();
+    limited.pkey = 0x7fff;
+    limited.psn = good.psn.next();
     assert_eq!(dropped(&mut pair, &limited, PEER), []);
 
     for opcode in [Opcode::UdSendOnly, Opcode::UcSendOnly] {
-        let mut headers = good;
-        headers.bth.opcode = opcode;
-        headers.deth = opcode.has_deth().then_some(Deth {
+        let deth = Deth {
             qkey: 0,
             src_qp: qpn,
-        });
+        };
+        let values = ExtensionValues {
+            deth,
+            ..ExtensionValues::default()
+        };
+        let headers = Headers::with_values(opcode, &values).to(qpn, good.psn);
         let causes = dropped(&mut pair, &headers, PEER);
         assert_eq!(causes, [Counter::RxWrongService], "{opcode:?}");
     }
 
-    let mut answer = request(qpn);
-    answer.bth.opcode = Opcode::RcAcknowledge;
-    answer.aeth = Some(Aeth {
+    let aeth = Aeth {
         syndrome: Syndrome::Ack {
             credit: CreditCode::INVALID,
         },
         msn: 0,
-    });
+    };
+    let answer = Headers::acknowledge(aeth).to(qpn, good.psn);
     let causes = dropped(&mut pair, &answer, PEER);
     assert_eq!(causes, [Counter::RxUnexpectedResponse]);
 

@@ -221,7 +221,7 @@ pub struct Packet {
 
 impl Packet {
     pub fn opcode(&self) -> Opcode {
-        self.headers.bth.opcode
+        self.headers.opcode()
     }
 
     pub fn is_request(&self) -> bool {
@@ -307,7 +307,7 @@ impl Pair {
         let requester = if requests { from } else { from.peer() };
         let psn = Psn::new(self.setup.psn[requester as usize]).wrapping_add(index);
         self.rule(times, Fate::Drop, move |p| {
-            p.from == from && p.is_request() == requests && p.headers.bth.psn == psn
+            p.from == from && p.is_request() == requests && p.headers.psn == psn
         })
     }
 
@@ -359,11 +359,7 @@ impl Pair {
         let line = |p: &Packet| {
             let requester = if p.is_request() { from } else { from.peer() };
             let start = Psn::new(self.setup.psn[requester as usize]);
-            format!(
-                "{} {}",
-                describe(&p.headers),
-                p.headers.bth.psn.since(start)
-            )
+            format!("{} {}", describe(&p.headers), p.headers.psn.since(start))
         };
         self.log
             .iter()
@@ -382,8 +378,8 @@ impl Pair {
 
 fn describe(headers: &Headers) -> String {
     match (
-        headers.bth.opcode.operation(),
-        headers.aeth.map(|aeth| aeth.syndrome),
+        headers.opcode().operation(),
+        headers.aeth().map(|aeth| aeth.syndrome),
     ) {
         (Opcode::RcAcknowledge, Some(syndrome)) => match syndrome {
             Syndrome::Ack { .. } => "ACK".into(),
@@ -522,11 +518,11 @@ impl Pair {
             Payload::Inline(bytes) => bytes.to_vec(),
         };
         // Whatever a queue pair sends must be a well-formed packet.
-        headers.emit(&mut [0; 64]).expect("headers fit the opcode");
+        let written = headers.emit(payload.len(), &mut [0; 64]);
+        written.expect("the payload suits the opcode");
         assert_eq!(payload.len(), payload_len as usize);
         assert!(payload_len <= self.setup.mtu.bytes());
-        assert_eq!(headers.bth.pad, ferroce_wire::pad_len(payload.len()));
-        assert_eq!(headers.bth.dest_qp, qpn(from.peer()));
+        assert_eq!(headers.dest_qp, qpn(from.peer()));
         Packet {
             from,
             at: self.now,
@@ -564,9 +560,9 @@ impl Pair {
             false => packet.from.peer(),
         };
         let age = self.aged[requester as usize];
-        let Headers { bth, aeth, .. } = &mut packet.headers;
-        bth.psn = bth.psn.wrapping_sub(age);
-        if let Some(aeth) = aeth {
+        let headers = &mut packet.headers;
+        headers.psn = headers.psn.wrapping_sub(age);
+        if let Some(aeth) = headers.aeth_mut() {
             aeth.msn = aeth.msn.wrapping_sub(age) & 0xff_ffff;
         }
         packet

@@ -19,7 +19,7 @@ fn acknowledgements_that_wait_are_coalesced() {
     pair.transmit();
     assert_eq!(pair.sent(B), ["ACK 9"]);
     let ack = pair.log.last().unwrap().headers;
-    assert_eq!(ack.aeth.unwrap().msn, 10);
+    assert_eq!(ack.aeth().unwrap().msn, 10);
     pair.run_for(10_000);
     pair.expect_sent(A, 0..10);
 }
@@ -110,9 +110,9 @@ fn an_acknowledgement_of_what_was_never_sent_is_counted_and_dropped() {
     pair.write(A, 0, 10);
     pair.run();
     let mut ack = pair.log.last().unwrap().headers;
-    assert_eq!(ack.bth.opcode, Opcode::RcAcknowledge);
+    assert_eq!(ack.opcode(), Opcode::RcAcknowledge);
     for ahead in [1, 100, 0x7f_fff0] {
-        ack.bth.psn = Psn::new(0xff_fff0).wrapping_add(ahead);
+        ack.psn = Psn::new(0xff_fff0).wrapping_add(ahead);
         pair.forge(A, ack, &[]);
     }
     assert_eq!(pair.count(A, Counter::RxUnexpectedResponse), 3);

@@ -121,7 +121,7 @@ fn a_read_is_asked_for_again_before_what_follows_it() {
     let answered = pair
         .log
         .iter()
-        .position(|p| p.headers.bth.psn == pair.attr(A).sq_psn.wrapping_add(2));
+        .position(|p| p.headers.psn == pair.attr(A).sq_psn.wrapping_add(2));
     let next = pair.log.iter().rposition(|p| p.from == A);
     assert!(
         answered < next,

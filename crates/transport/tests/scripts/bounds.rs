@@ -19,7 +19,7 @@ fn writes(pair: &mut Pair, count: u64) -> Vec<Packet> {
 /// A packet that comes much too early.
 fn early(packet: &Packet) -> Headers {
     let mut headers = packet.headers;
-    headers.bth.psn = headers.bth.psn.wrapping_add(1 << 20);
+    headers.psn = headers.psn.wrapping_add(1 << 20);
     headers
 }
 
@@ -82,8 +82,8 @@ fn the_longest_queue_of_answers() {
     }
     for round in 0..1000 {
         let mut part = old;
-        part.bth.psn = old.bth.psn.wrapping_add(round % 9);
-        if let Some(reth) = &mut part.reth {
+        part.psn = old.psn.wrapping_add(round % 9);
+        if let Some(reth) = part.reth_mut() {
             reth.length = 1024;
         }
         pair.deliver(B, &part, &[]);

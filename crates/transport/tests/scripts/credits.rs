@@ -11,7 +11,7 @@ fn last_credit(pair: &Pair) -> (CreditCode, u32) {
         .iter()
         .rev()
         .find(|p| p.from == B)
-        .and_then(|p| p.headers.aeth)
+        .and_then(|p| p.headers.aeth())
         .unwrap();
     match aeth.syndrome {
         Syndrome::Ack { credit } => (credit, aeth.msn),
@@ -79,7 +79,7 @@ fn without_credit_one_packet_at_a_time_asks_for_some() {
     pair.send(A, 2, 10);
     pair.transmit();
     assert_eq!(pair.sent(A), ["SEND first 1"]);
-    assert!(pair.log[0].headers.bth.ack_req);
+    assert!(pair.log[0].headers.asks_for_ack());
     // Nobody posts a receive: the one packet is refused.
     pair.run_for(10_000);
     assert_eq!(pair.sent(B), ["RNR 1"]);
@@ -232,7 +232,7 @@ fn nonsense_credits_and_message_numbers_neither_stall_nor_break() {
         ack.write(A, 0, 1);
         ack.run();
         let mut headers = ack.log.last().unwrap().headers;
-        let aeth = headers.aeth.as_mut().unwrap();
+        let aeth = headers.aeth_mut().unwrap();
         aeth.msn = msn;
         aeth.syndrome = Syndrome::Ack {
             credit: CreditCode::new(code),

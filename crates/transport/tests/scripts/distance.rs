@@ -36,7 +36,7 @@ fn an_old_read_or_atomic_does_not_keep_a_write_from_being_acknowledged() {
             pair.run();
             pair.expect_sent(A, [0, 1]);
             assert_eq!(pair.count(A, Counter::LocalAckTimeoutErr), 1);
-            let psn = |p: &crate::common::Packet| p.headers.bth.psn;
+            let psn = |p: &crate::common::Packet| p.headers.psn;
             assert!(
                 pair.log.iter().all(|p| psn(p) == psn(&pair.log[0])),
                 "{distance} later an answer with another PSN: {:?}",

@@ -93,8 +93,8 @@ fn a_repeated_read_of_a_part_is_answered_with_that_part() {
     pair.read(A, 0, 5000);
     pair.run();
     let mut part = request(&pair, Opcode::RcReadRequest).headers;
-    part.bth.psn = part.bth.psn.wrapping_add(3);
-    let reth = part.reth.as_mut().unwrap();
+    part.psn = part.psn.wrapping_add(3);
+    let reth = part.reth_mut().unwrap();
     reth.va += 3 * 1024;
     reth.length -= 3 * 1024;
     pair.log.clear();
@@ -112,9 +112,9 @@ fn a_repeated_read_beyond_the_original_is_dropped() {
     pair.run();
     let mut forged = request(&pair, Opcode::RcReadRequest).headers;
     let before = pair.log.len();
-    forged.bth.psn = forged.bth.psn.next();
+    forged.psn = forged.psn.next();
     pair.forge(B, forged, &[]);
-    forged.reth.as_mut().unwrap().length = u32::MAX;
+    forged.reth_mut().unwrap().length = u32::MAX;
     pair.forge(B, forged, &[]);
     assert_eq!(pair.log.len(), before);
     assert_eq!(pair.count(B, Counter::DuplicateRequest), 2);
@@ -145,7 +145,7 @@ fn a_repeated_atomic_is_executed_once_and_answered_with_the_same_value() {
     let old = request(&pair, Opcode::RcFetchAdd);
     for _ in 0..1000 {
         pair.forge(B, old.headers, &[]);
-        assert_eq!(pair.log.last().unwrap().headers.atomic_ack, Some(40));
+        assert_eq!(pair.log.last().unwrap().headers.atomic_ack(), Some(40));
     }
     assert_eq!(pair[B].host.atomics, 1);
     assert_eq!(pair.bytes(B, word), 42_u64.to_ne_bytes());
@@ -224,8 +224,8 @@ fn a_part_of_a_read_under_way_is_not_sent_twice() {
     pair.run_for(5_000);
     assert_eq!(pair.sent(B).len(), 1);
     let mut part = request(&pair, Opcode::RcReadRequest).headers;
-    part.bth.psn = part.bth.psn.wrapping_add(3);
-    let reth = part.reth.as_mut().unwrap();
+    part.psn = part.psn.wrapping_add(3);
+    let reth = part.reth_mut().unwrap();
     reth.va += 3 * 1024;
     reth.length -= 3 * 1024;
     pair.forge(B, part, &[]);
@@ -310,12 +310,12 @@ fn duplicates_do_not_pile_up() {
     for round in 0..1000 {
         for p in &requests {
             let mut headers = p.headers;
-            if let Some(reth) = &mut headers.reth
+            if let Some(reth) = headers.reth_mut()
                 && p.opcode() == Opcode::RcReadRequest
             {
                 // Parts of the READ, each a bit later.
-                headers.bth.psn = headers.bth.psn.wrapping_add(round % 9);
                 reth.length = 1024;
+                headers.psn = headers.psn.wrapping_add(round % 9);
             }
             pair.deliver(B, &headers, &p.payload);
         }

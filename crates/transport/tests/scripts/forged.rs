@@ -3,7 +3,8 @@
 
 use ferroce_transport::{Counter, QpEvent, QpState, SendOp, WcStatus};
 use ferroce_wire::{
-    Aeth, AtomicEth, Bth, CreditCode, Headers, NakCode, Opcode, Psn, Reth, Service, Syndrome,
+    Aeth, AtomicEth, BthFlags, CreditCode, ExtensionValues, Headers, NakCode, Opcode, Psn, Reth,
+    Service, Syndrome,
 };
 use proptest::prelude::*;
 
@@ -12,28 +13,36 @@ use crate::common::{A, B, Pair, Setup};
 /// A request to B, `ahead` packets after the one it expects.
 fn request(pair: &Pair, opcode: Opcode, ahead: u32) -> Headers {
     let psn = pair[B].qp.expected_psn().wrapping_add(ahead);
-    let mut headers = Headers::new(Bth::request(opcode, pair[B].qp.qpn(), psn));
     let (va, rkey) = pair.target(A);
     let length = 8;
-    headers.reth = opcode.has_reth().then_some(Reth { va, rkey, length });
-    headers.imm = opcode.has_imm().then_some(1);
-    headers.ieth = opcode.has_ieth().then_some(rkey);
-    headers.atomic = opcode.has_atomic_eth().then_some(AtomicEth {
-        va,
-        rkey,
-        swap_or_add: 1,
-        compare: 0,
-    });
-    headers
+    let values = ExtensionValues {
+        reth: Reth { va, rkey, length },
+        imm: 1,
+        ieth: rkey,
+        atomic: AtomicEth {
+            va,
+            rkey,
+            swap_or_add: 1,
+            compare: 0,
+        },
+        ..ExtensionValues::default()
+    };
+    Headers::with_values(opcode, &values).to(pair[B].qp.qpn(), psn)
 }
 
 /// A response to A, `ahead` packets after its oldest unacknowledged one.
 fn response(pair: &Pair, opcode: Opcode, psn: u32, syndrome: Syndrome) -> Headers {
     let psn = pair.attr(A).sq_psn.wrapping_add(psn);
-    let mut headers = Headers::new(Bth::request(opcode, pair[A].qp.qpn(), psn));
-    headers.aeth = opcode.has_aeth().then_some(Aeth { syndrome, msn: 1 });
-    headers.atomic_ack = opcode.has_atomic_ack().then_some(7);
-    headers
+    let values = ExtensionValues {
+        aeth: Aeth { syndrome, msn: 1 },
+        atomic_ack: 7,
+        ..ExtensionValues::default()
+    };
+    Headers::with_values(opcode, &values).to(pair[A].qp.qpn(), psn)
+}
+
+fn zeros(opcode: Opcode) -> Headers {
+    Headers::with_values(opcode, &ExtensionValues::default())
 }
 
 const ACK: Syndrome = Syndrome::Ack {
@@ -93,7 +102,7 @@ fn a_message_cannot_begin_inside_another_nor_change_its_kind() {
             }
             let mut pair = ready();
             let mut headers = request(&pair, first, 0);
-            if let Some(reth) = &mut headers.reth {
+            if let Some(reth) = headers.reth_mut() {
                 reth.length = 5000;
             }
             pair.forge(B, headers, &[0; 1024]);
@@ -119,7 +128,7 @@ fn packets_that_do_not_end_a_message_are_full() {
         for len in [0, 1, 1023, 1025, 4096] {
             let mut pair = ready();
             let mut headers = request(&pair, opcode, 0);
-            if let Some(reth) = &mut headers.reth {
+            if let Some(reth) = headers.reth_mut() {
                 reth.length = 5000;
             }
             pair.forge(B, headers, &vec![0; len]);
@@ -162,7 +171,7 @@ fn a_write_has_the_length_it_announced() {
                 _ => Opcode::RcWriteLast,
             };
             let mut headers = request(&pair, opcode, 0);
-            if let Some(reth) = &mut headers.reth {
+            if let Some(reth) = headers.reth_mut() {
                 reth.length = length;
             }
             pair.forge(B, headers, &vec![0; len]);
@@ -177,7 +186,7 @@ fn no_message_is_longer_than_2_gib() {
         for length in [(1 << 31) + 1, u32::MAX] {
             let mut pair = ready();
             let mut headers = request(&pair, opcode, 0);
-            headers.reth.as_mut().unwrap().length = length;
+            headers.reth_mut().unwrap().length = length;
             let payload = if opcode.is_write() {
                 vec![0; 1024]
             } else {
@@ -194,7 +203,7 @@ fn an_atomic_must_be_aligned() {
     for opcode in [Opcode::RcCompareSwap, Opcode::RcFetchAdd] {
         let mut pair = ready();
         let mut headers = request(&pair, opcode, 0);
-        headers.atomic.as_mut().unwrap().va += 4;
+        headers.atomic_mut().unwrap().va += 4;
         pair.forge(B, headers, &[]);
         expect_invalid(&pair);
         assert_eq!(pair[B].host.atomics, 0);
@@ -202,14 +211,14 @@ fn an_atomic_must_be_aligned() {
 }
 
 #[test]
-fn headers_that_are_missing_make_an_invalid_request_or_nothing() {
+fn headers_of_zeros_make_an_invalid_request_or_nothing() {
     for opcode in requests() {
         let mut pair = ready();
         let psn = pair[B].qp.expected_psn();
-        let bare = Headers::new(Bth::request(opcode, pair[B].qp.qpn(), psn));
+        let bare = zeros(opcode).to(pair[B].qp.qpn(), psn);
         pair.forge(B, bare, &[]);
         let mut duplicate = bare;
-        duplicate.bth.psn = psn.wrapping_sub(1);
+        duplicate.psn = psn.wrapping_sub(1);
         pair.forge(B, duplicate, &[]);
         pair.run();
     }
@@ -218,9 +227,7 @@ fn headers_that_are_missing_make_an_invalid_request_or_nothing() {
         pair.silence(A);
         pair.write(A, 1, 10);
         pair.transmit();
-        let mut bare = response(&pair, opcode, 0, ACK);
-        bare.aeth = None;
-        bare.atomic_ack = None;
+        let bare = zeros(opcode).to(pair[A].qp.qpn(), pair.attr(A).sq_psn);
         pair.forge(A, bare, &[]);
     }
 }
@@ -236,7 +243,7 @@ fn far_ahead_is_a_gap_and_far_behind_a_duplicate() {
         for opcode in requests() {
             let mut pair = ready();
             let mut headers = request(&pair, opcode, ahead);
-            headers.bth.ack_req = true;
+            headers.flags |= BthFlags::ACK_REQ;
             let expected = pair[B].qp.expected_psn();
             pair.forge(B, headers, &[0; 8]);
             assert_eq!(pair.count(B, counter), 1, "{opcode} {ahead:#x}");
@@ -375,11 +382,7 @@ fn read_data_for_an_atomic_is_a_bad_response() {
 fn packets_of_other_services_are_none_of_its_business() {
     let mut pair = ready();
     for &opcode in Opcode::ALL.iter().filter(|o| o.as_u8() >= 0x20) {
-        let headers = Headers::new(Bth::request(
-            opcode,
-            pair[B].qp.qpn(),
-            pair[B].qp.expected_psn(),
-        ));
+        let headers = zeros(opcode).to(pair[B].qp.qpn(), pair[B].qp.expected_psn());
         pair.forge(B, headers, &[0; 8]);
     }
     assert!(pair.log.is_empty());
@@ -395,12 +398,12 @@ struct Forgery {
     near: i32,
     psn: Option<u32>,
     ack_req: bool,
-    aeth: Option<(u8, u32)>,
-    reth: Option<(u32, u32, bool)>,
-    atomic_at: Option<u32>,
-    atomic_ack: Option<u64>,
-    imm: Option<u32>,
-    ieth: Option<u32>,
+    aeth: (u8, u32),
+    reth: (u32, u32, bool),
+    atomic_at: u32,
+    atomic_ack: u64,
+    imm: u32,
+    ieth: u32,
     len: usize,
     after_ns: u64,
 }
@@ -411,14 +414,11 @@ fn forgery() -> impl Strategy<Value = Forgery> {
     (
         (any::<bool>(), prop::sample::select(Opcode::ALL), -8..8_i32),
         (prop::option::weighted(0.1, any::<u32>()), any::<bool>()),
-        prop::option::weighted(0.9, (any::<u8>(), prop_oneof![0..8_u32, any::<u32>()])),
-        prop::option::weighted(0.9, (any::<u32>(), length, any::<bool>())),
-        prop::option::weighted(0.9, any::<u32>()),
-        prop::option::weighted(0.9, any::<u64>()),
-        (
-            prop::option::of(any::<u32>()),
-            prop::option::of(any::<u32>()),
-        ),
+        (any::<u8>(), prop_oneof![0..8_u32, any::<u32>()]),
+        (any::<u32>(), length, any::<bool>()),
+        any::<u32>(),
+        any::<u64>(),
+        (any::<u32>(), any::<u32>()),
         (len, prop_oneof![Just(0_u64), 0..4000_u64]),
     )
         .prop_map(
@@ -452,27 +452,33 @@ impl Forgery {
             Some(psn) => Psn::new(psn),
             None => near.wrapping_add(self.near as u32),
         };
-        let mut headers = Headers::new(Bth::request(self.opcode, pair[to].qp.qpn(), psn));
-        headers.bth.ack_req = self.ack_req;
-        headers.aeth = self.aeth.map(|(byte, msn)| Aeth {
-            syndrome: Syndrome::from_u8(byte),
-            msn,
-        });
         let remote = pair[to].remote;
-        headers.reth = self.reth.map(|(offset, length, known)| Reth {
-            va: remote.va + u64::from(offset % 0x1_0000),
-            rkey: if known { remote.key } else { offset },
-            length,
-        });
-        headers.atomic = self.atomic_at.map(|offset| AtomicEth {
-            va: remote.va + u64::from(offset % 0x1_0000),
-            rkey: remote.key,
-            swap_or_add: 1,
-            compare: 2,
-        });
-        headers.atomic_ack = self.atomic_ack;
-        headers.imm = self.imm;
-        headers.ieth = self.ieth;
+        let va = |offset: u32| remote.va + u64::from(offset % 0x1_0000);
+        let (syndrome, msn) = self.aeth;
+        let (reth_at, length, known) = self.reth;
+        let values = ExtensionValues {
+            aeth: Aeth {
+                syndrome: Syndrome::from_u8(syndrome),
+                msn,
+            },
+            reth: Reth {
+                va: va(reth_at),
+                rkey: if known { remote.key } else { reth_at },
+                length,
+            },
+            atomic: AtomicEth {
+                va: va(self.atomic_at),
+                rkey: remote.key,
+                swap_or_add: 1,
+                compare: 2,
+            },
+            atomic_ack: self.atomic_ack,
+            imm: self.imm,
+            ieth: self.ieth,
+            ..ExtensionValues::default()
+        };
+        let mut headers = Headers::with_values(self.opcode, &values).to(pair[to].qp.qpn(), psn);
+        headers.flags.set(BthFlags::ACK_REQ, self.ack_req);
         headers
     }
 }

@@ -58,7 +58,7 @@ fn a_nak_acknowledges_what_came_before() {
     pair.rule(usize::MAX, Fate::Drop, |p| {
         p.from == B
             && p.headers
-                .aeth
+                .aeth()
                 .is_some_and(|a| matches!(a.syndrome, Syndrome::Ack { .. }))
     });
     for wr_id in 0..4 {
@@ -102,8 +102,8 @@ fn second_request(pair: &Pair) -> (u32, u64, u32) {
         .filter(|p| p.opcode() == Opcode::RcReadRequest)
         .nth(1)
         .unwrap();
-    let reth = second.headers.reth.unwrap();
-    let psn = second.headers.bth.psn.since(pair.attr(A).sq_psn);
+    let reth = second.headers.reth().unwrap();
+    let psn = second.headers.psn.since(pair.attr(A).sq_psn);
     (psn, reth.va - pair.target(A).0, reth.length)
 }
 
@@ -173,7 +173,7 @@ fn pieces_of_a_long_read_keep_their_ends() {
             .iter()
             .filter(|p| p.opcode() == Opcode::RcReadRequest)
         {
-            let reth = p.headers.reth.unwrap();
+            let reth = p.headers.reth().unwrap();
             let end = reth.va - pair.target(A).0 + u64::from(reth.length);
             assert!(
                 end == 20_000 || end.is_multiple_of(4096),
@@ -204,7 +204,7 @@ fn naked() -> (Pair, Packet) {
     pair.run_for(1_500);
     let nak = pair.log.iter().find(|p| p.from == B).unwrap().clone();
     assert_eq!(
-        nak.headers.aeth.unwrap().syndrome,
+        nak.headers.aeth().unwrap().syndrome,
         Syndrome::Nak(NakCode::SequenceError)
     );
     pair.silence(A).silence(B);
@@ -235,7 +235,7 @@ fn a_nak_that_brings_progress_is_never_the_last_straw() {
         pair.forge(A, nak.headers, &[]);
     }
     let mut progress = nak.headers;
-    progress.bth.psn = nak.headers.bth.psn.next();
+    progress.psn = nak.headers.psn.next();
     pair.forge(A, progress, &[]);
     assert_eq!(pair[A].qp.state(), QpState::Rts);
     assert_eq!(pair[A].qp.retry().retries_left(), 6);
@@ -286,7 +286,7 @@ fn a_resent_packet_that_is_lost_again_waits_for_the_timer() {
     pair.expect_sent(A, [0, 1]);
     // The responder has said its NAK, and says it only once.
     let naks = pair.count_sent(B, |p| {
-        p.headers.aeth.unwrap().syndrome == Syndrome::Nak(NakCode::SequenceError)
+        p.headers.aeth().unwrap().syndrome == Syndrome::Nak(NakCode::SequenceError)
     });
     assert_eq!((naks, pair.count(A, Counter::LocalAckTimeoutErr)), (1, 1));
 }

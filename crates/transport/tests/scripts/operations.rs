@@ -372,7 +372,7 @@ fn a_solicited_event_comes_with_the_last_packet() {
         .map(|wc| wc.solicited)
         .collect();
     assert_eq!(marks, [true, false]);
-    assert_eq!(pair.count_sent(A, |p| p.headers.bth.solicited), 1);
+    assert_eq!(pair.count_sent(A, |p| p.headers.is_solicited()), 1);
 }
 
 #[test]

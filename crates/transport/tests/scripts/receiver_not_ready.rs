@@ -22,7 +22,7 @@ fn the_sender_waits_for_exactly_what_each_of_the_32_codes_says() {
         let mut pair = not_ready(7, code);
         pair.run_for(1_500);
         let nak = pair.log.last().unwrap();
-        let aeth = nak.headers.aeth.unwrap();
+        let aeth = nak.headers.aeth().unwrap();
         assert_eq!(aeth.syndrome, Syndrome::Rnr { timer: code });
         let arrived = nak.at.after(Span::from_nanos(1_000));
         pair.recv(B, 1, 10);
@@ -161,7 +161,7 @@ fn late_sequence_naks_do_not_end_a_wait_without_end() {
     let mut pair = not_ready(7, 1);
     pair.run_for(5_000);
     let mut late = pair.log.last().unwrap().headers;
-    late.aeth.as_mut().unwrap().syndrome = Syndrome::Nak(NakCode::SequenceError);
+    late.aeth_mut().unwrap().syndrome = Syndrome::Nak(NakCode::SequenceError);
     let retry_cnt = pair.attr(A).retry_cnt;
     for _ in 0..=2 * retry_cnt {
         let refused = pair.count(A, Counter::RnrNakRetryErr);
@@ -208,7 +208,7 @@ fn an_acknowledgement_ends_the_wait_it_makes_pointless() {
     pair.send(A, 2, 10);
     pair.transmit();
     let mut stale = rnr;
-    stale.bth.psn = rnr.bth.psn.next();
+    stale.psn = rnr.psn.next();
     let before = pair.now;
     pair.forge(A, stale, &[]);
     pair.run();
@@ -238,7 +238,7 @@ fn signs_of_loss_do_not_cut_the_wait_short() {
     let rnr = pair.log.last().unwrap().headers;
     let due = pair[A].qp.poll_timeout();
     let mut nak = rnr;
-    let aeth = nak.aeth.as_mut().unwrap();
+    let aeth = nak.aeth_mut().unwrap();
     aeth.syndrome = Syndrome::Nak(NakCode::SequenceError);
     pair.forge(A, nak, &[]);
     assert_eq!(pair[A].qp.poll_timeout(), due);

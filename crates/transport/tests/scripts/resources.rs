@@ -107,7 +107,7 @@ fn a_duplicate_does_not_free_the_resource_of_an_answer_under_way() {
     let old = pair.log[0].headers;
     pair.forge(B, old, &[]);
     let mut new = old;
-    new.bth.psn = pair[B].qp.expected_psn();
+    new.psn = pair[B].qp.expected_psn();
     pair.forge(B, new, &[]);
     assert_eq!(pair[B].qp.state(), QpState::Err);
 }

@@ -264,7 +264,7 @@ fn progress_restarts_the_clock() {
         pair.heal();
         let next = pair.attr(A).sq_psn.wrapping_add(executed);
         pair.rule(usize::MAX, Fate::Drop, move |p| {
-            p.from == A && p.headers.bth.psn != next
+            p.from == A && p.headers.psn != next
         });
         while pair[A].qp.send_queue_len() == target {
             assert!(pair.step(None));

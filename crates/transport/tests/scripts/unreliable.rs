@@ -6,9 +6,14 @@ use ferroce_transport::{
     AccessFlags, Attr, Completion, Counter, PostError, QpAttr, QpEvent, QpModify, QpState, QpType,
     SendOp, SendWr, Sge, WcOpcode, WcStatus, WorkQueue,
 };
-use ferroce_wire::{Bth, Headers, Opcode, Psn, Qpn};
+use ferroce_wire::{BthFlags, Connection, Headers, Opcode, Place, Psn, Qpn};
 
 use crate::common::{A, B, Fate, Mr, Pair, Rng, Setup};
+
+/// A SEND of one packet.
+fn only(connection: Connection) -> Headers {
+    Headers::send(connection, Place::Only, None)
+}
 
 fn uc() -> Setup {
     Setup {
@@ -33,7 +38,10 @@ fn messages_of_all_lengths_arrive_and_nobody_answers() {
     }
     pair.expect_sent(A, 0..6);
     assert_eq!(pair.count_sent(B, |_| true), 0);
-    assert_eq!(pair.count_sent(A, |packet| packet.headers.bth.ack_req), 0);
+    assert_eq!(
+        pair.count_sent(A, |packet| packet.headers.asks_for_ack()),
+        0
+    );
     assert_eq!(pair[A].qp.in_flight(), 0);
     assert_eq!(pair[A].qp.poll_timeout(), None);
 }
@@ -260,7 +268,7 @@ fn the_receiver_follows_wherever_the_sender_is() {
     let mut pair = uc().connect();
     let send = |pair: &mut Pair, psn: Psn, wr_id| {
         pair.recv(B, wr_id, 100);
-        let headers = Headers::new(Bth::request(Opcode::UcSendOnly, Qpn::new(0x12), psn));
+        let headers = only(Connection::Uc).to(Qpn::new(0x12), psn);
         pair.forge(B, headers, b"hello");
         pair.expect_received(B, wr_id..wr_id + 1);
         assert_eq!(pair[B].qp.expected_psn(), psn.next());
@@ -293,16 +301,17 @@ fn packets_of_other_services_and_demands_for_answers_are_ignored() {
     let mut pair = uc().connect();
     pair.recv(B, 7, 100);
     let psn = pair[B].qp.expected_psn();
-    let mut bth = Bth::request(Opcode::RcSendOnly, Qpn::new(0x12), psn);
-    bth.ack_req = true;
-    pair.forge(B, Headers::new(bth), b"hello");
+    let forge = |pair: &mut Pair, headers: Headers, psn| {
+        let mut headers = headers.to(Qpn::new(0x12), psn);
+        headers.flags |= BthFlags::ACK_REQ;
+        pair.forge(B, headers, b"hello");
+    };
+    forge(&mut pair, only(Connection::Rc), psn);
     assert_eq!(pair.recvs(B), []);
-    bth.opcode = Opcode::UcSendOnly;
-    pair.forge(B, Headers::new(bth), b"hello");
+    forge(&mut pair, only(Connection::Uc), psn);
     pair.expect_received(B, 7..8);
-    bth.psn = psn.next();
-    bth.opcode = Opcode::UcSendMiddle;
-    pair.forge(B, Headers::new(bth), b"hello");
+    let middle = Headers::send(Connection::Uc, Place::Middle, None);
+    forge(&mut pair, middle, psn.next());
     assert!(!pair[B].qp.has_answers());
     assert_eq!(pair.count_sent(B, |_| true), 0);
 }

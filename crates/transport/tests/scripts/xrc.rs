@@ -4,7 +4,7 @@ use ferroce_transport::{
     Counter, PostError, QpEvent, QpState, QpType, RecvWr, SendOp, SendTo, SendWr, Sge, Sges,
     WcOpcode, WcStatus, WorkQueue,
 };
-use ferroce_wire::{Bth, Headers, Opcode, Service, Srqn};
+use ferroce_wire::{ExtensionValues, Headers, Opcode, Service, Srqn};
 
 use crate::common::{A, B, Id, Pair, Setup};
 
@@ -66,7 +66,7 @@ fn every_operation_of_rc() {
     for packet in &pair.log {
         assert_eq!(packet.opcode().service(), Service::Xrc);
         let named = packet.is_request().then_some(pair[B].host.srqn);
-        assert_eq!(packet.headers.xrceth, named, "{}", packet.opcode());
+        assert_eq!(packet.headers.xrceth(), named, "{}", packet.opcode());
     }
 }
 
@@ -101,15 +101,13 @@ fn a_srq_that_is_none_is_a_violation_of_the_domain() {
     assert!(!events.contains(&QpEvent::LastWqeReached), "{events:?}");
 }
 
-fn forged(pair: &Pair, to: Id, opcode: Opcode, psn: u32, srqn: Option<Srqn>) -> Headers {
+fn forged(pair: &Pair, to: Id, opcode: Opcode, psn: u32, srqn: Srqn) -> Headers {
     let expected = pair[to].qp.expected_psn();
-    let mut headers = Headers::new(Bth::request(
-        opcode,
-        pair[to].qp.qpn(),
-        expected.wrapping_add(psn),
-    ));
-    headers.xrceth = srqn;
-    headers
+    let values = ExtensionValues {
+        xrceth: srqn,
+        ..ExtensionValues::default()
+    };
+    Headers::with_values(opcode, &values).to(pair[to].qp.qpn(), expected.wrapping_add(psn))
 }
 
 #[test]
@@ -119,13 +117,13 @@ fn a_message_stays_with_its_srq() {
     let srqn = pair[B].host.srqn;
     pair.forge(
         B,
-        forged(&pair, B, Opcode::XrcSendFirst, 0, Some(srqn)),
+        forged(&pair, B, Opcode::XrcSendFirst, 0, srqn),
         &[1; 1024],
     );
     pair[B].host.srqn = Srqn::new(5);
     pair.forge(
         B,
-        forged(&pair, B, Opcode::XrcSendLast, 0, Some(Srqn::new(5))),
+        forged(&pair, B, Opcode::XrcSendLast, 0, Srqn::new(5)),
         &[2; 24],
     );
     assert_eq!(pair.sent(B), ["NAK invalid 1"]);
@@ -141,7 +139,7 @@ fn a_message_under_way_is_flushed() {
     let srqn = pair[B].host.srqn;
     pair.forge(
         B,
-        forged(&pair, B, Opcode::XrcSendFirst, 0, Some(srqn)),
+        forged(&pair, B, Opcode::XrcSendFirst, 0, srqn),
         &[1; 1024],
     );
     pair.move_to(B, QpState::Err);
@@ -169,13 +167,13 @@ fn a_srq_that_goes_takes_the_memory_of_its_domain_away() {
 fn each_end_takes_what_is_meant_for_it() {
     let mut pair = xrc();
     pair.recv(B, 10, 100);
-    let srqn = Some(pair[B].host.srqn);
+    let srqn = pair[B].host.srqn;
     pair.forge(A, forged(&pair, A, Opcode::XrcSendOnly, 0, srqn), &[]);
-    pair.forge(A, forged(&pair, A, Opcode::RcAcknowledge, 0, None), &[]);
-    pair.forge(B, forged(&pair, B, Opcode::RcSendOnly, 0, None), &[]);
+    pair.forge(A, forged(&pair, A, Opcode::RcAcknowledge, 0, srqn), &[]);
+    pair.forge(B, forged(&pair, B, Opcode::RcSendOnly, 0, srqn), &[]);
     pair.forge(
         B,
-        forged(&pair, B, Opcode::XrcReadResponseOnly, 0, None),
+        forged(&pair, B, Opcode::XrcReadResponseOnly, 0, srqn),
         &[],
     );
     assert!(pair.log.is_empty());
