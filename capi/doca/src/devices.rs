@@ -77,9 +77,9 @@ fn shown_device(node: &Path) -> Option<String> {
 impl Info {
     /// `None` for an address that this interface cannot tell: domains have 16 bits in it.
     fn of_card(card: Found) -> Option<Self> {
-        let pci = card.pci.parse().ok()?;
+        let pci = card.pci;
         let kind = Kind::Card(card);
-        Some(Self { pci, kind })
+        (pci.domain() <= 0xffff).then_some(Self { pci, kind })
     }
 
     /// If this is the device of that name, it is reached as this card.
@@ -143,7 +143,7 @@ impl Info {
     pub fn has_pci(&self, text: &str) -> Result<bool, Refusal> {
         let address: PciAddress = text
             .parse()
-            .map_err(|error| Refusal::new(Code::InvalidValue, error))?;
+            .map_err(|error| Refusal::new(Code::InvalidValue, format_args!("{text:?}: {error}")))?;
         Ok(address == self.pci)
     }
 
@@ -195,7 +195,7 @@ impl Info {
             Kind::Software {
                 node: Some(node), ..
             } => node.display().to_string(),
-            Kind::Card(card) => card.pci.clone(),
+            Kind::Card(card) => card.pci.to_string(),
         }
     }
 }
@@ -231,7 +231,7 @@ mod tests {
 
     fn card(pci: &str, node: Option<&Path>) -> Found {
         Found {
-            pci: pci.to_owned(),
+            pci: pci.parse().unwrap(),
             node: node.map(Path::to_owned),
             ibdev: Some("mlx5_0".to_owned()),
             interface: None,

@@ -36,10 +36,12 @@ pub mod mfrl;
 pub mod mgir;
 pub mod mlxreg;
 pub mod nic_cap_reg;
+mod pci;
 mod register;
 pub mod roce_accl;
 
 pub use image::{Image, LengthError, SetError};
+pub use pci::{PciAddress, PciAddressError};
 pub use register::{Access, Field, Register};
 
 /// Every register this crate knows, ordered by name.

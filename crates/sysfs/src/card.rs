@@ -87,7 +87,7 @@ pub(crate) fn example(name: &str, place: usize) -> Card {
     }
     Card {
         name: name.to_owned(),
-        pci: PciAddress::of_place(place),
+        pci: PciAddress::new(0x10fe, place as u16),
         role: Role::Pf {
             vfs: 0,
             shown: Vec::new(),

@@ -60,6 +60,7 @@ pub mod wait;
 pub use attach::AttachOptions;
 pub use connect::Endpoint;
 pub use device::{Device, DeviceConfig, EventSink, OpenError, Spent, Tandem};
+pub use ferroce_prm::PciAddress;
 pub use inquiry::{Answer, Inquiry};
 pub use observer::Observer;
 pub use question::QueryError;
@@ -68,6 +69,6 @@ pub use resource::{
     CmIdRow, Counts, CqRow, FlowRow, LimitRow, MrRow, PdRow, QpRow, Query, Resource, SrqRow,
 };
 pub use shared::{Process, ServiceClaim, ServiceError};
-pub use spec::{DeviceSpec, LaneSpeed, PciAddress, PortSpeed, SpecError, Vf, WindowSetting};
+pub use spec::{DeviceSpec, LaneSpeed, PortSpeed, SpecError, Vf, WindowSetting};
 pub use sys::{Interface, after_fork_in_child, out_of_the_way, own_memory, recover_faults};
 pub use tap::{Tap, TapDirection};

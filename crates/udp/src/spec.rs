@@ -8,7 +8,6 @@ mod speed;
 mod window;
 
 pub use self::functions::Vf;
-pub use self::pci::PciAddress;
 pub use self::speed::{LaneSpeed, PortSpeed};
 pub use self::window::WindowSetting;
 
@@ -16,6 +15,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ferroce_adp::DecTrigger;
 use ferroce_hca::Personality;
+use ferroce_prm::PciAddress;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -49,7 +49,7 @@ pub struct DeviceSpec {
     #[serde(default, with = "guid", skip_serializing_if = "Option::is_none")]
     pub node_guid: Option<u64>,
     /// PCI address; that of its place among the devices if it is not there, see [`Self::pci_at`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "pci", skip_serializing_if = "Option::is_none")]
     pub pci: Option<PciAddress>,
     /// `vendor_id`, 24 bits. NVIDIA's unless set, because programs look their settings up by it.
     #[serde(default = "default::vendor_id")]
@@ -279,7 +279,7 @@ impl DeviceSpec {
     ///
     /// [`Registry::devices`]: crate::Registry::devices
     pub fn pci_at(&self, place: usize) -> PciAddress {
-        self.pci.unwrap_or_else(|| PciAddress::of_place(place))
+        self.pci.unwrap_or_else(|| pci::of_place(place))
     }
 
     /// Whether a device can be like this.
@@ -300,7 +300,7 @@ impl DeviceSpec {
         if self.port == 0 {
             return bad("port", &self.port, "1 to 65535; RoCEv2 has 4791");
         }
-        if let Some(pci) = self.pci.filter(|pci| pci.is_given_out()) {
+        if let Some(pci) = self.pci.filter(|pci| pci::is_given_out(*pci)) {
             let allowed = "any domain but 10fe, whose addresses devices get by themselves";
             return bad("pci", &pci, allowed);
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ferroce_prm::PciAddress;
 use thiserror::Error;
 
 /// NVIDIA's networking cards.
@@ -100,14 +101,14 @@ impl Places {
     }
 
     /// The nodes and their PCI functions.
-    pub(super) fn nodes(&self) -> BTreeMap<String, Option<Function>> {
+    pub(super) fn nodes(&self) -> BTreeMap<String, Option<PciAddress>> {
         let class = self.sys.join("class/fwctl");
         let entries = fs::read_dir(&class).into_iter().flatten().flatten();
         entries
             .filter_map(|entry| {
                 let device = fs::canonicalize(entry.path().join("device")).ok();
                 let function = device.as_deref().and_then(Path::file_name);
-                let function = function.and_then(|name| Function::parse(name.to_str()?));
+                let function = function.and_then(|name| name.to_str()?.parse().ok());
                 Some((entry.file_name().into_string().ok()?, function))
             })
             .collect()
@@ -115,27 +116,21 @@ impl Places {
 
     /// MFT numbers the cards of one PCI device id by their addresses, and their functions behind a
     /// dot.
-    fn function_of(&self, mst: Mst) -> Option<Function> {
+    fn function_of(&self, mst: Mst) -> Option<PciAddress> {
         let devices = self.sys.join("bus/pci/devices");
         let is_wanted = |path: &Path| {
             hex(&path.join("vendor")) == Some(VENDOR)
                 && hex(&path.join("device")) == Some(mst.device_id)
         };
         let entries = fs::read_dir(devices).ok()?.flatten();
-        let mut functions: Vec<Function> = entries
+        let mut functions: Vec<PciAddress> = entries
             .filter(|entry| is_wanted(&entry.path()))
-            .filter_map(|entry| Function::parse(entry.file_name().to_str()?))
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
             .collect();
         functions.sort_unstable();
-        let mut cards: Vec<Function> = functions.clone();
-        cards.dedup_by_key(|function| Function {
-            function: 0,
-            ..*function
-        });
-        let wanted = Function {
-            function: mst.function,
-            ..*cards.get(mst.index)?
-        };
+        let mut cards: Vec<PciAddress> = functions.clone();
+        cards.dedup_by_key(|function| function.sibling(0));
+        let wanted = cards.get(mst.index)?.sibling(mst.function)?;
         functions.contains(&wanted).then_some(wanted)
     }
 }
@@ -146,7 +141,7 @@ pub(super) fn hex(path: &Path) -> Option<u32> {
     u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
 }
 
-fn no_such(name: &str, nodes: &BTreeMap<String, Option<Function>>) -> FindError {
+fn no_such(name: &str, nodes: &BTreeMap<String, Option<PciAddress>>) -> FindError {
     if nodes.is_empty() {
         return FindError::NoDriver;
     }
@@ -168,7 +163,7 @@ fn no_such(name: &str, nodes: &BTreeMap<String, Option<Function>>) -> FindError 
 enum Name<'a> {
     /// A node, without the directory it is in.
     Node(&'a str),
-    Pci(Function),
+    Pci(PciAddress),
     Mst(Mst),
 }
 
@@ -180,7 +175,7 @@ impl<'a> Name<'a> {
             return Some(Self::Node(node));
         }
         let mst = name.strip_prefix("/dev/mst/").unwrap_or(name);
-        let pci = || Function::parse(name).map(Self::Pci);
+        let pci = || name.parse().ok().map(Self::Pci);
         Mst::parse(mst).map(Self::Mst).or_else(pci)
     }
 }
@@ -202,42 +197,6 @@ impl Mst {
             index: index.parse().ok()?,
             function: function.parse().ok()?,
         })
-    }
-}
-
-/// A PCI function.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Function {
-    domain: u32,
-    bus: u8,
-    device: u8,
-    function: u8,
-}
-
-impl Function {
-    /// Reads `dddd:bb:dd.f` or, of domain 0, `bb:dd.f`.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let (rest, function) = text.split_once('.')?;
-        let (rest, device) = rest.rsplit_once(':')?;
-        let (domain, bus) = rest.split_once(':').unwrap_or(("0", rest));
-        Some(Self {
-            domain: u32::from_str_radix(domain, 16).ok()?,
-            bus: u8::from_str_radix(bus, 16).ok()?,
-            device: u8::from_str_radix(device, 16).ok()?,
-            function: u8::from_str_radix(function, 16).ok()?,
-        })
-    }
-}
-
-impl std::fmt::Display for Function {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            domain,
-            bus,
-            device,
-            function,
-        } = self;
-        write!(f, "{domain:04x}:{bus:02x}:{device:02x}.{function:x}")
     }
 }
 

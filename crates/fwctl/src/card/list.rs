@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::find::{Function, Places, VENDOR, hex};
+use ferroce_prm::PciAddress;
+
+use super::find::{Places, VENDOR, hex};
 
 /// What the system shows of a card before it is opened: a PCI function, physical or virtual, that
 /// has a node or that the mlx5 driver runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// Its PCI address, `dddd:bb:dd.f`, by which [`super::Card::open`] opens it.
-    pub pci: String,
+    /// Its PCI address, by which [`super::Card::open`] opens it.
+    pub pci: PciAddress,
     /// Its node; `None` if the kernel shows none.
     pub node: Option<PathBuf>,
     /// Its name as a device of verbs; `None` if it is none.
@@ -30,7 +32,7 @@ impl Places {
         let mut cards = BTreeMap::new();
         let driver = self.sys.join("bus/pci/drivers/mlx5_core");
         for name in names_in(&driver) {
-            if let Some(function) = Function::parse(&name) {
+            if let Ok(function) = name.parse() {
                 cards.insert(function, found(function, &driver.join(&name)));
             }
         }
@@ -49,10 +51,10 @@ impl Places {
 }
 
 /// The card whose directory is `at`.
-fn found(function: Function, at: &Path) -> Found {
+fn found(function: PciAddress, at: &Path) -> Found {
     let first_of = |directory| names_in(&at.join(directory)).min();
     Found {
-        pci: function.to_string(),
+        pci: function,
         node: None,
         ibdev: first_of("infiniband"),
         interface: first_of("net"),
@@ -93,14 +95,15 @@ mod tests {
         let node = |name: &str| Some(places.dev.join("fwctl").join(name));
         let all: Vec<_> = cards
             .iter()
-            .map(|card| (card.pci.as_str(), card.node.clone(), card.is_virtual))
+            .map(|card| (card.pci, card.node.clone(), card.is_virtual))
             .collect();
+        let pci = |text: &str| text.parse::<PciAddress>().unwrap();
         let expected = [
-            ("0000:1a:00.0", node("fwctl0"), false),
-            ("0000:1a:00.1", node("fwctl1"), true),
-            ("0000:1a:08.2", None, true),
-            ("0001:03:00.0", node("fwctl3"), false),
-            ("0001:03:00.1", node("fwctl4"), false),
+            (pci("0000:1a:00.0"), node("fwctl0"), false),
+            (pci("0000:1a:00.1"), node("fwctl1"), true),
+            (pci("0000:1a:08.2"), None, true),
+            (pci("0001:03:00.0"), node("fwctl3"), false),
+            (pci("0001:03:00.1"), node("fwctl4"), false),
         ];
         assert_eq!(all, expected);
         assert_eq!(cards[0].ibdev.as_deref(), Some("mlx5_0"));

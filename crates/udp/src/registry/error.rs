@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::spec::{PciAddress, SpecError};
+use ferroce_prm::PciAddress;
+
+use crate::spec::SpecError;
 use crate::sys;
 
 /// Why the registry could not do something. Nothing was changed.

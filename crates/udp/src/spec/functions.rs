@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use ferroce_prm::PciAddress;
+
 use ferroce_hca::Function;
 
 use super::{DeviceSpec, SpecError};
@@ -98,7 +100,7 @@ impl DeviceSpec {
             return bad("vf_address", first.unwrap_or_default(), allowed);
         }
         match self.pci {
-            Some(pci) if pci.of_vf(last).is_none() => {
+            Some(pci) if pci_of_vf(pci, last).is_none() => {
                 let allowed = "an address with room for the VFs behind it, below ff:1f.7";
                 bad("pci", pci.to_string(), allowed)
             }
@@ -107,13 +109,18 @@ impl DeviceSpec {
     }
 }
 
+/// The address of a VF.
+const fn pci_of_vf(pf: PciAddress, index: u8) -> Option<PciAddress> {
+    pf.behind(index as u16 + 1)
+}
+
 /// The VF of a card in this place; `None` if there is no address for it.
 fn vf(pf: &Arc<DeviceSpec>, index: u8) -> Option<DeviceSpec> {
     Some(DeviceSpec {
         name: format!("{}v{index}", pf.name),
         address: pf.address_of_vf(index)?,
         node_guid: None,
-        pci: pf.pci.and_then(|pci| pci.of_vf(index)),
+        pci: pf.pci.and_then(|pci| pci_of_vf(pci, index)),
         vendor_part_id: pf.vf_part_id(),
         vfs: 0,
         vf_address: None,
