@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ferroce_transport::{Span, Time};
+use ferroce_transport::Time;
 use ferroce_wire::PKEY_DEFAULT;
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::{
@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::request::{answer_within, bits, duration};
 use super::{
     Cm, CmError, CmState, CommId, ConnectReply, ConnectRequest, Listener, SidrReply, SidrRequest,
-    Transport, bytes_of,
+    bytes_of,
 };
 
 /// Numbers of the messages that begin a transaction.
@@ -48,31 +48,21 @@ impl Cm {
     pub fn connect(&mut self, now: Time, request: &ConnectRequest) -> Result<CommId, CmError> {
         let mut req = request.message()?;
         let comm = self.begin(Connection {
-            state: CmState::ReqSent,
-            left: None,
-            origin: None,
-            peer: request.dest,
-            traffic_class: request.traffic_class,
-            service_id: request.service_id,
             transport: request.transport,
             local_guid: request.ca_guid,
-            remote_guid: 0,
-            remote_comm: 0,
             local_qpn: request.qpn,
-            remote_qpn: Qpn::new(0),
-            own_tid: 0,
-            tid: 0,
-            end_tid: 0,
             wait: answer_within(
                 request.packet_lifetime.into(),
                 request.response_timeout.into(),
             ),
             time_wait: duration(request.ack_timeout.into()),
             retries: request.max_retries,
-            retries_left: 0,
-            absences: 0,
-            last: None,
-            deadline: None,
+            ..Connection::new(
+                CmState::ReqSent,
+                request.dest,
+                request.traffic_class,
+                request.service_id,
+            )
         })?;
         req.local_comm_id = comm.0;
         self.send_first(now, comm, REQ, req);
@@ -227,31 +217,17 @@ impl Cm {
         bits::<5>("response_timeout", request.response_timeout)?;
         bits::<4>("max_retries", request.max_retries)?;
         let comm = self.begin(Connection {
-            state: CmState::SidrReqSent,
-            left: None,
-            origin: None,
-            peer: request.dest,
-            traffic_class: request.traffic_class,
-            service_id: request.service_id,
-            transport: Transport::Rc,
-            local_guid: 0,
-            remote_guid: 0,
-            remote_comm: 0,
-            local_qpn: Qpn::new(0),
-            remote_qpn: Qpn::new(0),
-            own_tid: 0,
-            tid: 0,
-            end_tid: 0,
             wait: answer_within(
                 request.packet_lifetime.into(),
                 request.response_timeout.into(),
             ),
-            time_wait: Span::ZERO,
             retries: request.max_retries,
-            retries_left: 0,
-            absences: 0,
-            last: None,
-            deadline: None,
+            ..Connection::new(
+                CmState::SidrReqSent,
+                request.dest,
+                request.traffic_class,
+                request.service_id,
+            )
         })?;
         let message = SidrReq {
             request_id: comm.0,

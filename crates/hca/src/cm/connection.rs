@@ -161,6 +161,39 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// One that knows its peer and has exchanged nothing yet.
+    pub(super) fn new(
+        state: CmState,
+        peer: IpAddr,
+        traffic_class: u8,
+        service_id: ServiceId,
+    ) -> Self {
+        Self {
+            state,
+            left: None,
+            origin: None,
+            peer,
+            traffic_class,
+            service_id,
+            transport: Transport::Rc,
+            local_guid: 0,
+            remote_guid: 0,
+            remote_comm: 0,
+            local_qpn: Qpn::new(0),
+            remote_qpn: Qpn::new(0),
+            own_tid: 0,
+            tid: 0,
+            end_tid: 0,
+            wait: Span::ZERO,
+            time_wait: Span::ZERO,
+            retries: 0,
+            retries_left: 0,
+            absences: 0,
+            last: None,
+            deadline: None,
+        }
+    }
+
     /// The program knows it and has not destroyed it.
     pub(super) fn is_owned(&self) -> bool {
         self.left.is_none()

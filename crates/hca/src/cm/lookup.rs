@@ -1,12 +1,11 @@
 //! Requests for the queue pair of a datagram service (IBA vol 1, 12.11).
 
-use ferroce_wire::Qpn;
 use ferroce_wire::cm::{SidrRep, SidrReq};
 
 use super::connection::{Connection, Origin};
 use super::receive::Sender;
 use super::request::duration;
-use super::{Cm, CmEventKind, CmState, CommId, ConnectRequest, Transport};
+use super::{Cm, CmEventKind, CmState, CommId, ConnectRequest};
 
 impl Cm {
     pub(super) fn handle_sidr_req(&mut self, from: Sender, req: &SidrReq) {
@@ -30,28 +29,17 @@ impl Cm {
         }
         let wait = duration(ConnectRequest::RESPONSE_TIMEOUT.into());
         let comm = self.insert(Connection {
-            state: CmState::SidrReqReceived,
-            left: None,
             origin: Some(origin),
-            peer: from.source,
-            traffic_class: from.traffic_class,
-            service_id: req.service_id,
-            transport: Transport::Rc,
-            local_guid: 0,
-            remote_guid: 0,
             remote_comm: req.request_id,
-            local_qpn: Qpn::new(0),
-            remote_qpn: Qpn::new(0),
-            own_tid: 0,
             tid: from.tid,
-            end_tid: 0,
             wait,
             time_wait: wait * 2,
-            retries: 0,
-            retries_left: 0,
-            absences: 0,
-            last: None,
-            deadline: None,
+            ..Connection::new(
+                CmState::SidrReqReceived,
+                from.source,
+                from.traffic_class,
+                req.service_id,
+            )
         });
         self.begin_waiting(comm);
         let (source, req) = (from.source, Box::new(*req));

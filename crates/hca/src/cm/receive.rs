@@ -88,21 +88,12 @@ impl Cm {
         }
         let ack_timeout = req.ack_timeout.value();
         let comm = self.insert(Connection {
-            state: CmState::ReqReceived,
-            left: None,
             origin: Some(origin),
-            peer: from.source,
-            traffic_class: req.traffic_class,
-            service_id: req.service_id,
             transport,
-            local_guid: 0,
             remote_guid: req.ca_guid,
             remote_comm: req.local_comm_id,
-            local_qpn: Qpn::new(0),
             remote_qpn: req.qpn,
-            own_tid: 0,
             tid: from.tid,
-            end_tid: 0,
             // An ACK timeout is about twice the time a packet may be under way.
             wait: answer_within(
                 ack_timeout.saturating_sub(1),
@@ -110,10 +101,12 @@ impl Cm {
             ),
             time_wait: duration(ack_timeout),
             retries: req.max_cm_retries.value() as u8,
-            retries_left: 0,
-            absences: 0,
-            last: None,
-            deadline: None,
+            ..Connection::new(
+                CmState::ReqReceived,
+                from.source,
+                req.traffic_class,
+                req.service_id,
+            )
         });
         self.begin_waiting(comm);
         self.learn_remote_qp(comm);
