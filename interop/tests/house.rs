@@ -24,6 +24,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("ferroce-fwctl", 2),
     ("ferroce-hca", 3),
     ("ferroce-fabric", 4),
+    ("ferroce-testing", 4),
     ("ferroce-udp", 4),
     ("ferroce-sweep", 5),
     ("ferroce-sysfs", 5),
@@ -99,6 +100,7 @@ const FENCES: &[(&str, &str)] = &[
     ("dcqcn", "#![forbid(unsafe_code)]"),
     ("transport", "#![forbid(unsafe_code)]"),
     ("fabric", "#![forbid(unsafe_code)]"),
+    ("testing", "#![forbid(unsafe_code)]"),
     ("sweep", "#![forbid(unsafe_code)]"),
     ("sysfs", "#![forbid(unsafe_code)]"),
     ("hca", "#![deny(unsafe_code)]"),
@@ -251,6 +253,13 @@ fn arrows_point_down_only() {
             if dependency["path"].is_null() {
                 continue; // not ours
             }
+            if used == "ferroce-testing" {
+                // Knows devices, and helps to test what they are made of.
+                if text(dependency, "kind") != "dev" {
+                    violations.push(format!("{name} uses {used}, which is for tests"));
+                }
+                continue;
+            }
             match levels.get(used) {
                 None => violations.push(format!("{name} uses {used}, which has no level")),
                 Some(below) if below >= level => violations.push(format!(
@@ -319,7 +328,9 @@ fn the_core_knows_no_clock_socket_thread_or_file() {
 fn every_environment_variable_is_in_the_manual() {
     let page = read("docs/environment.md");
     let mut violations = Vec::new();
-    let is_test = |source: &Source| source.path.contains("/tests/");
+    let is_test = |source: &Source| {
+        source.path.contains("/tests/") || source.path.starts_with("crates/testing/")
+    };
     for source in all_sources().iter().filter(|source| !is_test(source)) {
         for line in &source.lines {
             // As a whole text, as it is when a variable is read or set.

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use ferroce_hca::{Counter, Data, Mtu, Phase, Received};
 use ferroce_wire::{BthFlags, Headers, Opcode, PKEY_DEFAULT, Qpn, cnp};
 
-use super::common::{A, B};
 use super::pace::held_at;
 use super::{Stream, mark, set};
+use ferroce_testing::{A, B};
 
 fn cnp_to(qpn: Qpn) -> Headers {
     cnp::headers(qpn, PKEY_DEFAULT)

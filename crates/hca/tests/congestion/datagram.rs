@@ -7,8 +7,8 @@ use ferroce_hca::{
 };
 use ferroce_wire::{BthFlags, Deth, Headers, Opcode, Psn, Qpn};
 
-use super::common::{A, B, Pair, SEND};
 use super::{mark, set};
+use ferroce_testing::{A, B, SEND, World};
 
 const QKEY: u32 = 0x1234_5678;
 const GROUP: [u8; 4] = [239, 1, 2, 3];
@@ -18,13 +18,13 @@ const CE: u8 = 0b11;
 
 /// A device that hears datagrams at a queue pair.
 struct Listener {
-    pair: Pair,
+    pair: World,
     qpn: Qpn,
 }
 
 impl Listener {
     fn new(assignments: &[&str]) -> Self {
-        let mut pair = Pair::new([HcaConfig::default(); 2]);
+        let mut pair = World::new([HcaConfig::default(); 2]);
         set(&pair.sides[B].hca, assignments);
         let qpn = pair.sides[B].create_ud(QKEY);
         Self { pair, qpn }
@@ -86,7 +86,7 @@ fn the_sender_of_a_marked_datagram_gets_a_cnp() {
 
 #[test]
 fn the_sender_heeds_none_and_sends_on() {
-    let mut pair = Pair::new([HcaConfig::default(); 2]);
+    let mut pair = World::new([HcaConfig::default(); 2]);
     let [a, b] = [A, B].map(|side| pair.sides[side].create_ud(QKEY));
     let source = pair.sides[A].register(100, AccessFlags::empty());
     let to = UdAddress {

@@ -7,8 +7,8 @@ use ferroce_hca::{
 };
 use ferroce_wire::Qpn;
 
-use super::common::{A, B, Pair, attr};
 use super::set;
+use ferroce_testing::{A, B, World, attr};
 
 /// Bytes of a message: the resolution of what a flow has got.
 const MESSAGE: u32 = 16 << 10;
@@ -19,7 +19,7 @@ const POSTED: usize = 64;
 const STEP_NS: u64 = 200_000;
 
 struct Incast {
-    pair: Pair,
+    pair: World,
     flows: Vec<Qpn>,
     regions: [MrInfo; 2],
     /// Messages posted, of each flow.
@@ -36,7 +36,7 @@ impl Incast {
             window: Window::Fixed(2 << 20), // rates are to keep the queue short
             ..HcaConfig::default()
         };
-        let mut pair = Pair::new([config; 2]);
+        let mut pair = World::new([config; 2]);
         pair.carries_bytes = false;
         pair.sides
             .iter()

@@ -1,8 +1,5 @@
 //! DCQCN between two devices, in virtual time.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod cnp;
 mod datagram;
 mod incast;
@@ -15,7 +12,7 @@ use ferroce_hca::{
 };
 use ferroce_wire::Qpn;
 
-use common::{A, B, Pair, attr};
+use ferroce_testing::{A, B, World, attr};
 
 /// Sets parameters, each `NAME=VALUE`.
 fn set(hca: &Hca, assignments: &[&str]) {
@@ -29,7 +26,7 @@ fn set(hca: &Hca, assignments: &[&str]) {
 }
 
 /// What the device receives is marked from now on.
-fn mark(pair: &mut Pair, side: usize, probability: f64) {
+fn mark(pair: &mut World, side: usize, probability: f64) {
     let link = Impairment {
         ecn_mark: probability,
         ..Impairment::default()
@@ -40,7 +37,7 @@ fn mark(pair: &mut Pair, side: usize, probability: f64) {
 
 /// A stream of WRITEs from A to B, of memory that holds no bytes.
 struct Stream {
-    pair: Pair,
+    pair: World,
     a: Qpn,
     b: Qpn,
     regions: [MrInfo; 2],
@@ -63,7 +60,7 @@ impl Stream {
             personality,
             ..HcaConfig::default()
         };
-        let mut pair = Pair::new([config; 2]);
+        let mut pair = World::new([config; 2]);
         pair.carries_bytes = false;
         for side in &pair.sides {
             set(&side.hca, assignments);

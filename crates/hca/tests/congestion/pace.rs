@@ -3,8 +3,8 @@
 use ferroce_hca::{Counter, Mtu, QpAttr, QpState};
 use ferroce_wire::{PKEY_DEFAULT, cnp};
 
-use super::common::{A, B, attr};
 use super::{Stream, mark, set};
+use ferroce_testing::{A, B, attr};
 
 /// Header, RETH now and then, ICRC: what counts besides the payload.
 const FRAME_MAX: f64 = 32.0;

@@ -2,8 +2,8 @@
 
 use ferroce_hca::{Counter, HcaConfig, SendWr, WcStatus, Window};
 
-use crate::common::{A, B, Region, SEND, config, recv_wr};
 use crate::link::{Link, Receiver, without_timeout};
+use ferroce_testing::{A, B, Region, SEND, config, recv_wr};
 
 const LEN: usize = 64 << 10;
 

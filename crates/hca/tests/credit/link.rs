@@ -7,7 +7,7 @@ use ferroce_hca::{
 };
 use ferroce_wire::{Headers, Psn, Qpn};
 
-use crate::common::{A, B, LATENCY_NS, Pair, Region, Side, attr};
+use ferroce_testing::{A, B, LATENCY_NS, Region, Side, World, attr};
 
 /// Packets that a socket hands over in one call.
 const BATCH: usize = 32;
@@ -52,7 +52,7 @@ struct Socket {
 
 /// Two devices; each may have queue pairs towards the other and towards itself.
 pub(crate) struct Link {
-    pub pair: Pair,
+    pub pair: World,
     sockets: [Socket; 2],
     wire: VecDeque<Flight>,
     /// Packets that found no room.
@@ -67,7 +67,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(configs: [HcaConfig; 2], receivers: [Receiver; 2]) -> Self {
-        let mut pair = Pair::new(configs);
+        let mut pair = World::new(configs);
         pair.carries_bytes = false;
         Self {
             pair,

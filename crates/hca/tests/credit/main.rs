@@ -1,8 +1,5 @@
 //! Many queue pairs that send into one receive buffer: nothing is lost, all get their turn.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod bound;
 mod link;
 mod processes;

@@ -7,8 +7,8 @@ use ferroce_hca::{
     Personality, SendWr, WcStatus, Window, WriteLock, WriteLockError,
 };
 
-use crate::common::{A, B, Side, config};
 use crate::link::{Link, Receiver, without_timeout};
+use ferroce_testing::{A, B, Side, config};
 
 const LEN: usize = 64 << 10;
 const BOUND: u32 = 1 << 20;
@@ -54,7 +54,9 @@ fn link(memory: MappedState) -> Link {
     let mut link = Link::new([config(); 2], [receiver; 2]);
     let state = DeviceState::mapped(memory, Function::default(), 0, Arc::new(NoLock)).unwrap();
     state.reset(Personality::default()).unwrap();
-    link.pair.sides = [1, 2].map(|slot| Side::on(slot, process(memory, slot)));
+    link.pair.sides = [1, 2]
+        .map(|slot| Side::on(slot, process(memory, slot)))
+        .into();
     link
 }
 

@@ -2,8 +2,8 @@
 
 use ferroce_hca::{Counter, HcaConfig, Mtu, Personality, QpAttr, SendWr, Span, WcStatus, Window};
 
-use crate::common::{B, Region, SEND, attr, recv_wr};
 use crate::link::{Link, Receiver};
+use ferroce_testing::{B, Region, SEND, attr, recv_wr};
 
 const LEN: usize = 64 << 10;
 const MESSAGES: usize = 48;

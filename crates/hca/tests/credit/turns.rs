@@ -3,8 +3,8 @@
 use ferroce_hca::{HcaConfig, QpState, SendWr, Span, Window};
 use ferroce_wire::Qpn;
 
-use crate::common::{A, B, attr, config};
 use crate::link::{Link, Receiver, without_timeout};
+use ferroce_testing::{A, B, attr, config};
 
 const BOUND: u32 = 256 << 10;
 

@@ -4,11 +4,12 @@ use ferroce_hca::{AccessFlags, SendOp, SendWr};
 use ferroce_prm::roce_accl as reg;
 use ferroce_wire::Qpn;
 
-use crate::common::{A, B, Pair, image, write};
+use ferroce_testing::register::{image, write};
+use ferroce_testing::{A, B, World};
 
 /// Traffic classes of what B sends in answer to a WRITE and a READ: acknowledgements, and READ
 /// responses.
-fn answers(pair: &mut Pair, qpn: Qpn) -> [Vec<u32>; 2] {
+fn answers(pair: &mut World, qpn: Qpn) -> [Vec<u32>; 2] {
     let source = pair.sides[A].register(64, AccessFlags::all());
     let target = pair.sides[B].register(64, AccessFlags::all());
     pair.trace = Some(Vec::new());
@@ -34,7 +35,7 @@ fn answers(pair: &mut Pair, qpn: Qpn) -> [Vec<u32>; 2] {
 
 #[test]
 fn acknowledgements_of_live_queue_pairs_get_it_and_data_does_not() {
-    let (mut pair, qpns) = Pair::connected();
+    let (mut pair, qpns) = World::connected();
     // The ECN bits, which stay, say that the queue pair can be told of congestion.
     assert_eq!(answers(&mut pair, qpns[A]), [[2], [2]]);
     for (forced, dscp, expected) in [(1, 26, 0x6a), (1, 63, 0xfe), (0, 63, 2)] {

@@ -7,12 +7,12 @@ use ferroce_hca::{
 };
 use ferroce_wire::{Connection, Headers, Place, Psn, Qpn};
 
-use crate::common::{A, B, Pair, Region, SEND, Side, attr, config, recv_wr};
+use ferroce_testing::{A, B, Region, SEND, Side, World, attr, config, recv_wr};
 
 const QKEY: u32 = 0x1234_5678;
 
-fn devices() -> Pair {
-    Pair::new([config(), config()])
+fn devices() -> World {
+    World::new([config(), config()])
 }
 
 fn to(side: &Side, qpn: Qpn) -> UdAddress {
@@ -39,7 +39,7 @@ fn completion(side: &mut Side) -> Completion {
 }
 
 /// A UD queue pair on each side, and a datagram of 100 bytes from A.
-fn sent() -> (Pair, [Qpn; 2], Region) {
+fn sent() -> (World, [Qpn; 2], Region) {
     let mut pair = devices();
     let qpns = [A, B].map(|id| pair.sides[id].create_ud(QKEY));
     let source = pair.sides[A].register(100, AccessFlags::empty());
@@ -163,7 +163,7 @@ fn a_receive_with_a_bad_key_fails_the_queue_pair() {
 fn a_datagram_longer_than_the_port_allows_stops_the_send_queue() {
     let mut short = config();
     short.port_mtu = Mtu::Mtu1024;
-    let mut pair = Pair::new([short, config()]);
+    let mut pair = World::new([short, config()]);
     let [a, b] = [A, B].map(|id| pair.sides[id].create_ud(QKEY));
     let source = pair.sides[A].register(1025, AccessFlags::empty());
     let sink = pair.sides[B].register(2048, AccessFlags::LOCAL_WRITE);

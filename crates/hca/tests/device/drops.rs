@@ -7,7 +7,7 @@ use ferroce_wire::{
     Aeth, Connection, CreditCode, Deth, ExtensionValues, Headers, Opcode, Place, Psn, Qpn, Syndrome,
 };
 
-use crate::common::{A, B, Pair, SEND};
+use ferroce_testing::{A, B, SEND, World};
 
 /// Every way to be dropped.
 const CAUSES: &[Counter] = &[
@@ -28,8 +28,8 @@ fn request(qpn: Qpn) -> Headers {
 
 /// Gives B a packet, and says what it was dropped for.
 #[track_caller]
-fn dropped(pair: &mut Pair, headers: &Headers, source: [u8; 4]) -> Vec<Counter> {
-    let counts = |pair: &Pair| CAUSES.iter().map(|c| pair.count(B, *c)).collect::<Vec<_>>();
+fn dropped(pair: &mut World, headers: &Headers, source: [u8; 4]) -> Vec<Counter> {
+    let counts = |pair: &World| CAUSES.iter().map(|c| pair.count(B, *c)).collect::<Vec<_>>();
     let before = counts(pair);
     let taken = pair.count(B, Counter::RdmaRxPackets);
     let received = Received {
@@ -60,7 +60,7 @@ const PEER: [u8; 4] = [10, 0, 0, 1];
 
 #[test]
 fn each_cause_has_its_counter() {
-    let (mut pair, [_, qpn]) = Pair::connected();
+    let (mut pair, [_, qpn]) = World::connected();
     let sink = pair.sides[B].register(100, AccessFlags::LOCAL_WRITE);
     for wr_id in 0..4 {
         pair.sides[B].recv(qpn, wr_id, &sink);
@@ -135,7 +135,7 @@ fn each_cause_has_its_counter() {
 
 #[test]
 fn queue_pairs_that_are_not_ready_take_nothing() {
-    let (mut pair, [_, qpn]) = Pair::connected();
+    let (mut pair, [_, qpn]) = World::connected();
     let good = request(qpn);
     for state in [QpState::Err, QpState::Reset] {
         pair.sides[B].move_to(qpn, state);
@@ -151,7 +151,7 @@ fn queue_pairs_that_are_not_ready_take_nothing() {
 
 #[test]
 fn what_the_host_sees_is_counted_where_it_says() {
-    let (mut pair, _) = Pair::connected();
+    let (mut pair, _) = World::connected();
     for (n, cause) in CAUSES.iter().enumerate() {
         pair.sides[A].hca.count(*cause, n as u64 + 1);
         assert_eq!(pair.count(A, *cause), n as u64 + 1, "{}", cause.name());
@@ -160,7 +160,7 @@ fn what_the_host_sees_is_counted_where_it_says() {
 
 #[test]
 fn a_lossy_link_counts_every_packet_once() {
-    let (mut pair, [a, b]) = Pair::connected();
+    let (mut pair, [a, b]) = World::connected();
     let link = Impairment {
         loss: 0.2,
         ecn_mark: 1.0,

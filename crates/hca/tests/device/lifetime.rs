@@ -7,9 +7,10 @@ use ferroce_hca::{
 };
 use ferroce_wire::Qpn;
 
-use crate::common::{A, B, Pair, SEND, attr, config, switch_adaptive};
+use ferroce_testing::register::switch_adaptive;
+use ferroce_testing::{A, B, SEND, World, attr, config};
 
-fn write(pair: &mut Pair, qpn: Qpn, len: usize) {
+fn write(pair: &mut World, qpn: Qpn, len: usize) {
     let own = pair.sides[A].register(len, AccessFlags::empty());
     let remote = pair.sides[B].register(len, AccessFlags::all());
     pair.post(A, qpn, SendWr::new(0, remote.write(), own.whole()));
@@ -18,7 +19,7 @@ fn write(pair: &mut Pair, qpn: Qpn, len: usize) {
 #[test]
 fn a_queue_pair_can_be_destroyed_with_everything_in_flight() {
     for id in [A, B] {
-        let (mut pair, qpns) = Pair::connected();
+        let (mut pair, qpns) = World::connected();
         let source = pair.sides[B].register(1 << 20, AccessFlags::REMOTE_READ);
         let sink = pair.sides[A].register(1 << 20, AccessFlags::LOCAL_WRITE);
         let read = SendOp::Read {
@@ -58,7 +59,7 @@ fn a_number_that_serves_again_starts_with_nothing() {
         },
         ..config()
     };
-    let mut pair = Pair::new([config; 2]);
+    let mut pair = World::new([config; 2]);
     let delay = Impairment {
         delay_ns: 40_000,
         ..Impairment::default()
@@ -102,7 +103,7 @@ fn a_number_that_serves_again_starts_with_nothing() {
 
 #[test]
 fn memory_taken_away_from_a_requester_fails_its_request() {
-    let (mut pair, [a, _]) = Pair::connected();
+    let (mut pair, [a, _]) = World::connected();
     let own = pair.sides[A].register(8 << 20, AccessFlags::empty());
     let remote = pair.sides[B].register(8 << 20, AccessFlags::all());
     pair.post(A, a, SendWr::new(3, remote.write(), own.whole()));
@@ -119,7 +120,7 @@ fn memory_taken_away_from_a_requester_fails_its_request() {
 #[test]
 fn memory_taken_away_from_a_responder_fails_the_request_of_its_peer() {
     for is_read in [false, true] {
-        let (mut pair, [a, b]) = Pair::connected();
+        let (mut pair, [a, b]) = World::connected();
         let own = pair.sides[A].register(8 << 20, AccessFlags::LOCAL_WRITE);
         let remote = pair.sides[B].register(8 << 20, AccessFlags::all());
         let op = match is_read {
@@ -146,7 +147,7 @@ fn memory_taken_away_from_a_responder_fails_the_request_of_its_peer() {
 
 #[test]
 fn a_packet_held_by_a_link_has_the_bytes_of_when_it_was_sent() {
-    let (mut pair, [a, b]) = Pair::connected();
+    let (mut pair, [a, b]) = World::connected();
     let link = Impairment {
         delay_ns: 100_000,
         ..Impairment::default()
@@ -171,7 +172,7 @@ fn a_packet_held_by_a_link_has_the_bytes_of_when_it_was_sent() {
 /// timer heap that this makes useless must not pile up.
 #[test]
 fn timers_that_are_not_needed_any_more_do_not_pile_up() {
-    let (mut pair, [a, _]) = Pair::connected();
+    let (mut pair, [a, _]) = World::connected();
     let attr = QpAttr {
         timeout: 31,
         ..attr()
@@ -274,7 +275,7 @@ fn many_queue_pairs_have_their_timers() {
 /// A link that holds one packet back does not keep those after it waiting for a timer.
 #[test]
 fn a_packet_that_is_not_delayed_is_delivered_at_once_whatever_the_link_holds() {
-    let (mut pair, [a, b]) = Pair::connected();
+    let (mut pair, [a, b]) = World::connected();
     let sink = pair.sides[B].register(8, AccessFlags::LOCAL_WRITE);
     for wr_id in 0..2 {
         pair.sides[B].recv(b, wr_id, &sink);
@@ -301,7 +302,7 @@ fn a_packet_that_is_not_delayed_is_delivered_at_once_whatever_the_link_holds() {
         );
     }
     pair.sides[B].collect(None, now);
-    let done = |pair: &Pair| pair.sides[B].completions.len();
+    let done = |pair: &World| pair.sides[B].completions.len();
     assert_eq!(done(&pair), 1);
     pair.run();
     assert_eq!(done(&pair), 2);
@@ -310,7 +311,7 @@ fn a_packet_that_is_not_delayed_is_delivered_at_once_whatever_the_link_holds() {
 /// A program that ends owes its peers acknowledgements, but has no memory any more.
 #[test]
 fn a_device_whose_memory_is_revoked_acknowledges_and_touches_nothing() {
-    let (mut pair, qpns) = Pair::connected();
+    let (mut pair, qpns) = World::connected();
     let sink = pair.sides[B].register(4096, AccessFlags::all());
     let own = pair.sides[A].register(4096, AccessFlags::empty());
     pair.post(A, qpns[A], SendWr::new(1, sink.write(), own.whole()));

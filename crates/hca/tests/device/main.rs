@@ -1,8 +1,5 @@
 //! The device from outside: registers, objects, queues, drops, and what survives what.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod ack_dscp;
 mod datagram;
 mod drops;

@@ -5,7 +5,7 @@ use ferroce_hca::{
     SendOp, SendWr, Sge, Sges, VerbsError, WcStatus,
 };
 
-use crate::common::{A, B, Pair, SEND, attr};
+use ferroce_testing::{A, B, SEND, World, attr};
 
 #[test]
 fn access_flags_are_read_bit_by_bit() {
@@ -45,14 +45,14 @@ fn the_whole_address_space_is_for_regions_on_demand() {
 }
 
 /// A pair, B's region of 100 bytes, and what a WRITE of A to all of it comes to.
-struct World {
-    pair: Pair,
+struct Regions {
+    pair: World,
     info: MrInfo,
 }
 
-impl World {
+impl Regions {
     fn new(access: AccessFlags) -> Self {
-        let mut pair = Pair::new([crate::common::config(); 2]);
+        let mut pair = World::new([ferroce_testing::config(); 2]);
         let info = pair.sides[B].register(100, access).info;
         Self { pair, info }
     }
@@ -81,7 +81,7 @@ impl World {
 #[test]
 fn a_region_gets_other_permissions_under_its_key() {
     let read_only = AccessFlags::REMOTE_READ;
-    let mut world = World::new(read_only);
+    let mut world = Regions::new(read_only);
     let va = world.info.va;
     assert_eq!(world.write(va, 1), WcStatus::RemAccessErr);
     let open = MrModify {
@@ -101,7 +101,7 @@ fn a_region_gets_other_permissions_under_its_key() {
 
 #[test]
 fn a_region_gets_other_memory_under_its_key() {
-    let mut world = World::new(AccessFlags::all());
+    let mut world = Regions::new(AccessFlags::all());
     let old = world.info.va;
     let buffer = Buffer::zeroed(500);
     let change = MrModify {
@@ -120,7 +120,7 @@ fn a_region_gets_other_memory_under_its_key() {
 
 #[test]
 fn a_region_moves_to_another_domain_and_back() {
-    let mut world = World::new(AccessFlags::all());
+    let mut world = Regions::new(AccessFlags::all());
     let (va, own) = (world.info.va, world.pair.sides[B].pd);
     let other = world.pair.sides[B].hca.alloc_pd().unwrap();
     let to = |pd| MrModify {
@@ -140,7 +140,7 @@ fn a_region_moves_to_another_domain_and_back() {
 
 #[test]
 fn a_refused_change_changes_nothing() {
-    let mut world = World::new(AccessFlags::all());
+    let mut world = Regions::new(AccessFlags::all());
     let memory = Memory::Phantom {
         addr: 0,
         len: 1 << 20,
@@ -180,7 +180,7 @@ fn a_refused_change_changes_nothing() {
 
 #[test]
 fn a_null_region_reads_as_zeros_and_swallows_what_comes() {
-    let (mut pair, [a, b]) = Pair::connected();
+    let (mut pair, [a, b]) = World::connected();
     let null = [A, B].map(|id| {
         let side = &mut pair.sides[id];
         side.hca.alloc_null_mr(side.pd).unwrap()

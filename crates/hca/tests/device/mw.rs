@@ -7,21 +7,21 @@ use ferroce_hca::{
 };
 use ferroce_wire::Qpn;
 
-use crate::common::{A, B, Pair, Region, attr, local};
+use ferroce_testing::{A, B, Region, World, attr, local};
 
 const LEN: u64 = 4096;
 
 /// B's region, with every permission, and B's windows. A is the peer.
-struct World {
-    pair: Pair,
+struct Windows {
+    pair: World,
     qpns: [Qpn; 2],
     region: Region,
     own: Region,
 }
 
-impl World {
+impl Windows {
     fn new() -> Self {
-        let (mut pair, qpns) = Pair::connected();
+        let (mut pair, qpns) = World::connected();
         let region = pair.sides[B].register(LEN as usize, AccessFlags::all());
         region.fill(7);
         let own = pair.sides[A].register(LEN as usize, AccessFlags::LOCAL_WRITE);
@@ -116,7 +116,7 @@ fn a_window_opens_its_part_of_a_region_for_its_permissions() {
             if zero_based && kind == MwType::Type1 {
                 continue;
             }
-            let mut world = World::new();
+            let mut world = Windows::new();
             let window = world.window(kind);
             let mut bind = world.half(window.rkey + 1, AccessFlags::REMOTE_WRITE);
             bind.zero_based = zero_based;
@@ -180,7 +180,7 @@ fn a_window_opens_its_part_of_a_region_for_its_permissions() {
 
 #[test]
 fn reads_and_atomics_go_through_windows_too() {
-    let mut world = World::new();
+    let mut world = Windows::new();
     let window = world.window(MwType::Type2);
     let bind = world.half(window.rkey, AccessFlags::REMOTE);
     assert_eq!(world.bind(bind), WcStatus::Success);
@@ -198,7 +198,7 @@ fn reads_and_atomics_go_through_windows_too() {
 
 #[test]
 fn binds_that_break_a_rule_fail_and_open_nothing() {
-    type Spoil = fn(&mut World, &mut MwBind);
+    type Spoil = fn(&mut Windows, &mut MwBind);
     let spoils: &[(&str, Spoil)] = &[
         ("no such region", |_, bind| bind.lkey ^= 1),
         ("no such window", |_, bind| bind.rkey ^= 0x0100_0000),
@@ -238,7 +238,7 @@ fn binds_that_break_a_rule_fail_and_open_nothing() {
         }),
     ];
     for (name, spoil) in spoils {
-        let mut world = World::new();
+        let mut world = Windows::new();
         let window = world.window(MwType::Type2);
         let mut bind = world.half(window.rkey, AccessFlags::REMOTE_WRITE);
         spoil(&mut world, &mut bind);
@@ -260,7 +260,7 @@ fn binds_that_break_a_rule_fail_and_open_nothing() {
 
 #[test]
 fn a_type_2_window_is_bound_once_and_again_after_it_is_invalidated() {
-    let mut world = World::new();
+    let mut world = Windows::new();
     let rkey = world.window(MwType::Type2).rkey;
     let first = world.half(rkey, AccessFlags::REMOTE_WRITE);
     assert_eq!(world.bind(first), WcStatus::Success);
@@ -288,7 +288,7 @@ fn a_type_2_window_is_for_one_queue_pair_and_a_type_1_window_for_all() {
         (MwType::Type1, WcStatus::Success),
         (MwType::Type2, WcStatus::RemAccessErr),
     ] {
-        let mut world = World::new();
+        let mut world = Windows::new();
         let window = world.window(kind);
         let bind = world.half(window.rkey, AccessFlags::REMOTE_WRITE);
         let rkey = if kind == MwType::Type1 {
@@ -304,7 +304,7 @@ fn a_type_2_window_is_for_one_queue_pair_and_a_type_1_window_for_all() {
 
 #[test]
 fn the_peer_can_invalidate_its_window_and_nothing_else() {
-    let mut world = World::new();
+    let mut world = Windows::new();
     let rkey = world.window(MwType::Type2).rkey;
     let bind = world.half(rkey, AccessFlags::REMOTE_WRITE);
     assert_eq!(world.bind(bind), WcStatus::Success);
@@ -339,7 +339,7 @@ fn the_peer_can_invalidate_its_window_and_nothing_else() {
 
 #[test]
 fn this_side_cannot_invalidate_regions_and_type_1_windows() {
-    let mut world = World::new();
+    let mut world = Windows::new();
     let type_1 = world.window(MwType::Type1).rkey;
     for rkey in [type_1, world.region.info.key.rkey(), 0xdead_beef] {
         let status = world.post_local(SendOp::LocalInvalidate { rkey });
@@ -350,7 +350,7 @@ fn this_side_cannot_invalidate_regions_and_type_1_windows() {
 
 #[test]
 fn a_type_1_window_moves_and_changes_its_key_each_time() {
-    let mut world = World::new();
+    let mut world = Windows::new();
     let window = world.window(MwType::Type1);
     let bind = world.half(0, AccessFlags::REMOTE_WRITE);
     let va = world.region.info.va;
@@ -372,7 +372,7 @@ fn a_type_1_window_moves_and_changes_its_key_each_time() {
 
 #[test]
 fn binds_of_one_window_in_a_row_get_keys_of_their_own() {
-    let mut world = World::new();
+    let mut world = Windows::new();
     let window = world.window(MwType::Type1);
     let wr = MwBindWr {
         wr_id: 1,
@@ -396,7 +396,7 @@ fn binds_of_one_window_in_a_row_get_keys_of_their_own() {
 
 #[test]
 fn a_region_stays_as_it_is_while_a_window_is_bound_to_it() {
-    let mut world = World::new();
+    let mut world = Windows::new();
     let ids = [MwType::Type1, MwType::Type2].map(|kind| world.window(kind));
     let bind = world.half(ids[1].rkey, AccessFlags::REMOTE_WRITE);
     world.bind_type_1(ids[0].id, bind);
@@ -425,7 +425,7 @@ fn a_region_stays_as_it_is_while_a_window_is_bound_to_it() {
 
 #[test]
 fn a_window_that_is_gone_opens_nothing() {
-    let mut world = World::new();
+    let mut world = Windows::new();
     let window = world.window(MwType::Type2);
     let bind = world.half(window.rkey, AccessFlags::REMOTE_WRITE);
     assert_eq!(world.bind(bind), WcStatus::Success);
@@ -438,7 +438,7 @@ fn a_window_that_is_gone_opens_nothing() {
 
 #[test]
 fn a_window_is_no_key_for_local_memory() {
-    let mut world = World::new();
+    let mut world = Windows::new();
     let window = world.window(MwType::Type2);
     let bind = world.half(window.rkey, AccessFlags::REMOTE);
     assert_eq!(world.bind(bind), WcStatus::Success);

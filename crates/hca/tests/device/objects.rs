@@ -10,7 +10,7 @@ use ferroce_hca::{
 };
 use ferroce_wire::Qpn;
 
-use crate::common::{SEND, srq_limit};
+use ferroce_testing::{SEND, srq_limit};
 
 fn device() -> (Hca, QpInit) {
     let mut hca = Hca::new(HcaConfig::default());

@@ -5,11 +5,11 @@ use ferroce_hca::{
     Sge, Sges, Span, Time, WcOpcode, WcStatus,
 };
 
-use crate::common::{A, B, Pair};
+use ferroce_testing::{A, B, World};
 
 const LEN: u32 = 1 << 20;
 
-fn region(pair: &mut Pair, id: usize, addr: u64) -> MrInfo {
+fn region(pair: &mut World, id: usize, addr: u64) -> MrInfo {
     let memory = Memory::Phantom {
         addr,
         len: LEN.into(),
@@ -29,8 +29,8 @@ fn sge(info: &MrInfo, offset: u32, length: u32) -> Sge {
 }
 
 /// Every operation, with lengths only; returns when the last one is done.
-fn exchange(link: &Impairment) -> (Pair, Time) {
-    let (mut pair, [a, b]) = Pair::connected();
+fn exchange(link: &Impairment) -> (World, Time) {
+    let (mut pair, [a, b]) = World::connected();
     pair.carries_bytes = false;
     let (own, remote) = (
         region(&mut pair, A, 0x1000),
@@ -140,7 +140,7 @@ fn a_bad_link_does_not_change_that() {
 
 #[test]
 fn packets_that_a_link_holds_back_carry_no_zeros() {
-    let (mut pair, [a, _]) = Pair::connected();
+    let (mut pair, [a, _]) = World::connected();
     pair.carries_bytes = false;
     let (own, remote) = (region(&mut pair, A, 0), region(&mut pair, B, 0));
     let link = Impairment {

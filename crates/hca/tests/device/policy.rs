@@ -8,11 +8,12 @@ use ferroce_hca::{
 use ferroce_wire::Qpn;
 use serde_json::Value;
 
-use crate::common::{A, B, Pair, SEND, attr, disable_floor, set_profile, switch_adaptive, write};
+use ferroce_testing::register::{disable_floor, set_profile, switch_adaptive, write};
+use ferroce_testing::{A, B, SEND, World, attr};
 
 /// A device like any, and a silent one.
-fn silent(config: HcaConfig) -> Pair {
-    let mut pair = Pair::new([config, config]);
+fn silent(config: HcaConfig) -> World {
+    let mut pair = World::new([config, config]);
     pair.sides[B].deaf = true;
     pair
 }
@@ -25,7 +26,7 @@ fn traced() -> HcaConfig {
 }
 
 /// A queue pair that will hear nothing.
-fn connect(pair: &mut Pair, timeout: u8, retry_cnt: u8) -> Qpn {
+fn connect(pair: &mut World, timeout: u8, retry_cnt: u8) -> Qpn {
     let dest = pair.sides[B].address;
     let qpn = pair.sides[A].create_qp();
     let attr = QpAttr {
@@ -37,13 +38,13 @@ fn connect(pair: &mut Pair, timeout: u8, retry_cnt: u8) -> Qpn {
     qpn
 }
 
-fn send(pair: &mut Pair, qpn: Qpn) {
+fn send(pair: &mut World, qpn: Qpn) {
     let region = pair.sides[A].register(64, AccessFlags::empty());
     pair.post(A, qpn, SendWr::new(1, SEND, region.whole()));
 }
 
 /// The waits of a queue pair from the first send to the error.
-fn waits(pair: &mut Pair, qpn: Qpn) -> Vec<u64> {
+fn waits(pair: &mut World, qpn: Qpn) -> Vec<u64> {
     let start = pair.now;
     let before = pair.sides[A].expiries().len();
     send(pair, qpn);
@@ -92,7 +93,7 @@ fn number(value: &Value) -> u64 {
 
 /// A device whose first queue pair draws `draw`, with the profile and the floor of the vector set
 /// through the register, and that queue pair.
-fn device_with_draw(vector: &Value) -> (Pair, Qpn) {
+fn device_with_draw(vector: &Value) -> (World, Qpn) {
     let timeout = number(&vector["qp"]["timeout"]) as u8;
     let retry_cnt = number(&vector["qp"]["retry_cnt"]) as u8;
     for seed in 0..1000 {

@@ -7,9 +7,9 @@ use ferroce_hca::{
 };
 use ferroce_wire::Qpn;
 
-use crate::common::{A, B, LATENCY_NS, Pair, Region, SEND, Side, attr, recv_wr, srq_limit};
+use ferroce_testing::{A, B, LATENCY_NS, Region, SEND, Side, World, attr, recv_wr, srq_limit};
 
-fn send(pair: &mut Pair, qpn: Qpn, wr_id: u64, flags: SendFlags) {
+fn send(pair: &mut World, qpn: Qpn, wr_id: u64, flags: SendFlags) {
     let region = pair.sides[A].register(64, AccessFlags::empty());
     let wr = SendWr {
         flags,
@@ -39,7 +39,7 @@ fn polled(side: &mut Side, cq: CqId) -> Vec<(u64, WcStatus)> {
 /// A completion queue as large as the work queues never overruns.
 #[test]
 fn a_request_keeps_its_place_until_its_completion_is_polled() {
-    let mut pair = Pair::new([crate::common::config(); 2]);
+    let mut pair = World::new([ferroce_testing::config(); 2]);
     pair.sides[A].watch_nothing();
     let side = &mut pair.sides[A];
     let cq = side.hca.create_cq(4).unwrap();
@@ -87,7 +87,7 @@ fn a_request_keeps_its_place_until_its_completion_is_polled() {
 
 #[test]
 fn a_completion_queue_without_room_fails_its_queue_pairs_and_says_so_once() {
-    let mut pair = Pair::new([crate::common::config(); 2]);
+    let mut pair = World::new([ferroce_testing::config(); 2]);
     pair.sides[B].watch_nothing();
     let cq = pair.sides[B].hca.create_cq(2).unwrap();
     let init = QpInit {
@@ -157,7 +157,7 @@ fn a_completion_queue_without_room_fails_its_queue_pairs_and_says_so_once() {
 
 #[test]
 fn a_send_queue_without_room_for_completions_fails_too() {
-    let (mut pair, [_, b]) = Pair::connected();
+    let (mut pair, [_, b]) = World::connected();
     pair.sides[A].watch_nothing();
     let cq = pair.sides[A].hca.create_cq(1).unwrap();
     let init = QpInit {
@@ -189,10 +189,10 @@ fn a_send_queue_without_room_for_completions_fails_too() {
 
 #[test]
 fn an_armed_queue_announces_what_it_was_armed_for() {
-    let (mut pair, [a, b]) = Pair::connected();
+    let (mut pair, [a, b]) = World::connected();
     let cq = pair.sides[B].cq;
     recvs(&mut pair.sides[B], b, 0..10);
-    let announced = |pair: &mut Pair, notify, flags: SendFlags| {
+    let announced = |pair: &mut World, notify, flags: SendFlags| {
         if let Some(notify) = notify {
             pair.sides[B].hca.req_notify_cq(cq, notify).unwrap();
         }
@@ -224,7 +224,7 @@ fn an_armed_queue_announces_what_it_was_armed_for() {
 
 #[test]
 fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
-    let mut pair = Pair::new([crate::common::config(); 2]);
+    let mut pair = World::new([ferroce_testing::config(); 2]);
     let pd = pair.sides[B].pd;
     let srq = pair.sides[B].hca.create_srq(pd, 16, 1).unwrap();
     let (mut a, mut b) = (Vec::new(), Vec::new());
@@ -234,7 +234,7 @@ fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
         pair.connect([a[n], b[n]], attr());
     }
     let sink = pair.sides[B].register(64, AccessFlags::LOCAL_WRITE);
-    let post = |pair: &mut Pair, ids: std::ops::Range<u64>| {
+    let post = |pair: &mut World, ids: std::ops::Range<u64>| {
         for wr_id in ids {
             let posted = pair.sides[B].hca.post_srq_recv(srq, recv_wr(wr_id, &sink));
             posted.unwrap();
@@ -291,7 +291,7 @@ fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
 #[test]
 fn a_queue_pair_that_is_gone_or_reset_leaves_no_completions() {
     for is_reset in [false, true] {
-        let (mut pair, [a, b]) = Pair::connected();
+        let (mut pair, [a, b]) = World::connected();
         let cq = pair.sides[B].cq;
         pair.sides[B].watch_nothing();
         let other = [A, B].map(|id| pair.sides[id].create_qp());
@@ -315,7 +315,7 @@ fn a_queue_pair_that_is_gone_or_reset_leaves_no_completions() {
 
 #[test]
 fn a_completion_queue_shrinks_to_what_waits_in_it_and_grows() {
-    let (mut pair, [a, b]) = Pair::connected();
+    let (mut pair, [a, b]) = World::connected();
     pair.sides[A].watch_nothing();
     let cq = pair.sides[A].cq;
     recvs(&mut pair.sides[B], b, 0..8);
@@ -346,7 +346,7 @@ fn a_completion_queue_shrinks_to_what_waits_in_it_and_grows() {
 
 #[test]
 fn completions_carry_the_time_of_the_device() {
-    let (mut pair, [a, b]) = Pair::connected();
+    let (mut pair, [a, b]) = World::connected();
     recvs(&mut pair.sides[B], b, 0..1);
     let posted = pair.now;
     send(&mut pair, a, 0, SendFlags::SIGNALED);
@@ -359,7 +359,7 @@ fn completions_carry_the_time_of_the_device() {
 
 #[test]
 fn a_shared_queue_changes_as_a_whole_or_not_at_all() {
-    let mut pair = Pair::new([crate::common::config(); 2]);
+    let mut pair = World::new([ferroce_testing::config(); 2]);
     let side = &mut pair.sides[B];
     let srq = side.hca.create_srq(side.pd, 4, 3).unwrap();
     let sink = side.register(64, AccessFlags::LOCAL_WRITE);
@@ -393,7 +393,7 @@ fn a_shared_queue_changes_as_a_whole_or_not_at_all() {
     // The limit is gone once it was told.
     let b = side.create_qp_with_srq(srq);
     let a = pair.sides[A].create_qp();
-    pair.connect([a, b], crate::common::attr());
+    pair.connect([a, b], ferroce_testing::attr());
     for _ in 0..3 {
         send(&mut pair, a, 7, SendFlags::SIGNALED);
     }
@@ -409,7 +409,7 @@ fn a_shared_queue_changes_as_a_whole_or_not_at_all() {
 
 #[test]
 fn every_queue_pair_takes_two_elements() {
-    let mut pair = Pair::new([crate::common::config(); 2]);
+    let mut pair = World::new([ferroce_testing::config(); 2]);
     let side = &mut pair.sides[A];
     let cap = QpCap {
         max_send_sge: 1,
@@ -425,7 +425,7 @@ fn every_queue_pair_takes_two_elements() {
 
 /// A connected pair; B's queue pair and its shared receive queue have domains of their own.
 struct Domains {
-    pair: Pair,
+    pair: World,
     qpns: [Qpn; 2],
     srq: SrqId,
     of_qp: PdId,
@@ -434,7 +434,7 @@ struct Domains {
 
 impl Domains {
     fn new() -> Self {
-        let mut pair = Pair::new([crate::common::config(); 2]);
+        let mut pair = World::new([ferroce_testing::config(); 2]);
         let b = &mut pair.sides[B];
         let (of_qp, of_srq) = (b.pd, b.hca.alloc_pd().unwrap());
         let srq = b.hca.create_srq(of_srq, 4, 1).unwrap();

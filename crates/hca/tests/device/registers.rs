@@ -6,7 +6,7 @@ use ferroce_prm::Field;
 use ferroce_prm::roce_accl::{self as reg, ROCE_ACCL};
 use serde_json::Value;
 
-use crate::common::{field, image, query, write};
+use ferroce_testing::register::{field, image, query, write};
 
 fn device() -> Hca {
     Hca::new(HcaConfig::default())

@@ -3,18 +3,18 @@
 use ferroce_hca::{AccessFlags, HcaConfig, QpState, SendWr, Span, Window};
 use ferroce_wire::Qpn;
 
-use crate::common::{A, B, Pair, attr, config};
+use ferroce_testing::{A, B, World, attr, config};
 
 const MTU: u64 = 1024;
 const MIN: u64 = 64 << 10;
 
-fn devices(qps: usize, total_window_bytes: u32) -> (Pair, Vec<[Qpn; 2]>) {
+fn devices(qps: usize, total_window_bytes: u32) -> (World, Vec<[Qpn; 2]>) {
     let config = HcaConfig {
         window_bytes: 256 << 10,
         window: Window::Fixed(total_window_bytes),
         ..config()
     };
-    let mut pair = Pair::new([config; 2]);
+    let mut pair = World::new([config; 2]);
     let qps = (0..qps)
         .map(|_| {
             let qpns = [A, B].map(|id| pair.sides[id].create_qp());
@@ -25,13 +25,13 @@ fn devices(qps: usize, total_window_bytes: u32) -> (Pair, Vec<[Qpn; 2]>) {
     (pair, qps)
 }
 
-fn write(pair: &mut Pair, qpn: Qpn, len: usize) {
+fn write(pair: &mut World, qpn: Qpn, len: usize) {
     let own = pair.sides[A].register(len, AccessFlags::empty());
     let remote = pair.sides[B].register(len, AccessFlags::all());
     pair.post(A, qpn, SendWr::new(0, remote.write(), own.whole()));
 }
 
-fn in_flight(pair: &Pair, qpn: Qpn) -> u64 {
+fn in_flight(pair: &World, qpn: Qpn) -> u64 {
     u64::from(pair.sides[A].hca.qp(qpn).unwrap().in_flight()) * MTU
 }
 
@@ -108,7 +108,7 @@ fn queue_pairs_take_turns() {
         // More work in the middle of a turn changes nothing about whose it is.
         if turns.len() == 2 {
             let sge = pair.sides[A].register(8, AccessFlags::empty()).whole();
-            let wr = SendWr::new(1, crate::common::SEND, sge);
+            let wr = SendWr::new(1, ferroce_testing::SEND, sge);
             let _ = pair.sides[A].hca.post_send(qps[0][A], wr);
         }
     }

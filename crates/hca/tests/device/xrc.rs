@@ -7,7 +7,7 @@ use ferroce_hca::{
 };
 use ferroce_wire::{Psn, Qpn};
 
-use crate::common::{A, B, Pair, SEND, attr, config, recv_wr, srq_limit};
+use ferroce_testing::{A, B, SEND, World, attr, config, recv_wr, srq_limit};
 
 /// A shared receive queue with a protection domain and a completion queue of its own.
 struct Inbox {
@@ -55,8 +55,8 @@ impl Inbox {
 }
 
 /// A sends, B has two inboxes.
-fn connected() -> (Pair, [Qpn; 2], XrcdId, [Inbox; 2]) {
-    let mut pair = Pair::new([config(), config()]);
+fn connected() -> (World, [Qpn; 2], XrcdId, [Inbox; 2]) {
+    let mut pair = World::new([config(), config()]);
     let xrcd = pair.sides[B].hca.alloc_xrcd().unwrap();
     let inboxes = [0, 1].map(|_| Inbox::new(&mut pair.sides[B].hca, xrcd));
     let send = pair.sides[A].create_qp_of(QpType::XrcSend);
@@ -84,7 +84,7 @@ fn to(number: Srqn, wr_id: u64, op: SendOp, sge: Sge) -> SendWr {
     }
 }
 
-fn statuses(pair: &mut Pair) -> Vec<(u64, WcStatus)> {
+fn statuses(pair: &mut World) -> Vec<(u64, WcStatus)> {
     let completions = std::mem::take(&mut pair.sides[A].completions);
     completions.iter().map(|c| (c.wr_id, c.status)).collect()
 }
@@ -275,7 +275,7 @@ fn what_does_not_go_together_is_refused() {
 /// `ibv_create_qp` takes no notice of what is for receiving.
 #[test]
 fn an_xrc_send_queue_pair_receives_nothing() {
-    let mut pair = Pair::new([config(), config()]);
+    let mut pair = World::new([config(), config()]);
     let a = &mut pair.sides[A];
     let recv_cq = a.hca.create_cq(1).unwrap();
     let init = QpInit {

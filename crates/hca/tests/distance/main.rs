@@ -3,22 +3,19 @@
 //! With `FERROCE_REAL_LAPS=1`, as `./test soak` sets it, every packet is really sent; otherwise the
 //! connection is made older, which must be no different.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 use ferroce_hca::{
     AccessFlags, Counter, Memory, MrInfo, Mtu, QpAttr, SendOp, SendWr, Sge, WcStatus,
 };
 use ferroce_wire::Qpn;
 
-use common::{A, B, LATENCY_NS, Pair, Region, attr};
+use ferroce_testing::{A, B, LATENCY_NS, Region, World, attr};
 
 /// One packet for each 256 bytes.
 const QUARTER_PACKETS: u32 = 1 << 22;
 const QUARTER_BYTES: u32 = QUARTER_PACKETS * 256;
 
-struct World {
-    pair: Pair,
+struct Connection {
+    pair: World,
     qpns: [Qpn; 2],
     own: MrInfo,
     /// Without bytes.
@@ -28,9 +25,9 @@ struct World {
     wr_id: u64,
 }
 
-impl World {
+impl Connection {
     fn new() -> Self {
-        let (mut pair, _) = Pair::connected();
+        let (mut pair, _) = World::connected();
         pair.carries_bytes = false;
         let qpns = [A, B].map(|id| pair.sides[id].create_qp());
         let attr = QpAttr {
@@ -122,7 +119,7 @@ impl World {
 #[test]
 fn a_lost_answer_costs_one_timeout_at_any_distance() {
     let real = std::env::var_os("FERROCE_REAL_LAPS").is_some();
-    let mut world = World::new();
+    let mut world = Connection::new();
     let first = world.pair.sides[B]
         .hca
         .qp(world.qpns[B])

@@ -5,9 +5,9 @@ use ferroce_hca::{
     WcStatus,
 };
 
-use crate::common::{A, B, Pair};
 use crate::play::{End, Outcome, Planned, Stage};
 use crate::scenario::{Kind, RNR_NS_MAX, Scenario, WRITE_OFF_NS};
+use ferroce_testing::{A, B, World};
 
 pub(crate) fn check(stage: &mut Stage, scenario: &Scenario, last: Time) -> Outcome {
     let mut outcome = Outcome { sent: 0, done: 0 };
@@ -250,7 +250,7 @@ fn check_time(stage: &Stage, scenario: &Scenario, last: Time) {
     );
 }
 
-fn check_counters(pair: &Pair, id: usize, scenario: &Scenario) {
+fn check_counters(pair: &World, id: usize, scenario: &Scenario) {
     let side = &pair.sides[id];
     let count = |counter| pair.count(id, counter);
     let sum = |counters: &[Counter]| counters.iter().map(|c| count(*c)).sum::<u64>();

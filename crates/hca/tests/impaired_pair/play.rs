@@ -9,11 +9,12 @@ use ferroce_hca::{
 };
 use ferroce_wire::Qpn;
 
-use crate::common::{A, B, Pair, Region, disable_floor, set_profile, switch_adaptive};
 use crate::oracle;
 use crate::scenario::{
     Age, Cue, HELD_NS_MAX, Kind, LEN_MAX, Message, RNR_NS_MAX, Scenario, WRITE_OFF_NS,
 };
+use ferroce_testing::register::{disable_floor, set_profile, switch_adaptive};
+use ferroce_testing::{A, B, Region, World};
 
 /// What came of a scenario that broke no promise.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,7 @@ pub(crate) struct Outcome {
 
 /// A pair and where its messages lie.
 pub(crate) struct Stage {
-    pub(crate) pair: Pair,
+    pub(crate) pair: World,
     /// For each pair of queue pairs, its end on A and on B.
     pub(crate) ends: Vec<[End; 2]>,
     /// Receives by their number, for each device.
@@ -133,7 +134,7 @@ enum Act<'a> {
 
 impl Stage {
     fn new(scenario: &Scenario) -> Self {
-        let mut pair = Pair::new(scenario.configs);
+        let mut pair = World::new(scenario.configs);
         let srqs = [A, B].map(|id| {
             let (side, wanted) = (&mut pair.sides[id], scenario.srq[id]);
             wanted.then(|| side.hca.create_srq(side.pd, 256, 2).unwrap())
@@ -177,7 +178,9 @@ impl Stage {
 
     /// A sends, B has a shared receive queue.
     fn xrc_ends(&mut self) -> [End; 2] {
-        let [a, b] = &mut self.pair.sides;
+        let [a, b] = &mut self.pair.sides[..] else {
+            unreachable!("a pair");
+        };
         let xrcd = b.hca.alloc_xrcd().unwrap();
         let objects = XrcObjects { xrcd, cq: b.cq };
         let srq = b.hca.create_xrc_srq(b.pd, objects, 256, 2).unwrap();

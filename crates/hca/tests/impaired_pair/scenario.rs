@@ -5,8 +5,8 @@ use ferroce_dcqcn::CongestionPoint;
 use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
 use ferroce_hca::{Direction, HcaConfig, Impairment, Mtu, Personality, QpAttr, Rate, Time};
 
-use crate::common::attr;
-use crate::dice::Dice;
+use ferroce_testing::Dice;
+use ferroce_testing::attr;
 
 /// A run. Times are in nanoseconds from its start.
 #[derive(Debug)]

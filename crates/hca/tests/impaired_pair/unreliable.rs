@@ -8,9 +8,9 @@ use ferroce_hca::{
 };
 use ferroce_wire::{Psn, Qpn};
 
-use crate::common::{A, B, Pair, Region, attr};
-use crate::dice::Dice;
 use crate::scenario::{config, impairment};
+use ferroce_testing::Dice;
+use ferroce_testing::{A, B, Region, World, attr};
 
 const QKEY: u32 = 0x1357_9bdf;
 /// The IP header before a datagram.
@@ -48,7 +48,7 @@ struct Recv {
 }
 
 struct Stage {
-    pair: Pair,
+    pair: World,
     flows: Vec<Flow>,
     /// By their number, for each device.
     recvs: [Vec<Recv>; 2],
@@ -103,7 +103,7 @@ impl Sent {
 
 impl Stage {
     fn new(dice: &mut Dice) -> Self {
-        let mut pair = Pair::new([config(dice), config(dice)]);
+        let mut pair = World::new([config(dice), config(dice)]);
         let srqs = [A, B].map(|id| {
             let side = &mut pair.sides[id];
             let wanted = dice.chance(30);

@@ -1,28 +1,24 @@
-//! Two devices on a wire in memory, with virtual time.
-#![allow(dead_code, reason = "each test crate uses a part")]
-#![allow(
-    unreachable_pub,
-    missing_debug_implementations,
-    reason = "a library in all but name"
-)]
+//! Devices on links in memory, with virtual time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, Completion, Counter, CqId, Data, Event, Hca, HcaConfig, Memory,
-    Method, MrInfo, Mtu, MwBind, MwType, Outgoing, Path, PdId, Personality, QpAttr, QpCap, QpInit,
+    MrInfo, Mtu, MwBind, MwType, Outgoing, Path, PdId, Personality, QpAttr, QpCap, QpInit,
     QpModify, QpState, QpType, Received, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges,
-    Span, SrqId, SrqModify, Time,
+    Span, SrqId, SrqModify, Time, TimerExpiry,
 };
-use ferroce_prm::roce_accl::{self, ROCE_ACCL};
-use ferroce_prm::{Field, Image};
 use ferroce_wire::{
     HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Opcode, Packet,
     Psn, Qpn, ROCE_V2_PORT,
 };
 
+use crate::wire::{Rules, Wire};
+
+/// The first device.
 pub const A: usize = 0;
+/// The second device.
 pub const B: usize = 1;
 
 /// One way.
@@ -59,15 +55,21 @@ pub fn attr() -> QpAttr {
 }
 
 /// One device and what came out of it.
+#[derive(Debug)]
 pub struct Side {
+    /// The device.
     pub hca: Hca,
+    /// Its address.
     pub address: IpAddr,
+    /// A protection domain.
     pub pd: PdId,
+    /// A completion queue, which is polled.
     pub cq: CqId,
     cqs: Vec<CqId>,
     next_va: u64,
     /// In the order in which they were polled.
     pub completions: Vec<Completion>,
+    /// In the order in which they were polled.
     pub events: Vec<Event>,
     /// Packets and payload bytes that left the device.
     pub sent: (u64, u64),
@@ -83,23 +85,39 @@ pub struct Side {
     pub blocked: bool,
 }
 
-#[derive(Clone)]
-struct Flight {
-    to: usize,
-    source: IpAddr,
-    dest: IpAddr,
-    traffic_class: u8,
-    headers: Headers,
-    payload: Vec<u8>,
-    payload_len: u32,
-    corrupt_bit: Option<u32>,
+/// A packet under way.
+#[derive(Clone, Debug)]
+pub struct Flight {
+    /// Which device sent it.
+    pub from: usize,
+    /// Which device it goes to.
+    pub to: usize,
+    /// Its destination, which may be a group.
+    pub dest: IpAddr,
+    /// Its traffic class.
+    pub traffic_class: u8,
+    /// Its headers.
+    pub headers: Headers,
+    /// Its payload, if packets carry bytes.
+    pub payload: Vec<u8>,
+    /// The length of its payload.
+    pub payload_len: u32,
+    /// The bit that the link of its device has flipped.
+    pub corrupt_bit: Option<u32>,
 }
 
-pub struct Pair {
+/// Devices, what is under way between them, and time.
+#[derive(Debug)]
+pub struct World {
+    /// What time it is.
     pub now: Time,
-    pub sides: [Side; 2],
-    flights: BTreeMap<(Time, u64), Flight>,
-    order: u64,
+    /// The devices.
+    pub sides: Vec<Side>,
+    wire: Wire<Flight>,
+    /// What becomes of the packets.
+    pub rules: Rules<Flight>,
+    /// One way.
+    pub latency_ns: u64,
     /// Packets carry bytes, not only lengths.
     pub carries_bytes: bool,
     /// Moments lived through.
@@ -111,18 +129,21 @@ pub struct Pair {
     ages: HashMap<(usize, Qpn, bool), u32>,
 }
 
-impl Pair {
-    pub fn new(configs: [HcaConfig; 2]) -> Self {
-        let mut index = 0;
-        let sides = configs.map(|config| {
-            index += 1;
-            Side::new(index, config)
-        });
+impl World {
+    /// A device for each configuration.
+    pub fn new(configs: impl IntoIterator<Item = HcaConfig>) -> Self {
+        let sides = (1..).zip(configs);
+        Self::of(sides.map(|(number, config)| Side::new(number, config)))
+    }
+
+    /// Devices that there are.
+    pub fn of(sides: impl IntoIterator<Item = Side>) -> Self {
         Self {
             now: Time::from_nanos(1_000_000),
-            sides,
-            flights: BTreeMap::new(),
-            order: 0,
+            sides: sides.into_iter().collect(),
+            wire: Wire::default(),
+            rules: Rules::default(),
+            latency_ns: LATENCY_NS,
             carries_bytes: true,
             moments: 0,
             trace: None,
@@ -143,6 +164,7 @@ impl Pair {
         self.connect_from(qpns, attr, [0xff_fffe, 0x7f_fffe]);
     }
 
+    /// The same, with their first PSNs.
     pub fn connect_from(&mut self, qpns: [Qpn; 2], attr: QpAttr, psns: [u32; 2]) {
         for own in [A, B] {
             let peer = 1 - own;
@@ -160,10 +182,15 @@ impl Pair {
 
     /// Sends everything that can be sent, and collects completions and events.
     pub fn settle(&mut self) {
-        for id in [A, B] {
+        for id in 0..self.sides.len() {
             self.transmit(id);
             self.sides[id].collect(self.trace.as_mut(), self.now);
         }
+    }
+
+    /// Which device has an address.
+    fn at(&self, address: IpAddr) -> Option<usize> {
+        self.sides.iter().position(|side| side.address == address)
     }
 
     fn transmit(&mut self, id: usize) {
@@ -177,11 +204,11 @@ impl Pair {
     /// Whether nothing that comes from a queue pair, or is for it, is under way.
     fn is_idle(&mut self, (id, qpn): (usize, Qpn)) -> bool {
         let is_for = |flight: &Flight| (flight.to, flight.headers.dest_qp) == (id, qpn);
-        let Self { sides, flights, .. } = self;
+        let Self { sides, wire, .. } = self;
         let hca = &mut sides[id].hca;
         let qp = hca.qp(qpn).unwrap();
         let is_done = qp.in_flight() == 0 && !qp.has_answers();
-        is_done && hca.fast_forward(qpn, 0, 0) && !flights.values().any(is_for)
+        is_done && hca.fast_forward(qpn, 0, 0) && !wire.iter().any(is_for)
     }
 
     /// Makes a connection older by so many one-packet messages from the first of its queue pairs, which
@@ -213,48 +240,53 @@ impl Pair {
             payload.resize(packet.transmit.payload_len as usize, 0xee);
             assert!(side.hca.gather(packet, &mut payload), "{packet:?}");
         }
+        let dest = packet.path.dest;
+        let to = self.at(dest);
         if let Some(trace) = &mut self.trace {
             let now = self.now;
             let (mut headers, path) = (packet.transmit.headers, packet.path);
             let opcode = headers.opcode();
-            let key = (1 - from, headers.dest_qp, opcode.is_request());
+            let key = to.map(|to| (to, headers.dest_qp, opcode.is_request()));
             let counts = opcode != Opcode::Cnp; // which has no PSN
-            let age = self.ages.get(&key).copied().filter(|_| counts).unwrap_or(0);
+            let age = key.filter(|_| counts).and_then(|key| self.ages.get(&key));
+            let age = age.copied().unwrap_or(0);
             headers.psn = headers.psn.wrapping_sub(age);
             if let Some(aeth) = headers.aeth_mut() {
                 aeth.msn = aeth.msn.wrapping_sub(age) & 0xff_ffff;
             }
             trace.push(format!("{now:?} {from} {headers:?} {path:?} {payload:?}"));
         }
-        let dest = packet.path.dest;
-        let group = dest.is_multicast();
-        if !group && dest != self.sides[1 - from].address {
-            return;
-        }
-        let flight = Flight {
-            to: 1 - from,
-            source: self.sides[from].address,
+        let flight = |to| Flight {
+            from,
+            to,
             dest,
             traffic_class: packet.path.traffic_class,
             headers: packet.transmit.headers,
-            payload,
+            payload: payload.clone(),
             payload_len: packet.transmit.payload_len,
             corrupt_bit: packet.corrupt_bit,
         };
-        if group {
-            // A host's own socket hears it as well.
-            self.fly(Flight {
-                to: from,
-                ..flight.clone()
-            });
+        if dest.is_multicast() {
+            // A host's own socket hears it as well, and first.
+            self.fly(flight(from));
+            for to in (0..self.sides.len()).filter(|to| *to != from) {
+                self.fly(flight(to));
+            }
+        } else if let Some(to) = to {
+            self.fly(flight(to));
         }
-        self.fly(flight);
     }
 
     fn fly(&mut self, flight: Flight) {
-        self.order += 1;
-        let key = (self.now.after(Span::from_nanos(LATENCY_NS)), self.order);
-        self.flights.insert(key, flight);
+        let mut delays = self.rules.judge(&flight).delays();
+        let arrives = |delay| self.now.after(Span::from_nanos(self.latency_ns + delay));
+        let last = delays.pop();
+        for delay in delays {
+            self.wire.launch(arrives(delay), flight.clone());
+        }
+        if let Some(delay) = last {
+            self.wire.launch(arrives(delay), flight);
+        }
     }
 
     fn arrive(&mut self, flight: &Flight) {
@@ -265,7 +297,7 @@ impl Pair {
         if let Some(bit) = flight.corrupt_bit {
             if self.carries_bytes {
                 let bytes = self.damage(flight, bit);
-                self.arrive_damaged(to, flight.traffic_class, &bytes);
+                self.arrive_damaged(flight, &bytes);
             } else {
                 self.refuse(to, Counter::RxIcrcEncapsulated);
             }
@@ -276,17 +308,17 @@ impl Pair {
         } else {
             Data::Length(flight.payload_len)
         };
-        self.sides[to].given += 1;
         let received = Received {
-            source: flight.source,
+            source: self.sides[flight.from].address,
             dest: flight.dest,
             traffic_class: flight.traffic_class,
             headers: &flight.headers,
             data,
         };
-        self.sides[to].hca.handle_packet(self.now, &received);
+        self.sides[to].take(self.now, &received);
     }
 
+    /// Gives one of two devices a packet that the other one might have sent.
     pub fn give(&mut self, to: usize, traffic_class: u8, headers: &Headers, data: Data<'_>) {
         let received = Received {
             source: self.sides[1 - to].address,
@@ -295,14 +327,12 @@ impl Pair {
             headers,
             data,
         };
-        let side = &mut self.sides[to];
-        side.given += 1;
-        side.hca.handle_packet(self.now, &received);
+        self.sides[to].take(self.now, &received);
     }
 
-    fn flow(&self, to: usize) -> IcrcFlow {
-        let ip = IpPair::new(self.sides[1 - to].address, self.sides[to].address);
-        IcrcFlow::new(ip.unwrap(), 0xc000, ROCE_V2_PORT)
+    fn flow(&self, flight: &Flight) -> IcrcFlow {
+        let ip = IpPair::new(self.sides[flight.from].address, flight.dest);
+        IcrcFlow::new(ip.expect("of one family"), 0xc000, ROCE_V2_PORT)
     }
 
     /// The packet as bytes, with a bit of it flipped.
@@ -310,30 +340,36 @@ impl Pair {
         let mut bytes = vec![0; HEADERS_LEN_MAX + flight.payload.len() + 3 + ICRC_LEN];
         let len = flight
             .headers
-            .emit_packet(&flight.payload, &self.flow(flight.to), 0, &mut bytes)
-            .unwrap();
+            .emit_packet(&flight.payload, &self.flow(flight), 0, &mut bytes)
+            .expect("a device makes packets that can be written");
         bytes.truncate(len);
         let bit = bit as usize % (8 * len);
         bytes[bit / 8] ^= 1 << (bit % 8);
         bytes
     }
 
-    fn arrive_damaged(&mut self, to: usize, traffic_class: u8, bytes: &[u8]) {
-        let flow = self.flow(to);
+    fn arrive_damaged(&mut self, flight: &Flight, bytes: &[u8]) {
+        let flow = self.flow(flight);
         let cause = match Packet::new_checked(bytes) {
             Err(_) => Counter::RxMalformed,
             // A flipped bit may lie in a field that may change on the way.
             Ok(packet) => {
                 let verdict = IcrcVerifier::new(IdPolicy::Exact).verify(&flow, 0, bytes);
                 if verdict.is_ok() {
-                    let data = Data::Bytes(packet.payload());
-                    self.give(to, traffic_class, packet.headers(), data);
+                    let received = Received {
+                        source: self.sides[flight.from].address,
+                        dest: flight.dest,
+                        traffic_class: flight.traffic_class,
+                        headers: packet.headers(),
+                        data: Data::Bytes(packet.payload()),
+                    };
+                    self.sides[flight.to].take(self.now, &received);
                     return;
                 }
                 Counter::RxIcrcEncapsulated
             }
         };
-        self.refuse(to, cause);
+        self.refuse(flight.to, cause);
     }
 
     fn refuse(&mut self, to: usize, cause: Counter) {
@@ -341,8 +377,9 @@ impl Pair {
         self.sides[to].hca.count(cause, 1);
     }
 
+    /// When something happens next.
     pub fn next_moment(&self) -> Option<Time> {
-        let flight = self.flights.keys().next().map(|(at, _)| *at);
+        let flight = self.wire.next();
         let timers = self.sides.iter().filter_map(|side| {
             let at = side.hca.poll_timeout();
             // What its link would release, its host would send if it could.
@@ -361,6 +398,7 @@ impl Pair {
         self.now = self.now.max(until);
     }
 
+    /// Lives so long.
     pub fn run_for(&mut self, ns: u64) {
         self.run_until(self.now.after(Span::from_nanos(ns)));
     }
@@ -388,14 +426,10 @@ impl Pair {
 
     fn live(&mut self) {
         self.moments += 1;
-        while let Some(entry) = self.flights.first_entry() {
-            if entry.key().0 > self.now {
-                break;
-            }
-            let flight = entry.remove();
+        while let Some(flight) = self.wire.take_due(self.now) {
             self.arrive(&flight);
         }
-        for id in [A, B] {
+        for id in 0..self.sides.len() {
             let mut calls = 0;
             while self.sides[id]
                 .hca
@@ -420,6 +454,7 @@ impl Pair {
         }
     }
 
+    /// A counter of a device.
     pub fn count(&self, id: usize, counter: Counter) -> u64 {
         self.sides[id].hca.state().counter(counter)
     }
@@ -435,6 +470,7 @@ impl Pair {
         rkey
     }
 
+    /// Posts a request that the device takes.
     pub fn post(&mut self, id: usize, qpn: Qpn, wr: SendWr) {
         self.sides[id].hca.post_send(qpn, wr).unwrap();
     }
@@ -467,6 +503,12 @@ impl Side {
         }
     }
 
+    fn take(&mut self, now: Time, received: &Received<'_>) {
+        self.given += 1;
+        self.hca.handle_packet(now, received);
+    }
+
+    /// What an RC queue pair is made of.
     pub fn init(&self) -> QpInit {
         QpInit {
             qp_type: QpType::Rc,
@@ -479,10 +521,12 @@ impl Side {
         }
     }
 
+    /// An RC queue pair in RESET.
     pub fn create_qp(&mut self) -> Qpn {
         self.create_qp_of(QpType::Rc)
     }
 
+    /// A queue pair in RESET.
     pub fn create_qp_of(&mut self, qp_type: QpType) -> Qpn {
         let init = QpInit {
             qp_type,
@@ -508,6 +552,7 @@ impl Side {
         }
     }
 
+    /// An RC queue pair that takes its receives from there.
     pub fn create_qp_with_srq(&mut self, srq: SrqId) -> Qpn {
         let init = QpInit {
             srq: Some(srq),
@@ -526,15 +571,18 @@ impl Side {
         self.ready(qpn, qp_type, attr, Some(path));
     }
 
+    /// Moves a queue pair to a state that needs no attributes.
     pub fn move_to(&mut self, qpn: Qpn, state: QpState) {
         let change = QpModify::to(state, Attr::empty(), QpAttr::default());
         self.hca.modify_qp(qpn, &change, None).unwrap();
     }
 
+    /// The state of a queue pair.
     pub fn state(&self, qpn: Qpn) -> QpState {
         self.hca.query_qp(qpn).unwrap().0
     }
 
+    /// Registers so many zeros.
     pub fn register(&mut self, len: usize, access: AccessFlags) -> Region {
         let buffer = Buffer::zeroed(len);
         let memory = Memory::Buffer(buffer.clone());
@@ -546,6 +594,7 @@ impl Side {
         Region { info, buffer }
     }
 
+    /// Posts a receive into all of a region.
     pub fn recv(&mut self, qpn: Qpn, wr_id: u64, region: &Region) {
         let wr = recv_wr(wr_id, region);
         self.hca.post_recv(qpn, wr).unwrap();
@@ -561,6 +610,7 @@ impl Side {
         self.cqs.clear();
     }
 
+    /// Polls completions and events.
     pub fn collect(&mut self, mut trace: Option<&mut Vec<String>>, now: Time) {
         for cq in &self.cqs {
             while let Some(completion) = self.hca.poll_completion(*cq).unwrap() {
@@ -579,7 +629,7 @@ impl Side {
     }
 
     /// The waits of the timers that ran out, and whether each was the last one.
-    pub fn expiries(&self) -> Vec<ferroce_hca::TimerExpiry> {
+    pub fn expiries(&self) -> Vec<TimerExpiry> {
         let expiry = |event: &Event| match event {
             Event::TimerExpired { expiry, .. } => Some(*expiry),
             _ => None,
@@ -589,13 +639,16 @@ impl Side {
 }
 
 /// Registered memory.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Region {
+    /// What the device says of it.
     pub info: MrInfo,
+    /// Its bytes.
     pub buffer: Buffer,
 }
 
 impl Region {
+    /// A part of it.
     pub fn sge(&self, offset: u64, length: u32) -> Sge {
         Sge {
             addr: self.info.va + offset,
@@ -616,10 +669,12 @@ impl Region {
         }
     }
 
+    /// All of it.
     pub fn whole(&self) -> Sge {
         self.sge(0, self.info.len as u32)
     }
 
+    /// Fills it with noise.
     pub fn fill(&self, seed: u64) {
         let mut word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let bytes: Vec<u8> = (0..self.buffer.len())
@@ -633,12 +688,14 @@ impl Region {
         self.buffer.write(0, &bytes);
     }
 
+    /// What is in it.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.buffer.len()];
         self.buffer.read(0, &mut bytes);
         bytes
     }
 
+    /// A WRITE to its start.
     pub fn write(&self) -> SendOp {
         SendOp::Write {
             va: self.info.va,
@@ -647,6 +704,7 @@ impl Region {
         }
     }
 
+    /// A READ from its start.
     pub fn read(&self) -> SendOp {
         SendOp::Read {
             va: self.info.va,
@@ -655,6 +713,7 @@ impl Region {
     }
 }
 
+/// A receive into all of a region.
 pub fn recv_wr(wr_id: u64, region: &Region) -> RecvWr {
     RecvWr {
         wr_id,
@@ -674,6 +733,7 @@ pub fn local(wr_id: u64, flags: SendFlags, op: SendOp) -> SendWr {
     }
 }
 
+/// Sets the limit of a shared receive queue.
 pub fn srq_limit(limit: u32) -> SrqModify {
     SrqModify {
         limit: Some(limit),
@@ -681,56 +741,5 @@ pub fn srq_limit(limit: u32) -> SrqModify {
     }
 }
 
+/// A SEND.
 pub const SEND: SendOp = SendOp::Send { imm: None };
-
-/// Register values as bytes.
-pub fn image(fields: &[(&'static Field, u32)]) -> Vec<u8> {
-    let mut image = Image::new(&ROCE_ACCL, vec![0; ROCE_ACCL.size()]).unwrap();
-    for (field, value) in fields {
-        image.set(field, *value).unwrap();
-    }
-    image.into_inner()
-}
-
-pub fn field(bytes: &[u8], field: &'static Field) -> u32 {
-    Image::new(&ROCE_ACCL, bytes).unwrap().get(field)
-}
-
-pub fn query(hca: &mut Hca, index: u32) -> Vec<u8> {
-    let mut bytes = image(&[(&roce_accl::ADP_RETX_PROFILE_ID, index)]);
-    hca.access_register(ROCE_ACCL.id(), Method::Query, &mut bytes)
-        .unwrap();
-    bytes
-}
-
-pub fn write(hca: &mut Hca, bytes: &[u8]) -> Result<(), ferroce_hca::RegisterError> {
-    let mut bytes = bytes.to_vec();
-    hca.access_register(ROCE_ACCL.id(), Method::Write, &mut bytes)
-}
-
-pub fn switch_adaptive(hca: &mut Hca, on: bool) {
-    let bytes = image(&[
-        (&roce_accl::ROCE_ADP_RETRANS_FIELD_SELECT, 1),
-        (&roce_accl::ROCE_ADP_RETRANS_EN, on.into()),
-    ]);
-    write(hca, &bytes).unwrap();
-}
-
-pub fn disable_floor(hca: &mut Hca, disabled: bool) {
-    let bytes = image(&[
-        (&roce_accl::MIN_ACK_TIMEOUT_LIMIT_DISABLED_FIELD_SELECT, 1),
-        (&roce_accl::MIN_ACK_TIMEOUT_LIMIT_DISABLED, disabled.into()),
-    ]);
-    write(hca, &bytes).unwrap();
-}
-
-/// Writes a profile as number 1.
-pub fn set_profile(hca: &mut Hca, profile: &ferroce_adp::Profile) {
-    let mut bytes = image(&[
-        (&roce_accl::ADP_RETX_PROFILE_SELECT, 1),
-        (&roce_accl::ADP_RETX_PROFILE_ID, 1),
-    ]);
-    let register = profile.to_register();
-    bytes[roce_accl::PROFILE_OFFSET..][..register.len()].copy_from_slice(&register);
-    write(hca, &bytes).unwrap();
-}

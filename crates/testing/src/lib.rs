@@ -1,0 +1,24 @@
+//! The world of the tests: devices on links in memory, with virtual time.
+//!
+//! Tests, fuzz targets and benchmarks of several crates use it; no part of the product does.
+//!
+//! | module | has |
+//! |---|---|
+//! | [`world`] | any number of devices and what is under way between them; time goes from one event to the next |
+//! | [`wire`](mod@wire) | packets under way, and what becomes of them |
+//! | [`register`] | accesses to registers of a device |
+//! | [`dice`], [`seeds`] | randomness from a seed, and runs that tell theirs when they fail |
+
+#![forbid(unsafe_code)]
+
+pub mod dice;
+pub mod register;
+pub mod seeds;
+pub mod wire;
+pub mod world;
+
+pub use dice::Dice;
+pub use wire::{Fate, Rules, Wire};
+pub use world::{
+    A, B, LATENCY_NS, Region, SEND, Side, World, attr, config, local, recv_wr, srq_limit,
+};
