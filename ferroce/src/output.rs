@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use ferroce_time::Span;
 use serde::Serialize;
 
 /// Where a command prints: facts to `out`, remarks to `err`.
@@ -153,10 +154,11 @@ impl fmt::Display for Table {
 
 /// A duration in milliseconds with three digits, for columns whose header names the unit.
 #[must_use]
-pub fn ms(ns: Option<u64>) -> String {
-    ns.map_or_else(
+pub fn ms(span: Option<Span>) -> String {
+    span.map_or_else(
         || "never".to_owned(),
-        |ns| {
+        |span| {
+            let ns = span.as_nanos();
             let us = ns / 1000 + u64::from(ns % 1000 >= 500);
             format!("{}.{:03}", us / 1000, us % 1000)
         },

@@ -1,8 +1,9 @@
 use ferroce_adp::trace::{Event, Input, Replay, SilentPeer};
 use ferroce_adp::{
-    AckTimeoutFloor, NEVER_NS, PROFILE_SIZE, Policy, PolicyKind, Profile, QpTimeouts,
-    RANGE_NUM_MAX, RawProfile, RawRange, RetryState, file,
+    AckTimeoutFloor, PROFILE_SIZE, Policy, PolicyKind, Profile, QpTimeouts, RANGE_NUM_MAX,
+    RawProfile, RawRange, RetryState, file,
 };
+use ferroce_time::Span;
 
 use crate::Cursor;
 
@@ -123,22 +124,29 @@ fn judge(raw: &RawProfile, input: &mut Cursor<'_>) {
 
 /// Waits grow up to the cap, the last one ends at the total, and the error comes then.
 fn silent_peer(policy: &Policy, qp: QpTimeouts, draw: u8) {
-    let total = policy.total_ns(qp);
-    let cap = policy.ack_timeout_ns(qp);
-    let mut last = 0;
+    let total = policy.total(qp);
+    let cap = policy.ack_timeout(qp);
+    let mut last = Span::ZERO;
     for wait in SilentPeer::with_draw(*policy, qp, draw).take(WAITS_MAX) {
-        match (wait.event, wait.wait_ns, wait.at_ns) {
+        match (wait.event, wait.wait, wait.at) {
             (Event::Never, None, None) => assert_eq!(cap, None),
-            (Event::Error, Some(ns), Some(at)) => {
-                assert!(total == Some(at) || total == Some(0), "{total:?}, not {at}");
-                assert!(ns > 0 || total == Some(0));
+            (Event::Error, Some(waited), Some(at)) => {
+                assert!(
+                    total == Some(at) || total == Some(Span::ZERO),
+                    "{total:?}, not {at}"
+                );
+                assert!(waited > Span::ZERO || total == Some(Span::ZERO));
             }
-            (Event::Retransmit { .. }, Some(ns), Some(at)) => {
-                assert!(ns > 0 && ns <= cap.unwrap_or(NEVER_NS));
-                assert!(ns >= last, "a loss made the wait shorter");
+            (Event::Retransmit { .. }, Some(waited), Some(at)) => {
+                assert!(waited > Span::ZERO && waited <= cap.unwrap_or(Span::NEVER));
+                assert!(waited >= last, "a loss made the wait shorter");
                 assert!(total.is_none_or(|total| at < total));
                 // The initial timeout may lie anywhere; the ranges begin after it (D3).
-                last = if wait.range.is_some() { ns } else { 0 };
+                last = if wait.range.is_some() {
+                    waited
+                } else {
+                    Span::ZERO
+                };
             }
             other => panic!("{other:?}"),
         }
@@ -159,10 +167,13 @@ fn replay(policy: &Policy, qp: QpTimeouts, steps: &[u8]) {
         PolicyKind::Profile(profile) => profile.raw().range_num,
         _ => 0,
     };
-    let cap = policy.ack_timeout_ns(qp);
+    let cap = policy.ack_timeout(qp);
     for step in Replay::new(*policy, state, inputs).take(WAITS_MAX) {
         assert!(step.range.is_none_or(|range| range < ranges));
-        assert!(step.timer_ns.is_none_or(|ns| ns <= cap.unwrap_or(NEVER_NS)));
+        assert!(
+            step.timer
+                .is_none_or(|timer| timer <= cap.unwrap_or(Span::NEVER))
+        );
         assert!(!(step.has_failed && step.input == Input::Progress));
     }
 }

@@ -3,6 +3,7 @@ use ferroce_adp::{QpTimeouts, RetryState};
 use ferroce_hca::{Hca, HcaConfig, Method, Status};
 use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
 use ferroce_prm::{Image, REGISTERS, Register, by_id, roce_accl};
+use ferroce_time::Span;
 
 use crate::Cursor;
 
@@ -196,7 +197,7 @@ fn policy_is_usable(hca: &Hca) {
         };
         let state = RetryState::new(&policy, qp, 0x11);
         for wait in SilentPeer::new(policy, state).take(200) {
-            let runs = wait.wait_ns.is_some_and(|ns| ns > 0);
+            let runs = wait.wait.is_some_and(|wait| wait > Span::ZERO);
             assert!(runs || wait.event != (Event::Retransmit { adaptive: true }));
         }
     }

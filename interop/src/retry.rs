@@ -68,7 +68,7 @@ impl Way {
             let last = SilentPeer::with_draw(policy, qp, draw).last();
             let last = last.expect("a silent peer has at least one wait");
             assert_eq!(last.event, Event::Error, "{self:?} {qp:?} waits for ever");
-            last.at_ns.expect("an error has a time")
+            last.at.expect("an error has a time").as_nanos()
         };
         let mut totals: Vec<u64> = (0..policy.draws()).map(total).collect();
         totals.sort_unstable();

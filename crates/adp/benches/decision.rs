@@ -4,6 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use ferroce_adp::{Policy, PolicyKind, Profile, QpTimeouts, RawProfile, RawRange, RetryState};
+use ferroce_time::Time;
 
 fn decision(c: &mut Criterion) {
     let mut raw = RawProfile {
@@ -37,9 +38,9 @@ fn decision(c: &mut Criterion) {
         let states: Vec<_> = (0..64_u32)
             .map(|qpn| {
                 let mut state = RetryState::new(&policy, qp, qpn);
-                state.start(&policy, 0);
+                state.start(&policy, Time::ZERO);
                 for _ in 0..qpn % 6 {
-                    let _ = state.on_timeout(&policy, 1);
+                    let _ = state.on_timeout(&policy, Time::from_nanos(1));
                 }
                 state
             })
@@ -49,16 +50,23 @@ fn decision(c: &mut Criterion) {
             b.iter(|| {
                 next = (next + 1) % states.len();
                 let (mut state, policy) = (states[next], black_box(&policy));
-                let expiry = state.on_timeout(policy, black_box(1_000));
-                (expiry, state.wait_ns(policy, black_box(1_000)), state)
+                let expiry = state.on_timeout(policy, black_box(Time::from_nanos(1_000)));
+                (
+                    expiry,
+                    state.wait(policy, black_box(Time::from_nanos(1_000))),
+                    state,
+                )
             });
         });
         c.bench_function(&format!("progress: {name}"), |b| {
             b.iter(|| {
                 next = (next + 1) % states.len();
                 let (mut state, policy) = (states[next], black_box(&policy));
-                state.on_progress(policy, black_box(1_000));
-                (state.wait_ns(policy, black_box(1_000)), state)
+                state.on_progress(policy, black_box(Time::from_nanos(1_000)));
+                (
+                    state.wait(policy, black_box(Time::from_nanos(1_000))),
+                    state,
+                )
             });
         });
         c.bench_function(&format!("new QP: {name}"), |b| {

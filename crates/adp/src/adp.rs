@@ -1,5 +1,7 @@
 //! A profile is active: the vendor's documented algorithm, with its gaps filled.
 
+use ferroce_time::{Span, Time};
+
 use crate::policy::{DecTrigger, Policy};
 use crate::profile::{DecMode, Profile};
 use crate::state::{Algorithm, Expiry, NO_RANGE, RetryState};
@@ -79,13 +81,13 @@ impl Adaptive<'_> {
     /// How long after the last progress the QP fails; `None` = never.
     //= D5, D7: the QP's own product or the profile's exponent. D14: what saturates never comes.
     #[inline]
-    fn limit_ns(&self, state: &RetryState, ack_ns: u64) -> Option<u64> {
+    fn limit(&self, state: &RetryState, ack: Span) -> Option<Span> {
         let raw = self.profile.raw();
         if raw.qp_total_timeout {
-            return Some(ack_ns * u64::from(state.qp.retry_cnt));
+            return Some(ack * u64::from(state.qp.retry_cnt));
         }
-        let limit_ns = self.profile.duration_ns(raw.retx_total_timeout.into());
-        (limit_ns < crate::NEVER_NS).then_some(limit_ns)
+        let limit = self.profile.duration(raw.retx_total_timeout.into());
+        (limit < Span::NEVER).then_some(limit)
     }
 }
 
@@ -100,27 +102,21 @@ impl Algorithm for Adaptive<'_> {
     //= D4: the QP's ACK timeout caps every wait. D5: the last one ends exactly at the total; a
     //= total of 0 cuts nothing, and makes the first expiry fatal (D7).
     #[inline]
-    fn wait_ns(&self, _: &Policy, state: &RetryState, ack_ns: u64, now_ns: u64) -> u64 {
-        let wait_ns = self.profile.duration_ns(state.exponent).min(ack_ns);
-        match self.limit_ns(state, ack_ns) {
-            None | Some(0) => wait_ns,
-            Some(limit_ns) => {
-                let elapsed_ns = now_ns.saturating_sub(state.clock_ns);
-                wait_ns.min(limit_ns.saturating_sub(elapsed_ns))
+    fn wait(&self, _: &Policy, state: &RetryState, ack: Span, now: Time) -> Span {
+        let wait = self.profile.duration(state.exponent).min(ack);
+        match self.limit(state, ack) {
+            None | Some(Span::ZERO) => wait,
+            Some(limit) => {
+                let elapsed = now.since(state.clock);
+                wait.min(limit - elapsed)
             }
         }
     }
 
     #[inline]
-    fn on_timeout(
-        &self,
-        policy: &Policy,
-        state: &mut RetryState,
-        ack_ns: u64,
-        now_ns: u64,
-    ) -> Expiry {
+    fn on_timeout(&self, policy: &Policy, state: &mut RetryState, ack: Span, now: Time) -> Expiry {
         //= D5: the fatal expiry changes nothing and is no retransmission.
-        if self.is_over(policy, state, ack_ns, now_ns) {
+        if self.is_over(policy, state, ack, now) {
             return Expiry::Fatal;
         }
         if state.range == NO_RANGE {
@@ -129,7 +125,7 @@ impl Algorithm for Adaptive<'_> {
         }
         state.uses = state.uses.saturating_add(1);
         //= D4: no longer timeout once the cap is reached.
-        let is_capped = self.profile.duration_ns(state.exponent) >= ack_ns;
+        let is_capped = self.profile.duration(state.exponent) >= ack;
         if state.uses >= self.profile.range(state.range).uses() && !is_capped {
             self.raise(policy, state);
         }
@@ -137,10 +133,9 @@ impl Algorithm for Adaptive<'_> {
     }
 
     #[inline]
-    fn is_over(&self, _: &Policy, state: &RetryState, ack_ns: u64, now_ns: u64) -> bool {
-        let elapsed_ns = now_ns.saturating_sub(state.clock_ns);
-        self.limit_ns(state, ack_ns)
-            .is_some_and(|limit_ns| elapsed_ns >= limit_ns)
+    fn is_over(&self, _: &Policy, state: &RetryState, ack: Span, now: Time) -> bool {
+        let elapsed = now.since(state.clock);
+        self.limit(state, ack).is_some_and(|limit| elapsed >= limit)
     }
 
     //= D17: one step per progress, only once in a range.
@@ -155,7 +150,7 @@ impl Algorithm for Adaptive<'_> {
         }
     }
 
-    fn total_ns(&self, _: &Policy, state: &RetryState, ack_ns: u64) -> Option<u64> {
-        self.limit_ns(state, ack_ns)
+    fn total(&self, _: &Policy, state: &RetryState, ack: Span) -> Option<Span> {
+        self.limit(state, ack)
     }
 }

@@ -5,9 +5,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::policy::{AckTimeoutFloor, NEVER_NS, Policy, PolicyKind, QpTimeouts};
+use ferroce_time::Span;
+
+use crate::policy::{AckTimeoutFloor, Policy, PolicyKind, QpTimeouts};
 use crate::profile::{Profile, RANGE_NUM_MAX, RawProfile, RawRange};
-use crate::time::Ns;
 use crate::trace;
 
 /// What was found in a profile.
@@ -397,11 +398,8 @@ impl Suspicion<'_> {
                 self.warn(Rule::Overlap, of("range_low_bound"), value, text, instead);
             }
             reach = reach.max(Some(range.high(false)));
-            if profile.duration_ns(range.high(false)) >= NEVER_NS {
-                let text = format!(
-                    "time_base << {} is longer than 292 years",
-                    range.high(false)
-                );
+            if profile.duration(range.high(false)) >= Span::NEVER {
+                let text = format!("time_base << {} is longer than 213 days", range.high(false));
                 let instead = "it counts as never, and the QP's timeout caps it; lower it".into();
                 self.warn(
                     Rule::Saturated,
@@ -442,7 +440,7 @@ impl Suspicion<'_> {
         };
         text += &format!(
             ", and the first expiry jumps to {start}, {}",
-            self.ns(start)
+            self.span(start)
         );
         if start < *most {
             text += ", which is shorter";
@@ -469,7 +467,7 @@ impl Suspicion<'_> {
         let raw = profile.raw();
         let mut policy = Policy::new(PolicyKind::Profile(*profile));
         policy.floor = self.floor;
-        let Some(ack_ns) = policy.ack_timeout_ns(qp) else {
+        let Some(ack) = policy.ack_timeout(qp) else {
             return;
         };
         let whose = format!(
@@ -477,20 +475,20 @@ impl Suspicion<'_> {
             qp.timeout, qp.retry_cnt
         );
         let first = profile.range(0).low();
-        if profile.duration_ns(first) > ack_ns {
+        if profile.duration(first) > ack {
             let text = format!(
                 "{whose} caps every wait at its ACK timeout, {}, below range 0, {}",
-                Ns(ack_ns),
-                self.ns(first)
+                ack,
+                self.span(first)
             );
             let instead = "lower the range or raise the QP's timeout".into();
             let field = of_range(0, "range_low_bound");
             self.warn(Rule::Capped, field, first.into(), text, instead);
         }
-        let Some(total_ns) = policy.total_ns(qp) else {
+        let Some(total) = policy.total(qp) else {
             if !raw.qp_total_timeout {
                 let field = plain("retx_total_timeout");
-                let text = "time_base << it is longer than 292 years and counts as never".into();
+                let text = "time_base << it is longer than 213 days and counts as never".into();
                 let instead = "a silent peer is waited for without end; lower it".into();
                 self.warn(
                     Rule::Saturated,
@@ -503,14 +501,11 @@ impl Suspicion<'_> {
             return;
         };
         let mut silent = trace::SilentPeer::with_draw(policy, qp, u8::MAX);
-        let second = silent.nth(1).and_then(|wait| wait.at_ns);
-        if second.is_none_or(|at_ns| at_ns >= total_ns) {
+        let second = silent.nth(1).and_then(|wait| wait.at);
+        if second.is_none_or(|at| at >= total) {
             let waits = match raw.qp_total_timeout && qp.retry_cnt == 0 {
                 true => "the first expiry is fatal".into(),
-                false => format!(
-                    "the total of {} leaves one retransmission at most",
-                    Ns(total_ns)
-                ),
+                false => format!("the total of {} leaves one retransmission at most", total),
             };
             let (field, value, instead) = if raw.qp_total_timeout {
                 (
@@ -562,8 +557,8 @@ impl Suspicion<'_> {
         }
     }
 
-    fn ns(&self, exponent: u16) -> Ns {
-        Ns(self.profile.duration_ns(exponent))
+    fn span(&self, exponent: u16) -> Span {
+        self.profile.duration(exponent)
     }
 }
 

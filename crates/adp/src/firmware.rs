@@ -14,8 +14,10 @@
 //! every loss is first answered within milliseconds whatever the QP's timeout is, so here progress
 //! takes the ladder back to `X`.
 
+use ferroce_time::{Span, Time};
+
 use crate::ib::Ib;
-use crate::policy::{AckTimeoutFloor, FIRMWARE_EXPONENTS, Policy};
+use crate::policy::{AckTimeoutFloor, FIRMWARE_EXPONENTS, Policy, UNIT};
 use crate::rng;
 use crate::state::{Algorithm, Expiry, RetryState};
 
@@ -44,7 +46,7 @@ impl Firmware {
     fn is_shortened(&self, policy: &Policy, state: &RetryState) -> bool {
         let may = state.expiries > 0 && (state.exponent <= top(policy, state) || state.uses == 0);
         let key = [
-            policy.seed ^ state.clock_ns,
+            policy.seed ^ state.clock.as_nanos(),
             state.qpn.into(),
             state.expiries.into(),
         ];
@@ -68,28 +70,22 @@ impl Algorithm for Firmware {
     }
 
     #[inline]
-    fn wait_ns(&self, policy: &Policy, state: &RetryState, ack_ns: u64, now_ns: u64) -> u64 {
+    fn wait(&self, policy: &Policy, state: &RetryState, ack: Span, now: Time) -> Span {
         if policy.floor == AckTimeoutFloor::Disabled {
-            return PLAIN.wait_ns(policy, state, ack_ns, now_ns);
+            return PLAIN.wait(policy, state, ack, now);
         }
-        let wait_ns = 4096 << state.exponent.min(top(policy, state) + 1);
+        let wait = UNIT.doubled(state.exponent.min(top(policy, state) + 1).into());
         if self.is_shortened(policy, state) {
-            wait_ns / 4 * 3
+            wait / 4 * 3
         } else {
-            wait_ns
+            wait
         }
     }
 
     #[inline]
-    fn on_timeout(
-        &self,
-        policy: &Policy,
-        state: &mut RetryState,
-        ack_ns: u64,
-        now_ns: u64,
-    ) -> Expiry {
+    fn on_timeout(&self, policy: &Policy, state: &mut RetryState, ack: Span, now: Time) -> Expiry {
         if policy.floor == AckTimeoutFloor::Disabled {
-            return PLAIN.on_timeout(policy, state, ack_ns, now_ns);
+            return PLAIN.on_timeout(policy, state, ack, now);
         }
         let top = top(policy, state);
         let adaptive = state.exponent <= top;
@@ -120,9 +116,9 @@ impl Algorithm for Firmware {
         self.begin(policy, state);
     }
 
-    fn total_ns(&self, policy: &Policy, state: &RetryState, ack_ns: u64) -> Option<u64> {
+    fn total(&self, policy: &Policy, state: &RetryState, ack: Span) -> Option<Span> {
         if policy.floor == AckTimeoutFloor::Disabled {
-            return PLAIN.total_ns(policy, state, ack_ns);
+            return PLAIN.total(policy, state, ack);
         }
         let units = match state.qp.retry_cnt {
             0 => {
@@ -130,12 +126,13 @@ impl Algorithm for Firmware {
                 let expiries = u16::from(RETRANSMISSIONS_OF_ZERO) + 1;
                 let Some(plain) = expiries.checked_sub(steps) else {
                     // The eighth expiry still lies on the ladder: X and X .. 64 X.
-                    return Some(4096 << (self.first(policy, state) + expiries - 1));
+                    let longest = self.first(policy, state) + expiries - 1;
+                    return Some(UNIT.doubled(longest.into()));
                 };
                 u64::from(plain) + 1
             }
             retry_cnt => retry_cnt.into(),
         };
-        Some(units * 2 * ack_ns)
+        Some(ack * units * 2)
     }
 }

@@ -1,5 +1,7 @@
 //! Plain InfiniBand: the same wait every time, as often as the retry count allows.
 
+use ferroce_time::{Span, Time};
+
 use crate::policy::Policy;
 use crate::state::{Algorithm, Expiry, RetryState};
 
@@ -22,13 +24,13 @@ impl Algorithm for Ib {
     }
 
     #[inline]
-    fn wait_ns(&self, _: &Policy, _: &RetryState, ack_ns: u64, _: u64) -> u64 {
-        self.multiplier() * ack_ns
+    fn wait(&self, _: &Policy, _: &RetryState, ack: Span, _: Time) -> Span {
+        self.multiplier() * ack
     }
 
     //= D7: 7 means seven. Timeouts and sequence NAKs spend the same count.
     #[inline]
-    fn on_timeout(&self, policy: &Policy, state: &mut RetryState, _: u64, _: u64) -> Expiry {
+    fn on_timeout(&self, policy: &Policy, state: &mut RetryState, _: Span, _: Time) -> Expiry {
         state.exponent = policy.floor.apply(state.qp.timeout).into();
         if state.retries >= state.qp.retry_cnt {
             return Expiry::Fatal;
@@ -42,7 +44,7 @@ impl Algorithm for Ib {
         self.begin(policy, state);
     }
 
-    fn total_ns(&self, _: &Policy, state: &RetryState, ack_ns: u64) -> Option<u64> {
-        Some((u64::from(state.qp.retry_cnt) + 1) * self.multiplier() * ack_ns)
+    fn total(&self, _: &Policy, state: &RetryState, ack: Span) -> Option<Span> {
+        Some(ack * self.multiplier() * (u64::from(state.qp.retry_cnt) + 1))
     }
 }

@@ -8,7 +8,7 @@
 //!   own ladder, or a [`Profile`] ([`PolicyKind`]).
 //! - [`RetryState`] is where one QP stands. Its host calls [`start`](RetryState::start),
 //!   [`on_timeout`](RetryState::on_timeout) and [`on_progress`](RetryState::on_progress), and arms
-//!   its timer with [`wait_ns`](RetryState::wait_ns).
+//!   its timer with [`wait`](RetryState::wait).
 //! - [`trace`] replays a QP against a silent peer or a list of events.
 //! - [`RawProfile`] is a profile as a register or a file holds it, good or bad;
 //!   [`RawProfile::check`] says what is wrong with it, and a [`Profile`] can only be made from one
@@ -16,19 +16,20 @@
 //!
 //! ```
 //! use ferroce_adp::{Expiry, Policy, PolicyKind, QpTimeouts, RetryState};
+//! use ferroce_time::Time;
 //!
 //! let policy = Policy::new(PolicyKind::FIRMWARE);
 //! let qp = QpTimeouts { timeout: 14, retry_cnt: 7 };
 //! let mut state = RetryState::new(&policy, qp, 0x11);
-//! let mut now_ns = 0;
-//! state.start(&policy, now_ns);
-//! while let Some(wait_ns) = state.wait_ns(&policy, now_ns) {
-//!     now_ns += wait_ns;
-//!     if state.on_timeout(&policy, now_ns) == Expiry::Fatal {
+//! let mut now = Time::ZERO;
+//! state.start(&policy, now);
+//! while let Some(wait) = state.wait(&policy, now) {
+//!     now = now.after(wait);
+//!     if state.on_timeout(&policy, now) == Expiry::Fatal {
 //!         break;
 //!     }
 //! }
-//! assert_eq!(now_ns, 3_758_096_384);
+//! assert_eq!(now, Time::from_nanos(3_758_096_384));
 //! ```
 //!
 //! # Decisions
@@ -54,14 +55,11 @@ mod policy;
 mod profile;
 mod rng;
 mod state;
-mod time;
 pub mod trace;
 
 pub use check::{FieldName, InvalidProfile, Report, Rule, Violation, Warning};
 pub use policy::{
-    AckTimeoutFloor, DecTrigger, FIRMWARE_EXPONENTS, NEVER_NS, Policy, PolicyKind, QpTimeouts,
-    ack_code_ns,
+    AckTimeoutFloor, DecTrigger, FIRMWARE_EXPONENTS, Policy, PolicyKind, QpTimeouts, ack_timeout,
 };
 pub use profile::{DecMode, PROFILE_SIZE, Profile, RANGE_NUM_MAX, Range, RawProfile, RawRange};
 pub use state::{Expiry, RetryState};
-pub use time::Ns;

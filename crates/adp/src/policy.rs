@@ -1,23 +1,25 @@
 //! What the device imposes on all of its QPs.
 
+use ferroce_time::Span;
+
 use crate::profile::Profile;
 use crate::rng;
 use crate::state::RetryState;
 
-/// A duration that does not end: 2^63 - 1 ns, 292 years (D14).
-pub const NEVER_NS: u64 = i64::MAX as u64;
-
 /// The exponents from which the firmware draws its first timeout, as measured: 4.2 to 67 ms.
 pub const FIRMWARE_EXPONENTS: core::ops::RangeInclusive<u8> = 10..=14;
+
+/// What InfiniBand counts timeouts in.
+pub(crate) const UNIT: Span = Span::from_nanos(4096);
 
 /// How long an InfiniBand ACK timeout code is: 4.096 us doubled `code` times. `None` for 0, which
 /// means that the timer is off. Codes have five bits.
 //= D6: 0 is infinite.
 #[must_use]
-pub const fn ack_code_ns(code: u8) -> Option<u64> {
+pub const fn ack_timeout(code: u8) -> Option<Span> {
     match code & 31 {
         0 => None,
-        code => Some(4096 << code),
+        code => Some(UNIT.doubled(code as u32)),
     }
 }
 
@@ -156,8 +158,8 @@ impl Policy {
     /// How long the QP's ACK timeout is, with the minimum enforced; `None` = never (D6, D8). Under
     /// a profile it caps every wait.
     #[must_use]
-    pub const fn ack_timeout_ns(&self, qp: QpTimeouts) -> Option<u64> {
-        ack_code_ns(self.floor.apply(qp.timeout))
+    pub const fn ack_timeout(&self, qp: QpTimeouts) -> Option<Span> {
+        ack_timeout(self.floor.apply(qp.timeout))
     }
 
     /// How long a silent peer is tolerated; `None` = for ever.
@@ -165,8 +167,8 @@ impl Policy {
     /// Under a profile this is the total timeout, and 0 means up to the first expiry. Else it is
     /// the sum of the waits, with exact timers, and with the slowest draw where it depends on one.
     #[must_use]
-    pub fn total_ns(&self, qp: QpTimeouts) -> Option<u64> {
-        RetryState::with_draw(self, qp, 0, u8::MAX).total_ns(self)
+    pub fn total(&self, qp: QpTimeouts) -> Option<Span> {
+        RetryState::with_draw(self, qp, 0, u8::MAX).total(self)
     }
 
     /// How many initial timeouts a QP draws from.

@@ -3,9 +3,10 @@
 use core::fmt;
 
 use ferroce_prm::{Image, SetError, roce_accl as reg};
+use ferroce_time::Span;
 
 use crate::check::{self, InvalidProfile, Report, Violation};
-use crate::policy::{AckTimeoutFloor, NEVER_NS, QpTimeouts};
+use crate::policy::{AckTimeoutFloor, QpTimeouts};
 
 /// How many timeout ranges a profile has room for.
 pub const RANGE_NUM_MAX: usize = reg::RANGE_NUM_MAX;
@@ -222,13 +223,11 @@ impl Profile {
         }
     }
 
-    /// How long `time_base << exponent` is; [`NEVER_NS`] where that leaves the clock.
-    //= D14: saturates at 2^63 - 1.
+    /// How long `time_base << exponent` is; [`Span::NEVER`] where that leaves the clock.
+    //= D14: saturates.
     #[must_use]
-    pub const fn duration_ns(&self, exponent: u16) -> u64 {
-        // 1000 << 53 is the last one below 2^63.
-        let shift = self.base_log2 as u32 + exponent as u32;
-        if shift > 53 { NEVER_NS } else { 1000 << shift }
+    pub const fn duration(&self, exponent: u16) -> Span {
+        Span::from_micros(1).doubled(self.base_log2 as u32 + exponent as u32)
     }
 
     /// The profile, if nothing is wrong with it.

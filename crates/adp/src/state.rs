@@ -1,5 +1,7 @@
 //! Where one QP stands.
 
+use ferroce_time::{Span, Time};
+
 use crate::adp::Adaptive;
 use crate::firmware::Firmware;
 use crate::ib::Ib;
@@ -43,12 +45,12 @@ macro_rules! dispatch {
 /// - [`on_sequence_nak`](Self::on_sequence_nak) when the peer, or a gap in its responses, asks for a
 ///   retransmission,
 ///
-/// and arms the timer with [`wait_ns`](Self::wait_ns) after each of them, as long as something is
+/// and arms the timer with [`wait`](Self::wait) after each of them, as long as something is
 /// outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryState {
     /// When the total timeout began to run.
-    pub(crate) clock_ns: u64,
+    pub(crate) clock: Time,
     /// The epoch of the policy that the rest belongs to.
     pub(crate) epoch: u64,
     pub(crate) qpn: u32,
@@ -90,7 +92,7 @@ impl RetryState {
             retry_cnt: qp.retry_cnt & 7,
         };
         let mut state = Self {
-            clock_ns: 0,
+            clock: Time::ZERO,
             epoch: policy.epoch,
             qpn,
             exponent: 0,
@@ -108,48 +110,48 @@ impl RetryState {
 
     /// A first send on an idle QP.
     //= D5: the clock of the total timeout restarts.
-    pub fn start(&mut self, policy: &Policy, now_ns: u64) {
+    pub fn start(&mut self, policy: &Policy, now: Time) {
         self.catch_up(policy);
-        self.clock_ns = now_ns;
+        self.clock = now;
     }
 
-    /// How long the ACK timer runs if it is armed at `now_ns`; `None` = it does not run (D6).
+    /// How long the ACK timer runs if it is armed at `now`; `None` = it does not run (D6).
     #[inline]
     #[must_use]
-    pub fn wait_ns(&self, policy: &Policy, now_ns: u64) -> Option<u64> {
-        let ack_ns = policy.ack_timeout_ns(self.qp)?;
+    pub fn wait(&self, policy: &Policy, now: Time) -> Option<Span> {
+        let ack = policy.ack_timeout(self.qp)?;
         if self.epoch != policy.epoch {
             // No timer runs while one is being armed, so D22 has nothing to wait for.
-            return self.caught_up(policy).wait_ns(policy, now_ns);
+            return self.caught_up(policy).wait(policy, now);
         }
-        Some(dispatch!(policy, algorithm => algorithm.wait_ns(policy, self, ack_ns, now_ns)))
+        Some(dispatch!(policy, algorithm => algorithm.wait(policy, self, ack, now)))
     }
 
     /// The ACK timer expired.
     #[inline]
-    pub fn on_timeout(&mut self, policy: &Policy, now_ns: u64) -> Expiry {
-        let Some(ack_ns) = policy.ack_timeout_ns(self.qp) else {
+    pub fn on_timeout(&mut self, policy: &Policy, now: Time) -> Expiry {
+        let Some(ack) = policy.ack_timeout(self.qp) else {
             return Expiry::Retransmit { adaptive: false };
         };
         if self.epoch != policy.epoch {
-            return self.on_stale_timeout(policy, ack_ns, now_ns);
+            return self.on_stale_timeout(policy, ack, now);
         }
         self.expiries = self.expiries.saturating_add(1);
-        dispatch!(policy, algorithm => algorithm.on_timeout(policy, self, ack_ns, now_ns))
+        dispatch!(policy, algorithm => algorithm.on_timeout(policy, self, ack, now))
     }
 
     /// The oldest unacknowledged PSN advanced.
     //= D17: the retry count resets, and the timeout shrinks as the policy says.
     //= D5: the clock restarts.
     #[inline]
-    pub fn on_progress(&mut self, policy: &Policy, now_ns: u64) {
+    pub fn on_progress(&mut self, policy: &Policy, now: Time) {
         if self.epoch == policy.epoch {
             dispatch!(policy, algorithm => algorithm.on_progress(policy, self));
         }
         self.catch_up(policy);
         self.retries = 0;
         self.expiries = 0;
-        self.clock_ns = now_ns;
+        self.clock = now;
     }
 
     /// A NAK for a sequence error, or a gap in the responses that amounts to one, asks for a
@@ -207,28 +209,27 @@ impl RetryState {
 
     /// How long the QP's ACK timeout is, with the minimum enforced; `None` = never.
     #[must_use]
-    pub const fn ack_timeout_ns(&self, policy: &Policy) -> Option<u64> {
-        policy.ack_timeout_ns(self.qp)
+    pub const fn ack_timeout(&self, policy: &Policy) -> Option<Span> {
+        policy.ack_timeout(self.qp)
     }
 
-    /// How long a silent peer is tolerated; `None` = for ever. See [`Policy::total_ns`]; this one
+    /// How long a silent peer is tolerated; `None` = for ever. See [`Policy::total`]; this one
     /// knows the draw.
     #[must_use]
-    pub fn total_ns(&self, policy: &Policy) -> Option<u64> {
-        let ack_ns = policy.ack_timeout_ns(self.qp)?;
+    pub fn total(&self, policy: &Policy) -> Option<Span> {
+        let ack = policy.ack_timeout(self.qp)?;
         let state = self.caught_up(policy);
-        dispatch!(policy, algorithm => algorithm.total_ns(policy, &state, ack_ns))
+        dispatch!(policy, algorithm => algorithm.total(policy, &state, ack))
     }
 
     /// A timer expired that was armed under an earlier policy.
     //= D22: it was to finish, and has; the QP draws its initial timeout anew. How long there was no
     //= progress does not depend on who asks, so the clock of the total goes on (D5).
     #[cold]
-    fn on_stale_timeout(&mut self, policy: &Policy, ack_ns: u64, now_ns: u64) -> Expiry {
+    fn on_stale_timeout(&mut self, policy: &Policy, ack: Span, now: Time) -> Expiry {
         let adaptive = self.adaptive;
         self.catch_up(policy);
-        let is_over =
-            dispatch!(policy, algorithm => algorithm.is_over(policy, self, ack_ns, now_ns));
+        let is_over = dispatch!(policy, algorithm => algorithm.is_over(policy, self, ack, now));
         if is_over {
             Expiry::Fatal
         } else {
@@ -276,26 +277,20 @@ pub enum Expiry {
 
 /// How timeouts follow each other: one algorithm, one file.
 ///
-/// `ack_ns` is the QP's ACK timeout with the minimum enforced; without one nothing here is called
+/// `ack` is the QP's ACK timeout with the minimum enforced; without one nothing here is called
 /// but [`begin`](Self::begin) and [`on_progress`](Self::on_progress).
 pub(crate) trait Algorithm {
     /// The first timeout, from `state.draw`.
     fn begin(&self, policy: &Policy, state: &mut RetryState);
 
-    /// How long a timer runs that is armed at `now_ns`.
-    fn wait_ns(&self, policy: &Policy, state: &RetryState, ack_ns: u64, now_ns: u64) -> u64;
+    /// How long a timer runs that is armed at `now`.
+    fn wait(&self, policy: &Policy, state: &RetryState, ack: Span, now: Time) -> Span;
 
     /// The next timeout after one has expired, or the end. `state.expiries` has been counted.
-    fn on_timeout(
-        &self,
-        policy: &Policy,
-        state: &mut RetryState,
-        ack_ns: u64,
-        now_ns: u64,
-    ) -> Expiry;
+    fn on_timeout(&self, policy: &Policy, state: &mut RetryState, ack: Span, now: Time) -> Expiry;
 
     /// Whether time alone forbids another retransmission.
-    fn is_over(&self, _: &Policy, _: &RetryState, _ack_ns: u64, _now_ns: u64) -> bool {
+    fn is_over(&self, _: &Policy, _: &RetryState, _ack: Span, _now: Time) -> bool {
         false
     }
 
@@ -303,5 +298,5 @@ pub(crate) trait Algorithm {
     fn on_progress(&self, policy: &Policy, state: &mut RetryState);
 
     /// How long a silent peer is tolerated.
-    fn total_ns(&self, policy: &Policy, state: &RetryState, ack_ns: u64) -> Option<u64>;
+    fn total(&self, policy: &Policy, state: &RetryState, ack: Span) -> Option<Span>;
 }

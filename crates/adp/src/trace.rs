@@ -1,5 +1,7 @@
 //! Replays of one QP: against a silent peer, or along a list of events.
 
+use ferroce_time::{Span, Time};
+
 use crate::policy::{Policy, QpTimeouts};
 use crate::state::{Expiry, RetryState};
 
@@ -12,7 +14,7 @@ use crate::state::{Expiry, RetryState};
 pub struct SilentPeer {
     policy: Policy,
     state: RetryState,
-    now_ns: u64,
+    now: Time,
     is_over: bool,
 }
 
@@ -20,11 +22,11 @@ impl SilentPeer {
     /// A QP that is about to send for the first time.
     #[must_use]
     pub fn new(policy: Policy, mut state: RetryState) -> Self {
-        state.start(&policy, 0);
+        state.start(&policy, Time::ZERO);
         Self {
             policy,
             state,
-            now_ns: 0,
+            now: Time::ZERO,
             is_over: false,
         }
     }
@@ -44,12 +46,12 @@ impl Iterator for SilentPeer {
             return None;
         }
         let (exponent, range) = (self.state.exponent(), self.state.range());
-        let wait_ns = self.state.wait_ns(&self.policy, self.now_ns);
-        let event = match wait_ns {
+        let wait = self.state.wait(&self.policy, self.now);
+        let event = match wait {
             None => Event::Never,
-            Some(wait_ns) => {
-                self.now_ns = self.now_ns.saturating_add(wait_ns);
-                match self.state.on_timeout(&self.policy, self.now_ns) {
+            Some(wait) => {
+                self.now = self.now.after(wait);
+                match self.state.on_timeout(&self.policy, self.now) {
                     Expiry::Fatal => Event::Error,
                     Expiry::Retransmit { adaptive } => Event::Retransmit { adaptive },
                 }
@@ -57,8 +59,8 @@ impl Iterator for SilentPeer {
         };
         self.is_over = !matches!(event, Event::Retransmit { .. });
         Some(Wait {
-            wait_ns,
-            at_ns: wait_ns.map(|_| self.now_ns),
+            wait,
+            at: wait.map(|_| self.now.since(Time::ZERO)),
             exponent,
             range,
             event,
@@ -70,9 +72,9 @@ impl Iterator for SilentPeer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// How long the timer ran; `None` = it does not run.
-    pub wait_ns: Option<u64>,
+    pub wait: Option<Span>,
     /// When it expired, counted from the first send.
-    pub at_ns: Option<u64>,
+    pub at: Option<Span>,
     /// The timeout in use meanwhile; see [`RetryState::exponent`].
     pub exponent: u16,
     /// The range in use meanwhile; see [`RetryState::range`].
@@ -101,7 +103,7 @@ pub enum Event {
 pub struct Replay<I> {
     policy: Policy,
     state: RetryState,
-    now_ns: u64,
+    now: Time,
     has_failed: bool,
     inputs: I,
 }
@@ -110,11 +112,11 @@ impl<I: Iterator<Item = Input>> Replay<I> {
     /// A QP that has just sent for the first time.
     #[must_use]
     pub fn new(policy: Policy, mut state: RetryState, inputs: I) -> Self {
-        state.start(&policy, 0);
+        state.start(&policy, Time::ZERO);
         Self {
             policy,
             state,
-            now_ns: 0,
+            now: Time::ZERO,
             has_failed: false,
             inputs,
         }
@@ -131,22 +133,22 @@ impl<I: Iterator<Item = Input>> Iterator for Replay<I> {
         }
         let input = self.inputs.next()?;
         match input {
-            Input::Progress => self.state.on_progress(&self.policy, self.now_ns),
+            Input::Progress => self.state.on_progress(&self.policy, self.now),
             // A timer that does not run does not expire.
             Input::Timeout => {
-                if let Some(wait_ns) = self.state.wait_ns(&self.policy, self.now_ns) {
-                    self.now_ns = self.now_ns.saturating_add(wait_ns);
-                    let expiry = self.state.on_timeout(&self.policy, self.now_ns);
+                if let Some(wait) = self.state.wait(&self.policy, self.now) {
+                    self.now = self.now.after(wait);
+                    let expiry = self.state.on_timeout(&self.policy, self.now);
                     self.has_failed = expiry == Expiry::Fatal;
                 }
             }
         }
-        let timer_ns = self.state.wait_ns(&self.policy, self.now_ns);
+        let timer = self.state.wait(&self.policy, self.now);
         Some(Step {
             input,
             exponent: self.state.exponent(),
             range: self.state.range(),
-            timer_ns: timer_ns.filter(|_| !self.has_failed),
+            timer: timer.filter(|_| !self.has_failed),
             has_failed: self.has_failed,
         })
     }
@@ -171,7 +173,7 @@ pub struct Step {
     /// The range in use; see [`RetryState::range`].
     pub range: Option<u8>,
     /// How long the timer runs that is armed now; `None` = it does not, or the QP has failed.
-    pub timer_ns: Option<u64>,
+    pub timer: Option<Span>,
     /// Whether the input was the fatal timeout.
     pub has_failed: bool,
 }

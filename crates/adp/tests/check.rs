@@ -250,13 +250,13 @@ fn suspicions() {
     suspects(
         |raw| raw.retx_total_timeout = 60,
         Rule::Saturated,
-        "retx_total_timeout = 60: time_base << it is longer than 292 years and counts as never; a \
+        "retx_total_timeout = 60: time_base << it is longer than 213 days and counts as never; a \
          silent peer is waited for without end; lower it",
     );
     suspects(
         |raw| raw.timeout_range[1].range_size = 200,
         Rule::Saturated,
-        "timeout_range[1].range_size = 200: time_base << 212 is longer than 292 years; it counts \
+        "timeout_range[1].range_size = 200: time_base << 212 is longer than 213 days; it counts \
          as never, and the QP's timeout caps it; lower it",
     );
     suspects(

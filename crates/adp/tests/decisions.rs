@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{fast_four, firmware, ib, plain_doubling, qp, replay, silent, without_floor};
+use common::{at, fast_four, firmware, ib, ns, plain_doubling, qp, replay, silent, without_floor};
 use ferroce_adp::trace::Event;
 use ferroce_adp::{
     AckTimeoutFloor, DecTrigger, Expiry, Policy, PolicyKind, Profile, RawProfile, RawRange,
@@ -91,25 +91,25 @@ fn d4_a_capped_timeout_rises_no_further_and_so_shrinks_at_once() {
         exponents(&steps),
         [10, 11, 12, 13, 14, 15, 15, 15, 15, 15, 15, 15, 14]
     );
-    assert_eq!(steps[11].timer_ns, Some(4096 << 14));
-    assert_eq!(steps[12].timer_ns, Some(4000 << 14));
+    assert_eq!(ns(steps[11].timer), Some(4096 << 14));
+    assert_eq!(ns(steps[12].timer), Some(4000 << 14));
 }
 
 #[test]
 fn d5_the_clock_restarts_with_progress_and_with_the_first_send() {
     let policy = fast_four();
-    let total_ns = policy.total_ns(qp(18, 7)).unwrap();
+    let total_ns = ns(policy.total(qp(18, 7))).unwrap();
     let mut state = RetryState::new(&policy, qp(18, 7), 1);
-    state.start(&policy, 5);
-    assert_eq!(state.on_timeout(&policy, 5 + total_ns - 1), RETRANSMIT);
-    assert_eq!(state.wait_ns(&policy, 5 + total_ns - 1), Some(1));
-    state.on_progress(&policy, 5 + total_ns - 1);
-    assert_eq!(state.on_timeout(&policy, 5 + total_ns), RETRANSMIT);
-    state.start(&policy, 3 * total_ns);
-    assert_eq!(state.on_timeout(&policy, 4 * total_ns - 1), RETRANSMIT);
-    assert_eq!(state.on_timeout(&policy, 4 * total_ns), Expiry::Fatal);
+    state.start(&policy, at(5));
+    assert_eq!(state.on_timeout(&policy, at(5 + total_ns - 1)), RETRANSMIT);
+    assert_eq!(ns(state.wait(&policy, at(5 + total_ns - 1))), Some(1));
+    state.on_progress(&policy, at(5 + total_ns - 1));
+    assert_eq!(state.on_timeout(&policy, at(5 + total_ns)), RETRANSMIT);
+    state.start(&policy, at(3 * total_ns));
+    assert_eq!(state.on_timeout(&policy, at(4 * total_ns - 1)), RETRANSMIT);
+    assert_eq!(state.on_timeout(&policy, at(4 * total_ns)), Expiry::Fatal);
     assert_eq!(
-        state.on_timeout(&policy, u64::MAX),
+        state.on_timeout(&policy, at(u64::MAX)),
         Expiry::Fatal,
         "late timers"
     );
@@ -124,17 +124,17 @@ fn d6_a_timeout_of_0_never_expires() {
         without_floor(firmware(11)),
     ] {
         let mut state = RetryState::new(&policy, qp(0, 7), 1);
-        state.start(&policy, 0);
-        assert_eq!(state.wait_ns(&policy, 0), None);
-        assert_eq!(state.total_ns(&policy), None);
-        assert_eq!(policy.ack_timeout_ns(qp(0, 7)), None);
+        state.start(&policy, at(0));
+        assert_eq!(ns(state.wait(&policy, at(0))), None);
+        assert_eq!(ns(state.total(&policy)), None);
+        assert_eq!(ns(policy.ack_timeout(qp(0, 7))), None);
         assert!(matches!(
-            state.on_timeout(&policy, u64::MAX),
+            state.on_timeout(&policy, at(u64::MAX)),
             Expiry::Retransmit { .. }
         ));
         let trace = silent(policy, qp(0, 0), 0);
         assert_eq!(trace.len(), 1);
-        assert_eq!((trace[0].event, trace[0].wait_ns), (Event::Never, None));
+        assert_eq!((trace[0].event, ns(trace[0].wait)), (Event::Never, None));
     }
 }
 
@@ -149,7 +149,7 @@ fn d7_sequence_naks_spend_the_retry_count_and_progress_restores_it() {
                     assert_eq!(state.retries_left(), left);
                 }
                 assert!(!state.on_sequence_nak(&policy));
-                state.on_progress(&policy, round);
+                state.on_progress(&policy, at(round));
             }
         }
     }
@@ -160,16 +160,16 @@ fn d7_timeouts_and_sequence_naks_share_the_count_without_a_profile_only() {
     let mut state = RetryState::new(&ib(1), qp(14, 2), 1);
     assert!(state.on_sequence_nak(&ib(1)));
     assert_eq!(
-        state.on_timeout(&ib(1), 1),
+        state.on_timeout(&ib(1), at(1)),
         Expiry::Retransmit { adaptive: false }
     );
     assert!(!state.on_sequence_nak(&ib(1)));
-    assert_eq!(state.on_timeout(&ib(1), 2), Expiry::Fatal);
+    assert_eq!(state.on_timeout(&ib(1), at(2)), Expiry::Fatal);
 
     let policy = fast_four();
     let mut state = RetryState::new(&policy, qp(14, 2), 1);
     for now_ns in 1..100 {
-        assert_eq!(state.on_timeout(&policy, now_ns), RETRANSMIT);
+        assert_eq!(state.on_timeout(&policy, at(now_ns)), RETRANSMIT);
     }
     assert_eq!(state.retries_left(), 2);
 }
@@ -261,26 +261,26 @@ fn d22_a_new_profile_waits_for_the_running_timer_and_then_draws() {
         ..fast_four()
     };
     let mut state = RetryState::new(&old, qp(18, 7), 9);
-    state.start(&old, 0);
+    state.start(&old, at(0));
     assert_eq!(
-        state.on_timeout(&old, 1),
+        state.on_timeout(&old, at(1)),
         Expiry::Retransmit { adaptive: true }
     );
     // Now the profile is set. The timer of the ladder is still running, and counts as adaptive.
     assert_eq!(
-        state.on_timeout(&new, 2),
+        state.on_timeout(&new, at(2)),
         Expiry::Retransmit { adaptive: true }
     );
     let fresh = RetryState::new(&new, qp(18, 7), 9);
     assert_eq!((state.exponent(), state.range()), (fresh.exponent(), None));
-    assert_eq!(state.on_timeout(&new, 3), RETRANSMIT);
+    assert_eq!(state.on_timeout(&new, at(3)), RETRANSMIT);
     assert_eq!(state.range(), Some(0));
 
     // Back to plain waits: the timer that finishes was still one of the profile.
     let plain = Policy { epoch: 2, ..ib(1) };
-    assert_eq!(state.on_timeout(&plain, 4), RETRANSMIT);
+    assert_eq!(state.on_timeout(&plain, at(4)), RETRANSMIT);
     assert_eq!(
-        state.on_timeout(&plain, 5),
+        state.on_timeout(&plain, at(5)),
         Expiry::Retransmit { adaptive: false }
     );
     assert_eq!(state.retries_left(), 6);
@@ -295,12 +295,12 @@ fn d22_whatever_comes_first_after_a_new_profile_draws() {
     };
     let fresh = RetryState::new(&new, qp(18, 7), 9);
     let base = RetryState::new(&old, qp(18, 7), 9);
-    assert_eq!(base.wait_ns(&new, 0), fresh.wait_ns(&new, 0));
+    assert_eq!(ns(base.wait(&new, at(0))), ns(fresh.wait(&new, at(0))));
     let mut state = base;
-    state.start(&new, 7);
+    state.start(&new, at(7));
     assert_eq!(state.exponent(), fresh.exponent());
     let mut state = base;
-    state.on_progress(&new, 7);
+    state.on_progress(&new, at(7));
     assert_eq!(state.exponent(), fresh.exponent());
     let mut state = base;
     assert!(state.on_sequence_nak(&new));
@@ -316,7 +316,7 @@ fn d22_holds_2_to_the_32_profiles_later() {
         ..fast_four()
     };
     let mut state = RetryState::new(&old, qp(18, 7), 9);
-    state.start(&new, 0);
+    state.start(&new, at(0));
     let fresh = RetryState::new(&new, qp(18, 7), 9);
     assert_eq!(state.exponent(), fresh.exponent());
 }
@@ -327,16 +327,16 @@ fn d22_the_clock_of_the_total_goes_on() {
         epoch: 1,
         ..fast_four()
     };
-    let total_ns = new.total_ns(qp(18, 7)).unwrap();
+    let total_ns = ns(new.total(qp(18, 7))).unwrap();
     let mut state = RetryState::new(&ib(1), qp(18, 7), 9);
-    state.start(&ib(1), 0);
+    state.start(&ib(1), at(0));
     let mut late = state;
-    assert_eq!(late.on_timeout(&new, total_ns), Expiry::Fatal);
+    assert_eq!(late.on_timeout(&new, at(total_ns)), Expiry::Fatal);
     assert!(matches!(
-        state.on_timeout(&new, total_ns - 1),
+        state.on_timeout(&new, at(total_ns - 1)),
         Expiry::Retransmit { .. }
     ));
-    assert_eq!(state.wait_ns(&new, total_ns - 1), Some(1));
+    assert_eq!(ns(state.wait(&new, at(total_ns - 1))), Some(1));
 }
 
 #[test]
@@ -344,15 +344,19 @@ fn d22_the_ladder_begins_anew_when_the_floor_is_back() {
     let enforced = firmware(11);
     let mut policy = without_floor(enforced);
     let mut state = RetryState::new(&policy, qp(16, 0), 9);
-    state.start(&policy, 0);
+    state.start(&policy, at(0));
     policy.change(enforced.kind, enforced.floor);
     let plain = Expiry::Retransmit { adaptive: false };
-    assert_eq!(state.on_timeout(&policy, 1), plain, "it was still plain");
-    let total_ns = policy.total_ns(qp(16, 0)).unwrap();
+    assert_eq!(
+        state.on_timeout(&policy, at(1)),
+        plain,
+        "it was still plain"
+    );
+    let total_ns = ns(policy.total(qp(16, 0))).unwrap();
     let mut waited_ns = 0;
     loop {
-        waited_ns += state.wait_ns(&policy, 1).unwrap();
-        if state.on_timeout(&policy, 1) == Expiry::Fatal {
+        waited_ns += ns(state.wait(&policy, at(1))).unwrap();
+        if state.on_timeout(&policy, at(1)) == Expiry::Fatal {
             break;
         }
     }
@@ -383,7 +387,7 @@ fn d22_the_epoch_rises_with_another_ladder_only() {
 fn d23_the_ib_multiplier_stays_within_what_the_standard_allows() {
     for (multiplier, effective) in [(0, 1), (1, 1), (2, 2), (3, 3), (4, 4), (5, 4), (255, 4)] {
         let trace = silent(ib(multiplier), qp(16, 0), 0);
-        assert_eq!(trace[0].wait_ns, Some(effective * 268_435_456));
+        assert_eq!(ns(trace[0].wait), Some(effective * 268_435_456));
         assert_eq!(trace.len(), 1);
     }
 }
@@ -405,7 +409,7 @@ fn a_replay_ends_with_the_fatal_timeout() {
     let steps = replay(ib(1), qp(14, 1), 0, "ttttaa");
     assert_eq!(steps.len(), 2);
     assert!(steps[1].has_failed);
-    assert_eq!(steps[1].timer_ns, None);
+    assert_eq!(ns(steps[1].timer), None);
 }
 
 #[test]

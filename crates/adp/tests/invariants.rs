@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{qp, silent};
+use common::{at, ns, qp, silent};
 use ferroce_adp::trace::{Event, Input, Replay, SilentPeer, Wait};
 use ferroce_adp::{
     AckTimeoutFloor, DecTrigger, Expiry, Policy, PolicyKind, Profile, QpTimeouts, RANGE_NUM_MAX,
@@ -159,8 +159,8 @@ proptest! {
     #[test]
     fn a_silent_peer(policy in any_policy(), qp in any_qp(), draw: u8) {
         let state = RetryState::with_draw(&policy, qp, 0, draw);
-        let ack_ns = state.ack_timeout_ns(&policy);
-        let total_ns = state.total_ns(&policy);
+        let ack_ns = ns(state.ack_timeout(&policy));
+        let total_ns = ns(state.total(&policy));
         let waits: Vec<_> = SilentPeer::new(policy, state).take(3000).collect();
         let Some(ack_ns) = ack_ns else {
             prop_assert_eq!(waits.len(), 1);
@@ -173,13 +173,13 @@ proptest! {
         let has_failed = last.event == Event::Error;
 
         // No wait exceeds the cap.
-        prop_assert!(!is_profile || waits.iter().all(|wait| wait.wait_ns <= Some(ack_ns)));
+        prop_assert!(!is_profile || waits.iter().all(|wait| ns(wait.wait) <= Some(ack_ns)));
 
         // No wait shrinks on loss, but the one that the total cuts, and the jump to the start range.
         for pair in waits.windows(2) {
             let is_cut = pair[1].event == Event::Error;
             let jumps = pair[0].range.is_none() && !inside_a_range(&policy, pair[0].exponent);
-            let shrinks = pair[1].wait_ns < pair[0].wait_ns;
+            let shrinks = ns(pair[1].wait) < ns(pair[0].wait);
             prop_assert!(!shrinks || is_cut || jumps || is_quantised, "{pair:?}");
             prop_assert!(pair[1].exponent >= pair[0].exponent || jumps, "{pair:?}");
             prop_assert!(pair[1].range >= pair[0].range);
@@ -189,10 +189,10 @@ proptest! {
         match total_ns {
             Some(0) => prop_assert!(has_failed && waits.len() == 1),
             Some(total_ns) if has_failed && is_quantised => {
-                prop_assert!(last.at_ns <= Some(total_ns));
+                prop_assert!(ns(last.at) <= Some(total_ns));
             }
-            Some(total_ns) if has_failed => prop_assert_eq!(last.at_ns, Some(total_ns)),
-            Some(total_ns) => prop_assert!(last.at_ns < Some(total_ns)),
+            Some(total_ns) if has_failed => prop_assert_eq!(ns(last.at), Some(total_ns)),
+            Some(total_ns) => prop_assert!(ns(last.at) < Some(total_ns)),
             None => prop_assert!(!has_failed),
         }
     }
@@ -209,14 +209,14 @@ proptest! {
         let mut state = RetryState::with_draw(&policy, qp, 0, draw);
         let mut now_ns: u64 = 0;
         for _ in 0..losses {
-            now_ns = now_ns.saturating_add(state.wait_ns(&policy, now_ns).unwrap_or(0));
-            if state.on_timeout(&policy, now_ns) == Expiry::Fatal {
+            now_ns = now_ns.saturating_add(ns(state.wait(&policy, at(now_ns))).unwrap_or(0));
+            if state.on_timeout(&policy, at(now_ns)) == Expiry::Fatal {
                 break;
             }
         }
         for _ in 0..2000 {
             let before = state;
-            state.on_progress(&policy, now_ns);
+            state.on_progress(&policy, at(now_ns));
             prop_assert!(state.exponent() <= before.exponent());
             prop_assert!(state.range() <= before.range());
         }
@@ -240,17 +240,17 @@ proptest! {
         let mut now_ns = 0_u64;
         for (event, value) in events {
             match event {
-                0 => state.start(&policy, now_ns),
-                1 => state.on_progress(&policy, now_ns),
+                0 => state.start(&policy, at(now_ns)),
+                1 => state.on_progress(&policy, at(now_ns)),
                 2 => drop(state.on_sequence_nak(&policy)),
                 3 => {
                     policy = policies[value as usize % policies.len()];
                     policy.epoch = value.into();
                 }
                 _ => {
-                    let wait_ns = state.wait_ns(&policy, now_ns).unwrap_or(0);
+                    let wait_ns = ns(state.wait(&policy, at(now_ns))).unwrap_or(0);
                     now_ns = now_ns.saturating_add(wait_ns).saturating_add(u64::from(value) / 8);
-                    if state.on_timeout(&policy, now_ns) == Expiry::Fatal {
+                    if state.on_timeout(&policy, at(now_ns)) == Expiry::Fatal {
                         break;
                     }
                 }
@@ -380,14 +380,14 @@ fn small_profiles_agree_with_the_model() {
                     let trace: Vec<_> = waits
                         .map(
                             |Wait {
-                                 wait_ns,
-                                 at_ns,
+                                 wait,
+                                 at,
                                  exponent,
                                  event,
                                  ..
                              }| {
                                 let is_fatal = event == Event::Error;
-                                (wait_ns.unwrap(), at_ns.unwrap(), exponent, is_fatal)
+                                (ns(wait).unwrap(), ns(at).unwrap(), exponent, is_fatal)
                             },
                         )
                         .collect();

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{fast_four, firmware, ib, qp, replay, silent, waits_us, without_floor};
+use common::{fast_four, firmware, ib, ns, qp, replay, silent, waits_us, without_floor};
 use ferroce_adp::trace::Event;
 use ferroce_adp::{Policy, PolicyKind};
 
@@ -17,7 +17,7 @@ fn the_decrease_walk_of_profile_b() {
             (
                 step.exponent,
                 step.range.unwrap(),
-                step.timer_ns.unwrap() / 1000,
+                ns(step.timer).unwrap() / 1000,
             )
         })
         .collect();
@@ -103,8 +103,8 @@ fn profile_0_fails_after_retry_count_times_twice_the_timeout() {
             for exponent in 0..=31 {
                 let policy = firmware(exponent);
                 let trace = silent(policy, qp(timeout, retry_cnt), 0);
-                assert_eq!(trace.last().unwrap().at_ns, Some(ideal_ns));
-                assert_eq!(policy.total_ns(qp(timeout, retry_cnt)), Some(ideal_ns));
+                assert_eq!(ns(trace.last().unwrap().at), Some(ideal_ns));
+                assert_eq!(ns(policy.total(qp(timeout, retry_cnt))), Some(ideal_ns));
             }
         }
     }
@@ -118,8 +118,8 @@ fn profile_0_with_retry_count_0_retransmits_seven_times() {
             let policy = firmware(exponent);
             let trace = silent(policy, qp(timeout, 0), 0);
             assert_eq!(trace.len(), 8, "T={timeout} X={exponent}");
-            let error_ns = trace.last().unwrap().at_ns;
-            assert_eq!(policy.total_ns(qp(timeout, 0)), error_ns);
+            let error_ns = ns(trace.last().unwrap().at);
+            assert_eq!(ns(policy.total(qp(timeout, 0))), error_ns);
         }
     }
     let (_, error) = waits_us(&silent(firmware(11), qp(14, 0), 0));
@@ -159,7 +159,7 @@ fn the_quantiser_shortens_some_waits_to_three_quarters() {
         );
         assert_eq!(trace.len(), exact.len());
         for (i, (wait, exact)) in trace.iter().zip(&exact).enumerate() {
-            let (wait, exact) = (wait.wait_ns.unwrap(), exact.wait_ns.unwrap());
+            let (wait, exact) = (ns(wait.wait).unwrap(), ns(exact.wait).unwrap());
             // 10 waits on the ladder, then the first plain one.
             let may = (1..=10).contains(&i);
             assert!(

@@ -48,12 +48,11 @@ impl Requester {
         // Progress comes first: it resets the counts that the demand then draws on. It also ends
         // the wait for a receiver, which turns out to have been ready.
         if self.una != una_before {
-            self.retry.on_progress(host.policy(), now.as_nanos());
+            self.retry.on_progress(host.policy(), now);
             self.recovery.on_progress(self.una, self.high);
             self.arm(now, host.policy());
             if let Some(rtt) = self.take_round_trip(now) {
-                let wait_ns = self.retry.wait_ns(host.policy(), now.as_nanos());
-                host.round_trip(rtt, wait_ns.map(Span::from_nanos));
+                host.round_trip(rtt, self.retry.wait(host.policy(), now));
             }
         }
         match demand {
@@ -261,7 +260,7 @@ impl Requester {
         match self.timer {
             RequesterTimer::Rnr { until } if now >= until => {
                 // The peer is alive: waiting for it counts as a fresh start (D5).
-                self.retry.start(host.policy(), now.as_nanos());
+                self.retry.start(host.policy(), now);
                 self.arm(now, host.policy());
                 Ok(())
             }
@@ -273,7 +272,7 @@ impl Requester {
     }
 
     fn handle_ack_timeout<H: Host>(&mut self, now: Time, wait: Span, host: &mut H) -> Verdict {
-        let expiry = self.retry.on_timeout(host.policy(), now.as_nanos());
+        let expiry = self.retry.on_timeout(host.policy(), now);
         let (adaptive, fatal) = match expiry {
             Expiry::Retransmit { adaptive } => (adaptive, false),
             Expiry::Fatal => (false, true),

@@ -481,7 +481,7 @@ impl Requester {
     /// QP without one may have got one.
     fn keep_time(&mut self, now: Time, policy: &Policy) {
         if self.timer == RequesterTimer::Idle && self.una != self.high {
-            self.retry.start(policy, now.as_nanos());
+            self.retry.start(policy, now);
             self.arm(now, policy);
         }
     }
@@ -491,11 +491,8 @@ impl Requester {
         self.timer = if self.una == self.high {
             RequesterTimer::Idle
         } else {
-            match self.retry.wait_ns(policy, now.as_nanos()) {
-                Some(wait_ns) => RequesterTimer::Ack {
-                    armed: now,
-                    wait: Span::from_nanos(wait_ns),
-                },
+            match self.retry.wait(policy, now) {
+                Some(wait) => RequesterTimer::Ack { armed: now, wait },
                 None => RequesterTimer::Idle,
             }
         };

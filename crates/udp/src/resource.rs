@@ -6,6 +6,7 @@ use std::process;
 
 use ferroce_hca::cm::CmState;
 use ferroce_hca::{Hca, LimitLook, Phase, Time};
+use ferroce_time::Span;
 use serde::{Deserialize, Serialize};
 
 /// Which resources to tell of.
@@ -398,8 +399,8 @@ impl View<'_> {
                 timeout: attr.timeout,
                 retry_cnt: attr.retry_cnt,
                 rnr_retry: attr.rnr_retry,
-                wait_ns: retry.wait_ns(policy, self.now.as_nanos()),
-                total_ns: retry.total_ns(policy),
+                wait_ns: retry.wait(policy, self.now).map(Span::as_nanos),
+                total_ns: retry.total(policy).map(Span::as_nanos),
                 exponent: retry.exponent(),
                 range: retry.range(),
                 retries_left: retry.retries_left(),

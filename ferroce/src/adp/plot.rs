@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ferroce_adp::trace::{Event, SilentPeer, Wait};
-use ferroce_adp::{NEVER_NS, Ns, PolicyKind, RetryState};
+use ferroce_adp::{PolicyKind, RetryState};
+use ferroce_time::Span;
 
 use super::{Chosen, CommonQpArgs, DeviceArgs, PersonalityArgs, choose};
 use crate::output::{Failure, Output};
@@ -66,8 +67,8 @@ pub(crate) struct Ladder {
     subtitle: String,
     waits: Vec<Wait>,
     bands: Vec<Band>,
-    cap_ns: u64,
-    total_ns: Option<u64>,
+    cap: Span,
+    total: Option<Span>,
     /// Least and greatest time since the first send.
     x: (f64, f64),
     /// Least and greatest wait.
@@ -78,8 +79,8 @@ pub(crate) struct Ladder {
 #[derive(Debug)]
 struct Band {
     index: usize,
-    low_ns: u64,
-    high_ns: u64,
+    low: Span,
+    high: Span,
 }
 
 /// A ladder of more steps would not be seen.
@@ -89,8 +90,8 @@ impl Ladder {
     /// The ladder of a QP whose peer is silent; none where the timer does not run.
     pub(crate) fn new(chosen: &Chosen, state: RetryState) -> Option<Self> {
         let policy = chosen.policy;
-        let cap_ns = state.ack_timeout_ns(&policy)?;
-        let total_ns = state.total_ns(&policy);
+        let cap = state.ack_timeout(&policy)?;
+        let total = state.total(&policy);
         let waits: Vec<_> = SilentPeer::new(policy, state).take(STEPS_MAX).collect();
         let bands = match &policy.kind {
             PolicyKind::Profile(profile) => profile
@@ -98,29 +99,32 @@ impl Ladder {
                 .enumerate()
                 .map(|(index, range)| Band {
                     index,
-                    low_ns: profile.duration_ns(range.low()),
-                    high_ns: profile.duration_ns(range.high(policy.range_bound_exclusive)),
+                    low: profile.duration(range.low()),
+                    high: profile.duration(range.high(policy.range_bound_exclusive)),
                 })
                 .collect(),
             _ => Vec::new(),
         };
-        let wait_ns = |wait: &Wait| wait.wait_ns.filter(|&ns| ns > 0);
-        let least = waits.iter().filter_map(wait_ns).min()?;
-        let most = waits.iter().filter_map(wait_ns).max()?;
-        let lows = bands.iter().map(|band| band.low_ns);
+        let wait = |wait: &Wait| wait.wait.filter(|&wait| wait > Span::ZERO);
+        let least = waits.iter().filter_map(wait).min()?;
+        let most = waits.iter().filter_map(wait).max()?;
+        let lows = bands.iter().map(|band| band.low);
         // Ranges far above anything that is waited for would flatten the ladder.
-        let reach = cap_ns.min(most.saturating_mul(64)).max(most);
+        let reach = cap.min(most * 64).max(most);
         let highs = bands
             .iter()
-            .map(|band| band.high_ns)
-            .filter(|&ns| ns <= reach);
-        let bottom = lows.chain([least]).filter(|&ns| ns >= least / 64).min()?;
+            .map(|band| band.high)
+            .filter(|&span| span <= reach);
+        let bottom = lows
+            .chain([least])
+            .filter(|&span| span >= least / 64)
+            .min()?;
         let top = highs
-            .chain([most, cap_ns])
-            .filter(|&ns| ns <= reach)
+            .chain([most, cap])
+            .filter(|&span| span <= reach)
             .max()?;
-        let first_ns = waits.first()?.at_ns?;
-        let last_ns = waits.last()?.at_ns?;
+        let first = waits.first()?.at?;
+        let last = waits.last()?.at?;
         let qp = state.qp();
         Some(Self {
             title: format!(
@@ -129,19 +133,19 @@ impl Ladder {
             ),
             subtitle: format!(
                 "ack timeout {}, {}",
-                Ns(cap_ns),
-                match (total_ns, waits.last()?.event) {
-                    (_, Event::Error) => format!("error at {}", Ns(last_ns)),
-                    (Some(total_ns), _) => format!("error at {}, beyond the picture", Ns(total_ns)),
+                cap,
+                match (total, waits.last()?.event) {
+                    (_, Event::Error) => format!("error at {}", last),
+                    (Some(total), _) => format!("error at {}, beyond the picture", total),
                     (None, _) => "no error".to_owned(),
                 }
             ),
-            x: (float(first_ns) / 1.8, float(last_ns) * 1.25),
+            x: (float(first) / 1.8, float(last) * 1.25),
             y: (float(bottom) / 1.5, float(top) * 1.5),
             waits,
             bands,
-            cap_ns,
-            total_ns: total_ns.filter(|&ns| ns > 0),
+            cap,
+            total: total.filter(|&span| span > Span::ZERO),
         })
     }
 
@@ -149,16 +153,21 @@ impl Ladder {
     fn steps(&self) -> impl Iterator<Item = (f64, f64, f64, Event)> + '_ {
         let mut start = self.x.0;
         self.waits.iter().filter_map(move |wait| {
-            let (from, to) = (start, float(wait.at_ns?));
+            let (from, to) = (start, float(wait.at?));
             start = to;
-            Some((from, to, float(wait.wait_ns?.max(1)), wait.event))
+            Some((
+                from,
+                to,
+                float(wait.wait?.max(Span::from_nanos(1))),
+                wait.event,
+            ))
         })
     }
 
     /// The bands that can be seen, cut to the picture.
     fn visible_bands(&self) -> impl Iterator<Item = (usize, f64, f64)> + '_ {
         self.bands.iter().filter_map(|band| {
-            let (low, high) = (float(band.low_ns), float(band.high_ns));
+            let (low, high) = (float(band.low), float(band.high));
             let is_visible = low <= self.y.1 && high >= self.y.0;
             is_visible.then_some((band.index, low.max(self.y.0), high.min(self.y.1)))
         })
@@ -166,12 +175,12 @@ impl Ladder {
 
     /// The cap, if it can be seen. Without a profile nothing is capped.
     fn visible_cap(&self) -> Option<f64> {
-        let cap = float(self.cap_ns);
+        let cap = float(self.cap);
         (!self.bands.is_empty() && (self.y.0..=self.y.1).contains(&cap)).then_some(cap)
     }
 
     fn visible_total(&self) -> Option<f64> {
-        self.total_ns
+        self.total
             .map(float)
             .filter(|total| (self.x.0..=self.x.1).contains(total))
     }
@@ -196,7 +205,7 @@ fn ticks((least, most): (f64, f64)) -> Vec<f64> {
 
 /// A duration with three digits: `268 ms`, `1.07 s`.
 pub(crate) fn short(ns: f64) -> String {
-    if ns >= float(NEVER_NS) {
+    if ns >= float(Span::NEVER) {
         return "never".to_owned();
     }
     let (value, unit) = match ns {
@@ -221,6 +230,6 @@ pub(crate) fn short(ns: f64) -> String {
 
 /// A picture needs no more than the 53 bits that survive.
 #[expect(clippy::cast_precision_loss)]
-fn float(ns: u64) -> f64 {
-    ns as f64
+fn float(span: Span) -> f64 {
+    span.as_nanos() as f64
 }

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use ferroce_adp::RetryState;
 use ferroce_adp::trace::{Event, Input, Replay, SilentPeer, Step, Wait};
-use ferroce_adp::{Ns, RetryState};
+use ferroce_time::Span;
 use serde::Serialize;
 
 use super::{Chosen, DeviceArgs, PersonalityArgs, QpArgs, choose};
@@ -59,8 +60,8 @@ pub(crate) struct WaitJson {
 impl From<&Wait> for WaitJson {
     fn from(wait: &Wait) -> Self {
         Self {
-            wait_ns: wait.wait_ns,
-            at_ns: wait.at_ns,
+            wait_ns: wait.wait.map(Span::as_nanos),
+            at_ns: wait.at.map(Span::as_nanos),
             exponent: wait.exponent,
             range: wait.range,
             event: word(wait.event),
@@ -104,13 +105,11 @@ impl Trace {
     ) -> Result<(), Failure> {
         let mut peer = SilentPeer::new(chosen.policy, state);
         let waits: Vec<Wait> = peer.by_ref().take(self.max).collect();
-        let ack_timeout_ns = state.ack_timeout_ns(&chosen.policy);
-        let total_ns = state.total_ns(&chosen.policy);
         if self.json {
             let waits = waits.iter().map(Into::into).collect();
             to.json(&SilentJson {
-                ack_timeout_ns,
-                total_ns,
+                ack_timeout_ns: state.ack_timeout(&chosen.policy).map(Span::as_nanos),
+                total_ns: state.total(&chosen.policy).map(Span::as_nanos),
                 waits,
             })?;
         } else {
@@ -119,8 +118,8 @@ impl Trace {
             for (i, wait) in waits.iter().enumerate() {
                 table.row(vec![
                     (i + 1).to_string(),
-                    ms(wait.wait_ns),
-                    ms(wait.at_ns),
+                    ms(wait.wait),
+                    ms(wait.at),
                     wait.exponent.to_string(),
                     range(wait.range),
                     event_text(wait.event),
@@ -149,7 +148,7 @@ impl Trace {
                 event: input_word(step.input),
                 exponent: step.exponent,
                 range: step.range,
-                timer_ns: step.timer_ns,
+                timer_ns: step.timer.map(Span::as_nanos),
                 error: step.has_failed.then_some(RETRY_EXC),
             });
             to.json(&EventsJson {
@@ -168,7 +167,7 @@ impl Trace {
                     range(step.range),
                     match step.has_failed {
                         true => RETRY_EXC.to_owned(),
-                        false => ms(step.timer_ns),
+                        false => ms(step.timer),
                     },
                 ]);
             }
@@ -189,15 +188,15 @@ impl Trace {
 /// What is replayed, and its two limits.
 pub(crate) fn head(chosen: &Chosen, state: RetryState) -> String {
     let qp = state.qp();
-    let limits = match state.ack_timeout_ns(&chosen.policy) {
+    let limits = match state.ack_timeout(&chosen.policy) {
         None => "ack timeout never: timeout 0 turns the timer off".to_owned(),
-        Some(ack_ns) => format!(
+        Some(ack_timeout) => format!(
             "ack timeout {}, total {}",
-            Ns(ack_ns),
-            match state.total_ns(&chosen.policy) {
+            ack_timeout,
+            match state.total(&chosen.policy) {
                 None => "never".to_owned(),
-                Some(0) => "0: the first expiry is fatal".to_owned(),
-                Some(total_ns) => Ns(total_ns).to_string(),
+                Some(Span::ZERO) => "0: the first expiry is fatal".to_owned(),
+                Some(total) => total.to_string(),
             }
         ),
     };

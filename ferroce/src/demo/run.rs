@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ferroce_hca::{Completion, Counter, Event, SendOp, SendWr, Time, WcStatus};
+use ferroce_hca::{Completion, Counter, Event, SendOp, SendWr, Span, Time, WcStatus};
 use ferroce_udp::{Spent, Tandem};
 use hdrhistogram::Histogram;
 
@@ -94,8 +94,8 @@ impl<'a> Client<'a> {
             recovered: false,
         };
         // How long a queue pair may be silent before it must have failed.
-        let total_ns = rig.client.device.with(|hca| hca.policy().total_ns(plan.qp));
-        let total = Duration::from_nanos(total_ns.unwrap_or(u64::MAX / 4));
+        let total = rig.client.device.with(|hca| hca.policy().total(plan.qp));
+        let total = Duration::from(total.unwrap_or(Span::NEVER));
         Self {
             rig,
             pattern,

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ferroce_adp::trace::{Event, SilentPeer, Wait};
-use ferroce_adp::{AckTimeoutFloor, Ns, Policy, PolicyKind, QpTimeouts, RetryState, ack_code_ns};
+use ferroce_adp::{AckTimeoutFloor, Policy, PolicyKind, QpTimeouts, RetryState, ack_timeout};
+use ferroce_time::Span;
 use serde::Serialize;
 
 use super::app::{App, Asked, Remark, Setting};
@@ -100,9 +101,9 @@ impl Timeout {
         let mut peer = SilentPeer::new(*policy, state);
         let waits: Vec<Wait> = peer.by_ref().take(WAITS_MAX).collect();
         let fatal = waits.last().filter(|wait| wait.event == Event::Error);
-        let exact_ns = match fatal {
-            Some(wait) => wait.at_ns,
-            None => state.total_ns(policy),
+        let exact = match fatal {
+            Some(wait) => wait.at,
+            None => state.total(policy),
         };
         if peer.next().is_some() {
             asked.remark(
@@ -119,9 +120,9 @@ impl Timeout {
             asked: &asked,
             qp,
             chosen: &chosen,
-            ib_ns: ack_code_ns(qp.timeout).map(|ns| ns * u64::from(qp.retry_cnt)),
-            device_ns: device.total_ns(qp),
-            exact_ns,
+            ib: ack_timeout(qp.timeout).map(|timeout| timeout * qp.retry_cnt.into()),
+            device: device.total(qp),
+            exact,
             waits,
         };
         if self.json {
@@ -172,9 +173,9 @@ struct Chain<'a> {
     asked: &'a Asked,
     qp: QpTimeouts,
     chosen: &'a Chosen,
-    ib_ns: Option<u64>,
-    device_ns: Option<u64>,
-    exact_ns: Option<u64>,
+    ib: Option<Span>,
+    device: Option<Span>,
+    exact: Option<Span>,
     waits: Vec<Wait>,
 }
 
@@ -195,15 +196,15 @@ impl Chain<'_> {
                 AckTimeoutFloor::Enforced(code) => Some(code),
             },
             effective_timeout: policy.floor.apply(self.qp.timeout),
-            ack_timeout_ns: policy.ack_timeout_ns(self.qp),
+            ack_timeout_ns: policy.ack_timeout(self.qp).map(Span::as_nanos),
             policy: match policy.kind {
                 PolicyKind::Firmware { .. } => "firmware",
                 PolicyKind::Ib { .. } => "ib",
                 PolicyKind::Profile(_) => "profile",
             },
-            ib_ns: self.ib_ns,
-            device_ns: self.device_ns,
-            exact_ns: self.exact_ns,
+            ib_ns: self.ib.map(Span::as_nanos),
+            device_ns: self.device.map(Span::as_nanos),
+            exact_ns: self.exact.map(Span::as_nanos),
             waits: self.waits.iter().map(Into::into).collect(),
             remarks: &self.asked.remarks,
         }
@@ -226,8 +227,7 @@ impl Chain<'_> {
                 lines.add("", step);
             }
         }
-        let asked =
-            ack_code_ns(qp.timeout).map_or_else(|| "never".to_owned(), |ns| Ns(ns).to_string());
+        let asked = in_words(ack_timeout(qp.timeout));
         lines.add(
             "QP",
             &format!(
@@ -244,7 +244,7 @@ impl Chain<'_> {
                 }
                 AckTimeoutFloor::Enforced(code) if effective != qp.timeout => format!(
                     "{code} is enforced, and the timeout becomes {}",
-                    Ns(policy.ack_timeout_ns(qp).unwrap_or(0))
+                    policy.ack_timeout(qp).unwrap_or_default()
                 ),
                 AckTimeoutFloor::Enforced(code) => {
                     format!("{code} is enforced, and makes no difference here")
@@ -255,21 +255,23 @@ impl Chain<'_> {
             "policy",
             &format!("{}: {}", self.chosen.name, meaning(policy)),
         );
-        let ns = |ns: Option<u64>| ns.map_or_else(|| "never".to_owned(), |ns| Ns(ns).to_string());
         lines.add("", "");
         lines.add(
             "fails after",
-            &format!("{:<20}IB, 1x: {}", ns(self.ib_ns), self.ib_formula()),
+            &format!("{:<20}IB, 1x: {}", in_words(self.ib), self.ib_formula()),
         );
         lines.add(
             "",
             &format!(
                 "{:<20}device: {}",
-                ns(self.device_ns),
+                in_words(self.device),
                 self.device_formula()
             ),
         );
-        lines.add("", &format!("{:<20}exact, by the trace", ns(self.exact_ns)));
+        lines.add(
+            "",
+            &format!("{:<20}exact, by the trace", in_words(self.exact)),
+        );
         lines.add("trace", &self.trace());
         for (i, remark) in self.asked.remarks.iter().enumerate() {
             if i == 0 {
@@ -282,31 +284,29 @@ impl Chain<'_> {
     }
 
     fn ib_formula(&self) -> String {
-        match ack_code_ns(self.qp.timeout) {
+        match ack_timeout(self.qp.timeout) {
             None => "timeout 0 is infinite".to_owned(),
-            Some(ns) => format!("{} x {}", self.qp.retry_cnt, Ns(ns)),
+            Some(timeout) => format!("{} x {}", self.qp.retry_cnt, timeout),
         }
     }
 
     fn device_formula(&self) -> String {
         let policy = &self.chosen.policy;
-        match policy.ack_timeout_ns(self.qp) {
+        match policy.ack_timeout(self.qp) {
             None => "timeout 0 is infinite".to_owned(),
-            Some(ns) if policy.floor == AckTimeoutFloor::Disabled => {
-                format!("{} x {}, without minimum", self.qp.retry_cnt + 1, Ns(ns))
+            Some(timeout) if policy.floor == AckTimeoutFloor::Disabled => {
+                format!("{} x {}, without minimum", self.qp.retry_cnt + 1, timeout)
             }
             Some(_) if self.qp.retry_cnt == 0 => "at most, by seven retransmissions".to_owned(),
-            Some(ns) => format!("{} x 2 x {}", self.qp.retry_cnt, Ns(ns)),
+            Some(timeout) => format!("{} x 2 x {}", self.qp.retry_cnt, timeout),
         }
     }
 
     /// The waits, equal neighbours together.
     fn trace(&self) -> String {
         let mut text = String::new();
-        for run in self.waits.chunk_by(|a, b| a.wait_ns == b.wait_ns) {
-            let wait = run[0]
-                .wait_ns
-                .map_or_else(|| "never".to_owned(), |ns| Ns(ns).to_string());
+        for run in self.waits.chunk_by(|a, b| a.wait == b.wait) {
+            let wait = in_words(run[0].wait);
             let comma = if text.is_empty() { "" } else { ", " };
             let _ = match run.len() {
                 1 => write!(text, "{comma}{}", unbroken(&wait)),
@@ -450,4 +450,9 @@ const UNBROKEN: &str = "\u{a0}";
 
 fn unbroken(text: &str) -> String {
     text.replace(' ', UNBROKEN)
+}
+
+/// A time that may not end, for people.
+fn in_words(span: Option<Span>) -> String {
+    span.unwrap_or(Span::NEVER).to_string()
 }

@@ -309,7 +309,7 @@ impl Side {
         self.ledger.balance(qp.send_queue_len(), own_recvs);
         match qp.state() {
             QpState::Rts | QpState::Sqd if qp.in_flight() > 0 => {
-                let waits = self.hca.policy().ack_timeout_ns(qp.timeouts()).is_some();
+                let waits = self.hca.policy().ack_timeout(qp.timeouts()).is_some();
                 assert!(
                     !waits || (qp.poll_timeout().is_some() && self.hca.poll_timeout().is_some()),
                     "hangs with {} packets in flight and no timer",

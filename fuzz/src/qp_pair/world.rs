@@ -369,15 +369,13 @@ impl World {
         let side = &self.sides[index];
         let qp = side.hca.qp(side.qpn).expect("it exists");
         let policy = side.hca.policy();
-        let total_ns = policy.total_ns(qp.timeouts())?;
-        let ack_ns = policy.ack_timeout_ns(qp.timeouts())?;
+        let total = policy.total(qp.timeouts())?;
+        let ack_timeout = policy.ack_timeout(qp.timeouts())?;
         // The timer that runs now may be of an earlier policy, or wait for a receive request.
         let from = qp.poll_timeout().unwrap_or(self.now).max(self.now);
         Some(
-            from.after(Span::from_nanos(total_ns))
-                .after(Span::from_nanos(total_ns))
-                .after(Span::from_nanos(ack_ns))
-                .after(Span::from_nanos(1_000_000_000)),
+            from.after(total * 2 + ack_timeout)
+                .after(Span::from_secs(1)),
         )
     }
 }

@@ -6,10 +6,9 @@ use std::format;
 use std::string::{String, ToString};
 
 use ferroce_prm::roce_accl;
+use ferroce_time::Span;
 
-use crate::policy::NEVER_NS;
 use crate::profile::{RANGE_NUM_MAX, RawProfile, RawRange};
-use crate::time::Ns;
 
 /// The profile as a file, with every duration spelt out in a comment.
 #[must_use]
@@ -19,9 +18,9 @@ pub fn to_toml(raw: &RawProfile) -> String {
         .time_base
         .is_power_of_two()
         .then(|| raw.time_base.trailing_zeros());
-    let ns = |exponent: u16| match base {
-        Some(log2) if log2 + u32::from(exponent) <= 53 => Ns(1000 << (log2 + u32::from(exponent))),
-        _ => Ns(NEVER_NS),
+    let span = |exponent: u16| match base {
+        Some(log2) => Span::from_micros(1).doubled(log2 + u32::from(exponent)),
+        None => Span::NEVER,
     };
     let mut out = Lines {
         text: String::new(),
@@ -40,7 +39,7 @@ pub fn to_toml(raw: &RawProfile) -> String {
     );
     let total = match raw.qp_total_timeout {
         true => "not used".to_owned(),
-        false => ns(raw.retx_total_timeout.into()).to_string(),
+        false => span(raw.retx_total_timeout.into()).to_string(),
     };
     out.line("retx_total_timeout", raw.retx_total_timeout, &total);
     let used = raw
@@ -60,20 +59,20 @@ pub fn to_toml(raw: &RawProfile) -> String {
     }
     out.line("start_range_index", raw.start_range_index, "");
     let low = u16::from(raw.timeout_init_low_bound);
-    out.line("timeout_init_low_bound", low, &ns(low).to_string());
+    out.line("timeout_init_low_bound", low, &span(low).to_string());
     let size = u16::from(raw.timeout_init_range_size);
     let high = low + size.max(1) - 1;
     out.line(
         "timeout_init_range_size",
         size,
-        &format!("drawn up to {}", ns(high)),
+        &format!("drawn up to {}", span(high)),
     );
     for range in &raw.timeout_range[..tables] {
         out.text += "\n[[timeout_range]]\n";
         let low = u16::from(range.range_low_bound);
-        out.line("range_low_bound", low, &ns(low).to_string());
+        out.line("range_low_bound", low, &span(low).to_string());
         let size = u16::from(range.range_size);
-        out.line("range_size", size, &format!("up to {}", ns(low + size)));
+        out.line("range_size", size, &format!("up to {}", span(low + size)));
         out.line("timeout_retry_num", range.timeout_retry_num, "");
         match roce_accl::DEC_MODE[0].value_name(range.dec_mode.into()) {
             Some(name) => out.line("dec_mode", format!("\"{name}\""), ""),

@@ -5,6 +5,7 @@ use ferroce_adp::trace::{Event, Input, Replay, SilentPeer, Step, Wait};
 use ferroce_adp::{
     AckTimeoutFloor, Policy, PolicyKind, Profile, QpTimeouts, RawProfile, RawRange, RetryState,
 };
+use ferroce_time::{Span, Time};
 
 pub(crate) fn qp(timeout: u8, retry_cnt: u8) -> QpTimeouts {
     QpTimeouts { timeout, retry_cnt }
@@ -81,8 +82,8 @@ pub(crate) fn waits_us(waits: &[Wait]) -> (Vec<f64>, f64) {
     assert_eq!(last.event, Event::Error);
     let us = |ns: Option<u64>| ns.unwrap() as f64 / 1000.0;
     (
-        waits.iter().map(|wait| us(wait.wait_ns)).collect(),
-        us(last.at_ns),
+        waits.iter().map(|wait| us(ns(wait.wait))).collect(),
+        us(ns(last.at)),
     )
 }
 
@@ -94,4 +95,14 @@ pub(crate) fn replay(policy: Policy, qp: QpTimeouts, draw: u8, script: &str) -> 
         _ => None,
     });
     Replay::new(policy, RetryState::with_draw(&policy, qp, 0, draw), inputs).collect()
+}
+
+/// A point in time, from nanoseconds.
+pub(crate) fn at(ns: u64) -> Time {
+    Time::from_nanos(ns)
+}
+
+/// Nanoseconds, if it ends.
+pub(crate) fn ns(span: Option<Span>) -> Option<u64> {
+    span.map(Span::as_nanos)
 }

@@ -212,7 +212,7 @@ fn switched_off_adaptive_retransmission_leaves_the_plain_timeout() {
 fn model(policy: &Policy, qpn: Qpn, qp: QpTimeouts) -> Vec<u64> {
     let state = ferroce_adp::RetryState::new(policy, qp, qpn.value());
     let peer = SilentPeer::new(*policy, state);
-    peer.map(|wait| wait.wait_ns.unwrap()).collect()
+    peer.map(|wait| wait.wait.unwrap().as_nanos()).collect()
 }
 
 #[test]

@@ -231,14 +231,14 @@ fn check_time(stage: &Stage, scenario: &Scenario, last: Time) {
             let mut timeouts = qp.timeouts();
             timeouts.timeout = plan.attr.timeout;
             timeouts.retry_cnt = plan.attr.retry_cnt;
-            let total_ns = hca.policy().total_ns(timeouts).unwrap();
+            let total = hca.policy().total(timeouts).unwrap();
             let packets = ends[id].sends.iter().map(|sent| {
                 let mtu = plan.attr.path_mtu.bytes();
                 u64::from(sent.message.len.div_ceil(mtu).max(1))
             });
             let steps = packets.sum::<u64>() + 2;
-            let step_ns = total_ns + RNR_NS_MAX + WRITE_OFF_NS;
-            limit = limit.max(last.after(Span::from_nanos(steps * step_ns)));
+            let step = total + Span::from_nanos(RNR_NS_MAX + WRITE_OFF_NS);
+            limit = limit.max(last.after(step * steps));
         }
     }
     // A timer of an earlier policy may run: at most four times the largest timeout.

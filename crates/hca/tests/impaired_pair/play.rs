@@ -411,12 +411,12 @@ impl Stage {
                     continue;
                 }
                 let policy = hca.policy();
-                let total_ns = policy.total_ns(qp.timeouts()).unwrap();
+                let total = policy.total(qp.timeouts()).unwrap();
                 // The timer that runs now may belong to an earlier policy, and what is under way
                 // may still arrive.
                 let from = qp.poll_timeout().unwrap_or(now).max(now);
                 limit = limit.max(
-                    from.after(Span::from_nanos(total_ns))
+                    from.after(total)
                         .after(Span::from_nanos(2 * HELD_NS_MAX))
                         .after(Span::from_nanos(RNR_NS_MAX))
                         // It may not have begun, for want of room that others take one after the

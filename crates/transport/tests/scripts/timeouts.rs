@@ -75,9 +75,9 @@ fn the_ladder_and_its_end_are_those_of_the_trace_to_the_nanosecond() {
             pair.run();
             let qp = QpTimeouts { timeout, retry_cnt };
             let mut state = RetryState::new(&policy, qp, pair[A].qp.qpn().value());
-            state.start(&policy, start.as_nanos());
+            state.start(&policy, start);
             // The quantiser mixes in the time, so the trace starts when the pair does.
-            let waits = trace(&policy, state, start.as_nanos());
+            let waits = trace(&policy, state, start);
             let last = waits.last().unwrap();
             assert_eq!(
                 pair.now.since(start).as_nanos(),
@@ -106,17 +106,21 @@ fn the_ladder_and_its_end_are_those_of_the_trace_to_the_nanosecond() {
 }
 
 /// When each timer expires after the start, and what that means.
-fn trace(policy: &Policy, mut state: RetryState, start_ns: u64) -> Vec<(u64, Event)> {
+fn trace(
+    policy: &Policy,
+    mut state: RetryState,
+    start: ferroce_transport::Time,
+) -> Vec<(u64, Event)> {
     use ferroce_adp::Expiry;
-    let mut now = start_ns;
+    let mut now = start;
     let mut waits = Vec::new();
-    while let Some(wait) = state.wait_ns(policy, now) {
-        now += wait;
+    while let Some(wait) = state.wait(policy, now) {
+        now = now.after(wait);
         let event = match state.on_timeout(policy, now) {
             Expiry::Fatal => Event::Error,
             Expiry::Retransmit { adaptive } => Event::Retransmit { adaptive },
         };
-        waits.push((now - start_ns, event));
+        waits.push((now.since(start).as_nanos(), event));
         if event == Event::Error {
             break;
         }
@@ -173,7 +177,10 @@ fn the_public_trace_agrees() {
         let state = RetryState::new(&policy, pair[A].qp.timeouts(), pair[A].qp.qpn().value());
         let end = SilentPeer::new(policy, state).last().unwrap();
         assert_eq!(end.event, Event::Error);
-        assert_eq!(Some(pair.now.since(start).as_nanos()), end.at_ns);
+        assert_eq!(
+            Some(pair.now.since(start).as_nanos()),
+            end.at.map(Span::as_nanos)
+        );
     }
 }
 
@@ -235,7 +242,7 @@ fn an_idle_queue_pair_owes_nothing() {
         let start = pair.now;
         pair.write(A, 2, 10);
         pair.run();
-        let least = policy.total_ns(pair[A].qp.timeouts()).unwrap() / 4;
+        let least = policy.total(pair[A].qp.timeouts()).unwrap().as_nanos() / 4;
         assert!(pair.now.since(start).as_nanos() >= least, "{policy:?}");
         assert_eq!(pair.sends(A)[1], (2, WcStatus::RetryExcErr));
     }
@@ -251,7 +258,7 @@ fn progress_restarts_the_clock() {
         ..Setup::default()
     }
     .connect();
-    let total = policy.total_ns(pair[A].qp.timeouts()).unwrap();
+    let total = policy.total(pair[A].qp.timeouts()).unwrap().as_nanos();
     for wr_id in 0..4 {
         pair.write(A, wr_id, 10);
     }
@@ -337,7 +344,7 @@ fn waiting_for_a_receiver_does_not_use_up_the_total() {
         ..Setup::default()
     }
     .connect();
-    let total = policy.total_ns(pair[A].qp.timeouts()).unwrap();
+    let total = policy.total(pair[A].qp.timeouts()).unwrap().as_nanos();
     pair.send(A, 1, 10);
     pair.run_for(10 * total);
     assert_eq!(pair[A].qp.state(), QpState::Rts);

@@ -335,8 +335,8 @@ pub fn total(device: &Device, attr: &QpAttr) -> Duration {
         timeout: attr.timeout,
         retry_cnt: attr.retry_cnt,
     };
-    let total = device.with(|hca| hca.policy().total_ns(qp)).unwrap();
-    Duration::from_nanos(total)
+    let total = device.with(|hca| hca.policy().total(qp));
+    total.unwrap().into()
 }
 
 /// Makes a queue pair on each of the two nodes and connects them.
