@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`world`] | any number of devices and what is under way between them; time goes from one event to the next |
 //! | [`wire`](mod@wire) | packets under way, and what becomes of them |
+//! | [`socket`] | sockets whose receive buffers end somewhere |
 //! | [`register`] | accesses to registers of a device |
 //! | [`dice`], [`seeds`] | randomness from a seed, and runs that tell theirs when they fail |
 
@@ -14,10 +15,12 @@
 pub mod dice;
 pub mod register;
 pub mod seeds;
+pub mod socket;
 pub mod wire;
 pub mod world;
 
 pub use dice::Dice;
+pub use socket::{Receiver, Socket};
 pub use wire::{Fate, Rules, Wire};
 pub use world::{
     A, B, LATENCY_NS, Region, SEND, Side, World, attr, config, local, recv_wr, srq_limit,

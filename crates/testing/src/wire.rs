@@ -51,6 +51,13 @@ impl<P> Wire<P> {
         self.flights.values()
     }
 
+    /// Loses those that come last, but for so many.
+    pub fn truncate(&mut self, len: usize) {
+        while self.flights.len() > len {
+            self.flights.pop_last();
+        }
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.flights.len()
@@ -68,7 +75,7 @@ impl<P> Wire<P> {
 }
 
 /// What becomes of a packet.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// It arrives.
     Arrives,
@@ -78,20 +85,21 @@ pub enum Fate {
     Twice(u64),
     /// It arrives so many nanoseconds later.
     Late(u64),
-    /// It arrives as often as there are entries, each time so many nanoseconds later.
-    Copies(Vec<u64>),
+    /// Each copy arrives so many nanoseconds later.
+    Copies([Option<u64>; 2]),
 }
 
 impl Fate {
-    /// How much later each copy arrives.
-    pub fn delays(self) -> Vec<u64> {
-        match self {
-            Self::Arrives => vec![0],
-            Self::Lost => Vec::new(),
-            Self::Twice(ns) => vec![0, ns],
-            Self::Late(ns) => vec![ns],
+    /// How many nanoseconds later each copy arrives.
+    pub fn delays(self) -> impl Iterator<Item = u64> {
+        let delays = match self {
+            Self::Arrives => [Some(0), None],
+            Self::Lost => [None; 2],
+            Self::Twice(ns) => [Some(0), Some(ns)],
+            Self::Late(ns) => [Some(ns), None],
             Self::Copies(delays) => delays,
-        }
+        };
+        delays.into_iter().flatten()
     }
 }
 
@@ -126,7 +134,7 @@ impl<P> Rules<P> {
                 return None;
             }
             left -= 1;
-            Some(fate.clone())
+            Some(fate)
         });
     }
 

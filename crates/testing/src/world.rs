@@ -14,6 +14,7 @@ use ferroce_wire::{
     Psn, Qpn, ROCE_V2_PORT,
 };
 
+use crate::socket::{Socket, truesize};
 use crate::wire::{Rules, Wire};
 
 /// The first device.
@@ -81,6 +82,8 @@ pub struct Side {
     pub refused: u64,
     /// Nothing reaches this side any more.
     pub deaf: bool,
+    /// Nothing that is from this side arrives any more.
+    pub mute: bool,
     /// Its host cannot send: it takes no packets from the device.
     pub blocked: bool,
 }
@@ -104,6 +107,19 @@ pub struct Flight {
     pub payload_len: u32,
     /// The bit that the link of its device has flipped.
     pub corrupt_bit: Option<u32>,
+    /// Bytes of a receive buffer that it takes.
+    pub(crate) truesize: u64,
+}
+
+/// A packet when it was sent.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// When that was.
+    pub at: Time,
+    /// Which device sent it.
+    pub from: usize,
+    /// Its payload, if packets carry bytes.
+    pub payload: Vec<u8>,
 }
 
 /// Devices, what is under way between them, and time.
@@ -113,13 +129,20 @@ pub struct World {
     pub now: Time,
     /// The devices.
     pub sides: Vec<Side>,
-    wire: Wire<Flight>,
+    /// What is under way.
+    pub wire: Wire<Flight>,
     /// What becomes of the packets.
     pub rules: Rules<Flight>,
+    /// Where packets wait for the devices, by their numbers; without, they do not wait.
+    pub sockets: Vec<Socket>,
     /// One way.
     pub latency_ns: u64,
+    /// Moments between two audits of the devices.
+    pub audit_every: u64,
     /// Packets carry bytes, not only lengths.
     pub carries_bytes: bool,
+    /// Everything that the devices sent, wherever to, if that is wanted.
+    pub log: Option<Vec<Sent>>,
     /// Moments lived through.
     pub moments: u64,
     /// Everything that left the devices, as it would be if no connection had been made older.
@@ -143,8 +166,11 @@ impl World {
             sides: sides.into_iter().collect(),
             wire: Wire::default(),
             rules: Rules::default(),
+            sockets: Vec::new(),
             latency_ns: LATENCY_NS,
+            audit_every: 16,
             carries_bytes: true,
+            log: None,
             moments: 0,
             trace: None,
             ages: HashMap::new(),
@@ -194,10 +220,13 @@ impl World {
     }
 
     fn transmit(&mut self, id: usize) {
+        let mut before = None;
         while !self.sides[id].blocked
             && let Some(packet) = self.sides[id].hca.poll_transmit(self.now)
         {
-            self.launch(id, &packet);
+            let batch = Some((packet.path, packet.transmit.payload_len));
+            self.launch(id, &packet, before == batch);
+            before = batch;
         }
     }
 
@@ -230,7 +259,7 @@ impl World {
         true
     }
 
-    fn launch(&mut self, from: usize, packet: &Outgoing) {
+    fn launch(&mut self, from: usize, packet: &Outgoing, is_coalesced: bool) {
         let side = &mut self.sides[from];
         side.sent.0 += 1;
         side.sent.1 += u64::from(packet.transmit.payload_len);
@@ -239,6 +268,10 @@ impl World {
         if self.carries_bytes {
             payload.resize(packet.transmit.payload_len as usize, 0xee);
             assert!(side.hca.gather(packet, &mut payload), "{packet:?}");
+        }
+        if let Some(log) = &mut self.log {
+            let (at, payload) = (self.now, payload.clone());
+            log.push(Sent { at, from, payload });
         }
         let dest = packet.path.dest;
         let to = self.at(dest);
@@ -265,6 +298,7 @@ impl World {
             payload: payload.clone(),
             payload_len: packet.transmit.payload_len,
             corrupt_bit: packet.corrupt_bit,
+            truesize: truesize(packet.transmit.payload_len, is_coalesced),
         };
         if dest.is_multicast() {
             // A host's own socket hears it as well, and first.
@@ -278,20 +312,15 @@ impl World {
     }
 
     fn fly(&mut self, flight: Flight) {
-        let mut delays = self.rules.judge(&flight).delays();
-        let arrives = |delay| self.now.after(Span::from_nanos(self.latency_ns + delay));
-        let last = delays.pop();
-        for delay in delays {
-            self.wire.launch(arrives(delay), flight.clone());
-        }
-        if let Some(delay) = last {
-            self.wire.launch(arrives(delay), flight);
+        for delay_ns in self.rules.judge(&flight).delays() {
+            let delay = Span::from_nanos(self.latency_ns.saturating_add(delay_ns));
+            self.wire.launch(self.now.after(delay), flight.clone());
         }
     }
 
     fn arrive(&mut self, flight: &Flight) {
         let to = flight.to;
-        if self.sides[to].deaf {
+        if self.sides[to].deaf || self.sides[flight.from].mute {
             return;
         }
         if let Some(bit) = flight.corrupt_bit {
@@ -380,12 +409,13 @@ impl World {
     /// When something happens next.
     pub fn next_moment(&self) -> Option<Time> {
         let flight = self.wire.next();
+        let sockets = self.sockets.iter().filter_map(Socket::next);
         let timers = self.sides.iter().filter_map(|side| {
             let at = side.hca.poll_timeout();
             // What its link would release, its host would send if it could.
             at.filter(|at| !side.blocked || *at > self.now)
         });
-        timers.chain(flight).min()
+        timers.chain(sockets).chain(flight).min()
     }
 
     /// Lives through everything up to `until`.
@@ -427,7 +457,15 @@ impl World {
     fn live(&mut self) {
         self.moments += 1;
         while let Some(flight) = self.wire.take_due(self.now) {
-            self.arrive(&flight);
+            match self.sockets.get_mut(flight.to) {
+                Some(socket) => socket.offer(self.now, flight),
+                None => self.arrive(&flight),
+            }
+        }
+        for id in 0..self.sockets.len() {
+            for flight in self.sockets[id].receive(self.now) {
+                self.arrive(&flight);
+            }
         }
         for id in 0..self.sides.len() {
             let mut calls = 0;
@@ -448,7 +486,7 @@ impl World {
         self.settle();
         for side in &self.sides {
             assert!(side.blocked || !side.hca.wants_transmit(), "not drained");
-            if self.moments.is_multiple_of(16) {
+            if self.moments.is_multiple_of(self.audit_every) {
                 side.hca.audit();
             }
         }
@@ -499,6 +537,7 @@ impl Side {
             given: 0,
             refused: 0,
             deaf: false,
+            mute: false,
             blocked: false,
         }
     }

@@ -35,12 +35,16 @@ fn req(name: u32) -> Req {
 /// A device that listens with this backlog, alone.
 fn listener(backlog: u32) -> Net {
     let mut net = Net::of(1);
-    net.hcas[A].cm_mut().listen(SERVICE, backlog).unwrap();
+    net.world.sides[A]
+        .hca
+        .cm_mut()
+        .listen(SERVICE, backlog)
+        .unwrap();
     net
 }
 
 fn next_request(net: &mut Net) -> Option<CommId> {
-    let event = net.hcas[A].poll_cm_event()?;
+    let event = net.world.sides[A].hca.poll_cm_event()?;
     let is_request = matches!(
         event.kind,
         CmEventKind::Request { .. } | CmEventKind::SidrRequest { .. }
@@ -50,21 +54,18 @@ fn next_request(net: &mut Net) -> Option<CommId> {
 }
 
 fn refuse(net: &mut Net, comm: CommId) {
-    let (now, reason) = (net.now, RejectReason::CONSUMER);
-    let cm = net.hcas[A].cm_mut();
+    let (now, reason) = (net.world.now, RejectReason::CONSUMER);
+    let cm = net.world.sides[A].hca.cm_mut();
     cm.reject(now, comm, reason, Private::default()).unwrap();
     cm.destroy(now, comm).unwrap();
 }
 
 fn told(net: &mut Net) -> Vec<(IpAddr, Overload)> {
-    let hca = &mut net.hcas[A];
-    let events = std::iter::from_fn(|| hca.poll_event());
-    events
-        .filter_map(|event| match event {
-            Event::RequestDropped { source, cause, .. } => Some((source, cause)),
-            _ => None,
-        })
-        .collect()
+    let dropped = |event| match event {
+        Event::RequestDropped { source, cause, .. } => Some((source, cause)),
+        _ => None,
+    };
+    net.told(A).into_iter().filter_map(dropped).collect()
 }
 
 /// Rejected requests fill what is kept, and the listener hears the next one; a minute later nothing
@@ -78,7 +79,7 @@ fn no_number_of_requests_makes_a_listener_deaf() {
         refuse(&mut net, comm);
         net.flush(A);
     }
-    net.hcas[A].audit();
+    net.world.sides[A].hca.audit();
     assert_eq!(net.count(A), CONNECTIONS_MAX);
     assert_eq!(net.counter(A, Counter::CmForgotten), 1_000);
     assert_eq!(told(&mut net), []);
@@ -98,7 +99,7 @@ fn one_source_has_its_share() {
         let comm = next_request(&mut net).unwrap();
         refuse(&mut net, comm);
     }
-    net.hcas[A].audit();
+    net.world.sides[A].hca.audit();
     assert_eq!(net.count(A), 1 + OF_SOURCE_MAX);
     let forgotten = net.counter(A, Counter::CmForgotten);
     assert_eq!(forgotten, OF_SOURCE_MAX as u64);
@@ -128,7 +129,7 @@ fn requests_that_wait_are_limited_by_source_and_backlog() {
         };
         net.flood(source(2), A, 7, sidr);
     }
-    net.hcas[A].audit();
+    net.world.sides[A].hca.audit();
     assert_eq!(net.count(A), OF_SOURCE_MAX + 2);
     assert_eq!(net.counter(A, Counter::CmBacklogFull), 8);
     // Each is told once.
@@ -138,8 +139,12 @@ fn requests_that_wait_are_limited_by_source_and_backlog() {
     ];
     assert_eq!(told(&mut net), expected);
     // The backlog counts those that wait, also for who listens after another one.
-    net.hcas[A].cm_mut().unlisten(SERVICE).unwrap();
-    net.hcas[A].cm_mut().listen(SERVICE, 4_098).unwrap();
+    net.world.sides[A].hca.cm_mut().unlisten(SERVICE).unwrap();
+    net.world.sides[A]
+        .hca
+        .cm_mut()
+        .listen(SERVICE, 4_098)
+        .unwrap();
     net.inject(source(3), A, 7, req(1));
     assert_eq!(net.counter(A, Counter::CmBacklogFull), 9);
 }
@@ -151,10 +156,14 @@ fn a_device_holds_so_many_connections() {
     for n in 0..CONNECTIONS_MAX {
         net.flood(source(n / 4_000), A, 7, req(1 + n as u32));
         let comm = next_request(&mut net).unwrap();
-        let (now, reply) = (net.now, net.reply(0x222));
-        net.hcas[A].cm_mut().accept(now, comm, &reply).unwrap();
+        let (now, reply) = (net.world.now, net.reply(0x222));
+        net.world.sides[A]
+            .hca
+            .cm_mut()
+            .accept(now, comm, &reply)
+            .unwrap();
     }
-    net.hcas[A].audit();
+    net.world.sides[A].hca.audit();
     assert_eq!(net.count(A), CONNECTIONS_MAX);
     // Nobody drained what is to be sent.
     let lost = net.counter(A, Counter::CmTxDropped);
@@ -164,35 +173,45 @@ fn a_device_holds_so_many_connections() {
     assert_eq!(net.counter(A, Counter::CmTableFull), 1);
     assert_eq!(told(&mut net), [(source(99), Overload::Table)]);
     let request = net.request(A, B, 0x111);
-    let now = net.now;
+    let now = net.world.now;
     assert_eq!(
-        net.hcas[A].cm_mut().connect(now, &request),
+        net.world.sides[A].hca.cm_mut().connect(now, &request),
         Err(CmError::TooMany {
             max: CONNECTIONS_MAX
         })
     );
     // One that its program destroys makes room.
-    let comm = net.hcas[A].cm().connections().next().unwrap().comm;
-    net.hcas[A].cm_mut().destroy(now, comm).unwrap();
+    let comm = net.world.sides[A]
+        .hca
+        .cm()
+        .connections()
+        .next()
+        .unwrap()
+        .comm;
+    net.world.sides[A].hca.cm_mut().destroy(now, comm).unwrap();
     net.flood(source(99), A, 7, req(1));
     assert!(next_request(&mut net).is_some());
-    net.hcas[A].audit();
+    net.world.sides[A].hca.audit();
 }
 
 /// Whatever a peer writes into its messages, the next timer is at most two minutes away.
 #[test]
 fn no_peer_sets_a_timer_for_hours() {
     let deadline = |net: &Net| {
-        net.hcas[A].audit();
-        let next = net.hcas[A].poll_timeout().unwrap();
-        next.since(net.now).as_nanos() / S
+        net.world.sides[A].hca.audit();
+        let next = net.world.sides[A].hca.poll_timeout().unwrap();
+        next.since(net.world.now).as_nanos() / S
     };
     // An answer that is repeated.
     let mut net = listener(1);
     net.inject(source(1), A, 7, req(1));
     let comm = next_request(&mut net).unwrap();
-    let (now, reply) = (net.now, net.reply(0x222));
-    net.hcas[A].cm_mut().accept(now, comm, &reply).unwrap();
+    let (now, reply) = (net.world.now, net.reply(0x222));
+    net.world.sides[A]
+        .hca
+        .cm_mut()
+        .accept(now, comm, &reply)
+        .unwrap();
     assert_eq!(deadline(&net), 60);
     // A peer that thinks.
     let mra = Mra {

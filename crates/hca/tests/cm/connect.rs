@@ -54,7 +54,8 @@ fn both_sides_learn_everything_about_each_other() {
     net.run_out();
     assert_eq!(net.messages(), [(A, REQ), (B, REP), (A, RTU)]);
     for (side, comm, own, other) in [(A, active, 0x111, 0x222), (B, passive, 0x222, 0x111)] {
-        let info = net.hcas[side]
+        let info = net.world.sides[side]
+            .hca
             .cm()
             .connections()
             .find(|info| info.comm == comm)
@@ -98,8 +99,9 @@ fn a_rejection_carries_reason_and_data() {
     let active = net.connect(0x111);
     let passive = net.until_request();
     let private = Private::new(b"no").unwrap();
-    let (now, reason) = (net.now, RejectReason::CONSUMER);
-    net.hcas[B]
+    let (now, reason) = (net.world.now, RejectReason::CONSUMER);
+    net.world.sides[B]
+        .hca
         .cm_mut()
         .reject(now, passive, reason, private)
         .unwrap();
@@ -120,8 +122,9 @@ fn the_active_side_can_reject_the_reply() {
     net.accept(passive, 0x222);
     net.until(A, |kind| matches!(kind, CmEventKind::Reply { .. }));
     let private = Private::new(b"too small").unwrap();
-    let (now, reason) = (net.now, RejectReason::CONSUMER);
-    net.hcas[A]
+    let (now, reason) = (net.world.now, RejectReason::CONSUMER);
+    net.world.sides[A]
+        .hca
         .cm_mut()
         .reject(now, active, reason, private)
         .unwrap();
@@ -134,7 +137,7 @@ fn the_active_side_can_reject_the_reply() {
 #[test]
 fn nobody_listens() {
     let mut net = Net::new();
-    net.hcas[B].cm_mut().unlisten(SERVICE).unwrap();
+    net.world.sides[B].hca.cm_mut().unlisten(SERVICE).unwrap();
     net.connect(0x111);
     let (reason, private) = (RejectReason::INVALID_SERVICE_ID, Private::default());
     net.until(A, |kind| *kind == CmEventKind::Rejected { reason, private });
@@ -146,19 +149,19 @@ fn nobody_listens() {
 #[test]
 fn somebody_listens_a_little_later() {
     let mut net = Net::new();
-    net.hcas[B].cm_mut().unlisten(SERVICE).unwrap();
+    net.world.sides[B].hca.cm_mut().unlisten(SERVICE).unwrap();
     net.connect(0x111);
     while net.messages().len() < 6 {
         net.run(MS);
     }
-    net.hcas[B].cm_mut().listen(SERVICE, 1).unwrap();
+    net.world.sides[B].hca.cm_mut().listen(SERVICE, 1).unwrap();
     net.until_request();
 }
 
 #[test]
 fn two_listen_on_one_service_or_none_stops() {
     let mut net = Net::new();
-    let cm = net.hcas[B].cm_mut();
+    let cm = net.world.sides[B].hca.cm_mut();
     let error = cm.listen(SERVICE, 1).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -180,8 +183,12 @@ fn other_transports_are_named_or_refused() {
             transport,
             ..net.request(A, B, 0x111)
         };
-        let now = net.now;
-        net.hcas[A].cm_mut().connect(now, &request).unwrap();
+        let now = net.world.now;
+        net.world.sides[A]
+            .hca
+            .cm_mut()
+            .connect(now, &request)
+            .unwrap();
         net.until(B, |kind| {
             matches!(kind, CmEventKind::Request { req, .. } if Transport::of(req) == Some(transport))
         });
@@ -205,7 +212,7 @@ fn other_transports_are_named_or_refused() {
 fn values_that_do_not_fit_are_named_and_leave_nothing() {
     let mut net = Net::new();
     let good = net.request(A, B, 0x111);
-    let now = net.now;
+    let now = net.world.now;
     let cases = [
         (
             ConnectRequest {
@@ -251,7 +258,11 @@ fn values_that_do_not_fit_are_named_and_leave_nothing() {
         ),
     ];
     for (request, text) in cases {
-        let error = net.hcas[A].cm_mut().connect(now, &request).unwrap_err();
+        let error = net.world.sides[A]
+            .hca
+            .cm_mut()
+            .connect(now, &request)
+            .unwrap_err();
         assert_eq!(error.to_string(), text);
     }
     assert_eq!(net.count(A), 0);
@@ -261,9 +272,9 @@ fn values_that_do_not_fit_are_named_and_leave_nothing() {
 fn calls_at_the_wrong_time_change_nothing() {
     let mut net = Net::new();
     let active = net.connect(0x111);
-    let (now, private) = (net.now, Private::default());
+    let (now, private) = (net.world.now, Private::default());
     let reply = net.reply(1);
-    let cm = net.hcas[A].cm_mut();
+    let cm = net.world.sides[A].hca.cm_mut();
     let error = cm.accept(now, active, &reply).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -279,10 +290,20 @@ fn calls_at_the_wrong_time_change_nothing() {
     let passive = net.until_request();
     assert!(net.disconnect(B, passive).is_err());
     net.accept(passive, 0x222);
-    let now = net.now;
-    assert!(net.hcas[B].cm_mut().accept(now, passive, &reply).is_err());
+    let now = net.world.now;
+    assert!(
+        net.world.sides[B]
+            .hca
+            .cm_mut()
+            .accept(now, passive, &reply)
+            .is_err()
+    );
     net.destroy(A, active);
-    let error = net.hcas[A].cm_mut().destroy(now, active).unwrap_err();
+    let error = net.world.sides[A]
+        .hca
+        .cm_mut()
+        .destroy(now, active)
+        .unwrap_err();
     assert_eq!(error, CmError::NoSuch { comm: active });
     assert_eq!(
         error.to_string(),
@@ -296,14 +317,15 @@ fn calls_at_the_wrong_time_change_nothing() {
 #[test]
 fn requests_beyond_the_backlog_come_again() {
     let mut net = Net::new();
-    net.hcas[B].cm_mut().unlisten(SERVICE).unwrap();
-    net.hcas[B].cm_mut().listen(SERVICE, 2).unwrap();
+    net.world.sides[B].hca.cm_mut().unlisten(SERVICE).unwrap();
+    net.world.sides[B].hca.cm_mut().listen(SERVICE, 2).unwrap();
     for qpn in 0x100..0x105 {
         net.connect(qpn);
     }
     net.settle();
     assert_eq!(net.events(B).len(), 2);
-    let waiting: Vec<_> = net.hcas[B]
+    let waiting: Vec<_> = net.world.sides[B]
+        .hca
         .cm()
         .connections()
         .map(|info| info.comm)
@@ -318,15 +340,23 @@ fn requests_beyond_the_backlog_come_again() {
 #[test]
 fn a_device_connects_to_itself() {
     let mut net = Net::of(1);
-    net.hcas[A].cm_mut().listen(SERVICE, 1).unwrap();
+    net.world.sides[A].hca.cm_mut().listen(SERVICE, 1).unwrap();
     let request = net.request(A, A, 0x111);
-    let (now, reply) = (net.now, net.reply(0x222));
-    let active = net.hcas[A].cm_mut().connect(now, &request).unwrap();
+    let (now, reply) = (net.world.now, net.reply(0x222));
+    let active = net.world.sides[A]
+        .hca
+        .cm_mut()
+        .connect(now, &request)
+        .unwrap();
     let passive = net
         .until(A, |kind| matches!(kind, CmEventKind::Request { .. }))
         .comm;
-    let now = net.now;
-    net.hcas[A].cm_mut().accept(now, passive, &reply).unwrap();
+    let now = net.world.now;
+    net.world.sides[A]
+        .hca
+        .cm_mut()
+        .accept(now, passive, &reply)
+        .unwrap();
     net.until(A, |kind| matches!(kind, CmEventKind::Reply { .. }));
     net.ready(active);
     let event = net.until(A, |kind| matches!(kind, CmEventKind::Established { .. }));
@@ -336,12 +366,16 @@ fn a_device_connects_to_itself() {
 #[test]
 fn a_thousand_connections_come_and_go() {
     let mut net = Net::new();
-    net.hcas[B].cm_mut().unlisten(SERVICE).unwrap();
-    net.hcas[B].cm_mut().listen(SERVICE, 1_000).unwrap();
+    net.world.sides[B].hca.cm_mut().unlisten(SERVICE).unwrap();
+    net.world.sides[B]
+        .hca
+        .cm_mut()
+        .listen(SERVICE, 1_000)
+        .unwrap();
     let active: Vec<_> = (0..1_000).map(|n| net.connect(0x1000 + n)).collect();
     net.settle();
     let mut passive = Vec::new();
-    while let Some(event) = net.hcas[B].poll_cm_event() {
+    while let Some(event) = net.world.sides[B].hca.poll_cm_event() {
         net.accept(event.comm, 0x2000 + passive.len() as u32);
         passive.push(event.comm);
     }
@@ -375,13 +409,15 @@ fn messages_are_impaired_and_counted() {
         loss: 1.0,
         ..Impairment::default()
     };
-    net.hcas[A]
+    net.world.sides[A]
+        .hca
         .set_impairment(Direction::Egress, lossy)
         .unwrap();
     net.connect(0x111);
     net.settle();
     assert_eq!((net.messages(), net.counter(A, ImpairLost)), (vec![], 1));
-    net.hcas[A]
+    net.world.sides[A]
+        .hca
         .set_impairment(Direction::Egress, Impairment::default())
         .unwrap();
     net.until_request();

@@ -2,7 +2,7 @@ use ferroce_hca::cm::{CmEventKind, SidrReply};
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::{Private, SidrRep};
 
-use super::net::{A, B, Fate, Net, S, SERVICE, address};
+use super::net::{A, B, Fate, Net, S, SERVICE, TWICE, address};
 use super::{SIDR_REP, SIDR_REQ};
 
 fn answer() -> SidrReply {
@@ -17,7 +17,7 @@ fn answer() -> SidrReply {
 #[test]
 fn a_service_is_found() {
     for attribute in [0, SIDR_REQ, SIDR_REP] {
-        for fate in [Fate::Lost, Fate::Twice, Fate::Late(7 * S)] {
+        for fate in [Fate::Lost, TWICE, Fate::Late(7 * S)] {
             let mut net = Net::new();
             net.strike(attribute, fate);
             let active = net.sidr_request();
@@ -27,7 +27,8 @@ fn a_service_is_found() {
             };
             assert_eq!((source, req.service_id), (address(A), SERVICE));
             assert_eq!(req.private.0[..5], *b"who?\0");
-            net.hcas[B]
+            net.world.sides[B]
+                .hca
                 .cm_mut()
                 .sidr_reply(event.comm, &answer())
                 .unwrap();
@@ -57,7 +58,7 @@ fn a_service_that_nobody_offers_or_wants_to_give() {
     net.destroy(B, passive);
     let is = |kind: &CmEventKind, status| matches!(kind, CmEventKind::SidrReply { rep } if rep.status == status);
     net.until(A, |kind| is(kind, SidrRep::REJECTED));
-    net.hcas[B].cm_mut().unlisten(SERVICE).unwrap();
+    net.world.sides[B].hca.cm_mut().unlisten(SERVICE).unwrap();
     net.sidr_request();
     net.until(A, |kind| is(kind, SidrRep::NOT_SUPPORTED));
 }
@@ -65,7 +66,7 @@ fn a_service_that_nobody_offers_or_wants_to_give() {
 #[test]
 fn nobody_answers() {
     let mut net = Net::new();
-    net.dead[B] = true;
+    net.kill(B);
     let active = net.sidr_request();
     net.until(A, |kind| *kind == CmEventKind::Unreachable);
     assert_eq!(net.times(SIDR_REQ).len(), 16);
@@ -78,10 +79,26 @@ fn calls_for_connections_do_not_fit() {
     let mut net = Net::new();
     net.sidr_request();
     let passive = net.until_request();
-    let (now, reply) = (net.now, net.reply(1));
-    assert!(net.hcas[B].cm_mut().accept(now, passive, &reply).is_err());
+    let (now, reply) = (net.world.now, net.reply(1));
+    assert!(
+        net.world.sides[B]
+            .hca
+            .cm_mut()
+            .accept(now, passive, &reply)
+            .is_err()
+    );
     assert!(net.disconnect(B, passive).is_err());
-    net.hcas[B].cm_mut().sidr_reply(passive, &answer()).unwrap();
-    assert!(net.hcas[B].cm_mut().sidr_reply(passive, &answer()).is_err());
-    net.hcas[B].audit();
+    net.world.sides[B]
+        .hca
+        .cm_mut()
+        .sidr_reply(passive, &answer())
+        .unwrap();
+    assert!(
+        net.world.sides[B]
+            .hca
+            .cm_mut()
+            .sidr_reply(passive, &answer())
+            .is_err()
+    );
+    net.world.sides[B].hca.audit();
 }

@@ -120,10 +120,10 @@ fn the_end_of_a_program_reaches_all_its_peers() {
     net.accept(accepted, 0x226);
     net.settle();
     net.seen.clear();
-    let now = net.now;
-    net.hcas[A].cm_mut().destroy_all(now);
+    let now = net.world.now;
+    net.world.sides[A].hca.cm_mut().destroy_all(now);
     net.run(S);
-    let mut ended: Vec<_> = std::iter::from_fn(|| net.hcas[B].poll_cm_event())
+    let mut ended: Vec<_> = std::iter::from_fn(|| net.world.sides[B].hca.poll_cm_event())
         .map(|event| event.comm)
         .collect();
     ended.sort();

@@ -19,7 +19,7 @@ struct Foreign {
 impl Foreign {
     fn new() -> Self {
         let mut net = Net::of(1);
-        net.hcas[A].cm_mut().listen(SERVICE, 4).unwrap();
+        net.world.sides[A].hca.cm_mut().listen(SERVICE, 4).unwrap();
         Self {
             net,
             linux: Linux::new(address(B), 0x11),
@@ -53,7 +53,7 @@ impl Foreign {
     }
 
     fn event(&mut self) -> (CommId, CmEventKind) {
-        let event = self.net.hcas[A].poll_cm_event().unwrap();
+        let event = self.net.world.sides[A].hca.poll_cm_event().unwrap();
         (event.comm, event.kind)
     }
 
@@ -67,8 +67,12 @@ impl Foreign {
     }
 
     fn accept(&mut self, comm: CommId) {
-        let (now, reply) = (self.net.now, self.net.reply(0x222));
-        self.net.hcas[A].cm_mut().accept(now, comm, &reply).unwrap();
+        let (now, reply) = (self.net.world.now, self.net.reply(0x222));
+        self.net.world.sides[A]
+            .hca
+            .cm_mut()
+            .accept(now, comm, &reply)
+            .unwrap();
         self.settle();
     }
 
@@ -82,8 +86,12 @@ impl Foreign {
     }
 
     fn connect(&mut self, request: &ConnectRequest) -> CommId {
-        let now = self.net.now;
-        let comm = self.net.hcas[A].cm_mut().connect(now, request).unwrap();
+        let now = self.net.world.now;
+        let comm = self.net.world.sides[A]
+            .hca
+            .cm_mut()
+            .connect(now, request)
+            .unwrap();
         self.settle();
         comm
     }
@@ -231,7 +239,12 @@ fn xrc_is_linux_s() {
     let rep = foreign.linux.accept(3, 0);
     foreign.send(rep);
     foreign.net.ready(comm);
-    let info = foreign.net.hcas[A].cm().connections().next().unwrap();
+    let info = foreign.net.world.sides[A]
+        .hca
+        .cm()
+        .connections()
+        .next()
+        .unwrap();
     assert_eq!(info.remote_qpn, Qpn::new(0x11));
 
     let mut foreign = Foreign::new();
@@ -317,8 +330,12 @@ fn rejections_reach_linux() {
         } else {
             foreign.asked()
         };
-        (now, reason, private) = (foreign.net.now, RejectReason::CONSUMER, Private::default());
-        let cm = foreign.net.hcas[A].cm_mut();
+        (now, reason, private) = (
+            foreign.net.world.now,
+            RejectReason::CONSUMER,
+            Private::default(),
+        );
+        let cm = foreign.net.world.sides[A].hca.cm_mut();
         cm.reject(now, comm, reason, private).unwrap();
         foreign.settle();
         assert_eq!(foreign.linux.state, State::Idle, "{accepted}");

@@ -1,18 +1,13 @@
 use ferroce_hca::cm::{CmEventKind, CmState};
 use ferroce_wire::cm::{Private, RejectReason};
 
-use super::net::{A, B, Fate, MS, Net, S, WAIT_NS};
+use super::net::{A, B, Fate, MS, Net, S, TWICE, WAIT_NS};
 use super::{DREP, DREQ, MRA, REJ, REP, REQ, RTU};
 
 /// Whatever becomes of one message, there is a connection, and then there is none.
 #[test]
 fn one_mishap_delays_and_changes_nothing() {
-    let mishaps = [
-        Fate::Lost,
-        Fate::Twice,
-        Fate::Late(3 * S),
-        Fate::Late(7 * S),
-    ];
+    let mishaps = [Fate::Lost, TWICE, Fate::Late(3 * S), Fate::Late(7 * S)];
     for attribute in [REQ, REP, RTU, DREQ, DREP] {
         for fate in mishaps {
             let mut net = Net::new();
@@ -68,8 +63,8 @@ fn data_says_what_a_lost_ready_would_have_said() {
     net.accept(passive, 0x222);
     net.until(A, |kind| matches!(kind, CmEventKind::Reply { .. }));
     net.ready(active);
-    net.hcas[B].cm_mut().establish(passive).unwrap();
-    net.hcas[B].cm_mut().establish(passive).unwrap();
+    net.world.sides[B].hca.cm_mut().establish(passive).unwrap();
+    net.world.sides[B].hca.cm_mut().establish(passive).unwrap();
     net.run_out();
     let private = Private::default();
     assert_eq!(net.events(B), [CmEventKind::Established { private }]);
@@ -95,12 +90,12 @@ fn a_lost_rejection_is_repeated_and_the_program_not_asked_again() {
 #[test]
 fn a_request_that_nobody_hears_is_given_up() {
     let mut net = Net::new();
-    net.dead[B] = true;
+    net.kill(B);
     let active = net.connect(0x111);
     net.until(A, |kind| *kind == CmEventKind::Unreachable);
     let times: Vec<_> = (0..16).map(|n| n * WAIT_NS).collect();
     assert_eq!(net.times(REQ), times);
-    assert!(net.now.since(net.seen[0].at).as_nanos() >= 16 * WAIT_NS);
+    assert!(net.world.now.since(net.seen[0].at).as_nanos() >= 16 * WAIT_NS);
     net.destroy(A, active);
     assert_eq!(net.count(A), 0);
 }
@@ -111,7 +106,7 @@ fn a_reply_that_nobody_hears_is_given_up() {
     let mut net = Net::new();
     net.connect(0x111);
     let passive = net.until_request();
-    net.dead[A] = true;
+    net.kill(A);
     net.accept(passive, 0x222);
     net.until(B, |kind| *kind == CmEventKind::Unreachable);
     assert_eq!(net.times(REP).len(), 16);
@@ -125,7 +120,7 @@ fn a_reply_that_nobody_hears_is_given_up() {
 fn an_end_that_nobody_hears_is_an_end() {
     let mut net = Net::new();
     let [active, _] = net.connected([0x111, 0x222]);
-    net.dead[B] = true;
+    net.kill(B);
     net.disconnect(A, active).unwrap();
     net.until(A, |kind| *kind == CmEventKind::DisconnectTimeout);
     net.until(A, |kind| *kind == CmEventKind::TimeWaitExit);
@@ -173,7 +168,7 @@ fn patience_ends_too() {
     net.connect(0x111);
     net.until_request();
     net.run(2 * WAIT_NS);
-    net.dead[B] = true;
+    net.kill(B);
     net.run(16 * WAIT_NS + 80 * S);
     assert_eq!(net.events(A), [CmEventKind::Unreachable]);
 }
@@ -190,7 +185,7 @@ fn many_mishaps() {
                 .wrapping_add(1_442_695_040_888_963_407);
             match dice >> 60 {
                 0..=4 => Fate::Lost,
-                5 | 6 => Fate::Twice,
+                5 | 6 => TWICE,
                 7 => Fate::Late(7 * S),
                 _ => Fate::Arrives,
             }
@@ -199,7 +194,9 @@ fn many_mishaps() {
         let mut passives = Vec::new();
         for _ in 0..600 {
             net.run(S);
-            for event in std::iter::from_fn(|| net.hcas[B].poll_cm_event()).collect::<Vec<_>>() {
+            for event in
+                std::iter::from_fn(|| net.world.sides[B].hca.poll_cm_event()).collect::<Vec<_>>()
+            {
                 match event.kind {
                     CmEventKind::Request { .. } => {
                         net.accept(event.comm, 0x200 + passives.len() as u32);
@@ -209,7 +206,9 @@ fn many_mishaps() {
                     other => panic!("seed {seed}: {other:?}"),
                 }
             }
-            for event in std::iter::from_fn(|| net.hcas[A].poll_cm_event()).collect::<Vec<_>>() {
+            for event in
+                std::iter::from_fn(|| net.world.sides[A].hca.poll_cm_event()).collect::<Vec<_>>()
+            {
                 assert!(
                     matches!(event.kind, CmEventKind::Reply { .. }),
                     "seed {seed}: {event:?}"

@@ -1,20 +1,18 @@
 //! Devices on a wire in memory, with virtual time, whose connection managers talk.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ferroce_hca::cm::{
     CmError, CmEvent, CmEventKind, CmState, CommId, ConnectReply, ConnectRequest, SidrRequest,
     Transport, ack_timeout,
 };
-use ferroce_hca::{
-    Counter, Data, Event, Hca, HcaConfig, Mtu, Outgoing, Received, Secret, Span, Time,
-};
+use ferroce_hca::{Counter, Data, Event, Hca, HcaConfig, Mtu, Received, Secret, Time};
+use ferroce_testing::world::Flight;
+pub(crate) use ferroce_testing::{A, B, Fate};
+use ferroce_testing::{Side, World};
 use ferroce_wire::cm::{Mad, Message, PortSpace, Private, ServiceId};
 use ferroce_wire::{Psn, Qpn};
 
-pub(crate) const A: usize = 0;
-pub(crate) const B: usize = 1;
 pub(crate) const SERVICE: ServiceId = ServiceId::new(PortSpace::Tcp, 7174);
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -26,15 +24,8 @@ const EVER_NS: u64 = 10_000 * S;
 /// How long Linux waits for an answer on a RoCE path: 2 · 4.096 µs · 2^18 + 4.096 µs · 2^20.
 pub(crate) const WAIT_NS: u64 = 4_096 * (2 * (1 << 18) + (1 << 20));
 
-/// What becomes of a message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
-    Arrives,
-    Lost,
-    Twice,
-    /// Arrives this many nanoseconds late.
-    Late(u64),
-}
+/// A message arrives twice.
+pub(crate) const TWICE: Fate = Fate::Twice(5 * LATENCY_NS);
 
 /// A message on the wire: when it was sent, by whom, to whom.
 #[derive(Clone, Debug)]
@@ -44,20 +35,10 @@ pub(crate) struct Seen {
     pub(crate) mad: Mad,
 }
 
-type Rule = Box<dyn FnMut(&Seen) -> Fate>;
-
-/// From, to, packet, payload.
-type Flight = (usize, usize, Outgoing, Vec<u8>);
-
 pub(crate) struct Net {
-    pub(crate) now: Time,
-    pub(crate) hcas: Vec<Hca>,
-    /// Nothing reaches or leaves them.
-    pub(crate) dead: Vec<bool>,
-    flights: BTreeMap<(Time, u64), Flight>,
-    order: u64,
+    pub(crate) world: World,
+    /// Everything that was sent, wherever to.
     pub(crate) seen: Vec<Seen>,
-    rule: Rule,
 }
 
 pub(crate) fn address(device: usize) -> IpAddr {
@@ -68,39 +49,44 @@ impl Net {
     /// Two devices; the second listens on [`SERVICE`].
     pub(crate) fn new() -> Self {
         let mut net = Self::of(2);
-        net.hcas[B].cm_mut().listen(SERVICE, 16).unwrap();
+        net.world.sides[B].hca.cm_mut().listen(SERVICE, 16).unwrap();
         net
     }
 
     pub(crate) fn of(devices: usize) -> Self {
-        let hca = |device| {
-            Hca::new(HcaConfig {
+        let side = |device: usize| {
+            let hca = Hca::new(HcaConfig {
                 slot: 1,
                 secret: Some(Secret::new(device as u128)),
                 ..HcaConfig::default()
-            })
+            });
+            let mut side = Side::on(device as u8, hca);
+            side.address = address(device);
+            side
         };
-        Self {
-            now: Time::from_nanos(S),
-            hcas: (0..devices).map(hca).collect(),
-            dead: vec![false; devices],
-            flights: BTreeMap::new(),
-            order: 0,
-            seen: Vec::new(),
-            rule: Box::new(|_| Fate::Arrives),
-        }
+        let mut world = World::of((0..devices).map(side));
+        world.now = Time::from_nanos(S);
+        world.latency_ns = LATENCY_NS;
+        world.log = Some(Vec::new());
+        // After each run.
+        world.audit_every = u64::MAX;
+        let seen = Vec::new();
+        Self { world, seen }
     }
 
     /// Decides from now on what becomes of each message.
-    pub(crate) fn rule(&mut self, rule: impl FnMut(&Seen) -> Fate + 'static) {
-        self.rule = Box::new(rule);
+    pub(crate) fn rule(&mut self, mut rule: impl FnMut(&Mad) -> Fate + 'static) {
+        self.world.rules.clear();
+        let mad = |payload: &[u8]| Mad::parse(payload).unwrap();
+        let rule = move |flight: &Flight| Some(rule(&mad(&flight.payload)));
+        self.world.rules.add(rule);
     }
 
     /// The message of this kind that comes next meets this fate, all others arrive.
     pub(crate) fn strike(&mut self, attribute: u16, fate: Fate) {
         let mut struck = false;
-        self.rule(move |seen| {
-            if struck || seen.mad.message.attribute() != attribute {
+        self.rule(move |mad| {
+            if struck || mad.message.attribute() != attribute {
                 return Fate::Arrives;
             }
             struck = true;
@@ -108,90 +94,35 @@ impl Net {
         });
     }
 
+    /// Nothing reaches a device or leaves it any more.
+    pub(crate) fn kill(&mut self, device: usize) {
+        let side = &mut self.world.sides[device];
+        (side.deaf, side.mute) = (true, true);
+    }
+
     /// Lets everything happen that is due at once: no timer runs.
     pub(crate) fn settle(&mut self) {
-        let until = self.now.after(Span::from_nanos(100 * MS));
-        self.run_until(until);
+        self.run(100 * MS);
     }
 
     pub(crate) fn run(&mut self, ns: u64) {
-        let until = self.now.after(Span::from_nanos(ns));
-        self.run_until(until);
+        self.world.run_for(ns);
+        let log = self.world.log.as_mut().unwrap();
+        let seen = log.drain(..).map(|sent| Seen {
+            at: sent.at,
+            from: sent.from,
+            mad: Mad::parse(&sent.payload).unwrap(),
+        });
+        self.seen.extend(seen);
+        self.world.sides.iter().for_each(|side| side.hca.audit());
     }
 
     /// Runs until nothing happens any more.
     pub(crate) fn run_out(&mut self) {
         self.run(EVER_NS);
-        let deadlines = self.hcas.iter().filter_map(Hca::poll_timeout);
-        assert_eq!(deadlines.count(), 0, "something goes on for ever");
-    }
-
-    fn run_until(&mut self, until: Time) {
-        loop {
-            self.collect();
-            let flight = self.flights.keys().next().map(|(at, _)| *at);
-            let timers = self.hcas.iter().filter_map(Hca::poll_timeout);
-            let Some(next) = timers.chain(flight).min().filter(|at| *at <= until) else {
-                break;
-            };
-            self.now = self.now.max(next);
-            while let Some(entry) = self.flights.first_entry()
-                && entry.key().0 <= self.now
-            {
-                let (from, to, packet, payload) = entry.remove();
-                self.deliver(from, to, &packet, &payload);
-            }
-            for hca in &mut self.hcas {
-                hca.handle_timeout(self.now);
-            }
-        }
-        self.now = until;
-        self.hcas.iter().for_each(Hca::audit);
-    }
-
-    fn collect(&mut self) {
-        for from in 0..self.hcas.len() {
-            while let Some(packet) = self.hcas[from].poll_transmit(self.now) {
-                let mut payload = vec![0; packet.transmit.payload_len as usize];
-                assert!(self.hcas[from].gather(&packet, &mut payload));
-                let mad = Mad::parse(&payload).unwrap();
-                let to = (0..self.hcas.len()).find(|to| address(*to) == packet.path.dest);
-                let at = self.now;
-                let seen = Seen { at, from, mad };
-                let fate = (self.rule)(&seen);
-                self.seen.push(seen);
-                let Some(to) = to else { continue };
-                let mut fly = |late_ns| {
-                    self.order += 1;
-                    let key = (at.after(Span::from_nanos(LATENCY_NS + late_ns)), self.order);
-                    self.flights
-                        .insert(key, (from, to, packet.clone(), payload.clone()));
-                };
-                match fate {
-                    Fate::Arrives => fly(0),
-                    Fate::Lost => {}
-                    Fate::Twice => {
-                        fly(0);
-                        fly(5 * LATENCY_NS);
-                    }
-                    Fate::Late(ns) => fly(ns),
-                }
-            }
-        }
-    }
-
-    fn deliver(&mut self, from: usize, to: usize, packet: &Outgoing, payload: &[u8]) {
-        if self.dead[from] || self.dead[to] {
-            return;
-        }
-        let received = Received {
-            source: address(from),
-            dest: address(to),
-            traffic_class: packet.path.traffic_class,
-            headers: &packet.transmit.headers,
-            data: Data::Bytes(payload),
-        };
-        self.hcas[to].handle_packet(self.now, &received);
+        let mut sides = self.world.sides.iter();
+        let goes_on = sides.any(|side| side.hca.poll_timeout().is_some());
+        assert!(!goes_on, "something goes on for ever");
     }
 
     /// Gives a device a message out of thin air.
@@ -204,7 +135,7 @@ impl Net {
     ) {
         let message = message.into();
         self.inject_bytes(source, to, &Mad { tid, message }.emit());
-        self.hcas[to].audit();
+        self.world.sides[to].hca.audit();
     }
 
     /// [`Self::inject`] without a look at the books, for thousands of messages.
@@ -227,12 +158,18 @@ impl Net {
             headers: &ferroce_wire::cm::headers(Psn::ZERO),
             data: Data::Bytes(payload),
         };
-        self.hcas[to].handle_packet(self.now, &received);
+        self.world.sides[to]
+            .hca
+            .handle_packet(self.world.now, &received);
     }
 
     /// Drops what a device has to send.
     pub(crate) fn flush(&mut self, device: usize) {
-        while self.hcas[device].poll_transmit(self.now).is_some() {}
+        while self.world.sides[device]
+            .hca
+            .poll_transmit(self.world.now)
+            .is_some()
+        {}
     }
 
     // Calls.
@@ -264,7 +201,11 @@ impl Net {
 
     pub(crate) fn connect(&mut self, qpn: u32) -> CommId {
         let request = self.request(A, B, qpn);
-        self.hcas[A].cm_mut().connect(self.now, &request).unwrap()
+        self.world.sides[A]
+            .hca
+            .cm_mut()
+            .connect(self.world.now, &request)
+            .unwrap()
     }
 
     pub(crate) fn reply(&self, qpn: u32) -> ConnectReply {
@@ -284,27 +225,37 @@ impl Net {
 
     pub(crate) fn accept(&mut self, comm: CommId, qpn: u32) {
         let reply = self.reply(qpn);
-        self.hcas[B]
+        self.world.sides[B]
+            .hca
             .cm_mut()
-            .accept(self.now, comm, &reply)
+            .accept(self.world.now, comm, &reply)
             .unwrap();
     }
 
     pub(crate) fn ready(&mut self, comm: CommId) {
         let private = Private::new(b"ready").unwrap();
-        self.hcas[A].cm_mut().ready(comm, private).unwrap();
+        self.world.sides[A]
+            .hca
+            .cm_mut()
+            .ready(comm, private)
+            .unwrap();
     }
 
     pub(crate) fn disconnect(&mut self, device: usize, comm: CommId) -> Result<(), CmError> {
         let private = Private::new(b"bye").unwrap();
-        self.hcas[device]
+        self.world.sides[device]
+            .hca
             .cm_mut()
-            .disconnect(self.now, comm, private)
+            .disconnect(self.world.now, comm, private)
     }
 
     pub(crate) fn destroy(&mut self, device: usize, comm: CommId) {
-        self.hcas[device].cm_mut().destroy(self.now, comm).unwrap();
-        self.hcas[device].audit();
+        self.world.sides[device]
+            .hca
+            .cm_mut()
+            .destroy(self.world.now, comm)
+            .unwrap();
+        self.world.sides[device].hca.audit();
     }
 
     pub(crate) fn sidr_request(&mut self) -> CommId {
@@ -317,9 +268,10 @@ impl Net {
             max_retries: 15,
             private: Private::new(b"who?").unwrap(),
         };
-        self.hcas[A]
+        self.world.sides[A]
+            .hca
             .cm_mut()
-            .sidr_request(self.now, &request)
+            .sidr_request(self.world.now, &request)
             .unwrap()
     }
 
@@ -352,7 +304,7 @@ impl Net {
         expected: impl Fn(&CmEventKind) -> bool,
     ) -> CmEvent {
         for _ in 0..30_000 {
-            if let Some(event) = self.hcas[device].poll_cm_event() {
+            if let Some(event) = self.world.sides[device].hca.poll_cm_event() {
                 assert!(expected(&event.kind), "{event:?}");
                 return event;
             }
@@ -363,33 +315,38 @@ impl Net {
 
     /// Everything that the device has to tell.
     pub(crate) fn events(&mut self, device: usize) -> Vec<CmEventKind> {
-        let hca = &mut self.hcas[device];
+        let hca = &mut self.world.sides[device].hca;
         std::iter::from_fn(|| hca.poll_cm_event())
             .map(|event| event.kind)
             .collect()
     }
 
+    /// What the device has told since the last time.
+    pub(crate) fn told(&mut self, device: usize) -> Vec<Event> {
+        let now = self.world.now;
+        let side = &mut self.world.sides[device];
+        side.collect(None, now);
+        std::mem::take(&mut side.events)
+    }
+
     pub(crate) fn announced(&mut self, device: usize) -> usize {
-        let hca = &mut self.hcas[device];
-        let events = std::iter::from_fn(|| hca.poll_event());
-        events
-            .filter(|event| *event == Event::ConnectionManager)
-            .count()
+        let announced = |event: &Event| *event == Event::ConnectionManager;
+        self.told(device).into_iter().filter(announced).count()
     }
 
     pub(crate) fn state(&self, device: usize, comm: CommId) -> Option<CmState> {
-        let mut connections = self.hcas[device].cm().connections();
+        let mut connections = self.world.sides[device].hca.cm().connections();
         connections
             .find(|info| info.comm == comm)
             .map(|info| info.state)
     }
 
     pub(crate) fn count(&self, device: usize) -> usize {
-        self.hcas[device].cm().connections().count()
+        self.world.sides[device].hca.cm().connections().count()
     }
 
     pub(crate) fn counter(&self, device: usize, counter: Counter) -> u64 {
-        self.hcas[device].state().counter(counter)
+        self.world.sides[device].hca.state().counter(counter)
     }
 
     /// Sender and kind of everything that was sent.

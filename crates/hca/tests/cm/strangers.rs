@@ -79,7 +79,7 @@ fn messages_about_nothing_get_an_answer_at_most() {
 #[test]
 fn packets_that_are_no_messages_are_counted() {
     let mut net = Net::new();
-    let now = net.now;
+    let now = net.world.now;
     let mad = Mad {
         tid: 1,
         message: Dreq::default().into(),
@@ -95,9 +95,9 @@ fn packets_that_are_no_messages_are_counted() {
             headers: &headers,
             data: payload,
         };
-        let before = net.hcas[B].state().counter(counter);
-        net.hcas[B].handle_packet(now, &packet);
-        assert_eq!(net.hcas[B].state().counter(counter), before + 1);
+        let before = net.world.sides[B].hca.state().counter(counter);
+        net.world.sides[B].hca.handle_packet(now, &packet);
+        assert_eq!(net.world.sides[B].hca.state().counter(counter), before + 1);
     };
     let bytes = Data::Bytes(&good.1);
     give(
@@ -172,7 +172,7 @@ fn a_message_belongs_to_a_process() {
     let peer = address(A);
     let owner = |net: &Net, message: Message| {
         let mad = Mad { tid: 1, message };
-        net.hcas[B].cm().owner(peer, &mad.emit())
+        net.world.sides[B].hca.cm().owner(peer, &mad.emit())
     };
     let elsewhere = ServiceId::new(PortSpace::Tcp, 1);
     let mut req = Req {
@@ -194,7 +194,7 @@ fn a_message_belongs_to_a_process() {
     assert_eq!(owner(&net, sidr.into()), Owner::Service(elsewhere));
     // One that was taken is repeated here, even if somebody else listens by now.
     net.inject(peer, B, 1, req);
-    net.hcas[B].cm_mut().unlisten(SERVICE).unwrap();
+    net.world.sides[B].hca.cm_mut().unlisten(SERVICE).unwrap();
     assert_eq!(owner(&net, req.into()), Owner::Here);
     req.local_comm_id += 1;
     assert_eq!(owner(&net, req.into()), Owner::Service(SERVICE));
@@ -247,5 +247,8 @@ fn a_message_belongs_to_a_process() {
             assert_eq!(owner(&net, message), expected, "{message:?}");
         }
     }
-    assert_eq!(net.hcas[B].cm().owner(peer, b"nonsense"), Owner::Any);
+    assert_eq!(
+        net.world.sides[B].hca.cm().owner(peer, b"nonsense"),
+        Owner::Any
+    );
 }

@@ -52,11 +52,11 @@ fn run_with(window: Window, to: usize, qps: usize, bound: u32, wr: fn(&Region, &
     link.run();
     let sent = |wc: &&ferroce_hca::Completion| wc.wr_id == 0;
     let done = link.side().completions.iter().filter(sent);
-    assert_eq!(done.clone().count(), qps, "{} drops", link.drops);
+    assert_eq!(done.clone().count(), qps, "{} drops", link.drops());
     assert!(done.clone().all(|wc| wc.status == WcStatus::Success));
-    assert_eq!(link.drops, 0, "{qps} queue pairs, bound {bound}");
+    assert_eq!(link.drops(), 0, "{qps} queue pairs, bound {bound}");
     assert_eq!(link.count(Counter::RetransmittedPackets), 0);
-    assert!(link.peak <= receiver.buffer);
+    assert!(link.peak() <= receiver.buffer);
     link.pair.sides[A].hca.audit();
 }
 
@@ -118,6 +118,6 @@ fn responses_from_everywhere_have_room() {
         }
     }
     link.run();
-    assert_eq!(link.drops, 0);
+    assert_eq!(link.drops(), 0);
     assert_eq!(link.side().completions.len(), 400);
 }

@@ -72,12 +72,12 @@ fn write_all(link: &mut Link, qps: usize) {
     }
     link.run();
     for side in &link.pair.sides {
-        assert_eq!(side.completions.len(), qps, "{} drops", link.drops);
+        assert_eq!(side.completions.len(), qps, "{} drops", link.drops());
         let mut statuses = side.completions.iter().map(|wc| wc.status);
         assert!(statuses.all(|status| status == WcStatus::Success));
         side.hca.audit();
     }
-    assert_eq!(link.drops, 0, "at most {} bytes", link.peak);
+    assert_eq!(link.drops(), 0, "at most {} bytes", link.peak());
 }
 
 fn nothing_is_leased(leases: &LeaseTable) {

@@ -37,7 +37,9 @@ fn run(window: Window, qps: usize, mtu: Mtu, wr: Request, lose_every: Option<u64
         packet_ns: PACKET_NS,
     };
     let mut link = Link::new([config; 2], [Receiver::default(), slow]);
-    link.lose_every = lose_every;
+    if let Some(n) = lose_every {
+        link.lose_every(n);
+    }
     let attr = QpAttr {
         path_mtu: mtu,
         timeout: 14,
