@@ -9,8 +9,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use ferroce_hca::SavedSettings;
-use ferroce_udp::{DeviceSpec, Registry};
+use ferroce_hca::Settings;
+use ferroce_udp::{DeviceSpec, Registry, settings_from_bytes, settings_to_bytes};
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use tempfile::NamedTempFile;
 
@@ -29,16 +29,16 @@ impl Note {
     pub(crate) fn write(
         registry: &Registry,
         spec: &DeviceSpec,
-        before: &SavedSettings,
-        ours: &SavedSettings,
+        before: &Settings,
+        ours: &Settings,
     ) -> io::Result<Self> {
         let name = format!("{PREFIX}{}-{}{SUFFIX}", std::process::id(), label(spec));
         let path = registry.directory().join(name);
         // Locked and complete before others look for it.
         let (file, new) = NamedTempFile::new_in(registry.directory())?.into_parts();
         let mut lock = try_lock(file)?.ok_or(io::ErrorKind::WouldBlock)?;
-        lock.write_all(&before.to_bytes())?;
-        lock.write_all(&ours.to_bytes())?;
+        lock.write_all(&settings_to_bytes(before))?;
+        lock.write_all(&settings_to_bytes(ours))?;
         new.persist(&path)?;
         Ok(Self { path, _lock: lock })
     }
@@ -89,7 +89,7 @@ fn put_back_from(path: &Path, registry: &Registry, spec: &DeviceSpec) -> io::Res
     let mut bytes = Vec::new();
     lock.read_to_end(&mut bytes)?;
     let (before, ours) = bytes.split_at(bytes.len() / 2);
-    let settings = SavedSettings::from_bytes(before).zip(SavedSettings::from_bytes(ours));
+    let settings = settings_from_bytes(before).zip(settings_from_bytes(ours));
     let observer = registry.observe(&spec.name).map_err(io::Error::other)?;
     let is_back = match settings {
         Some((before, ours)) => observer.state().put_back(&before, &ours),

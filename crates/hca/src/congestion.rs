@@ -8,12 +8,14 @@ mod device;
 mod limiter;
 mod look;
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ferroce_dcqcn::np::{Arrival, CnpTimer, NotificationPoint};
 use ferroce_dcqcn::rp::NvidiaConfig;
-use ferroce_dcqcn::{Params, Rate, Switches};
+use ferroce_dcqcn::{Rate, Switches};
 use ferroce_transport::{Path, Transmit};
 use ferroce_wire::{PKEY_DEFAULT, Qpn, cnp};
 
@@ -21,6 +23,7 @@ use self::datagram::DatagramTimers;
 pub(crate) use self::limiter::Limiter;
 pub use self::look::{FlowLook, LimitLook};
 use crate::packet::{CE, Outgoing};
+use crate::settings::Settings;
 
 /// CNPs that wait to be sent. Without an interval between them, a burst of marked packets wants one
 /// each; the peer learns no more from the next.
@@ -32,11 +35,14 @@ const ECT_0: u8 = 0b10;
 /// What all flows of a port have in common.
 #[derive(Debug)]
 pub(crate) struct Congestion {
-    /// The parameters in force.
-    params: Params,
+    /// With the parameters in force.
+    settings: Arc<Settings>,
+    /// Speed of the port.
+    line: Rate,
     /// One bit for each priority whose queue pairs heed CNPs.
     enabled: u8,
-    rp: NvidiaConfig,
+    /// Made by the first CNP: most devices never get one.
+    rp: OnceCell<Box<NvidiaConfig>>,
     np: NotificationPoint,
     datagrams: DatagramTimers,
     cnps: VecDeque<Cnp>,
@@ -50,27 +56,39 @@ struct Cnp {
 }
 
 impl Congestion {
-    pub(crate) fn new(params: &Params, line: Rate) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, line: Rate) -> Self {
+        let params = settings.congestion();
         let enabled = (0..8).filter(|priority| params.heeds_cnps(*priority));
         Self {
-            params: params.clone(),
             enabled: enabled.fold(0, |mask, priority| mask | 1 << priority),
-            rp: NvidiaConfig::new(params, &Switches::default(), line),
+            rp: OnceCell::new(),
             np: NotificationPoint::new(params),
             datagrams: DatagramTimers::default(),
             cnps: VecDeque::new(),
+            settings,
+            line,
         }
     }
 
-    /// Takes over other parameters. CNPs that wait are sent as they are.
-    pub(crate) fn set(&mut self, params: &Params, line: Rate) {
-        if self.params != *params {
+    /// Takes over other settings. CNPs that wait are sent as they are.
+    pub(crate) fn set(&mut self, settings: &Arc<Settings>) {
+        let settings = Arc::clone(settings);
+        if self.settings.congestion() == settings.congestion() {
+            self.settings = settings;
+        } else {
             let cnps = std::mem::take(&mut self.cnps);
             *self = Self {
                 cnps,
-                ..Self::new(params, line)
+                ..Self::new(settings, self.line)
             };
         }
+    }
+
+    fn rp(&self) -> &NvidiaConfig {
+        self.rp.get_or_init(|| {
+            let params = self.settings.congestion();
+            Box::new(NvidiaConfig::new(params, &Switches::default(), self.line))
+        })
     }
 
     /// Whether it is on for packets of this traffic class. Their priority is the upper three bits
@@ -92,7 +110,9 @@ impl Congestion {
     /// A marked packet has arrived from `peer` at a queue pair: a CNP for it waits to be sent,
     /// unless one was sent just before.
     fn notify(&mut self, now_ns: u64, traffic_class: u8, peer: (Path, Qpn), flow: &mut CnpTimer) {
-        if !self.params.answers_marks(traffic_class >> 5) || self.cnps.len() >= CNPS_MAX {
+        if !self.settings.congestion().answers_marks(traffic_class >> 5)
+            || self.cnps.len() >= CNPS_MAX
+        {
             return;
         }
         let arrival = Arrival {
@@ -155,12 +175,20 @@ impl Congestion {
 
 #[cfg(test)]
 mod tests {
+    use ferroce_dcqcn::{Param, Params};
+
     use super::*;
+    use crate::settings::Personality;
+
+    fn port(params: Params) -> Congestion {
+        let mut settings = Settings::new(Personality::default());
+        settings.congestion = params;
+        Congestion::new(Arc::new(settings), Rate::from_mbps(100_000))
+    }
 
     #[test]
     fn packets_leave_ecn_capable_where_it_is_on() {
-        let params = Params::default().with(ferroce_dcqcn::Param::PrioMask, 1 << 3);
-        let port = Congestion::new(&params, Rate::from_mbps(100_000));
+        let port = port(Params::default().with(Param::PrioMask, 1 << 3));
         let leaves_with = |traffic_class| {
             let path = Path {
                 traffic_class,
@@ -178,8 +206,7 @@ mod tests {
 
     #[test]
     fn cnps_that_nobody_takes_do_not_pile_up() {
-        let params = Params::default().with(ferroce_dcqcn::Param::MinTimeBetweenCnps, 0);
-        let mut port = Congestion::new(&params, Rate::from_mbps(100_000));
+        let mut port = port(Params::default().with(Param::MinTimeBetweenCnps, 0));
         let peer = (Outgoing::empty().path, Qpn::new(2));
         for now_ns in 0..1_000 {
             port.notify(now_ns, CE, peer, &mut CnpTimer::default());

@@ -21,12 +21,14 @@ mod receive;
 mod timers;
 mod transmit;
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use ferroce_adp::{Policy, PolicyKind};
 use ferroce_transport::Time;
 
-pub use self::config::{HcaConfig, Personality};
+pub use self::config::HcaConfig;
 pub(crate) use self::queue_pair::QpEntry;
 use self::timers::Timers;
 use self::transmit::BURST_PACKETS;
@@ -36,12 +38,14 @@ use crate::cq::Cq;
 use crate::credit::{Peers, Room, Turn};
 use crate::event::Event;
 use crate::group::Groups;
-use crate::impair::{Direction, Impairer};
+use crate::identity::Identity;
+use crate::impair::{Direction, Link};
 use crate::mr::KeyTable;
 use crate::numbers::Numbers;
 use crate::packet::{Held, Outgoing};
+use crate::settings::Settings;
 use crate::srq::Srq;
-use crate::state::{CounterSlab, DeviceState, StateBlock};
+use crate::state::DeviceState;
 use crate::table::Table;
 
 /// A RoCE device; see the crate's documentation for the order of calls.
@@ -50,11 +54,11 @@ pub struct Hca {
     pub(crate) config: HcaConfig,
     pub(crate) numbers: Numbers,
     pub(crate) state: DeviceState,
-    /// The generation of the settings that are in force.
+    /// Those in force.
+    settings: Arc<Settings>,
+    /// Of these among those of `state`.
     generation: u64,
     pub(crate) policy: Policy,
-    /// The DSCP with which acknowledgements leave, if it is not that of their queue pair.
-    ack_dscp: Option<u8>,
     /// Users of each protection domain.
     pub(crate) pds: Table<u32>,
     /// Users of each XRC domain.
@@ -80,25 +84,36 @@ pub struct Hca {
     pub(crate) responses: Room,
     /// See [`Hca::take_lacks_lease`].
     pub(crate) lacks_lease: bool,
-    egress: Impairer<Outgoing>,
-    ingress: Impairer<Held>,
+    egress: Link<Outgoing>,
+    ingress: Link<Held>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) congestion: Congestion,
-    pub(crate) cm: Cm,
+    /// Made when first needed.
+    pub(crate) cm: OnceCell<Box<Cm>>,
     /// [`Event::ConnectionManager`] was told and its events not yet all taken.
     pub(crate) cm_told: bool,
     pub(crate) now: Time,
 }
 
 const _: () = {
-    let device = size_of::<Hca>() + size_of::<StateBlock>() + size_of::<CounterSlab>();
-    assert!(device <= 8192, "a device at rest");
+    let device = size_of::<Hca>() + DeviceState::LOCAL_BYTES;
+    assert!(
+        device <= 2048,
+        "a device without objects, beside its settings"
+    );
 };
 
 impl Hca {
     /// A device after power-on that nobody shares.
     pub fn new(config: HcaConfig) -> Self {
         let state = DeviceState::new(config.personality);
+        Self::with_state(config, state)
+    }
+
+    /// A device that nobody shares, with settings that others may have, too; the configuration's
+    /// personality is not used.
+    pub fn with_settings(config: HcaConfig, settings: Arc<Settings>) -> Self {
+        let state = DeviceState::local(settings, Identity::default());
         Self::with_state(config, state)
     }
 
@@ -109,14 +124,12 @@ impl Hca {
         let limits = config.limits;
         let mut policy = Policy::new(PolicyKind::FIRMWARE);
         policy.seed = config.seed;
-        let (generation, settings) = state.settings();
+        let (generation, settings) = state.load();
         let secret = config.secret.unwrap_or_default();
-        let cm = Cm::new(state.clone(), config.slot, secret);
         let mut hca = Self {
             numbers: Numbers::new(config.slot, secret),
             config,
             policy,
-            ack_dscp: None,
             generation,
             state,
             pds: Table::new(limits.max_pd),
@@ -134,15 +147,16 @@ impl Hca {
             written_off_at: None,
             responses: Room::default(),
             lacks_lease: false,
-            egress: Impairer::new(Direction::Egress, config.seed ^ 0x9e37_79b9_7f4a_7c15),
-            ingress: Impairer::new(Direction::Ingress, config.seed ^ 0xd1b5_4a32_d192_ed03),
+            egress: Link::new(Direction::Egress, config.seed ^ 0x9e37_79b9_7f4a_7c15),
+            ingress: Link::new(Direction::Ingress, config.seed ^ 0xd1b5_4a32_d192_ed03),
             events: VecDeque::new(),
-            congestion: Congestion::new(&settings.congestion, config.speed),
-            cm,
+            congestion: Congestion::new(Arc::clone(&settings), config.speed),
+            settings: Arc::clone(&settings),
+            cm: OnceCell::new(),
             cm_told: false,
             now: Time::ZERO,
         };
-        hca.apply(settings);
+        hca.enforce(settings);
         hca
     }
 
@@ -154,6 +168,11 @@ impl Hca {
     /// Registers, personality, impairments, histogram and counters, for observers.
     pub fn state(&self) -> &DeviceState {
         &self.state
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// The retransmission policy in force.

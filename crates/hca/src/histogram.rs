@@ -200,7 +200,7 @@ impl HistogramConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::Function;
+    use crate::function::Function;
 
     pub(super) const MS: u64 = 1_000_000;
 

@@ -11,7 +11,7 @@ mod units;
 use ferroce_transport::Time;
 use thiserror::Error;
 
-pub(crate) use link::{Damage, Impairer, Passenger, Release};
+pub(crate) use link::{Damage, Link, Passenger, Release};
 pub use parse::ImpairmentParseError;
 pub(crate) use queue::Backlog;
 pub use queue::Bottleneck;

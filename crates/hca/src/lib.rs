@@ -12,15 +12,18 @@
 
 pub mod cm;
 mod congestion;
+mod counters;
 mod cq;
 mod credit;
 mod device;
 mod error;
 mod event;
+mod function;
 mod grh;
 mod group;
 mod histogram;
 mod host;
+mod identity;
 pub mod impair;
 pub mod limits;
 #[allow(unsafe_code, reason = "the module that touches registered memory")]
@@ -32,19 +35,23 @@ mod packet;
 mod port_counter;
 mod register;
 mod secret;
+mod settings;
 mod srq;
 mod state;
 mod table;
 mod verbs;
 
 pub use congestion::{FlowLook, LimitLook};
+pub use counters::CounterSlab;
 pub use cq::{CqId, CqInit, Notify};
 pub use credit::{LeaseTable, Window};
-pub use device::{Hca, HcaConfig, Personality};
+pub use device::{Hca, HcaConfig};
 pub use error::{Object, VerbsError};
 pub use event::{Event, Refusal};
+pub use function::Function;
 pub use group::group_of_mgid;
 pub use histogram::{BinWidthMode, HistogramConfig, HistogramError, TimeUnit};
+pub use identity::Identity;
 pub use impair::{Direction, Impairment};
 pub use limits::Limits;
 pub use memory::{Borrowed, Buffer, Checked, CheckedAccess, Memory, RECOVERS, landing};
@@ -52,12 +59,13 @@ pub use mr::{MrInfo, MrKey};
 pub use mw::{MwId, MwInfo, MwType};
 pub use packet::{Outgoing, Received};
 pub use port_counter::PortCounter;
-pub use register::{Identity, Method, RegisterError, Status};
+pub use register::{Method, RegisterError, Status};
 pub use secret::Secret;
+pub use settings::{Personality, ROCE_ACCL_BYTES, Settings, SettingsParts};
 pub use srq::{SrqAttr, SrqId, SrqModify, XrcObjects};
 pub use state::{
-    CounterSlab, DeviceState, Function, MappedState, SavedSettings, SettingError, StateBlock,
-    VfBlock, WriteLock, WriteLockError,
+    DeviceState, LocalSettings, MappedState, SettingError, SettingsStore, StateBlock, VfBlock,
+    WriteLockError,
 };
 pub use verbs::{
     CqLook, MrModify, MwBindWr, PathLook, PdId, QpInit, QpLook, RegFlags, SrqLook, XrcdId,

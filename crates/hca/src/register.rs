@@ -5,9 +5,6 @@ mod histogram;
 mod identity;
 mod reset;
 
-pub(crate) use self::accelerations::{Accelerations, ROCE_ACCL_BYTES};
-pub use self::identity::Identity;
-
 use ferroce_adp::InvalidProfile;
 use ferroce_prm::{Image, Register, by_id};
 use ferroce_prm::{
@@ -15,8 +12,9 @@ use ferroce_prm::{
 };
 use thiserror::Error;
 
+use crate::function::Function;
 use crate::histogram::HistogramError;
-use crate::state::{DeviceState, Function, WriteLockError};
+use crate::state::{DeviceState, WriteLockError};
 
 /// What an access register is asked to do; the numbers of the ACCESS_REG command's `op_mod`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,8 +125,20 @@ impl RegisterError {
     }
 }
 
-/// Reads or writes a register of a device.
-pub(crate) fn access(
+impl DeviceState {
+    /// Reads or writes an access register. `data` is the register's content, and for a query also
+    /// carries its index; what was refused has changed neither the device nor `data`.
+    pub fn access_register(
+        &self,
+        id: u16,
+        method: Method,
+        data: &mut [u8],
+    ) -> Result<(), RegisterError> {
+        access(self, id, method, data)
+    }
+}
+
+fn access(
     state: &DeviceState,
     id: u16,
     method: Method,
@@ -148,8 +158,8 @@ pub(crate) fn access(
     };
     parse(register, data)?;
     match (id, method) {
-        (ROCE_ACCL, Method::Query) => state.accelerations().query(data),
-        (ROCE_ACCL, Method::Write) => state.change_accelerations(|register| register.write(data)),
+        (ROCE_ACCL, Method::Query) => accelerations::query(state, data),
+        (ROCE_ACCL, Method::Write) => accelerations::write(state, data),
         (HISTOGRAM_CONFIG, Method::Query) => {
             answer(data, &histogram::config_bytes(&state.histogram_config()));
             Ok(())
@@ -165,7 +175,7 @@ pub(crate) fn access(
         }
         (NIC_CAP, Method::Write) => identity::write_capabilities(data),
         (MGIR, Method::Query) => {
-            answer(data, &state.identity().to_bytes());
+            answer(data, &identity::mgir(state.identity()));
             Ok(())
         }
         (MGIR, Method::Write) => read_only("`ferroce dev set` changes what the device is"),

@@ -1,91 +1,54 @@
-mod function;
-mod published;
-mod registers;
-mod settings;
+//! What is known of a device outside its objects: settings, histogram, counters. A handle to them,
+//! whether they are one process's own or lie in memory that several map.
+
+mod histograms;
+mod local;
 
 use std::fmt;
 use std::io;
-use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use ferroce_dcqcn::Params;
 use ferroce_transport::{Counter, Time};
 use thiserror::Error;
 
-pub use self::function::{Function, VfBlock};
-use self::published::Published;
-pub(crate) use self::settings::Settings;
+use self::local::Local;
+pub use self::local::LocalSettings;
+use crate::counters::{CounterSlab, Counters};
 use crate::credit::LeaseTable;
-use crate::device::Personality;
+use crate::function::Function;
 use crate::histogram::{Histogram, HistogramError};
+use crate::identity::Identity;
 use crate::impair::{Backlog, Direction, Impairment, ImpairmentError};
-use crate::register::Identity;
+use crate::settings::{Personality, Settings};
 
-/// What all processes of a card share: its settings, and the timeout histogram of its PF.
+/// What all processes of a card share beside its settings: how full its links are, and the timeout
+/// histogram of its PF.
 ///
-/// Only atomics in C layout, so that it lives in a `Box` or in memory that several processes map.
-/// Memory full of zeros is a valid block whose settings [`DeviceState::reset`] must make.
-#[derive(Debug)]
+/// Only atomics in C layout, and memory full of zeros is a valid one, which [`DeviceState::reset`]
+/// must fill.
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct StateBlock {
-    settings: Published<{ settings::WORDS }>,
     /// Of the bottlenecks of what is sent and of what is received.
     backlogs: [Backlog; 2],
     histogram: Histogram,
 }
 
-impl Default for StateBlock {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl StateBlock {
-    fn new() -> Self {
-        Self {
-            settings: Published::new(),
-            backlogs: Default::default(),
-            histogram: Histogram::new(),
-        }
-    }
-}
-
-/// The counters of one process of a device. One thread at a time writes, anybody reads.
-///
-/// In C layout for the same reason; cache lines of its own, since each has another writer.
-#[derive(Debug)]
-#[repr(C, align(128))]
-pub struct CounterSlab {
-    counters: [AtomicU64; Counter::COUNT],
-}
-
-impl Default for CounterSlab {
-    fn default() -> Self {
-        Self {
-            counters: [const { AtomicU64::new(0) }; Counter::COUNT],
-        }
-    }
-}
-
-impl CounterSlab {
-    /// The value of a counter.
-    pub fn counter(&self, counter: Counter) -> u64 {
-        self.counters[counter as usize].load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    fn count(&self, counter: Counter, n: u64) {
-        let cell = &self.counters[counter as usize];
-        let sum = cell.load(Ordering::Relaxed).wrapping_add(n);
-        cell.store(sum, Ordering::Relaxed);
-    }
+/// What a card keeps for one of its VFs. As of [`StateBlock`], zeros are valid.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct VfBlock {
+    histogram: Histogram,
 }
 
 /// The host's memory for a [`DeviceState`] that other processes map, too. It stays mapped to the
 /// end of the process.
 #[derive(Clone, Copy, Debug)]
 pub struct MappedState {
+    /// Differs from an earlier value if a setting was changed in between.
+    pub generation: &'static AtomicU64,
     /// What the processes share, also those on other functions of the card.
     pub block: &'static StateBlock,
     /// The same for each VF that the card may have.
@@ -96,13 +59,34 @@ pub struct MappedState {
     pub leases: &'static LeaseTable,
 }
 
-/// Keeps others from changing the shared state for the length of a call.
+/// Where the settings of a card are kept.
 ///
-/// Below the host nobody can tell whether a lock's owner is still alive, so the lock is the host's
-/// matter: one that the death of its owner opens.
-pub trait WriteLock: fmt::Debug + Send + Sync {
-    /// Runs `write` while no other thread or process is in such a call for the same state.
-    fn locked(&self, write: &mut dyn FnMut()) -> Result<(), WriteLockError>;
+/// Below the host nobody knows who else has the card open, nor whether the owner of a lock is still
+/// alive, so where they are kept and how they are locked is the host's matter.
+pub trait SettingsStore: fmt::Debug + Send + Sync {
+    /// The settings as they are now, and their generation.
+    fn load(&self) -> (u64, Arc<Settings>);
+
+    /// Puts settings that `change` makes of the present ones in their place, and then raises the
+    /// generation; if it makes none, nothing. No other thread or process is in such a call for the
+    /// same card meanwhile, and one that is killed in it locks nobody out.
+    fn change(
+        &self,
+        change: &mut dyn FnMut(&Settings) -> Option<Arc<Settings>>,
+    ) -> Result<(), WriteLockError>;
+}
+
+impl<T: SettingsStore + ?Sized> SettingsStore for &T {
+    fn load(&self) -> (u64, Arc<Settings>) {
+        (**self).load()
+    }
+
+    fn change(
+        &self,
+        change: &mut dyn FnMut(&Settings) -> Option<Arc<Settings>>,
+    ) -> Result<(), WriteLockError> {
+        (**self).change(change)
+    }
 }
 
 /// The shared state could not be changed because the host could not lock it.
@@ -112,10 +96,6 @@ pub struct WriteLockError {
     /// What the operating system said.
     pub errno: i32,
 }
-
-/// All settings of a device at one time: registers, personality, impairments, congestion control.
-#[derive(Clone, PartialEq, Debug)]
-pub struct SavedSettings(Settings);
 
 /// Why a setting was not changed.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
@@ -139,165 +119,134 @@ pub enum SettingError {
 /// has one set of settings for all its functions; registers know what of it a VF may change.
 /// Histogram and counters are each function's own.
 #[derive(Clone, Debug)]
-pub struct DeviceState {
-    block: Shared<StateBlock>,
-    /// The VFs' part; among them is this one if `function` is a VF.
-    vfs: &'static [VfBlock],
+pub struct DeviceState(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     function: Function,
-    own: Shared<CounterSlab>,
-    /// What all processes of the device map; `None` if there is but one.
-    memory: Option<Arc<MappedState>>,
-    lock: Arc<dyn WriteLock>,
     identity: Identity,
+    memory: Memory,
 }
 
 #[derive(Debug)]
-enum Shared<T: 'static> {
-    Owned(Arc<T>),
-    Mapped(&'static T),
-}
-
-impl<T> Clone for Shared<T> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Owned(owned) => Self::Owned(Arc::clone(owned)),
-            Self::Mapped(mapped) => Self::Mapped(mapped),
-        }
-    }
-}
-
-impl<T> Deref for Shared<T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        match self {
-            Self::Owned(owned) => owned,
-            Self::Mapped(mapped) => mapped,
-        }
-    }
-}
-
-/// For a state that nobody else maps.
-#[derive(Debug, Default)]
-struct OwnLock(Mutex<()>);
-
-impl WriteLock for OwnLock {
-    fn locked(&self, write: &mut dyn FnMut()) -> Result<(), WriteLockError> {
-        let _guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        write();
-        Ok(())
-    }
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is that of thousands of devices"
+)]
+enum Memory {
+    /// Of a device that one process has to itself.
+    Local(Local),
+    /// Mapped by others, too.
+    Mapped {
+        memory: MappedState,
+        /// Among `memory.slabs`.
+        own: &'static CounterSlab,
+        store: Arc<dyn SettingsStore>,
+    },
 }
 
 impl DeviceState {
+    /// What one takes that nobody shares, beside its settings and the histogram.
+    pub(crate) const LOCAL_BYTES: usize = 2 * size_of::<usize>() + size_of::<Inner>();
+
     /// The state of a device that one process has to itself, after power-on.
     pub fn new(personality: Personality) -> Self {
-        let state = Self {
-            block: Shared::Owned(Arc::new(StateBlock::new())),
-            vfs: &[],
+        Self::local(Arc::new(Settings::new(personality)), Identity::default())
+    }
+
+    /// The same with settings that other devices may have, too, for as long as none is changed.
+    pub fn local(settings: Arc<Settings>, identity: Identity) -> Self {
+        Self(Arc::new(Inner {
             function: Function::default(),
-            own: Shared::Owned(Arc::default()),
-            memory: None,
-            lock: Arc::new(OwnLock::default()),
-            identity: Identity::default(),
-        };
-        state.fill(personality);
-        state
+            identity,
+            memory: Memory::Local(Local::new(settings)),
+        }))
     }
 
     /// The state of a function in memory that other processes map, too, for the owner of `slot` or,
     /// as slot 0, for an observer. `None` if there is no such slot or function.
     pub fn mapped(
         memory: MappedState,
+        store: Arc<dyn SettingsStore>,
         function: Function,
         slot: u8,
-        lock: Arc<dyn WriteLock>,
+        identity: Identity,
     ) -> Option<Self> {
         if let Function::Vf { index, .. } = function {
             memory.vfs.get(usize::from(index))?;
         }
-        Some(Self {
-            block: Shared::Mapped(memory.block),
-            vfs: memory.vfs,
+        let own = memory.slabs.get(usize::from(slot))?;
+        Some(Self(Arc::new(Inner {
             function,
-            own: Shared::Mapped(memory.slabs.get(usize::from(slot))?),
-            memory: Some(Arc::new(memory)),
-            lock,
-            identity: Identity::default(),
-        })
-    }
-
-    /// The same state of a device that tools see as something else.
-    #[must_use]
-    pub fn with_identity(mut self, identity: Identity) -> Self {
-        self.identity = identity;
-        self
+            identity,
+            memory: Memory::Mapped { memory, own, store },
+        })))
     }
 
     /// Which function of its card this is.
     pub fn function(&self) -> &Function {
-        &self.function
+        &self.0.function
     }
 
-    /// Puts everything of the card but counters to what it is after power-on.
-    pub fn reset(&self, personality: Personality) -> Result<(), WriteLockError> {
-        self.lock.locked(&mut || self.fill(personality))
-    }
-
-    fn fill(&self, personality: Personality) {
-        self.block.backlogs.iter().for_each(Backlog::clear);
-        let settings = Settings::reset(personality);
-        self.block.settings.store(&settings.to_words());
-        self.restart_histograms();
+    /// What tools see of the device.
+    pub fn identity(&self) -> &Identity {
+        &self.0.identity
     }
 
     // Counters.
 
-    /// All slabs; `None` if there is but `own`.
-    fn slabs(&self) -> Option<&'static [CounterSlab]> {
-        self.memory.as_ref().map(|memory| memory.slabs)
+    #[inline]
+    fn own(&self) -> &Counters {
+        match &self.0.memory {
+            Memory::Local(local) => &local.counters,
+            Memory::Mapped { own, .. } => &own.0,
+        }
+    }
+
+    /// Those of all processes that have or had the device open.
+    fn slabs(&self) -> impl Iterator<Item = &Counters> {
+        let (own, slabs) = match &self.0.memory {
+            Memory::Local(local) => (Some(&local.counters), &[][..]),
+            Memory::Mapped { memory, .. } => (None, memory.slabs),
+        };
+        own.into_iter().chain(slabs.iter().map(|slab| &slab.0))
     }
 
     /// The value of a counter, summed over all processes that have or had the device open.
     pub fn counter(&self, counter: Counter) -> u64 {
-        match self.slabs() {
-            None => self.own.counter(counter),
-            Some(slabs) => slabs.iter().map(|slab| slab.counter(counter)).sum(),
-        }
+        self.slabs().map(|slab| slab.get(counter)).sum()
     }
 
     /// All counters at once, each at its number (`counter as usize`): one walk over the slabs in
     /// place of one for each counter.
     pub fn counters(&self) -> [u64; Counter::COUNT] {
-        let slabs = self
-            .slabs()
-            .unwrap_or_else(|| std::slice::from_ref(&*self.own));
         let mut sums = [0u64; Counter::COUNT];
-        for slab in slabs {
-            for (sum, cell) in sums.iter_mut().zip(&slab.counters) {
-                *sum = sum.wrapping_add(cell.load(Ordering::Relaxed));
-            }
-        }
+        self.slabs().for_each(|slab| slab.add_to(&mut sums));
         sums
     }
 
     /// The part of a counter that one process after the other counted in a slot.
     pub fn counter_of(&self, slot: u8, counter: Counter) -> u64 {
-        let slab = self.slabs().and_then(|slabs| slabs.get(usize::from(slot)));
-        slab.unwrap_or(&self.own).counter(counter)
+        let slab = match &self.0.memory {
+            Memory::Local(_) => None,
+            Memory::Mapped { memory, .. } => memory.slabs.get(usize::from(slot)),
+        };
+        slab.map_or_else(|| self.own(), |slab| &slab.0).get(counter)
     }
 
     /// Adds to a counter of this process. One writer at a time: the owner of the device.
     #[inline]
     pub(crate) fn count(&self, counter: Counter, n: u64) {
-        self.own.count(counter, n);
+        self.own().add(counter, n);
     }
 
     /// What it shares with other processes of what peers take.
     #[inline]
     pub(crate) fn leases(&self) -> Option<&'static LeaseTable> {
-        self.memory.as_ref().map(|memory| memory.leases)
+        match &self.0.memory {
+            Memory::Local(_) => None,
+            Memory::Mapped { memory, .. } => Some(memory.leases),
+        }
     }
 
     // Settings.
@@ -305,32 +254,62 @@ impl DeviceState {
     /// Differs from an earlier value if a setting was changed in between.
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
-        self.block.settings.generation()
+        match &self.0.memory {
+            Memory::Local(local) => local.settings.generation(),
+            Memory::Mapped { memory, .. } => memory.generation.load(Ordering::Acquire),
+        }
     }
 
-    /// All settings as they are now, and their generation.
-    pub(crate) fn settings(&self) -> (u64, Settings) {
-        let (generation, words) = self.block.settings.load();
-        (generation, Settings::from_words(&words))
+    fn store(&self) -> &dyn SettingsStore {
+        match &self.0.memory {
+            Memory::Local(local) => &local.settings,
+            Memory::Mapped { store, .. } => &**store,
+        }
     }
 
-    fn change<E: From<WriteLockError>>(
+    /// All settings as they are now.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.load().1
+    }
+
+    /// The same and their generation.
+    pub(crate) fn load(&self) -> (u64, Arc<Settings>) {
+        self.store().load()
+    }
+
+    /// Puts everything of the card but counters to what it is after power-on.
+    pub fn reset(&self, personality: Personality) -> Result<(), WriteLockError> {
+        self.store().change(&mut |_| {
+            self.backlogs().iter().for_each(Backlog::clear);
+            self.restart_histograms();
+            Some(Arc::new(Settings::new(personality)))
+        })
+    }
+
+    /// Changes settings: all that `change` does, or on its error nothing.
+    pub(crate) fn change<E: From<WriteLockError>>(
         &self,
         change: impl FnOnce(&mut Settings) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut change = Some(change);
         let mut result = Ok(());
-        self.lock.locked(&mut || {
-            let Some(change) = change.take() else { return };
-            let before = self.settings().1;
+        self.store().change(&mut |before| {
             let mut settings = before.clone();
-            result = change(&mut settings);
-            if result.is_ok() {
-                self.clear_backlogs(&before, &settings);
-                self.block.settings.store(&settings.to_words());
-            }
+            result = change.take()?(&mut settings);
+            result.is_ok().then(|| {
+                self.clear_backlogs(before, &settings);
+                Arc::new(settings)
+            })
         })?;
         result
+    }
+
+    /// Runs `act` while nobody changes settings or takes the histogram's counts.
+    fn exclusively(&self, mut act: impl FnMut()) -> Result<(), WriteLockError> {
+        self.store().change(&mut |_| {
+            act();
+            None
+        })
     }
 
     /// Empties the queues of bottlenecks that are others now. The devices see that and let what
@@ -344,23 +323,22 @@ impl DeviceState {
         }
     }
 
-    /// All settings as they are now.
-    pub fn save(&self) -> SavedSettings {
-        SavedSettings(self.settings().1)
+    /// Gives the card these settings, which it may have in common with others.
+    pub fn set_settings(&self, settings: &Arc<Settings>) -> Result<(), WriteLockError> {
+        self.store().change(&mut |before| {
+            self.clear_backlogs(before, settings);
+            Some(Arc::clone(settings))
+        })
     }
 
     /// Puts settings back that were replaced by `ours`; `false` and no change if somebody has set
     /// something since.
-    pub fn put_back(
-        &self,
-        saved: &SavedSettings,
-        ours: &SavedSettings,
-    ) -> Result<bool, WriteLockError> {
+    pub fn put_back(&self, saved: &Settings, ours: &Settings) -> Result<bool, WriteLockError> {
         let mut is_ours = false;
         self.change(|settings| {
-            is_ours = *settings == ours.0;
+            is_ours = settings == ours;
             if is_ours {
-                *settings = saved.0.clone();
+                *settings = saved.clone();
             }
             Ok::<_, WriteLockError>(())
         })?;
@@ -369,31 +347,38 @@ impl DeviceState {
 
     /// Behaviour of the firmware that no register controls.
     pub fn personality(&self) -> Personality {
-        self.settings().1.personality
+        *self.settings().personality()
     }
 
     /// Changes the firmware's behaviour. The registers keep their values.
     pub fn set_personality(&self, personality: Personality) -> Result<(), WriteLockError> {
         self.change(|settings| {
-            settings.personality = personality;
+            settings.set_personality(personality);
             Ok(())
         })
     }
 
     /// What the link does to packets in one direction. Blackouts are points in the host's time.
     pub fn impairment(&self, direction: Direction) -> Impairment {
-        self.settings().1.impairment(direction).clone()
+        self.settings().impairment(direction).clone()
     }
 
     /// Bytes that wait in the queue of the link's bottleneck, of all processes of the device; `None`
     /// if it has no bottleneck.
     pub fn queue_bytes(&self, direction: Direction, now: Time) -> Option<u64> {
-        let bottleneck = self.impairment(direction).bottleneck?;
+        let bottleneck = self.settings().impairment(direction).bottleneck?;
         Some(self.backlog(direction).bytes(&bottleneck, now))
     }
 
+    fn backlogs(&self) -> &[Backlog; 2] {
+        match &self.0.memory {
+            Memory::Local(local) => &local.backlogs,
+            Memory::Mapped { memory, .. } => &memory.block.backlogs,
+        }
+    }
+
     pub(crate) fn backlog(&self, direction: Direction) -> &Backlog {
-        &self.block.backlogs[direction as usize]
+        &self.backlogs()[direction as usize]
     }
 
     /// Changes what the link does to packets in one direction.
@@ -404,17 +389,14 @@ impl DeviceState {
     ) -> Result<(), SettingError> {
         impairment.check()?;
         self.change(|settings| {
-            match direction {
-                Direction::Egress => settings.egress = impairment,
-                Direction::Ingress => settings.ingress = impairment,
-            }
+            settings.set_impairment(direction, impairment);
             Ok(())
         })
     }
 
     /// The parameters of congestion control.
     pub fn congestion(&self) -> Params {
-        self.settings().1.congestion
+        self.settings().congestion.clone()
     }
 
     /// Changes parameters of congestion control: all that `change` does, or on its error nothing.
@@ -425,4 +407,15 @@ impl DeviceState {
     ) -> Result<(), E> {
         self.change(|settings| change(&mut settings.congestion))
     }
+
+    /// Puts ROCE_ACCL back to what it is after power-on, for all functions of the card.
+    pub fn reset_registers(&self) -> Result<(), WriteLockError> {
+        self.change(|settings| {
+            settings.reset_registers();
+            Ok(())
+        })
+    }
 }
+
+#[cfg(test)]
+mod tests;

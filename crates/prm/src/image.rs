@@ -41,6 +41,11 @@ impl<B: AsRef<[u8]>> Image<B> {
         self.get(field) != 0
     }
 
+    /// The buffer.
+    pub const fn as_inner(&self) -> &B {
+        &self.bytes
+    }
+
     /// The buffer back.
     pub fn into_inner(self) -> B {
         self.bytes

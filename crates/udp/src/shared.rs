@@ -8,22 +8,27 @@ mod lease;
 mod mailbox;
 mod open;
 mod place;
+mod published;
 mod service;
+mod settings;
+mod words;
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ferroce_hca::{DeviceState, Function, Identity, WriteLock, WriteLockError};
+use ferroce_hca::{DeviceState, Function, Identity};
 
 pub(crate) use self::layout::{Layout, Presence};
 pub(crate) use self::mailbox::{Asked, Mailbox, Undelivered};
 pub(crate) use self::place::{Asking, Place, Round};
 pub use self::service::{ServiceClaim, ServiceError};
+use self::settings::SettingsFile;
+pub use self::words::{settings_from_bytes, settings_to_bytes};
 use crate::registry::{Registry, RegistryError};
 use crate::spec::DeviceSpec;
 use crate::sys::{self, NotInherited};
@@ -69,6 +74,7 @@ pub(crate) struct SharedFile {
     file: Arc<NotInherited<File>>,
     path: PathBuf,
     layout: &'static Layout,
+    settings: Arc<SettingsFile>,
     identity: Identity,
     function: Function,
     /// Of a VF: the file of its PF, where the card's settings are.
@@ -110,15 +116,10 @@ impl SharedFile {
     /// The device's state, for the owner of a slot or, with slot 0, for an observer.
     pub(crate) fn state(&self, slot: u8) -> DeviceState {
         let card = self.card.as_deref().unwrap_or(self);
-        let lock = Arc::new(SettingsLock {
-            file: Arc::clone(&card.file),
-            own: Mutex::new(()),
-            forks: sys::forks(),
-        });
         let memory = self.layout.state(card.layout);
-        let state = DeviceState::mapped(memory, self.function.clone(), slot, lock);
-        let state = state.expect("there is a slab for every slot and a block for every VF");
-        state.with_identity(self.identity)
+        let (function, settings) = (self.function.clone(), Arc::clone(&card.settings) as _);
+        let state = DeviceState::mapped(memory, settings, function, slot, self.identity);
+        state.expect("there is a slab for every slot and a block for every VF")
     }
 
     /// The same of the card's PF, for an observer.
@@ -238,35 +239,5 @@ impl SharedFile {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
-    }
-}
-
-/// The lock around changes of settings: between threads by a mutex, between processes by a byte of
-/// the file.
-#[derive(Debug)]
-struct SettingsLock {
-    file: Arc<NotInherited<File>>,
-    own: Mutex<()>,
-    /// The process that opened the file.
-    forks: u64,
-}
-
-impl WriteLock for SettingsLock {
-    fn locked(&self, write: &mut dyn FnMut()) -> Result<(), WriteLockError> {
-        let failed = |error: io::Error| WriteLockError {
-            errno: error.raw_os_error().unwrap_or(libc::EIO),
-        };
-        if self.forks != sys::forks() {
-            // In a child of `fork` the file is another one, and a thread may hold `own` that is not.
-            return Err(WriteLockError {
-                errno: libc::ENODEV,
-            });
-        }
-        let _guard = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        sys::lock_when_free(&self.file, byte::SETTINGS, PATIENCE).map_err(failed)?;
-        write();
-        // If the kernel does not unlock, it does so when the file is closed.
-        let _ = sys::unlock(&self.file, byte::SETTINGS);
-        Ok(())
     }
 }

@@ -204,7 +204,7 @@ fn what_an_observer_sets_acts_on_a_device_that_runs() {
         .set_impairment(Direction::Egress, loss(0.25))
         .unwrap();
     let device = attach(&registry, "a").unwrap();
-    let seen = |direction| device.with(|hca| hca.impairment(direction).clone());
+    let seen = |direction| device.with(|hca| hca.settings().impairment(direction).clone());
     assert_eq!(seen(Direction::Egress), loss(0.25));
 
     let personality = Personality {
@@ -219,7 +219,10 @@ fn what_an_observer_sets_acts_on_a_device_that_runs() {
     device.progress();
     device.with(|hca| hca.poll_transmit(device.now()));
     assert_eq!(seen(Direction::Ingress), loss(0.5));
-    assert_eq!(device.with(|hca| hca.config().personality), personality);
+    assert_eq!(
+        device.with(|hca| *hca.settings().personality()),
+        personality
+    );
 }
 
 #[test]
@@ -304,11 +307,27 @@ fn a_file_of_another_release_is_replaced_unless_it_is_in_use() {
         let file = fs::OpenOptions::new().write(true).open(&state).unwrap();
         file.write_all_at(bytes, at).unwrap();
     };
-    spoil(8, &[99]);
-    let error = registry.observe("a").unwrap_err().to_string();
-    assert!(error.contains("end it first"), "{error}");
+    let in_use = || {
+        let error = registry.observe("a").unwrap_err().to_string();
+        assert!(error.contains("end it first"), "{error}");
+    };
+    // The number of its layout lies behind the mark: that of the release before this one.
+    let previous = fs::read(&state).unwrap()[8] - 1;
+    spoil(8, &[previous]);
+    in_use();
+    drop(device);
+    let device = attach(&registry, "a").unwrap();
+    assert_eq!(device.slot(), 1);
+    assert_eq!(fs::read(&state).unwrap()[8], previous + 1);
+
+    // Files of other releases may have another length, too.
+    let other = fs::OpenOptions::new().write(true).open(&state).unwrap();
+    let len = other.metadata().unwrap().len();
+    other.set_len(len + 4096).unwrap();
+    in_use();
     drop(device);
     assert_eq!(attach(&registry, "a").unwrap().slot(), 1);
+    assert_eq!(fs::metadata(&state).unwrap().len(), len);
 
     // A process that died before it had finished the file.
     spoil(0, &[0; 8]);

@@ -1,7 +1,9 @@
 //! What is set on the devices for the time of a run, and what they counted in it.
 
+use std::sync::Arc;
+
 use ferroce_adp::Profile;
-use ferroce_hca::{Counter, DeviceState, Direction, Impairment, Method, SavedSettings};
+use ferroce_hca::{Counter, DeviceState, Direction, Impairment, Method, Settings};
 use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_udp::wait::Clock;
 use ferroce_udp::{DeviceSpec, Observer, Registry};
@@ -27,9 +29,9 @@ struct Card {
     spec: DeviceSpec,
     state: DeviceState,
     /// Settings before the run.
-    before: SavedSettings,
+    before: Arc<Settings>,
     /// Settings of the run, if it has any of its own.
-    ours: Option<SavedSettings>,
+    ours: Option<Arc<Settings>>,
     /// What the next command puts back if this process is killed.
     note: Option<Note>,
 }
@@ -51,7 +53,7 @@ impl Session {
                 let state = observer.card();
                 session.cards.push(Card {
                     spec: spec.pf().clone(),
-                    before: state.save(),
+                    before: state.settings(),
                     state,
                     ours: None,
                     note: None,
@@ -102,7 +104,7 @@ impl Session {
             outcome = outcome.and_then(|()| {
                 set(state).map_err(|error| Failure::input(format_args!("{name}: {error}")))
             });
-            *ours = Some(state.save());
+            *ours = Some(state.settings());
         }
         if outcome.is_err() {
             self.put_back(&mut |_| ());

@@ -12,24 +12,35 @@ use crate::packet::{Outgoing, Received};
 impl Hca {
     /// The connection manager, to look at.
     pub fn cm(&self) -> &Cm {
-        &self.cm
+        self.cm.get_or_init(|| {
+            let secret = self.config.secret.unwrap_or_default();
+            Box::new(Cm::new(self.state.clone(), self.config.slot, secret))
+        })
     }
 
     /// The connection manager. What it has to send comes out of [`Self::poll_transmit`].
     pub fn cm_mut(&mut self) -> &mut Cm {
-        &mut self.cm
+        self.cm();
+        self.cm.get_mut().expect("made in the line before")
     }
 
     /// The next event of the connection manager.
     pub fn poll_cm_event(&mut self) -> Option<CmEvent> {
-        let event = self.cm.poll_event();
-        self.cm_told = self.cm.has_events();
+        let cm = self.cm.get_mut()?;
+        let event = cm.poll_event();
+        self.cm_told = cm.has_events();
         event
+    }
+
+    /// Whether it has something to send.
+    #[inline]
+    pub(crate) fn cm_wants_transmit(&self) -> bool {
+        self.cm.get().is_some_and(|cm| cm.wants_transmit())
     }
 
     /// Says once that there are events of the connection manager.
     pub(crate) fn tell_cm(&mut self) {
-        if !self.cm_told && self.cm.has_events() {
+        if !self.cm_told && self.cm.get().is_some_and(|cm| cm.has_events()) {
             self.cm_told = true;
             self.events.push_back(Event::ConnectionManager);
         }
@@ -43,8 +54,9 @@ impl Hca {
                 self.state
                     .count(Counter::RdmaRxBytes, packet.data.len().into());
                 let (source, traffic_class) = (packet.source, packet.traffic_class);
-                self.cm.handle(self.now, source, traffic_class, &mad);
-                while let Some(dropped) = self.cm.poll_dropped() {
+                let now = self.now;
+                self.cm_mut().handle(now, source, traffic_class, &mad);
+                while let Some(dropped) = self.cm_mut().poll_dropped() {
                     self.events.push_back(Event::RequestDropped {
                         source: dropped.source,
                         service: dropped.service,
@@ -77,7 +89,7 @@ impl Hca {
 
     /// Writes the next message of the connection manager to `out`; false if there is none.
     pub(crate) fn poll_mad(&mut self, out: &mut Outgoing) -> bool {
-        let Some(mad) = self.cm.poll_transmit() else {
+        let Some(mad) = self.cm.get_mut().and_then(|cm| cm.poll_transmit()) else {
             return false;
         };
         let path = Path {

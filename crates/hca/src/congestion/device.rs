@@ -32,7 +32,7 @@ impl Hca {
         if !is_peers || !self.congestion.is_enabled(path.traffic_class) {
             return None;
         }
-        let (config, now) = (&self.congestion.rp, self.now);
+        let (config, now) = (self.congestion.rp(), self.now);
         entry.cnps = entry.cnps.wrapping_add(1);
         match &mut entry.limiter {
             Some(limiter) => limiter.on_cnp(config, now),
@@ -88,7 +88,7 @@ impl Hca {
             self.settle(index);
             return None;
         }
-        let window = limiter.window_bytes(&self.congestion.rp, now);
+        let window = limiter.window_bytes(self.congestion.rp(), now);
         Some(u32::try_from(window).unwrap_or(u32::MAX).min(share))
     }
 
@@ -98,7 +98,7 @@ impl Hca {
         if let Some(entry) = self.qps.get_mut(index)
             && let Some(limiter) = &mut entry.limiter
         {
-            limiter.on_sent(&self.congestion.rp, now, bytes);
+            limiter.on_sent(self.congestion.rp(), now, bytes);
             if !limiter.is_limited() {
                 entry.limiter = None;
             }
@@ -109,7 +109,7 @@ impl Hca {
     pub fn rate_limit(&mut self, qpn: Qpn, now: Time) -> Option<Rate> {
         let index = self.qp_index(qpn)?;
         let limiter = self.qps.get_mut(index)?.limiter.as_mut()?;
-        let rate = limiter.rate(&self.congestion.rp, now);
+        let rate = limiter.rate(self.congestion.rp(), now);
         limiter.is_limited().then_some(rate)
     }
 }

@@ -55,7 +55,7 @@ impl Hca {
                 peer: path.dest,
                 priority: path.traffic_class >> 5,
                 cnps: entry.cnps,
-                limit: limiter.and_then(|it| look(it, &self.congestion.rp, now)),
+                limit: limiter.and_then(|it| look(it, self.congestion.rp(), now)),
             })
         })
     }

@@ -34,7 +34,9 @@ impl Hca {
         self.audit_bounds();
         self.congestion.audit();
         self.groups.audit();
-        self.cm.audit(self.now);
+        if let Some(cm) = self.cm.get() {
+            cm.audit(self.now);
+        }
     }
 
     fn audit_qp(&self, entry: &QpEntry) {

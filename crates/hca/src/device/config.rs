@@ -1,44 +1,10 @@
-use ferroce_adp::DecTrigger;
 use ferroce_dcqcn::Rate;
 use ferroce_transport::Mtu;
 
 use crate::credit::Window;
 use crate::limits::Limits;
 use crate::secret::Secret;
-
-/// Behaviour of the device's firmware that no register controls.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Personality {
-    /// Whether adaptive retransmission is on after a reset (`roce_adp_retrans_en`).
-    pub adaptive: bool,
-    /// How many times its ACK timeout a queue pair waits when adaptive retransmission is off,
-    /// 1 to 4 (D23).
-    pub ib_multiplier: u8,
-    /// Smallest ACK timeout code that counts, unless the limit is disabled (D8).
-    pub min_ack_timeout: u8,
-    /// Whether the firmware's own ladder has the coarse steps of real timers (D24).
-    pub quantiser: bool,
-    /// First exponent of the firmware's own ladder; drawn when `None`.
-    pub initial_exponent: Option<u8>,
-    /// When a profile's timeout shrinks (D17).
-    pub dec_trigger: DecTrigger,
-    /// Whether a profile's ranges end below their upper bound (D2).
-    pub range_bound_exclusive: bool,
-}
-
-impl Default for Personality {
-    fn default() -> Self {
-        Self {
-            adaptive: true,
-            ib_multiplier: 1,
-            min_ack_timeout: 16,
-            quantiser: false,
-            initial_exponent: None,
-            dec_trigger: DecTrigger::PerProgress,
-            range_bound_exclusive: false,
-        }
-    }
-}
+use crate::settings::Personality;
 
 /// What a device is made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,9 +1,12 @@
+use std::sync::Arc;
+
 use ferroce_transport::Counter;
 
 use super::Hca;
 use crate::impair::{Direction, Impairment};
 use crate::register::{Method, RegisterError};
-use crate::state::{SettingError, Settings, WriteLockError};
+use crate::settings::Settings;
+use crate::state::{SettingError, WriteLockError};
 
 impl Hca {
     /// See [`crate::DeviceState::access_register`]. What is written acts at once.
@@ -43,14 +46,6 @@ impl Hca {
         Ok(())
     }
 
-    /// What the link does to packets in one direction.
-    pub fn impairment(&self, direction: Direction) -> &Impairment {
-        match direction {
-            Direction::Egress => self.egress.impairment(),
-            Direction::Ingress => self.ingress.impairment(),
-        }
-    }
-
     /// Adds to a counter; for what the host sees and the device cannot (a wrong ICRC, a packet
     /// that does not parse or that the socket refused).
     pub fn count(&mut self, counter: Counter, n: u64) {
@@ -61,24 +56,26 @@ impl Hca {
     #[inline]
     pub(super) fn refresh(&mut self) {
         if self.state.generation() != self.generation {
-            let (generation, settings) = self.state.settings();
+            let (generation, settings) = self.state.load();
             self.generation = generation;
-            self.apply(settings);
+            self.enforce(settings);
         }
     }
 
+    /// Puts settings in force.
     #[cold]
-    pub(super) fn apply(&mut self, settings: Settings) {
-        let personality = settings.personality;
-        self.config.personality = personality;
+    pub(super) fn enforce(&mut self, settings: Arc<Settings>) {
+        let personality = settings.personality();
         self.policy.dec_trigger = personality.dec_trigger;
         self.policy.range_bound_exclusive = personality.range_bound_exclusive;
-        let register = settings.accelerations(self.state.function());
-        register.apply(&personality, &mut self.policy);
-        self.ack_dscp = register.ack_dscp();
-        self.congestion.set(&settings.congestion, self.config.speed);
+        let floor = settings.ack_timeout_floor(self.state.function());
+        self.policy.change(settings.policy_kind(), floor);
+        self.congestion.set(&settings);
         let (now, state) = (self.now, &self.state);
-        self.egress.set(settings.egress, now, state);
-        self.ingress.set(settings.ingress, now, state);
+        self.egress
+            .set(settings.impairment(Direction::Egress), now, state);
+        self.ingress
+            .set(settings.impairment(Direction::Ingress), now, state);
+        self.settings = settings;
     }
 }

@@ -68,7 +68,9 @@ impl Hca {
         self.refresh();
         self.release_received();
         self.write_off(now);
-        self.cm.handle_timeout(now);
+        if let Some(cm) = self.cm.get_mut() {
+            cm.handle_timeout(now);
+        }
         self.tell_cm();
         while let Some((at, index)) = self.timers.pop_due(now) {
             let Some(entry) = self.qps.get_mut(index) else {
@@ -98,7 +100,7 @@ impl Hca {
     /// When [`Self::handle_timeout`] wants to be called, or [`Self::poll_transmit`] again for a
     /// packet that an impairment holds back.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let cm = self.cm.poll_timeout();
+        let cm = self.cm.get().and_then(|cm| cm.poll_timeout());
         [
             self.timers.next(),
             self.written_off_at,

@@ -37,7 +37,7 @@ impl Hca {
 
     /// Whether [`Self::poll_transmit`] may have something at once.
     pub fn wants_transmit(&self) -> bool {
-        !self.ready.is_empty() || self.cm.wants_transmit() || self.congestion.wants_transmit()
+        !self.ready.is_empty() || self.cm_wants_transmit() || self.congestion.wants_transmit()
     }
 
     /// Whether an impairment holds packets back that left the device, so that it must live on for
@@ -64,7 +64,7 @@ impl Hca {
     fn next_packet(&mut self, now: Time, out: &mut Outgoing) -> bool {
         if self.congestion.wants_transmit() {
             self.poll_cnp(out)
-        } else if self.cm.wants_transmit() {
+        } else if self.cm_wants_transmit() {
             self.poll_mad(out)
         } else {
             self.poll_ready(now, out)
@@ -131,7 +131,7 @@ impl Hca {
             return false;
         };
         (out.path, out.corrupt_bit) = (path, None);
-        if let Some(dscp) = self.ack_dscp {
+        if let Some(dscp) = self.settings.ack_dscp() {
             out.force_ack_dscp(dscp);
         }
         if limited {

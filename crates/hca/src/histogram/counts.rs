@@ -19,14 +19,16 @@ pub(crate) struct Histogram {
     bins: [AtomicU64; HistogramConfig::BINS_MAX as usize],
 }
 
-impl Histogram {
-    pub(crate) fn new() -> Self {
+impl Default for Histogram {
+    fn default() -> Self {
         Self {
             config: AtomicU64::new(HistogramConfig::default().pack()),
             bins: [const { AtomicU64::new(0) }; HistogramConfig::BINS_MAX as usize],
         }
     }
+}
 
+impl Histogram {
     pub(crate) fn config(&self) -> HistogramConfig {
         HistogramConfig::unpack(self.config.load(Ordering::Acquire))
     }
@@ -145,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_new_layout_clears_and_the_switch_alone_does_not() {
-        let histogram = Histogram::new();
+        let histogram = Histogram::default();
         histogram.configure(layout(4, BinWidthMode::Fixed));
         histogram.record(0, 60 * MS);
         histogram.configure(HistogramConfig {
@@ -163,7 +165,7 @@ mod tests {
 
     #[test]
     fn epochs_that_start_over_bring_no_old_counts_back() {
-        let histogram = Histogram::new();
+        let histogram = Histogram::default();
         histogram.configure(layout(4, BinWidthMode::Fixed));
         histogram.record(0, 0);
         for _ in 0..=u16::MAX {
@@ -176,7 +178,7 @@ mod tests {
     #[test]
     fn no_wait_is_lost_or_told_twice() {
         const EACH: u64 = 50_000;
-        let histogram = Histogram::new();
+        let histogram = Histogram::default();
         let counted = std::thread::scope(|scope| {
             let count = || (0..EACH).for_each(|n| histogram.record(0, n * MS / 10));
             let counters: Vec<_> = (0..3).map(|_| scope.spawn(count)).collect();
@@ -199,7 +201,7 @@ mod tests {
                 ..layout(5, BinWidthMode::Fixed)
             },
         );
-        let histogram = Histogram::new();
+        let histogram = Histogram::default();
         histogram.configure(narrow);
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -51,9 +51,76 @@ pub(crate) struct Underway {
     copy_at: Option<Time>,
 }
 
+/// A link in one direction, which may be impaired.
+#[derive(Debug)]
+pub(crate) struct Link<T> {
+    direction: Direction,
+    seed: u64,
+    /// Made when first needed: most links never are.
+    impairer: Option<Box<Impairer<T>>>,
+}
+
+impl<T: Passenger> Link<T> {
+    pub(crate) const fn new(direction: Direction, seed: u64) -> Self {
+        Self {
+            direction,
+            seed,
+            impairer: None,
+        }
+    }
+
+    /// See [`Impairer::set`].
+    pub(crate) fn set(&mut self, impairment: &Impairment, now: Time, state: &DeviceState) {
+        if self.impairer.is_some() || *impairment != Impairment::default() {
+            let (direction, seed) = (self.direction, self.seed);
+            self.impairer
+                .get_or_insert_with(|| Box::new(Impairer::new(direction, seed)))
+                .set(impairment, now, state);
+        }
+    }
+
+    /// Whether packets just pass: nothing is impaired, and none is held that they might overtake.
+    #[inline]
+    pub(crate) fn is_clear(&self) -> bool {
+        self.impairer.as_ref().is_none_or(|it| it.is_clear())
+    }
+
+    /// Packets that wait, in the queue or behind it.
+    pub(crate) fn len(&self) -> usize {
+        self.impairer.as_ref().map_or(0, |it| it.len())
+    }
+
+    /// When [`Self::poll`] has something.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.impairer.as_ref()?.next()
+    }
+
+    /// A packet whose time has come.
+    #[inline]
+    pub(crate) fn poll(&mut self, now: Time, state: &DeviceState) -> Option<T> {
+        self.impairer.as_mut()?.poll(now, state)
+    }
+
+    /// What becomes of the next packet, of `bytes`; `None` if it is lost.
+    pub(crate) fn admit(&mut self, now: Time, bytes: u32, state: &DeviceState) -> Option<Release> {
+        match &mut self.impairer {
+            Some(impairer) => impairer.admit(now, bytes, state),
+            None => Some(Release::Now(Damage::default())),
+        }
+    }
+
+    /// Keeps a packet until its time, which [`Self::admit`] has told.
+    pub(crate) fn hold(&mut self, later: Later, packet: T) {
+        if let Some(impairer) = &mut self.impairer {
+            impairer.hold(later, packet);
+        }
+    }
+}
+
 /// An impaired link in one direction.
 #[derive(Debug)]
-pub(crate) struct Impairer<T> {
+struct Impairer<T> {
     direction: Direction,
     impairment: Impairment,
     /// Nothing is impaired: the usual case, decided with one look.
@@ -100,7 +167,7 @@ impl<T> Ord for Waiting<T> {
 }
 
 impl<T: Passenger> Impairer<T> {
-    pub(crate) fn new(direction: Direction, seed: u64) -> Self {
+    fn new(direction: Direction, seed: u64) -> Self {
         Self {
             direction,
             impairment: Impairment::default(),
@@ -116,13 +183,13 @@ impl<T: Passenger> Impairer<T> {
 
     /// Changes what the link does. Packets held back stay until their time, but what waits in the
     /// queue of another bottleneck than before queues up anew.
-    pub(crate) fn set(&mut self, impairment: Impairment, now: Time, state: &DeviceState) {
+    fn set(&mut self, impairment: &Impairment, now: Time, state: &DeviceState) {
         self.serve(now, state);
-        self.transparent = impairment == Impairment::default();
+        self.transparent = *impairment == Impairment::default();
         // Without bursts there would be no way out of one.
         self.in_burst &= impairment.burst.is_some();
         let differs = self.impairment.bottleneck != impairment.bottleneck;
-        self.impairment = impairment;
+        self.impairment.clone_from(impairment);
         if differs {
             for Queued { bytes, packet, .. } in std::mem::take(&mut self.queue) {
                 if let Some(later) = self.admit_or_pass(now, bytes, state) {
@@ -132,24 +199,20 @@ impl<T: Passenger> Impairer<T> {
         }
     }
 
-    pub(crate) fn impairment(&self) -> &Impairment {
-        &self.impairment
-    }
-
     /// Whether packets just pass: nothing is impaired, and none is held that they might overtake.
     #[inline]
-    pub(crate) fn is_clear(&self) -> bool {
+    fn is_clear(&self) -> bool {
         self.transparent && self.held.is_empty() && self.queue.is_empty()
     }
 
     /// Packets that wait, in the queue or behind it.
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.held.len() + self.queue.len()
     }
 
     /// When [`Self::poll`] has something.
     #[inline]
-    pub(crate) fn next(&self) -> Option<Time> {
+    fn next(&self) -> Option<Time> {
         let held = self.held.peek().map(|Reverse(waiting)| waiting.at);
         let queued = self.queue.front();
         let queued = queued.map(|it| {
@@ -162,7 +225,7 @@ impl<T: Passenger> Impairer<T> {
 
     /// A packet whose time has come.
     #[inline]
-    pub(crate) fn poll(&mut self, now: Time, state: &DeviceState) -> Option<T> {
+    fn poll(&mut self, now: Time, state: &DeviceState) -> Option<T> {
         self.serve(now, state);
         let Reverse(waiting) = self.held.peek()?;
         if waiting.at > now {
@@ -172,7 +235,7 @@ impl<T: Passenger> Impairer<T> {
     }
 
     /// What becomes of the next packet, of `bytes`; `None` if it is lost.
-    pub(crate) fn admit(&mut self, now: Time, bytes: u32, state: &DeviceState) -> Option<Release> {
+    fn admit(&mut self, now: Time, bytes: u32, state: &DeviceState) -> Option<Release> {
         if self.is_lost(now, state) {
             return None;
         }
@@ -189,7 +252,7 @@ impl<T: Passenger> Impairer<T> {
     }
 
     /// Keeps a packet until its time.
-    pub(crate) fn hold(&mut self, later: Later, mut packet: T) {
+    fn hold(&mut self, later: Later, mut packet: T) {
         match later {
             Later::Queued { service, bytes } => self.queue.push_back(Queued {
                 service,

@@ -5,62 +5,37 @@ use ferroce_prm::nic_cap_reg::{self, NIC_CAP_REG};
 use ferroce_prm::{Access, Field, Image};
 
 use super::{RegisterError, parse};
+use crate::identity::Identity;
 
-/// What tools see of a device when they open it (MGIR).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Identity {
-    /// PCI device id, which is also verbs' `vendor_part_id`.
-    pub device_id: u16,
-    /// Revision of the hardware.
-    pub hw_revision: u16,
-    /// The three parts of the firmware's version.
-    pub firmware: [u32; 3],
-    /// The parameter set (PSID), filled up with zeros.
-    pub psid: [u8; mgir::PSID_LEN],
-}
-
-impl Default for Identity {
-    /// A ConnectX-7 whose firmware has the timeout histogram.
-    fn default() -> Self {
-        Self {
-            device_id: 0x1021,
-            hw_revision: 0,
-            firmware: [28, 48, 1000],
-            psid: *b"FRC0000000001\0\0\0",
-        }
+/// The id that the chip has in recovery mode, by which tools know it. A ConnectX-7 if it is no
+/// card they know.
+fn hw_dev_id(device_id: u16) -> u32 {
+    match device_id {
+        0x101d => 0x212, // ConnectX-6 Dx
+        0x1023 => 0x21e, // ConnectX-8
+        0xa2dc => 0x21c, // BlueField-3
+        _ => 0x218,
     }
 }
 
-impl Identity {
-    /// The id that the chip has in recovery mode, by which tools know it. A ConnectX-7 if it is no
-    /// card they know.
-    fn hw_dev_id(&self) -> u32 {
-        match self.device_id {
-            0x101d => 0x212, // ConnectX-6 Dx
-            0x1023 => 0x21e, // ConnectX-8
-            0xa2dc => 0x21c, // BlueField-3
-            _ => 0x218,
-        }
-    }
-
-    pub(super) fn to_bytes(self) -> [u8; MGIR.size()] {
-        let [major, minor, sub_minor] = self.firmware;
-        let mut bytes = [0; MGIR.size()];
-        let mut image = Image::new(&MGIR, &mut bytes[..]).expect("the whole register");
-        let mut put = |field: &Field, value: u32| {
-            let fits = image.set(field, value);
-            fits.expect("fields are as wide as what is put into them");
-        };
-        put(&mgir::DEVICE_ID, self.device_id.into());
-        put(&mgir::DEVICE_HW_REVISION, self.hw_revision.into());
-        put(&mgir::NUM_PORTS, 1);
-        put(&mgir::HW_DEV_ID, self.hw_dev_id());
-        put(&mgir::EXTENDED_MAJOR, major);
-        put(&mgir::EXTENDED_MINOR, minor);
-        put(&mgir::EXTENDED_SUB_MINOR, sub_minor);
-        bytes[mgir::PSID_OFFSET..][..mgir::PSID_LEN].copy_from_slice(&self.psid);
-        bytes
-    }
+/// MGIR of a device.
+pub(super) fn mgir(identity: &Identity) -> [u8; MGIR.size()] {
+    let [major, minor, sub_minor] = identity.firmware;
+    let mut bytes = [0; MGIR.size()];
+    let mut image = Image::new(&MGIR, &mut bytes[..]).expect("the whole register");
+    let mut put = |field: &Field, value: u32| {
+        let fits = image.set(field, value);
+        fits.expect("fields are as wide as what is put into them");
+    };
+    put(&mgir::DEVICE_ID, identity.device_id.into());
+    put(&mgir::DEVICE_HW_REVISION, identity.hw_revision.into());
+    put(&mgir::NUM_PORTS, 1);
+    put(&mgir::HW_DEV_ID, hw_dev_id(identity.device_id));
+    put(&mgir::EXTENDED_MAJOR, major);
+    put(&mgir::EXTENDED_MINOR, minor);
+    put(&mgir::EXTENDED_SUB_MINOR, sub_minor);
+    bytes[mgir::PSID_OFFSET..][..mgir::PSID_LEN].copy_from_slice(&identity.psid);
+    bytes
 }
 
 /// NIC_CAP_REG: of all that cards may have there is the histogram.

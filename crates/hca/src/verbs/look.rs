@@ -71,7 +71,7 @@ impl Hca {
     /// Whether there is anything that packets could be for: queue pairs, receive queues that are
     /// shared, services that somebody listens on, connections.
     pub fn wants_link(&self) -> bool {
-        self.qps.len() > 0 || self.srqs.len() > 0 || self.cm.is_active()
+        self.qps.len() > 0 || self.srqs.len() > 0 || self.cm.get().is_some_and(|cm| cm.is_active())
     }
 
     /// The queue pairs with what they are tied to.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ferroce_hca::{
-    AccessFlags, CounterSlab, DeviceState, Function, Hca, HcaConfig, LeaseTable, MappedState,
-    Personality, SendWr, WcStatus, Window, WriteLock, WriteLockError,
+    AccessFlags, CounterSlab, DeviceState, Function, Hca, HcaConfig, Identity, LeaseTable,
+    LocalSettings, MappedState, Personality, SendWr, Settings, WcStatus, Window,
 };
 
 use crate::link::{Link, Receiver, without_timeout};
@@ -13,49 +13,54 @@ use ferroce_testing::{A, B, Side, config};
 const LEN: usize = 64 << 10;
 const BOUND: u32 = 1 << 20;
 
-/// For a test of one thread.
-#[derive(Debug)]
-struct NoLock;
+/// What the processes of a device share.
+#[derive(Clone, Copy)]
+struct Shared {
+    memory: MappedState,
+    settings: &'static LocalSettings,
+}
 
-impl WriteLock for NoLock {
-    fn locked(&self, write: &mut dyn FnMut()) -> Result<(), WriteLockError> {
-        write();
-        Ok(())
+impl Shared {
+    fn state(self, slot: u8) -> DeviceState {
+        let (function, identity) = (Function::default(), Identity::default());
+        let settings = Arc::new(self.settings);
+        DeviceState::mapped(self.memory, settings, function, slot, identity).unwrap()
     }
 }
 
-fn memory() -> MappedState {
-    MappedState {
+fn shared() -> Shared {
+    let settings = Arc::new(Settings::new(Personality::default()));
+    let settings: &'static LocalSettings = Box::leak(Box::new(LocalSettings::new(settings)));
+    let memory = MappedState {
+        generation: settings.generation_cell(),
         block: Box::leak(Box::default()),
         vfs: &[],
         slabs: Vec::leak((0..4).map(|_| CounterSlab::default()).collect()),
         leases: Box::leak(Box::default()),
-    }
+    };
+    Shared { memory, settings }
 }
 
 /// The owner of a slot.
-fn process(memory: MappedState, slot: u8) -> Hca {
-    let state = DeviceState::mapped(memory, Function::default(), slot, Arc::new(NoLock)).unwrap();
+fn process(shared: Shared, slot: u8) -> Hca {
     let config = HcaConfig {
         slot,
         total_window_bytes: BOUND,
         window: Window::Fixed(BOUND),
         ..config()
     };
-    Hca::with_state(config, state)
+    Hca::with_state(config, shared.state(slot))
 }
 
 /// Two processes on a link; both write to the second, whose buffer has room for what one may send.
-fn link(memory: MappedState) -> Link {
+fn link(shared: Shared) -> Link {
     let receiver = Receiver {
         buffer: u64::from(BOUND) * 5 / 4,
         ..Receiver::default()
     };
     let mut link = Link::new([config(); 2], [receiver; 2]);
-    let state = DeviceState::mapped(memory, Function::default(), 0, Arc::new(NoLock)).unwrap();
-    state.reset(Personality::default()).unwrap();
     link.pair.sides = [1, 2]
-        .map(|slot| Side::on(slot, process(memory, slot)))
+        .map(|slot| Side::on(slot, process(shared, slot)))
         .into();
     link
 }
@@ -87,25 +92,26 @@ fn nothing_is_leased(leases: &LeaseTable) {
 #[test]
 fn two_processes_do_not_drown_one() {
     for qps in [1, 20, 1_000] {
-        let memory = memory();
-        write_all(&mut link(memory), qps);
-        nothing_is_leased(memory.leases);
+        let shared = shared();
+        write_all(&mut link(shared), qps);
+        nothing_is_leased(shared.memory.leases);
     }
 }
 
 /// One that has died, or sleeps, has everything.
 #[test]
 fn what_another_one_has_stops_nobody() {
-    let memory = memory();
-    let mut link = link(memory);
+    let shared = shared();
+    let leases = shared.memory.leases;
+    let mut link = link(shared);
     let peer = link.pair.sides[B].address;
-    while memory.leases.take(3, peer, u64::MAX, BOUND.into()) > 0 {}
+    while leases.take(3, peer, u64::MAX, BOUND.into()) > 0 {}
     write_all(&mut link, 100);
     let mut lack = |id: usize| link.pair.sides[id].hca.take_lacks_lease();
     assert!(lack(A) && lack(B));
-    memory.leases.reclaim(3);
+    leases.reclaim(3);
     let sides = &mut link.pair.sides;
     sides.iter_mut().for_each(|side| side.completions.clear());
     write_all(&mut link, 100);
-    nothing_is_leased(memory.leases);
+    nothing_is_leased(leases);
 }

@@ -1,8 +1,11 @@
 //! NIC_CAP_REG, MGIR and MFRL through the device.
 
+use std::sync::Arc;
+
 use ferroce_hca::Direction;
 use ferroce_hca::{
-    DeviceState, HistogramConfig, Identity, Impairment, Method, Personality, RegisterError, Status,
+    DeviceState, HistogramConfig, Identity, Impairment, Method, Personality, RegisterError,
+    Settings, Status,
 };
 use ferroce_prm::mfrl::{self, MFRL};
 use ferroce_prm::mgir::{self, MGIR};
@@ -73,12 +76,14 @@ fn tools_find_a_connectx_7_unless_the_device_is_something_else() {
     assert_eq!(get_field(&mgir::EXTENDED_SUB_MINOR), 1000);
     assert_eq!(&bytes[0x30..0x40], b"FRC0000000001\0\0\0");
     assert_eq!(bytes[0xa0..], [0; 0x360]);
-    let state = device().with_identity(Identity {
+    let identity = Identity {
         device_id: 0x1023,
         hw_revision: 2,
         firmware: [40, 47, 1026],
         psid: *b"MT_0000000001\0\0\0",
-    });
+    };
+    let settings = Arc::new(Settings::new(Personality::default()));
+    let state = DeviceState::local(settings, identity);
     let bytes = get(&state, &MGIR, 0xa0);
     assert_eq!(bytes[..12], [0, 2, 0x10, 0x23, 0, 1, 0, 0, 0, 0, 2, 0x1e]);
     assert_eq!(get(&state, &MGIR, 12), bytes[..12]);
@@ -134,7 +139,7 @@ fn a_reset_brings_registers_and_histogram_back_and_nothing_else() {
 fn a_reset_of_another_kind_is_refused_and_nothing_happens() {
     let state = changed();
     let asked = get(&state, &MFRL, 8);
-    let before = state.save();
+    let before = state.settings();
     for (of, value) in [
         (&mfrl::RESET_TRIGGER, 0),
         (&mfrl::RESET_TRIGGER, 1),
@@ -152,6 +157,6 @@ fn a_reset_of_another_kind_is_refused_and_nothing_happens() {
     }
     let error = set(&state, &MFRL, &asked[..4]).unwrap_err();
     assert_eq!(error.status(), Status::BadInputLength);
-    assert_eq!(state.save(), before);
+    assert_eq!(state.settings(), before);
     assert_eq!(state.histogram_config().bins, 3);
 }

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use ferroce_hca::{CounterSlab, Function, LeaseTable, MappedState, StateBlock, VfBlock};
 
 use super::SLOT_MAX;
+use super::settings::SharedSettings;
 
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
 /// Rises with every change of what lies where.
-const VERSION: u32 = 12;
+const VERSION: u32 = 13;
 
 /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
 /// that [`Layout::is_ready`] tells apart.
@@ -28,7 +29,8 @@ pub(crate) struct Layout {
     /// Where the search for a free port begins.
     next_port: AtomicU32,
     rounds: Rounds,
-    /// Of a VF's file, this and the next are not in use: those of its card are.
+    /// Of a VF's file, this and the next two are not in use: those of its card are.
+    settings: SharedSettings,
     block: StateBlock,
     vfs: [VfBlock; Function::VFS_MAX as usize],
     /// By slot.
@@ -126,11 +128,17 @@ impl Layout {
     /// The state of the function whose file this is, on a card.
     pub(crate) fn state(&'static self, card: &'static Self) -> MappedState {
         MappedState {
+            generation: card.settings.generation_cell(),
             block: &card.block,
             vfs: &card.vfs,
             slabs: &self.slabs,
             leases: &self.leases,
         }
+    }
+
+    /// The card's settings, if this is a card's file.
+    pub(super) fn settings(&self) -> &SharedSettings {
+        &self.settings
     }
 
     pub(super) fn leases(&self) -> &LeaseTable {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ferroce_hca::Function;
 
+use super::settings::SettingsFile;
 use super::{Layout, PATIENCE, SLOT_MAX, SharedFile, byte};
 use crate::spec::DeviceSpec;
 use crate::sys::{self, List, NotInherited};
@@ -27,15 +28,18 @@ pub(super) fn open(
         if !is_still_at(&file, path) {
             continue; // replaced while we waited
         }
+        let layout = match fill(&file, path)? {
+            Filled::Yes(layout) => layout,
+            Filled::ByAnotherRelease => {
+                replace(&file, path)?;
+                continue;
+            }
+        };
+        let file = Arc::new(file);
         let shared = SharedFile {
-            layout: match fill(&file, path)? {
-                Filled::Yes(layout) => layout,
-                Filled::ByAnotherRelease => {
-                    replace(&file, path)?;
-                    continue;
-                }
-            },
-            file: Arc::new(file),
+            layout,
+            settings: Arc::new(SettingsFile::new(Arc::clone(&file), layout.settings())),
+            file,
             path: path.to_owned(),
             identity: spec.identity(),
             function: spec.function(),

@@ -2,7 +2,7 @@ use ferroce_dcqcn::{CongestionPoint, Rate};
 
 use super::super::{Bottleneck, BurstLoss};
 use super::*;
-use crate::device::Personality;
+use crate::settings::Personality;
 
 impl Passenger for u32 {
     fn is_ecn_capable(&self) -> bool {
@@ -34,7 +34,7 @@ impl Link {
     }
 
     fn set(&mut self, now: Time, impairment: Impairment) {
-        self.link.set(impairment, now, &self.state);
+        self.link.set(&impairment, now, &self.state);
     }
 
     /// Puts a packet on the link; returns it if it passes at once.
@@ -288,7 +288,7 @@ fn a_full_queue_drops_and_counts() {
     }
     assert_eq!(link.state.counter(Counter::ImpairQueueFull), 2);
     let backlog = link.state.backlog(Direction::Egress);
-    let queue = link.link.impairment().bottleneck.unwrap();
+    let queue = link.link.impairment.bottleneck.unwrap();
     assert_eq!(backlog.bytes(&queue, Time::from_nanos(500_000)), 2_500);
 }
 

@@ -1,44 +1,24 @@
-//! Registers and the timeout histogram.
+//! The timeout histogram of a device, and of the card of which it is a function.
 
-use super::{DeviceState, Function, SettingError, WriteLockError};
+use super::{DeviceState, Memory, SettingError, VfBlock, WriteLockError};
+use crate::function::Function;
 use crate::histogram::{Histogram, HistogramConfig, HistogramError};
-use crate::register::{self, Accelerations, Identity, Method, RegisterError};
 
 impl DeviceState {
-    /// Reads or writes an access register. `data` is the register's content, and for a query also
-    /// carries its index; what was refused has changed neither the device nor `data`.
-    pub fn access_register(
-        &self,
-        id: u16,
-        method: Method,
-        data: &mut [u8],
-    ) -> Result<(), RegisterError> {
-        register::access(self, id, method, data)
-    }
-
-    /// Puts ROCE_ACCL back to what it is after power-on, for all functions of the card.
-    pub fn reset_registers(&self) -> Result<(), WriteLockError> {
+    /// Restarts the card's firmware, as MFRL does: all registers and the histograms of all functions
+    /// are as after power-on. This is the only way from a profile back to the firmware's own
+    /// timeouts (D21). Queue pairs, personality and impairments stay.
+    pub fn firmware_reset(&self) -> Result<(), WriteLockError> {
         self.change(|settings| {
             settings.reset_registers();
+            self.restart_histograms();
             Ok(())
         })
     }
 
-    /// Restarts the card's firmware, as MFRL does: all registers and the histograms of all functions
-    /// are as after power-on. This is the only way from a profile back to the firmware's own timeouts (D21). Queue pairs,
-    /// personality and impairments stay.
-    pub fn firmware_reset(&self) -> Result<(), WriteLockError> {
-        self.lock.locked(&mut || {
-            let mut settings = self.settings().1;
-            settings.reset_registers();
-            self.block.settings.store(&settings.to_words());
-            self.restart_histograms();
-        })
-    }
-
     pub(super) fn restart_histograms(&self) {
-        let of_vfs = self.vfs.iter().map(|vf| &vf.histogram);
-        for histogram in of_vfs.chain([&self.block.histogram]) {
+        let of_vfs = self.vfs().iter().map(|vf| &vf.histogram);
+        for histogram in of_vfs.chain(self.of_pf_if_made()) {
             histogram.restart(HistogramConfig::default());
         }
     }
@@ -46,58 +26,70 @@ impl DeviceState {
     /// Forgets what the registers of VFs from a place on were set to and have counted: a VF that
     /// comes there is a new one. A PF that counted one of them counts all functions, from zero.
     pub fn forget_vfs(&self, from: u8) -> Result<(), WriteLockError> {
-        self.lock.locked(&mut || {
-            let mut settings = self.settings().1;
+        self.change(|settings| {
             settings.forget_vfs(from);
-            self.block.settings.store(&settings.to_words());
-            for vf in self.vfs.iter().skip(from.into()) {
+            for vf in self.vfs().iter().skip(from.into()) {
                 vf.histogram.restart(HistogramConfig::default());
             }
-            let config = self.block.histogram.config();
+            let Some(histogram) = self.of_pf_if_made() else {
+                return Ok(());
+            };
+            let config = histogram.config();
             if config.vhca_id.is_some_and(|id| id > u16::from(from)) {
                 let vhca_id = None;
-                let config = HistogramConfig { vhca_id, ..config };
-                self.block.histogram.configure(config);
+                histogram.configure(HistogramConfig { vhca_id, ..config });
             }
+            Ok(())
         })
     }
 
-    /// What tools see of the device.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
+    fn vfs(&self) -> &[VfBlock] {
+        match &self.0.memory {
+            Memory::Local(_) => &[],
+            Memory::Mapped { memory, .. } => memory.vfs,
+        }
     }
 
-    pub(crate) fn accelerations(&self) -> Accelerations {
-        self.settings().1.accelerations(&self.function)
+    fn of_pf(&self) -> &Histogram {
+        match &self.0.memory {
+            Memory::Local(local) => local.histogram(),
+            Memory::Mapped { memory, .. } => &memory.block.histogram,
+        }
     }
 
-    pub(crate) fn change_accelerations(
-        &self,
-        change: impl FnOnce(&mut Accelerations) -> Result<(), RegisterError>,
-    ) -> Result<(), RegisterError> {
-        self.change(|settings| {
-            let mut register = settings.accelerations(&self.function);
-            change(&mut register)?;
-            let of_card = settings.roce_accl;
-            settings.set_accelerations(&self.function, register);
-            match &self.function {
-                Function::Vf { pf, .. } if settings.roce_accl != of_card => {
-                    Err(RegisterError::OfTheCard {
-                        what: "ROCE_ACCL is the card's but for min_ack_timeout_limit_disabled",
-                        pf: pf.clone(),
-                    })
-                }
-                _ => Ok(()),
-            }
-        })
+    fn of_pf_if_made(&self) -> Option<&Histogram> {
+        match &self.0.memory {
+            Memory::Local(local) => local.histogram_if_made(),
+            Memory::Mapped { memory, .. } => Some(&memory.block.histogram),
+        }
     }
 
     /// The function's own.
     fn own_histogram(&self) -> &Histogram {
-        match self.function {
-            Function::Pf { .. } => &self.block.histogram,
+        match (self.function(), &self.0.memory) {
             // A state without this VF is not made.
-            Function::Vf { index, .. } => &self.vfs[usize::from(index)].histogram,
+            (Function::Vf { index, .. }, Memory::Mapped { memory, .. }) => {
+                &memory.vfs[usize::from(*index)].histogram
+            }
+            _ => self.of_pf(),
+        }
+    }
+
+    /// Whether the function may count the waits of the one that a configuration names.
+    fn check_function(&self, config: &HistogramConfig) -> Result<(), HistogramError> {
+        let function = self.function();
+        let (min, max) = match function {
+            Function::Pf { vfs } => (0, u16::from(*vfs)),
+            Function::Vf { .. } => (function.vhca_id(), function.vhca_id()),
+        };
+        match config.vhca_id {
+            Some(id) if !(min..=max).contains(&id) => Err(HistogramError {
+                field: "vhca_id",
+                value: id.into(),
+                min: min.into(),
+                max: max.into(),
+            }),
+            _ => Ok(()),
         }
     }
 
@@ -116,9 +108,8 @@ impl DeviceState {
         E: From<HistogramError> + From<WriteLockError>,
     {
         config.check()?;
-        self.function.check(&config)?;
-        let configure = &mut || self.own_histogram().configure(config);
-        Ok(self.lock.locked(configure)?)
+        self.check_function(&config)?;
+        Ok(self.exclusively(|| self.own_histogram().configure(config))?)
     }
 
     /// The binning and the counts in it, which belong together also while somebody changes them.
@@ -135,8 +126,7 @@ impl DeviceState {
     /// answer, however many processes count and ask.
     pub fn take_histogram(&self) -> Result<Vec<u64>, WriteLockError> {
         let mut counts = Vec::new();
-        self.lock
-            .locked(&mut || counts = self.own_histogram().take())?;
+        self.exclusively(|| counts = self.own_histogram().take())?;
         Ok(counts)
     }
 
@@ -144,7 +134,7 @@ impl DeviceState {
     /// zero. `None` if that would clear more bins than there is room for; nothing is cleared then.
     pub(crate) fn read_histogram(&self, room: usize) -> Result<Option<Vec<u64>>, WriteLockError> {
         let mut counts = None;
-        self.lock.locked(&mut || {
+        self.exclusively(|| {
             let (histogram, config) = (self.own_histogram(), self.histogram_config());
             counts = match config.clear_on_read {
                 false => Some(histogram.counts()),
@@ -163,10 +153,10 @@ impl DeviceState {
     /// Counts a wait of adaptive retransmission in its bin, also where the PF counts those of its VFs.
     /// The device does so itself.
     pub fn record_wait(&self, wait_ns: u64) {
-        let vhca_id = self.function.vhca_id();
+        let vhca_id = self.function().vhca_id();
         self.own_histogram().record(vhca_id, wait_ns);
-        if let Function::Vf { .. } = self.function {
-            self.block.histogram.record(vhca_id, wait_ns);
+        if let Function::Vf { .. } = self.function() {
+            self.of_pf().record(vhca_id, wait_ns);
         }
     }
 }
@@ -179,7 +169,8 @@ mod tests {
     use ferroce_prm::adp_retx_histogram_config::ADP_RETX_HISTOGRAM_CONFIG;
 
     use super::*;
-    use crate::device::Personality;
+    use crate::register::Method;
+    use crate::settings::Personality;
 
     const MS: u64 = 1_000_000;
 

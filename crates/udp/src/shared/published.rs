@@ -1,3 +1,5 @@
+//! Words in shared memory that are replaced as a whole.
+
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Words that one writer at a time replaces as a whole and anybody reads as a whole.
@@ -14,11 +16,9 @@ pub(crate) struct Published<const N: usize> {
 }
 
 impl<const N: usize> Published<N> {
-    pub(crate) fn new() -> Self {
-        Self {
-            generation: AtomicU64::new(0),
-            copies: [const { [const { AtomicU64::new(0) }; N] }; 2],
-        }
+    /// [`Self::generation`], for those who look at it often.
+    pub(crate) fn generation_cell(&self) -> &AtomicU64 {
+        &self.generation
     }
 
     /// Differs from an earlier value if there was a write in between.
@@ -57,6 +57,15 @@ impl<const N: usize> Published<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl<const N: usize> Published<N> {
+        fn new() -> Self {
+            Self {
+                generation: AtomicU64::new(0),
+                copies: [const { [const { AtomicU64::new(0) }; N] }; 2],
+            }
+        }
+    }
 
     #[test]
     fn what_is_read_was_written_in_one_piece() {

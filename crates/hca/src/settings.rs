@@ -1,0 +1,172 @@
+//! Everything about a card that is set, not counted, as one value that is never changed: whoever
+//! changes a setting puts another value in its place. So any number of devices share one.
+
+mod accelerations;
+mod personality;
+
+use ferroce_adp::{AckTimeoutFloor, PolicyKind};
+use ferroce_dcqcn::Params;
+
+pub use self::accelerations::ROCE_ACCL_BYTES;
+pub(crate) use self::accelerations::{Accelerations, FEATURES, profile_bytes};
+pub use self::personality::Personality;
+use crate::function::Function;
+use crate::impair::{Direction, Impairment};
+
+/// All settings of a card at one time: registers, personality, impairments, congestion control.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    /// All functions' part of the register; see [`Self::accelerations`].
+    roce_accl: Accelerations,
+    /// `min_ack_timeout_limit_disabled` of each function: bit n is that of vhca_id n.
+    floor_disabled: u128,
+    personality: Personality,
+    egress: Impairment,
+    ingress: Impairment,
+    pub(crate) congestion: Params,
+}
+
+/// What [`Settings`] consist of, for hosts that keep them elsewhere than in memory of their own.
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "the names say what they are")]
+pub struct SettingsParts {
+    pub roce_accl: [u8; ROCE_ACCL_BYTES],
+    pub floor_disabled: u128,
+    pub personality: Personality,
+    pub egress: Impairment,
+    pub ingress: Impairment,
+    pub congestion: Params,
+}
+
+impl Settings {
+    /// After power-on.
+    pub fn new(personality: Personality) -> Self {
+        let personality = personality.clipped();
+        Self {
+            roce_accl: Accelerations::reset(personality.adaptive),
+            floor_disabled: 0,
+            personality,
+            egress: Impairment::default(),
+            ingress: Impairment::default(),
+            congestion: Params::default(),
+        }
+    }
+
+    /// Decodes settings. What makes no sense is replaced by something that does: a profile by none,
+    /// an impairment by none, numbers by the nearest.
+    pub fn from_parts(parts: SettingsParts) -> Self {
+        let legal = |it: Impairment| match it.check() {
+            Ok(()) => it,
+            Err(_) => Impairment::default(),
+        };
+        Self {
+            roce_accl: Accelerations::from_bytes(parts.roce_accl),
+            floor_disabled: parts.floor_disabled,
+            personality: parts.personality.clipped(),
+            egress: legal(parts.egress),
+            ingress: legal(parts.ingress),
+            congestion: parts.congestion,
+        }
+    }
+
+    /// The inverse of [`Self::from_parts`].
+    pub fn to_parts(&self) -> SettingsParts {
+        SettingsParts {
+            roce_accl: *self.roce_accl.bytes(),
+            floor_disabled: self.floor_disabled,
+            personality: self.personality,
+            egress: self.egress.clone(),
+            ingress: self.ingress.clone(),
+            congestion: self.congestion.clone(),
+        }
+    }
+
+    /// Behaviour of the firmware that no register controls.
+    pub fn personality(&self) -> &Personality {
+        &self.personality
+    }
+
+    pub(crate) fn set_personality(&mut self, personality: Personality) {
+        self.personality = personality.clipped();
+    }
+
+    /// What the link does to packets in one direction. Blackouts are points in the host's time.
+    pub fn impairment(&self, direction: Direction) -> &Impairment {
+        match direction {
+            Direction::Egress => &self.egress,
+            Direction::Ingress => &self.ingress,
+        }
+    }
+
+    /// `impairment` has been checked.
+    pub(crate) fn set_impairment(&mut self, direction: Direction, impairment: Impairment) {
+        match direction {
+            Direction::Egress => self.egress = impairment,
+            Direction::Ingress => self.ingress = impairment,
+        }
+    }
+
+    /// The parameters of congestion control.
+    pub fn congestion(&self) -> &Params {
+        &self.congestion
+    }
+
+    /// ROCE_ACCL after power-on, for all functions.
+    pub(crate) fn reset_registers(&mut self) {
+        self.roce_accl = Accelerations::reset(self.personality.adaptive);
+        self.floor_disabled = 0;
+    }
+
+    pub(crate) fn forget_vfs(&mut self, from: u8) {
+        let kept = u32::from(from) + 1;
+        self.floor_disabled &= 1u128.checked_shl(kept).map_or(u128::MAX, |bit| bit - 1);
+    }
+
+    /// ROCE_ACCL as a function sees it: one register for the card, but for the bit that is each
+    /// function's own.
+    pub(crate) fn accelerations(&self, function: &Function) -> Accelerations {
+        let mut register = self.roce_accl.clone();
+        register.set_floor_disabled(self.floor_disabled & bit(function) != 0);
+        register
+    }
+
+    /// Takes over ROCE_ACCL as a function has changed it. Whether that has changed it for others.
+    pub(crate) fn set_accelerations(
+        &mut self,
+        function: &Function,
+        mut register: Accelerations,
+    ) -> bool {
+        self.floor_disabled &= !bit(function);
+        if register.floor_disabled() {
+            self.floor_disabled |= bit(function);
+        }
+        register.set_floor_disabled(false);
+        let differs = self.roce_accl != register;
+        self.roce_accl = register;
+        differs
+    }
+
+    /// How the timeouts of queue pairs follow each other.
+    pub(crate) fn policy_kind(&self) -> PolicyKind {
+        self.roce_accl.policy_kind(&self.personality)
+    }
+
+    /// The smallest ACK timeout of a function's queue pairs.
+    pub(crate) fn ack_timeout_floor(&self, function: &Function) -> AckTimeoutFloor {
+        if self.floor_disabled & bit(function) != 0 {
+            AckTimeoutFloor::Disabled
+        } else {
+            AckTimeoutFloor::Enforced(self.personality.min_ack_timeout)
+        }
+    }
+
+    /// The DSCP with which acknowledgements leave, if it is not that of their queue pair.
+    pub(crate) fn ack_dscp(&self) -> Option<u8> {
+        self.roce_accl.ack_dscp()
+    }
+}
+
+/// The function's place in [`Settings::floor_disabled`].
+fn bit(function: &Function) -> u128 {
+    1 << function.vhca_id()
+}

@@ -1,0 +1,89 @@
+//! The state of a device that one process has to itself.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::{SettingsStore, WriteLockError};
+use crate::counters::Counters;
+use crate::histogram::Histogram;
+use crate::impair::Backlog;
+use crate::settings::Settings;
+
+#[derive(Debug)]
+pub(super) struct Local {
+    pub(super) settings: LocalSettings,
+    pub(super) backlogs: [Backlog; 2],
+    pub(super) counters: Counters,
+    /// Made when first needed: most of thousands of devices never have a timeout.
+    histogram: OnceLock<Box<Histogram>>,
+}
+
+impl Local {
+    pub(super) fn new(settings: Arc<Settings>) -> Self {
+        Self {
+            settings: LocalSettings::new(settings),
+            backlogs: Default::default(),
+            counters: Counters::default(),
+            histogram: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn histogram(&self) -> &Histogram {
+        self.histogram.get_or_init(Box::default)
+    }
+
+    /// If it was ever needed.
+    pub(super) fn histogram_if_made(&self) -> Option<&Histogram> {
+        self.histogram.get().map(|it| &**it)
+    }
+}
+
+/// Settings that only threads of this process change.
+#[derive(Debug)]
+pub struct LocalSettings {
+    generation: AtomicU64,
+    settings: Mutex<Arc<Settings>>,
+}
+
+impl LocalSettings {
+    /// A store that has `settings`.
+    pub fn new(settings: Arc<Settings>) -> Self {
+        Self {
+            generation: AtomicU64::new(0),
+            settings: Mutex::new(settings),
+        }
+    }
+
+    #[inline]
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// What [`MappedState::generation`](super::MappedState::generation) is to be.
+    pub fn generation_cell(&self) -> &AtomicU64 {
+        &self.generation
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Settings>> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SettingsStore for LocalSettings {
+    fn load(&self) -> (u64, Arc<Settings>) {
+        let settings = self.lock();
+        (self.generation(), Arc::clone(&settings))
+    }
+
+    fn change(
+        &self,
+        change: &mut dyn FnMut(&Settings) -> Option<Arc<Settings>>,
+    ) -> Result<(), WriteLockError> {
+        let mut settings = self.lock();
+        if let Some(next) = change(&settings) {
+            *settings = next;
+            self.generation.fetch_add(1, Ordering::Release);
+        }
+        Ok(())
+    }
+}
