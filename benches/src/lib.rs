@@ -4,6 +4,7 @@
 
 pub mod bare;
 pub mod control;
+pub mod crowd;
 pub mod pacing;
 pub mod pair;
 pub mod programs;
@@ -45,6 +46,17 @@ pub fn undisturbed<T, E>(
         }
     }
     Ok(outcome)
+}
+
+/// The value in the middle, or between the two in the middle; of none, not a number.
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = |at: usize| values.get(at).copied().unwrap_or(f64::NAN);
+    f64::midpoint(
+        middle(values.len().saturating_sub(1) / 2),
+        middle(values.len() / 2),
+    )
 }
 
 /// Ends a program: prints what it has measured, as JSON or as its table, or what went wrong.

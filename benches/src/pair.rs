@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ferroce_hca::{
-    AccessFlags, Buffer, Completion, CqId, Memory, MrInfo, Mtu, QpAttr, QpCap, QpInit, QpType,
-    SendFlags, SendOp, SendTo, SendWr, SettingError, Sge, Sges, VerbsError, WcStatus,
+    AccessFlags, Buffer, Completion, CqId, Memory, MrInfo, Mtu, PdId, QpAttr, QpCap, QpInit,
+    QpType, SendFlags, SendOp, SendTo, SendWr, SettingError, Sge, Sges, VerbsError, WcStatus,
 };
 use ferroce_udp::{Device, DeviceConfig, Endpoint, OpenError};
 use ferroce_wire::{Psn, Qpn};
@@ -54,25 +54,13 @@ pub(crate) struct Side {
 
 impl Side {
     pub(crate) fn open(last_octet: u8, bytes: usize, outstanding: usize) -> Result<Self, Error> {
-        let run = std::process::id() as u8;
-        let address = IpAddr::V4(Ipv4Addr::new(127, 98, run, last_octet));
-        let device = Device::open(DeviceConfig::new(address))?;
-        let buffer = Buffer::zeroed(bytes);
+        let (device, buffer) = (device(last_octet)?, Buffer::zeroed(bytes));
         let depth = u32::try_from(outstanding.max(1)).unwrap_or(u32::MAX);
         let (cq, qpn, mr) = device.with(|hca| -> Result<_, VerbsError> {
             let pd = hca.alloc_pd()?;
             let cq = hca.create_cq(depth)?;
             let mr = hca.reg_mr(pd, Memory::Buffer(buffer.clone()), AccessFlags::all())?;
-            let cap = QpCap {
-                max_send_wr: depth,
-                ..QpCap::default()
-            };
-            let init = QpInit {
-                cap,
-                signal_all: false,
-                ..QpInit::new(QpType::Rc, pd, cq)
-            };
-            Ok((cq, hca.create_qp(&init)?, mr))
+            Ok((cq, hca.create_qp(&queue_pair(pd, cq, depth))?, mr))
         })?;
         Ok(Self {
             device,
@@ -84,11 +72,36 @@ impl Side {
     }
 
     fn endpoint(&self) -> Endpoint {
-        Endpoint {
-            address: self.device.address().ip(),
-            qpn: self.qpn,
-            psn: Psn::new(1),
-        }
+        endpoint(&self.device, self.qpn)
+    }
+}
+
+/// A device at an address of this run's own.
+pub(crate) fn device(last_octet: u8) -> Result<Device, OpenError> {
+    let run = std::process::id() as u8;
+    let address = IpAddr::V4(Ipv4Addr::new(127, 98, run, last_octet));
+    Device::open(DeviceConfig::new(address))
+}
+
+/// A queue pair with room for `depth` requests, which complete if they say so.
+pub(crate) fn queue_pair(pd: PdId, cq: CqId, depth: u32) -> QpInit {
+    let cap = QpCap {
+        max_send_wr: depth,
+        ..QpCap::default()
+    };
+    QpInit {
+        cap,
+        signal_all: false,
+        ..QpInit::new(QpType::Rc, pd, cq)
+    }
+}
+
+/// What the peer of a queue pair is told of it.
+pub(crate) fn endpoint(device: &Device, qpn: Qpn) -> Endpoint {
+    Endpoint {
+        address: device.address().ip(),
+        qpn,
+        psn: Psn::new(1),
     }
 }
 
@@ -102,7 +115,15 @@ fn pair(bytes: usize, mtu: Mtu, outstanding: usize) -> Result<(Side, Side), Erro
 }
 
 pub(crate) fn connect(a: &Side, b: &Side, mtu: Mtu) -> Result<(), Error> {
-    let attr = QpAttr {
+    let attr = attributes(mtu);
+    a.device.connect(a.endpoint(), b.endpoint(), &attr)?;
+    b.device.connect(b.endpoint(), a.endpoint(), &attr)?;
+    Ok(())
+}
+
+/// With everything allowed, and timers of 67 ms.
+pub(crate) fn attributes(mtu: Mtu) -> QpAttr {
+    QpAttr {
         access: AccessFlags::all(),
         path_mtu: mtu,
         max_rd_atomic: 16,
@@ -111,10 +132,7 @@ pub(crate) fn connect(a: &Side, b: &Side, mtu: Mtu) -> Result<(), Error> {
         retry_cnt: 7,
         rnr_retry: 7,
         ..QpAttr::default()
-    };
-    a.device.connect(a.endpoint(), b.endpoint(), &attr)?;
-    b.device.connect(b.endpoint(), a.endpoint(), &attr)?;
-    Ok(())
+    }
 }
 
 /// Streams WRITEs from one device to another, each polled by a thread of its own, keeping

@@ -11,6 +11,7 @@ use comfy_table::{CellAlignment, Table};
 use ferroce_benches::control::histogram::{self, Waits};
 use ferroce_benches::control::scrape::{self, Fleet};
 use ferroce_benches::control::{Beside, Error, registers};
+use ferroce_benches::median;
 
 /// The histogram beside atomic additions, registers beside a copy and a system call, a scrape of
 /// `ferroce serve` beside a server of the same bytes. Quote the ratios.
@@ -295,13 +296,6 @@ impl Drop for State {
         // What is left is of no use to anybody, and small.
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-    (low + high) / 2.0
 }
 
 fn print(args: &Args, rows: &[Row]) -> Result<(), Error> {

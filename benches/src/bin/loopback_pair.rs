@@ -6,7 +6,9 @@ use clap::Parser;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use ferroce_benches::bare::{self, PingPong, Stream};
-use ferroce_benches::{BARE_CONTENTION_MAX, DEVICE_CONTENTION_MAX, finish, pair, undisturbed};
+use ferroce_benches::{
+    BARE_CONTENTION_MAX, DEVICE_CONTENTION_MAX, finish, median, pair, undisturbed,
+};
 
 /// The device on loopback beside the bare program of loopback_limit: WRITE streams and the latency
 /// of an 8-byte WRITE. Quote the ratios.
@@ -135,13 +137,6 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
         });
     }
     Ok(rows)
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-    (low + high) / 2.0
 }
 
 fn table(rows: &[Row]) -> String {

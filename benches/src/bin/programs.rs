@@ -11,7 +11,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use ferroce_benches::bare::{self, PingPong, Stream};
 use ferroce_benches::programs::{Bench, Error};
-use ferroce_benches::{BARE_CONTENTION_MAX, finish, undisturbed};
+use ferroce_benches::{BARE_CONTENTION_MAX, finish, median, undisturbed};
 
 /// perftest over `ferroce run`, a server and a client on one device, beside the bare program of
 /// loopback_limit, iperf3 and UCX over TCP. Quote the ratios.
@@ -164,14 +164,14 @@ fn measure(args: &Args) -> Result<Report, Box<dyn std::error::Error>> {
     let figures = runs.iter().map(|((name, unit, _), values)| Figure {
         name,
         unit,
-        median: median(values),
+        median: median(values.iter().copied()),
         min: values.iter().copied().fold(f64::INFINITY, f64::min),
         max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
     });
     let values = |wanted: &str| runs.iter().find(|((name, ..), _)| *name == wanted);
     let ratios = RATIOS.iter().filter_map(|&(of, to, goal)| {
         let pairs = values(of)?.1.iter().zip(&values(to)?.1);
-        let ratio = median(&pairs.map(|(of, to)| of / to).collect::<Vec<_>>());
+        let ratio = median(pairs.map(|(of, to)| of / to));
         Some(Ratio {
             of,
             to,
@@ -236,13 +236,6 @@ impl Drop for State {
         // What is left is of no use to anybody, and small.
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-    (low + high) / 2.0
 }
 
 impl Report {
