@@ -273,7 +273,7 @@ impl Memory {
             Place::At(at) => {
                 let end = at.wrapping_add(last);
                 // SAFETY: `range` checked that both bytes lie in the memory.
-                let are_there = unsafe { access::is_readable(at) && access::is_readable(end) };
+                let are_there = unsafe { access::are_readable(at, end) };
                 mapped(are_there)
             }
             Place::Unsure(addr, access) => {

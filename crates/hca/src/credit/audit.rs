@@ -17,8 +17,11 @@ impl Hca {
     pub(crate) fn audit_credit(&self) {
         let mut sums: BTreeMap<u32, Sums> = BTreeMap::new();
         let mut home = Sums::default();
-        for (_, entry) in self.qps.iter() {
-            assert_eq!(entry.turn, Turn::of(entry), "{}", entry.qp.qpn());
+        for (index, entry) in self.qps.iter() {
+            // What a turn sends is booked when it ends.
+            if self.in_turn() != Some(index) {
+                assert_eq!(entry.turn, Turn::of(entry), "{}", entry.qp.qpn());
+            }
             home.taken += entry.turn.responses;
             home.waiting += usize::from(entry.turn.waits_for_responses);
             if let Some(peer) = entry.peer {

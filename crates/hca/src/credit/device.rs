@@ -1,8 +1,9 @@
 //! Credit as a part of the device.
 
-use ferroce_transport::{Allowance, HeldBack, Span, Time};
+use ferroce_transport::{Allowance, HeldBack, Mtu, Span, Time};
 
 use super::path::{PathWindow, Signal};
+use super::peers::Peer;
 use super::{QUANTUM_BYTES, Room, affordable, cost};
 use crate::device::{Hca, QpEntry};
 use crate::verbs::PathLook;
@@ -102,7 +103,8 @@ impl Hca {
         }
     }
 
-    /// Books what a queue pair has on the wire. To be called after everything that may change it.
+    /// Books what a queue pair has on the wire. To be called after everything that may change it, but
+    /// for the packets of its turn: those are booked when it ends, and nobody else's begins before.
     #[inline]
     pub(crate) fn book(&mut self, index: u32) {
         let Some(entry) = self.qps.get_mut(index) else {
@@ -155,8 +157,7 @@ impl Hca {
         }
     }
 
-    /// What a queue pair may send in the turn that begins: its window, if it has to share, and its
-    /// allowance.
+    /// What a queue pair may send in the turn that begins: its share of the window, and its allowance.
     pub(crate) fn allot(&mut self, index: u32) {
         let bound_of_responses = self.config.response_bytes.into();
         let Some(entry) = self.qps.get_mut(index) else {
@@ -164,6 +165,7 @@ impl Hca {
         };
         self.turn_began = entry.turn;
         let Some(id) = entry.peer else {
+            entry.qp.share_window(u32::MAX);
             entry.qp.allow(Allowance::ALL);
             return;
         };
@@ -173,6 +175,7 @@ impl Hca {
             return;
         };
         let mtu = entry.qp.attr().path_mtu;
+        entry.qp.share_window(share_of(peer, mtu));
         let Turn {
             packets, responses, ..
         } = entry.turn;
@@ -194,12 +197,8 @@ impl Hca {
     /// The share of a queue pair in what its peer takes, in bytes of payload: for its own window,
     /// which decides how often it asks for an answer.
     pub(crate) fn share(&self, entry: &QpEntry) -> u32 {
-        let Some(peer) = entry.peer.and_then(|peer| self.peers.get(peer)) else {
-            return u32::MAX;
-        };
-        let share = (peer.window.bytes() / u64::from(peer.busy.max(1))).max(QUANTUM_BYTES);
-        let mtu = entry.qp.attr().path_mtu;
-        affordable(share, mtu).saturating_mul(mtu.bytes())
+        let peer = entry.peer.and_then(|peer| self.peers.get(peer));
+        peer.map_or(u32::MAX, |peer| share_of(peer, entry.qp.attr().path_mtu))
     }
 
     /// Looks whether those who wait still may hope that something comes back. A queue pair without a
@@ -223,6 +222,7 @@ impl Hca {
 
     /// A queue pair's turn is over: it goes to the back of the queue for what it needs more of.
     pub(crate) fn end_turn(&mut self, index: u32) {
+        self.book(index);
         let Some(entry) = self.qps.get_mut(index) else {
             return;
         };
@@ -261,4 +261,9 @@ impl Hca {
             self.call_reader();
         }
     }
+}
+
+fn share_of(peer: &Peer, mtu: Mtu) -> u32 {
+    let share = (peer.window.bytes() / u64::from(peer.busy.max(1))).max(QUANTUM_BYTES);
+    affordable(share, mtu).saturating_mul(mtu.bytes())
 }

@@ -5,6 +5,7 @@ use ferroce_transport::{Attr, Path, Qp, QpAttr, QpModify, QpState, Time};
 use ferroce_wire::Qpn;
 
 use super::Hca;
+use super::timers::earlier;
 use super::transmit::BURST_PACKETS;
 use crate::congestion::Limiter;
 use crate::cq::Unpolled;
@@ -78,11 +79,7 @@ impl QpEntry {
     /// When it wants to be looked at: a timeout, or the end of a limiter's wait.
     pub(super) fn deadline(&self) -> Option<Time> {
         let turn = self.limiter.as_ref().and_then(|it| it.wait_until());
-        let timeout = self.qp.poll_timeout();
-        match (timeout, turn) {
-            (Some(timeout), Some(turn)) => Some(timeout.min(turn)),
-            (either, None) | (None, either) => either,
-        }
+        earlier(self.qp.poll_timeout(), turn)
     }
 }
 
@@ -109,10 +106,13 @@ impl Hca {
     ) -> Option<R> {
         let index = self.qp_index(qpn)?;
         let result = self.with_index(index, f)?;
+        self.book(index);
         self.make_ready(index);
         Some(result)
     }
 
+    /// The same for one whose turn it is to send: what it has on the wire is booked at the end of
+    /// the turn.
     pub(super) fn with_index<R>(
         &mut self,
         index: u32,
@@ -146,7 +146,6 @@ impl Hca {
         if let Some(signal) = signal {
             self.heed(index, signal);
         }
-        self.book(index);
         self.settle(index);
         Some(result)
     }

@@ -62,9 +62,9 @@ impl Timers {
 
 impl Hca {
     /// Tells the device what time it is: lets timers run out and releases packets that the
-    /// impairment held back.
+    /// impairment held back. What has arrived since then may have been taken already.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.now = now;
+        self.now = self.now.max(now);
         self.refresh();
         self.release_received();
         self.write_off(now);
@@ -100,17 +100,10 @@ impl Hca {
     /// When [`Self::handle_timeout`] wants to be called, or [`Self::poll_transmit`] again for a
     /// packet that an impairment holds back.
     pub fn poll_timeout(&self) -> Option<Time> {
+        let link = earlier(self.egress.next(), self.ingress.next());
         let cm = self.cm.get().and_then(|cm| cm.poll_timeout());
-        [
-            self.timers.next(),
-            self.written_off_at,
-            self.egress.next(),
-            self.ingress.next(),
-            cm,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        let others = earlier(self.written_off_at, cm);
+        earlier(self.timers.next(), earlier(link, others))
     }
 
     /// Whether a queue pair's timer may be due. Packets that an impairment holds back are none of
@@ -140,5 +133,14 @@ impl Hca {
             let is_good = |at, index| qps.get(index).is_some_and(|e| e.timer_at == Some(at));
             self.timers.retain(is_good);
         }
+    }
+}
+
+/// The earlier of two deadlines.
+#[inline]
+pub(super) fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (either, None) | (None, either) => either,
     }
 }

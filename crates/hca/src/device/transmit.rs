@@ -104,22 +104,17 @@ impl Hca {
     }
 
     fn poll_qp(&mut self, index: u32, now: Time, out: &mut Outgoing) -> bool {
+        if self.burst_left == BURST_PACKETS {
+            self.allot(index);
+        }
         let Some(entry) = self.qps.get(index) else {
             return false;
         };
         let (path, limited) = (entry.path, entry.limiter.is_some());
-        let mut share = self.share(entry);
-        if self.burst_left == BURST_PACKETS {
-            self.allot(index);
-        }
-        if limited {
-            match self.limited_window(index, now, share) {
-                Some(window) => share = window,
-                None => return false,
-            }
+        if limited && !self.limit(index, now) {
+            return false;
         }
         let made = self.with_index(index, |qp, host| {
-            qp.share_window(share);
             let made = qp.poll_transmit(now, host, &mut out.transmit);
             out.holder = host.key_holder();
             made
@@ -138,6 +133,16 @@ impl Hca {
             self.charge(index, now, out);
         }
         true
+    }
+
+    /// Has a queue pair that is slowed down keep to its window; false if it is to wait.
+    fn limit(&mut self, index: u32, now: Time) -> bool {
+        let share = self.qps.get(index).map_or(0, |entry| self.share(entry));
+        let window = self.limited_window(index, now, share);
+        if let (Some(window), Some(entry)) = (window, self.qps.get_mut(index)) {
+            entry.qp.share_window(window);
+        }
+        window.is_some()
     }
 
     /// Ends the turn of the queue pair at the front of the ready list. It goes to the back if its

@@ -14,14 +14,14 @@
 pub use recovering::{RECOVERS, landing};
 #[cfg(target_arch = "x86_64")]
 pub(super) use recovering::{
-    compare_swap, copy, fetch_add, is_readable, store_1, store_2, store_4, store_8,
+    are_readable, compare_swap, copy, fetch_add, store_1, store_2, store_4, store_8,
 };
 
 #[cfg(not(target_arch = "x86_64"))]
 pub use plain::{RECOVERS, landing};
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) use plain::{
-    compare_swap, copy, fetch_add, is_readable, store_1, store_2, store_4, store_8,
+    are_readable, compare_swap, copy, fetch_add, store_1, store_2, store_4, store_8,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -54,7 +54,7 @@ mod recovering {
         static ferroce_memory_end: u8;
         static ferroce_memory_landing: u8;
         fn ferroce_memory_copy(to: *mut u8, from: *const u8, len: usize, wide: u32) -> u32;
-        fn ferroce_memory_load(at: *const u8) -> u32;
+        fn ferroce_memory_load(first: *const u8, last: *const u8) -> u32;
         fn ferroce_memory_store_1(at: *mut u8, value: u8) -> u32;
         fn ferroce_memory_store_2(at: *mut u8, value: u16) -> u32;
         fn ferroce_memory_store_4(at: *mut u8, value: u32) -> u32;
@@ -75,14 +75,14 @@ mod recovering {
         unsafe { ferroce_memory_copy(to, from, len, wide.into()) != 0 }
     }
 
-    /// Whether the byte can be read.
+    /// Whether both bytes can be read.
     ///
     /// # Safety
     /// As for [`copy`].
     #[inline]
-    pub(crate) unsafe fn is_readable(at: *const u8) -> bool {
+    pub(crate) unsafe fn are_readable(first: *const u8, last: *const u8) -> bool {
         // SAFETY: as the caller promises.
-        unsafe { ferroce_memory_load(at) != 0 }
+        unsafe { ferroce_memory_load(first, last) != 0 }
     }
 
     macro_rules! store {
@@ -294,6 +294,7 @@ mod recovering {
         "ferroce_function_end ferroce_memory_copy",
         "ferroce_function ferroce_memory_load",
         "    movzx eax, byte ptr [rdi]",
+        "    movzx eax, byte ptr [rsi]",
         "    mov eax, 1",
         "    ret",
         "ferroce_function_end ferroce_memory_load",
@@ -370,9 +371,9 @@ mod plain {
     }
 
     /// # Safety
-    /// The byte can be read.
+    /// Both bytes can be read.
     #[inline]
-    pub(crate) unsafe fn is_readable(_at: *const u8) -> bool {
+    pub(crate) unsafe fn are_readable(_first: *const u8, _last: *const u8) -> bool {
         true
     }
 
