@@ -378,10 +378,10 @@ impl Device {
     /// Drives the device once: sends what waits, takes what has arrived. Does nothing if another
     /// thread is at it.
     pub fn progress(&self) {
-        self.shared.note_poll();
+        let now = self.shared.note_poll();
         self.shared.give_way();
         if let Some(mut engine) = self.shared.try_lock() {
-            self.shared.poll_once(&mut engine);
+            self.shared.poll_once(now, &mut engine);
         }
     }
 
@@ -415,7 +415,7 @@ impl Device {
         if taken > 0 && unread_ns < UNREAD_NS {
             return Ok(taken);
         }
-        self.shared.poll_once(&mut engine);
+        self.shared.poll_once(now, &mut engine);
         if taken > 0 {
             return Ok(taken);
         }

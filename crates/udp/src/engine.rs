@@ -108,8 +108,9 @@ impl Engine {
         neighbours.steering.joined(started);
         while self.is_unsettled() && Clock.now_ns() - started < SETTLE_NS {
             // What it does not find now it will not find later.
+            let now = Self::now();
             let _ = self.receive(socket);
-            self.run_timers(socket);
+            self.run_timers(now, socket);
             thread::yield_now();
         }
     }
@@ -327,25 +328,21 @@ impl Engine {
         both.map(|ns| Clock.time_at(ns)).chain(device).min()
     }
 
-    /// Lets timers run out that are due, and tells whether there were any. They may include packets
-    /// that the impaired link held back, which [`Self::transmit`] then sends.
+    /// Lets timers run out that were due at this time, and tells whether there were any. They may
+    /// include packets that the impaired link held back, which [`Self::transmit`] then sends.
     ///
     /// What has arrived is taken first, all of it: an answer among it stops its timer, however late
-    /// its thread got a core.
-    pub(crate) fn run_timers(&mut self, socket: &Socket) -> bool {
-        let Some(deadline) = self.poll_timeout() else {
-            return false;
-        };
-        // Read before the last look at the socket: a thread may lose its core between the two, and
-        // what arrives meanwhile has arrived before the deadlines that pass meanwhile.
-        let now = Self::now();
-        if deadline > now {
+    /// its thread got a core. So the time is one from before the last look at the socket: a thread
+    /// may lose its core between the two, and what arrives meanwhile has arrived before the
+    /// deadlines that pass meanwhile.
+    pub(crate) fn run_timers(&mut self, at: Time, socket: &Socket) -> bool {
+        if !self.is_due(at) {
             return false;
         }
-        if self.hca.timers_are_due(now) {
+        if self.hca.timers_are_due(at) {
             self.receive_all(socket);
         }
-        self.expire(now, socket);
+        self.expire(at, socket);
         true
     }
 

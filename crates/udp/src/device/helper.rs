@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::progress::{Held, STREAM_PACKETS, Shared};
-use crate::engine::Transmitted;
+use crate::engine::{Engine, Transmitted};
 use crate::wait::{Clock, Waiter, tighten_timer_slack};
 
 /// A program that has polled within this time is at it: whoever spins polls far more often.
@@ -83,13 +83,14 @@ impl Shared {
                 continue;
             };
             spared = 0;
+            let began = Engine::now();
             let mut received = self.receive_round(&mut engine);
             if let Ok(0) = received {
                 // Before it rests, not only what is announced: whoever sent it may have died before
                 // he could.
                 received = Ok(engine.receive_mail(&self.socket));
             }
-            let due = engine.run_timers(&self.socket);
+            let due = engine.run_timers(began, &self.socket);
             let is_little = matches!(received, Ok(1..=STREAM_PACKETS));
             if is_around && is_little && !due {
                 let left = engine.hca.wants_transmit();

@@ -431,18 +431,18 @@ impl Shared {
         Ok(packets)
     }
 
-    /// One round of a polling program.
+    /// One round of a program that polls, as it has noted.
     ///
     /// What a packet or two make the device answer waits for the next round, or for the program's
     /// next request, with which it then leaves in one batch: a reply and an acknowledgement cost
     /// one system call.
-    pub(super) fn poll_once(&self, engine: &mut Engine) {
-        engine.polled_ns = self.last_poll_ns.load(Ordering::Relaxed);
+    pub(super) fn poll_once(&self, polled_ns: u64, engine: &mut Engine) {
+        engine.polled_ns = polled_ns;
         if self.deferred.load(Ordering::Relaxed) || engine.is_blocked() {
             engine.transmit(&self.socket);
         }
         let packets = self.receive_round(engine).unwrap_or(0);
-        let due = engine.run_timers(&self.socket);
+        let due = engine.run_timers(Clock.time_at(polled_ns), &self.socket);
         if due || packets > STREAM_PACKETS {
             engine.transmit(&self.socket);
         }
