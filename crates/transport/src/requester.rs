@@ -257,15 +257,15 @@ impl Requester {
         if self.local_error.is_some() || (starts && !self.prepare(attr, config.qp_type)) {
             return false;
         }
-        let span = self.next_span(attr);
-        if !self.window_is_open(span, attr) {
+        let wqe = &self.queue[self.cursor];
+        let (span, needs_response) = (self.next_span(wqe, attr), wqe.op.needs_response());
+        if !self.window_is_open(span, needs_response, attr) {
             return false;
         }
         let Some(request) = self.next_request(span, attr, config) else {
             return false;
         };
         let ack_req = request.ack_req && config.qp_type.is_reliable();
-        let needs_response = request.wqe.op.needs_response();
         if let Err(fault) = request.check(host) {
             self.local_error = Some(fault);
             return false;
@@ -389,9 +389,8 @@ impl Requester {
         (READ_BYTES.min(self.window_bytes / 2) / attr.path_mtu.bytes()).max(1)
     }
 
-    /// How many PSNs the packet at `snd` stands for.
-    fn next_span(&self, attr: &QpAttr) -> u32 {
-        let wqe = &self.queue[self.cursor];
+    /// How many PSNs the packet at `snd` stands for, which is of this WQE.
+    fn next_span(&self, wqe: &SendWqe, attr: &QpAttr) -> u32 {
         match wqe.op {
             SendOp::Read { .. } => {
                 let index = self.snd.since(wqe.first_psn);

@@ -382,7 +382,9 @@ impl Responder {
         else {
             return Err(INVALID);
         };
-        *receive = taken;
+        if taken.is_some() {
+            *receive = taken;
+        }
         // The whole range is checked before the first byte is written. A WRITE of nothing touches
         // no memory, so its key is not looked at (IBA vol 1, 9.7.4.1.5).
         if opcode.starts_message() && *total > 0 {

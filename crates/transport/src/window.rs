@@ -82,11 +82,13 @@ impl Requester {
         (self.share_bytes / attr.path_mtu.bytes()).clamp(2, WINDOW_PACKETS_MAX)
     }
 
-    /// Whether `span` more PSNs may be outstanding. They always may if no answer is due that
-    /// could open the window: it may have shrunk after the last one was asked for. And the oldest
-    /// packet is repeated whoever waits, so that a queue pair finds out in its own time that its
-    /// peer is dead, and then leaves what it was charged for to the others.
-    pub(crate) fn window_is_open(&mut self, span: u32, attr: &QpAttr) -> bool {
+    /// Whether `span` more PSNs may be outstanding, which stand for responses if the request
+    /// `reads`. They always may if no answer is due that could open the window: it may have shrunk
+    /// after the last one was asked for. And the oldest packet is repeated whoever waits, so that a
+    /// queue pair finds out in its own time that its peer is dead, and then leaves what it was
+    /// charged for to the others.
+    #[inline]
+    pub(crate) fn window_is_open(&mut self, span: u32, reads: bool, attr: &QpAttr) -> bool {
         let window = self.window_packets(attr);
         let outstanding = self.snd.since(self.una);
         let full = if self.window_shut {
@@ -98,11 +100,10 @@ impl Requester {
         if self.window_shut {
             return false;
         }
-        let is_repetition = self.is_repetition();
-        let must_ask = outstanding > 0 && !self.answer_is_due();
-        if !is_repetition && !must_ask {
-            self.held_back = self.lacks(span);
-        }
+        self.held_back = self.lacks(span, reads).filter(|_| {
+            let must_ask = outstanding > 0 && !self.answer_is_due();
+            !self.is_repetition() && !must_ask
+        });
         self.held_back.is_none()
     }
 
@@ -127,7 +128,8 @@ impl Requester {
     }
 
     /// What of its allowance the packet at `snd` lacks.
-    fn lacks(&self, span: u32) -> Option<HeldBack> {
+    #[inline]
+    fn lacks(&self, span: u32, reads: bool) -> Option<HeldBack> {
         let Allowance {
             packets,
             alone,
@@ -137,13 +139,13 @@ impl Requester {
         let lacks = |on_wire: u32, allowed: u32, alone: bool| {
             on_wire.saturating_add(span) > allowed && !(on_wire == 0 && alone)
         };
-        let reads = self.queue[self.cursor].op.needs_response();
-        if lacks(self.on_wire(), packets, alone) {
-            Some(HeldBack::Packets)
-        } else if reads && lacks(self.responses_on_wire(), responses, alone_reading) {
-            Some(HeldBack::Responses)
-        } else {
-            None
+        // At most what is outstanding is on the wire, and most often there is room for that.
+        let outstanding = self.snd.since(self.una);
+        let may_lack = outstanding.saturating_add(span) > packets;
+        if may_lack && lacks(self.on_wire(), packets, alone) {
+            return Some(HeldBack::Packets);
         }
+        let lacks_responses = reads && lacks(self.responses_on_wire(), responses, alone_reading);
+        lacks_responses.then_some(HeldBack::Responses)
     }
 }

@@ -1,6 +1,6 @@
 //! Credit as a part of the device.
 
-use ferroce_transport::{Allowance, HeldBack, Mtu, Span, Time};
+use ferroce_transport::{Allowance, HeldBack, Span, Time};
 
 use super::path::{PathWindow, Signal};
 use super::peers::Peer;
@@ -34,6 +34,11 @@ impl Turn {
             responses: cost(responses, mtu),
             ..entry.turn
         }
+    }
+
+    #[inline]
+    fn has_taken(&self) -> bool {
+        self.packets > 0 || self.responses > 0
     }
 }
 
@@ -107,6 +112,14 @@ impl Hca {
     /// for the packets of its turn: those are booked when it ends, and nobody else's begins before.
     #[inline]
     pub(crate) fn book(&mut self, index: u32) {
+        // A passive end has nothing there.
+        let may_change = |entry: &QpEntry| entry.turn.has_taken() || entry.qp.in_flight() > 0;
+        if self.qps.get(index).is_some_and(|entry| may_change(entry)) {
+            self.book_changes(index);
+        }
+    }
+
+    fn book_changes(&mut self, index: u32) {
         let Some(entry) = self.qps.get_mut(index) else {
             return;
         };
@@ -175,7 +188,7 @@ impl Hca {
             return;
         };
         let mtu = entry.qp.attr().path_mtu;
-        entry.qp.share_window(share_of(peer, mtu));
+        entry.qp.share_window(share_of(peer, entry));
         let Turn {
             packets, responses, ..
         } = entry.turn;
@@ -198,7 +211,7 @@ impl Hca {
     /// which decides how often it asks for an answer.
     pub(crate) fn share(&self, entry: &QpEntry) -> u32 {
         let peer = entry.peer.and_then(|peer| self.peers.get(peer));
-        peer.map_or(u32::MAX, |peer| share_of(peer, entry.qp.attr().path_mtu))
+        peer.map_or(u32::MAX, |peer| share_of(peer, entry))
     }
 
     /// Looks whether those who wait still may hope that something comes back. A queue pair without a
@@ -263,7 +276,10 @@ impl Hca {
     }
 }
 
-fn share_of(peer: &Peer, mtu: Mtu) -> u32 {
-    let share = (peer.window.bytes() / u64::from(peer.busy.max(1))).max(QUANTUM_BYTES);
+fn share_of(peer: &Peer, entry: &QpEntry) -> u32 {
+    // It is about to be one of them.
+    let busy = peer.busy + u32::from(entry.turn.packets == 0);
+    let share = (peer.window.bytes() / u64::from(busy)).max(QUANTUM_BYTES);
+    let mtu = entry.qp.attr().path_mtu;
     affordable(share, mtu).saturating_mul(mtu.bytes())
 }
