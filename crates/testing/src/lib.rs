@@ -8,11 +8,14 @@
 //! | [`wire`](mod@wire) | packets under way, and what becomes of them |
 //! | [`socket`] | sockets whose receive buffers end somewhere |
 //! | [`register`] | accesses to registers of a device |
+//! | [`message`], [`oracle`] | messages between two queue pairs, and what must have come of them |
 //! | [`dice`], [`seeds`] | randomness from a seed, and runs that tell theirs when they fail |
 
 #![forbid(unsafe_code)]
 
 pub mod dice;
+pub mod message;
+pub mod oracle;
 pub mod register;
 pub mod seeds;
 pub mod socket;

@@ -11,8 +11,9 @@ use ferroce_wire::Qpn;
 
 use crate::oracle;
 use crate::scenario::{
-    Age, Cue, HELD_NS_MAX, Kind, LEN_MAX, Message, RNR_NS_MAX, Scenario, WRITE_OFF_NS,
+    Age, Cue, HELD_NS_MAX, LEN_MAX, Message, RNR_NS_MAX, Scenario, WRITE_OFF_NS,
 };
+use ferroce_testing::message::{Posted, Target};
 use ferroce_testing::register::{disable_floor, set_profile, switch_adaptive};
 use ferroce_testing::{A, B, Region, World};
 
@@ -56,6 +57,20 @@ pub(crate) struct Planned {
     pub(crate) local: Region,
 }
 
+impl End {
+    /// Its messages, with the bytes that there are now.
+    pub(crate) fn posted(&self) -> Vec<Posted<'_>> {
+        let posted = |sent: &'_ Planned| sent.posted;
+        assert!(self.sends.iter().all(posted));
+        let sends = self.sends.iter().map(|sent| Posted {
+            kind: sent.message.kind,
+            wr: &sent.wr,
+            bytes: sent.local.bytes(),
+        });
+        sends.collect()
+    }
+}
+
 pub(crate) struct Recv {
     /// Posted to this queue pair, or to the shared queue.
     pub(crate) qpn: Option<Qpn>,
@@ -63,11 +78,8 @@ pub(crate) struct Recv {
     pub(crate) used: bool,
 }
 
-/// Layout of a target: atomics, WRITEs (which may overlap), READs (never written).
-const WORDS: u32 = 4;
-const WRITES: (u32, u32) = (64, LEN_MAX + 1000);
-const READS: (u32, u32) = (WRITES.0 + WRITES.1, LEN_MAX + 1000);
-const TARGET_BYTES: u32 = READS.0 + READS.1;
+/// Of the two parts of a target.
+const PART: u32 = LEN_MAX + 1000;
 
 /// Plays a scenario, and if connections become older in it, once more without that: then what leaves
 /// the devices must be the same, but for PSNs and message sequence numbers.
@@ -199,7 +211,7 @@ impl Stage {
 
     fn end_of(&mut self, id: usize, qpn: Qpn, srq: Option<SrqId>) -> End {
         let side = &mut self.pair.sides[id];
-        let target = side.register(TARGET_BYTES as usize, AccessFlags::all());
+        let target = side.register(Target::bytes(PART) as usize, AccessFlags::all());
         target.fill(u64::from(qpn.value()) << 1 | id as u64);
         End {
             qpn,
@@ -216,40 +228,19 @@ impl Stage {
             kind, len, place, ..
         } = *message;
         let peer = 1 - id;
-        let target = self.ends[nth][peer].target.info;
-        let rkey = target.key.rkey();
-        let within = |area: (u32, u32)| target.va + u64::from(area.0 + place % (area.1 - len));
-        let imm = Some(place);
-        let word = target.va + u64::from(8 * (place % WORDS));
-        let op = match kind {
-            Kind::Send => SendOp::Send { imm: None },
-            Kind::SendImm => SendOp::Send { imm },
-            Kind::SendInvalidate => {
+        let End { target, before, .. } = &self.ends[nth][peer];
+        let target = Target {
+            va: target.info.va,
+            rkey: target.info.key.rkey(),
+            part: PART,
+        };
+        let op = match target.op(kind, place, len, before) {
+            Some(op) => op,
+            None => {
                 let qpn = self.ends[nth][peer].qpn;
                 let rkey = self.pair.open_window(peer, qpn);
                 SendOp::SendInvalidate { rkey }
             }
-            Kind::Write | Kind::WriteImm => SendOp::Write {
-                va: within(WRITES),
-                rkey,
-                imm: imm.filter(|_| kind == Kind::WriteImm),
-            },
-            Kind::Read => SendOp::Read {
-                va: within(READS),
-                rkey,
-            },
-            // Compares with what the word holds in one case of two.
-            Kind::CompareSwap => SendOp::CompareSwap {
-                va: word,
-                rkey,
-                compare: self.foresee(nth, peer, place),
-                swap: u64::from(place) << 20,
-            },
-            Kind::FetchAdd => SendOp::FetchAdd {
-                va: word,
-                rkey,
-                add: u64::from(place) << 32 | 1,
-            },
         };
         // Each message has a region of its own: a stray byte anywhere is found.
         let local = self.pair.sides[id].register(len as usize, AccessFlags::LOCAL_WRITE);
@@ -290,13 +281,6 @@ impl Stage {
             }
             _ => SendTo::Peer,
         }
-    }
-
-    /// A value that a word may hold when the message comes.
-    fn foresee(&self, nth: usize, peer: usize, place: u32) -> u64 {
-        let word = (8 * (place % WORDS)) as usize;
-        let before = &self.ends[nth][peer].before[word..word + 8];
-        u64::from_ne_bytes(before.try_into().unwrap()).wrapping_add(u64::from(place & 1))
     }
 
     /// What happens when.

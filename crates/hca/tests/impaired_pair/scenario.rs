@@ -7,6 +7,7 @@ use ferroce_hca::{Direction, HcaConfig, Impairment, Mtu, Personality, QpAttr, Ra
 
 use ferroce_testing::Dice;
 use ferroce_testing::attr;
+use ferroce_testing::message::Kind;
 
 /// A run. Times are in nanoseconds from its start.
 #[derive(Debug)]
@@ -58,46 +59,6 @@ pub(crate) struct Message {
     pub(crate) post_at: u64,
     /// When the receive for it is posted.
     pub(crate) recv_at: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    Send,
-    SendImm,
-    SendInvalidate,
-    Write,
-    WriteImm,
-    Read,
-    CompareSwap,
-    FetchAdd,
-}
-
-impl Kind {
-    const ALL: [Self; 8] = [
-        Self::Send,
-        Self::SendImm,
-        Self::SendInvalidate,
-        Self::Write,
-        Self::WriteImm,
-        Self::Read,
-        Self::CompareSwap,
-        Self::FetchAdd,
-    ];
-
-    fn is_atomic(self) -> bool {
-        matches!(self, Self::CompareSwap | Self::FetchAdd)
-    }
-
-    pub(crate) fn needs_response(self) -> bool {
-        self == Self::Read || self.is_atomic()
-    }
-
-    pub(crate) fn consumes_receive(self) -> bool {
-        matches!(
-            self,
-            Self::Send | Self::SendImm | Self::SendInvalidate | Self::WriteImm
-        )
-    }
 }
 
 /// Something that happens to one of the devices.

@@ -10,6 +10,7 @@ use ferroce_wire::{Psn, Qpn};
 
 use crate::scenario::{config, impairment};
 use ferroce_testing::Dice;
+use ferroce_testing::oracle::is_recv;
 use ferroce_testing::{A, B, Region, World, attr};
 
 const QKEY: u32 = 0x1357_9bdf;
@@ -359,8 +360,4 @@ impl Flow {
         let least = if whole { packets } else { 0 };
         assert!((least..=packets).any(is_prefix), "a hole, or other bytes");
     }
-}
-
-fn is_recv(wc: &Completion) -> bool {
-    matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm)
 }

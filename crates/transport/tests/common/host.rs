@@ -6,7 +6,7 @@ use ferroce_transport::{
 
 use ferroce_wire::Srqn;
 
-use super::Rng;
+use super::Dice;
 
 /// A device with a few memory regions, and everything it was told.
 #[derive(Debug)]
@@ -76,10 +76,10 @@ impl TestHost {
             va: 0x7000_0000_0000 + (u64::from(index) << 33),
             len,
         };
-        let mut rng = Rng(u64::from(index) ^ u64::from(len));
+        let mut dice = Dice::new(u64::from(index) ^ u64::from(len));
         let mut bytes = vec![0; len as usize];
         for word in bytes.chunks_mut(8) {
-            word.copy_from_slice(&rng.next().to_ne_bytes()[..word.len()]);
+            word.copy_from_slice(&dice.next().to_ne_bytes()[..word.len()]);
         }
         self.regions.push(Region { mr, access, bytes });
         mr

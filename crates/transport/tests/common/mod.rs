@@ -11,10 +11,11 @@
 
 mod host;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
 use ferroce_adp::{Policy, PolicyKind};
+use ferroce_testing::{Rules, Wire};
 use ferroce_transport::{
     AccessFlags, Attr, Completion, Counter, Data, Mtu, Payload, Qp, QpAttr, QpCap, QpConfig,
     QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span, Time,
@@ -22,6 +23,7 @@ use ferroce_transport::{
 };
 use ferroce_wire::{Headers, NakCode, Opcode, Psn, Qpn, Syndrome};
 
+pub use ferroce_testing::{Dice, Fate};
 pub use host::{Mr, TestHost};
 
 /// READs and atomics that a device lets a queue pair have outstanding.
@@ -155,10 +157,8 @@ impl Setup {
             now: Time::from_nanos(5_000_000),
             log: Vec::new(),
             steps_left: self.steps,
-            chaos: None,
-            rules: Vec::new(),
-            wire: BTreeMap::new(),
-            sequence: 0,
+            rules: Rules::default(),
+            wire: Wire::default(),
             aged: [0; 2],
             young: None,
             setup: self,
@@ -229,35 +229,14 @@ impl Packet {
     }
 }
 
-/// What the wire does to a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
-    Drop,
-    /// Arrives twice at once.
-    Duplicate,
-    /// Arrives so much later.
-    DelayNs(u64),
-}
-
-struct Rule {
-    times: usize,
-    matches: Box<dyn Fn(&Packet) -> bool>,
-    fate: Fate,
-}
-
-/// A wire with a will of its own: how much later each copy of a packet arrives.
-pub type Chaos = Box<dyn FnMut(&Packet) -> Vec<u64>>;
-
 pub struct Pair {
     pub sides: [Side; 2],
     pub now: Time,
     /// Every packet ever sent, also those that were lost.
     pub log: Vec<Packet>,
     steps_left: u64,
-    pub chaos: Option<Chaos>,
-    rules: Vec<Rule>,
-    wire: BTreeMap<(Time, u64), Packet>,
-    sequence: u64,
+    pub rules: Rules<Packet>,
+    wire: Wire<Packet>,
     /// By how many messages of A, and of B, the connection was made older.
     aged: [u32; 2],
     /// The log as it would be if it had not been, if that is wanted.
@@ -288,32 +267,27 @@ impl Pair {
         fate: Fate,
         matches: impl Fn(&Packet) -> bool + 'static,
     ) -> &mut Self {
-        let matches = Box::new(matches);
-        self.rules.push(Rule {
-            times,
-            matches,
-            fate,
-        });
+        self.rules.strike(times, fate, matches);
         self
     }
 
     /// Loses the next `times` packets with this opcode.
     pub fn lose(&mut self, times: usize, opcode: Opcode) -> &mut Self {
-        self.rule(times, Fate::Drop, move |p| p.opcode() == opcode)
+        self.rule(times, Fate::Lost, move |p| p.opcode() == opcode)
     }
 
     /// Loses the next `times` packets with this PSN, counted from the start of the requester.
     pub fn lose_psn(&mut self, times: usize, from: Id, requests: bool, index: u32) -> &mut Self {
         let requester = if requests { from } else { from.peer() };
         let psn = Psn::new(self.setup.psn[requester as usize]).wrapping_add(index);
-        self.rule(times, Fate::Drop, move |p| {
+        self.rule(times, Fate::Lost, move |p| {
             p.from == from && p.is_request() == requests && p.headers.psn == psn
         })
     }
 
     /// Cuts the wire from this side.
     pub fn silence(&mut self, from: Id) -> &mut Self {
-        self.rule(usize::MAX, Fate::Drop, move |p| p.from == from)
+        self.rule(usize::MAX, Fate::Lost, move |p| p.from == from)
     }
 
     pub fn heal(&mut self) {
@@ -325,30 +299,9 @@ impl Pair {
         if let Some(log) = &mut self.young {
             log.push(young);
         }
-        let rule = self
-            .rules
-            .iter_mut()
-            .find(|rule| rule.times > 0 && (rule.matches)(&packet));
-        let copies = match rule {
-            Some(rule) => {
-                rule.times -= 1;
-                match rule.fate {
-                    Fate::Drop => vec![],
-                    Fate::Duplicate => vec![0, 0],
-                    Fate::DelayNs(ns) => vec![ns],
-                }
-            }
-            None => self
-                .chaos
-                .as_mut()
-                .map_or_else(|| vec![0], |chaos| chaos(&packet)),
-        };
-        for delay in copies {
-            let at = self
-                .now
-                .after(Span::from_nanos(self.setup.latency_ns + delay));
-            self.sequence += 1;
-            self.wire.insert((at, self.sequence), packet.clone());
+        for delay_ns in self.rules.judge(&packet).delays() {
+            let delay = Span::from_nanos(self.setup.latency_ns + delay_ns);
+            self.wire.launch(self.now.after(delay), packet.clone());
         }
         self.log.push(packet);
     }
@@ -415,7 +368,7 @@ impl Pair {
             .checked_sub(1)
             .expect("it never comes to rest");
         self.transmit();
-        let arrival = self.wire.first_key_value().map(|((at, _), _)| *at);
+        let arrival = self.wire.next();
         let wakes = self.sides.iter().map(Side::wakes_at);
         let Some(next) = wakes.chain([arrival]).flatten().min() else {
             return false;
@@ -425,7 +378,7 @@ impl Pair {
         }
         self.now = self.now.max(next);
         if arrival.is_some_and(|at| at <= self.now) {
-            if let Some((_, packet)) = self.wire.pop_first() {
+            if let Some(packet) = self.wire.take_due(self.now) {
                 let to = packet.from.peer();
                 self[to].socket.push_back(packet);
                 self.take_arrived(to);
@@ -730,28 +683,4 @@ impl Pair {
 
 fn ok(wr_id: u64) -> (u64, WcStatus) {
     (wr_id, WcStatus::Success)
-}
-
-/// A stream of numbers from a seed (splitmix64).
-#[derive(Clone, Debug)]
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number in `0..n`.
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    /// True `per_mille` times of a thousand.
-    pub fn chance(&mut self, per_mille: u32) -> bool {
-        self.below(1000) < u64::from(per_mille)
-    }
 }

@@ -10,6 +10,7 @@ mod oracle;
 mod play;
 mod scenario;
 
+use ferroce_testing::seeds;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -43,38 +44,20 @@ proptest! {
 
 #[test]
 fn seeded_runs() {
-    let number = |name, default| match std::env::var(name) {
-        Ok(text) => text.parse().expect("a decimal number"),
-        Err(_) => default,
-    };
-    let first: u64 = number("FERROCE_SEED", 1);
-    let runs: u64 = number("FERROCE_RUNS", 300);
     let strategy = scenario();
     let mut completed = 0;
-    for seed in first..first + runs {
-        let _named = Named(seed);
+    let runs = seeds::each(300, |seed| {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
         let mut runner = TestRunner::new_with_rng(Config::default(), rng);
         let scenario = strategy.new_tree(&mut runner).unwrap().current();
         completed += u64::from(play::play(&scenario).completed);
-    }
+    });
     // A test in which everything fails proves little.
     assert!(
         2 * completed >= runs || runs < 100,
         "{completed} of {runs} completed"
     );
     println!("{completed} of {runs} completed without an error");
-}
-
-/// Prints the seed of a run that panics.
-struct Named(u64);
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            println!("failed with FERROCE_SEED={}", self.0);
-        }
-    }
 }

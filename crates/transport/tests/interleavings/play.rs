@@ -7,9 +7,11 @@ use ferroce_transport::{
     SendWr, Sge, Sges,
 };
 
-use crate::common::{A, B, Chaos, Id, Mr, Packet, Pair, Rng, Setup};
+use ferroce_testing::message::{Kind, Posted, Target};
+
+use crate::common::{A, B, Dice, Fate, Id, Mr, Packet, Pair, Setup};
 use crate::oracle;
-use crate::scenario::{Kind, Message, Scenario, policy};
+use crate::scenario::{Message, Scenario, policy};
 
 /// What came of a scenario that broke no promise.
 #[derive(Clone, Copy, Debug)]
@@ -42,14 +44,11 @@ pub(crate) struct Planned {
     pub(crate) wr: SendWr,
     /// The bytes sent, or where the response goes.
     pub(crate) local: Vec<Sge>,
-    pub(crate) len: u32,
 }
 
-/// Layout of a target: atomics, WRITEs (which may overlap), READs (never written).
-pub(crate) const WORDS: u32 = 4;
-const WRITES: (u32, u32) = (64, 40 << 10);
-const READS: (u32, u32) = (WRITES.0 + WRITES.1, 32 << 10);
-const TARGET_BYTES: u32 = READS.0 + READS.1;
+/// Of the two parts of a target.
+const PART: u32 = 40 << 10;
+const TARGET_BYTES: u32 = Target::bytes(PART);
 
 /// Plays a scenario, and if its connection ages in it, once more without that: then the packets must
 /// be the same, but for their PSNs and message sequence numbers.
@@ -76,7 +75,7 @@ pub(crate) fn play(scenario: &Scenario) -> Outcome {
 
 fn play_once(scenario: &Scenario, log: Option<&mut Vec<Packet>>) -> Outcome {
     let mut stage = Stage::new(scenario);
-    stage.pair.chaos = Some(chaos(scenario));
+    stage.pair.rules.add(chaos(scenario));
     stage.pair.young = log.is_some().then(Vec::new);
     for (at_us, cues) in stage.cues(scenario) {
         let now_us = (stage.pair.now.as_nanos() - START_NS) / 1000;
@@ -95,7 +94,8 @@ fn play_once(scenario: &Scenario, log: Option<&mut Vec<Packet>>) -> Outcome {
 /// When a pair's clock begins.
 const START_NS: u64 = 5_000_000;
 
-fn chaos(scenario: &Scenario) -> Chaos {
+/// What the wire does to each packet.
+fn chaos(scenario: &Scenario) -> impl FnMut(&Packet) -> Option<Fate> + 'static {
     let Scenario {
         loss_per_mille,
         duplicate_per_mille,
@@ -103,18 +103,20 @@ fn chaos(scenario: &Scenario) -> Chaos {
         delay_us_max,
         ..
     } = *scenario;
-    let mut rng = Rng(scenario.seed);
-    Box::new(move |_| {
-        if rng.chance(loss_per_mille) {
-            return Vec::new();
+    let mut dice = Dice::new(scenario.seed);
+    move |_| {
+        if dice.per_mille(loss_per_mille) {
+            return Some(Fate::Lost);
         }
-        let copies = 1 + usize::from(rng.chance(duplicate_per_mille));
-        let delay = |rng: &mut Rng| match rng.chance(delay_per_mille) {
-            true => 1000 * rng.below(delay_us_max),
+        let copies = 1 + usize::from(dice.per_mille(duplicate_per_mille));
+        let mut delay = || match dice.per_mille(delay_per_mille) {
+            true => 1000 * dice.below(delay_us_max),
             false => 0,
         };
-        (0..copies).map(|_| delay(&mut rng)).collect()
-    })
+        Some(Fate::Copies(
+            [0, 1].map(|nth| (nth < copies).then(&mut delay)),
+        ))
+    }
 }
 
 enum Cue {
@@ -127,6 +129,21 @@ enum Cue {
 }
 
 impl Stage {
+    /// The messages of a side, with the bytes that there are now.
+    pub(crate) fn posted(&self, id: Id) -> Vec<Posted<'_>> {
+        let sends = self.plans[id as usize].sends.iter().map(|sent| Posted {
+            kind: sent.message.kind,
+            wr: &sent.wr,
+            bytes: self.bytes(id, &sent.local),
+        });
+        sends.collect()
+    }
+
+    pub(crate) fn bytes(&self, id: Id, sges: &[Sge]) -> Vec<u8> {
+        let bytes = |sge: &Sge| self.pair.bytes(id, *sge);
+        sges.iter().flat_map(bytes).collect()
+    }
+
     fn new(scenario: &Scenario) -> Self {
         let pair = Setup {
             mtu: scenario.mtu,
@@ -189,43 +206,15 @@ impl Stage {
     fn plan(&mut self, id: Id, wr_id: u64, message: &Message, scenario: &Scenario) {
         let len = message.len(scenario.mtu);
         let kind = message.kind;
-        let target = self.plans[id.peer() as usize].target;
-        let place = |area: (u32, u32)| area.0 + message.place % (area.1 - len);
-        let at = |offset: u32| target.va + u64::from(offset);
-        let rkey = target.key;
-        let imm = Some(message.place);
-        let word = at(8 * (message.place % WORDS));
-        let op = match kind {
-            Kind::Send => SendOp::Send { imm: None },
-            Kind::SendImm => SendOp::Send { imm },
-            Kind::SendInvalidate => SendOp::SendInvalidate {
-                rkey: self.pair[id.peer()]
-                    .host
-                    .register(1, AccessFlags::all())
-                    .key,
-            },
-            Kind::Write | Kind::WriteImm => SendOp::Write {
-                va: at(place(WRITES)),
-                rkey,
-                imm: imm.filter(|_| kind == Kind::WriteImm),
-            },
-            Kind::Read => SendOp::Read {
-                va: at(place(READS)),
-                rkey,
-            },
-            // Compares with what the word holds in one case of two.
-            Kind::CompareSwap => SendOp::CompareSwap {
-                va: word,
-                rkey,
-                compare: self.foresee(id, message.place),
-                swap: u64::from(message.place) << 20,
-            },
-            Kind::FetchAdd => SendOp::FetchAdd {
-                va: word,
-                rkey,
-                add: u64::from(message.place) << 32 | 1,
-            },
-            Kind::BindMw => {
+        let Plan { target, before, .. } = &self.plans[id.peer() as usize];
+        let target = Target {
+            va: target.va,
+            rkey: target.key,
+            part: PART,
+        };
+        let op = match (target.op(kind, message.place, len, before), kind) {
+            (Some(op), _) => op,
+            (None, Kind::BindMw) => {
                 let own = self.plans[id as usize].target;
                 SendOp::BindMw(MwBind {
                     rkey: wr_id as u32,
@@ -235,6 +224,11 @@ impl Stage {
                     access: AccessFlags::REMOTE,
                     zero_based: false,
                 })
+            }
+            (None, _) => {
+                let host = &mut self.pair[id.peer()].host;
+                let rkey = host.register(1, AccessFlags::all()).key;
+                SendOp::SendInvalidate { rkey }
             }
         };
         // Each message has a region of its own: a stray byte anywhere is found.
@@ -267,15 +261,7 @@ impl Stage {
             message: message.clone(),
             wr,
             local,
-            len,
         });
-    }
-
-    /// A value that a word may hold when the message comes.
-    fn foresee(&self, id: Id, place: u32) -> u64 {
-        let word = (8 * (place % WORDS)) as usize;
-        let before = &self.plans[id.peer() as usize].before[word..word + 8];
-        u64::from_ne_bytes(before.try_into().unwrap()).wrapping_add(u64::from(place & 1))
     }
 
     /// What happens when, in microseconds.

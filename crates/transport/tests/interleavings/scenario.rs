@@ -1,6 +1,7 @@
 //! What may happen to a pair.
 
 use ferroce_adp::{AckTimeoutFloor, Policy, PolicyKind, Profile, RawProfile, RawRange};
+use ferroce_testing::message::Kind;
 use ferroce_transport::Mtu;
 use proptest::prelude::*;
 
@@ -49,36 +50,6 @@ pub(crate) struct Message {
     /// How long after the message before it is posted, and the receive for it.
     pub(crate) wait_us: u64,
     pub(crate) recv_wait_us: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    Send,
-    SendImm,
-    SendInvalidate,
-    Write,
-    WriteImm,
-    Read,
-    CompareSwap,
-    FetchAdd,
-    BindMw,
-}
-
-impl Kind {
-    pub(crate) fn is_atomic(self) -> bool {
-        matches!(self, Self::CompareSwap | Self::FetchAdd)
-    }
-
-    pub(crate) fn needs_response(self) -> bool {
-        self == Self::Read || self.is_atomic()
-    }
-
-    pub(crate) fn consumes_receive(self) -> bool {
-        matches!(
-            self,
-            Self::Send | Self::SendImm | Self::SendInvalidate | Self::WriteImm
-        )
-    }
 }
 
 impl Message {

@@ -95,7 +95,7 @@ fn a_lost_acknowledgement_is_made_up_for_by_the_next() {
 #[test]
 fn old_acknowledgements_change_nothing() {
     let mut pair = Setup::default().connect();
-    pair.rule(1, Fate::DelayNs(50_000), |p| p.from == B);
+    pair.rule(1, Fate::Late(50_000), |p| p.from == B);
     for wr_id in 0..3 {
         pair.write(A, wr_id, 10);
     }

@@ -86,7 +86,7 @@ fn if_the_end_is_missing_only_the_end_follows() {
 #[test]
 fn a_nak_needs_no_probe() {
     let mut pair = Setup::default().connect();
-    pair.rule(1, Fate::DelayNs(TIMEOUT_NS - 1_500), |p| p.from == B);
+    pair.rule(1, Fate::Late(TIMEOUT_NS - 1_500), |p| p.from == B);
     pair.lose_psn(1, A, true, 0);
     for wr_id in 0..5 {
         pair.write(A, wr_id, 10);

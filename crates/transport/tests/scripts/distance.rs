@@ -222,7 +222,7 @@ fn unreliable_messages_arrive_at_any_distance() {
         // A whole message is lost, and a packet comes twice.
         pair.lose(1, Opcode::UcSendOnly);
         pair.send(A, 2, 10);
-        pair.rule(1, crate::common::Fate::Duplicate, |_| true);
+        pair.rule(1, crate::common::Fate::Twice(0), |_| true);
         pair.send(A, 3, 3000);
         pair.run();
         pair.expect_sent(A, 0..4);

@@ -7,7 +7,7 @@ use crate::common::{A, B, Fate, Packet, Pair, Setup};
 
 /// Repeats every packet of A with this opcode.
 fn repeat(pair: &mut Pair, opcode: Opcode) {
-    pair.rule(usize::MAX, Fate::Duplicate, move |p| p.opcode() == opcode);
+    pair.rule(usize::MAX, Fate::Twice(0), move |p| p.opcode() == opcode);
 }
 
 fn request(pair: &Pair, opcode: Opcode) -> Packet {
@@ -157,7 +157,7 @@ fn a_repeated_atomic_is_executed_once_and_answered_with_the_same_value() {
 fn every_lost_atomic_response_is_replayed_exactly() {
     let mut pair = Setup::default().connect();
     // The first four, and after each timeout the one that is asked for again.
-    pair.rule(8, Fate::Drop, |p| p.opcode() == Opcode::RcAtomicAcknowledge);
+    pair.rule(8, Fate::Lost, |p| p.opcode() == Opcode::RcAtomicAcknowledge);
     let word = pair[B].remote.part(0, 8);
     pair[B].host.fill(word, &0_u64.to_ne_bytes());
     let (va, rkey) = pair.target(A);

@@ -55,7 +55,7 @@ fn each_gap_is_reported() {
 fn a_nak_acknowledges_what_came_before() {
     let mut pair = Setup::default().connect();
     pair.lose_psn(1, A, true, 2);
-    pair.rule(usize::MAX, Fate::Drop, |p| {
+    pair.rule(usize::MAX, Fate::Lost, |p| {
         p.from == B
             && p.headers
                 .aeth()
@@ -264,7 +264,7 @@ fn what_was_acknowledged_meanwhile_is_not_sent_again() {
     }
     .connect();
     // The acknowledgements crawl; the timer runs out and A goes back.
-    pair.rule(10, Fate::DelayNs(300_000_000), |p| p.from == B);
+    pair.rule(10, Fate::Late(300_000_000), |p| p.from == B);
     for wr_id in 0..10 {
         pair.write(A, wr_id, 10);
     }
@@ -294,7 +294,7 @@ fn a_resent_packet_that_is_lost_again_waits_for_the_timer() {
 #[test]
 fn reordered_requests_are_taken_for_lost() {
     let mut pair = Setup::default().connect();
-    pair.rule(1, Fate::DelayNs(5_000), |p| p.from == A);
+    pair.rule(1, Fate::Late(5_000), |p| p.from == A);
     for wr_id in 0..3 {
         pair.write(A, wr_id, 1000);
     }

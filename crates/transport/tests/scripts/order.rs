@@ -133,7 +133,7 @@ fn a_half_received_send_is_flushed_first() {
     let mut pair = Setup::default().connect();
     pair.recv(B, 1, 4000);
     pair.recv(B, 2, 4000);
-    pair.rule(usize::MAX, Fate::Drop, |p| p.opcode() == Opcode::RcSendLast);
+    pair.rule(usize::MAX, Fate::Lost, |p| p.opcode() == Opcode::RcSendLast);
     pair.send(A, 1, 3000);
     pair.run_for(10_000);
     assert!(pair.recvs(B).is_empty());
@@ -146,7 +146,7 @@ fn a_half_received_send_is_flushed_first() {
 fn completions_keep_the_order_of_posting_whatever_answers_first() {
     let mut pair = Setup::default().connect();
     // The READ's response comes long after the acknowledgements of what follows.
-    pair.rule(1, Fate::DelayNs(50_000), |p| {
+    pair.rule(1, Fate::Late(50_000), |p| {
         p.opcode() == Opcode::RcReadResponseOnly
     });
     pair.read(A, 1, 10);

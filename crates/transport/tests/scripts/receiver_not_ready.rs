@@ -136,7 +136,7 @@ fn a_send_is_refused_at_its_first_packet_and_begins_again() {
 #[test]
 fn a_repeated_rnr_nak_counts_once() {
     let mut pair = not_ready(1, 12);
-    pair.rule(1, Fate::Duplicate, |p| p.from == B);
+    pair.rule(1, Fate::Twice(0), |p| p.from == B);
     pair.run_for(50_000);
     pair.recv(B, 1, 10);
     pair.run();
@@ -146,7 +146,7 @@ fn a_repeated_rnr_nak_counts_once() {
 #[test]
 fn a_repeated_request_is_refused_twice_and_waited_for_once() {
     let mut pair = not_ready(1, 12);
-    pair.rule(1, Fate::Duplicate, |p| p.from == A);
+    pair.rule(1, Fate::Twice(0), |p| p.from == A);
     pair.run_for(50_000);
     assert_eq!(pair.sent(B), ["RNR 0", "RNR 0"]);
     pair.recv(B, 1, 10);
@@ -197,7 +197,7 @@ fn a_lost_rnr_nak_is_made_up_for_by_the_ack_timer() {
 #[test]
 fn an_acknowledgement_ends_the_wait_it_makes_pointless() {
     let mut pair = not_ready(7, 0);
-    pair.rule(1, Fate::DelayNs(2_000), |p| p.from == A);
+    pair.rule(1, Fate::Late(2_000), |p| p.from == A);
     pair.run_for(200_000);
     let rnr = pair.log.last().unwrap().headers;
     pair.recv(B, 1, 10);

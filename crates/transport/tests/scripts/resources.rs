@@ -18,7 +18,7 @@ fn pair(rd_atomic: u8, dest_rd_atomic: u8) -> Pair {
 fn no_more_than_max_rd_atomic_are_outstanding() {
     for limit in 1..=16 {
         let mut pair = pair(limit, 16);
-        pair.rule(usize::MAX, Fate::DelayNs(100_000), |p| p.from == B);
+        pair.rule(usize::MAX, Fate::Late(100_000), |p| p.from == B);
         for wr_id in 0..20 {
             if wr_id % 2 == 0 {
                 pair.read(A, wr_id, 10);

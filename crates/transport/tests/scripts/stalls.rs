@@ -31,7 +31,7 @@ fn finish(pair: &mut Pair, wr_ids: impl IntoIterator<Item = u64>) {
 fn a_lost_request_or_acknowledgement_is_nobodys_fault() {
     for from in [A, B] {
         let mut pair = Setup::default().connect();
-        pair.rule(1, Fate::Drop, move |p| p.from == from);
+        pair.rule(1, Fate::Lost, move |p| p.from == from);
         pair.write(A, 1, 10);
         finish(&mut pair, [1]);
         assert_eq!((timeouts(&pair), for_nothing(&pair)), (1, [0, 0]));
@@ -41,7 +41,7 @@ fn a_lost_request_or_acknowledgement_is_nobodys_fault() {
 #[test]
 fn a_lost_read_response_is_nobodys_fault() {
     let mut pair = Setup::default().connect();
-    pair.rule(1, Fate::Drop, |p| p.from == B);
+    pair.rule(1, Fate::Lost, |p| p.from == B);
     pair.read(A, 1, 10);
     pair.write(A, 2, 10);
     finish(&mut pair, [1, 2]);
@@ -53,7 +53,7 @@ fn a_lost_read_response_is_nobodys_fault() {
 fn an_answer_that_is_late_shows_the_requester_that_it_was_early() {
     for read in [false, true] {
         let mut pair = Setup::default().connect();
-        pair.rule(1, Fate::DelayNs(TIMEOUT_NS / 2 * 3), |p| p.from == B);
+        pair.rule(1, Fate::Late(TIMEOUT_NS / 2 * 3), |p| p.from == B);
         match read {
             true => pair.read(A, 1, 10),
             false => pair.write(A, 1, 10),
@@ -67,8 +67,8 @@ fn an_answer_that_is_late_shows_the_requester_that_it_was_early() {
 #[test]
 fn each_repetition_counts_once() {
     let mut pair = Setup::default().connect();
-    pair.rule(1, Fate::DelayNs(TIMEOUT_NS / 2 * 7), |p| p.from == A);
-    pair.rule(3, Fate::DelayNs(TIMEOUT_NS * 5), |p| p.from == B);
+    pair.rule(1, Fate::Late(TIMEOUT_NS / 2 * 7), |p| p.from == A);
+    pair.rule(3, Fate::Late(TIMEOUT_NS * 5), |p| p.from == B);
     pair.write(A, 1, 10);
     finish(&mut pair, [1]);
     // Three repetitions have overtaken the packet. Of the four answers, which are later still, one
@@ -81,7 +81,7 @@ fn each_repetition_counts_once() {
 #[test]
 fn what_was_settled_long_ago_is_forgotten() {
     let mut pair = Setup::default().connect();
-    pair.rule(1, Fate::Drop, |p| p.from == B);
+    pair.rule(1, Fate::Lost, |p| p.from == B);
     pair.write(A, 1, 10);
     pair.write(A, 2, 10);
     finish(&mut pair, [1, 2]);
@@ -162,7 +162,7 @@ fn a_stall_costs_no_more_packets_than_it_has_timeouts() {
 #[test]
 fn late_answers_cost_two_packets_for_each_timeout() {
     let mut pair = Setup::default().connect();
-    pair.rule(20, Fate::DelayNs(TIMEOUT_NS / 2 * 3), |p| p.from == B);
+    pair.rule(20, Fate::Late(TIMEOUT_NS / 2 * 3), |p| p.from == B);
     for wr_id in 0..20 {
         pair.write(A, wr_id, 3000);
     }

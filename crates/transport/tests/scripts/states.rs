@@ -252,7 +252,7 @@ fn reset_forgets_everything_and_a_new_connection_works() {
     // Leave all kinds of unfinished business behind.
     pair.recv(B, 1, 4000);
     pair.recv(A, 2, 4000);
-    pair.rule(usize::MAX, Fate::Drop, |p| p.headers.psn.value() & 1 == 1);
+    pair.rule(usize::MAX, Fate::Lost, |p| p.headers.psn.value() & 1 == 1);
     for wr_id in 0..4 {
         pair.read(A, wr_id, 3000);
         pair.send(B, 10 + wr_id, 3000);

@@ -270,7 +270,7 @@ fn progress_restarts_the_clock() {
         pair.run_for(total / 4 * 3);
         pair.heal();
         let next = pair.attr(A).sq_psn.wrapping_add(executed);
-        pair.rule(usize::MAX, Fate::Drop, move |p| {
+        pair.rule(usize::MAX, Fate::Lost, move |p| {
             p.from == A && p.headers.psn != next
         });
         while pair[A].qp.send_queue_len() == target {

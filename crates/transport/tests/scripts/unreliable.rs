@@ -8,7 +8,7 @@ use ferroce_transport::{
 };
 use ferroce_wire::{BthFlags, Connection, Headers, Opcode, Place, Psn, Qpn};
 
-use crate::common::{A, B, Fate, Mr, Pair, Rng, Setup};
+use crate::common::{A, B, Dice, Fate, Mr, Pair, Setup};
 
 /// A SEND of one packet.
 fn only(connection: Connection) -> Headers {
@@ -245,12 +245,12 @@ fn repeated_and_overtaken_packets_are_dropped() {
     for wr_id in 0..4 {
         pair.recv(B, wr_id, 4000);
     }
-    pair.rule(1, Fate::Duplicate, |p| p.opcode() == Opcode::UcSendOnly);
+    pair.rule(1, Fate::Twice(0), |p| p.opcode() == Opcode::UcSendOnly);
     pair.send(A, 0, 100);
     pair.run();
     pair.expect_received(B, 0..1);
     assert_eq!(pair.count(B, Counter::DuplicateRequest), 1);
-    pair.rule(1, Fate::DelayNs(500_000), |p| {
+    pair.rule(1, Fate::Late(500_000), |p| {
         p.opcode() == Opcode::UcSendMiddle
     });
     pair.send(A, 1, 3000);
@@ -371,30 +371,28 @@ fn seeded_runs() {
 
 fn play(seed: u64) {
     const MESSAGES: u64 = 40;
-    let mut rng = Rng(seed);
+    let mut rng = Dice::new(seed);
     let mut pair = Setup {
-        srq: rng.chance(300),
+        srq: rng.per_mille(300),
         psn: [rng.next() as u32, rng.next() as u32],
         ..uc()
     }
     .connect();
     let [loss, late, twice] = [0; 3].map(|_| rng.below(150) as u32);
-    let mut dice = Rng(!seed);
-    pair.chaos = Some(Box::new(move |_| {
-        let copies = if dice.chance(loss) {
-            0
-        } else {
-            1 + usize::from(dice.chance(twice))
+    let mut dice = Dice::new(!seed);
+    pair.rules.add(move |_| {
+        let copies = match dice.per_mille(loss) {
+            true => 0,
+            false => 1 + usize::from(dice.per_mille(twice)),
         };
-        let delay = |dice: &mut Rng| {
-            if dice.chance(late) {
-                dice.below(20_000)
-            } else {
-                0
-            }
+        let mut delay = || match dice.per_mille(late) {
+            true => dice.below(20_000),
+            false => 0,
         };
-        (0..copies).map(|_| delay(&mut dice)).collect()
-    }));
+        Some(Fate::Copies(
+            [0, 1].map(|nth| (nth < copies).then(&mut delay)),
+        ))
+    });
     // Each message has memory of its own, on both sides, and tells its number.
     let mut sinks: HashMap<u64, Mr> = HashMap::new();
     let mut sources = Vec::new();
@@ -410,7 +408,7 @@ fn play(seed: u64) {
             SendWr::new(number, SendOp::Send { imm }, source.part(0, len)),
         );
         sources.push(source);
-        if rng.chance(200) {
+        if rng.per_mille(200) {
             pair.run();
         }
     }
