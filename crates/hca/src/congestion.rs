@@ -70,6 +70,11 @@ impl Congestion {
         }
     }
 
+    /// Gives back the memory that CNPs took.
+    pub(crate) fn shrink(&mut self) {
+        self.cnps.shrink_to_fit();
+    }
+
     /// Takes over other settings. CNPs that wait are sent as they are.
     pub(crate) fn set(&mut self, settings: &Arc<Settings>) {
         let settings = Arc::clone(settings);

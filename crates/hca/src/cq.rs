@@ -135,6 +135,11 @@ impl Cq {
         self.entries.shrink_to(capacity as usize);
     }
 
+    /// Gives back the memory that it took and needs no more.
+    pub(crate) fn shrink(&mut self) {
+        self.entries.shrink_to_fit();
+    }
+
     /// Drops the completions of a queue pair that is gone: its work requests mean nothing any more.
     pub(crate) fn forget(&mut self, qpn: Qpn) {
         self.entries.retain(|completion| completion.qpn != qpn);

@@ -10,6 +10,7 @@
 //! | `payload` | the bytes of those packets |
 //! | `timers` | deadlines: when the host is to come back, and what happens then |
 //! | `queue_pair` | a queue pair with the device around it |
+//! | `rest` | memory that traffic has taken and a device at rest does not need |
 //! | `audit` | whether the device's books agree with each other |
 
 mod audit;
@@ -18,6 +19,7 @@ mod control;
 mod payload;
 mod queue_pair;
 mod receive;
+mod rest;
 mod timers;
 mod transmit;
 
@@ -72,6 +74,8 @@ pub struct Hca {
     timers: Timers,
     /// Queue pairs that may have something to send.
     ready: VecDeque<u32>,
+    /// Queue pairs that have worked since the device last rested.
+    used: Vec<u32>,
     /// Packets the queue pair at the front may still send before it goes to the back.
     burst_left: u32,
     /// What the queue pair at the front had taken when its turn began.
@@ -141,6 +145,7 @@ impl Hca {
             groups: Groups::default(),
             timers: Timers::default(),
             ready: VecDeque::new(),
+            used: Vec::new(),
             burst_left: BURST_PACKETS,
             turn_began: Turn::default(),
             peers: Peers::new(limits.max_qp),

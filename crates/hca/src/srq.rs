@@ -76,6 +76,11 @@ impl Srq {
         self.queue.len()
     }
 
+    /// Gives back the memory that it took and needs no more.
+    pub(crate) fn shrink(&mut self) {
+        self.queue.shrink();
+    }
+
     /// Takes over capacity and limit.
     pub(crate) fn change(&mut self, attr: &SrqAttr) {
         self.queue.resize(attr.max_wr);

@@ -116,6 +116,10 @@ impl Answers {
         self.queue.is_empty()
     }
 
+    pub(crate) fn shrink(&mut self) {
+        self.queue.shrink_to_fit();
+    }
+
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }

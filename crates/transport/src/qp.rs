@@ -225,6 +225,15 @@ impl Qp {
         }
     }
 
+    /// Gives back the memory that its queues took and need no more. What waits in them stays.
+    pub fn shrink(&mut self) {
+        self.requester.shrink();
+        self.responder.shrink();
+        if let ReceiveSource::Own(queue) = &mut self.receives {
+            queue.shrink();
+        }
+    }
+
     // Verbs.
 
     /// Changes attributes and state as `ibv_modify_qp` does: all of it, or on error nothing.

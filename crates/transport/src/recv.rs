@@ -113,6 +113,11 @@ impl ReceiveQueue {
         self.wqes.push_front(wqe);
     }
 
+    /// Gives back the memory that it took and needs no more.
+    pub fn shrink(&mut self) {
+        self.wqes.shrink_to_fit();
+    }
+
     /// Requests waiting.
     pub fn len(&self) -> usize {
         self.wqes.len()

@@ -589,6 +589,11 @@ impl Requester {
     }
 
     /// Drops everything on the queue without completions (RESET).
+    pub(crate) fn shrink(&mut self) {
+        self.queue.shrink_to_fit();
+        self.responses_due.shrink_to_fit();
+    }
+
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
         self.next = Psn::ZERO;

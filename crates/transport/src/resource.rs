@@ -60,6 +60,10 @@ impl Resources {
         assert!(self.ring.iter().map(|r| r.psn).is_sorted(), "{self:?}");
     }
 
+    pub(crate) fn shrink(&mut self) {
+        self.ring.shrink_to_fit();
+    }
+
     pub(crate) fn clear(&mut self) {
         self.ring.clear();
     }

@@ -613,6 +613,11 @@ impl Responder {
         self.nak_sent &= count == 0;
     }
 
+    pub(crate) fn shrink(&mut self) {
+        self.resources.shrink();
+        self.answers.shrink();
+    }
+
     /// Forgets everything (RESET).
     pub(crate) fn clear(&mut self) {
         self.epsn = Serial::first(Psn::ZERO);

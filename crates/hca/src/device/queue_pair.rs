@@ -38,6 +38,8 @@ pub(crate) struct QpEntry {
     pub(super) timer_at: Option<Time>,
     /// It is on the ready list.
     pub(super) ready: bool,
+    /// It is on the list of those that have worked.
+    pub(super) used: bool,
 }
 
 const _: () = {
@@ -62,6 +64,7 @@ impl QpEntry {
             limiter: None,
             timer_at: None,
             ready: false,
+            used: false,
         }
     }
 
@@ -119,6 +122,10 @@ impl Hca {
         f: impl FnOnce(&mut Qp, &mut QpHost<'_>) -> R,
     ) -> Option<R> {
         let entry = self.qps.get_mut(index)?;
+        if !entry.used {
+            entry.used = true;
+            self.used.push(index);
+        }
         let mut host = QpHost {
             qpn: entry.qp.qpn(),
             now: self.now,
@@ -161,6 +168,9 @@ impl Hca {
                 self.burst_left = BURST_PACKETS;
             }
             self.ready.retain(|ready| *ready != index);
+        }
+        if entry.used {
+            self.used.retain(|used| *used != index);
         }
         self.tidy_timers();
     }

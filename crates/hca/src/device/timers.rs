@@ -36,6 +36,10 @@ impl Timers {
         self.heap.pop().map(|Reverse(entry)| entry)
     }
 
+    pub(super) fn shrink(&mut self) {
+        self.heap.shrink_to_fit();
+    }
+
     /// Whether most entries are useless, where `owners` queue pairs have at most one good one each.
     pub(super) fn are_stale(&self, owners: usize) -> bool {
         self.heap.len() > 2 * owners + 64

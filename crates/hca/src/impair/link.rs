@@ -110,6 +110,13 @@ impl<T: Passenger> Link<T> {
         }
     }
 
+    /// Gives back the memory that its queues took and need no more.
+    pub(crate) fn shrink(&mut self) {
+        if let Some(impairer) = &mut self.impairer {
+            impairer.shrink();
+        }
+    }
+
     /// Keeps a packet until its time, which [`Self::admit`] has told.
     pub(crate) fn hold(&mut self, later: Later, packet: T) {
         if let Some(impairer) = &mut self.impairer {
@@ -208,6 +215,11 @@ impl<T: Passenger> Impairer<T> {
     /// Packets that wait, in the queue or behind it.
     fn len(&self) -> usize {
         self.held.len() + self.queue.len()
+    }
+
+    fn shrink(&mut self) {
+        self.queue.shrink_to_fit();
+        self.held.shrink_to_fit();
     }
 
     /// When [`Self::poll`] has something.

@@ -112,7 +112,7 @@ impl Shared {
             let deadline = engine.poll_timeout();
             let blocked = engine.is_blocked();
             let idle = matches!(received, Ok(0)) && !more;
-            let sleeps = idle && (spun || is_around);
+            let sleeps = idle && (spun || is_around) && !engine.hca.rest();
             if sleeps {
                 let until = deadline.map_or(WHENEVER, |at| Clock.nanos_at(at));
                 self.helper_until_ns.store(until, Ordering::Relaxed);
