@@ -29,7 +29,7 @@ use std::time::Duration;
 use clap::Args;
 use ferroce_hca::Impairment;
 use ferroce_sysfs::View;
-use ferroce_udp::{DeviceSpec, Registry};
+use ferroce_udp::{DeviceSpec, Registry, impairment};
 
 use self::environment::Environment;
 use self::launch::Running;
@@ -71,7 +71,7 @@ pub struct Command {
     personality: Option<Personality>,
     /// Spoil what the device sends while the program runs, for example
     /// loss=1%,delay=50us,down=200ms@3s: times count from the start of the program
-    #[arg(long, value_name = "SPEC")]
+    #[arg(long, value_name = "SPEC", value_parser = impairment::parse)]
     impair: Option<Impairment>,
     /// Print what the device counted, and its timeouts, to standard error at the end
     #[arg(long)]

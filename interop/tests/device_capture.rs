@@ -11,7 +11,7 @@ use ferroce_hca::{
     QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus, WriteLockError,
 };
 use ferroce_interop::Tool;
-use ferroce_udp::{Device, DeviceConfig, Endpoint, Tap, TapDirection};
+use ferroce_udp::{Device, DeviceConfig, Endpoint, Tap, TapDirection, impairment};
 use ferroce_wire::{IcrcFlow, IpPair, Opcode, Psn, Qpn};
 use tempfile::TempDir;
 
@@ -264,7 +264,7 @@ fn marks_and_cnps_are_well_formed() {
         };
         end.device.state().change_congestion(change).unwrap();
     }
-    let link = "rate=1Gbit,red=2KB:2KB:100%".parse().unwrap();
+    let link = impairment::parse("rate=1Gbit,red=2KB:2KB:100%").unwrap();
     let set = |hca: &mut Hca| hca.set_impairment(Direction::Egress, link);
     a.device.with(set).unwrap();
     let attr = QpAttr {

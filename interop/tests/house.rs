@@ -16,6 +16,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("ferroce-border", 0),
     ("ferroce-crossing", 0),
     ("ferroce-time", 0),
+    ("ferroce-units", 0),
     ("ferroce-wire", 0),
     ("ferroce-prm", 0),
     ("ferroce-adp", 1),

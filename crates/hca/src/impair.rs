@@ -4,15 +4,12 @@
 //! receives. All randomness comes from the device's seed.
 
 mod link;
-mod parse;
 mod queue;
-mod units;
 
 use ferroce_transport::Time;
 use thiserror::Error;
 
 pub(crate) use link::{Damage, Link, Passenger, Release};
-pub use parse::ImpairmentParseError;
 pub(crate) use queue::Backlog;
 pub use queue::Bottleneck;
 
@@ -46,25 +43,6 @@ pub struct BurstLoss {
 
 /// What the link does to packets in one direction. Probabilities are for each packet, 0 to 1.
 ///
-/// As text, for command lines and logs, an impairment is a list of its parts, `none` if it has
-/// none. Probabilities are numbers or percentages; times have a unit (`ns`, `us`, `ms`, `s`), rates
-/// (`bit`, `kbit`, `Mbit`, `Gbit` a second) and lengths (`B`, `KB`, `MB`, in thousands), too:
-///
-/// ```
-/// use ferroce_hca::Impairment;
-///
-/// let text = "loss=1%,burst=0.1%:20,duplicate=0.1%,corrupt=0.01%,ecn=5%,rate=1Gbit,\
-///             red=5KB:200KB:1%,limit=1MB,delay=50us,jitter=10us,reorder=0.5%:200us,\
-///             down=200ms@3s,down=1s@10s";
-/// let impairment: Impairment = text.parse().unwrap();
-/// assert_eq!(impairment.loss, 0.01);
-/// assert_eq!(impairment.burst.unwrap().mean_length, 20.0);
-/// assert_eq!(impairment.bottleneck.unwrap().rate.bps(), 1_000_000_000);
-/// assert_eq!(impairment.reorder_ns, 200_000);
-/// assert_eq!(impairment.blackouts.len(), 2);
-/// assert_eq!(impairment.to_string(), text);
-/// ```
-///
 /// A packet that is not lost at random goes through the bottleneck's queue first. What else the link
 /// does to it happens behind that, so that a delay comes on top of the time in the queue.
 ///
@@ -97,7 +75,7 @@ pub struct Impairment {
 
 /// A value that makes no sense.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
-#[error("impairment {field} is {value}, allowed is {allowed}")]
+#[error("invalid {field} {value}: must be {allowed}")]
 pub struct ImpairmentError {
     /// Name of the field.
     pub field: &'static str,
@@ -188,7 +166,7 @@ mod tests {
         .unwrap_err();
         assert_eq!(
             error.to_string(),
-            "impairment loss is 1.5, allowed is a probability, 0 to 1"
+            "invalid loss 1.5: must be a probability, 0 to 1"
         );
         assert!(
             Impairment {
@@ -206,7 +184,7 @@ mod tests {
         .unwrap_err();
         assert_eq!(
             error.to_string(),
-            "impairment rate is 999, allowed is 1000 bit/s or more"
+            "invalid rate 999: must be 1000 bit/s or more"
         );
         let blackout = Blackout {
             from: Time::ZERO,
@@ -220,7 +198,7 @@ mod tests {
         .unwrap_err();
         assert_eq!(
             error.to_string(),
-            "impairment number of blackouts (down) is 33, allowed is 32 at most"
+            "invalid number of blackouts (down) 33: must be 32 at most"
         );
     }
 }

@@ -15,6 +15,7 @@
 //! | [`device`](Device) | the engine behind a lock, the helper thread, waiting |
 //! | [`tap`](Tap) | packet captures |
 //! | `spec`, `registry` | the devices of a user, each a TOML file |
+//! | [`impairment`] | what a link does to packets, as text |
 //! | `shared` | the file that the processes of a device map: state, slots |
 //! | `steering` | lets the kernel bring packets to the process they belong to |
 //! | `groups` | the multicast groups that the host is in for the device |
@@ -38,6 +39,7 @@ mod fault;
 mod flow;
 mod foreign;
 mod groups;
+pub mod impairment;
 mod inquiry;
 mod neighbours;
 mod observer;

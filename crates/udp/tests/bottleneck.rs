@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ferroce_dcqcn::Params;
 use ferroce_hca::{Completion, Counter, DeviceState, Direction, QpAttr, WcStatus, WriteLockError};
-use ferroce_udp::Registry;
+use ferroce_udp::{Registry, impairment};
 use ferroce_wire::Qpn;
 
 use common::{
@@ -57,7 +57,7 @@ fn set(state: &DeviceState, assignments: &[&str]) {
 
 /// Puts the bottleneck before what a device receives.
 fn narrow(state: &DeviceState) {
-    let link = LINK.parse().unwrap();
+    let link = impairment::parse(LINK).unwrap();
     state.set_impairment(Direction::Ingress, link).unwrap();
 }
 

@@ -130,7 +130,7 @@ fn a_program_whose_polls_all_find_completions_hears_of_congestion() {
         };
         node.device.state().change_congestion(change).unwrap();
     }
-    let marks = "ecn=100%".parse().unwrap();
+    let marks = ferroce_udp::impairment::parse("ecn=100%").unwrap();
     let state = b.device.state();
     state.set_impairment(Direction::Ingress, marks).unwrap();
 

@@ -21,8 +21,8 @@ use std::io;
 use clap::Args;
 use ferroce_dcqcn::Rate;
 use ferroce_dcqcn::presets::{PRESETS, Preset};
-use ferroce_hca::Impairment;
 use ferroce_udp::Tap;
+use ferroce_units::{Invalid, RATE};
 
 use self::plan::Plan;
 use super::progress::Progress;
@@ -64,14 +64,9 @@ pub(super) struct Options {
     width: u16,
 }
 
-fn rate(text: &str) -> Result<Rate, String> {
-    let allowed = Rate::from_mbps(10)..=Rate::from_mbps(100_000);
-    let impairment: Option<Impairment> = format!("rate={text}").parse().ok();
-    let bottleneck = impairment.and_then(|it| it.bottleneck);
-    bottleneck
-        .map(|bottleneck| bottleneck.rate)
-        .filter(|rate| allowed.contains(rate))
-        .ok_or_else(|| "write 10Mbit to 100Gbit, for example 500Mbit or 2.5Gbit".to_owned())
+fn rate(text: &str) -> Result<Rate, Invalid> {
+    let [from, to] = [10, 100_000].map(|mbps| Rate::from_mbps(mbps).bps());
+    RATE.read_in(text, from..=to).map(Rate::from_bps)
 }
 
 fn preset(name: &str) -> Result<&'static Preset, String> {

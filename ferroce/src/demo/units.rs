@@ -1,138 +1,74 @@
-//! Values on the command line: fractions, durations, sizes.
+//! Values of the demo on the command line: losses, outages, durations, sizes.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use ferroce_units::{Decimal, Invalid, Probability, SIZE, TIME};
 
 use super::plan::{Blackout, Start};
 
-/// Losses above this leave nothing to look at.
-const LOSS_MAX: f64 = 0.5;
-/// Longest blackout, latest start of one, and longest run.
-const TIME_MAX_NS: u64 = 3600 * 1_000_000_000;
-/// Shortest run.
-const RUN_TIME_MIN_NS: u64 = 100_000_000;
-/// Most bytes of one run.
-const BYTES_MAX: u64 = 1 << 40;
+const SECOND: u64 = 1_000_000_000;
+/// How long an outage lasts, and when it begins.
+const TIMES: RangeInclusive<u64> = 0..=3600 * SECOND;
+/// How long a demo runs. In less there is nothing to see.
+const RUN_TIMES: RangeInclusive<u64> = SECOND / 10..=3600 * SECOND;
+/// Bytes of one run.
+const BYTES: RangeInclusive<u64> = 1..=1 << 40;
 
-const DURATIONS: &[(&str, f64)] = &[
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("ms", 1e6),
-    ("s", 1e9),
-    ("min", 60e9),
-];
-
-const SIZES: &[(&str, f64)] = &[
-    ("", 1.0),
-    ("B", 1.0),
-    ("K", 1024.0),
-    ("KiB", 1024.0),
-    ("KB", 1e3),
-    ("M", 1_048_576.0),
-    ("MiB", 1_048_576.0),
-    ("MB", 1e6),
-    ("G", 1_073_741_824.0),
-    ("GiB", 1_073_741_824.0),
-    ("GB", 1e9),
-    ("T", 1_099_511_627_776.0),
-    ("TiB", 1_099_511_627_776.0),
-    ("TB", 1e12),
-];
-
-/// A probability: `0.01` or `1%`.
+/// A probability that leaves something to look at: `0.01` or `1%`.
 pub(super) fn loss(text: &str) -> Result<f64, String> {
-    let (number, unit) = split(text);
-    let scale = match unit {
-        "" => 1.0,
-        "%" => 0.01,
-        _ => return Err("not a fraction; write one like 0.01, or a percentage like 1%".to_owned()),
-    };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| "not a number; write a fraction like 0.01, or a percentage like 1%")?;
-    let loss = number * scale;
-    if (0.0..=LOSS_MAX).contains(&loss) {
-        return Ok(loss);
+    let allowed = "must be a probability between 0 and 0.5 (or 0% to 50%)";
+    let half = Probability::from_f64(0.5);
+    match text.parse::<Probability>() {
+        Ok(loss) if Some(loss) <= half => Ok(loss.as_f64()),
+        // Whoever writes 1 or 5 means percent.
+        _ => Err(match text.parse::<Decimal>() {
+            Ok(number) if format!("{number}%").parse::<Probability>().is_ok() => {
+                format!("{allowed}; for {number} percent write {number}%")
+            }
+            _ => format!("{allowed}, for example 1%"),
+        }),
     }
-    // Whoever writes 1 or 5 means percent.
-    let instead = if unit.is_empty() && (1.0..=50.0).contains(&number) {
-        format!("for {number} percent write {number}%")
-    } else {
-        "write for example 1%".to_owned()
-    };
-    Err(format!("allowed is 0 to 0.5 (0% to 50%); {instead}"))
 }
 
-/// `LEN` or `LEN@AT`; a length of 0 is no blackout.
+/// `LEN` or `LEN@AT`; a length of 0 is none.
 pub(super) fn blackout(text: &str) -> Result<Blackout, String> {
     let (length, start) = match text.split_once('@') {
         Some((length, at)) => (length, start(at.trim())?),
         None => (text, Start::DEFAULT),
     };
-    Ok(Blackout {
-        start,
-        length_ns: duration(length.trim())?,
+    let length_ns = TIME.read_in(length, TIMES);
+    let length_ns = length_ns.map_err(|invalid| {
+        format!("the length {invalid}; write LEN or LEN@AT, such as 400ms@1s or 400ms@25%")
+    })?;
+    Ok(Blackout { start, length_ns })
+}
+
+fn start(text: &str) -> Result<Start, String> {
+    let start = match text.strip_suffix('%') {
+        Some(percent) => text
+            .parse::<Probability>()
+            .and_then(|_| percent.trim_end().parse::<Decimal>())
+            .map(|percent| Start::Percent(percent.as_f64())),
+        None => TIME.read_in(text, TIMES).map(Start::Time),
+    };
+    start.map_err(|_| {
+        let time = TIME.write(*TIMES.end());
+        format!(
+            "the start after the @ must be a time from 0 to {time}, or a percentage of the bytes, \
+             such as 400ms@1s or 400ms@25%"
+        )
     })
 }
 
-const BLACKOUT: &str = "write LEN or LEN@AT with units ns, us, ms, s or min, or AT as a percentage \
-                        of the bytes, for example 400ms, 400ms@1s or 400ms@25%; 0 is none";
-
-fn start(text: &str) -> Result<Start, String> {
-    let Some(number) = text.strip_suffix('%') else {
-        return duration(text).map(Start::Time);
-    };
-    match number.trim_end().parse() {
-        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Start::Percent(percent)),
-        _ => Err(format!("'{text}' is not from 0% to 100%; {BLACKOUT}")),
-    }
-}
-
-fn duration(text: &str) -> Result<u64, String> {
-    duration_or(text, BLACKOUT)
-}
-
 /// How long a demo runs.
-pub(super) fn run_time(text: &str) -> Result<u64, String> {
-    const INSTEAD: &str = "write 100ms to 60min, for example 6s or 1min";
-    let ns = duration_or(text, INSTEAD)?;
-    if ns < RUN_TIME_MIN_NS {
-        return Err(format!("'{text}' is too short to see anything; {INSTEAD}"));
-    }
-    Ok(ns)
-}
-
-/// A duration, up to an hour; what is none is answered with what to write instead.
-fn duration_or(text: &str, instead: &str) -> Result<u64, String> {
-    let (number, unit) = split(text);
-    let scale = match DURATIONS.iter().find(|(name, _)| *name == unit) {
-        Some((_, scale)) => *scale,
-        None if unit.is_empty() && number.parse() == Ok(0.0) => 1.0,
-        None if unit.is_empty() && !number.is_empty() => {
-            return Err(format!("'{text}' has no unit; {instead}"));
-        }
-        None => return Err(format!("'{text}' is no duration; {instead}")),
-    };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| format!("'{text}' is no duration; {instead}"))?;
-    whole(number * scale, 0, TIME_MAX_NS)
-        .ok_or_else(|| format!("'{text}' is more than 1 hour; {instead}"))
+pub(super) fn run_time(text: &str) -> Result<u64, Invalid> {
+    TIME.read_in(text, RUN_TIMES)
 }
 
 /// A number of bytes: `1000000`, `64M`, `1GiB`.
-pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    const INSTEAD: &str = "write 1 to 1T, for example 64M (2^20), 64MB (10^6) or 1GiB";
-    let (number, unit) = split(text);
-    let named = SIZES
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(unit));
-    let number: Option<f64> = number.parse().ok();
-    match (number, named) {
-        (Some(number), Some((_, scale))) => whole(number * scale, 1, BYTES_MAX)
-            .ok_or_else(|| format!("allowed is 1 byte to 1 TiB; {INSTEAD}")),
-        _ => Err(format!("not a size; {INSTEAD}")),
-    }
+pub(super) fn bytes(text: &str) -> Result<u64, Invalid> {
+    SIZE.read_in(text, BYTES)
 }
 
 /// An ACK timeout code that ends.
@@ -166,22 +102,6 @@ pub(super) fn addresses(text: &str) -> Result<[IpAddr; 2], String> {
     Ok([a, b])
 }
 
-/// A number and what follows it.
-fn split(text: &str) -> (&str, &str) {
-    let end = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    (number, unit.trim_start())
-}
-
-/// The nearest integer, if it lies in the range.
-fn whole(number: f64, min: u64, max: u64) -> Option<u64> {
-    let number = number.round();
-    // Both ends are below 2^53, where every integer has its f64.
-    (number >= min as f64 && number <= max as f64).then_some(number as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,7 +117,7 @@ mod tests {
         }
         assert_eq!(
             loss("1").unwrap_err(),
-            "allowed is 0 to 0.5 (0% to 50%); for 1 percent write 1%"
+            "must be a probability between 0 and 0.5 (or 0% to 50%); for 1 percent write 1%"
         );
     }
 
@@ -223,12 +143,10 @@ mod tests {
     #[test]
     fn a_run_has_a_length() {
         assert_eq!(run_time("100ms"), Ok(100_000_000));
-        assert_eq!(run_time("60min"), Ok(TIME_MAX_NS));
+        assert_eq!(run_time("60min"), Ok(3600 * SECOND));
         for bad in ["99ms", "61min", "0", "6", "s", "1h"] {
-            assert!(
-                run_time(bad).unwrap_err().contains("for example 6s"),
-                "{bad}"
-            );
+            let error = run_time(bad).unwrap_err().to_string();
+            assert!(error.contains("from 100ms to 3600s"), "{bad}: {error}");
         }
     }
 

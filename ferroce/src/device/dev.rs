@@ -311,7 +311,7 @@ mod tests {
         assert!(
             set(&["window", "1KiB"])
                 .unwrap_err()
-                .contains("allowed is auto, or 16KiB to 1024MiB")
+                .contains("allowed is auto, or 16KiB to 1GiB")
         );
         assert!(set(&["seed"]).unwrap_err().contains("write seed VALUE"));
         assert!(

@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use ferroce_hca::{DeviceState, Direction, Impairment, Time};
-use ferroce_udp::Registry;
 use ferroce_udp::wait::Clock;
+use ferroce_udp::{Registry, impairment};
 
 use super::format::{Before, Format, Row};
 use super::{devices, link, observe, registry};
@@ -61,7 +61,7 @@ impl Impair {
         let (name, impairment) = match (name, self.what.as_str()) {
             (name, "show" | "list") => return show(&registry, name, format, to),
             (Some(name), "clear") => (name, Impairment::default()),
-            (Some(name), spec) => (name, spec.parse().map_err(Failure::input)?),
+            (Some(name), spec) => (name, impairment::parse(spec).map_err(Failure::input)?),
             (None, _) => return Err(Failure::input("which device? write its name first")),
         };
         let usual = match self.what.as_str() {
@@ -95,7 +95,7 @@ fn show(
             (Direction::Egress, "egress", "egress_queue_bytes"),
             (Direction::Ingress, "ingress", "ingress_queue_bytes"),
         ] {
-            row.put(key, still_to_come(state, direction).to_string());
+            row.put(key, impairment::text(&still_to_come(state, direction)));
             if let Some(bytes) = state.queue_bytes(direction, now()) {
                 row.put(queue, bytes);
             }

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use ferroce_dcqcn::CongestionPoint;
+use ferroce_hca::impair::Bottleneck;
 use ferroce_hca::{
-    AccessFlags, Direction, HcaConfig, Memory, MrInfo, Mtu, QpAttr, SendOp, SendWr, Sge, Window,
+    AccessFlags, Direction, HcaConfig, Impairment, Memory, MrInfo, Mtu, QpAttr, Rate, SendOp,
+    SendWr, Sge, Window,
 };
 use ferroce_wire::Qpn;
 
@@ -31,7 +34,7 @@ struct Incast {
 }
 
 impl Incast {
-    fn new(flows: usize, link: &str, assignments: &[&str]) -> Self {
+    fn new(flows: usize, link: Impairment, assignments: &[&str]) -> Self {
         let config = HcaConfig {
             window: Window::Fixed(2 << 20), // rates are to keep the queue short
             ..HcaConfig::default()
@@ -41,7 +44,6 @@ impl Incast {
         pair.sides
             .iter()
             .for_each(|side| set(&side.hca, assignments));
-        let link = link.parse().unwrap();
         let hca = &mut pair.sides[B].hca;
         hca.set_impairment(Direction::Ingress, link).unwrap();
         let attr = QpAttr {
@@ -146,13 +148,22 @@ const SLOW_BOTTLENECK: [&str; 9] = [
     "rpg_hai_rate=5",
     "rate_to_set_on_first_cnp=60",
 ];
-const GIGABIT: &str = "rate=1Gbit,red=50KB:1MB:10%";
+/// A bottleneck of 1 Gb/s that marks from 50 KB on, and a tenth of what comes just below 1 MB.
+fn gigabit() -> Impairment {
+    Impairment {
+        bottleneck: Some(Bottleneck {
+            red: CongestionPoint::new(50_000, 1_000_000, 100_000).ok(),
+            ..Bottleneck::new(Rate::from_mbps(1_000))
+        }),
+        ..Impairment::default()
+    }
+}
 const MS: u64 = 1_000_000;
 
 #[test]
 fn flows_share_a_bottleneck_and_keep_it_busy() {
     for flows in [2, 4, 8, 16] {
-        let mut incast = Incast::new(flows, GIGABIT, &SLOW_BOTTLENECK);
+        let mut incast = Incast::new(flows, gigabit(), &SLOW_BOTTLENECK);
         incast.run(flows, 200 * MS);
         incast.run(flows, 500 * MS);
         let (jain, busy) = (incast.jain(flows), incast.busy());
@@ -165,7 +176,7 @@ fn flows_share_a_bottleneck_and_keep_it_busy() {
 
 #[test]
 fn those_who_stay_take_over_from_those_who_leave() {
-    let mut incast = Incast::new(16, GIGABIT, &SLOW_BOTTLENECK);
+    let mut incast = Incast::new(16, gigabit(), &SLOW_BOTTLENECK);
     incast.run(16, 300 * MS);
     // What is posted goes out, and the rates grow by 5 Mb/s every 1.5 ms.
     incast.run(8, 50 * MS);
@@ -177,7 +188,7 @@ fn those_who_stay_take_over_from_those_who_leave() {
 #[test]
 fn the_firmwares_parameters_are_too_fast_for_a_slow_bottleneck() {
     // A CNP is forgotten within 5 us; the queue alone takes 16 ms.
-    let mut incast = Incast::new(4, GIGABIT, &[]);
+    let mut incast = Incast::new(4, gigabit(), &[]);
     incast.run(4, 1_000 * MS);
     assert!(
         incast.mean_queue() > 1_000_000.0,

@@ -114,7 +114,10 @@ fn changed() -> DeviceState {
 #[test]
 fn a_reset_brings_registers_and_histogram_back_and_nothing_else() {
     let state = changed();
-    let impairment: Impairment = "loss=1%".parse().unwrap();
+    let impairment = Impairment {
+        loss: 0.01,
+        ..Impairment::default()
+    };
     state
         .set_impairment(Direction::Egress, impairment.clone())
         .unwrap();

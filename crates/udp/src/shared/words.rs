@@ -207,7 +207,7 @@ mod tests {
         };
         Settings::from_parts(SettingsParts {
             floor_disabled: 5 << 100 | 1,
-            egress: text.parse().unwrap(),
+            egress: crate::impairment::parse(text).unwrap(),
             congestion: presets::BARRE.params().with(Param::HaiRate, u32::MAX),
             ..Settings::new(personality).to_parts()
         })

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ferroce_hca::Window;
+use ferroce_units::SIZE;
 use serde::{Deserialize, Serialize};
 
 use super::SpecError;
@@ -32,13 +33,7 @@ impl fmt::Display for WindowSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Window::Auto => f.write_str("auto"),
-            Window::Fixed(bytes) if bytes.is_multiple_of(1 << 20) => {
-                write!(f, "{}MiB", bytes >> 20)
-            }
-            Window::Fixed(bytes) if bytes.is_multiple_of(1 << 10) => {
-                write!(f, "{}KiB", bytes >> 10)
-            }
-            Window::Fixed(bytes) => write!(f, "{bytes}"),
+            Window::Fixed(bytes) => f.write_str(&SIZE.write(bytes.into())),
         }
     }
 }
@@ -50,18 +45,12 @@ impl FromStr for WindowSetting {
         if text == "auto" {
             return Ok(Self(Window::Auto));
         }
-        let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("", 1)];
-        let bytes = units
-            .iter()
-            .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))
-            .and_then(|(number, factor)| {
-                number.trim_end().parse::<u32>().ok()?.checked_mul(*factor)
-            })
-            .filter(|bytes| (Self::LEAST..=Self::MOST).contains(bytes));
+        let bytes = SIZE.read(text).ok().and_then(|bytes| bytes.try_into().ok());
+        let bytes = bytes.filter(|bytes| (Self::LEAST..=Self::MOST).contains(bytes));
         let bad = || SpecError::BadValue {
             field: "window",
             value: text.to_owned(),
-            allowed: "auto, or 16KiB to 1024MiB, for example 256KiB",
+            allowed: "auto, or 16KiB to 1GiB, for example 256KiB",
         };
         Ok(Self(Window::Fixed(bytes.ok_or_else(bad)?)))
     }
@@ -100,10 +89,10 @@ mod tests {
     #[test]
     fn what_is_no_window_is_refused_with_what_is() {
         for text in [
-            "", "Auto", "0", "16383", "15KiB", "1025MiB", "4096MiB", "-1", "1GiB",
+            "", "Auto", "0", "16383", "15KiB", "1025MiB", "4096MiB", "-1", "2GiB", "16384.5",
         ] {
             let error = text.parse::<WindowSetting>().unwrap_err().to_string();
-            let told = format!("window is {text:?}, allowed is auto, or 16KiB to 1024MiB");
+            let told = format!("window is {text:?}, allowed is auto, or 16KiB to 1GiB");
             assert!(error.starts_with(&told), "{error}");
         }
     }

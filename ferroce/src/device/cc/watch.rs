@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ferroce_hca::Counter;
 use ferroce_udp::{FlowRow, Inquiry, Observer, Process, Query, Registry, Resource};
+use ferroce_units::{Decimal, Invalid, TIME};
 use serde_json::{Value, json};
 
 use super::super::ask::ask;
@@ -22,7 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 #[derive(Args, Debug)]
 pub(super) struct Watch {
     /// Seconds between two looks
-    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "1", value_parser = interval)]
     interval: Duration,
     /// End after this many; without it, watch until interrupted
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -195,11 +196,14 @@ fn table(seen: &[Seen], before: &Counted, now: Instant) -> String {
     table.to_string()
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|it| (0.01..=3600.0).contains(it));
-    seconds
-        .map(Duration::from_secs_f64)
-        .ok_or_else(|| "allowed are seconds from 0.01 to 3600".to_owned())
+/// Seconds, or a time with its unit.
+fn interval(text: &str) -> Result<Duration, Invalid> {
+    let with_unit = match text.parse::<Decimal>() {
+        Ok(seconds) => format!("{seconds}s"),
+        Err(_) => text.to_owned(),
+    };
+    let ns = TIME.read_in(&with_unit, 10_000_000..=3_600_000_000_000)?;
+    Ok(Duration::from_nanos(ns))
 }
 
 #[cfg(test)]

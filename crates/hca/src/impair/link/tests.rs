@@ -282,7 +282,13 @@ fn packets_are_marked_by_what_they_leave_behind() {
 
 #[test]
 fn a_full_queue_drops_and_counts() {
-    let mut link = Link::new("rate=8Mbit,limit=3KB".parse().unwrap());
+    let mut link = Link::new(Impairment {
+        bottleneck: Some(Bottleneck {
+            limit_bytes: 3_000,
+            ..Bottleneck::new(Rate::from_mbps(8))
+        }),
+        ..Impairment::default()
+    });
     for n in 0..5 {
         link.put(Time::ZERO, n);
     }
