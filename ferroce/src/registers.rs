@@ -6,8 +6,7 @@ use std::path::PathBuf;
 
 use ferroce_fwctl::card::{Call, Card, CardError, Places};
 pub(crate) use ferroce_fwctl::card::{REGISTER_LEN_MAX, is_card_name};
-use ferroce_fwctl::mailbox::{self, Status};
-use ferroce_hca::Method;
+use ferroce_hca::{Method, Status};
 use ferroce_udp::{DeviceSpec, PciAddress, Registry};
 
 use crate::device;
@@ -159,7 +158,7 @@ impl Registers for Software {
         })?;
         let result = observer.state().access_register(id, method, data);
         result.map_err(|error| Refusal {
-            status: Status(error.status() as u8),
+            status: error.status(),
             text: format!("{name}: {error}"),
         })
     }
@@ -177,15 +176,13 @@ impl Registers for Opened {
     }
 
     fn access(&self, id: u16, method: Method, data: &mut [u8]) -> Result<(), Refusal> {
-        self.card
-            .access(id, of_mailbox(method), data)
-            .map_err(|error| Refusal {
-                status: match error {
-                    CardError::Refused { status, .. } => status,
-                    _ => Status::INTERNAL_ERROR,
-                },
-                text: error.to_string(),
-            })
+        self.card.access(id, method, data).map_err(|error| Refusal {
+            status: match error {
+                CardError::Refused { status, .. } => status,
+                _ => Status::INTERNAL_ERROR,
+            },
+            text: error.to_string(),
+        })
     }
 }
 
@@ -237,12 +234,5 @@ impl Registers for DryRun {
 
 /// What is sent to a card to read or write a register, in words and bytes.
 pub(crate) fn dump(id: u16, method: Method, data: &[u8]) -> String {
-    Call::new(id, of_mailbox(method), data).dump()
-}
-
-fn of_mailbox(method: Method) -> mailbox::Method {
-    match method {
-        Method::Write => mailbox::Method::Write,
-        Method::Query => mailbox::Method::Read,
-    }
+    Call::new(id, method, data).dump()
 }

@@ -175,7 +175,7 @@ fn access(hca: &mut Hca, id: u16, method: Method, bytes: &mut [u8]) {
         }
         Err(error) => {
             assert!(!error.to_string().is_empty());
-            assert_ne!(error.status(), Status::Ok);
+            assert_ne!(error.status(), Status::OK);
             assert_eq!(bytes, request, "an error answers nothing");
             assert_eq!(snapshot(hca), before, "an error changes nothing");
         }

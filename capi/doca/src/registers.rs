@@ -4,7 +4,6 @@ use std::fmt;
 use std::io;
 
 use ferroce_fwctl::card::{Card, CardError};
-use ferroce_fwctl::mailbox;
 use ferroce_hca::{DeviceState, Method, RegisterError, Status};
 use ferroce_udp::{Registry, RegistryError};
 use nix::errno::Errno;
@@ -83,8 +82,8 @@ impl Registers for SoftwareDevice {
 impl Registers for DeviceState {
     fn access(&self, id: u16, method: Method, data: &mut [u8]) -> Result<(), Refusal> {
         let code = |error: &RegisterError| match error.status() {
-            Status::NotSupported => Code::NotSupported,
-            Status::BadParameter => Code::InvalidValue,
+            Status::NOT_SUPPORTED => Code::NotSupported,
+            Status::BAD_PARAMETER => Code::InvalidValue,
             _ => Code::Driver,
         };
         let done = self.access_register(id, method, data);
@@ -94,10 +93,6 @@ impl Registers for DeviceState {
 
 impl Registers for Card {
     fn access(&self, id: u16, method: Method, data: &mut [u8]) -> Result<(), Refusal> {
-        let method = match method {
-            Method::Write => mailbox::Method::Write,
-            Method::Query => mailbox::Method::Read,
-        };
         let done = Self::access(self, id, method, data);
         done.map_err(|error| failed(&error))
     }
@@ -115,8 +110,8 @@ fn failed(error: &CardError) -> Refusal {
             _ => Code::Driver,
         },
         CardError::Refused { status, .. } => match *status {
-            mailbox::Status::NOT_SUPPORTED => Code::NotSupported,
-            mailbox::Status::BAD_PARAMETER => Code::InvalidValue,
+            Status::NOT_SUPPORTED => Code::NotSupported,
+            Status::BAD_PARAMETER => Code::InvalidValue,
             _ => Code::Driver,
         },
         _ => Code::Driver,
@@ -163,9 +158,9 @@ mod tests {
             (kernel(Errno::ENODEV), Code::NotFound),
             (kernel(Errno::EPERM), Code::OperatingSystem),
             (kernel(Errno::EBADMSG), Code::Driver),
-            (refused(mailbox::Status::NOT_SUPPORTED), Code::NotSupported),
-            (refused(mailbox::Status::BAD_PARAMETER), Code::InvalidValue),
-            (refused(mailbox::Status::INTERNAL_ERROR), Code::Driver),
+            (refused(Status::NOT_SUPPORTED), Code::NotSupported),
+            (refused(Status::BAD_PARAMETER), Code::InvalidValue),
+            (refused(Status::INTERNAL_ERROR), Code::Driver),
         ] {
             let refusal = failed(&error);
             assert_eq!(refusal.code(), code, "{error}");

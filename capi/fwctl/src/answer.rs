@@ -7,8 +7,8 @@ use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
 
-use ferroce_fwctl::mailbox::{Method, Status};
 use ferroce_fwctl::node;
+use ferroce_hca::{Method, Status};
 use ferroce_sysfs::{FWCTL_NODE_MAX, fwctl_node_device};
 use ferroce_udp::{Observer, Registry, RegistryError};
 use nix::errno::Errno;
@@ -56,16 +56,12 @@ fn observe(device: &str) -> Result<Observer, Errno> {
 }
 
 fn access(observer: &Observer, id: u16, method: Method, data: &mut [u8]) -> Status {
-    let method = match method {
-        Method::Write => ferroce_hca::Method::Write,
-        Method::Read => ferroce_hca::Method::Query,
-    };
     match observer.state().access_register(id, method, data) {
         Ok(()) => Status::OK,
         Err(error) => {
             // The status alone does not say which field it is about.
             tell(format_args!("{}: {error}", observer.spec().name));
-            Status(error.status() as u8)
+            error.status()
         }
     }
 }

@@ -152,7 +152,7 @@ impl Card {
                 info: self.info,
             });
         }
-        if method == Method::Read {
+        if method == Method::Query {
             data.copy_from_slice(reply.data);
         }
         Ok(())
@@ -177,7 +177,7 @@ impl Call {
     pub fn new(id: u16, method: Method, data: &[u8]) -> Self {
         Self {
             scope: match method {
-                Method::Read => Scope::DebugReadOnly,
+                Method::Query => Scope::DebugReadOnly,
                 Method::Write => Scope::Configuration,
             },
             input: Request::access(id, method, data).to_bytes(),
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn calls_ask_for_no_more_than_they_need() {
-        let get = Call::new(0x402c, Method::Read, &[0; 0x80]);
+        let get = Call::new(0x402c, Method::Query, &[0; 0x80]);
         assert_eq!((get.scope, get.out_len), (Scope::DebugReadOnly, 0x90));
         let set = Call::new(0x402c, Method::Write, &[0; 4]);
         assert_eq!(set.scope, Scope::Configuration);

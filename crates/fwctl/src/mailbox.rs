@@ -1,6 +1,6 @@
 //! ACCESS_REG, the firmware's command for registers, and its answers. Everything is big-endian.
 
-use std::fmt;
+pub use ferroce_prm::{Method, Status};
 
 /// The command's opcode.
 pub const ACCESS_REG: u16 = 0x805;
@@ -10,16 +10,6 @@ pub const ACCESS_REGISTER_USER: u16 = 0xb0c;
 
 /// Bytes in front of a register's content, in a command and in its answer.
 pub const HEADER_LEN: usize = 16;
-
-/// What is done with a register; the numbers of the command's `op_mod`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u16)]
-pub enum Method {
-    /// SET.
-    Write = 0,
-    /// GET. The content goes with the command, too: it may have an index in it.
-    Read = 1,
-}
 
 /// A command. What stands in its fields need not make sense.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,11 +73,7 @@ impl<'a> Request<'a> {
     /// What is to be done with the register; `None` if the firmware knows no such thing.
     #[must_use]
     pub const fn method(&self) -> Option<Method> {
-        match self.op_mod {
-            0 => Some(Method::Write),
-            1 => Some(Method::Read),
-            _ => None,
-        }
+        Method::of(self.op_mod)
     }
 }
 
@@ -127,77 +113,6 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// How the firmware says a command went.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Status(pub u8);
-
-impl Status {
-    /// It was done.
-    pub const OK: Self = Self(0x00);
-    /// The device itself has failed.
-    pub const INTERNAL_ERROR: Self = Self(0x01);
-    /// The register cannot be accessed so.
-    pub const BAD_OPERATION: Self = Self(0x02);
-    /// A field has a value that is not allowed.
-    pub const BAD_PARAMETER: Self = Self(0x03);
-    /// There is no such register.
-    pub const NOT_SUPPORTED: Self = Self(0x04);
-    /// The data exceeds a limit.
-    pub const LIMIT: Self = Self(0x08);
-    /// There is nothing with this index.
-    pub const BAD_INDEX: Self = Self(0x0a);
-    /// The command has another length than the register.
-    pub const BAD_INPUT_LENGTH: Self = Self(0x50);
-    /// There is too little room for the answer.
-    pub const BAD_OUTPUT_LENGTH: Self = Self(0x51);
-
-    /// The manual's name for it, and what it means when a register was accessed.
-    fn texts(self) -> (&'static str, &'static str) {
-        match self.0 {
-            0x00 => ("OK", "done"),
-            0x01 => ("INT_ERR", "the card has failed internally"),
-            0x02 => ("BAD_OP", "the register cannot be accessed like this"),
-            0x03 => ("BAD_PARAM", "a field has a value that the card refuses"),
-            0x04 => ("BAD_SYS_STATE", "the card has no such register"),
-            0x05 => ("BAD_RES", "the register is not available"),
-            0x06 => ("RES_BUSY", "the card is busy"),
-            0x08 => ("LIM_ERR", "the data exceeds a limit of the card"),
-            0x07 => ("NOT_READY", "the card is not ready"),
-            0x09 => (
-                "BAD_RES_STATE",
-                "the register is in a state that forbids it",
-            ),
-            0x0a => ("BAD_INDEX", "the card has nothing with this index"),
-            0x0f => ("NO_RES", "the card has no resources left for it"),
-            0x10 => ("BAD_QP_STATE", "a queue pair is in a state that forbids it"),
-            0x30 => ("BAD_PKT", "the card has dropped a packet as bad"),
-            0x40 => ("BAD_SIZE_OUTS_CQES", "too many completions are outstanding"),
-            0x50 => (
-                "BAD_INPUT_LEN",
-                "the data has another length than the register",
-            ),
-            0x51 => (
-                "BAD_OUTPUT_LEN",
-                "the answer has another length than the register",
-            ),
-            _ => ("unknown", "the card gives a reason that is not documented"),
-        }
-    }
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, meaning) = self.texts();
-        write!(f, "{meaning} (status {:#04x}, {name})", self.0)
-    }
-}
-
-impl fmt::Debug for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#04x} {}", self.0, self.texts().0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,7 +126,10 @@ mod tests {
             0x08, 0x05, 0, 0, 0, 0, 0, 1, 0, 0, 0x40, 0x2c, 0, 0, 0, 0, //
             0, 0, 0, 1, 0, 0, 0, 1,
         ];
-        assert_eq!(Request::access(0x402c, Method::Read, &DATA).to_bytes(), get);
+        assert_eq!(
+            Request::access(0x402c, Method::Query, &DATA).to_bytes(),
+            get
+        );
         let mut set = get;
         set[7] = 0;
         let request = Request::access(0x402c, Method::Write, &DATA);
@@ -254,14 +172,5 @@ mod tests {
         for len in [HEADER_LEN, HEADER_LEN + 4, HEADER_LEN + 64] {
             assert_eq!(reply.to_bytes(len).len(), len);
         }
-    }
-
-    #[test]
-    fn a_status_says_number_name_and_meaning() {
-        assert_eq!(
-            Status::NOT_SUPPORTED.to_string(),
-            "the card has no such register (status 0x04, BAD_SYS_STATE)"
-        );
-        assert!(Status(0x77).to_string().contains("0x77, unknown"));
     }
 }

@@ -111,7 +111,7 @@ fn execute(
     let mut data = request.data.to_vec();
     let status = match request.method() {
         None => Status::BAD_OPERATION,
-        Some(Method::Read) if out_len < HEADER_LEN + data.len() => Status::BAD_OUTPUT_LENGTH,
+        Some(Method::Query) if out_len < HEADER_LEN + data.len() => Status::BAD_OUTPUT_LENGTH,
         Some(method) => access(request.register_id, method, &mut data),
     };
     let reply = Reply {

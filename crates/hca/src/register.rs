@@ -7,6 +7,7 @@ mod reset;
 
 use ferroce_adp::InvalidProfile;
 use ferroce_prm::{Image, Register, by_id};
+pub use ferroce_prm::{Method, Status};
 use ferroce_prm::{
     adp_retx_histogram, adp_retx_histogram_config, mfrl, mgir, nic_cap_reg, roce_accl,
 };
@@ -15,36 +16,6 @@ use thiserror::Error;
 use crate::function::Function;
 use crate::histogram::HistogramError;
 use crate::state::{DeviceState, WriteLockError};
-
-/// What an access register is asked to do; the numbers of the ACCESS_REG command's `op_mod`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u16)]
-pub enum Method {
-    /// SET.
-    Write = 0,
-    /// GET.
-    Query = 1,
-}
-
-/// How a register access went; the numbers of the ACCESS_REG command's `status`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Status {
-    /// It was done.
-    Ok = 0x0,
-    /// The device itself has failed.
-    InternalError = 0x1,
-    /// The register cannot be accessed so, or not by this function.
-    BadOperation = 0x2,
-    /// A field has a value that is not allowed.
-    BadParameter = 0x3,
-    /// There is no such register.
-    NotSupported = 0x4,
-    /// There is nothing with this index.
-    BadIndex = 0xa,
-    /// The data is too short, or too long.
-    BadInputLength = 0x50,
-}
 
 /// Why a register access was refused. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -113,14 +84,14 @@ impl RegisterError {
     /// What a command that fails so is answered with.
     pub const fn status(&self) -> Status {
         match self {
-            Self::NotSupported { .. } => Status::NotSupported,
-            Self::ReadOnly { .. } | Self::OfTheCard { .. } => Status::BadOperation,
-            Self::BadLength { .. } => Status::BadInputLength,
+            Self::NotSupported { .. } => Status::NOT_SUPPORTED,
+            Self::ReadOnly { .. } | Self::OfTheCard { .. } => Status::BAD_OPERATION,
+            Self::BadLength { .. } => Status::BAD_INPUT_LENGTH,
             Self::BadParam { .. } | Self::BadProfile(_) | Self::BadHistogram(_) => {
-                Status::BadParameter
+                Status::BAD_PARAMETER
             }
-            Self::BadIndex { .. } => Status::BadIndex,
-            Self::Lock(_) => Status::InternalError,
+            Self::BadIndex { .. } => Status::BAD_INDEX,
+            Self::Lock(_) => Status::INTERNAL_ERROR,
         }
     }
 }

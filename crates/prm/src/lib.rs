@@ -30,7 +30,9 @@
 mod table;
 pub mod adp_retx_histogram;
 pub mod adp_retx_histogram_config;
+mod command;
 pub mod cong;
+
 mod image;
 pub mod mfrl;
 pub mod mgir;
@@ -40,6 +42,7 @@ mod pci;
 mod register;
 pub mod roce_accl;
 
+pub use command::{Method, Status};
 pub use image::{Image, LengthError, SetError};
 pub use pci::{PciAddress, PciAddressError};
 pub use register::{Access, Field, Register};

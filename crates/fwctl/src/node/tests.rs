@@ -62,7 +62,7 @@ fn rpc_of(in_len: usize, out_len: usize, scope: u32) -> Rpc {
 fn device(id: u16, method: Method, data: &mut [u8]) -> Status {
     match (id, data.len()) {
         (0x402c, 4) => {
-            if method == Method::Read {
+            if method == Method::Query {
                 data.copy_from_slice(&[0xc0, 0xff, 0xee, 0]);
             }
             Status::OK
@@ -89,12 +89,12 @@ fn request(id: u16, method: Method) -> Vec<u8> {
 
 #[test]
 fn registers_are_read_and_written() {
-    let read = send(&request(0x402c, Method::Read), 20, 1).unwrap();
+    let read = send(&request(0x402c, Method::Query), 20, 1).unwrap();
     assert_eq!(read[..16], [0; 16]);
     assert_eq!(read[16..], [0xc0, 0xff, 0xee, 0]);
     let written = send(&request(0x402c, Method::Write), 16, 0).unwrap();
     assert_eq!(written, [0; 16]);
-    let mut user = request(0x402c, Method::Read);
+    let mut user = request(0x402c, Method::Query);
     user[..2].copy_from_slice(&ACCESS_REGISTER_USER.to_be_bytes());
     assert_eq!(send(&user, 20, 3).unwrap()[16..], read[16..]);
 }
@@ -102,8 +102,11 @@ fn registers_are_read_and_written() {
 #[test]
 fn what_the_firmware_refuses_is_a_status_and_no_error() {
     let status = |input: &[u8], out_len| Status(send(input, out_len, 1).unwrap()[0]);
-    assert_eq!(status(&request(1, Method::Read), 20), Status::NOT_SUPPORTED);
-    let get = request(0x402c, Method::Read);
+    assert_eq!(
+        status(&request(1, Method::Query), 20),
+        Status::NOT_SUPPORTED
+    );
+    let get = request(0x402c, Method::Query);
     assert_eq!(status(&get[..16], 20), Status::BAD_INPUT_LENGTH);
     assert_eq!(status(&get, 19), Status::BAD_OUTPUT_LENGTH);
     let mut strange = get;
@@ -115,21 +118,21 @@ fn what_the_firmware_refuses_is_a_status_and_no_error() {
 fn writes_go_with_every_scope_and_reads_from_the_second_on() {
     for scope in 0..4 {
         assert!(send(&request(0x402c, Method::Write), 16, scope).is_ok());
-        let read = send(&request(0x402c, Method::Read), 20, scope);
+        let read = send(&request(0x402c, Method::Query), 20, scope);
         assert_eq!(read.is_ok(), scope >= 1, "scope {scope}");
         assert_eq!(read.err(), (scope == 0).then_some(Errno::EBADMSG));
     }
     let other_command = [[0x01, 0x00].as_slice(), &[0; 14]].concat();
     assert_eq!(send(&other_command, 16, 3), Err(Errno::EBADMSG));
     assert_eq!(
-        send(&request(0x402c, Method::Read), 20, 4),
+        send(&request(0x402c, Method::Query), 20, 4),
         Err(Errno::EOPNOTSUPP)
     );
 }
 
 #[test]
 fn lengths_are_checked_before_anything_is_touched() {
-    let get = request(0x402c, Method::Read);
+    let get = request(0x402c, Method::Query);
     assert_eq!(send(&get[..15], 20, 1), Err(Errno::EMSGSIZE));
     assert_eq!(send(&get, 15, 1), Err(Errno::EMSGSIZE));
     let longest = MAX_RPC_LEN as usize;
@@ -211,7 +214,7 @@ fn memory_that_is_not_there_and_other_ioctls_are_errors() {
     }
     let mut rpc = rpc_of(20, 20, 1);
     rpc.output = u64::MAX - 3;
-    memory.set(INPUT, &request(0x402c, Method::Read));
+    memory.set(INPUT, &request(0x402c, Method::Query));
     memory.set(BASE, &rpc.to_bytes());
     let result = ioctl(FWCTL_RPC, BASE, &mut memory, device);
     assert_eq!(result, Err(Errno::EFAULT));

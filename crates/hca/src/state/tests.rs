@@ -80,7 +80,7 @@ fn what_the_pf_sets_holds_for_its_vfs_and_they_cannot() {
         ),
     ] {
         let error = set(vf, indexes, text).unwrap_err();
-        assert_eq!(error.status(), Status::BadOperation);
+        assert_eq!(error.status(), Status::BAD_OPERATION);
         assert!(error.to_string().contains("its PF fr1"), "{error}");
         assert_eq!(get(vf), before);
     }
@@ -131,7 +131,7 @@ fn a_vf_is_not_reset_by_itself() {
     let before = get(&card[1]);
     let error = card[1].access_register(id, Method::Write, &mut payload);
     let error = error.unwrap_err();
-    assert_eq!(error.status(), Status::BadOperation);
+    assert_eq!(error.status(), Status::BAD_OPERATION);
     assert!(error.to_string().contains("its PF fr1"), "{error}");
     assert_eq!((get(&card[1]), card[1].histogram()[0]), (before, 1));
     card[0]

@@ -127,14 +127,14 @@ fn a_bad_configuration_is_refused_by_name_and_changes_nothing() {
     ] {
         let error = set(&state, &with(&before, &[(field, value)])).unwrap_err();
         assert_eq!(error.to_string(), text);
-        assert_eq!(error.status(), Status::BadParameter);
+        assert_eq!(error.status(), Status::BAD_PARAMETER);
     }
     let other = with(&before, &[(&reg::VHCA_ID_VALID, 1), (&reg::VHCA_ID, 7)]);
     let error = set(&state, &other).unwrap_err();
     assert_eq!(error.to_string(), "vhca_id is 7, allowed is 0");
     for len in [4, 8] {
         let error = set(&state, &before[..len]).unwrap_err();
-        assert_eq!(error.status(), Status::BadInputLength, "{error}");
+        assert_eq!(error.status(), Status::BAD_INPUT_LENGTH, "{error}");
     }
     assert_eq!(config_image(&state), before);
     // There is no bin 1 whose width could be wrong.
@@ -155,7 +155,7 @@ fn counts_are_read_with_their_number_and_never_written() {
     let error = state
         .access_register(ADP_RETX_HISTOGRAM.id(), Method::Write, &mut sent)
         .unwrap_err();
-    assert_eq!(error.status(), Status::BadOperation);
+    assert_eq!(error.status(), Status::BAD_OPERATION);
     assert!(error.to_string().contains("clear_on_read"), "{error}");
 }
 

@@ -55,7 +55,7 @@ fn the_only_capability_is_the_histogram() {
         match writable.access() {
             Access::Rw => {
                 let error = result.unwrap_err();
-                assert_eq!(error.status(), Status::BadParameter);
+                assert_eq!(error.status(), Status::BAD_PARAMETER);
                 assert!(error.to_string().starts_with(writable.name()), "{error}");
             }
             _ => result.unwrap(),
@@ -88,7 +88,7 @@ fn tools_find_a_connectx_7_unless_the_device_is_something_else() {
     assert_eq!(bytes[..12], [0, 2, 0x10, 0x23, 0, 1, 0, 0, 0, 0, 2, 0x1e]);
     assert_eq!(get(&state, &MGIR, 12), bytes[..12]);
     let error = set(&state, &MGIR, &bytes).unwrap_err();
-    assert_eq!(error.status(), Status::BadOperation);
+    assert_eq!(error.status(), Status::BAD_OPERATION);
 }
 
 /// A state in which everything is set to something else.
@@ -156,10 +156,10 @@ fn a_reset_of_another_kind_is_refused_and_nothing_happens() {
         let error = set(&state, &MFRL, &with(&MFRL, &asked, of, value)).unwrap_err();
         let expected = format!("{} = {value}: ", of.name());
         assert!(error.to_string().starts_with(&expected), "{error}");
-        assert_eq!(error.status(), Status::BadParameter);
+        assert_eq!(error.status(), Status::BAD_PARAMETER);
     }
     let error = set(&state, &MFRL, &asked[..4]).unwrap_err();
-    assert_eq!(error.status(), Status::BadInputLength);
+    assert_eq!(error.status(), Status::BAD_INPUT_LENGTH);
     assert_eq!(state.settings(), before);
     assert_eq!(state.histogram_config().bins, 3);
 }

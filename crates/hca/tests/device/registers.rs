@@ -147,7 +147,7 @@ fn what_the_device_does_not_have_is_told_and_refused_with_all_that_came_with_it(
         let mut request = with(&payloads().remove(0).1, values);
         request = with(&request, &[(select, 1)]);
         let error = refused(&mut hca, &request);
-        assert_eq!(error.status(), Status::BadParameter);
+        assert_eq!(error.status(), Status::BAD_PARAMETER);
         let text = error.to_string();
         assert!(
             text.starts_with(&format!("{} = 1: ", select.name())),
