@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv6Addr};
 
+use ferroce_hca::port_attr::GidTable;
 use ferroce_hca::{
     Attr, Mtu, Path, QpAttr, QpCap, QpModify, QpState, RegFlags, SendTo, group_of_mgid,
 };
@@ -10,7 +11,7 @@ use ferroce_wire::{Psn, Qpn, Srqn};
 
 use crate::abi::{ibv_ah_attr, ibv_gid, ibv_qp_attr, ibv_qp_cap};
 use crate::error::Error;
-use crate::port::{GIDS, check_port};
+use crate::port::check_port;
 
 /// The GID of an address: an IPv4 address is mapped into IPv6.
 pub(crate) fn gid_of(address: IpAddr) -> ibv_gid {
@@ -37,7 +38,7 @@ pub(crate) fn path(attr: &ibv_ah_attr) -> Result<Path, Error> {
             "1: RoCE always has a GRH",
         ));
     }
-    if u32::from(attr.grh.sgid_index) >= GIDS {
+    if u32::from(attr.grh.sgid_index) >= GidTable::USED {
         let index = attr.grh.sgid_index;
         return Err(Error::invalid("ah_attr.grh.sgid_index", index, "0 and 1"));
     }

@@ -4,21 +4,14 @@ use std::ffi::c_int;
 
 use ferroce_border::border;
 use ferroce_hca::Mtu;
+use ferroce_hca::port_attr::{self, Gid, GidTable, PKEYS};
 use ferroce_udp::{DeviceSpec, Interface, LaneSpeed, PortSpeed};
 
 use crate::abi::{
     IBV_GID_TYPE_ROCE_V2, PORT_ATTR_COMPAT_LEN, ibv_context, ibv_gid, ibv_gid_entry, ibv_port_attr,
 };
-use crate::context;
-use crate::convert::gid_of;
+use crate::context::{self, Context};
 use crate::error::{Error, number, status};
-
-/// GIDs in the table: the device's address, twice, since programs for RoCE cards ask for index 1 by
-/// habit.
-pub(crate) const GIDS: u32 = 2;
-
-/// Entries of the GID table. Like that of a card it has empty ones.
-const GID_TABLE: u32 = 8;
 
 pub(crate) fn check_port(port: u32) -> Result<(), Error> {
     if port == 1 {
@@ -27,13 +20,15 @@ pub(crate) fn check_port(port: u32) -> Result<(), Error> {
     Err(Error::invalid("port_num", port, "1"))
 }
 
-/// Whether an entry of the GID table holds a GID, or is empty.
-fn holds_gid(index: impl Into<i64>) -> Result<bool, Error> {
+/// An entry of the GID table; `None` if it is empty.
+fn gid_at(own: &Context, index: impl Into<i64>) -> Result<Option<Gid>, Error> {
     let index = index.into();
-    if (0..i64::from(GID_TABLE)).contains(&index) {
-        return Ok(index < i64::from(GIDS));
+    match u32::try_from(index) {
+        Ok(known) if known < GidTable::LEN => {
+            Ok(GidTable::new(own.adapter.listed.spec.address).get(known))
+        }
+        _ => Err(Error::invalid("gid_index", index, "0 to gid_tbl_len - 1")),
     }
-    Err(Error::invalid("gid_index", index, "0 to gid_tbl_len - 1"))
 }
 
 /// The port's attributes (ibv_query_port(3)), for programs that know only the first fields.
@@ -75,14 +70,15 @@ pub(crate) unsafe extern "C" fn query_port(
 fn port_attr(mtu: Mtu, speed: PortSpeed) -> ibv_port_attr {
     let (lanes, lane) = speed.lanes();
     ibv_port_attr {
-        state: 4, // ACTIVE
-        max_mtu: 5,
+        state: port_attr::STATE.value.into(),
+        max_mtu: port_attr::MTU_MAX as c_int,
         active_mtu: mtu as c_int,
-        gid_tbl_len: GID_TABLE as c_int,
-        // CM_SUP and IP_BASED_GIDS
-        port_cap_flags: 1 << 16 | 1 << 26,
-        max_msg_sz: 1 << 31,
-        pkey_tbl_len: 1,
+        gid_tbl_len: GidTable::LEN as c_int,
+        port_cap_flags: port_attr::CAPABILITIES,
+        max_msg_sz: port_attr::MESSAGE_BYTES_MAX,
+        pkey_tbl_len: PKEYS.len() as u16,
+        lid: port_attr::LID,
+        sm_lid: port_attr::LID,
         max_vl_num: 1,
         active_width: match lanes {
             1 => 1,
@@ -95,8 +91,8 @@ fn port_attr(mtu: Mtu, speed: PortSpeed) -> ibv_port_attr {
             LaneSpeed::Hdr => 64,
             LaneSpeed::Ndr => 128,
         },
-        phys_state: 5, // LinkUp
-        link_layer: 2, // Ethernet
+        phys_state: port_attr::PHYSICAL_STATE.value,
+        link_layer: port_attr::LINK_LAYER.value,
         ..ibv_port_attr::default()
     }
 }
@@ -111,10 +107,8 @@ pub unsafe extern "C" fn ibv_query_gid(
 ) -> c_int {
     let result = context::find(context).and_then(|own| {
         check_port(port.into())?;
-        let known = match holds_gid(index)? {
-            true => gid_of(own.adapter.listed.spec.address),
-            false => ibv_gid::default(),
-        };
+        let known =
+            gid_at(&own, index)?.map_or_else(ibv_gid::default, |gid| ibv_gid { raw: gid.0 });
         // SAFETY: the program's own variable.
         unsafe { gid.write_unaligned(known) };
         Ok(0)
@@ -131,9 +125,9 @@ pub unsafe extern "C" fn ibv_query_gid_type(
     index: u32,
     kind: *mut c_int,
 ) -> c_int {
-    let result = context::find(context).and_then(|_| {
+    let result = context::find(context).and_then(|own| {
         check_port(port.into())?;
-        let known = holds_gid(index)?;
+        let known = gid_at(&own, index)?.is_some();
         // SAFETY: the program's own variable.
         unsafe { kind.write(known.into()) };
         Ok(0)
@@ -141,9 +135,9 @@ pub unsafe extern "C" fn ibv_query_gid_type(
     number("ibv_query_gid_type", result)
 }
 
-fn gid_entry(spec: &DeviceSpec, index: u32) -> ibv_gid_entry {
+fn gid_entry(spec: &DeviceSpec, (index, gid): (u32, Gid)) -> ibv_gid_entry {
     ibv_gid_entry {
-        gid: gid_of(spec.address),
+        gid: ibv_gid { raw: gid.0 },
         gid_index: index,
         port_num: 1,
         gid_type: IBV_GID_TYPE_ROCE_V2,
@@ -186,10 +180,10 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
     let result = context::find(context).and_then(|own| {
         check_port(port)?;
         check_flags(flags)?;
-        if !holds_gid(index)? {
+        let Some(gid) = gid_at(&own, index)? else {
             return Err(std::io::Error::from_raw_os_error(libc::ENODATA).into());
-        }
-        let known = gid_entry(&own.adapter.listed.spec, index);
+        };
+        let known = gid_entry(&own.adapter.listed.spec, (index, gid));
         // SAFETY: the program's own structure of `entry_size` bytes.
         unsafe { write_entry(entry.cast(), &known, entry_size) };
         Ok(())
@@ -208,18 +202,17 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
 ) -> isize {
     let result = context::find(context).and_then(|own| {
         check_flags(flags)?;
-        if max_entries < GIDS as usize {
+        if max_entries < GidTable::USED as usize {
             return Err(Error::invalid("max_entries", max_entries, "2 or more"));
         }
-        for index in 0..GIDS {
-            let known = gid_entry(&own.adapter.listed.spec, index);
-            let to = entries
-                .cast::<u8>()
-                .wrapping_add(index as usize * entry_size);
+        let spec = &own.adapter.listed.spec;
+        for (place, entry) in GidTable::new(spec.address).used().enumerate() {
+            let known = gid_entry(spec, entry);
+            let to = entries.cast::<u8>().wrapping_add(place * entry_size);
             // SAFETY: the program's own array of `max_entries` of `entry_size` bytes each.
             unsafe { write_entry(to, &known, entry_size) };
         }
-        Ok(GIDS as isize)
+        Ok(GidTable::USED as isize)
     });
     match result {
         Ok(count) => count,
@@ -238,11 +231,10 @@ pub unsafe extern "C" fn ibv_query_pkey(
 ) -> c_int {
     let result = context::find(context).and_then(|_| {
         check_port(port.into())?;
-        if index != 0 {
-            return Err(Error::invalid("index", index, "0"));
-        }
+        let known = usize::try_from(index).ok().and_then(|at| PKEYS.get(at));
+        let known = known.ok_or_else(|| Error::invalid("index", index, "0"))?;
         // SAFETY: the program's own variable.
-        unsafe { pkey.write(ferroce_wire::PKEY_DEFAULT.to_be()) };
+        unsafe { pkey.write(known.to_be()) };
         Ok(0)
     });
     number("ibv_query_pkey", result)
@@ -257,10 +249,10 @@ pub unsafe extern "C" fn ibv_get_pkey_index(
 ) -> c_int {
     let result = context::find(context).and_then(|_| {
         check_port(port.into())?;
-        if pkey != ferroce_wire::PKEY_DEFAULT.to_be() {
-            return Err(Error::invalid("pkey", u16::from_be(pkey), "0xffff"));
-        }
-        Ok(0)
+        let pkey = u16::from_be(pkey);
+        let index = PKEYS.iter().position(|known| *known == pkey);
+        let index = index.ok_or_else(|| Error::invalid("pkey", pkey, "0xffff"))?;
+        Ok(index as c_int)
     });
     number("ibv_get_pkey_index", result)
 }

@@ -32,6 +32,7 @@ mod mr;
 mod mw;
 mod numbers;
 mod packet;
+pub mod port_attr;
 mod port_counter;
 mod register;
 mod secret;

@@ -69,16 +69,6 @@ pub fn guid(value: u64) -> String {
     format!("{a:04x}:{b:04x}:{c:04x}:{d:04x}")
 }
 
-/// The GID of an address: IPv6, or IPv4 mapped into it, without abbreviation.
-pub(crate) fn gid(address: IpAddr) -> String {
-    let mapped = match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
-    };
-    let groups = mapped.segments().map(|group| format!("{group:04x}"));
-    groups.join(":")
-}
-
 #[cfg(test)]
 pub(crate) fn example(name: &str, place: usize) -> Card {
     let mut counters = [0; Counter::COUNT];
@@ -113,13 +103,5 @@ mod tests {
     #[test]
     fn numbers_look_as_the_kernel_writes_them() {
         assert_eq!(guid(0x0202_c9ff_fe00_0001), "0202:c9ff:fe00:0001");
-        assert_eq!(
-            gid(IpAddr::from([127, 16, 0, 1])),
-            "0000:0000:0000:0000:0000:ffff:7f10:0001"
-        );
-        assert_eq!(
-            gid("2001:db8::1".parse().unwrap()),
-            "2001:0db8:0000:0000:0000:0000:0000:0001"
-        );
     }
 }

@@ -1,13 +1,13 @@
 //! The files of a port.
 
+use std::net::Ipv6Addr;
+
+use ferroce_hca::port_attr::{self, Gid, GidTable};
 use ferroce_hca::{Counter, PortCounter};
 use ferroce_udp::PortSpeed;
 
-use crate::card::{Card, gid};
+use crate::card::Card;
 use crate::tree::Node;
-
-/// GIDs 0 and 1 are the device's address, so that both habitual indexes work.
-const GIDS: usize = 2;
 
 /// How long a counter file may be behind, in milliseconds.
 const LIFESPAN_MS: u32 = 10;
@@ -16,19 +16,26 @@ const LIFESPAN_MS: u32 = 10;
 pub(crate) fn files(at: &str, card: &Card) -> Vec<(String, Node)> {
     let file = |name: &str, text: &str| (format!("{at}/{name}"), Node::file(text));
     let mut files = vec![
-        file("cap_mask", "0x04010000"),
-        file("lid", "0x0"),
+        file("cap_mask", &format!("{:#010x}", port_attr::CAPABILITIES)),
+        file("lid", &format!("{:#x}", port_attr::LID)),
         file("lid_mask_count", "0"),
-        file("link_layer", "Ethernet"),
-        file("phys_state", "5: LinkUp"),
-        file("pkeys/0", "0xffff"),
+        file("link_layer", port_attr::LINK_LAYER.name),
+        file("phys_state", &named(port_attr::PHYSICAL_STATE)),
         file("rate", &rate(card.speed)),
-        file("sm_lid", "0x0"),
+        file("sm_lid", &format!("{:#x}", port_attr::LID)),
         file("sm_sl", "0"),
-        file("state", "4: ACTIVE"),
+        file("state", &named(port_attr::STATE)),
     ];
-    for index in 0..GIDS {
-        files.push(file(&format!("gids/{index}"), &gid(card.address)));
+    for (index, pkey) in port_attr::PKEYS.iter().enumerate() {
+        files.push(file(&format!("pkeys/{index}"), &format!("{pkey:#06x}")));
+    }
+    let table = GidTable::new(card.address);
+    for index in 0..GidTable::LEN {
+        let known = table.get(index).unwrap_or(Gid([0; 16]));
+        files.push(file(&format!("gids/{index}"), &gid(known)));
+    }
+    // Kernels have these files of empty entries, too, but cannot read them.
+    for (index, _) in table.used() {
         files.push(file(&format!("gid_attrs/types/{index}"), "RoCE v2"));
         files.push(file(&format!("gid_attrs/ndevs/{index}"), &card.netdev));
     }
@@ -43,6 +50,17 @@ pub(crate) fn files(at: &str, card: &Card) -> Vec<(String, Node)> {
         files.push(file(&format!("hw_counters/{}", info.name), &value));
     }
     files
+}
+
+/// As the kernel writes it.
+fn named(it: port_attr::Named) -> String {
+    format!("{}: {}", it.value, it.name)
+}
+
+/// Without abbreviation, as the kernel writes it.
+fn gid(gid: Gid) -> String {
+    let groups = Ipv6Addr::from(gid.0).segments();
+    groups.map(|group| format!("{group:04x}")).join(":")
 }
 
 /// As the kernel writes it.
@@ -74,6 +92,26 @@ mod tests {
                 format!("{value}\n")
             );
         }
+    }
+
+    #[test]
+    fn the_port_is_told_as_kernels_tell_it() {
+        for (name, content) in [
+            ("state", "4: ACTIVE\n"),
+            ("phys_state", "5: LinkUp\n"),
+            ("link_layer", "Ethernet\n"),
+            ("cap_mask", "0x04010000\n"),
+            ("lid", "0x0\n"),
+            ("sm_lid", "0x0\n"),
+            ("pkeys/0", "0xffff\n"),
+            ("gids/1", "0000:0000:0000:0000:0000:ffff:7f10:0001\n"),
+            ("gids/2", "0000:0000:0000:0000:0000:0000:0000:0000\n"),
+            ("gids/7", "0000:0000:0000:0000:0000:0000:0000:0000\n"),
+        ] {
+            assert_eq!(text(name), content, "{name}");
+        }
+        let v6 = std::net::IpAddr::V6("2001:db8::1".parse().unwrap());
+        assert_eq!(gid(v6.into()), "2001:0db8:0000:0000:0000:0000:0000:0001");
     }
 
     #[test]
