@@ -1,10 +1,8 @@
-use std::collections::VecDeque;
-use std::net::IpAddr;
-
 use ferroce_hca::cm::{
     CmEventKind, CommId, ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport,
 };
-use ferroce_hca::{Data, Hca, HcaConfig, Mtu, Received, Secret, Span, Time};
+use ferroce_hca::{Data, Hca, HcaConfig, Mtu, Secret, Span};
+use ferroce_testing::{Side, World};
 use ferroce_wire::cm::{Mad, Private, RejectReason, ServiceId, headers};
 use ferroce_wire::{Psn, Qpn};
 
@@ -16,46 +14,43 @@ const SERVICE: ServiceId = ServiceId(0x0106_1c06);
 /// reorders and invents messages.
 pub fn cm(data: &[u8]) {
     let mut input = Cursor::new(data);
-    let mut world = World::new();
+    let mut stage = Stage::new();
     for _ in 0..400 {
         if input.is_empty() {
             break;
         }
-        world.step(&mut input);
+        stage.step(&mut input);
     }
-    world.end();
+    stage.end();
 }
 
-struct World {
-    now: Time,
-    hcas: [Hca; 2],
-    /// Names that each program knows.
-    comms: [Vec<CommId>; 2],
-    /// Receiver and payload.
-    link: VecDeque<(usize, Vec<u8>)>,
+/// Messages on the way at a time; what is sent beyond is lost.
+const LINK_MAX: usize = 256;
+
+struct Stage {
+    /// Nothing arrives by itself: an input says what arrives next. Of each side, the names that its
+    /// program knows.
+    world: World<Vec<CommId>>,
 }
 
-fn address(side: usize) -> IpAddr {
-    IpAddr::from([127, 13, 1, 1 + side as u8])
-}
-
-impl World {
+impl Stage {
     fn new() -> Self {
-        let hca = |key| {
+        let side = |number| {
             let mut hca = Hca::new(HcaConfig {
                 slot: 1,
-                secret: Some(Secret::new(key)),
+                secret: Some(Secret::new(1)),
                 ..HcaConfig::default()
             });
             hca.cm_mut().listen(SERVICE, 8).expect("nobody listens yet");
-            hca
+            Side::with(number, hca, Vec::new())
         };
-        Self {
-            now: Time::ZERO,
-            hcas: [hca(1), hca(1)],
-            comms: [Vec::new(), Vec::new()],
-            link: VecDeque::new(),
-        }
+        let mut world = World::of([side(1), side(2)]);
+        world.latency_ns = u64::MAX;
+        world.rules.add(|flight| {
+            Mad::parse(flight.payload()).expect("a device sends good messages");
+            None
+        });
+        Self { world }
     }
 
     fn step(&mut self, input: &mut Cursor<'_>) {
@@ -64,10 +59,10 @@ impl World {
             0..=4 => self.arrive(input),
             5 | 6 => self.invent(side, input),
             7 => {
-                self.now = self
-                    .now
-                    .after(Span::from_nanos(u64::from(input.u8()) << input.below(32)));
-                self.hcas[side].handle_timeout(self.now);
+                let later = Span::from_nanos(u64::from(input.u8()) << input.below(32));
+                self.world.now = self.world.now.after(later);
+                let Self { world } = self;
+                world.sides[side].hca.handle_timeout(world.now);
             }
             8 => self.connect(side, input),
             _ => self.call(side, input),
@@ -77,28 +72,26 @@ impl World {
 
     /// Lets a message arrive, or lose its way, or arrive and stay.
     fn arrive(&mut self, input: &mut Cursor<'_>) {
-        if self.link.is_empty() {
+        let wire = &mut self.world.wire;
+        if wire.is_empty() {
             return;
         }
-        let at = input.below(self.link.len().min(8));
-        match input.below(8) {
-            0 => drop(self.link.remove(at)),
-            1 => {
-                let (to, payload) = self.link[at].clone();
-                self.give(to, &payload);
-            }
-            _ => {
-                if let Some((to, payload)) = self.link.remove(at) {
-                    self.give(to, &payload);
-                }
-            }
+        let at = input.below(wire.len().min(8));
+        let flight = match input.below(8) {
+            0 => return drop(wire.take(at)),
+            1 => wire.iter().nth(at).cloned(),
+            _ => wire.take(at),
+        };
+        if let Some(flight) = flight {
+            self.give(flight.to, flight.payload());
         }
     }
 
     /// A message that nobody sent: any bytes, or one that was sent with some changed.
     fn invent(&mut self, side: usize, input: &mut Cursor<'_>) {
-        let mut payload = match self.link.front() {
-            Some((_, payload)) if !input.one_in(4) => payload.clone(),
+        let sent = self.world.wire.iter().next();
+        let mut payload = match sent {
+            Some(flight) if !input.one_in(4) => flight.payload().to_vec(),
             _ => vec![0; 256],
         };
         payload[..4].copy_from_slice(&[1, 7, 2, 3]);
@@ -113,21 +106,17 @@ impl World {
     }
 
     fn give(&mut self, to: usize, payload: &[u8]) {
-        let source = address(1 - to);
-        let _ = self.hcas[to].cm().owner(source, payload);
-        let packet = Received {
-            source,
-            dest: address(to),
-            traffic_class: 0,
-            headers: &headers(Psn::ZERO),
-            data: Data::Bytes(payload),
-        };
-        self.hcas[to].handle_packet(self.now, &packet);
+        let source = self.world.sides[1 - to].address;
+        let _ = self.world.sides[to].hca.cm().owner(source, payload);
+        let data = Data::Bytes(payload);
+        self.world.give(to, 0, &headers(Psn::ZERO), data);
     }
 
     fn connect(&mut self, side: usize, input: &mut Cursor<'_>) {
-        let (dest, source) = (address(1 - side), address(side));
-        let (now, cm) = (self.now, self.hcas[side].cm_mut());
+        let [source, dest] = [side, 1 - side].map(|id| self.world.sides[id].address);
+        let now = self.world.now;
+        let Side { hca, own, .. } = &mut self.world.sides[side];
+        let cm = hca.cm_mut();
         let comm = if input.one_in(4) {
             let request = SidrRequest {
                 dest,
@@ -164,18 +153,21 @@ impl World {
             };
             cm.connect(now, &request)
         };
-        self.comms[side].extend(comm.ok());
+        own.extend(comm.ok());
     }
 
     /// Some call about some connection; most do not fit its state.
     fn call(&mut self, side: usize, input: &mut Cursor<'_>) {
-        let comms = &mut self.comms[side];
+        let now = self.world.now;
+        let Side {
+            hca, own: comms, ..
+        } = &mut self.world.sides[side];
         if comms.is_empty() {
             return;
         }
         let at = input.below(comms.len().min(256));
         let comm = comms[at];
-        let (now, cm) = (self.now, self.hcas[side].cm_mut());
+        let cm = hca.cm_mut();
         let qpn = Qpn::new(input.u8().into());
         let _ = match input.below(9) {
             0 | 1 => {
@@ -217,18 +209,13 @@ impl World {
 
     /// Takes everything the devices have to say. A program learns each name once.
     fn drain(&mut self) {
-        for side in 0..2 {
-            let hca = &mut self.hcas[side];
-            while let Some(packet) = hca.poll_transmit(self.now) {
-                let mut payload = vec![0; packet.transmit.payload_len as usize];
-                assert!(hca.gather(&packet, &mut payload));
-                Mad::parse(&payload).expect("a device sends good messages");
-                if packet.path.dest == address(1 - side) && self.link.len() < 256 {
-                    self.link.push_back((1 - side, payload));
-                }
-            }
+        self.world.settle();
+        self.world.wire.truncate(LINK_MAX);
+        for Side {
+            hca, own: comms, ..
+        } in &mut self.world.sides
+        {
             while let Some(event) = hca.poll_cm_event() {
-                let comms = &mut self.comms[side];
                 let known = comms.contains(&event.comm);
                 match event.kind {
                     CmEventKind::Request { .. } | CmEventKind::SidrRequest { .. } => {
@@ -238,22 +225,22 @@ impl World {
                     _ => assert!(known, "{event:?}"),
                 }
             }
-            while hca.poll_event().is_some() {}
             hca.audit();
         }
     }
 
     /// When the programs have let go of everything and time has passed, nothing is left.
-    fn end(mut self) {
-        for hca in &mut self.hcas {
-            hca.cm_mut().destroy_all(self.now);
+    fn end(self) {
+        let mut now = self.world.now;
+        for Side { mut hca, .. } in self.world.sides {
+            hca.cm_mut().destroy_all(now);
             for _ in 0..100_000 {
                 let Some(deadline) = hca.poll_timeout() else {
                     break;
                 };
-                self.now = self.now.max(deadline);
-                hca.handle_timeout(self.now);
-                while hca.poll_transmit(self.now).is_some() {}
+                now = now.max(deadline);
+                hca.handle_timeout(now);
+                while hca.poll_transmit(now).is_some() {}
             }
             assert_eq!(hca.poll_timeout(), None, "it goes on for ever");
             assert_eq!(hca.cm().connections().count(), 0);

@@ -6,7 +6,7 @@ mod side;
 mod world;
 
 use crate::Cursor;
-use world::World;
+use world::Stage;
 
 /// Operations taken from one input.
 const OPERATIONS_MAX: usize = 200;
@@ -14,13 +14,13 @@ const OPERATIONS_MAX: usize = 200;
 /// Two devices and a hostile environment; see [`crate`].
 pub fn qp_pair(data: &[u8]) {
     let mut input = Cursor::new(data);
-    let mut world = World::new(&mut input);
+    let mut stage = Stage::new(&mut input);
     for _ in 0..OPERATIONS_MAX {
         if input.is_empty() {
             break;
         }
-        operation::perform(&mut world, &mut input);
-        world.settle();
+        operation::perform(&mut stage, &mut input);
+        stage.settle();
     }
-    world.finish();
+    stage.finish();
 }

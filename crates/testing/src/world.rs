@@ -24,6 +24,8 @@ pub const B: usize = 1;
 
 /// One way.
 pub const LATENCY_NS: u64 = 1_000;
+/// Packets that one input may set off. Windows, responder resources and memory bound real ones.
+const DRAIN_MAX: u32 = 1_000_000;
 /// How often a device may want attention at the same moment.
 const CALLS_PER_MOMENT: usize = 1_000;
 
@@ -55,9 +57,9 @@ pub fn attr() -> QpAttr {
     }
 }
 
-/// One device and what came out of it.
+/// One device, what came out of it, and what a test keeps beside it.
 #[derive(Debug)]
-pub struct Side {
+pub struct Side<T = ()> {
     /// The device.
     pub hca: Hca,
     /// Its address.
@@ -86,6 +88,8 @@ pub struct Side {
     pub mute: bool,
     /// Its host cannot send: it takes no packets from the device.
     pub blocked: bool,
+    /// What the test keeps.
+    pub own: T,
 }
 
 /// A packet under way.
@@ -99,16 +103,40 @@ pub struct Flight {
     pub dest: IpAddr,
     /// Its traffic class.
     pub traffic_class: u8,
-    /// Its headers.
-    pub headers: Headers,
-    /// Its payload, if packets carry bytes.
-    pub payload: Vec<u8>,
-    /// The length of its payload.
-    pub payload_len: u32,
-    /// The bit that the link of its device has flipped.
-    pub corrupt_bit: Option<u32>,
+    /// The queue pair that it is for, if it was sent by a device.
+    pub dest_qp: Option<Qpn>,
+    /// What it is made of.
+    pub content: Content,
     /// Bytes of a receive buffer that it takes.
     pub(crate) truesize: u64,
+}
+
+/// What a packet is made of.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// Values.
+    Parsed {
+        /// Its headers.
+        headers: Headers,
+        /// Its payload, if packets carry bytes.
+        payload: Vec<u8>,
+        /// The length of its payload.
+        payload_len: u32,
+    },
+    /// Bytes with an ICRC, which is checked on arrival.
+    Bytes(Vec<u8>),
+    /// It was damaged, and packets carry no bytes.
+    Damaged,
+}
+
+impl Flight {
+    /// Its payload, if it is there.
+    pub fn payload(&self) -> &[u8] {
+        match &self.content {
+            Content::Parsed { payload, .. } => payload,
+            _ => &[],
+        }
+    }
 }
 
 /// A packet when it was sent.
@@ -124,11 +152,11 @@ pub struct Sent {
 
 /// Devices, what is under way between them, and time.
 #[derive(Debug)]
-pub struct World {
+pub struct World<T = ()> {
     /// What time it is.
     pub now: Time,
     /// The devices.
-    pub sides: Vec<Side>,
+    pub sides: Vec<Side<T>>,
     /// What is under way.
     pub wire: Wire<Flight>,
     /// What becomes of the packets.
@@ -141,6 +169,8 @@ pub struct World {
     pub audit_every: u64,
     /// Packets carry bytes, not only lengths.
     pub carries_bytes: bool,
+    /// Packets cross the wire as bytes, damaged or not.
+    pub as_bytes: bool,
     /// Everything that the devices sent, wherever to, if that is wanted.
     pub log: Option<Vec<Sent>>,
     /// Moments lived through.
@@ -159,8 +189,18 @@ impl World {
         Self::of(sides.map(|(number, config)| Side::new(number, config)))
     }
 
+    /// Two devices with a connected queue pair each.
+    pub fn connected() -> (Self, [Qpn; 2]) {
+        let mut pair = Self::new([config(), config()]);
+        let qpns = [A, B].map(|id| pair.sides[id].create_qp());
+        pair.connect(qpns, attr());
+        (pair, qpns)
+    }
+}
+
+impl<T> World<T> {
     /// Devices that there are.
-    pub fn of(sides: impl IntoIterator<Item = Side>) -> Self {
+    pub fn of(sides: impl IntoIterator<Item = Side<T>>) -> Self {
         Self {
             now: Time::from_nanos(1_000_000),
             sides: sides.into_iter().collect(),
@@ -170,19 +210,12 @@ impl World {
             latency_ns: LATENCY_NS,
             audit_every: 16,
             carries_bytes: true,
+            as_bytes: false,
             log: None,
             moments: 0,
             trace: None,
             ages: HashMap::new(),
         }
-    }
-
-    /// Two devices with a connected queue pair each.
-    pub fn connected() -> (Self, [Qpn; 2]) {
-        let mut pair = Self::new([config(), config()]);
-        let qpns = [A, B].map(|id| pair.sides[id].create_qp());
-        pair.connect(qpns, attr());
-        (pair, qpns)
     }
 
     /// Brings both queue pairs to RTS, towards each other.
@@ -220,19 +253,21 @@ impl World {
     }
 
     fn transmit(&mut self, id: usize) {
-        let mut before = None;
+        let (mut before, mut sent) = (None, 0);
         while !self.sides[id].blocked
             && let Some(packet) = self.sides[id].hca.poll_transmit(self.now)
         {
             let batch = Some((packet.path, packet.transmit.payload_len));
             self.launch(id, &packet, before == batch);
             before = batch;
+            sent += 1;
+            assert!(sent < DRAIN_MAX, "a device never stops sending");
         }
     }
 
     /// Whether nothing that comes from a queue pair, or is for it, is under way.
     fn is_idle(&mut self, (id, qpn): (usize, Qpn)) -> bool {
-        let is_for = |flight: &Flight| (flight.to, flight.headers.dest_qp) == (id, qpn);
+        let is_for = |flight: &Flight| (flight.to, flight.dest_qp) == (id, Some(qpn));
         let Self { sides, wire, .. } = self;
         let hca = &mut sides[id].hca;
         let qp = hca.qp(qpn).unwrap();
@@ -289,15 +324,14 @@ impl World {
             }
             trace.push(format!("{now:?} {from} {headers:?} {path:?} {payload:?}"));
         }
+        let content = self.content(from, packet, payload);
         let flight = |to| Flight {
             from,
             to,
             dest,
             traffic_class: packet.path.traffic_class,
-            headers: packet.transmit.headers,
-            payload: payload.clone(),
-            payload_len: packet.transmit.payload_len,
-            corrupt_bit: packet.corrupt_bit,
+            dest_qp: Some(packet.transmit.headers.dest_qp),
+            content: content.clone(),
             truesize: truesize(packet.transmit.payload_len, is_coalesced),
         };
         if dest.is_multicast() {
@@ -318,30 +352,89 @@ impl World {
         }
     }
 
+    /// What crosses the wire, with the bit flipped that the device's link has damaged.
+    fn content(&self, from: usize, packet: &Outgoing, payload: Vec<u8>) -> Content {
+        let headers = packet.transmit.headers;
+        let is_damaged = packet.corrupt_bit.is_some();
+        if is_damaged && !self.carries_bytes {
+            return Content::Damaged;
+        }
+        if !is_damaged && !self.as_bytes {
+            return Content::Parsed {
+                headers,
+                payload,
+                payload_len: packet.transmit.payload_len,
+            };
+        }
+        let mut bytes = vec![0; HEADERS_LEN_MAX + payload.len() + 3 + ICRC_LEN];
+        let len = headers
+            .emit_packet(&payload, &self.flow(from, packet.path.dest), 0, &mut bytes)
+            .expect("a device makes packets that can be written");
+        bytes.truncate(len);
+        if let Err(error) = Packet::new_checked(&bytes) {
+            panic!("a device made a packet that does not parse: {error}");
+        }
+        if let Some(bit) = packet.corrupt_bit {
+            let bit = bit as usize % (8 * len);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        Content::Bytes(bytes)
+    }
+
+    /// Puts bytes on the wire that no device has sent, or not like that. With what there is of an ICRC
+    /// at their end made right, they arrive at a device so much later, as from the other one of two.
+    pub fn forge(&mut self, to: usize, traffic_class: u8, mut bytes: Vec<u8>, delay: Span) {
+        let (from, dest) = (1 - to, self.sides[to].address);
+        let flow = self.flow(from, dest);
+        if let Some((body, icrc)) = bytes.split_last_chunk_mut::<ICRC_LEN>() {
+            *icrc = flow.compute(0, body).to_le_bytes();
+        }
+        let truesize = truesize(bytes.len() as u32, false);
+        let flight = Flight {
+            from,
+            to,
+            dest,
+            traffic_class,
+            dest_qp: None,
+            content: Content::Bytes(bytes),
+            truesize,
+        };
+        self.wire.launch(self.now.after(delay), flight);
+    }
+
     fn arrive(&mut self, flight: &Flight) {
-        let to = flight.to;
-        if self.sides[to].deaf || self.sides[flight.from].mute {
+        let (from, to) = (flight.from, flight.to);
+        if self.sides[to].deaf || self.sides[from].mute {
             return;
         }
-        if let Some(bit) = flight.corrupt_bit {
-            if self.carries_bytes {
-                let bytes = self.damage(flight, bit);
-                self.arrive_damaged(flight, &bytes);
-            } else {
-                self.refuse(to, Counter::RxIcrcEncapsulated);
-            }
-            return;
-        }
-        let data = if self.carries_bytes {
-            Data::Bytes(&flight.payload)
-        } else {
-            Data::Length(flight.payload_len)
+        let (headers, data) = match &flight.content {
+            Content::Parsed {
+                headers,
+                payload,
+                payload_len,
+            } => match self.carries_bytes {
+                true => (*headers, Data::Bytes(payload)),
+                false => (*headers, Data::Length(*payload_len)),
+            },
+            Content::Damaged => return self.refuse(to, Counter::RxIcrcEncapsulated),
+            Content::Bytes(bytes) => match Packet::new_checked(bytes) {
+                Err(_) => return self.refuse(to, Counter::RxMalformed),
+                // A flipped bit may lie in a field that may change on the way.
+                Ok(packet) => {
+                    let flow = self.flow(from, flight.dest);
+                    let verdict = IcrcVerifier::new(IdPolicy::Exact).verify(&flow, 0, bytes);
+                    if !verdict.is_ok() {
+                        return self.refuse(to, Counter::RxIcrcEncapsulated);
+                    }
+                    (*packet.headers(), Data::Bytes(packet.payload()))
+                }
+            },
         };
         let received = Received {
-            source: self.sides[flight.from].address,
+            source: self.sides[from].address,
             dest: flight.dest,
             traffic_class: flight.traffic_class,
-            headers: &flight.headers,
+            headers: &headers,
             data,
         };
         self.sides[to].take(self.now, &received);
@@ -359,46 +452,9 @@ impl World {
         self.sides[to].take(self.now, &received);
     }
 
-    fn flow(&self, flight: &Flight) -> IcrcFlow {
-        let ip = IpPair::new(self.sides[flight.from].address, flight.dest);
+    fn flow(&self, from: usize, dest: IpAddr) -> IcrcFlow {
+        let ip = IpPair::new(self.sides[from].address, dest);
         IcrcFlow::new(ip.expect("of one family"), 0xc000, ROCE_V2_PORT)
-    }
-
-    /// The packet as bytes, with a bit of it flipped.
-    fn damage(&self, flight: &Flight, bit: u32) -> Vec<u8> {
-        let mut bytes = vec![0; HEADERS_LEN_MAX + flight.payload.len() + 3 + ICRC_LEN];
-        let len = flight
-            .headers
-            .emit_packet(&flight.payload, &self.flow(flight), 0, &mut bytes)
-            .expect("a device makes packets that can be written");
-        bytes.truncate(len);
-        let bit = bit as usize % (8 * len);
-        bytes[bit / 8] ^= 1 << (bit % 8);
-        bytes
-    }
-
-    fn arrive_damaged(&mut self, flight: &Flight, bytes: &[u8]) {
-        let flow = self.flow(flight);
-        let cause = match Packet::new_checked(bytes) {
-            Err(_) => Counter::RxMalformed,
-            // A flipped bit may lie in a field that may change on the way.
-            Ok(packet) => {
-                let verdict = IcrcVerifier::new(IdPolicy::Exact).verify(&flow, 0, bytes);
-                if verdict.is_ok() {
-                    let received = Received {
-                        source: self.sides[flight.from].address,
-                        dest: flight.dest,
-                        traffic_class: flight.traffic_class,
-                        headers: packet.headers(),
-                        data: Data::Bytes(packet.payload()),
-                    };
-                    self.sides[flight.to].take(self.now, &received);
-                    return;
-                }
-                Counter::RxIcrcEncapsulated
-            }
-        };
-        self.refuse(flight.to, cause);
     }
 
     fn refuse(&mut self, to: usize, cause: Counter) {
@@ -420,11 +476,7 @@ impl World {
 
     /// Lives through everything up to `until`.
     pub fn run_until(&mut self, until: Time) {
-        self.settle();
-        while let Some(next) = self.next_moment().filter(|next| *next <= until) {
-            self.now = self.now.max(next);
-            self.live();
-        }
+        while self.step_until(until) {}
         self.now = self.now.max(until);
     }
 
@@ -435,18 +487,20 @@ impl World {
 
     /// Lives until nothing happens any more.
     pub fn run(&mut self) {
-        self.settle();
-        while let Some(next) = self.next_moment() {
-            self.now = self.now.max(next);
-            self.live();
+        while self.step() {
             assert!(self.moments < 5_000_000, "it never ends");
         }
     }
 
     /// Lives through the next moment, if there is one.
     pub fn step(&mut self) -> bool {
+        self.step_until(Time::NEVER)
+    }
+
+    /// Lives through the next moment, if that comes by then.
+    pub fn step_until(&mut self, until: Time) -> bool {
         self.settle();
-        let next = self.next_moment();
+        let next = self.next_moment().filter(|next| *next <= until);
         if let Some(next) = next {
             self.now = self.now.max(next);
             self.live();
@@ -520,7 +574,14 @@ impl Side {
     }
 
     /// A side whose device there is.
-    pub fn on(number: u8, mut hca: Hca) -> Self {
+    pub fn on(number: u8, hca: Hca) -> Self {
+        Self::with(number, hca, ())
+    }
+}
+
+impl<T> Side<T> {
+    /// A side whose device there is, and what the test keeps beside it.
+    pub fn with(number: u8, mut hca: Hca, own: T) -> Self {
         let pd = hca.alloc_pd().unwrap();
         let cq = hca.create_cq(1 << 16).unwrap();
         Self {
@@ -539,6 +600,7 @@ impl Side {
             deaf: false,
             mute: false,
             blocked: false,
+            own,
         }
     }
 

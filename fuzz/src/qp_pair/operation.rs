@@ -1,21 +1,22 @@
-//! What an input can do to the world.
+//! What an input can do to the stage.
 
 use ferroce_dcqcn::CongestionPoint;
 use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
 use ferroce_hca::{
-    AccessFlags, Attr, CqId, Direction, Impairment, Method, Mtu, MwBind, Notify, Path, QpAttr,
-    QpModify, QpState, QpType, Rate, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span,
-    SrqId, SrqModify, UdAddress, VerbsError,
+    AccessFlags, Attr, CqId, Data, Direction, Impairment, Method, Mtu, MwBind, Notify, Path,
+    QpAttr, QpModify, QpState, QpType, Rate, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges,
+    Span, SrqId, SrqModify, UdAddress, VerbsError,
 };
 use ferroce_prm::roce_accl;
+use ferroce_testing::world::Content;
 use ferroce_wire::{
     Aeth, AtomicEth, BthFlags, Deth, ExtensionValues, HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow,
     IpPair, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Srqn, Syndrome,
 };
 
 use super::ledger::Kind;
-use super::side::{QKEY, REGION_BYTES, Side};
-use super::world::{Flight, World};
+use super::side::{End as _, QKEY, REGION_BYTES, Side};
+use super::world::Stage;
 use crate::Cursor;
 use crate::register::sensible_bytes;
 
@@ -39,37 +40,37 @@ const LENGTHS: [u32; 16] = [
 ];
 
 /// Performs the next operation of the input.
-pub(super) fn perform(world: &mut World, input: &mut Cursor<'_>) {
+pub(super) fn perform(stage: &mut Stage, input: &mut Cursor<'_>) {
     let which = input.below(2);
-    if world.has_failed() && input.one_in(3) {
+    if stage.has_failed() && input.one_in(3) {
         // Most of what there is to find needs queue pairs that work.
-        world.connect(input);
+        stage.connect(input);
         return;
     }
     // Half of the inputs leave it at what a bad link and well-behaved programs do.
-    match input.below(if world.hostile { 24 } else { 13 }) {
-        0..=4 => post_send(world, which, input),
-        5..=7 => post_recv(world, which, input),
-        8..=10 => pass_time(world, input),
-        11 => mischief(world, input),
-        12 => impair(world, which, input),
-        13 | 14 => forge(world, which, input),
-        15 => meddle(world, input),
-        16 => raw_packet(world, which, input),
-        17 => modify(world, which, input),
-        18 => write_register(&mut world.sides[which], input),
-        19 | 20 if input.one_in(2) => impair(world, which, input),
-        19 | 20 => world.deaf[which] = input.one_in(4),
-        21 => change_keys(&mut world.sides[which], input),
-        22 => reconnect(world, input),
-        _ => other_verbs(&mut world.sides[which], input),
+    match input.below(if stage.hostile { 24 } else { 13 }) {
+        0..=4 => post_send(stage, which, input),
+        5..=7 => post_recv(stage, which, input),
+        8..=10 => pass_time(stage, input),
+        11 => mischief(stage, input),
+        12 => impair(stage, which, input),
+        13 | 14 => forge(stage, which, input),
+        15 => meddle(stage, input),
+        16 => raw_packet(stage, which, input),
+        17 => modify(stage, which, input),
+        18 => write_register(&mut stage.world.sides[which], input),
+        19 | 20 if input.one_in(2) => impair(stage, which, input),
+        19 | 20 => stage.world.sides[which].deaf = input.one_in(4),
+        21 => change_keys(&mut stage.world.sides[which], input),
+        22 => reconnect(stage, input),
+        _ => other_verbs(&mut stage.world.sides[which], input),
     }
 }
 
 /// A key and address in one of a side's regions, most of the time good for `length` bytes.
 fn place(side: &Side, length: u32, hostile: bool, input: &mut Cursor<'_>) -> (u32, u64) {
     let choices: &[usize] = if hostile { &[0, 0, 1, 2, 3, 4] } else { &[0] };
-    let region = &side.regions[input.pick(choices)];
+    let region = &side.own.regions[input.pick(choices)];
     let room = (REGION_BYTES as u64).saturating_sub(length.into());
     let offset = match input.below(8) {
         0..=3 => 0,
@@ -123,13 +124,13 @@ fn length(hostile: bool, input: &mut Cursor<'_>) -> u32 {
     input.pick(&LENGTHS[..fitting])
 }
 
-fn post_send(world: &mut World, which: usize, input: &mut Cursor<'_>) {
-    let hostile = world.hostile && input.one_in(2);
+fn post_send(stage: &mut Stage, which: usize, input: &mut Cursor<'_>) {
+    let hostile = stage.hostile && input.one_in(2);
     let length = length(hostile, input);
-    let (rkey, va) = place(&world.sides[1 - which], length, hostile, input);
+    let (rkey, va) = place(&stage.world.sides[1 - which], length, hostile, input);
     let imm = input
         .one_in(3)
-        .then(|| world.sides[which].ledger.next_id() as u32);
+        .then(|| stage.world.sides[which].own.ledger.next_id() as u32);
     let op = match input.below(8) {
         0 | 1 => SendOp::Send { imm },
         2 if hostile => SendOp::SendInvalidate { rkey },
@@ -152,7 +153,7 @@ fn post_send(world: &mut World, which: usize, input: &mut Cursor<'_>) {
     } else {
         length
     };
-    let side = &world.sides[which];
+    let side = &stage.world.sides[which];
     let mut flags = SendFlags::from_bits_truncate(input.u8().into());
     let inline = input.one_in(6).then(|| {
         let len = input.pick(&[0, 1, 64, 256, 257]);
@@ -164,19 +165,19 @@ fn post_send(world: &mut World, which: usize, input: &mut Cursor<'_>) {
     );
     let sges = sges(side, length, hostile, input);
     let wr = SendWr {
-        wr_id: side.ledger.next_id(),
+        wr_id: side.own.ledger.next_id(),
         op,
         flags,
         sges: sges.clone(),
         inline,
-        to: send_to(world, which, hostile, input),
+        to: send_to(stage, which, hostile, input),
     };
-    let side = &mut world.sides[which];
+    let side = &mut stage.world.sides[which];
     let signaled = side.signals_all() || flags.contains(SendFlags::SIGNALED);
-    match side.hca.post_send(side.qpn, wr) {
+    match side.hca.post_send(side.own.qpn, wr) {
         Ok(()) => {
             let tagged = op.consumes_receive() && imm.is_some();
-            side.ledger.accepted(Kind::Send { signaled, tagged });
+            side.own.ledger.accepted(Kind::Send { signaled, tagged });
             if op.needs_response() {
                 side.permit(&sges);
             }
@@ -186,10 +187,10 @@ fn post_send(world: &mut World, which: usize, input: &mut Cursor<'_>) {
 }
 
 /// Whom a request is for: in hostile inputs sometimes nobody, or of the wrong kind.
-fn send_to(world: &World, which: usize, hostile: bool, input: &mut Cursor<'_>) -> SendTo {
-    let peer = &world.sides[1 - which];
+fn send_to(stage: &Stage, which: usize, hostile: bool, input: &mut Cursor<'_>) -> SendTo {
+    let peer = &stage.world.sides[1 - which];
     let stray = hostile && input.one_in(8);
-    let as_type = match world.sides[which].qp_type() {
+    let as_type = match stage.world.sides[which].qp_type() {
         _ if stray && input.one_in(2) => QpType::Ud,
         own => own,
     };
@@ -202,35 +203,35 @@ fn send_to(world: &World, which: usize, hostile: bool, input: &mut Cursor<'_>) -
             qpn: if stray {
                 Qpn::new(input.u8().into())
             } else {
-                peer.qpn
+                peer.own.qpn
             },
             qkey: if stray { input.u32() } else { QKEY },
         }),
         QpType::XrcSend => {
             let stray = stray.then(|| Srqn::new(input.u32() & 0xff_ffff));
-            stray.or(peer.srqn).map_or(SendTo::Peer, SendTo::Srq)
+            stray.or(peer.own.srqn).map_or(SendTo::Peer, SendTo::Srq)
         }
         _ => SendTo::Peer,
     }
 }
 
-fn post_recv(world: &mut World, which: usize, input: &mut Cursor<'_>) {
-    let hostile = world.hostile && input.one_in(4);
-    let side = &mut world.sides[which];
+fn post_recv(stage: &mut Stage, which: usize, input: &mut Cursor<'_>) {
+    let hostile = stage.hostile && input.one_in(4);
+    let side = &mut stage.world.sides[which];
     for _ in 0..=input.u8() % 8 {
         let length = if hostile { length(true, input) } else { 8192 };
         let sges = sges(side, length, hostile, input);
         let wr = RecvWr {
-            wr_id: side.ledger.next_id(),
+            wr_id: side.own.ledger.next_id(),
             sges: sges.clone(),
         };
-        let (shared, posted) = match side.srq {
+        let (shared, posted) = match side.own.srq {
             Some(srq) => (true, side.hca.post_srq_recv(srq, wr)),
-            None => (false, side.hca.post_recv(side.qpn, wr)),
+            None => (false, side.hca.post_recv(side.own.qpn, wr)),
         };
         match posted {
             Ok(()) => {
-                side.ledger.accepted(Kind::Recv { shared });
+                side.own.ledger.accepted(Kind::Recv { shared });
                 side.permit(&sges);
             }
             Err(error) => assert!(!error.to_string().is_empty()),
@@ -238,7 +239,7 @@ fn post_recv(world: &mut World, which: usize, input: &mut Cursor<'_>) {
     }
 }
 
-fn pass_time(world: &mut World, input: &mut Cursor<'_>) {
+fn pass_time(stage: &mut Stage, input: &mut Cursor<'_>) {
     let ns = input.pick(&[
         10_000,
         0,
@@ -249,44 +250,49 @@ fn pass_time(world: &mut World, input: &mut Cursor<'_>) {
         1_000_000_000,
         100_000_000_000,
     ]);
-    world.run_until(world.now.after(Span::from_nanos(ns)));
+    stage.run_until(stage.world.now.after(Span::from_nanos(ns)));
 }
 
-fn mischief(world: &mut World, input: &mut Cursor<'_>) {
+fn mischief(stage: &mut Stage, input: &mut Cursor<'_>) {
     let n = 1 + input.u8() % 5;
     match input.u8() {
-        160..208 => age(world, input),
+        160..208 => age(stage, input),
         208.. => {
             // A host that cannot send, or can again.
             let host = usize::from(n % 2);
-            world.blocked[host] = !world.blocked[host];
+            let host = &mut stage.world.sides[host];
+            host.blocked = !host.blocked;
         }
-        which if which % 3 == 0 => world.mischief.drop = n,
-        which if which % 3 == 1 => world.mischief.duplicate = n,
+        which if which % 3 == 0 => stage.mischief(|it| it.drop = n),
+        which if which % 3 == 1 => stage.mischief(|it| it.duplicate = n),
         _ => {
-            world.mischief.delay = n;
-            world.mischief.delay_ns = input.pick(&[5_000, 500_000, 50_000_000]);
+            let delay_ns = input.pick(&[5_000, 500_000, 50_000_000]);
+            stage.mischief(|it| (it.delay, it.delay_ns) = (n, delay_ns));
         }
     }
 }
 
 /// The connection becomes older by about a part of a lap of the PSNs, or by more.
-fn age(world: &mut World, input: &mut Cursor<'_>) {
+fn age(stage: &mut Stage, input: &mut Cursor<'_>) {
     let lap = 1 << 24;
     let mark = input.pick(&[lap / 2, lap / 4, lap, lap / 2 * 3, lap / 8]);
     let messages = mark + 64 - u32::from(input.u8() % 128);
-    world.age(input.below(2), messages);
+    stage.age(input.below(2), messages);
 }
 
 /// A packet that the peer never sent, and that says something that it might have.
-fn forge(world: &mut World, to: usize, input: &mut Cursor<'_>) {
-    let side = &world.sides[to];
+fn forge(stage: &mut Stage, to: usize, input: &mut Cursor<'_>) {
+    let side = &stage.world.sides[to];
     let opcode = input.pick(Opcode::ALL);
     let near = {
         // Requests are near what this side expects, responses near what it has outstanding.
         let source = if opcode.is_response() { 1 - to } else { to };
-        let source = &world.sides[source];
-        source.hca.qp(source.qpn).expect("it exists").expected_psn()
+        let source = &stage.world.sides[source];
+        source
+            .hca
+            .qp(source.own.qpn)
+            .expect("it exists")
+            .expected_psn()
     };
     let psn = match input.below(8) {
         0..=3 => near,
@@ -297,7 +303,7 @@ fn forge(world: &mut World, to: usize, input: &mut Cursor<'_>) {
     let dest_qp = if input.one_in(32) {
         Qpn::new(input.u32() & 0xff_ffff)
     } else {
-        side.qpn
+        side.own.qpn
     };
     let bits = input.u8();
     let length = input.pick(&LENGTHS);
@@ -362,49 +368,51 @@ fn forge(world: &mut World, to: usize, input: &mut Cursor<'_>) {
         .emit_packet(&payload, &flow, 0, &mut bytes)
         .expect("values that fit can be written");
     let packet = Packet::new_checked(&bytes[..len]);
-    world.deliver_packet(to, input.u8(), &packet.expect("what was written parses"));
+    let packet = packet.expect("what was written parses");
+    let data = Data::Bytes(packet.payload());
+    stage.world.give(to, input.u8(), packet.headers(), data);
 }
 
 /// Changes a packet on the wire and makes its ICRC right again.
-fn meddle(world: &mut World, input: &mut Cursor<'_>) {
-    if world.flights.is_empty() {
+fn meddle(stage: &mut Stage, input: &mut Cursor<'_>) {
+    let wire = &mut stage.world.wire;
+    if wire.is_empty() {
         return;
     }
-    let nth = input.below(world.flights.len().min(256));
-    let Some((&key, flight)) = world.flights.iter().nth(nth) else {
+    let nth = input.below(wire.len().min(256));
+    let Some(flight) = wire.iter().nth(nth).cloned() else {
         return;
     };
-    let mut flight = flight.clone();
+    let Content::Bytes(mut bytes) = flight.content else {
+        unreachable!("packets cross the wire as bytes");
+    };
     match input.below(4) {
-        0 => flight.bytes.truncate(usize::from(input.u8())),
-        1 => flight.bytes.extend([0; 4]),
+        0 => bytes.truncate(usize::from(input.u8())),
+        1 => bytes.extend([0; 4]),
         _ => {
-            let at = usize::from(input.u8()) % flight.bytes.len().max(1);
-            if let Some(byte) = flight.bytes.get_mut(at) {
+            let at = usize::from(input.u8()) % bytes.len().max(1);
+            if let Some(byte) = bytes.get_mut(at) {
                 *byte ^= input.u8();
             }
         }
     }
-    world.seal(flight.to, &mut flight.bytes);
     if input.one_in(2) {
-        world.flights.remove(&key);
+        wire.take(nth);
     }
-    world.launch(world.now.after(Span::from_nanos(1000)), flight);
+    let soon = Span::from_nanos(1000);
+    stage
+        .world
+        .forge(flight.to, flight.traffic_class, bytes, soon);
 }
 
-fn raw_packet(world: &mut World, to: usize, input: &mut Cursor<'_>) {
+fn raw_packet(stage: &mut Stage, to: usize, input: &mut Cursor<'_>) {
     let len = input.below(96);
-    let mut bytes = input.take(len).to_vec();
-    world.seal(to, &mut bytes);
-    let flight = Flight {
-        to,
-        traffic_class: input.u8(),
-        bytes,
-    };
-    world.launch(world.now.after(Span::from_nanos(1000)), flight);
+    let bytes = input.take(len).to_vec();
+    let soon = Span::from_nanos(1000);
+    stage.world.forge(to, input.u8(), bytes, soon);
 }
 
-fn modify(world: &mut World, which: usize, input: &mut Cursor<'_>) {
+fn modify(stage: &mut Stage, which: usize, input: &mut Cursor<'_>) {
     let state = QpState::from_u32(input.u8() as u32 % 8).unwrap_or(QpState::Sqd);
     let mtu = Mtu::ALL[input.below(Mtu::ALL.len())];
     let attr = QpAttr {
@@ -412,7 +420,7 @@ fn modify(world: &mut World, which: usize, input: &mut Cursor<'_>) {
         pkey_index: (input.u8() / 192).into(),
         port: 1 + input.u8() % 2,
         path_mtu: mtu,
-        dest_qpn: world.sides[1 - which].qpn,
+        dest_qpn: stage.world.sides[1 - which].own.qpn,
         rq_psn: Psn::new(input.u32() & 0xff_ffff),
         sq_psn: Psn::new(input.u32() & 0xff_ffff),
         max_rd_atomic: input.u8() % 18,
@@ -426,7 +434,7 @@ fn modify(world: &mut World, which: usize, input: &mut Cursor<'_>) {
         path_mig_state: 0,
     };
     use QpState::{Init, Reset, Rtr, Rts};
-    let qp_type = world.sides[which].qp_type();
+    let qp_type = stage.world.sides[which].qp_type();
     // The attributes a step of the usual way takes, or any.
     let change = match input.below(8) {
         0 => QpModify::step(qp_type, Reset, Init, attr),
@@ -445,12 +453,12 @@ fn modify(world: &mut World, which: usize, input: &mut Cursor<'_>) {
             attr,
         },
     };
-    let dest = world.sides[1 - which].address;
+    let dest = stage.world.sides[1 - which].address;
     let path = change.mask.contains(Attr::AV).then_some(Path {
         dest,
         traffic_class: input.u8(),
     });
-    let side = &mut world.sides[which];
+    let side = &mut stage.world.sides[which];
     if input.one_in(32) {
         let wrong = if path.is_some() {
             None
@@ -473,7 +481,7 @@ fn write_register(side: &mut Side, input: &mut Cursor<'_>) {
     }
 }
 
-fn impair(world: &mut World, which: usize, input: &mut Cursor<'_>) {
+fn impair(stage: &mut Stage, which: usize, input: &mut Cursor<'_>) {
     let direction = input.pick(&[Direction::Egress, Direction::Ingress]);
     let mut chance = |n: u8| f64::from(input.u8() % n) / 100.0;
     let mut impairment = Impairment {
@@ -498,7 +506,7 @@ fn impair(world: &mut World, which: usize, input: &mut Cursor<'_>) {
     impairment.reorder_ns = input.pick(&[0, 10_000, 10_000_000]);
     if input.one_in(4) {
         impairment.blackouts.push(Blackout {
-            from: world.now.after(Span::from_nanos(input.u32().into())),
+            from: stage.world.now.after(Span::from_nanos(input.u32().into())),
             length_ns: input.u32().into(),
         });
     }
@@ -506,13 +514,13 @@ fn impair(world: &mut World, which: usize, input: &mut Cursor<'_>) {
         impairment = Impairment::default();
     }
     let is_valid = impairment.check().is_ok();
-    let hca = &mut world.sides[which].hca;
+    let hca = &mut stage.world.sides[which].hca;
     assert_eq!(hca.set_impairment(direction, impairment).is_ok(), is_valid);
 }
 
 fn change_keys(side: &mut Side, input: &mut Cursor<'_>) {
     // The region stays in the books: its old key must open nothing any more.
-    let region = &side.regions[input.below(side.regions.len())];
+    let region = &side.own.regions[input.below(side.own.regions.len())];
     let key = region.info.key;
     let existed = side.hca.mrs().any(|info| info.key == key);
     match side.hca.dereg_mr(key) {
@@ -521,18 +529,18 @@ fn change_keys(side: &mut Side, input: &mut Cursor<'_>) {
     }
 }
 
-fn reconnect(world: &mut World, input: &mut Cursor<'_>) {
+fn reconnect(stage: &mut Stage, input: &mut Cursor<'_>) {
     if input.one_in(2) {
         let which = input.below(2);
-        world.sides[which].replace_qp();
+        stage.world.sides[which].replace_qp();
     }
-    world.connect(input);
+    stage.connect(input);
 }
 
 /// Binds or invalidates the side's memory window, as the bits of `dice` say.
 fn local_operation(side: &mut Side, dice: u32) {
     let rkey = side.window_key();
-    let region = &side.regions[dice as usize % side.regions.len()].info;
+    let region = &side.own.regions[dice as usize % side.own.regions.len()].info;
     let op = if dice & 8 == 0 {
         SendOp::LocalInvalidate { rkey }
     } else {
@@ -546,15 +554,15 @@ fn local_operation(side: &mut Side, dice: u32) {
         })
     };
     let wr = SendWr {
-        wr_id: side.ledger.next_id(),
+        wr_id: side.own.ledger.next_id(),
         op,
         flags: SendFlags::SIGNALED,
         sges: Sges::new(),
         inline: None,
         to: SendTo::Peer,
     };
-    match side.hca.post_send(side.qpn, wr) {
-        Ok(()) => side.ledger.accepted(Kind::Send {
+    match side.hca.post_send(side.own.qpn, wr) {
+        Ok(()) => side.own.ledger.accepted(Kind::Send {
             signaled: true,
             tagged: false,
         }),
@@ -572,7 +580,7 @@ fn other_verbs(side: &mut Side, input: &mut Cursor<'_>) {
             .hca
             .req_notify_cq(recv_cq, input.pick(&[Notify::Any, Notify::Solicited])),
         1 => side.hca.req_notify_cq(send_cq, Notify::Any),
-        2 => side.srq.map_or(Ok(()), |srq| {
+        2 => side.own.srq.map_or(Ok(()), |srq| {
             let limit = Some(input.u8().into());
             let change = SrqModify {
                 limit,
@@ -584,12 +592,12 @@ fn other_verbs(side: &mut Side, input: &mut Cursor<'_>) {
             assert!(side.hca.destroy_cq(send_cq).is_err(), "it is in use");
             side.hca.destroy_cq(CqId(handle.max(2)))
         }
-        4 if in_use => side.srq.map_or(Ok(()), |srq| {
+        4 if in_use => side.own.srq.map_or(Ok(()), |srq| {
             assert!(side.hca.destroy_srq(srq).is_err(), "it is in use");
             side.hca.destroy_srq(SrqId(handle.max(1)))
         }),
         3..=5 => {
-            let pd = side.regions[0].info.pd;
+            let pd = side.own.regions[0].info.pd;
             side.hca.dealloc_pd(pd)
         }
         6 => side

@@ -1,6 +1,6 @@
 //! One device with its memory and its books.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, CqId, Event, Hca, HcaConfig, Limits, Memory, MrInfo, MwId, MwType,
@@ -122,11 +122,9 @@ impl Region {
     }
 }
 
-/// A device, the only queue pair on it, and what surrounds that.
+/// What a device is kept with: the only queue pair on it, and what surrounds that.
 #[derive(Debug)]
-pub(super) struct Side {
-    pub(super) hca: Hca,
-    pub(super) address: IpAddr,
+pub(super) struct Books {
     init: QpInit,
     xrcd: XrcdId,
     pub(super) srq: Option<SrqId>,
@@ -138,102 +136,121 @@ pub(super) struct Side {
     pub(super) ledger: Ledger,
 }
 
-impl Side {
-    pub(super) fn new(index: u8, qp_type: QpType, input: &mut Cursor<'_>) -> Self {
-        let seed = input.u8();
-        let mut hca = Hca::new(HcaConfig {
-            seed: seed.into(),
-            total_window_bytes: if seed.is_multiple_of(4) { 0 } else { 2 << 20 },
-            slot: if input.one_in(2) { 0 } else { 0xff },
-            secret: Some(Secret::new(input.one_in(2).into())),
-            limits: Limits {
-                max_qp: 16,
-                ..Limits::MAX
-            },
-            window_bytes: input.pick(&[0, 4 << 10, 64 << 10, 512 << 10]),
-            trace_timers: true,
-            ..HcaConfig::default()
-        });
-        let pd = hca.alloc_pd().expect("a new device has room");
-        let other_pd = hca.alloc_pd().expect("a new device has room");
-        let regions = Role::ALL
-            .map(|role| {
-                let pd = if role == Role::Foreign { other_pd } else { pd };
-                Region::new(&mut hca, role, pd)
-            })
-            .into();
-        let window = hca.alloc_mw(pd, MwType::Type2);
-        let window = window.expect("a new device has room").id;
-        let entries = input.pick(&[4096, 4096, 4096, 8, 1]);
-        let send_cq = hca.create_cq(entries).expect("a legal size");
-        let recv_cq = hca.create_cq(4096).expect("a legal size");
-        let xrcd = hca.alloc_xrcd().expect("a new device has room");
-        let srq = match qp_type {
-            QpType::XrcRecv => {
-                let objects = XrcObjects { xrcd, cq: recv_cq };
-                Some(hca.create_xrc_srq(pd, objects, 64, 4))
-            }
-            QpType::XrcSend => None,
-            _ => input.one_in(3).then(|| hca.create_srq(pd, 64, 4)),
-        };
-        let srq = srq.map(|srq| srq.expect("a legal size"));
-        let srqn = srq.map(|srq| hca.srq_number(srq).expect("it exists"));
-        let init = QpInit {
-            qp_type,
-            pd,
-            send_cq,
-            recv_cq,
-            srq,
-            cap: QpCap {
-                max_send_wr: 32,
-                max_recv_wr: 32,
-                ..QpCap::default()
-            },
-            signal_all: input.one_in(4),
-        };
-        let qpn = create_qp(&mut hca, &init, xrcd);
-        Self {
-            hca,
-            xrcd,
-            address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + index)),
-            init,
-            srq,
-            srqn,
-            qpn,
-            regions,
-            window,
-            ledger: Ledger::default(),
+pub(super) type Side = ferroce_testing::Side<Books>;
+
+pub(super) fn new(index: u8, qp_type: QpType, input: &mut Cursor<'_>) -> Side {
+    let seed = input.u8();
+    let mut hca = Hca::new(HcaConfig {
+        seed: seed.into(),
+        total_window_bytes: if seed.is_multiple_of(4) { 0 } else { 2 << 20 },
+        slot: if input.one_in(2) { 0 } else { 0xff },
+        secret: Some(Secret::new(input.one_in(2).into())),
+        limits: Limits {
+            max_qp: 16,
+            ..Limits::MAX
+        },
+        window_bytes: input.pick(&[0, 4 << 10, 64 << 10, 512 << 10]),
+        trace_timers: true,
+        ..HcaConfig::default()
+    });
+    let pd = hca.alloc_pd().expect("a new device has room");
+    let other_pd = hca.alloc_pd().expect("a new device has room");
+    let regions = Role::ALL
+        .map(|role| {
+            let pd = if role == Role::Foreign { other_pd } else { pd };
+            Region::new(&mut hca, role, pd)
+        })
+        .into();
+    let window = hca.alloc_mw(pd, MwType::Type2);
+    let window = window.expect("a new device has room").id;
+    let entries = input.pick(&[4096, 4096, 4096, 8, 1]);
+    let send_cq = hca.create_cq(entries).expect("a legal size");
+    let recv_cq = hca.create_cq(4096).expect("a legal size");
+    let xrcd = hca.alloc_xrcd().expect("a new device has room");
+    let srq = match qp_type {
+        QpType::XrcRecv => {
+            let objects = XrcObjects { xrcd, cq: recv_cq };
+            Some(hca.create_xrc_srq(pd, objects, 64, 4))
         }
-    }
+        QpType::XrcSend => None,
+        _ => input.one_in(3).then(|| hca.create_srq(pd, 64, 4)),
+    };
+    let srq = srq.map(|srq| srq.expect("a legal size"));
+    let srqn = srq.map(|srq| hca.srq_number(srq).expect("it exists"));
+    let init = QpInit {
+        qp_type,
+        pd,
+        send_cq,
+        recv_cq,
+        srq,
+        cap: QpCap {
+            max_send_wr: 32,
+            max_recv_wr: 32,
+            ..QpCap::default()
+        },
+        signal_all: input.one_in(4),
+    };
+    let qpn = create_qp(&mut hca, &init, xrcd);
+    let books = Books {
+        xrcd,
+        init,
+        srq,
+        srqn,
+        qpn,
+        regions,
+        window,
+        ledger: Ledger::default(),
+    };
+    Side::with(1 + index, hca, books)
+}
 
+/// What the fuzzer does with a side.
+pub(super) trait End {
     /// The present key of its memory window, bound or not.
-    pub(super) fn window_key(&self) -> u32 {
-        self.hca.query_mw(self.window).expect("it exists").rkey
-    }
-
-    pub(super) fn qp_type(&self) -> QpType {
-        self.init.qp_type
-    }
-
-    pub(super) fn signals_all(&self) -> bool {
-        self.init.signal_all
-    }
-
-    pub(super) fn cqs(&self) -> [CqId; 2] {
-        [self.init.send_cq, self.init.recv_cq]
-    }
-
+    fn window_key(&self) -> u32;
+    fn qp_type(&self) -> QpType;
+    fn signals_all(&self) -> bool;
+    fn cqs(&self) -> [CqId; 2];
     /// A new queue pair in place of the old one.
-    pub(super) fn replace_qp(&mut self) {
-        self.poll_completions();
-        self.hca.destroy_qp(self.qpn).expect("it exists");
-        assert!(self.hca.destroy_qp(self.qpn).is_err(), "twice");
-        self.ledger.begin_life();
-        self.qpn = create_qp(&mut self.hca, &self.init, self.xrcd);
+    fn replace_qp(&mut self);
+    /// From any state to RTS.
+    fn go_to_rts(&mut self, dest: IpAddr, attr: &QpAttr);
+    /// Returns whether the device accepted it.
+    fn modify(&mut self, change: &QpModify, path: Option<Path>) -> bool;
+    /// An accepted work request may write there.
+    fn permit(&mut self, sges: &[Sge]);
+    fn poll_completions(&mut self);
+    /// What must hold after every operation, once everything is sent that can be.
+    fn check(&mut self, now: Time);
+    fn audit_memory(&self);
+}
+
+impl End for Side {
+    fn window_key(&self) -> u32 {
+        self.hca.query_mw(self.own.window).expect("it exists").rkey
     }
 
-    /// From any state to RTS.
-    pub(super) fn connect(&mut self, dest: IpAddr, attr: &QpAttr) {
+    fn qp_type(&self) -> QpType {
+        self.own.init.qp_type
+    }
+
+    fn signals_all(&self) -> bool {
+        self.own.init.signal_all
+    }
+
+    fn cqs(&self) -> [CqId; 2] {
+        [self.own.init.send_cq, self.own.init.recv_cq]
+    }
+
+    fn replace_qp(&mut self) {
+        self.poll_completions();
+        self.hca.destroy_qp(self.own.qpn).expect("it exists");
+        assert!(self.hca.destroy_qp(self.own.qpn).is_err(), "twice");
+        self.own.ledger.begin_life();
+        self.own.qpn = create_qp(&mut self.hca, &self.own.init, self.own.xrcd);
+    }
+
+    fn go_to_rts(&mut self, dest: IpAddr, attr: &QpAttr) {
         use QpState::{Init, Reset, Rtr, Rts};
         let path = Path {
             dest,
@@ -247,16 +264,15 @@ impl Side {
         }
     }
 
-    /// Returns whether the device accepted it.
-    pub(super) fn modify(&mut self, change: &QpModify, path: Option<Path>) -> bool {
+    fn modify(&mut self, change: &QpModify, path: Option<Path>) -> bool {
         self.poll_completions();
-        let before = self.hca.query_qp(self.qpn).expect("it exists");
-        match self.hca.modify_qp(self.qpn, change, path) {
+        let before = self.hca.query_qp(self.own.qpn).expect("it exists");
+        match self.hca.modify_qp(self.own.qpn, change, path) {
             Ok(()) => {
                 if change.mask.contains(Attr::STATE) {
                     match (before.0, change.state) {
-                        (_, QpState::Reset) => self.ledger.begin_life(),
-                        (QpState::Sqe, QpState::Rts) => self.ledger.recover(),
+                        (_, QpState::Reset) => self.own.ledger.begin_life(),
+                        (QpState::Sqe, QpState::Rts) => self.own.ledger.recover(),
                         _ => {}
                     }
                 }
@@ -265,7 +281,7 @@ impl Side {
             Err(error) => {
                 assert!(!error.to_string().is_empty());
                 assert_eq!(
-                    self.hca.query_qp(self.qpn).expect("it exists"),
+                    self.hca.query_qp(self.own.qpn).expect("it exists"),
                     before,
                     "an error changes nothing"
                 );
@@ -274,10 +290,9 @@ impl Side {
         }
     }
 
-    /// An accepted work request may write there.
-    pub(super) fn permit(&mut self, sges: &[Sge]) {
+    fn permit(&mut self, sges: &[Sge]) {
         for sge in sges {
-            for region in &mut self.regions {
+            for region in &mut self.own.regions {
                 if region.info.key.lkey() == sge.lkey {
                     region.permit(sge);
                 }
@@ -285,28 +300,30 @@ impl Side {
         }
     }
 
-    pub(super) fn poll_completions(&mut self) {
+    fn poll_completions(&mut self) {
         for (cq, is_send_queue) in self.cqs().into_iter().zip([true, false]) {
             while let Some(wc) = self.hca.poll_completion(cq).expect("it exists") {
-                self.ledger.completed(&wc, is_send_queue);
+                self.own.ledger.completed(&wc, is_send_queue);
             }
         }
-        while let Some(event) = self.hca.poll_event() {
+        // The world has polled those until now.
+        let polled = std::mem::take(&mut self.events).into_iter();
+        for event in polled.chain(std::iter::from_fn(|| self.hca.poll_event())) {
             if let Event::CqOverrun(_) = event {
-                self.ledger.overrun = true;
+                self.own.ledger.overrun = true;
             }
         }
     }
 
-    /// What must hold after every operation, once everything is sent that can be.
-    pub(super) fn check(&mut self, now: Time, blocked: bool) {
+    fn check(&mut self, now: Time) {
+        let blocked = self.blocked;
         self.hca.audit();
         assert!(blocked || !self.hca.wants_transmit(), "not drained");
         // A CNP may have slowed it down: then its turn comes by the clock.
-        let is_limited = self.hca.rate_limit(self.qpn, now).is_some();
-        let qp = self.hca.qp(self.qpn).expect("it exists");
-        let own_recvs = self.srq.is_none().then(|| qp.recv_queue_len());
-        self.ledger.balance(qp.send_queue_len(), own_recvs);
+        let is_limited = self.hca.rate_limit(self.own.qpn, now).is_some();
+        let qp = self.hca.qp(self.own.qpn).expect("it exists");
+        let own_recvs = self.own.srq.is_none().then(|| qp.recv_queue_len());
+        self.own.ledger.balance(qp.send_queue_len(), own_recvs);
         match qp.state() {
             QpState::Rts | QpState::Sqd if qp.in_flight() > 0 => {
                 let waits = self.hca.policy().ack_timeout(qp.timeouts()).is_some();
@@ -331,8 +348,8 @@ impl Side {
         }
     }
 
-    pub(super) fn audit_memory(&self) {
-        for region in &self.regions {
+    fn audit_memory(&self) {
+        for region in &self.own.regions {
             region.audit();
         }
     }

@@ -78,7 +78,7 @@ impl Net {
     pub(crate) fn rule(&mut self, mut rule: impl FnMut(&Mad) -> Fate + 'static) {
         self.world.rules.clear();
         let mad = |payload: &[u8]| Mad::parse(payload).unwrap();
-        let rule = move |flight: &Flight| Some(rule(&mad(&flight.payload)));
+        let rule = move |flight: &Flight| Some(rule(&mad(flight.payload())));
         self.world.rules.add(rule);
     }
 
