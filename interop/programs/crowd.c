@@ -88,7 +88,8 @@ static void connect_qp(struct ibv_qp *qp, const union ibv_gid *gid, struct end m
 			     .grh = { .dgid = *gid, .sgid_index = GID_INDEX, .hop_limit = 64 } },
 	};
 	struct ibv_qp_attr rts = {
-		.qp_state = IBV_QPS_RTS, .timeout = 17, .retry_cnt = 7, .rnr_retry = 7,
+		/* A peer among so many may be without a processor for seconds. */
+		.qp_state = IBV_QPS_RTS, .timeout = 20, .retry_cnt = 7, .rnr_retry = 7,
 		.sq_psn = mine.psn, .max_rd_atomic = 1,
 	};
 	verb(ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
