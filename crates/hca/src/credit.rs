@@ -26,8 +26,6 @@ pub(crate) use self::peers::Peers;
 const PAYLOAD_MIN: u32 = 1024;
 /// What the kernel adds to a packet's payload in a batch, headers included.
 const OVERHEAD: u32 = 128;
-/// A burst that is worth a turn.
-pub(crate) const QUANTUM_BYTES: u64 = 64 << 10;
 
 /// What `packets` of one queue pair take of a receive buffer, as the kernel counts it.
 ///
@@ -89,9 +87,9 @@ impl Room {
 
     /// What a queue pair that has taken `own` bytes may have of `bound`. Nothing more if others
     /// waited before it, or if what is left is not worth a turn.
-    fn allowed(&self, index: u32, own: u64, bound: u64) -> u64 {
+    fn allowed(&self, index: u32, own: u64, bound: u64, turn_bytes: u64) -> u64 {
         let left = bound.saturating_sub(self.live());
-        let worth = self.used == 0 || left >= QUANTUM_BYTES.min(bound / 4);
+        let worth = self.used == 0 || left >= turn_bytes.min(bound / 4);
         match self.next().is_none_or(|next| next == index) && worth {
             true => own + left,
             false => own,
@@ -181,13 +179,17 @@ mod tests {
     fn who_waits_goes_first() {
         let mut room = Room::default();
         let bound = 1 << 20;
-        assert_eq!(room.allowed(7, 0, bound), bound);
+        assert_eq!(room.allowed(7, 0, bound, 64 << 10), bound);
         assert!(!room.book(0, 900_000));
         room.waiting.extend([3, 4]);
-        assert_eq!(room.allowed(7, 900_000, bound), 900_000);
-        assert_eq!(room.allowed(3, 0, bound), bound - 900_000);
+        assert_eq!(room.allowed(7, 900_000, bound, 64 << 10), 900_000);
+        assert_eq!(room.allowed(3, 0, bound, 64 << 10), bound - 900_000);
         assert!(!room.book(0, bound - 910_000));
-        assert_eq!(room.allowed(3, 0, bound), 0, "10,000 bytes are no burst");
+        assert_eq!(
+            room.allowed(3, 0, bound, 64 << 10),
+            0,
+            "10,000 bytes are no burst"
+        );
         assert!(room.book(900_000, 0));
         room.leave(4);
         room.leave(3);

@@ -33,7 +33,6 @@ use ferroce_transport::Time;
 pub use self::config::HcaConfig;
 pub(crate) use self::queue_pair::QpEntry;
 use self::timers::Timers;
-use self::transmit::BURST_PACKETS;
 use crate::cm::Cm;
 use crate::congestion::Congestion;
 use crate::cq::Cq;
@@ -146,7 +145,7 @@ impl Hca {
             timers: Timers::default(),
             ready: VecDeque::new(),
             used: Vec::new(),
-            burst_left: BURST_PACKETS,
+            burst_left: config.host.turn_packets,
             turn_began: Turn::default(),
             peers: Peers::new(limits.max_qp),
             written_off_at: None,

@@ -70,6 +70,9 @@ pub struct QpConfig {
     /// Bytes the requester keeps in flight; a few packets at least are always allowed. Choose
     /// it below the receive buffer of the peer's socket.
     pub window_bytes: u32,
+    /// Bytes of the responses that one READ request asks for, at most. A long READ is several such
+    /// requests.
+    pub read_bytes: u32,
 }
 
 const _: () = assert!(
@@ -115,13 +118,14 @@ impl Qp {
             cap,
             srq,
             window_bytes,
+            read_bytes,
             ..
         } = config;
         Self {
             config,
             state: QpState::Reset,
             attr: first_attr(&config),
-            requester: Requester::new(policy, qpn, window_bytes),
+            requester: Requester::new(policy, qpn, window_bytes, read_bytes),
             responder: Responder::new(),
             receives: if srq || qp_type == QpType::XrcRecv {
                 ReceiveSource::Shared { spare: None }

@@ -14,11 +14,6 @@ use crate::{
     SendOp, SendWr, Span, Time, Transmit, WcStatus, WorkQueue,
 };
 
-/// Bytes of the responses that one READ request asks for, at most. The first and the last response
-/// carry an AETH, so that fewer of a long READ's responses leave in one call the shorter its pieces
-/// are; longer ones overrun the receive buffer where many queue pairs read at once.
-const READ_BYTES: u32 = 128 << 10;
-
 /// The number of the first request.
 const FIRST_SSN: Serial = Serial::first(Psn::new(1));
 
@@ -61,6 +56,8 @@ pub(crate) struct Requester {
     pub(crate) recovery: Recovery,
     /// A local error of the WQE at the cursor; reported when everything before it is done.
     local_error: Option<Fault>,
+    /// Bytes of the responses that one READ request asks for, at most; half of the window bounds them, too.
+    read_bytes: u32,
     /// Window for good, which also sizes READ requests.
     pub(crate) window_bytes: u32,
     /// Window for now: the device's share for each of its busy queue pairs.
@@ -102,7 +99,7 @@ impl RequesterTimer {
 }
 
 impl Requester {
-    pub(crate) fn new(policy: &Policy, qpn: Qpn, window_bytes: u32) -> Self {
+    pub(crate) fn new(policy: &Policy, qpn: Qpn, window_bytes: u32, read_bytes: u32) -> Self {
         let zero = Psn::ZERO;
         Self {
             queue: VecDeque::new(),
@@ -130,6 +127,7 @@ impl Requester {
             implied_nak_at: None,
             recovery: Recovery::default(),
             local_error: None,
+            read_bytes,
             window_bytes,
             share_bytes: window_bytes,
             allowance: Allowance::ALL,
@@ -386,7 +384,7 @@ impl Requester {
     /// pieces lie on a grid from the start of the READ: one that is asked for again ends where it
     /// ended before, or the peer would not know it for a duplicate.
     pub(crate) fn read_packets(&self, attr: &QpAttr) -> u32 {
-        (READ_BYTES.min(self.window_bytes / 2) / attr.path_mtu.bytes()).max(1)
+        (self.read_bytes.min(self.window_bytes / 2) / attr.path_mtu.bytes()).max(1)
     }
 
     /// How many PSNs the packet at `snd` stands for, which is of this WQE.

@@ -2,7 +2,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use ferroce_hca::{Hca, HcaConfig, Mtu, Secret};
+use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Secret};
 
 use crate::device::{Device, OpenError};
 use crate::neighbours::Neighbours;
@@ -81,6 +81,7 @@ impl Device {
             secret: Some(secret(&spec, slot, shared.generation())),
             trace_timers: options.trace_timers,
             speed: spec.speed.rate(),
+            host: &HostProfile::SOCKETS,
             window: spec.window.get(),
             port_mtu: Interface::of(spec.address).map_or(Mtu::Mtu1024, |on| on.path_mtu()),
             ..HcaConfig::default()

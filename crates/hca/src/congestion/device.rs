@@ -84,11 +84,11 @@ impl Hca {
             return Some(share);
         }
         let limiter = entry.limiter.as_mut()?;
-        if !limiter.admits(now) {
+        if !limiter.admits(self.config.host, now) {
             self.settle(index);
             return None;
         }
-        let window = limiter.window_bytes(self.congestion.rp(), now);
+        let window = limiter.window_bytes(self.congestion.rp(), self.config.host, now);
         Some(u32::try_from(window).unwrap_or(u32::MAX).min(share))
     }
 
@@ -98,7 +98,7 @@ impl Hca {
         if let Some(entry) = self.qps.get_mut(index)
             && let Some(limiter) = &mut entry.limiter
         {
-            limiter.on_sent(self.congestion.rp(), now, bytes);
+            limiter.on_sent(self.congestion.rp(), self.config.host, now, bytes);
             if !limiter.is_limited() {
                 entry.limiter = None;
             }

@@ -2,18 +2,7 @@ use ferroce_dcqcn::Rate;
 use ferroce_dcqcn::rp::{NvidiaConfig, NvidiaRp, ReactionPoint};
 use ferroce_transport::{Span, Time};
 
-/// A queue pair whose turn has not come sleeps this much longer, so that then a batch leaves and
-/// not a single packet: at 10 Gb/s a wake-up for each would take a core.
-const TICK: Span = Span::from_micros(50);
-/// One that had nothing to send may send as much at once as passes in this time. More would be a
-/// burst into the very queue that the rate is to spare.
-const CREDIT: Span = TICK.times(10);
-/// A sleeper that the host wakes up late makes up for as much as this: a machine with more threads
-/// than cores lets one wait for some milliseconds, and the rate is to be held there, too.
-const LATENESS: Span = Span::from_millis(10);
-/// A queue pair keeps in flight what it may send in this time. Of that a quarter passes between two
-/// requests for an acknowledgement, which must be less than the shortest timeouts, 8 ms.
-const WINDOWS_PER_SECOND: u64 = 50;
+use crate::host_profile::HostProfile;
 
 /// No packet's turn is further away: what has left is paid for, and one packet at the lowest rate takes
 /// a third of this.
@@ -72,8 +61,14 @@ impl Limiter {
     }
 
     /// Bytes that may be in flight.
-    pub(crate) fn window_bytes(&mut self, config: &NvidiaConfig, now: Time) -> u64 {
-        self.rate(config, now).bps() / 8 / WINDOWS_PER_SECOND
+    pub(crate) fn window_bytes(
+        &mut self,
+        config: &NvidiaConfig,
+        host: &HostProfile,
+        now: Time,
+    ) -> u64 {
+        let windows_per_second = Span::from_secs(1) / host.paced_window;
+        self.rate(config, now).bps() / 8 / windows_per_second
     }
 
     /// Until when the queue pair sleeps, if it does.
@@ -91,31 +86,37 @@ impl Limiter {
     }
 
     /// Ends a sleep whose time has come; tells whether it was one.
-    pub(crate) fn wake(&mut self, now: Time) -> bool {
+    pub(crate) fn wake(&mut self, host: &HostProfile, now: Time) -> bool {
         let Some(until) = self.wait_until.filter(|until| *until <= now) else {
             return false;
         };
         self.wait_until = None;
         self.woken_at = now;
-        self.late = now.since(until).min(LATENESS);
+        self.late = now.since(until).min(host.lateness_max);
         true
     }
 
     /// Whether a packet may leave now. If not, the queue pair sleeps until its turn.
-    pub(crate) fn admits(&mut self, now: Time) -> bool {
-        self.wake(now);
+    pub(crate) fn admits(&mut self, host: &HostProfile, now: Time) -> bool {
+        self.wake(host, now);
         if self.wait_until.is_none() && self.due > now {
-            self.wait_until = Some(self.due.after(TICK));
+            self.wait_until = Some(self.due.after(host.pacing_tick));
         }
         self.wait_until.is_none()
     }
 
     /// A packet of `bytes` has left.
-    pub(crate) fn on_sent(&mut self, config: &NvidiaConfig, now: Time, bytes: u32) {
+    pub(crate) fn on_sent(
+        &mut self,
+        config: &NvidiaConfig,
+        host: &HostProfile,
+        now: Time,
+        bytes: u32,
+    ) {
         self.rp.on_bytes_sent(config, now.as_nanos(), bytes);
-        let has_slept = now.since(self.woken_at) < TICK;
+        let has_slept = now.since(self.woken_at) < host.pacing_tick;
         let late = if has_slept { self.late } else { Span::ZERO };
-        let earliest = now.before(CREDIT + late);
+        let earliest = now.before(host.pacing_credit + late);
         let takes = self.rate(config, now).transmission_ps(bytes);
         self.due = self.due.max(earliest).after(Span::from_picos(takes));
     }
@@ -127,6 +128,7 @@ mod tests {
 
     use super::*;
 
+    const HOST: &HostProfile = &HostProfile::SOCKETS;
     const SECOND: Span = Span::from_secs(1);
 
     /// A limiter that stays at 100 Mb/s.
@@ -147,8 +149,8 @@ mod tests {
         let (config, mut limiter) = limiter();
         let (mut now, mut bytes) = (Time::ZERO, 0);
         while now < Time::ZERO.after(SECOND) {
-            if limiter.admits(now) {
-                limiter.on_sent(&config, now, 1_000);
+            if limiter.admits(HOST, now) {
+                limiter.on_sent(&config, HOST, now, 1_000);
                 bytes += 1_000;
             } else {
                 now = limiter.wait_until().unwrap().after(late);
@@ -176,15 +178,15 @@ mod tests {
     #[test]
     fn lateness_is_forgotten_by_one_that_had_nothing_to_send() {
         let (config, mut limiter) = limiter();
-        while limiter.admits(Time::ZERO) {
-            limiter.on_sent(&config, Time::ZERO, 1_000);
+        while limiter.admits(HOST, Time::ZERO) {
+            limiter.on_sent(&config, HOST, Time::ZERO, 1_000);
         }
         let late = limiter.wait_until().unwrap().after(Span::from_millis(8));
-        assert!(limiter.admits(late));
+        assert!(limiter.admits(HOST, late));
         let now = late.after(SECOND);
         let mut bytes = 0;
-        while limiter.admits(now) {
-            limiter.on_sent(&config, now, 1_000);
+        while limiter.admits(HOST, now) {
+            limiter.on_sent(&config, HOST, now, 1_000);
             bytes += 1_000;
         }
         assert!(bytes <= 8_000, "{bytes} bytes at once");

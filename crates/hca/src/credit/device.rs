@@ -4,12 +4,9 @@ use ferroce_transport::{Allowance, HeldBack, Span, Time};
 
 use super::path::{PathWindow, Signal};
 use super::peers::Peer;
-use super::{QUANTUM_BYTES, Room, affordable, cost};
+use super::{Room, affordable, cost};
 use crate::device::{Hca, QpEntry};
 use crate::verbs::PathLook;
-
-/// Who waits looks this often whether anything has come back meanwhile.
-const WRITE_OFF: Span = Span::from_secs(1);
 
 /// What a queue pair has taken of the room at its peer and of that for responses, in bytes, and
 /// whether it waits for either.
@@ -173,6 +170,7 @@ impl Hca {
     /// What a queue pair may send in the turn that begins: its share of the window, and its allowance.
     pub(crate) fn allot(&mut self, index: u32) {
         let bound_of_responses = self.config.response_bytes.into();
+        let turn_bytes = self.config.host.turn_bytes;
         let Some(entry) = self.qps.get_mut(index) else {
             return;
         };
@@ -188,12 +186,16 @@ impl Hca {
             return;
         };
         let mtu = entry.qp.attr().path_mtu;
-        entry.qp.share_window(share_of(peer, entry));
+        entry
+            .qp
+            .share_window(share_of(peer, entry, self.config.host.turn_bytes));
         let Turn {
             packets, responses, ..
         } = entry.turn;
-        let at_peer = peer.room.allowed(index, packets, bound_at_peer);
-        let at_home = self.responses.allowed(index, responses, bound_of_responses);
+        let at_peer = peer.room.allowed(index, packets, bound_at_peer, turn_bytes);
+        let at_home = self
+            .responses
+            .allowed(index, responses, bound_of_responses, turn_bytes);
         // Who may take no more keeps what it has.
         let allow = |allowed: u64, taken: u64, on_wire: u32| match allowed > taken {
             true => affordable(allowed, mtu),
@@ -211,7 +213,9 @@ impl Hca {
     /// which decides how often it asks for an answer.
     pub(crate) fn share(&self, entry: &QpEntry) -> u32 {
         let peer = entry.peer.and_then(|peer| self.peers.get(peer));
-        peer.map_or(u32::MAX, |peer| share_of(peer, entry))
+        peer.map_or(u32::MAX, |peer| {
+            share_of(peer, entry, self.config.host.turn_bytes)
+        })
     }
 
     /// Looks whether those who wait still may hope that something comes back. A queue pair without a
@@ -227,7 +231,7 @@ impl Hca {
                 .peers
                 .iter()
                 .any(|(_, peer)| peer.room.may_be_written_off());
-        self.written_off_at = waits.then(|| now.after(WRITE_OFF));
+        self.written_off_at = waits.then(|| now.after(self.config.host.write_off_after));
         for index in called {
             self.make_ready(index);
         }
@@ -264,7 +268,7 @@ impl Hca {
             more_responses,
         );
         if held_back.is_some() && self.written_off_at.is_none() {
-            self.written_off_at = Some(self.now.after(WRITE_OFF));
+            self.written_off_at = Some(self.now.after(self.config.host.write_off_after));
         }
         self.give_back(id);
         if called {
@@ -276,10 +280,10 @@ impl Hca {
     }
 }
 
-fn share_of(peer: &Peer, entry: &QpEntry) -> u32 {
+fn share_of(peer: &Peer, entry: &QpEntry, turn_bytes: u64) -> u32 {
     // It is about to be one of them.
     let busy = peer.busy + u32::from(entry.turn.packets == 0);
-    let share = (peer.window.bytes() / u64::from(busy)).max(QUANTUM_BYTES);
+    let share = (peer.window.bytes() / u64::from(busy)).max(turn_bytes);
     let mtu = entry.qp.attr().path_mtu;
     affordable(share, mtu).saturating_mul(mtu.bytes())
 }

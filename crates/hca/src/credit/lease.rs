@@ -8,9 +8,11 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::QUANTUM_BYTES;
 use crate::device::Hca;
+use crate::host_profile::HostProfile;
 
+/// Processes share a machine, so their host has sockets.
+const QUANTUM_BYTES: u64 = HostProfile::SOCKETS.turn_bytes;
 /// What a process may have on the wire to a peer without a lease: two packets of any size.
 pub(super) const FLOOR_BYTES: u64 = 16 << 10;
 /// Peers share a total if their addresses come to the same number.

@@ -2,6 +2,7 @@ use ferroce_dcqcn::Rate;
 use ferroce_transport::Mtu;
 
 use crate::credit::Window;
+use crate::host_profile::HostProfile;
 use crate::limits::Limits;
 use crate::secret::Secret;
 use crate::settings::Personality;
@@ -33,6 +34,8 @@ pub struct HcaConfig {
     pub response_bytes: u32,
     /// Speed of the port, above which congestion control limits nobody. Nothing else keeps to it.
     pub speed: Rate,
+    /// What the host makes of the device.
+    pub host: &'static HostProfile,
     /// Firmware behaviour.
     pub personality: Personality,
     /// Report every timer expiry as [`crate::Event::TimerExpired`].
@@ -52,6 +55,7 @@ impl Default for HcaConfig {
             window: Window::Auto,
             response_bytes: 2 << 20,
             speed: Rate::from_mbps(100_000),
+            host: &HostProfile::SOCKETS,
             personality: Personality::default(),
             trace_timers: false,
         }

@@ -6,7 +6,6 @@ use ferroce_wire::Qpn;
 
 use super::Hca;
 use super::timers::earlier;
-use super::transmit::BURST_PACKETS;
 use crate::congestion::Limiter;
 use crate::cq::Unpolled;
 use crate::credit::Turn;
@@ -165,7 +164,7 @@ impl Hca {
         self.leave_peer(index, entry.peer, entry.turn);
         if entry.ready {
             if self.ready.front() == Some(&index) {
-                self.burst_left = BURST_PACKETS;
+                self.burst_left = self.config.host.turn_packets;
             }
             self.ready.retain(|ready| *ready != index);
         }

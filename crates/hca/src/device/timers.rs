@@ -84,7 +84,10 @@ impl Hca {
                 continue; // an earlier owner of this index, or replaced by an earlier entry
             }
             entry.timer_at = None;
-            let turn = entry.limiter.as_mut().is_some_and(|it| it.wake(now));
+            let turn = entry
+                .limiter
+                .as_mut()
+                .is_some_and(|it| it.wake(self.config.host, now));
             if entry
                 .qp
                 .poll_timeout()

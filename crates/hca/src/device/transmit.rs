@@ -4,9 +4,6 @@ use super::Hca;
 use crate::impair::{Passenger, Release};
 use crate::packet::Outgoing;
 
-/// Packets that one queue pair sends before the next one gets its turn: a GSO burst.
-pub(super) const BURST_PACKETS: u32 = 64;
-
 impl Hca {
     /// The next packet for the link.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Outgoing> {
@@ -104,7 +101,7 @@ impl Hca {
     }
 
     fn poll_qp(&mut self, index: u32, now: Time, out: &mut Outgoing) -> bool {
-        if self.burst_left == BURST_PACKETS {
+        if self.burst_left == self.config.host.turn_packets {
             self.allot(index);
         }
         let Some(entry) = self.qps.get(index) else {
@@ -151,7 +148,7 @@ impl Hca {
         self.ready.pop_front();
         self.end_turn(index);
         let cut_short = self.burst_left == 0;
-        self.burst_left = BURST_PACKETS;
+        self.burst_left = self.config.host.turn_packets;
         if let Some(entry) = self.qps.get_mut(index) {
             entry.ready = cut_short;
             if cut_short {
@@ -163,7 +160,7 @@ impl Hca {
     /// The queue pair that has sent something in its turn and may go on.
     pub(crate) fn in_turn(&self) -> Option<u32> {
         let front = self.ready.front().copied();
-        front.filter(|_| self.burst_left < BURST_PACKETS)
+        front.filter(|_| self.burst_left < self.config.host.turn_packets)
     }
 
     /// Puts a queue pair on the ready list.

@@ -92,7 +92,7 @@ impl Hca {
         signal_all: bool,
     ) -> Result<Qpn, VerbsError> {
         let (numbers, window_bytes) = (&self.numbers, self.config.window_bytes);
-        let port_mtu = self.config.port_mtu;
+        let (port_mtu, read_bytes) = (self.config.port_mtu, self.config.host.read_bytes);
         let policy = &self.policy;
         let index = self.qps.insert_with(|index| {
             let config = QpConfig {
@@ -103,6 +103,7 @@ impl Hca {
                 srq: objects.srq.is_some(),
                 signal_all,
                 window_bytes,
+                read_bytes,
             };
             Box::new(QpEntry::new(Qp::new(config, policy), objects))
         });

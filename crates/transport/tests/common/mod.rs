@@ -137,6 +137,7 @@ impl Setup {
             srq: self.srq,
             signal_all: self.signal_all,
             window_bytes: self.window_bytes,
+            read_bytes: 128 << 10,
         };
         Side {
             qp: Qp::new(config, &self.policy),
