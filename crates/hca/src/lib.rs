@@ -76,7 +76,7 @@ pub use verbs::{
 
 pub use ferroce_dcqcn::Rate;
 pub use ferroce_dcqcn::rp::Phase;
-pub use ferroce_wire::Srqn;
+pub use ferroce_wire::{Qpn, Srqn};
 
 pub use ferroce_transport::{
     AccessError, AccessFlags, Attr, Completion, Counter, CounterInfo, Data, GRH_BYTES, ModifyError,

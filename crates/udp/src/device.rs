@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{io, mem};
 
+use ferroce_driver::patience::WAIT_SPIN;
 use ferroce_hca::{
     Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, Time, VerbsError,
 };
@@ -35,12 +36,6 @@ use crate::wait::{Clock, Waiter};
 /// Takes the device's events in place of [`Device::poll_event`]. It is called while the device is
 /// locked, by whatever thread drives it, and must not call the device.
 pub type EventSink = Box<dyn Fn(&mut Hca, Event) + Send + Sync>;
-
-/// How long what arrives may lie while each poll finds a completion. Those of unreliable services
-/// come without an answer from the peer, so it might else lie for ever, and CNPs with it.
-const UNREAD_NS: u64 = 100_000;
-/// How long a waiting program spins before it sleeps.
-const WAIT_SPIN: Duration = Duration::from_micros(100);
 
 /// What a device is opened with.
 #[derive(Clone, Debug)]
@@ -162,7 +157,8 @@ impl Device {
         let port = port.map(|shared| Port::new(Arc::clone(shared), attachment.slot));
         let groups = Arc::new(Epoll::new().map_err(OpenError::Helper)?);
         let watch = Arc::clone(&groups);
-        let engine = Engine::new(hca, socket.address(), tap, neighbours, watch);
+        let socket = Arc::new(socket);
+        let engine = Engine::new(hca, Arc::clone(&socket), tap, neighbours, watch);
         let waiter = Waiter::new().map_err(OpenError::Helper)?;
         let shared = Arc::new(Shared {
             socket,
@@ -177,9 +173,8 @@ impl Device {
             events: Mutex::default(),
             sink: OnceLock::new(),
             announced: Condvar::new(),
-            last_poll_ns: AtomicU64::new(0),
-            deferred: AtomicBool::new(false),
-            helper_until_ns: AtomicU64::new(SOON),
+            last_poll_ps: AtomicU64::new(0),
+            helper_until_ps: AtomicU64::new(SOON),
             awaits_absence: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             owner: AtomicUsize::new(0),
@@ -283,7 +278,7 @@ impl Device {
     /// What this process has made on the device.
     pub fn resources(&self, query: Query) -> Vec<Resource> {
         let engine = self.shared.lock();
-        rows(&engine.hca, self.address().ip(), self.now(), query)
+        rows(engine.hca(), self.address().ip(), self.now(), query)
     }
 
     /// Datagrams the kernel dropped because the receive buffer was full, if it tells.
@@ -305,7 +300,7 @@ impl Device {
         // The acknowledgement of a message that has completed must leave before `f` can destroy the
         // queue pair that owes it.
         self.shared.send_deferred(&mut engine);
-        let result = f(&mut engine.hca);
+        let result = f(engine.hca_mut());
         self.shared.join_if_wanted(&mut engine);
         self.shared.send(&mut engine);
         result
@@ -317,14 +312,11 @@ impl Device {
     pub fn with_pass_on<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
         let mut engine = self.shared.lock();
         self.shared.send_deferred(&mut engine);
-        let result = f(&mut engine.hca);
+        let result = f(engine.hca_mut());
         self.shared.join_if_wanted(&mut engine);
         self.shared.send(&mut engine);
         // An error comes up again where it is looked for.
-        if engine
-            .receive(&self.shared.socket)
-            .is_ok_and(|packets| packets > 0)
-        {
+        if engine.receive().is_ok_and(|packets| packets > 0) {
             self.shared.send(&mut engine);
         }
         result
@@ -350,7 +342,7 @@ impl Device {
         // Who posts goes on to poll.
         self.shared.note_poll_unless_at_rest();
         let mut engine = self.shared.lock();
-        let result = f(&mut engine.hca);
+        let result = f(engine.hca_mut());
         self.shared.send(&mut engine);
         result
     }
@@ -369,7 +361,7 @@ impl Device {
         let mut engine = self.shared.lock();
         let result = requests
             .into_iter()
-            .try_for_each(|wr| engine.hca.post_recv(qpn, wr));
+            .try_for_each(|wr| engine.hca_mut().post_recv(qpn, wr));
         // A queue pair in error completes it at once.
         self.shared.publish(&mut engine);
         result
@@ -408,18 +400,17 @@ impl Device {
         let Some(mut engine) = self.shared.try_lock() else {
             // Another thread drives the device, but what has completed must be seen: a program may
             // go to sleep on the word that there is nothing.
-            return take(&mut self.shared.lock().hca, cq, max, &mut each);
+            return take(self.shared.lock().hca_mut(), cq, max, &mut each);
         };
-        let taken = take(&mut engine.hca, cq, max, &mut each)?;
-        let unread_ns = now.saturating_sub(engine.polled_ns);
-        if taken > 0 && unread_ns < UNREAD_NS {
+        let taken = take(engine.hca_mut(), cq, max, &mut each)?;
+        if taken > 0 && engine.driver.is_fresh(now) {
             return Ok(taken);
         }
         self.shared.poll_once(now, &mut engine);
         if taken > 0 {
             return Ok(taken);
         }
-        take(&mut engine.hca, cq, max, &mut each)
+        take(engine.hca_mut(), cq, max, &mut each)
     }
 
     /// Answers what has arrived, ends connections, gives the device's port up, and passes on what
@@ -451,7 +442,7 @@ impl Device {
             if taken > 0 || waited(timeout) {
                 return Ok(taken);
             }
-            if waited(WAIT_SPIN) {
+            if waited(WAIT_SPIN.into()) {
                 break;
             }
             thread::yield_now();
@@ -461,9 +452,9 @@ impl Device {
             let seen = self.shared.events().announcements;
             let taken = {
                 let mut engine = self.shared.lock();
-                engine.hca.req_notify_cq(cq, Notify::Any)?;
+                engine.hca_mut().req_notify_cq(cq, Notify::Any)?;
                 // What came before the arming announces nothing.
-                take(&mut engine.hca, cq, max, &mut |completion| {
+                take(engine.hca_mut(), cq, max, &mut |completion| {
                     out.push(completion)
                 })?
             };

@@ -1,7 +1,8 @@
 //! The device on real UDP sockets.
 //!
 //! A [`Device`] is an [`ferroce_hca::Hca`] with an address. There is no daemon: whoever polls
-//! drives it, and one helper thread serves the passive side and the timers while nobody does.
+//! drives it, and one helper thread serves the passive side and the timers while nobody does. When
+//! each of them does what is decided by [`ferroce_driver`].
 //!
 //! | module | does |
 //! |---|---|
@@ -11,7 +12,9 @@
 //! | `flow` | the ICRC state of each peer address |
 //! | `foreign` | packets that other users of this host have forged |
 //! | `fault` | what is wrong with the way out, told once |
-//! | `engine` | moves packets between socket and device |
+//! | `link` | the sockets as what the driver moves packets over |
+//! | `intake` | what arrives: what each datagram is, and whose |
+//! | `engine` | a device with its driver and its sockets |
 //! | [`device`](Device) | the engine behind a lock, the helper thread, waiting |
 //! | [`tap`](Tap) | packet captures |
 //! | `spec`, `registry` | the devices of a user, each a TOML file |
@@ -41,6 +44,8 @@ mod foreign;
 mod groups;
 pub mod impairment;
 mod inquiry;
+mod intake;
+mod link;
 mod neighbours;
 mod observer;
 mod overflow;

@@ -6,24 +6,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, Thread};
 use std::time::Duration;
-use std::{fmt, io, ptr};
+use std::{fmt, ptr};
 
-use ferroce_hca::{DeviceState, Event, Hca, HcaConfig, Limits};
+use ferroce_hca::{DeviceState, Event, Hca, HcaConfig, Limits, Time};
 
 use super::helper::{SOON, WHENEVER};
 use super::{EventSink, OpenError};
-use crate::engine::{Engine, Transmitted};
+use crate::engine::Engine;
 use crate::port::Port;
 use crate::shared::Mailbox;
 use crate::socket::Socket;
 use crate::sys::{self, Epoll};
 use crate::wait::{Clock, Waker};
 
-/// With this many packets in one receive call the peer is streaming, and its window wants its
-/// acknowledgements now.
-pub(super) const STREAM_PACKETS: usize = 4;
-/// Packets taken in one round before what they ask for is answered: a quarter of a window.
-const ROUND_PACKETS: usize = 32;
 /// How often whoever drives the device in a loop yields to a thread that waits for it. A mutex is not
 /// fair, and waking up takes longer than taking it again.
 const GIVE_WAY: usize = 100;
@@ -35,7 +30,7 @@ const HAND_ON: Duration = Duration::from_secs(1);
 const EVENTS_MAX: usize = 1 << 16;
 
 pub(super) struct Shared {
-    pub(super) socket: Socket,
+    pub(super) socket: Arc<Socket>,
     /// This process's share in its port, of a device that several may have open.
     pub(super) port: Option<Port>,
     pub(super) state: DeviceState,
@@ -54,14 +49,11 @@ pub(super) struct Shared {
     pub(super) events: Mutex<Events>,
     pub(super) sink: OnceLock<EventSink>,
     pub(super) announced: Condvar,
-    /// When the program polled last, in the clock's nanoseconds.
-    pub(super) last_poll_ns: AtomicU64,
-    /// The engine may have something to send that the last poll left for the next one. Changed
-    /// only by whoever holds the engine.
-    pub(super) deferred: AtomicBool,
+    /// When the program polled last, in picoseconds of the devices' clock; 0 while it is at rest.
+    pub(super) last_poll_ps: AtomicU64,
     /// Until when the helper sleeps if nothing arrives and nobody wakes it. It goes to sleep only
     /// by a value set while it holds the engine.
-    pub(super) helper_until_ns: AtomicU64,
+    pub(super) helper_until_ps: AtomicU64,
     /// The helper sleeps on the socket because the program polls, whatever the engine's deadline.
     pub(super) awaits_absence: AtomicBool,
     pub(super) stop: AtomicBool,
@@ -158,9 +150,8 @@ impl Shared {
                 },
                 ..HcaConfig::default()
             };
-            let address = self.socket.address();
-            let watch = Arc::clone(&self.groups);
-            Mutex::new(Engine::new(Hca::new(config), address, None, None, watch))
+            let (socket, watch) = (Arc::clone(&self.socket), Arc::clone(&self.groups));
+            Mutex::new(Engine::new(Hca::new(config), socket, None, None, watch))
         })
     }
 
@@ -197,7 +188,7 @@ impl Shared {
             port.leave(&self.socket);
         }
         match self.sink.get() {
-            Some(sink) => sink(&mut self.lock_nothing().hca, Event::DeviceFatal),
+            Some(sink) => sink(self.lock_nothing().hca_mut(), Event::DeviceFatal),
             None => self.events().push(Event::DeviceFatal),
         }
         self.announced.notify_all();
@@ -248,31 +239,32 @@ impl Shared {
     }
 
     /// The program polls; returns the time.
-    pub(super) fn note_poll(&self) -> u64 {
-        let now = Clock.now_ns();
-        self.last_poll_ns.store(now, Ordering::Relaxed);
+    pub(super) fn note_poll(&self) -> Time {
+        let now = Engine::now();
+        self.last_poll_ps.store(now.as_picos(), Ordering::Relaxed);
         now
+    }
+
+    /// When the program polled last; `None` if it is at rest.
+    pub(super) fn last_poll(&self, order: Ordering) -> Option<Time> {
+        let last = self.last_poll_ps.load(order);
+        (last != 0).then(|| Time::from_picos(last))
     }
 
     /// What a program does that polls, and others do not only then. One that has come to rest, also
     /// in this moment, stays there.
     #[inline]
     pub(super) fn note_poll_unless_at_rest(&self) {
-        let seen = self.last_poll_ns.load(Ordering::Relaxed);
+        let seen = self.last_poll_ps.load(Ordering::Relaxed);
         if seen != 0 {
-            let (now, order) = (Clock.now_ns(), Ordering::Relaxed);
-            let _ = self.last_poll_ns.compare_exchange(seen, now, order, order);
+            let (now, order) = (Engine::now().as_picos(), Ordering::Relaxed);
+            let _ = self.last_poll_ps.compare_exchange(seen, now, order, order);
         }
-    }
-
-    /// Whether the program has stopped polling, or has not begun.
-    pub(super) fn is_at_rest(&self) -> bool {
-        self.last_poll_ns.load(Ordering::Relaxed) == 0
     }
 
     /// The program stops polling: the helper takes over at once.
     pub(super) fn step_back(&self) {
-        self.last_poll_ns.store(0, Ordering::SeqCst);
+        self.last_poll_ps.store(0, Ordering::SeqCst);
         if self.awaits_absence.load(Ordering::SeqCst) {
             self.waker.wake();
         }
@@ -291,15 +283,14 @@ impl Shared {
 
     /// Sends what the device has.
     pub(super) fn send(&self, engine: &mut Engine) {
-        let more = engine.transmit(&self.socket) == Transmitted::More;
-        self.deferred.store(more, Ordering::Relaxed);
+        engine.send();
         self.publish(engine);
         self.rouse_helper(engine);
     }
 
     /// Sends what the last poll has left.
     pub(super) fn send_deferred(&self, engine: &mut Engine) {
-        if self.deferred.load(Ordering::Relaxed) {
+        if engine.driver.is_deferred() {
             self.send(engine);
         }
     }
@@ -311,7 +302,7 @@ impl Shared {
             && !self.is_orphaned()
         {
             port.join(&self.socket)?;
-            engine.joined(&self.socket);
+            engine.joined();
         }
         Ok(())
     }
@@ -320,7 +311,7 @@ impl Shared {
     #[inline]
     pub(super) fn join_if_wanted(&self, engine: &mut Engine) {
         let is_out = self.port.as_ref().is_some_and(Port::is_out);
-        if is_out && engine.hca.wants_link() && self.join(engine).is_err() {
+        if is_out && engine.hca().wants_link() && self.join(engine).is_err() {
             engine.not_joined();
         }
     }
@@ -340,19 +331,17 @@ impl Shared {
         while is_ours && Clock.now_ns() - started < LAST_ROUNDS.as_nanos() as u64 {
             // Whoever has the engine may be the thread that now ends the process.
             if let Some(mut engine) = self.try_lock() {
-                engine.hca.revoke_memory();
+                engine.hca_mut().revoke_memory();
                 // What leaves in this round may come back in the next, to be passed on.
-                let slow = engine.hca.holds_sent_packets();
+                let slow = engine.hca().holds_sent_packets();
                 self.send_deferred(&mut engine);
-                let received = engine.receive(&self.socket).unwrap_or(0)
-                    + engine.receive_groups()
-                    + engine.receive_mail(&self.socket);
+                let received = engine.receive().unwrap_or(0) + engine.receive_aside();
                 // Acknowledgements first: who hears of the end may destroy what waits for them.
                 self.send(&mut engine);
-                engine.hca.cm_mut().destroy_all(Engine::now());
+                engine.hca_mut().cm_mut().destroy_all(Engine::now());
                 self.send(&mut engine);
-                let held = slow || engine.hca.holds_sent_packets() || engine.holds_mail();
-                let left = held || engine.is_blocked() || self.deferred.load(Ordering::Relaxed);
+                let held = slow || engine.hca().holds_sent_packets() || engine.holds_mail();
+                let left = held || engine.is_blocked() || engine.driver.is_deferred();
                 if received == 0 && !left {
                     return;
                 }
@@ -386,7 +375,7 @@ impl Shared {
         Socket::wait_for_delivery();
         while in_time(HAND_ON) {
             if let Some(mut engine) = self.try_lock() {
-                let received = engine.receive(&self.socket).unwrap_or(0);
+                let received = engine.receive().unwrap_or(0);
                 if received == 0 && !engine.holds_mail() {
                     return;
                 }
@@ -398,56 +387,18 @@ impl Shared {
     /// Wakes the helper if it means to sleep longer than the engine can wait. To be called after
     /// every change that the program might be the last to make for a while.
     pub(super) fn rouse_helper(&self, engine: &Engine) {
-        let until = self.helper_until_ns.load(Ordering::Relaxed);
+        let until = self.helper_until_ps.load(Ordering::Relaxed);
         if until == SOON {
             return;
         }
-        let at_once = self.deferred.load(Ordering::Relaxed) || engine.is_blocked();
-        let needed = match engine.poll_timeout() {
-            _ if at_once => SOON,
-            Some(deadline) => Clock.nanos_at(deadline),
-            None => WHENEVER,
-        };
-        if needed < until {
+        if engine.wanted_at().map_or(WHENEVER, Time::as_picos) < until {
             self.waker.wake();
         }
     }
 
-    /// Takes what has arrived by any way. Of a stream, several batches: one acknowledgement for all
-    /// of them, since sending costs more than receiving. An error means that the socket is gone.
-    pub(super) fn receive_round(&self, engine: &mut Engine) -> io::Result<usize> {
-        let mut packets = engine.receive(&self.socket)? + engine.receive_groups();
-        if engine.has_mail() {
-            packets += engine.receive_mail(&self.socket);
-        }
-        if packets > STREAM_PACKETS {
-            while packets < ROUND_PACKETS {
-                match engine.receive(&self.socket) {
-                    Ok(0) | Err(_) => break,
-                    Ok(more) => packets += more,
-                }
-            }
-        }
-        Ok(packets)
-    }
-
     /// One round of a program that polls, as it has noted.
-    ///
-    /// What a packet or two make the device answer waits for the next round, or for the program's
-    /// next request, with which it then leaves in one batch: a reply and an acknowledgement cost
-    /// one system call.
-    pub(super) fn poll_once(&self, polled_ns: u64, engine: &mut Engine) {
-        engine.polled_ns = polled_ns;
-        if self.deferred.load(Ordering::Relaxed) || engine.is_blocked() {
-            engine.transmit(&self.socket);
-        }
-        let packets = self.receive_round(engine).unwrap_or(0);
-        let due = engine.run_timers(Clock.time_at(polled_ns), &self.socket);
-        if due || packets > STREAM_PACKETS {
-            engine.transmit(&self.socket);
-        }
-        let left = engine.hca.wants_transmit();
-        self.deferred.store(left, Ordering::Relaxed);
+    pub(super) fn poll_once(&self, polled: Time, engine: &mut Engine) {
+        engine.poll(polled);
         self.publish(engine);
         self.rouse_helper(engine);
     }
@@ -461,7 +412,7 @@ impl Shared {
         let mut next = Some(first);
         while let Some(event) = next {
             if let Some(sink) = self.sink.get() {
-                sink(&mut engine.hca, event);
+                sink(engine.hca_mut(), event);
             }
             match event {
                 Event::Completion(_) => events.announcements += 1,

@@ -4,8 +4,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use ferroce_driver::{Both, drive_both};
+
 use super::Device;
-use crate::engine::{Engine, Transmitted};
+use crate::engine::Engine;
 use crate::wait::{Clock, Waiter, thread_cpu_ns, tighten_timer_slack};
 
 /// Two devices of one program that talk to each other, driven by one thread of it.
@@ -72,16 +74,16 @@ impl<'a> Tandem<'a> {
         let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         loop {
             let [a, b] = self.devices;
-            let deadline_ns = match round([a, b]) {
-                Round::Busy => return,
-                Round::Idle { deadline_ns } => deadline_ns,
+            let deadline = match round([a, b]) {
+                Both::Busy => return,
+                Both::Idle(deadline) => deadline,
             };
             let now = Clock.now_ns();
             let end = started.saturating_add(limit_ns);
             if now >= end {
                 return;
             }
-            let until = deadline_ns.map_or(end, |deadline| deadline.min(end));
+            let until = deadline.map_or(end, |deadline| Clock.nanos_at(deadline).min(end));
             let left = Duration::from_nanos(until.saturating_sub(now));
             let other = [Some(b.shared.socket.as_fd()), None];
             // It can fail for want of memory only; then it looks again at once.
@@ -94,50 +96,15 @@ impl<'a> Tandem<'a> {
     }
 }
 
-/// What one round has brought.
-enum Round {
-    /// Something has happened.
-    Busy,
-    /// Nothing has, and nothing will before this time unless a packet arrives.
-    Idle { deadline_ns: Option<u64> },
-}
-
-fn round(devices: [&Device; 2]) -> Round {
+fn round(devices: [&Device; 2]) -> Both {
     let mut engines = devices.map(|device| device.shared.lock());
-    // A deadline that passes from here on comes up in the next round.
-    let now = Engine::now();
-    let mut is_busy = false;
-    // A request that lay in one socket is answered in the first pass, and the answer taken in the
-    // second one at the latest.
-    for _ in 0..2 {
-        let mut packets = 0;
-        for (device, engine) in devices.iter().zip(&mut engines) {
-            packets += engine.receive_all(&device.shared.socket);
-            is_busy |= send(device, engine);
-        }
-        is_busy |= packets > 0;
-        if packets == 0 {
-            break;
-        }
-    }
+    let ends = engines.each_mut().map(|engine| {
+        let Engine { driver, link } = &mut **engine;
+        (driver, link)
+    });
+    let both = drive_both(Engine::now, ends);
     for (device, engine) in devices.iter().zip(&mut engines) {
-        if engine.is_due(now) {
-            engine.expire(now, &device.shared.socket);
-            send(device, engine);
-            is_busy = true;
-        }
         device.shared.publish(engine);
     }
-    if is_busy {
-        return Round::Busy;
-    }
-    let deadlines = engines.iter().filter_map(|engine| engine.poll_timeout());
-    Round::Idle {
-        deadline_ns: deadlines.min().map(|at| Clock.nanos_at(at)),
-    }
-}
-
-/// Sends what a device has; tells whether there is more.
-fn send(device: &Device, engine: &mut Engine) -> bool {
-    engine.transmit(&device.shared.socket) != Transmitted::All
+    both
 }

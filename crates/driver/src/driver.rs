@@ -1,0 +1,262 @@
+use ferroce_hca::{Event, Hca, Outgoing, Time};
+
+use crate::helper::{Next, Round};
+use crate::link::{Aside, Link};
+use crate::patience::{
+    RECEIVE_CALLS_MAX, ROUND_PACKETS, STREAM_PACKETS, TRANSMIT_BYTES_MAX, UNREAD,
+};
+
+/// How far [`Driver::transmit`] came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// Everything is on its way.
+    All,
+    /// There is more, and the link would take it.
+    More,
+    /// The link takes no more: nothing is lost, and the queue pairs keep their work until it does.
+    Blocked,
+}
+
+/// Moves packets between a device and its link.
+#[derive(Debug)]
+pub struct Driver {
+    /// The device.
+    pub hca: Hca,
+    /// The packet about to be handed to the link.
+    packet: Outgoing,
+    /// Whether it is still there: it did not fit what waits on the link.
+    holds_packet: bool,
+    /// There may be something to send that the last round has left for the next one.
+    is_deferred: bool,
+    /// When a polling program last took what had arrived.
+    polled: Time,
+}
+
+impl Driver {
+    /// Drives this device.
+    pub fn new(hca: Hca) -> Self {
+        Self {
+            hca,
+            packet: Outgoing::empty(),
+            holds_packet: false,
+            is_deferred: false,
+            polled: Time::ZERO,
+        }
+    }
+
+    // What a program's threads do.
+
+    /// One round of a program that polls, as it noted at `polled`.
+    ///
+    /// What a packet or two make the device answer waits for the next round, or for the program's
+    /// next request, with which it then leaves in one batch: a reply and an acknowledgement cost
+    /// one system call.
+    pub fn poll<L: Link>(&mut self, polled: Time, now: impl Fn() -> Time, link: &mut L) {
+        self.polled = polled;
+        if self.is_deferred || self.is_blocked(link) {
+            self.transmit(&now, link);
+        }
+        // Whoever drives a link that is gone still has its timers run out.
+        let packets = self.receive_round(&now, link).unwrap_or(0);
+        let is_due = self.run_timers(polled, &now, link);
+        if is_due || packets > STREAM_PACKETS {
+            self.transmit(&now, link);
+        }
+        self.is_deferred = self.hca.wants_transmit();
+    }
+
+    /// Whether a poll that has found a completion may leave it at that: somebody has taken lately
+    /// what arrives.
+    #[inline]
+    pub fn is_fresh(&self, now: Time) -> bool {
+        now.since(self.polled) < UNREAD
+    }
+
+    /// Sends what the device has, with what the last round has left.
+    #[inline]
+    pub fn send<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) -> Sent {
+        let sent = self.transmit(now, link);
+        self.is_deferred = sent == Sent::More;
+        sent
+    }
+
+    /// Whether the last round has left something to the next one.
+    pub fn is_deferred(&self) -> bool {
+        self.is_deferred
+    }
+
+    /// Leaves what the device has to send to the next round.
+    pub fn defer(&mut self) {
+        self.is_deferred = self.hca.wants_transmit();
+    }
+
+    // What the helper does.
+
+    /// The first half of a round of the helper: takes what has arrived and lets timers run out. The
+    /// second half is [`Self::send`], or [`Self::defer`].
+    pub fn take<L: Link>(
+        &mut self,
+        is_around: bool,
+        now: impl Fn() -> Time,
+        link: &mut L,
+    ) -> Round {
+        let began = now();
+        let mut received = self.receive_round(&now, link).ok();
+        if received == Some(0) {
+            received = Some(link.receive_aside(&now, &mut self.hca, Aside::All));
+        }
+        Round {
+            received,
+            is_due: self.run_timers(began, now, link),
+            is_around,
+        }
+    }
+
+    /// Has the device give memory back that it needed in traffic, before the helper sleeps. Not while
+    /// the program is around, which goes on soon; and as long as there is more to give back, `next` is
+    /// another round.
+    pub fn tidy(&mut self, round: Round, next: Next) -> Next {
+        match next {
+            Next::Sleep(_) if !round.is_around && self.hca.rest() => Next::Spin,
+            next => next,
+        }
+    }
+
+    // Steps.
+
+    /// Takes what has arrived by any way. Of a stream, several batches.
+    ///
+    /// # Errors
+    /// The link is gone for good.
+    pub fn receive_round<L: Link>(
+        &mut self,
+        now: impl Fn() -> Time,
+        link: &mut L,
+    ) -> Result<usize, L::Gone> {
+        let mut packets = link.receive(&now, &mut self.hca)?;
+        packets += link.receive_aside(&now, &mut self.hca, Aside::Announced);
+        if packets > STREAM_PACKETS {
+            while packets < ROUND_PACKETS {
+                match link.receive(&now, &mut self.hca) {
+                    Ok(0) | Err(_) => break,
+                    Ok(more) => packets += more,
+                }
+            }
+        }
+        Ok(packets)
+    }
+
+    /// Takes everything that has arrived; returns the number of packets.
+    pub fn receive_all<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) -> usize {
+        let mut packets = 0;
+        for _ in 0..RECEIVE_CALLS_MAX {
+            match link.receive(&now, &mut self.hca) {
+                Ok(0) | Err(_) => break,
+                Ok(more) => packets += more,
+            }
+        }
+        packets + link.receive_aside(&now, &mut self.hca, Aside::Announced)
+    }
+
+    /// When [`Self::run_timers`] wants to be called.
+    #[inline]
+    pub fn poll_timeout<L: Link>(&self, link: &L) -> Option<Time> {
+        match (self.hca.poll_timeout(), link.poll_timeout()) {
+            (Some(device), Some(link)) => Some(device.min(link)),
+            (either, None) | (None, either) => either,
+        }
+    }
+
+    /// Lets timers run out that were due at this time, and tells whether there were any. They may
+    /// include packets that the impaired link held back, which [`Self::transmit`] then sends.
+    ///
+    /// What has arrived is taken first, all of it: an answer among it stops its timer, however late
+    /// its thread got a core. So the time is one from before the last look at the link: a thread
+    /// may lose its core between the two, and what arrives meanwhile has arrived before the
+    /// deadlines that pass meanwhile.
+    pub fn run_timers<L: Link>(&mut self, at: Time, now: impl Fn() -> Time, link: &mut L) -> bool {
+        if !self.is_due(at, link) {
+            return false;
+        }
+        if self.hca.timers_are_due(at) {
+            self.receive_all(now, link);
+        }
+        self.expire(at, link);
+        true
+    }
+
+    /// The same for whoever has taken all that had arrived then.
+    pub fn expire_due<L: Link>(&mut self, at: Time, link: &mut L) -> bool {
+        let is_due = self.is_due(at, link);
+        if is_due {
+            self.expire(at, link);
+        }
+        is_due
+    }
+
+    fn is_due<L: Link>(&self, at: Time, link: &L) -> bool {
+        self.poll_timeout(link)
+            .is_some_and(|deadline| deadline <= at)
+    }
+
+    fn expire<L: Link>(&mut self, at: Time, link: &mut L) {
+        link.handle_timeout(at, &mut self.hca);
+        self.hca.handle_timeout(at);
+    }
+
+    /// Sends what the device has to send.
+    pub fn transmit<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) -> Sent {
+        let now = now();
+        if self.hca.take_lacks_lease() {
+            link.lacks_lease(now);
+        }
+        let mut bytes = 0;
+        loop {
+            if !self.holds_packet && !self.hca.poll_transmit_into(now, &mut self.packet) {
+                return match link.flush(&mut self.hca) {
+                    true => Sent::All,
+                    false => Sent::Blocked,
+                };
+            }
+            self.holds_packet = link.push(&mut self.hca, &self.packet).is_err();
+            if !self.holds_packet {
+                continue;
+            }
+            bytes += link.waiting();
+            let is_blocked = !link.flush(&mut self.hca);
+            if is_blocked || bytes >= TRANSMIT_BYTES_MAX {
+                // It waits for the next call: the program may change its memory until then.
+                self.hca.detach(&mut self.packet);
+                return match is_blocked {
+                    true => Sent::Blocked,
+                    false => Sent::More,
+                };
+            }
+        }
+    }
+
+    /// Whether something waits until the link takes it.
+    pub fn is_blocked<L: Link>(&self, link: &L) -> bool {
+        link.waiting() > 0
+    }
+
+    /// When somebody must drive the device again if nothing arrives meanwhile; [`Time::ZERO`] if that is
+    /// soon. A helper that means to sleep for longer is to be woken.
+    pub fn wanted_at<L: Link>(&self, link: &L) -> Option<Time> {
+        match self.is_deferred || self.is_blocked(link) {
+            true => Some(Time::ZERO),
+            false => self.poll_timeout(link),
+        }
+    }
+
+    /// The next thing that somebody should know.
+    #[inline]
+    pub fn poll_event<L: Link>(&mut self, link: &mut L) -> Option<Event> {
+        while let Some(event) = self.hca.poll_event() {
+            if let Some(event) = link.handle_event(event) {
+                return Some(event);
+            }
+        }
+        link.poll_event()
+    }
+}

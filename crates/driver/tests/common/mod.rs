@@ -1,0 +1,301 @@
+//! Two devices that a link in memory connects, each driven by hand in virtual time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
+use std::rc::Rc;
+
+use ferroce_driver::{Aside, Both, Driver, Full, Link, Sent, drive_both};
+use ferroce_hca::{
+    AccessFlags, Attr, Buffer, Counter, CqId, Data, Hca, HcaConfig, Memory, MrInfo, Mtu, Outgoing,
+    Path, QpAttr, QpInit, QpModify, QpType, Qpn, Received, SendOp, SendWr, Sge, Time, WcStatus,
+    Window,
+};
+
+pub(crate) const A: usize = 0;
+pub(crate) const B: usize = 1;
+const ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
+const MEMORY: usize = 64 << 10;
+
+type Packets = Rc<RefCell<VecDeque<(Outgoing, Vec<u8>)>>>;
+
+/// Packets on their way, and what the link has been asked.
+pub(crate) struct Memories {
+    own: usize,
+    staged: Vec<(Outgoing, Vec<u8>)>,
+    out: Packets,
+    arrived: Packets,
+    /// Packets that one receive call brings.
+    pub(crate) batch: usize,
+    /// Packets that one send call takes.
+    pub(crate) room: usize,
+    /// What the link says of the bytes of its packets, if that is not the truth.
+    pub(crate) reported: usize,
+    pub(crate) is_blocked: bool,
+    pub(crate) is_gone: bool,
+    /// Packets of each send call.
+    pub(crate) sends: Vec<usize>,
+    /// Receive calls that have brought something.
+    pub(crate) receives: usize,
+}
+
+pub(crate) struct Gone;
+
+impl Link for Memories {
+    type Gone = Gone;
+
+    fn receive(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> Result<usize, Gone> {
+        if self.is_gone {
+            return Err(Gone);
+        }
+        let mut packets = 0;
+        while packets < self.batch
+            && let Some((packet, bytes)) = self.arrived.borrow_mut().pop_front()
+        {
+            let received = Received {
+                source: ADDRESSES[1 - self.own].into(),
+                dest: packet.path.dest,
+                traffic_class: packet.path.traffic_class,
+                headers: &packet.transmit.headers,
+                data: Data::Bytes(&bytes),
+            };
+            hca.handle_packet(now(), &received);
+            packets += 1;
+        }
+        self.receives += usize::from(packets > 0);
+        Ok(packets)
+    }
+
+    fn receive_aside(&mut self, _now: impl Fn() -> Time, _hca: &mut Hca, _which: Aside) -> usize {
+        0
+    }
+
+    fn push(&mut self, hca: &mut Hca, packet: &Outgoing) -> Result<(), Full> {
+        if self.staged.len() >= self.room {
+            return Err(Full);
+        }
+        let mut bytes = vec![0; packet.transmit.payload_len as usize];
+        assert!(hca.gather(packet, &mut bytes));
+        self.staged.push((packet.clone(), bytes));
+        Ok(())
+    }
+
+    fn waiting(&self) -> usize {
+        self.staged.len() * self.reported
+    }
+
+    fn flush(&mut self, _hca: &mut Hca) -> bool {
+        if self.is_blocked && !self.staged.is_empty() {
+            return false;
+        }
+        if !self.staged.is_empty() {
+            self.sends.push(self.staged.len());
+        }
+        self.out.borrow_mut().extend(self.staged.drain(..));
+        true
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _now: Time, _hca: &mut Hca) {}
+}
+
+/// One end.
+pub(crate) struct Side {
+    pub(crate) driver: Driver,
+    pub(crate) link: Memories,
+    cq: CqId,
+    qpn: Qpn,
+    mr: MrInfo,
+    completed: usize,
+    failed: usize,
+}
+
+pub(crate) struct World {
+    sides: [Side; 2],
+    now: Rc<Cell<Time>>,
+}
+
+impl Index<usize> for World {
+    type Output = Side;
+
+    fn index(&self, side: usize) -> &Side {
+        &self.sides[side]
+    }
+}
+
+impl IndexMut<usize> for World {
+    fn index_mut(&mut self, side: usize) -> &mut Side {
+        &mut self.sides[side]
+    }
+}
+
+impl World {
+    /// Two connected queue pairs.
+    pub(crate) fn new() -> Self {
+        let ways: [Packets; 2] = Default::default();
+        let sides = [A, B].map(|own| Side::new(own, &ways));
+        let now = Rc::new(Cell::new(Time::from_nanos(1_000_000_000)));
+        Self { sides, now }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.now.get()
+    }
+
+    pub(crate) fn pass_until(&mut self, time: Time) {
+        self.now.set(time);
+    }
+
+    /// Posts a WRITE of so many bytes.
+    pub(crate) fn write(&mut self, side: usize, length: u32) {
+        let (near, far) = (self[side].mr, self[1 - side].mr);
+        let op = SendOp::Write {
+            va: far.va,
+            rkey: far.key.rkey(),
+            imm: None,
+        };
+        let sge = Sge {
+            addr: near.va,
+            length,
+            lkey: near.key.lkey(),
+        };
+        let qpn = self[side].qpn;
+        let posted = self[side]
+            .driver
+            .hca
+            .post_send(qpn, SendWr::new(0, op, sge));
+        posted.unwrap();
+    }
+
+    fn step<R>(
+        &mut self,
+        side: usize,
+        step: impl FnOnce(&mut Driver, &dyn Fn() -> Time, &mut Memories) -> R,
+    ) -> R {
+        let now = Rc::clone(&self.now);
+        let Side { driver, link, .. } = &mut self[side];
+        step(driver, &|| now.get(), link)
+    }
+
+    /// What a verb of the program ends with.
+    pub(crate) fn send(&mut self, side: usize) {
+        self.step(side, |driver, now, link| driver.send(now, link));
+    }
+
+    pub(crate) fn transmit(&mut self, side: usize) -> Sent {
+        self.step(side, |driver, now, link| driver.transmit(now, link))
+    }
+
+    /// One round of a program that polls.
+    pub(crate) fn poll(&mut self, side: usize) {
+        self.step(side, |driver, now, link| driver.poll(now(), now, link));
+        self[side].take_completions();
+    }
+
+    pub(crate) fn drive_both(&mut self) -> Both {
+        let now = Rc::clone(&self.now);
+        let ends = self.sides.each_mut();
+        let both = drive_both(
+            || now.get(),
+            ends.map(|side| (&mut side.driver, &mut side.link)),
+        );
+        self.sides.iter_mut().for_each(Side::take_completions);
+        both
+    }
+
+    pub(crate) fn wanted_at(&self, side: usize) -> Option<Time> {
+        self[side].driver.wanted_at(&self[side].link)
+    }
+
+    /// Packets that lie on the link for this side.
+    pub(crate) fn lying(&self, side: usize) -> usize {
+        self[side].link.arrived.borrow().len()
+    }
+
+    /// Has the link lose them.
+    pub(crate) fn lose(&mut self, side: usize) {
+        self[side].link.arrived.borrow_mut().clear();
+    }
+
+    pub(crate) fn completed(&self, side: usize) -> usize {
+        self[side].completed
+    }
+
+    pub(crate) fn failed(&self, side: usize) -> usize {
+        self[side].failed
+    }
+
+    pub(crate) fn count(&self, side: usize, counter: Counter) -> u64 {
+        self[side].driver.hca.state().counter(counter)
+    }
+}
+
+impl Side {
+    fn new(own: usize, ways: &[Packets; 2]) -> Self {
+        let mut hca = Hca::new(HcaConfig {
+            seed: own as u64,
+            // A new path would get no more than a few packets.
+            window: Window::Fixed(2 << 20),
+            ..HcaConfig::default()
+        });
+        let pd = hca.alloc_pd().unwrap();
+        let cq = hca.create_cq(1024).unwrap();
+        let memory = Memory::Buffer(Buffer::zeroed(MEMORY));
+        let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
+        let qpn = hca.create_qp(&QpInit::new(QpType::Rc, pd, cq)).unwrap();
+        let attr = QpAttr {
+            access: AccessFlags::all(),
+            path_mtu: Mtu::Mtu4096,
+            dest_qpn: qpn, // the devices number alike
+            timeout: 14,
+            retry_cnt: 7,
+            ..QpAttr::default()
+        };
+        let path = Path {
+            dest: ADDRESSES[1 - own].into(),
+            traffic_class: 2,
+        };
+        for change in [
+            QpModify::init(attr),
+            QpModify::rtr(attr),
+            QpModify::rts(attr),
+        ] {
+            let path = change.mask.contains(Attr::AV).then_some(path);
+            hca.modify_qp(qpn, &change, path).unwrap();
+        }
+        let link = Memories {
+            own,
+            staged: Vec::new(),
+            out: Rc::clone(&ways[1 - own]),
+            arrived: Rc::clone(&ways[own]),
+            batch: 64,
+            room: 64,
+            reported: 1,
+            is_blocked: false,
+            is_gone: false,
+            sends: Vec::new(),
+            receives: 0,
+        };
+        Self {
+            driver: Driver::new(hca),
+            link,
+            cq,
+            qpn,
+            mr,
+            completed: 0,
+            failed: 0,
+        }
+    }
+
+    fn take_completions(&mut self) {
+        while let Some(completion) = self.driver.hca.poll_completion(self.cq).unwrap() {
+            match completion.status {
+                WcStatus::Success => self.completed += 1,
+                _ => self.failed += 1,
+            }
+        }
+    }
+}

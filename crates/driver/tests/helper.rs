@@ -1,0 +1,192 @@
+//! Who drives a device, and when the helper sleeps: scripts in virtual time.
+
+use ferroce_driver::patience::{
+    AROUND, LOOK_AGAIN, POLLING, SPARED_MAX, SPIN, STAND_BACK, STREAM_PACKETS,
+};
+use ferroce_driver::{Helper, Look, Next, Round, Sent, Waited};
+use ferroce_hca::{Span, Time};
+
+/// A helper, the time, and when the program polled last.
+struct Scene {
+    helper: Helper,
+    now: Time,
+    polled: Option<Time>,
+}
+
+impl Scene {
+    fn begin() -> Self {
+        let now = Time::from_nanos(1_000_000_000);
+        Self {
+            helper: Helper::new(now),
+            now,
+            polled: None,
+        }
+    }
+
+    fn pass(&mut self, time: Span) {
+        self.now = self.now.after(time);
+    }
+
+    fn poll(&mut self) {
+        self.polled = Some(self.now);
+    }
+
+    fn look(&mut self) -> Look {
+        self.helper.look(self.now, self.polled)
+    }
+
+    /// Drives the device, which takes so many packets and sends all it has.
+    fn drive(&mut self, packets: usize, deadline: Option<Time>) -> Next {
+        let Look::Drive { is_around } = self.look() else {
+            panic!("{:?} does not drive", self.helper);
+        };
+        self.helper.has_begun();
+        let round = Round {
+            received: Some(packets),
+            is_due: false,
+            is_around,
+        };
+        self.helper.next(self.now, round, Sent::All, deadline)
+    }
+}
+
+const MICROSECOND: Span = Span::from_micros(1);
+
+#[test]
+fn a_passive_device_is_the_helpers() {
+    let mut scene = Scene::begin();
+    assert_eq!(scene.look(), Look::Drive { is_around: false });
+    assert_eq!(scene.drive(100, None), Next::Again);
+}
+
+#[test]
+fn after_a_packet_it_spins_for_a_while_and_then_sleeps_until_a_timer_is_due() {
+    let mut scene = Scene::begin();
+    assert_eq!(scene.drive(1, None), Next::Again);
+    scene.pass(SPIN - MICROSECOND);
+    assert_eq!(scene.drive(0, None), Next::Spin);
+    scene.pass(MICROSECOND);
+    assert_eq!(scene.drive(0, None), Next::Sleep(None));
+    let deadline = Some(scene.now.after(Span::from_micros(5)));
+    assert_eq!(scene.drive(0, deadline), Next::Sleep(deadline));
+    assert_eq!(scene.drive(1, deadline), Next::Again);
+    assert_eq!(scene.drive(0, deadline), Next::Spin, "a packet came");
+}
+
+#[test]
+fn it_does_not_sleep_while_there_is_more_to_send() {
+    let mut scene = Scene::begin();
+    scene.pass(SPIN);
+    let round = Round {
+        received: Some(0),
+        is_due: false,
+        is_around: false,
+    };
+    let next = scene.helper.next(scene.now, round, Sent::More, None);
+    assert_eq!(next, Next::Spin);
+    // The link will say when it takes more.
+    let next = scene.helper.next(scene.now, round, Sent::Blocked, None);
+    assert_eq!(next, Next::Sleep(None));
+}
+
+#[test]
+fn a_program_that_polls_is_left_alone() {
+    let mut scene = Scene::begin();
+    scene.poll();
+    for _ in 0..SPARED_MAX {
+        scene.pass(MICROSECOND);
+        assert_eq!(scene.look(), Look::AwaitAbsence(LOOK_AGAIN));
+        scene.helper.has_waited(Waited::Arrived);
+        scene.poll();
+    }
+    assert_eq!(scene.look(), Look::StandBack(LOOK_AGAIN));
+    scene.pass(STAND_BACK - MICROSECOND);
+    assert_eq!(scene.look(), Look::StandBack(LOOK_AGAIN));
+    scene.pass(MICROSECOND);
+    assert_eq!(scene.look(), Look::Drive { is_around: true });
+}
+
+#[test]
+fn it_stands_back_when_nothing_stays_lying() {
+    let mut scene = Scene::begin();
+    scene.poll();
+    assert_eq!(scene.look(), Look::AwaitAbsence(LOOK_AGAIN));
+    scene.helper.has_waited(Waited::InVain);
+    assert_eq!(scene.look(), Look::StandBack(LOOK_AGAIN));
+    // Woken, it looks who drives.
+    scene.helper.has_waited(Waited::Woken);
+    assert_eq!(scene.look(), Look::AwaitAbsence(LOOK_AGAIN));
+}
+
+#[test]
+fn it_counts_anew_once_it_has_driven() {
+    let mut scene = Scene::begin();
+    for _ in 0..3 {
+        for _ in 0..SPARED_MAX {
+            scene.poll();
+            assert_eq!(scene.look(), Look::AwaitAbsence(LOOK_AGAIN));
+            scene.helper.has_waited(Waited::Arrived);
+        }
+        scene.pass(POLLING);
+        scene.drive(1, None);
+    }
+}
+
+#[test]
+fn a_program_that_goes_to_sleep_is_replaced_at_once() {
+    let mut scene = Scene::begin();
+    scene.poll();
+    for _ in 0..=SPARED_MAX {
+        scene.look();
+    }
+    assert_eq!(scene.look(), Look::StandBack(LOOK_AGAIN));
+    scene.polled = None;
+    assert_eq!(scene.look(), Look::Drive { is_around: false });
+}
+
+/// It may spin on its memory: a packet is what it waits for, and its next request takes the
+/// acknowledgement along.
+#[test]
+fn the_answer_to_a_little_is_left_to_a_program_that_is_around() {
+    let helper = Helper::new(Time::ZERO);
+    let round = |packets, is_due, is_around| Round {
+        received: Some(packets),
+        is_due,
+        is_around,
+    };
+    assert!(helper.leaves_answer(round(1, false, true)));
+    assert!(helper.leaves_answer(round(STREAM_PACKETS, false, true)));
+    assert!(!helper.leaves_answer(round(STREAM_PACKETS + 1, false, true)));
+    assert!(!helper.leaves_answer(round(0, false, true)));
+    assert!(
+        !helper.leaves_answer(round(1, true, true)),
+        "a timer is due"
+    );
+    assert!(
+        !helper.leaves_answer(round(1, false, false)),
+        "nobody is there"
+    );
+}
+
+#[test]
+fn it_does_not_spin_on_the_core_of_a_program_that_is_around() {
+    let mut scene = Scene::begin();
+    scene.poll();
+    scene.pass(POLLING);
+    assert_eq!(scene.drive(1, None), Next::Again);
+    assert_eq!(scene.drive(0, None), Next::Sleep(None));
+    scene.pass(AROUND);
+    assert_eq!(scene.look(), Look::Drive { is_around: false });
+}
+
+#[test]
+fn a_link_that_is_gone_is_looked_at_now_and_then() {
+    let mut scene = Scene::begin();
+    let round = Round {
+        received: None,
+        is_due: false,
+        is_around: false,
+    };
+    let next = scene.helper.next(scene.now, round, Sent::All, None);
+    assert_eq!(next, Next::Pause(LOOK_AGAIN));
+}

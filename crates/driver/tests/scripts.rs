@@ -1,0 +1,221 @@
+//! What a driver does when: packet scripts between two devices in virtual time.
+
+mod common;
+
+use common::{A, B, World};
+use ferroce_driver::patience::{ROUND_PACKETS, STREAM_PACKETS, UNREAD};
+use ferroce_driver::{Both, Next, Round, Sent};
+use ferroce_hca::{Counter, Span, Time};
+
+/// A request and its reply cost each side one call: the acknowledgement of the request leaves with the
+/// reply.
+#[test]
+fn an_acknowledgement_waits_for_the_programs_reply() {
+    let mut world = World::new();
+    world.write(A, 8);
+    world.send(A);
+    assert_eq!(world[A].link.sends, [1]);
+    world.poll(B);
+    assert!(world[B].driver.is_deferred());
+    assert_eq!(world[B].link.sends, [0_usize; 0]);
+    assert_eq!(
+        world.wanted_at(B),
+        Some(Time::ZERO),
+        "the helper may not sleep"
+    );
+    world.write(B, 8);
+    world.send(B);
+    assert_eq!(world[B].link.sends, [2], "the answer, and the request");
+    assert!(!world[B].driver.is_deferred());
+}
+
+#[test]
+fn without_a_reply_it_leaves_in_the_next_round() {
+    let mut world = World::new();
+    world.write(A, 8);
+    world.send(A);
+    world.poll(B);
+    world.poll(B);
+    assert_eq!(world[B].link.sends, [1]);
+    world.poll(A);
+    assert_eq!(world.completed(A), 1);
+}
+
+#[test]
+fn a_stream_is_answered_in_the_round_in_which_it_comes() {
+    for packets in [STREAM_PACKETS, STREAM_PACKETS + 1] {
+        let mut world = World::new();
+        for _ in 0..packets {
+            world.write(A, 8);
+        }
+        world.send(A);
+        world.poll(B);
+        let is_stream = packets > STREAM_PACKETS;
+        assert_eq!(world[B].driver.is_deferred(), !is_stream);
+        assert_eq!(world[B].link.sends.len(), usize::from(is_stream));
+    }
+}
+
+/// To send costs more than to receive.
+#[test]
+fn several_batches_of_a_stream_get_one_answer() {
+    let mut world = World::new();
+    world[B].link.batch = STREAM_PACKETS + 1;
+    for _ in 0..2 * ROUND_PACKETS {
+        world.write(A, 8);
+    }
+    world.send(A);
+    world.poll(B);
+    let calls = ROUND_PACKETS.div_ceil(STREAM_PACKETS + 1);
+    assert_eq!(world[B].link.receives, calls);
+    assert_eq!(world[B].link.sends, [1]);
+    assert_eq!(
+        world.lying(B),
+        2 * ROUND_PACKETS - calls * (STREAM_PACKETS + 1)
+    );
+}
+
+/// A thread that had no processor does not take its own absence for a lost packet.
+#[test]
+fn what_has_arrived_stops_its_timer_however_late_it_is_taken() {
+    let mut world = World::new();
+    world.write(A, 8);
+    world.send(A);
+    world.poll(B);
+    world.poll(B);
+    let deadline = world.wanted_at(A).unwrap();
+    world.pass_until(deadline.after(Span::from_secs(10)));
+    world.poll(A);
+    assert_eq!(world.completed(A), 1);
+    assert_eq!(world.count(A, Counter::RetransmittedPackets), 0);
+}
+
+#[test]
+fn many_answers_are_all_taken_before_a_timer_runs_out() {
+    let mut world = World::new();
+    world[A].link.batch = 1;
+    for _ in 0..4 * ROUND_PACKETS {
+        world.write(A, 8);
+        world.send(A);
+        world.poll(B);
+        world.poll(B);
+    }
+    assert_eq!(world.lying(A), 4 * ROUND_PACKETS);
+    let deadline = world.wanted_at(A).unwrap();
+    world.pass_until(deadline);
+    world.poll(A);
+    assert_eq!(world.completed(A), 4 * ROUND_PACKETS);
+    assert_eq!(world.count(A, Counter::RetransmittedPackets), 0);
+}
+
+#[test]
+fn what_is_lost_is_sent_again_when_its_timer_runs_out_and_not_before() {
+    let mut world = World::new();
+    world.write(A, 8);
+    world.send(A);
+    world.lose(B);
+    let deadline = world.wanted_at(A).unwrap();
+    world.pass_until(deadline.before(Span::from_picos(1)));
+    world.poll(A);
+    assert_eq!(world[A].link.sends, [1]);
+    world.pass_until(deadline);
+    world.poll(A);
+    assert_eq!(world[A].link.sends, [1, 1]);
+}
+
+#[test]
+fn a_link_that_takes_no_more_loses_nothing() {
+    let mut world = World::new();
+    world[A].link.is_blocked = true;
+    world.write(A, 3 * 4096);
+    assert_eq!(world.transmit(A), Sent::Blocked);
+    assert_eq!(world.wanted_at(A), Some(Time::ZERO));
+    world.poll(A);
+    assert_eq!(world.lying(B), 0);
+    world[A].link.is_blocked = false;
+    world.poll(A);
+    assert_eq!(world.lying(B), 3);
+    world.poll(B);
+    world.poll(B);
+    world.poll(A);
+    assert_eq!(world.completed(A), 1);
+}
+
+/// Others want their turn at the device.
+#[test]
+fn one_call_sends_only_so_much() {
+    let mut world = World::new();
+    world[A].link.reported = 3 << 20;
+    world[A].link.room = 1;
+    for _ in 0..8 {
+        world.write(A, 8);
+    }
+    assert_eq!(world.transmit(A), Sent::More);
+    assert_eq!(world.lying(B), 2);
+    assert_eq!(world.transmit(A), Sent::More);
+    assert_eq!(world.lying(B), 4);
+}
+
+#[test]
+fn timers_run_on_a_link_that_is_gone() {
+    let mut world = World::new();
+    world.write(A, 8);
+    world.send(A);
+    world[A].link.is_gone = true;
+    for _ in 0..100 {
+        if let Some(deadline) = world.wanted_at(A).filter(|at| *at > world.now()) {
+            world.pass_until(deadline);
+        }
+        world.poll(A);
+    }
+    assert_eq!(world.failed(A), 1);
+}
+
+#[test]
+fn completions_do_not_keep_a_poll_from_looking_at_the_link_for_long() {
+    let mut world = World::new();
+    world.poll(A);
+    let polled = world.now();
+    let stale = polled.after(UNREAD);
+    assert!(world[A].driver.is_fresh(stale.before(Span::from_picos(1))));
+    assert!(!world[A].driver.is_fresh(stale));
+}
+
+/// Memory that traffic took is no loss to a program that goes on soon.
+#[test]
+fn a_device_tidies_up_before_a_long_sleep() {
+    let round = |is_around| Round {
+        received: Some(0),
+        is_due: false,
+        is_around,
+    };
+    let mut world = World::new();
+    world.write(A, 8);
+    world.send(A);
+    world.poll(B);
+    world.poll(B);
+    world.poll(A);
+    let driver = &mut world[A].driver;
+    let sleep = Next::Sleep(None);
+    assert_eq!(driver.tidy(round(true), sleep), sleep);
+    assert_eq!(driver.tidy(round(false), Next::Again), Next::Again);
+    assert_eq!(driver.tidy(round(false), sleep), sleep, "all in one go");
+}
+
+/// A thread that drives both ends, and comes back after a long time.
+#[test]
+fn two_devices_of_one_thread_never_miss_what_both_have() {
+    let mut world = World::new();
+    world.write(A, 8);
+    world.send(A);
+    let deadline = world.wanted_at(A).unwrap();
+    world.pass_until(deadline.after(Span::from_secs(1)));
+    let mut rounds = 0;
+    while world.drive_both() == Both::Busy {
+        rounds += 1;
+        assert!(rounds < 4);
+    }
+    assert_eq!(world.completed(A), 1);
+    assert_eq!(world.count(A, Counter::RetransmittedPackets), 0);
+    assert_eq!(world.drive_both(), Both::Idle(None));
+}

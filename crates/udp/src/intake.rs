@@ -1,0 +1,296 @@
+//! What arrives: whom a datagram is for, and that it is believed.
+
+use std::io;
+use std::net::SocketAddr;
+
+use ferroce_hca::{Counter, Data, Hca, Received, Time};
+use ferroce_wire::{IcrcVerifier, IdPolicy, Packet, Verdict};
+
+use crate::flow::{Flow, Flows};
+use crate::foreign::ForeignPorts;
+use crate::neighbours::{Forwarded, Mail, Neighbours};
+use crate::overflow::Overflow;
+use crate::resource::rows;
+use crate::socket::{Datagram, Message, RecvBuffers, Socket};
+use crate::tap::{Seen, Tap};
+use crate::wait::Clock;
+
+/// Receives messages, and hands their packets to the device or on to other processes.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    buffers: RecvBuffers,
+    /// What the kernel has dropped for want of room.
+    pub(crate) overflow: Overflow,
+    pub(crate) sorter: Sorter,
+}
+
+/// Knows what is to become of a datagram.
+#[derive(Debug)]
+pub(crate) struct Sorter {
+    pub(crate) flows: Flows,
+    foreign_ports: ForeignPorts,
+    verifier: IcrcVerifier,
+    tap: Option<Tap>,
+    /// The other processes of the device, if there may be any.
+    pub(crate) neighbours: Option<Neighbours>,
+}
+
+/// What the datagrams of a message have in common.
+struct Arrival {
+    at: Time,
+    source: SocketAddr,
+    /// The socket's own address, or that of a group.
+    dest: SocketAddr,
+    traffic_class: u8,
+    flow: Flow,
+    /// Another user of this host has sent it.
+    is_foreign: bool,
+}
+
+/// What a datagram turns out to be.
+enum Kind<'a> {
+    /// A packet for this process's device.
+    Own(Packet<'a>, Verdict),
+    /// A packet for another process of the device.
+    Others { slot: u8 },
+    /// This process wants to know where the kernel puts it.
+    Probe,
+    /// Nothing to be taken, counted as this.
+    Refused(Counter, Verdict),
+}
+
+impl Intake {
+    pub(crate) fn new(own: SocketAddr, tap: Option<Tap>, neighbours: Option<Neighbours>) -> Self {
+        Self {
+            buffers: RecvBuffers::new(1),
+            overflow: Overflow::default(),
+            sorter: Sorter {
+                flows: Flows::new(own),
+                foreign_ports: ForeignPorts::new(own),
+                verifier: IcrcVerifier::new(IdPolicy::AnyId),
+                tap,
+                neighbours,
+            },
+        }
+    }
+
+    /// Takes what one receive call brings on the device's own socket or on that of a group; returns
+    /// the number of packets. An error means that the socket is gone for good.
+    pub(crate) fn receive(
+        &mut self,
+        socket: &Socket,
+        now: impl Fn() -> Time,
+        hca: &mut Hca,
+    ) -> io::Result<usize> {
+        let mut packets = 0;
+        if socket.recv(&mut self.buffers)? > 0 {
+            let (at, dest) = (now(), socket.address());
+            if !dest.ip().is_multicast() {
+                self.overflow.note_arrival(at);
+            }
+            for message in self.buffers.messages() {
+                packets += self.sorter.take(at, dest, &message, hca);
+            }
+        }
+        self.sorter.flush_mail(now, hca);
+        Ok(packets)
+    }
+}
+
+impl Sorter {
+    /// Takes the datagrams of a message; returns their number.
+    fn take(&mut self, at: Time, dest: SocketAddr, message: &Message<'_>, hca: &mut Hca) -> usize {
+        let Some(arrival) = self.arrival(at, dest, message) else {
+            return 0;
+        };
+        let mut packets = 0;
+        for datagram in message.datagrams() {
+            packets += 1;
+            match self.sort(&arrival, &datagram, hca) {
+                Kind::Own(packet, verdict) => {
+                    self.record(&arrival, &datagram, verdict);
+                    arrival.deliver(&packet, hca);
+                }
+                Kind::Others { slot } => self.hand_on(&arrival, &datagram, slot, hca),
+                Kind::Probe => {}
+                Kind::Refused(counter, verdict) => {
+                    self.record(&arrival, &datagram, verdict);
+                    hca.count(counter, 1);
+                }
+            }
+        }
+        packets
+    }
+
+    /// `None`: from another address family than the socket's.
+    fn arrival(&mut self, at: Time, dest: SocketAddr, message: &Message<'_>) -> Option<Arrival> {
+        let source = message.source;
+        let flow = match dest.ip().is_multicast() {
+            true => Flow::between(dest, source),
+            false => self.flows.get(source),
+        };
+        Some(Arrival {
+            at,
+            source,
+            dest,
+            traffic_class: message.tos,
+            flow: flow?,
+            is_foreign: self.foreign_ports.includes(source, Clock.nanos_at(at)),
+        })
+    }
+
+    /// Finds out what a datagram is: whether it is to be believed, whether it is a packet, whether
+    /// that is intact, and whose it is.
+    #[inline]
+    fn sort<'a>(&mut self, arrival: &Arrival, datagram: &Datagram<'a>, hca: &Hca) -> Kind<'a> {
+        let packet = Packet::new_checked(datagram.bytes);
+        if arrival.is_foreign {
+            let verify = |packet: Packet<'_>| {
+                let flow = &arrival.flow.from_peer;
+                flow.verify(datagram.index, packet.bytes())
+            };
+            return Kind::Refused(
+                Counter::RxForeignSource,
+                packet.map_or(Verdict::Bad, verify),
+            );
+        }
+        let Ok(packet) = packet else {
+            return match self.is_probe(arrival, datagram) {
+                true => Kind::Probe,
+                false => Kind::Refused(Counter::RxMalformed, Verdict::Bad),
+            };
+        };
+        let flow = &arrival.flow.from_peer;
+        let verdict = self.verifier.verify(flow, datagram.index, packet.bytes());
+        if !verdict.is_ok() {
+            return Kind::Refused(Counter::RxIcrcEncapsulated, verdict);
+        }
+        match self.owner(arrival, &packet, hca) {
+            Some(slot) => Kind::Others { slot },
+            None => Kind::Own(packet, verdict),
+        }
+    }
+
+    fn is_probe(&self, arrival: &Arrival, datagram: &Datagram<'_>) -> bool {
+        let end = |address: SocketAddr| (address.ip(), address.port());
+        let from_own_port = end(arrival.source) == end(arrival.dest);
+        self.neighbours
+            .as_ref()
+            .is_some_and(|it| it.steering.take(datagram.bytes, from_own_port))
+    }
+
+    /// The slot of the other process that a packet is for. Groups have a socket for each process.
+    fn owner(&mut self, arrival: &Arrival, packet: &Packet<'_>, hca: &Hca) -> Option<u8> {
+        let neighbours = self.neighbours.as_mut()?;
+        match arrival.dest.ip().is_multicast() {
+            true => None,
+            false => neighbours.owner(hca, arrival.source.ip(), packet),
+        }
+    }
+
+    /// Keeps a packet for another process until it is handed on.
+    #[cold]
+    fn hand_on(&mut self, arrival: &Arrival, datagram: &Datagram<'_>, slot: u8, hca: &mut Hca) {
+        let Some(neighbours) = &mut self.neighbours else {
+            return;
+        };
+        let packet = Forwarded {
+            source: arrival.source,
+            traffic_class: arrival.traffic_class,
+            bytes: datagram.bytes,
+        };
+        let now_ns = Clock.nanos_at(arrival.at);
+        let kept = neighbours.forward(slot, &packet, now_ns);
+        neighbours.steering.missed(slot, now_ns);
+        let counter = match kept {
+            true => Counter::RxForwarded,
+            false => Counter::RxForwardDropped,
+        };
+        hca.count(counter, 1);
+    }
+
+    fn record(&self, arrival: &Arrival, datagram: &Datagram<'_>, verdict: Verdict) {
+        if let Some(tap) = &self.tap {
+            let Arrival { source, dest, .. } = *arrival;
+            let tos = arrival.traffic_class;
+            let seen = Seen::arrived(source, dest, tos, verdict, datagram.index);
+            tap.received(&seen, datagram.bytes);
+        }
+    }
+
+    /// Hands on packets of other processes that are still here.
+    #[inline]
+    pub(crate) fn flush_mail(&mut self, now: impl Fn() -> Time, hca: &mut Hca) {
+        if let Some(neighbours) = &mut self.neighbours
+            && neighbours.is_blocked()
+        {
+            let lost = neighbours.flush(Clock.nanos_at(now()));
+            hca.count(Counter::RxUnknownQp, lost.nobody);
+            hca.count(Counter::RxForwardDropped, lost.too_late);
+        }
+    }
+
+    /// Takes packets that other processes have received, and answers questions; returns the number
+    /// of packets.
+    pub(crate) fn take_mail(
+        &mut self,
+        now: impl Fn() -> Time,
+        own: SocketAddr,
+        hca: &mut Hca,
+    ) -> usize {
+        let Some(neighbours) = &mut self.neighbours else {
+            return 0;
+        };
+        let at = now();
+        let (flows, tap) = (&mut self.flows, &self.tap);
+        neighbours.take(|mail| {
+            let forwarded = match mail {
+                Mail::Packet(packet) => packet,
+                Mail::Question(question) => {
+                    let rows = rows(hca, own.ip(), at, question.query());
+                    question.answer(&rows);
+                    return;
+                }
+            };
+            let Ok(packet) = Packet::new_checked(forwarded.bytes) else {
+                return;
+            };
+            let (source, tos) = (forwarded.source, forwarded.traffic_class);
+            if let Some(tap) = tap
+                && let Some(flow) = flows.get(source)
+            {
+                let verdict = flow.from_peer.verify(0, forwarded.bytes);
+                let seen = Seen::arrived(source, own, tos, verdict, 0);
+                tap.received(&seen, forwarded.bytes);
+            }
+            deliver(at, source, own, tos, &packet, hca);
+        })
+    }
+}
+
+impl Arrival {
+    #[inline]
+    fn deliver(&self, packet: &Packet<'_>, hca: &mut Hca) {
+        let tos = self.traffic_class;
+        deliver(self.at, self.source, self.dest, tos, packet, hca);
+    }
+}
+
+#[inline]
+fn deliver(
+    at: Time,
+    source: SocketAddr,
+    dest: SocketAddr,
+    traffic_class: u8,
+    packet: &Packet<'_>,
+    hca: &mut Hca,
+) {
+    let received = Received {
+        source: source.ip(),
+        dest: dest.ip(),
+        traffic_class,
+        headers: packet.headers(),
+        data: Data::Bytes(packet.payload()),
+    };
+    hca.handle_packet(at, &received);
+}
