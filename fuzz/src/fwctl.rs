@@ -121,15 +121,9 @@ fn ioctl(hca: &Hca, input: &mut Cursor<'_>) {
         rpc.to_bytes().to_vec()
     };
     memory.bytes[0x800..][..structure.len()].copy_from_slice(&structure);
-    let access = |id, method, data: &mut [u8]| {
-        let method = match method {
-            Method::Write => ferroce_hca::Method::Write,
-            Method::Read => ferroce_hca::Method::Query,
-        };
-        match hca.state().access_register(id, method, data) {
-            Ok(()) => Status::OK,
-            Err(error) => Status(error.status() as u8),
-        }
+    let access = |id, method, data: &mut [u8]| match hca.state().access_register(id, method, data) {
+        Ok(()) => Status::OK,
+        Err(error) => error.status(),
     };
     // Any error is one of the kernel's; that nothing else happens is what counts.
     let _ = node::ioctl(command, STRUCTURE, &mut memory, access);
@@ -139,7 +133,7 @@ fn ioctl(hca: &Hca, input: &mut Cursor<'_>) {
 fn request(input: &mut Cursor<'_>) -> Vec<u8> {
     let register: &'static Register = input.pick(REGISTERS);
     let method = if input.one_in(2) {
-        Method::Read
+        Method::Query
     } else {
         Method::Write
     };
