@@ -301,7 +301,7 @@ fn write_word(from: &Side, to: &Side, value: u64) -> Result<(), Error> {
         },
         flags,
         sges: Sges::new(),
-        inline: Some(value.to_ne_bytes().to_vec()),
+        inline: Some(value.to_ne_bytes()[..].into()),
         to: SendTo::Peer,
     };
     from.device.post_send(from.qpn, [request])?;

@@ -3,7 +3,9 @@
 use std::ffi::c_int;
 
 use ferroce_border::border;
-use ferroce_hca::{PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, VerbsError, limits};
+use ferroce_hca::{
+    Bytes, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, VerbsError, limits,
+};
 
 use crate::abi::{
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
@@ -215,24 +217,27 @@ pub(crate) fn sge(sge: &ibv_sge) -> Sge {
     }
 }
 
-/// The bytes themselves of inline data, at most `max`.
+/// The bytes themselves of inline data, at most `max`: copied once, to where they stay until they are
+/// sent.
 ///
 /// # Safety
 /// The pieces are memory of the program.
 pub(crate) unsafe fn inline(
     pieces: impl Iterator<Item = (*const u8, usize)> + Clone,
     max: usize,
-) -> Result<Vec<u8>, Error> {
+) -> Result<Bytes, Error> {
     let lengths = pieces.clone().map(|(_, length)| length);
     let length = lengths.fold(0, usize::saturating_add);
     if length > max {
         let allowed = "0 to max_inline_data of the queue pair";
         return Err(Error::invalid("inline bytes", length, allowed));
     }
-    let mut bytes = Vec::with_capacity(length);
-    for (start, length) in pieces.filter(|(_, length)| *length > 0) {
-        // SAFETY: as the caller promises.
-        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(start, length) });
-    }
-    Ok(bytes)
+    Ok(Bytes::filled(length, |mut rest| {
+        for (start, length) in pieces.filter(|(_, length)| *length > 0) {
+            let (piece, tail) = rest.split_at_mut(length);
+            // SAFETY: as the caller promises.
+            piece.copy_from_slice(unsafe { std::slice::from_raw_parts(start, length) });
+            rest = tail;
+        }
+    }))
 }

@@ -3,6 +3,7 @@
 //! WRITEs of 8 bytes, 4 KiB and 64 KiB, 16 at a time, with an MTU of 4096 over a perfect link
 //! without delay. `real` copies each payload as a host with sockets does: once out of the
 //! sender's memory and once into the receiver's. `phantom` carries lengths, as a simulator does.
+//! Then the same for thousands of devices, one WRITE at a time.
 //! An element is a packet with payload; acknowledgements come on top.
 
 use std::hint::black_box;
@@ -107,7 +108,7 @@ impl Pair {
             };
             if self.carries_bytes {
                 let bytes = &mut self.bytes[self.batch.len()];
-                bytes.resize(packet.transmit.payload_len as usize, 0);
+                bytes.resize(packet.payload_len as usize, 0);
                 assert!(self.devices[from].gather(&packet, bytes));
             }
             self.batch.push(packet);
@@ -118,10 +119,10 @@ impl Pair {
                 source: ADDRESSES[from].into(),
                 dest: packet.path.dest,
                 traffic_class: packet.path.traffic_class,
-                headers: &packet.transmit.headers,
+                headers: &packet.headers,
                 data: match self.carries_bytes {
                     true => Data::Bytes(bytes),
-                    false => Data::Length(packet.transmit.payload_len),
+                    false => Data::Length(packet.payload_len),
                 },
             };
             self.devices[1 - from].handle_packet(self.now, black_box(&received));
@@ -129,17 +130,17 @@ impl Pair {
         any
     }
 
-    /// Posts and completes as many WRITEs as may be outstanding.
-    fn round(&mut self) {
-        for _ in 0..OUTSTANDING {
+    /// Posts and completes so many WRITEs.
+    fn round(&mut self, outstanding: u32) {
+        for _ in 0..outstanding {
             let wr = self.wr.clone();
             self.devices[0].post_send(self.qpn, wr).unwrap();
         }
         let mut done = 0;
-        while done < OUTSTANDING {
+        while done < outstanding {
             self.now = self.now.after(Span::from_nanos(1_000));
             let moved = [self.carry(0), self.carry(1)];
-            assert!(moved.contains(&true), "{done} of {OUTSTANDING} done");
+            assert!(moved.contains(&true), "{done} of {outstanding} done");
             while let Some(wc) = self.devices[0].poll_completion(self.cq).unwrap() {
                 assert_eq!(wc.status, WcStatus::Success);
                 done += 1;
@@ -156,12 +157,31 @@ fn pair(c: &mut Criterion) {
             group.throughput(Throughput::Elements(packets.into()));
             let mut pair = Pair::new(len, carries_bytes);
             group.bench_function(format!("WRITE {size}, {memory}"), |b| {
-                b.iter(|| pair.round());
+                b.iter(|| pair.round(OUTSTANDING));
             });
         }
     }
     group.finish();
 }
 
-criterion_group!(benches, pair);
+/// Hosts take turns, as in a simulator: in each turn two of them do one WRITE, and nothing that they
+/// need is in the processor's caches any more.
+fn many(c: &mut Criterion) {
+    let mut group = c.benchmark_group("hosts in turn");
+    group.throughput(Throughput::Elements(1));
+    for hosts in [2, 16_384] {
+        let mut pairs = Vec::new();
+        let mut next = 0;
+        group.bench_function(format!("WRITE 4 KiB, {hosts} hosts"), |b| {
+            pairs.resize_with(hosts / 2, || Pair::new(MTU, false));
+            b.iter(|| {
+                pairs[next].round(1);
+                next = (next + 1) % pairs.len();
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, pair, many);
 criterion_main!(benches);

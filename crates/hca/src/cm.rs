@@ -20,9 +20,8 @@ mod request;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use ferroce_transport::{Counter, Time};
+use ferroce_transport::{Bytes, Counter, Time};
 use ferroce_wire::Psn;
 use ferroce_wire::cm::{Mad, Message, ServiceId};
 
@@ -82,7 +81,7 @@ pub(crate) struct OutgoingMad {
     pub(crate) dest: IpAddr,
     pub(crate) traffic_class: u8,
     pub(crate) psn: Psn,
-    pub(crate) mad: Arc<[u8]>,
+    pub(crate) mad: Bytes,
 }
 
 /// The connection manager of a device.
@@ -353,7 +352,7 @@ impl Cm {
 
     /// Waits until no packet of the connection is under way any more. `answer` goes out again for
     /// messages that come again.
-    fn enter_time_wait(&mut self, now: Time, comm: CommId, answer: Option<Arc<[u8]>>) {
+    fn enter_time_wait(&mut self, now: Time, comm: CommId, answer: Option<Bytes>) {
         self.stop_waiting(comm);
         self.forget_remote_qp(comm);
         let Some(connection) = self.connections.get_mut(&comm) else {
@@ -418,7 +417,7 @@ impl Cm {
             && let Some(mad) = &connection.last
         {
             let (dest, traffic_class) = (connection.peer, connection.traffic_class);
-            let mad = Arc::clone(mad);
+            let mad = mad.clone();
             self.post(dest, traffic_class, mad);
         }
     }
@@ -428,7 +427,7 @@ impl Cm {
         self.post(dest, traffic_class, bytes_of(tid, message));
     }
 
-    fn post(&mut self, dest: IpAddr, traffic_class: u8, mad: Arc<[u8]>) {
+    fn post(&mut self, dest: IpAddr, traffic_class: u8, mad: Bytes) {
         if self.outbox.len() >= OUTBOX_MAX {
             self.state.count(Counter::CmTxDropped, 1);
             return;
@@ -490,9 +489,9 @@ impl Cm {
     }
 }
 
-fn bytes_of(tid: u64, message: impl Into<Message>) -> Arc<[u8]> {
+fn bytes_of(tid: u64, message: impl Into<Message>) -> Bytes {
     let message = message.into();
-    Mad { tid, message }.emit().into()
+    Bytes::from(&Mad { tid, message }.emit()[..])
 }
 
 #[cfg(test)]

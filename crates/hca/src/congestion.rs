@@ -16,13 +16,13 @@ use std::sync::Arc;
 use ferroce_dcqcn::np::{Arrival, CnpTimer, NotificationPoint};
 use ferroce_dcqcn::rp::NvidiaConfig;
 use ferroce_dcqcn::{Rate, Switches};
-use ferroce_transport::{Path, Transmit};
+use ferroce_transport::{Outgoing, Path};
 use ferroce_wire::{PKEY_DEFAULT, Qpn, cnp};
 
 use self::datagram::DatagramTimers;
 pub(crate) use self::limiter::Limiter;
 pub use self::look::{FlowLook, LimitLook};
-use crate::packet::{CE, Outgoing};
+use crate::packet::CE;
 use crate::settings::Settings;
 
 /// CNPs that wait to be sent. Without an interval between them, a burst of marked packets wants one
@@ -169,11 +169,7 @@ impl Congestion {
             return false;
         };
         *out = Outgoing::empty();
-        out.path = path;
-        out.transmit = Transmit {
-            headers: cnp::headers(dest_qp, PKEY_DEFAULT),
-            ..Transmit::empty()
-        };
+        (out.headers, out.path) = (cnp::headers(dest_qp, PKEY_DEFAULT), path);
         true
     }
 }

@@ -1,3 +1,5 @@
+//! Completion queues: bounded, and armed for one announcement at a time.
+
 use std::collections::VecDeque;
 
 use ferroce_transport::{Completion, WorkQueue};

@@ -28,7 +28,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ferroce_adp::{Policy, PolicyKind};
-use ferroce_transport::Time;
+use ferroce_transport::{Outgoing, Time};
 
 pub use self::config::HcaConfig;
 pub(crate) use self::queue_pair::QpEntry;
@@ -43,7 +43,7 @@ use crate::identity::Identity;
 use crate::impair::{Direction, Link};
 use crate::mr::KeyTable;
 use crate::numbers::Numbers;
-use crate::packet::{Held, Outgoing};
+use crate::packet::Held;
 use crate::settings::Settings;
 use crate::srq::Srq;
 use crate::state::DeviceState;

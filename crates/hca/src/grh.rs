@@ -1,8 +1,8 @@
 use std::net::IpAddr;
 
-use ferroce_transport::{GRH_BYTES, Grh};
+use ferroce_transport::{GRH_BYTES, Grh, frame_bytes};
 
-use crate::packet::{Received, frame_bytes};
+use crate::packet::Received;
 
 const IPV4_LEN: usize = 20;
 const UDP_LEN: usize = 8;

@@ -1,9 +1,11 @@
+//! The device as one queue pair sees it for the length of one call: its tables, lent to the transport.
+
 use std::collections::VecDeque;
 
 use ferroce_adp::Policy;
 use ferroce_transport::{
-    AccessError, AtomicOp, Completion, Counter, Data, Host, Key, MwBind, QpEvent, RecvWqe, Segment,
-    Span, Time, TimerExpiry, WorkQueue,
+    AccessError, AtomicOp, Completion, Counter, Data, Host, Key, MemoryRef, MwBind, QpEvent,
+    RecvWqe, Segment, Span, Time, TimerExpiry, WorkQueue,
 };
 use ferroce_wire::{Qpn, Srqn};
 
@@ -173,9 +175,9 @@ impl Host for QpHost<'_> {
         self.events.push_back(Event::Qp(self.qpn, event));
     }
 
-    fn check_read(&self, segment: &Segment) -> Result<(), AccessError> {
-        self.keys
-            .check_read(self.key_holder_of(segment.key)?, segment)
+    fn open_read(&self, segment: &Segment) -> Result<MemoryRef, AccessError> {
+        let who = self.key_holder_of(segment.key)?;
+        self.keys.open_read(who, segment)
     }
 
     fn check_write(&self, segment: &Segment) -> Result<(), AccessError> {

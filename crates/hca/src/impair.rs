@@ -4,12 +4,13 @@
 //! receives. All randomness comes from the device's seed.
 
 mod link;
+mod packets;
 mod queue;
 
 use ferroce_transport::Time;
 use thiserror::Error;
 
-pub(crate) use link::{Damage, Link, Passenger, Release};
+pub(crate) use link::{Damage, HeldPacket, Link, Release};
 pub(crate) use queue::Backlog;
 pub use queue::Bottleneck;
 

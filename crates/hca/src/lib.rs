@@ -60,7 +60,7 @@ pub use limits::Limits;
 pub use memory::{Borrowed, Buffer, Checked, CheckedAccess, Memory, RECOVERS, landing};
 pub use mr::{MrInfo, MrKey};
 pub use mw::{MwId, MwInfo, MwType};
-pub use packet::{Outgoing, Received};
+pub use packet::Received;
 pub use port_counter::PortCounter;
 pub use register::{Method, RegisterError, Status};
 pub use secret::Secret;
@@ -79,8 +79,8 @@ pub use ferroce_dcqcn::rp::Phase;
 pub use ferroce_wire::{Qpn, Srqn};
 
 pub use ferroce_transport::{
-    AccessError, AccessFlags, Attr, Completion, Counter, CounterInfo, Data, GRH_BYTES, ModifyError,
-    Mtu, MwBind, Path, Payload, PostError, QpAttr, QpCap, QpEvent, QpModify, QpState, QpType,
-    RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span, Time, TimerExpiry, UdAddress,
-    WcFlags, WcOpcode, WcStatus,
+    AccessError, AccessFlags, Attr, Bytes, Completion, Counter, CounterInfo, Data, GRH_BYTES,
+    MemoryRef, ModifyError, Mtu, MwBind, Outgoing, Path, Payload, PostError, QpAttr, QpCap,
+    QpEvent, QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span,
+    Time, TimerExpiry, UdAddress, WcFlags, WcOpcode, WcStatus,
 };

@@ -1,4 +1,7 @@
-use ferroce_transport::{AccessError, AccessFlags, AtomicOp, Data, Key, Segment};
+//! Memory regions and the table of keys, which regions and windows share. Every access to a program's
+//! memory passes through here.
+
+use ferroce_transport::{AccessError, AccessFlags, AtomicOp, Data, Key, MemoryRef, Segment};
 use ferroce_wire::Qpn;
 
 use crate::memory::Memory;
@@ -265,9 +268,17 @@ impl KeyTable {
         self.open(who, segment.key, segment.va, segment.len.into(), access)
     }
 
-    pub(crate) fn check_read(&self, who: KeyHolder, segment: &Segment) -> Result<(), AccessError> {
+    /// Where a segment lies that its key opens for reading.
+    #[inline]
+    pub(crate) fn open_read(
+        &self,
+        who: KeyHolder,
+        segment: &Segment,
+    ) -> Result<MemoryRef, AccessError> {
         let (region, offset) = self.open_segment(who, segment, read_access(segment.key))?;
-        region.memory.check_read(offset, segment.len)
+        region.memory.check_read(offset, segment.len)?;
+        let region = region.info.key.0;
+        Ok(MemoryRef { offset, region })
     }
 
     pub(crate) fn check_write(&self, who: KeyHolder, segment: &Segment) -> Result<(), AccessError> {
@@ -275,13 +286,9 @@ impl KeyTable {
             .map(drop)
     }
 
-    /// Whether the segment lies in a region without bytes.
-    pub(crate) fn is_phantom(&self, segment: &Segment) -> bool {
-        let region = match self.find(segment.key.number()) {
-            Some(Entry::Region(region)) => Some(region),
-            Some(Entry::Window(window)) => window.region().and_then(|index| self.region_at(index)),
-            None => None,
-        };
+    /// Whether it lies in a region without bytes.
+    pub(crate) fn is_phantom(&self, at: MemoryRef) -> bool {
+        let region = self.region(MrKey(at.region));
         region.is_some_and(|region| matches!(region.memory, Memory::Phantom { .. }))
     }
 
@@ -299,14 +306,15 @@ impl KeyTable {
         }
     }
 
-    pub(crate) fn read(
-        &self,
-        who: KeyHolder,
-        segment: &Segment,
-        out: &mut [u8],
-    ) -> Result<(), AccessError> {
-        let (region, offset) = self.open_segment(who, segment, read_access(segment.key))?;
-        region.memory.read(offset, out)
+    /// Reads what was opened for it, if the region is still there.
+    #[inline]
+    pub(crate) fn read(&self, at: MemoryRef, out: &mut [u8]) -> Result<(), AccessError> {
+        if self.revoked {
+            return Err(AccessError::Unmapped);
+        }
+        let region = self.region(MrKey(at.region));
+        let region = region.ok_or(AccessError::UnknownKey)?;
+        region.memory.read(at.offset, out)
     }
 
     pub(crate) fn atomic(
@@ -394,8 +402,12 @@ mod tests {
     #[test]
     fn a_key_opens_its_range_for_its_permissions_in_its_domain() {
         let (table, MrKey(key)) = table(AccessFlags::REMOTE_READ);
-        let read = |key, va, len| table.check_read(WHO, &remote(key, va, len));
-        assert_eq!(read(key, 0x1000, 100), Ok(()));
+        let read = |key, va, len| table.open_read(WHO, &remote(key, va, len));
+        let start = MemoryRef {
+            offset: 0,
+            region: key,
+        };
+        assert_eq!(read(key, 0x1000, 100), Ok(start));
         for (va, len) in [(0x0fff, 1), (0x1064, 1), (0x1063, 2), (u64::MAX, 2)] {
             assert_eq!(read(key, va, len), Err(AccessError::OutOfBounds));
         }
@@ -405,7 +417,7 @@ mod tests {
         );
         let stranger = KeyHolder { pd: PdId(1), ..WHO };
         assert_eq!(
-            table.check_read(stranger, &remote(key, 0x1000, 1)),
+            table.open_read(stranger, &remote(key, 0x1000, 1)),
             Err(AccessError::WrongDomain)
         );
         for forged in [0, key ^ 1, key ^ 0x100, u32::MAX] {
@@ -416,9 +428,12 @@ mod tests {
     #[test]
     fn no_key_opens_anything_once_the_memory_is_revoked() {
         let (mut table, MrKey(key)) = table(AccessFlags::REMOTE_READ | AccessFlags::LOCAL_WRITE);
+        let at = table.open_read(WHO, &remote(key, 0x1000, 1)).unwrap();
         table.revoke();
         let unmapped = Err(AccessError::Unmapped);
-        assert_eq!(table.check_read(WHO, &remote(key, 0x1000, 1)), unmapped);
+        let read = table.open_read(WHO, &remote(key, 0x1000, 1)).map(drop);
+        assert_eq!(read, unmapped);
+        assert_eq!(table.read(at, &mut [0]), unmapped);
         let local = Key::Local(key);
         assert_eq!(table.write(WHO, local, 0x1000, Data::Bytes(&[1])), unmapped);
         assert!(table.region(MrKey(key)).is_some(), "it can be deregistered");
@@ -472,7 +487,7 @@ mod tests {
         table.remove_region(key);
         assert!(table.region(key).is_none());
         assert_eq!(
-            table.check_read(WHO, &remote(key.0, 0x1000, 1)),
+            table.open_read(WHO, &remote(key.0, 0x1000, 1)),
             Err(AccessError::UnknownKey)
         );
     }

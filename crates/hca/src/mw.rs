@@ -1,3 +1,6 @@
+//! Memory windows: parts of a region with a key of their own, for a protection domain or for one
+//! queue pair.
+
 use ferroce_transport::{AccessError, AccessFlags, MwBind};
 use ferroce_wire::Qpn;
 
@@ -93,11 +96,6 @@ impl Window {
         let inside = offset_in(bound.va, bound.len, va, len).ok_or(AccessError::OutOfBounds)?;
         // The window lies in the region.
         Ok((bound.region, bound.offset + inside))
-    }
-
-    /// Index of the region it is bound to.
-    pub(crate) fn region(&self) -> Option<u32> {
-        self.bound.map(|bound| bound.region)
     }
 
     fn info(&self, index: u32) -> MwInfo {

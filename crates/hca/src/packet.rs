@@ -1,27 +1,11 @@
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
+//! Packets as the device gets them, and what an impaired link does to packets.
 
-use ferroce_transport::{Data, Path, Transmit};
-use ferroce_wire::{Headers, ICRC_LEN, pad_len};
+use std::net::IpAddr;
 
-use crate::impair::{Damage, Passenger};
-use crate::mr::KeyHolder;
+use ferroce_transport::{Bytes, Data, Outgoing};
+use ferroce_wire::Headers;
 
-/// A packet for the link.
-#[derive(Clone, Debug)]
-pub struct Outgoing {
-    /// Where to.
-    pub path: Path,
-    /// Headers and payload; see [`crate::Hca::gather`]. The payload is empty also if it has no
-    /// bytes (phantom memory) and an impairment held it back. The path in here is not the one that
-    /// counts.
-    pub transmit: Transmit,
-    /// Who presents the payload's keys, if it lies in registered memory.
-    pub(crate) holder: Option<KeyHolder>,
-    /// A bit of the packet, counted from the start of the BTH and modulo its length, that the
-    /// impaired link flips after the ICRC is computed.
-    pub corrupt_bit: Option<u32>,
-}
+use crate::impair::{Damage, HeldPacket};
 
 /// A packet from the link whose ICRC is right.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +36,7 @@ pub(crate) struct Held {
 
 #[derive(Clone, Debug)]
 enum HeldData {
-    Bytes(Arc<[u8]>),
+    Bytes(Bytes),
     Length(u32),
 }
 
@@ -85,12 +69,12 @@ impl Held {
     }
 }
 
-impl Passenger for Held {
+impl HeldPacket for Held {
     fn is_ecn_capable(&self) -> bool {
         self.traffic_class & CE != 0
     }
 
-    fn suffer(&mut self, damage: &Damage) {
+    fn apply_damage(&mut self, damage: &Damage) {
         self.corrupt = damage.corrupt_bit.is_some();
         if damage.ecn_mark {
             self.traffic_class |= CE;
@@ -101,51 +85,26 @@ impl Passenger for Held {
 /// ECN codepoint "congestion experienced".
 pub(crate) const CE: u8 = 0b11;
 
-impl Outgoing {
-    /// Room for a packet, to be filled by [`crate::Hca::poll_transmit_into`].
-    pub const fn empty() -> Self {
-        Self {
-            path: Path {
-                dest: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-                traffic_class: 0,
-            },
-            transmit: Transmit::empty(),
-            holder: None,
-            corrupt_bit: None,
-        }
-    }
-
-    /// Gives an acknowledgement another DSCP; the ECN bits stay.
-    #[cold]
-    pub(crate) fn force_ack_dscp(&mut self, dscp: u8) {
-        let opcode = self.transmit.headers.opcode();
-        if opcode.is_response() && !opcode.is_read_response() {
-            self.path.traffic_class = dscp << 2 | self.path.traffic_class & CE;
-        }
-    }
-
-    /// Its length as [`frame_bytes`] counts it.
-    pub(crate) fn frame_bytes(&self) -> u32 {
-        frame_bytes(&self.transmit.headers, self.transmit.payload_len)
+/// Gives an acknowledgement another DSCP; the ECN bits stay.
+#[cold]
+pub(crate) fn force_ack_dscp(packet: &mut Outgoing, dscp: u8) {
+    let opcode = packet.headers.opcode();
+    if opcode.is_response() && !opcode.is_read_response() {
+        packet.path.traffic_class = dscp << 2 | packet.path.traffic_class & CE;
     }
 }
 
-impl Passenger for Outgoing {
+impl HeldPacket for Outgoing {
     fn is_ecn_capable(&self) -> bool {
         self.path.traffic_class & CE != 0
     }
 
-    fn suffer(&mut self, damage: &Damage) {
-        self.corrupt_bit = damage.corrupt_bit;
+    fn apply_damage(&mut self, damage: &Damage) {
+        if let Some(bit) = damage.corrupt_bit {
+            self.corrupt(bit);
+        }
         if damage.ecn_mark {
             self.path.traffic_class |= CE;
         }
     }
-}
-
-/// Bytes of a packet from the BTH to the ICRC: what congestion control and bottlenecks count.
-pub(crate) fn frame_bytes(headers: &Headers, payload_len: u32) -> u32 {
-    let pad = pad_len(payload_len as usize);
-    let around = headers.header_len() + usize::from(pad) + ICRC_LEN;
-    around as u32 + payload_len
 }

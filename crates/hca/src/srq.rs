@@ -1,3 +1,5 @@
+//! Shared receive queues, with their limit events and the ties of XRC.
+
 use ferroce_transport::{PostError, ReceiveQueue, RecvWqe, RecvWr};
 
 use crate::cq::CqId;

@@ -1,3 +1,5 @@
+//! Objects by index, which is used again late: a stale handle rarely meets a new object.
+
 use std::collections::VecDeque;
 
 /// Freed indices that wait before the first of them is used again, in a large table.

@@ -257,7 +257,7 @@ impl<T> World<T> {
         while !self.sides[id].blocked
             && let Some(packet) = self.sides[id].hca.poll_transmit(self.now)
         {
-            let batch = Some((packet.path, packet.transmit.payload_len));
+            let batch = Some((packet.path, packet.payload_len));
             self.launch(id, &packet, before == batch);
             before = batch;
             sent += 1;
@@ -297,11 +297,11 @@ impl<T> World<T> {
     fn launch(&mut self, from: usize, packet: &Outgoing, is_coalesced: bool) {
         let side = &mut self.sides[from];
         side.sent.0 += 1;
-        side.sent.1 += u64::from(packet.transmit.payload_len);
-        side.damaged += u64::from(packet.corrupt_bit.is_some());
+        side.sent.1 += u64::from(packet.payload_len);
+        side.damaged += u64::from(packet.corrupt_bit().is_some());
         let mut payload = Vec::new();
         if self.carries_bytes {
-            payload.resize(packet.transmit.payload_len as usize, 0xee);
+            payload.resize(packet.payload_len as usize, 0xee);
             assert!(side.hca.gather(packet, &mut payload), "{packet:?}");
         }
         if let Some(log) = &mut self.log {
@@ -312,7 +312,7 @@ impl<T> World<T> {
         let to = self.at(dest);
         if let Some(trace) = &mut self.trace {
             let now = self.now;
-            let (mut headers, path) = (packet.transmit.headers, packet.path);
+            let (mut headers, path) = (packet.headers, packet.path);
             let opcode = headers.opcode();
             let key = to.map(|to| (to, headers.dest_qp, opcode.is_request()));
             let counts = opcode != Opcode::Cnp; // which has no PSN
@@ -330,9 +330,9 @@ impl<T> World<T> {
             to,
             dest,
             traffic_class: packet.path.traffic_class,
-            dest_qp: Some(packet.transmit.headers.dest_qp),
+            dest_qp: Some(packet.headers.dest_qp),
             content: content.clone(),
-            truesize: truesize(packet.transmit.payload_len, is_coalesced),
+            truesize: truesize(packet.payload_len, is_coalesced),
         };
         if dest.is_multicast() {
             // A host's own socket hears it as well, and first.
@@ -354,8 +354,8 @@ impl<T> World<T> {
 
     /// What crosses the wire, with the bit flipped that the device's link has damaged.
     fn content(&self, from: usize, packet: &Outgoing, payload: Vec<u8>) -> Content {
-        let headers = packet.transmit.headers;
-        let is_damaged = packet.corrupt_bit.is_some();
+        let headers = packet.headers;
+        let is_damaged = packet.corrupt_bit().is_some();
         if is_damaged && !self.carries_bytes {
             return Content::Damaged;
         }
@@ -363,7 +363,7 @@ impl<T> World<T> {
             return Content::Parsed {
                 headers,
                 payload,
-                payload_len: packet.transmit.payload_len,
+                payload_len: packet.payload_len,
             };
         }
         let mut bytes = vec![0; HEADERS_LEN_MAX + payload.len() + 3 + ICRC_LEN];
@@ -374,7 +374,7 @@ impl<T> World<T> {
         if let Err(error) = Packet::new_checked(&bytes) {
             panic!("a device made a packet that does not parse: {error}");
         }
-        if let Some(bit) = packet.corrupt_bit {
+        if let Some(bit) = packet.corrupt_bit() {
             let bit = bit as usize % (8 * len);
             bytes[bit / 8] ^= 1 << (bit % 8);
         }

@@ -1,9 +1,12 @@
+//! What a responder still has to send: acknowledgements, NAKs, READ responses and atomic results, in
+//! the order of their PSNs.
+
 use std::collections::VecDeque;
 
 use ferroce_wire::{Aeth, Headers, NakCode, Place, Reth, Srqn, Syndrome};
 
 use crate::serial::Serial;
-use crate::{Host, Key, Payload, QpAttr, Segment, Segments, Transmit};
+use crate::{Host, Key, Outgoing, Payload, QpAttr, Segment};
 
 /// A responder's answers not sent yet, in PSN order.
 ///
@@ -257,7 +260,7 @@ impl Answers {
         ack: Aeth,
         attr: &QpAttr,
         host: &mut H,
-        out: &mut Transmit,
+        out: &mut Outgoing,
     ) -> Result<Option<Serial>, Serial> {
         if let Some(Answer::Read(read)) = self.queue.front_mut() {
             let psn = read.packet(ack, attr, host, out)?;
@@ -300,7 +303,7 @@ impl ReadAnswer {
         ack: Aeth,
         attr: &QpAttr,
         host: &mut H,
-        out: &mut Transmit,
+        out: &mut Outgoing,
     ) -> Result<Serial, Serial> {
         let mtu = attr.path_mtu.bytes();
         let (first, last) = (self.sent == 0, self.sent + 1 == self.packets);
@@ -319,8 +322,7 @@ impl ReadAnswer {
             if self.srqn.is_some_and(|srqn| !host.enter_srq(srqn)) {
                 return Err(psn);
             }
-            host.check_read(&segment).map_err(|_| psn)?;
-            Payload::Memory(Segments::from_slice(&[segment]))
+            Payload::Memory(host.open_read(&segment).map_err(|_| psn)?)
         };
         self.sent += 1;
         let headers = Headers::read_response(Place::new(first, last), ack);

@@ -1,3 +1,5 @@
+//! Attributes of a queue pair, and which of them each change of state takes (`ibv_modify_qp`).
+
 use std::fmt;
 
 use bitflags::bitflags;

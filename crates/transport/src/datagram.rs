@@ -1,3 +1,5 @@
+//! Receives of UD.
+
 use ferroce_wire::{Deth, Headers, Service};
 
 use crate::responder::{Context, Failed, complete_receive};

@@ -1,11 +1,10 @@
-use std::sync::Arc;
+//! What a queue pair needs from the device around it: memory, completion queues, counters, events.
 
 use ferroce_adp::Policy;
-use ferroce_wire::{Connection, Headers, Place, Srqn};
-use smallvec::SmallVec;
+use ferroce_wire::Srqn;
 use thiserror::Error;
 
-use crate::{Completion, Counter, MwBind, Path, RecvWqe, Span, WorkQueue};
+use crate::{Completion, Counter, MwBind, RecvWqe, Span, WorkQueue};
 
 /// What a queue pair needs from the device around it.
 ///
@@ -42,8 +41,8 @@ pub trait Host {
     /// An asynchronous event of this QP.
     fn event(&mut self, event: QpEvent);
 
-    /// Whether `segment` lies in memory that its key opens, for reading.
-    fn check_read(&self, segment: &Segment) -> Result<(), AccessError>;
+    /// Where `segment` lies, in memory that its key opens for reading.
+    fn open_read(&self, segment: &Segment) -> Result<MemoryRef, AccessError>;
 
     /// Whether `segment` lies in memory that its key opens, for writing.
     fn check_write(&self, segment: &Segment) -> Result<(), AccessError>;
@@ -97,8 +96,15 @@ pub struct Segment {
     pub len: u32,
 }
 
-/// Pieces of memory that follow each other on the wire.
-pub type Segments = SmallVec<[Segment; 2]>;
+/// A place in registered memory that a key has opened. It is good until the next input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C, packed(4))] // beside it in a packet is more
+pub struct MemoryRef {
+    /// Offset of the first byte in the region.
+    pub offset: u64,
+    /// The region's own key.
+    pub region: u32,
+}
 
 /// Why an access to registered memory is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -204,50 +210,4 @@ pub enum QpEvent {
     AccessError,
     /// The last receive WQE from a shared queue is done (`IBV_EVENT_QP_LAST_WQE_REACHED`).
     LastWqeReached,
-}
-
-/// A packet to send: header values and where its payload lies. The host adds addresses, gathers
-/// the payload and computes the ICRC.
-#[derive(Clone, Debug)]
-pub struct Transmit {
-    /// Header values.
-    pub headers: Headers,
-    /// Where the payload lies.
-    pub payload: Payload,
-    /// Length of the payload in bytes, without pad.
-    pub payload_len: u32,
-    /// The way, of a datagram; everything else goes the way of its queue pair.
-    pub path: Option<Path>,
-}
-
-impl Transmit {
-    /// Room for a packet, to be filled by [`Qp::poll_transmit`](crate::Qp::poll_transmit).
-    pub const fn empty() -> Self {
-        Self {
-            headers: Headers::send(Connection::Rc, Place::Only, None),
-            payload: Payload::Empty,
-            payload_len: 0,
-            path: None,
-        }
-    }
-
-    /// Makes it a packet without payload.
-    #[inline]
-    pub(crate) fn set_headers(&mut self, headers: Headers) {
-        self.headers = headers;
-        self.payload = Payload::Empty;
-        self.payload_len = 0;
-        self.path = None;
-    }
-}
-
-/// Where the payload of a [`Transmit`] lies.
-#[derive(Clone, Debug)]
-pub enum Payload {
-    /// No payload.
-    Empty,
-    /// In registered memory. The segments were checked in the same call that made this value.
-    Memory(Segments),
-    /// In the work request itself (`IBV_SEND_INLINE`).
-    Inline(Arc<[u8]>),
 }

@@ -26,6 +26,7 @@
 //! | `owed` | which requests wait for their first answer |
 //! | `serial` | sequence numbers that are remembered for longer than packets are under way |
 //! | `unreliable`, `datagram` | what is different for UC and UD receives |
+//! | `packet`, `bytes` | packets to send, as values |
 //! | `service` | queue pair types, and whom they talk to |
 //! | `audit` | checks and shortcuts for tests and simulators |
 //! | `attr` | the state table and attribute rules of `ibv_modify_qp` |
@@ -34,11 +35,13 @@
 mod answers;
 mod attr;
 mod audit;
+mod bytes;
 mod completer;
 mod counter;
 mod datagram;
 mod host;
 mod owed;
+mod packet;
 mod qp;
 mod recovery;
 mod recv;
@@ -54,12 +57,11 @@ mod window;
 mod work;
 
 pub use attr::{AccessFlags, Attr, ModifyError, Mtu, QpAttr, QpModify, QpState};
+pub use bytes::Bytes;
 pub use counter::{Counter, CounterInfo};
 pub use ferroce_time::{Span, Time};
-pub use host::{
-    AccessError, AtomicOp, Data, Host, Key, Payload, QpEvent, Segment, Segments, TimerExpiry,
-    Transmit,
-};
+pub use host::{AccessError, AtomicOp, Data, Host, Key, MemoryRef, QpEvent, Segment, TimerExpiry};
+pub use packet::{Outgoing, Payload, frame_bytes};
 pub use qp::{Qp, QpCap, QpConfig};
 pub use recv::{ReceiveQueue, RecvWqe};
 pub use service::{GRH_BYTES, Grh, Path, QpType, SendTo, UdAddress};

@@ -1,3 +1,5 @@
+//! Which requests wait for their first answer.
+
 use crate::serial::Serial;
 
 /// Which executed requests have asked for an answer that has not left yet.

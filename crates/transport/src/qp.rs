@@ -1,3 +1,6 @@
+//! The queue pair: one state machine around a requester and a responder. Packets, timeouts and verbs
+//! go in; packets, completions and events come out.
+
 use ferroce_adp::{Policy, QpTimeouts, RetryState};
 use ferroce_wire::{Headers, Psn, Qpn, Service};
 
@@ -6,9 +9,9 @@ use crate::requester::Requester;
 use crate::responder::{Context, Failed, ReceiveSource, Responder};
 use crate::work::Fault;
 use crate::{
-    AccessFlags, Allowance, Attr, Counter, Data, HeldBack, Host, ModifyError, Mtu, PostError,
-    QpAttr, QpEvent, QpModify, QpState, QpType, ReceiveQueue, RecvWr, SendFlags, SendWr, Time,
-    Transmit,
+    AccessFlags, Allowance, Attr, Counter, Data, HeldBack, Host, ModifyError, Mtu, Outgoing,
+    PostError, QpAttr, QpEvent, QpModify, QpState, QpType, ReceiveQueue, RecvWr, SendFlags, SendWr,
+    Time,
 };
 
 /// Packets a QP sends of one kind (answers, requests) before the other kind gets its turn.
@@ -468,7 +471,7 @@ impl Qp {
 
     /// Writes the next packet to send to `out`, answers and requests in turn; false when there is
     /// nothing to send until the next input. Packets are large: the caller keeps the room for one.
-    pub fn poll_transmit<H: Host>(&mut self, now: Time, host: &mut H, out: &mut Transmit) -> bool {
+    pub fn poll_transmit<H: Host>(&mut self, now: Time, host: &mut H, out: &mut Outgoing) -> bool {
         for _ in 0..2 {
             let made = match self.turn.responder {
                 true => self.poll_answer(host, out),
@@ -483,6 +486,9 @@ impl Qp {
                 };
             }
             if made {
+                if self.is_quiet() {
+                    self.turn = Turn::FIRST;
+                }
                 return true;
             }
         }
@@ -490,7 +496,7 @@ impl Qp {
         false
     }
 
-    fn poll_answer<H: Host>(&mut self, host: &mut H, out: &mut Transmit) -> bool {
+    fn poll_answer<H: Host>(&mut self, host: &mut H, out: &mut Outgoing) -> bool {
         let mut poll = |host: &mut H| {
             let (attr, receives) = (&self.attr, &self.receives);
             self.responder.poll_transmit(attr, receives, host, out)
@@ -513,8 +519,9 @@ impl Qp {
         made
     }
 
-    fn poll_request<H: Host>(&mut self, now: Time, host: &mut H, out: &mut Transmit) -> bool {
+    fn poll_request<H: Host>(&mut self, now: Time, host: &mut H, out: &mut Outgoing) -> bool {
         let draining = match self.state {
+            QpState::Rts if self.requester.is_quiet() => return false,
             QpState::Rts => false,
             QpState::Sqd => true,
             _ => return false,
@@ -533,6 +540,18 @@ impl Qp {
     /// When [`Self::handle_timeout`] wants to be called next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.requester.timer.deadline()
+    }
+
+    /// Whether [`Self::poll_transmit`] has nothing to do before the next input: so it is after the last
+    /// packet of most queue pairs, and after most packets that come in.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        let all_sent = match self.state {
+            QpState::Rts => self.requester.is_quiet(),
+            QpState::Rtr => true,
+            _ => false,
+        };
+        all_sent && !self.has_answers()
     }
 
     /// Whether answers are waiting to be sent.

@@ -1,3 +1,5 @@
+//! Receive queues, and how data is scattered over a list of memory.
+
 use std::collections::VecDeque;
 
 use crate::{AccessError, Data, Host, Key, PostError, RecvWr, Segment, Sges};

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+//! How a work request becomes packets.
 
 use ferroce_wire::{AtomicEth, BthFlags, Connection, Deth, Headers, Place, Psn, Reth};
 
@@ -6,8 +6,8 @@ use crate::recv::pieces;
 use crate::serial::Serial;
 use crate::work::Fault;
 use crate::{
-    Host, Key, Payload, QpAttr, QpConfig, QpType, Segment, SendFlags, SendOp, SendTo, Sges,
-    Transmit,
+    AccessError, Bytes, Host, Key, Outgoing, Payload, QpAttr, QpConfig, QpType, Segment, SendFlags,
+    SendOp, SendTo, Sges,
 };
 
 /// A send WQE: the work request and where it stands on the wire.
@@ -17,7 +17,7 @@ pub(crate) struct SendWqe {
     pub(crate) op: SendOp,
     pub(crate) flags: SendFlags,
     pub(crate) sges: Sges,
-    pub(crate) inline: Option<Arc<[u8]>>,
+    pub(crate) inline: Option<Bytes>,
     pub(crate) to: SendTo,
     pub(crate) length: u32,
     /// PSN of the first packet; set when the WQE starts.
@@ -77,27 +77,37 @@ impl Request<'_> {
         (self.span * self.attr.path_mtu.bytes()).min(self.wqe.length - self.offset())
     }
 
-    /// Whether the memory that it sends is there. Where the response to a READ or atomic goes is
-    /// looked at when that arrives, as cards do: it may be registered meanwhile, or not any more.
-    pub(crate) fn check<H: Host>(&self, host: &H) -> Result<(), Fault> {
-        if self.wqe.op.needs_response() {
-            return Ok(());
+    /// What it sends, if the memory is there. Where the response to a READ or atomic goes is looked at
+    /// when that arrives, as cards do: it may be registered meanwhile, or not any more.
+    fn payload<H: Host>(&self, host: &H) -> Result<Payload, AccessError> {
+        let (offset, len) = (self.offset(), self.len());
+        if len == 0 || self.wqe.op.needs_response() {
+            return Ok(Payload::Empty);
         }
-        let mut segments = self.wqe.segments(self.offset(), self.len());
-        segments
-            .try_for_each(|segment| host.check_read(&segment))
-            .map_err(Fault::send)
+        if let Some(bytes) = &self.wqe.inline {
+            return Ok(Payload::Carried(bytes.part(offset, len)));
+        }
+        let mut segments = self.wqe.segments(offset, len);
+        match (segments.next(), segments.next()) {
+            (Some(segment), None) => host.open_read(&segment).map(Payload::Memory),
+            (first, second) => {
+                let all = first.into_iter().chain(second).chain(segments);
+                let open = |it: Segment| Ok((host.open_read(&it)?, it.len));
+                all.map(open).collect::<Result<_, _>>().map(Payload::Pieces)
+            }
+        }
     }
 
-    /// Writes the packet to `out`, if [`Self::check`] passed.
-    pub(crate) fn build(&self, out: &mut Transmit) {
+    /// Writes the packet to `out`. On an error there is none.
+    pub(crate) fn build<H: Host>(&self, host: &H, out: &mut Outgoing) -> Result<(), Fault> {
+        let payload = self.payload(host).map_err(Fault::send)?;
         let Self {
             wqe, attr, config, ..
         } = *self;
-        let (mut dest_qp, mut path) = (attr.dest_qpn, None);
+        let mut dest_qp = attr.dest_qpn;
         let mut headers = match wqe.to {
             SendTo::Datagram(to) => {
-                (dest_qp, path) = (to.qpn, Some(to.path));
+                (dest_qp, out.path) = (to.qpn, to.path);
                 self.datagram(to.qkey)
             }
             SendTo::Peer if config.qp_type == QpType::Uc => self.headers(Connection::Uc),
@@ -109,21 +119,14 @@ impl Request<'_> {
         headers.flags.set(BthFlags::ACK_REQ, asks);
         if wqe.op.needs_response() {
             out.set_headers(headers);
-            return;
+            return Ok(());
         }
         let last = self.psn == wqe.last_psn();
         let solicited = last && wqe.flags.contains(SendFlags::SOLICITED);
         headers.flags.set(BthFlags::SOLICITED, solicited);
         out.set_headers(headers);
-        out.path = path;
-        let (offset, len) = (self.offset(), self.len());
-        out.payload_len = len;
-        out.payload = match &wqe.inline {
-            _ if len == 0 => Payload::Empty,
-            Some(bytes) if wqe.packets == 1 => Payload::Inline(bytes.clone()),
-            Some(bytes) => Payload::Inline(bytes[offset as usize..][..len as usize].into()),
-            None => Payload::Memory(wqe.segments(offset, len).collect()),
-        };
+        (out.payload, out.payload_len) = (payload, self.len());
+        Ok(())
     }
 
     /// Headers of a request to a connected queue pair. READs and atomics are not posted to UC.

@@ -1,5 +1,7 @@
+//! The requester: the send queue, what of it may go out now, and going back after a loss. The four
+//! PSNs at [`Requester`] are the key to this crate.
+
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use ferroce_adp::{Policy, QpTimeouts, RetryState};
 use ferroce_wire::{Psn, Qpn};
@@ -10,8 +12,8 @@ use crate::serial::Serial;
 use crate::window::{Allowance, HeldBack};
 use crate::work::Fault;
 use crate::{
-    Completion, Counter, Host, MAX_MESSAGE_BYTES, PostError, QpAttr, QpConfig, QpType, SendFlags,
-    SendOp, SendWr, Span, Time, Transmit, WcStatus, WorkQueue,
+    Completion, Counter, Host, MAX_MESSAGE_BYTES, Outgoing, PostError, QpAttr, QpConfig, QpType,
+    SendFlags, SendOp, SendWr, Span, Time, WcStatus, WorkQueue,
 };
 
 /// The number of the first request.
@@ -187,7 +189,7 @@ impl Requester {
                 max: cap.max_send_sge,
             });
         }
-        let inline: Option<Arc<[u8]>> = match (wr.flags.contains(SendFlags::INLINE), wr.inline) {
+        let inline = match (wr.flags.contains(SendFlags::INLINE), wr.inline) {
             (false, None) => None,
             (true, Some(bytes)) if !wr.op.needs_response() => {
                 if bytes.len() > cap.max_inline_data as usize {
@@ -197,7 +199,7 @@ impl Requester {
                         max,
                     });
                 }
-                Some(Arc::from(bytes))
+                Some(bytes)
             }
             _ => return Err(PostError::InlineMismatch),
         };
@@ -228,6 +230,16 @@ impl Requester {
         self.started == 0
     }
 
+    /// Whether there is nothing to do for [`Self::poll_transmit`] until something is posted or comes
+    /// in: nothing to send or to report, and the timer runs if it may have to.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.cursor >= self.queue.len()
+            && self.local_error.is_none()
+            && self.held_back.is_none()
+            && (self.una == self.high || self.timer != RequesterTimer::Idle)
+    }
+
     /// Makes the next request packet, if the window, credits, fences and timers allow one.
     /// `draining` keeps new WQEs from starting (SQD). False: there is none now.
     pub(crate) fn poll_transmit<H: Host>(
@@ -237,7 +249,7 @@ impl Requester {
         attr: &QpAttr,
         config: &QpConfig,
         draining: bool,
-        out: &mut Transmit,
+        out: &mut Outgoing,
     ) -> bool {
         debug_assert!(self.is_consistent(), "{self:?}");
         self.held_back = None;
@@ -264,11 +276,10 @@ impl Requester {
             return false;
         };
         let ack_req = request.ack_req && config.qp_type.is_reliable();
-        if let Err(fault) = request.check(host) {
+        if let Err(fault) = request.build(host, out) {
             self.local_error = Some(fault);
             return false;
         }
-        request.build(out);
         if starts {
             self.start(attr);
         }

@@ -1,3 +1,5 @@
+//! Responder resources: READs and atomics that may be asked for again.
+
 use std::collections::VecDeque;
 
 use crate::serial::Serial;

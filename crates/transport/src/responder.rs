@@ -1,3 +1,5 @@
+//! The responder: executes requests in the order of their PSNs, and recognises duplicates.
+
 use std::cmp::Ordering;
 
 use ferroce_wire::{Aeth, CreditCode, Headers, NakCode, Opcode, Psn, Qpn, Reth, Srqn, Syndrome};
@@ -9,7 +11,7 @@ use crate::serial::Serial;
 use crate::work::Fault;
 use crate::{
     AccessError, AccessFlags, AtomicOp, Completion, Counter, Data, Host, Key, MAX_MESSAGE_BYTES,
-    QpAttr, QpEvent, ReceiveQueue, RecvWqe, Segment, Transmit, WcFlags, WcOpcode, WcStatus,
+    Outgoing, QpAttr, QpEvent, ReceiveQueue, RecvWqe, Segment, WcFlags, WcOpcode, WcStatus,
     WorkQueue,
 };
 
@@ -628,15 +630,18 @@ impl Responder {
         self.nak_sent = false;
     }
 
-    /// Makes the next response packet; false if there is none. An error: the memory of a READ under way is not accessible
-    /// any more; the NAK comes next.
+    /// Makes the next response packet; false if there is none. An error: the memory of a READ under way
+    /// is not accessible any more; the NAK comes next.
     pub(crate) fn poll_transmit<H: Host>(
         &mut self,
         attr: &QpAttr,
         receives: &ReceiveSource,
         host: &mut H,
-        out: &mut Transmit,
+        out: &mut Outgoing,
     ) -> Result<bool, Failed> {
+        if self.answers.is_empty() {
+            return Ok(false);
+        }
         // The message under way is not in the MSN yet, and has its receive WQE.
         let in_use = usize::from(matches!(self.message, Message::Send { .. }));
         let credit = receives.credit(in_use);
@@ -662,11 +667,12 @@ fn check_readable<H: Host>(reth: &Reth, host: &H) -> Result<(), AccessError> {
     if reth.length == 0 {
         return Ok(());
     }
-    host.check_read(&Segment {
+    let segment = Segment {
         key: Key::Remote(reth.rkey),
         va: reth.va,
         len: reth.length,
-    })
+    };
+    host.open_read(&segment).map(drop)
 }
 
 /// The completion of a received message.

@@ -1,3 +1,5 @@
+//! Types of queue pairs, and whom they talk to.
+
 use std::fmt;
 use std::net::IpAddr;
 

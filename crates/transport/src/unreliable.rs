@@ -1,3 +1,5 @@
+//! What is different for receives of UC.
+
 use ferroce_wire::{BthFlags, Headers, NakCode};
 
 use crate::responder::{Context, Failed, Refusal, Responder};

@@ -1,9 +1,11 @@
+//! Work requests and completions.
+
 use bitflags::bitflags;
 use ferroce_wire::Qpn;
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::{AccessError, AccessFlags, QpType, SendTo, Time};
+use crate::{AccessError, AccessFlags, Bytes, QpType, SendTo, Time};
 
 /// A scatter/gather element: local memory opened by an lkey.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -175,7 +177,7 @@ pub struct SendWr {
     /// keys have none; what is here is ignored.
     pub sges: Sges,
     /// The bytes themselves, in place of `sges`, with [`SendFlags::INLINE`].
-    pub inline: Option<Vec<u8>>,
+    pub inline: Option<Bytes>,
     /// Whom it is for; the type of the queue pair decides which kind it must be.
     pub to: SendTo,
 }

@@ -91,7 +91,7 @@ impl SocketLink {
             let dest = packet.path.dest;
             let error = SendError::Unsendable {
                 dest: SocketAddr::new(dest, self.socket.address().port()),
-                bytes: packet.transmit.payload_len as usize,
+                bytes: packet.payload_len as usize,
                 datagrams: 1,
             };
             self.faults.refused(dest, &error);

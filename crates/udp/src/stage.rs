@@ -83,12 +83,12 @@ impl Stage {
         socket: &Socket,
     ) -> Result<(), Refused> {
         let dest = SocketAddr::new(packet.path.dest, socket.address().port());
-        let header_len = packet.transmit.headers.header_len();
-        let payload_len = packet.transmit.payload_len as usize;
+        let header_len = packet.headers.header_len();
+        let payload_len = packet.payload_len as usize;
         let payload_end = header_len + payload_len;
         let icrc_at = payload_end + usize::from(pad_len(payload_len));
         let len = icrc_at + ICRC_LEN;
-        let slot = packet.transmit.headers.dest_qp.value() >> 16;
+        let slot = packet.headers.dest_qp.value() >> 16;
         if self.is_empty() {
             self.begin(dest, packet.path.traffic_class, len, flows)?;
             self.slot = slot;
@@ -99,7 +99,6 @@ impl Stage {
         let flow = self.flow.as_ref().ok_or(Refused::Family)?;
         let out = &mut self.bytes[self.len..self.len + len];
         packet
-            .transmit
             .headers
             .emit(payload_len, out)
             .map_err(|_| Refused::Never)?;
@@ -109,8 +108,8 @@ impl Stage {
         out[payload_end..icrc_at].fill(0);
         let icrc = flow.compute(socket.ip_id(self.packets as u16), &out[..icrc_at]);
         out[icrc_at..].copy_from_slice(&icrc.to_le_bytes());
-        if let Some(bit) = packet.corrupt_bit {
-            let bit = bit as usize % (8 * len);
+        if let Some(bit) = packet.corrupt_bit() {
+            let bit = bit as usize;
             out[bit / 8] ^= 1 << (bit % 8);
         }
         self.len += len;

@@ -171,14 +171,16 @@ impl CreditCode {
 
     /// The largest code that does not promise more than `credits`.
     pub const fn from_credits(credits: u32) -> Self {
-        let mut code = 30;
-        while let Some(promised) = Self(code).credits() {
-            if promised <= credits {
-                break;
-            }
-            code -= 1;
+        let Some(log) = credits.checked_ilog2() else {
+            return Self(0);
+        };
+        if log == 0 {
+            return Self(1);
         }
-        Self(code)
+        // 2^log, or 1.5 times as much.
+        let above = credits >> (log - 1) & 1;
+        let code = 2 * log + above;
+        Self(if code < 30 { code.to_le_bytes()[0] } else { 30 })
     }
 }
 

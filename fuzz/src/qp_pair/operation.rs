@@ -3,7 +3,7 @@
 use ferroce_dcqcn::CongestionPoint;
 use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
 use ferroce_hca::{
-    AccessFlags, Attr, CqId, Data, Direction, Impairment, Method, Mtu, MwBind, Notify, Path,
+    AccessFlags, Attr, Bytes, CqId, Data, Direction, Impairment, Method, Mtu, MwBind, Notify, Path,
     QpAttr, QpModify, QpState, QpType, Rate, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges,
     Span, SrqId, SrqModify, UdAddress, VerbsError,
 };
@@ -169,7 +169,7 @@ fn post_send(stage: &mut Stage, which: usize, input: &mut Cursor<'_>) {
         op,
         flags,
         sges: sges.clone(),
-        inline,
+        inline: inline.map(Bytes::from),
         to: send_to(stage, which, hostile, input),
     };
     let side = &mut stage.world.sides[which];

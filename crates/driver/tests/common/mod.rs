@@ -56,7 +56,7 @@ impl Link for Memories {
                 source: ADDRESSES[1 - self.own].into(),
                 dest: packet.path.dest,
                 traffic_class: packet.path.traffic_class,
-                headers: &packet.transmit.headers,
+                headers: &packet.headers,
                 data: Data::Bytes(&bytes),
             };
             hca.handle_packet(now(), &received);
@@ -74,7 +74,7 @@ impl Link for Memories {
         if self.staged.len() >= self.room {
             return Err(Full);
         }
-        let mut bytes = vec![0; packet.transmit.payload_len as usize];
+        let mut bytes = vec![0; packet.payload_len as usize];
         assert!(hca.gather(packet, &mut bytes));
         self.staged.push((packet.clone(), bytes));
         Ok(())

@@ -1,7 +1,5 @@
 //! What a program asks of the connection manager.
 
-use std::sync::Arc;
-
 use ferroce_transport::Time;
 use ferroce_wire::PKEY_DEFAULT;
 use ferroce_wire::Qpn;
@@ -312,10 +310,7 @@ impl Cm {
 
     /// Keeps the answer to a request for when that comes again.
     fn answer_for_a_while(&mut self, now: Time, comm: CommId) {
-        let last = self
-            .connections
-            .get(&comm)
-            .and_then(|c| c.last.as_ref().map(Arc::clone));
+        let last = self.connections.get(&comm).and_then(|c| c.last.clone());
         self.enter_time_wait(now, comm, last);
     }
 

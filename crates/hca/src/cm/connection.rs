@@ -1,8 +1,7 @@
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use ferroce_transport::{Span, Time};
+use ferroce_transport::{Bytes, Span, Time};
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::ServiceId;
 
@@ -155,7 +154,7 @@ pub(super) struct Connection {
     /// How often the peer said that nobody listens.
     pub(super) absences: u8,
     /// What was last sent about it, for when it has to be sent again.
-    pub(super) last: Option<Arc<[u8]>>,
+    pub(super) last: Option<Bytes>,
     /// Its entry among the timers.
     pub(super) deadline: Option<Time>,
 }

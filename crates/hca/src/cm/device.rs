@@ -1,13 +1,13 @@
 //! The connection manager as a part of the device.
 
-use ferroce_transport::{Counter, Data, Path, Payload, Transmit};
+use ferroce_transport::{Counter, Data, Outgoing, Path};
 use ferroce_wire::Opcode;
 use ferroce_wire::cm::{GSI_QKEY, Mad};
 
 use super::{Cm, CmEvent};
 use crate::device::Hca;
 use crate::event::Event;
-use crate::packet::{Outgoing, Received};
+use crate::packet::Received;
 
 impl Hca {
     /// The connection manager, to look at.
@@ -96,17 +96,8 @@ impl Hca {
             dest: mad.dest,
             traffic_class: mad.traffic_class,
         };
-        *out = Outgoing {
-            path,
-            transmit: Transmit {
-                headers: ferroce_wire::cm::headers(mad.psn),
-                payload_len: mad.mad.len() as u32,
-                payload: Payload::Inline(mad.mad),
-                path: None,
-            },
-            holder: None,
-            corrupt_bit: None,
-        };
+        let headers = ferroce_wire::cm::headers(mad.psn);
+        *out = Outgoing::carrying(headers, path, mad.mad);
         true
     }
 }

@@ -1,12 +1,12 @@
 //! Congestion control as a part of the device.
 
 use ferroce_dcqcn::Rate;
-use ferroce_transport::{Counter, Path, Time};
+use ferroce_transport::{Counter, Outgoing, Path, Time};
 use ferroce_wire::{BthFlags, PKEY_DEFAULT, Qpn};
 
 use super::Limiter;
 use crate::device::Hca;
-use crate::packet::{Outgoing, Received};
+use crate::packet::Received;
 
 impl Hca {
     /// Takes a CNP: it slows its queue pair down if it comes from the peer of one.
@@ -43,11 +43,8 @@ impl Hca {
 
     /// A packet marked CE has arrived at a queue pair.
     #[cold]
-    pub(crate) fn answer_mark(&mut self, qpn: Qpn, packet: &Received<'_>) {
+    pub(crate) fn answer_mark(&mut self, index: u32, packet: &Received<'_>) {
         self.state.count(Counter::NpEcnMarkedRocePackets, 1);
-        let Some(index) = self.qp_index(qpn) else {
-            return;
-        };
         let Some(entry) = self.qps.get_mut(index) else {
             return;
         };

@@ -19,6 +19,11 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
+    /// Whether it waits for more.
+    pub(crate) fn waits(&self) -> bool {
+        self.waits_for_packets || self.waits_for_responses
+    }
+
     /// What `entry` has taken now.
     pub(super) fn of(entry: &QpEntry) -> Self {
         let mtu = entry.qp.attr().path_mtu;

@@ -1,22 +1,29 @@
-use ferroce_transport::{Payload, Segment};
+//! The bytes of packets that leave.
+
+use ferroce_transport::{Bytes, MemoryRef, Outgoing, Payload};
 
 use super::Hca;
-use crate::packet::Outgoing;
 
 impl Hca {
     /// Copies the payload out of memory, for a packet that is to be sent after more inputs: its
     /// work request may have completed (UC and UD do at once), and the memory be the program's
     /// again. Where there are no bytes (phantom memory), none are carried.
     pub fn detach(&self, packet: &mut Outgoing) {
-        if let Payload::Memory(segments) = &packet.transmit.payload {
-            if segments.iter().all(|segment| self.keys.is_phantom(segment)) {
-                packet.transmit.payload = Payload::Empty;
-                return;
-            }
-            let mut bytes = vec![0; packet.transmit.payload_len as usize];
-            if self.gather(packet, &mut bytes) {
-                packet.transmit.payload = Payload::Inline(bytes.into());
-            }
+        let is_phantom = |at: &MemoryRef| self.keys.is_phantom(*at);
+        let phantom = match &packet.payload {
+            Payload::Empty | Payload::Carried(_) => return,
+            Payload::Memory(at) => is_phantom(at),
+            Payload::Pieces(pieces) => pieces.iter().all(|(at, _)| is_phantom(at)),
+        };
+        if phantom {
+            packet.payload = Payload::Empty;
+            return;
+        }
+        let mut is_there = false;
+        let len = packet.payload_len as usize;
+        let bytes = Bytes::filled(len, |out| is_there = self.gather(packet, out));
+        if is_there {
+            packet.payload = Payload::Carried(bytes);
         }
     }
 
@@ -25,25 +32,22 @@ impl Hca {
     /// before it does anything else never sees.
     #[must_use]
     pub fn gather(&self, packet: &Outgoing, out: &mut [u8]) -> bool {
-        match &packet.transmit.payload {
+        match &packet.payload {
             Payload::Empty => {
                 out.fill(0); // phantom memory reads as zeros
                 true
             }
-            Payload::Inline(bytes) => {
+            Payload::Carried(bytes) => {
                 out.copy_from_slice(bytes);
                 true
             }
-            Payload::Memory(segments) => {
-                let Some(holder) = packet.holder else {
-                    return false;
-                };
+            Payload::Memory(at) => self.keys.read(*at, out).is_ok(),
+            Payload::Pieces(pieces) => {
                 let mut rest = out;
-                segments.iter().all(|segment: &Segment| {
-                    let (piece, tail) =
-                        std::mem::take(&mut rest).split_at_mut(segment.len as usize);
+                pieces.iter().all(|(at, len)| {
+                    let (piece, tail) = std::mem::take(&mut rest).split_at_mut(*len as usize);
                     rest = tail;
-                    self.keys.read(holder, segment, piece).is_ok()
+                    self.keys.read(*at, piece).is_ok()
                 })
             }
         }

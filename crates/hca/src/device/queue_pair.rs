@@ -1,3 +1,5 @@
+//! A queue pair with the device around it.
+
 use std::net::IpAddr;
 
 use ferroce_dcqcn::np::CnpTimer;
@@ -78,6 +80,17 @@ impl QpEntry {
         limiter.is_some_and(|it| it.wait_until().is_some())
     }
 
+    /// Its deadline, if that is earlier than its entry in the timer heap. It is to get another one.
+    #[inline]
+    pub(super) fn next_deadline(&mut self) -> Option<Time> {
+        let deadline = self.deadline()?;
+        if self.timer_at.is_some_and(|at| at <= deadline) {
+            return None;
+        }
+        self.timer_at = Some(deadline);
+        Some(deadline)
+    }
+
     /// When it wants to be looked at: a timeout, or the end of a limiter's wait.
     pub(super) fn deadline(&self) -> Option<Time> {
         let turn = self.limiter.as_ref().and_then(|it| it.wait_until());
@@ -149,10 +162,13 @@ impl Hca {
             // Every state has a transition to ERR.
             let _ = entry.qp.modify(&to_error, &mut host);
         }
+        let deadline = entry.next_deadline();
         if let Some(signal) = signal {
             self.heed(index, signal);
         }
-        self.settle(index);
+        if let Some(at) = deadline {
+            self.wake_at(at, index);
+        }
         Some(result)
     }
 

@@ -1,10 +1,12 @@
-use ferroce_transport::{Counter, Path, Time};
+//! Packets that come in: the impaired link, whom they are for, and whether those may have them.
+
+use ferroce_transport::{Counter, Path, Time, frame_bytes};
 use ferroce_wire::{Opcode, Qpn, Service};
 
-use super::Hca;
+use super::{Hca, QpEntry};
 use crate::grh::grh;
 use crate::impair::Release;
-use crate::packet::{CE, Held, Received, frame_bytes};
+use crate::packet::{CE, Held, Received};
 
 impl Hca {
     /// Takes a packet from the link.
@@ -87,34 +89,42 @@ impl Hca {
     }
 
     fn deliver_to(&mut self, qpn: Qpn, packet: &Received<'_>) {
-        if let Err(cause) = self.check(qpn, packet) {
-            self.state.count(cause, 1);
+        let state = &self.state;
+        let index = self.qp_index(qpn);
+        let Some((index, entry)) = index.and_then(|index| Some((index, self.qps.get(index)?)))
+        else {
+            state.count(Counter::RxUnknownQp, 1);
+            return;
+        };
+        if let Err(cause) = self.check(entry, packet) {
+            state.count(cause, 1);
             return;
         }
-        let state = &self.state;
         state.count(Counter::RdmaRxPackets, 1);
         state.count(Counter::RdmaRxBytes, packet.data.len().into());
         if packet.dest.is_multicast() {
             state.count(Counter::RxMulticastPackets, 1);
         }
         if packet.traffic_class & CE == CE {
-            self.answer_mark(qpn, packet);
+            self.answer_mark(index, packet);
         }
         let (now, headers, data) = (self.now, packet.headers, packet.data);
         if headers.opcode().service() == Service::Ud {
             let grh = grh(packet);
-            self.with_qp(qpn, |qp, host| {
+            self.with_index(index, |qp, host| {
                 qp.handle_datagram(headers, &grh, data, host)
             });
         } else {
-            self.with_qp(qpn, |qp, host| qp.handle_packet(now, headers, data, host));
+            self.with_index(index, |qp, host| qp.handle_packet(now, headers, data, host));
         }
+        self.book(index);
+        self.make_ready_unless_quiet(index);
     }
 
     /// Whether the queue pair may have the packet, or why not.
-    fn check(&self, qpn: Qpn, packet: &Received<'_>) -> Result<(), Counter> {
+    #[inline]
+    fn check(&self, entry: &QpEntry, packet: &Received<'_>) -> Result<(), Counter> {
         let headers = packet.headers;
-        let entry = self.qp_entry(qpn).ok_or(Counter::RxUnknownQp)?;
         let qp_type = entry.qp.config().qp_type;
         if !qp_type.takes(headers.opcode()) {
             return Err(Counter::RxWrongService);

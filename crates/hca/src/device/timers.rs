@@ -1,3 +1,5 @@
+//! Deadlines: when the host is to come back, and what happens then.
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -124,14 +126,15 @@ impl Hca {
         let Some(entry) = self.qps.get_mut(index) else {
             return;
         };
-        let Some(deadline) = entry.deadline() else {
-            return;
-        };
-        if entry.timer_at.is_none_or(|at| deadline < at) {
-            entry.timer_at = Some(deadline);
-            self.timers.push(deadline, index);
-            self.tidy_timers();
+        if let Some(at) = entry.next_deadline() {
+            self.wake_at(at, index);
         }
+    }
+
+    /// Puts a queue pair into the timer heap.
+    pub(super) fn wake_at(&mut self, at: Time, index: u32) {
+        self.timers.push(at, index);
+        self.tidy_timers();
     }
 
     pub(super) fn tidy_timers(&mut self) {

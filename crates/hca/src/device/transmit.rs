@@ -1,8 +1,10 @@
-use ferroce_transport::{Counter, Time};
+//! Packets that go out: whose turn it is, and the impaired link.
+
+use ferroce_transport::{Counter, Outgoing, Time};
 
 use super::Hca;
-use crate::impair::{Passenger, Release};
-use crate::packet::Outgoing;
+use crate::impair::{HeldPacket, Release};
+use crate::packet::force_ack_dscp;
 
 impl Hca {
     /// The next packet for the link.
@@ -22,7 +24,7 @@ impl Hca {
             self.poll_impaired(now, out)
         };
         if made {
-            let bytes = out.transmit.payload_len;
+            let bytes = out.payload_len;
             self.state.count(Counter::RdmaTxPackets, 1);
             self.state.count(Counter::RdmaTxBytes, bytes.into());
             if out.path.dest.is_multicast() {
@@ -74,7 +76,7 @@ impl Hca {
         match self.egress.admit(self.now, bytes, &self.state) {
             None => false,
             Some(Release::Now(damage)) => {
-                packet.suffer(&damage);
+                packet.apply_damage(&damage);
                 true
             }
             Some(Release::Later(later)) => {
@@ -94,9 +96,29 @@ impl Hca {
             };
             if self.burst_left > 0 && self.poll_qp(index, now, out) {
                 self.burst_left -= 1;
+                if self.is_quiet(index) {
+                    self.next_turn(index, false);
+                }
                 return true;
             }
-            self.next_turn(index);
+            let cut_short = self.burst_left == 0;
+            self.next_turn(index, cut_short);
+        }
+    }
+
+    /// Whether a queue pair has nothing to send, and waits for no room to send it.
+    #[inline]
+    fn is_quiet(&self, index: u32) -> bool {
+        self.qps
+            .get(index)
+            .is_some_and(|entry| entry.qp.is_quiet() && !entry.turn.waits())
+    }
+
+    /// Puts a queue pair on the ready list to which something has come, if there is more to it.
+    #[inline]
+    pub(super) fn make_ready_unless_quiet(&mut self, index: u32) {
+        if !self.is_quiet(index) {
+            self.make_ready(index);
         }
     }
 
@@ -111,20 +133,17 @@ impl Hca {
         if limited && !self.limit(index, now) {
             return false;
         }
-        let made = self.with_index(index, |qp, host| {
-            let made = qp.poll_transmit(now, host, &mut out.transmit);
-            out.holder = host.key_holder();
-            made
-        });
+        let made = self.with_index(index, |qp, host| qp.poll_transmit(now, host, out));
+        if made != Some(true) {
+            return false;
+        }
         // A datagram has a path of its own, and nobody slows datagrams down; any other queue pair has
         // one from RTR on, and sends nothing before.
-        let flow = path.map(|path| self.congestion.mark_capable(path));
-        let Some(path) = out.transmit.path.or(flow).filter(|_| made == Some(true)) else {
-            return false;
-        };
-        (out.path, out.corrupt_bit) = (path, None);
+        if let Some(path) = path {
+            out.path = self.congestion.mark_capable(path);
+        }
         if let Some(dscp) = self.settings.ack_dscp() {
-            out.force_ack_dscp(dscp);
+            force_ack_dscp(out, dscp);
         }
         if limited {
             self.charge(index, now, out);
@@ -143,11 +162,10 @@ impl Hca {
     }
 
     /// Ends the turn of the queue pair at the front of the ready list. It goes to the back if its
-    /// burst was cut short, and off the list if it had nothing to send.
-    fn next_turn(&mut self, index: u32) {
+    /// burst was cut short, and off the list if it has nothing to send.
+    fn next_turn(&mut self, index: u32, cut_short: bool) {
         self.ready.pop_front();
         self.end_turn(index);
-        let cut_short = self.burst_left == 0;
         self.burst_left = self.config.host.turn_packets;
         if let Some(entry) = self.qps.get_mut(index) {
             entry.ready = cut_short;

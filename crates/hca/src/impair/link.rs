@@ -5,16 +5,17 @@ use ferroce_transport::{Counter, Span, Time};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::packets::{Index, Packets};
 use super::queue::Service;
 use super::{Blackout, Direction, Impairment};
 use crate::state::DeviceState;
 
-/// What travels over an impaired link.
-pub(crate) trait Passenger: Clone {
+/// What an impaired link can hold.
+pub(crate) trait HeldPacket: Clone {
     /// Whether a queue marks it.
     fn is_ecn_capable(&self) -> bool;
-    /// Suffers what the link does to it.
-    fn suffer(&mut self, damage: &Damage);
+    /// Applies what the link does to it.
+    fn apply_damage(&mut self, damage: &Damage);
 }
 
 /// What the link does to a packet that arrives.
@@ -60,7 +61,7 @@ pub(crate) struct Link<T> {
     impairer: Option<Box<Impairer<T>>>,
 }
 
-impl<T: Passenger> Link<T> {
+impl<T: HeldPacket> Link<T> {
     pub(crate) const fn new(direction: Direction, seed: u64) -> Self {
         Self {
             direction,
@@ -135,45 +136,31 @@ struct Impairer<T> {
     rng: Xoshiro256PlusPlus,
     in_burst: bool,
     /// The bottleneck's queue, as far as it is ours.
-    queue: VecDeque<Queued<T>>,
-    held: BinaryHeap<Reverse<Waiting<T>>>,
+    queue: VecDeque<Queued>,
+    held: BinaryHeap<Reverse<Waiting>>,
+    /// The packets that wait there.
+    packets: Packets<T>,
     next_order: u64,
     /// When the last packet that keeps its order is released.
     released: Time,
 }
 
 #[derive(Debug)]
-struct Queued<T> {
+struct Queued {
     service: Service,
     bytes: u32,
-    packet: T,
+    packet: Index,
 }
 
-#[derive(Debug)]
-struct Waiting<T> {
+/// By time, then in the order in which they came.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Waiting {
     at: Time,
     order: u64,
-    packet: T,
+    packet: Index,
 }
 
-impl<T> PartialEq for Waiting<T> {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-impl<T> Eq for Waiting<T> {}
-impl<T> PartialOrd for Waiting<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<T> Ord for Waiting<T> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
-}
-
-impl<T: Passenger> Impairer<T> {
+impl<T: HeldPacket> Impairer<T> {
     fn new(direction: Direction, seed: u64) -> Self {
         Self {
             direction,
@@ -182,6 +169,7 @@ impl<T: Passenger> Impairer<T> {
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             in_burst: false,
             queue: VecDeque::new(),
+            packets: Packets::default(),
             held: BinaryHeap::new(),
             next_order: 0,
             released: Time::ZERO,
@@ -199,8 +187,9 @@ impl<T: Passenger> Impairer<T> {
         self.impairment.clone_from(impairment);
         if differs {
             for Queued { bytes, packet, .. } in std::mem::take(&mut self.queue) {
-                if let Some(later) = self.admit_or_pass(now, bytes, state) {
-                    self.hold(later, packet);
+                match self.admit_or_pass(now, bytes, state) {
+                    Some(later) => self.hold_index(later, packet),
+                    None => self.packets.drop(packet),
                 }
             }
         }
@@ -220,6 +209,7 @@ impl<T: Passenger> Impairer<T> {
     fn shrink(&mut self) {
         self.queue.shrink_to_fit();
         self.held.shrink_to_fit();
+        self.packets.shrink();
     }
 
     /// When [`Self::poll`] has something.
@@ -243,7 +233,8 @@ impl<T: Passenger> Impairer<T> {
         if waiting.at > now {
             return None;
         }
-        self.held.pop().map(|Reverse(waiting)| waiting.packet)
+        let Reverse(waiting) = self.held.pop()?;
+        self.packets.take(waiting.packet)
     }
 
     /// What becomes of the next packet, of `bytes`; `None` if it is lost.
@@ -264,7 +255,12 @@ impl<T: Passenger> Impairer<T> {
     }
 
     /// Keeps a packet until its time.
-    fn hold(&mut self, later: Later, mut packet: T) {
+    fn hold(&mut self, later: Later, packet: T) {
+        let packet = self.packets.put(packet);
+        self.hold_index(later, packet);
+    }
+
+    fn hold_index(&mut self, later: Later, packet: Index) {
         match later {
             Later::Queued { service, bytes } => self.queue.push_back(Queued {
                 service,
@@ -276,16 +272,19 @@ impl<T: Passenger> Impairer<T> {
                 at,
                 copy_at,
             }) => {
-                packet.suffer(&damage);
+                if let Some(it) = self.packets.get_mut(packet) {
+                    it.apply_damage(&damage);
+                }
                 if let Some(copy_at) = copy_at {
-                    self.push(copy_at, packet.clone());
+                    self.packets.duplicate(packet);
+                    self.push(copy_at, packet);
                 }
                 self.push(at, packet);
             }
         }
     }
 
-    fn push(&mut self, at: Time, packet: T) {
+    fn push(&mut self, at: Time, packet: Index) {
         let order = self.next_order;
         self.next_order += 1;
         self.held.push(Reverse(Waiting { at, order, packet }));
@@ -311,9 +310,11 @@ impl<T: Passenger> Impairer<T> {
         let ends = queued.service.ends;
         let behind = state.backlog(self.direction).bytes(&bottleneck, ends);
         let marks = |red: ferroce_dcqcn::CongestionPoint| red.mark(behind, self.rng.next_u32());
-        let is_marked = queued.packet.is_ecn_capable() && bottleneck.red.is_some_and(marks);
+        let is_capable = |packet: &T| packet.is_ecn_capable();
+        let is_marked = self.packets.get(queued.packet).is_some_and(is_capable)
+            && bottleneck.red.is_some_and(marks);
         let underway = self.send(ends, is_marked, state);
-        self.hold(Later::Underway(underway), queued.packet);
+        self.hold_index(Later::Underway(underway), queued.packet);
     }
 
     /// The way through the bottleneck's queue, or past it if there is none.

@@ -314,7 +314,7 @@ impl Model {
                     && va - grant.first < grant.len
             })
         };
-        let read = table.check_read(who, &segment).is_ok();
+        let read = table.open_read(who, &segment).is_ok();
         assert_eq!(read, may(AccessFlags::REMOTE_READ), "{who:?} {segment:?}");
         let write = table.check_write(who, &segment).is_ok();
         assert_eq!(write, may(AccessFlags::REMOTE_WRITE), "{who:?} {segment:?}");

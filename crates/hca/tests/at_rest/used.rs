@@ -212,8 +212,8 @@ impl World {
                 source: ADDRESSES[from].into(),
                 dest: packet.path.dest,
                 traffic_class: packet.path.traffic_class,
-                headers: &packet.transmit.headers,
-                data: Data::Length(packet.transmit.payload_len),
+                headers: &packet.headers,
+                data: Data::Length(packet.payload_len),
             };
             self.devices[1 - from].handle_packet(self.now, &received);
             if self.rests == Rests::AfterEachPacket {

@@ -210,6 +210,6 @@ fn a_cnp_is_no_request_to_answer() {
     let (peer, qpn) = (stream.pair.sides[B].address, stream.a);
     give_from(&mut stream, peer, &cnp_to(qpn));
     let packet = stream.pair.sides[A].hca.poll_transmit(stream.pair.now);
-    let opcode = packet.map(|packet| packet.transmit.headers.opcode());
+    let opcode = packet.map(|packet| packet.headers.opcode());
     assert_eq!(opcode, None::<Opcode>);
 }

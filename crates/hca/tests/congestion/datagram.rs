@@ -54,7 +54,7 @@ impl Listener {
         let (hca, now) = (&mut self.pair.sides[B].hca, self.pair.now);
         let packets = std::iter::from_fn(|| hca.poll_transmit(now));
         let addressed = packets.map(|packet| {
-            let headers = packet.transmit.headers;
+            let headers = packet.headers;
             assert_eq!(headers.opcode(), Opcode::Cnp);
             assert!(headers.flags.contains(BthFlags::BECN));
             (packet.path, headers.dest_qp)

@@ -294,12 +294,7 @@ fn a_packet_that_is_not_delayed_is_delivered_at_once_whatever_the_link_holds() {
         hca.set_impairment(Direction::Ingress, link).unwrap();
         let mut bytes = [0; 8];
         assert!(pair.sides[A].hca.gather(packet, &mut bytes));
-        pair.give(
-            B,
-            0,
-            &packet.transmit.headers,
-            ferroce_hca::Data::Bytes(&bytes),
-        );
+        pair.give(B, 0, &packet.headers, ferroce_hca::Data::Bytes(&bytes));
     }
     pair.sides[B].collect(None, now);
     let done = |pair: &World| pair.sides[B].completions.len();

@@ -161,8 +161,8 @@ fn packets_that_a_link_holds_back_carry_no_zeros() {
     pair.sides[A].hca.dereg_mr(own.key).unwrap();
     let later = now.after(Span::from_nanos(5_000));
     let packet = pair.sides[A].hca.poll_transmit(later).unwrap();
-    assert!(matches!(packet.transmit.payload, Payload::Empty));
-    assert_eq!(packet.transmit.payload_len, 500);
+    assert!(matches!(packet.payload, Payload::Empty));
+    assert_eq!(packet.payload_len, 500);
     let mut bytes = vec![1; 500];
     assert!(pair.sides[A].hca.gather(&packet, &mut bytes));
     assert_eq!(bytes, [0; 500]);

@@ -100,7 +100,7 @@ fn queue_pairs_take_turns() {
     let now = pair.now;
     while let Some(packet) = pair.sides[A].hca.poll_transmit(now) {
         pair.sides[A].hca.audit();
-        let qpn = packet.transmit.headers.dest_qp;
+        let qpn = packet.headers.dest_qp;
         match turns.last_mut() {
             Some((last, n)) if *last == qpn => *n += 1,
             _ => turns.push((qpn, 1)),

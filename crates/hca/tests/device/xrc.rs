@@ -191,12 +191,7 @@ fn a_half_received_message_is_flushed_to_its_queue() {
     pair.post(A, send, to(number, 1, SEND, source.sge(0, 20_000)));
     let first = pair.sides[A].hca.poll_transmit(pair.now).unwrap();
     let payload = [0; 1024];
-    pair.give(
-        B,
-        0,
-        &first.transmit.headers,
-        ferroce_hca::Data::Bytes(&payload),
-    );
+    pair.give(B, 0, &first.headers, ferroce_hca::Data::Bytes(&payload));
     pair.sides[B].move_to(recv, QpState::Err);
     let flushed = pair.sides[B].hca.poll_completion(inboxes[1].cq).unwrap();
     let flushed = flushed.map(|c| (c.wr_id, c.status, c.qpn));

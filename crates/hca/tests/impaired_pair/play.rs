@@ -261,7 +261,7 @@ impl Stage {
         wr.flags.set(SendFlags::SOLICITED, message.solicited);
         if message.inline && len <= 1024 && !kind.needs_response() {
             wr.flags |= SendFlags::INLINE;
-            wr.inline = Some(local.bytes());
+            wr.inline = Some(local.bytes().into());
             wr.sges.clear();
         }
         self.ends[nth][id].sends.push(Planned {

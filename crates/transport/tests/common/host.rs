@@ -1,7 +1,7 @@
 use ferroce_adp::Policy;
 use ferroce_transport::{
-    AccessError, AccessFlags, AtomicOp, Completion, Counter, Data, Host, Key, MwBind, QpCap,
-    QpEvent, ReceiveQueue, RecvWqe, Segment, Sge, TimerExpiry, WorkQueue,
+    AccessError, AccessFlags, AtomicOp, Completion, Counter, Data, Host, Key, MemoryRef, MwBind,
+    QpCap, QpEvent, ReceiveQueue, RecvWqe, Segment, Sge, TimerExpiry, WorkQueue,
 };
 
 use ferroce_wire::Srqn;
@@ -106,13 +106,10 @@ impl TestHost {
             .unwrap();
     }
 
-    pub fn gather(&self, segments: &[Segment]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for segment in segments {
-            let (region, start) = self.find(segment, AccessFlags::empty()).unwrap();
-            bytes.extend(&self.regions[region].bytes[start..start + segment.len as usize]);
-        }
-        bytes
+    pub fn gather(&self, at: MemoryRef, len: u32) -> &[u8] {
+        let (key, start) = (at.region, at.offset as usize);
+        let region = self.regions.iter().find(|region| region.mr.key == key);
+        &region.unwrap().bytes[start..start + len as usize]
     }
 
     /// Index of the region and offset in it.
@@ -167,12 +164,16 @@ impl Host for TestHost {
         self.events.push(event);
     }
 
-    fn check_read(&self, segment: &Segment) -> Result<(), AccessError> {
+    fn open_read(&self, segment: &Segment) -> Result<MemoryRef, AccessError> {
         let needs = match segment.key {
             Key::Local(_) | Key::Receive(_) => AccessFlags::empty(),
             Key::Remote(_) => AccessFlags::REMOTE_READ,
         };
-        self.find(segment, needs).map(|_| ())
+        let (region, start) = self.find(segment, needs)?;
+        Ok(MemoryRef {
+            offset: start as u64,
+            region: self.regions[region].mr.key,
+        })
     }
 
     fn check_write(&self, segment: &Segment) -> Result<(), AccessError> {

@@ -17,9 +17,9 @@ use std::ops::{Index, IndexMut};
 use ferroce_adp::{Policy, PolicyKind};
 use ferroce_testing::{Rules, Wire};
 use ferroce_transport::{
-    AccessFlags, Attr, Completion, Counter, Data, Mtu, Payload, Qp, QpAttr, QpCap, QpConfig,
-    QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span, Time,
-    Transmit, WcStatus, WorkQueue,
+    AccessFlags, Attr, Completion, Counter, Data, Mtu, Outgoing, Payload, Qp, QpAttr, QpCap,
+    QpConfig, QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges,
+    Span, Time, WcStatus, WorkQueue,
 };
 use ferroce_wire::{Headers, NakCode, Opcode, Psn, Qpn, Syndrome};
 
@@ -447,7 +447,7 @@ impl Pair {
             while self[id].ready && self[id].free_at <= self.now && !self.is_stalled(id) {
                 let (now, gap_ns) = (self.now, self.setup.gap_ns);
                 let side = &mut self[id];
-                let mut transmit = Transmit::empty();
+                let mut transmit = Outgoing::empty();
                 if side.qp.poll_transmit(now, &mut side.host, &mut transmit) {
                     side.free_at = now.after(Span::from_nanos(gap_ns));
                     let packet = self.packet(id, transmit);
@@ -459,17 +459,17 @@ impl Pair {
         }
     }
 
-    fn packet(&self, from: Id, transmit: Transmit) -> Packet {
-        let Transmit {
-            headers,
-            payload,
-            payload_len,
-            path: _,
-        } = transmit;
-        let payload = match payload {
+    fn packet(&self, from: Id, made: Outgoing) -> Packet {
+        let (headers, payload_len) = (made.headers, made.payload_len);
+        let host = &self[from].host;
+        let payload = match made.payload {
             Payload::Empty => Vec::new(),
-            Payload::Memory(segments) => self[from].host.gather(&segments),
-            Payload::Inline(bytes) => bytes.to_vec(),
+            Payload::Memory(at) => host.gather(at, payload_len).to_vec(),
+            Payload::Pieces(pieces) => {
+                let pieces = pieces.iter().map(|(at, len)| host.gather(*at, *len));
+                pieces.collect::<Vec<_>>().concat()
+            }
+            Payload::Carried(bytes) => bytes.to_vec(),
         };
         // Whatever a queue pair sends must be a well-formed packet.
         let written = headers.emit(payload.len(), &mut [0; 64]);

@@ -246,7 +246,7 @@ impl Stage {
         wr.flags.set(SendFlags::FENCE, message.fence);
         if message.inline && !kind.needs_response() {
             wr.flags |= SendFlags::INLINE;
-            wr.inline = Some(self.pair.bytes(id, source.part(0, len)));
+            wr.inline = Some(self.pair.bytes(id, source.part(0, len)).into());
             wr.sges.clear();
         }
         if kind.consumes_receive() {

@@ -1,8 +1,8 @@
 //! Every operation on a good wire: bytes, packets, completions.
 
 use ferroce_transport::{
-    AccessFlags, Mtu, PostError, QpCap, SendFlags, SendOp, SendWr, Sge, Sges, WcFlags, WcOpcode,
-    WorkQueue,
+    AccessFlags, Bytes, Mtu, PostError, QpCap, SendFlags, SendOp, SendWr, Sge, Sges, WcFlags,
+    WcOpcode, WorkQueue,
 };
 
 use crate::common::{A, B, Pair, Setup};
@@ -237,7 +237,7 @@ fn inline_data_is_copied_while_posting() {
     );
     wr.flags |= SendFlags::INLINE;
     wr.sges.clear();
-    wr.inline = Some(bytes.clone());
+    wr.inline = Some(bytes.clone().into());
     pair.post(A, wr);
     pair[A].host.fill(sge, &[0; 200]);
     pair.run();
@@ -257,7 +257,7 @@ fn inline_data_longer_than_a_packet_is_cut() {
     .connect();
     let mut wr = SendWr::new(1, SendOp::Send { imm: None }, pair[A].local.part(0, 0));
     wr.flags |= SendFlags::INLINE;
-    wr.inline = Some(pair.bytes(A, pair[A].local.part(0, 1000)));
+    wr.inline = Some(pair.bytes(A, pair[A].local.part(0, 1000)).into());
     let sge = pair[B].remote.part(0, 1000);
     pair.recv_into(B, 1, &[sge]);
     pair.post(A, wr);
@@ -271,9 +271,9 @@ fn inline_data_has_its_rules() {
     let mut pair = pair();
     let (va, rkey) = pair.target(A);
     let sge = pair[A].local.part(0, 8);
-    let mut post = |op, inline, flags| {
+    let mut post = |op, inline: Option<Vec<u8>>, flags| {
         let mut wr = SendWr::new(1, op, sge);
-        wr.inline = inline;
+        wr.inline = inline.map(Bytes::from);
         wr.flags |= flags;
         let side = &mut pair[A];
         side.qp.post_send(wr, &mut side.host)

@@ -4,12 +4,12 @@ use super::super::{Bottleneck, BurstLoss};
 use super::*;
 use crate::settings::Personality;
 
-impl Passenger for u32 {
+impl HeldPacket for u32 {
     fn is_ecn_capable(&self) -> bool {
         true
     }
 
-    fn suffer(&mut self, damage: &Damage) {
+    fn apply_damage(&mut self, damage: &Damage) {
         *self |= Self::from(damage.ecn_mark) << 31;
         *self |= Self::from(damage.corrupt_bit.is_some()) << 30;
     }
@@ -41,7 +41,7 @@ impl Link {
     fn put(&mut self, now: Time, mut packet: u32) -> Option<u32> {
         match self.link.admit(now, BYTES, &self.state)? {
             Release::Now(damage) => {
-                packet.suffer(&damage);
+                packet.apply_damage(&damage);
                 return Some(packet);
             }
             Release::Later(later) => self.link.hold(later, packet),

@@ -1,0 +1,129 @@
+//! A packet to send, as a value: what it says, where its payload lies, and the way it goes.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroU16;
+
+use ferroce_wire::{Connection, Headers, ICRC_LEN, Place, pad_len};
+
+use crate::{Bytes, MemoryRef, Path};
+
+/// A packet to send: header values, the way, and where the payload lies. The host adds addresses,
+/// gathers the payload and computes the ICRC.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Header values.
+    pub headers: Headers,
+    /// Where the payload lies.
+    pub payload: Payload,
+    /// Length of the payload in bytes, without pad.
+    pub payload_len: u32,
+    /// The way. A queue pair sets that of datagrams, and leaves the way to its peer to the device.
+    pub path: Path,
+    corrupt: Option<NonZeroU16>,
+}
+
+const _: () = assert!(size_of::<Outgoing>() <= 96, "a packet as a value");
+
+impl Outgoing {
+    /// Room for a packet, to be filled by [`Qp::poll_transmit`](crate::Qp::poll_transmit).
+    pub const fn empty() -> Self {
+        Self {
+            headers: Headers::send(Connection::Rc, Place::Only, None),
+            payload: Payload::Empty,
+            payload_len: 0,
+            path: Path {
+                dest: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                traffic_class: 0,
+            },
+            corrupt: None,
+        }
+    }
+
+    /// A packet that carries its payload, at most [`Bytes::LEN_MAX`] bytes.
+    pub fn carrying(headers: Headers, path: Path, payload: Bytes) -> Self {
+        let mut packet = Self::empty();
+        (packet.headers, packet.path) = (headers, path);
+        packet.payload_len = payload.len() as u32; // at most 64 KiB
+        packet.payload = Payload::Carried(payload);
+        packet
+    }
+
+    /// Makes it a packet without payload.
+    #[inline]
+    pub(crate) fn set_headers(&mut self, headers: Headers) {
+        self.headers = headers;
+        self.payload = Payload::Empty;
+        self.payload_len = 0;
+        self.corrupt = None;
+    }
+
+    /// Bytes from the BTH to the ICRC: what congestion control and bottlenecks count.
+    #[inline]
+    pub fn frame_bytes(&self) -> u32 {
+        frame_bytes(&self.headers, self.payload_len)
+    }
+
+    /// A bit of the packet, counted from the start of the BTH, that the impaired link flips after the
+    /// ICRC is computed.
+    #[inline]
+    pub fn corrupt_bit(&self) -> Option<u32> {
+        self.corrupt.map(|bit| u32::from(bit.get()) - 1)
+    }
+
+    /// Has a bit flipped, counted modulo the packet's length.
+    pub fn corrupt(&mut self, bit: u32) {
+        let bit = bit % (8 * self.frame_bytes());
+        // A packet has less than 8 KiB.
+        self.corrupt = u16::try_from(bit + 1).ok().and_then(NonZeroU16::new);
+    }
+}
+
+/// Bytes of a packet from the BTH to the ICRC.
+#[inline]
+pub fn frame_bytes(headers: &Headers, payload_len: u32) -> u32 {
+    let pad = pad_len(payload_len as usize);
+    let around = headers.header_len() + usize::from(pad) + ICRC_LEN;
+    around as u32 + payload_len
+}
+
+/// Where the payload of an [`Outgoing`] lies.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// Nowhere: it has no bytes.
+    Empty,
+    /// In one piece in registered memory.
+    Memory(MemoryRef),
+    /// In several, each with its length, that follow each other on the wire.
+    Pieces(Box<[(MemoryRef, u32)]>),
+    /// In the packet (`IBV_SEND_INLINE`, and what was held back).
+    Carried(Bytes),
+}
+
+const _: () = assert!(size_of::<Payload>() <= 24, "a part of each packet");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bit_of_a_packet_can_be_flipped() {
+        let path = Outgoing::empty().path;
+        let headers = Outgoing::empty().headers;
+        for len in [0_u32, 1, 4096] {
+            let bytes = Bytes::from(vec![0; len as usize]);
+            let mut packet = Outgoing::carrying(headers, path, bytes);
+            let bits = 8 * (12 + len.next_multiple_of(4) + 4);
+            assert_eq!(8 * packet.frame_bytes(), bits);
+            assert_eq!(packet.corrupt_bit(), None);
+            for (bit, flipped) in [
+                (0, 0),
+                (bits - 1, bits - 1),
+                (bits + 5, 5),
+                (u32::MAX, u32::MAX % bits),
+            ] {
+                packet.corrupt(bit);
+                assert_eq!(packet.corrupt_bit(), Some(flipped));
+            }
+        }
+    }
+}
