@@ -8,6 +8,8 @@ use ferroce_wire::Psn;
 pub(crate) struct Recovery {
     probe: Probe,
     repeated: Option<Repeated>,
+    /// One past the packets that a timeout gave no answer for, and that may still come in somewhere.
+    unsettled: Option<Psn>,
 }
 
 /// After a timeout the oldest packet goes again alone. The answer to it says whether the peer has
@@ -61,9 +63,17 @@ impl Recovery {
             times: times.saturating_add(1),
             answered: false,
         });
+        self.unsettled = (times == 0).then_some(high);
         self.probe = Probe::Due {
             attempt: Attempt::First,
         };
+    }
+
+    /// One past the highest PSN that was sent before a timeout and may be on its way, or in front of a
+    /// slow peer, as much as before: others must not send in its place. A second timeout without an
+    /// answer says that it is lost.
+    pub(crate) fn unsettled(&self) -> Option<Psn> {
+        self.unsettled
     }
 
     /// Whether the next packet goes alone, and must be answered.
@@ -108,6 +118,7 @@ impl Recovery {
             // More once more, so they are on their way. Or only part of a READ.
             waiting => waiting,
         };
+        self.unsettled = self.unsettled.filter(|end| end.is_after(una));
         if let Some(repeated) = &mut self.repeated {
             repeated.answered = true;
             if una.is_after(repeated.high) {

@@ -58,9 +58,19 @@ impl Requester {
     }
 
     /// PSNs on the wire that count against the allowance: after going back, those that have been
-    /// sent again, but for the first packet, which nobody holds back.
+    /// sent again, but for the first packet, which nobody holds back; and those which may never have
+    /// been lost.
     pub(crate) fn on_wire(&self) -> u32 {
-        self.snd.since(self.first_on_wire())
+        self.on_wire_up_to(self.snd)
+    }
+
+    /// The same if everything before `next` has been sent.
+    fn on_wire_up_to(&self, next: Psn) -> u32 {
+        let first = self.first_on_wire();
+        let unsettled = self.recovery.unsettled();
+        let unsettled = unsettled.filter(|end| end.is_after(first));
+        let unsettled = unsettled.map_or(0, |end| end.since(first));
+        next.since(first).max(unsettled)
     }
 
     /// Those of them that stand for responses, and what lies between such.
@@ -136,16 +146,17 @@ impl Requester {
             responses,
             alone_reading,
         } = self.allowance;
-        let lacks = |on_wire: u32, allowed: u32, alone: bool| {
-            on_wire.saturating_add(span) > allowed && !(on_wire == 0 && alone)
-        };
+        let lacks =
+            |now: u32, then: u32, allowed: u32, alone: bool| then > allowed && !(now == 0 && alone);
         // At most what is outstanding is on the wire, and most often there is room for that.
-        let outstanding = self.snd.since(self.una);
-        let may_lack = outstanding.saturating_add(span) > packets;
-        if may_lack && lacks(self.on_wire(), packets, alone) {
+        let next = self.snd.wrapping_add(span);
+        let may_lack = next.since(self.una) > packets;
+        if may_lack && lacks(self.on_wire(), self.on_wire_up_to(next), packets, alone) {
             return Some(HeldBack::Packets);
         }
-        let lacks_responses = reads && lacks(self.responses_on_wire(), responses, alone_reading);
+        let due = self.responses_on_wire();
+        let lacks_responses =
+            reads && lacks(due, due.saturating_add(span), responses, alone_reading);
         lacks_responses.then_some(HeldBack::Responses)
     }
 }
