@@ -75,6 +75,11 @@ impl Room {
         self.live() <= own
     }
 
+    /// Whether a packet more stays below `bound`.
+    fn fits_one(&self, mtu: Mtu, bound: u64) -> bool {
+        self.live() + cost(1, mtu) <= bound
+    }
+
     /// Queue pairs that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()

@@ -113,8 +113,16 @@ impl Host for QpHost<'_> {
         self.signal = Some(Signal::RoundTrip { rtt, wait });
     }
 
-    fn lost(&mut self, in_time: bool) {
-        self.signal = Some(Signal::Loss { in_time });
+    fn heard(&mut self) {
+        self.signal = Some(Signal::Answer);
+    }
+
+    fn repeated_for_nothing(&mut self) {
+        self.signal = Some(Signal::Spurious);
+    }
+
+    fn lost(&mut self, waited: Option<Span>) {
+        self.signal = Some(Signal::Loss { waited });
     }
 
     fn complete(&mut self, queue: WorkQueue, mut completion: Completion) {

@@ -23,7 +23,7 @@ pub mod wire;
 pub mod world;
 
 pub use dice::Dice;
-pub use socket::{Receiver, Socket};
+pub use socket::{Receiver, Socket, Stalls};
 pub use wire::{Fate, Rules, Wire};
 pub use world::{
     A, B, LATENCY_NS, Region, SEND, Side, World, attr, config, local, recv_wr, srq_limit,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use ferroce_hca::{Span, Time};
 
+use crate::dice::Dice;
 use crate::world::Flight;
 
 /// Packets that a socket hands over in one call.
@@ -18,6 +19,17 @@ pub struct Receiver {
     pub buffer: u64,
     /// How long each packet takes.
     pub packet_ns: u64,
+    /// Now and then it does nothing at all, as a thread that lost its processor.
+    pub stalls: Option<Stalls>,
+}
+
+/// When and for how long a receiver does nothing: each time something up to twice as much.
+#[derive(Clone, Copy, Debug)]
+pub struct Stalls {
+    /// How long it works, on average.
+    pub works: Span,
+    /// How long it does nothing then.
+    pub stalls: Span,
 }
 
 impl Default for Receiver {
@@ -25,6 +37,7 @@ impl Default for Receiver {
         Self {
             buffer: 4 << 20,
             packet_ns: 500,
+            stalls: None,
         }
     }
 }
@@ -36,6 +49,8 @@ pub struct Socket {
     queue: VecDeque<Flight>,
     used: u64,
     free_at: Time,
+    stalls_at: Time,
+    dice: Dice,
     /// Packets that found no room.
     pub drops: u64,
     /// The most bytes that its buffer has held.
@@ -50,6 +65,8 @@ impl Socket {
             queue: VecDeque::new(),
             used: 0,
             free_at: Time::ZERO,
+            stalls_at: Time::ZERO,
+            dice: Dice::new(1),
             drops: 0,
             peak: 0,
         }
@@ -65,6 +82,11 @@ impl Socket {
         self.peak = self.peak.max(self.used);
         self.free_at = self.free_at.max(now);
         self.queue.push_back(flight);
+    }
+
+    /// Its host takes nothing before `until`.
+    pub fn stop(&mut self, until: Time) {
+        self.free_at = until;
     }
 
     /// When its host takes packets next.
@@ -84,11 +106,26 @@ impl Socket {
         let batch: Vec<_> = self.queue.drain(..batch.min(self.queue.len())).collect();
         for flight in &batch {
             self.used -= flight.truesize;
-            self.free_at = self
-                .free_at
-                .after(Span::from_nanos(self.receiver.packet_ns));
+            self.work();
         }
         batch
+    }
+
+    /// Takes the time of a packet, and that of a stall if it is time for one.
+    fn work(&mut self) {
+        let packet = Span::from_nanos(self.receiver.packet_ns);
+        self.free_at = self.free_at.after(packet);
+        let Some(Stalls { works, stalls }) = self.receiver.stalls else {
+            return;
+        };
+        if self.free_at >= self.stalls_at {
+            self.free_at = self.free_at.after(self.draw(stalls));
+            self.stalls_at = self.free_at.after(self.draw(works));
+        }
+    }
+
+    fn draw(&mut self, mean: Span) -> Span {
+        Span::from_nanos(self.dice.below(2 * mean.as_nanos()))
     }
 }
 

@@ -175,6 +175,8 @@ pub struct World<T = ()> {
     pub log: Option<Vec<Sent>>,
     /// Moments lived through.
     pub moments: u64,
+    /// When a packet left, for the last time.
+    pub sent_at: Time,
     /// Everything that left the devices, as it would be if no connection had been made older.
     pub trace: Option<Vec<String>>,
     /// How much older connections are, by where their packets go: the device, the queue pair, and
@@ -201,8 +203,9 @@ impl World {
 impl<T> World<T> {
     /// Devices that there are.
     pub fn of(sides: impl IntoIterator<Item = Side<T>>) -> Self {
+        let now = Time::from_nanos(1_000_000);
         Self {
-            now: Time::from_nanos(1_000_000),
+            now,
             sides: sides.into_iter().collect(),
             wire: Wire::default(),
             rules: Rules::default(),
@@ -213,6 +216,7 @@ impl<T> World<T> {
             as_bytes: false,
             log: None,
             moments: 0,
+            sent_at: now,
             trace: None,
             ages: HashMap::new(),
         }
@@ -295,6 +299,7 @@ impl<T> World<T> {
     }
 
     fn launch(&mut self, from: usize, packet: &Outgoing, is_coalesced: bool) {
+        self.sent_at = self.now;
         let side = &mut self.sides[from];
         side.sent.0 += 1;
         side.sent.1 += u64::from(packet.payload_len);

@@ -42,6 +42,9 @@ impl Requester {
             self.handle_stale(psn, headers, host);
             return Ok(());
         }
+        if headers.aeth().is_some() {
+            host.heard();
+        }
         let una_before = self.una;
         let demand = match headers.opcode().operation() {
             Opcode::RcAcknowledge => self.take_acknowledge(headers, qpn, host),
@@ -77,6 +80,7 @@ impl Requester {
         ) && headers.opcode().operation() == Opcode::RcAcknowledge;
         if psn.is_before(self.una) && self.recovery.is_spurious(psn, is_ack) {
             host.count(Counter::SpuriousRetransmissions, 1);
+            host.repeated_for_nothing();
         }
         let newest_done = psn.next() == self.una;
         match headers.aeth() {
@@ -227,7 +231,7 @@ impl Requester {
             return Err(WcStatus::RetryExcErr.into());
         }
         self.go_back();
-        host.lost(true);
+        host.lost(None);
         self.arm(now, host.policy());
         Ok(())
     }
@@ -303,7 +307,7 @@ impl Requester {
         self.implied_nak_at = None;
         let mut recovery = self.recovery;
         self.go_back();
-        host.lost(false);
+        host.lost(Some(wait));
         recovery.on_timeout(self.una, self.high);
         self.recovery = recovery;
         self.arm(now, host.policy());

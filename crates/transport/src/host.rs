@@ -24,8 +24,14 @@ pub trait Host {
     /// that takes longer than `wait` comes too late. For whoever decides about windows.
     fn round_trip(&mut self, _rtt: Span, _wait: Option<Span>) {}
 
-    /// Something has to be sent again: the peer misses it, or has not answered in time. Likewise.
-    fn lost(&mut self, _in_time: bool) {}
+    /// An answer has come, whatever it says. Likewise.
+    fn heard(&mut self) {}
+
+    /// A timeout has made this side repeat a packet whose first copy had arrived. Likewise.
+    fn repeated_for_nothing(&mut self) {}
+
+    /// Something has to be sent again: the peer misses it, or has not answered for so long. Likewise.
+    fn lost(&mut self, _waited: Option<Span>) {}
 
     /// Puts a completion on the completion queue of `queue`.
     fn complete(&mut self, queue: WorkQueue, completion: Completion);

@@ -58,7 +58,7 @@ impl Hca {
         self.leave_peer(index, old, turn);
         let max = self.config.total_window_bytes.into();
         let window = PathWindow::new(self.config.window, max, self.now);
-        let peer = address.and_then(|address| self.peers.join(address, window));
+        let peer = address.and_then(|address| self.peers.join(self.now, address, window));
         if let Some(entry) = self.qps.get_mut(index) {
             entry.peer = peer;
         }
@@ -101,12 +101,10 @@ impl Hca {
         };
         let mtu = entry.qp.attr().path_mtu;
         let Some(id) = entry.peer else { return };
-        if let Some(peer) = self.peers.get_mut(id) {
-            let before = peer.window.bytes();
-            peer.window.heed(self.now, signal, mtu);
-            if peer.window.bytes() > before {
-                self.call(id);
-            }
+        if let Some(peer) = self.peers.get_mut(id)
+            && peer.heed(self.now, signal, mtu)
+        {
+            self.call(id);
         }
     }
 
@@ -140,6 +138,8 @@ impl Hca {
         };
         it.busy = it.busy + u32::from(now.packets > 0) - u32::from(before.packets > 0);
         let packets = it.room.book(before.packets, now.packets);
+        it.window
+            .note_return(before.packets.saturating_sub(now.packets));
         let responses = self.responses.book(before.responses, now.responses);
         if now.packets < before.packets && self.peer_in_turn() != Some(peer) {
             self.give_back(peer);
@@ -197,7 +197,12 @@ impl Hca {
         let Turn {
             packets, responses, ..
         } = entry.turn;
-        let at_peer = peer.room.allowed(index, packets, bound_at_peer, turn_bytes);
+        // A silent peer is asked by each queue pair for itself: one request, which its timer repeats.
+        let asks = peer.is_silent() && entry.has_timeout();
+        let at_peer = match asks {
+            true => packets,
+            false => peer.room.allowed(index, packets, bound_at_peer, turn_bytes),
+        };
         let at_home = self
             .responses
             .allowed(index, responses, bound_of_responses, turn_bytes);
@@ -208,7 +213,7 @@ impl Hca {
         };
         entry.qp.allow(Allowance {
             packets: allow(at_peer, packets, entry.qp.on_wire()),
-            alone: peer.room.is_alone(packets),
+            alone: peer.room.is_alone(packets) || asks && peer.room.fits_one(mtu, bound_at_peer),
             responses: allow(at_home, responses, entry.qp.responses_on_wire()),
             alone_reading: self.responses.is_alone(responses),
         });
@@ -254,6 +259,8 @@ impl Hca {
         };
         // Who sleeps because it is slowed down holds nobody up.
         let held_back = entry.qp.held_back().filter(|_| !entry.sleeps());
+        // Nor does who has asked a silent peer: its answer or its timer makes it go on.
+        let has_asked = peer.is_silent() && entry.turn.packets > 0 && entry.has_timeout();
         let began = self.turn_began;
         peer.window.note_use(peer.room.used());
         let (packets, responses) = (&mut peer.room, &mut self.responses);
@@ -263,7 +270,7 @@ impl Hca {
         let called = packets.end_turn(
             index,
             &mut turn.waits_for_packets,
-            held_back == Some(HeldBack::Packets),
+            held_back == Some(HeldBack::Packets) && !has_asked,
             more_packets,
         );
         let reader_called = responses.end_turn(

@@ -130,7 +130,7 @@ impl Hca {
         let Some(peer) = self.peers.get_mut(id) else {
             return 0;
         };
-        let window = peer.window.bytes();
+        let window = peer.bound();
         let Some(table) = self.state.leases() else {
             return window;
         };

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use ferroce_transport::{Mtu, Time};
+
 use super::Room;
-use super::path::PathWindow;
+use super::path::{PathWindow, Signal};
 use crate::table::Table;
 
 /// A device that queue pairs of this one are connected to.
@@ -18,6 +20,10 @@ pub(crate) struct Peer {
     pub(crate) room: Room,
     /// How much may be on the wire.
     pub(crate) window: PathWindow,
+    /// When an answer came from there, for the last time.
+    heard: Time,
+    /// A timer has run out there for which nobody's answer came while it ran, and none has come since.
+    is_silent: bool,
     /// How much of what all processes of the device may have there this one has leased.
     pub(super) leased: u64,
 }
@@ -39,22 +45,24 @@ impl Peers {
 
     /// The peer at an address, which has one user more; `None` if there are too many peers, which
     /// nobody has who has a queue pair for each. `window` is that of a path nothing is known of.
-    pub(super) fn join(&mut self, address: IpAddr, window: PathWindow) -> Option<u32> {
+    pub(super) fn join(&mut self, now: Time, address: IpAddr, window: PathWindow) -> Option<u32> {
         let index = match self.by_address.get(&address) {
             Some(index) => *index,
-            None => self.insert(address, window)?,
+            None => self.insert(now, address, window)?,
         };
         self.table.get_mut(index)?.users += 1;
         Some(index)
     }
 
-    fn insert(&mut self, address: IpAddr, window: PathWindow) -> Option<u32> {
+    fn insert(&mut self, now: Time, address: IpAddr, window: PathWindow) -> Option<u32> {
         let index = self.table.insert_with(|_| Peer {
             address,
             users: 0,
             busy: 0,
             room: Room::default(),
             window,
+            heard: now,
+            is_silent: false,
             leased: 0,
         })?;
         self.by_address.insert(address, index);
@@ -95,5 +103,33 @@ impl Peer {
     /// Queue pairs whose requests go there.
     pub(crate) fn users(&self) -> u32 {
         self.users
+    }
+
+    /// Whether nobody there answers: a timer has run out, and nothing came while it ran or since.
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
+    /// What all queue pairs together may have on the wire there: while nobody answers, no window is
+    /// left to keep to, but the buffer is as large as ever.
+    pub(super) fn bound(&self) -> u64 {
+        match self.is_silent {
+            true => self.window.max(),
+            false => self.window.bytes(),
+        }
+    }
+
+    /// A queue pair whose packets are of this size has learned something. Tells whether there may be
+    /// more room now.
+    pub(super) fn heed(&mut self, now: Time, signal: Signal, mtu: Mtu) -> bool {
+        let before = self.bound();
+        self.window.heed(now, signal, mtu);
+        match signal {
+            Signal::Loss {
+                waited: Some(waited),
+            } => self.is_silent |= self.heard.after(waited) <= now,
+            _ => (self.heard, self.is_silent) = (now, false),
+        }
+        self.bound() > before
     }
 }

@@ -91,6 +91,11 @@ impl QpEntry {
         Some(deadline)
     }
 
+    /// Whether it finds out by itself that its peer is dead.
+    pub(crate) fn has_timeout(&self) -> bool {
+        self.qp.attr().timeout != 0
+    }
+
     /// When it wants to be looked at: a timeout, or the end of a limiter's wait.
     pub(super) fn deadline(&self) -> Option<Time> {
         let turn = self.limiter.as_ref().and_then(|it| it.wait_until());

@@ -108,6 +108,7 @@ fn responses_from_everywhere_have_room() {
     let receiver = Receiver {
         buffer: u64::from(bound) / 2,
         packet_ns: 500,
+        stalls: None,
     };
     let mut link = Link::new([config; 2], [receiver; 2]);
     for to in [A, B] {

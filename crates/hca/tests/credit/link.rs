@@ -1,10 +1,10 @@
 //! Two devices on sockets.
 
-use ferroce_hca::{AccessFlags, Counter, HcaConfig, QpAttr, SendWr, Time};
+use ferroce_hca::{AccessFlags, Counter, HcaConfig, QpAttr, SendWr, Span, Time};
 use ferroce_testing::{A, B, Fate, Region, Side, Socket, World, attr};
 use ferroce_wire::{Psn, Qpn};
 
-pub(crate) use ferroce_testing::Receiver;
+pub(crate) use ferroce_testing::{Receiver, Stalls};
 
 /// Moments between two looks at the books of thousands of queue pairs.
 const AUDIT_EVERY: u64 = 1_000;
@@ -90,6 +90,11 @@ impl Link {
     pub(crate) fn peak(&self) -> u64 {
         let peaks = [A, B].map(|id| self.pair.sockets[id].peak);
         peaks[A].max(peaks[B])
+    }
+
+    /// A device reads nothing for so long.
+    pub(crate) fn stop(&mut self, id: usize, span: Span) {
+        self.pair.sockets[id].stop(self.pair.now.after(span));
     }
 
     /// Lives until nothing happens any more.

@@ -3,5 +3,6 @@
 mod bound;
 mod link;
 mod processes;
+mod silent;
 mod slow;
 mod turns;

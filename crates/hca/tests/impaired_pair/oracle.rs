@@ -7,8 +7,8 @@ use ferroce_testing::oracle::{
 };
 use ferroce_testing::{A, B, World};
 
-use crate::play::{Outcome, Recv, Stage};
-use crate::scenario::{RNR_NS_MAX, Scenario, WRITE_OFF_NS};
+use crate::play::{End, Outcome, Recv, Stage};
+use crate::scenario::{Plan, RNR_NS_MAX, Scenario};
 
 pub(crate) fn check(stage: &mut Stage, scenario: &Scenario, last: Time) -> Outcome {
     let mut outcome = Outcome { sent: 0, done: 0 };
@@ -102,34 +102,37 @@ fn check_receives<'a>(
     assert!(received >= least, "completed but not received");
 }
 
-/// After the last thing that was done to it, a queue pair makes progress within its total timeout and
-/// the time for which it may have to wait for room, again and again, or fails.
+/// After the last thing that was done to it, a queue pair makes progress within its total timeout,
+/// and that of those which have the room that it waits for, again and again, or fails.
 fn check_time(stage: &Stage, scenario: &Scenario, last: Time) {
     let mut limit = last;
     for id in [A, B] {
-        for (ends, plan) in stage.ends.iter().zip(&scenario.qps) {
-            let hca = &stage.pair.sides[id].hca;
-            let qp = hca.qp(ends[id].qpn).unwrap();
-            let mut timeouts = qp.timeouts();
+        let hca = &stage.pair.sides[id].hca;
+        let total = |ends: &[End; 2], plan: &Plan| {
+            let mut timeouts = hca.qp(ends[id].qpn).unwrap().timeouts();
             timeouts.timeout = plan.attr.timeout;
             timeouts.retry_cnt = plan.attr.retry_cnt;
-            let total = hca.policy().total(timeouts).unwrap();
+            hca.policy().total(timeouts).unwrap()
+        };
+        let qps = || stage.ends.iter().zip(&scenario.qps);
+        let room = qps().map(|(ends, plan)| total(ends, plan)).max();
+        for (ends, plan) in qps() {
             let packets = ends[id].sends.iter().map(|sent| {
                 let mtu = plan.attr.path_mtu.bytes();
                 u64::from(sent.message.len.div_ceil(mtu).max(1))
             });
             let steps = packets.sum::<u64>() + 2;
-            let step = total + Span::from_nanos(RNR_NS_MAX + WRITE_OFF_NS);
+            let room = room.unwrap_or_default();
+            let step = total(ends, plan) + Span::from_nanos(RNR_NS_MAX) + room;
             limit = limit.max(last.after(step * steps));
         }
     }
     // A timer of an earlier policy may run: at most four times the largest timeout.
     let limit = limit.after(Span::from_nanos(4 * (4096 << 16)));
-    assert!(
-        stage.pair.now <= limit,
-        "{:?}, not {limit:?}",
-        stage.pair.now
-    );
+    let completions = stage.pair.sides.iter().flat_map(|side| &side.completions);
+    let completed = completions.map(|wc| wc.timestamp).max();
+    let ended = completed.unwrap_or(last).max(stage.pair.sent_at);
+    assert!(ended <= limit, "{ended:?}, not {limit:?}");
 }
 
 fn check_counters(pair: &World, id: usize, scenario: &Scenario) {

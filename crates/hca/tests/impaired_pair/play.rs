@@ -10,9 +10,7 @@ use ferroce_hca::{
 use ferroce_wire::Qpn;
 
 use crate::oracle;
-use crate::scenario::{
-    Age, Cue, HELD_NS_MAX, LEN_MAX, Message, RNR_NS_MAX, Scenario, WRITE_OFF_NS,
-};
+use crate::scenario::{Age, Cue, HELD_NS_MAX, LEN_MAX, Message, RNR_NS_MAX, Scenario};
 use ferroce_testing::message::{Posted, Target};
 use ferroce_testing::register::{disable_floor, set_profile, switch_adaptive};
 use ferroce_testing::{A, B, Region, World};
@@ -389,23 +387,23 @@ impl Stage {
         let mut limit = now;
         for id in [A, B] {
             let hca = &self.pair.sides[id].hca;
-            for ends in &self.ends {
-                let qp = hca.qp(ends[id].qpn).unwrap();
-                if qp.state() != QpState::Rts {
-                    continue;
-                }
-                let policy = hca.policy();
-                let total = policy.total(qp.timeouts()).unwrap();
+            let policy = hca.policy();
+            let qps = self.ends.iter().map(|ends| hca.qp(ends[id].qpn).unwrap());
+            let live = qps.filter(|qp| qp.state() == QpState::Rts);
+            let total = |timeouts| policy.total(timeouts).unwrap();
+            // It may not have begun, for want of room that others take until a timer of theirs tells
+            // that the peer is silent.
+            let totals = live.clone().map(|qp| total(qp.timeouts()));
+            let room = totals.max().unwrap_or_default();
+            for qp in live {
                 // The timer that runs now may belong to an earlier policy, and what is under way
                 // may still arrive.
                 let from = qp.poll_timeout().unwrap_or(now).max(now);
                 limit = limit.max(
-                    from.after(total)
+                    from.after(total(qp.timeouts()))
                         .after(Span::from_nanos(2 * HELD_NS_MAX))
                         .after(Span::from_nanos(RNR_NS_MAX))
-                        // It may not have begun, for want of room that others take one after the
-                        // other, until that is written off.
-                        .after(Span::from_nanos(WRITE_OFF_NS * self.ends.len() as u64)),
+                        .after(room),
                 );
             }
         }

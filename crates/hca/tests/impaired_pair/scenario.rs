@@ -369,7 +369,3 @@ pub(crate) const HELD_NS_MAX: u64 = 250_000 + 30_000 + 30_000 + 100_000;
 
 /// The longest that a queue pair of a scenario waits for a receiver.
 pub(crate) const RNR_NS_MAX: u64 = 1_000_000;
-
-/// The longest that a queue pair waits for room at a peer that answers nobody: who waits looks once a
-/// second, and after the second look what is on the wire no longer counts.
-pub(crate) const WRITE_OFF_NS: u64 = 2_000_000_000;

@@ -1,0 +1,91 @@
+//! A peer that says nothing: each queue pair finds out by itself, in its own time.
+
+use ferroce_hca::{HcaConfig, Mtu, Personality, QpAttr, SendWr, Span, WcStatus};
+
+use crate::link::{Link, Receiver};
+use ferroce_testing::{B, Region, SEND, attr, recv_wr};
+
+const LEN: usize = 16 << 10;
+
+type Request = fn(&Region, &Region) -> SendWr;
+
+const WRITE: Request = |remote, own| SendWr::new(0, remote.write(), own.whole());
+const SENDS: Request = |_, own| SendWr::new(0, SEND, own.whole());
+const READ: Request = |remote, own| SendWr::new(0, remote.read(), own.whole());
+
+/// The shortest time in which a queue pair takes its peer for silent.
+const WAIT: Span = Span::from_nanos(4_194_304);
+const BOUND: u32 = 2 << 20;
+
+fn with_mtu(path_mtu: Mtu) -> QpAttr {
+    QpAttr {
+        path_mtu,
+        timeout: 14,
+        ..attr()
+    }
+}
+
+/// Queue pairs that all have a request for B at once; nothing has happened yet.
+fn posted(qps: usize, mtu: Mtu, wr: Request) -> Link {
+    let config = HcaConfig {
+        total_window_bytes: BOUND,
+        response_bytes: BOUND / 2,
+        personality: Personality {
+            initial_exponent: Some(10),
+            ..Personality::default()
+        },
+        ..HcaConfig::default()
+    };
+    let receiver = Receiver {
+        buffer: u64::from(2 * BOUND),
+        ..Receiver::default()
+    };
+    let mut link = Link::new([config; 2], [receiver; 2]);
+    let pairs = link.connect(B, qps, with_mtu(mtu));
+    let [own, remote] = link.regions(B, LEN);
+    for [a, b] in &pairs {
+        let request = recv_wr(1, &remote);
+        link.pair.sides[B].hca.post_recv(*b, request).unwrap();
+        link.post(*a, wr(&remote, &own));
+    }
+    link
+}
+
+/// How long it takes until all of so many queue pairs have given up on a dead peer.
+fn given_up(qps: usize, mtu: Mtu, wr: Request) -> Span {
+    let mut link = posted(qps, mtu, wr);
+    link.lose_every(1);
+    let began = link.pair.now;
+    link.run();
+    let done = &link.side().completions;
+    assert_eq!(done.len(), qps);
+    assert!(done.iter().all(|wc| wc.status == WcStatus::RetryExcErr));
+    let last = done.iter().map(|wc| wc.timestamp).max().unwrap();
+    last.since(began)
+}
+
+#[test]
+fn a_crowd_at_a_dead_peer_fails_in_the_time_of_one() {
+    for mtu in [Mtu::Mtu1024, Mtu::Mtu4096] {
+        for wr in [WRITE, SENDS, READ] {
+            let one = given_up(1, mtu, wr);
+            let crowd = given_up(500, mtu, wr);
+            assert!(crowd <= one * 21 / 20, "{mtu:?}: {crowd}, one {one}");
+        }
+    }
+}
+
+/// It was only busy. What those who waited have sent meanwhile, one packet each, finds room: 4,000 of
+/// 4 KiB would be several times of what there is.
+#[test]
+fn a_crowd_that_asks_does_not_overrun_a_peer_that_stalls() {
+    for wr in [WRITE, READ] {
+        let mut link = posted(4_000, Mtu::Mtu4096, wr);
+        link.stop(B, 2 * WAIT - Span::from_nanos(1));
+        link.run();
+        assert_eq!(link.drops(), 0);
+        let done = &link.side().completions;
+        assert_eq!(done.len(), 4_000);
+        assert!(done.iter().all(|wc| wc.status == WcStatus::Success));
+    }
+}
