@@ -8,6 +8,7 @@ use ferroce_dcqcn::np::{Arrival, CnpTimer, NotificationPoint};
 use ferroce_dcqcn::presets::PAPER_RED;
 use ferroce_dcqcn::rp::{NvidiaConfig, NvidiaRp, PaperConfig, PaperParams, PaperRp, ReactionPoint};
 use ferroce_dcqcn::{AlphaPrecision, Params, Rate, Switches};
+use ferroce_time::Time;
 
 const LINE: Rate = Rate::from_mbps(100_000);
 
@@ -17,9 +18,9 @@ fn reaction_point<R: ReactionPoint>(c: &mut Criterion, name: &str, config: &R::C
     let mut flows: [R; 64] = core::array::from_fn(|index| {
         let mut flow = R::new(config);
         for cnp in 0..index as u64 % 7 {
-            flow.on_cnp(config, cnp * 50_000);
+            flow.on_cnp(config, Time::from_nanos(cnp * 50_000));
         }
-        let _ = flow.rate(config, 400_000);
+        let _ = flow.rate(config, Time::from_nanos(400_000));
         flow
     });
     let mut group = c.benchmark_group(name);
@@ -27,13 +28,17 @@ fn reaction_point<R: ReactionPoint>(c: &mut Criterion, name: &str, config: &R::C
     group.bench_function("rate", |b| {
         b.iter(|| {
             next = (next + 1) % 64;
-            flows[next].rate(black_box(config), black_box(400_000))
+            flows[next].rate(black_box(config), black_box(Time::from_nanos(400_000)))
         });
     });
     group.bench_function("bytes sent", |b| {
         b.iter(|| {
             next = (next + 1) % 64;
-            flows[next].on_bytes_sent(black_box(config), black_box(400_000), black_box(0));
+            flows[next].on_bytes_sent(
+                black_box(config),
+                black_box(Time::from_nanos(400_000)),
+                black_box(0),
+            );
         });
     });
     // CNPs as far apart as a receiver leaves them, so that each finds a cut and updates of alpha to
@@ -43,7 +48,7 @@ fn reaction_point<R: ReactionPoint>(c: &mut Criterion, name: &str, config: &R::C
         group.bench_function(format!("cnp every {} us", gap_ns / 1_000), |b| {
             b.iter(|| {
                 now_ns += gap_ns;
-                flow.on_cnp(black_box(config), black_box(now_ns));
+                flow.on_cnp(black_box(config), black_box(Time::from_nanos(now_ns)));
             });
         });
     }
@@ -77,7 +82,11 @@ fn other_points(c: &mut Criterion) {
         c.bench_function(&format!("notification point: {name}"), |b| {
             b.iter(|| {
                 now_ns += 80;
-                port.on_packet(black_box(now_ns), black_box(packet), &mut flow)
+                port.on_packet(
+                    black_box(Time::from_nanos(now_ns)),
+                    black_box(packet),
+                    &mut flow,
+                )
             });
         });
     }

@@ -1,5 +1,7 @@
 //! The estimate of congestion of one flow, evaluated when somebody asks.
 
+use ferroce_time::{Span, Time};
+
 use crate::param::Param;
 use crate::params::Params;
 use crate::switches::{AlphaPrecision, AlphaWeight, Switches};
@@ -7,7 +9,7 @@ use crate::switches::{AlphaPrecision, AlphaWeight, Switches};
 /// How alpha is updated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AlphaRule {
-    pub(crate) period_ns: u64,
+    pub(crate) period: Span,
     /// What an update takes of alpha, in 1/1024; 0..=1024.
     gain: u32,
     /// Bits of alpha behind the first ten.
@@ -19,7 +21,7 @@ pub(crate) struct AlphaRule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Alpha {
     /// The latest update that is in `value`.
-    updated_ns: u64,
+    updated: Time,
     /// In 2^-(10 + extra bits).
     value: u32,
     /// Whether the running period has seen a CNP.
@@ -37,7 +39,7 @@ impl AlphaRule {
             AlphaPrecision::Bits26 => 16,
         };
         Self {
-            period_ns: params.micros_in_ns(Param::DceTcpRtt),
+            period: params.micros(Param::DceTcpRtt),
             gain: match switches.alpha_weight {
                 AlphaWeight::Keeps => 1024 - g,
                 AlphaWeight::Takes => g,
@@ -97,9 +99,9 @@ impl AlphaRule {
 
 impl Alpha {
     /// Alpha of a flow whose first CNP has just come.
-    pub(crate) const fn start(rule: &AlphaRule, now_ns: u64) -> Self {
+    pub(crate) const fn start(rule: &AlphaRule, now: Time) -> Self {
         Self {
-            updated_ns: now_ns,
+            updated: now,
             value: rule.initial,
             cnp: false,
         }
@@ -116,12 +118,12 @@ impl Alpha {
     }
 
     /// Makes the updates that are due at `until_ns` or before.
-    pub(crate) fn advance(&mut self, rule: &AlphaRule, until_ns: u64) {
-        let updates = until_ns.saturating_sub(self.updated_ns) / rule.period_ns;
+    pub(crate) fn advance(&mut self, rule: &AlphaRule, until: Time) {
+        let updates = until.since(self.updated) / rule.period;
         if updates == 0 {
             return;
         }
-        self.updated_ns += updates * rule.period_ns;
+        self.updated = self.updated.after(rule.period * updates);
         let raised = u64::from(self.cnp);
         if self.cnp {
             self.value = rule.raise(self.value);

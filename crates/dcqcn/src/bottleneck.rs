@@ -9,6 +9,7 @@ use std::vec::Vec;
 
 use core::cmp::Reverse;
 
+use ferroce_time::Time;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -172,7 +173,7 @@ impl<'a, R: ReactionPoint> Run<'a, R> {
             free_ps: 0,
             is_busy: false,
             cnps: VecDeque::new(),
-            packet_ps: scenario.line.transmission_ps(scenario.packet_bytes),
+            packet_ps: scenario.line.transmission(scenario.packet_bytes).as_picos(),
             stats: Stats {
                 begin_ps: scenario.duration_ns / 2 * PS_PER_NS,
                 ..Stats::default()
@@ -203,6 +204,11 @@ impl<'a, R: ReactionPoint> Run<'a, R> {
         true
     }
 
+    /// The present as flows see it: their clock ticks in nanoseconds.
+    fn now(&self) -> Time {
+        Time::from_nanos(self.now_ns())
+    }
+
     fn now_ns(&self) -> u64 {
         self.now_ps / PS_PER_NS
     }
@@ -215,12 +221,14 @@ impl<'a, R: ReactionPoint> Run<'a, R> {
         let Some(Reverse((_, index))) = self.sends.pop() else {
             return;
         };
-        let (now_ns, bytes) = (self.now_ns(), self.scenario.packet_bytes);
+        let (now, bytes) = (self.now(), self.scenario.packet_bytes);
         let rp = &mut self.flows[index].rp;
-        let pause_ps = rp.rate(self.config, now_ns).transmission_ps(bytes);
-        rp.on_bytes_sent(self.config, now_ns, bytes);
-        self.sends
-            .push(Reverse((self.now_ps.saturating_add(pause_ps), index)));
+        let pause = rp.rate(self.config, now).transmission(bytes);
+        rp.on_bytes_sent(self.config, now, bytes);
+        self.sends.push(Reverse((
+            self.now_ps.saturating_add(pause.as_picos()),
+            index,
+        )));
         self.queue.push_back(index);
         if !self.is_busy {
             self.depart();
@@ -240,7 +248,7 @@ impl<'a, R: ReactionPoint> Run<'a, R> {
             .scenario
             .red
             .mark(self.queue_bytes(), self.rng.next_u32());
-        let (now_ns, bytes) = (self.now_ns(), u64::from(self.scenario.packet_bytes));
+        let (now, bytes) = (self.now(), u64::from(self.scenario.packet_bytes));
         let flow = &mut self.flows[index];
         flow.window_bytes += bytes;
         let is_observed = self.now_ps >= self.stats.begin_ps;
@@ -252,7 +260,7 @@ impl<'a, R: ReactionPoint> Run<'a, R> {
             ce,
             ..Arrival::default()
         };
-        if self.np.on_packet(now_ns, arrival, &mut flow.np).is_some() {
+        if self.np.on_packet(now, arrival, &mut flow.np).is_some() {
             let at_ps = self.now_ps + self.scenario.feedback_ns * PS_PER_NS;
             self.cnps.push_back((at_ps, index));
             self.stats.cnps += u64::from(is_observed);
@@ -261,8 +269,8 @@ impl<'a, R: ReactionPoint> Run<'a, R> {
 
     fn receive_cnp(&mut self) {
         if let Some((_, index)) = self.cnps.pop_front() {
-            let now_ns = self.now_ns();
-            self.flows[index].rp.on_cnp(self.config, now_ns);
+            let now = self.now();
+            self.flows[index].rp.on_cnp(self.config, now);
         }
     }
 
@@ -275,9 +283,9 @@ impl<'a, R: ReactionPoint> Run<'a, R> {
             self.stats.area_squares += length * length * time;
         }
         self.now_ps = next_ps;
-        let now_ns = self.now_ns();
+        let (now, now_ns) = (self.now(), self.now_ns());
         if now_ns >= self.next_sample_ns {
-            let alpha = |flow: &Flow<R>| flow.rp.alpha(self.config, now_ns);
+            let alpha = |flow: &Flow<R>| flow.rp.alpha(self.config, now);
             self.stats.alphas += self.flows.iter().map(alpha).sum::<f64>();
             self.stats.samples += self.flows.len() as u64;
             self.next_sample_ns += ALPHA_SAMPLE_NS;

@@ -1,5 +1,7 @@
 //! The notification point: when a receiver of marked packets sends a CNP, and with which priority.
 
+use ferroce_time::{Span, Time};
+
 use crate::param::Param;
 use crate::params::Params;
 
@@ -29,14 +31,14 @@ pub struct Cnp {
 /// pair hears many senders; it may keep one for each of a bounded number of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CnpTimer {
-    open_ns: u64,
+    open: Time,
 }
 
 impl CnpTimer {
-    fn take(&mut self, now_ns: u64, interval_ns: u64) -> bool {
-        let is_open = now_ns >= self.open_ns;
+    fn take(&mut self, now: Time, interval: Span) -> bool {
+        let is_open = now >= self.open;
         if is_open {
-            self.open_ns = now_ns.saturating_add(interval_ns);
+            self.open = now.after(interval);
         }
         is_open
     }
@@ -55,19 +57,20 @@ pub enum Moderation {
 /// The notification point of a port.
 ///
 /// ```
+/// use ferroce_time::Time;
 /// use ferroce_dcqcn::{Params, np::{Arrival, CnpTimer, NotificationPoint}};
 ///
 /// let mut port = NotificationPoint::new(&Params::default());
 /// let mut flow = CnpTimer::default();
 /// let marked = Arrival { ce: true, ..Arrival::default() };
-/// assert!(port.on_packet(10_000, marked, &mut flow).is_some());
-/// assert!(port.on_packet(13_999, marked, &mut flow).is_none());
-/// assert!(port.on_packet(14_000, marked, &mut flow).is_some());
+/// assert!(port.on_packet(Time::from_nanos(10_000), marked, &mut flow).is_some());
+/// assert!(port.on_packet(Time::from_nanos(13_999), marked, &mut flow).is_none());
+/// assert!(port.on_packet(Time::from_nanos(14_000), marked, &mut flow).is_some());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotificationPoint {
     moderation: Moderation,
-    interval_ns: u64,
+    interval: Span,
     /// `None` = the received packet's.
     dscp: Option<u8>,
     pcp: Option<u8>,
@@ -84,7 +87,7 @@ impl NotificationPoint {
                 2 => Moderation::Flow,
                 _ => Moderation::Port,
             },
-            interval_ns: params.micros_in_ns(Param::MinTimeBetweenCnps),
+            interval: params.micros(Param::MinTimeBetweenCnps),
             dscp: (params.get(Param::CnpDscpMode) != 2).then(|| byte(params, Param::CnpDscp)),
             pcp: (params.get(Param::CnpPrioMode) == 0).then(|| byte(params, Param::Cnp802pPrio)),
             with_naks: false,
@@ -108,7 +111,7 @@ impl NotificationPoint {
 
     /// A packet of a queue pair has arrived; says whether to answer with a CNP at once.
     #[inline]
-    pub fn on_packet(&mut self, now_ns: u64, packet: Arrival, flow: &mut CnpTimer) -> Option<Cnp> {
+    pub fn on_packet(&mut self, now: Time, packet: Arrival, flow: &mut CnpTimer) -> Option<Cnp> {
         if !packet.ce {
             return None;
         }
@@ -116,9 +119,7 @@ impl NotificationPoint {
             Moderation::Port => &mut self.port,
             Moderation::Flow => flow,
         };
-        timer
-            .take(now_ns, self.interval_ns)
-            .then(|| self.answer(packet))
+        timer.take(now, self.interval).then(|| self.answer(packet))
     }
 
     /// `packet` is being answered with a NAK; says whether a CNP goes with it. These are not
@@ -164,7 +165,7 @@ mod tests {
             ce: false,
             ..MARKED
         };
-        let answer = port(&[]).on_packet(0, packet, &mut CnpTimer::default());
+        let answer = port(&[]).on_packet(Time::ZERO, packet, &mut CnpTimer::default());
         assert_eq!(answer, None);
     }
 
@@ -176,7 +177,10 @@ mod tests {
             let mut count = 0;
             for round in 0..4 {
                 for flow in &mut flows {
-                    count += usize::from(port.on_packet(round * 999, MARKED, flow).is_some());
+                    count += usize::from(
+                        port.on_packet(Time::from_nanos(round * 999), MARKED, flow)
+                            .is_some(),
+                    );
                 }
             }
             assert_eq!(count, answered, "moderation {moderation}");
@@ -187,18 +191,21 @@ mod tests {
     fn without_an_interval_every_marked_packet_is_answered() {
         let mut port = port(&[(Param::MinTimeBetweenCnps, 0)]);
         let mut flow = CnpTimer::default();
-        assert!((0..5).all(|_| port.on_packet(7, MARKED, &mut flow).is_some()));
+        assert!((0..5).all(|_| {
+            port.on_packet(Time::from_nanos(7), MARKED, &mut flow)
+                .is_some()
+        }));
     }
 
     #[test]
     fn the_priority_is_fixed_or_the_packets() {
         let flow = &mut CnpTimer::default();
-        let fixed = port(&[]).on_packet(0, MARKED, flow);
+        let fixed = port(&[]).on_packet(Time::ZERO, MARKED, flow);
         assert_eq!(fixed, Some(Cnp { dscp: 48, pcp: 6 }));
 
         *flow = CnpTimer::default();
         let copying = [(Param::CnpDscpMode, 2), (Param::CnpPrioMode, 1)];
-        let copied = port(&copying).on_packet(0, MARKED, flow);
+        let copied = port(&copying).on_packet(Time::ZERO, MARKED, flow);
         assert_eq!(copied, Some(Cnp { dscp: 26, pcp: 3 }));
 
         *flow = CnpTimer::default();
@@ -207,7 +214,7 @@ mod tests {
             (Param::CnpDscp, 46),
             (Param::Cnp802pPrio, 5),
         ];
-        let chosen = port(&chosen).on_packet(0, MARKED, flow);
+        let chosen = port(&chosen).on_packet(Time::ZERO, MARKED, flow);
         assert_eq!(chosen, Some(Cnp { dscp: 46, pcp: 5 }));
     }
 
@@ -217,7 +224,7 @@ mod tests {
         assert_eq!(port.on_nak(MARKED), None);
         port = port.with_naks(true);
         assert!(
-            port.on_packet(0, MARKED, &mut CnpTimer::default())
+            port.on_packet(Time::ZERO, MARKED, &mut CnpTimer::default())
                 .is_some()
         );
         assert!(port.on_nak(MARKED).is_some(), "whatever was sent before");

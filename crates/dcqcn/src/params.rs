@@ -5,6 +5,8 @@ use core::fmt;
 
 use thiserror::Error;
 
+use ferroce_time::Span;
+
 use crate::param::{Param, Unit, Vocabulary};
 use crate::rate::Rate;
 use crate::target::Target;
@@ -219,8 +221,8 @@ impl Params {
         }
     }
 
-    pub(crate) const fn micros_in_ns(&self, param: Param) -> u64 {
-        self.get(param) as u64 * 1_000
+    pub(crate) const fn micros(&self, param: Param) -> Span {
+        Span::from_micros(self.get(param) as u64)
     }
 
     pub(crate) const fn mbps(&self, param: Param) -> Rate {

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use ferroce_time::Span;
+
 /// A rate in bit/s, at most [`Rate::MAX`].
 ///
 /// Parameters are given in Mb/s, but a cut of a slow flow must not vanish in rounding, so the state
@@ -9,8 +11,9 @@ use core::fmt;
 ///
 /// ```
 /// use ferroce_dcqcn::Rate;
+/// use ferroce_time::Span;
 /// assert_eq!(Rate::from_mbps(40_000).to_string(), "40 Gb/s");
-/// assert_eq!(Rate::from_mbps(40_000).transmission_ps(1_000), 200_000);
+/// assert_eq!(Rate::from_mbps(40_000).transmission(1_000), Span::from_nanos(200));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u64);
@@ -41,15 +44,16 @@ impl Rate {
         self.0
     }
 
-    /// How long `bytes` take at this rate, in picoseconds, rounded up; `u64::MAX` at rate 0.
+    /// How long `bytes` take at this rate, rounded up; [`Span::NEVER`] at rate 0.
     #[must_use]
-    pub fn transmission_ps(self, bytes: u32) -> u64 {
+    pub fn transmission(self, bytes: u32) -> Span {
         const PS_PER_SECOND: u128 = 1_000_000_000_000;
         let bits = u128::from(bytes) * 8;
         match self.0 {
-            0 => u64::MAX,
+            0 => Span::NEVER,
             bps => {
-                u64::try_from((bits * PS_PER_SECOND).div_ceil(u128::from(bps))).unwrap_or(u64::MAX)
+                let ps = (bits * PS_PER_SECOND).div_ceil(u128::from(bps));
+                u64::try_from(ps).map_or(Span::NEVER, Span::from_picos)
             }
         }
     }
@@ -119,10 +123,10 @@ mod tests {
         assert_eq!(Rate::MAX.percent(100), Rate::MAX);
         assert_eq!(Rate::MAX.scaled(1 << 27, 27), Rate::MAX);
         assert_eq!(Rate::MAX.halfway_to(Rate::MAX), Rate::MAX);
-        assert_eq!(Rate::from_bps(0).transmission_ps(1), u64::MAX);
+        assert_eq!(Rate::from_bps(0).transmission(1), Span::NEVER);
         assert_eq!(
-            Rate::from_bps(1).transmission_ps(u32::MAX),
-            u64::MAX,
+            Rate::from_bps(1).transmission(u32::MAX),
+            Span::NEVER,
             "longer than the clock runs"
         );
     }

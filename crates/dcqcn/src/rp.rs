@@ -8,12 +8,14 @@ pub use increase::Phase;
 pub use nvidia::{NvidiaConfig, NvidiaRp};
 pub use paper::{PaperConfig, PaperParams, PaperRp};
 
+use ferroce_time::Time;
+
 use crate::rate::Rate;
 
 /// The rate of one flow, driven by its CNPs, its bytes and the time.
 ///
 /// The configuration belongs to the port and is passed to each call, so that a flow keeps its state
-/// only. Times are nanoseconds of any clock that does not go back. One that does makes cuts and
+/// only. Times are of any clock that does not go back. One that does makes cuts and
 /// increases come too early or too late, and no other harm. The configuration may change between two
 /// calls; what is running ends as it was set.
 ///
@@ -26,22 +28,22 @@ pub trait ReactionPoint: Copy {
     fn new(config: &Self::Config) -> Self;
 
     /// A CNP has arrived.
-    fn on_cnp(&mut self, config: &Self::Config, now_ns: u64);
+    fn on_cnp(&mut self, config: &Self::Config, now: Time);
 
     /// `bytes` of this flow have been sent, which its byte counter counts.
-    fn on_bytes_sent(&mut self, config: &Self::Config, now_ns: u64, bytes: u32);
+    fn on_bytes_sent(&mut self, config: &Self::Config, now: Time, bytes: u32);
 
     /// The rate at which the flow may send now.
-    fn rate(&mut self, config: &Self::Config, now_ns: u64) -> Rate;
+    fn rate(&mut self, config: &Self::Config, now: Time) -> Rate;
 
     /// When the rate changes next if no CNP arrives and nothing is sent; `None` = never.
-    fn next_event(&self) -> Option<u64>;
+    fn next_event(&self) -> Option<Time>;
 
     /// The rate to which the flow recovers, as of the last call.
     fn target(&self, config: &Self::Config) -> Rate;
 
     /// The estimate of congestion, 0 to 1; of a flow without a limiter 0.
-    fn alpha(&self, config: &Self::Config, now_ns: u64) -> f64;
+    fn alpha(&self, config: &Self::Config, now: Time) -> f64;
 
     /// Whether the flow has a limiter, as of the last call.
     fn is_limited(&self) -> bool;

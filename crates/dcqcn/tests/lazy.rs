@@ -6,6 +6,7 @@ use ferroce_dcqcn::{
     AlphaPrecision, AlphaWeight, ByteResetUnit, FirstCnp, FullRate, HyperIncrease, MinDecFac,
     Param, Params, Rate, StageComparison, Switches, Tie,
 };
+use ferroce_time::Time;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -389,24 +390,24 @@ proptest! {
             now += gap;
             match call {
                 Call::Cnp => {
-                    lazy.on_cnp(&config, now);
+                    lazy.on_cnp(&config, at(now));
                     ticking.cnp(now);
                 }
                 Call::Sent(bytes) => {
-                    lazy.on_bytes_sent(&config, now, bytes);
+                    lazy.on_bytes_sent(&config, at(now), bytes);
                     ticking.sent(now, bytes);
                 }
                 Call::Rate => {}
             }
-            prop_assert_eq!(lazy.rate(&config, now).bps(), ticking.rate(now), "at {}", now);
+            prop_assert_eq!(lazy.rate(&config, at(now)).bps(), ticking.rate(now), "at {}", now);
             let flow = ticking.flow.as_ref();
             prop_assert_eq!(lazy.is_limited(), flow.is_some());
             if let Some(flow) = flow {
                 prop_assert_eq!(lazy.target(&config).bps(), flow.target.min(line.bps()));
-                prop_assert_eq!(lazy.alpha(&config, now) * scale, flow.alpha as f64);
+                prop_assert_eq!(lazy.alpha(&config, at(now)) * scale, flow.alpha as f64);
                 let cut = flow.cut_cnp.then_some(flow.next_cut);
                 let next = [cut, flow.next_timer].into_iter().flatten().min();
-                prop_assert_eq!(lazy.next_event(), next);
+                prop_assert_eq!(lazy.next_event(), next.map(at));
             }
         }
     }
@@ -435,17 +436,17 @@ fn same_with_questions<R: ReactionPoint>(
     let mut now = 0;
     for &(until_cnp, after) in gaps {
         now += until_cnp;
-        asked.on_cnp(config, now);
-        silent.on_cnp(config, now);
+        asked.on_cnp(config, at(now));
+        silent.on_cnp(config, at(now));
         for part in 0..50 {
-            asked.rate(config, now + after * part / 50);
+            asked.rate(config, at(now + after * part / 50));
         }
         now += after;
-        prop_assert_eq!(asked.rate(config, now), silent.rate(config, now));
+        prop_assert_eq!(asked.rate(config, at(now)), silent.rate(config, at(now)));
         prop_assert_eq!(asked.target(config), silent.target(config));
         prop_assert_eq!(
-            asked.alpha(config, now).to_bits(),
-            silent.alpha(config, now).to_bits()
+            asked.alpha(config, at(now)).to_bits(),
+            silent.alpha(config, at(now)).to_bits()
         );
     }
     Ok(())
@@ -462,10 +463,15 @@ fn a_long_silence_is_answered_at_once() {
     let line = Rate::from_mbps(800_000);
     let config = NvidiaConfig::new(&params, &Switches::default(), line);
     let mut flow = NvidiaRp::new(&config);
-    flow.on_cnp(&config, 0);
+    flow.on_cnp(&config, at(0));
     // 1 Mb/s in each microsecond, but for the first few.
-    let rate_mbps = flow.rate(&config, 200_000_000).bps() / 1_000_000;
+    let rate_mbps = flow.rate(&config, at(200_000_000)).bps() / 1_000_000;
     assert!((200_990..200_999).contains(&rate_mbps), "{rate_mbps}");
-    assert_eq!(flow.rate(&config, YEAR_NS), line);
+    assert_eq!(flow.rate(&config, at(YEAR_NS)), line);
     assert!(!flow.is_limited());
+}
+
+/// A point in time, from nanoseconds.
+fn at(ns: u64) -> Time {
+    Time::from_nanos(ns)
 }

@@ -5,6 +5,7 @@ use ferroce_dcqcn::{
     AlphaPrecision, AlphaWeight, ByteResetUnit, FirstCnp, FullRate, HyperIncrease, MinDecFac,
     Param, Params, Rate, StageComparison, Switches, Tie,
 };
+use ferroce_time::Time;
 
 const US: u64 = 1_000;
 const LINE_MBPS: u32 = 100_000;
@@ -33,15 +34,15 @@ impl Flow {
     }
 
     fn cnp(&mut self, at_ns: u64) {
-        self.rp.on_cnp(&self.config, at_ns);
+        self.rp.on_cnp(&self.config, time(at_ns));
     }
 
     fn send(&mut self, at_ns: u64, bytes: u32) {
-        self.rp.on_bytes_sent(&self.config, at_ns, bytes);
+        self.rp.on_bytes_sent(&self.config, time(at_ns), bytes);
     }
 
     fn rate(&mut self, at_ns: u64) -> u64 {
-        self.rp.rate(&self.config, at_ns).bps()
+        self.rp.rate(&self.config, time(at_ns)).bps()
     }
 
     fn target(&mut self, at_ns: u64) -> u64 {
@@ -50,8 +51,12 @@ impl Flow {
     }
 
     /// In 1/1024.
+    fn next_event(&self) -> Option<u64> {
+        self.rp.next_event().map(Time::as_nanos)
+    }
+
     fn alpha(&self, at_ns: u64) -> f64 {
-        self.rp.alpha(&self.config, at_ns) * 1024.0
+        self.rp.alpha(&self.config, time(at_ns)) * 1024.0
     }
 }
 
@@ -85,7 +90,7 @@ const T: u64 = 100 * US;
 fn a_new_flow_has_the_ports_speed_and_no_deadline() {
     let mut flow = Flow::with(&[]);
     assert_eq!(flow.rate(u64::MAX), LINE);
-    assert_eq!(flow.rp.next_event(), None);
+    assert_eq!(flow.next_event(), None);
     assert!(!flow.rp.is_limited());
     flow.send(0, u32::MAX);
     assert_eq!(flow.rp, NvidiaRp::new(&flow.config), "bytes leave no trace");
@@ -96,7 +101,7 @@ fn the_first_cnp_sets_alpha_and_the_cut_follows_a_period_later() {
     let mut flow = Flow::with(&[(Param::InitialAlphaValue, 512)]);
     flow.cnp(10 * US);
     assert_eq!(flow.alpha(10 * US), 512.0);
-    assert_eq!(flow.rp.next_event(), Some(14 * US));
+    assert_eq!(flow.next_event(), Some(14 * US));
     assert_eq!(flow.rate(14 * US - 1), LINE);
     // 512 falls by 3, 3, 3 and 3.
     assert_eq!(flow.rate(14 * US), LINE * (2048 - 500) / 2048);
@@ -134,7 +139,7 @@ fn switch_first_cnp() {
         };
         let mut flow = Flow::new(&changes, switches);
         flow.cnp(0);
-        (flow.alpha(at), flow.rate(at), flow.rp.next_event().unwrap())
+        (flow.alpha(at), flow.rate(at), flow.next_event().unwrap())
     };
     let cut = LINE * (2048 - 512) / 2048;
     assert_eq!(alpha(FirstCnp::CutsLater, US), (509.0, LINE, 100 * US));
@@ -228,11 +233,11 @@ fn a_cnp_between_periods_waits_for_the_grid_of_the_first_cnp() {
     flow.cnp(1_234);
     flow.rate(100 * US);
     flow.cnp(101_000);
-    assert_eq!(flow.rp.next_event(), Some(1_234 + 25 * 4 * US));
+    assert_eq!(flow.next_event(), Some(1_234 + 25 * 4 * US));
     flow.rate(200 * US);
     // A CNP at the end of a period belongs to the next one.
     flow.cnp(1_234 + 50 * 4 * US);
-    assert_eq!(flow.rp.next_event(), Some(1_234 + 51 * 4 * US));
+    assert_eq!(flow.next_event(), Some(1_234 + 51 * 4 * US));
 }
 
 #[test]
@@ -306,7 +311,8 @@ fn a_minimum_rate_that_is_set_later_lifts_flows_below_it() {
     flow.cnp(0);
     assert!(flow.rate(4 * US) < 10 * MBPS);
     let lifted = Flow::with(&[slow[1], slow[2], (Param::MinRate, 50)]).config;
-    let rates = |rp: &mut NvidiaRp, at| (rp.rate(&lifted, at).bps(), rp.target(&lifted).bps());
+    let rates =
+        |rp: &mut NvidiaRp, at| (rp.rate(&lifted, time(at)).bps(), rp.target(&lifted).bps());
     assert_eq!(rates(&mut { flow.rp }, 5 * US), (50 * MBPS, 50 * MBPS));
     // A cut that falls due at the same time must not leave the target behind.
     flow.cnp(5 * US);
@@ -345,7 +351,7 @@ fn the_clamp_flags_say_when_a_cut_moves_the_target() {
         let mut moved = Vec::new();
         let mut cut_after = |flow: &mut Flow, at| {
             flow.cnp(at);
-            let cut_ns = flow.rp.next_event().unwrap();
+            let cut_ns = flow.next_event().unwrap();
             let before = flow.rate(cut_ns - 1);
             let old_target = flow.target(cut_ns - 1);
             let new_target = flow.target(cut_ns);
@@ -374,7 +380,7 @@ fn a_cut_restarts_timer_and_byte_counter() {
     flow.send(50 * US, 6_399);
     flow.cnp(60 * US);
     let rate = flow.rate(64 * US);
-    assert_eq!(flow.rp.next_event(), Some(64 * US + T));
+    assert_eq!(flow.next_event(), Some(64 * US + T));
     flow.send(65 * US, 6_399);
     assert_eq!(flow.rate(65 * US), rate, "the bytes before do not count");
     flow.send(65 * US, 1);
@@ -548,7 +554,7 @@ fn switch_qau_extras() {
         // Into hyper increase.
         flow.rate(12 * US + T);
         flow.send(12 * US + T, 64);
-        (target, flow.rp.next_event().unwrap() - (12 * US + T))
+        (target, flow.next_event().unwrap() - (12 * US + T))
     };
     assert_eq!(run(false), (40_000, T));
     assert_eq!(run(true), (5_000, T / 2));
@@ -620,7 +626,7 @@ fn switch_full_rate() {
         };
         let mut flow = recovering(&[(Param::MaxRate, 30_000)], switches);
         flow.rate(CUT + 5 * T);
-        assert_eq!(flow.rp.next_event(), None, "no timer runs");
+        assert_eq!(flow.next_event(), None, "no timer runs");
         flow.cnp(CUT + 6 * T);
         (
             flow.alpha(CUT + 6 * T) > 1_000.0,
@@ -663,9 +669,9 @@ fn a_port_that_slows_down_slows_its_flows() {
         &Switches::default(),
         Rate::from_mbps(10_000),
     );
-    assert_eq!(flow.rp.rate(&slow, 1).bps(), 10_000 * MBPS);
+    assert_eq!(flow.rp.rate(&slow, time(1)).bps(), 10_000 * MBPS);
     let mut fresh = NvidiaRp::new(&flow.config);
-    assert_eq!(fresh.rate(&slow, 1).bps(), 10_000 * MBPS);
+    assert_eq!(fresh.rate(&slow, time(1)).bps(), 10_000 * MBPS);
 }
 
 #[test]
@@ -692,13 +698,18 @@ fn parameters_and_switches_may_change_under_a_flow() {
         let config = &configs[step as usize * 7 % 10 % 3];
         let at = step * 1_711;
         if step % 3 == 0 {
-            flow.on_cnp(config, at);
+            flow.on_cnp(config, time(at));
         }
-        flow.on_bytes_sent(config, at, 100_000);
-        let rate = flow.rate(config, at);
+        flow.on_bytes_sent(config, time(at), 100_000);
+        let rate = flow.rate(config, time(at));
         assert!(
             rate >= Rate::from_mbps(1) && rate <= config.line(),
             "{step}: {rate}"
         );
     }
+}
+
+/// A point in time, from nanoseconds.
+fn time(ns: u64) -> Time {
+    Time::from_nanos(ns)
 }

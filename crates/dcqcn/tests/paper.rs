@@ -2,6 +2,7 @@
 
 use ferroce_dcqcn::rp::{PaperConfig, PaperParams, PaperRp, ReactionPoint};
 use ferroce_dcqcn::{HyperIncrease, RangeError, Rate, StageComparison};
+use ferroce_time::Time;
 
 const LINE: Rate = Rate::from_mbps(40_000);
 const G: f64 = 1.0 / 256.0;
@@ -18,15 +19,15 @@ fn close(a: f64, b: f64) -> bool {
 fn a_cnp_cuts_at_once_by_half_of_alpha_and_then_raises_alpha() {
     let config = config(&PaperParams::default());
     let mut flow = PaperRp::new(&config);
-    assert_eq!(flow.rate(&config, 0), LINE);
+    assert_eq!(flow.rate(&config, at(0)), LINE);
     assert_eq!(flow.next_event(), None);
     // A first CNP finds alpha at 1, however late it comes.
-    flow.on_cnp(&config, 1_000_000_000);
-    assert_eq!(flow.rate(&config, 1_000_000_000).bps(), 20_000_000_000);
+    flow.on_cnp(&config, at(1_000_000_000));
+    assert_eq!(flow.rate(&config, at(1_000_000_000)).bps(), 20_000_000_000);
     assert_eq!(flow.target(&config), LINE);
-    assert!(close(flow.alpha(&config, 1_000_000_000), 1.0));
-    flow.on_cnp(&config, 1_000_050_000);
-    assert_eq!(flow.rate(&config, 1_000_050_000).bps(), 10_000_000_000);
+    assert!(close(flow.alpha(&config, at(1_000_000_000)), 1.0));
+    flow.on_cnp(&config, at(1_000_050_000));
+    assert_eq!(flow.rate(&config, at(1_000_050_000)).bps(), 10_000_000_000);
     assert_eq!(flow.target(&config).bps(), 20_000_000_000, "always clamped");
 }
 
@@ -34,16 +35,16 @@ fn a_cnp_cuts_at_once_by_half_of_alpha_and_then_raises_alpha() {
 fn alpha_falls_once_in_each_period_without_a_cnp() {
     let config = config(&PaperParams::default());
     let mut flow = PaperRp::new(&config);
-    flow.on_cnp(&config, 0);
-    assert!(close(flow.alpha(&config, 54_999), 1.0));
-    assert!(close(flow.alpha(&config, 55_000), 1.0 - G));
-    assert!(close(flow.alpha(&config, 110_000), (1.0 - G).powi(2)));
+    flow.on_cnp(&config, at(0));
+    assert!(close(flow.alpha(&config, at(54_999)), 1.0));
+    assert!(close(flow.alpha(&config, at(55_000)), 1.0 - G));
+    assert!(close(flow.alpha(&config, at(110_000)), (1.0 - G).powi(2)));
     // A CNP restarts the period, and counts as one.
-    flow.on_cnp(&config, 120_000);
+    flow.on_cnp(&config, at(120_000));
     let raised = (1.0 - G).powi(3) + G;
-    assert!(close(flow.alpha(&config, 174_999), raised));
-    assert!(close(flow.alpha(&config, 175_000), raised * (1.0 - G)));
-    assert!(close(flow.alpha(&config, 3_600_000_000_000), 0.0));
+    assert!(close(flow.alpha(&config, at(174_999)), raised));
+    assert!(close(flow.alpha(&config, at(175_000)), raised * (1.0 - G)));
+    assert!(close(flow.alpha(&config, at(3_600_000_000_000)), 0.0));
 }
 
 #[test]
@@ -56,22 +57,22 @@ fn five_steps_halve_the_distance_and_then_the_target_rises() {
     };
     let config = config(&params);
     let mut flow = PaperRp::new(&config);
-    flow.on_cnp(&config, 0);
-    flow.on_cnp(&config, 0);
+    flow.on_cnp(&config, at(0));
+    flow.on_cnp(&config, at(0));
     let target = flow.target(&config).bps();
     let mut distance = 10_000_000_000;
     for step in 1..=5 {
         distance /= 2;
-        let rate = flow.rate(&config, step * 55_000);
+        let rate = flow.rate(&config, at(step * 55_000));
         assert_eq!(rate.bps(), target - distance, "step {step}");
         assert_eq!(flow.target(&config).bps(), target);
     }
-    flow.rate(&config, 6 * 55_000);
+    flow.rate(&config, at(6 * 55_000));
     assert_eq!(flow.target(&config).bps(), target + 40_000_000);
     // With the byte counter beyond five, too, the steps are the large ones.
-    flow.on_bytes_sent(&config, 6 * 55_000, 5_000);
+    flow.on_bytes_sent(&config, at(6 * 55_000), 5_000);
     assert_eq!(flow.target(&config).bps(), target + 6 * 40_000_000);
-    flow.on_bytes_sent(&config, 6 * 55_000, 1_000);
+    flow.on_bytes_sent(&config, at(6 * 55_000), 1_000);
     assert_eq!(flow.target(&config).bps(), target + 640_000_000);
 }
 
@@ -79,13 +80,13 @@ fn five_steps_halve_the_distance_and_then_the_target_rises() {
 fn a_flow_at_line_rate_keeps_its_alpha_and_has_no_deadline() {
     let config = config(&PaperParams::default());
     let mut flow = PaperRp::new(&config);
-    flow.on_cnp(&config, 0);
-    assert_eq!(flow.rate(&config, 100 * 55_000), LINE);
+    flow.on_cnp(&config, at(0));
+    assert_eq!(flow.rate(&config, at(100 * 55_000)), LINE);
     assert_eq!(flow.next_event(), None);
-    let alpha = flow.alpha(&config, 100 * 55_000);
+    let alpha = flow.alpha(&config, at(100 * 55_000));
     assert!(close(alpha, (1.0 - G).powi(100)), "{alpha}");
-    flow.on_cnp(&config, 100 * 55_000);
-    let rate = flow.rate(&config, 100 * 55_000).bps() as f64;
+    flow.on_cnp(&config, at(100 * 55_000));
+    let rate = flow.rate(&config, at(100 * 55_000)).bps() as f64;
     assert!((rate - 40e9 * (1.0 - alpha / 2.0)).abs() < 100.0, "{rate}");
 }
 
@@ -97,10 +98,10 @@ fn no_flow_is_cut_below_the_minimum() {
     };
     let config = config(&params);
     let mut flow = PaperRp::new(&config);
-    for at in 0..100 {
-        flow.on_cnp(&config, at);
+    for ns in 0..100 {
+        flow.on_cnp(&config, at(ns));
     }
-    assert_eq!(flow.rate(&config, 100), params.min_rate);
+    assert_eq!(flow.rate(&config, at(100)), params.min_rate);
 }
 
 #[test]
@@ -115,9 +116,9 @@ fn the_readings_of_the_threshold_and_of_hyper_increase_are_switches() {
         };
         let config = config(&params);
         let mut flow = PaperRp::new(&config);
-        flow.on_cnp(&config, 0);
-        flow.on_cnp(&config, 0);
-        flow.rate(&config, 4 * 55_000);
+        flow.on_cnp(&config, at(0));
+        flow.on_cnp(&config, at(0));
+        flow.rate(&config, at(4 * 55_000));
         flow.target(&config).bps() / 1_000_000 - 20_000
     };
     use HyperIncrease::{AfterOneStep, BothCounters};
@@ -221,11 +222,16 @@ fn no_call_takes_long() {
     for by_bytes in [false, true] {
         let mut flow = PaperRp::new(&config);
         for _ in 0..20 {
-            flow.on_cnp(&config, 0);
+            flow.on_cnp(&config, at(0));
         }
         if by_bytes {
-            flow.on_bytes_sent(&config, 0, u32::MAX);
+            flow.on_bytes_sent(&config, at(0), u32::MAX);
         }
-        assert_eq!(flow.rate(&config, 3_600_000_000_000), LINE);
+        assert_eq!(flow.rate(&config, at(3_600_000_000_000)), LINE);
     }
+}
+
+/// A point in time, from nanoseconds.
+fn at(ns: u64) -> Time {
+    Time::from_nanos(ns)
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use ferroce_dcqcn::np::{Arrival, CnpTimer, NotificationPoint};
 use ferroce_dcqcn::rp::NvidiaConfig;
 use ferroce_dcqcn::{Rate, Switches};
-use ferroce_transport::{Outgoing, Path};
+use ferroce_transport::{Outgoing, Path, Time};
 use ferroce_wire::{PKEY_DEFAULT, Qpn, cnp};
 
 use self::datagram::DatagramTimers;
@@ -114,7 +114,7 @@ impl Congestion {
 
     /// A marked packet has arrived from `peer` at a queue pair: a CNP for it waits to be sent,
     /// unless one was sent just before.
-    fn notify(&mut self, now_ns: u64, traffic_class: u8, peer: (Path, Qpn), flow: &mut CnpTimer) {
+    fn notify(&mut self, now: Time, traffic_class: u8, peer: (Path, Qpn), flow: &mut CnpTimer) {
         if !self.settings.congestion().answers_marks(traffic_class >> 5)
             || self.cnps.len() >= CNPS_MAX
         {
@@ -126,7 +126,7 @@ impl Congestion {
             pcp: traffic_class >> 5,
         };
         let (path, dest_qp) = peer;
-        if let Some(cnp) = self.np.on_packet(now_ns, arrival, flow) {
+        if let Some(cnp) = self.np.on_packet(now, arrival, flow) {
             // Not ECN-capable: a mark on a CNP would tell nobody anything.
             let path = Path {
                 traffic_class: cnp.dscp << 2,
@@ -138,14 +138,14 @@ impl Congestion {
 
     /// A marked datagram has arrived: a CNP to its sender waits to be sent, unless one was sent just
     /// before.
-    fn notify_sender(&mut self, now_ns: u64, traffic_class: u8, sender: (IpAddr, Qpn)) {
+    fn notify_sender(&mut self, now: Time, traffic_class: u8, sender: (IpAddr, Qpn)) {
         let (dest, source_qp) = sender;
         let path = Path {
             dest,
             traffic_class,
         };
         let mut flow = *self.datagrams.of(dest, source_qp);
-        self.notify(now_ns, traffic_class, (path, source_qp), &mut flow);
+        self.notify(now, traffic_class, (path, source_qp), &mut flow);
         *self.datagrams.of(dest, source_qp) = flow;
     }
 
@@ -210,7 +210,7 @@ mod tests {
         let mut port = port(Params::default().with(Param::MinTimeBetweenCnps, 0));
         let peer = (Outgoing::empty().path, Qpn::new(2));
         for now_ns in 0..1_000 {
-            port.notify(now_ns, CE, peer, &mut CnpTimer::default());
+            port.notify(Time::from_nanos(now_ns), CE, peer, &mut CnpTimer::default());
         }
         assert_eq!(port.cnps.len(), CNPS_MAX);
     }

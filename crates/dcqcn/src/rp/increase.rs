@@ -1,17 +1,16 @@
 //! How a rate recovers: fast recovery, additive increase, hyper increase. Common to both reaction
 //! points.
 
+use ferroce_time::{Span, Time};
+
 use crate::rate::Rate;
 use crate::switches::{HyperIncrease, StageComparison};
-
-/// No event is due.
-pub(super) const NEVER_NS: u64 = u64::MAX;
 
 /// The rules of increase of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Increase {
     /// Between events of the timer; not 0.
-    pub(super) timer_ns: u64,
+    pub(super) timer: Span,
     /// Between events of the byte counter; 0 = it is off.
     pub(super) bytes: u64,
     /// F, the events before the next phase.
@@ -35,7 +34,7 @@ pub(super) struct Recovery {
     pub(super) target: Rate,
     bytes: u64,
     /// The timer's next event. Phases of different speed count from one event to the next.
-    timer_due_ns: u64,
+    timer_due: Time,
     pub(super) time_stage: u16,
     pub(super) byte_stage: u16,
 }
@@ -58,26 +57,26 @@ impl Recovery {
             current: rate,
             target: rate,
             bytes: 0,
-            timer_due_ns: NEVER_NS,
+            timer_due: Time::NEVER,
             time_stage: 0,
             byte_stage: 0,
         }
     }
 
     /// Begins anew after a cut.
-    pub(super) const fn restart(&mut self, rules: &Increase, now_ns: u64) {
+    pub(super) const fn restart(&mut self, rules: &Increase, now: Time) {
         self.bytes = 0;
-        self.timer_due_ns = now_ns.saturating_add(rules.timer_ns);
+        self.timer_due = now.after(rules.timer);
         self.time_stage = 0;
         self.byte_stage = 0;
     }
 
     /// The next event of the timer.
-    pub(super) fn due_ns(&self, rules: &Increase) -> u64 {
+    pub(super) fn due(&self, rules: &Increase) -> Time {
         if self.is_full(rules) {
-            NEVER_NS
+            Time::NEVER
         } else {
-            self.timer_due_ns
+            self.timer_due
         }
     }
 
@@ -94,18 +93,17 @@ impl Recovery {
         self.current >= rules.full
     }
 
-    /// Makes the events of the timer that are due at `until_ns` or before. At full rate there is
+    /// Makes the events of the timer that are due at `until` or before. At full rate there is
     /// nothing to increase, and none is made.
-    pub(super) fn run_timer(&mut self, rules: &Increase, until_ns: u64) {
+    pub(super) fn run_timer(&mut self, rules: &Increase, until: Time) {
         let mut last = None;
-        while self.due_ns(rules) <= until_ns && self.timer_due_ns != NEVER_NS {
+        while self.due(rules) <= until && self.timer_due != Time::NEVER {
             self.time_stage = self.time_stage.saturating_add(1);
             let step = self.raise(rules, (1, 0));
-            let period_ns = self.timer_period_ns(rules);
-            self.timer_due_ns = self.timer_due_ns.saturating_add(period_ns);
+            self.timer_due = self.timer_due.after(self.timer_period(rules));
             let settled = (step, self.target.bps() - self.current.bps());
             if last == Some(settled) {
-                self.skip_alike(rules, step, until_ns);
+                self.skip_alike(rules, step, until);
             }
             last = Some(settled);
         }
@@ -191,11 +189,11 @@ impl Recovery {
         self.next_phase(rules) == Phase::Hyper
     }
 
-    fn timer_period_ns(&self, rules: &Increase) -> u64 {
+    fn timer_period(&self, rules: &Increase) -> Span {
         if rules.qau_extras && self.is_hyper(rules) {
-            (rules.timer_ns / 2).max(1)
+            (rules.timer / 2).max(Span::from_nanos(1))
         } else {
-            rules.timer_ns
+            rules.timer
         }
     }
 
@@ -209,18 +207,18 @@ impl Recovery {
 
     /// Makes the coming events of the timer that are like the last two: once the current rate
     /// follows at a constant distance, each raises both rates by the same step.
-    fn skip_alike(&mut self, rules: &Increase, step: u64, until_ns: u64) {
+    fn skip_alike(&mut self, rules: &Increase, step: u64, until: Time) {
         // Before that the phase may still change, at the limit the step does.
         let is_steady = self.time_stage > rules.threshold + 2;
         let room = rules.line.min(rules.full).bps().saturating_sub(1);
-        let is_due = self.timer_due_ns <= until_ns;
+        let is_due = self.timer_due <= until;
         if step == 0 || !is_steady || !is_due || self.target.bps() >= room {
             return;
         }
-        let period_ns = self.timer_period_ns(rules);
-        let due = (until_ns - self.timer_due_ns) / period_ns;
+        let period = self.timer_period(rules);
+        let due = until.since(self.timer_due) / period;
         let alike = due.min((room - self.target.bps()) / step);
-        self.timer_due_ns += alike * period_ns;
+        self.timer_due = self.timer_due.after(period * alike);
         let stages = u16::try_from(alike).unwrap_or(u16::MAX);
         self.time_stage = self.time_stage.saturating_add(stages);
         self.target = Rate::from_bps(self.target.bps() + alike * step);

@@ -7,20 +7,25 @@
 //! it, and only a period with a CNP leads to a cut, so that a flow has one deadline: its next cut or
 //! its next increase.
 
+use ferroce_time::{Span, Time};
+
 use super::ReactionPoint;
-use super::increase::{Increase, NEVER_NS, Phase, Recovery};
+use super::increase::{Increase, Phase, Recovery};
 use crate::alpha::{Alpha, AlphaRule};
 use crate::param::Param;
 use crate::params::Params;
 use crate::rate::Rate;
 use crate::switches::{ByteResetUnit, FirstCnp, FullRate, MinDecFac, Switches, Tie};
 
+/// The smallest step of the clock.
+const TICK: Span = Span::from_picos(1);
+
 /// A port's parameters, made ready for use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvidiaConfig {
     alpha: AlphaRule,
     increase: Increase,
-    cut_period_ns: u64,
+    cut_period: Span,
     gd: u32,
     /// The least that a cut leaves, in percent.
     leaves: u32,
@@ -61,7 +66,7 @@ impl NvidiaConfig {
         Self {
             alpha: AlphaRule::new(params, switches),
             increase: Increase {
-                timer_ns: params.micros_in_ns(Param::TimeReset),
+                timer: params.micros(Param::TimeReset),
                 bytes: u64::from(params.get(Param::ByteReset)) * unit,
                 threshold,
                 additive: params.mbps(Param::AiRate).min(line),
@@ -77,7 +82,7 @@ impl NvidiaConfig {
                 hyper_increase: switches.hyper_increase,
                 qau_extras: switches.qau_extras,
             },
-            cut_period_ns: params.micros_in_ns(Param::RateReduceMonitorPeriod),
+            cut_period: params.micros(Param::RateReduceMonitorPeriod),
             gd: params.get(Param::AlphaToRateShift),
             leaves: match switches.min_dec_fac {
                 MinDecFac::Leaves => factor,
@@ -110,24 +115,25 @@ impl NvidiaConfig {
 /// ```
 /// use ferroce_dcqcn::rp::{NvidiaConfig, NvidiaRp, ReactionPoint};
 /// use ferroce_dcqcn::{Params, Rate, Switches};
+/// use ferroce_time::Time;
 ///
 /// let line = Rate::from_mbps(100_000);
 /// let config = NvidiaConfig::new(&Params::default(), &Switches::default(), line);
 /// let mut flow = NvidiaRp::new(&config);
-/// flow.on_cnp(&config, 0);
-/// assert_eq!(flow.rate(&config, 3_999), line);
+/// flow.on_cnp(&config, Time::ZERO);
+/// assert_eq!(flow.rate(&config, Time::from_nanos(3_999)), line);
 /// // Alpha has fallen from 1023 to 1003 in four updates; the cut takes 1003/2048.
-/// assert_eq!(flow.rate(&config, 4_000).bps(), 100_000_000_000 * 1045 / 2048);
-/// assert_eq!(flow.next_event(), Some(304_000));
+/// assert_eq!(flow.rate(&config, Time::from_nanos(4_000)).bps(), 100_000_000_000 * 1045 / 2048);
+/// assert_eq!(flow.next_event(), Some(Time::from_nanos(304_000)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NvidiaRp {
     /// When something changes by itself.
-    next_ns: u64,
+    next: Time,
     recovery: Recovery,
     alpha: Alpha,
     /// The end of a monitor period: of the running one if a cut is pending, else of any.
-    cut_ns: u64,
+    cut: Time,
     cut_pending: bool,
     limited: bool,
 }
@@ -139,58 +145,58 @@ impl ReactionPoint for NvidiaRp {
 
     fn new(_: &NvidiaConfig) -> Self {
         Self {
-            next_ns: NEVER_NS,
+            next: Time::NEVER,
             // The port's speed, whatever that is at the time of asking.
             recovery: Recovery::new(Rate::MAX),
             alpha: Alpha::default(),
-            cut_ns: 0,
+            cut: Time::ZERO,
             cut_pending: false,
             limited: false,
         }
     }
 
-    fn on_cnp(&mut self, config: &NvidiaConfig, now_ns: u64) {
-        self.advance(config, now_ns);
+    fn on_cnp(&mut self, config: &NvidiaConfig, now: Time) {
+        self.advance(config, now);
         if self.limited {
-            self.alpha.advance(&config.alpha, now_ns);
+            self.alpha.advance(&config.alpha, now);
             self.alpha.on_cnp();
-            self.schedule_cut(config, now_ns);
+            self.schedule_cut(config, now);
         } else {
-            self.begin(config, now_ns);
+            self.begin(config, now);
         }
         self.arm(config);
     }
 
     #[inline]
-    fn on_bytes_sent(&mut self, config: &NvidiaConfig, now_ns: u64, bytes: u32) {
-        self.advance(config, now_ns);
+    fn on_bytes_sent(&mut self, config: &NvidiaConfig, now: Time, bytes: u32) {
+        self.advance(config, now);
         if self.limited && self.recovery.on_bytes(&config.increase, bytes) {
             self.arm(config);
         }
     }
 
     #[inline]
-    fn rate(&mut self, config: &NvidiaConfig, now_ns: u64) -> Rate {
-        self.advance(config, now_ns);
+    fn rate(&mut self, config: &NvidiaConfig, now: Time) -> Rate {
+        self.advance(config, now);
         self.recovery.current.min(config.increase.line)
     }
 
-    fn next_event(&self) -> Option<u64> {
-        (self.next_ns != NEVER_NS).then_some(self.next_ns)
+    fn next_event(&self) -> Option<Time> {
+        (self.next != Time::NEVER).then_some(self.next)
     }
 
     fn target(&self, config: &NvidiaConfig) -> Rate {
         self.recovery.target.min(config.increase.line)
     }
 
-    fn alpha(&self, config: &NvidiaConfig, now_ns: u64) -> f64 {
-        let mut now = *self;
-        now.advance(config, now_ns);
-        if !now.limited {
+    fn alpha(&self, config: &NvidiaConfig, now: Time) -> f64 {
+        let mut flow = *self;
+        flow.advance(config, now);
+        if !flow.limited {
             return 0.0;
         }
-        now.alpha.advance(&config.alpha, now_ns);
-        f64::from(now.alpha.value()) / f64::from(1_u32 << config.alpha.bits())
+        flow.alpha.advance(&config.alpha, now);
+        f64::from(flow.alpha.value()) / f64::from(1_u32 << config.alpha.bits())
     }
 
     fn is_limited(&self) -> bool {
@@ -211,66 +217,65 @@ impl NvidiaRp {
         (self.recovery.time_stage, self.recovery.byte_stage)
     }
 
-    /// Makes up for what was due at `now_ns` or before.
+    /// Makes up for what was due at `now` or before.
     #[inline]
-    fn advance(&mut self, config: &NvidiaConfig, now_ns: u64) {
+    fn advance(&mut self, config: &NvidiaConfig, now: Time) {
         self.recovery.keep_above(config.min_rate);
-        if now_ns >= self.next_ns {
-            self.catch_up(config, now_ns);
+        if now >= self.next {
+            self.catch_up(config, now);
         }
     }
 
     #[cold]
-    fn catch_up(&mut self, config: &NvidiaConfig, now_ns: u64) {
-        if self.cut_pending && self.cut_ns <= now_ns {
+    fn catch_up(&mut self, config: &NvidiaConfig, now: Time) {
+        if self.cut_pending && self.cut <= now {
             // A cut restarts the timer, so of both at once only the cut happens.
-            self.recovery.run_timer(&config.increase, self.cut_ns - 1);
+            self.recovery
+                .run_timer(&config.increase, self.cut.before(TICK));
             self.cut_pending = false;
-            self.cut(config, self.cut_ns);
+            self.cut(config, self.cut);
         }
-        let until_ns = match self.cut_pending {
-            true => now_ns.min(self.cut_ns - 1),
-            false => now_ns,
+        let until = match self.cut_pending {
+            true => now.min(self.cut.before(TICK)),
+            false => now,
         };
-        self.recovery.run_timer(&config.increase, until_ns);
+        self.recovery.run_timer(&config.increase, until);
         self.arm(config);
     }
 
     /// The first CNP of a flow.
-    fn begin(&mut self, config: &NvidiaConfig, now_ns: u64) {
+    fn begin(&mut self, config: &NvidiaConfig, now: Time) {
         self.limited = true;
         self.recovery = Recovery::new(config.first_rate.max(config.min_rate));
-        self.recovery.restart(&config.increase, now_ns);
-        self.alpha = Alpha::start(&config.alpha, now_ns);
-        self.cut_ns = now_ns;
+        self.recovery.restart(&config.increase, now);
+        self.alpha = Alpha::start(&config.alpha, now);
+        self.cut = now;
         match config.first_cnp {
-            FirstCnp::CutsLater => self.schedule_cut(config, now_ns),
+            FirstCnp::CutsLater => self.schedule_cut(config, now),
             FirstCnp::CutsLaterAndCounts => {
                 self.alpha.on_cnp();
-                self.schedule_cut(config, now_ns);
+                self.schedule_cut(config, now);
             }
-            FirstCnp::CutsAtOnce => self.cut(config, now_ns),
+            FirstCnp::CutsAtOnce => self.cut(config, now),
         }
     }
 
     /// Marks the running monitor period as one with a CNP.
-    fn schedule_cut(&mut self, config: &NvidiaConfig, now_ns: u64) {
+    fn schedule_cut(&mut self, config: &NvidiaConfig, now: Time) {
         if !self.cut_pending {
-            let period_ns = config.cut_period_ns;
-            let whole = now_ns.saturating_sub(self.cut_ns) / period_ns;
-            self.cut_ns = self
-                .cut_ns
-                .saturating_add((whole + 1).saturating_mul(period_ns));
+            let period = config.cut_period;
+            let whole = now.since(self.cut) / period;
+            self.cut = self.cut.after(period).after(period * whole);
             self.cut_pending = true;
         }
     }
 
-    fn cut(&mut self, config: &NvidiaConfig, at_ns: u64) {
-        let alpha_until_ns = match config.tie {
-            Tie::AlphaFirst => at_ns,
-            Tie::CutFirst => at_ns.saturating_sub(1),
+    fn cut(&mut self, config: &NvidiaConfig, at: Time) {
+        let alpha_until = match config.tie {
+            Tie::AlphaFirst => at,
+            Tie::CutFirst => at.before(TICK),
         };
-        self.alpha.advance(&config.alpha, alpha_until_ns);
+        self.alpha.advance(&config.alpha, alpha_until);
 
         let recovery = &mut self.recovery;
         let clamps = match config.clamp {
@@ -290,7 +295,7 @@ impl NvidiaRp {
             .scaled(left, shift)
             .max(recovery.current.percent(config.leaves))
             .max(config.min_rate);
-        recovery.restart(&config.increase, at_ns);
+        recovery.restart(&config.increase, at);
     }
 
     /// Releases a flow at full rate, and finds the next event of any other.
@@ -300,11 +305,11 @@ impl NvidiaRp {
             *self = Self::new(config);
             return;
         }
-        let cut_ns = if self.cut_pending {
-            self.cut_ns
+        let cut = if self.cut_pending {
+            self.cut
         } else {
-            NEVER_NS
+            Time::NEVER
         };
-        self.next_ns = cut_ns.min(self.recovery.due_ns(&config.increase));
+        self.next = cut.min(self.recovery.due(&config.increase));
     }
 }

@@ -3,8 +3,10 @@
 //!
 //! Each CNP cuts at once, then raises alpha. Without a CNP alpha falls once in every `alpha_timer`.
 
+use ferroce_time::{Span, Time};
+
 use super::ReactionPoint;
-use super::increase::{Increase, NEVER_NS, Recovery};
+use super::increase::{Increase, Recovery};
 use crate::error::RangeError;
 use crate::rate::Rate;
 use crate::switches::{HyperIncrease, StageComparison};
@@ -57,7 +59,7 @@ impl Default for PaperParams {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaperConfig {
     inverse_gain: u32,
-    alpha_timer_ns: u64,
+    alpha_timer: Span,
     min_rate: Rate,
     increase: Increase,
 }
@@ -81,10 +83,10 @@ impl PaperConfig {
         }
         Ok(Self {
             inverse_gain: params.inverse_gain,
-            alpha_timer_ns: params.alpha_timer_ns,
+            alpha_timer: Span::from_nanos(params.alpha_timer_ns),
             min_rate: params.min_rate.min(line),
             increase: Increase {
-                timer_ns: params.timer_ns,
+                timer: Span::from_nanos(params.timer_ns),
                 bytes: params.bytes,
                 threshold: params.threshold,
                 additive: params.additive.min(line),
@@ -107,10 +109,10 @@ const ALPHA_BITS: u32 = 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaperRp {
     /// When the rate changes by itself.
-    next_ns: u64,
+    next: Time,
     recovery: Recovery,
     /// The last CNP, or the last fall of alpha since.
-    alpha_ns: u64,
+    alpha_at: Time,
     alpha: u32,
 }
 
@@ -119,21 +121,21 @@ impl ReactionPoint for PaperRp {
 
     fn new(_: &PaperConfig) -> Self {
         Self {
-            next_ns: NEVER_NS,
+            next: Time::NEVER,
             // The port's speed, whatever that is at the time of asking.
             recovery: Recovery::new(Rate::MAX),
-            alpha_ns: 0,
+            alpha_at: Time::ZERO,
             alpha: 1 << ALPHA_BITS,
         }
     }
 
-    fn on_cnp(&mut self, config: &PaperConfig, now_ns: u64) {
-        self.advance(config, now_ns);
+    fn on_cnp(&mut self, config: &PaperConfig, now: Time) {
+        self.advance(config, now);
         if self.recovery.current == Rate::MAX {
             // Alpha does not fall before the first CNP.
-            self.alpha_ns = now_ns;
+            self.alpha_at = now;
         }
-        self.decay(config, now_ns);
+        self.decay(config, now);
         let recovery = &mut self.recovery;
         recovery.target = recovery.current.min(config.increase.line);
         let left = (2 << ALPHA_BITS) - u64::from(self.alpha);
@@ -141,68 +143,68 @@ impl ReactionPoint for PaperRp {
             .target
             .scaled(left, ALPHA_BITS + 1)
             .max(config.min_rate);
-        recovery.restart(&config.increase, now_ns);
+        recovery.restart(&config.increase, now);
         self.alpha = self.fallen(config) + (1 << ALPHA_BITS) / config.inverse_gain;
-        self.alpha_ns = now_ns;
-        self.next_ns = self.recovery.due_ns(&config.increase);
+        self.alpha_at = now;
+        self.next = self.recovery.due(&config.increase);
     }
 
     #[inline]
-    fn on_bytes_sent(&mut self, config: &PaperConfig, now_ns: u64, bytes: u32) {
-        self.advance(config, now_ns);
+    fn on_bytes_sent(&mut self, config: &PaperConfig, now: Time, bytes: u32) {
+        self.advance(config, now);
         if self.is_limited() && self.recovery.on_bytes(&config.increase, bytes) {
-            self.next_ns = self.recovery.due_ns(&config.increase);
+            self.next = self.recovery.due(&config.increase);
         }
     }
 
     #[inline]
-    fn rate(&mut self, config: &PaperConfig, now_ns: u64) -> Rate {
-        self.advance(config, now_ns);
+    fn rate(&mut self, config: &PaperConfig, now: Time) -> Rate {
+        self.advance(config, now);
         self.recovery.current.min(config.increase.line)
     }
 
-    fn next_event(&self) -> Option<u64> {
-        (self.next_ns != NEVER_NS).then_some(self.next_ns)
+    fn next_event(&self) -> Option<Time> {
+        (self.next != Time::NEVER).then_some(self.next)
     }
 
     fn target(&self, config: &PaperConfig) -> Rate {
         self.recovery.target.min(config.increase.line)
     }
 
-    fn alpha(&self, config: &PaperConfig, now_ns: u64) -> f64 {
+    fn alpha(&self, config: &PaperConfig, now: Time) -> f64 {
         if self.recovery.current == Rate::MAX {
             return 0.0;
         }
-        let mut now = *self;
-        now.decay(config, now_ns);
-        f64::from(now.alpha) / f64::from(1_u32 << ALPHA_BITS)
+        let mut flow = *self;
+        flow.decay(config, now);
+        f64::from(flow.alpha) / f64::from(1_u32 << ALPHA_BITS)
     }
 
     fn is_limited(&self) -> bool {
-        self.next_ns != NEVER_NS
+        self.next != Time::NEVER
     }
 }
 
 impl PaperRp {
     #[inline]
-    fn advance(&mut self, config: &PaperConfig, now_ns: u64) {
+    fn advance(&mut self, config: &PaperConfig, now: Time) {
         self.recovery.keep_above(config.min_rate);
-        if now_ns >= self.next_ns {
-            self.catch_up(config, now_ns);
+        if now >= self.next {
+            self.catch_up(config, now);
         }
     }
 
     #[cold]
-    fn catch_up(&mut self, config: &PaperConfig, now_ns: u64) {
-        self.recovery.run_timer(&config.increase, now_ns);
-        self.next_ns = self.recovery.due_ns(&config.increase);
+    fn catch_up(&mut self, config: &PaperConfig, now: Time) {
+        self.recovery.run_timer(&config.increase, now);
+        self.next = self.recovery.due(&config.increase);
     }
 
     /// Makes the falls of alpha that are due. It is zero after some ten thousand, so a long silence
     /// costs little.
-    fn decay(&mut self, config: &PaperConfig, now_ns: u64) {
-        let falls = now_ns.saturating_sub(self.alpha_ns) / config.alpha_timer_ns;
-        self.alpha_ns += falls * config.alpha_timer_ns;
+    fn decay(&mut self, config: &PaperConfig, now: Time) {
+        let falls = now.since(self.alpha_at) / config.alpha_timer;
+        self.alpha_at = self.alpha_at.after(config.alpha_timer * falls);
         for _ in 0..falls {
             if self.alpha == 0 {
                 return;

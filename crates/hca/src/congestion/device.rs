@@ -48,18 +48,18 @@ impl Hca {
         let Some(entry) = self.qps.get_mut(index) else {
             return;
         };
-        let (now_ns, traffic_class) = (self.now.as_nanos(), packet.traffic_class);
+        let (now, traffic_class) = (self.now, packet.traffic_class);
         if let Some(path) = entry.path {
             let peer = (path, entry.qp.attr().dest_qpn);
             let flow = &mut entry.cnp_timer;
-            self.congestion.notify(now_ns, traffic_class, peer, flow);
+            self.congestion.notify(now, traffic_class, peer, flow);
         } else if let Some(deth) = packet.headers.deth()
             && deth.qkey == entry.qp.attr().qkey
             && !packet.dest.is_multicast()
         {
             // From somebody who may write to the queue pair, and a group sends no flood of answers.
             let sender = (packet.source, deth.src_qp);
-            self.congestion.notify_sender(now_ns, traffic_class, sender);
+            self.congestion.notify_sender(now, traffic_class, sender);
         }
     }
 

@@ -42,7 +42,7 @@ impl Limiter {
     }
 
     pub(crate) fn on_cnp(&mut self, config: &NvidiaConfig, now: Time) {
-        self.rp.on_cnp(config, now.as_nanos());
+        self.rp.on_cnp(config, now);
     }
 
     /// The reaction point behind it.
@@ -57,7 +57,7 @@ impl Limiter {
 
     /// The rate in force.
     pub(crate) fn rate(&mut self, config: &NvidiaConfig, now: Time) -> Rate {
-        self.rp.rate(config, now.as_nanos())
+        self.rp.rate(config, now)
     }
 
     /// Bytes that may be in flight.
@@ -113,12 +113,12 @@ impl Limiter {
         now: Time,
         bytes: u32,
     ) {
-        self.rp.on_bytes_sent(config, now.as_nanos(), bytes);
+        self.rp.on_bytes_sent(config, now, bytes);
         let has_slept = now.since(self.woken_at) < host.pacing_tick;
         let late = if has_slept { self.late } else { Span::ZERO };
         let earliest = now.before(host.pacing_credit + late);
-        let takes = self.rate(config, now).transmission_ps(bytes);
-        self.due = self.due.max(earliest).after(Span::from_picos(takes));
+        let takes = self.rate(config, now).transmission(bytes);
+        self.due = self.due.max(earliest).after(takes);
     }
 }
 

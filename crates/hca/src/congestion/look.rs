@@ -64,11 +64,11 @@ impl Hca {
 /// The limit at `now`; the limiter itself stays at the time of its last packet.
 fn look(limiter: &Limiter, config: &NvidiaConfig, now: Time) -> Option<LimitLook> {
     let mut rp = limiter.reaction();
-    let rate = rp.rate(config, now.as_nanos());
+    let rate = rp.rate(config, now);
     rp.is_limited().then(|| LimitLook {
         rate,
         target: rp.target(config),
-        alpha: rp.alpha(config, now.as_nanos()),
+        alpha: rp.alpha(config, now),
         phase: rp.phase(config),
         stages: rp.stages(),
     })

@@ -49,7 +49,7 @@ pub(super) fn red(rate: Rate) -> CongestionPoint {
 
 /// The shortest run that a bottleneck of this rate allows, ns.
 pub(super) fn shortest_ns(rate: Rate) -> u64 {
-    PACKETS_MIN * rate.transmission_ps(PACKET_BYTES) / 1_000
+    (rate.transmission(PACKET_BYTES) * PACKETS_MIN).as_nanos()
 }
 
 impl Plan {
