@@ -94,7 +94,9 @@ impl Pair {
             now: Time::ZERO,
             wr: SendWr::new(0, op, sge),
             carries_bytes,
-            batch: Vec::with_capacity(BATCH),
+            batch: std::iter::repeat_with(Outgoing::empty)
+                .take(BATCH)
+                .collect(),
             bytes: vec![Vec::new(); BATCH],
             devices,
         }
@@ -102,19 +104,20 @@ impl Pair {
 
     /// Moves a batch of packets from one device to the other; false if there were none.
     fn carry(&mut self, from: usize) -> bool {
-        while self.batch.len() < BATCH {
-            let Some(packet) = self.devices[from].poll_transmit(self.now) else {
+        let mut count = 0;
+        while count < BATCH {
+            let packet = &mut self.batch[count];
+            if !self.devices[from].poll_transmit_into(self.now, packet) {
                 break;
-            };
-            if self.carries_bytes {
-                let bytes = &mut self.bytes[self.batch.len()];
-                bytes.resize(packet.payload_len as usize, 0);
-                assert!(self.devices[from].gather(&packet, bytes));
             }
-            self.batch.push(packet);
+            if self.carries_bytes {
+                let bytes = &mut self.bytes[count];
+                bytes.resize(packet.payload_len as usize, 0);
+                assert!(self.devices[from].gather(packet, bytes));
+            }
+            count += 1;
         }
-        let any = !self.batch.is_empty();
-        for (packet, bytes) in self.batch.drain(..).zip(&self.bytes) {
+        for (packet, bytes) in self.batch[..count].iter().zip(&self.bytes) {
             let received = Received {
                 source: ADDRESSES[from].into(),
                 dest: packet.path.dest,
@@ -127,7 +130,7 @@ impl Pair {
             };
             self.devices[1 - from].handle_packet(self.now, black_box(&received));
         }
-        any
+        count > 0
     }
 
     /// Posts and completes so many WRITEs.

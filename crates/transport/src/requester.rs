@@ -164,7 +164,8 @@ impl Requester {
         matches!(self.timer, RequesterTimer::Rnr { .. })
     }
 
-    pub(crate) fn post(&mut self, mut wr: SendWr, config: &QpConfig) -> Result<(), PostError> {
+    /// Takes a request, whose place is on the queue from now on, or refuses it.
+    pub(crate) fn post(&mut self, wr: &mut SendWr, config: &QpConfig) -> Result<(), PostError> {
         let QpConfig { qp_type, cap, .. } = *config;
         if !qp_type.supports(&wr.op) {
             let operation = wr.op.name();
@@ -189,8 +190,8 @@ impl Requester {
                 max: cap.max_send_sge,
             });
         }
-        let inline = match (wr.flags.contains(SendFlags::INLINE), wr.inline) {
-            (false, None) => None,
+        match (wr.flags.contains(SendFlags::INLINE), &wr.inline) {
+            (false, None) => {}
             (true, Some(bytes)) if !wr.op.needs_response() => {
                 if bytes.len() > cap.max_inline_data as usize {
                     let max = cap.max_inline_data;
@@ -199,11 +200,10 @@ impl Requester {
                         max,
                     });
                 }
-                Some(bytes)
             }
             _ => return Err(PostError::InlineMismatch),
-        };
-        let length = match &inline {
+        }
+        let length = match &wr.inline {
             Some(bytes) => bytes.len() as u64,
             None => wr.sges.iter().map(|sge| u64::from(sge.length)).sum(),
         };
@@ -214,8 +214,8 @@ impl Requester {
             wr_id: wr.wr_id,
             op: wr.op,
             flags: wr.flags,
-            sges: wr.sges,
-            inline,
+            sges: std::mem::take(&mut wr.sges),
+            inline: wr.inline.take(),
             to: wr.to,
             length: length as u32, // at most 2^31, checked above
             first_psn: Psn::ZERO,
@@ -549,7 +549,7 @@ impl Requester {
     }
 
     fn pop_front<H: Host>(&mut self, host: &mut H, qpn: Qpn) {
-        let Some(wqe) = self.queue.pop_front() else {
+        let Some(wqe) = self.queue.front() else {
             return;
         };
         self.started -= 1;
@@ -561,6 +561,7 @@ impl Requester {
             }
             host.complete(WorkQueue::Send, completion);
         }
+        self.queue.pop_front();
     }
 
     /// A local error whose turn has come: every earlier WQE is done.

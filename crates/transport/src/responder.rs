@@ -387,16 +387,18 @@ impl Responder {
         if taken.is_some() {
             *receive = taken;
         }
-        // The whole range is checked before the first byte is written. A WRITE of nothing touches
-        // no memory, so its key is not looked at (IBA vol 1, 9.7.4.1.5).
-        if opcode.starts_message() && *total > 0 {
+        let (ends, len) = (opcode.ends_message(), data.len());
+        // The whole range is checked before the first byte is written; where that is all in one
+        // packet, by writing it. A WRITE of nothing touches no memory, so its key is not looked at
+        // (IBA vol 1, 9.7.4.1.5).
+        let in_one = ends && len == *total;
+        if opcode.starts_message() && *total > 0 && !in_one {
             cx.host.check_write(&Segment {
                 key: Key::Remote(*rkey),
                 va: *va,
                 len: *total,
             })?;
         }
-        let (ends, len) = (opcode.ends_message(), data.len());
         if len > *left || (ends && len != *left) || (!ends && len == *left) {
             return Err(INVALID);
         }

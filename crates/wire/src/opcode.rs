@@ -183,6 +183,56 @@ static CLASSES: [Class; 256] = {
     table
 };
 
+/// What is asked of an opcode: the answers, by its byte.
+static PROPERTIES: [Properties; 256] = {
+    let mut table = [Properties(0); 256];
+    let mut index = 0;
+    while index < Opcode::ALL.len() {
+        let opcode = Opcode::ALL[index];
+        table[opcode as usize] = Properties::of(opcode);
+        index += 1;
+    }
+    table
+};
+
+#[derive(Clone, Copy)]
+struct Properties(u16);
+
+impl Properties {
+    const SEND: u16 = 1;
+    const WRITE: u16 = 1 << 1;
+    const READ_RESPONSE: u16 = 1 << 2;
+    const FIRST: u16 = 1 << 3;
+    const MIDDLE: u16 = 1 << 4;
+    const LAST: u16 = 1 << 5;
+    const ONLY: u16 = 1 << 6;
+    const RESPONSE: u16 = 1 << 7;
+    const CNP: u16 = 1 << 8;
+
+    const fn of(opcode: Opcode) -> Self {
+        use Opcode::*;
+        if matches!(opcode, Cnp) {
+            return Self(Self::CNP);
+        }
+        Self(match opcode.operation() {
+            RcSendFirst => Self::SEND | Self::FIRST,
+            RcSendMiddle => Self::SEND | Self::MIDDLE,
+            RcSendLast | RcSendLastImm | RcSendLastInvalidate => Self::SEND | Self::LAST,
+            RcSendOnly | RcSendOnlyImm | RcSendOnlyInvalidate => Self::SEND | Self::ONLY,
+            RcWriteFirst => Self::WRITE | Self::FIRST,
+            RcWriteMiddle => Self::WRITE | Self::MIDDLE,
+            RcWriteLast | RcWriteLastImm => Self::WRITE | Self::LAST,
+            RcWriteOnly | RcWriteOnlyImm => Self::WRITE | Self::ONLY,
+            RcReadResponseFirst => Self::RESPONSE | Self::READ_RESPONSE | Self::FIRST,
+            RcReadResponseMiddle => Self::RESPONSE | Self::READ_RESPONSE | Self::MIDDLE,
+            RcReadResponseLast => Self::RESPONSE | Self::READ_RESPONSE | Self::LAST,
+            RcReadResponseOnly => Self::RESPONSE | Self::READ_RESPONSE | Self::ONLY,
+            RcAcknowledge | RcAtomicAcknowledge => Self::RESPONSE,
+            _ => 0,
+        })
+    }
+}
+
 /// The same operation of RC, by the byte of an opcode.
 static OPERATIONS: [Opcode; 256] = {
     let mut table = [Opcode::Cnp; 256];
@@ -247,49 +297,31 @@ impl Opcode {
     /// Travels from requester to responder: SEND, WRITE, READ request and atomics.
     #[inline]
     pub const fn is_request(self) -> bool {
-        !self.is_response() && !matches!(self, Self::Cnp)
+        !self.has(Properties::RESPONSE | Properties::CNP)
     }
 
     /// Travels from responder to requester: READ responses and both acknowledges.
     #[inline]
     pub const fn is_response(self) -> bool {
-        self.is_read_response()
-            || matches!(
-                self.operation(),
-                Self::RcAcknowledge | Self::RcAtomicAcknowledge
-            )
+        self.has(Properties::RESPONSE)
     }
 
     /// First of several packets of a SEND, a WRITE or a READ response.
     #[inline]
     pub const fn is_first(self) -> bool {
-        matches!(
-            self.operation(),
-            Self::RcSendFirst | Self::RcWriteFirst | Self::RcReadResponseFirst
-        )
+        self.has(Properties::FIRST)
     }
 
     /// Neither first nor last of several packets of a SEND, a WRITE or a READ response.
     #[inline]
     pub const fn is_middle(self) -> bool {
-        matches!(
-            self.operation(),
-            Self::RcSendMiddle | Self::RcWriteMiddle | Self::RcReadResponseMiddle
-        )
+        self.has(Properties::MIDDLE)
     }
 
     /// Last of several packets of a SEND, a WRITE or a READ response.
     #[inline]
     pub const fn is_last(self) -> bool {
-        matches!(
-            self.operation(),
-            Self::RcSendLast
-                | Self::RcSendLastImm
-                | Self::RcSendLastInvalidate
-                | Self::RcWriteLast
-                | Self::RcWriteLastImm
-                | Self::RcReadResponseLast
-        )
+        self.has(Properties::LAST)
     }
 
     /// The one packet of a SEND, a WRITE or a READ response.
@@ -298,70 +330,38 @@ impl Opcode {
     /// "only"; see [`starts_message`](Self::starts_message).
     #[inline]
     pub const fn is_only(self) -> bool {
-        matches!(
-            self.operation(),
-            Self::RcSendOnly
-                | Self::RcSendOnlyImm
-                | Self::RcSendOnlyInvalidate
-                | Self::RcWriteOnly
-                | Self::RcWriteOnlyImm
-                | Self::RcReadResponseOnly
-        )
+        self.has(Properties::ONLY)
     }
 
     /// Begins a message: first, only, and the operations that always have one packet
     /// (READ request, atomics, both acknowledges). A CNP is no message.
     #[inline]
     pub const fn starts_message(self) -> bool {
-        !self.is_middle() && !self.is_last() && !matches!(self, Self::Cnp)
+        !self.has(Properties::MIDDLE | Properties::LAST | Properties::CNP)
     }
 
     /// Ends a message: last, only, and the operations that always have one packet.
     #[inline]
     pub const fn ends_message(self) -> bool {
-        !self.is_middle() && !self.is_first() && !matches!(self, Self::Cnp)
+        !self.has(Properties::MIDDLE | Properties::FIRST | Properties::CNP)
     }
 
     /// SEND of any service and position.
     #[inline]
     pub const fn is_send(self) -> bool {
-        matches!(
-            self.operation(),
-            Self::RcSendFirst
-                | Self::RcSendMiddle
-                | Self::RcSendLast
-                | Self::RcSendLastImm
-                | Self::RcSendOnly
-                | Self::RcSendOnlyImm
-                | Self::RcSendLastInvalidate
-                | Self::RcSendOnlyInvalidate
-        )
+        self.has(Properties::SEND)
     }
 
     /// RDMA WRITE of any service and position.
     #[inline]
     pub const fn is_write(self) -> bool {
-        matches!(
-            self.operation(),
-            Self::RcWriteFirst
-                | Self::RcWriteMiddle
-                | Self::RcWriteLast
-                | Self::RcWriteLastImm
-                | Self::RcWriteOnly
-                | Self::RcWriteOnlyImm
-        )
+        self.has(Properties::WRITE)
     }
 
     /// RDMA READ response of any position.
     #[inline]
     pub const fn is_read_response(self) -> bool {
-        matches!(
-            self.operation(),
-            Self::RcReadResponseFirst
-                | Self::RcReadResponseMiddle
-                | Self::RcReadResponseLast
-                | Self::RcReadResponseOnly
-        )
+        self.has(Properties::READ_RESPONSE)
     }
 
     /// Compare-and-swap or fetch-and-add.
@@ -428,7 +428,12 @@ impl Opcode {
     /// May carry payload (possibly of length 0).
     #[inline]
     pub const fn has_payload(self) -> bool {
-        self.is_send() || self.is_write() || self.is_read_response()
+        self.has(Properties::SEND | Properties::WRITE | Properties::READ_RESPONSE)
+    }
+
+    #[inline]
+    const fn has(self, any_of: u16) -> bool {
+        PROPERTIES[self as usize].0 & any_of != 0
     }
 
     /// Length of the BTH and all extension headers, bytes; always a multiple of 4.
