@@ -6,8 +6,8 @@ use crate::output::{Failure, Output};
 use crate::{adp, demo, device, explain, mlxreg, reg, run, serve};
 
 pub(crate) const EXIT_CODES: &str = "Exit codes:
-  0  success; also when the reader of a pipe went away
-  1  the work could not be done, or its output not written
+  0  success, including a closed pipe
+  1  operation failed or output could not be written
   2  bad input: flags, files or values; standard error says what and what to write instead";
 
 /// A RoCEv2 network card in software that can be programmed like the real one.
@@ -57,7 +57,7 @@ enum Work {
     Adp(adp::Command),
     Reg(reg::Reg),
     Mlxreg(mlxreg::Mlxreg),
-    /// Why it behaves as it does
+    /// Explain device behaviour
     Explain(explain::Command),
 }
 

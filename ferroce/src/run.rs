@@ -69,7 +69,7 @@ pub struct Command {
     /// Retransmission by a built-in policy while the program runs
     #[arg(long, value_name = "P", conflicts_with = "profile")]
     personality: Option<Personality>,
-    /// Spoil what the device sends while the program runs, for example
+    /// Impair what the device sends while the program runs, for example
     /// loss=1%,delay=50us,down=200ms@3s: times count from the start of the program
     #[arg(long, value_name = "SPEC", value_parser = impairment::parse)]
     impair: Option<Impairment>,

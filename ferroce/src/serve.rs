@@ -20,7 +20,7 @@ use self::limited::LimitedFlows;
 use crate::device;
 use crate::output::{Failure, Output};
 
-/// Answer scrapes of Prometheus until SIGINT or SIGTERM
+/// Serve Prometheus metrics until interrupted
 ///
 /// Every device of the user is in the answer, with what it has counted for all programs, also for
 /// those that have ended. Counters that cards have, too, go by node_exporter's names.

@@ -246,66 +246,66 @@ fn each_violation_names_line_field_value_range_and_remedy() {
         (
             "time_base = 4",
             "time_base = 6",
-            ":1: error: time_base = 6: allowed is a power of two from 4 to 32768; write time_base = \
+            ":1: error: time_base = 6: must be a power of two from 4 to 32768; write time_base = \
              4 or time_base = 8",
         ),
         (
             "time_base = 4",
             "time_base = 4\ntime_unit = 0",
-            ":2: error: time_unit = 0: allowed is 1 (microseconds); write time_unit = 1, or leave \
+            ":2: error: time_unit = 0: must be 1 (microseconds); write time_unit = 1, or leave \
              the line out",
         ),
         (
             "start_range_index = 0",
             "start_range_index = 2",
-            ":6: error: start_range_index = 2: allowed is 0 to 1 (range_num = 2); write \
+            ":6: error: start_range_index = 2: must be 0 to 1 (range_num = 2); write \
              start_range_index = 1",
         ),
         (
             "start_range_index = 0",
             "start_range_index = 0\nrange_num = 0",
-            ":7: error: range_num = 0: allowed is 1 to 4; write at least one [[timeout_range]]",
+            ":7: error: range_num = 0: must be 1 to 4; write at least one [[timeout_range]]",
         ),
         (
             "range_low_bound = 12",
             "range_low_bound = 8",
-            ":16: error: timeout_range[1].range_low_bound = 8: allowed is more than 8, the low \
+            ":16: error: timeout_range[1].range_low_bound = 8: must be more than 8, the low \
              bound of range 0; write range_low_bound = 9 or more, or sort the ranges",
         ),
         (
             "LOW_BOUND\"\nprev_range_index = 0",
             "LOW_BOUND\"\nprev_range_index = 1",
-            ":13: error: timeout_range[0].prev_range_index = 1: allowed is 0 (range 0 has no \
+            ":13: error: timeout_range[0].prev_range_index = 1: must be 0 (range 0 has no \
              previous range); write prev_range_index = 0",
         ),
         (
             "DIV_2\"\nprev_range_index = 0",
             "DIV_2\"\nprev_range_index = 1",
-            ":20: error: timeout_range[1].prev_range_index = 1: allowed is 0; write \
+            ":20: error: timeout_range[1].prev_range_index = 1: must be 0; write \
              prev_range_index = 0",
         ),
         (
             "\"TO_DIV_2\"",
             "3",
-            ":19: error: timeout_range[1].dec_mode = 3: allowed is TO_DIV_4 (0), TO_DIV_2 (1) or \
+            ":19: error: timeout_range[1].dec_mode = 3: must be TO_DIV_4 (0), TO_DIV_2 (1) or \
              TO_LOW_BOUND (2); write dec_mode = \"TO_LOW_BOUND\"",
         ),
         (
             "timeout_retry_num = 1",
             "timeout_retry_num = 1024",
-            ":18: error: timeout_range[1].timeout_retry_num = 1024: allowed is 1 to 1023 (10 \
+            ":18: error: timeout_range[1].timeout_retry_num = 1024: must be 1 to 1023 (10 \
              bits); write timeout_retry_num = 1023",
         ),
         (
             "timeout_init_low_bound = 8",
             "timeout_init_low_bound = 256",
-            ":4: error: timeout_init_low_bound = 256: allowed is 0 to 255; write \
+            ":4: error: timeout_init_low_bound = 256: must be 0 to 255; write \
              timeout_init_low_bound = 255",
         ),
         (
             "\"TO_DIV_2\"",
             "\"TO_DIV_3\"",
-            ":19: error: timeout_range[1].dec_mode = \"TO_DIV_3\" is unknown; allowed are TO_DIV_4, \
+            ":19: error: timeout_range[1].dec_mode = \"TO_DIV_3\" is unknown; allowed: TO_DIV_4, \
              TO_DIV_2, TO_LOW_BOUND",
         ),
         (
@@ -354,7 +354,7 @@ fn five_ranges_are_one_too_many() {
     assert_eq!(
         bad(&["adp", "check", &file]),
         format!(
-            "{file}:8: error: range_num = 5: allowed is 1 to 4; write at most 4 [[timeout_range]] \
+            "{file}:8: error: range_num = 5: must be 1 to 4; write at most 4 [[timeout_range]] \
              tables\n"
         )
     );
@@ -443,10 +443,7 @@ fn bad_payloads_say_what_to_give() {
             &change(8, "2"),
             "adp_retx_profile_id = 2 is beyond the only profile there is; write 1",
         ),
-        (
-            &change(36, "0005"),
-            "time_base = 5: allowed is a power of two",
-        ),
+        (&change(36, "0005"), "time_base = 5: must be a power of two"),
     ] {
         let errors = bad(&["adp", "decode", hex]);
         assert!(errors.contains(expected), "{errors}");

@@ -116,7 +116,7 @@ fn a_preset_is_the_ground_for_what_else_is_set() {
     let values = ["rpg_min_dec_fac", "rpg_ai_rate", "rpg_hai_rate"].map(|name| &now[name]);
     assert_eq!(values, [89, 9, 50]);
     let error = devices.bad(&["cc", "set", "-d", "fr0", "--preset", "bare"]);
-    assert!(error.contains("there are: firmware, paper"), "{error}");
+    assert!(error.contains("available: firmware, paper"), "{error}");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn commands_for_a_card_undo_themselves() {
 fn nobody_to_watch_is_said() {
     let devices = Devices::new();
     let out = devices.good(&["cc", "watch", "-d", "fr0", "--count", "1"]);
-    assert_eq!(out, "no queue pair has got a CNP\n");
+    assert_eq!(out, "no queue pair has received a CNP\n");
     assert_eq!(
         devices.good(&["cc", "watch", "-j", "--count", "2", "--interval", "0.01"]),
         "[]\n[]\n"
@@ -275,7 +275,7 @@ fn what_is_wrong_changes_nothing_and_says_why() {
         ),
         (&["-d", "fr0", "rpg_ai=1"], "did you mean rpg_ai_rate?"),
         (&["-d", "fr0", "rpg_ai_rate"], "write NAME=VALUE"),
-        (&["-d", "fr9", "rpg_ai_rate=1"], "there are: fr0"),
+        (&["-d", "fr9", "rpg_ai_rate=1"], "available: fr0"),
         (&["rpg_ai_rate=1"], "write -d DEV"),
         (&["-d", "fr0", "--prio", "3", "rpg_gd=10"], "whole port"),
         (&["-d", "fr0", "--prio", "8", "enable=1"], "not in 0..=7"),

@@ -119,8 +119,8 @@ fn registers_know_the_function_that_they_are_reached_by() {
         place.run(&args)
     };
     assert_eq!(hist("a", "2").0, 0);
-    assert!(hist("a", "3").2.contains("vhca_id is 3, allowed is 0 to 2"));
-    assert!(hist("av0", "0").2.contains("vhca_id is 0, allowed is 1"));
+    assert!(hist("a", "3").2.contains("vhca_id is 3; allowed: 0 to 2"));
+    assert!(hist("av0", "0").2.contains("vhca_id is 0; allowed: 1"));
 }
 
 #[test]

@@ -45,9 +45,9 @@ fn the_histogram_is_read_as_the_sample_reads_it() {
         json!({"low_ns": 10_000, "high_ns": null, "count": 0})
     );
     for (option, value, said) in [
-        ("-n", "65", "bin_num is 65, allowed is 1 to 64"),
-        ("-b0", "0", "bin0_width is 0, allowed is 1 to 65535"),
-        ("-vid", "3", "vhca_id is 3, allowed is 0"),
+        ("-n", "65", "bin_num is 65; allowed: 1 to 64"),
+        ("-b0", "0", "bin0_width is 0; allowed: 1 to 65535"),
+        ("-vid", "3", "vhca_id is 3; allowed: 0"),
         ("-u", "sec", "usec_100"),
     ] {
         let error = place.bad(2, &["stat", "hist", "-p", "a", "-t", "0", option, value]);
@@ -64,7 +64,7 @@ fn the_histogram_is_drawn_and_watched() {
         let text = format!("stat hist -p a {bins} {options}");
         place.good(&text.trim_end().split(' ').collect::<Vec<_>>())
     };
-    let none = "no timer of adaptive retransmission ran out\n";
+    let none = "no adaptive-retransmission timeouts\n";
     assert_eq!(hist("--bars -r 2"), format!("\n{none}\n{none}"));
     let heading = "a since these bins were set, read";
     assert_eq!(

@@ -212,7 +212,7 @@ fn what_is_wrong_is_said_with_what_would_be_right() {
             &["reg", "get", "ROCE_ACCL", "-d", "a", "-i", "2"],
             "profile 1 only",
         ),
-        (&["reg", "get", "ROCE_ACCL", "-d", "b"], "there are: a, fr0"),
+        (&["reg", "get", "ROCE_ACCL", "-d", "b"], "available: a, fr0"),
     ] {
         let error = place.bad(2, args);
         assert!(error.contains(said), "{error}");
@@ -383,7 +383,7 @@ fn what_would_be_sent_to_a_card_needs_no_card() {
 
     let error = bad(&["reg", "get", "ROCE_ACCL", "-d", card]);
     assert!(
-        error.contains("modprobe mlx5_fwctl") || error.contains("there are: fwctl"),
+        error.contains("modprobe mlx5_fwctl") || error.contains("available: fwctl"),
         "{error}"
     );
 }

@@ -433,10 +433,7 @@ fn objects_are_shown_as_their_process_has_them() {
     for (args, reason) in [
         (&["res", "show", "qp", "fr9"][..], "no device \"fr9\""),
         (&["res", "show", "qp", "colour", "red"], "is no key of qp"),
-        (
-            &["res", "show", "qp", "lqpn", "many"],
-            "allowed are numbers",
-        ),
+        (&["res", "show", "qp", "lqpn", "many"], "allowed: numbers"),
         (
             &["res", "show", "things", "fr1", "1"],
             "is no kind of object",
@@ -469,16 +466,20 @@ fn the_exit_code_is_the_programs() {
         (
             &["run", "no-such-program"][..],
             127,
-            "in no directory of PATH",
+            "command not found in PATH",
         ),
         (&["run", &no_program], 127, "does not exist"),
         (&["run", &directory], 126, "is a directory"),
         (
             &["run", "--device", "fr9", "true"],
             125,
-            "no device \"fr9\"; there are: fr0",
+            "no device \"fr9\"; available: fr0",
         ),
-        (&["run", "--impair", "loss=2", "true"], 2, "loss is \"2\""),
+        (
+            &["run", "--impair", "loss=2", "true"],
+            2,
+            "invalid loss \"2\"",
+        ),
         (
             &["run", "--profile", "/nothing", "true"],
             125,

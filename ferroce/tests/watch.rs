@@ -208,7 +208,7 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
 
     let of_3 = ["-j", "--count", "1", "--prio", "3"];
     assert_eq!(watched(&place, &of_3), "[]\n");
-    let nobody = "no queue pair of priority 3 has got a CNP\n";
+    let nobody = "no queue pair of priority 3 has received a CNP\n";
     assert_eq!(watched(&place, &of_3[1..]), nobody);
 
     let page = exporter.told();
@@ -219,7 +219,7 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
     // Programs that other tests are starting keep its slot until they run, and do not answer.
     assert_eq!(
         watched(&place, &["--count", "1"]),
-        "no queue pair has got a CNP\n"
+        "no queue pair has received a CNP\n"
     );
 
     place.good(&["dev", "set", "fr1", "speed", "25G"]);
@@ -260,7 +260,7 @@ fn a_process_is_asked_only_if_it_may_have_something_to_tell() {
     both.read_to_string(&mut seen).unwrap();
     let lines: Vec<_> = seen.lines().collect();
     assert!(
-        lines[0] == "no queue pair of a process that answers has got a CNP"
+        lines[0] == "no queue pair of a process that answers has received a CNP"
             && lines[1].starts_with("warning: fr1: process"),
         "{seen}"
     );

@@ -1,3 +1,5 @@
+//! Connection managers under any calls and any link.
+
 use ferroce_hca::cm::{
     CmEventKind, CommId, ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport,
 };

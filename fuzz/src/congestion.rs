@@ -1,3 +1,5 @@
+//! Parameters of congestion control as bytes and as text.
+
 use ferroce_dcqcn::{Param, Params, Target};
 use ferroce_prm::Register;
 use ferroce_prm::cong::LAYOUTS;

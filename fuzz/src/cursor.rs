@@ -1,3 +1,5 @@
+//! An input as a row of decisions.
+
 /// Reads decisions off an input. At its end everything is zero, so every input is complete.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {

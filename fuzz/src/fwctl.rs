@@ -1,3 +1,5 @@
+//! The ioctls of a node.
+
 use ferroce_fwctl::mailbox::{Method, Reply, Request, Status};
 use ferroce_fwctl::node::{self, UserMemory};
 use ferroce_fwctl::uapi::{FWCTL_INFO, FWCTL_RPC, Info, Rpc};

@@ -1,3 +1,5 @@
+//! Packets of any bytes.
+
 use ferroce_wire::{
     Aeth, AtomicEth, BthFlags, Deth, ExtensionValues, HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow,
     IcrcVerifier, IdPolicy, IpPair, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Srqn, Syndrome,

@@ -1,3 +1,5 @@
+//! Profiles of any values.
+
 use ferroce_adp::trace::{Event, Input, Replay, SilentPeer};
 use ferroce_adp::{
     AckTimeoutFloor, PROFILE_SIZE, Policy, PolicyKind, Profile, QpTimeouts, RANGE_NUM_MAX,

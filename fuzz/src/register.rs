@@ -1,3 +1,5 @@
+//! Access registers of any contents.
+
 use ferroce_adp::trace::{Event, SilentPeer};
 use ferroce_adp::{QpTimeouts, RetryState};
 use ferroce_hca::{Hca, HcaConfig, Method, Status};

@@ -105,7 +105,7 @@ fn attributes_are_as_the_transition_has_them_or_nothing_changes() {
     let finished = check("bad_modify", include_str!("../programs/bad_modify.txt"));
     assert_eq!(
         line_of(&finished, "timeout 32"),
-        "ferroce: ibv_modify_qp: timeout is 32, allowed is 0 to 31"
+        "ferroce: ibv_modify_qp: timeout is 32; allowed: 0 to 31"
     );
 }
 
@@ -120,7 +120,7 @@ fn sizes_flags_and_numbers_are_in_range() {
     let finished = check("bad_sizes", include_str!("../programs/bad_sizes.txt"));
     assert_eq!(
         line_of(&finished, "create_cq cqe -1"),
-        "ferroce: ibv_create_cq: cqe is -1, allowed is 1 to max_cqe of the device"
+        "ferroce: ibv_create_cq: cqe is -1; allowed: 1 to max_cqe of the device"
     );
 }
 
@@ -129,7 +129,7 @@ fn work_requests_are_refused_or_fail_as_on_a_card() {
     let finished = check("bad_work", include_str!("../programs/bad_work.txt"));
     assert_eq!(
         line_of(&finished, "-1 sges"),
-        "ferroce: ibv_post_send: num_sge is -1, allowed is 0 to max_sge of the queue pair"
+        "ferroce: ibv_post_send: num_sge is -1; allowed: 0 to max_sge of the queue pair"
     );
     let unknown = line_of(&finished, "IBV_WR_SEND_WITH_INV of uc");
     assert!(
@@ -148,7 +148,7 @@ fn extended_calls_and_rarer_objects_are_checked_as_well() {
     let finished = check("bad_extended", include_str!("../programs/bad_extended.txt"));
     assert_eq!(
         line_of(&finished, "ibv_wr_* inline too long"),
-        "ferroce: ibv_wr_complete: inline bytes is 65 (0x41), allowed is 0 to max_inline_data of \
+        "ferroce: ibv_wr_complete: inline bytes is 65 (0x41); allowed: 0 to max_inline_data of \
          the queue pair"
     );
 }

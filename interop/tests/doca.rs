@@ -224,7 +224,7 @@ fn cards_that_cannot_be_reached_are_listed_and_told_what_to_do() {
     assert_eq!(stdout, expected, "{stderr}");
     for fix in [
         "modprobe mlx5_fwctl",
-        "there are: fwctl0 at 0000:1a:00.2",
+        "available: fwctl0 at 0000:1a:00.2",
         "`sudo`",
     ] {
         assert!(stderr.contains(fix), "{stderr}");
@@ -257,7 +257,7 @@ fn virtual_functions_are_devices() {
     assert!(own.status.success(), "{own}");
     let of_another = count("1");
     assert!(
-        of_another.stderr.contains("vhca_id is 1, allowed is 2"),
+        of_another.stderr.contains("vhca_id is 1; allowed: 2"),
         "{of_another}"
     );
 }
@@ -294,9 +294,7 @@ fn flags_come_from_the_command_line_and_from_a_file() {
     let wrong = flags(&lab, &program, &["-vid", "many"]);
     assert_eq!(wrong.stdout, "DOCA_ERROR_INVALID_VALUE\n");
     assert!(
-        wrong
-            .stderr
-            .contains("-vid is \"many\", allowed is a number"),
+        wrong.stderr.contains("-vid is \"many\"; allowed: a number"),
         "{wrong}"
     );
     let missing = flags(&lab, &program, &["-j", "/does/not/exist"]);

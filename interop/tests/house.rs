@@ -632,10 +632,22 @@ fn links(markdown: &str) -> impl Iterator<Item = &str> {
         .filter(|target| !target.is_empty() && !target.contains("://"))
 }
 
+/// In the first line of its file.
+#[test]
+fn modules_say_what_lives_in_them() {
+    let sources = all_sources();
+    let modules = sources
+        .iter()
+        .filter(|source| source.path.contains("/src/"));
+    let silent = modules.filter(|module| !module.lines[0].starts_with("//! "));
+    let silent: Vec<_> = silent.map(|module| module.path.clone()).collect();
+    report("modules without a sentence", &silent);
+}
+
 #[test]
 fn links_between_the_pages_lead_somewhere() {
     let root = root();
-    let pages = ["", "docs", "interop", "benches", "profiles"]
+    let pages = ["", "docs", "docs/design", "interop", "benches", "profiles"]
         .iter()
         .filter_map(|directory| fs::read_dir(root.join(directory)).ok())
         .flat_map(|entries| entries.map(|entry| entry.expect("a directory can be listed").path()))

@@ -105,7 +105,7 @@ impl Refusal {
 
     /// A value outside its range.
     pub fn value(field: &str, value: impl fmt::Display, allowed: impl fmt::Display) -> Self {
-        let what = format_args!("{field} is {value}, allowed is {allowed}").to_string();
+        let what = format_args!("{field} is {value}; allowed: {allowed}").to_string();
         Self::new(Code::InvalidValue, what)
     }
 

@@ -22,7 +22,7 @@ pub enum Error {
     #[error("{0} is a null pointer")]
     Null(&'static str),
     /// A value outside its range (`EINVAL`).
-    #[error("{field} is {value}, allowed is {allowed}", value = number_or_bits(*value))]
+    #[error("{field} is {value}; allowed: {allowed}", value = number_or_bits(*value))]
     Invalid {
         /// Name of the argument or field.
         field: &'static str,

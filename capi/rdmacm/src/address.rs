@@ -34,7 +34,7 @@ pub(crate) unsafe fn read(
             }
             family => Err(Error::Refused {
                 errno: libc::EINVAL,
-                what: format!("{name} is of address family {family}, allowed is AF_INET, AF_INET6"),
+                what: format!("{name} is of address family {family}; allowed: AF_INET, AF_INET6"),
             }),
         }
     }

@@ -1,3 +1,5 @@
+//! Names of events.
+
 use std::ffi::{c_char, c_int};
 
 use ferroce_border::border;

@@ -52,10 +52,7 @@ impl fmt::Display for Violation {
             instead,
             ..
         } = self;
-        write!(
-            f,
-            "{field} = {value}: allowed is {allowed}; write {instead}"
-        )
+        write!(f, "{field} = {value}: must be {allowed}; write {instead}")
     }
 }
 

@@ -212,7 +212,7 @@ pub enum Problem {
         line: Option<usize>,
     },
     /// A word is not one of an enumeration.
-    #[error("{key} = \"{value}\" is unknown; allowed are {allowed}")]
+    #[error("{key} = \"{value}\" is unknown; allowed: {allowed}")]
     UnknownValue {
         /// The key, with its range.
         key: String,

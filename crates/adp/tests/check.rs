@@ -73,7 +73,7 @@ fn the_base_is_a_power_of_two_from_4_up() {
         (65535, "time_base = 32768"),
     ] {
         let text = format!(
-            "time_base = {time_base}: allowed is a power of two from 4 to 32768; write {instead}"
+            "time_base = {time_base}: must be a power of two from 4 to 32768; write {instead}"
         );
         refuses(|raw| raw.time_base = time_base, Rule::TimeBase, &text);
     }
@@ -82,13 +82,13 @@ fn the_base_is_a_power_of_two_from_4_up() {
 #[test]
 fn the_unit_is_microseconds() {
     let text =
-        "time_unit = 2: allowed is 1 (microseconds); write time_unit = 1, or leave the line out";
+        "time_unit = 2: must be 1 (microseconds); write time_unit = 1, or leave the line out";
     refuses(|raw| raw.time_unit = 2, Rule::TimeUnit, text);
 }
 
 #[test]
 fn there_are_one_to_four_ranges() {
-    let text = "range_num = 0: allowed is 1 to 4; write at least one [[timeout_range]]";
+    let text = "range_num = 0: must be 1 to 4; write at least one [[timeout_range]]";
     refuses(|raw| raw.range_num = 0, Rule::RangeNum, text);
     let mut raw = two_ranges();
     raw.range_num = 5;
@@ -102,14 +102,13 @@ fn there_are_one_to_four_ranges() {
     };
     assert_eq!(
         raw.check().violations[0].to_string(),
-        "range_num = 5: allowed is 1 to 4; write at most 4 [[timeout_range]] tables"
+        "range_num = 5: must be 1 to 4; write at most 4 [[timeout_range]] tables"
     );
 }
 
 #[test]
 fn the_start_range_exists() {
-    let text =
-        "start_range_index = 2: allowed is 0 to 1 (range_num = 2); write start_range_index = 1";
+    let text = "start_range_index = 2: must be 0 to 1 (range_num = 2); write start_range_index = 1";
     refuses(|raw| raw.start_range_index = 2, Rule::StartRange, text);
 }
 
@@ -117,7 +116,7 @@ fn the_start_range_exists() {
 fn ranges_are_sorted() {
     for low in [3, 8] {
         let text = format!(
-            "timeout_range[1].range_low_bound = {low}: allowed is more than 8, the low bound of \
+            "timeout_range[1].range_low_bound = {low}: must be more than 8, the low bound of \
              range 0; write range_low_bound = 9 or more, or sort the ranges"
         );
         refuses(
@@ -140,13 +139,13 @@ fn the_previous_range_lies_before() {
     refuses(
         |raw| raw.timeout_range[0].prev_range_index = 1,
         Rule::PrevRange,
-        "timeout_range[0].prev_range_index = 1: allowed is 0 (range 0 has no previous range); \
+        "timeout_range[0].prev_range_index = 1: must be 0 (range 0 has no previous range); \
          write prev_range_index = 0",
     );
     refuses(
         |raw| raw.timeout_range[1].prev_range_index = 1,
         Rule::PrevRange,
-        "timeout_range[1].prev_range_index = 1: allowed is 0; write prev_range_index = 0",
+        "timeout_range[1].prev_range_index = 1: must be 0; write prev_range_index = 0",
     );
 }
 
@@ -155,19 +154,19 @@ fn reserved_modes_and_wide_values_are_refused() {
     refuses(
         |raw| raw.timeout_range[1].dec_mode = 3,
         Rule::DecMode,
-        "timeout_range[1].dec_mode = 3: allowed is TO_DIV_4 (0), TO_DIV_2 (1) or TO_LOW_BOUND \
+        "timeout_range[1].dec_mode = 3: must be TO_DIV_4 (0), TO_DIV_2 (1) or TO_LOW_BOUND \
          (2); write dec_mode = \"TO_LOW_BOUND\"",
     );
     refuses(
         |raw| raw.timeout_range[1].timeout_retry_num = 1024,
         Rule::Width,
-        "timeout_range[1].timeout_retry_num = 1024: allowed is 1 to 1023 (10 bits); write \
+        "timeout_range[1].timeout_retry_num = 1024: must be 1 to 1023 (10 bits); write \
          timeout_retry_num = 1023",
     );
     refuses(
         |raw| raw.timeout_range[3].prev_range_index = 8,
         Rule::Width,
-        "timeout_range[3].prev_range_index = 8: allowed is 0 to 7; write prev_range_index = 0",
+        "timeout_range[3].prev_range_index = 8: must be 0 to 7; write prev_range_index = 0",
     );
 }
 

@@ -101,7 +101,7 @@ fn unknown_words_name_the_known_ones() {
     one_problem(
         &GOOD.replace("TO_DIV_2", "TO_DIV_8"),
         14,
-        "timeout_range[1].dec_mode = \"TO_DIV_8\" is unknown; allowed are TO_DIV_4, TO_DIV_2, \
+        "timeout_range[1].dec_mode = \"TO_DIV_8\" is unknown; allowed: TO_DIV_4, TO_DIV_2, \
          TO_LOW_BOUND",
     );
 }
@@ -190,32 +190,32 @@ fn integers_that_fit_no_field_are_violations_with_their_own_value() {
         (
             "time_base = 4",
             "time_base = 70000",
-            "time_base = 70000: allowed is a power of two",
+            "time_base = 70000: must be a power of two",
         ),
         (
             "time_base = 4",
             "time_base = -4",
-            "time_base = -4: allowed is a power of two",
+            "time_base = -4: must be a power of two",
         ),
         (
             "low_bound = 8\n\n",
             "low_bound = 256\n\n",
-            "timeout_init_low_bound = 256: allowed is 0 to 255; write timeout_init_low_bound = 255",
+            "timeout_init_low_bound = 256: must be 0 to 255; write timeout_init_low_bound = 255",
         ),
         (
             "range_size = 6",
             "range_size = 99999999999999999999",
-            "timeout_range[0].range_size = 9223372036854775807: allowed is 0 to 255; write",
+            "timeout_range[0].range_size = 9223372036854775807: must be 0 to 255; write",
         ),
         (
             "num = 1\ndec_mode = \"TO_L",
             "num = -1\ndec_mode = \"TO_L",
-            "timeout_range[0].timeout_retry_num = -1: allowed is 0 to 1023; write timeout_retry_num = 0",
+            "timeout_range[0].timeout_retry_num = -1: must be 0 to 1023; write timeout_retry_num = 0",
         ),
         (
             "\"TO_DIV_2\"",
             "300",
-            "timeout_range[1].dec_mode = 300: allowed is TO_DIV_4 (0)",
+            "timeout_range[1].dec_mode = 300: must be TO_DIV_4 (0)",
         ),
     ] {
         let text = GOOD.replace(from, to);

@@ -1,3 +1,5 @@
+//! Why a verb failed.
+
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -65,7 +67,7 @@ pub enum VerbsError {
         max: u32,
     },
     /// A value outside what the device can do (`EINVAL`).
-    #[error("{field} is {value}, allowed is {min} to {max}")]
+    #[error("{field} is {value}; allowed: {min} to {max}")]
     OutOfRange {
         /// Name of the attribute.
         field: &'static str,

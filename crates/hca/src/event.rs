@@ -1,3 +1,5 @@
+//! What the device tells its host besides completions.
+
 use std::io;
 use std::net::IpAddr;
 

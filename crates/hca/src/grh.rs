@@ -1,3 +1,5 @@
+//! The IP header in front of a datagram, as programs see it.
+
 use std::net::IpAddr;
 
 use ferroce_transport::{GRH_BYTES, Grh, frame_bytes};

@@ -1,3 +1,5 @@
+//! Multicast groups and their members.
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,3 +1,5 @@
+//! The histogram of waits: its configuration and its bins.
+
 mod counts;
 
 use thiserror::Error;
@@ -40,7 +42,7 @@ pub enum BinWidthMode {
     Double = 1,
 }
 
-/// How the waits of adaptive retransmission are sorted into bins (seed 004).
+/// How the waits of adaptive retransmission are sorted into bins, as the register ADP_RETX_HISTOGRAM_CONFIG has it.
 ///
 /// Bins are half open: bin 0 holds `0..bin0_width`, bin 1 the next `bin1_width`, and so on; the
 /// last bin has no upper end.
@@ -69,7 +71,7 @@ pub struct HistogramConfig {
 
 /// A histogram layout the device cannot have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("{field} is {value}, allowed is {}", allowed(*min, *max))]
+#[error("{field} is {value}; allowed: {}", allowed(*min, *max))]
 pub struct HistogramError {
     /// Name of the register field.
     pub field: &'static str,
@@ -280,7 +282,7 @@ mod tests {
         let error = HistogramConfig { bins: 65, ..good }.check();
         assert_eq!(
             error.unwrap_err().to_string(),
-            "bin_num is 65, allowed is 1 to 64"
+            "bin_num is 65; allowed: 1 to 64"
         );
         for (bins, bin1_width, is_legal) in [(1, 0, true), (2, 0, false), (0, 1, false)] {
             let config = HistogramConfig {

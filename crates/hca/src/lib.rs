@@ -7,6 +7,52 @@
 //! [`Hca::poll_completion`], [`Hca::poll_event`]) and asks for the next deadline
 //! ([`Hca::poll_timeout`]).
 //!
+//! This host has no network at all, so that a SEND ends when its retries are over:
+//!
+//! ```
+//! use ferroce_hca::{
+//!     Hca, HcaConfig, Path, QpAttr, QpInit, QpModify, QpState, QpType, SendOp, SendWr, Sge, Sges,
+//!     Time, WcStatus,
+//! };
+//! use ferroce_wire::Qpn;
+//!
+//! let mut hca = Hca::new(HcaConfig::default());
+//! let (pd, cq) = (hca.alloc_pd()?, hca.create_cq(16)?);
+//! let qpn = hca.create_qp(&QpInit::new(QpType::Rc, pd, cq))?;
+//! let attr = QpAttr {
+//!     dest_qpn: Qpn::new(0x11),
+//!     timeout: 16, // 4.096 us << 16
+//!     retry_cnt: 2,
+//!     ..QpAttr::default()
+//! };
+//! let peer = Path { dest: [192, 0, 2, 1].into(), traffic_class: 0 };
+//! let steps = [
+//!     (QpState::Reset, QpState::Init, None),
+//!     (QpState::Init, QpState::Rtr, Some(peer)),
+//!     (QpState::Rtr, QpState::Rts, None),
+//! ];
+//! for (from, to, path) in steps {
+//!     hca.modify_qp(qpn, &QpModify::step(QpType::Rc, from, to, attr), path)?;
+//! }
+//! let nothing = SendWr {
+//!     sges: Sges::new(),
+//!     ..SendWr::new(7, SendOp::Send { imm: None }, Sge { addr: 0, length: 0, lkey: 0 })
+//! };
+//! hca.post_send(qpn, nothing)?;
+//!
+//! let mut now = Time::ZERO;
+//! let completion = loop {
+//!     while hca.poll_transmit(now).is_some() {} // lost
+//!     if let Some(completion) = hca.poll_completion(cq)? {
+//!         break completion;
+//!     }
+//!     now = hca.poll_timeout().expect("a timer runs");
+//!     hca.handle_timeout(now);
+//! };
+//! assert_eq!((completion.wr_id, completion.status), (7, WcStatus::RetryExcErr));
+//! # Ok::<(), ferroce_hca::VerbsError>(())
+//! ```
+//!
 //! `unsafe` is denied everywhere but in `memory`, the one module that touches registered memory.
 #![deny(unsafe_code)]
 

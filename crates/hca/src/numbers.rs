@@ -1,3 +1,5 @@
+//! Numbers of queue pairs.
+
 use std::cell::Cell;
 
 use crate::secret::{Draw, ROUNDS, Secret, shuffle, unshuffle};

@@ -1,3 +1,5 @@
+//! Numbers that nobody outside can guess.
+
 use std::fmt;
 
 /// The key of everything that a stranger must not be able to guess: numbers of queue pairs, tags of

@@ -24,7 +24,7 @@ pub enum WriteError {
     )]
     NotOurs(PathBuf),
     /// The directory belongs to another user, who could mislead what is written.
-    #[error("{} belongs to user {owner}, not to you; name a directory of your own", path.display())]
+    #[error("{} belongs to user {owner}, not to you; set FERROCE_DIR to a directory you own", path.display())]
     OtherUser {
         /// The directory.
         path: PathBuf,

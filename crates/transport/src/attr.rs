@@ -328,7 +328,7 @@ pub enum ModifyError {
     #[error("RoCE has no alternate paths; leave IBV_QP_ALT_PATH out")]
     NoAlternatePath,
     /// A value outside its range.
-    #[error("{field} is {value}, allowed is {min} to {max}")]
+    #[error("{field} is {value}; allowed: {min} to {max}")]
     OutOfRange {
         /// Name of the `ibv_qp_attr` field.
         field: &'static str,

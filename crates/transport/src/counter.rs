@@ -1,3 +1,5 @@
+//! The device's counters, each with its name and meaning.
+
 /// How a [`Counter`] is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CounterInfo {

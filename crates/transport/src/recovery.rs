@@ -1,3 +1,5 @@
+//! Repeats what the peer may not have.
+
 use ferroce_wire::Psn;
 
 /// How a requester finds out, after a timeout, what of its packets the peer has; and what it then

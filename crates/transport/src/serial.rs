@@ -1,3 +1,5 @@
+//! Sequence numbers on their circle, and off it.
+
 use std::fmt;
 use std::ops::{Add, AddAssign};
 

@@ -1,3 +1,5 @@
+//! How a process takes its place on a device.
+
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

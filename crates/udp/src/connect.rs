@@ -1,3 +1,5 @@
+//! What two programs tell each other before their queue pairs can talk.
+
 use std::net::IpAddr;
 
 use ferroce_hca::{Attr, Path, QpAttr, QpModify, VerbsError};

@@ -1,3 +1,5 @@
+//! A device behind its lock, and the threads that drive it.
+
 mod helper;
 mod progress;
 mod tandem;

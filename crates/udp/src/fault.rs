@@ -1,3 +1,5 @@
+//! What is wrong with the way out, told once.
+
 use std::io;
 use std::net::IpAddr;
 

@@ -1,3 +1,5 @@
+//! The ICRC state of each peer address.
+
 use std::net::SocketAddr;
 
 use ferroce_wire::{IcrcFlow, IpPair};

@@ -1,3 +1,5 @@
+//! Asks many processes at a time.
+
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

@@ -1,3 +1,5 @@
+//! A look at a device from outside.
+
 use std::io;
 use std::time::Instant;
 

@@ -1,3 +1,5 @@
+//! What the kernel dropped for want of room.
+
 use ferroce_hca::{Span, Time};
 
 use crate::socket::Socket;

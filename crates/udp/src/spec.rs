@@ -205,7 +205,7 @@ enum DecTriggerFile {
 #[non_exhaustive]
 pub enum SpecError {
     /// A value outside what a device can have.
-    #[error("{field} is {value:?}, allowed is {allowed}")]
+    #[error("{field} is {value:?}; allowed: {allowed}")]
     BadValue {
         /// Name of the field.
         field: &'static str,
@@ -377,8 +377,8 @@ mod tests {
         let error = |text: &str| DeviceSpec::from_toml("a", text).unwrap_err().to_string();
         for (text, told) in [
             ("", "missing field `address`"),
-            ("address = '0.0.0.0'", "address is \"0.0.0.0\", allowed is"),
-            ("address = '::1'\nport = 0", "port is \"0\", allowed is 1"),
+            ("address = '0.0.0.0'", "address is \"0.0.0.0\"; allowed:"),
+            ("address = '::1'\nport = 0", "port is \"0\"; allowed: 1"),
             ("address = '::1'\ncolour = 1", "unknown field `colour`"),
             (
                 "address = '::1'\nspeed = '1G'",
@@ -386,7 +386,7 @@ mod tests {
             ),
             ("address = '::1'\npci = '10fe:00:00.0'", "any domain but"),
             ("address = '::1'\npci = '1a'", "pci is \"1a\""),
-            ("address = '::1'\nca_ack_delay = 32", "allowed is 0 to 31"),
+            ("address = '::1'\nca_ack_delay = 32", "allowed: 0 to 31"),
             ("address = '::1'\nnode_guid = '1'", "node_guid is \"1\""),
             ("address = '::1'\n[personality]\nadaptiv = 1", "`adaptiv`"),
         ] {

@@ -1,3 +1,5 @@
+//! Turns packets into bytes, and collects them into batches of one system call.
+
 use std::net::SocketAddr;
 
 use ferroce_hca::{Counter, Hca, Outgoing};

@@ -1,3 +1,5 @@
+//! Packet captures.
+
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter};

@@ -68,7 +68,7 @@ fn devices_come_and_go() {
     let error = registry.remove("fr0").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no device \"fr0\"; there are: none. `ferroce dev add NAME ADDRESS` makes one"
+        "no device \"fr0\"; available: none. `ferroce dev add NAME ADDRESS` makes one"
     );
     registry
         .add(&DeviceSpec::new("fr0", address(FILE, 2, 0)))

@@ -184,8 +184,8 @@ impl CreditCode {
     }
 }
 
-/// Least time a requester waits after an RNR NAK, by timer code, ns (spec/adaptive-retransmission
-/// 6.5; IBA vol 1, 9.7.5.2.8). Code 0 is the longest; code 25 is 61.44 ms.
+/// Least time a requester waits after an RNR NAK, by timer code, ns (IBA vol 1, 9.7.5.2.8). Code 0
+/// is the longest; code 25 is 61.44 ms.
 pub const RNR_TIMER_NS: [u64; 32] = [
     655_360_000,
     10_000,

@@ -1,4 +1,4 @@
-//! Congestion notification packets of RoCEv2 (IBA vol 1, annex A17.9.3; spec/dcqcn 2.3).
+//! Congestion notification packets of RoCEv2 (IBA vol 1, annex A17.9.3).
 //!
 //! The notification point sends one back to the queue pair whose packet arrived with CE. Pacing
 //! of CNPs, and the DSCP they travel with, are not a matter of the packet and thus not here.

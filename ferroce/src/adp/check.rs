@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{CommonQpArgs, FileArg, floor, parse, place, read_text, refusal};
 use crate::output::{Failure, Output};
 
-/// Say what is wrong or suspicious about a profile
+/// Check a profile for errors and warnings
 ///
 /// Exits with 0 if the profile is valid, warnings or not, and with 2 if a device would refuse it.
 #[derive(Args, Debug)]

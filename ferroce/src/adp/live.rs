@@ -28,7 +28,7 @@ pub(crate) struct Apply {
     dry_run: bool,
 }
 
-/// Show what a device waits by, and its profile as a profile file
+/// Show a device's retransmission policy, and its profile as a profile file
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Show {

@@ -1,3 +1,5 @@
+//! Why the demo could not run.
+
 use std::net::SocketAddr;
 
 use ferroce_hca::VerbsError;

@@ -145,7 +145,7 @@ impl<'a> Picture<'_, 'a> {
                 from_dark: true,
             };
             self.caption(
-                "The blackout from near: the ladders that the dark link makes the policies climb",
+                "The outage in detail: the ladders that the dark link makes the policies climb",
                 panel.top,
             )?;
             self.shade(&panel, *length)?;

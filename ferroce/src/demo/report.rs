@@ -87,7 +87,7 @@ fn table(runs: &[Figures]) -> Table {
 fn histogram(runs: &[Figures]) -> String {
     let name = |run: &Figures| (run.policy.to_string(), run.histogram());
     let columns: Vec<_> = runs.iter().map(name).collect();
-    bins::table(&BINS, &columns).unwrap_or_else(|| "No timer ran out.\n".to_owned())
+    bins::table(&BINS, &columns).unwrap_or_else(|| "No timeouts.\n".to_owned())
 }
 
 /// Runs shorter than this differ by chance.
@@ -119,7 +119,7 @@ fn conclusion(runs: &[Figures]) -> String {
         .collect::<Vec<_>>();
     let Some((best, others)) = done.split_first() else {
         return format!(
-            "No policy outlived this link: {}; every byte that arrived was right.",
+            "Every policy gave up: {}; every byte that arrived was right.",
             list(&given_up)
         );
     };
@@ -160,7 +160,7 @@ fn conclusion(runs: &[Figures]) -> String {
     if let Some(recoveries) = typical(&|run| median(run.recoveries_ns.iter().copied())) {
         let _ = write!(
             text,
-            ", and after the blackout the median QP was back within {recoveries}"
+            ", and after the blackout the median QP recovered within {recoveries}"
         );
     }
     if !given_up.is_empty() {
@@ -423,7 +423,7 @@ timeouts after    ib                     firmware               profile
 ";
         assert_eq!(histogram(&three()), expected);
         let quiet = [run(Kind::Ib, 10, &[])];
-        assert_eq!(histogram(&quiet), "No timer ran out.\n");
+        assert_eq!(histogram(&quiet), "No timeouts.\n");
     }
 
     #[test]
@@ -441,14 +441,14 @@ timeouts after    ib                     firmware               profile
         assert_eq!(
             conclusion(&runs),
             "The profile was 20.0 times as fast as plain InfiniBand: the median timeout was 1 ms \
-             under profile and 268 ms under ib, and after the blackout the median QP was back \
-             within 2 ms under profile and 237 ms under ib; the firmware's own ladder gave up \
+             under profile and 268 ms under ib, and after the blackout the median QP \
+             recovered within 2 ms under profile and 237 ms under ib; the firmware's own ladder gave up \
              after 1.6 s. Every byte that arrived was right."
         );
         runs[0].outcome = Outcome::RetryExceeded;
         assert!(conclusion(&runs).starts_with("Only the profile outlived this link; plain"));
         runs[2].outcome = Outcome::RetryExceeded;
-        assert!(conclusion(&runs).starts_with("No policy outlived this link: plain"));
+        assert!(conclusion(&runs).starts_with("Every policy gave up: plain"));
         runs[2].verified = false;
         assert!(conclusion(&runs).starts_with("Under the profile bytes arrived that were never"));
     }

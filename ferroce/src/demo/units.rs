@@ -77,7 +77,7 @@ pub(super) fn timeout_code(text: &str) -> Result<u8, String> {
                            than 16 as 16, 268 ms)";
     match text.parse::<u64>() {
         Ok(0) => Err(format!(
-            "0 waits for ever, and the demo with it at the first loss; {INSTEAD}"
+            "0 disables the timeout, so the demo would hang at the first loss; {INSTEAD}"
         )),
         Ok(code @ 1..=31) => Ok(u8::try_from(code).unwrap_or(31)),
         Ok(_) => Err(format!("timeout is a field of 5 bits; {INSTEAD}")),

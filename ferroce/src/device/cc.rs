@@ -33,7 +33,7 @@ use super::format::{Before, Format, Row};
 use super::{devices, link, observe, registry};
 use crate::output::{Failure, Output};
 
-/// Show and set the parameters of congestion control (DCQCN), also while programs run
+/// Show and set the parameters of congestion control (DCQCN), even while programs run
 ///
 /// Names are those of sysfs (rpg_ai_rate), of debugfs (rp_ai_rate), of mlxconfig (RPG_AI_RATE) or
 /// of WinOF-2 (DcQcnAIRate).

@@ -58,7 +58,7 @@ enum Verb {
         #[arg(value_name = "DEV")]
         name: String,
     },
-    /// Restart the firmware of a device: its registers and its histogram are as after power-on.
+    /// Restart the firmware of a device: its registers and its histogram return to power-on values.
     /// This is the way from a profile back to the firmware's own timeouts. Queue pairs stay, and
     /// take the timeouts over
     Reset {
@@ -311,7 +311,7 @@ mod tests {
         assert!(
             set(&["window", "1KiB"])
                 .unwrap_err()
-                .contains("allowed is auto, or 16KiB to 1GiB")
+                .contains("allowed: auto, or 16KiB to 1GiB")
         );
         assert!(set(&["seed"]).unwrap_err().contains("write seed VALUE"));
         assert!(

@@ -228,8 +228,7 @@ impl Hist {
     /// The bins that have something in them.
     fn picture(&self, iteration: u32, config: &HistogramConfig, counts: Vec<u64>) -> String {
         let bars = bins::table(config, &[(self.device.clone(), counts)]);
-        let bars =
-            bars.unwrap_or_else(|| "no timer of adaptive retransmission ran out\n".to_owned());
+        let bars = bars.unwrap_or_else(|| "no adaptive-retransmission timeouts\n".to_owned());
         if self.watch.is_none() {
             return format!("\n{bars}");
         }

@@ -9,12 +9,12 @@ use super::format::{Before, Format, Row};
 use super::{devices, link, observe, registry};
 use crate::output::{Failure, Output};
 
-/// Spoil the link of a device, also while programs use it
+/// Impair a device's link, even while in use
 ///
 /// SPEC is one or more of loss=P, burst=P:PACKETS, duplicate=P, corrupt=P, ecn=P, rate=R, red=B:B:P,
-/// limit=B, delay=T, jitter=T, reorder=P:T and down=T@T, with commas; P is 0 to 1 or a percentage,
-/// T, R (Mbit, Gbit) and B (KB, MB) have a unit, and times after an @ count from now. It takes the
-/// place of what was set before.
+/// limit=B, delay=T, jitter=T, reorder=P:T and down=T@T, comma-separated; P is 0 to 1 or a percentage,
+/// T, R (Mbit, Gbit) and B (KB, MB) have a unit, and times after an @ count from now. It replaces
+/// the current setting.
 ///
 /// rate is that of a queue that all programs on the device share; red marks its packets from a
 /// length on, at another with a probability, and all above that; limit is what it holds.
@@ -40,7 +40,7 @@ enum Which {
     Egress,
     /// Packets the device receives
     Ingress,
-    /// Both; a packet from one device to another is spoilt twice
+    /// Both; a packet from one device to another is impaired twice
     Both,
 }
 

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Show queue pairs, memory regions and other objects of running programs
 ///
-/// Each process tells of its own; what a process had is gone with it.
+/// Each process reports its own objects; they vanish when it exits.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
 pub(crate) struct Res {
@@ -38,7 +38,7 @@ enum Verb {
     /// its name: qp, mr, cq, pd, srq, cm_id or ctx
     ///
     /// DEV is a device, or DEV/1; the word dev or link may stand before it. Of the objects those
-    /// are shown whose KEY has the VALUE; it can be a list with commas, and a number a range: lqpn
+    /// are shown whose KEY has the VALUE; it can be a comma-separated list, and a number a range: lqpn
     /// 65536-131071, state RTR,RTS. With -d there are more keys.
     #[command(alias = "list")]
     Show {

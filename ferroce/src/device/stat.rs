@@ -118,7 +118,7 @@ fn put_histogram(row: &mut Row, name: &str, state: &DeviceState) -> Result<(), F
     let (config, counts) = state.histogram_snapshot();
     let json = serde_json::to_value(bins::json(&config, &counts)).map_err(Failure::broken)?;
     let table = bins::table(&config, &[(name.to_owned(), counts)]);
-    let lines = table.unwrap_or_else(|| "no timer of adaptive retransmission ran out\n".to_owned());
+    let lines = table.unwrap_or_else(|| "no adaptive-retransmission timeouts\n".to_owned());
     row.put_below("adp-retx-histogram", json, &lines);
     Ok(())
 }

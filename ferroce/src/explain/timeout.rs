@@ -247,7 +247,7 @@ impl Chain<'_> {
                     policy.ack_timeout(qp).unwrap_or_default()
                 ),
                 AckTimeoutFloor::Enforced(code) => {
-                    format!("{code} is enforced, and makes no difference here")
+                    format!("{code} is enforced; no effect here")
                 }
             },
         );

@@ -230,7 +230,7 @@ fn replace(path: &Path, make: impl FnMut(&Path) -> io::Result<()>) -> Result<(),
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::input(format_args!(
-        "cannot write {}: {error}; name a directory that is yours",
+        "cannot write {}: {error}; name a directory you own",
         path.display()
     ))
 }

@@ -46,7 +46,7 @@ fn locate(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     }
     Err(refusal.unwrap_or_else(|| {
         not_found(format_args!(
-            "{} is in no directory of PATH; install it, or give its path",
+            "{}: command not found in PATH; install it, or give its path",
             name.display()
         ))
     }))

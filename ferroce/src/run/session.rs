@@ -180,7 +180,7 @@ impl Device {
         let column = [(name.clone(), waits.collect())];
         match bins::table(&config, &column) {
             Some(histogram) => text += &histogram,
-            None => text += "no timer of adaptive retransmission ran out\n",
+            None => text += "no adaptive-retransmission timeouts\n",
         }
         text
     }

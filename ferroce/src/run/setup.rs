@@ -15,7 +15,7 @@ use super::library::Libraries;
 use super::{Prepared, ProgramArgs, REFRESH};
 use crate::output::{Failure, Output};
 
-/// Print the variables that lead programs to Ferroce's devices, for a shell
+/// Print environment variables that make programs use Ferroce, for a shell
 ///
 /// `eval "$(ferroce env)"` sets them for all programs that the shell starts from then on.
 #[derive(Args, Debug)]

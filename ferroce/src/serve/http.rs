@@ -1,3 +1,5 @@
+//! The exporter's end of HTTP.
+
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io;

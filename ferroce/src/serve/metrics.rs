@@ -1,3 +1,5 @@
+//! What Prometheus is told of the devices.
+
 use std::fmt;
 
 use ferroce_hca::{Counter, DeviceState, HistogramConfig, PortCounter};

@@ -1,3 +1,5 @@
+//! Command lines and files that programs of DOCA are started with.
+
 use super::*;
 
 fn param(short: &str, long: &str, kind: Kind) -> Param {
@@ -75,13 +77,13 @@ fn what_is_wrong_is_named() {
         ("-", "is no option"),
         ("--", "is no option"),
         ("-vid", "-vid lacks its value"),
-        ("-vid 3x", "-vid is \"3x\", allowed is a number"),
-        ("-vid 2147483648", "allowed is a number from"),
-        ("-vid 0x-1", "allowed is a number"),
+        ("-vid 3x", "-vid is \"3x\"; allowed: a number"),
+        ("-vid 2147483648", "allowed: a number from"),
+        ("-vid 0x-1", "allowed: a number"),
         ("-vid 1 --vhca-id 2", "--vhca-id is given twice"),
         ("--clear-on-read=maybe", "true or false"),
         ("--factor much", "a number, for example"),
-        ("-l 55", "level is 55, allowed is 10=DISABLE"),
+        ("-l 55", "level is 55; allowed: 10=DISABLE"),
         ("-l high", "level is \"high\""),
         ("-j /does/not/exist", "cannot read \"/does/not/exist\""),
     ] {

@@ -1,3 +1,5 @@
+//! Attributes of objects, as `verbs.h` lays them out.
+
 use std::ffi::{c_int, c_uint, c_void};
 
 use libc::timespec;

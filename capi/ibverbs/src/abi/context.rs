@@ -1,3 +1,5 @@
+//! The context of a device and the calls behind it, as `verbs.h` lays them out.
+
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use libc::pthread_mutex_t;

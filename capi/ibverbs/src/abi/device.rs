@@ -1,3 +1,5 @@
+//! A device, its attributes and its port, as `verbs.h` lays them out.
+
 use std::ffi::{c_char, c_int, c_uint};
 
 /// A union with two words of 64 bits.

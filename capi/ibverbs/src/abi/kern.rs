@@ -1,3 +1,5 @@
+//! Structures that `verbs.h` shares with the kernel.
+
 use std::ffi::c_int;
 
 use super::*;

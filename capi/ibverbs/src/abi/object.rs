@@ -1,3 +1,5 @@
+//! Objects behind a program's pointers, as `verbs.h` lays them out.
+
 use std::ffi::{c_int, c_uint, c_void};
 
 use libc::{pthread_cond_t, pthread_mutex_t};

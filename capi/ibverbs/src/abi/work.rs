@@ -1,3 +1,5 @@
+//! Work requests and completions, as `verbs.h` lays them out.
+
 use std::ffi::{c_int, c_uint, c_void};
 
 use super::*;

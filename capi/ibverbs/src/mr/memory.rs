@@ -1,3 +1,5 @@
+//! The memory of the program that regions are made of.
+
 use std::ffi::c_void;
 use std::io;
 use std::ops::Range;

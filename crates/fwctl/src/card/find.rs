@@ -28,7 +28,7 @@ pub enum FindError {
     )]
     NoDriver,
     /// There are nodes, but not this one.
-    #[error("no card {name:?}; there are: {known}")]
+    #[error("no card {name:?}; available: {known}")]
     NoSuchCard {
         /// The name given.
         name: String,
@@ -276,7 +276,7 @@ pub(super) mod tests {
             .missing_node(Path::new("/dev/fwctl/fwctl9"))
             .to_string();
         assert!(
-            error.starts_with("no card \"fwctl9\"; there are: fwctl0"),
+            error.starts_with("no card \"fwctl9\"; available: fwctl0"),
             "{error}"
         );
         let hidden = Path::new("/dev/fwctl/fwctl1");

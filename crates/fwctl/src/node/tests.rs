@@ -1,3 +1,5 @@
+//! Programs that call the ioctls of a node.
+
 use super::*;
 
 /// A program's memory: this many bytes from address `BASE` on.

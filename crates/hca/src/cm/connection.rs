@@ -1,3 +1,5 @@
+//! One connection: its state, its peer, and what was last sent about it.
+
 use std::fmt;
 use std::net::IpAddr;
 

@@ -1,3 +1,5 @@
+//! Why a call of the connection manager failed.
+
 use ferroce_transport::Counter;
 use ferroce_wire::cm::ServiceId;
 use thiserror::Error;
@@ -75,7 +77,7 @@ pub enum CmError {
         max: usize,
     },
     /// A value outside what the message can say (`EINVAL`).
-    #[error("{field} is {value}, allowed is 0 to {max}")]
+    #[error("{field} is {value}; allowed: 0 to {max}")]
     OutOfRange {
         /// Name of the field.
         field: &'static str,

@@ -1,3 +1,5 @@
+//! What the connection manager tells a program.
+
 use std::net::IpAddr;
 
 use ferroce_wire::cm::{Private, RejectReason, Rep, Req, SidrRep, SidrReq};

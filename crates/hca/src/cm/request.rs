@@ -1,3 +1,5 @@
+//! What programs ask of the connection manager, as messages.
+
 use std::net::IpAddr;
 
 use ferroce_transport::{Mtu, Span};

@@ -1,3 +1,5 @@
+//! Marks and notifications of flows that have no connection.
+
 use std::net::IpAddr;
 
 use ferroce_dcqcn::np::CnpTimer;

@@ -1,3 +1,5 @@
+//! Holds a queue pair's packets back to a rate.
+
 use ferroce_dcqcn::Rate;
 use ferroce_dcqcn::rp::{NvidiaConfig, NvidiaRp, ReactionPoint};
 use ferroce_transport::{Span, Time};

@@ -1,3 +1,5 @@
+//! Compares what the bound at each peer counts with its queue pairs.
+
 use std::collections::BTreeMap;
 
 use super::{Room, Turn};

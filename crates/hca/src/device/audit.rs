@@ -1,3 +1,5 @@
+//! Looks for what must never be true of a device.
+
 use ferroce_transport::QpCap;
 use ferroce_wire::Qpn;
 

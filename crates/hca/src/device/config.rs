@@ -1,3 +1,5 @@
+//! What a device is made with.
+
 use ferroce_dcqcn::Rate;
 use ferroce_transport::Mtu;
 

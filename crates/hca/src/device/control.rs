@@ -1,3 +1,5 @@
+//! Settings of a device that hosts change while it runs.
+
 use std::sync::Arc;
 
 use ferroce_transport::Counter;

@@ -1,3 +1,5 @@
+//! The counts of a histogram, which change while they are read.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::HistogramConfig;

@@ -1,3 +1,5 @@
+//! One direction of an impaired link.
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 

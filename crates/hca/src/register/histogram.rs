@@ -47,7 +47,7 @@ pub(super) fn config(data: &[u8]) -> Result<HistogramConfig, RegisterError> {
             return Err(RegisterError::BadParam {
                 field: reg::BIN_WIDTH_MODE.name(),
                 value,
-                reason: "allowed are 0 (fixed) and 1 (double)",
+                reason: "must be 0 (fixed) or 1 (double)",
             });
         }
     };

@@ -28,7 +28,7 @@ const LIMITS: &[(&Field, u32, &str)] = &[
     (
         &reg::PCI_RESET_REQ_METHOD,
         1,
-        "allowed are 0 (link disable) and 1 (hot reset)",
+        "must be 0 (link disable) or 1 (hot reset)",
     ),
     (
         &reg::PCI_SYNC_FOR_FW_UPDATE_RESP,
@@ -38,7 +38,7 @@ const LIMITS: &[(&Field, u32, &str)] = &[
     (
         &reg::PCI_SYNC_FOR_FW_UPDATE_START,
         2,
-        "allowed are 0 (legacy), 1 (driver) and 2 (tool)",
+        "must be 0 (legacy), 1 (driver) or 2 (tool)",
     ),
 ];
 

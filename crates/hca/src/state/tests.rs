@@ -170,9 +170,9 @@ fn a_function_counts_its_own_waits_and_the_pf_those_it_is_told_to() {
 fn only_functions_that_there_are_can_be_counted() {
     let card = card(2);
     for (at, vhca_id, allowed) in [
-        (0, 3, Err("vhca_id is 3, allowed is 0 to 2")),
-        (1, 0, Err("vhca_id is 0, allowed is 1")),
-        (2, 1, Err("vhca_id is 1, allowed is 2")),
+        (0, 3, Err("vhca_id is 3; allowed: 0 to 2")),
+        (1, 0, Err("vhca_id is 0; allowed: 1")),
+        (2, 1, Err("vhca_id is 1; allowed: 2")),
         (2, 2, Ok(())),
     ] {
         let config = HistogramConfig {

@@ -1,3 +1,5 @@
+//! Compares how many users objects count with those they have.
+
 use std::collections::HashMap;
 
 use super::{PdId, XrcdId};

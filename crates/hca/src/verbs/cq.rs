@@ -1,3 +1,5 @@
+//! Verbs of completion queues.
+
 use ferroce_transport::Completion;
 
 use super::{in_range, no_such, not_busy};

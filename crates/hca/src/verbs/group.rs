@@ -1,3 +1,5 @@
+//! Verbs of multicast groups.
+
 use std::net::IpAddr;
 
 use ferroce_transport::QpType;

@@ -1,3 +1,5 @@
+//! Verbs of memory regions.
+
 use ferroce_transport::AccessFlags;
 
 use super::{PdId, in_range, no_such, not_busy};

@@ -1,3 +1,5 @@
+//! Verbs of memory windows.
+
 use ferroce_transport::{AccessFlags, MwBind, SendFlags, SendOp, SendTo, SendWr, Sges};
 use ferroce_wire::Qpn;
 

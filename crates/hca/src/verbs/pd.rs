@@ -1,3 +1,5 @@
+//! Verbs of protection domains.
+
 use super::{PdId, no_such, not_busy};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};

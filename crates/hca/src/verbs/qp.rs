@@ -1,3 +1,5 @@
+//! Verbs of queue pairs.
+
 use ferroce_transport::{
     Attr, Path, PostError, Qp, QpAttr, QpCap, QpConfig, QpModify, QpState, QpType, RecvWr, SendOp,
     SendWr,

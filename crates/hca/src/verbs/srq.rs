@@ -1,3 +1,5 @@
+//! Verbs of shared receive queues.
+
 use ferroce_transport::RecvWr;
 use ferroce_wire::Srqn;
 

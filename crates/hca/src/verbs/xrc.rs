@@ -1,3 +1,5 @@
+//! Verbs of XRC domains and their receivers.
+
 use ferroce_transport::{QpCap, QpType};
 use ferroce_wire::Qpn;
 

@@ -219,42 +219,42 @@ fn values_that_do_not_fit_are_named_and_leave_nothing() {
                 retry_count: 8,
                 ..good
             },
-            "retry_count is 8, allowed is 0 to 7",
+            "retry_count is 8; allowed: 0 to 7",
         ),
         (
             ConnectRequest {
                 rnr_retry_count: 8,
                 ..good
             },
-            "rnr_retry_count is 8, allowed is 0 to 7",
+            "rnr_retry_count is 8; allowed: 0 to 7",
         ),
         (
             ConnectRequest {
                 ack_timeout: 32,
                 ..good
             },
-            "ack_timeout is 32, allowed is 0 to 31",
+            "ack_timeout is 32; allowed: 0 to 31",
         ),
         (
             ConnectRequest {
                 max_retries: 16,
                 ..good
             },
-            "max_retries is 16, allowed is 0 to 15",
+            "max_retries is 16; allowed: 0 to 15",
         ),
         (
             ConnectRequest {
                 packet_lifetime: 32,
                 ..good
             },
-            "packet_lifetime is 32, allowed is 0 to 31",
+            "packet_lifetime is 32; allowed: 0 to 31",
         ),
         (
             ConnectRequest {
                 response_timeout: 32,
                 ..good
             },
-            "response_timeout is 32, allowed is 0 to 31",
+            "response_timeout is 32; allowed: 0 to 31",
         ),
     ];
     for (request, text) in cases {

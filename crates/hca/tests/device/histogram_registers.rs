@@ -105,25 +105,17 @@ fn a_bad_configuration_is_refused_by_name_and_changes_nothing() {
         (
             &reg::BIN_WIDTH_MODE,
             2,
-            "bin_width_mode = 2: allowed are 0 (fixed) and 1 (double)",
+            "bin_width_mode = 2: must be 0 (fixed) or 1 (double)",
         ),
         (
             &reg::BIN_WIDTH_MODE,
             3,
-            "bin_width_mode = 3: allowed are 0 (fixed) and 1 (double)",
+            "bin_width_mode = 3: must be 0 (fixed) or 1 (double)",
         ),
-        (&reg::BIN_NUM, 0, "bin_num is 0, allowed is 1 to 64"),
-        (&reg::BIN_NUM, 65, "bin_num is 65, allowed is 1 to 64"),
-        (
-            &reg::BIN0_WIDTH,
-            0,
-            "bin0_width is 0, allowed is 1 to 65535",
-        ),
-        (
-            &reg::BIN1_WIDTH,
-            0,
-            "bin1_width is 0, allowed is 1 to 65535",
-        ),
+        (&reg::BIN_NUM, 0, "bin_num is 0; allowed: 1 to 64"),
+        (&reg::BIN_NUM, 65, "bin_num is 65; allowed: 1 to 64"),
+        (&reg::BIN0_WIDTH, 0, "bin0_width is 0; allowed: 1 to 65535"),
+        (&reg::BIN1_WIDTH, 0, "bin1_width is 0; allowed: 1 to 65535"),
     ] {
         let error = set(&state, &with(&before, &[(field, value)])).unwrap_err();
         assert_eq!(error.to_string(), text);
@@ -131,7 +123,7 @@ fn a_bad_configuration_is_refused_by_name_and_changes_nothing() {
     }
     let other = with(&before, &[(&reg::VHCA_ID_VALID, 1), (&reg::VHCA_ID, 7)]);
     let error = set(&state, &other).unwrap_err();
-    assert_eq!(error.to_string(), "vhca_id is 7, allowed is 0");
+    assert_eq!(error.to_string(), "vhca_id is 7; allowed: 0");
     for len in [4, 8] {
         let error = set(&state, &before[..len]).unwrap_err();
         assert_eq!(error.status(), Status::BAD_INPUT_LENGTH, "{error}");

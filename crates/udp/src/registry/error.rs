@@ -1,3 +1,5 @@
+//! Why the registry could not do something.
+
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -42,7 +44,7 @@ pub enum RegistryError {
     BadSpec(#[from] SpecError),
     /// `FERROCE_DEVICES` says something that cannot be.
     #[error(
-        "FERROCE_DEVICES: {part:?} is no device: allowed are NAME and NAME@ADDRESS, with commas; \
+        "FERROCE_DEVICES: {part:?} is not a device; write NAME or NAME@ADDRESS, comma-separated; \
          for example fr0,fr1@127.0.0.2"
     )]
     BadVariable {
@@ -50,7 +52,7 @@ pub enum RegistryError {
         part: String,
     },
     /// There is no such device.
-    #[error("no device {name:?}; there are: {known}. `ferroce dev add NAME ADDRESS` makes one")]
+    #[error("no device {name:?}; available: {known}. `ferroce dev add NAME ADDRESS` makes one")]
     NoSuchDevice {
         /// The name given.
         name: String,
@@ -90,7 +92,7 @@ pub enum RegistryError {
     },
     /// A VF cannot be removed or changed by itself.
     #[error(
-        "{name} is a VF of {pf}, and goes by its settings: change those with `ferroce dev set {pf}`, \
+        "{name} is a VF of {pf} and uses its settings: change those with `ferroce dev set {pf}`, \
          how many VFs there are with `ferroce dev set {pf} vfs N`"
     )]
     IsVf {

@@ -1,3 +1,5 @@
+//! What the file that the processes of a device map has where.
+
 use std::fs::File;
 use std::io;
 use std::mem::offset_of;

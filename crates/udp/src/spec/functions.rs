@@ -208,10 +208,7 @@ mod tests {
             let error = spec.check().unwrap_err().to_string();
             assert!(error.contains(told), "{error}");
         };
-        told(
-            card("127.0.0.1", 128),
-            "vfs is \"128\", allowed is 0 to 127",
-        );
+        told(card("127.0.0.1", 128), "vfs is \"128\"; allowed: 0 to 127");
         told(card("127.255.255.254", 2), "vf_address is");
         told(card("255.255.255.254", 2), "vf_address is");
         told(card("::1", 1), "vf_address is");

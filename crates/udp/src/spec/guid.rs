@@ -39,7 +39,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(
     match guid {
         Some(Ok(guid)) => Ok(Some(guid)),
         _ => Err(D::Error::custom(format!(
-            "node_guid is {text:?}, allowed are four groups of four hexadecimal digits, for \
+            "node_guid is {text:?}; allowed: four groups of four hexadecimal digits, for \
              example \"0266:7200:7f00:0001\""
         ))),
     }

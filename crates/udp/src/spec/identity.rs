@@ -1,3 +1,5 @@
+//! Which card a device says that it is.
+
 use ferroce_hca::Identity;
 
 use super::DeviceSpec;

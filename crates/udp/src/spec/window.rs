@@ -92,7 +92,7 @@ mod tests {
             "", "Auto", "0", "16383", "15KiB", "1025MiB", "4096MiB", "-1", "2GiB", "16384.5",
         ] {
             let error = text.parse::<WindowSetting>().unwrap_err().to_string();
-            let told = format!("window is {text:?}, allowed is auto, or 16KiB to 1GiB");
+            let told = format!("window is {text:?}; allowed: auto, or 16KiB to 1GiB");
             assert!(error.starts_with(&told), "{error}");
         }
     }

@@ -1,3 +1,5 @@
+//! A list that is read without a lock.
+
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 

@@ -1,3 +1,5 @@
+//! What headers of each opcode carry.
+
 use super::*;
 use crate::testing::{flow_v4, sample};
 

@@ -100,7 +100,7 @@ impl<'a> Picture<'_, 'a> {
         let limits = Part::new(1, gbps * 1.2);
         self.frame(
             limits,
-            "Limit of each QP, Gb/s; at the head: none, or above the bottleneck",
+            "Limit of each QP, Gb/s; clipped at top: unlimited, or above link rate",
         )?;
         self.lines(limits, &|sample, flow| {
             let limit = sample.flows[flow].limit_bps;

@@ -45,7 +45,7 @@ pub(super) fn draw(course: &Course, rate_bps: u64, width: usize) -> String {
 
 /// What the first panel shows, and whose signs are whose.
 fn legend(flows: usize, length: usize) -> String {
-    let mut lines = vec!["carried, Gb/s".to_owned()];
+    let mut lines = vec!["throughput, Gb/s".to_owned()];
     for (flow, sign) in SIGNS.iter().enumerate().take(flows) {
         let name = format!("  {sign} QP {}", flow + 1);
         match lines.last_mut() {

@@ -33,7 +33,7 @@ pub(super) fn named(name: &str) -> Result<&'static Preset, Failure> {
     Preset::named(name).ok_or_else(|| {
         let names: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
         Failure::input(format_args!(
-            "{name:?} is no preset; there are: {}",
+            "{name:?} is not a preset; available: {}",
             names.join(", ")
         ))
     })

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// A terminal is redrawn; otherwise one table follows another. With -j each is a line of JSON.
 #[derive(Args, Debug)]
 pub(super) struct Watch {
-    /// Seconds between two looks
+    /// Refresh interval, in seconds
     #[arg(long, value_name = "S", default_value = "1", value_parser = interval)]
     interval: Duration,
     /// End after this many; without it, watch until interrupted
@@ -144,7 +144,7 @@ fn nobody(prio: Option<u8>, some_are_silent: bool) -> String {
     if some_are_silent {
         which += " of a process that answers";
     }
-    format!("no queue pair{which} has got a CNP\n")
+    format!("no queue pair{which} has received a CNP\n")
 }
 
 fn table(seen: &[Seen], before: &Counted, now: Instant) -> String {

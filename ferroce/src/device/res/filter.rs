@@ -25,7 +25,7 @@ impl<'a> Filter<'a> {
             Form::Text => Ok(Wanted::Text(text)),
             Form::Number | Form::Hex => range(text).map(Wanted::Numbers).ok_or_else(|| {
                 Failure::input(format_args!(
-                    "{} is {text:?}, allowed are numbers and ranges of them, with commas; for \
+                    "{} is {text:?}; allowed: numbers and ranges of them, comma-separated; for \
                      example {0} 1,7-9,0x100",
                     key.name
                 ))

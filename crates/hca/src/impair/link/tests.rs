@@ -1,3 +1,5 @@
+//! What an impaired link does to packets.
+
 use ferroce_dcqcn::{CongestionPoint, Rate};
 
 use super::super::{Bottleneck, BurstLoss};
