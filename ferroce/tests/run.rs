@@ -567,7 +567,7 @@ fn signals_reach_the_program_and_the_statistics_come_all_the_same() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(3));
     assert!(
-        text(&output.stderr).contains("no timer"),
+        text(&output.stderr).contains("no adaptive-retransmission timeouts"),
         "{}",
         text(&output.stderr)
     );
