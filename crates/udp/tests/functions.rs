@@ -60,7 +60,7 @@ fn a_card_is_listed_with_its_vfs_which_come_and_go_with_it() {
     for refused in [registry.remove("bv1"), registry.replace(&vf)] {
         assert_eq!(
             refused.unwrap_err().to_string(),
-            "bv1 is a VF of b, and goes by its settings: change those with `ferroce dev set b`, \
+            "bv1 is a VF of b and uses its settings: change those with `ferroce dev set b`, \
              how many VFs there are with `ferroce dev set b vfs N`"
         );
     }
