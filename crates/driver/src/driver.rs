@@ -1,3 +1,5 @@
+//! When a device receives, answers, sends, spins and sleeps.
+
 use ferroce_hca::{Event, Hca, Outgoing, Time};
 
 use crate::helper::{Next, Round};

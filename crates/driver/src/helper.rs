@@ -1,3 +1,5 @@
+//! Who drives a device: its program, or the thread that serves it.
+
 use ferroce_hca::{Span, Time};
 
 use crate::Sent;

@@ -1,3 +1,5 @@
+//! What a driver needs of the thing that carries packets.
+
 use ferroce_hca::{Event, Hca, Outgoing, Time};
 
 /// What carries packets between a device and its peers: sockets, memory, or a simulated wire.

@@ -1,3 +1,5 @@
+//! Two devices that one thread drives.
+
 use ferroce_hca::Time;
 
 use crate::{Driver, Link, Sent};
