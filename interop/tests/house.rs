@@ -59,6 +59,57 @@ const NOT_EVEN_DOWN: &[(&str, &str)] = &[
 /// shows.
 const KNOWS_ONLY: &[(&str, &str)] = &[("ferroce-driver", "ferroce-hca")];
 
+/// The modules of the largest crates, in layers from the lowest to the highest: a module may use
+/// those of lower layers, and none of its own.
+const LAYERS: &[(&str, &[&[&str]])] = &[
+    (
+        "hca",
+        &[
+            &[
+                "counters",
+                "cq",
+                "error",
+                "function",
+                "histogram",
+                "host_profile",
+                "identity",
+                "ids",
+                "impair",
+                "memory",
+                "port_attr",
+                "port_counter",
+                "secret",
+                "table",
+            ],
+            &["credit", "numbers", "settings", "srq"],
+            &["limits", "mr", "state"],
+            &["group", "link", "register"],
+            &["packet"],
+            &["cm", "congestion", "grh"],
+            &["event"],
+            &["host"],
+            &["device"],
+            &["verbs"],
+        ],
+    ),
+    (
+        "udp",
+        &[
+            &["flow", "impairment", "resource", "sys"],
+            &["foreign", "socket", "wait"],
+            &["fault", "groups", "overflow", "spec", "tap"],
+            &["shared", "stage"],
+            &["attachment", "question", "registry", "steering"],
+            &["neighbours", "observer", "open_error"],
+            &["inquiry", "intake", "port"],
+            &["link"],
+            &["engine"],
+            &["device"],
+            &["attach", "connect"],
+        ],
+    ),
+];
+
 /// Crates that know no clock, socket, thread, file or global random source.
 const SANS_IO: &[&str] = &[
     "time",
@@ -289,6 +340,75 @@ fn arrows_point_down_only() {
         }
     }
     report("architecture", &violations);
+}
+
+/// The modules at the root of the crate that a line of code names: by `crate::`, or by as many
+/// `super::` as lead there from a module `depth` below it.
+fn root_modules(line: &str, depth: usize) -> impl Iterator<Item = &str> {
+    let climb = "super::".repeat(depth);
+    let at_root = |path: &str| {
+        line.match_indices(path)
+            .map(|(at, _)| at + path.len())
+            .collect()
+    };
+    let mut ends: Vec<usize> = at_root("crate::");
+    if depth > 0 {
+        ends.extend::<Vec<usize>>(at_root(&climb));
+    }
+    ends.into_iter().map(|end| {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        line[end..].split(|c| !is_part(c)).next().unwrap_or("")
+    })
+}
+
+#[test]
+fn arrows_between_modules_point_down_only() {
+    let mut violations = Vec::new();
+    for (name, layers) in LAYERS {
+        let source = format!("crates/{name}/src/");
+        let layer_of = |module: &str| layers.iter().position(|layer| layer.contains(&module));
+        for file in &sources_under(&[&source]) {
+            let path = &file.path;
+            let module = path[source.len()..].trim_end_matches(".rs");
+            let (depth, module) = (module.split('/').count(), module.split('/').next());
+            let module = module.unwrap_or("");
+            if module == "lib" || path.contains("/tests") {
+                continue;
+            }
+            let Some(own) = layer_of(module) else {
+                violations.push(format!("{path}: {module} has no layer; add it to LAYERS"));
+                continue;
+            };
+            for (number, line) in file.code() {
+                for used in root_modules(line, depth).filter(|used| *used != module) {
+                    match layer_of(used) {
+                        Some(layer) if layer < own => {}
+                        Some(_) => violations.push(format!(
+                            "{path}:{number}: {module} uses {used}, which is not below it"
+                        )),
+                        // In a module within the file, `super` leads no further than to the file.
+                        None if line.contains("super::") => {}
+                        None => violations.push(format!(
+                            "{path}:{number}: {used:?} is no module with a layer; name the module"
+                        )),
+                    }
+                }
+            }
+        }
+    }
+    report("architecture", &violations);
+}
+
+#[test]
+fn the_way_to_the_root_is_found_from_any_depth() {
+    let found = |line, depth| root_modules(line, depth).collect::<Vec<_>>();
+    assert_eq!(found("use crate::device::Hca;", 3), ["device"]);
+    assert_eq!(found("use super::mr::{Entry};", 1), ["mr"]);
+    assert_eq!(found("use super::mr::{Entry};", 2), [""; 0]);
+    assert_eq!(
+        found("a(super::super::cq::x, crate::table::y)", 2),
+        ["table", "cq"]
+    );
 }
 
 #[test]

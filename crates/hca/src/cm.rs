@@ -11,7 +11,6 @@
 mod bounds;
 mod call;
 mod connection;
-mod device;
 mod error;
 mod event;
 mod lookup;

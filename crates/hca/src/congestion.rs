@@ -4,9 +4,7 @@
 //! pair whose peer sends CNPs a [`Limiter`], and takes it away when the rate has recovered.
 
 mod datagram;
-mod device;
 mod limiter;
-mod look;
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -21,7 +19,6 @@ use ferroce_wire::{PKEY_DEFAULT, Qpn, cnp};
 
 use self::datagram::DatagramTimers;
 pub(crate) use self::limiter::Limiter;
-pub use self::look::{FlowLook, LimitLook};
 use crate::packet::CE;
 use crate::settings::Settings;
 
@@ -89,7 +86,7 @@ impl Congestion {
         }
     }
 
-    fn rp(&self) -> &NvidiaConfig {
+    pub(crate) fn rp(&self) -> &NvidiaConfig {
         self.rp.get_or_init(|| {
             let params = self.settings.congestion();
             Box::new(NvidiaConfig::new(params, &Switches::default(), self.line))
@@ -99,7 +96,7 @@ impl Congestion {
     /// Whether it is on for packets of this traffic class. Their priority is the upper three bits
     /// of the DSCP, as adapters map one to the other that trust the DSCP.
     #[inline]
-    fn is_enabled(&self, traffic_class: u8) -> bool {
+    pub(crate) fn is_enabled(&self, traffic_class: u8) -> bool {
         self.enabled >> (traffic_class >> 5) & 1 != 0
     }
 
@@ -114,7 +111,13 @@ impl Congestion {
 
     /// A marked packet has arrived from `peer` at a queue pair: a CNP for it waits to be sent,
     /// unless one was sent just before.
-    fn notify(&mut self, now: Time, traffic_class: u8, peer: (Path, Qpn), flow: &mut CnpTimer) {
+    pub(crate) fn notify(
+        &mut self,
+        now: Time,
+        traffic_class: u8,
+        peer: (Path, Qpn),
+        flow: &mut CnpTimer,
+    ) {
         if !self.settings.congestion().answers_marks(traffic_class >> 5)
             || self.cnps.len() >= CNPS_MAX
         {
@@ -138,7 +141,7 @@ impl Congestion {
 
     /// A marked datagram has arrived: a CNP to its sender waits to be sent, unless one was sent just
     /// before.
-    fn notify_sender(&mut self, now: Time, traffic_class: u8, sender: (IpAddr, Qpn)) {
+    pub(crate) fn notify_sender(&mut self, now: Time, traffic_class: u8, sender: (IpAddr, Qpn)) {
         let (dest, source_qp) = sender;
         let path = Path {
             dest,
@@ -164,7 +167,7 @@ impl Congestion {
     }
 
     /// Writes the next CNP to `out`; false if there is none.
-    fn poll_cnp(&mut self, out: &mut Outgoing) -> bool {
+    pub(crate) fn poll_cnp(&mut self, out: &mut Outgoing) -> bool {
         let Some(Cnp { path, dest_qp }) = self.cnps.pop_front() else {
             return false;
         };

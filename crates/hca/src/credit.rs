@@ -6,8 +6,6 @@
 //! as soon as one waits, everybody who wants more goes behind it. The same holds for the responses
 //! to this device's READs, which come to its own socket.
 
-mod audit;
-mod device;
 mod lease;
 mod path;
 mod peers;
@@ -16,11 +14,11 @@ use std::collections::VecDeque;
 
 use ferroce_transport::Mtu;
 
-pub(crate) use self::device::Turn;
 pub use self::lease::LeaseTable;
-pub(crate) use self::path::Signal;
-pub use self::path::Window;
-pub(crate) use self::peers::Peers;
+pub(crate) use self::lease::{BUCKETS, FLOOR_BYTES, QUANTUM_BYTES, bucket};
+pub use self::path::{PathLook, Window};
+pub(crate) use self::path::{PathWindow, Signal};
+pub(crate) use self::peers::{Peer, Peers};
 
 /// A small packet's buffer is hardly smaller than that of one of this size.
 const PAYLOAD_MIN: u32 = 1024;
@@ -39,24 +37,24 @@ pub(crate) fn cost(packets: u32, mtu: Mtu) -> u64 {
 }
 
 /// How many packets cost at most `bytes`.
-fn affordable(bytes: u64, mtu: Mtu) -> u32 {
+pub(crate) fn affordable(bytes: u64, mtu: Mtu) -> u32 {
     u32::try_from((bytes / unit(mtu)).saturating_sub(1)).unwrap_or(u32::MAX)
 }
 
-fn unit(mtu: Mtu) -> u64 {
+pub(crate) fn unit(mtu: Mtu) -> u64 {
     (mtu.bytes().max(PAYLOAD_MIN) + OVERHEAD).into()
 }
 
 /// What a buffer has taken, and who waits for room in it.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    used: u64,
+    pub(crate) used: u64,
     /// How much of that is taken for lost: nothing came back for long while others waited.
-    written_off: u64,
+    pub(crate) written_off: u64,
     /// Something came back since the last look.
-    returned: bool,
+    pub(crate) returned: bool,
     /// Queue pairs in the order in which they get their turn.
-    waiting: VecDeque<u32>,
+    pub(crate) waiting: VecDeque<u32>,
 }
 
 impl Room {
@@ -66,17 +64,17 @@ impl Room {
     }
 
     /// Those of them that may come back.
-    fn live(&self) -> u64 {
+    pub(crate) fn live(&self) -> u64 {
         self.used - self.written_off
     }
 
     /// Whether nobody but one that has taken `own` bytes has anything there that may come back.
-    fn is_alone(&self, own: u64) -> bool {
+    pub(crate) fn is_alone(&self, own: u64) -> bool {
         self.live() <= own
     }
 
     /// Whether a packet more stays below `bound`.
-    fn fits_one(&self, mtu: Mtu, bound: u64) -> bool {
+    pub(crate) fn fits_one(&self, mtu: Mtu, bound: u64) -> bool {
         self.live() + cost(1, mtu) <= bound
     }
 
@@ -86,13 +84,13 @@ impl Room {
     }
 
     /// Whose turn it is.
-    fn next(&self) -> Option<u32> {
+    pub(crate) fn next(&self) -> Option<u32> {
         self.waiting.front().copied()
     }
 
     /// What a queue pair that has taken `own` bytes may have of `bound`. Nothing more if others
     /// waited before it, or if what is left is not worth a turn.
-    fn allowed(&self, index: u32, own: u64, bound: u64, turn_bytes: u64) -> u64 {
+    pub(crate) fn allowed(&self, index: u32, own: u64, bound: u64, turn_bytes: u64) -> u64 {
         let left = bound.saturating_sub(self.live());
         let worth = self.used == 0 || left >= turn_bytes.min(bound / 4);
         match self.next().is_none_or(|next| next == index) && worth {
@@ -102,7 +100,7 @@ impl Room {
     }
 
     /// Changes what a queue pair has taken; tells whether somebody who waits may go on.
-    fn book(&mut self, before: u64, now: u64) -> bool {
+    pub(crate) fn book(&mut self, before: u64, now: u64) -> bool {
         self.used = self.used + now - before;
         self.written_off = self.written_off.min(self.used);
         self.returned |= now < before;
@@ -111,7 +109,13 @@ impl Room {
 
     /// Ends the turn of a queue pair, which waits after that if it `wants` more; whether it `took`
     /// anything decides if it keeps its place. Tells whether somebody else is the next now.
-    fn end_turn(&mut self, index: u32, waits: &mut bool, wants: bool, took: bool) -> bool {
+    pub(crate) fn end_turn(
+        &mut self,
+        index: u32,
+        waits: &mut bool,
+        wants: bool,
+        took: bool,
+    ) -> bool {
         let is_next = *waits && self.next() == Some(index);
         let goes = is_next && (took || !wants);
         if goes {
@@ -127,7 +131,7 @@ impl Room {
 
     /// Writes off what is on the wire if nothing has come back since the last look although
     /// somebody waits; returns who that is.
-    fn write_off(&mut self) -> Option<u32> {
+    pub(crate) fn write_off(&mut self) -> Option<u32> {
         let next = self.next()?;
         let returned = std::mem::take(&mut self.returned);
         if !returned {
@@ -137,12 +141,12 @@ impl Room {
     }
 
     /// Whether somebody waits for something to come back.
-    fn may_be_written_off(&self) -> bool {
+    pub(crate) fn may_be_written_off(&self) -> bool {
         self.used > self.written_off && !self.waiting.is_empty()
     }
 
     /// Takes a queue pair out that waits no longer.
-    fn leave(&mut self, index: u32) {
+    pub(crate) fn leave(&mut self, index: u32) {
         match self.next() == Some(index) {
             true => drop(self.waiting.pop_front()),
             false => self.waiting.retain(|waiting| *waiting != index),

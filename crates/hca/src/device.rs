@@ -11,11 +11,19 @@
 //! | `timers` | deadlines: when the host is to come back, and what happens then |
 //! | `queue_pair` | a queue pair with the device around it |
 //! | `rest` | memory that traffic has taken and a device at rest does not need |
-//! | `audit` | whether the device's books agree with each other |
+//! | `credit` | what is on the wire, and who may send how much |
+//! | `congestion`, `flows` | congestion notified and heeded, and a look at it |
+//! | `cm` | the connection manager's packets |
+//! | `audit`, `audit_credit` | whether the device's books agree with each other |
 
 mod audit;
+mod audit_credit;
+mod cm;
 mod config;
+mod congestion;
 mod control;
+mod credit;
+mod flows;
 mod payload;
 mod queue_pair;
 mod receive;
@@ -31,16 +39,19 @@ use ferroce_adp::{Policy, PolicyKind};
 use ferroce_transport::{Outgoing, Time};
 
 pub use self::config::HcaConfig;
+pub(crate) use self::credit::Turn;
+pub use self::flows::{FlowLook, LimitLook};
 pub(crate) use self::queue_pair::QpEntry;
 use self::timers::Timers;
 use crate::cm::Cm;
 use crate::congestion::Congestion;
 use crate::cq::Cq;
-use crate::credit::{Peers, Room, Turn};
+use crate::credit::{Peers, Room};
 use crate::event::Event;
 use crate::group::Groups;
 use crate::identity::Identity;
-use crate::impair::{Direction, Link};
+use crate::impair::Direction;
+use crate::link::Link;
 use crate::mr::KeyTable;
 use crate::numbers::Numbers;
 use crate::packet::Held;

@@ -12,12 +12,12 @@ use ferroce_wire::{Qpn, Srqn};
 use crate::cq::{Cq, CqId, Pushed, Unpolled};
 use crate::credit::Signal;
 use crate::event::Event;
+use crate::ids::{PdId, XrcdId};
 use crate::mr::{KeyHolder, KeyTable};
 use crate::numbers::Numbers;
 use crate::srq::{Srq, SrqId, XrcObjects};
 use crate::state::DeviceState;
 use crate::table::Table;
-use crate::verbs::{PdId, XrcdId};
 
 /// The objects a queue pair is tied to.
 #[derive(Clone, Copy, Debug)]

@@ -3,16 +3,13 @@
 //! An [`Impairment`] describes it; one applies to what the device sends, another to what it
 //! receives. All randomness comes from the device's seed.
 
-mod link;
-mod packets;
 mod queue;
 
 use ferroce_transport::Time;
 use thiserror::Error;
 
-pub(crate) use link::{Damage, HeldPacket, Link, Release};
-pub(crate) use queue::Backlog;
 pub use queue::Bottleneck;
+pub(crate) use queue::{Backlog, Service};
 
 /// Which packets an impairment applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

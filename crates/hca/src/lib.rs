@@ -71,12 +71,13 @@ mod histogram;
 mod host;
 mod host_profile;
 mod identity;
+mod ids;
 pub mod impair;
 pub mod limits;
+mod link;
 #[allow(unsafe_code, reason = "the module that touches registered memory")]
 mod memory;
 mod mr;
-mod mw;
 mod numbers;
 mod packet;
 pub mod port_attr;
@@ -89,11 +90,10 @@ mod state;
 mod table;
 mod verbs;
 
-pub use congestion::{FlowLook, LimitLook};
 pub use counters::CounterSlab;
 pub use cq::{CqId, CqInit, Notify};
-pub use credit::{LeaseTable, Window};
-pub use device::{Hca, HcaConfig};
+pub use credit::{LeaseTable, PathLook, Window};
+pub use device::{FlowLook, Hca, HcaConfig, LimitLook};
 pub use error::{Object, VerbsError};
 pub use event::{Event, Refusal};
 pub use function::Function;
@@ -101,11 +101,11 @@ pub use group::group_of_mgid;
 pub use histogram::{BinWidthMode, HistogramConfig, HistogramError, TimeUnit};
 pub use host_profile::HostProfile;
 pub use identity::Identity;
+pub use ids::{PdId, XrcdId};
 pub use impair::{Direction, Impairment};
 pub use limits::Limits;
 pub use memory::{Borrowed, Buffer, Checked, CheckedAccess, Memory, RECOVERS, landing};
-pub use mr::{MrInfo, MrKey};
-pub use mw::{MwId, MwInfo, MwType};
+pub use mr::{MrInfo, MrKey, MwId, MwInfo, MwType};
 pub use packet::Received;
 pub use port_counter::PortCounter;
 pub use register::{Method, RegisterError, Status};
@@ -116,9 +116,7 @@ pub use state::{
     DeviceState, LocalSettings, MappedState, SettingError, SettingsStore, StateBlock, VfBlock,
     WriteLockError,
 };
-pub use verbs::{
-    CqLook, MrModify, MwBindWr, PathLook, PdId, QpInit, QpLook, RegFlags, SrqLook, XrcdId,
-};
+pub use verbs::{CqLook, MrModify, MwBindWr, QpInit, QpLook, RegFlags, SrqLook};
 
 pub use ferroce_dcqcn::Rate;
 pub use ferroce_dcqcn::rp::Phase;

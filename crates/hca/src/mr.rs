@@ -1,14 +1,18 @@
 //! Memory regions and the table of keys, which regions and windows share. Every access to a program's
 //! memory passes through here.
 
+mod window;
+
 use ferroce_transport::{AccessError, AccessFlags, AtomicOp, Data, Key, MemoryRef, Segment};
 use ferroce_wire::Qpn;
 
+use crate::ids::PdId;
 use crate::memory::Memory;
-use crate::mw::Window;
 use crate::secret::{Draw, Secret};
 use crate::table::Table;
-use crate::verbs::PdId;
+
+use self::window::Window;
+pub use self::window::{MwId, MwInfo, MwType};
 
 /// A key to a memory region; lkey and rkey are the same number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ferroce_transport::{Bytes, Data, Outgoing};
 use ferroce_wire::Headers;
 
-use crate::impair::{Damage, HeldPacket};
+use crate::link::{Damage, HeldPacket};
 
 /// A packet from the link whose ICRC is right.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! The counters that every InfiniBand or RoCE port has, in terms of those that the device keeps.
 
-use crate::Counter;
+use ferroce_transport::Counter;
 
 /// Bytes in which ports count data (IBA vol 1, 16.1.3.5).
 const WORD: u64 = 4;

@@ -3,7 +3,7 @@
 use ferroce_transport::{PostError, ReceiveQueue, RecvWqe, RecvWr};
 
 use crate::cq::CqId;
-use crate::verbs::{PdId, XrcdId};
+use crate::ids::{PdId, XrcdId};
 
 /// Handle of a shared receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]

@@ -11,17 +11,12 @@ mod qp;
 mod srq;
 mod xrc;
 
-pub use look::{CqLook, PathLook, QpLook, SrqLook};
+pub use look::{CqLook, QpLook, SrqLook};
 pub use mr::{MrModify, RegFlags};
 pub use mw::MwBindWr;
 pub use qp::QpInit;
-pub use xrc::XrcdId;
 
 use crate::error::{Object, VerbsError};
-
-/// Handle of a protection domain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
-pub struct PdId(pub u32);
 
 fn no_such(object: Object, handle: u32) -> VerbsError {
     VerbsError::NoSuch { object, handle }

@@ -4,12 +4,12 @@ mod helper;
 mod progress;
 mod tandem;
 
+use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use std::{io, mem};
 
 use ferroce_driver::patience::WAIT_SPIN;
 use ferroce_hca::{
@@ -17,19 +17,18 @@ use ferroce_hca::{
 };
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::PortSpace;
-use thiserror::Error;
 
 use self::helper::SOON;
 use self::progress::{Events, Shared};
 pub use self::tandem::{Spent, Tandem};
-use crate::attach::{Attachment, random_secret};
+use crate::attachment::{Attachment, random_secret};
 use crate::engine::Engine;
 use crate::neighbours::Neighbours;
+use crate::open_error::OpenError;
 use crate::port::Port;
-use crate::registry::{RegistryError, after};
 use crate::resource::{Query, Resource, rows};
 use crate::shared::{ServiceClaim, ServiceError};
-use crate::socket::{BindError, Options, ROCE_PORT, Socket};
+use crate::socket::{Options, ROCE_PORT, Socket};
 use crate::spec::DeviceSpec;
 use crate::sys::{self, Epoll, NoSignals};
 use crate::tap::Tap;
@@ -70,27 +69,6 @@ impl DeviceConfig {
             helper: true,
         }
     }
-}
-
-/// Why a device could not be opened.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// See [`BindError`].
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// See [`RegistryError`].
-    #[error(transparent)]
-    Registry(#[from] RegistryError),
-    /// As many processes as a device takes have it open.
-    #[error("{max} processes have the device open, which is as many as it takes")]
-    Full {
-        /// How many that are.
-        max: u8,
-    },
-    /// No helper thread.
-    #[error("cannot start the device's helper thread: {0}{after}", after = after(.0))]
-    Helper(#[source] io::Error),
 }
 
 /// Lowers what may be on the wire to what the socket takes, and with it those of the peers. A quarter

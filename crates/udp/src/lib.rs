@@ -27,7 +27,7 @@
 //! | `question` | asks a process for them, and answers |
 //! | [`Inquiry`] | asks many processes at a time |
 //! | `port` | when a process shares the device's port |
-//! | `attach` | a process takes its place on a device |
+//! | `attach`, `attachment` | a process takes its place on a device |
 //! | [`Observer`] | a look at a device from outside |
 //! | `sys` | other system calls: files, descriptors that travel or stay, memory that may not be mapped |
 //!
@@ -35,6 +35,7 @@
 #![deny(unsafe_code)]
 
 mod attach;
+mod attachment;
 mod connect;
 mod device;
 mod engine;
@@ -48,6 +49,7 @@ mod intake;
 mod link;
 mod neighbours;
 mod observer;
+mod open_error;
 mod overflow;
 mod port;
 mod question;
@@ -66,10 +68,11 @@ pub mod wait;
 
 pub use attach::AttachOptions;
 pub use connect::Endpoint;
-pub use device::{Device, DeviceConfig, EventSink, OpenError, Spent, Tandem};
+pub use device::{Device, DeviceConfig, EventSink, Spent, Tandem};
 pub use ferroce_prm::PciAddress;
 pub use inquiry::{Answer, Inquiry};
 pub use observer::Observer;
+pub use open_error::OpenError;
 pub use question::QueryError;
 pub use registry::{Registry, RegistryError};
 pub use resource::{

@@ -19,17 +19,26 @@ pub struct Observer {
     state: DeviceState,
 }
 
-impl Observer {
-    pub(crate) fn open(registry: &Registry, spec: DeviceSpec) -> Result<Self, RegistryError> {
-        let shared = SharedFile::open(registry, &spec)?;
+impl Registry {
+    /// Looks at a device without opening it for traffic.
+    pub fn observe(&self, name: &str) -> Result<Observer, RegistryError> {
+        self.observe_device(self.device(name)?)
+    }
+
+    /// The same of one that [`Self::devices`] has told of: its file is not read again, nor those of
+    /// all others.
+    pub fn observe_device(&self, spec: DeviceSpec) -> Result<Observer, RegistryError> {
+        let shared = self.share(&spec)?;
         let state = shared.state(0);
-        Ok(Self {
+        Ok(Observer {
             spec,
             shared,
             state,
         })
     }
+}
 
+impl Observer {
     /// The device.
     pub fn spec(&self) -> &DeviceSpec {
         &self.spec

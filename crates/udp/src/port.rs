@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::device::OpenError;
+use crate::open_error::OpenError;
 use crate::registry::RegistryError;
 use crate::shared::{Presence, SharedFile};
 use crate::socket::{BindError, Options, Socket};

@@ -4,7 +4,6 @@ mod directory;
 mod error;
 
 pub use self::error::RegistryError;
-pub(crate) use self::error::after;
 
 use std::env;
 use std::ffi::OsString;
@@ -12,10 +11,10 @@ use std::fs;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tempfile::NamedTempFile;
 
-use crate::observer::Observer;
 use crate::shared::SharedFile;
 use crate::spec::{DeviceSpec, check_name};
 
@@ -210,7 +209,7 @@ impl Registry {
         gone.retain(|was| !stays(was));
         self.remove_states(&gone)?;
         self.write(spec)?;
-        let state = SharedFile::open(self, spec)?.state(0);
+        let state = self.share(spec)?.state(0);
         let changed = state
             .set_personality(spec.personality)
             .and_then(|()| state.forget_vfs(spec.vfs));
@@ -263,15 +262,15 @@ impl Registry {
         })
     }
 
-    /// Looks at a device without opening it for traffic.
-    pub fn observe(&self, name: &str) -> Result<Observer, RegistryError> {
-        self.observe_device(self.device(name)?)
-    }
-
-    /// The same of one that [`Self::devices`] has told of: its file is not read again, nor those of
-    /// all others.
-    pub fn observe_device(&self, spec: DeviceSpec) -> Result<Observer, RegistryError> {
-        Observer::open(self, spec)
+    /// Opens the file of a device, and of a VF that of its PF; makes what is not there.
+    pub(crate) fn share(&self, spec: &DeviceSpec) -> Result<SharedFile, RegistryError> {
+        let card = match &spec.vf {
+            Some(vf) => Some(Arc::new(self.share(&vf.pf)?)),
+            None => None,
+        };
+        let path = self.state_path(spec);
+        let shared = SharedFile::open(&path, spec, card.as_ref());
+        shared.map_err(|source| RegistryError::state(&path, source))
     }
 
     /// Whether the names and addresses of a device and its VFs are free.

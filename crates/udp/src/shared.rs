@@ -29,7 +29,6 @@ pub(crate) use self::place::{Asking, Place, Round};
 pub use self::service::{ServiceClaim, ServiceError};
 use self::settings::SettingsFile;
 pub use self::words::{settings_from_bytes, settings_to_bytes};
-use crate::registry::{Registry, RegistryError};
 use crate::spec::DeviceSpec;
 use crate::sys::{self, NotInherited};
 
@@ -93,14 +92,14 @@ impl Drop for Membership<'_> {
 }
 
 impl SharedFile {
-    /// Opens the file of a device, and of a VF that of its PF; makes what is not there.
-    pub(crate) fn open(registry: &Registry, spec: &DeviceSpec) -> Result<Self, RegistryError> {
-        let card = match &spec.vf {
-            Some(vf) => Some(Arc::new(Self::open(registry, &vf.pf)?)),
-            None => None,
-        };
-        let path = registry.state_path(spec);
-        open::open(&path, spec, card.as_ref()).map_err(|source| RegistryError::state(&path, source))
+    /// Opens the file of a device, which lies at `path`; makes it if it is not there. `card` is, for
+    /// a VF, that of its PF.
+    pub(crate) fn open(
+        path: &Path,
+        spec: &DeviceSpec,
+        card: Option<&Arc<Self>>,
+    ) -> io::Result<Self> {
+        open::open(path, spec, card)
     }
 
     /// Whether a process has the device, or a VF of it, open.

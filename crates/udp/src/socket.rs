@@ -20,8 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use socket2::{Domain, Protocol, Type};
 
-use crate::registry::after;
-use crate::sys::NotInherited;
+use crate::sys::{NotInherited, after};
 
 mod address;
 mod control;

@@ -8,15 +8,14 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::device::Hca;
 use crate::host_profile::HostProfile;
 
 /// Processes share a machine, so their host has sockets.
-const QUANTUM_BYTES: u64 = HostProfile::SOCKETS.turn_bytes;
+pub(crate) const QUANTUM_BYTES: u64 = HostProfile::SOCKETS.turn_bytes;
 /// What a process may have on the wire to a peer without a lease: two packets of any size.
-pub(super) const FLOOR_BYTES: u64 = 16 << 10;
+pub(crate) const FLOOR_BYTES: u64 = 16 << 10;
 /// Peers share a total if their addresses come to the same number.
-const BUCKETS: usize = 64;
+pub(crate) const BUCKETS: usize = 64;
 
 /// What the processes of a function have leased. Zeros, as a new file has them, are valid.
 #[derive(Debug)]
@@ -107,13 +106,13 @@ impl LeaseTable {
         cells.for_each(|cell| cell.store(0, Ordering::Relaxed));
     }
 
-    fn held(&self, slot: u8, bucket: usize) -> u64 {
+    pub(crate) fn held(&self, slot: u8, bucket: usize) -> u64 {
         self.slots[usize::from(slot)].0[bucket].load(Ordering::Relaxed)
     }
 }
 
 /// All processes must come to the same number, whatever compiler they were built with.
-fn bucket(peer: IpAddr) -> usize {
+pub(crate) fn bucket(peer: IpAddr) -> usize {
     let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     let hash = match peer {
         IpAddr::V4(address) => address.octets().iter().fold(0xcbf2_9ce4_8422_2325, fnv),
@@ -121,64 +120,6 @@ fn bucket(peer: IpAddr) -> usize {
     };
     // The last byte has come as far as that.
     (hash >> 40) as usize % BUCKETS
-}
-
-impl Hca {
-    /// What all queue pairs of this process may have on the wire to a peer; leases more if one of
-    /// them `sends`.
-    pub(super) fn bound_at(&mut self, id: u32, sends: bool) -> u64 {
-        let Some(peer) = self.peers.get_mut(id) else {
-            return 0;
-        };
-        let window = peer.bound();
-        let Some(table) = self.state.leases() else {
-            return window;
-        };
-        if sends && peer.leased < window {
-            let wanted = window - peer.leased;
-            let granted = table.take(self.config.slot, peer.address, wanted, peer.window.max());
-            peer.leased += granted;
-            self.lacks_lease |= granted == 0 && peer.room.live() <= FLOOR_BYTES;
-        }
-        window.min(peer.leased.max(FLOOR_BYTES))
-    }
-
-    /// Gives back what is leased at a peer and not in use, but for a little that may be wanted soon.
-    /// Not amid a turn, which has been promised all of it.
-    pub(super) fn give_back(&mut self, id: u32) {
-        let (Some(peer), Some(table)) = (self.peers.get_mut(id), self.state.leases()) else {
-            return;
-        };
-        let live = peer.room.live();
-        let (keep, most) = match live {
-            0 => (0, 0),
-            _ => (live + QUANTUM_BYTES, live + 2 * QUANTUM_BYTES),
-        };
-        if peer.leased > most {
-            table.give_back(self.config.slot, peer.address, peer.leased - keep);
-            peer.leased = keep;
-        }
-    }
-
-    /// Whether there was nothing to lease since the last call: others have everything, or had it
-    /// when they died.
-    pub fn take_lacks_lease(&mut self) -> bool {
-        std::mem::take(&mut self.lacks_lease)
-    }
-
-    /// What is booked as leased is what the others see.
-    pub(super) fn audit_leases(&self) {
-        let Some(table) = self.state.leases() else {
-            return;
-        };
-        let mut sums = [0; BUCKETS];
-        for (_, peer) in self.peers.iter() {
-            sums[bucket(peer.address)] += peer.leased;
-        }
-        for (bucket, sum) in sums.into_iter().enumerate() {
-            assert_eq!(table.held(self.config.slot, bucket), sum, "bucket {bucket}");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ pub(crate) struct PathWindow {
 
 impl PathWindow {
     /// That of a path nothing is known of, which may become `max` bytes.
-    pub(super) fn new(window: Window, max: u64, now: Time) -> Self {
+    pub(crate) fn new(window: Window, max: u64, now: Time) -> Self {
         let (bytes, max, is_fixed) = match window {
             Window::Auto => (START_BYTES.min(max), max, false),
             Window::Fixed(bytes) => (bytes.into(), bytes.into(), true),
@@ -104,7 +104,7 @@ impl PathWindow {
     }
 
     /// The most that it may become.
-    pub(super) fn max(&self) -> u64 {
+    pub(crate) fn max(&self) -> u64 {
         self.max
     }
 
@@ -114,18 +114,18 @@ impl PathWindow {
     }
 
     /// So much is on the wire now that somebody has sent.
-    pub(super) fn note_use(&mut self, used: u64) {
+    pub(crate) fn note_use(&mut self, used: u64) {
         self.is_used |= used > self.bytes / 2;
     }
 
     /// So much has come back that was on the wire.
     #[inline]
-    pub(super) fn note_return(&mut self, bytes: u64) {
+    pub(crate) fn note_return(&mut self, bytes: u64) {
         self.debt = self.debt.saturating_sub(bytes / SPURIOUS_SHARE);
     }
 
     /// A queue pair whose packets are of this size has learned something.
-    pub(super) fn heed(&mut self, now: Time, signal: Signal, mtu: Mtu) {
+    pub(crate) fn heed(&mut self, now: Time, signal: Signal, mtu: Mtu) {
         match signal {
             Signal::RoundTrip { rtt, wait } => {
                 self.remember(now, rtt);
@@ -192,6 +192,17 @@ impl PathWindow {
         self.changed = now;
         self.is_used = false;
     }
+}
+
+/// The way to a peer, which all queue pairs towards it share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathLook {
+    /// Bytes that may be on the wire, as a receive buffer counts them.
+    pub window_bytes: u64,
+    /// Bytes that are.
+    pub used_bytes: u64,
+    /// The last round trip that was measured, ns.
+    pub rtt_ns: Option<u64>,
 }
 
 #[cfg(test)]

@@ -12,11 +12,11 @@ use crate::table::Table;
 /// A device that queue pairs of this one are connected to.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    pub(super) address: IpAddr,
+    pub(crate) address: IpAddr,
     /// Queue pairs whose requests go there.
     users: u32,
     /// How many of them have something on the wire.
-    pub(super) busy: u32,
+    pub(crate) busy: u32,
     pub(crate) room: Room,
     /// How much may be on the wire.
     pub(crate) window: PathWindow,
@@ -25,7 +25,7 @@ pub(crate) struct Peer {
     /// A timer has run out there for which nobody's answer came while it ran, and none has come since.
     is_silent: bool,
     /// How much of what all processes of the device may have there this one has leased.
-    pub(super) leased: u64,
+    pub(crate) leased: u64,
 }
 
 /// All of them: no more than there are queue pairs.
@@ -45,7 +45,7 @@ impl Peers {
 
     /// The peer at an address, which has one user more; `None` if there are too many peers, which
     /// nobody has who has a queue pair for each. `window` is that of a path nothing is known of.
-    pub(super) fn join(&mut self, now: Time, address: IpAddr, window: PathWindow) -> Option<u32> {
+    pub(crate) fn join(&mut self, now: Time, address: IpAddr, window: PathWindow) -> Option<u32> {
         let index = match self.by_address.get(&address) {
             Some(index) => *index,
             None => self.insert(now, address, window)?,
@@ -70,7 +70,7 @@ impl Peers {
     }
 
     /// A user goes, which neither has taken anything any more nor waits.
-    pub(super) fn leave(&mut self, index: u32) {
+    pub(crate) fn leave(&mut self, index: u32) {
         if let Some(peer) = self.table.get_mut(index) {
             peer.users -= 1;
             if peer.users == 0 {
@@ -86,11 +86,11 @@ impl Peers {
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Peer> {
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Peer> {
         self.table.get_mut(index)
     }
 
-    pub(super) fn rooms(&mut self) -> impl Iterator<Item = &mut Room> {
+    pub(crate) fn rooms(&mut self) -> impl Iterator<Item = &mut Room> {
         self.table.iter_mut().map(|peer| &mut peer.room)
     }
 
@@ -106,13 +106,13 @@ impl Peer {
     }
 
     /// Whether nobody there answers: a timer has run out, and nothing came while it ran or since.
-    pub(super) fn is_silent(&self) -> bool {
+    pub(crate) fn is_silent(&self) -> bool {
         self.is_silent
     }
 
     /// What all queue pairs together may have on the wire there: while nobody answers, no window is
     /// left to keep to, but the buffer is as large as ever.
-    pub(super) fn bound(&self) -> u64 {
+    pub(crate) fn bound(&self) -> u64 {
         match self.is_silent {
             true => self.window.max(),
             false => self.window.bytes(),
@@ -121,7 +121,7 @@ impl Peer {
 
     /// A queue pair whose packets are of this size has learned something. Tells whether there may be
     /// more room now.
-    pub(super) fn heed(&mut self, now: Time, signal: Signal, mtu: Mtu) -> bool {
+    pub(crate) fn heed(&mut self, now: Time, signal: Signal, mtu: Mtu) -> bool {
         let before = self.bound();
         self.window.heed(now, signal, mtu);
         match signal {

@@ -7,10 +7,10 @@ use ferroce_transport::{Attr, Path, Qp, QpAttr, QpModify, QpState, Time};
 use ferroce_wire::Qpn;
 
 use super::Hca;
+use super::Turn;
 use super::timers::earlier;
 use crate::congestion::Limiter;
 use crate::cq::Unpolled;
-use crate::credit::Turn;
 use crate::event::Event;
 use crate::host::{QpHost, QpObjects};
 

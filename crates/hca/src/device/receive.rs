@@ -5,7 +5,7 @@ use ferroce_wire::{Opcode, Qpn, Service};
 
 use super::{Hca, QpEntry};
 use crate::grh::grh;
-use crate::impair::Release;
+use crate::link::Release;
 use crate::packet::{CE, Held, Received};
 
 impl Hca {

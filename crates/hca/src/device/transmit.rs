@@ -3,7 +3,7 @@
 use ferroce_transport::{Counter, Outgoing, Time};
 
 use super::Hca;
-use crate::impair::{HeldPacket, Release};
+use crate::link::{HeldPacket, Release};
 use crate::packet::force_ack_dscp;
 
 impl Hca {

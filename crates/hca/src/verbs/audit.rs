@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::{PdId, XrcdId};
 use crate::cq::CqId;
 use crate::device::Hca;
+use crate::ids::{PdId, XrcdId};
 use crate::srq::{SrqId, XrcObjects};
 
 impl Hca {

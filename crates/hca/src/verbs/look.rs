@@ -3,9 +3,10 @@
 use ferroce_transport::{Path, Qp};
 use ferroce_wire::Srqn;
 
-use super::PdId;
 use crate::cq::CqId;
+use crate::credit::PathLook;
 use crate::device::Hca;
+use crate::ids::PdId;
 
 /// A queue pair, to look at.
 #[derive(Clone, Copy, Debug)]
@@ -37,17 +38,6 @@ pub struct CqLook {
     pub waiting: usize,
     /// Queue pairs that complete here.
     pub users: u32,
-}
-
-/// The way to a peer, which all queue pairs towards it share.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PathLook {
-    /// Bytes that may be on the wire, as a receive buffer counts them.
-    pub window_bytes: u64,
-    /// Bytes that are.
-    pub used_bytes: u64,
-    /// The last round trip that was measured, ns.
-    pub rtt_ns: Option<u64>,
 }
 
 /// A shared receive queue, to look at.

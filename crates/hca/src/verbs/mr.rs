@@ -2,9 +2,10 @@
 
 use ferroce_transport::AccessFlags;
 
-use super::{PdId, in_range, no_such, not_busy};
+use super::{in_range, no_such, not_busy};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
+use crate::ids::PdId;
 use crate::memory::Memory;
 use crate::mr::{MrInfo, MrKey};
 

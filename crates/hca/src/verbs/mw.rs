@@ -3,11 +3,12 @@
 use ferroce_transport::{AccessFlags, MwBind, SendFlags, SendOp, SendTo, SendWr, Sges};
 use ferroce_wire::Qpn;
 
-use super::{PdId, no_such};
+use super::no_such;
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
+use crate::ids::PdId;
 use crate::mr::MrKey;
-use crate::mw::{MwId, MwInfo, MwType};
+use crate::mr::{MwId, MwInfo, MwType};
 
 /// A bind of a type 1 memory window (`ibv_mw_bind`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

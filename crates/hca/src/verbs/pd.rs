@@ -1,8 +1,9 @@
 //! Verbs of protection domains.
 
-use super::{PdId, no_such, not_busy};
+use super::{no_such, not_busy};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
+use crate::ids::PdId;
 
 impl Hca {
     /// Makes a protection domain.

@@ -6,13 +6,14 @@ use ferroce_transport::{
 };
 use ferroce_wire::Qpn;
 
-use super::{PdId, in_range, no_such, not_busy};
+use super::{in_range, no_such, not_busy};
 use crate::cq::{CqId, Unpolled};
 use crate::device::{Hca, QpEntry};
 use crate::error::{Object, VerbsError};
 use crate::host::QpObjects;
+use crate::ids::PdId;
 use crate::limits;
-use crate::mw::{MwId, MwType};
+use crate::mr::{MwId, MwType};
 use crate::srq::SrqId;
 
 /// What a queue pair is created with.

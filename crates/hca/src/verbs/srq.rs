@@ -3,9 +3,10 @@
 use ferroce_transport::RecvWr;
 use ferroce_wire::Srqn;
 
-use super::{PdId, in_range, no_such, not_busy};
+use super::{in_range, no_such, not_busy};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
+use crate::ids::PdId;
 use crate::limits;
 use crate::srq::{Srq, SrqAttr, SrqId, SrqModify, XrcObjects};
 

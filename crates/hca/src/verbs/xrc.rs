@@ -7,10 +7,7 @@ use super::{no_such, not_busy};
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
 use crate::host::QpObjects;
-
-/// Handle of an XRC domain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
-pub struct XrcdId(pub u32);
+use crate::ids::XrcdId;
 
 impl Hca {
     /// Makes an XRC domain (IBA vol 1, annex A14).

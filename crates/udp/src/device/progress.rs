@@ -10,9 +10,10 @@ use std::{fmt, ptr};
 
 use ferroce_hca::{DeviceState, Event, Hca, HcaConfig, Limits, Time};
 
+use super::EventSink;
 use super::helper::{SOON, WHENEVER};
-use super::{EventSink, OpenError};
 use crate::engine::Engine;
+use crate::open_error::OpenError;
 use crate::port::Port;
 use crate::shared::Mailbox;
 use crate::socket::Socket;

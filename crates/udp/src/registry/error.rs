@@ -9,7 +9,7 @@ use thiserror::Error;
 use ferroce_prm::PciAddress;
 
 use crate::spec::SpecError;
-use crate::sys;
+use crate::sys::{self, after};
 
 /// Why the registry could not do something. Nothing was changed.
 #[derive(Debug, Error)]
@@ -119,9 +119,4 @@ impl RegistryError {
 /// What to do about a directory that cannot be used.
 fn next_step(error: &io::Error) -> &'static str {
     sys::remedy(error).unwrap_or("set FERROCE_DIR to a directory you own")
-}
-
-/// What to do about an error, to be put behind it.
-pub(crate) fn after(error: &io::Error) -> String {
-    sys::remedy(error).map_or_else(String::new, |remedy| format!("; {remedy}"))
 }

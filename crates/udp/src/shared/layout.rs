@@ -10,55 +10,58 @@ use ferroce_hca::{CounterSlab, Function, LeaseTable, MappedState, StateBlock, Vf
 
 use super::SLOT_MAX;
 use super::settings::SharedSettings;
+use crate::sys::shareable;
 
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
 /// Rises with every change of what lies where.
 const VERSION: u32 = 13;
 
-/// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
-/// that [`Layout::is_ready`] tells apart.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct Layout {
-    magic: AtomicU64,
-    version: AtomicU32,
-    /// Size of this structure. With the version it tells files of other releases apart, which have
-    /// other counters.
-    size: AtomicU32,
-    /// The slot that was taken last, and above its 8 bits how many have been taken so far.
-    last_slot: AtomicU32,
-    /// Where the search for a free port begins.
-    next_port: AtomicU32,
-    rounds: Rounds,
-    /// Of a VF's file, this and the next two are not in use: those of its card are.
-    settings: SharedSettings,
-    block: StateBlock,
-    vfs: [VfBlock; Function::VFS_MAX as usize],
-    /// By slot.
-    members: [Member; 256],
-    /// By slot.
-    slabs: [CounterSlab; 256],
-    leases: LeaseTable,
-    services: Services,
-    listeners: Listeners,
+shareable! {
+    /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
+    /// that [`Layout::is_ready`] tells apart.
+    #[derive(Debug)]
+    pub(crate) struct Layout {
+        magic: AtomicU64,
+        version: AtomicU32,
+        /// Size of this structure. With the version it tells files of other releases apart, which have
+        /// other counters.
+        size: AtomicU32,
+        /// The slot that was taken last, and above its 8 bits how many have been taken so far.
+        last_slot: AtomicU32,
+        /// Where the search for a free port begins.
+        next_port: AtomicU32,
+        rounds: Rounds,
+        /// Of a VF's file, this and the next two are not in use: those of its card are.
+        settings: SharedSettings,
+        block: StateBlock,
+        vfs: [VfBlock; Function::VFS_MAX as usize],
+        /// By slot.
+        members: [Member; 256],
+        /// By slot.
+        slabs: [CounterSlab; 256],
+        leases: LeaseTable,
+        services: Services,
+        listeners: Listeners,
+    }
 }
 
-/// Who owns a slot, or did last.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct Member {
-    pid: AtomicU64,
-    /// The process's name, filled up with zeros.
-    comm: [AtomicU64; 2],
-    /// Frames that others have put into its mailbox.
-    announced: AtomicU32,
-    /// The index of its socket in the low byte, above it the round in which that came out.
-    place: AtomicU32,
-    /// Whether it may serve ports, also after its death.
-    serves: AtomicU64,
-    /// Whether it shares the device's port, as [`Presence`].
-    presence: AtomicU64,
+shareable! {
+    /// Who owns a slot, or did last.
+    #[derive(Debug)]
+    pub(crate) struct Member {
+        pid: AtomicU64,
+        /// The process's name, filled up with zeros.
+        comm: [AtomicU64; 2],
+        /// Frames that others have put into its mailbox.
+        announced: AtomicU32,
+        /// The index of its socket in the low byte, above it the round in which that came out.
+        place: AtomicU32,
+        /// Whether it may serve ports, also after its death.
+        serves: AtomicU64,
+        /// Whether it shares the device's port, as [`Presence`].
+        presence: AtomicU64,
+    }
 }
 
 /// Whether a process's socket is among those that share the device's port.
@@ -73,21 +76,22 @@ pub(crate) enum Presence {
     Left,
 }
 
-/// Finding out which process has which socket.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct Rounds {
-    /// What its probes carry.
-    pub(super) nonce: AtomicU64,
-    /// When the last finished one began and ended, in the clock's nanoseconds.
-    pub(super) began_ns: AtomicU64,
-    pub(super) ended_ns: AtomicU64,
-    /// The number of the last one, 0 before the first.
-    pub(super) number: AtomicU32,
-    reserved: AtomicU32,
-    /// Who may ask at present: a slot in the top byte, below it since when, in microseconds. 0 if
-    /// nobody does.
-    pub(super) asking: AtomicU64,
+shareable! {
+    /// Finding out which process has which socket.
+    #[derive(Debug)]
+    pub(crate) struct Rounds {
+        /// What its probes carry.
+        pub(super) nonce: AtomicU64,
+        /// When the last finished one began and ended, in the clock's nanoseconds.
+        pub(super) began_ns: AtomicU64,
+        pub(super) ended_ns: AtomicU64,
+        /// The number of the last one, 0 before the first.
+        pub(super) number: AtomicU32,
+        reserved: AtomicU32,
+        /// Who may ask at present: a slot in the top byte, below it since when, in microseconds. 0 if
+        /// nobody does.
+        pub(super) asking: AtomicU64,
+    }
 }
 
 /// The slot that serves a port, by port space and port; 0 if none does.

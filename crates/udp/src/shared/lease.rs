@@ -51,7 +51,7 @@ mod tests {
 
     fn join(registry: &Registry) -> (SharedFile, u8) {
         let spec = DeviceSpec::new("a", PEER);
-        let shared = SharedFile::open(registry, &spec).unwrap();
+        let shared = registry.share(&spec).unwrap();
         let held = shared.membership().unwrap();
         let slot = shared.claim_slot(&held).unwrap().unwrap();
         drop(held);

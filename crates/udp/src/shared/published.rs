@@ -2,17 +2,20 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Words that one writer at a time replaces as a whole and anybody reads as a whole.
-///
-/// Two copies; the lowest bit of the generation says which one counts. A writer fills the other copy
-/// and then raises the generation, so a writer that is killed half-way has changed nothing, and no
-/// reader ever waits for one. All zero is a valid content, as a new file has it. The generation never
-/// comes round: whoever has slept through any number of writes sees that there were some.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct Published<const N: usize> {
-    generation: AtomicU64,
-    copies: [[AtomicU64; N]; 2],
+use crate::sys::shareable;
+
+shareable! {
+    /// Words that one writer at a time replaces as a whole and anybody reads as a whole.
+    ///
+    /// Two copies; the lowest bit of the generation says which one counts. A writer fills the other copy
+    /// and then raises the generation, so a writer that is killed half-way has changed nothing, and no
+    /// reader ever waits for one. All zero is a valid content, as a new file has it. The generation never
+    /// comes round: whoever has slept through any number of writes sees that there were some.
+    #[derive(Debug)]
+    pub(crate) struct Published<const N: usize> {
+        generation: AtomicU64,
+        copies: [[AtomicU64; N]; 2],
+    }
 }
 
 impl<const N: usize> Published<N> {

@@ -30,6 +30,11 @@ pub(crate) fn remedy(error: &io::Error) -> Option<&'static str> {
     })
 }
 
+/// What to do about an error, to be put behind it.
+pub(crate) fn after(error: &io::Error) -> String {
+    remedy(error).map_or_else(String::new, |remedy| format!("; {remedy}"))
+}
+
 /// Whether this process may write a file of so many bytes. Who does it all the same gets a signal
 /// that ends the process.
 pub(super) fn may_write(bytes: u64) -> bool {

@@ -3,6 +3,9 @@
 use std::fs::File;
 use std::io;
 use std::ptr;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+
+use ferroce_hca::{CounterSlab, LeaseTable, StateBlock, VfBlock};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
@@ -31,5 +34,45 @@ pub(crate) fn map<T: Shareable>(file: &File) -> io::Result<&'static T> {
     Ok(unsafe { &*at.cast::<T>() })
 }
 
-// SAFETY: atomics in C layout all the way down, aligned to a cache line or two.
-unsafe impl Shareable for crate::shared::Layout {}
+/// Defines a structure in C layout all of whose fields are [`Shareable`], which makes it one, too.
+macro_rules! shareable {
+    (
+        $(#[$about:meta])*
+        $vis:vis struct $name:ident $(<const $n:ident: usize>)? {
+            $($(#[$doc:meta])* $of:vis $field:ident: $type:ty,)*
+        }
+    ) => {
+        $(#[$about])*
+        #[repr(C)]
+        $vis struct $name $(<const $n: usize>)? {
+            $($(#[$doc])* $of $field: $type,)*
+        }
+
+        // SAFETY: C layout, and the bounds say that each field is shareable.
+        #[allow(unsafe_code, reason = "sound wherever it is used")]
+        unsafe impl $(<const $n: usize>)? $crate::sys::Shareable for $name $(<$n>)?
+        where
+            $($type: $crate::sys::Shareable,)*
+        {
+        }
+    };
+}
+pub(crate) use shareable;
+
+// SAFETY: an atomic takes any bytes at any time.
+unsafe impl Shareable for AtomicU8 {}
+// SAFETY: as above.
+unsafe impl Shareable for AtomicU32 {}
+// SAFETY: as above.
+unsafe impl Shareable for AtomicU64 {}
+// SAFETY: an array has the layout of its elements.
+unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
+
+// SAFETY: atomics in C layout all the way down, aligned to two cache lines at most.
+unsafe impl Shareable for CounterSlab {}
+// SAFETY: as above.
+unsafe impl Shareable for LeaseTable {}
+// SAFETY: as above.
+unsafe impl Shareable for StateBlock {}
+// SAFETY: as above.
+unsafe impl Shareable for VfBlock {}

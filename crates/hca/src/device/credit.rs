@@ -2,11 +2,10 @@
 
 use ferroce_transport::{Allowance, HeldBack, Span, Time};
 
-use super::path::{PathWindow, Signal};
-use super::peers::Peer;
-use super::{Room, affordable, cost};
-use crate::device::{Hca, QpEntry};
-use crate::verbs::PathLook;
+use super::{Hca, QpEntry};
+use crate::credit::{
+    FLOOR_BYTES, PathLook, PathWindow, Peer, QUANTUM_BYTES, Room, Signal, affordable, cost,
+};
 
 /// What a queue pair has taken of the room at its peer and of that for responses, in bytes, and
 /// whether it waits for either.
@@ -289,6 +288,50 @@ impl Hca {
         if reader_called {
             self.call_reader();
         }
+    }
+}
+
+impl Hca {
+    /// What all queue pairs of this process may have on the wire to a peer; leases more if one of
+    /// them `sends`.
+    fn bound_at(&mut self, id: u32, sends: bool) -> u64 {
+        let Some(peer) = self.peers.get_mut(id) else {
+            return 0;
+        };
+        let window = peer.bound();
+        let Some(table) = self.state.leases() else {
+            return window;
+        };
+        if sends && peer.leased < window {
+            let wanted = window - peer.leased;
+            let granted = table.take(self.config.slot, peer.address, wanted, peer.window.max());
+            peer.leased += granted;
+            self.lacks_lease |= granted == 0 && peer.room.live() <= FLOOR_BYTES;
+        }
+        window.min(peer.leased.max(FLOOR_BYTES))
+    }
+
+    /// Gives back what is leased at a peer and not in use, but for a little that may be wanted soon.
+    /// Not amid a turn, which has been promised all of it.
+    fn give_back(&mut self, id: u32) {
+        let (Some(peer), Some(table)) = (self.peers.get_mut(id), self.state.leases()) else {
+            return;
+        };
+        let live = peer.room.live();
+        let (keep, most) = match live {
+            0 => (0, 0),
+            _ => (live + QUANTUM_BYTES, live + 2 * QUANTUM_BYTES),
+        };
+        if peer.leased > most {
+            table.give_back(self.config.slot, peer.address, peer.leased - keep);
+            peer.leased = keep;
+        }
+    }
+
+    /// Whether there was nothing to lease since the last call: others have everything, or had it
+    /// when they died.
+    pub fn take_lacks_lease(&mut self) -> bool {
+        std::mem::take(&mut self.lacks_lease)
     }
 }
 

@@ -4,8 +4,8 @@ use ferroce_transport::{Counter, Data, Outgoing, Path};
 use ferroce_wire::Opcode;
 use ferroce_wire::cm::{GSI_QKEY, Mad};
 
-use super::{Cm, CmEvent};
-use crate::device::Hca;
+use super::Hca;
+use crate::cm::{Cm, CmEvent};
 use crate::event::Event;
 use crate::packet::Received;
 

@@ -1,5 +1,7 @@
 //! One direction of an impaired link.
 
+mod packets;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -7,9 +9,8 @@ use ferroce_transport::{Counter, Span, Time};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::packets::{Index, Packets};
-use super::queue::Service;
-use super::{Blackout, Direction, Impairment};
+use self::packets::{Index, Packets};
+use crate::impair::{Blackout, Direction, Impairment, Service};
 use crate::state::DeviceState;
 
 /// What an impaired link can hold.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Room, Turn};
-use crate::device::{Hca, QpEntry};
+use super::{Hca, QpEntry, Turn};
+use crate::credit::{BUCKETS, Room, bucket};
 
 /// What the queue pairs of one peer add up to.
 #[derive(PartialEq, Eq, Debug, Default)]
@@ -51,6 +51,20 @@ impl Hca {
         assert_eq!(self.responses.used(), home.taken, "{:?}", self.responses);
         assert_eq!(self.responses.waiting(), home.waiting);
         self.audit_queue(&self.responses, |entry| entry.turn.waits_for_responses);
+    }
+
+    /// What is booked as leased is what the others see.
+    fn audit_leases(&self) {
+        let Some(table) = self.state.leases() else {
+            return;
+        };
+        let mut sums = [0; BUCKETS];
+        for (_, peer) in self.peers.iter() {
+            sums[bucket(peer.address)] += peer.leased;
+        }
+        for (bucket, sum) in sums.into_iter().enumerate() {
+            assert_eq!(table.held(self.config.slot, bucket), sum, "bucket {bucket}");
+        }
     }
 
     fn audit_queue(&self, room: &Room, waits: impl Fn(&QpEntry) -> bool) {

@@ -4,8 +4,8 @@
 use ferroce_transport::{AccessError, AccessFlags, MwBind};
 use ferroce_wire::Qpn;
 
-use crate::mr::{Entry, KeyHolder, KeyTable, MrKey, index_of, key_at, offset_in};
-use crate::verbs::PdId;
+use super::{Entry, KeyHolder, KeyTable, MrKey, index_of, key_at, offset_in};
+use crate::ids::PdId;
 
 /// Handle of a memory window. Its keys come and go, this stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]

@@ -2,8 +2,8 @@
 
 use ferroce_dcqcn::{CongestionPoint, Rate};
 
-use super::super::{Bottleneck, BurstLoss};
 use super::*;
+use crate::impair::{Bottleneck, BurstLoss};
 use crate::settings::Personality;
 
 impl HeldPacket for u32 {

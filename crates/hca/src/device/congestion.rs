@@ -4,8 +4,8 @@ use ferroce_dcqcn::Rate;
 use ferroce_transport::{Counter, Outgoing, Path, Time};
 use ferroce_wire::{BthFlags, PKEY_DEFAULT, Qpn};
 
-use super::Limiter;
-use crate::device::Hca;
+use super::Hca;
+use crate::congestion::Limiter;
 use crate::packet::Received;
 
 impl Hca {

@@ -7,8 +7,8 @@ use ferroce_dcqcn::rp::{NvidiaConfig, Phase, ReactionPoint};
 use ferroce_transport::Time;
 use ferroce_wire::Qpn;
 
-use super::Limiter;
-use crate::device::Hca;
+use super::Hca;
+use crate::congestion::Limiter;
 
 /// A queue pair whose peer has sent CNPs, to look at.
 #[derive(Clone, Copy, PartialEq, Debug)]
