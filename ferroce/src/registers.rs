@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use ferroce_fwctl::card::{Call, Card, CardError, Places};
 pub(crate) use ferroce_fwctl::card::{REGISTER_LEN_MAX, is_card_name};
-use ferroce_hca::{Method, Status};
+use ferroce_hca::{Method, RegisterError, Status};
+use ferroce_prm::mgir::MGIR;
 use ferroce_udp::{DeviceSpec, PciAddress, Registry};
 
 use crate::device;
@@ -159,8 +160,19 @@ impl Registers for Software {
         let result = observer.state().access_register(id, method, data);
         result.map_err(|error| Refusal {
             status: error.status(),
-            text: format!("{name}: {error}"),
+            text: format!("{name}: {error}{}", next_step(&error)),
         })
+    }
+}
+
+/// What the device's own word about a refusal lacks: the command that helps.
+fn next_step(error: &RegisterError) -> &'static str {
+    match error {
+        RegisterError::NotSupported { .. } => "; `ferroce reg list` shows those that are",
+        RegisterError::ReadOnly { register, .. } if *register == MGIR.name() => {
+            "; `ferroce dev set` changes that"
+        }
+        _ => "",
     }
 }
 

@@ -22,7 +22,7 @@ use crate::state::{DeviceState, WriteLockError};
 #[non_exhaustive]
 pub enum RegisterError {
     /// The device has no such register.
-    #[error("register {id:#06x} is not supported; `ferroce reg list` shows those that are")]
+    #[error("register {id:#06x} is not supported")]
     NotSupported {
         /// The number given.
         id: u16,
@@ -149,7 +149,7 @@ fn access(
             answer(data, &identity::mgir(state.identity()));
             Ok(())
         }
-        (MGIR, Method::Write) => read_only("`ferroce dev set` changes what the device is"),
+        (MGIR, Method::Write) => read_only("it shows what the device is"),
         (MFRL, Method::Query) => {
             answer(data, &reset::bytes());
             Ok(())
