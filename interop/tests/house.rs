@@ -96,7 +96,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         "udp",
         &[
             &["flow", "impairment", "resource", "sys"],
-            &["foreign", "socket", "wait"],
+            &["foreign", "socket", "wait", "wall_clock"],
             &["fault", "groups", "overflow", "spec", "tap"],
             &["shared", "stage"],
             &["attachment", "question", "registry", "steering"],

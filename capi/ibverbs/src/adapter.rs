@@ -9,14 +9,13 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
 
 use ferroce_border::border;
 use ferroce_hca::{CqId, Event, Hca, QpEvent, SrqId, VerbsError, limits};
-use ferroce_udp::{AttachOptions, Device, DeviceSpec, Registry};
+use ferroce_udp::{AttachOptions, Device, DeviceSpec, Registry, WallClock};
 use ferroce_wire::Qpn;
 
 use crate::abi::ibv_device;
 use crate::error::{Error, pointer, report};
 use crate::events::{Async, AsyncQueue, CompQueue};
 use crate::opened::CmSink;
-use crate::wall_clock::WallClock;
 use crate::{border, capture, fork};
 
 /// A device as programs see it before they open it. Providers of other cards look at a pointer to

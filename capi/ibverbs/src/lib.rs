@@ -12,7 +12,6 @@
 //! | [`border`] | what passes between C and the library: no panic, no cancellation
 //! | `error` | refusals: error number and one line on stderr (`FERROCE_LOG`) |
 //! | `adapter` | the devices there are, and those this process has open |
-//! | `wall_clock` | the time of day of completions |
 //! | `events` | completion channels and asynchronous events on descriptors that can be polled |
 //! | `context`, `pd`, `mr`, `cq`, `qp`, ... | the calls, by the object they are about |
 //!
@@ -55,7 +54,6 @@ mod rate;
 mod srq;
 mod strings;
 mod sysfs;
-mod wall_clock;
 mod xrc;
 
 pub use adapter::{

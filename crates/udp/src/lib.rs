@@ -17,6 +17,7 @@
 //! | `engine` | a device with its driver and its sockets |
 //! | [`device`](Device) | the engine behind a lock, the helper thread, waiting |
 //! | [`tap`](Tap) | packet captures |
+//! | [`wall_clock`](WallClock) | the time of day of completions and of captured packets |
 //! | `spec`, `registry` | the devices of a user, each a TOML file |
 //! | [`impairment`] | what a link does to packets, as text |
 //! | `shared` | the file that the processes of a device map: state, slots |
@@ -65,6 +66,7 @@ mod steering;
 mod sys;
 mod tap;
 pub mod wait;
+mod wall_clock;
 
 pub use attach::AttachOptions;
 pub use connect::Endpoint;
@@ -82,3 +84,4 @@ pub use shared::{Process, ServiceClaim, ServiceError, settings_from_bytes, setti
 pub use spec::{DeviceSpec, LaneSpeed, PortSpeed, SpecError, Vf, WindowSetting};
 pub use sys::{Interface, after_fork_in_child, out_of_the_way, own_memory, recover_faults};
 pub use tap::{Tap, TapDirection};
+pub use wall_clock::WallClock;

@@ -8,13 +8,14 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ferroce_wire::pcapng::{Direction, UdpMeta, Writer};
 use ferroce_wire::{BTH_LEN, ICRC_LEN, Verdict};
 
 use crate::sys::{NoSignals, NotInherited};
 use crate::wait::Clock;
+use crate::wall_clock::WallClock;
 
 /// How long a packet may be only in the process, which may be killed.
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
@@ -73,8 +74,7 @@ const UNDER_WAY_MAX: usize = 4096;
 #[derive(Debug)]
 struct Inner {
     writer: Writer<BufWriter<NotInherited<File>>>,
-    /// The time of day when the clock showed 0, in nanoseconds since 1970.
-    origin_ns: u64,
+    wall_clock: WallClock,
     /// The devices that have this tap.
     devices: Vec<IpAddr>,
     /// What they have sent each other and not received yet.
@@ -115,13 +115,10 @@ impl Tap {
         if file.metadata()?.is_file() {
             file.set_permissions(Permissions::from_mode(0o600))?;
         }
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now_ns = since_1970.map_or(0, |time| time.as_nanos() as u64);
-        let origin_ns = now_ns.saturating_sub(Clock.now_ns());
         let writer = Writer::with_interface(BufWriter::new(NotInherited::new(file)), "ferroce")?;
         let inner = Arc::new(Mutex::new(Inner {
             writer,
-            origin_ns,
+            wall_clock: WallClock::new(|| Clock.now()),
             devices: Vec::new(),
             under_way: VecDeque::new(),
             error: None,
@@ -214,7 +211,7 @@ impl Inner {
             direction: Some(direction),
             ..UdpMeta::new(seen.source, seen.dest)
         };
-        let at = self.origin_ns + Clock.now_ns();
+        let at = self.wall_clock.at(Clock.now());
         self.error = self.writer.write_packet(at, &meta, bytes).err();
     }
 }

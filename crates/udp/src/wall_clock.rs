@@ -1,4 +1,4 @@
-//! The time of day of completions.
+//! The time of day of completions and of captured packets.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,19 +9,19 @@ const READINGS: usize = 8;
 
 /// Converts times of a device's clock to nanoseconds since 1970.
 ///
-/// The two clocks are compared once, when the device is opened. So a completion has one time of day
+/// The two clocks are compared once, when a device is opened or a capture begins. So a completion has one time of day
 /// however late and often it is read, and of two completions the later one has the later time of
 /// day, on all queues of the device. Like the clock of a card this one does not jump when somebody
 /// sets the time of the system; both clocks are slewed alike.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WallClock {
+pub struct WallClock {
     /// The time of day at zero of the device's clock.
     zero_ns: u64,
 }
 
 impl WallClock {
     /// Compares the device's clock `now` with the system's.
-    pub(crate) fn new(now: impl FnMut() -> Time) -> Self {
+    pub fn new(now: impl FnMut() -> Time) -> Self {
         let system = || {
             let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
             since_1970.map_or(0, |since| since.as_nanos() as u64) // until the year 2554
@@ -44,7 +44,7 @@ impl WallClock {
     }
 
     /// The time of day at a time of the device's clock.
-    pub(crate) fn at(self, time: Time) -> u64 {
+    pub fn at(self, time: Time) -> u64 {
         self.zero_ns.saturating_add(time.as_nanos())
     }
 }
