@@ -452,7 +452,7 @@ fn same_with_questions<R: ReactionPoint>(
     Ok(())
 }
 
-/// A year of silence in one question.
+/// A year of silence in one question, and with it the end of time, which comes after 213 days.
 #[test]
 fn a_long_silence_is_answered_at_once() {
     const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
