@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use common::{
     Node, PATIENCE, address, attr, check_all_kinds, connect, impatient, impatient_attr,
-    in_namespace, nothing_was_lost, patient, patient_attr, pattern, port_v6,
+    in_namespace, nothing_was_lost, nothing_was_missed, patient, patient_attr, pattern, port_v6,
 };
 use ferroce_hca::{Counter, Event, HcaConfig, Mtu, QpAttr, Refusal, WcStatus};
 use ferroce_udp::DeviceConfig;
@@ -242,7 +242,10 @@ fn a_slow_link_blocks_the_socket() {
         let blocked = |outcome| matches!(outcome, Err(SendError::WouldBlock));
         assert!(sent.into_iter().any(blocked), "the link does not block");
         drop(socket);
-        check(exchange(6, round, &options));
+        // The queue is emptied on whichever core its timer runs out, so that packets may overtake
+        // others on a busy machine.
+        let (a, b) = exchange(6, round, &options);
+        [a, b].iter().for_each(nothing_was_missed);
     }
 }
 
