@@ -1,7 +1,5 @@
 //! Many queue pairs that stream from one device to another.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use ferroce_hca::{
@@ -10,8 +8,8 @@ use ferroce_hca::{
 use ferroce_udp::Device;
 use ferroce_wire::Qpn;
 
-use crate::bare::{Contention, Throughput};
-use crate::pair::{Error, attributes, check, device, endpoint, queue_pair};
+use crate::bare::Throughput;
+use crate::pair::{Error, attributes, beside_poller, check, device, endpoint, queue_pair};
 
 /// Queue pairs with WRITEs outstanding all the time.
 #[derive(Clone, Copy, Debug)]
@@ -71,26 +69,7 @@ pub fn stream(crowd: &Crowd) -> Result<Throughput, Error> {
         source.device.connect(near, far, &attr)?;
         target.device.connect(far, near, &attr)?;
     }
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let poller = thread::Builder::new().name("target".into());
-        let poller = poller.spawn_scoped(scope, || {
-            let contention = Contention::begin();
-            while !stop.load(Ordering::Relaxed) {
-                target.device.progress();
-            }
-            contention.end()
-        });
-        let poller = poller.map_err(Error::Thread)?;
-        let contention = Contention::begin();
-        let sent = send(crowd, &source, &target);
-        stop.store(true, Ordering::Relaxed);
-        let waited = poller.join().expect("the poller does not panic");
-        sent.map(|sent| Throughput {
-            contention: contention.end().max(waited),
-            ..sent
-        })
-    })
+    beside_poller(&target.device, || send(crowd, &source, &target))
 }
 
 fn send(crowd: &Crowd, source: &Side, target: &Side) -> Result<Throughput, Error> {

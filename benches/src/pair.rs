@@ -148,26 +148,7 @@ pub fn stream(config: &Stream) -> Result<Throughput, Error> {
         .map(|i| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8)
         .collect();
     source.buffer.write(0, &data);
-    let stop = AtomicBool::new(false);
-    let mut throughput = thread::scope(|scope| {
-        let poller = thread::Builder::new().name("target".into());
-        let poller = poller.spawn_scoped(scope, || {
-            let contention = Contention::begin();
-            while !stop.load(Ordering::Relaxed) {
-                target.device.progress();
-            }
-            contention.end()
-        });
-        let poller = poller.map_err(Error::Thread)?;
-        let contention = Contention::begin();
-        let sent = send_stream(config, &source, &target);
-        stop.store(true, Ordering::Relaxed);
-        let waited = poller.join().expect("the poller does not panic");
-        sent.map(|sent| Throughput {
-            contention: contention.end().max(waited),
-            ..sent
-        })
-    })?;
+    let mut throughput = beside_poller(&target.device, || send_stream(config, &source, &target))?;
     let mut arrived = vec![0; config.message_bytes];
     target.buffer.read(0, &mut arrived);
     if arrived != data[..config.message_bytes] {
@@ -176,6 +157,34 @@ pub fn stream(config: &Stream) -> Result<Throughput, Error> {
     throughput.packets_per_second = throughput.messages_per_second
         * config.message_bytes.div_ceil(config.mtu_bytes).max(1) as f64;
     Ok(throughput)
+}
+
+/// Runs `send` while a thread of its own polls the target, and notes how much of their time others had
+/// the cores.
+pub(crate) fn beside_poller(
+    target: &Device,
+    send: impl FnOnce() -> Result<Throughput, Error>,
+) -> Result<Throughput, Error> {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let poller = thread::Builder::new().name("target".into());
+        let poller = poller.spawn_scoped(scope, || {
+            let contention = Contention::begin();
+            while !stop.load(Ordering::Relaxed) {
+                target.progress();
+            }
+            contention.end()
+        });
+        let poller = poller.map_err(Error::Thread)?;
+        let contention = Contention::begin();
+        let sent = send();
+        stop.store(true, Ordering::Relaxed);
+        let waited = poller.join().expect("the poller does not panic");
+        sent.map(|sent| Throughput {
+            contention: contention.end().max(waited),
+            ..sent
+        })
+    })
 }
 
 fn send_stream(config: &Stream, source: &Side, target: &Side) -> Result<Throughput, Error> {
