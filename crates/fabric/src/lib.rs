@@ -2,10 +2,24 @@
 //! simulated network, with workloads and faults.
 #![forbid(unsafe_code)]
 
+mod events;
+mod fabric;
+mod host;
+mod line;
+mod packets;
+mod play;
+mod route;
+mod seed;
+mod switch;
 pub mod topology;
 pub mod workload;
 
+pub use fabric::{Fabric, FabricConfig};
 pub use ferroce_dcqcn::Rate;
 pub use ferroce_time::{Span, Time};
+pub use host::{Host, MESSAGE_MAX, address, card};
+pub use line::LineCounters;
+pub use play::{JobConfig, JobOutcome, OnError, Outcome, Player, Timeout, play};
+pub use switch::{PRIORITIES, Schedule, SwitchConfig, SwitchCounters};
 pub use topology::{Cable, NodeId, Topology};
 pub use workload::{Transfer, TransferId, Workload};

@@ -1,0 +1,194 @@
+//! Hosts: a device, and what it needs to talk to others.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::net::{IpAddr, Ipv4Addr};
+
+use ferroce_hca::{
+    AccessFlags, Attr, CqId, Hca, HcaConfig, Memory, MrInfo, Path, PdId, QpAttr, QpCap, QpInit,
+    QpModify, QpType, Qpn, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, VerbsError,
+};
+use ferroce_wire::Psn;
+
+/// The longest message (IBA vol 1, 9.7.6: 2^31 bytes; here half of that).
+pub const MESSAGE_MAX: u32 = 1 << 30;
+/// Completions that one host may have waiting.
+const CQ_ENTRIES: u32 = 1 << 16;
+
+/// The address of a host: 10.0.0.1 and on.
+pub fn address(host: u32) -> IpAddr {
+    Ipv4Addr::from_bits(0x0a00_0001 + host).into()
+}
+
+/// The host that an address belongs to.
+#[inline]
+pub(crate) fn host_of(address: IpAddr) -> Option<u32> {
+    match address {
+        IpAddr::V4(address) => address.to_bits().checked_sub(0x0a00_0001),
+        IpAddr::V6(_) => None,
+    }
+}
+
+/// A host: a device, and what it needs to talk to others.
+#[derive(Debug)]
+pub struct Host {
+    /// The device.
+    pub hca: Hca,
+    /// The completion queue of all its queue pairs.
+    pub cq: CqId,
+    pd: PdId,
+    memory: MrInfo,
+    /// The UDP source port of what goes to a queue pair of another host.
+    ports: HashMap<u64, u16, BuildHasherDefault<Mixer>>,
+    /// What the line has asked it not to send, a bit for each priority.
+    pub(crate) paused: u8,
+    /// Nothing leaves it and nothing is heard.
+    pub(crate) is_silent: bool,
+}
+
+impl Host {
+    pub(crate) fn new(hca: Hca) -> Result<Self, VerbsError> {
+        let mut hca = hca;
+        let pd = hca.alloc_pd()?;
+        let cq = hca.create_cq(CQ_ENTRIES)?;
+        let memory = Memory::Phantom {
+            addr: 1 << 32,
+            len: MESSAGE_MAX.into(),
+        };
+        let memory = hca.reg_mr(pd, memory, AccessFlags::all())?;
+        Ok(Self {
+            hca,
+            cq,
+            pd,
+            memory,
+            ports: HashMap::default(),
+            paused: 0,
+            is_silent: false,
+        })
+    }
+
+    /// An RC queue pair in RESET.
+    pub fn create_qp(&mut self, depth: u32) -> Result<Qpn, VerbsError> {
+        let init = QpInit {
+            cap: QpCap {
+                max_send_wr: depth,
+                max_recv_wr: depth,
+                ..QpCap::default()
+            },
+            ..QpInit::new(QpType::Rc, self.pd, self.cq)
+        };
+        self.hca.create_qp(&init)
+    }
+
+    /// Brings a queue pair to RTS, towards one of another host.
+    pub fn connect(
+        &mut self,
+        qpn: Qpn,
+        (peer, peer_qpn): (u32, Qpn),
+        traffic_class: u8,
+        attr: QpAttr,
+    ) -> Result<(), VerbsError> {
+        let dest = address(peer);
+        let attr = QpAttr {
+            access: AccessFlags::all(),
+            dest_qpn: peer_qpn,
+            rq_psn: Psn::new(0),
+            sq_psn: Psn::new(0),
+            ..attr
+        };
+        let path = Path {
+            dest,
+            traffic_class,
+        };
+        for change in [
+            QpModify::init(attr),
+            QpModify::rtr(attr),
+            QpModify::rts(attr),
+        ] {
+            let path = change.mask.contains(Attr::AV).then_some(path);
+            self.hca.modify_qp(qpn, &change, path)?;
+        }
+        let port = crate::route::udp_source_port(qpn, peer_qpn);
+        self.ports.insert(key(peer, peer_qpn), port);
+        Ok(())
+    }
+
+    /// The UDP source port of what goes to a queue pair.
+    #[inline]
+    pub(crate) fn source_port(&self, dest: u32, dest_qpn: Qpn) -> u16 {
+        let port = self.ports.get(&key(dest, dest_qpn));
+        port.copied().unwrap_or(0xc000)
+    }
+
+    /// A WRITE with immediate data, which the receiver notices, of so many bytes into memory of a host.
+    pub fn write(&self, to: &MrInfo, bytes: u32, wr_id: u64) -> SendWr {
+        SendWr {
+            wr_id,
+            op: SendOp::Write {
+                va: to.va,
+                rkey: to.key.rkey(),
+                imm: Some(0),
+            },
+            flags: SendFlags::SIGNALED,
+            sges: Sges::from_iter([Sge {
+                addr: self.memory.va,
+                length: bytes,
+                lkey: self.memory.key.lkey(),
+            }]),
+            inline: None,
+            to: SendTo::Peer,
+        }
+    }
+
+    /// Its registered memory, which reads as zeros and keeps nothing.
+    pub fn memory(&self) -> &MrInfo {
+        &self.memory
+    }
+
+    /// A receive that takes no bytes.
+    pub fn receive(wr_id: u64) -> RecvWr {
+        RecvWr {
+            wr_id,
+            sges: Sges::new(),
+        }
+    }
+}
+
+/// What a device is made with that is a card on a port of a fabric.
+pub fn card(seed: u64) -> HcaConfig {
+    HcaConfig {
+        seed,
+        // No receive buffer of a socket is to be spared.
+        window_bytes: 4 << 20,
+        total_window_bytes: u32::MAX,
+        window: ferroce_hca::Window::Fixed(u32::MAX),
+        response_bytes: u32::MAX,
+        trace_timers: true,
+        ..HcaConfig::default()
+    }
+}
+
+fn key(host: u32, qpn: Qpn) -> u64 {
+    u64::from(host) << 32 | u64::from(u32::from(qpn))
+}
+
+/// Mixes one number: keys are chosen by no stranger.
+#[derive(Default, Debug)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}

@@ -1,0 +1,477 @@
+//! A workload played on a fabric: connections, messages, and what became of them.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use ferroce_hca::{Completion, Event, QpAttr, Qpn, TimerExpiry, VerbsError, WcOpcode, WcStatus};
+use ferroce_time::{Span, Time};
+
+use crate::fabric::Fabric;
+use crate::host::Host;
+use crate::workload::{TransferId, Workload};
+
+/// How a job uses its connections.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobConfig {
+    /// Of its queue pairs.
+    pub attr: QpAttr,
+    /// DSCP and ECN bits of its packets.
+    pub traffic_class: u8,
+    /// Messages that a queue pair may have outstanding.
+    pub depth: u32,
+    /// Each transfer has a queue pair of its own, in place of one for all between two hosts.
+    pub qp_per_transfer: bool,
+    /// What happens when a queue pair fails.
+    pub on_error: OnError,
+}
+
+/// What happens to a job when one of its queue pairs fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnError {
+    /// It ends, as collective libraries do.
+    #[default]
+    Abort,
+    /// It connects anew so long afterwards, and sends again what was not delivered.
+    Reconnect(Span),
+}
+
+/// What became of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// When it was posted; never, if it was not.
+    pub started: Time,
+    /// When its receiver noticed it.
+    pub delivered: Time,
+    /// When its sender did.
+    pub acknowledged: Time,
+}
+
+impl Outcome {
+    const NOTHING: Self = Self {
+        started: Time::NEVER,
+        delivered: Time::NEVER,
+        acknowledged: Time::NEVER,
+    };
+}
+
+/// A retransmission timer that ran out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timeout {
+    /// When.
+    pub at: Time,
+    /// The host whose requester waited.
+    pub host: u32,
+    /// The queue pair.
+    pub qpn: Qpn,
+    /// How long it had waited, and what came of it.
+    pub expiry: TimerExpiry,
+}
+
+/// What became of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct JobOutcome {
+    /// Transfers that it has.
+    pub transfers: u32,
+    /// Those delivered.
+    pub delivered: u32,
+    /// Those acknowledged, too.
+    pub acknowledged: u32,
+    /// When the first was posted.
+    pub began: Option<Time>,
+    /// When the last was delivered, if all were.
+    pub ended: Option<Time>,
+    /// When it was aborted, and by what.
+    pub died: Option<(Time, WcStatus)>,
+    /// Queue pairs that failed.
+    pub failures: u32,
+}
+
+/// A workload played on a fabric.
+#[derive(Debug)]
+pub struct Player {
+    workload: Workload,
+    jobs: Vec<JobConfig>,
+    /// What became of each transfer.
+    pub outcomes: Vec<Outcome>,
+    /// What became of each job.
+    pub job_outcomes: Vec<JobOutcome>,
+    /// All timeouts, in order.
+    pub timeouts: Vec<Timeout>,
+    /// How many transfers each still waits for.
+    waits: Vec<u32>,
+    /// Who waits for transfer n: those of `waiters` from `first_waiter[n]` on.
+    waiters: Vec<TransferId>,
+    first_waiter: Vec<u32>,
+    /// What begins later.
+    later: BinaryHeap<Reverse<(Time, TransferId)>>,
+    connections: Vec<Connection>,
+    by_ends: HashMap<(u32, u32, u32), u32>,
+    /// Connections to be made anew.
+    broken: VecDeque<(Time, u32)>,
+    /// The connection of each queue pair, of senders and receivers.
+    of_transfer: Vec<u32>,
+    /// Transfers of jobs that live and not yet acknowledged.
+    unfinished: u32,
+}
+
+#[derive(Debug)]
+struct Connection {
+    ends: [u32; 2],
+    job: u16,
+    qpns: Option<[Qpn; 2]>,
+    /// Posted and not acknowledged, in order.
+    outstanding: VecDeque<TransferId>,
+    /// Not posted for want of room.
+    waiting: VecDeque<TransferId>,
+}
+
+impl Player {
+    /// A workload that has been checked; a configuration for each job.
+    ///
+    /// # Panics
+    /// If there are not as many configurations as jobs.
+    pub fn new(workload: Workload, jobs: Vec<JobConfig>) -> Self {
+        assert_eq!(jobs.len(), workload.jobs.len(), "configurations and jobs");
+        let count = workload.transfers.len();
+        let mut waits = vec![0; count];
+        let mut first_waiter = vec![0; count + 1];
+        for (before, after) in &workload.edges {
+            waits[after.0 as usize] += 1;
+            first_waiter[before.0 as usize + 1] += 1;
+        }
+        for index in 0..count {
+            first_waiter[index + 1] += first_waiter[index];
+        }
+        let mut place = first_waiter.clone();
+        let mut waiters = vec![TransferId(0); workload.edges.len()];
+        for (before, after) in &workload.edges {
+            let place = &mut place[before.0 as usize];
+            waiters[*place as usize] = *after;
+            *place += 1;
+        }
+        let mut job_outcomes = vec![JobOutcome::default(); jobs.len()];
+        let mut later = BinaryHeap::new();
+        for (index, transfer) in (0..).zip(&workload.transfers) {
+            job_outcomes[usize::from(transfer.job)].transfers += 1;
+            if waits[index as usize] == 0 {
+                let at = transfer.at.after(transfer.think);
+                later.push(Reverse((at, TransferId(index))));
+            }
+        }
+        Self {
+            jobs,
+            outcomes: vec![Outcome::NOTHING; count],
+            job_outcomes,
+            timeouts: Vec::new(),
+            waits,
+            waiters,
+            first_waiter,
+            later,
+            connections: Vec::new(),
+            by_ends: HashMap::new(),
+            broken: VecDeque::new(),
+            of_transfer: vec![u32::MAX; count],
+            unfinished: count as u32,
+            workload,
+        }
+    }
+
+    /// What is played.
+    pub fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    /// Whether all that jobs have to do is done and acknowledged, but for jobs that died.
+    pub fn is_over(&self) -> bool {
+        self.unfinished == 0
+    }
+
+    /// When it wants to do something next, if nothing happens before.
+    pub fn next(&self) -> Option<Time> {
+        let later = self.later.peek().map(|Reverse((at, _))| *at);
+        let broken = self.broken.front().map(|(at, _)| *at);
+        [later, broken].into_iter().flatten().min()
+    }
+
+    /// Does what is due, now that the fabric's time has come.
+    ///
+    /// # Errors
+    /// If a device has no room for another queue pair.
+    pub fn run_due(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
+        let now = fabric.now();
+        while let Some(&Reverse((at, id))) = self.later.peek()
+            && at <= now
+        {
+            self.later.pop();
+            self.start(fabric, id)?;
+        }
+        while let Some(&(at, connection)) = self.broken.front()
+            && at <= now
+        {
+            self.broken.pop_front();
+            self.reconnect(fabric, connection)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what has come out of the devices.
+    ///
+    /// # Errors
+    /// If a device has no room for another queue pair.
+    pub fn take(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
+        while !fabric.completions.is_empty() {
+            let mut completions = std::mem::take(&mut fabric.completions);
+            for (_, completion) in completions.drain(..) {
+                self.complete(fabric, &completion)?;
+            }
+            if fabric.completions.is_empty() {
+                fabric.completions = completions; // its room
+            }
+        }
+        for (host, event) in fabric.told.drain(..) {
+            if let Event::TimerExpired { qpn, at, expiry } = event {
+                self.timeouts.push(Timeout {
+                    at,
+                    host,
+                    qpn,
+                    expiry,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn is_dead(&self, job: u16) -> bool {
+        self.job_outcomes[usize::from(job)].died.is_some()
+    }
+
+    /// A transfer may begin.
+    fn start(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<(), VerbsError> {
+        let job = self.workload.transfers[id.0 as usize].job;
+        if self.is_dead(job) {
+            return Ok(());
+        }
+        let now = fabric.now();
+        self.outcomes[id.0 as usize].started = now;
+        self.job_outcomes[usize::from(job)].began.get_or_insert(now);
+        let connection = self.connection(fabric, id)?;
+        self.of_transfer[id.0 as usize] = connection;
+        self.connections[connection as usize].waiting.push_back(id);
+        self.fill(fabric, connection)
+    }
+
+    /// The connection that a transfer uses.
+    fn connection(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<u32, VerbsError> {
+        let transfer = &self.workload.transfers[id.0 as usize];
+        let (ends, job) = ([transfer.src, transfer.dst], transfer.job);
+        let own = self.jobs[usize::from(job)].qp_per_transfer;
+        let key = (ends[0], ends[1], u32::from(job));
+        if !own && let Some(&connection) = self.by_ends.get(&key) {
+            return Ok(connection);
+        }
+        let index = self.connections.len() as u32;
+        self.connections.push(Connection {
+            ends,
+            job,
+            qpns: None,
+            outstanding: VecDeque::new(),
+            waiting: VecDeque::new(),
+        });
+        self.connect(fabric, index)?;
+        if !own {
+            self.by_ends.insert(key, index);
+        }
+        Ok(index)
+    }
+
+    fn connect(&mut self, fabric: &mut Fabric, index: u32) -> Result<(), VerbsError> {
+        let connection = &mut self.connections[index as usize];
+        let config = &self.jobs[usize::from(connection.job)];
+        let [src, dst] = connection.ends;
+        let sender = fabric.host_mut(src).create_qp(config.depth)?;
+        let receiver = fabric.host_mut(dst).create_qp(config.depth)?;
+        let class = config.traffic_class;
+        let (one, other) = (fabric.host_mut(src), config.attr);
+        one.connect(sender, (dst, receiver), class, other)?;
+        let one = fabric.host_mut(dst);
+        one.connect(receiver, (src, sender), class, other)?;
+        connection.qpns = Some([sender, receiver]);
+        Ok(())
+    }
+
+    /// Posts what waits, as far as there is room.
+    fn fill(&mut self, fabric: &mut Fabric, index: u32) -> Result<(), VerbsError> {
+        let connection = &mut self.connections[index as usize];
+        let depth = self.jobs[usize::from(connection.job)].depth as usize;
+        let (Some([sender, receiver]), [src, dst]) = (connection.qpns, connection.ends) else {
+            return Ok(());
+        };
+        let mut has_posted = false;
+        while connection.outstanding.len() < depth
+            && let Some(id) = connection.waiting.pop_front()
+        {
+            let bytes = self.workload.transfers[id.0 as usize].bytes;
+            let to = *fabric.host(dst).memory();
+            let receive = Host::receive(id.0.into());
+            fabric.host_mut(dst).hca.post_recv(receiver, receive)?;
+            let write = fabric.host(src).write(&to, bytes, id.0.into());
+            fabric.host_mut(src).hca.post_send(sender, write)?;
+            connection.outstanding.push_back(id);
+            has_posted = true;
+        }
+        if has_posted {
+            fabric.kick(src);
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, fabric: &mut Fabric, it: &Completion) -> Result<(), VerbsError> {
+        let id = TransferId(it.wr_id as u32);
+        let index = self.of_transfer[id.0 as usize];
+        let connection = &self.connections[index as usize];
+        let is_receive = it.opcode == WcOpcode::RecvRdmaWithImm;
+        let end = usize::from(is_receive);
+        // What a queue pair that has been replaced leaves behind is no news.
+        if connection.qpns.is_none_or(|qpns| qpns[end] != it.qpn) {
+            return Ok(());
+        }
+        match (is_receive, it.status) {
+            (true, WcStatus::Success) => self.deliver(fabric, id),
+            (true, _) => Ok(()),
+            (false, WcStatus::Success) => self.acknowledge(fabric, id, index),
+            (false, status) => self.fail(fabric, index, status),
+        }
+    }
+
+    fn deliver(&mut self, fabric: &mut Fabric, id: TransferId) -> Result<(), VerbsError> {
+        let now = fabric.now();
+        let index = id.0 as usize;
+        self.outcomes[index].delivered = now;
+        let job = self.workload.transfers[index].job;
+        let outcome = &mut self.job_outcomes[usize::from(job)];
+        outcome.delivered += 1;
+        if outcome.delivered == outcome.transfers {
+            outcome.ended = Some(now);
+        }
+        for place in self.first_waiter[index]..self.first_waiter[index + 1] {
+            let waiter = self.waiters[place as usize];
+            let waits = &mut self.waits[waiter.0 as usize];
+            *waits -= 1;
+            if *waits == 0 {
+                let transfer = &self.workload.transfers[waiter.0 as usize];
+                let at = transfer.at.max(now.after(transfer.think));
+                if at <= now {
+                    self.start(fabric, waiter)?;
+                } else {
+                    self.later.push(Reverse((at, waiter)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn acknowledge(
+        &mut self,
+        fabric: &mut Fabric,
+        id: TransferId,
+        index: u32,
+    ) -> Result<(), VerbsError> {
+        self.note_acknowledged(fabric.now(), id);
+        let connection = &mut self.connections[index as usize];
+        let first = connection.outstanding.pop_front();
+        debug_assert_eq!(first, Some(id), "send completions come in order");
+        if self.jobs[usize::from(connection.job)].qp_per_transfer {
+            return self.disconnect(fabric, index);
+        }
+        self.fill(fabric, index)
+    }
+
+    fn note_acknowledged(&mut self, now: Time, id: TransferId) {
+        self.outcomes[id.0 as usize].acknowledged = now;
+        let job = self.workload.transfers[id.0 as usize].job;
+        let outcome = &mut self.job_outcomes[usize::from(job)];
+        outcome.acknowledged += 1;
+        if outcome.died.is_none() {
+            self.unfinished -= 1;
+        }
+    }
+
+    fn disconnect(&mut self, fabric: &mut Fabric, index: u32) -> Result<(), VerbsError> {
+        let connection = &mut self.connections[index as usize];
+        if let Some(qpns) = connection.qpns.take() {
+            for (host, qpn) in connection.ends.into_iter().zip(qpns) {
+                fabric.host_mut(host).hca.destroy_qp(qpn)?;
+                fabric.kick(host);
+            }
+        }
+        Ok(())
+    }
+
+    /// A queue pair has failed.
+    fn fail(
+        &mut self,
+        fabric: &mut Fabric,
+        index: u32,
+        status: WcStatus,
+    ) -> Result<(), VerbsError> {
+        let now = fabric.now();
+        let job = self.connections[index as usize].job;
+        let outcome = &mut self.job_outcomes[usize::from(job)];
+        outcome.failures += 1;
+        match self.jobs[usize::from(job)].on_error {
+            OnError::Abort => {
+                if outcome.died.is_none() {
+                    outcome.died = Some((now, status));
+                    self.unfinished -= outcome.transfers - outcome.acknowledged;
+                }
+            }
+            OnError::Reconnect(after) => {
+                let at = now.after(after);
+                let place = self.broken.partition_point(|(other, _)| *other <= at);
+                self.broken.insert(place, (at, index));
+            }
+        }
+        // Flushed requests and receives come with the old numbers.
+        self.disconnect(fabric, index)
+    }
+
+    fn reconnect(&mut self, fabric: &mut Fabric, index: u32) -> Result<(), VerbsError> {
+        self.connect(fabric, index)?;
+        let outstanding = std::mem::take(&mut self.connections[index as usize].outstanding);
+        for id in outstanding.into_iter().rev() {
+            if self.outcomes[id.0 as usize].delivered == Time::NEVER {
+                self.connections[index as usize].waiting.push_front(id);
+            } else {
+                self.note_acknowledged(fabric.now(), id);
+            }
+        }
+        self.fill(fabric, index)
+    }
+}
+
+/// Plays on until nothing remains to be done, nothing happens any more, or that time has come.
+///
+/// # Errors
+/// If a device has no room for another queue pair.
+pub fn play(fabric: &mut Fabric, player: &mut Player, until: Time) -> Result<(), VerbsError> {
+    loop {
+        player.take(fabric)?;
+        if player.is_over() {
+            return Ok(());
+        }
+        let (own, others) = (player.next(), fabric.next());
+        let Some(next) = [own, others].into_iter().flatten().min() else {
+            return Ok(());
+        };
+        if next > until {
+            fabric.advance(until);
+            return Ok(());
+        }
+        if own == Some(next) {
+            fabric.advance(next);
+            player.run_due(fabric)?;
+        } else {
+            fabric.step();
+        }
+    }
+}

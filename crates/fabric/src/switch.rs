@@ -1,0 +1,401 @@
+//! Switches: output queues by priority, one shared buffer, marks, and pauses.
+
+use std::collections::VecDeque;
+
+use ferroce_dcqcn::CongestionPoint;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::line::Frame;
+
+/// Priorities of a port (IEEE 802.1Q).
+pub const PRIORITIES: usize = 8;
+
+/// How a switch is configured; all ports alike.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SwitchConfig {
+    /// The buffer that all ports share, bytes, headroom included.
+    pub buffer_bytes: u64,
+    /// Which packets of ECN-capable flows are marked; the same for each priority.
+    pub ecn: Option<CongestionPoint>,
+    /// Priorities that are paused and not dropped, a bit each.
+    pub lossless: u8,
+    /// What one port may still send for a lossless priority after it was paused, bytes. What of the
+    /// buffer is not headroom of any port is shared.
+    pub headroom_bytes: u64,
+    /// A lossless priority of an ingress port is paused when it takes more than 2^n of what is free of
+    /// the shared buffer; n in -8..=3.
+    pub pause_alpha_log2: i8,
+    /// It is resumed when it takes so much less.
+    pub resume_offset_bytes: u64,
+    /// A queue of another priority drops what would make it take more than 2^n of what is free.
+    pub drop_alpha_log2: i8,
+    /// Which priority is served first.
+    pub schedule: Schedule,
+    /// A frame is forwarded when its first 64 bytes have arrived, where the ports' rates allow it.
+    pub cuts_through: bool,
+    /// Each packet goes another of the shortest ways; otherwise all of a flow go the same.
+    pub sprays: bool,
+}
+
+/// Which priority of a port is served first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Schedule {
+    /// The highest.
+    #[default]
+    Strict,
+    /// In turns of so many bytes in units of 1 KiB (deficit round robin); priorities of weight 0 before
+    /// all others.
+    Weighted([u8; PRIORITIES]),
+}
+
+impl Default for SwitchConfig {
+    fn default() -> Self {
+        Self {
+            buffer_bytes: 32 << 20,
+            ecn: None,
+            lossless: 0,
+            headroom_bytes: 100 << 10,
+            pause_alpha_log2: -3,
+            resume_offset_bytes: 3 << 10,
+            drop_alpha_log2: 0,
+            schedule: Schedule::Strict,
+            cuts_through: false,
+            sprays: false,
+        }
+    }
+}
+
+/// What a switch has counted.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct SwitchCounters {
+    /// Frames forwarded.
+    pub forwarded: u64,
+    /// Frames marked.
+    pub marked: u64,
+    /// Frames that a priority without pauses had no room for.
+    pub dropped_full: u64,
+    /// Frames that a paused priority had no headroom for: the headroom is too small.
+    pub dropped_lossless: u64,
+    /// Frames that no port leads on.
+    pub unreachable: u64,
+    /// The most that the buffer has held, bytes.
+    pub buffer_max: u64,
+}
+
+/// Why a frame is not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refused {
+    Full,
+    NoHeadroom,
+}
+
+#[derive(Default, Debug)]
+struct Queue {
+    frames: VecDeque<Frame>,
+    bytes: u64,
+}
+
+/// What of an ingress port's lossless priority lies in the buffer.
+#[derive(Clone, Copy, Default, Debug)]
+struct Account {
+    shared: u64,
+    headroom: u64,
+}
+
+/// A port: what waits to leave by it, and what came by it.
+#[derive(Debug)]
+pub(crate) struct Port {
+    /// The line that leaves it.
+    pub(crate) line: u32,
+    queues: [Queue; PRIORITIES],
+    /// Priorities that have frames, a bit each.
+    waiting: u8,
+    /// Priorities that the other end wants no frames of.
+    paused: u8,
+    /// Whose turn it is, if they take turns.
+    turn: usize,
+    /// What each may still send, bytes.
+    deficits: [u64; PRIORITIES],
+    accounts: [Account; PRIORITIES],
+    /// Priorities that the other end was told not to send.
+    pub(crate) pausing: u8,
+    /// The longest that the queues together have been, bytes.
+    pub(crate) queue_max: u64,
+}
+
+impl Port {
+    fn new(line: u32) -> Self {
+        Self {
+            line,
+            queues: Default::default(),
+            waiting: 0,
+            paused: 0,
+            turn: 0,
+            deficits: [0; PRIORITIES],
+            accounts: [Account::default(); PRIORITIES],
+            pausing: 0,
+            queue_max: 0,
+        }
+    }
+
+    /// Whether there is a frame that may leave.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.waiting & !self.paused != 0
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn queue_bytes(&self) -> u64 {
+        self.queues.iter().map(|queue| queue.bytes).sum()
+    }
+}
+
+/// A switch.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    pub(crate) ports: Vec<Port>,
+    pub(crate) config: SwitchConfig,
+    /// Bytes of the buffer that are no port's headroom, and how many of them are taken.
+    shared: u64,
+    shared_used: u64,
+    headroom_used: u64,
+    /// Makes its choice of ways differ from those of others.
+    pub(crate) salt: u32,
+    pub(crate) rng: Xoshiro256PlusPlus,
+    pub(crate) counters: SwitchCounters,
+}
+
+impl Switch {
+    pub(crate) fn new(
+        lines: impl IntoIterator<Item = u32>,
+        config: SwitchConfig,
+        seed: u64,
+    ) -> Self {
+        let ports: Vec<_> = lines.into_iter().map(Port::new).collect();
+        let lossless = u64::from(config.lossless.count_ones());
+        let headroom = config.headroom_bytes * ports.len() as u64 * lossless;
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        Self {
+            ports,
+            shared: config.buffer_bytes.saturating_sub(headroom),
+            shared_used: 0,
+            headroom_used: 0,
+            config,
+            salt: rng.next_u32(),
+            rng,
+            counters: SwitchCounters::default(),
+        }
+    }
+
+    fn share(&self, alpha_log2: i8) -> u64 {
+        let free = self.shared - self.shared_used;
+        match u32::try_from(alpha_log2) {
+            Ok(left) => free << left,
+            Err(_) => free >> alpha_log2.unsigned_abs(),
+        }
+    }
+
+    /// Puts a frame into a port's queue. The second value says that its ingress port is to be told
+    /// which priorities to pause.
+    pub(crate) fn enqueue(&mut self, egress: u16, frame: Frame) -> Result<bool, Refused> {
+        let priority = usize::from(frame.priority);
+        let bit = 1 << frame.priority;
+        let pauses = match self.config.lossless & bit {
+            0 => self.admit(egress, &frame).map(|()| false),
+            _ => self.admit_lossless(&frame),
+        };
+        let pauses = match pauses {
+            Ok(pauses) => pauses,
+            Err(refused) => {
+                match refused {
+                    Refused::Full => self.counters.dropped_full += 1,
+                    Refused::NoHeadroom => self.counters.dropped_lossless += 1,
+                }
+                return Err(refused);
+            }
+        };
+        let port = &mut self.ports[usize::from(egress)];
+        let queue = &mut port.queues[priority];
+        queue.bytes += u64::from(frame.bytes);
+        port.queue_max = port.queue_max.max(queue.bytes);
+        queue.frames.push_back(frame);
+        port.waiting |= bit;
+        let used = self.shared_used + self.headroom_used;
+        self.counters.buffer_max = self.counters.buffer_max.max(used);
+        Ok(pauses)
+    }
+
+    fn admit(&mut self, egress: u16, frame: &Frame) -> Result<(), Refused> {
+        let queue = &self.ports[usize::from(egress)].queues[usize::from(frame.priority)];
+        let bytes = u64::from(frame.bytes);
+        let fits = self.shared_used + bytes <= self.shared
+            && queue.bytes + bytes <= self.share(self.config.drop_alpha_log2);
+        if !fits {
+            return Err(Refused::Full);
+        }
+        self.shared_used += bytes;
+        Ok(())
+    }
+
+    fn admit_lossless(&mut self, frame: &Frame) -> Result<bool, Refused> {
+        let bytes = u64::from(frame.bytes);
+        let limit = self.share(self.config.pause_alpha_log2);
+        let has_room = self.shared_used + bytes <= self.shared;
+        let port = &mut self.ports[usize::from(frame.ingress)];
+        let account = &mut port.accounts[usize::from(frame.priority)];
+        let bit = 1 << frame.priority;
+        let is_pausing = port.pausing & bit != 0;
+        if !is_pausing && has_room {
+            account.shared += bytes;
+            self.shared_used += bytes;
+            let pauses = account.shared > limit;
+            port.pausing |= if pauses { bit } else { 0 };
+            return Ok(pauses);
+        }
+        if account.headroom + bytes > self.config.headroom_bytes {
+            return Err(Refused::NoHeadroom);
+        }
+        account.headroom += bytes;
+        self.headroom_used += bytes;
+        port.pausing |= bit;
+        Ok(!is_pausing)
+    }
+
+    /// Takes the frame that leaves a port next, marked or not. The second value says that its ingress
+    /// port may be told that it need not pause that priority any more.
+    pub(crate) fn dequeue(&mut self, egress: u16) -> Option<(Frame, bool)> {
+        let port = &mut self.ports[usize::from(egress)];
+        let priority = next_priority(port, self.config.schedule)?;
+        let queue = &mut port.queues[priority];
+        let mut frame = queue.frames.pop_front()?;
+        queue.bytes -= u64::from(frame.bytes);
+        if queue.frames.is_empty() {
+            port.waiting &= !(1 << priority);
+        }
+        if let Some(red) = &self.config.ecn
+            && frame.is_ecn_capable
+            && red.mark(queue.bytes, self.rng.next_u32())
+        {
+            frame.is_marked = true;
+            self.counters.marked += 1;
+        }
+        self.counters.forwarded += 1;
+        let resumes = self.release(&frame);
+        Some((frame, resumes))
+    }
+
+    /// Gives back the room that a frame took.
+    fn release(&mut self, frame: &Frame) -> bool {
+        let bytes = u64::from(frame.bytes);
+        let bit = 1 << frame.priority;
+        if self.config.lossless & bit == 0 {
+            self.shared_used -= bytes;
+            return false;
+        }
+        let port = &mut self.ports[usize::from(frame.ingress)];
+        let account = &mut port.accounts[usize::from(frame.priority)];
+        let from_headroom = bytes.min(account.headroom);
+        account.headroom -= from_headroom;
+        account.shared -= bytes - from_headroom;
+        self.headroom_used -= from_headroom;
+        self.shared_used -= bytes - from_headroom;
+        if port.pausing & bit == 0 || account.headroom > 0 {
+            return false;
+        }
+        let taken = account.shared;
+        let limit = self.share(self.config.pause_alpha_log2);
+        let resumes = taken == 0 || taken + self.config.resume_offset_bytes <= limit;
+        if resumes {
+            self.ports[usize::from(frame.ingress)].pausing &= !bit;
+        }
+        resumes
+    }
+
+    /// The other end of a port wants no frames of these priorities, and of no others.
+    pub(crate) fn set_paused(&mut self, port: u16, priorities: u8) {
+        self.ports[usize::from(port)].paused = priorities;
+    }
+
+    /// Takes all frames that wait at a port, whose line is down. The second value is a bit for each
+    /// port that may be told to pause less.
+    pub(crate) fn flush(&mut self, egress: u16) -> Vec<(Frame, bool)> {
+        let mut flushed = Vec::new();
+        self.ports[usize::from(egress)].paused = 0;
+        for priority in 0..PRIORITIES {
+            let queue = &mut self.ports[usize::from(egress)].queues[priority];
+            queue.bytes = 0;
+            let frames = std::mem::take(&mut queue.frames);
+            flushed.extend(
+                frames
+                    .into_iter()
+                    .map(|frame| (frame, self.release(&frame))),
+            );
+        }
+        self.ports[usize::from(egress)].waiting = 0;
+        flushed
+    }
+
+    /// Frames in the buffer.
+    pub(crate) fn frames(&self) -> usize {
+        let queues = self.ports.iter().flat_map(|port| &port.queues);
+        queues.map(|queue| queue.frames.len()).sum()
+    }
+
+    /// Bytes in the buffer.
+    pub(crate) fn buffered(&self) -> u64 {
+        self.shared_used + self.headroom_used
+    }
+
+    /// Checks that the books agree with what lies in the queues.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub(crate) fn audit(&self) {
+        let queues = self.ports.iter().flat_map(|port| &port.queues);
+        let queued: u64 = queues.map(|queue| queue.bytes).sum();
+        assert_eq!(queued, self.buffered(), "bytes in queues and in the buffer");
+        assert!(
+            self.buffered() <= self.config.buffer_bytes,
+            "the buffer's size"
+        );
+        assert_eq!(self.counters.dropped_lossless, 0, "lossless frames dropped");
+    }
+}
+
+/// Which priority of a port sends next.
+fn next_priority(port: &mut Port, schedule: Schedule) -> Option<usize> {
+    let ready = port.waiting & !port.paused;
+    let highest = |mask: u8| (mask != 0).then(|| 7 - mask.leading_zeros() as usize);
+    let weights = match schedule {
+        Schedule::Strict => return highest(ready),
+        Schedule::Weighted(weights) => weights,
+    };
+    let is_first = |priority: &usize| weights[*priority] == 0;
+    let first = (0..PRIORITIES).filter(is_first);
+    let first = first.fold(0, |mask, priority| mask | 1 << priority);
+    if let Some(priority) = highest(ready & first) {
+        return Some(priority);
+    }
+    if ready == 0 {
+        return None;
+    }
+    loop {
+        let priority = port.turn;
+        let frame = port.queues[priority].frames.front();
+        let bytes = frame.map_or(0, |frame| u64::from(frame.bytes));
+        let is_ready = ready & 1 << priority != 0;
+        if is_ready && bytes <= port.deficits[priority] {
+            port.deficits[priority] -= bytes;
+            return Some(priority);
+        }
+        if frame.is_none() {
+            port.deficits[priority] = 0;
+        }
+        // A weight is at least 1 KiB, so that each gets its turn after some rounds.
+        port.turn = (priority + 1) % PRIORITIES;
+        if ready & 1 << port.turn != 0 {
+            port.deficits[port.turn] += u64::from(weights[port.turn]) << 10;
+        }
+    }
+}
