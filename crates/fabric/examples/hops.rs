@@ -76,7 +76,7 @@ fn main() {
         },
         seed: 1,
     };
-    let mut fabric = Fabric::new(config, devices).unwrap();
+    let fabric = Fabric::new(config, devices).unwrap();
     let transfers = (0..hosts)
         .map(|src| Transfer {
             src,
@@ -105,9 +105,11 @@ fn main() {
         qp_per_transfer: true,
         on_error: OnError::Abort,
     };
-    let mut player = Player::new(workload, vec![job]);
+    let player = Player::new(workload, vec![job]);
     let start = Instant::now();
-    play(&mut fabric, &mut player, Time::NEVER).unwrap();
+    let mut simulation = Simulation::new(fabric, player, Vec::new(), None, Time::NEVER);
+    assert_eq!(simulation.run(u64::MAX).unwrap(), Standing::Over);
+    let Simulation { fabric, player, .. } = simulation;
     let took = start.elapsed().as_secs_f64();
     fabric.audit();
     println!(

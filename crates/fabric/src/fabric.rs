@@ -1,12 +1,16 @@
 //! Hosts, switches and lines, and what happens next among them.
 
-use ferroce_hca::{Completion, Counter, Data, Event, Hca, Received, VerbsError};
+use ferroce_dcqcn::Rate;
+use ferroce_hca::{
+    Attr, Completion, Counter, Data, Event, Hca, QpAttr, QpModify, QpState, Received, VerbsError,
+};
 use ferroce_time::Time;
+use ferroce_transport::Qp;
 use rand::Rng;
 
 use crate::events::EventQueue;
 use crate::host::{Host, address, host_of};
-use crate::line::{BELOW_BTH, Frame, Item, Line, LineCounters, Way};
+use crate::line::{BELOW_BTH, Frame, Item, Line, LineCounters, Loss, Way};
 use crate::packets::{PacketId, Packets};
 use crate::route::{Routes, pick};
 use crate::seed::sub_seed;
@@ -247,17 +251,38 @@ impl Fabric {
     }
 
     /// Changes the rate of a cable both ways, for what is sent from now on.
-    pub fn set_rate(&mut self, cable: usize, rate: ferroce_dcqcn::Rate) {
+    pub fn set_rate(&mut self, cable: usize, rate: Rate) {
         for line in &mut self.lines[2 * cable..][..2] {
             line.set_rate(rate);
         }
     }
 
-    /// Has a cable lose packets both ways: `loss` of 2^32.
-    pub fn set_loss(&mut self, cable: usize, loss: u32) {
+    /// Has a cable lose packets both ways.
+    pub fn set_loss(&mut self, cable: usize, loss: Loss) {
         for line in &mut self.lines[2 * cable..][..2] {
             line.loss = loss;
         }
+    }
+
+    /// Has a cable flip a bit of so many packets of 2^32 both ways, which no switch notices.
+    pub fn set_corruption(&mut self, cable: usize, share: u32) {
+        for line in &mut self.lines[2 * cable..][..2] {
+            line.corruption = share;
+        }
+    }
+
+    /// Has a host's device forget its queue pairs, as after a reset: what they had to do is flushed, and
+    /// they answer nobody any more.
+    pub fn reset_nic(&mut self, host: u32) {
+        let hca = &mut self.hosts[host as usize].hca;
+        let qpns: Vec<_> = hca.qps().map(Qp::qpn).collect();
+        for qpn in qpns {
+            let change = QpModify::to(QpState::Err, Attr::empty(), QpAttr::default());
+            if let Err(error) = hca.modify_qp(qpn, &change, None) {
+                debug_assert!(false, "any state leads to ERR: {error}");
+            }
+        }
+        self.kick(host);
     }
 
     /// A host neither sends nor hears anything, or does so again. Its device goes on.
@@ -315,6 +340,9 @@ impl Fabric {
     #[inline]
     fn send(&mut self, line: u32, frame: Frame) {
         let it = &mut self.lines[line as usize];
+        if let Some(bit) = it.flips() {
+            self.packets.get_mut(frame.packet).corrupt(bit);
+        }
         match it.send(self.now, frame) {
             Some(lost) => self.packets.give_back(lost),
             None => {

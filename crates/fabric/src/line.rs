@@ -63,6 +63,34 @@ pub struct LineCounters {
     pub pauses: u64,
 }
 
+/// How a cable loses packets: it is in one of two states, of which one is the worse (Gilbert and Elliott).
+/// All are shares of 2^32. One that is always in the better state loses packets independently of each
+/// other.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Loss {
+    /// Packets lost in the better state.
+    pub good: u32,
+    /// Packets lost in the worse state.
+    pub bad: u32,
+    /// Packets of the better state after which the worse begins.
+    pub enter: u32,
+    /// Packets of the worse state after which it ends.
+    pub leave: u32,
+}
+
+impl Loss {
+    /// Packets lost independently of each other.
+    #[must_use]
+    pub const fn random(share: u32) -> Self {
+        Self {
+            good: share,
+            bad: 0,
+            enter: 0,
+            leave: 0,
+        }
+    }
+}
+
 /// Between which ports a line goes: nodes, and ports of these.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
@@ -85,8 +113,11 @@ pub(crate) struct Line {
     pub(crate) free_at: Time,
     /// In the order in which it arrives.
     under_way: VecDeque<(Time, Item)>,
-    /// Frames lost, of 2^32.
-    pub(crate) loss: u32,
+    pub(crate) loss: Loss,
+    /// It is in the worse state.
+    is_bad: bool,
+    /// Packets of which a bit is flipped, of 2^32.
+    pub(crate) corruption: u32,
     rng: Xoshiro256PlusPlus,
     pub(crate) counters: LineCounters,
 }
@@ -102,7 +133,9 @@ impl Line {
             is_up: true,
             free_at: Time::ZERO,
             under_way: VecDeque::new(),
-            loss: 0,
+            loss: Loss::default(),
+            is_bad: false,
+            corruption: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             counters: LineCounters::default(),
         };
@@ -144,7 +177,7 @@ impl Line {
             self.counters.dropped_down += 1;
             return Some(frame.packet);
         }
-        if self.loss > 0 && self.rng.next_u32() < self.loss {
+        if self.loss != Loss::default() && self.loses() {
             // It arrives with a wrong check sequence, and whoever gets it throws it away.
             self.counters.lost += 1;
             return Some(frame.packet);
@@ -156,6 +189,30 @@ impl Line {
         };
         self.launch(now.after(until_seen), Item::Frame(frame));
         None
+    }
+
+    /// Whether the next packet is lost.
+    #[cold]
+    fn loses(&mut self) -> bool {
+        let mut happens = |share: u32| share > 0 && self.rng.next_u32() < share;
+        let changes = happens(if self.is_bad {
+            self.loss.leave
+        } else {
+            self.loss.enter
+        });
+        self.is_bad ^= changes;
+        happens(if self.is_bad {
+            self.loss.bad
+        } else {
+            self.loss.good
+        })
+    }
+
+    /// A bit to be flipped in the next packet, if one is.
+    #[inline]
+    pub(crate) fn flips(&mut self) -> Option<u32> {
+        let flips = self.corruption > 0 && self.rng.next_u32() < self.corruption;
+        flips.then(|| self.rng.next_u32())
     }
 
     /// Sends a PFC frame ahead of all that waits.

@@ -448,30 +448,3 @@ impl Player {
         self.fill(fabric, index)
     }
 }
-
-/// Plays on until nothing remains to be done, nothing happens any more, or that time has come.
-///
-/// # Errors
-/// If a device has no room for another queue pair.
-pub fn play(fabric: &mut Fabric, player: &mut Player, until: Time) -> Result<(), VerbsError> {
-    loop {
-        player.take(fabric)?;
-        if player.is_over() {
-            return Ok(());
-        }
-        let (own, others) = (player.next(), fabric.next());
-        let Some(next) = [own, others].into_iter().flatten().min() else {
-            return Ok(());
-        };
-        if next > until {
-            fabric.advance(until);
-            return Ok(());
-        }
-        if own == Some(next) {
-            fabric.advance(next);
-            player.run_due(fabric)?;
-        } else {
-            fabric.step();
-        }
-    }
-}

@@ -1,0 +1,239 @@
+//! A workload on a fabric that meets with faults, and what is recorded of it.
+
+use std::collections::VecDeque;
+
+use ferroce_dcqcn::Rate;
+use ferroce_hca::VerbsError;
+use ferroce_time::{Span, Time};
+
+use crate::fabric::Fabric;
+use crate::line::Loss;
+use crate::play::Player;
+
+/// What happens to a fabric.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Fault {
+    /// A cable is cut: what is on it and what waits for it is lost, and so is what is sent until it is
+    /// mended.
+    CableDown(usize),
+    /// A cable is mended.
+    CableUp(usize),
+    /// Switches find ways around the cables that are down, and use those again that are up.
+    Reroute,
+    /// A cable has another rate, both ways.
+    Rate(usize, Rate),
+    /// A cable loses packets, both ways.
+    Loss(usize, Loss),
+    /// A cable flips a bit of so many packets of 2^32, both ways, and no switch notices.
+    Corruption(usize, u32),
+    /// A host sends nothing and hears nothing.
+    Silent(u32),
+    /// A silent host is there again.
+    Heard(u32),
+    /// A host's device is reset: all its queue pairs are gone.
+    NicReset(u32),
+}
+
+/// What is recorded while time passes, besides what happens to transfers and timers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recording {
+    /// How often.
+    pub every: Span,
+    /// Samples of each kind that are kept at most; later ones are not taken.
+    pub samples_max: usize,
+    /// Bytes that wait at each port of a switch, where any do.
+    pub queues: bool,
+    /// Bytes that each line has carried in that time, where any.
+    pub links: bool,
+    /// Rates of the queue pairs that congestion control slows down.
+    pub rates: bool,
+}
+
+/// One value at one time, of a line or a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// When.
+    pub at: Time,
+    /// Of which line (twice the cable's number, and one more for the way from its second end), or host.
+    pub of: u32,
+    /// The queue pair; zero for lines.
+    pub qpn: u32,
+    /// Bytes, or bit/s.
+    pub value: u64,
+}
+
+/// What was recorded while time passed, each kind in order of time.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Samples {
+    /// Bytes that waited for lines.
+    pub queues: Vec<Sample>,
+    /// Bytes that lines carried since the sample before.
+    pub links: Vec<Sample>,
+    /// Rates of queue pairs, bit/s.
+    pub rates: Vec<Sample>,
+    /// Some were not taken because there were too many.
+    pub is_cut_short: bool,
+}
+
+/// How a simulation stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// There is more to come.
+    Running,
+    /// Every job has done what it had to do, or has died.
+    Over,
+    /// Its time is up.
+    TimeUp,
+    /// Nothing will ever happen any more, although there is something to do.
+    Stuck,
+}
+
+/// A workload on a fabric that meets with faults.
+#[derive(Debug)]
+pub struct Simulation {
+    /// The fabric.
+    pub fabric: Fabric,
+    /// What is played on it, and what has come of it.
+    pub player: Player,
+    /// What was recorded.
+    pub samples: Samples,
+    timeline: VecDeque<(Time, Fault)>,
+    until: Time,
+    recording: Option<Recording>,
+    next_sample: Time,
+    /// What each line had carried at the last sample.
+    carried: Vec<u64>,
+    events: u64,
+}
+
+impl Simulation {
+    /// Faults in any order; those of the same time happen in the order given.
+    pub fn new(
+        fabric: Fabric,
+        player: Player,
+        mut timeline: Vec<(Time, Fault)>,
+        recording: Option<Recording>,
+        until: Time,
+    ) -> Self {
+        timeline.sort_by_key(|(at, _)| *at);
+        let carried = match recording {
+            Some(_) => vec![0; 2 * fabric.topology().cables.len()],
+            None => Vec::new(),
+        };
+        Self {
+            fabric,
+            player,
+            samples: Samples::default(),
+            timeline: timeline.into(),
+            until,
+            next_sample: recording.map_or(Time::NEVER, |it| Time::ZERO.after(it.every)),
+            recording,
+            carried,
+            events: 0,
+        }
+    }
+
+    /// Events lived through.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Lives through so many events at most.
+    ///
+    /// # Errors
+    /// If a device has no room for another queue pair.
+    pub fn run(&mut self, events: u64) -> Result<Standing, VerbsError> {
+        for _ in 0..events {
+            self.player.take(&mut self.fabric)?;
+            if self.player.is_over() {
+                return Ok(Standing::Over);
+            }
+            let fault = self.timeline.front().map(|(at, _)| *at);
+            let (own, others) = (self.player.next(), self.fabric.next());
+            let Some(next) = [fault, own, others].into_iter().flatten().min() else {
+                return Ok(Standing::Stuck);
+            };
+            let next = next.max(self.fabric.now());
+            if next > self.until {
+                self.fabric.advance(self.until);
+                return Ok(Standing::TimeUp);
+            }
+            self.events += 1;
+            if self.next_sample <= next {
+                let at = self.next_sample;
+                self.fabric.advance(at);
+                self.sample(at);
+            } else if fault == Some(next) {
+                self.fabric.advance(next);
+                self.suffer(next);
+            } else if own == Some(next) {
+                self.fabric.advance(next);
+                self.player.run_due(&mut self.fabric)?;
+            } else {
+                self.fabric.step();
+            }
+        }
+        Ok(Standing::Running)
+    }
+
+    /// Lets everything happen that is due.
+    fn suffer(&mut self, now: Time) {
+        while let Some(&(at, fault)) = self.timeline.front()
+            && at <= now
+        {
+            self.timeline.pop_front();
+            let fabric = &mut self.fabric;
+            match fault {
+                Fault::CableDown(cable) => fabric.set_up(cable, false),
+                Fault::CableUp(cable) => fabric.set_up(cable, true),
+                Fault::Reroute => fabric.reroute(),
+                Fault::Rate(cable, rate) => fabric.set_rate(cable, rate),
+                Fault::Loss(cable, loss) => fabric.set_loss(cable, loss),
+                Fault::Corruption(cable, share) => fabric.set_corruption(cable, share),
+                Fault::Silent(host) => fabric.set_silent(host, true),
+                Fault::Heard(host) => fabric.set_silent(host, false),
+                Fault::NicReset(host) => fabric.reset_nic(host),
+            }
+        }
+    }
+
+    fn sample(&mut self, at: Time) {
+        let Some(recording) = self.recording else {
+            return;
+        };
+        self.next_sample = at.after(recording.every);
+        let (fabric, samples) = (&self.fabric, &mut self.samples);
+        let max = recording.samples_max;
+        let mut is_cut_short = false;
+        let mut keep = |kept: &mut Vec<Sample>, of: u32, qpn: u32, value: u64| {
+            if kept.len() < max {
+                kept.push(Sample { at, of, qpn, value });
+            } else {
+                is_cut_short = true;
+            }
+        };
+        for (line, carried) in (0..).zip(&mut self.carried) {
+            let (cable, end) = (line as usize / 2, line as usize % 2);
+            let (waiting, _) = fabric.queue(cable, end);
+            if recording.queues && waiting > 0 {
+                keep(&mut samples.queues, line, 0, waiting);
+            }
+            let bytes = fabric.line(cable, end).bytes;
+            let since = bytes - std::mem::replace(carried, bytes);
+            if recording.links && since > 0 {
+                keep(&mut samples.links, line, 0, since);
+            }
+        }
+        if recording.rates {
+            for host in 0..fabric.topology().hosts {
+                for flow in fabric.host(host).hca.look_at_flows(at) {
+                    let rate = flow.limit.map(|limit| limit.rate.bps());
+                    if let Some(bps) = rate {
+                        keep(&mut samples.rates, host, flow.qpn.into(), bps);
+                    }
+                }
+            }
+        }
+        samples.is_cut_short |= is_cut_short;
+    }
+}
