@@ -4,7 +4,7 @@ use ferroce_dcqcn::Rate;
 use ferroce_hca::{
     Attr, Completion, Counter, Data, Event, Hca, QpAttr, QpModify, QpState, Received, VerbsError,
 };
-use ferroce_time::Time;
+use ferroce_time::{Span, Time};
 use ferroce_transport::Qp;
 use rand::Rng;
 
@@ -35,7 +35,7 @@ pub struct FabricConfig {
 
 /// A fabric: what is connected, and what is under way.
 ///
-/// [`Fabric::step`] lives through what happens next. What comes out of the devices gathers in
+/// [`Fabric::run`] lives through what happens next. What comes out of the devices gathers in
 /// [`Fabric::completions`] and [`Fabric::told`], for whoever drives the fabric to take.
 #[derive(Debug)]
 pub struct Fabric {
@@ -95,7 +95,7 @@ impl Fabric {
         });
         Ok(Self {
             now: Time::ZERO,
-            events: EventQueue::new(hosts.len() + 2 * lines.len()),
+            events: EventQueue::new(hosts.len() + 2 * lines.len(), horizon(&lines)),
             switches: switches.collect(),
             hosts,
             lines,
@@ -117,25 +117,36 @@ impl Fabric {
     }
 
     /// When something happens next.
-    pub fn next(&self) -> Option<Time> {
+    pub fn next(&mut self) -> Option<Time> {
         self.events.peek().map(|(at, _)| at)
     }
 
-    /// Lives through what happens next; false if nothing ever does.
-    pub fn step(&mut self) -> bool {
-        let Some((at, source)) = self.events.peek() else {
-            return false;
-        };
-        self.advance(at);
+    /// Lives through what happens before `limit`, until something comes out of a device or so many
+    /// events are over; these are taken off `events`.
+    pub fn run(&mut self, limit: Time, events: &mut u64) {
         let (hosts, lines) = (self.hosts.len() as u32, self.lines.len() as u32);
-        if source < hosts {
-            self.wake(source);
-        } else if source < hosts + lines {
-            self.depart(source - hosts);
-        } else {
-            self.arrive(source - hosts - lines);
+        while *events > 0
+            && let Some((at, source)) = self.events.peek()
+            && at < limit
+        {
+            *events -= 1;
+            self.advance(at);
+            if source < hosts {
+                self.wake(source);
+            } else if source < hosts + lines {
+                self.depart(source - hosts);
+            } else {
+                self.arrive(source - hosts - lines);
+            }
+            if self.has_output() {
+                break;
+            }
         }
-        true
+    }
+
+    /// Whether something has come out of a device and was not taken.
+    pub fn has_output(&self) -> bool {
+        !self.completions.is_empty() || !self.told.is_empty()
     }
 
     /// Lets time pass in which nothing happens.
@@ -149,6 +160,7 @@ impl Fabric {
         );
         if to > self.now {
             self.now = to;
+            self.events.advance(to);
             self.events_at_once = 0;
         }
         self.events_at_once += 1;
@@ -452,6 +464,10 @@ impl Fabric {
             self.packets.give_back(frame.packet);
             return;
         };
+        let line = switch.ports[usize::from(egress)].line;
+        if self.lines[line as usize].free_at <= self.now && switch.passes(egress, frame.priority) {
+            return self.send(line, frame);
+        }
         match switch.enqueue(egress, frame) {
             Err(_) => return self.packets.give_back(frame.packet),
             Ok(true) => self.tell_pause(index, frame.ingress),
@@ -562,4 +578,10 @@ fn allow_cut_through(lines: &mut [Line], leaving: &[u32]) {
             coming.cut_through();
         }
     }
+}
+
+/// How far ahead most events lie: a frame that crosses a line.
+fn horizon(lines: &[Line]) -> Span {
+    let crossing = |line: &Line| line.crossing(4096 + 100);
+    lines.iter().map(crossing).max().unwrap_or_default()
 }

@@ -165,6 +165,15 @@ impl Line {
         }
     }
 
+    /// How long so many bytes take to the other end.
+    pub(crate) fn crossing(&self, bytes: u32) -> Span {
+        Span::from_picos(
+            self.transmission(bytes)
+                .as_picos()
+                .saturating_add(self.delay.as_picos()),
+        )
+    }
+
     /// Sends a frame, if the line is free. Returns the packet if it is lost.
     #[inline]
     pub(crate) fn send(&mut self, now: Time, mut frame: Frame) -> Option<PacketId> {

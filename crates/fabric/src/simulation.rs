@@ -143,35 +143,32 @@ impl Simulation {
     /// # Errors
     /// If a device has no room for another queue pair.
     pub fn run(&mut self, events: u64) -> Result<Standing, VerbsError> {
-        for _ in 0..events {
+        let mut left = events;
+        while left > 0 {
             self.player.take(&mut self.fabric)?;
             if self.player.is_over() {
                 return Ok(Standing::Over);
             }
             let fault = self.timeline.front().map(|(at, _)| *at);
-            let (own, others) = (self.player.next(), self.fabric.next());
-            let Some(next) = [fault, own, others].into_iter().flatten().min() else {
+            let others = [fault, self.player.next()].into_iter().flatten().min();
+            if others.is_none() && self.fabric.next().is_none() {
                 return Ok(Standing::Stuck);
-            };
-            let next = next.max(self.fabric.now());
-            if next > self.until {
-                self.fabric.advance(self.until);
+            }
+            let limit = others.unwrap_or(Time::NEVER).max(self.fabric.now());
+            let limit = limit.min(self.next_sample).min(self.until);
+            let before = left;
+            self.fabric.run(limit, &mut left);
+            self.events += before - left;
+            if self.fabric.next().is_some_and(|next| next < limit) || self.fabric.has_output() {
+                continue;
+            }
+            self.fabric.advance(limit);
+            if limit == self.until {
                 return Ok(Standing::TimeUp);
             }
-            self.events += 1;
-            if self.next_sample <= next {
-                let at = self.next_sample;
-                self.fabric.advance(at);
-                self.sample(at);
-            } else if fault == Some(next) {
-                self.fabric.advance(next);
-                self.suffer(next);
-            } else if own == Some(next) {
-                self.fabric.advance(next);
-                self.player.run_due(&mut self.fabric)?;
-            } else {
-                self.fabric.step();
-            }
+            self.sample(limit);
+            self.suffer(limit);
+            self.player.run_due(&mut self.fabric)?;
         }
         Ok(Standing::Running)
     }
@@ -198,7 +195,7 @@ impl Simulation {
     }
 
     fn sample(&mut self, at: Time) {
-        let Some(recording) = self.recording else {
+        let Some(recording) = self.recording.filter(|_| at == self.next_sample) else {
             return;
         };
         self.next_sample = at.after(recording.every);
