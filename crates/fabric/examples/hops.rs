@@ -1,4 +1,5 @@
 //! How fast the fabric is: a permutation, k-ary fat-tree.
+use ferroce_fabric::topology::{CableSpec, FatTree};
 use ferroce_fabric::*;
 use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, QpAttr, Settings};
 use std::sync::Arc;
@@ -9,51 +10,9 @@ fn main() {
     let mb: u32 = std::env::args().nth(2).map_or(10, |k| k.parse().unwrap());
     let rate = Rate::from_mbps(100_000);
     let delay = Span::from_micros(1);
-    let h = k / 2;
-    let hosts = k * k * k / 4;
-    let (edges, aggs) = (k * h, k * h);
-    let mut cables = Vec::new();
-    for host in 0..hosts {
-        cables.push(Cable {
-            ends: [NodeId(host), NodeId(hosts + host / h)],
-            rate,
-            delay,
-        });
-    }
-    for pod in 0..k {
-        for e in 0..h {
-            for a in 0..h {
-                cables.push(Cable {
-                    ends: [
-                        NodeId(hosts + pod * h + e),
-                        NodeId(hosts + edges + pod * h + a),
-                    ],
-                    rate,
-                    delay,
-                });
-            }
-        }
-    }
-    for pod in 0..k {
-        for a in 0..h {
-            for c in 0..h {
-                cables.push(Cable {
-                    ends: [
-                        NodeId(hosts + edges + pod * h + a),
-                        NodeId(hosts + edges + aggs + a * h + c),
-                    ],
-                    rate,
-                    delay,
-                });
-            }
-        }
-    }
-    let nodes = hosts + edges + aggs + h * h;
-    let topology = Topology {
-        hosts,
-        names: (0..nodes).map(|n| format!("n{n}")).collect(),
-        cables,
-    };
+    let cable = CableSpec::new(rate, delay);
+    let topology = FatTree::k_ary(k, cable).unwrap().build().unwrap();
+    let hosts = topology.hosts;
     let profile: &'static HostProfile = Box::leak(Box::new(HostProfile::card(rate)));
     let settings = Arc::new(Settings::new(Personality::default()));
     let devices = (0..hosts).map(|host| {

@@ -12,7 +12,7 @@ use crate::events::EventQueue;
 use crate::host::{Host, address, host_of};
 use crate::line::{BELOW_BTH, Frame, Item, Line, LineCounters, Loss, Way};
 use crate::packets::{PacketId, Packets};
-use crate::route::{Routes, pick};
+use crate::route::{Routes, flow_hash, pick};
 use crate::seed::sub_seed;
 use crate::switch::{Switch, SwitchConfig, SwitchCounters};
 use crate::topology::{NodeId, Topology};
@@ -536,12 +536,6 @@ fn frame(host: &Host, source: u32, id: PacketId, packets: &Packets) -> Option<Fr
     })
 }
 
-/// What switches tell flows apart by: addresses, and the source port; the rest is the same.
-fn flow_hash(source: u32, dest: u32, port: u16) -> u32 {
-    let ends = u64::from(source) << 32 | u64::from(dest);
-    (sub_seed(ends, port.into()) >> 32) as u32
-}
-
 /// The lines of all cables, and the numbers of those that leave each node, port by port.
 fn make_lines(topology: &Topology, seed: u64) -> (Vec<Line>, Vec<Vec<u32>>) {
     let mut leaving = vec![Vec::new(); topology.nodes() as usize];
@@ -560,7 +554,9 @@ fn make_lines(topology: &Topology, seed: u64) -> (Vec<Line>, Vec<Vec<u32>>) {
     for (cable, [first, second]) in topology.cables.iter().zip(ports) {
         for (from, to) in [(first, second), (second, first)] {
             let own = sub_seed(sub_seed(seed, 0), lines.len() as u64);
-            lines.push(Line::new(Way { from, to }, cable.rate, cable.delay, own));
+            let mut line = Line::new(Way { from, to }, cable.rate, cable.delay, own);
+            line.loss = Loss::random(cable.loss_share());
+            lines.push(line);
         }
     }
     (lines, leaving)

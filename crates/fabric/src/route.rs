@@ -1,67 +1,426 @@
-//! temp
-use crate::topology::{NodeId, Topology};
+//! Which way packets go: equal-cost shortest paths, and the choice between them.
+//!
+//! A switch looks up the ports that lead to the destination on a shortest path, and takes one of them
+//! by a hash of the flow, [`pick`]. Hosts do not forward.
+
+use std::collections::HashMap;
+
 use ferroce_hca::Qpn;
-use std::collections::VecDeque;
-#[derive(Debug)]
-pub(crate) struct Routes {
+
+use crate::seed::sub_seed;
+use crate::topology::{NodeId, Port, Ports, Topology};
+
+/// The ports of every switch that lead to every host on a shortest path.
+///
+/// All hosts of a switch share their routes to it, and equal sets of ports are stored once: 8,192
+/// hosts in a three-tier fat-tree take some 3 MB.
+#[derive(Clone, Debug, Default)]
+pub struct Routes {
     hosts: u32,
-    table: Vec<Vec<Vec<u16>>>,
+    switches: u32,
+    /// For each host the row of its switch, [`NO_ROW`] if it cannot be reached at all.
+    rows: Vec<u32>,
+    /// For each host the port of its switch that leads to it.
+    last_ports: Vec<u16>,
+    /// For each row the switch that it leads to, counted without hosts.
+    targets: Vec<u32>,
+    /// For each row and switch a set, by its number.
+    table: Vec<u32>,
+    sets: Sets,
+    /// For each row and switch how many cables are in between, [`FAR`] without a path.
+    distances: Vec<u16>,
 }
+
+/// Of a host behind a cable that is down, or without a switch.
+const NO_ROW: u32 = u32::MAX;
+/// Of a switch without a path.
+const FAR: u16 = u16::MAX;
+
+/// Sets of port numbers, each stored once.
+#[derive(Clone, Debug, Default)]
+struct Sets {
+    /// Where each begins and how many it has.
+    places: Vec<(u32, u16)>,
+    ports: Vec<u16>,
+}
+
+impl Sets {
+    fn at(&self, set: u32) -> &[u16] {
+        let (from, count) = self.places[set as usize];
+        &self.ports[from as usize..][..usize::from(count)]
+    }
+
+    fn add(&mut self, ports: &[u16]) -> u32 {
+        self.places
+            .push((self.ports.len() as u32, ports.len() as u16));
+        self.ports.extend_from_slice(ports);
+        self.places.len() as u32 - 1
+    }
+}
+
 impl Routes {
-    pub(crate) fn new(t: &Topology, up: impl Fn(usize) -> bool) -> Self {
-        let n = t.nodes() as usize;
-        let mut adj = vec![Vec::new(); n];
-        for (i, c) in t.cables.iter().enumerate() {
-            let [a, b] = c.ends.map(|e| e.0 as usize);
-            let (pa, pb) = (adj[a].len(), adj[b].len());
-            adj[a].push((b, i, pa));
-            adj[b].push((a, i, pb));
+    /// The routes over those cables, by their places in [`Topology::cables`], that are up.
+    ///
+    /// The topology has been [checked](Topology::check).
+    #[must_use]
+    pub fn new(topology: &Topology, is_up: impl Fn(usize) -> bool) -> Self {
+        let ports = Ports::of(topology);
+        let mut routes = Self {
+            hosts: topology.hosts,
+            switches: topology.switches(),
+            ..Self::default()
+        };
+        routes.attach_hosts(&ports, &is_up);
+        let neighbours = Neighbours::new(topology, &ports, is_up);
+        routes.fill(&neighbours);
+        routes
+    }
+
+    /// The ports of a switch, by their numbers, that lead to a host on a shortest path; none if there
+    /// is no path.
+    #[inline]
+    #[must_use]
+    pub fn ports(&self, switch: NodeId, dst_host: u32) -> &[u16] {
+        let host = dst_host as usize;
+        let Some(row) = self.rows.get(host).filter(|row| **row != NO_ROW) else {
+            return &[];
+        };
+        let at = switch.0.wrapping_sub(self.hosts);
+        if at >= self.switches {
+            return &[];
         }
-        let mut table = vec![Vec::new(); n - t.hosts as usize];
-        for h in 0..t.hosts as usize {
-            let mut dist = vec![u32::MAX; n];
-            dist[h] = 0;
-            let mut q = VecDeque::from([h]);
-            while let Some(x) = q.pop_front() {
-                if x != h && x < t.hosts as usize {
-                    continue;
-                }
-                for (y, c, _) in &adj[x] {
-                    if up(*c) && dist[*y] == u32::MAX {
-                        dist[*y] = dist[x] + 1;
-                        q.push_back(*y);
-                    }
-                }
-            }
-            for s in t.hosts as usize..n {
-                let p = adj[s]
-                    .iter()
-                    .filter(|(y, c, _)| up(*c) && dist[*y] != u32::MAX && dist[*y] + 1 == dist[s])
-                    .map(|(_, _, p)| *p as u16)
-                    .collect();
-                table[s - t.hosts as usize].push(p);
-            }
+        if self.targets[*row as usize] == at {
+            return &self.last_ports[host..=host];
         }
-        Self {
-            hosts: t.hosts,
-            table,
+        self.sets.at(self.table[self.cell(*row, at)])
+    }
+
+    /// How many cables are on a shortest path between two hosts that are on switches; `None` if there
+    /// is no path.
+    #[must_use]
+    pub fn hops(&self, src_host: u32, dst_host: u32) -> Option<u32> {
+        let row = |host: u32| self.rows.get(host as usize).filter(|row| **row != NO_ROW);
+        let (from, to) = (row(src_host)?, row(dst_host)?);
+        if src_host == dst_host {
+            return Some(0);
+        }
+        let between = self.distances[self.cell(*to, self.targets[*from as usize])];
+        (between != FAR).then(|| u32::from(between) + 2)
+    }
+
+    /// How many bytes of memory the routes take.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        size_of_val(&*self.rows)
+            + size_of_val(&*self.last_ports)
+            + size_of_val(&*self.targets)
+            + size_of_val(&*self.table)
+            + size_of_val(&*self.distances)
+            + size_of_val(&*self.sets.places)
+            + size_of_val(&*self.sets.ports)
+    }
+
+    fn cell(&self, row: u32, switch: u32) -> usize {
+        row as usize * self.switches as usize + switch as usize
+    }
+
+    /// Gives every switch with hosts a row, and every host that row and its port.
+    fn attach_hosts(&mut self, ports: &Ports, is_up: &impl Fn(usize) -> bool) {
+        let mut row_of = vec![NO_ROW; self.switches as usize];
+        for host in 0..self.hosts {
+            let port = ports.at(NodeId(host)).first();
+            let usable = |port: &&Port| port.peer.0 >= self.hosts && is_up(port.cable as usize);
+            let Some(port) = port.filter(usable) else {
+                self.rows.push(NO_ROW);
+                self.last_ports.push(0);
+                continue;
+            };
+            let switch = port.peer.0 - self.hosts;
+            let row = &mut row_of[switch as usize];
+            if *row == NO_ROW {
+                *row = self.targets.len() as u32;
+                self.targets.push(switch);
+            }
+            self.rows.push(*row);
+            self.last_ports.push(port.peer_port);
         }
     }
-    pub(crate) fn ports(&self, s: NodeId, dest: u32) -> &[u16] {
-        &self.table[(s.0 - self.hosts) as usize][dest as usize]
+
+    /// Fills the table, a breadth-first search for each row.
+    fn fill(&mut self, neighbours: &Neighbours) {
+        let width = self.switches as usize;
+        let mut known: HashMap<Vec<u16>, u32> = HashMap::new();
+        let mut set = Vec::new();
+        let mut queue = Vec::with_capacity(width);
+        self.table.reserve_exact(self.targets.len() * width);
+        self.distances.resize(self.targets.len() * width, FAR);
+        for (row, &target) in self.targets.iter().enumerate() {
+            let distances = &mut self.distances[row * width..][..width];
+            neighbours.measure(target, distances, &mut queue);
+            for switch in 0..self.switches {
+                set.clear();
+                let here = distances[switch as usize];
+                let closer = |peer: &u32| here != FAR && distances[*peer as usize] < here;
+                let near = neighbours.at(switch);
+                set.extend(near.filter(|(peer, _)| closer(peer)).map(|(_, port)| port));
+                let number = known.get(&set).copied();
+                self.table.push(number.unwrap_or_else(|| {
+                    let number = self.sets.add(&set);
+                    known.insert(set.clone(), number);
+                    number
+                }));
+            }
+        }
     }
 }
-pub(crate) fn pick(ports: &[u16], flow: u32, salt: u32) -> Option<u16> {
-    match ports {
-        [] => None,
-        [one] => Some(*one),
-        _ => {
-            let h = crate::seed::sub_seed(flow.into(), salt.into()) >> 32;
-            Some(ports[(h * ports.len() as u64 >> 32) as usize])
+
+/// The switches that each switch reaches over one cable, and by which port.
+struct Neighbours {
+    first: Vec<u32>,
+    near: Vec<(u32, u16)>,
+}
+
+impl Neighbours {
+    fn new(topology: &Topology, ports: &Ports, is_up: impl Fn(usize) -> bool) -> Self {
+        let mut it = Self {
+            first: vec![0],
+            near: Vec::new(),
+        };
+        for switch in topology.hosts..topology.nodes() {
+            for (number, port) in (0..).zip(ports.at(NodeId(switch))) {
+                if !topology.is_host(port.peer) && is_up(port.cable as usize) {
+                    it.near.push((port.peer.0 - topology.hosts, number));
+                }
+            }
+            it.first.push(it.near.len() as u32);
+        }
+        it
+    }
+
+    fn at(&self, switch: u32) -> impl Iterator<Item = (u32, u16)> {
+        let [from, to] = [switch, switch + 1].map(|it| self.first[it as usize] as usize);
+        self.near[from..to].iter().copied()
+    }
+
+    /// How many cables are between each switch and one of them.
+    fn measure(&self, target: u32, distances: &mut [u16], queue: &mut Vec<u32>) {
+        queue.clear();
+        queue.push(target);
+        distances[target as usize] = 0;
+        let mut done = 0;
+        while let Some(&switch) = queue.get(done) {
+            done += 1;
+            let next = distances[switch as usize] + 1;
+            for (peer, _) in self.at(switch) {
+                let distance = &mut distances[peer as usize];
+                if *distance == FAR {
+                    *distance = next;
+                    queue.push(peer);
+                }
+            }
         }
     }
 }
-pub(crate) fn udp_source_port(a: Qpn, b: Qpn) -> u16 {
-    let v = u64::from(u32::from(a)) * u64::from(u32::from(b));
-    0xc000 | (v ^ v >> 20) as u16 & 0x3fff
+
+/// The port that a flow takes of those that lead to its destination; `None` if there are none.
+///
+/// Switches with different salts choose independently of each other. Without that, all flows that
+/// one tier sends the same way would be sent the same way by the next (polarisation).
+#[inline]
+#[must_use]
+pub fn pick(ports: &[u16], flow_hash: u32, switch_salt: u32) -> Option<u16> {
+    if let [] | [_] = ports {
+        return ports.first().copied();
+    }
+    let mixed = sub_seed(flow_hash.into(), switch_salt.into()) >> 32;
+    // As even as a remainder, without a division.
+    let at = (mixed * ports.len() as u64) >> 32;
+    ports.get(at as usize).copied()
+}
+
+/// The hash of a flow as switches see it: addresses, and the UDP source port; the rest is the same.
+#[inline]
+#[must_use]
+pub fn flow_hash(src_host: u32, dst_host: u32, udp_source_port: u16) -> u32 {
+    let ends = (u64::from(src_host) << 32) | u64::from(dst_host);
+    (sub_seed(ends, udp_source_port.into()) >> 32) as u32
+}
+
+/// The UDP source port of a queue pair's packets, from the numbers of both queue pairs.
+///
+/// It is what Linux computes where the flow label of an address is 0 (`rdma_get_udp_sport`), and
+/// mlx5, rxe, hns and irdma with it: the product of both numbers is folded into a flow label of 20
+/// bits, and that into the 14 lower bits of a port from 0xc000 on. Both ways of a connection get the
+/// same.
+#[must_use]
+pub fn udp_source_port(src_qpn: Qpn, dst_qpn: Qpn) -> u16 {
+    let [src, dst] = [src_qpn, dst_qpn].map(|it| u64::from(u32::from(it)));
+    let product = src * dst;
+    let folded = product ^ (product >> 20);
+    let label = (folded ^ (folded >> 40)) & 0xf_ffff;
+    let port = (label ^ (label >> 14)) & 0x3fff;
+    0xc000 | port as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use ferroce_dcqcn::Rate;
+    use ferroce_time::Span;
+
+    use super::*;
+    use crate::topology::{CableSpec, Dumbbell, FatTree, LeafSpine};
+
+    const CABLE: CableSpec = CableSpec::new(Rate::from_mbps(100_000), Span::from_micros(1));
+
+    fn port(src_qpn: u32, dst_qpn: u32) -> u16 {
+        udp_source_port(Qpn::new(src_qpn), Qpn::new(dst_qpn))
+    }
+
+    fn find(topology: &Topology, name: &str) -> NodeId {
+        topology.find(name).unwrap()
+    }
+
+    #[test]
+    fn leaves_use_all_spines() {
+        let topology = LeafSpine::k_ary(4, CABLE).unwrap().build().unwrap();
+        let routes = Routes::new(&topology, |_| true);
+        let ports = |switch, host| routes.ports(find(&topology, switch), host);
+        assert_eq!(ports("leaf0", 0), [0]);
+        assert_eq!(ports("leaf0", 1), [1]);
+        assert_eq!(ports("leaf0", 7), [2, 3]);
+        assert_eq!(ports("spine1", 7), [3]);
+        assert_eq!(routes.ports(NodeId(0), 7), [], "a host");
+        assert_eq!(ports("leaf0", 8), [], "no host");
+        assert_eq!(routes.hops(0, 0), Some(0));
+        assert_eq!(routes.hops(0, 1), Some(2));
+        assert_eq!(routes.hops(0, 7), Some(4));
+        assert_eq!(routes.hops(0, 8), None);
+    }
+
+    #[test]
+    fn cables_that_are_down_are_avoided() {
+        let topology = LeafSpine::k_ary(4, CABLE).unwrap().build().unwrap();
+        let cable = |a: &str, b: &str| {
+            let ends = [find(&topology, a), find(&topology, b)];
+            topology
+                .cables
+                .iter()
+                .position(|it| it.ends == ends)
+                .unwrap()
+        };
+        let without = |down: &[usize]| Routes::new(&topology, |cable| !down.contains(&cable));
+        let leaf0 = find(&topology, "leaf0");
+
+        let routes = without(&[cable("leaf3", "spine0")]);
+        assert_eq!(routes.ports(leaf0, 7), [3], "by spine1 only");
+        // The spine itself takes the long way.
+        assert_eq!(routes.ports(find(&topology, "spine0"), 7), [0, 1, 2]);
+        assert_eq!(routes.ports(leaf0, 5), [2, 3]);
+
+        let routes = without(&[cable("leaf3", "spine0"), cable("leaf3", "spine1")]);
+        assert_eq!(routes.ports(leaf0, 7), []);
+        assert_eq!(routes.hops(0, 7), None);
+        assert_eq!(routes.hops(6, 7), Some(2));
+
+        let routes = without(&[cable("h7", "leaf3")]);
+        assert_eq!(routes.ports(leaf0, 7), []);
+        assert_eq!(routes.ports(find(&topology, "leaf3"), 7), []);
+        assert_eq!(routes.ports(leaf0, 6), [2, 3]);
+        assert_eq!((routes.hops(0, 7), routes.hops(7, 0)), (None, None));
+    }
+
+    #[test]
+    fn parallel_cables_are_ports_of_equal_cost() {
+        let mut topology = Dumbbell {
+            left_hosts: 2,
+            right_hosts: 2,
+            host_cable: CABLE,
+            middle_cable: CABLE,
+        }
+        .build()
+        .unwrap();
+        topology.cables.push(topology.cables[4]);
+        assert_eq!(topology.check(), Ok(()));
+        let routes = Routes::new(&topology, |_| true);
+        assert_eq!(routes.ports(NodeId(4), 3), [2, 3]);
+        let routes = Routes::new(&topology, |cable| cable != 4);
+        assert_eq!(routes.ports(NodeId(4), 3), [3]);
+    }
+
+    #[test]
+    fn a_pair_needs_no_routes() {
+        let routes = Routes::new(&Topology::pair(CABLE).unwrap(), |_| true);
+        assert_eq!(routes.ports(NodeId(0), 1), []);
+        assert_eq!(routes.hops(0, 1), None);
+    }
+
+    #[test]
+    fn routes_of_8192_hosts_are_small() {
+        let topology = FatTree::k_ary(32, CABLE).unwrap().build().unwrap();
+        assert_eq!((topology.hosts, topology.switches()), (8_192, 1_280));
+        let routes = Routes::new(&topology, |_| true);
+        assert!(routes.memory() < 5_000_000, "{}", routes.memory());
+        let leaf = find(&topology, "pod0-leaf0");
+        let uplinks: Vec<u16> = (16..32).collect();
+        assert_eq!(routes.ports(leaf, 8_191), uplinks);
+        assert_eq!(routes.ports(leaf, 16), uplinks);
+        assert_eq!(routes.ports(leaf, 15), [15]);
+        assert_eq!(routes.hops(0, 8_191), Some(6));
+        assert_eq!(routes.hops(0, 16), Some(4));
+        // To sixteen leaves, 1,280 switches: itself, ports to below, all ports to above.
+        assert!(
+            routes.sets.places.len() < 100,
+            "{}",
+            routes.sets.places.len()
+        );
+    }
+
+    #[test]
+    fn flows_spread_evenly() {
+        for ports in 2..=64_u16 {
+            let all: Vec<u16> = (0..ports).collect();
+            let mut counts = vec![0_u32; ports.into()];
+            // What a hash must not mind: numbers one after the other.
+            for flow in 0..1_000 * u32::from(ports) {
+                counts[usize::from(pick(&all, flow, 7).unwrap())] += 1;
+            }
+            // Five standard deviations of a binomial distribution.
+            let (low, high) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+            assert!(*low > 840 && *high < 1_160, "{ports}: {low} to {high}");
+        }
+        assert_eq!(pick(&[], 1, 2), None);
+        assert_eq!(pick(&[9], 1, 2), Some(9));
+    }
+
+    #[test]
+    fn two_tiers_choose_independently() {
+        let ports: Vec<u16> = (0..8).collect();
+        let mut counts = [[0_u32; 8]; 8];
+        for flow in 0..64_000 {
+            let hash = flow_hash(flow % 50, 99, port(0x100 + flow, 0x200));
+            let [a, b] = [1, 2].map(|salt| usize::from(pick(&ports, hash, salt).unwrap()));
+            counts[a][b] += 1;
+        }
+        let all = || counts.iter().flatten();
+        let (low, high) = (all().min().unwrap(), all().max().unwrap());
+        assert!(*low > 800 && *high < 1_200, "{low} to {high}");
+    }
+
+    #[test]
+    fn source_ports_are_those_of_linux() {
+        assert_eq!(port(0, 0), 0xc000);
+        assert_eq!(port(1, 1), 0xc001);
+        // 0x11 * 0x2000 = 0x22000: the bits above the fourteenth come down.
+        assert_eq!(port(0x11, 0x2000), 0xc000 | 0x2000 ^ 0x8);
+        // 0xfffffe000001 folds to 0xfffffe000001 ^ 0xfffffe0 ^ 0xff, of which 0x000ff1e stay below.
+        let product = 0xff_ffff_u64 * 0xff_ffff;
+        assert_eq!(product, 0xffff_fe00_0001);
+        let label = ((product ^ 0xfff_ffe0) ^ ((product ^ 0xfff_ffe0) >> 40)) & 0xf_ffff;
+        let expected = 0xc000 | ((label & 0x3fff) ^ (label >> 14)) as u16;
+        assert_eq!(port(0xff_ffff, 0xff_ffff), expected);
+        assert_eq!(port(3, 5), port(5, 3));
+        let distinct: std::collections::BTreeSet<u16> =
+            (0..1_000).map(|it| port(0x11 + it, 0x500 + it)).collect();
+        assert!(distinct.len() > 900, "{}", distinct.len());
+    }
 }

@@ -1,7 +1,57 @@
 //! What is connected to what.
+//!
+//! A [`Topology`] is plain data: hosts, switches and the cables between them. It comes from a builder
+//! ([`Topology::pair`], [`Topology::star`], [`Dumbbell`], [`LeafSpine`], [`FatTree`]) or is made by
+//! hand, in which case [`Topology::check`] says whether it can be simulated.
+//!
+//! ```
+//! use ferroce_fabric::topology::{CableSpec, LeafSpine};
+//! use ferroce_fabric::{Rate, Span};
+//!
+//! let cable = CableSpec::new(Rate::from_mbps(100_000), Span::from_micros(1));
+//! let pod = LeafSpine {
+//!     leaves: 4,
+//!     spines: 2,
+//!     hosts_per_leaf: 8,
+//!     cables_per_spine: 1,
+//!     host_cable: cable,
+//!     spine_cable: cable,
+//! };
+//! let topology = pod.build().unwrap();
+//! assert_eq!((topology.hosts, topology.switches()), (32, 6));
+//! assert_eq!(topology.names[31..34], ["h31", "leaf0", "leaf1"]);
+//! ```
+
+mod assembly;
+mod check;
+mod error;
+mod fat_tree;
+mod leaf_spine;
+mod ports;
+mod simple;
 
 use ferroce_dcqcn::Rate;
 use ferroce_time::Span;
+use ferroce_units::Probability;
+
+pub use self::error::TopologyError;
+pub use self::fat_tree::FatTree;
+pub use self::leaf_spine::LeafSpine;
+pub use self::ports::{Port, Ports};
+pub use self::simple::Dumbbell;
+
+/// The most hosts that a topology may have.
+pub const HOSTS_MAX: u32 = 1 << 16;
+/// The most switches that a topology may have.
+pub const SWITCHES_MAX: u32 = 1 << 16;
+/// The most cables that a topology may have.
+pub const CABLES_MAX: u32 = 1 << 20;
+/// The most ports that a switch may have: their numbers are 16 bits wide.
+pub const PORTS_MAX: u32 = u16::MAX as u32;
+/// The slowest cable.
+pub const RATE_MIN: Rate = Rate::from_mbps(1);
+/// The longest delay of a cable: several times around the earth.
+pub const DELAY_MAX: Span = Span::from_secs(1);
 
 /// A host or a switch. Hosts come first: those of `n` hosts are 0 to n - 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -16,6 +66,45 @@ pub struct Cable {
     pub rate: Rate,
     /// Of either way, without serialization.
     pub delay: Span,
+    /// How likely it loses a packet, each on its own, either way.
+    pub loss: Probability,
+}
+
+impl Cable {
+    /// A cable that loses nothing.
+    #[must_use]
+    pub const fn new(a: NodeId, b: NodeId, spec: CableSpec) -> Self {
+        Self {
+            ends: [a, b],
+            rate: spec.rate,
+            delay: spec.delay,
+            loss: Probability::ZERO,
+        }
+    }
+
+    /// The loss as a share of 2^32, as random draws are compared with; certain loss is 1 less.
+    #[must_use]
+    pub fn loss_share(&self) -> u32 {
+        // A float that is too large becomes the largest integer.
+        (self.loss.as_f64() * (1_u64 << 32) as f64).round() as u32
+    }
+}
+
+/// What builders make many cables of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CableSpec {
+    /// Of either way, [`RATE_MIN`] to [`Rate::MAX`].
+    pub rate: Rate,
+    /// Of either way, without serialization, at most [`DELAY_MAX`].
+    pub delay: Span,
+}
+
+impl CableSpec {
+    /// Cables of this rate and delay.
+    #[must_use]
+    pub const fn new(rate: Rate, delay: Span) -> Self {
+        Self { rate, delay }
+    }
 }
 
 /// What is connected to what.
@@ -25,7 +114,7 @@ pub struct Topology {
     pub hosts: u32,
     /// The names of all nodes, which are different from each other; hosts first.
     pub names: Vec<String>,
-    /// All cables.
+    /// All cables. Their order numbers the ports of each node, see [`Ports`].
     pub cables: Vec<Cable>,
 }
 
@@ -35,8 +124,24 @@ impl Topology {
         self.names.len() as u32
     }
 
+    /// How many switches.
+    pub fn switches(&self) -> u32 {
+        self.nodes().saturating_sub(self.hosts)
+    }
+
     /// Whether a node is a host.
     pub fn is_host(&self, node: NodeId) -> bool {
         node.0 < self.hosts
+    }
+
+    /// The name of a node, empty if there is no such node.
+    pub fn name(&self, node: NodeId) -> &str {
+        self.names.get(node.0 as usize).map_or("", String::as_str)
+    }
+
+    /// The node of that name. It looks at every name.
+    pub fn find(&self, name: &str) -> Option<NodeId> {
+        let at = self.names.iter().position(|it| it == name)?;
+        Some(NodeId(at as u32))
     }
 }

@@ -1,6 +1,46 @@
 //! What hosts send to each other, and when.
+//!
+//! A [`Workload`] is plain data: transfers, and which of them wait for others. It comes from a
+//! function over typed parameters ([`incast`], [`permutation`], [`Collective`]), from a file, or is made
+//! by hand, in which case [`Workload::check`] says whether a topology can run it. Several become one
+//! by [`Workload::merge`].
+//!
+//! ```
+//! use ferroce_fabric::workload::{Collective, Workload, incast};
+//! use ferroce_fabric::Time;
+//!
+//! let training = Collective::new((0..8).collect(), 64 << 20).ring_all_reduce().unwrap();
+//! let storage = incast(&[1, 2, 3], 0, 500_000, Time::ZERO).unwrap();
+//! let both = Workload::merge([training, storage]).unwrap();
+//! assert_eq!(both.transfers.len(), 2 * 7 * 8 + 3);
+//! assert_eq!(both.jobs, ["ring all-reduce", "incast"]);
+//! ```
+
+mod check;
+mod collective;
+mod error;
+mod merge;
+mod pattern;
+mod plan;
+mod random;
 
 use ferroce_time::{Span, Time};
+
+pub use self::check::Dependents;
+pub use self::collective::Collective;
+pub use self::error::WorkloadError;
+pub use self::pattern::{incast, permutation};
+
+/// The most bytes of one transfer: the largest message that RDMA cards send. What is larger becomes
+/// several transfers.
+pub const TRANSFER_BYTES_MAX: u32 = 1 << 30;
+/// The most transfers of a workload; they take 4 GiB. It is enough for a ring all-reduce of 8,192
+/// hosts.
+pub const TRANSFERS_MAX: u32 = 1 << 27;
+/// The most edges of a workload; they take 2 GiB.
+pub const EDGES_MAX: u32 = 1 << 28;
+/// The most jobs of a workload: their numbers are 16 bits wide.
+pub const JOBS_MAX: u32 = 1 << 16;
 
 /// The place of a transfer in its workload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -13,7 +53,7 @@ pub struct Transfer {
     pub src: u32,
     /// The receiving host, another one.
     pub dst: u32,
-    /// At most 1 GiB.
+    /// From 1 to 1 GiB.
     pub bytes: u32,
     /// It does not begin earlier.
     pub at: Time,
@@ -34,4 +74,12 @@ pub struct Workload {
     pub edges: Vec<(TransferId, TransferId)>,
     /// The names of the jobs.
     pub jobs: Vec<String>,
+}
+
+impl Workload {
+    /// How many bytes all transfers have together.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.transfers.iter().map(|it| u64::from(it.bytes)).sum()
+    }
 }
