@@ -79,6 +79,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "port_attr",
                 "port_counter",
                 "secret",
+                "serializer",
                 "table",
             ],
             &["credit", "numbers", "settings", "srq"],

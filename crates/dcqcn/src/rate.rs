@@ -47,15 +47,17 @@ impl Rate {
     /// How long `bytes` take at this rate, rounded up; [`Span::NEVER`] at rate 0.
     #[must_use]
     pub fn transmission(self, bytes: u32) -> Span {
-        const PS_PER_SECOND: u128 = 1_000_000_000_000;
-        let bits = u128::from(bytes) * 8;
-        match self.0 {
-            0 => Span::NEVER,
-            bps => {
-                let ps = (bits * PS_PER_SECOND).div_ceil(u128::from(bps));
-                u64::try_from(ps).map_or(Span::NEVER, Span::from_picos)
-            }
+        const PS_PER_SECOND: u64 = 1_000_000_000_000;
+        let (bits, bps) = (u64::from(bytes) * 8, self.0);
+        if bps == 0 {
+            return Span::NEVER;
         }
+        // Of anything that is one packet.
+        if let Some(scaled) = bits.checked_mul(PS_PER_SECOND) {
+            return Span::from_picos(scaled.div_ceil(bps));
+        }
+        let ps = (u128::from(bits) * u128::from(PS_PER_SECOND)).div_ceil(u128::from(bps));
+        u64::try_from(ps).map_or(Span::NEVER, Span::from_picos)
     }
 
     /// The middle between this rate and a higher one, rounded up: rounding down would never get

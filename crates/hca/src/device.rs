@@ -55,6 +55,7 @@ use crate::link::Link;
 use crate::mr::KeyTable;
 use crate::numbers::Numbers;
 use crate::packet::Held;
+use crate::serializer::Serializer;
 use crate::settings::Settings;
 use crate::srq::Srq;
 use crate::state::DeviceState;
@@ -98,6 +99,9 @@ pub struct Hca {
     pub(crate) responses: Room,
     /// See [`Hca::take_lacks_lease`].
     pub(crate) lacks_lease: bool,
+    serializer: Serializer,
+    /// See [`Hca::departure`].
+    departure: Time,
     egress: Link<Outgoing>,
     ingress: Link<Held>,
     pub(crate) events: VecDeque<Event>,
@@ -135,6 +139,7 @@ impl Hca {
     /// configuration's personality is not used.
     pub fn with_state(mut config: HcaConfig, state: DeviceState) -> Self {
         config.limits = config.limits.capped();
+        config.speed = config.host.port_rate.unwrap_or(config.speed);
         let limits = config.limits;
         let mut policy = Policy::new(PolicyKind::FIRMWARE);
         policy.seed = config.seed;
@@ -162,6 +167,8 @@ impl Hca {
             written_off_at: None,
             responses: Room::default(),
             lacks_lease: false,
+            serializer: Serializer::new(config.host.port_rate),
+            departure: Time::ZERO,
             egress: Link::new(Direction::Egress, config.seed ^ 0x9e37_79b9_7f4a_7c15),
             ingress: Link::new(Direction::Ingress, config.seed ^ 0xd1b5_4a32_d192_ed03),
             events: VecDeque::new(),

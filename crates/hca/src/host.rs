@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use ferroce_adp::Policy;
 use ferroce_transport::{
-    AccessError, AtomicOp, Completion, Counter, Data, Host, Key, MemoryRef, MwBind, QpEvent,
-    RecvWqe, Segment, Span, Time, TimerExpiry, WorkQueue,
+    AccessError, AtomicOp, Completion, Counter, Data, Host, Key, MemoryRef, MwBind, Outgoing,
+    QpEvent, RecvWqe, Segment, Span, Time, TimerExpiry, WorkQueue,
 };
 use ferroce_wire::{Qpn, Srqn};
 
@@ -15,6 +15,7 @@ use crate::event::Event;
 use crate::ids::{PdId, XrcdId};
 use crate::mr::{KeyHolder, KeyTable};
 use crate::numbers::Numbers;
+use crate::serializer::Serializer;
 use crate::srq::{Srq, SrqId, XrcObjects};
 use crate::state::DeviceState;
 use crate::table::Table;
@@ -52,6 +53,7 @@ pub(crate) struct QpHost<'a> {
     pub(crate) objects: QpObjects,
     pub(crate) unpolled: &'a mut Unpolled,
     pub(crate) policy: &'a Policy,
+    pub(crate) serializer: &'a Serializer,
     pub(crate) state: &'a DeviceState,
     pub(crate) keys: &'a mut KeyTable,
     pub(crate) cqs: &'a mut Table<Cq>,
@@ -92,6 +94,15 @@ impl Host for QpHost<'_> {
 
     fn count(&mut self, counter: Counter, n: u64) {
         self.state.count(counter, n);
+    }
+
+    #[inline]
+    fn departure(&self, now: Time, packet: &Outgoing) -> Time {
+        self.serializer.departure(now, packet)
+    }
+
+    fn delays_departure(&self) -> bool {
+        self.serializer.has_rate()
     }
 
     fn timer_expired(&mut self, expiry: TimerExpiry) {

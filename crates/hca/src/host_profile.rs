@@ -10,6 +10,9 @@ use ferroce_transport::Span;
 /// [`HostProfile::card`] for a device that is a card, as in a simulated fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostProfile {
+    /// Rate of the port. A packet is handed out when the one before it has left, and its timers start
+    /// when it has left itself. Without a rate that is all at once.
+    pub port_rate: Option<Rate>,
     /// A queue pair that congestion control slows down sleeps this much longer than until its turn, so
     /// that then a batch leaves and not a single packet.
     pub pacing_tick: Span,
@@ -36,6 +39,8 @@ pub struct HostProfile {
 impl HostProfile {
     /// UDP sockets, and threads that share a machine.
     pub const SOCKETS: Self = Self {
+        // The machine's own port is behind them.
+        port_rate: None,
         // At 10 Gb/s a wake-up for each packet would take a core.
         pacing_tick: Span::from_micros(50),
         pacing_credit: Span::from_micros(500),
@@ -53,18 +58,23 @@ impl HostProfile {
         write_off_after: Span::from_secs(1),
     };
 
-    /// A card with a port of this rate: nothing sleeps, nothing is late, and bursts are short.
+    /// A card with a port of this rate, at least 1 Mb/s: nothing sleeps, nothing is late, and bursts
+    /// are short.
     #[must_use]
     pub const fn card(rate: Rate) -> Self {
-        let turn_packets = 4;
-        let turn_bytes = turn_packets as u64 * 4096;
+        let rate = at_least_1_mbps(rate);
+        let packet_bits = 4096 * 8;
+        let packet = Span::from_picos(packet_bits * 1_000_000 / (rate.bps() / 1_000_000));
         Self {
+            port_rate: Some(rate),
             pacing_tick: Span::ZERO,
-            // What leaves in one turn.
-            pacing_credit: Span::from_picos(turn_bytes * 8 * 1_000_000 / mbps_at_least_1(rate)),
+            // So many others may be in front of one whose turn has come, and it still keeps its rate.
+            pacing_credit: packet.times(16),
             lateness_max: Span::ZERO,
-            turn_packets,
-            turn_bytes,
+            // The port takes one packet at a time, so that nothing is won by a longer turn: it would
+            // only make the others wait.
+            turn_packets: 1,
+            turn_bytes: 16 << 10,
             // A READ is one request, however long.
             read_bytes: u32::MAX,
             ..Self::SOCKETS
@@ -72,10 +82,10 @@ impl HostProfile {
     }
 }
 
-const fn mbps_at_least_1(rate: Rate) -> u64 {
-    match rate.bps() / 1_000_000 {
-        0 => 1,
-        mbps => mbps,
+const fn at_least_1_mbps(rate: Rate) -> Rate {
+    match rate.bps() < 1_000_000 {
+        true => Rate::from_mbps(1),
+        false => rate,
     }
 }
 
@@ -84,13 +94,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_sends_a_turn_at_once_and_no_more() {
+    fn a_card_makes_up_for_the_packets_of_sixteen_others() {
         static CARD: HostProfile = HostProfile::card(Rate::from_mbps(400_000));
-        assert_eq!(
-            CARD.pacing_credit,
-            Span::from_nanos(327) + Span::from_picos(680)
-        );
+        let packet = Span::from_picos(81_920);
+        assert_eq!(CARD.pacing_credit, 16 * packet);
         let slowest = HostProfile::card(Rate::default());
-        assert_eq!(slowest.pacing_credit, Span::from_nanos(131_072_000));
+        assert_eq!(slowest.port_rate, Some(Rate::from_mbps(1)));
+        assert_eq!(slowest.pacing_credit, 16 * Span::from_micros(32_768));
     }
 }

@@ -84,6 +84,7 @@ pub mod port_attr;
 mod port_counter;
 mod register;
 mod secret;
+mod serializer;
 mod settings;
 mod srq;
 mod state;

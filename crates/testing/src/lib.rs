@@ -26,5 +26,5 @@ pub use dice::Dice;
 pub use socket::{Receiver, Socket, Stalls};
 pub use wire::{Fate, Rules, Wire};
 pub use world::{
-    A, B, LATENCY_NS, Region, SEND, Side, World, attr, config, local, recv_wr, srq_limit,
+    A, B, LATENCY_NS, Region, SEND, Side, World, attr, card, config, local, recv_wr, srq_limit,
 };

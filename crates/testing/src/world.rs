@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ferroce_hca::{
-    AccessFlags, Attr, Buffer, Completion, Counter, CqId, Data, Event, Hca, HcaConfig, Memory,
-    MrInfo, Mtu, MwBind, MwType, Outgoing, Path, PdId, Personality, QpAttr, QpCap, QpInit,
-    QpModify, QpState, QpType, Received, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges,
-    Span, SrqId, SrqModify, Time, TimerExpiry,
+    AccessFlags, Attr, Buffer, Completion, Counter, CqId, Data, Event, Hca, HcaConfig, HostProfile,
+    Memory, MrInfo, Mtu, MwBind, MwType, Outgoing, Path, PdId, Personality, QpAttr, QpCap, QpInit,
+    QpModify, QpState, QpType, Rate, Received, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge,
+    Sges, Span, SrqId, SrqModify, Time, TimerExpiry, Window,
 };
 use ferroce_wire::{
     HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Opcode, Packet,
@@ -39,6 +39,18 @@ pub fn config() -> HcaConfig {
         },
         trace_timers: true,
         ..HcaConfig::default()
+    }
+}
+
+/// The same as a card with a port of so many Mb/s, which nobody's receive buffer limits.
+pub fn card(mbps: u32) -> HcaConfig {
+    HcaConfig {
+        window: Window::Fixed(u32::MAX),
+        total_window_bytes: u32::MAX,
+        response_bytes: u32::MAX,
+        // A few bytes for each device that a test makes.
+        host: Box::leak(Box::new(HostProfile::card(Rate::from_mbps(mbps)))),
+        ..config()
     }
 }
 
@@ -142,10 +154,14 @@ impl Flight {
 /// A packet when it was sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// When that was.
+    /// When its device handed it out.
     pub at: Time,
+    /// When it had left the port.
+    pub departure: Time,
     /// Which device sent it.
     pub from: usize,
+    /// Its headers.
+    pub headers: Headers,
     /// Its payload, if packets carry bytes.
     pub payload: Vec<u8>,
 }
@@ -301,6 +317,7 @@ impl<T> World<T> {
     fn launch(&mut self, from: usize, packet: &Outgoing, is_coalesced: bool) {
         self.sent_at = self.now;
         let side = &mut self.sides[from];
+        let departure = side.hca.departure();
         side.sent.0 += 1;
         side.sent.1 += u64::from(packet.payload_len);
         side.damaged += u64::from(packet.corrupt_bit().is_some());
@@ -310,8 +327,13 @@ impl<T> World<T> {
             assert!(side.hca.gather(packet, &mut payload), "{packet:?}");
         }
         if let Some(log) = &mut self.log {
-            let (at, payload) = (self.now, payload.clone());
-            log.push(Sent { at, from, payload });
+            log.push(Sent {
+                at: self.now,
+                departure,
+                from,
+                headers: packet.headers,
+                payload: payload.clone(),
+            });
         }
         let dest = packet.path.dest;
         let to = self.at(dest);
@@ -341,19 +363,19 @@ impl<T> World<T> {
         };
         if dest.is_multicast() {
             // A host's own socket hears it as well, and first.
-            self.fly(flight(from));
+            self.fly(departure, flight(from));
             for to in (0..self.sides.len()).filter(|to| *to != from) {
-                self.fly(flight(to));
+                self.fly(departure, flight(to));
             }
         } else if let Some(to) = to {
-            self.fly(flight(to));
+            self.fly(departure, flight(to));
         }
     }
 
-    fn fly(&mut self, flight: Flight) {
+    fn fly(&mut self, departure: Time, flight: Flight) {
         for delay_ns in self.rules.judge(&flight).delays() {
             let delay = Span::from_nanos(self.latency_ns.saturating_add(delay_ns));
-            self.wire.launch(self.now.after(delay), flight.clone());
+            self.wire.launch(departure.after(delay), flight.clone());
         }
     }
 

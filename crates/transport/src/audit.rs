@@ -46,6 +46,8 @@ impl Qp {
 
 /// The longest ACK timer: four times that of the largest timeout code, which the program sets.
 const ACK_WAIT_MAX: Span = Span::from_nanos(4 * (4096 << 31));
+/// A packet has left by then that is made now: at 1 Mb/s it takes a third of this.
+const DEPARTURE_MAX: Span = Span::from_millis(100);
 /// The longest wait for a receiver, whatever the peer asks for.
 const RNR_WAIT_MAX: Span = Span::from_nanos(rnr_timer_ns(0));
 
@@ -57,7 +59,10 @@ impl Requester {
         assert!(self.responses_due.len() <= responses_max, "{self:?}");
         let is_bounded = match self.timer {
             RequesterTimer::Idle => true,
-            RequesterTimer::Ack { armed, wait } => armed <= now && wait <= ACK_WAIT_MAX,
+            RequesterTimer::Departure => self.in_flight() > 0 && !self.answer_is_due(),
+            RequesterTimer::Ack { armed, wait } => {
+                armed.since(now) <= DEPARTURE_MAX && wait <= ACK_WAIT_MAX
+            }
             RequesterTimer::Rnr { until } => until.since(now) <= RNR_WAIT_MAX,
         };
         assert!(is_bounded, "{self:?}");

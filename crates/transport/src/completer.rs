@@ -55,7 +55,7 @@ impl Requester {
         if self.una != una_before {
             self.retry.on_progress(host.policy(), now);
             self.recovery.on_progress(self.una, self.high);
-            self.arm(now, host.policy());
+            self.arm(now, host);
             if let Some(rtt) = self.take_round_trip(now) {
                 host.round_trip(rtt, self.retry.wait(host.policy(), now));
             }
@@ -232,7 +232,7 @@ impl Requester {
         }
         self.go_back();
         host.lost(None);
-        self.arm(now, host.policy());
+        self.arm(now, host);
         Ok(())
     }
 
@@ -267,7 +267,7 @@ impl Requester {
             RequesterTimer::Rnr { until } if now >= until => {
                 // The peer is alive: waiting for it counts as a fresh start (D5).
                 self.retry.start(host.policy(), now);
-                self.arm(now, host.policy());
+                self.arm(now, host);
                 Ok(())
             }
             RequesterTimer::Ack { armed, wait } if now >= armed.after(wait) => {
@@ -310,7 +310,7 @@ impl Requester {
         host.lost(Some(wait));
         recovery.on_timeout(self.una, self.high);
         self.recovery = recovery;
-        self.arm(now, host.policy());
+        self.arm(now, host);
         Ok(())
     }
 }

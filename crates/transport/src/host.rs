@@ -4,7 +4,7 @@ use ferroce_adp::Policy;
 use ferroce_wire::Srqn;
 use thiserror::Error;
 
-use crate::{Completion, Counter, MwBind, RecvWqe, Span, WorkQueue};
+use crate::{Completion, Counter, MwBind, Outgoing, RecvWqe, Span, Time, WorkQueue};
 
 /// What a queue pair needs from the device around it.
 ///
@@ -16,6 +16,19 @@ pub trait Host {
 
     /// Adds `n` to a counter of the device.
     fn count(&mut self, counter: Counter, n: u64);
+
+    /// When a packet has left that is made `now`: its timer starts then, and its round trip. At once,
+    /// unless the device has a port that takes its time for each.
+    fn departure(&self, now: Time, _packet: &Outgoing) -> Time {
+        now
+    }
+
+    /// Whether packets wait in the device for that port, for however long. An ACK timer then runs from
+    /// the departure of a packet that asks for an answer: neither from that of the first packet of a
+    /// long message, nor from when it turned out that something must be sent again.
+    fn delays_departure(&self) -> bool {
+        false
+    }
 
     /// A retransmission timer ran out; for the histogram and for whoever watches.
     fn timer_expired(&mut self, expiry: TimerExpiry);

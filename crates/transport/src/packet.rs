@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU16;
 
-use ferroce_wire::{Connection, Headers, ICRC_LEN, Place, pad_len};
+use ferroce_wire::{Connection, Headers, ICRC_LEN, Place, ethernet, pad_len};
 
 use crate::{Bytes, MemoryRef, Path};
 
@@ -61,6 +61,13 @@ impl Outgoing {
     #[inline]
     pub fn frame_bytes(&self) -> u32 {
         frame_bytes(&self.headers, self.payload_len)
+    }
+
+    /// Bytes of an Ethernet link that it takes, with everything around it: what a port or a switch
+    /// needs time for. See [`ethernet::wire_len`].
+    #[inline]
+    pub fn wire_bytes(&self) -> u32 {
+        ethernet::wire_len(self.path.dest, self.frame_bytes() as usize) as u32 // less than 8 KiB
     }
 
     /// A bit of the packet, counted from the start of the BTH, that the impaired link flips after the

@@ -80,6 +80,8 @@ pub(crate) struct Requester {
 pub(crate) enum RequesterTimer {
     /// When nothing is outstanding, or the timeout is infinite.
     Idle,
+    /// When a packet has left that the peer must answer, it will be `Ack`; nobody answers before.
+    Departure,
     /// When to give up waiting for an acknowledgement.
     Ack {
         /// When it was armed and for how long.
@@ -93,7 +95,7 @@ pub(crate) enum RequesterTimer {
 impl RequesterTimer {
     pub(crate) fn deadline(&self) -> Option<Time> {
         match *self {
-            Self::Idle => None,
+            Self::Idle | Self::Departure => None,
             Self::Ack { armed, wait } => Some(armed.after(wait)),
             Self::Rnr { until } => Some(until),
         }
@@ -253,7 +255,7 @@ impl Requester {
     ) -> bool {
         debug_assert!(self.is_consistent(), "{self:?}");
         self.held_back = None;
-        self.keep_time(now, host.policy());
+        self.keep_time(now, host);
         if self.waits_for_receiver() || self.recovery.is_waiting() || self.local_error.is_some() {
             return false;
         }
@@ -283,17 +285,18 @@ impl Requester {
         if starts {
             self.start(attr);
         }
+        let departure = host.departure(now, out);
         if ack_req {
             self.asked = Some(self.snd);
-            self.time(now);
+            self.time(departure);
         }
-        let probes = self.recovery.is_due();
+        let restarts = self.recovery.is_due() || self.timer == RequesterTimer::Departure;
         self.account(host, span, needs_response);
-        if probes {
+        if restarts {
             // The peer has the whole wait to answer in, however late the packet leaves.
-            self.arm(now, host.policy());
+            self.arm(departure, host);
         } else if config.qp_type.is_reliable() {
-            self.keep_time(now, host.policy());
+            self.keep_time(departure, host);
         } else {
             // Nobody says that it arrived: what has left is done.
             self.acknowledge(self.snd.wrapping_sub(1), config.qpn, host);
@@ -487,19 +490,21 @@ impl Requester {
 
     /// Makes sure that the timer runs while something is outstanding: new timeouts stop it, and a
     /// QP without one may have got one.
-    fn keep_time(&mut self, now: Time, policy: &Policy) {
+    fn keep_time<H: Host>(&mut self, now: Time, host: &H) {
         if self.timer == RequesterTimer::Idle && self.una != self.high {
-            self.retry.start(policy, now);
-            self.arm(now, policy);
+            self.retry.start(host.policy(), now);
+            self.arm(now, host);
         }
     }
 
     /// Starts the ACK timer afresh if something is outstanding, else stops it.
-    pub(crate) fn arm(&mut self, now: Time, policy: &Policy) {
+    pub(crate) fn arm<H: Host>(&mut self, now: Time, host: &H) {
         self.timer = if self.una == self.high {
             RequesterTimer::Idle
+        } else if host.delays_departure() && !self.answer_is_due() {
+            RequesterTimer::Departure
         } else {
-            match self.retry.wait(policy, now) {
+            match self.retry.wait(host.policy(), now) {
                 Some(wait) => RequesterTimer::Ack { armed: now, wait },
                 None => RequesterTimer::Idle,
             }

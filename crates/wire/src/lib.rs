@@ -9,6 +9,7 @@
 //! - [`IcrcFlow`] computes the ICRC of a flow's packets; [`IcrcVerifier`] checks them.
 //! - [`cm`] has the messages of connection management, which travel as payload.
 //! - [`cnp`] and [`pcapng`] are small users of the others.
+//! - [`ethernet`] says how many bytes of a link a packet takes.
 //!
 //! No function of this crate panics, whatever bytes or values it is given, and only
 //! [`pcapng`] allocates.
@@ -39,6 +40,7 @@
 mod aeth;
 pub mod cm;
 pub mod cnp;
+pub mod ethernet;
 mod extension;
 mod gf2;
 mod headers;

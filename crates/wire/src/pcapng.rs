@@ -7,6 +7,8 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 
+use crate::ethernet::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, UDP_HEADER_LEN};
+
 /// Addressing of a captured packet, from which its IP and UDP headers are made, and which way it
 /// went.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -279,9 +281,6 @@ fn invalid(message: impl Into<Cow<'static, str>>) -> io::Error {
 }
 
 const IP_PROTOCOL_UDP: u8 = 17;
-const IPV4_HEADER_LEN: usize = 20;
-const IPV6_HEADER_LEN: usize = 40;
-const UDP_HEADER_LEN: usize = 8;
 
 /// Section header block (section 4.1).
 const SECTION_HEADER_BLOCK: u32 = 0x0a0d_0d0a;

@@ -34,7 +34,8 @@ pub struct HcaConfig {
     pub window: Window,
     /// Bytes of responses to READs that may be on their way here, as a receive buffer counts them.
     pub response_bytes: u32,
-    /// Speed of the port, above which congestion control limits nobody. Nothing else keeps to it.
+    /// Speed of the port, above which congestion control limits nobody. Nothing else keeps to it. Of a
+    /// host whose port has a rate it is that rate.
     pub speed: Rate,
     /// What the host makes of the device.
     pub host: &'static HostProfile,

@@ -150,6 +150,7 @@ impl Hca {
             objects: entry.objects,
             unpolled: &mut entry.unpolled,
             policy: &self.policy,
+            serializer: &self.serializer,
             state: &self.state,
             keys: &mut self.keys,
             cqs: &mut self.cqs,

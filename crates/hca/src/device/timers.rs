@@ -107,9 +107,12 @@ impl Hca {
     }
 
     /// When [`Self::handle_timeout`] wants to be called, or [`Self::poll_transmit`] again for a
-    /// packet that an impairment holds back.
+    /// packet that waits for the port, or that an impairment holds back.
     pub fn poll_timeout(&self) -> Option<Time> {
+        let busy_until = self.serializer.busy_until(self.now);
+        let port = busy_until.filter(|_| self.has_ready());
         let link = earlier(self.egress.next(), self.ingress.next());
+        let link = earlier(link, port);
         let cm = self.cm.get().and_then(|cm| cm.poll_timeout());
         let others = earlier(self.written_off_at, cm);
         earlier(self.timers.next(), earlier(link, others))

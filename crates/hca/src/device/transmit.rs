@@ -34,8 +34,20 @@ impl Hca {
         made
     }
 
+    /// When the packet that [`Self::poll_transmit`] has handed out last has left the device, and begins
+    /// its flight: at once, or when its last bit is on the wire if the port has a rate. One that an
+    /// impairment held back had left before.
+    pub fn departure(&self) -> Time {
+        self.departure
+    }
+
     /// Whether [`Self::poll_transmit`] may have something at once.
     pub fn wants_transmit(&self) -> bool {
+        self.has_ready() && self.serializer.is_free(self.now)
+    }
+
+    /// Whether something waits to be sent, now or when the port is free.
+    pub(super) fn has_ready(&self) -> bool {
         !self.ready.is_empty() || self.cm_wants_transmit() || self.congestion.wants_transmit()
     }
 
@@ -49,6 +61,7 @@ impl Hca {
         loop {
             if let Some(packet) = self.egress.poll(now, &self.state) {
                 *out = packet;
+                self.departure = now;
                 return true;
             }
             if !self.next_packet(now, out) {
@@ -60,20 +73,28 @@ impl Hca {
         }
     }
 
+    /// The next packet for the port, if that is free.
     fn next_packet(&mut self, now: Time, out: &mut Outgoing) -> bool {
-        if self.congestion.wants_transmit() {
+        if !self.serializer.is_free(now) {
+            return false;
+        }
+        let made = if self.congestion.wants_transmit() {
             self.poll_cnp(out)
         } else if self.cm_wants_transmit() {
             self.poll_mad(out)
         } else {
             self.poll_ready(now, out)
+        };
+        if made {
+            self.departure = self.serializer.send(now, out);
         }
+        made
     }
 
-    /// Puts a packet on the impaired link; tells whether it passes at once.
+    /// Puts a packet on the impaired link, which begins behind the port; tells whether it passes at once.
     fn send_impaired(&mut self, packet: &mut Outgoing) -> bool {
         let bytes = packet.frame_bytes();
-        match self.egress.admit(self.now, bytes, &self.state) {
+        match self.egress.admit(self.departure, bytes, &self.state) {
             None => false,
             Some(Release::Now(damage)) => {
                 packet.apply_damage(&damage);
@@ -94,15 +115,15 @@ impl Hca {
             let Some(&index) = self.ready.front() else {
                 return false;
             };
-            if self.burst_left > 0 && self.poll_qp(index, now, out) {
+            if self.poll_qp(index, now, out) {
                 self.burst_left -= 1;
-                if self.is_quiet(index) {
-                    self.next_turn(index, false);
+                let has_more = !self.is_quiet(index);
+                if self.burst_left == 0 || !has_more {
+                    self.next_turn(index, has_more);
                 }
                 return true;
             }
-            let cut_short = self.burst_left == 0;
-            self.next_turn(index, cut_short);
+            self.next_turn(index, false);
         }
     }
 
@@ -133,14 +154,14 @@ impl Hca {
         if limited && !self.limit(index, now) {
             return false;
         }
-        let made = self.with_index(index, |qp, host| qp.poll_transmit(now, host, out));
-        if made != Some(true) {
-            return false;
-        }
         // A datagram has a path of its own, and nobody slows datagrams down; any other queue pair has
         // one from RTR on, and sends nothing before.
         if let Some(path) = path {
             out.path = self.congestion.mark_capable(path);
+        }
+        let made = self.with_index(index, |qp, host| qp.poll_transmit(now, host, out));
+        if made != Some(true) {
+            return false;
         }
         if let Some(dscp) = self.settings.ack_dscp() {
             force_ack_dscp(out, dscp);
@@ -161,15 +182,15 @@ impl Hca {
         window.is_some()
     }
 
-    /// Ends the turn of the queue pair at the front of the ready list. It goes to the back if its
-    /// burst was cut short, and off the list if it has nothing to send.
-    fn next_turn(&mut self, index: u32, cut_short: bool) {
+    /// Ends the turn of the queue pair at the front of the ready list. It goes to the back if it has
+    /// more to send, and off the list if not.
+    fn next_turn(&mut self, index: u32, has_more: bool) {
         self.ready.pop_front();
         self.end_turn(index);
         self.burst_left = self.config.host.turn_packets;
         if let Some(entry) = self.qps.get_mut(index) {
-            entry.ready = cut_short;
-            if cut_short {
+            entry.ready = has_more;
+            if has_more {
                 self.ready.push_back(index);
             }
         }
