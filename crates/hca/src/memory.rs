@@ -360,7 +360,7 @@ unsafe fn copy_in(at: *mut u8, bytes: &[u8]) -> bool {
     let (body, tail) = split_tail(at as u64, bytes);
     let behind = at.wrapping_add(body.len());
     // SAFETY: by the contract; the source is a reference to other memory.
-    if !unsafe { access::copy(at, body.as_ptr(), body.len()) } {
+    if !body.is_empty() && !unsafe { access::copy(at, body.as_ptr(), body.len()) } {
         return false;
     }
     // The last word may be what a program spins on: it is written at once, and publishes the rest.
