@@ -27,11 +27,20 @@ enum Probe {
     Sent { last: Psn, attempt: Attempt },
 }
 
-/// A timeout causes two probes at most: the second one goes where the answer to the first one ended.
+/// A timeout causes two probes at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Attempt {
-    First,
+    /// The oldest packet, which `ends` a message or not.
+    First { ends: bool },
+    /// First copies have arrived: something new, whose answer says whether all have; if there is
+    /// nothing new, the packet where the answer to the first probe ended.
     Second,
+    /// Just the first probe has been answered, whose first copy asked for that, too. So this is
+    /// either an answer to the probe, and nothing behind it has arrived; or the first one of those to
+    /// first copies. Something new tells, as above; if there is nothing new, the rest goes at once.
+    Unsure,
+    /// What was new has been chosen.
+    New,
 }
 
 /// The oldest packet was sent again.
@@ -67,7 +76,7 @@ impl Recovery {
         });
         self.unsettled = (times == 0).then_some(high);
         self.probe = Probe::Due {
-            attempt: Attempt::First,
+            attempt: Attempt::First { ends: false },
         };
     }
 
@@ -88,13 +97,49 @@ impl Recovery {
         matches!(self.probe, Probe::Sent { .. })
     }
 
-    /// A packet has left that stands for the PSNs through `last`.
-    pub(crate) fn on_sent(&mut self, last: Psn) {
-        if let Probe::Due { attempt } = self.probe {
-            self.probe = Probe::Sent { last, attempt };
-            if let (Attempt::Second, Some(repeated)) = (attempt, &mut self.repeated) {
-                repeated.times = repeated.times.saturating_add(1);
-            }
+    /// Whether the next packet should be one that has not been sent before.
+    pub(crate) fn wants_new(&self) -> bool {
+        let attempt = match self.probe {
+            Probe::Due { attempt } => Some(attempt),
+            Probe::None | Probe::Sent { .. } => None,
+        };
+        matches!(attempt, Some(Attempt::Second | Attempt::Unsure))
+    }
+
+    /// Whether the next packet will be such a one, as was wanted.
+    pub(crate) fn choose(&mut self, is_new: bool) {
+        self.probe = match self.probe {
+            Probe::Due { .. } if is_new => Probe::Due {
+                attempt: Attempt::New,
+            },
+            Probe::Due {
+                attempt: Attempt::Unsure,
+            } => Probe::None,
+            due => due,
+        };
+    }
+
+    /// Whether what follows the oldest packet has been taken for arrived, as nobody knows yet.
+    pub(crate) fn has_passed_over(&self) -> bool {
+        let attempt = match self.probe {
+            Probe::Due { attempt } | Probe::Sent { attempt, .. } => Some(attempt),
+            Probe::None => None,
+        };
+        attempt == Some(Attempt::New)
+    }
+
+    /// A packet has left that stands for the PSNs through `last`, and `ends` a message or not.
+    pub(crate) fn on_sent(&mut self, last: Psn, ends: bool) {
+        let Probe::Due { attempt } = self.probe else {
+            return;
+        };
+        let attempt = match attempt {
+            Attempt::First { .. } => Attempt::First { ends },
+            other => other,
+        };
+        self.probe = Probe::Sent { last, attempt };
+        if let (Attempt::Second, Some(repeated)) = (attempt, &mut self.repeated) {
+            repeated.times = repeated.times.saturating_add(1);
         }
     }
 
@@ -107,13 +152,20 @@ impl Recovery {
     pub(crate) fn on_progress(&mut self, una: Psn, high: Psn) {
         self.probe = match self.probe {
             _ if una == high => Probe::None,
-            // Just what was repeated: the peer has nothing of what lies behind it.
+            // Just what was repeated: the peer has nothing of what lies behind it, unless this is the
+            // answer to its first copy.
+            Probe::Sent {
+                last,
+                attempt: Attempt::First { ends: true },
+            } if una == last.next() => Probe::Due {
+                attempt: Attempt::Unsure,
+            },
             Probe::Sent { last, .. } if una == last.next() => Probe::None,
             // More than that, so first copies have arrived. Either the rest is lost, or answers to it
             // are on their way: the next packet will tell.
             Probe::Sent {
                 last,
-                attempt: Attempt::First,
+                attempt: Attempt::First { .. },
             } if una.is_after(last) => Probe::Due {
                 attempt: Attempt::Second,
             },

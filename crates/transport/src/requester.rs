@@ -156,6 +156,9 @@ impl Requester {
         };
         self.retry = RetryState::new(policy, timeouts, qpn.value());
         // There may be no timer any more that repeats the oldest packet if it is lost once more.
+        if self.recovery.has_passed_over() {
+            self.go_back();
+        }
         self.recovery.stop_probing();
         if matches!(self.timer, RequesterTimer::Ack { .. }) {
             self.timer = RequesterTimer::Idle;
@@ -258,6 +261,10 @@ impl Requester {
         self.keep_time(now, host);
         if self.waits_for_receiver() || self.recovery.is_waiting() || self.local_error.is_some() {
             return false;
+        }
+        if self.recovery.wants_new() {
+            let passes_over = self.pass_over(draining);
+            self.recovery.choose(passes_over);
         }
         if !draining {
             self.execute_local(host, config.qpn);
@@ -441,9 +448,11 @@ impl Requester {
         }
         let window = self.window_packets(attr).min(self.allowance.packets);
         // In a long message, often enough that answers come before the window is full. The fewer
-        // the better: each costs this side a system call.
+        // the better: each costs this side a system call. Two packets in a row do not ask if they need
+        // not: after a timeout, the late answer to a packet that asked looks like one to its repetition.
+        let every = (window / 4).max(2);
         let ack_req = self.snd == wqe.last_psn()
-            || (index + 1).is_multiple_of((window / 4).max(1))
+            || ((index + 1).is_multiple_of(every) && self.snd.next() != wqe.last_psn())
             || self.snd.since(self.una) + span >= window
             || wqe.op.needs_response()
             || beyond_credit
@@ -464,7 +473,8 @@ impl Requester {
             host.count(Counter::RetransmittedPackets, 1);
         }
         let last = self.snd.wrapping_add(span - 1);
-        self.recovery.on_sent(last);
+        let ends = last == self.queue[self.cursor].last_psn();
+        self.recovery.on_sent(last, ends);
         if self.is_repetition() {
             self.repeated = last.next();
         }
@@ -522,6 +532,25 @@ impl Requester {
         self.recovery = Recovery::default();
         // Found again when the cursor comes back to it.
         self.local_error = None;
+    }
+
+    /// Takes what has been sent for arrived, after a timeout: the next packet is the first one that has
+    /// not been sent. If the peer misses something, it says so then. False if there is nothing to send,
+    /// or if responses are missing, which have to be asked for again.
+    fn pass_over(&mut self, draining: bool) -> bool {
+        let is_started = self.next != self.high;
+        let starts = |wqe: &SendWqe| !draining && !wqe.op.is_local();
+        if !is_started && !self.queue.get(self.started).is_some_and(starts) {
+            return false;
+        }
+        let mut started = self.queue.iter().take(self.started);
+        if started.any(|wqe| wqe.op.needs_response()) {
+            return false;
+        }
+        self.snd = self.high;
+        let cursor = (0..self.started).find(|at| self.queue[*at].covers(self.high));
+        self.cursor = cursor.unwrap_or(self.started);
+        true
     }
 
     /// Moves `una` forward. WQEs that end before it must have been taken off already.

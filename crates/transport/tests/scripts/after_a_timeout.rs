@@ -82,6 +82,79 @@ fn if_the_end_is_missing_only_the_end_follows() {
     assert_eq!(pair.sent(B), ["ACK 3", "ACK 4", "ACK 5", "ACK 6"]);
 }
 
+/// Each of these packets asks for an answer, so the late answer to the first one looks like an answer to
+/// its repetition. What is new tells.
+#[test]
+fn late_answers_that_come_one_by_one_repeat_nothing_else() {
+    let mut pair = Setup::default().connect();
+    for n in 1..5 {
+        let late = TIMEOUT_NS + 20_000 * n;
+        pair.rule(1, Fate::Late(late), |p| p.from == B);
+    }
+    // That to the repetition comes after them, and that to what is new after that.
+    for late in [100_000, 120_000] {
+        pair.rule(1, Fate::Late(late), |p| p.from == B);
+    }
+    for wr_id in 0..4 {
+        pair.write(A, wr_id, 10);
+    }
+    pair.run_for(TIMEOUT_NS + 10_000);
+    for wr_id in 4..6 {
+        pair.write(A, wr_id, 10);
+    }
+    pair.run();
+    pair.expect_sent(A, 0..6);
+    let sent = [0, 1, 2, 3, 0, 4, 5].map(|psn| format!("RDMA WRITE only {psn}"));
+    assert_eq!(pair.sent(A), sent);
+    assert_eq!(pair.count(A, Counter::SpuriousRetransmissions), 1);
+}
+
+/// A WRITE has gone, all of whose answers are missing, and what is posted meanwhile waits.
+fn posted_meanwhile() -> Pair {
+    let mut pair = Setup::default().connect();
+    pair.silence(A);
+    for wr_id in 0..3 {
+        pair.write(A, wr_id, 10);
+    }
+    pair.run_for(TIMEOUT_NS / 2 * 3);
+    pair.heal();
+    pair.log.clear();
+    for wr_id in 3..5 {
+        pair.write(A, wr_id, 10);
+    }
+    pair
+}
+
+/// The peer misses what lies before the new packet, and says so.
+#[test]
+fn what_is_new_shows_what_is_missing() {
+    let mut pair = posted_meanwhile();
+    pair.run();
+    pair.expect_sent(A, 0..5);
+    let sent = [0, 3, 1, 2, 3, 4].map(|psn| format!("RDMA WRITE only {psn}"));
+    assert_eq!(pair.sent(A), sent);
+    assert_eq!(pair.sent(B)[..2], ["ACK 0", "NAK sequence 1"]);
+}
+
+/// Without a timer, nobody would miss the new packet if that is lost.
+#[test]
+fn what_was_passed_over_is_sent_before_the_timer_goes() {
+    let mut pair = posted_meanwhile();
+    pair.lose_psn(1, A, true, 3);
+    pair.run_for(TIMEOUT_NS / 2 + 100_000);
+    assert_eq!(pair.sent(A).len(), 2);
+    let attr = QpAttr {
+        timeout: 0,
+        ..pair.attr(A)
+    };
+    pair.move_to(A, QpState::Sqd);
+    pair.modify(A, &QpModify::to(QpState::Sqd, Attr::TIMEOUT, attr));
+    pair.run();
+    pair.move_to(A, QpState::Rts);
+    pair.run();
+    pair.expect_sent(A, 0..5);
+}
+
 /// A NAK means a packet that is lost: everything from there on goes again at once.
 #[test]
 fn a_nak_needs_no_probe() {
