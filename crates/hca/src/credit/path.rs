@@ -16,6 +16,9 @@ const SPURIOUS_SHARE: u64 = 64;
 /// and that many in advance: when both machines have other things to do, many timers run out at a time,
 /// whatever the window is.
 const SPURIOUS_AHEAD: u64 = 16;
+/// So many late answers in a row, each to what was sent after the one before had come, are a queue that
+/// stays; one round of them may be a stall.
+const LATE_MAX: u8 = 2;
 /// How long the shortest round trip is remembered: between one and two of these.
 const MEMORY: Span = Span::from_secs(10);
 
@@ -53,9 +56,10 @@ pub(crate) enum Signal {
 ///
 /// It grows when an answer comes quickly: twofold each round trip until something speaks against it,
 /// then by a quarter. It shrinks when the peer misses something, because the reason may be a full
-/// buffer; and when more is repeated for nothing than the traffic is worth, because the reason may be a
-/// queue in front of a slow peer. Late answers alone are no reason: threads, and whole machines,
-/// stall for longer than timers run, however little is on the wire.
+/// buffer; when answers are late one round after the other, or more is repeated for nothing than the
+/// traffic is worth, because the reason may be a queue in front of a slow peer. One round of late
+/// answers is no reason: threads, and whole machines, stall for longer than timers run, however little is
+/// on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathWindow {
     bytes: u64,
@@ -69,6 +73,10 @@ pub(crate) struct PathWindow {
     changed: Time,
     /// What was repeated for nothing, less what that is allowed to be.
     debt: u64,
+    /// Late answers in a row, each to what was sent after the one before had come.
+    late: u8,
+    /// When the last of them came.
+    late_at: Time,
     /// The last round trip.
     rtt: Option<Span>,
     /// The shortest one, in the present stretch of time and in the one before.
@@ -91,6 +99,8 @@ impl PathWindow {
             is_used: false,
             changed: now,
             debt: 0,
+            late: 0,
+            late_at: now,
             rtt: None,
             shortest: [Span::NEVER; 2],
             stretch: now,
@@ -145,8 +155,12 @@ impl PathWindow {
             return; // about the window before
         }
         let wait = wait.unwrap_or(Span::NEVER);
-        let shortest = self.shortest[0].min(self.shortest[1]);
-        let is_quick = rtt <= (wait / 4).min(QUEUE) || rtt / 2 <= shortest;
+        let is_short = rtt / 2 <= self.shortest[0].min(self.shortest[1]);
+        if rtt > wait / 2 && !is_short {
+            return self.heed_late(now, rtt);
+        }
+        self.late = 0;
+        let is_quick = rtt <= (wait / 4).min(QUEUE) || is_short;
         if is_quick && self.is_used && self.debt == 0 && self.bytes < self.max {
             let more = if self.is_new {
                 self.bytes
@@ -164,7 +178,21 @@ impl PathWindow {
         }
     }
 
+    /// A stall makes one round of answers late, a queue that stays all of them.
+    fn heed_late(&mut self, now: Time, rtt: Span) {
+        if self.late_at.after(rtt) > now {
+            return; // of the same round
+        }
+        self.late += 1;
+        self.late_at = now;
+        if self.late >= LATE_MAX {
+            self.shrink(now, self.bytes * 7 / 10);
+        }
+    }
+
     fn heed_spurious(&mut self, now: Time, mtu: Mtu) {
+        // The answer took longer than a timer runs; how long, nobody knows.
+        self.heed_late(now, self.rtt.unwrap_or(QUEUE).max(QUEUE));
         self.debt += unit(mtu);
         if self.debt > SPURIOUS_AHEAD * unit(mtu) {
             self.debt = 0;
@@ -191,6 +219,7 @@ impl PathWindow {
         self.bytes = bytes;
         self.changed = now;
         self.is_used = false;
+        self.late = 0;
     }
 }
 
@@ -285,20 +314,42 @@ mod tests {
         assert!(path.now <= Time::from_nanos(6 * 1_500_000));
     }
 
+    /// The shortest way there is takes most of what a timer waits.
+    #[test]
+    fn a_long_way_is_never_late() {
+        let mut path = Path::new();
+        for _ in 0..100 {
+            assert!(path.round(4_000_000) >= START_BYTES);
+        }
+        assert_eq!(path.window.bytes(), MAX);
+    }
+
     /// Threads and machines stall for longer than timers run.
     #[test]
-    fn late_answers_change_nothing() {
+    fn a_stall_changes_nothing() {
         let mut path = Path::grown();
         for _ in 0..20 {
             assert_eq!(path.round(10_000_000), MAX);
+            path.round(50_000);
         }
+    }
+
+    #[test]
+    fn a_queue_that_stays_shrinks_it() {
+        let mut path = Path::grown();
+        path.round(3_000_000);
+        assert_eq!(path.round(3_000_000), MAX * 7 / 10);
+        for _ in 0..100 {
+            path.round(3_000_000);
+        }
+        assert_eq!(path.window.bytes(), FLOOR_BYTES);
     }
 
     #[test]
     fn what_is_repeated_for_nothing_shrinks_it_when_it_is_more_than_the_traffic_is_worth() {
         let mut path = Path::grown();
+        assert_eq!(path.timeout(), MAX);
         for _ in 0..SPURIOUS_AHEAD {
-            assert_eq!(path.timeout(), MAX);
             assert_eq!(path.heed(Signal::Spurious), MAX);
         }
         assert_eq!(path.heed(Signal::Spurious), MAX / 2);
