@@ -10,7 +10,7 @@ use rand::Rng;
 
 use crate::events::EventQueue;
 use crate::host::{Host, address, host_of};
-use crate::line::{BELOW_BTH, Frame, Item, Line, LineCounters, Loss, Way};
+use crate::line::{BELOW_BTH, Ecn, Frame, Item, Line, LineCounters, Loss, Way};
 use crate::packets::{PacketId, Packets};
 use crate::route::{Routes, flow_hash, pick};
 use crate::seed::sub_seed;
@@ -192,8 +192,8 @@ impl Fabric {
     }
 
     /// What the line has counted that leaves a cable's first (0) or second (1) end.
-    pub fn line(&self, cable: usize, end: usize) -> &LineCounters {
-        &self.lines[2 * cable + end].counters
+    pub fn line(&self, cable: usize, end: usize) -> LineCounters {
+        self.lines[2 * cable + end].counters()
     }
 
     /// What a switch has counted.
@@ -209,7 +209,7 @@ impl Fabric {
             return (0, 0);
         }
         let port = &self.switches[self.switch_index(NodeId(node))].ports[usize::from(port)];
-        (port.queue_bytes(), port.queue_max)
+        (port.queue_bytes(), port.queue_max())
     }
 
     fn switch_index(&self, node: NodeId) -> usize {
@@ -223,7 +223,7 @@ impl Fabric {
         }
         for index in [2 * cable, 2 * cable + 1] {
             if is_up {
-                self.lines[index].is_up = true;
+                self.lines[index].mend();
             } else {
                 let lost: Vec<_> = self.lines[index].cut().collect();
                 lost.into_iter()
@@ -272,14 +272,14 @@ impl Fabric {
     /// Has a cable lose packets both ways.
     pub fn set_loss(&mut self, cable: usize, loss: Loss) {
         for line in &mut self.lines[2 * cable..][..2] {
-            line.loss = loss;
+            line.set_loss(loss);
         }
     }
 
     /// Has a cable flip a bit of so many packets of 2^32 both ways, which no switch notices.
     pub fn set_corruption(&mut self, cable: usize, share: u32) {
         for line in &mut self.lines[2 * cable..][..2] {
-            line.corruption = share;
+            line.set_corruption(share);
         }
     }
 
@@ -435,7 +435,7 @@ impl Fabric {
         } else if packet.corrupt_bit().is_some() {
             it.hca.count(Counter::RxIcrcEncapsulated, 1);
         } else {
-            let mark = if frame.is_marked { CE } else { 0 };
+            let mark = if frame.ecn == Ecn::Marked { CE } else { 0 };
             let received = Received {
                 source: address(frame.source),
                 dest: packet.path.dest,
@@ -523,15 +523,19 @@ fn frame(host: &Host, source: u32, id: PacketId, packets: &Packets) -> Option<Fr
     let packet = packets.get(id);
     let dest = host_of(packet.path.dest)?;
     let port = host.source_port(dest, packet.headers.dest_qp);
+    let ecn = match packet.path.traffic_class & CE {
+        0 => Ecn::NotCapable,
+        CE => Ecn::Marked,
+        _ => Ecn::Capable,
+    };
     Some(Frame {
         packet: id,
-        bytes: packet.frame_bytes() + BELOW_BTH,
+        bytes: (packet.frame_bytes() + BELOW_BTH) as u16, // an MTU, and headers
         source,
         dest,
         flow: flow_hash(source, dest, port),
         priority: packet.path.traffic_class >> 5,
-        is_ecn_capable: packet.path.traffic_class & CE != 0,
-        is_marked: false,
+        ecn,
         ingress: 0,
     })
 }
@@ -565,12 +569,12 @@ fn make_lines(topology: &Topology, seed: u64) -> (Vec<Line>, Vec<Vec<u32>>) {
 /// Lets a switch forward what has begun to arrive, on lines as fast as any that leaves it: its own frame
 /// would run dry otherwise.
 fn allow_cut_through(lines: &mut [Line], leaving: &[u32]) {
-    let rate = |line: &u32| lines[*line as usize].rate;
+    let rate = |line: &u32| lines[*line as usize].rate();
     let fastest = leaving.iter().map(rate).max();
     for line in leaving {
         // The way back of the same cable.
         let coming = &mut lines[(line ^ 1) as usize];
-        if Some(coming.rate) >= fastest {
+        if Some(coming.rate()) >= fastest {
             coming.cut_through();
         }
     }

@@ -23,21 +23,29 @@ const CUT_THROUGH_BYTES: u32 = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) packet: PacketId,
-    /// From the Ethernet header to the ICRC.
-    pub(crate) bytes: u32,
     /// The host it comes from.
     pub(crate) source: u32,
     /// The host it goes to.
     pub(crate) dest: u32,
     /// What spreads flows over equal paths.
     pub(crate) flow: u32,
-    pub(crate) priority: u8,
-    /// It may be marked.
-    pub(crate) is_ecn_capable: bool,
-    /// It is marked.
-    pub(crate) is_marked: bool,
+    /// From the Ethernet header to the ICRC.
+    pub(crate) bytes: u16,
     /// By which port it came to the switch that it is in.
     pub(crate) ingress: u16,
+    pub(crate) priority: u8,
+    pub(crate) ecn: Ecn,
+}
+
+/// What a frame's ECN bits say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ecn {
+    /// It must not be marked.
+    NotCapable,
+    /// It may be.
+    Capable,
+    /// It is.
+    Marked,
 }
 
 /// What travels.
@@ -47,6 +55,11 @@ pub(crate) enum Item {
     /// Priorities that the other end is not to send any more; a bit each.
     Pause(u8),
 }
+
+const _: () = assert!(
+    size_of::<(Time, Item)>() <= 40,
+    "moved for each line crossed"
+);
 
 /// What a line has carried.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -98,57 +111,97 @@ pub(crate) struct Way {
     pub(crate) to: (u32, u16),
 }
 
-/// One direction of a cable.
+/// One direction of a cable. What each frame needs is together, in two cache lines.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Line {
     pub(crate) way: Way,
-    pub(crate) rate: Rate,
-    /// Picoseconds of a byte, if that is a whole number.
-    picos_per_byte: Option<u64>,
-    delay: Span,
+    /// Picoseconds of a byte, if that is a whole number; or zero.
+    picos_per_byte: u32,
+    is_up: bool,
     /// The other end forwards what has begun to arrive.
     cuts_through: bool,
-    pub(crate) is_up: bool,
+    /// It may lose packets, or flip bits.
+    is_bad: bool,
+    delay: Span,
     /// When the last frame has left.
     pub(crate) free_at: Time,
     /// In the order in which it arrives.
     under_way: VecDeque<(Time, Item)>,
-    pub(crate) loss: Loss,
-    /// It is in the worse state.
-    is_bad: bool,
+    frames: u64,
+    bytes: u64,
+    rest: Box<Rest>,
+}
+
+/// What of a line few frames need.
+#[derive(Debug)]
+struct Rest {
+    rate: Rate,
+    loss: Loss,
+    /// It is in the worse of the two states.
+    is_worse: bool,
     /// Packets of which a bit is flipped, of 2^32.
-    pub(crate) corruption: u32,
+    corruption: u32,
     rng: Xoshiro256PlusPlus,
-    pub(crate) counters: LineCounters,
+    lost: u64,
+    dropped_down: u64,
+    pauses: u64,
 }
 
 impl Line {
     pub(crate) fn new(way: Way, rate: Rate, delay: Span, seed: u64) -> Self {
         let mut line = Self {
             way,
-            rate,
-            picos_per_byte: None,
-            delay,
-            cuts_through: false,
+            picos_per_byte: 0,
             is_up: true,
+            cuts_through: false,
+            is_bad: false,
+            delay,
             free_at: Time::ZERO,
             under_way: VecDeque::new(),
-            loss: Loss::default(),
-            is_bad: false,
-            corruption: 0,
-            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
-            counters: LineCounters::default(),
+            frames: 0,
+            bytes: 0,
+            rest: Box::new(Rest {
+                rate,
+                loss: Loss::default(),
+                is_worse: false,
+                corruption: 0,
+                rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+                lost: 0,
+                dropped_down: 0,
+                pauses: 0,
+            }),
         };
         line.set_rate(rate);
         line
     }
 
+    pub(crate) fn rate(&self) -> Rate {
+        self.rest.rate
+    }
+
     /// Changes the rate, for what leaves from now on.
     pub(crate) fn set_rate(&mut self, rate: Rate) {
         const BITS_PS: u64 = 8_000_000_000_000;
-        self.rate = rate;
+        self.rest.rate = rate;
         let bps = rate.bps();
-        self.picos_per_byte = (bps > 0 && BITS_PS.is_multiple_of(bps)).then(|| BITS_PS / bps);
+        let picos = (bps > 0 && BITS_PS.is_multiple_of(bps)).then(|| BITS_PS / bps);
+        self.picos_per_byte = picos.and_then(|it| it.try_into().ok()).unwrap_or(0);
+    }
+
+    pub(crate) fn set_loss(&mut self, loss: Loss) {
+        self.rest.loss = loss;
+        self.note_trouble();
+    }
+
+    /// Flips a bit of so many packets of 2^32.
+    pub(crate) fn set_corruption(&mut self, share: u32) {
+        self.rest.corruption = share;
+        self.note_trouble();
+    }
+
+    fn note_trouble(&mut self) {
+        self.is_bad = self.rest.loss != Loss::default() || self.rest.corruption > 0;
     }
 
     /// The switch at the other end forwards what has begun to arrive.
@@ -156,12 +209,22 @@ impl Line {
         self.cuts_through = true;
     }
 
+    pub(crate) fn counters(&self) -> LineCounters {
+        LineCounters {
+            frames: self.frames,
+            bytes: self.bytes,
+            lost: self.rest.lost,
+            dropped_down: self.rest.dropped_down,
+            pauses: self.rest.pauses,
+        }
+    }
+
     /// How long so many bytes take to leave.
     #[inline]
     pub(crate) fn transmission(&self, bytes: u32) -> Span {
         match self.picos_per_byte {
-            Some(picos) => Span::from_picos(picos * u64::from(bytes)),
-            None => self.rate.transmission(bytes),
+            0 => self.rest.rate.transmission(bytes),
+            picos => Span::from_picos(u64::from(picos) * u64::from(bytes)),
         }
     }
 
@@ -177,18 +240,18 @@ impl Line {
     /// Sends a frame, if the line is free. Returns the packet if it is lost.
     #[inline]
     pub(crate) fn send(&mut self, now: Time, mut frame: Frame) -> Option<PacketId> {
-        let bytes = frame.bytes + AROUND_FRAME;
+        let bytes = u32::from(frame.bytes) + AROUND_FRAME;
         let takes = self.transmission(bytes);
         self.free_at = now.after(takes);
-        self.counters.frames += 1;
-        self.counters.bytes += u64::from(bytes);
+        self.frames += 1;
+        self.bytes += u64::from(bytes);
         if !self.is_up {
-            self.counters.dropped_down += 1;
+            self.rest.dropped_down += 1;
             return Some(frame.packet);
         }
-        if self.loss != Loss::default() && self.loses() {
+        if self.is_bad && self.rest.loses() {
             // It arrives with a wrong check sequence, and whoever gets it throws it away.
-            self.counters.lost += 1;
+            self.rest.lost += 1;
             return Some(frame.packet);
         }
         frame.ingress = self.way.to.1;
@@ -200,36 +263,20 @@ impl Line {
         None
     }
 
-    /// Whether the next packet is lost.
-    #[cold]
-    fn loses(&mut self) -> bool {
-        let mut happens = |share: u32| share > 0 && self.rng.next_u32() < share;
-        let changes = happens(if self.is_bad {
-            self.loss.leave
-        } else {
-            self.loss.enter
-        });
-        self.is_bad ^= changes;
-        happens(if self.is_bad {
-            self.loss.bad
-        } else {
-            self.loss.good
-        })
-    }
-
     /// A bit to be flipped in the next packet, if one is.
     #[inline]
     pub(crate) fn flips(&mut self) -> Option<u32> {
-        let flips = self.corruption > 0 && self.rng.next_u32() < self.corruption;
-        flips.then(|| self.rng.next_u32())
+        let rest = &mut self.rest;
+        let flips = self.is_bad && rest.corruption > 0 && rest.rng.next_u32() < rest.corruption;
+        flips.then(|| rest.rng.next_u32())
     }
 
     /// Sends a PFC frame ahead of all that waits.
     pub(crate) fn send_pause(&mut self, now: Time, priorities: u8) {
-        self.counters.pauses += 1;
+        self.rest.pauses += 1;
         let leaves = self.free_at.max(now);
         self.free_at = leaves.after(self.transmission(PAUSE_BYTES + AROUND_FRAME));
-        self.counters.bytes += u64::from(PAUSE_BYTES + AROUND_FRAME);
+        self.bytes += u64::from(PAUSE_BYTES + AROUND_FRAME);
         if self.is_up {
             self.launch(self.free_at, Item::Pause(priorities));
         }
@@ -258,11 +305,16 @@ impl Line {
         self.under_way.pop_front().map(|(_, item)| item)
     }
 
+    /// Mends the line.
+    pub(crate) fn mend(&mut self) {
+        self.is_up = true;
+    }
+
     /// Cuts the line: what is under way is lost. Returns those packets.
     pub(crate) fn cut(&mut self) -> impl Iterator<Item = PacketId> {
         self.is_up = false;
         let lost = self.under_way.drain(..);
-        let counters = &mut self.counters;
+        let counters = &mut self.rest;
         lost.filter_map(|(_, item)| match item {
             Item::Frame(frame) => {
                 counters.dropped_down += 1;
@@ -276,5 +328,19 @@ impl Line {
     pub(crate) fn frames(&self) -> usize {
         let is_frame = |(_, item): &&(Time, Item)| matches!(item, Item::Frame(_));
         self.under_way.iter().filter(is_frame).count()
+    }
+}
+
+impl Rest {
+    /// Whether the next packet is lost.
+    fn loses(&mut self) -> bool {
+        let mut happens = |share: u32| share > 0 && self.rng.next_u32() < share;
+        let loss = &self.loss;
+        self.is_worse ^= happens(if self.is_worse {
+            loss.leave
+        } else {
+            loss.enter
+        });
+        happens(if self.is_worse { loss.bad } else { loss.good })
     }
 }

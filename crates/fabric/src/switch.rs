@@ -6,7 +6,7 @@ use ferroce_dcqcn::CongestionPoint;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::line::Frame;
+use crate::line::{Ecn, Frame};
 
 /// Priorities of a port (IEEE 802.1Q).
 pub const PRIORITIES: usize = 8;
@@ -103,39 +103,41 @@ struct Account {
     headroom: u64,
 }
 
-/// A port: what waits to leave by it, and what came by it.
+/// A port: what waits to leave by it, and what came by it. What frames need that find nothing waiting is
+/// small, so that many ports share a cache line.
 #[derive(Debug)]
 pub(crate) struct Port {
     /// The line that leaves it.
     pub(crate) line: u32,
-    queues: [Queue; PRIORITIES],
     /// Priorities that have frames, a bit each.
     waiting: u8,
     /// Priorities that the other end wants no frames of.
     paused: u8,
+    /// Priorities that the other end was told not to send.
+    pub(crate) pausing: u8,
+    rest: Box<PortQueues>,
+}
+
+#[derive(Default, Debug)]
+struct PortQueues {
+    queues: [Queue; PRIORITIES],
+    accounts: [Account; PRIORITIES],
     /// Whose turn it is, if they take turns.
     turn: usize,
     /// What each may still send, bytes.
     deficits: [u64; PRIORITIES],
-    accounts: [Account; PRIORITIES],
-    /// Priorities that the other end was told not to send.
-    pub(crate) pausing: u8,
-    /// The longest that the queues together have been, bytes.
-    pub(crate) queue_max: u64,
+    /// The longest that a queue has been, bytes.
+    queue_max: u64,
 }
 
 impl Port {
     fn new(line: u32) -> Self {
         Self {
             line,
-            queues: Default::default(),
             waiting: 0,
             paused: 0,
-            turn: 0,
-            deficits: [0; PRIORITIES],
-            accounts: [Account::default(); PRIORITIES],
             pausing: 0,
-            queue_max: 0,
+            rest: Box::default(),
         }
     }
 
@@ -147,7 +149,12 @@ impl Port {
 
     /// Bytes that wait.
     pub(crate) fn queue_bytes(&self) -> u64 {
-        self.queues.iter().map(|queue| queue.bytes).sum()
+        self.rest.queues.iter().map(|queue| queue.bytes).sum()
+    }
+
+    /// The most bytes of one priority that have waited.
+    pub(crate) fn queue_max(&self) -> u64 {
+        self.rest.queue_max
     }
 }
 
@@ -225,9 +232,10 @@ impl Switch {
             }
         };
         let port = &mut self.ports[usize::from(egress)];
-        let queue = &mut port.queues[priority];
+        let rest = &mut *port.rest;
+        let queue = &mut rest.queues[priority];
         queue.bytes += u64::from(frame.bytes);
-        port.queue_max = port.queue_max.max(queue.bytes);
+        rest.queue_max = rest.queue_max.max(queue.bytes);
         queue.frames.push_back(frame);
         port.waiting |= bit;
         let used = self.shared_used + self.headroom_used;
@@ -236,7 +244,7 @@ impl Switch {
     }
 
     fn admit(&mut self, egress: u16, frame: &Frame) -> Result<(), Refused> {
-        let queue = &self.ports[usize::from(egress)].queues[usize::from(frame.priority)];
+        let queue = &self.ports[usize::from(egress)].rest.queues[usize::from(frame.priority)];
         let bytes = u64::from(frame.bytes);
         let fits = self.shared_used + bytes <= self.shared
             && queue.bytes + bytes <= self.share(self.config.drop_alpha_log2);
@@ -252,7 +260,7 @@ impl Switch {
         let limit = self.share(self.config.pause_alpha_log2);
         let has_room = self.shared_used + bytes <= self.shared;
         let port = &mut self.ports[usize::from(frame.ingress)];
-        let account = &mut port.accounts[usize::from(frame.priority)];
+        let account = &mut port.rest.accounts[usize::from(frame.priority)];
         let bit = 1 << frame.priority;
         let is_pausing = port.pausing & bit != 0;
         if !is_pausing && has_room {
@@ -276,18 +284,18 @@ impl Switch {
     pub(crate) fn dequeue(&mut self, egress: u16) -> Option<(Frame, bool)> {
         let port = &mut self.ports[usize::from(egress)];
         let priority = next_priority(port, self.config.schedule)?;
-        let queue = &mut port.queues[priority];
+        let queue = &mut port.rest.queues[priority];
         let mut frame = queue.frames.pop_front()?;
         queue.bytes -= u64::from(frame.bytes);
         if queue.frames.is_empty() {
             port.waiting &= !(1 << priority);
         }
         if let Some(red) = &self.config.ecn
-            && frame.is_ecn_capable
+            && frame.ecn == Ecn::Capable
             && queue.bytes > red.kmin().into()
             && red.mark(queue.bytes, self.rng.next_u32())
         {
-            frame.is_marked = true;
+            frame.ecn = Ecn::Marked;
             self.counters.marked += 1;
         }
         self.counters.forwarded += 1;
@@ -304,7 +312,7 @@ impl Switch {
             return false;
         }
         let port = &mut self.ports[usize::from(frame.ingress)];
-        let account = &mut port.accounts[usize::from(frame.priority)];
+        let account = &mut port.rest.accounts[usize::from(frame.priority)];
         let from_headroom = bytes.min(account.headroom);
         account.headroom -= from_headroom;
         account.shared -= bytes - from_headroom;
@@ -333,7 +341,7 @@ impl Switch {
         let mut flushed = Vec::new();
         self.ports[usize::from(egress)].paused = 0;
         for priority in 0..PRIORITIES {
-            let queue = &mut self.ports[usize::from(egress)].queues[priority];
+            let queue = &mut self.ports[usize::from(egress)].rest.queues[priority];
             queue.bytes = 0;
             let frames = std::mem::take(&mut queue.frames);
             flushed.extend(
@@ -348,7 +356,7 @@ impl Switch {
 
     /// Frames in the buffer.
     pub(crate) fn frames(&self) -> usize {
-        let queues = self.ports.iter().flat_map(|port| &port.queues);
+        let queues = self.ports.iter().flat_map(|port| &port.rest.queues);
         queues.map(|queue| queue.frames.len()).sum()
     }
 
@@ -362,7 +370,7 @@ impl Switch {
     /// # Panics
     /// If they do not.
     pub(crate) fn audit(&self) {
-        let queues = self.ports.iter().flat_map(|port| &port.queues);
+        let queues = self.ports.iter().flat_map(|port| &port.rest.queues);
         let queued: u64 = queues.map(|queue| queue.bytes).sum();
         assert_eq!(queued, self.buffered(), "bytes in queues and in the buffer");
         assert!(
@@ -391,21 +399,21 @@ fn next_priority(port: &mut Port, schedule: Schedule) -> Option<usize> {
         return None;
     }
     loop {
-        let priority = port.turn;
-        let frame = port.queues[priority].frames.front();
+        let priority = port.rest.turn;
+        let frame = port.rest.queues[priority].frames.front();
         let bytes = frame.map_or(0, |frame| u64::from(frame.bytes));
         let is_ready = ready & 1 << priority != 0;
-        if is_ready && bytes <= port.deficits[priority] {
-            port.deficits[priority] -= bytes;
+        if is_ready && bytes <= port.rest.deficits[priority] {
+            port.rest.deficits[priority] -= bytes;
             return Some(priority);
         }
         if frame.is_none() {
-            port.deficits[priority] = 0;
+            port.rest.deficits[priority] = 0;
         }
         // A weight is at least 1 KiB, so that each gets its turn after some rounds.
-        port.turn = (priority + 1) % PRIORITIES;
-        if ready & 1 << port.turn != 0 {
-            port.deficits[port.turn] += u64::from(weights[port.turn]) << 10;
+        port.rest.turn = (priority + 1) % PRIORITIES;
+        if ready & 1 << port.rest.turn != 0 {
+            port.rest.deficits[port.rest.turn] += u64::from(weights[port.rest.turn]) << 10;
         }
     }
 }
