@@ -7,7 +7,7 @@
 //! Nearly all events lie no further ahead than a frame takes to cross a line. They are in a ring of
 //! buckets of which each is so short that it seldom holds more than one or two; finding, moving and
 //! taking one costs a few words of memory and no comparisons that a processor cannot foresee. Others,
-//! timers above all, are in a heap. `cargo bench -p ferroce-fabric --bench events` compares the two.
+//! timers above all, and what is too much for one bucket, are in a heap.
 
 mod heap;
 mod ring;
@@ -43,7 +43,14 @@ impl EventQueue {
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<(Time, Source)> {
         if self.front.is_none() {
-            self.front = match (self.near.first(), self.far.first()) {
+            let near = loop {
+                match self.near.first() {
+                    Ok(near) => break near,
+                    // Hosts that work in step have many events at the same moment.
+                    Err(source) => self.put_far(source),
+                }
+            };
+            self.front = match (near, self.far.first()) {
                 (Some(near), Some(far)) => Some(near.min(far)),
                 (one, other) => one.or(other),
             };
@@ -73,6 +80,13 @@ impl EventQueue {
         if self.front.is_some_and(|first| (at, source) < first) {
             self.front = Some((at, source));
         }
+    }
+
+    #[cold]
+    fn put_far(&mut self, source: Source) {
+        let at = self.near.at(source);
+        self.near.remove(source);
+        self.far.set(source, at);
     }
 
     /// Time has come that far: nothing is before it.

@@ -559,7 +559,7 @@ fn make_lines(topology: &Topology, seed: u64) -> (Vec<Line>, Vec<Vec<u32>>) {
         for (from, to) in [(first, second), (second, first)] {
             let own = sub_seed(sub_seed(seed, 0), lines.len() as u64);
             let mut line = Line::new(Way { from, to }, cable.rate, cable.delay, own);
-            line.loss = Loss::random(cable.loss_share());
+            line.set_loss(Loss::random(cable.loss_share()));
             lines.push(line);
         }
     }

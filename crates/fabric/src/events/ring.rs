@@ -8,6 +8,8 @@ const NONE: u32 = u32::MAX;
 const WORD: usize = u64::BITS as usize;
 const BUCKETS_MIN: usize = WORD * WORD;
 const BUCKETS_MAX: usize = 1 << 18;
+/// Entries of a bucket that are looked at to find the earliest.
+const LOOKS_MAX: usize = 8;
 
 /// Buckets of equal length, each a list of sources, from the present on. The ring is as long as the
 /// events that it takes lie ahead, so that all of one bucket belong to the same lap.
@@ -133,22 +135,27 @@ impl Ring {
         }
     }
 
-    /// The earliest event.
+    /// The earliest event; or, if it shares its bucket with too many to look at each time, any of them.
     #[inline]
-    pub(super) fn first(&self) -> Option<(Time, Source)> {
+    pub(super) fn first(&self) -> Result<Option<(Time, Source)>, Source> {
         if self.count == 0 {
-            return None;
+            return Ok(None);
         }
         let from = self.now as usize % self.heads.len();
-        let bucket = self.used_from(from).or_else(|| self.used_from(0))?;
+        let Some(bucket) = self.used_from(from).or_else(|| self.used_from(0)) else {
+            return Ok(None);
+        };
         let mut source = self.heads[bucket];
         let mut first = (Time::NEVER, NONE);
-        while source != NONE {
+        for _ in 0..LOOKS_MAX {
             let entry = &self.entries[source as usize];
             first = first.min((entry.at, source));
             source = entry.next;
+            if source == NONE {
+                return Ok(Some(first));
+            }
         }
-        Some(first)
+        Err(source)
     }
 
     /// The first bucket in use from this one to the end of the ring.

@@ -1,0 +1,120 @@
+//! How fast the fabric is: link crossings a second, in k-ary fat-trees of 16 to 8,192 hosts.
+//!
+//! `cargo bench -p ferroce-fabric --bench hops [-- K [MEGABYTES]]`. Each host sends to another one of a
+//! permutation, with DCQCN, retransmission timers, ECN and PFC, over links of 100 Gb/s and 1 us, at an
+//! MTU of 4,096 bytes (spec/performance.md, section 4). Acknowledgements and CNPs count as what they
+//! are, packets that cross links. Beside it, in the same run, pushes and pops of a binary heap with a
+//! thousand entries: what the machine can do just now.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ferroce_dcqcn::CongestionPoint;
+use ferroce_fabric::topology::{CableSpec, FatTree};
+use ferroce_fabric::workload::permutation;
+use ferroce_fabric::{
+    Fabric, FabricConfig, JobConfig, OnError, Player, Rate, Simulation, Span, Standing,
+    SwitchConfig, Time, card,
+};
+use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, QpAttr, Settings};
+
+const RATE: Rate = Rate::from_mbps(100_000);
+static CARD: HostProfile = HostProfile::card(RATE);
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench");
+    let mut next = || arguments.next().and_then(|it| it.parse::<u32>().ok());
+    let runs = match (next(), next()) {
+        (Some(k), megabytes) => vec![(k, megabytes.unwrap_or(10))],
+        (None, _) => vec![(4, 20), (8, 10), (16, 2), (32, 1)],
+    };
+    println!("  hosts  M hops/s  hops/heap op  M events/s  CPU s  peak MiB");
+    for (k, megabytes) in runs {
+        let heap = heap_ops();
+        let mut simulation = simulation(k, megabytes);
+        let hosts = simulation.fabric.topology().hosts;
+        let start = Instant::now();
+        assert_eq!(simulation.run(u64::MAX), Ok(Standing::Over));
+        let seconds = start.elapsed().as_secs_f64();
+        let heap = heap.max(heap_ops());
+        let hops = simulation.fabric.hops() as f64 / seconds;
+        println!(
+            "{hosts:7}{:10.2}{:14.2}{:12.2}{seconds:7.2}{:10}",
+            hops / 1e6,
+            hops / heap,
+            simulation.events() as f64 / seconds / 1e6,
+            peak_mib()
+        );
+        simulation.fabric.audit();
+    }
+}
+
+fn simulation(k: u32, megabytes: u32) -> Simulation {
+    let cable = CableSpec::new(RATE, Span::from_micros(1));
+    let topology = FatTree::k_ary(k, cable).unwrap().build().unwrap();
+    let settings = Arc::new(Settings::new(Personality::default()));
+    let devices = (0..topology.hosts).map(|host| {
+        let config = HcaConfig {
+            host: &CARD,
+            speed: RATE,
+            ..card(host.into())
+        };
+        Hca::with_settings(config, Arc::clone(&settings))
+    });
+    let hosts: Vec<u32> = (0..topology.hosts).collect();
+    let bytes = u64::from(megabytes) << 20;
+    let workload = permutation(&hosts, bytes, Time::ZERO, 1).unwrap();
+    let switch = SwitchConfig {
+        ecn: CongestionPoint::new(400_000, 1_600_000, 200_000).ok(),
+        lossless: 1,
+        ..SwitchConfig::default()
+    };
+    let config = FabricConfig {
+        topology,
+        switch,
+        seed: 1,
+    };
+    let fabric = Fabric::new(config, devices).unwrap();
+    let job = JobConfig {
+        attr: QpAttr {
+            path_mtu: Mtu::Mtu4096,
+            timeout: 14,
+            retry_cnt: 7,
+            ..QpAttr::default()
+        },
+        traffic_class: 2,
+        depth: 128,
+        qp_per_transfer: true,
+        on_error: OnError::Abort,
+    };
+    let player = Player::new(workload, vec![job]);
+    Simulation::new(fabric, player, Vec::new(), None, Time::NEVER)
+}
+
+/// Pushes and pops of a heap a second.
+fn heap_ops() -> f64 {
+    const OPS: u64 = 2_000_000;
+    let mut heap: BinaryHeap<_> = (0..1_000_u64).map(Reverse).collect();
+    let start = Instant::now();
+    let mut state = 1_u64;
+    for _ in 0..OPS {
+        let Some(Reverse(at)) = heap.pop() else { break };
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        heap.push(Reverse(at + 1 + (state >> 54)));
+    }
+    black_box(&heap);
+    OPS as f64 / start.elapsed().as_secs_f64()
+}
+
+/// The most memory that this process has had.
+fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|it| it.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) >> 10
+}
