@@ -316,6 +316,15 @@ impl Fabric {
         self.events.set(host, next);
     }
 
+    /// Gives back memory that traffic has taken and that hosts at rest do not need.
+    pub fn rest(&mut self) {
+        for host in &mut self.hosts {
+            host.hca.rest();
+        }
+        self.lines.iter_mut().for_each(Line::rest);
+        self.switches.iter_mut().for_each(Switch::rest);
+    }
+
     /// Takes what a device has to tell.
     fn collect(&mut self, host: u32) {
         let it = &mut self.hosts[host as usize];

@@ -324,6 +324,11 @@ impl Line {
         })
     }
 
+    /// Gives back memory that traffic has taken.
+    pub(crate) fn rest(&mut self) {
+        self.under_way.shrink_to_fit();
+    }
+
     /// Frames under way.
     pub(crate) fn frames(&self) -> usize {
         let is_frame = |(_, item): &&(Time, Item)| matches!(item, Item::Frame(_));

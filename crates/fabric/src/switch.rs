@@ -354,6 +354,13 @@ impl Switch {
         flushed
     }
 
+    /// Gives back memory that traffic has taken.
+    pub(crate) fn rest(&mut self) {
+        let ports = self.ports.iter_mut();
+        let queues = ports.flat_map(|port| &mut port.rest.queues);
+        queues.for_each(|queue| queue.frames.shrink_to_fit());
+    }
+
     /// Frames in the buffer.
     pub(crate) fn frames(&self) -> usize {
         let queues = self.ports.iter().flat_map(|port| &port.rest.queues);
