@@ -16,6 +16,9 @@ use crate::{Host, Key, Outgoing, Payload, QpAttr, Segment};
 /// send does not come cannot be made to remember more.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
+    /// A positive acknowledgement that waits while nothing else does. Most queue pairs never have
+    /// another answer, and need no queue.
+    ack: Option<Serial>,
     queue: VecDeque<Answer>,
     /// How many READs and atomics wait for their first answer.
     owed: u16,
@@ -116,7 +119,7 @@ impl Answers {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.ack.is_none() && self.queue.is_empty()
     }
 
     pub(crate) fn shrink(&mut self) {
@@ -133,7 +136,16 @@ impl Answers {
     }
 
     /// Queues a positive acknowledgement; one that waits with nothing in between is overtaken.
+    #[inline]
     pub(crate) fn ack(&mut self, psn: Serial) {
+        if self.queue.is_empty() {
+            self.ack = self.ack.max(Some(psn)); // a later one says as much
+        } else {
+            self.insert_ack(psn);
+        }
+    }
+
+    fn insert_ack(&mut self, psn: Serial) {
         let at = self.queue.partition_point(|a| a.psn() <= psn);
         if at > 0
             && let Answer::Ack { psn: waiting } = &mut self.queue[at - 1]
@@ -146,9 +158,16 @@ impl Answers {
         }
     }
 
+    /// Puts the acknowledgement that waits alone on the queue, before something else comes there.
+    fn line_up(&mut self) {
+        let ack = self.ack.take();
+        self.queue.extend(ack.map(|psn| Answer::Ack { psn }));
+    }
+
     /// Queues a NAK, or an RNR NAK. The peer goes back to the last one it hears of: an earlier one
     /// that waits with no data in between has nothing more to say.
     pub(crate) fn nak(&mut self, psn: Serial, syndrome: Syndrome) {
+        self.line_up();
         let mut ack = None;
         while let Some(Answer::Ack { .. } | Answer::Nak { .. }) = self.queue.back() {
             let last = self.queue.pop_back();
@@ -159,10 +178,12 @@ impl Answers {
     }
 
     pub(crate) fn read(&mut self, answer: ReadAnswer) {
+        self.line_up();
         self.insert(self.queue.len(), Answer::Read(answer));
     }
 
     pub(crate) fn atomic(&mut self, psn: Serial, original: u64) {
+        self.line_up();
         let again = false;
         let answer = Answer::Atomic {
             psn,
@@ -202,6 +223,7 @@ impl Answers {
         let Some((first, last, _)) = answer.data_left() else {
             return;
         };
+        self.line_up();
         let mut at = 0;
         while let Some(waiting) = self.queue.get(at) {
             match waiting.data_left() {
@@ -262,6 +284,10 @@ impl Answers {
         host: &mut H,
         out: &mut Outgoing,
     ) -> Result<Option<Serial>, Serial> {
+        if let Some(psn) = self.ack.take() {
+            out.set_headers(Headers::acknowledge(ack).to(attr.dest_qpn, psn.psn()));
+            return Ok(Some(psn));
+        }
         if let Some(Answer::Read(read)) = self.queue.front_mut() {
             let psn = read.packet(ack, attr, host, out)?;
             if read.sent == read.packets {
@@ -287,6 +313,7 @@ impl Answers {
     /// had up to `limit` READs and atomics outstanding.
     pub(crate) fn audit(&self, limit: u8) {
         assert!(self.queue.len() <= Self::len_max(limit), "{self:?}");
+        assert!(self.ack.is_none() || self.queue.is_empty(), "{self:?}");
         assert!(self.queue.iter().map(Answer::psn).is_sorted(), "{self:?}");
         let count = |again| {
             let is = |answer: &&Answer| answer.data_left().is_some_and(|(.., a)| a == again);

@@ -298,7 +298,7 @@ impl Qp {
         if self.config.signal_all {
             wr.flags |= SendFlags::SIGNALED;
         }
-        self.requester.post(&mut wr, &self.config)?;
+        self.requester.post(wr, &self.config)?;
         if matches!(state, QpState::Err | QpState::Sqe) {
             self.requester.flush(host, self.config.qpn, Fault::FLUSHED);
         }

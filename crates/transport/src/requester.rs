@@ -170,8 +170,8 @@ impl Requester {
     }
 
     /// Takes a request, whose place is on the queue from now on, or refuses it.
-    pub(crate) fn post(&mut self, wr: &mut SendWr, config: &QpConfig) -> Result<(), PostError> {
-        let QpConfig { qp_type, cap, .. } = *config;
+    pub(crate) fn post(&mut self, mut wr: SendWr, config: &QpConfig) -> Result<(), PostError> {
+        let (qp_type, cap) = (config.qp_type, &config.cap);
         if !qp_type.supports(&wr.op) {
             let operation = wr.op.name();
             return Err(PostError::Unsupported { qp_type, operation });
@@ -219,8 +219,8 @@ impl Requester {
             wr_id: wr.wr_id,
             op: wr.op,
             flags: wr.flags,
-            sges: std::mem::take(&mut wr.sges),
-            inline: wr.inline.take(),
+            sges: wr.sges,
+            inline: wr.inline,
             to: wr.to,
             length: length as u32, // at most 2^31, checked above
             first_psn: Psn::ZERO,
