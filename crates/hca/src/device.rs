@@ -45,10 +45,10 @@ pub(crate) use self::queue_pair::QpEntry;
 use self::timers::Timers;
 use crate::cm::Cm;
 use crate::congestion::Congestion;
-use crate::cq::Cq;
 use crate::credit::{Peers, Room};
 use crate::event::Event;
 use crate::group::Groups;
+use crate::host::Common;
 use crate::identity::Identity;
 use crate::impair::Direction;
 use crate::link::Link;
@@ -57,7 +57,6 @@ use crate::numbers::Numbers;
 use crate::packet::Held;
 use crate::serializer::Serializer;
 use crate::settings::Settings;
-use crate::srq::Srq;
 use crate::state::DeviceState;
 use crate::table::Table;
 
@@ -65,21 +64,15 @@ use crate::table::Table;
 #[derive(Debug)]
 pub struct Hca {
     pub(crate) config: HcaConfig,
-    pub(crate) numbers: Numbers,
-    pub(crate) state: DeviceState,
+    pub(crate) common: Common,
     /// Those in force.
     settings: Arc<Settings>,
     /// Of these among those of `state`.
     generation: u64,
-    pub(crate) policy: Policy,
     /// Users of each protection domain.
     pub(crate) pds: Table<u32>,
     /// Users of each XRC domain.
     pub(crate) xrcds: Table<u32>,
-    /// Memory regions and windows.
-    pub(crate) keys: KeyTable,
-    pub(crate) cqs: Table<Cq>,
-    pub(crate) srqs: Table<Srq>,
     pub(crate) qps: Table<Box<QpEntry>>,
     pub(crate) groups: Groups,
     timers: Timers,
@@ -99,18 +92,15 @@ pub struct Hca {
     pub(crate) responses: Room,
     /// See [`Hca::take_lacks_lease`].
     pub(crate) lacks_lease: bool,
-    serializer: Serializer,
     /// See [`Hca::departure`].
     departure: Time,
     egress: Link<Outgoing>,
     ingress: Link<Held>,
-    pub(crate) events: VecDeque<Event>,
     pub(crate) congestion: Congestion,
     /// Made when first needed.
     pub(crate) cm: OnceCell<Box<Cm>>,
     /// [`Event::ConnectionManager`] was told and its events not yet all taken.
     pub(crate) cm_told: bool,
-    pub(crate) now: Time,
 }
 
 const _: () = {
@@ -146,16 +136,22 @@ impl Hca {
         let (generation, settings) = state.load();
         let secret = config.secret.unwrap_or_default();
         let mut hca = Self {
-            numbers: Numbers::new(config.slot, secret),
+            common: Common {
+                now: Time::ZERO,
+                state,
+                serializer: Serializer::new(config.host.port_rate),
+                keys: KeyTable::new(limits.max_mr, limits.max_mw, secret),
+                cqs: Table::new(limits.max_cq),
+                srqs: Table::new(limits.max_srq),
+                events: VecDeque::new(),
+                numbers: Numbers::new(config.slot, secret),
+                policy,
+                trace_timers: config.trace_timers,
+            },
             config,
-            policy,
             generation,
-            state,
             pds: Table::new(limits.max_pd),
             xrcds: Table::new(limits.max_xrcd),
-            keys: KeyTable::new(limits.max_mr, limits.max_mw, secret),
-            cqs: Table::new(limits.max_cq),
-            srqs: Table::new(limits.max_srq),
             qps: Table::new(limits.max_qp),
             groups: Groups::default(),
             timers: Timers::default(),
@@ -167,16 +163,13 @@ impl Hca {
             written_off_at: None,
             responses: Room::default(),
             lacks_lease: false,
-            serializer: Serializer::new(config.host.port_rate),
             departure: Time::ZERO,
             egress: Link::new(Direction::Egress, config.seed ^ 0x9e37_79b9_7f4a_7c15),
             ingress: Link::new(Direction::Ingress, config.seed ^ 0xd1b5_4a32_d192_ed03),
-            events: VecDeque::new(),
             congestion: Congestion::new(Arc::clone(&settings), config.speed),
             settings: Arc::clone(&settings),
             cm: OnceCell::new(),
             cm_told: false,
-            now: Time::ZERO,
         };
         hca.enforce(settings);
         hca
@@ -189,7 +182,7 @@ impl Hca {
 
     /// Registers, personality, impairments, histogram and counters, for observers.
     pub fn state(&self) -> &DeviceState {
-        &self.state
+        &self.common.state
     }
 
     /// The settings in force.
@@ -199,11 +192,11 @@ impl Hca {
 
     /// The retransmission policy in force.
     pub fn policy(&self) -> &Policy {
-        &self.policy
+        &self.common.policy
     }
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.common.events.pop_front()
     }
 }

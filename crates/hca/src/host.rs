@@ -1,4 +1,5 @@
-//! The device as one queue pair sees it for the length of one call: its tables, lent to the transport.
+//! The device as one queue pair sees it for the length of one call: what it shares with the others,
+//! lent to the transport.
 
 use std::collections::VecDeque;
 
@@ -44,32 +45,87 @@ impl QpObjects {
     }
 }
 
-/// The device's tables as one queue pair sees them, for the length of one call.
-pub(crate) struct QpHost<'a> {
-    pub(crate) qpn: Qpn,
+/// What the queue pairs of a device have in common: each call to one of them is lent it.
+#[derive(Debug)]
+pub(crate) struct Common {
+    /// Time of the present input.
     pub(crate) now: Time,
-    pub(crate) numbers: &'a Numbers,
-    /// For a request of XRC those that its shared receive queue brings.
-    pub(crate) objects: QpObjects,
-    pub(crate) unpolled: &'a mut Unpolled,
-    pub(crate) policy: &'a Policy,
-    pub(crate) serializer: &'a Serializer,
-    pub(crate) state: &'a DeviceState,
-    pub(crate) keys: &'a mut KeyTable,
-    pub(crate) cqs: &'a mut Table<Cq>,
-    pub(crate) srqs: &'a mut Table<Srq>,
-    pub(crate) events: &'a mut VecDeque<Event>,
+    pub(crate) state: DeviceState,
+    pub(crate) serializer: Serializer,
+    /// Memory regions and windows.
+    pub(crate) keys: KeyTable,
+    pub(crate) cqs: Table<Cq>,
+    pub(crate) srqs: Table<Srq>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) numbers: Numbers,
+    pub(crate) policy: Policy,
+    /// Every timer expiry is an event.
     pub(crate) trace_timers: bool,
+}
+
+/// The device as one queue pair sees it, for the length of one call.
+pub(crate) struct QpHost<'a> {
+    pub(crate) common: &'a mut Common,
+    pub(crate) qpn: Qpn,
+    objects: &'a QpObjects,
+    /// Of the shared receive queue that a request of XRC is for.
+    entered: Option<Entered>,
+    pub(crate) unpolled: &'a mut Unpolled,
     /// What the queue pair has learned about the way to its peer.
     pub(crate) signal: Option<Signal>,
     /// A completion queue had no room: the queue pair must fail.
     pub(crate) overrun: bool,
 }
 
-impl QpHost<'_> {
+/// What the shared receive queue brings that a request of XRC names: a queue pair of XRC has none
+/// of these itself.
+#[derive(Clone, Copy)]
+struct Entered {
+    pd: PdId,
+    recv_cq: CqId,
+    srq: SrqId,
+}
+
+impl<'a> QpHost<'a> {
+    pub(crate) fn new(
+        common: &'a mut Common,
+        qpn: Qpn,
+        objects: &'a QpObjects,
+        unpolled: &'a mut Unpolled,
+    ) -> Self {
+        Self {
+            common,
+            qpn,
+            objects,
+            entered: None,
+            unpolled,
+            signal: None,
+            overrun: false,
+        }
+    }
+
+    /// The protection domain of the peer's keys and of those of send requests.
+    fn pd(&self) -> Option<PdId> {
+        self.entered.map_or(self.objects.pd, |it| Some(it.pd))
+    }
+
+    /// That of the keys of receive requests.
+    fn recv_pd(&self) -> Option<PdId> {
+        self.entered.map_or(self.objects.recv_pd, |it| Some(it.pd))
+    }
+
+    fn recv_cq(&self) -> Option<CqId> {
+        self.entered
+            .map_or(self.objects.recv_cq, |it| Some(it.recv_cq))
+    }
+
+    fn srq(&self) -> Option<SrqId> {
+        self.entered.map_or(self.objects.srq, |it| Some(it.srq))
+    }
+
     pub(crate) fn key_holder(&self) -> Option<KeyHolder> {
         let qpn = self.qpn;
-        self.objects.pd.map(|pd| KeyHolder { pd, qpn })
+        self.pd().map(|pd| KeyHolder { pd, qpn })
     }
 
     fn require_key_holder(&self) -> Result<KeyHolder, AccessError> {
@@ -77,44 +133,48 @@ impl QpHost<'_> {
     }
 
     /// Who presents this key.
+    #[inline]
     fn key_holder_of(&self, key: Key) -> Result<KeyHolder, AccessError> {
-        let (qpn, pd) = match key {
-            Key::Local(_) | Key::Remote(_) => (self.qpn, self.objects.pd),
-            Key::Receive(_) => (self.qpn, self.objects.recv_pd),
+        let pd = match key {
+            Key::Local(_) | Key::Remote(_) => self.pd(),
+            Key::Receive(_) => self.recv_pd(),
         };
         let pd = pd.ok_or(AccessError::WrongDomain)?;
+        let qpn = self.qpn;
         Ok(KeyHolder { pd, qpn })
     }
 }
 
 impl Host for QpHost<'_> {
     fn policy(&self) -> &Policy {
-        self.policy
+        &self.common.policy
     }
 
     fn count(&mut self, counter: Counter, n: u64) {
-        self.state.count(counter, n);
+        self.common.state.count(counter, n);
     }
 
     #[inline]
     fn departure(&self, now: Time, packet: &Outgoing) -> Time {
-        self.serializer.departure(now, packet)
+        self.common.serializer.departure(now, packet)
     }
 
     fn delays_departure(&self) -> bool {
-        self.serializer.has_rate()
+        self.common.serializer.has_rate()
     }
 
     fn timer_expired(&mut self, expiry: TimerExpiry) {
         if expiry.adaptive && !expiry.fatal {
             let wait_ns = expiry.wait.as_nanos();
-            self.state.record_wait(wait_ns);
-            self.state.count(Counter::RoceAdpRetransWaitNs, wait_ns);
+            self.common.state.record_wait(wait_ns);
+            self.common
+                .state
+                .count(Counter::RoceAdpRetransWaitNs, wait_ns);
         }
-        if self.trace_timers {
-            self.events.push_back(Event::TimerExpired {
+        if self.common.trace_timers {
+            self.common.events.push_back(Event::TimerExpired {
                 qpn: self.qpn,
-                at: self.now,
+                at: self.common.now,
                 expiry,
             });
         }
@@ -137,25 +197,25 @@ impl Host for QpHost<'_> {
     }
 
     fn complete(&mut self, queue: WorkQueue, mut completion: Completion) {
-        completion.timestamp = self.now;
+        completion.timestamp = self.common.now;
         let id = match queue {
             WorkQueue::Send => self.objects.send_cq,
-            WorkQueue::Recv => self.objects.recv_cq,
+            WorkQueue::Recv => self.recv_cq(),
         };
         // A queue pair keeps its completion queues alive, but one of XRC no shared receive queue.
         let Some(id) = id else { return };
-        let Some(cq) = self.cqs.get_mut(id.0) else {
+        let Some(cq) = self.common.cqs.get_mut(id.0) else {
             return;
         };
         match cq.push(completion) {
             Pushed::Quietly => self.unpolled.add(queue),
             Pushed::Announce => {
                 self.unpolled.add(queue);
-                self.events.push_back(Event::Completion(id));
+                self.common.events.push_back(Event::Completion(id));
             }
             Pushed::Dropped => {}
             Pushed::Overrun => {
-                self.events.push_back(Event::CqOverrun(id));
+                self.common.events.push_back(Event::CqOverrun(id));
                 self.overrun = true;
             }
             Pushed::Lost => self.overrun = true,
@@ -163,17 +223,17 @@ impl Host for QpHost<'_> {
     }
 
     fn take_shared_recv(&mut self) -> Option<RecvWqe> {
-        let id = self.objects.srq?;
-        let (wqe, low) = self.srqs.get_mut(id.0)?.take();
+        let id = self.srq()?;
+        let (wqe, low) = self.common.srqs.get_mut(id.0)?.take();
         if low {
-            self.events.push_back(Event::SrqLimit(id));
+            self.common.events.push_back(Event::SrqLimit(id));
         }
         wqe
     }
 
     fn enter_srq(&mut self, srqn: Srqn) -> bool {
-        let srq = self.numbers.index(srqn.value());
-        let found = srq.and_then(|index| Some((index, self.srqs.get(index)?)));
+        let srq = self.common.numbers.index(srqn.value());
+        let found = srq.and_then(|index| Some((index, self.common.srqs.get(index)?)));
         let Some((index, srq)) = found else {
             return false;
         };
@@ -183,44 +243,54 @@ impl Host for QpHost<'_> {
         if self.objects.xrcd != Some(xrcd) {
             return false;
         }
-        self.objects.pd = Some(srq.pd);
-        self.objects.recv_pd = Some(srq.pd);
-        self.objects.recv_cq = Some(cq);
-        self.objects.srq = Some(SrqId(index));
+        self.entered = Some(Entered {
+            pd: srq.pd,
+            recv_cq: cq,
+            srq: SrqId(index),
+        });
         true
     }
 
     fn event(&mut self, event: QpEvent) {
-        self.events.push_back(Event::Qp(self.qpn, event));
+        self.common.events.push_back(Event::Qp(self.qpn, event));
     }
 
     fn open_read(&self, segment: &Segment) -> Result<MemoryRef, AccessError> {
         let who = self.key_holder_of(segment.key)?;
-        self.keys.open_read(who, segment)
+        self.common.keys.open_read(who, segment)
     }
 
     fn check_write(&self, segment: &Segment) -> Result<(), AccessError> {
-        self.keys
+        self.common
+            .keys
             .check_write(self.key_holder_of(segment.key)?, segment)
     }
 
     fn write(&mut self, key: Key, va: u64, data: Data<'_>) -> Result<(), AccessError> {
-        self.keys.write(self.key_holder_of(key)?, key, va, data)
+        self.common
+            .keys
+            .write(self.key_holder_of(key)?, key, va, data)
     }
 
     fn atomic(&mut self, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, AccessError> {
-        self.keys.atomic(self.require_key_holder()?, rkey, va, op)
+        self.common
+            .keys
+            .atomic(self.require_key_holder()?, rkey, va, op)
     }
 
     fn invalidate(&mut self, rkey: u32) -> Result<(), AccessError> {
-        self.keys.invalidate(self.require_key_holder()?, rkey)
+        self.common
+            .keys
+            .invalidate(self.require_key_holder()?, rkey)
     }
 
     fn invalidate_local(&mut self, rkey: u32) -> Result<(), AccessError> {
-        self.keys.invalidate_local(self.require_key_holder()?, rkey)
+        self.common
+            .keys
+            .invalidate_local(self.require_key_holder()?, rkey)
     }
 
     fn bind_mw(&mut self, bind: &MwBind) -> Result<(), AccessError> {
-        self.keys.bind(self.require_key_holder()?, bind)
+        self.common.keys.bind(self.require_key_holder()?, bind)
     }
 }

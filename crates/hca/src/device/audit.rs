@@ -31,13 +31,13 @@ impl Hca {
         let listed = |index: &u32| self.qps.get(*index).is_some_and(|entry| entry.ready);
         assert!(self.ready.iter().all(listed), "{:?}", self.ready);
         assert!(!self.timers.are_stale(self.qps.len()), "{:?}", self.timers);
-        self.timers.audit(self.now);
+        self.timers.audit(self.common.now);
         self.audit_users();
         self.audit_bounds();
         self.congestion.audit();
         self.groups.audit();
         if let Some(cm) = self.cm.get() {
-            cm.audit(self.now);
+            cm.audit(self.common.now);
         }
     }
 
@@ -48,9 +48,9 @@ impl Hca {
             "{:?} waits until {deadline:?}, its timer runs until {timer_at:?}",
             entry.qp.qpn()
         );
-        entry.qp.audit(self.now, limits::MAX_RD_ATOMIC);
+        entry.qp.audit(self.common.now, limits::MAX_RD_ATOMIC);
         if let Some(limiter) = &entry.limiter {
-            limiter.audit(self.now);
+            limiter.audit(self.common.now);
         }
         // A completion that was not polled takes the room of its request.
         let QpCap { max_send_wr, .. } = entry.qp.config().cap;
@@ -64,18 +64,18 @@ impl Hca {
     fn audit_bounds(&self) {
         self.pds.audit();
         self.xrcds.audit();
-        self.keys.entries.audit();
-        self.cqs.audit();
-        self.srqs.audit();
+        self.common.keys.entries.audit();
+        self.common.cqs.audit();
+        self.common.srqs.audit();
         self.qps.audit();
-        for (index, cq) in self.cqs.iter() {
+        for (index, cq) in self.common.cqs.iter() {
             assert!(
                 cq.len() <= cq.capacity() as usize,
                 "CQ {index}: {}",
                 cq.len()
             );
         }
-        for (index, srq) in self.srqs.iter() {
+        for (index, srq) in self.common.srqs.iter() {
             let max_wr = srq.attr().max_wr as usize;
             assert!(srq.len() <= max_wr, "SRQ {index}: {}", srq.len());
         }
@@ -87,9 +87,9 @@ impl Hca {
         let by_peers = |event: &&Event| {
             !matches!(event, Event::TimerExpired { .. } | Event::ConnectionManager)
         };
-        let objects = self.qps.indices() + self.cqs.indices() + self.srqs.indices();
+        let objects = self.qps.indices() + self.common.cqs.indices() + self.common.srqs.indices();
         let events_max = EVENTS_OF_OBJECT * (objects + self.groups.len() + 1);
-        let events = self.events.iter().filter(by_peers).count();
+        let events = self.common.events.iter().filter(by_peers).count();
         assert!(events <= events_max, "{events} events");
     }
 

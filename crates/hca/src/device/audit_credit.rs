@@ -55,7 +55,7 @@ impl Hca {
 
     /// What is booked as leased is what the others see.
     fn audit_leases(&self) {
-        let Some(table) = self.state.leases() else {
+        let Some(table) = self.common.state.leases() else {
             return;
         };
         let mut sums = [0; BUCKETS];

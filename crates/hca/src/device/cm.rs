@@ -14,7 +14,7 @@ impl Hca {
     pub fn cm(&self) -> &Cm {
         self.cm.get_or_init(|| {
             let secret = self.config.secret.unwrap_or_default();
-            Box::new(Cm::new(self.state.clone(), self.config.slot, secret))
+            Box::new(Cm::new(self.common.state.clone(), self.config.slot, secret))
         })
     }
 
@@ -42,7 +42,7 @@ impl Hca {
     pub(crate) fn tell_cm(&mut self) {
         if !self.cm_told && self.cm.get().is_some_and(|cm| cm.has_events()) {
             self.cm_told = true;
-            self.events.push_back(Event::ConnectionManager);
+            self.common.events.push_back(Event::ConnectionManager);
         }
     }
 
@@ -50,14 +50,15 @@ impl Hca {
     pub(crate) fn deliver_mad(&mut self, packet: &Received<'_>) {
         match Self::check_mad(packet) {
             Ok(mad) => {
-                self.state.count(Counter::RdmaRxPackets, 1);
-                self.state
+                self.common.state.count(Counter::RdmaRxPackets, 1);
+                self.common
+                    .state
                     .count(Counter::RdmaRxBytes, packet.data.len().into());
                 let (source, traffic_class) = (packet.source, packet.traffic_class);
-                let now = self.now;
+                let now = self.common.now;
                 self.cm_mut().handle(now, source, traffic_class, &mad);
                 while let Some(dropped) = self.cm_mut().poll_dropped() {
-                    self.events.push_back(Event::RequestDropped {
+                    self.common.events.push_back(Event::RequestDropped {
                         source: dropped.source,
                         service: dropped.service,
                         cause: dropped.cause,
@@ -65,7 +66,7 @@ impl Hca {
                 }
                 self.tell_cm();
             }
-            Err(cause) => self.state.count(cause, 1),
+            Err(cause) => self.common.state.count(cause, 1),
         }
     }
 

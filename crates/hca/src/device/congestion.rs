@@ -16,7 +16,7 @@ impl Hca {
             Some(()) => Counter::RpCnpHandled,
             None => Counter::RpCnpIgnored,
         };
-        self.state.count(counter, 1);
+        self.common.state.count(counter, 1);
     }
 
     /// `None` if the CNP is not for a queue pair that has this peer and congestion control.
@@ -32,7 +32,7 @@ impl Hca {
         if !is_peers || !self.congestion.is_enabled(path.traffic_class) {
             return None;
         }
-        let (config, now) = (self.congestion.rp(), self.now);
+        let (config, now) = (self.congestion.rp(), self.common.now);
         entry.cnps = entry.cnps.wrapping_add(1);
         match &mut entry.limiter {
             Some(limiter) => limiter.on_cnp(config, now),
@@ -44,11 +44,11 @@ impl Hca {
     /// A packet marked CE has arrived at a queue pair.
     #[cold]
     pub(crate) fn answer_mark(&mut self, index: u32, packet: &Received<'_>) {
-        self.state.count(Counter::NpEcnMarkedRocePackets, 1);
+        self.common.state.count(Counter::NpEcnMarkedRocePackets, 1);
         let Some(entry) = self.qps.get_mut(index) else {
             return;
         };
-        let (now, traffic_class) = (self.now, packet.traffic_class);
+        let (now, traffic_class) = (self.common.now, packet.traffic_class);
         if let Some(path) = entry.path {
             let peer = (path, entry.qp.attr().dest_qpn);
             let flow = &mut entry.cnp_timer;
@@ -67,7 +67,7 @@ impl Hca {
     pub(crate) fn poll_cnp(&mut self, out: &mut Outgoing) -> bool {
         let made = self.congestion.poll_cnp(out);
         if made {
-            self.state.count(Counter::NpCnpSent, 1);
+            self.common.state.count(Counter::NpCnpSent, 1);
         }
         made
     }

@@ -18,21 +18,21 @@ impl Hca {
         method: Method,
         data: &mut [u8],
     ) -> Result<(), RegisterError> {
-        self.state.access_register(id, method, data)?;
+        self.common.state.access_register(id, method, data)?;
         self.refresh();
         Ok(())
     }
 
     /// See [`crate::DeviceState::firmware_reset`].
     pub fn firmware_reset(&mut self) -> Result<(), WriteLockError> {
-        self.state.firmware_reset()?;
+        self.common.state.firmware_reset()?;
         self.refresh();
         Ok(())
     }
 
     /// See [`crate::DeviceState::reset_registers`].
     pub fn reset_registers(&mut self) -> Result<(), WriteLockError> {
-        self.state.reset_registers()?;
+        self.common.state.reset_registers()?;
         self.refresh();
         Ok(())
     }
@@ -43,7 +43,7 @@ impl Hca {
         direction: Direction,
         impairment: Impairment,
     ) -> Result<(), SettingError> {
-        self.state.set_impairment(direction, impairment)?;
+        self.common.state.set_impairment(direction, impairment)?;
         self.refresh();
         Ok(())
     }
@@ -51,14 +51,14 @@ impl Hca {
     /// Adds to a counter; for what the host sees and the device cannot (a wrong ICRC, a packet
     /// that does not parse or that the socket refused).
     pub fn count(&mut self, counter: Counter, n: u64) {
-        self.state.count(counter, n);
+        self.common.state.count(counter, n);
     }
 
     /// Takes over what was set, by this host or another one.
     #[inline]
     pub(super) fn refresh(&mut self) {
-        if self.state.generation() != self.generation {
-            let (generation, settings) = self.state.load();
+        if self.common.state.generation() != self.generation {
+            let (generation, settings) = self.common.state.load();
             self.generation = generation;
             self.enforce(settings);
         }
@@ -68,12 +68,12 @@ impl Hca {
     #[cold]
     pub(super) fn enforce(&mut self, settings: Arc<Settings>) {
         let personality = settings.personality();
-        self.policy.dec_trigger = personality.dec_trigger;
-        self.policy.range_bound_exclusive = personality.range_bound_exclusive;
-        let floor = settings.ack_timeout_floor(self.state.function());
-        self.policy.change(settings.policy_kind(), floor);
+        self.common.policy.dec_trigger = personality.dec_trigger;
+        self.common.policy.range_bound_exclusive = personality.range_bound_exclusive;
+        let floor = settings.ack_timeout_floor(self.common.state.function());
+        self.common.policy.change(settings.policy_kind(), floor);
         self.congestion.set(&settings);
-        let (now, state) = (self.now, &self.state);
+        let (now, state) = (self.common.now, &self.common.state);
         self.egress
             .set(settings.impairment(Direction::Egress), now, state);
         self.ingress

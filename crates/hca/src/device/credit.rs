@@ -56,8 +56,8 @@ impl Hca {
         let turn = std::mem::take(&mut entry.turn);
         self.leave_peer(index, old, turn);
         let max = self.config.total_window_bytes.into();
-        let window = PathWindow::new(self.config.window, max, self.now);
-        let peer = address.and_then(|address| self.peers.join(self.now, address, window));
+        let window = PathWindow::new(self.config.window, max, self.common.now);
+        let peer = address.and_then(|address| self.peers.join(self.common.now, address, window));
         if let Some(entry) = self.qps.get_mut(index) {
             entry.peer = peer;
         }
@@ -101,7 +101,7 @@ impl Hca {
         let mtu = entry.qp.attr().path_mtu;
         let Some(id) = entry.peer else { return };
         if let Some(peer) = self.peers.get_mut(id)
-            && peer.heed(self.now, signal, mtu)
+            && peer.heed(self.common.now, signal, mtu)
         {
             self.call(id);
         }
@@ -279,7 +279,7 @@ impl Hca {
             more_responses,
         );
         if held_back.is_some() && self.written_off_at.is_none() {
-            self.written_off_at = Some(self.now.after(self.config.host.write_off_after));
+            self.written_off_at = Some(self.common.now.after(self.config.host.write_off_after));
         }
         self.give_back(id);
         if called {
@@ -299,7 +299,7 @@ impl Hca {
             return 0;
         };
         let window = peer.bound();
-        let Some(table) = self.state.leases() else {
+        let Some(table) = self.common.state.leases() else {
             return window;
         };
         if sends && peer.leased < window {
@@ -314,7 +314,7 @@ impl Hca {
     /// Gives back what is leased at a peer and not in use, but for a little that may be wanted soon.
     /// Not amid a turn, which has been promised all of it.
     fn give_back(&mut self, id: u32) {
-        let (Some(peer), Some(table)) = (self.peers.get_mut(id), self.state.leases()) else {
+        let (Some(peer), Some(table)) = (self.peers.get_mut(id), self.common.state.leases()) else {
             return;
         };
         let live = peer.room.live();

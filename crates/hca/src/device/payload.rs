@@ -9,7 +9,7 @@ impl Hca {
     /// work request may have completed (UC and UD do at once), and the memory be the program's
     /// again. Where there are no bytes (phantom memory), none are carried.
     pub fn detach(&self, packet: &mut Outgoing) {
-        let is_phantom = |at: &MemoryRef| self.keys.is_phantom(*at);
+        let is_phantom = |at: &MemoryRef| self.common.keys.is_phantom(*at);
         let phantom = match &packet.payload {
             Payload::Empty | Payload::Carried(_) => return,
             Payload::Memory(at) => is_phantom(at),
@@ -41,13 +41,13 @@ impl Hca {
                 out.copy_from_slice(bytes);
                 true
             }
-            Payload::Memory(at) => self.keys.read(*at, out).is_ok(),
+            Payload::Memory(at) => self.common.keys.read(*at, out).is_ok(),
             Payload::Pieces(pieces) => {
                 let mut rest = out;
                 pieces.iter().all(|(at, len)| {
                     let (piece, tail) = std::mem::take(&mut rest).split_at_mut(*len as usize);
                     rest = tail;
-                    self.keys.read(*at, piece).is_ok()
+                    self.common.keys.read(*at, piece).is_ok()
                 })
             }
         }

@@ -105,7 +105,7 @@ impl QpEntry {
 
 impl Hca {
     pub(crate) fn qp_index(&self, qpn: Qpn) -> Option<u32> {
-        self.numbers.index(qpn.value())
+        self.common.numbers.index(qpn.value())
     }
 
     pub(crate) fn qp_entry(&self, qpn: Qpn) -> Option<&QpEntry> {
@@ -143,30 +143,20 @@ impl Hca {
             entry.used = true;
             self.used.push(index);
         }
-        let mut host = QpHost {
-            qpn: entry.qp.qpn(),
-            now: self.now,
-            numbers: &self.numbers,
-            objects: entry.objects,
-            unpolled: &mut entry.unpolled,
-            policy: &self.policy,
-            serializer: &self.serializer,
-            state: &self.state,
-            keys: &mut self.keys,
-            cqs: &mut self.cqs,
-            srqs: &mut self.srqs,
-            events: &mut self.events,
-            trace_timers: self.config.trace_timers,
-            signal: None,
-            overrun: false,
-        };
-        let result = f(&mut entry.qp, &mut host);
+        let QpEntry {
+            qp,
+            objects,
+            unpolled,
+            ..
+        } = &mut **entry;
+        let mut host = QpHost::new(&mut self.common, qp.qpn(), objects, unpolled);
+        let result = f(qp, &mut host);
         let signal = host.signal;
-        if host.overrun && entry.qp.state() != QpState::Err {
-            host.events.push_back(Event::QpFatal(host.qpn));
+        if host.overrun && qp.state() != QpState::Err {
+            host.common.events.push_back(Event::QpFatal(host.qpn));
             let to_error = QpModify::to(QpState::Err, Attr::empty(), QpAttr::default());
             // Every state has a transition to ERR.
-            let _ = entry.qp.modify(&to_error, &mut host);
+            let _ = qp.modify(&to_error, &mut host);
         }
         let deadline = entry.next_deadline();
         if let Some(signal) = signal {

@@ -11,7 +11,7 @@ use crate::packet::{CE, Held, Received};
 impl Hca {
     /// Takes a packet from the link.
     pub fn handle_packet(&mut self, now: Time, packet: &Received<'_>) {
-        self.now = now;
+        self.common.now = now;
         self.refresh();
         if self.ingress.is_clear() {
             self.deliver(packet);
@@ -23,7 +23,10 @@ impl Hca {
 
     fn receive_impaired(&mut self, packet: &Received<'_>) {
         let bytes = frame_bytes(packet.headers, packet.data.len());
-        match self.ingress.admit(self.now, bytes, &self.state) {
+        match self
+            .ingress
+            .admit(self.common.now, bytes, &self.common.state)
+        {
             None => {}
             Some(Release::Now(damage)) => {
                 let mut packet = *packet;
@@ -38,14 +41,14 @@ impl Hca {
 
     /// Delivers the packets that the impairment held back until now.
     pub(super) fn release_received(&mut self) {
-        while let Some(packet) = self.ingress.poll(self.now, &self.state) {
+        while let Some(packet) = self.ingress.poll(self.common.now, &self.common.state) {
             self.deliver_unless(packet.corrupt, &packet.as_received());
         }
     }
 
     fn deliver_unless(&mut self, corrupt: bool, packet: &Received<'_>) {
         if corrupt {
-            self.state.count(Counter::RxIcrcEncapsulated, 1);
+            self.common.state.count(Counter::RxIcrcEncapsulated, 1);
         } else {
             self.deliver(packet);
         }
@@ -61,7 +64,7 @@ impl Hca {
             self.deliver_to_group(packet);
         } else if packet.dest.is_multicast() {
             // What is for one queue pair has no business in a group.
-            self.state.count(Counter::RxUnknownQp, 1);
+            self.common.state.count(Counter::RxUnknownQp, 1);
         } else {
             self.deliver_to(qpn, packet);
         }
@@ -77,7 +80,7 @@ impl Hca {
             index += 1;
         }
         if index == 0 {
-            self.state.count(Counter::RxUnknownQp, 1);
+            self.common.state.count(Counter::RxUnknownQp, 1);
         }
     }
 
@@ -89,7 +92,7 @@ impl Hca {
     }
 
     fn deliver_to(&mut self, qpn: Qpn, packet: &Received<'_>) {
-        let state = &self.state;
+        let state = &self.common.state;
         let index = self.qp_index(qpn);
         let Some((index, entry)) = index.and_then(|index| Some((index, self.qps.get(index)?)))
         else {
@@ -108,7 +111,7 @@ impl Hca {
         if packet.traffic_class & CE == CE {
             self.answer_mark(index, packet);
         }
-        let (now, headers, data) = (self.now, packet.headers, packet.data);
+        let (now, headers, data) = (self.common.now, packet.headers, packet.data);
         if headers.opcode().service() == Service::Ud {
             let grh = grh(packet);
             self.with_index(index, |qp, host| {
@@ -131,7 +134,7 @@ impl Hca {
         }
         // Of a program that ends, only what needs none of its memory is still looked at.
         let needs_memory = headers.opcode().operation() != Opcode::RcAcknowledge;
-        if !entry.qp.takes_packets() || self.keys.is_revoked() && needs_memory {
+        if !entry.qp.takes_packets() || self.common.keys.is_revoked() && needs_memory {
             return Err(Counter::RxWrongState);
         }
         let is_peer = |path: Path| path.dest == packet.source;

@@ -22,11 +22,11 @@ impl Hca {
             entry.qp.shrink();
             let objects = entry.objects;
             for cq in [objects.send_cq, objects.recv_cq].into_iter().flatten() {
-                if let Some(cq) = self.cqs.get_mut(cq.0) {
+                if let Some(cq) = self.common.cqs.get_mut(cq.0) {
                     cq.shrink();
                 }
             }
-            if let Some(srq) = objects.srq.and_then(|srq| self.srqs.get_mut(srq.0)) {
+            if let Some(srq) = objects.srq.and_then(|srq| self.common.srqs.get_mut(srq.0)) {
                 srq.shrink();
             }
         }
@@ -36,7 +36,7 @@ impl Hca {
         self.used.shrink_to_fit();
         self.ready.shrink_to_fit();
         self.timers.shrink();
-        self.events.shrink_to_fit();
+        self.common.events.shrink_to_fit();
         self.congestion.shrink();
         self.egress.shrink();
         self.ingress.shrink();

@@ -70,7 +70,7 @@ impl Hca {
     /// Tells the device what time it is: lets timers run out and releases packets that the
     /// impairment held back. What has arrived since then may have been taken already.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.now = self.now.max(now);
+        self.common.now = self.common.now.max(now);
         self.refresh();
         self.release_received();
         self.write_off(now);
@@ -109,7 +109,7 @@ impl Hca {
     /// When [`Self::handle_timeout`] wants to be called, or [`Self::poll_transmit`] again for a
     /// packet that waits for the port, or that an impairment holds back.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let busy_until = self.serializer.busy_until(self.now);
+        let busy_until = self.common.serializer.busy_until(self.common.now);
         let port = busy_until.filter(|_| self.has_ready());
         let link = earlier(self.egress.next(), self.ingress.next());
         let link = earlier(link, port);

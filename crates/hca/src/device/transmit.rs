@@ -16,7 +16,7 @@ impl Hca {
     /// [`Self::poll_transmit`] for hosts that make bytes of each packet at once, and keep the room
     /// for one: packets are large. False: there is none, and `out` holds nothing of use.
     pub fn poll_transmit_into(&mut self, now: Time, out: &mut Outgoing) -> bool {
-        self.now = now;
+        self.common.now = now;
         self.refresh(); // timers are armed here
         let made = if self.egress.is_clear() {
             self.next_packet(now, out)
@@ -25,10 +25,10 @@ impl Hca {
         };
         if made {
             let bytes = out.payload_len;
-            self.state.count(Counter::RdmaTxPackets, 1);
-            self.state.count(Counter::RdmaTxBytes, bytes.into());
+            self.common.state.count(Counter::RdmaTxPackets, 1);
+            self.common.state.count(Counter::RdmaTxBytes, bytes.into());
             if out.path.dest.is_multicast() {
-                self.state.count(Counter::TxMulticastPackets, 1);
+                self.common.state.count(Counter::TxMulticastPackets, 1);
             }
         }
         made
@@ -43,7 +43,7 @@ impl Hca {
 
     /// Whether [`Self::poll_transmit`] may have something at once.
     pub fn wants_transmit(&self) -> bool {
-        self.has_ready() && self.serializer.is_free(self.now)
+        self.has_ready() && self.common.serializer.is_free(self.common.now)
     }
 
     /// Whether something waits to be sent, now or when the port is free.
@@ -59,7 +59,7 @@ impl Hca {
 
     fn poll_impaired(&mut self, now: Time, out: &mut Outgoing) -> bool {
         loop {
-            if let Some(packet) = self.egress.poll(now, &self.state) {
+            if let Some(packet) = self.egress.poll(now, &self.common.state) {
                 *out = packet;
                 self.departure = now;
                 return true;
@@ -75,7 +75,7 @@ impl Hca {
 
     /// The next packet for the port, if that is free.
     fn next_packet(&mut self, now: Time, out: &mut Outgoing) -> bool {
-        if !self.serializer.is_free(now) {
+        if !self.common.serializer.is_free(now) {
             return false;
         }
         let made = if self.congestion.wants_transmit() {
@@ -86,7 +86,7 @@ impl Hca {
             self.poll_ready(now, out)
         };
         if made {
-            self.departure = self.serializer.send(now, out);
+            self.departure = self.common.serializer.send(now, out);
         }
         made
     }
@@ -94,7 +94,7 @@ impl Hca {
     /// Puts a packet on the impaired link, which begins behind the port; tells whether it passes at once.
     fn send_impaired(&mut self, packet: &mut Outgoing) -> bool {
         let bytes = packet.frame_bytes();
-        match self.egress.admit(self.departure, bytes, &self.state) {
+        match self.egress.admit(self.departure, bytes, &self.common.state) {
             None => false,
             Some(Release::Now(damage)) => {
                 packet.apply_damage(&damage);

@@ -20,8 +20,8 @@ impl Hca {
         for info in self.mws() {
             *pds.entry(info.pd).or_default() += 1;
         }
-        self.keys.audit();
-        for (_, srq) in self.srqs.iter() {
+        self.common.keys.audit();
+        for (_, srq) in self.common.srqs.iter() {
             *pds.entry(srq.pd).or_default() += 1;
             if let Some(XrcObjects { xrcd, cq }) = srq.xrc {
                 *xrcds.entry(xrcd).or_default() += 1;
@@ -46,11 +46,11 @@ impl Hca {
         for (index, users) in self.pds.iter() {
             assert_eq!(pds.remove(&PdId(index)).unwrap_or(0), *users, "PD {index}");
         }
-        for (index, cq) in self.cqs.iter() {
+        for (index, cq) in self.common.cqs.iter() {
             let users = cqs.remove(&CqId(index)).unwrap_or(0);
             assert_eq!(users, cq.users, "CQ {index}");
         }
-        for (index, srq) in self.srqs.iter() {
+        for (index, srq) in self.common.srqs.iter() {
             let users = srqs.remove(&SrqId(index)).unwrap_or(0);
             assert_eq!(users, srq.users, "SRQ {index}");
         }

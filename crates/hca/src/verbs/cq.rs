@@ -21,7 +21,7 @@ impl Hca {
     pub fn create_cq_ex(&mut self, init: CqInit) -> Result<CqId, VerbsError> {
         in_range("cqe", init.capacity.into(), 1, limits::MAX_CQE.into())?;
         let (object, max) = (Object::Cq, self.config.limits.max_cq);
-        let index = self.cqs.insert_with(|_| Cq::new(init));
+        let index = self.common.cqs.insert_with(|_| Cq::new(init));
         index.map(CqId).ok_or(VerbsError::TooMany { object, max })
     }
 
@@ -36,7 +36,7 @@ impl Hca {
 
     /// Entries a completion queue has room for.
     pub fn cq_capacity(&self, cq: CqId) -> Result<u32, VerbsError> {
-        let queue = self.cqs.get(cq.0);
+        let queue = self.common.cqs.get(cq.0);
         let queue = queue.ok_or_else(|| no_such(Object::Cq, cq.0))?;
         Ok(queue.capacity())
     }
@@ -44,7 +44,7 @@ impl Hca {
     /// Destroys a completion queue that no queue pair uses.
     pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), VerbsError> {
         not_busy(Object::Cq, self.cq(cq)?.users)?;
-        self.cqs.remove(cq.0);
+        self.common.cqs.remove(cq.0);
         Ok(())
     }
 
@@ -66,7 +66,8 @@ impl Hca {
     }
 
     pub(super) fn cq(&mut self, cq: CqId) -> Result<&mut Cq, VerbsError> {
-        self.cqs
+        self.common
+            .cqs
             .get_mut(cq.0)
             .ok_or_else(|| no_such(Object::Cq, cq.0))
     }

@@ -30,7 +30,7 @@ impl Hca {
             return Err(VerbsError::GroupFull { group, max });
         }
         if self.groups.attach(group, qpn) {
-            self.events.push_back(Event::JoinGroup(group));
+            self.common.events.push_back(Event::JoinGroup(group));
         }
         Ok(())
     }
@@ -42,7 +42,7 @@ impl Hca {
             return Err(VerbsError::NotAttached { qpn, group });
         }
         if self.groups.detach(group, qpn) {
-            self.events.push_back(Event::LeaveGroup(group));
+            self.common.events.push_back(Event::LeaveGroup(group));
         }
         Ok(())
     }

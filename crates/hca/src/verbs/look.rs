@@ -61,7 +61,9 @@ impl Hca {
     /// Whether there is anything that packets could be for: queue pairs, receive queues that are
     /// shared, services that somebody listens on, connections.
     pub fn wants_link(&self) -> bool {
-        self.qps.len() > 0 || self.srqs.len() > 0 || self.cm.get().is_some_and(|cm| cm.is_active())
+        self.qps.len() > 0
+            || self.common.srqs.len() > 0
+            || self.cm.get().is_some_and(|cm| cm.is_active())
     }
 
     /// The queue pairs with what they are tied to.
@@ -74,7 +76,7 @@ impl Hca {
             srqn: entry
                 .objects
                 .srq
-                .map(|srq| Srqn::new(self.numbers.number(srq.0))),
+                .map(|srq| Srqn::new(self.common.numbers.number(srq.0))),
             path: entry.path,
             window: self.look_at_window(entry),
         })
@@ -82,7 +84,7 @@ impl Hca {
 
     /// The completion queues.
     pub fn look_at_cqs(&self) -> impl Iterator<Item = CqLook> {
-        self.cqs.iter().map(|(index, cq)| CqLook {
+        self.common.cqs.iter().map(|(index, cq)| CqLook {
             id: CqId(index),
             capacity: cq.capacity(),
             waiting: cq.len(),
@@ -92,8 +94,8 @@ impl Hca {
 
     /// The shared receive queues.
     pub fn look_at_srqs(&self) -> impl Iterator<Item = SrqLook> {
-        self.srqs.iter().map(|(index, srq)| SrqLook {
-            srqn: Srqn::new(self.numbers.number(index)),
+        self.common.srqs.iter().map(|(index, srq)| SrqLook {
+            srqn: Srqn::new(self.common.numbers.number(index)),
             pd: srq.pd,
             xrc: srq.xrc.is_some(),
             max_wr: srq.attr().max_wr,

@@ -116,6 +116,7 @@ impl Hca {
         self.pd_users(pd)?;
         let (object, max) = (Object::Mr, self.config.limits.max_mr);
         let info = self
+            .common
             .keys
             .insert_region(pd, va, access, memory)
             .ok_or(VerbsError::TooMany { object, max })?;
@@ -156,7 +157,7 @@ impl Hca {
             *self.pd_users(old_pd)? -= 1;
             info.pd = pd;
         }
-        self.keys.change_region(info, memory);
+        self.common.keys.change_region(info, memory);
         Ok(info)
     }
 
@@ -164,20 +165,20 @@ impl Hca {
     /// memory with it. Its queue pairs still take acknowledgements and send those they owe; requests
     /// of peers are as lost as if it had ended already.
     pub fn revoke_memory(&mut self) {
-        self.keys.revoke();
+        self.common.keys.revoke();
     }
 
     /// Takes a memory region away to which no memory window is bound; packets under way to it are
     /// refused from now on.
     pub fn dereg_mr(&mut self, key: MrKey) -> Result<(), VerbsError> {
         let info = self.unbound_mr(key)?;
-        self.keys.remove_region(key);
+        self.common.keys.remove_region(key);
         *self.pd_users(info.pd)? -= 1;
         Ok(())
     }
 
     fn unbound_mr(&self, key: MrKey) -> Result<MrInfo, VerbsError> {
-        let region = self.keys.region(key);
+        let region = self.common.keys.region(key);
         let region = region.ok_or_else(|| no_such(Object::Mr, key.0))?;
         not_busy(Object::Mr, region.windows)?;
         Ok(region.info)
@@ -185,6 +186,6 @@ impl Hca {
 
     /// The memory regions.
     pub fn mrs(&self) -> impl Iterator<Item = &MrInfo> {
-        self.keys.regions().map(|region| &region.info)
+        self.common.keys.regions().map(|region| &region.info)
     }
 }

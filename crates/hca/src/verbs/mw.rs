@@ -32,7 +32,7 @@ impl Hca {
     pub fn alloc_mw(&mut self, pd: PdId, kind: MwType) -> Result<MwInfo, VerbsError> {
         self.pd_users(pd)?;
         let (object, max) = (Object::Mw, self.config.limits.max_mw);
-        let info = self.keys.insert_window(pd, kind);
+        let info = self.common.keys.insert_window(pd, kind);
         let info = info.ok_or(VerbsError::TooMany { object, max })?;
         *self.pd_users(pd)? += 1;
         Ok(info)
@@ -41,21 +41,22 @@ impl Hca {
     /// Destroys a memory window, also one that is bound.
     pub fn dealloc_mw(&mut self, id: MwId) -> Result<(), VerbsError> {
         let info = self.query_mw(id)?;
-        self.keys.remove_window(id);
+        self.common.keys.remove_window(id);
         *self.pd_users(info.pd)? -= 1;
         Ok(())
     }
 
     /// What is known about a memory window.
     pub fn query_mw(&self, id: MwId) -> Result<MwInfo, VerbsError> {
-        self.keys
+        self.common
+            .keys
             .window(id)
             .ok_or_else(|| no_such(Object::Mw, id.0))
     }
 
     /// The memory windows.
     pub fn mws(&self) -> impl Iterator<Item = MwInfo> {
-        self.keys.windows()
+        self.common.keys.windows()
     }
 
     /// Posts the bind of a type 1 window on a queue pair, and returns the key that the window has
@@ -64,7 +65,7 @@ impl Hca {
     pub fn bind_mw(&mut self, qpn: Qpn, id: MwId, bind: &MwBindWr) -> Result<u32, VerbsError> {
         self.expect_kind(id, MwType::Type1)?;
         let gone = || no_such(Object::Mw, id.0);
-        let rkey = self.keys.next_rkey(id).ok_or_else(gone)?;
+        let rkey = self.common.keys.next_rkey(id).ok_or_else(gone)?;
         let wr = SendWr {
             wr_id: bind.wr_id,
             op: SendOp::BindMw(MwBind {
@@ -81,7 +82,7 @@ impl Hca {
             to: SendTo::Peer,
         };
         self.post_send_unchecked(qpn, wr)?;
-        self.keys.announce(id, rkey);
+        self.common.keys.announce(id, rkey);
         Ok(rkey)
     }
 

@@ -94,9 +94,9 @@ impl Hca {
         cap: QpCap,
         signal_all: bool,
     ) -> Result<Qpn, VerbsError> {
-        let (numbers, window_bytes) = (&self.numbers, self.config.window_bytes);
+        let (numbers, window_bytes) = (&self.common.numbers, self.config.window_bytes);
         let (port_mtu, read_bytes) = (self.config.port_mtu, self.config.host.read_bytes);
-        let policy = &self.policy;
+        let policy = &self.common.policy;
         let index = self.qps.insert_with(|index| {
             let config = QpConfig {
                 qpn: Qpn::new(numbers.number(index)),
@@ -113,7 +113,7 @@ impl Hca {
         let (object, max) = (Object::Qp, self.config.limits.max_qp);
         let index = index.ok_or(VerbsError::TooMany { object, max })?;
         self.count_users(objects, 1)?;
-        Ok(Qpn::new(self.numbers.number(index)))
+        Ok(Qpn::new(self.common.numbers.number(index)))
     }
 
     fn check_qp_init(&mut self, init: &QpInit) -> Result<(), VerbsError> {
@@ -184,7 +184,7 @@ impl Hca {
             .ok_or_else(|| no_such(Object::Qp, qpn.value()))?;
         self.forget(&entry);
         self.forget_completions(qpn, entry.objects);
-        self.keys.unbind_all_of(qpn);
+        self.common.keys.unbind_all_of(qpn);
         self.count_users(entry.objects, -1)
     }
 

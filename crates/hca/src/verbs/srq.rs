@@ -44,6 +44,7 @@ impl Hca {
         self.pd_users(pd)?;
         let (object, max) = (Object::Srq, self.config.limits.max_srq);
         let index = self
+            .common
             .srqs
             .insert_with(|_| Srq::new(pd, xrc, max_wr, max_sge));
         let index = index.ok_or(VerbsError::TooMany { object, max })?;
@@ -55,7 +56,7 @@ impl Hca {
     /// device's address.
     pub fn srq_number(&mut self, srq: SrqId) -> Result<Srqn, VerbsError> {
         self.srq(srq)?;
-        Ok(Srqn::new(self.numbers.number(srq.0)))
+        Ok(Srqn::new(self.common.numbers.number(srq.0)))
     }
 
     /// Destroys a shared receive queue that no queue pair uses. Peers that name one of XRC are
@@ -63,7 +64,7 @@ impl Hca {
     pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), VerbsError> {
         not_busy(Object::Srq, self.srq(srq)?.users)?;
         let &mut Srq { pd, xrc, .. } = self.srq(srq)?;
-        self.srqs.remove(srq.0);
+        self.common.srqs.remove(srq.0);
         *self.pd_users(pd)? -= 1;
         if let Some(XrcObjects { xrcd, cq }) = xrc {
             *self.xrcd_users(xrcd)? -= 1;
@@ -95,7 +96,7 @@ impl Hca {
 
     /// Capacity and limit of a shared receive queue.
     pub fn query_srq(&self, srq: SrqId) -> Result<SrqAttr, VerbsError> {
-        let queue = self.srqs.get(srq.0);
+        let queue = self.common.srqs.get(srq.0);
         let queue = queue.ok_or_else(|| no_such(Object::Srq, srq.0))?;
         Ok(queue.attr())
     }
@@ -106,7 +107,8 @@ impl Hca {
     }
 
     pub(super) fn srq(&mut self, srq: SrqId) -> Result<&mut Srq, VerbsError> {
-        self.srqs
+        self.common
+            .srqs
             .get_mut(srq.0)
             .ok_or_else(|| no_such(Object::Srq, srq.0))
     }
