@@ -5,6 +5,7 @@
 mod events;
 mod fabric;
 mod host;
+pub mod ideal;
 mod line;
 mod packets;
 mod play;
@@ -12,6 +13,7 @@ pub mod route;
 mod seed;
 mod simulation;
 mod switch;
+mod text;
 pub mod topology;
 pub mod workload;
 
@@ -24,5 +26,6 @@ pub use play::{JobConfig, JobOutcome, OnError, Outcome, Player, Timeout};
 pub use route::Routes;
 pub use simulation::{Fault, Recording, Sample, Samples, Simulation, Standing};
 pub use switch::{PRIORITIES, Schedule, SwitchConfig, SwitchCounters};
+pub use text::ReadError;
 pub use topology::{Cable, NodeId, Topology};
 pub use workload::{Transfer, TransferId, Workload};

@@ -1,8 +1,9 @@
 //! What is connected to what.
 //!
 //! A [`Topology`] is plain data: hosts, switches and the cables between them. It comes from a builder
-//! ([`Topology::pair`], [`Topology::star`], [`Dumbbell`], [`LeafSpine`], [`FatTree`]) or is made by
-//! hand, in which case [`Topology::check`] says whether it can be simulated.
+//! ([`Topology::pair`], [`Topology::star`], [`Dumbbell`], [`LeafSpine`], [`FatTree`], [`RailPod`],
+//! [`Topology::from_list`]), from a file ([`HpccTopology`]), or is made by hand; [`Topology::check`] says
+//! whether it can be simulated.
 //!
 //! ```
 //! use ferroce_fabric::topology::{CableSpec, LeafSpine};
@@ -26,8 +27,11 @@ mod assembly;
 mod check;
 mod error;
 mod fat_tree;
+mod hpcc;
 mod leaf_spine;
+mod list;
 mod ports;
+mod rail;
 mod simple;
 
 use ferroce_dcqcn::Rate;
@@ -36,8 +40,11 @@ use ferroce_units::Probability;
 
 pub use self::error::TopologyError;
 pub use self::fat_tree::FatTree;
+pub use self::hpcc::HpccTopology;
 pub use self::leaf_spine::LeafSpine;
+pub use self::list::NamedCable;
 pub use self::ports::{Port, Ports};
+pub use self::rail::RailPod;
 pub use self::simple::Dumbbell;
 
 /// The most hosts that a topology may have.

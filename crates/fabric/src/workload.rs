@@ -1,9 +1,9 @@
 //! What hosts send to each other, and when.
 //!
 //! A [`Workload`] is plain data: transfers, and which of them wait for others. It comes from a
-//! function over typed parameters ([`incast`], [`permutation`], [`Collective`]), from a file, or is made
-//! by hand, in which case [`Workload::check`] says whether a topology can run it. Several become one
-//! by [`Workload::merge`].
+//! function over typed parameters ([`incast`], [`permutation`], [`Collective`], [`Poisson`],
+//! [`Requests`]), from a file ([`Workload::from_hpcc`], [`Workload::from_htsim`]), or is made by hand;
+//! [`Workload::check`] says whether a topology can run it. Several become one by [`Workload::merge`].
 //!
 //! ```
 //! use ferroce_fabric::workload::{Collective, Workload, incast};
@@ -16,20 +16,26 @@
 //! assert_eq!(both.jobs, ["ring all-reduce", "incast"]);
 //! ```
 
+mod cdf;
 mod check;
 mod collective;
 mod error;
+mod hpcc;
+mod htsim;
 mod merge;
 mod pattern;
 mod plan;
+mod poisson;
 mod random;
 
 use ferroce_time::{Span, Time};
 
+pub use self::cdf::Cdf;
 pub use self::check::Dependents;
 pub use self::collective::Collective;
 pub use self::error::WorkloadError;
 pub use self::pattern::{incast, permutation};
+pub use self::poisson::{Poisson, Requests};
 
 /// The most bytes of one transfer: the largest message that RDMA cards send. What is larger becomes
 /// several transfers.

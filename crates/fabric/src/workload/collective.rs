@@ -62,6 +62,42 @@ impl Collective {
         self.build("ring all-gather", Algorithm::RingHalf)
     }
 
+    /// All-reduce by recursive halving and doubling, 2 log2 N steps; N is a power of two. Ranks exchange
+    /// half of the buffer, then a quarter, and so on, and then all of it back.
+    pub fn halving_doubling_all_reduce(&self) -> Result<Workload, WorkloadError> {
+        self.build("halving-doubling all-reduce", Algorithm::HalvingDoubling)
+    }
+
+    /// All-reduce on a binary tree, up and then down; the children of rank r are 2r + 1 and 2r + 2. With
+    /// several chunks all levels work at the same time.
+    pub fn tree_all_reduce(&self) -> Result<Workload, WorkloadError> {
+        self.build("tree all-reduce", Algorithm::Tree)
+    }
+
+    /// Every rank sends an N-th to each of the others, all at once.
+    pub fn all_to_all(&self) -> Result<Workload, WorkloadError> {
+        self.build("all-to-all", Algorithm::AllToAll)
+    }
+
+    /// Every rank sends an N-th to each of the others, one after the other: in step s to the rank that is
+    /// s further, when what it was sent in the step before has arrived.
+    pub fn all_to_all_in_shifts(&self) -> Result<Workload, WorkloadError> {
+        self.build("all-to-all in shifts", Algorithm::Shifts)
+    }
+
+    /// Every rank, a worker, sends the buffer to servers, an equal part to each; what a server got from
+    /// all workers it sends back to all of them.
+    pub fn parameter_server(&self, servers: &[u32]) -> Result<Workload, WorkloadError> {
+        distinct("servers", servers, 1)?;
+        distinct("ranks", &self.ranks, 1)?;
+        let all = Self {
+            ranks: [servers, &self.ranks].concat(),
+            ..self.clone()
+        };
+        let servers = servers.len() as u32;
+        all.build("parameter server", Algorithm::ParameterServer { servers })
+    }
+
     fn build(&self, job: &str, algorithm: Algorithm) -> Result<Workload, WorkloadError> {
         distinct("ranks", &self.ranks, 2)?;
         let ranks = self.ranks.len() as u32;
@@ -70,14 +106,14 @@ impl Collective {
         algorithm.check(ranks)?;
         let bytes_min = u64::from(ranks) * u64::from(self.chunks);
         within("bytes", self.bytes, bytes_min, MESSAGE_BYTES_MAX)?;
+
         let shape = algorithm.shape(ranks);
         let (chunks, rounds) = (u128::from(self.chunks), u128::from(self.rounds));
-        let per_round = chunks.saturating_mul(shape.waits);
+        let messages = shape.sends * chunks * rounds;
         let between = chunks.saturating_mul(chunks).saturating_mul(shape.carried);
-        let waits = per_round
+        let waits = (chunks * shape.waits)
             .saturating_mul(rounds)
             .saturating_add(between.saturating_mul(rounds - 1));
-        let messages = shape.sends.saturating_mul(chunks).saturating_mul(rounds);
         let chunk_max = share(self.bytes, self.chunks, 0);
         let largest = algorithm.message_max(ranks, chunk_max);
         let mut plan = Plan::new(job, messages, largest, waits)?;
@@ -87,20 +123,21 @@ impl Collective {
 
     fn fill(&self, plan: &mut Plan, algorithm: Algorithm) {
         let ranks = self.ranks.len();
-        // What each rank received last: it waits for that before it sends.
+        // What each rank has received and not yet answered: it waits for that before it sends.
         let mut received: Vec<Vec<Message>> = vec![Vec::new(); ranks];
-        for round in 0..self.rounds {
+        for _ in 0..self.rounds {
             let mut after_chunks: Vec<Vec<Message>> = vec![Vec::new(); ranks];
             for chunk in 0..self.chunks {
                 let bytes = share(self.bytes, self.chunks, chunk);
-                let mut received = received.clone();
-                // Whoever has sent in this round has computed.
-                let mut is_fresh = vec![round > 0; ranks];
+                let mut state = State {
+                    computes: received.iter().map(|it| !it.is_empty()).collect(),
+                    received: received.clone(),
+                };
                 for step in 0..algorithm.steps(ranks as u32) {
                     let sends = algorithm.sends(step, ranks as u32, bytes);
-                    self.step(plan, &sends, &mut received, &mut is_fresh);
+                    self.step(plan, &sends, &mut state);
                 }
-                for (all, last) in after_chunks.iter_mut().zip(received) {
+                for (all, last) in after_chunks.iter_mut().zip(state.received) {
                     all.extend(last);
                 }
             }
@@ -109,19 +146,14 @@ impl Collective {
     }
 
     /// What ranks send waits for what they received in earlier steps.
-    fn step(
-        &self,
-        plan: &mut Plan,
-        sends: &[Step],
-        received: &mut [Vec<Message>],
-        is_fresh: &mut [bool],
-    ) {
+    fn step(&self, plan: &mut Plan, sends: &[Step], state: &mut State) {
         let mut arriving = Vec::with_capacity(sends.len());
         for send in sends {
             let src = send.src as usize;
-            let think = match received[src].is_empty() {
+            let waits_for = &state.received[src];
+            let think = match waits_for.is_empty() {
                 true => Span::ZERO,
-                false if is_fresh[src] => self.compute,
+                false if state.computes[src] => self.compute,
                 false => self.think,
             };
             let sending = Sending {
@@ -131,16 +163,24 @@ impl Collective {
                 at: self.at,
                 think,
             };
-            arriving.push((send.dst, plan.send(sending, &received[src])));
+            arriving.push((send.dst, plan.send(sending, waits_for)));
         }
         for send in sends {
-            is_fresh[send.src as usize] = false;
-            received[send.src as usize].clear();
+            state.computes[send.src as usize] = false;
+            state.received[send.src as usize].clear();
         }
         for (dst, message) in arriving {
-            received[dst as usize].push(message);
+            state.received[dst as usize].push(message);
         }
     }
+}
+
+/// Where the ranks are in a chunk of a round.
+struct State {
+    /// What each has received and not yet answered.
+    received: Vec<Vec<Message>>,
+    /// Whether what each sends next is the first thing it computes from the round before.
+    computes: Vec<bool>,
 }
 
 /// The size of one of so many pieces: they differ by a byte at most, the larger ones come first.
@@ -219,7 +259,7 @@ mod tests {
                 ranks: vec![7],
                 ..good.clone()
             }),
-            "invalid ranks list: must be at least 2 hosts"
+            "invalid ranks list of 1: must be 2 to 65536 hosts"
         );
         assert_eq!(
             error(Collective {
@@ -244,5 +284,109 @@ mod tests {
             "the workload has 51539607540 transfers: must be at most 134217728; \
              use fewer hosts, chunks or rounds, or a shorter time"
         );
+    }
+
+    #[test]
+    fn others_send_what_theory_says() {
+        let ranks: Vec<u32> = (0..8).collect();
+        let it = Collective::new(ranks.clone(), 8_000);
+        let each = |bytes| {
+            ranks
+                .iter()
+                .map(|rank| (*rank, bytes))
+                .collect::<BTreeMap<_, _>>()
+        };
+
+        let halving = it.halving_doubling_all_reduce().unwrap();
+        assert_eq!(halving.transfers.len(), 8 * 6);
+        assert_eq!(sent(&halving), each(2 * 7_000));
+        let sizes: Vec<_> = halving
+            .transfers
+            .iter()
+            .step_by(8)
+            .map(|it| it.bytes)
+            .collect();
+        assert_eq!(sizes, [4_000, 2_000, 1_000, 1_000, 2_000, 4_000]);
+        let partners: Vec<_> = halving
+            .transfers
+            .iter()
+            .step_by(8)
+            .map(|it| it.dst)
+            .collect();
+        assert_eq!(partners, [4, 2, 1, 1, 2, 4]);
+
+        assert_eq!(sent(&it.all_to_all().unwrap()), each(7_000));
+        assert!(it.all_to_all().unwrap().edges.is_empty());
+        let shifts = it.all_to_all_in_shifts().unwrap();
+        assert_eq!(sent(&shifts), each(7_000));
+        assert_eq!(shifts.edges.len(), 6 * 8);
+
+        let tree = it.tree_all_reduce().unwrap();
+        assert_eq!(tree.transfers.len(), 2 * 7);
+        let ends: Vec<_> = tree.transfers.iter().map(|it| (it.src, it.dst)).collect();
+        assert_eq!(
+            ends[..7],
+            [(7, 3), (3, 1), (4, 1), (5, 2), (6, 2), (1, 0), (2, 0)]
+        );
+        assert_eq!(
+            ends[7..],
+            [(0, 1), (0, 2), (1, 3), (1, 4), (2, 5), (2, 6), (3, 7)]
+        );
+
+        let server = it.parameter_server(&[100, 101]).unwrap();
+        assert_eq!(server.transfers.len(), 2 * 2 * 8);
+        assert_eq!(server.edges.len(), 2 * 8 * 8);
+        let mut expected = each(8_000);
+        expected.extend([(100, 32_000), (101, 32_000)]);
+        assert_eq!(sent(&server), expected);
+
+        let error = Collective::new(vec![0, 1, 2], 9).halving_doubling_all_reduce();
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "invalid number of ranks 3: must be a power of two for halving-doubling, for example 4"
+        );
+        let error = it.parameter_server(&[100, 7]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "invalid ranks: host 7 is listed twice; list each host once"
+        );
+    }
+
+    #[test]
+    fn what_is_reserved_is_enough() {
+        for ranks in [2, 3, 4, 7, 8, 16] {
+            for (chunks, rounds) in [(1, 1), (2, 3), (3, 2)] {
+                let it = Collective {
+                    chunks,
+                    rounds,
+                    ..Collective::new((0..ranks).collect(), 1_000)
+                };
+                let mut all = vec![
+                    (Algorithm::RingAllReduce, it.ring_all_reduce()),
+                    (Algorithm::RingHalf, it.ring_all_gather()),
+                    (Algorithm::Tree, it.tree_all_reduce()),
+                    (Algorithm::AllToAll, it.all_to_all()),
+                    (Algorithm::Shifts, it.all_to_all_in_shifts()),
+                ];
+                if ranks.is_power_of_two() {
+                    all.push((Algorithm::HalvingDoubling, it.halving_doubling_all_reduce()));
+                }
+                for (algorithm, workload) in all {
+                    let workload = workload.unwrap();
+                    let shape = algorithm.shape(ranks);
+                    let (chunks, rounds) = (u128::from(chunks), u128::from(rounds));
+                    let edges = chunks * rounds * shape.waits
+                        + (rounds - 1) * chunks * chunks * shape.carried;
+                    assert_eq!(
+                        workload.transfers.len() as u128,
+                        shape.sends * chunks * rounds
+                    );
+                    assert!(
+                        workload.edges.len() as u128 <= edges,
+                        "{algorithm:?} of {ranks}"
+                    );
+                }
+            }
+        }
     }
 }

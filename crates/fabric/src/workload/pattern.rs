@@ -91,7 +91,7 @@ mod tests {
         };
         assert_eq!(
             error(&[], 1),
-            "invalid senders list: must be at least 1 host"
+            "invalid senders list of 0: must be 1 to 65536 hosts"
         );
         assert_eq!(
             error(&[1, 2, 1], 1),
@@ -112,7 +112,7 @@ mod tests {
              use fewer hosts, chunks or rounds, or a shorter time"
         );
         let error = permutation(&[4], 1, Time::ZERO, 0).unwrap_err().to_string();
-        assert_eq!(error, "invalid hosts list: must be at least 2 hosts");
+        assert_eq!(error, "invalid hosts list of 1: must be 2 to 65536 hosts");
     }
 
     #[test]

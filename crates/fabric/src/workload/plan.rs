@@ -7,6 +7,7 @@ use ferroce_time::{Span, Time};
 use super::{
     EDGES_MAX, TRANSFER_BYTES_MAX, TRANSFERS_MAX, Transfer, TransferId, Workload, WorkloadError,
 };
+use crate::topology::HOSTS_MAX;
 
 /// A workload of one job that is being made.
 pub(super) struct Plan(Workload);
@@ -44,12 +45,20 @@ impl Plan {
         waits: u128,
     ) -> Result<Self, WorkloadError> {
         let parts = u128::from(parts(bytes_max));
-        let mut workload = Workload::default();
         let transfers = messages.saturating_mul(parts);
         let edges = waits.saturating_mul(parts * parts);
-        reserve(&mut workload, transfers, edges)?;
-        workload.jobs.push(job.into());
-        Ok(Self(workload))
+        let mut plan = Self::begin(job);
+        reserve(&mut plan.0, transfers, edges)?;
+        Ok(plan)
+    }
+
+    /// Begins a job of which nobody knows how large it becomes; each message needs to be
+    /// [allowed](Self::allow).
+    pub(super) fn begin(job: &str) -> Self {
+        Self(Workload {
+            jobs: vec![job.into()],
+            ..Workload::default()
+        })
     }
 
     /// Adds a message that waits for others.
@@ -76,6 +85,21 @@ impl Plan {
         message
     }
 
+    /// Has one message wait for another; refuses what is too much.
+    pub(super) fn wait(&mut self, after: Message, before: Message) -> Result<(), WorkloadError> {
+        let edges = u128::from(after.count) * u128::from(before.count);
+        within_limits(&self.0, 0, edges)?;
+        for after in after.parts() {
+            self.0.edges.extend(before.parts().map(|it| (it, after)));
+        }
+        Ok(())
+    }
+
+    /// Makes room for another message; refuses what is too much.
+    pub(super) fn allow(&self, bytes: u64) -> Result<(), WorkloadError> {
+        within_limits(&self.0, parts(bytes).into(), 0)
+    }
+
     pub(super) fn finish(self) -> Workload {
         self.0
     }
@@ -92,6 +116,14 @@ pub(super) fn reserve(
     transfers: u128,
     edges: u128,
 ) -> Result<(), WorkloadError> {
+    within_limits(workload, transfers, edges)?;
+    workload.transfers.reserve_exact(transfers as usize);
+    workload.edges.reserve_exact(edges as usize);
+    Ok(())
+}
+
+/// Refuses more than a workload may have.
+fn within_limits(workload: &Workload, transfers: u128, edges: u128) -> Result<(), WorkloadError> {
     let transfers_all = transfers.saturating_add(workload.transfers.len() as u128);
     let edges_all = edges.saturating_add(workload.edges.len() as u128);
     if transfers_all > TRANSFERS_MAX.into() {
@@ -101,8 +133,6 @@ pub(super) fn reserve(
     if edges_all > EDGES_MAX.into() {
         return Err(WorkloadError::Edges { edges: edges_all });
     }
-    workload.transfers.reserve_exact(transfers as usize);
-    workload.edges.reserve_exact(edges as usize);
     Ok(())
 }
 
@@ -126,14 +156,13 @@ pub(super) fn within(
 /// The most bytes of a message: more than a link carries in the time that the simulator counts.
 pub(super) const MESSAGE_BYTES_MAX: u64 = 1 << 50;
 
-/// Refuses fewer hosts than `min`, and hosts that are listed twice.
+/// Refuses fewer hosts than `min`, more than there can be, and hosts that are listed twice.
 pub(super) fn distinct(field: &'static str, hosts: &[u32], min: u64) -> Result<(), WorkloadError> {
-    if (hosts.len() as u64) < min {
-        let hosts = if min == 1 { "host" } else { "hosts" };
+    if !(min..=HOSTS_MAX.into()).contains(&(hosts.len() as u64)) {
         return Err(WorkloadError::Field {
             field,
-            value: "list".into(),
-            allowed: format!("at least {min} {hosts}"),
+            value: format!("list of {}", hosts.len()),
+            allowed: format!("{min} to {HOSTS_MAX} hosts"),
         });
     }
     let mut seen = HashSet::with_capacity(hosts.len());
