@@ -106,8 +106,8 @@ class Bench:
         after = self.host.counters()
         rows = [line.split() for line in output.splitlines()]
         rows = [row for row in rows if row[:1] == [str(cell.size)]]
-        if not rows:
-            raise Failed(f"no table:\n{output}")
+        if not rows or float(rows[-1][3]) == 0:
+            raise Failed(f"no speed:\n{output}")
         total = cell.queue_pairs * cell.size * cell.messages
         seconds = total / MIB / float(rows[-1][3])
         spent = {name: after.get(name, 0) - before.get(name, 0) for name in after}
