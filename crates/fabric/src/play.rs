@@ -63,6 +63,8 @@ pub struct Timeout {
     pub host: u32,
     /// The queue pair.
     pub qpn: Qpn,
+    /// The job that it works for.
+    pub job: u16,
     /// How long it had waited, and what came of it.
     pub expiry: TimerExpiry,
 }
@@ -106,6 +108,8 @@ pub struct Player {
     later: BinaryHeap<Reverse<(Time, TransferId)>>,
     connections: Vec<Connection>,
     by_ends: HashMap<(u32, u32, u32), u32>,
+    /// The job of each queue pair of each host.
+    job_of_qp: HashMap<(u32, Qpn), u16>,
     /// Connections to be made anew.
     broken: VecDeque<(Time, u32)>,
     /// The connection of each queue pair, of senders and receivers.
@@ -169,6 +173,7 @@ impl Player {
             later,
             connections: Vec::new(),
             by_ends: HashMap::new(),
+            job_of_qp: HashMap::new(),
             broken: VecDeque::new(),
             of_transfer: vec![u32::MAX; count],
             unfinished: count as u32,
@@ -219,6 +224,19 @@ impl Player {
     /// # Errors
     /// If a device has no room for another queue pair.
     pub fn take(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
+        // Before the completions, which may end queue pairs.
+        for (host, event) in fabric.told.drain(..) {
+            if let Event::TimerExpired { qpn, at, expiry } = event {
+                let job = self.job_of_qp.get(&(host, qpn));
+                self.timeouts.push(Timeout {
+                    at,
+                    host,
+                    qpn,
+                    job: job.copied().unwrap_or(0),
+                    expiry,
+                });
+            }
+        }
         while !fabric.completions.is_empty() {
             let mut completions = std::mem::take(&mut fabric.completions);
             for (_, completion) in completions.drain(..) {
@@ -226,16 +244,6 @@ impl Player {
             }
             if fabric.completions.is_empty() {
                 fabric.completions = completions; // its room
-            }
-        }
-        for (host, event) in fabric.told.drain(..) {
-            if let Event::TimerExpired { qpn, at, expiry } = event {
-                self.timeouts.push(Timeout {
-                    at,
-                    host,
-                    qpn,
-                    expiry,
-                });
             }
         }
         Ok(())
@@ -296,6 +304,9 @@ impl Player {
         let one = fabric.host_mut(dst);
         one.connect(receiver, (src, sender), class, other)?;
         connection.qpns = Some([sender, receiver]);
+        let job = connection.job;
+        self.job_of_qp.insert((src, sender), job);
+        self.job_of_qp.insert((dst, receiver), job);
         Ok(())
     }
 
@@ -400,6 +411,7 @@ impl Player {
         let connection = &mut self.connections[index as usize];
         if let Some(qpns) = connection.qpns.take() {
             for (host, qpn) in connection.ends.into_iter().zip(qpns) {
+                self.job_of_qp.remove(&(host, qpn));
                 fabric.host_mut(host).hca.destroy_qp(qpn)?;
                 fabric.kick(host);
             }

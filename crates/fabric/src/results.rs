@@ -1,0 +1,444 @@
+//! What has come of a simulation, as figures.
+
+mod ideal;
+
+use ferroce_dcqcn::Rate;
+use ferroce_hca::{Counter, HistogramConfig};
+use ferroce_time::{Span, Time};
+use serde::Serialize;
+
+use self::ideal::Paths;
+use crate::scenario::Scenario;
+use crate::{NodeId, Outcome, Simulation, Standing};
+
+/// The figures of a run: what a person wants to know first, and programs, too.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Summary {
+    /// Version of Ferroce.
+    pub version: &'static str,
+    /// The scenario's title.
+    pub title: String,
+    /// What the scenario is, in hexadecimal: see [`Scenario::hash`].
+    pub scenario: String,
+    /// The seed.
+    pub seed: u64,
+    /// How the run ended.
+    pub ended: Ended,
+    /// Simulated time.
+    pub simulated_ns: u64,
+    /// Events lived through.
+    pub events: u64,
+    /// Frames that have crossed a cable.
+    pub hops: u64,
+    /// Each job.
+    pub jobs: Vec<Job>,
+    /// What happened in the whole fabric.
+    pub totals: Totals,
+    /// Flow completion times over ideal ones, of all transfers that completed.
+    pub slowdown: Option<Slowdown>,
+    /// The longest that a queue of one priority was.
+    pub worst_queue: Option<WorstQueue>,
+    /// Waits that ended in a retransmission by adaptive retransmission, in the bins that the device's
+    /// histogram has after power-on.
+    pub histogram: Vec<Bin>,
+    /// Some samples were not taken because there were too many.
+    pub samples_cut_short: bool,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// Every job has done what it had to do, or has died.
+    JobsOver,
+    /// The scenario's duration was over first.
+    TimeUp,
+    /// Nothing would ever have happened any more.
+    Stuck,
+    /// Somebody interrupted it.
+    Interrupted,
+}
+
+/// What became of a job.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Job {
+    /// Its name.
+    pub name: String,
+    /// How it ended.
+    pub fate: Fate,
+    /// What it died of.
+    pub cause: Option<&'static str>,
+    /// From its first transfer to the delivery of its last, or to its end.
+    pub time_ns: Option<u64>,
+    /// The shortest that could be: no queues, no losses.
+    pub ideal_ns: u64,
+    /// The difference, if it finished.
+    pub lost_ns: Option<u64>,
+    /// Transfers that it has.
+    pub transfers: u32,
+    /// Those delivered.
+    pub delivered: u32,
+    /// Payload of all transfers, bytes.
+    pub bytes: u64,
+    /// Queue pairs that failed.
+    pub failures: u32,
+    /// Retransmission timers of its queue pairs that ran out.
+    pub timeouts: u64,
+    /// Of its transfers.
+    pub slowdown: Option<Slowdown>,
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// All was delivered.
+    Finished,
+    /// A queue pair failed, and the job with it.
+    Aborted,
+    /// The run ended first.
+    Unfinished,
+}
+
+/// What happened in the whole fabric.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Totals {
+    /// Retransmission timers that ran out.
+    pub timeouts: u64,
+    /// Those of adaptive retransmission.
+    pub adaptive_timeouts: u64,
+    /// Those that ended a queue pair.
+    pub fatal_timeouts: u64,
+    /// Request packets sent again.
+    pub retransmitted: u64,
+    /// Those of them sent again after a timeout although an earlier copy was answered.
+    pub spurious: u64,
+    /// Sequence errors that receivers have told.
+    pub sequence_naks: u64,
+    /// Packets lost for want of room in a switch.
+    pub dropped_full: u64,
+    /// The same for priorities that are paused: their headroom is too small.
+    pub dropped_lossless: u64,
+    /// Packets lost on cables at random.
+    pub lost: u64,
+    /// Packets lost because a cable was down.
+    pub lost_down: u64,
+    /// Packets that arrived with a wrong ICRC.
+    pub corrupted: u64,
+    /// Packets that no path led on.
+    pub unreachable: u64,
+    /// PFC frames sent.
+    pub pauses: u64,
+    /// Packets marked.
+    pub marked: u64,
+    /// CNPs sent.
+    pub cnps: u64,
+    /// Packets that hosts sent.
+    pub packets: u64,
+}
+
+/// Flow completion times over ideal ones.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[allow(missing_docs, reason = "the names say what they are")]
+pub struct Slowdown {
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+/// The longest that a queue of one priority was.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct WorstQueue {
+    /// The cable that it waited for, from the switch that it waited in: `leaf0-h3`.
+    pub port: String,
+    /// How long it was.
+    pub bytes: u64,
+}
+
+/// A bin of the histogram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[allow(missing_docs, reason = "the names say what they are")]
+pub struct Bin {
+    pub low_ns: u64,
+    pub high_ns: Option<u64>,
+    pub count: u64,
+}
+
+/// A transfer that was posted.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Flow {
+    /// Its place in the workload.
+    pub transfer: u32,
+    /// Its job.
+    pub job: u16,
+    /// The sending host.
+    pub src: u32,
+    /// The receiving host.
+    pub dst: u32,
+    /// Payload.
+    pub bytes: u32,
+    /// When it was posted.
+    pub start_ns: u64,
+    /// How long it took to the acknowledgement; none if that never came.
+    pub fct_ns: Option<u64>,
+    /// How long it takes with nothing else in the fabric.
+    pub ideal_ns: u64,
+}
+
+impl Flow {
+    /// How many times longer than ideal it took.
+    #[must_use]
+    pub fn slowdown(&self) -> Option<f64> {
+        let fct = self.fct_ns?;
+        Some(fct as f64 / self.ideal_ns.max(1) as f64)
+    }
+}
+
+/// A retransmission timer that ran out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct TimeoutRow {
+    /// When.
+    pub at_ns: u64,
+    /// The host that waited.
+    pub host: u32,
+    /// Its queue pair.
+    pub qpn: u32,
+    /// The job that this works for.
+    pub job: u16,
+    /// How long it had waited.
+    pub wait_ns: u64,
+    /// Whether it was adaptive retransmission's.
+    pub adaptive: bool,
+    /// Whether the queue pair failed.
+    pub fatal: bool,
+}
+
+/// What has come of a simulation.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Results {
+    /// The figures.
+    pub summary: Summary,
+    /// All transfers that were posted, in the order of the workload.
+    pub flows: Vec<Flow>,
+    /// All timeouts, in order.
+    pub timeouts: Vec<TimeoutRow>,
+}
+
+impl Results {
+    /// What has come of a scenario's simulation; `standing` is how it stopped.
+    #[must_use]
+    pub fn new(scenario: &Scenario, simulation: &Simulation, standing: Standing) -> Self {
+        let mut paths = Paths::new(&scenario.topology, scenario.device.mtu);
+        let flows = flows(simulation, &mut paths);
+        let timeouts = timeouts(simulation);
+        let summary = Summary {
+            version: env!("CARGO_PKG_VERSION"),
+            title: scenario.title.clone(),
+            scenario: format!("{:016x}", scenario.hash),
+            seed: scenario.seed,
+            ended: match standing {
+                Standing::Over => Ended::JobsOver,
+                Standing::TimeUp => Ended::TimeUp,
+                Standing::Stuck => Ended::Stuck,
+                Standing::Running => Ended::Interrupted,
+            },
+            simulated_ns: simulation.fabric.now().as_nanos(),
+            events: simulation.events(),
+            hops: simulation.fabric.hops(),
+            jobs: jobs(simulation, &flows, &mut paths),
+            totals: totals(simulation),
+            slowdown: slowdown(&flows),
+            worst_queue: worst_queue(simulation),
+            histogram: histogram(&timeouts),
+            samples_cut_short: simulation.samples.is_cut_short,
+        };
+        Self {
+            summary,
+            flows,
+            timeouts,
+        }
+    }
+}
+
+fn flows(simulation: &Simulation, paths: &mut Paths<'_>) -> Vec<Flow> {
+    let transfers = &simulation.player.workload().transfers;
+    let outcomes = simulation.player.outcomes.iter();
+    let posted = (0..).zip(transfers).zip(outcomes);
+    let posted = posted.filter(|(_, outcome)| outcome.started != Time::NEVER);
+    posted
+        .map(|((transfer, it), outcome)| Flow {
+            transfer,
+            job: it.job,
+            src: it.src,
+            dst: it.dst,
+            bytes: it.bytes,
+            start_ns: outcome.started.as_nanos(),
+            fct_ns: fct(outcome).map(Span::as_nanos),
+            ideal_ns: paths.round_trip(it.src, it.dst, it.bytes).as_nanos(),
+        })
+        .collect()
+}
+
+fn fct(outcome: &Outcome) -> Option<Span> {
+    let is_done = outcome.acknowledged != Time::NEVER;
+    is_done.then(|| outcome.acknowledged.since(outcome.started))
+}
+
+fn timeouts(simulation: &Simulation) -> Vec<TimeoutRow> {
+    let row = |it: &crate::Timeout| TimeoutRow {
+        at_ns: it.at.as_nanos(),
+        host: it.host,
+        qpn: it.qpn.into(),
+        job: it.job,
+        wait_ns: it.expiry.wait.as_nanos(),
+        adaptive: it.expiry.adaptive,
+        fatal: it.expiry.fatal,
+    };
+    simulation.player.timeouts.iter().map(row).collect()
+}
+
+fn jobs(simulation: &Simulation, flows: &[Flow], paths: &mut Paths<'_>) -> Vec<Job> {
+    let player = &simulation.player;
+    let workload = player.workload();
+    let ideal = ideal::of_jobs(workload, paths);
+    let mut bytes = vec![0; workload.jobs.len()];
+    for transfer in &workload.transfers {
+        bytes[usize::from(transfer.job)] += u64::from(transfer.bytes);
+    }
+    let mut timeouts = vec![0; workload.jobs.len()];
+    for timeout in &player.timeouts {
+        timeouts[usize::from(timeout.job)] += 1;
+    }
+    let outcomes = player.job_outcomes.iter().enumerate();
+    outcomes
+        .map(|(job, outcome)| {
+            let ended = outcome.ended.or(outcome.died.map(|(at, _)| at));
+            let time = ended
+                .zip(outcome.began)
+                .map(|(end, began)| end.since(began));
+            let lost = time.map(|time| time.as_nanos().saturating_sub(ideal[job].as_nanos()));
+            let of_job: Vec<_> = flows
+                .iter()
+                .filter(|it| usize::from(it.job) == job)
+                .copied()
+                .collect();
+            Job {
+                name: workload.jobs[job].clone(),
+                fate: match (outcome.ended, outcome.died) {
+                    (_, Some(_)) => Fate::Aborted,
+                    (Some(_), None) => Fate::Finished,
+                    (None, None) => Fate::Unfinished,
+                },
+                cause: outcome.died.map(|(_, status)| status.name()),
+                time_ns: time.map(Span::as_nanos),
+                ideal_ns: ideal[job].as_nanos(),
+                lost_ns: lost.filter(|_| outcome.died.is_none()),
+                transfers: outcome.transfers,
+                delivered: outcome.delivered,
+                bytes: bytes[job],
+                failures: outcome.failures,
+                timeouts: timeouts[job],
+                slowdown: slowdown(&of_job),
+            }
+        })
+        .collect()
+}
+
+fn totals(simulation: &Simulation) -> Totals {
+    let (fabric, player) = (&simulation.fabric, &simulation.player);
+    let mut totals = Totals::default();
+    for timeout in &player.timeouts {
+        totals.timeouts += 1;
+        totals.adaptive_timeouts += u64::from(timeout.expiry.adaptive);
+        totals.fatal_timeouts += u64::from(timeout.expiry.fatal);
+    }
+    let topology = fabric.topology();
+    for host in 0..topology.hosts {
+        let count = |counter| fabric.host(host).hca.state().counter(counter);
+        totals.retransmitted += count(Counter::RetransmittedPackets);
+        totals.spurious += count(Counter::SpuriousRetransmissions);
+        totals.sequence_naks += count(Counter::PacketSeqErr);
+        totals.corrupted += count(Counter::RxIcrcEncapsulated);
+        totals.cnps += count(Counter::NpCnpSent);
+        totals.packets += count(Counter::RdmaTxPackets);
+    }
+    for switch in topology.hosts..topology.nodes() {
+        let counters = fabric.switch(NodeId(switch));
+        totals.dropped_full += counters.dropped_full;
+        totals.dropped_lossless += counters.dropped_lossless;
+        totals.unreachable += counters.unreachable;
+        totals.marked += counters.marked;
+    }
+    for cable in 0..topology.cables.len() {
+        for end in 0..2 {
+            let counters = fabric.line(cable, end);
+            totals.lost += counters.lost;
+            totals.lost_down += counters.dropped_down;
+            totals.pauses += counters.pauses;
+        }
+    }
+    totals
+}
+
+fn worst_queue(simulation: &Simulation) -> Option<WorstQueue> {
+    let fabric = &simulation.fabric;
+    let topology = fabric.topology();
+    let ends = (0..topology.cables.len()).flat_map(|cable| [(cable, 0), (cable, 1)]);
+    let (bytes, cable, end) = ends
+        .map(|(cable, end)| (fabric.queue(cable, end).1, cable, end))
+        .filter(|(bytes, ..)| *bytes > 0)
+        .max_by_key(|(bytes, cable, end)| (*bytes, std::cmp::Reverse((*cable, *end))))?;
+    Some(WorstQueue {
+        port: line_name(topology, cable, end),
+        bytes,
+    })
+}
+
+/// The name of one way of a cable: from where to where.
+#[must_use]
+pub fn line_name(topology: &crate::Topology, cable: usize, end: usize) -> String {
+    let ends = topology.cables[cable].ends;
+    let [from, to] = [ends[end], ends[1 - end]].map(|node| topology.name(node));
+    format!("{from}-{to}")
+}
+
+fn histogram(timeouts: &[TimeoutRow]) -> Vec<Bin> {
+    let config = HistogramConfig::default();
+    let mut counts = vec![0; usize::from(config.bins)];
+    for timeout in timeouts.iter().filter(|it| it.adaptive && !it.fatal) {
+        counts[config.bin_of(timeout.wait_ns)] += 1;
+    }
+    let bin = |(bin, count)| {
+        let (low_ns, high_ns) = config.edges_ns(bin);
+        Bin {
+            low_ns,
+            high_ns,
+            count,
+        }
+    };
+    counts.into_iter().enumerate().map(bin).collect()
+}
+
+/// The quantiles of slowdowns, by rank.
+#[must_use]
+pub fn slowdown(flows: &[Flow]) -> Option<Slowdown> {
+    let mut all: Vec<f64> = flows.iter().filter_map(Flow::slowdown).collect();
+    all.sort_by(f64::total_cmp);
+    let last = all.len().checked_sub(1)?;
+    let rank = |percent: usize| (last * percent).div_ceil(100);
+    let at = |percent| (all[rank(percent)] * 1000.0).round() / 1000.0;
+    Some(Slowdown {
+        p50: at(50),
+        p95: at(95),
+        p99: at(99),
+        max: at(100),
+    })
+}
+
+/// Bytes of a span at a rate.
+#[must_use]
+pub fn bytes_in(rate: Rate, span: Span) -> u64 {
+    let bits = u128::from(rate.bps()) * u128::from(span.as_picos()) / 1_000_000_000_000;
+    (bits / 8) as u64
+}

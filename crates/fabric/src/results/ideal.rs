@@ -1,0 +1,203 @@
+//! How long things take at least: alone in the fabric, or on the busiest port.
+
+use std::collections::{HashMap, VecDeque};
+
+use ferroce_dcqcn::Rate;
+use ferroce_hca::Mtu;
+use ferroce_time::{Span, Time};
+
+use crate::topology::{NodeId, Topology};
+use crate::workload::Workload;
+
+/// What is around the payload of every packet on the wire: Ethernet with preamble, check sequence and
+/// gap, IPv4, UDP, BTH, ICRC.
+const AROUND: u32 = 14 + 24 + 20 + 8 + 12 + 4;
+/// RETH and immediate data, once a message.
+const MESSAGE: u32 = 16 + 4;
+/// An acknowledgement.
+const ACK: u32 = AROUND + 4;
+
+/// The shortest paths of a topology, found as they are asked for.
+pub(super) struct Paths<'a> {
+    topology: &'a Topology,
+    mtu: u32,
+    /// The cables of each node, and the nodes at their other ends.
+    neighbours: Vec<Vec<(usize, u32)>>,
+    /// Cables of the path between two hosts.
+    known: HashMap<(u32, u32), Path>,
+    /// From which host, and by which cable each node is reached from there.
+    tree: (u32, Vec<Option<(usize, u32)>>),
+}
+
+/// What counts of a path.
+#[derive(Clone, Copy, Default)]
+struct Path {
+    /// Delays of its cables.
+    delay: Span,
+    /// Of its slowest cable.
+    slowest: Rate,
+    /// What the first packet of a message takes to be sent by each but the slowest, per byte.
+    others_ps_per_byte: f64,
+}
+
+impl<'a> Paths<'a> {
+    pub(super) fn new(topology: &'a Topology, mtu: Mtu) -> Self {
+        let mut neighbours = vec![Vec::new(); topology.nodes() as usize];
+        for (cable, it) in topology.cables.iter().enumerate() {
+            let [a, b] = it.ends;
+            neighbours[a.0 as usize].push((cable, b.0));
+            neighbours[b.0 as usize].push((cable, a.0));
+        }
+        Self {
+            topology,
+            mtu: mtu.bytes(),
+            neighbours,
+            known: HashMap::new(),
+            tree: (u32::MAX, Vec::new()),
+        }
+    }
+
+    /// From the first bit that leaves to the last that arrives.
+    pub(super) fn one_way(&mut self, src: u32, dst: u32, bytes: u32) -> Span {
+        let path = self.path(src, dst);
+        let packets = bytes.div_ceil(self.mtu).max(1);
+        let first = bytes.min(self.mtu) + AROUND + MESSAGE;
+        let all = bytes + packets * AROUND + MESSAGE;
+        let others = (path.others_ps_per_byte * f64::from(first)) as u64;
+        path.delay + path.slowest.transmission(all) + Span::from_picos(others)
+    }
+
+    /// The same until the acknowledgement is back.
+    pub(super) fn round_trip(&mut self, src: u32, dst: u32, bytes: u32) -> Span {
+        let path = self.path(dst, src);
+        let ack = path.slowest.transmission(ACK)
+            + Span::from_picos((path.others_ps_per_byte * f64::from(ACK)) as u64);
+        self.one_way(src, dst, bytes) + path.delay + ack
+    }
+
+    /// How long a port of that host is busy with a message.
+    fn busy(&self, host: u32, bytes: u32) -> Span {
+        let cable = self.neighbours[host as usize].first();
+        let rate = cable.map(|(cable, _)| self.topology.cables[*cable].rate);
+        let packets = bytes.div_ceil(self.mtu).max(1);
+        let all = bytes + packets * AROUND + MESSAGE;
+        rate.map_or(Span::ZERO, |rate| rate.transmission(all))
+    }
+
+    fn path(&mut self, src: u32, dst: u32) -> Path {
+        if let Some(path) = self.known.get(&(src, dst)) {
+            return *path;
+        }
+        if self.tree.0 != src {
+            self.tree = (src, self.tree_from(src));
+        }
+        let mut path = Path::default();
+        let mut at = dst;
+        let mut rates = Vec::new();
+        while let Some((cable, before)) = self.tree.1[at as usize] {
+            let cable = &self.topology.cables[cable];
+            path.delay = path.delay + cable.delay;
+            rates.push(cable.rate);
+            at = before;
+        }
+        rates.sort();
+        path.slowest = rates.first().copied().unwrap_or_default();
+        let picos = |rate: &Rate| 8e12 / rate.bps() as f64;
+        path.others_ps_per_byte = rates.iter().skip(1).map(picos).sum();
+        self.known.insert((src, dst), path);
+        path
+    }
+
+    /// By which cable and from which node every node is reached first.
+    fn tree_from(&self, src: u32) -> Vec<Option<(usize, u32)>> {
+        let mut tree = vec![None; self.neighbours.len()];
+        let mut next = VecDeque::from([src]);
+        while let Some(node) = next.pop_front() {
+            if node != src && self.topology.is_host(NodeId(node)) {
+                continue;
+            }
+            for &(cable, other) in &self.neighbours[node as usize] {
+                if other != src && tree[other as usize].is_none() {
+                    tree[other as usize] = Some((cable, node));
+                    next.push_back(other);
+                }
+            }
+        }
+        tree
+    }
+}
+
+/// The shortest that each job can take: the longest chain of transfers that wait for each other, or
+/// what its busiest port has to send or take, whichever is longer.
+pub(super) fn of_jobs(workload: &Workload, paths: &mut Paths<'_>) -> Vec<Span> {
+    let chains = longest_chains(workload, paths);
+    let ports = busiest_ports(workload, paths);
+    chains
+        .into_iter()
+        .zip(ports)
+        .map(|(a, b)| a.max(b))
+        .collect()
+}
+
+fn longest_chains(workload: &Workload, paths: &mut Paths<'_>) -> Vec<Span> {
+    let transfers = &workload.transfers;
+    let mut waits = vec![0_u32; transfers.len()];
+    let mut first = vec![0_u32; transfers.len() + 1];
+    for (before, after) in &workload.edges {
+        waits[after.0 as usize] += 1;
+        first[before.0 as usize + 1] += 1;
+    }
+    for at in 0..transfers.len() {
+        first[at + 1] += first[at];
+    }
+    let mut place = first.clone();
+    let mut waiters = vec![0_u32; workload.edges.len()];
+    for (before, after) in &workload.edges {
+        let place = &mut place[before.0 as usize];
+        waiters[*place as usize] = after.0;
+        *place += 1;
+    }
+    let mut began = vec![Time::NEVER; workload.jobs.len()];
+    let mut ended = vec![Time::ZERO; workload.jobs.len()];
+    let mut ready = vec![Time::ZERO; transfers.len()];
+    let mut next: VecDeque<u32> = (0..transfers.len() as u32)
+        .filter(|it| waits[*it as usize] == 0)
+        .collect();
+    while let Some(at) = next.pop_front() {
+        let it = &transfers[at as usize];
+        let start = it.at.max(ready[at as usize].after(it.think));
+        let end = start.after(paths.one_way(it.src, it.dst, it.bytes));
+        let job = usize::from(it.job);
+        began[job] = began[job].min(start);
+        ended[job] = ended[job].max(end);
+        for waiter in &waiters[first[at as usize] as usize..first[at as usize + 1] as usize] {
+            let waiter = *waiter as usize;
+            ready[waiter] = ready[waiter].max(end);
+            waits[waiter] -= 1;
+            if waits[waiter] == 0 {
+                next.push_back(waiter as u32);
+            }
+        }
+    }
+    began
+        .into_iter()
+        .zip(ended)
+        .map(|(began, ended)| ended.since(began))
+        .collect()
+}
+
+fn busiest_ports(workload: &Workload, paths: &Paths<'_>) -> Vec<Span> {
+    let mut busy: HashMap<(u16, u32, bool), Span> = HashMap::new();
+    for it in &workload.transfers {
+        for (host, sends) in [(it.src, true), (it.dst, false)] {
+            let span = busy.entry((it.job, host, sends)).or_insert(Span::ZERO);
+            *span = *span + paths.busy(host, it.bytes);
+        }
+    }
+    let mut busiest = vec![Span::ZERO; workload.jobs.len()];
+    for ((job, ..), span) in busy {
+        let busiest = &mut busiest[usize::from(job)];
+        *busiest = (*busiest).max(span);
+    }
+    busiest
+}

@@ -1,0 +1,309 @@
+//! Scenarios: a fabric, what hosts do on it, what goes wrong, and what to record, as a TOML file.
+//!
+//! Reading is strict: an unknown key, a value out of range or a host that does not exist is an error
+//! with its line. What a file refers to is read by the caller.
+//!
+//! | module | does |
+//! |---|---|
+//! | `keys` | the table of all keys |
+//! | `read` | values of TOML, and what is wrong with them |
+//! | `plain` | values put in the place of others |
+//! | `names` | hosts and cables by name |
+//! | `topology`, `switches`, `device`, `job`, `fault` | one table of the file each |
+//! | `check` | what can never happen, or is surely deadly |
+//! | `schema` | the JSON Schema |
+//! | `hash` | what tells scenarios apart |
+//!
+//! ```
+//! use ferroce_fabric::scenario::Scenario;
+//!
+//! let text = r#"
+//!     [topology]
+//!     kind = "star"
+//!     hosts = 4
+//!     [[job]]
+//!     workload = "incast"
+//!     bytes = "64KiB"
+//! "#;
+//! let scenario = Scenario::parse(text, &mut |_| Err("no files".into())).unwrap();
+//! let mut simulation = scenario.simulation().unwrap();
+//! while simulation.run(1_000_000).unwrap() == ferroce_fabric::Standing::Running {}
+//! assert_eq!(simulation.player.job_outcomes[0].delivered, 3);
+//! ```
+
+mod check;
+mod device;
+mod fault;
+mod hash;
+mod job;
+mod keys;
+mod names;
+mod plain;
+mod read;
+mod schema;
+mod switches;
+mod topology;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ferroce_hca::VerbsError;
+use ferroce_time::{Span, Time};
+use toml::de::{DeTable, DeValue};
+
+pub use self::check::Finding;
+pub use self::device::Device;
+pub use self::fault::FaultSpan;
+use self::read::Reader;
+pub use self::schema::json_schema;
+use crate::topology::Topology;
+use crate::{
+    Fabric, FabricConfig, Fault, JobConfig, Player, Recording, Simulation, SwitchConfig, Workload,
+};
+
+/// Reads a file that a scenario refers to: its text, or why it cannot be read.
+pub type Resolver<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
+
+/// A scenario that was read, and can be run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// One line for lists and reports, empty if the file has none.
+    pub title: String,
+    /// What the scenario is to answer, empty if the file does not say.
+    pub question: String,
+    /// What came out of it, empty if the file does not say.
+    pub answer: String,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// When a run ends at the latest.
+    pub duration: Span,
+    /// What is connected to what.
+    pub topology: Topology,
+    /// All switches.
+    pub switch: SwitchConfig,
+    /// The NIC of every host.
+    pub device: Device,
+    /// What hosts send to each other.
+    pub workload: Workload,
+    /// How the jobs of the workload use their connections.
+    pub jobs: Vec<JobConfig>,
+    /// What goes wrong, each as one span of time.
+    pub faults: Vec<FaultSpan>,
+    /// The same as single events.
+    pub timeline: Vec<(Time, Fault)>,
+    /// What is recorded.
+    pub recording: Recording,
+    /// Tells scenarios apart that differ in anything but their seed and comments.
+    pub hash: u64,
+    /// The lines of the file's keys, by their path.
+    lines: BTreeMap<String, usize>,
+}
+
+/// One thing that is wrong with a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// The line it is on, counted from 1.
+    pub line: Option<usize>,
+    /// What it is, and what to write instead.
+    pub text: String,
+}
+
+/// A file is not a scenario that can be run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScenarioError {
+    /// What is wrong, at least one, in the order of the file.
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, problem) in self.problems.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "\n" };
+            write!(f, "{separator}{}", problem.text)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ScenarioError {}
+
+impl Scenario {
+    /// Reads a scenario. `resolve` reads the files that it refers to, by the names it uses.
+    ///
+    /// # Errors
+    /// With everything that is wrong with it.
+    pub fn parse(text: &str, resolve: &mut Resolver<'_>) -> Result<Self, ScenarioError> {
+        Self::parse_with(text, &[], resolve)
+    }
+
+    /// The same with some values put in the place of those of the file, or beside them: paths such as
+    /// `job[0].timeout` (`job.timeout` is that of all jobs), and values as TOML has them. What is not
+    /// TOML is taken as a string.
+    ///
+    /// # Errors
+    /// With everything that is wrong with it.
+    pub fn parse_with(
+        text: &str,
+        values: &[(String, String)],
+        resolve: &mut Resolver<'_>,
+    ) -> Result<Self, ScenarioError> {
+        let mut table = DeTable::parse(text).map_err(|error| ScenarioError {
+            problems: vec![Problem {
+                line: error.span().map(|span| read::line_of(text, span.start)),
+                text: format!("not TOML: {}", error.message()),
+            }],
+        })?;
+        for (path, value) in values {
+            let value = DeValue::parse(value).map_or_else(
+                |_| DeValue::String(Cow::Borrowed(value)),
+                |value| value.into_inner(),
+            );
+            if let Err(error) = plain::set(table.get_mut(), path, &value) {
+                let text = format!("cannot set {path}: {error}");
+                let problems = vec![Problem { line: None, text }];
+                return Err(ScenarioError { problems });
+            }
+        }
+        let mut reader = Reader::new(text);
+        let mut files = Vec::new();
+        let mut resolve = |name: &str| {
+            let text = resolve(name)?;
+            files.push(text.clone());
+            Ok(text)
+        };
+        let scenario = read_all(&mut reader, table.get_ref(), &mut resolve);
+        match scenario {
+            Some(mut scenario) if reader.problems.is_empty() => {
+                scenario.hash = hash::of(plain::table(table.get_ref()), &files);
+                scenario.lines = reader.lines;
+                Ok(scenario)
+            }
+            _ => {
+                let mut problems = reader.problems;
+                problems.sort_by_key(|problem| problem.line);
+                Err(ScenarioError { problems })
+            }
+        }
+    }
+
+    /// The scenario as a simulation at time zero.
+    ///
+    /// # Errors
+    /// If a device has no room for the objects that each host needs.
+    pub fn simulation(&self) -> Result<Simulation, VerbsError> {
+        let devices = self.device.devices(&self.topology, self.seed);
+        let config = FabricConfig {
+            topology: self.topology.clone(),
+            switch: self.switch.clone(),
+            seed: self.seed,
+        };
+        let fabric = Fabric::new(config, devices)?;
+        let player = Player::new(self.workload.clone(), self.jobs.clone());
+        let until = Time::ZERO.after(self.duration);
+        let recording = Some(self.recording);
+        Ok(Simulation::new(
+            fabric,
+            player,
+            self.timeline.clone(),
+            recording,
+            until,
+        ))
+    }
+
+    /// The line on which a key stands, by its path: `job[0].timeout`; else that of its table.
+    fn line(&self, path: &str) -> Option<usize> {
+        let parent = || self.lines.get(path.rsplit_once('.')?.0);
+        self.lines.get(path).or_else(parent).copied()
+    }
+}
+
+fn read_all<'t>(
+    reader: &mut Reader<'t>,
+    table: &'t DeTable<'t>,
+    resolve: &mut Resolver<'_>,
+) -> Option<Scenario> {
+    let root = reader.root(table, keys::ROOT);
+    let mut text = |name| reader.string(&root, name).unwrap_or_default().to_owned();
+    let [title, question, answer] = ["title", "question", "answer"].map(&mut text);
+    let seed = reader
+        .count(&root, "seed", (0, i64::MAX as u64))
+        .unwrap_or(1);
+    let duration = reader.span(&root, "duration", 1);
+    let duration = duration.unwrap_or(Span::from_secs(60));
+    let topology = topology::read(reader, &root);
+    let device = device::read(reader, &root, resolve);
+    let switch = switches::read(reader, &root, topology.as_ref());
+    let topology = topology?;
+    let jobs = job::read(reader, &root, &topology, &device, seed);
+    let faults = fault::read(reader, &root, &topology, duration);
+    let busy = jobs
+        .as_ref()
+        .map_or(Span::ZERO, |(workload, _)| busiest(workload, &topology));
+    let recording = read_recording(reader, &root, busy.min(duration));
+    let (workload, jobs) = jobs?;
+    Some(Scenario {
+        title,
+        question,
+        answer,
+        seed,
+        duration,
+        timeline: fault::timeline(&faults, &topology),
+        topology,
+        switch,
+        device,
+        workload,
+        jobs,
+        faults,
+        recording,
+        hash: 0,
+        lines: BTreeMap::new(),
+    })
+}
+
+/// Samples of each kind that are kept unless the file says otherwise.
+const SAMPLES: u64 = 200_000;
+
+/// How long the host that has most to send needs at least.
+fn busiest(workload: &Workload, topology: &Topology) -> Span {
+    let mut bytes = vec![0_u64; topology.hosts as usize];
+    for it in &workload.transfers {
+        bytes[it.src as usize] += u64::from(it.bytes);
+        bytes[it.dst as usize] += u64::from(it.bytes);
+    }
+    let most = bytes.into_iter().max().unwrap_or(0);
+    let rate = topology.cables.iter().map(|it| it.rate.bps()).max();
+    let nanos = u128::from(most) * 8_000_000_000 / u128::from(rate.unwrap_or(1).max(1));
+    Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 1_000))
+}
+
+/// `[record]`; `busy` is about how long there is much to see.
+fn read_recording<'t>(reader: &mut Reader<'t>, root: &read::Section<'t>, busy: Span) -> Recording {
+    let section = reader.section(root, "record", keys::RECORD);
+    let mut flag = |name, otherwise| reader.flag(&section, name).unwrap_or(otherwise);
+    let (queues, links, rates) = (
+        flag("queues", true),
+        flag("links", true),
+        flag("rates", false),
+    );
+    let every = (busy.as_nanos() / 500).clamp(10_000, 1_000_000);
+    let every = reader
+        .span(&section, "every", 1)
+        .unwrap_or(Span::from_nanos(every));
+    let samples = reader
+        .count(&section, "samples", (0, 1 << 32))
+        .unwrap_or(SAMPLES);
+    Recording {
+        every,
+        samples_max: usize::try_from(samples).unwrap_or(usize::MAX),
+        queues,
+        links,
+        rates,
+    }
+}
+
+/// The candidate that resembles `word` most.
+fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let distance = |candidate: &&str| strsim::levenshtein(word, candidate);
+    candidates.into_iter().min_by_key(distance)
+}

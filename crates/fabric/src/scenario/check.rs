@@ -1,0 +1,266 @@
+//! What can never happen in a scenario, or is surely deadly, said before it runs.
+
+use ferroce_adp::QpTimeouts;
+use ferroce_dcqcn::Rate;
+use ferroce_time::{Span, Time};
+
+use super::Scenario;
+use crate::topology::NodeId;
+use crate::{Fault, JobConfig, OnError};
+
+/// Something suspicious about a scenario that can be run all the same.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// The line it is about, counted from 1.
+    pub line: Option<usize>,
+    /// What it is, and what to write instead.
+    pub text: String,
+}
+
+impl Scenario {
+    /// What can never happen, or surely ends a job.
+    #[must_use]
+    pub fn check(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut say = |path: &str, text: String| {
+            let line = self.line(path);
+            findings.push(Finding { line, text });
+        };
+        self.check_times(&mut say);
+        self.check_timeouts(&mut say);
+        if self.topology.switches() > 0 {
+            self.check_marks(&mut say);
+            self.check_pauses(&mut say);
+        }
+        findings.sort_by_key(|finding| finding.line);
+        findings
+    }
+
+    fn check_times(&self, say: &mut dyn FnMut(&str, String)) {
+        let end = Time::ZERO.after(self.duration);
+        let duration = self.duration;
+        for fault in &self.faults {
+            if fault.from >= end {
+                let text = format!(
+                    "{} begins at {}, after the end: duration is {duration}",
+                    fault.what,
+                    fault.from.since(Time::ZERO)
+                );
+                say(&format!("fault[{}].at", fault.entry), text);
+            }
+        }
+        for (job, name) in self.workload.jobs.iter().enumerate() {
+            let of_job = self
+                .workload
+                .transfers
+                .iter()
+                .filter(|it| usize::from(it.job) == job);
+            let starts = of_job.map(|it| it.at);
+            if let Some(at) = starts.min().filter(|at| *at >= end) {
+                let at = at.since(Time::ZERO);
+                let text =
+                    format!("job {name} begins at {at}, after the end: duration is {duration}");
+                say(&format!("job[{job}].at"), text);
+            }
+        }
+    }
+
+    /// Queue pairs that give up before an outage ends.
+    fn check_timeouts(&self, say: &mut dyn FnMut(&str, String)) {
+        let loses = |(_, fault): &(Time, Fault)| match fault {
+            Fault::Loss(_, loss) => *loss != crate::Loss::default(),
+            Fault::CableDown(_) | Fault::Silent(_) | Fault::Corruption(..) => true,
+            _ => false,
+        };
+        let loses = self.timeline.iter().any(loses);
+        for (number, job) in self.jobs.iter().enumerate() {
+            let path = format!("job[{number}].timeout");
+            if job.attr.timeout == 0 && loses {
+                let text = "timeout = 0 waits for ever: what a fault loses may never be sent again";
+                say(&path, text.into());
+                continue;
+            }
+            let Some(total) = self.device.total_timeout(timeouts(job)) else {
+                continue;
+            };
+            let hosts = self.hosts_of(number);
+            let concerns = |it: &&super::FaultSpan| match it.host_cut_off(&self.topology) {
+                Some(host) => hosts[host as usize],
+                None => it.silences(),
+            };
+            let longest = self.faults.iter().filter(concerns);
+            let longest = longest.max_by_key(|it| self.outage(it));
+            if let Some(fault) = longest.filter(|fault| self.outage(fault) > total) {
+                let outage = match self.outage(fault) {
+                    Span::NEVER => "for good".into(),
+                    outage => format!("for {outage}"),
+                };
+                let then = match job.on_error {
+                    OnError::Abort => "and the job aborts",
+                    OnError::Reconnect(_) => "and connect anew",
+                };
+                let text = format!(
+                    "{} {outage}, but queue pairs with timeout = {} and retry_cnt = {} ({}) tolerate \
+                     {total}: those that are cut off fail, {then}",
+                    fault.what, job.attr.timeout, job.attr.retry_cnt, self.device.policy_name
+                );
+                say(&path, text);
+            }
+        }
+    }
+
+    /// Which hosts have a part in a job.
+    fn hosts_of(&self, job: usize) -> Vec<bool> {
+        let mut hosts = vec![false; self.topology.hosts as usize];
+        let transfers = self.workload.transfers.iter();
+        for it in transfers.filter(|it| usize::from(it.job) == job) {
+            hosts[it.src as usize] = true;
+            hosts[it.dst as usize] = true;
+        }
+        hosts
+    }
+
+    /// How long a fault keeps a queue pair cut off.
+    fn outage(&self, fault: &super::FaultSpan) -> Span {
+        let is_of_host = |cable: &usize| {
+            let ends = self.topology.cables[*cable].ends;
+            ends.iter().any(|node| self.topology.is_host(*node))
+        };
+        let can_avoid = !fault.cables_down().iter().any(is_of_host);
+        match fault.reroute_after() {
+            Some(after) if can_avoid => fault.length().min(after),
+            _ => fault.length(),
+        }
+    }
+
+    /// Marks that are never made, or made in vain.
+    fn check_marks(&self, say: &mut dyn FnMut(&str, String)) {
+        let params = self.device.settings.congestion();
+        let heeds = |job: &JobConfig| params.heeds_cnps(job.traffic_class >> 5);
+        let Some(red) = &self.switch.ecn else {
+            if self.jobs.iter().any(heeds) {
+                let text = "no switch marks, so DCQCN never slows anybody down; add [switch.ecn] with \
+                            preset = \"hpcc\", or set device.dcqcn.enabled = false";
+                say("switch", text.into());
+            }
+            return;
+        };
+        for (number, job) in self.jobs.iter().enumerate().filter(|(_, job)| !heeds(job)) {
+            let priority = job.traffic_class >> 5;
+            let text = format!(
+                "DCQCN is off for priority {priority}, so nothing of this job is marked; \
+                 set device.dcqcn.enabled = true, or another dscp"
+            );
+            say(&format!("job[{number}].dscp"), text);
+        }
+        let lossless = |job: &JobConfig| self.switch.lossless >> (job.traffic_class >> 5) & 1 != 0;
+        let limit = match self.jobs.iter().any(lossless) {
+            true => self.shared(),
+            false => self.queue_limit(),
+        };
+        if u64::from(red.kmin()) >= limit {
+            let text = format!(
+                "nothing is ever marked: kmin is {}, and a queue can hold {limit} bytes; \
+                 write kmin = \"{}\" or less",
+                red.kmin(),
+                limit / 4
+            );
+            say("switch.ecn.kmin", text);
+        }
+    }
+
+    /// The longest that one queue without PFC can be, when all others are empty.
+    fn queue_limit(&self) -> u64 {
+        let alpha = f64::from(self.switch.drop_alpha_log2).exp2();
+        (self.shared() as f64 * alpha / (1.0 + alpha)) as u64
+    }
+
+    /// What of the smallest shared buffer is not headroom.
+    fn shared(&self) -> u64 {
+        let headroom = self.headroom();
+        self.switch.buffer_bytes.saturating_sub(headroom)
+    }
+
+    /// The headroom of the switch with the most ports.
+    fn headroom(&self) -> u64 {
+        let priorities = u64::from(self.switch.lossless.count_ones());
+        self.switch.headroom_bytes * priorities * self.ports_max()
+    }
+
+    fn ports_max(&self) -> u64 {
+        let mut ports = vec![0_u64; self.topology.nodes() as usize];
+        for cable in &self.topology.cables {
+            cable
+                .ends
+                .iter()
+                .for_each(|node| ports[node.0 as usize] += 1);
+        }
+        ports
+            .into_iter()
+            .skip(self.topology.hosts as usize)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Pauses that nobody makes, or that come too late.
+    fn check_pauses(&self, say: &mut dyn FnMut(&str, String)) {
+        if self.switch.lossless == 0 {
+            return;
+        }
+        for (number, job) in self.jobs.iter().enumerate() {
+            let priority = job.traffic_class >> 5;
+            if self.switch.lossless >> priority & 1 == 0 {
+                let text = format!(
+                    "dscp = {} is priority {priority}, which switch.pfc.priorities does not name: \
+                     nothing of this job is ever paused, and it can be dropped",
+                    job.traffic_class >> 2
+                );
+                say(&format!("job[{number}].dscp"), text);
+            }
+        }
+        let (headroom, buffer) = (self.headroom(), self.switch.buffer_bytes);
+        if headroom >= buffer {
+            let text = format!(
+                "{} ports need {headroom} bytes of headroom, and the buffer has {buffer}: nothing is left to \
+                 share; write a larger switch.buffer, or a smaller headroom",
+                self.ports_max()
+            );
+            say("switch.pfc.headroom", text);
+        }
+        let needs = |cable: &crate::Cable| {
+            headroom_needed(cable.rate, cable.delay, self.device.mtu.bytes())
+        };
+        let to_switch = self.topology.cables.iter();
+        let to_switch = to_switch.filter(|it| {
+            it.ends
+                .iter()
+                .any(|node: &NodeId| !self.topology.is_host(*node))
+        });
+        let needed = to_switch.map(needs).max().unwrap_or(0);
+        if self.switch.headroom_bytes < needed {
+            let text = format!(
+                "{} bytes of headroom are too few: up to {needed} arrive between a pause and its effect, \
+                 and what has no room is dropped; write headroom = \"{}KiB\"",
+                self.switch.headroom_bytes,
+                needed.div_ceil(1024)
+            );
+            say("switch.pfc.headroom", text);
+        }
+    }
+}
+
+/// What arrives between the decision to pause and its effect: there and back on the cable, a frame
+/// that has just begun at either end, and the pause itself.
+fn headroom_needed(rate: Rate, delay: Span, mtu: u32) -> u64 {
+    const AROUND: u64 = 14 + 20 + 8 + 12 + 16 + 4 + 24;
+    const PAUSE: u64 = 84;
+    let bits = u128::from(rate.bps()) * u128::from(delay.as_picos()) * 2 / 1_000_000_000_000;
+    (bits / 8) as u64 + 2 * (u64::from(mtu) + AROUND) + PAUSE
+}
+
+fn timeouts(job: &JobConfig) -> QpTimeouts {
+    QpTimeouts {
+        timeout: job.attr.timeout,
+        retry_cnt: job.attr.retry_cnt,
+    }
+}

@@ -1,0 +1,302 @@
+//! `[device]`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ferroce_adp::file::Document;
+use ferroce_adp::{AckTimeoutFloor, Policy, PolicyKind, Profile, QpTimeouts};
+use ferroce_dcqcn::presets::{PRESETS, Preset};
+use ferroce_dcqcn::{Param, Params, Rate};
+use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, Settings};
+use ferroce_prm::{Image, roce_accl as reg};
+use ferroce_time::Span;
+use toml::de::DeValue;
+
+use super::read::{Reader, Section, integer};
+use super::{Resolver, keys, nearest, plain};
+use crate::seed::sub_seed;
+use crate::topology::{NodeId, Topology};
+
+/// The NIC of every host.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Device {
+    /// Registers, personality and congestion control.
+    pub settings: Arc<Settings>,
+    /// What the retransmission policy is called.
+    pub policy_name: String,
+    policy: Policy,
+    /// Path MTU of all queue pairs.
+    pub mtu: Mtu,
+    /// What a queue pair keeps in flight at most.
+    pub window_bytes: u32,
+}
+
+impl Device {
+    /// How long a queue pair tolerates a silent peer at most; `None` is for ever.
+    #[must_use]
+    pub fn total_timeout(&self, qp: QpTimeouts) -> Option<Span> {
+        self.policy.total(qp)
+    }
+
+    /// A device for each host of a topology.
+    pub(super) fn devices(&self, topology: &Topology, seed: u64) -> impl Iterator<Item = Hca> {
+        let mut rates = vec![Rate::default(); topology.hosts as usize];
+        for cable in &topology.cables {
+            for NodeId(node) in cable.ends {
+                if let Some(rate) = rates.get_mut(node as usize) {
+                    *rate = cable.rate;
+                }
+            }
+        }
+        let seed = sub_seed(seed, 2);
+        (0..).zip(rates).map(move |(host, rate)| {
+            let config = HcaConfig {
+                host: host_profile(rate),
+                speed: rate,
+                window_bytes: self.window_bytes,
+                ..crate::card(sub_seed(seed, host))
+            };
+            Hca::with_settings(config, Arc::clone(&self.settings))
+        })
+    }
+}
+
+/// The profile of cards on ports of that rate. Every rate has one, for ever.
+fn host_profile(rate: Rate) -> &'static HostProfile {
+    static PROFILES: Mutex<BTreeMap<Rate, &'static HostProfile>> = Mutex::new(BTreeMap::new());
+    let mut profiles = PROFILES.lock().unwrap_or_else(PoisonError::into_inner);
+    profiles
+        .entry(rate)
+        .or_insert_with(|| Box::leak(Box::new(HostProfile::card(rate))))
+}
+
+pub(super) fn read<'t>(
+    reader: &mut Reader<'t>,
+    root: &Section<'t>,
+    resolve: &mut Resolver<'_>,
+) -> Device {
+    let section = reader.section(root, "device", keys::DEVICE);
+    let is_free = reader.flag(&section, "min_ack_timeout_limit_disabled") == Some(true);
+    let mut personality = Personality::default();
+    let profile = profile(reader, &section, resolve);
+    let policy_name = match &profile {
+        Some((name, _)) => {
+            let idle = ["personality", "ib_multiplier", "initial_exponent"];
+            reader.idle(&section, &idle, "has no effect under a profile");
+            format!("profile {name}")
+        }
+        None => read_personality(reader, &section, &mut personality),
+    };
+    let mut parts = Settings::new(personality).to_parts();
+    let profile = profile.and_then(|(_, profile)| profile);
+    if let Some(profile) = &profile {
+        activate(&mut parts.roce_accl, profile);
+    }
+    if is_free {
+        parts.floor_disabled = u128::MAX;
+    }
+    parts.congestion = congestion(reader, &section);
+    let mut policy = Policy::new(match (profile, personality.adaptive) {
+        (Some(profile), _) => PolicyKind::Profile(profile),
+        (None, false) => PolicyKind::Ib {
+            multiplier: personality.ib_multiplier,
+        },
+        (None, true) => PolicyKind::Firmware {
+            quantiser: personality.quantiser,
+            initial_exponent: personality.initial_exponent,
+        },
+    });
+    if is_free {
+        policy.floor = AckTimeoutFloor::Disabled;
+    }
+    let window = reader.size(&section, "window", (4096, 1 << 30));
+    Device {
+        settings: Arc::new(Settings::from_parts(parts)),
+        policy_name,
+        policy,
+        mtu: mtu(reader, &section),
+        window_bytes: window.unwrap_or(4 << 20) as u32,
+    }
+}
+
+fn read_personality<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    personality: &mut Personality,
+) -> String {
+    let words = [("firmware", true), ("ib", false)];
+    let adaptive = reader.word(section, "personality", &words);
+    personality.adaptive = adaptive.unwrap_or(true);
+    if let Some(multiplier) = reader.count8(section, "ib_multiplier", (1, 4)) {
+        personality.ib_multiplier = multiplier;
+    }
+    personality.initial_exponent = reader.count8(section, "initial_exponent", (0, 31));
+    let (idle, with) = match personality.adaptive {
+        true => ("ib_multiplier", "goes with personality = \"ib\" only"),
+        false => (
+            "initial_exponent",
+            "goes with personality = \"firmware\" only",
+        ),
+    };
+    reader.idle(section, &[idle], with);
+    match personality.adaptive {
+        true => "firmware ladder".into(),
+        false => "plain InfiniBand timeouts".into(),
+    }
+}
+
+fn mtu<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> Mtu {
+    let Some(bytes) = reader.count32(section, "mtu", (256, 4096)) else {
+        return Mtu::Mtu4096;
+    };
+    Mtu::from_bytes(bytes).unwrap_or_else(|| {
+        reader.invalid(
+            section,
+            "mtu",
+            bytes,
+            "must be 256, 512, 1024, 2048 or 4096",
+        );
+        Mtu::Mtu4096
+    })
+}
+
+/// Profiles that have a name.
+const PROFILES: &[(&str, &str)] = &[
+    ("backoff", include_str!("../../../../profiles/backoff.toml")),
+    (
+        "fast-recovery",
+        include_str!("../../../../profiles/fast-recovery.toml"),
+    ),
+    (
+        "link-flap",
+        include_str!("../../../../profiles/link-flap.toml"),
+    ),
+    (
+        "nvidia-ranges",
+        include_str!("../../../../profiles/nvidia-ranges.toml"),
+    ),
+    ("patient", include_str!("../../../../profiles/patient.toml")),
+];
+
+/// The profile that the file names or has, and its name; none if it is wrong.
+fn profile<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    resolve: &mut Resolver<'_>,
+) -> Option<(String, Option<Profile>)> {
+    let value = reader.value(section, "profile")?;
+    let (name, text) = match value.get_ref() {
+        DeValue::Table(table) => {
+            let text = plain::table(table).to_string();
+            ("in the scenario".to_owned(), Some(text))
+        }
+        DeValue::String(name) => {
+            let built_in = PROFILES.iter().find(|(known, _)| known == name);
+            let text = match built_in {
+                Some((_, text)) => Some((*text).to_owned()),
+                None => file(reader, section, name, resolve),
+            };
+            (name.to_string(), text)
+        }
+        _ => {
+            reader.wrong_type(section, "profile", "a name, a file or a table", value);
+            return None;
+        }
+    };
+    let Some(text) = text else {
+        return Some((name, None));
+    };
+    let document = match Document::parse(&text) {
+        Ok(document) => document,
+        Err(error) => {
+            for problem in &error.problems {
+                let line = problem
+                    .line()
+                    .map_or(String::new(), |line| format!(" line {line}:"));
+                reader.bad(section, "profile", format_args!("{name}:{line} {problem}"));
+            }
+            return Some((name, None));
+        }
+    };
+    match document.profile() {
+        Ok(profile) => Some((name, Some(profile))),
+        Err(report) => {
+            for violation in &report.violations {
+                reader.bad(section, "profile", format_args!("{name}: {violation}"));
+            }
+            Some((name, None))
+        }
+    }
+}
+
+fn file<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    name: &str,
+    resolve: &mut Resolver<'_>,
+) -> Option<String> {
+    match resolve(name) {
+        Ok(text) => Some(text),
+        Err(error) => {
+            let names = PROFILES.iter().map(|(name, _)| *name);
+            let all = names.clone().collect::<Vec<_>>().join(", ");
+            let nearest = nearest(name, names).unwrap_or_default();
+            let must = format!(
+                "cannot be read: {error}; name a file, or a built-in profile: {all}; the nearest is {nearest}"
+            );
+            reader.invalid(section, "profile", format_args!("{name:?}"), must);
+            None
+        }
+    }
+}
+
+/// Makes a profile the active one of the register ROCE_ACCL.
+fn activate(register: &mut [u8], profile: &Profile) {
+    register[reg::PROFILE_OFFSET..][..reg::PROFILE_SIZE].copy_from_slice(&profile.to_register());
+    if let Ok(mut image) = Image::new(&reg::ROCE_ACCL, register) {
+        let set = image.set(&reg::ADP_RETX_PROFILE_ID, 1);
+        debug_assert!(set.is_ok(), "the field holds 1");
+    }
+}
+
+/// `[device.dcqcn]`: its keys are the parameters' names.
+fn congestion<'t>(reader: &mut Reader<'t>, parent: &Section<'t>) -> Params {
+    let Some(value) = reader.value(parent, "dcqcn") else {
+        return Params::default();
+    };
+    let DeValue::Table(table) = value.get_ref() else {
+        reader.wrong_type(parent, "dcqcn", "a table", value);
+        return Params::default();
+    };
+    let mut params = match table.get("preset").map(|value| value.get_ref()) {
+        None => Params::default(),
+        Some(DeValue::String(name)) if Preset::named(name).is_some() => {
+            Preset::named(name).map_or_else(Params::default, Preset::params)
+        }
+        Some(_) => {
+            let names: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
+            let must = format_args!("preset must be one of {}", names.join(", ")).to_string();
+            reader.bad(parent, "dcqcn", must);
+            return Params::default();
+        }
+    };
+    for (name, value) in table {
+        let line = reader.line_of(value);
+        let text = match value.get_ref() {
+            _ if name.get_ref() == "preset" => continue,
+            DeValue::Boolean(false) if name.get_ref() == "enabled" => {
+                params.set_clipped(Param::PrioMask, 0);
+                params.set_clipped(Param::NpPrioMask, 0);
+                continue;
+            }
+            DeValue::Boolean(true) if name.get_ref() == "enabled" => continue,
+            DeValue::String(text) => text.to_string(),
+            DeValue::Boolean(flag) => u8::from(*flag).to_string(),
+            value => integer(value).map_or_else(|| "none".into(), |number| number.to_string()),
+        };
+        if let Err(error) = params.assign(&format!("{}={text}", name.get_ref())) {
+            reader.problem(Some(line), format!("{}dcqcn: {error}", parent.path));
+        }
+    }
+    params
+}

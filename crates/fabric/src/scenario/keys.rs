@@ -1,0 +1,407 @@
+//! The keys of a scenario file: one table drives reading, the JSON Schema and the manual.
+
+/// A key of a table.
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) takes: Takes,
+    /// What it is, and what it is when left out.
+    pub(super) doc: &'static str,
+}
+
+/// What a key takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Takes {
+    Text,
+    Flag,
+    Count,
+    Time,
+    Size,
+    Rate,
+    Probability,
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// Hosts: names, numbers and ranges of numbers.
+    Hosts,
+    /// One host: name or number.
+    Host,
+    /// Cables: names of two nodes.
+    Links,
+    /// A list of values described in words.
+    List,
+    /// `"abort"` or `{ reconnect = "1s" }`.
+    OnError,
+    /// A name or a table.
+    TextOr,
+    Table(&'static [Key]),
+    Tables(&'static [Key]),
+    /// The parameters of DCQCN by any of their names, and `preset`.
+    Dcqcn,
+}
+
+pub(super) fn find(keys: &'static [Key], name: &str) -> Option<&'static Key> {
+    keys.iter().find(|key| key.name == name)
+}
+
+const fn key(name: &'static str, takes: Takes, doc: &'static str) -> Key {
+    Key { name, takes, doc }
+}
+
+pub(super) const ROOT: &[Key] = &[
+    key("title", Takes::Text, "One line for lists and reports."),
+    key("question", Takes::Text, "What the scenario is to answer."),
+    key("answer", Takes::Text, "What came out of it."),
+    key("seed", Takes::Count, "Seed of everything random; 1."),
+    key(
+        "duration",
+        Takes::Time,
+        "Simulated time after which the run ends, whatever is left to do; 60s.",
+    ),
+    key(
+        "topology",
+        Takes::Table(TOPOLOGY),
+        "Hosts, switches, cables.",
+    ),
+    key("switch", Takes::Table(SWITCH), "All switches."),
+    key("device", Takes::Table(DEVICE), "The NIC of every host."),
+    key("job", Takes::Tables(JOB), "What hosts send to each other."),
+    key("fault", Takes::Tables(FAULT), "What goes wrong, and when."),
+    key(
+        "record",
+        Takes::Table(RECORD),
+        "What is kept beside outcomes.",
+    ),
+];
+
+pub(super) const TOPOLOGY_KINDS: &[&str] = &["pair", "star", "dumbbell", "leaf-spine", "fat-tree"];
+
+pub(super) const TOPOLOGY: &[Key] = &[
+    key("kind", Takes::Words(TOPOLOGY_KINDS), "Which one."),
+    key("hosts", Takes::Count, "star: how many hosts."),
+    key("left_hosts", Takes::Count, "dumbbell: hosts on switch0."),
+    key("right_hosts", Takes::Count, "dumbbell: hosts on switch1."),
+    key("leaves", Takes::Count, "leaf-spine: how many leaves."),
+    key("spines", Takes::Count, "leaf-spine: how many spines."),
+    key(
+        "hosts_per_leaf",
+        Takes::Count,
+        "leaf-spine, fat-tree: hosts on each leaf.",
+    ),
+    key(
+        "cables_per_spine",
+        Takes::Count,
+        "leaf-spine: cables between a leaf and a spine; 1.",
+    ),
+    key(
+        "k",
+        Takes::Count,
+        "fat-tree: ports of each switch, in place of the four counts below.",
+    ),
+    key("pods", Takes::Count, "fat-tree: how many pods."),
+    key("leaves_per_pod", Takes::Count, "fat-tree: leaves of a pod."),
+    key("spines_per_pod", Takes::Count, "fat-tree: spines of a pod."),
+    key(
+        "cores_per_spine",
+        Takes::Count,
+        "fat-tree: cores that a spine is connected to.",
+    ),
+    key("rate", Takes::Rate, "Of every cable; 100Gbit."),
+    key("delay", Takes::Time, "Of every cable, one way; 1us."),
+    key(
+        "fabric_rate",
+        Takes::Rate,
+        "Of cables between switches, if it differs.",
+    ),
+    key(
+        "fabric_delay",
+        Takes::Time,
+        "Of cables between switches, if it differs.",
+    ),
+];
+
+pub(super) const SWITCH: &[Key] = &[
+    key(
+        "buffer",
+        Takes::Size,
+        "Shared by all ports, headroom included; 32MiB.",
+    ),
+    key(
+        "drop_alpha",
+        Takes::Text,
+        "A queue without PFC drops what exceeds this share of the free buffer: 1/256 to 8, a power of two; 1.",
+    ),
+    key(
+        "schedule",
+        Takes::Words(&["strict", "weighted"]),
+        "Which priority goes first; strict: the highest.",
+    ),
+    key(
+        "weights",
+        Takes::List,
+        "weighted: turns of the eight priorities in KiB; 0 goes before all others.",
+    ),
+    key(
+        "cut_through",
+        Takes::Flag,
+        "Forward what has begun to arrive; false.",
+    ),
+    key(
+        "spray",
+        Takes::Flag,
+        "Each packet takes another of the shortest paths; false: each flow does.",
+    ),
+    key(
+        "ecn",
+        Takes::Table(ECN),
+        "Marking of each queue; without it nothing is marked.",
+    ),
+    key("pfc", Takes::Table(PFC), "Pauses; without it nothing is."),
+];
+
+pub(super) const ECN: &[Key] = &[
+    key(
+        "preset",
+        Takes::Words(&["hpcc", "conweave", "paper"]),
+        "Published thresholds, in place of the three values.",
+    ),
+    key("kmin", Takes::Size, "Shorter queues mark nothing."),
+    key("kmax", Takes::Size, "Longer queues mark everything."),
+    key("pmax", Takes::Probability, "Share marked at kmax."),
+];
+
+pub(super) const PFC: &[Key] = &[
+    key(
+        "priorities",
+        Takes::List,
+        "Paused and never dropped: numbers 0 to 7.",
+    ),
+    key(
+        "headroom",
+        Takes::Size,
+        "For what arrives after a pause, of each port and priority; 100KiB.",
+    ),
+    key(
+        "pause_alpha",
+        Takes::Text,
+        "An ingress port is paused at this share of the free buffer: 1/256 to 8, a power of two; 1/8.",
+    ),
+    key(
+        "resume_offset",
+        Takes::Size,
+        "It is resumed when it holds so much less; 3KiB.",
+    ),
+];
+
+pub(super) const DEVICE: &[Key] = &[
+    key(
+        "profile",
+        Takes::TextOr,
+        "Adaptive retransmission profile: a built-in name, a file, or a table with a profile's own keys.",
+    ),
+    key(
+        "personality",
+        Takes::Words(&["firmware", "ib"]),
+        "Without a profile: the ladder of a card out of the box, or plain InfiniBand timeouts; firmware.",
+    ),
+    key(
+        "ib_multiplier",
+        Takes::Count,
+        "ib: a timer runs so many times the timeout, 1 to 4; 1.",
+    ),
+    key(
+        "initial_exponent",
+        Takes::Count,
+        "firmware: first step of the ladder, 4.096 us doubled so many times; drawn from 10 to 14.",
+    ),
+    key(
+        "min_ack_timeout_limit_disabled",
+        Takes::Flag,
+        "Take timeouts below 16 as they are; false.",
+    ),
+    key(
+        "mtu",
+        Takes::Count,
+        "Path MTU: 256, 512, 1024, 2048 or 4096; 4096.",
+    ),
+    key(
+        "window",
+        Takes::Size,
+        "What a queue pair keeps in flight at most; 4MiB.",
+    ),
+    key(
+        "dcqcn",
+        Takes::Dcqcn,
+        "Congestion control: preset, enabled, and parameters by their names.",
+    ),
+];
+
+pub(super) const WORKLOADS: &[&str] = &[
+    "incast",
+    "permutation",
+    "ring-all-reduce",
+    "ring-all-gather",
+    "ring-reduce-scatter",
+];
+
+pub(super) const JOB: &[Key] = &[
+    key("name", Takes::Text, "In reports; the workload's name."),
+    key(
+        "workload",
+        Takes::Words(WORKLOADS),
+        "Who sends what to whom.",
+    ),
+    key(
+        "hosts",
+        Takes::Hosts,
+        "Who takes part, in the order of ranks; all.",
+    ),
+    key("receiver", Takes::Host, "incast: who receives."),
+    key(
+        "bytes",
+        Takes::Size,
+        "Of each message, or buffer of a collective.",
+    ),
+    key(
+        "chunks",
+        Takes::Count,
+        "Collectives: pieces worked on at the same time; 1.",
+    ),
+    key("rounds", Takes::Count, "Collectives: how often; 1."),
+    key(
+        "compute",
+        Takes::Time,
+        "Collectives: pause between rounds; 0.",
+    ),
+    key(
+        "think",
+        Takes::Time,
+        "Collectives: pause between receiving and sending; 0.",
+    ),
+    key("at", Takes::Time, "When it begins; 0."),
+    key(
+        "timeout",
+        Takes::Count,
+        "ACK timeout of the queue pairs, 0 to 31; 14.",
+    ),
+    key(
+        "retry_cnt",
+        Takes::Count,
+        "Retry count of the queue pairs, 0 to 7; 7.",
+    ),
+    key(
+        "rnr_retry",
+        Takes::Count,
+        "RNR retry count, 0 to 7; 7 is infinite; 7.",
+    ),
+    key(
+        "min_rnr_timer",
+        Takes::Count,
+        "Code of the RNR timer, 0 to 31; 12.",
+    ),
+    key(
+        "dscp",
+        Takes::Count,
+        "Of its packets, 0 to 63; its upper three bits are the priority; 26.",
+    ),
+    key(
+        "depth",
+        Takes::Count,
+        "Messages that a queue pair has outstanding; 128.",
+    ),
+    key(
+        "qp_per_transfer",
+        Takes::Flag,
+        "A queue pair for each message, not for each pair of hosts; false.",
+    ),
+    key(
+        "on_error",
+        Takes::OnError,
+        "When a queue pair fails: abort the job, or connect anew after a time; abort.",
+    ),
+];
+
+pub(super) const ON_ERROR: &[Key] = &[key(
+    "reconnect",
+    Takes::Time,
+    "Connect anew so long after the failure, and send again what was not delivered.",
+)];
+
+pub(super) const FAULT_KINDS: &[&str] = &[
+    "link-down",
+    "loss",
+    "burst-loss",
+    "corruption",
+    "rate",
+    "silent-host",
+    "nic-reset",
+    "switch-reboot",
+];
+
+pub(super) const FAULT: &[Key] = &[
+    key("kind", Takes::Words(FAULT_KINDS), "What goes wrong."),
+    key(
+        "link",
+        Takes::Links,
+        "Which cables: \"leaf0-spine1\", \"h3\" for a host's, \"all\", \"hosts\" or \"fabric\"; a list of them.",
+    ),
+    key("host", Takes::Host, "silent-host, nic-reset: which host."),
+    key("switch", Takes::Text, "switch-reboot: which switch."),
+    key("at", Takes::Time, "When it begins; 0."),
+    key(
+        "for",
+        Takes::Time,
+        "How long it lasts; to the end of the run. nic-reset: how long the link is down; 0.",
+    ),
+    key(
+        "every",
+        Takes::Time,
+        "It comes again after so long, counted from `at`.",
+    ),
+    key("count", Takes::Count, "With `every`: how often it comes."),
+    key(
+        "times",
+        Takes::List,
+        "In place of at and for: a recorded list of [down, up] times.",
+    ),
+    key(
+        "reroute_after",
+        Takes::Time,
+        "link-down, switch-reboot: switches use other paths so long after each change; never.",
+    ),
+    key(
+        "probability",
+        Takes::Probability,
+        "loss, corruption: of each packet.",
+    ),
+    key(
+        "burst",
+        Takes::Count,
+        "burst-loss: packets in a burst, on average.",
+    ),
+    key(
+        "burst_every",
+        Takes::Count,
+        "burst-loss: packets between bursts, on average.",
+    ),
+    key("rate", Takes::Rate, "rate: that of the degraded cable."),
+];
+
+pub(super) const RECORD: &[Key] = &[
+    key(
+        "every",
+        Takes::Time,
+        "Interval of samples; 1/500 of what the busiest host needs, 10us to 1ms.",
+    ),
+    key(
+        "samples",
+        Takes::Count,
+        "Samples of each kind kept at most; 200000.",
+    ),
+    key(
+        "queues",
+        Takes::Flag,
+        "Bytes waiting at ports of switches; true.",
+    ),
+    key("links", Takes::Flag, "Bytes carried by cables; true."),
+    key("rates", Takes::Flag, "Rates of limited queue pairs; false."),
+];

@@ -1,0 +1,214 @@
+//! Hosts and cables by name.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+use toml::de::DeValue;
+
+use super::nearest;
+use super::read::{Reader, Section, integer};
+use crate::topology::{NodeId, Topology};
+
+impl<'t> Reader<'t> {
+    /// One host: its name or number.
+    pub(super) fn host(
+        &mut self,
+        section: &Section<'t>,
+        name: &str,
+        topology: &Topology,
+    ) -> Option<u32> {
+        let value = self.value(section, name)?;
+        let (given, found) = match value.get_ref() {
+            DeValue::String(text) => (format!("{text:?}"), host_named(text, topology)),
+            value @ DeValue::Integer(_) => {
+                let number = integer(value).unwrap_or(-1);
+                let found = u32::try_from(number).ok();
+                (
+                    number.to_string(),
+                    found.filter(|host| *host < topology.hosts),
+                )
+            }
+            _ => {
+                self.wrong_type(section, name, "the name or number of a host", value);
+                return None;
+            }
+        };
+        if found.is_none() {
+            self.invalid(section, name, given, hosts_there_are(topology));
+        }
+        found
+    }
+
+    /// Some hosts: `all`, names, numbers and ranges of numbers (`0-15`), or a list of these.
+    pub(super) fn hosts(
+        &mut self,
+        section: &Section<'t>,
+        name: &str,
+        topology: &Topology,
+    ) -> Option<Vec<u32>> {
+        let mut hosts = Vec::new();
+        let mut is_good = true;
+        for value in self.list(section, name)? {
+            let given = match value.get_ref() {
+                DeValue::String(text) => text.to_string(),
+                value @ DeValue::Integer(_) => integer(value).unwrap_or(-1).to_string(),
+                _ => {
+                    self.wrong_type(section, name, "names or numbers of hosts", value);
+                    return None;
+                }
+            };
+            let all = || (given == "all").then(|| 0..=topology.hosts.saturating_sub(1));
+            let one = || host_named(&given, topology).map(|host| host..=host);
+            match all().or_else(|| range(&given, topology)).or_else(one) {
+                Some(range) => hosts.extend(range),
+                None => {
+                    let must = hosts_there_are(topology);
+                    self.invalid(section, name, format_args!("{given:?}"), must);
+                    is_good = false;
+                }
+            }
+        }
+        is_good.then_some(hosts)
+    }
+
+    /// Some cables, in the order of their numbers.
+    pub(super) fn links(
+        &mut self,
+        section: &Section<'t>,
+        name: &str,
+        topology: &Topology,
+    ) -> Option<Vec<usize>> {
+        let mut cables = Vec::new();
+        for value in self.list(section, name)? {
+            let DeValue::String(text) = value.get_ref() else {
+                self.wrong_type(
+                    section,
+                    name,
+                    "names of links, for example \"leaf0-spine1\"",
+                    value,
+                );
+                return None;
+            };
+            match links_named(text, topology) {
+                Ok(found) => cables.extend(found),
+                Err(must) => {
+                    self.invalid(section, name, format_args!("{text:?}"), must);
+                    return None;
+                }
+            }
+        }
+        cables.sort_unstable();
+        cables.dedup();
+        Some(cables)
+    }
+}
+
+fn host_named(text: &str, topology: &Topology) -> Option<u32> {
+    let number = text.parse().ok().filter(|host| *host < topology.hosts);
+    let named = || topology.find(text).filter(|node| topology.is_host(*node));
+    number.or_else(|| named().map(|NodeId(host)| host))
+}
+
+fn range(text: &str, topology: &Topology) -> Option<RangeInclusive<u32>> {
+    let (from, to) = text.split_once('-')?;
+    let number = |text: &str| text.strip_prefix('h').unwrap_or(text).parse::<u32>().ok();
+    let (from, to) = (number(from)?, number(to)?);
+    (from <= to && to < topology.hosts).then_some(from..=to)
+}
+
+fn hosts_there_are(topology: &Topology) -> String {
+    let last = topology.hosts.saturating_sub(1);
+    format!(
+        "the topology has hosts 0 to {last}; write a number, a range such as 0-{last}, a name or all"
+    )
+}
+
+/// The cables that a name stands for; else what there is.
+fn links_named(text: &str, topology: &Topology) -> Result<Vec<usize>, String> {
+    let cables = || topology.cables.iter().enumerate();
+    let is_of_host = |[a, b]: [NodeId; 2]| topology.is_host(a) || topology.is_host(b);
+    let found: Vec<usize> = match text {
+        "all" => cables().map(|(at, _)| at).collect(),
+        "hosts" => of(cables().filter(|(_, it)| is_of_host(it.ends))),
+        "fabric" => of(cables().filter(|(_, it)| !is_of_host(it.ends))),
+        _ => {
+            let (ends, which) = match text.split_once('#') {
+                None => (text, None),
+                Some((ends, which)) => (ends, Some(which)),
+            };
+            let parallel = parallel(ends, topology).ok_or_else(|| unknown(text, topology))?;
+            match which {
+                None => parallel,
+                Some(which) => {
+                    let which = which.parse::<usize>().ok();
+                    let one = which.and_then(|which| parallel.get(which).copied());
+                    let last = parallel.len().saturating_sub(1);
+                    return one.map(|one| vec![one]).ok_or_else(|| {
+                        format!("parallel links are numbered {ends}#0 to {ends}#{last}")
+                    });
+                }
+            }
+        }
+    };
+    match found.is_empty() {
+        true => Err("the topology has no such link".into()),
+        false => Ok(found),
+    }
+}
+
+fn of<T>(cables: impl Iterator<Item = (usize, T)>) -> Vec<usize> {
+    cables.map(|(at, _)| at).collect()
+}
+
+/// The cables between two nodes, or those of one host.
+fn parallel(text: &str, topology: &Topology) -> Option<Vec<usize>> {
+    let touches = |ends: [NodeId; 2], node| ends.contains(&node);
+    let cables = topology.cables.iter().enumerate();
+    if let Some(node) = topology.find(text) {
+        let cables = cables.filter(|(_, it)| touches(it.ends, node));
+        return topology.is_host(node).then(|| of(cables));
+    }
+    // Names of nodes may have hyphens themselves.
+    let ends = text.match_indices('-').find_map(|(at, _)| {
+        let one = topology.find(&text[..at])?;
+        Some((one, topology.find(&text[at + 1..])?))
+    })?;
+    let found = of(cables.filter(|(_, it)| touches(it.ends, ends.0) && touches(it.ends, ends.1)));
+    (!found.is_empty()).then_some(found)
+}
+
+fn unknown(text: &str, topology: &Topology) -> String {
+    let names: Vec<_> = topology
+        .cables
+        .iter()
+        .take(10_000)
+        .map(|it| {
+            let [a, b] = it.ends.map(|node| topology.name(node));
+            format!("{a}-{b}")
+        })
+        .collect();
+    let nearest = nearest(text, names.iter().map(String::as_str)).unwrap_or_default();
+    format!(
+        "no such link; the nearest is {nearest:?}; write the names of its ends, \
+         a host's name for its link, all, hosts or fabric"
+    )
+}
+
+/// The name of every cable: its ends, numbered where several are parallel.
+pub(super) fn link_names(topology: &Topology) -> Vec<String> {
+    let mut seen: HashMap<[NodeId; 2], u32> = HashMap::new();
+    let mut count = |ends| {
+        let count = seen.entry(ends).or_insert(0);
+        *count += 1;
+        *count - 1
+    };
+    let numbers: Vec<_> = topology.cables.iter().map(|it| count(it.ends)).collect();
+    let name = |(it, number): (&crate::topology::Cable, u32)| {
+        let [a, b] = it.ends.map(|node| topology.name(node));
+        match seen[&it.ends] {
+            1 => format!("{a}-{b}"),
+            _ => format!("{a}-{b}#{number}"),
+        }
+    };
+    topology.cables.iter().zip(numbers).map(name).collect()
+}

@@ -1,0 +1,351 @@
+//! Scenario files: what is read, what is refused and how, and what is remarked.
+
+use ferroce_fabric::Standing;
+use ferroce_fabric::results::{Ended, Fate, Results};
+use ferroce_fabric::scenario::{Scenario, ScenarioError, json_schema};
+
+fn parse(text: &str) -> Result<Scenario, String> {
+    let resolve = &mut |name: &str| Err(format!("no file {name}"));
+    Scenario::parse(text, resolve).map_err(|error| {
+        let problems = error.problems.iter();
+        let lines = problems.map(|it| match it.line {
+            Some(line) => format!("{line}: {}", it.text),
+            None => it.text.clone(),
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    })
+}
+
+const STAR: &str =
+    "[topology]\nkind = 'star'\nhosts = 4\n[[job]]\nworkload = 'incast'\nbytes = '8KiB'\n";
+
+fn star(more: &str) -> String {
+    format!("{STAR}{more}")
+}
+
+#[track_caller]
+fn refused(text: &str, why: &str) {
+    let error = parse(text).expect_err("it is refused");
+    assert_eq!(error, why, "{text}");
+}
+
+fn run(scenario: &Scenario) -> Results {
+    let mut simulation = scenario.simulation().unwrap();
+    let standing = loop {
+        match simulation.run(100_000).unwrap() {
+            Standing::Running => {}
+            standing => break standing,
+        }
+    };
+    simulation.fabric.audit();
+    Results::new(scenario, &simulation, standing)
+}
+
+#[test]
+fn a_small_one_runs_to_its_end() {
+    let results = run(&parse(STAR).unwrap());
+    let summary = &results.summary;
+    assert_eq!(summary.ended, Ended::JobsOver);
+    let [job] = &summary.jobs[..] else {
+        panic!("one job");
+    };
+    assert_eq!(
+        (job.fate, job.delivered, job.bytes),
+        (Fate::Finished, 3, 3 * 8192)
+    );
+    assert!(job.time_ns.unwrap() >= job.ideal_ns, "{job:?}");
+    assert_eq!(results.flows.len(), 3);
+}
+
+#[test]
+fn a_message_alone_takes_the_ideal_time() {
+    for kind in [
+        "'star'\nhosts = 2",
+        "'pair'",
+        "'leaf-spine'\nleaves = 2\nspines = 2\nhosts_per_leaf = 1",
+    ] {
+        for bytes in [1, 4096, 5000, 1 << 20] {
+            let text = format!(
+                "[topology]\nkind = {kind}\n[[job]]\nworkload = 'incast'\nbytes = {bytes}\n"
+            );
+            let results = run(&parse(&text).unwrap());
+            let job = &results.summary.jobs[0];
+            let (took, ideal) = (job.time_ns.unwrap() as f64, job.ideal_ns as f64);
+            assert!(
+                (took / ideal - 1.0).abs() < 0.01,
+                "{kind}, {bytes}: {took} {ideal}"
+            );
+            let flow = results.flows[0].slowdown().unwrap();
+            assert!((flow - 1.0).abs() < 0.01, "{kind}, {bytes}: {flow}");
+        }
+    }
+}
+
+#[test]
+fn unknown_keys_are_named_with_the_nearest() {
+    refused(
+        &star("tiemout = 14"),
+        "7: unknown key job[0].tiemout; the nearest key is timeout",
+    );
+    refused(
+        &star("[swich]"),
+        "7: unknown key swich; the nearest key is switch",
+    );
+    refused(
+        &star("[switch.ecn]\nkmni = 5\npreset = 'hpcc'"),
+        "8: unknown key switch.ecn.kmni; the nearest key is kmin",
+    );
+}
+
+#[test]
+fn values_out_of_range_are_named_with_what_is_allowed() {
+    for (more, why) in [
+        (
+            "timeout = 32",
+            "7: invalid job[0].timeout 32: must be 0 to 31",
+        ),
+        (
+            "timeout = -1",
+            "7: invalid job[0].timeout -1: must be 0 to 31",
+        ),
+        (
+            "retry_cnt = 'x'",
+            "7: invalid job[0].retry_cnt: must be a whole number, not a string",
+        ),
+        (
+            "at = '-1ms'",
+            "7: invalid job[0].at \"-1ms\": must be a time in ns, us, ms, s or min, from 0 to 86400s, \
+             for example 50us",
+        ),
+        (
+            "hosts = '0-9'",
+            "7: invalid job[0].hosts \"0-9\": the topology has hosts 0 to 3; write a number, a range \
+             such as 0-3, a name or all",
+        ),
+        (
+            "receiver = 4",
+            "7: invalid job[0].receiver 4: the topology has hosts 0 to 3; write a number, a range such \
+             as 0-3, a name or all",
+        ),
+        (
+            "[[fault]]\nkind = 'link-down'\nlink = 'h9'",
+            "9: invalid fault[0].link \"h9\": no such link; the nearest is \"h0-switch0\"; write the \
+             names of its ends, a host's name for its link, all, hosts or fabric",
+        ),
+        (
+            "[[fault]]\nkind = 'loss'\nlink = 'all'\nprobability = 2",
+            "10: invalid fault[0].probability \"2\": must be a probability between 0 and 1 (or 0% to \
+             100%)",
+        ),
+        (
+            "[[fault]]\nkind = 'switch-reboot'\nswitch = 'leaf0'\nfor = '1s'",
+            "9: invalid fault[0].switch \"leaf0\": no such switch; the nearest is \"switch0\"",
+        ),
+        (
+            "[device]\nmtu = 1500",
+            "8: invalid device.mtu 1500: must be 256, 512, 1024, 2048 or 4096",
+        ),
+        (
+            "[switch]\ndrop_alpha = '1/3'",
+            "8: invalid switch.drop_alpha \"1/3\": must be a power of two from 1/256 to 8, for example \
+             \"1/8\"",
+        ),
+    ] {
+        refused(&star(more), why);
+    }
+    refused(
+        "",
+        "missing [topology]; add it with kind = \"star\" and hosts = 16, for example",
+    );
+    let parameter = parse(&star("[device.dcqcn]\nrpg_ai = 5")).unwrap_err();
+    assert!(
+        parameter.starts_with("8: device.dcqcn: \"rpg_ai\""),
+        "{parameter}"
+    );
+    assert!(parse("a = ").unwrap_err().starts_with("1: not TOML: "));
+}
+
+#[test]
+fn zero_rates_and_impossible_topologies_are_refused() {
+    let topology = |rest: &str| {
+        let text = format!("[[job]]\nworkload='incast'\nbytes=1\n[topology]\n{rest}");
+        parse(&text).expect_err("it is refused")
+    };
+    let rate = topology("kind = 'star'\nhosts = 2\nrate = '0bit'");
+    assert!(
+        rate.starts_with("7: invalid topology.rate \"0bit\": must be a rate"),
+        "{rate}"
+    );
+    let many = topology("kind = 'star'\nhosts = 70000");
+    assert_eq!(
+        many,
+        "5: topology.kind: invalid hosts 70000: must be 1 to 65536"
+    );
+    let odd = topology("kind = 'fat-tree'\nk = 5");
+    assert_eq!(
+        odd,
+        "5: topology.kind: invalid k 5: must be even, for example 6"
+    );
+    let idle = topology("kind = 'pair'\nhosts = 2");
+    assert_eq!(
+        idle,
+        "6: topology.hosts: has no meaning for this kind; leave it out"
+    );
+}
+
+#[test]
+fn values_can_be_put_in_their_place() {
+    let set = |path: &str, value: &str| {
+        let values = [(path.to_owned(), value.to_owned())];
+        Scenario::parse_with(STAR, &values, &mut |_| Err("none".into()))
+    };
+    let plain = parse(STAR).unwrap();
+    let longer = set("job.timeout", "18").unwrap();
+    assert_eq!(longer.jobs[0].attr.timeout, 18);
+    assert_ne!(longer.hash, plain.hash);
+    let seed = set("seed", "7").unwrap();
+    assert_eq!((seed.seed, seed.hash), (7, plain.hash));
+    let slower = set("topology.rate", "10Gbit").unwrap();
+    assert_eq!(slower.topology.cables[0].rate.bps(), 10_000_000_000);
+    let text = |it: Result<Scenario, ScenarioError>| it.expect_err("it is refused").to_string();
+    assert_eq!(
+        text(set("job[1].timeout", "5")),
+        "cannot set job[1].timeout: there are 1 of job, the first is job[0]"
+    );
+    assert_eq!(
+        text(set("job.tiemout", "5")),
+        "unknown key job[0].tiemout; the nearest key is timeout"
+    );
+}
+
+fn warnings(text: &str) -> Vec<String> {
+    let findings = parse(text).unwrap().check();
+    findings.into_iter().map(|it| it.text).collect()
+}
+
+#[track_caller]
+fn warns(text: &str, words: &str) {
+    let all = warnings(text);
+    assert!(
+        all.iter().any(|it| it.contains(words)),
+        "{words:?} is not in {all:#?}"
+    );
+}
+
+#[test]
+fn what_can_never_happen_is_said_before() {
+    let quiet = star("[switch.ecn]\npreset = 'hpcc'\n");
+    assert_eq!(warnings(&quiet), [""; 0]);
+    warns(STAR, "no switch marks");
+    for (more, words) in [
+        (
+            "[switch]\nbuffer = '1MiB'\n[switch.ecn]\nkmin='600KB'\nkmax='700KB'\npmax=1",
+            "nothing is ever marked",
+        ),
+        (
+            "[switch.pfc]\npriorities = [4]",
+            "nothing of this job is ever paused",
+        ),
+        (
+            "[switch.pfc]\npriorities = [3]\nheadroom = '1KiB'",
+            "headroom are too few",
+        ),
+        (
+            "[switch]\nbuffer = '64KiB'\n[switch.pfc]\npriorities = [3]",
+            "nothing is left to share",
+        ),
+        (
+            "[[fault]]\nkind='link-down'\nlink='h0'\nat='61s'",
+            "begins at 61 s, after the end",
+        ),
+        ("at = '90s'", "begins at 90 s, after the end"),
+        (
+            "timeout = 0\n[[fault]]\nkind='loss'\nlink='all'\nprobability=0.1",
+            "waits for ever",
+        ),
+    ] {
+        warns(&star(more), words);
+    }
+}
+
+#[test]
+fn outages_longer_than_the_total_timeout_are_said_before() {
+    let flap = |length: &str| {
+        star(&format!(
+            "timeout = 14\nretry_cnt = 7\n[device]\npersonality = 'ib'\n[[fault]]\nkind='link-down'\n\
+             link='h0'\nfor='{length}'\n"
+        ))
+    };
+    // The minimum of 16 counts: eight waits of 268 ms.
+    warns(
+        &flap("3s"),
+        "those that are cut off fail, and the job aborts",
+    );
+    let short = warnings(&flap("2s"));
+    assert!(!short.iter().any(|it| it.contains("tolerate")), "{short:?}");
+    let profile = star("[device]\nprofile = 'link-flap'\n[[fault]]\nkind='silent-host'\nhost=0\n");
+    warns(&profile, "for good");
+}
+
+#[test]
+fn what_is_said_to_be_deadly_is() {
+    let text = star(
+        "timeout = 10\nretry_cnt = 2\n[device]\npersonality = 'ib'\nmin_ack_timeout_limit_disabled = true\n\
+         [[fault]]\nkind='link-down'\nlink='h0'\nfor='50ms'\n",
+    );
+    warns(&text, "those that are cut off fail");
+    let results = run(&parse(&text).unwrap());
+    let job = &results.summary.jobs[0];
+    assert_eq!(
+        (job.fate, job.cause),
+        (Fate::Aborted, Some("IBV_WC_RETRY_EXC_ERR"))
+    );
+    assert!(job.timeouts >= 3, "{job:?}");
+}
+
+#[test]
+fn a_link_is_down_while_anything_keeps_it_down() {
+    let text = star(
+        "[[fault]]\nkind='link-down'\nlink='h0'\nat='1ms'\nfor='4ms'\n\
+         [[fault]]\nkind='link-down'\nlink='h0'\nat='2ms'\nfor='1ms'\n\
+         [[fault]]\nkind='link-down'\nlink='h1'\nat='1ms'\nfor='1ms'\nevery='10ms'\ncount=2\n",
+    );
+    let timeline = parse(&text).unwrap().timeline;
+    let show = |(at, fault): &(ferroce_fabric::Time, _)| {
+        format!("{} {fault:?}", at.as_nanos() / 1_000_000)
+    };
+    assert_eq!(
+        timeline.iter().map(show).collect::<Vec<_>>(),
+        [
+            "1 CableDown(0)",
+            "1 CableDown(1)",
+            "2 CableUp(1)",
+            "5 CableUp(0)",
+            "11 CableDown(1)",
+            "12 CableUp(1)"
+        ]
+    );
+}
+
+#[test]
+fn the_same_seed_gives_the_same_results() {
+    let text = star(
+        "[[fault]]\nkind='loss'\nlink='all'\nprobability='5%'\n[device]\nprofile='fast-recovery'\n",
+    );
+    let scenario = parse(&text).unwrap();
+    let (one, other) = (run(&scenario), run(&scenario));
+    assert_eq!(one, other);
+    assert!(one.summary.totals.lost > 0);
+}
+
+#[test]
+fn the_schema_is_json_and_has_all_tables() {
+    let schema: serde_json::Value = serde_json::from_str(&json_schema()).unwrap();
+    let job = &schema["properties"]["job"]["items"]["properties"];
+    let timeout = job["timeout"]["description"].as_str().unwrap();
+    assert!(timeout.contains("0 to 31"), "{timeout}");
+    assert_eq!(
+        schema["properties"]["topology"]["additionalProperties"],
+        false
+    );
+}
