@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::output::{Failure, Output};
-use crate::{adp, demo, device, explain, mlxreg, reg, run, serve};
+use crate::{adp, demo, device, explain, mlxreg, reg, run, serve, sim};
 
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0  success, including a closed pipe
@@ -57,6 +57,7 @@ enum Work {
     Adp(adp::Command),
     Reg(reg::Reg),
     Mlxreg(mlxreg::Mlxreg),
+    Sim(sim::Command),
     /// Explain device behaviour
     Explain(explain::Command),
 }
@@ -73,6 +74,7 @@ impl Work {
             Self::Adp(command) => command.run(to),
             Self::Reg(command) => command.run(to),
             Self::Mlxreg(command) => command.run(to),
+            Self::Sim(command) => command.run(to),
             Self::Explain(command) => command.run(to),
         }
     }

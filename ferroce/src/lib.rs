@@ -18,6 +18,7 @@ mod reg;
 mod registers;
 pub mod run;
 pub mod serve;
+mod sim;
 mod svg;
 
 use std::ffi::OsString;

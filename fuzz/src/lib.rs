@@ -14,6 +14,7 @@
 //! | [`fwctl`] | an ioctl on the node of a device ends with an answer or an error, and writes nothing but where the program gave it room |
 //! | [`profile`] | any profile file or register content is judged without a panic, and a valid one gives finite, ordered traces |
 //! | [`qp_pair`] | no sequence of verbs, packets, losses and register writes makes a device panic, complete a request twice, touch memory it may not, or hang in silence |
+//! | [`scenario`] | any scenario file is a scenario or is refused with a reason, and a small one runs to an end with its books in order |
 
 mod cm;
 mod congestion;
@@ -24,6 +25,7 @@ mod packet;
 mod profile;
 mod qp_pair;
 mod register;
+mod scenario;
 
 pub use cm::cm;
 pub use congestion::congestion;
@@ -34,12 +36,13 @@ pub use packet::packet;
 pub use profile::profile;
 pub use qp_pair::qp_pair;
 pub use register::register;
+pub use scenario::scenario;
 
 /// Does something with an input; panics if a promise is broken.
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("packet", packet),
     ("register", register),
     ("mlxreg", mlxreg),
@@ -48,6 +51,7 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("congestion", congestion),
     ("profile", profile),
     ("qp_pair", qp_pair),
+    ("scenario", scenario),
 ];
 
 /// Runs `target` over the files named on the command line, or hexadecimal digits after `--hex`.

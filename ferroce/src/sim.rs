@@ -1,0 +1,83 @@
+//! `ferroce sim`: scenarios in the fabric simulator.
+//!
+//! | module | does |
+//! |---|---|
+//! | `source` | scenarios by file or built-in name |
+//! | `run` | runs one |
+//! | `check` | says what is wrong or suspicious about one |
+//! | `progress` | the line that moves meanwhile |
+//! | `report` | what a person reads afterwards |
+//! | `directory` | a directory of results |
+//! | `page` | the report as HTML |
+
+mod check;
+mod directory;
+mod page;
+mod progress;
+mod report;
+mod run;
+mod source;
+
+use clap::{Args, Subcommand};
+
+use self::source::BUILT_IN;
+use crate::output::{Failure, Output, Table};
+
+/// Simulate a fabric of the same devices: what-if for timeouts and congestion
+///
+/// Hosts, switches and links run on virtual time, with the transport, adaptive retransmission and
+/// DCQCN code that runs on sockets.
+#[derive(Args, Debug)]
+pub(crate) struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+impl Command {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        match self.verb {
+            Verb::Run(args) => args.run(to),
+            Verb::Check(args) => args.run(to),
+            Verb::List(args) => args.run(to),
+            Verb::Schema => to.text(&ferroce_fabric::scenario::json_schema()),
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Run(run::Run),
+    Check(check::Check),
+    List(List),
+    /// Print the JSON Schema of scenario files
+    Schema,
+}
+
+/// List the built-in scenarios
+#[derive(Args, Debug)]
+struct List {
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
+}
+
+impl List {
+    fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let mut rows = Vec::new();
+        for (name, _) in BUILT_IN {
+            let scenario = source::Source::open(name)?.scenario(&[])?;
+            rows.push((*name, scenario.title, scenario.question));
+        }
+        if self.json {
+            let json = rows.iter().map(|(name, title, question)| {
+                serde_json::json!({ "name": name, "title": title, "question": question })
+            });
+            return to.json(&json.collect::<Vec<_>>());
+        }
+        let mut table = Table::new(&["name", "title"]);
+        for (name, title, _) in rows {
+            table.row(vec![name.to_owned(), title]);
+        }
+        to.text(&table.to_string())
+    }
+}

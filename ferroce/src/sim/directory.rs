@@ -1,0 +1,197 @@
+//! A directory of results: all of it, or nothing.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ferroce_fabric::results::{Flow, Results, line_name};
+use ferroce_fabric::scenario::Scenario;
+use ferroce_fabric::{Sample, Simulation};
+
+use super::page;
+use crate::output::Failure;
+
+/// What tells a directory of results from others.
+const MARK: &str = "summary.json";
+
+/// A directory that results will be written to.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    /// Takes the place of one that exists.
+    replaces: bool,
+}
+
+impl Directory {
+    /// Looks whether it can be written, before the work is done.
+    pub(super) fn check(path: PathBuf, force: bool) -> Result<Self, Failure> {
+        let shown = path.display();
+        let replaces = path.symlink_metadata().is_ok();
+        if replaces && !force {
+            return Err(Failure::input(format_args!(
+                "{shown} exists; name a directory that does not, or add --force"
+            )));
+        }
+        let is_ours = || path.join(MARK).is_file() || is_empty(&path);
+        if replaces && !is_ours() {
+            return Err(Failure::input(format_args!(
+                "{shown} is not a directory of results: it has no {MARK}; name another one"
+            )));
+        }
+        let directory = Self { path, replaces };
+        // A place that cannot be written to should not cost a run.
+        let draft = directory.draft();
+        fs::create_dir(&draft).map_err(|error| directory.cannot(&error))?;
+        let _ = fs::remove_dir(&draft);
+        Ok(directory)
+    }
+
+    /// Writes everything to a draft beside it, which then gets its name.
+    pub(super) fn write(
+        &self,
+        text: &str,
+        scenario: &Scenario,
+        simulation: &Simulation,
+        results: &Results,
+    ) -> Result<(), Failure> {
+        let draft = self.draft();
+        let written = fs::create_dir(&draft)
+            .and_then(|()| files(&draft, text, scenario, simulation, results))
+            .and_then(|()| self.publish(&draft));
+        written.map_err(|error| {
+            let _ = fs::remove_dir_all(&draft);
+            self.cannot(&error)
+        })
+    }
+
+    fn publish(&self, draft: &Path) -> io::Result<()> {
+        if !self.replaces {
+            return fs::rename(draft, &self.path);
+        }
+        let old = self.beside("old");
+        fs::rename(&self.path, &old)?;
+        fs::rename(draft, &self.path)?;
+        fs::remove_dir_all(&old)
+    }
+
+    fn draft(&self) -> PathBuf {
+        self.beside("partial")
+    }
+
+    fn beside(&self, what: &str) -> PathBuf {
+        let mut name: OsString = self.path.file_name().unwrap_or_default().into();
+        name.push(format!(".{what}-{}", std::process::id()));
+        self.path.with_file_name(name)
+    }
+
+    fn cannot(&self, error: &io::Error) -> Failure {
+        Failure::broken(format_args!(
+            "cannot write {}: {error}; nothing was left behind; name a directory below one that exists, is \
+             yours and has room",
+            self.path.display()
+        ))
+    }
+}
+
+fn is_empty(path: &Path) -> bool {
+    fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+fn files(
+    directory: &Path,
+    text: &str,
+    scenario: &Scenario,
+    simulation: &Simulation,
+    results: &Results,
+) -> io::Result<()> {
+    let write = |name: &str, text: &str| fs::write(directory.join(name), text);
+    let json = serde_json::to_string_pretty(&results.summary)?;
+    write("scenario.toml", text)?;
+    write("flows.csv", &flows(results))?;
+    write("fct.txt", &fct(results))?;
+    write("timeouts.csv", &timeouts(results))?;
+    write("histogram.csv", &histogram(results))?;
+    let samples = &simulation.samples;
+    let line = |of: u32| {
+        let (cable, end) = (of as usize / 2, of as usize % 2);
+        line_name(&scenario.topology, cable, end)
+    };
+    let host = |of: u32| scenario.topology.names[of as usize].clone();
+    write(
+        "queues.csv",
+        &series("port", "bytes", &samples.queues, line),
+    )?;
+    write("links.csv", &series("link", "bytes", &samples.links, line))?;
+    write("rates.csv", &series("host", "bps", &samples.rates, host))?;
+    write("report.html", &page::page(scenario, simulation, results))?;
+    // Last, so that a directory that has it is whole.
+    write(MARK, &format!("{json}\n"))
+}
+
+fn flows(results: &Results) -> String {
+    let mut csv = String::from("transfer,job,src,dst,bytes,start_ns,fct_ns,ideal_ns\n");
+    for it in &results.flows {
+        let fct = it.fct_ns.map_or(String::new(), |ns| ns.to_string());
+        let _ = writeln!(
+            csv,
+            "{},{},{},{},{},{},{fct},{}",
+            it.transfer, it.job, it.src, it.dst, it.bytes, it.start_ns, it.ideal_ns
+        );
+    }
+    csv
+}
+
+/// Flows that have completed, in the columns and the order of HPCC's simulator: source and destination
+/// address, ports, bytes, start, completion time, ideal completion time.
+fn fct(results: &Results) -> String {
+    let address = |host: u32| 0x0b00_0001 + (host / 256) * 0x0001_0000 + (host % 256) * 0x100;
+    let done = |it: &Flow| it.fct_ns.map(|fct| (it.start_ns + fct, fct, *it));
+    let mut done: Vec<_> = results.flows.iter().filter_map(done).collect();
+    done.sort_by_key(|(at, _, it)| (*at, it.transfer));
+    let mut text = String::new();
+    for (_, fct, it) in done {
+        let _ = writeln!(
+            text,
+            "{:08x} {:08x} {} 100 {} {} {fct} {}",
+            address(it.src),
+            address(it.dst),
+            10_000 + it.transfer % 50_000,
+            it.bytes,
+            it.start_ns,
+            it.ideal_ns
+        );
+    }
+    text
+}
+
+fn timeouts(results: &Results) -> String {
+    let mut csv = String::from("at_ns,host,qpn,job,wait_ns,adaptive,fatal\n");
+    for it in &results.timeouts {
+        let _ = writeln!(
+            csv,
+            "{},{},{},{},{},{},{}",
+            it.at_ns, it.host, it.qpn, it.job, it.wait_ns, it.adaptive, it.fatal
+        );
+    }
+    csv
+}
+
+fn histogram(results: &Results) -> String {
+    let mut csv = String::from("low_ns,high_ns,count\n");
+    for bin in &results.summary.histogram {
+        let high = bin.high_ns.map_or(String::new(), |ns| ns.to_string());
+        let _ = writeln!(csv, "{},{high},{}", bin.low_ns, bin.count);
+    }
+    csv
+}
+
+fn series(of: &str, value: &str, samples: &[Sample], name: impl Fn(u32) -> String) -> String {
+    let mut csv = format!("at_ns,{of},qpn,{value}\n");
+    for it in samples {
+        let (at, name) = (it.at.as_nanos(), name(it.of));
+        let _ = writeln!(csv, "{at},{name},{},{}", it.qpn, it.value);
+    }
+    csv
+}

@@ -1,0 +1,198 @@
+//! The report as one HTML file that needs nothing else: words, tables, and plots as SVG.
+
+mod plot;
+mod plots;
+
+use std::fmt::Write as _;
+
+use ferroce_fabric::Simulation;
+use ferroce_fabric::results::{Fate, Results};
+use ferroce_fabric::scenario::Scenario;
+use ferroce_time::Span;
+
+use self::plot::escape;
+use super::report::{grouped, kilobytes, loss_names};
+use crate::output::ms;
+
+const STYLE: &str = "
+:root { color-scheme: light; }
+body { font: 15px/1.5 system-ui, sans-serif; color: #222b36; max-width: 940px; margin: 2em auto; padding: 0 1em; }
+h1 { font-size: 1.5em; margin-bottom: .2em; } h2 { font-size: 1.1em; margin: 2em 0 .3em; }
+p { margin: .4em 0; } .facts, .legend, figcaption { color: #5b6672; font-size: .9em; }
+table { border-collapse: collapse; } th, td { padding: .25em .9em .25em 0; text-align: left; }
+th { font-weight: 600; border-bottom: 1px solid #d9dee4; } td.n, th.n { text-align: right; }
+.finished { color: #00714f; font-weight: 600; } .aborted { color: #b23c00; font-weight: 600; }
+.unfinished { color: #8a6100; font-weight: 600; }
+svg { width: 100%; height: auto; display: block; } svg text { font: 12px system-ui, sans-serif; fill: #222b36; }
+svg .grid { stroke: #e6e9ed; } svg .axis { stroke: #222b36; } svg .label { fill: #5b6672; }
+.legend span { margin-right: 1.2em; white-space: nowrap; }
+.legend i { display: inline-block; width: 14px; height: 4px; margin-right: 5px; vertical-align: middle; }
+";
+
+pub(super) fn page(scenario: &Scenario, simulation: &Simulation, results: &Results) -> String {
+    let summary = &results.summary;
+    let title = match summary.title.as_str() {
+        "" => "Simulation",
+        title => title,
+    };
+    let title = escape(title);
+    let mut html = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+         <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
+    );
+    if !scenario.question.is_empty() {
+        let _ = writeln!(html, "<p>{}</p>", escape(&scenario.question));
+    }
+    let topology = &scenario.topology;
+    let _ = writeln!(
+        html,
+        "<p class=\"facts\">{} hosts, {} switches, {} links. {}. {} ms simulated in {} events. \
+         Ferroce {}, scenario {}, seed {}.</p>",
+        topology.hosts,
+        topology.switches(),
+        topology.cables.len(),
+        escape(&scenario.device.policy_name),
+        ms(Some(Span::from_nanos(summary.simulated_ns))),
+        grouped(summary.events),
+        summary.version,
+        summary.scenario,
+        summary.seed
+    );
+    html += &jobs(results);
+    html += &totals(results);
+    let mut section = |title: &str, caption: &str, figure: Option<String>| {
+        if let Some(figure) = figure {
+            let _ = writeln!(
+                html,
+                "<h2>{title}</h2>\n<figure style=\"margin:0\">\n{figure}<figcaption>{caption}</figcaption>\n</figure>"
+            );
+        }
+    };
+    section(
+        "Jobs, faults and timeouts",
+        "Bars: jobs from their first transfer to the end, and faults while they last. Each mark below is a \
+         retransmission timer that expired, dark orange if it ended its queue pair.",
+        Some(plots::timeline(scenario, simulation, results)),
+    );
+    section(
+        "Throughput",
+        "Of the busiest links, averaged over each sampling interval, headers included.",
+        plots::throughput(scenario, simulation),
+    );
+    section(
+        "Queues",
+        "Bytes that wait at the ports with the longest queues.",
+        plots::queues(scenario, simulation),
+    );
+    section(
+        "Rates",
+        "Rates to which congestion control limits queue pairs; those it does not limit are not shown.",
+        plots::rates(scenario, simulation),
+    );
+    section(
+        "Completion time by size",
+        "Times from posting to acknowledgement over the time that the transfer takes alone in the fabric: \
+         median, 95th and 99th percentile of all transfers of a size class.",
+        plots::slowdown(results),
+    );
+    section(
+        "Waits of adaptive retransmission",
+        "Retransmissions by the wait that came before them, in the bins that DOCA Telemetry reads.",
+        plots::histogram(results),
+    );
+    html += "</body>\n</html>\n";
+    html
+}
+
+fn jobs(results: &Results) -> String {
+    let mut html = String::from(
+        "<h2>Jobs</h2>\n<table>\n<tr><th>Job</th><th>Outcome</th><th class=\"n\">Time, ms</th>\
+         <th class=\"n\">Ideal, ms</th><th class=\"n\">Lost, ms</th><th class=\"n\">Timeouts</th>\
+         <th class=\"n\">Failed QPs</th></tr>\n",
+    );
+    let span = |ns: Option<u64>| match ns {
+        Some(ns) => ms(Some(Span::from_nanos(ns))),
+        None => "\u{2013}".to_owned(),
+    };
+    for job in &results.summary.jobs {
+        let (class, outcome) = match job.fate {
+            Fate::Finished => ("finished", "finished".to_owned()),
+            Fate::Aborted => (
+                "aborted",
+                format!("aborted: {}", job.cause.unwrap_or_default()),
+            ),
+            Fate::Unfinished => {
+                let all = job.transfers;
+                (
+                    "unfinished",
+                    format!("unfinished: {} of {all} transfers", job.delivered),
+                )
+            }
+        };
+        let _ = writeln!(
+            html,
+            "<tr><td>{}</td><td class=\"{class}\">{outcome}</td><td class=\"n\">{}</td>\
+             <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+            escape(&job.name),
+            span(job.time_ns),
+            span(Some(job.ideal_ns)),
+            span(job.lost_ns),
+            grouped(job.timeouts),
+            grouped(job.failures.into())
+        );
+    }
+    html + "</table>\n"
+}
+
+fn totals(results: &Results) -> String {
+    let it = &results.summary.totals;
+    let losses = loss_names(it);
+    let losses = if losses.is_empty() {
+        "none".into()
+    } else {
+        losses.join(", ")
+    };
+    let mut rows = vec![
+        (
+            "Timeouts",
+            format!(
+                "{}, of them {} adaptive and {} fatal",
+                grouped(it.timeouts),
+                grouped(it.adaptive_timeouts),
+                grouped(it.fatal_timeouts)
+            ),
+        ),
+        (
+            "Retransmitted",
+            format!(
+                "{} of {} packets, of them {} spurious",
+                grouped(it.retransmitted),
+                grouped(it.packets),
+                grouped(it.spurious)
+            ),
+        ),
+        ("Packets lost", losses),
+        (
+            "Congestion",
+            format!(
+                "{} marks, {} CNPs, {} pauses",
+                grouped(it.marked),
+                grouped(it.cnps),
+                grouped(it.pauses)
+            ),
+        ),
+    ];
+    if let Some(worst) = &results.summary.worst_queue {
+        let bytes = kilobytes(worst.bytes);
+        rows.push((
+            "Longest queue",
+            format!("{bytes} at {}", escape(&worst.port)),
+        ));
+    }
+    let mut html = String::from("<h2>The whole fabric</h2>\n<table>\n");
+    for (name, value) in rows {
+        let _ = writeln!(html, "<tr><td>{name}</td><td>{value}</td></tr>");
+    }
+    html + "</table>\n"
+}

@@ -1,0 +1,192 @@
+//! What a person reads after a run.
+
+use std::fmt::Write as _;
+
+use ferroce_fabric::results::{Ended, Fate, Results, Slowdown, Totals};
+use ferroce_fabric::scenario::Scenario;
+use ferroce_time::Span;
+
+use crate::output::{Table, ms};
+
+pub(super) fn text(scenario: &Scenario, results: &Results) -> String {
+    let summary = &results.summary;
+    let topology = &scenario.topology;
+    let mut text = String::new();
+    if !summary.title.is_empty() {
+        let _ = writeln!(text, "{}", summary.title);
+    }
+    let _ = writeln!(
+        text,
+        "{} hosts, {} switches; {}; scenario {}, seed {}",
+        topology.hosts,
+        topology.switches(),
+        scenario.device.policy_name,
+        summary.scenario,
+        summary.seed
+    );
+    let simulated = ms(Some(Span::from_nanos(summary.simulated_ns)));
+    let _ = writeln!(
+        text,
+        "{} after {simulated} ms, {} events\n",
+        ended(summary.ended),
+        grouped(summary.events)
+    );
+    text += &jobs(results);
+    text += &totals(results);
+    text
+}
+
+fn ended(ended: Ended) -> &'static str {
+    match ended {
+        Ended::JobsOver => "ended",
+        Ended::TimeUp => "time up",
+        Ended::Stuck => "stuck",
+        Ended::Interrupted => "interrupted",
+    }
+}
+
+fn jobs(results: &Results) -> String {
+    let mut table = Table::new(&[
+        "job",
+        "outcome",
+        ">time, ms",
+        ">ideal, ms",
+        ">lost, ms",
+        ">timeouts",
+        ">failed QPs",
+    ]);
+    let span = |ns: Option<u64>| match ns {
+        Some(ns) => ms(Some(Span::from_nanos(ns))),
+        None => "-".to_owned(),
+    };
+    for job in &results.summary.jobs {
+        let outcome = match (job.fate, job.cause) {
+            (Fate::Finished, _) => "finished".to_owned(),
+            (Fate::Aborted, cause) => format!("aborted: {}", cause.unwrap_or_default()),
+            (Fate::Unfinished, _) => {
+                let share = u64::from(job.delivered) * 100 / u64::from(job.transfers.max(1));
+                format!("unfinished: {share} %")
+            }
+        };
+        table.row(vec![
+            job.name.clone(),
+            outcome,
+            span(job.time_ns),
+            span(Some(job.ideal_ns)),
+            span(job.lost_ns),
+            grouped(job.timeouts),
+            grouped(job.failures.into()),
+        ]);
+    }
+    table.to_string()
+}
+
+fn totals(results: &Results) -> String {
+    let (summary, it) = (&results.summary, &results.summary.totals);
+    let mut text = String::from("\n");
+    let mut line = |name: &str, what: String| {
+        let _ = writeln!(text, "{name:<16}{what}");
+    };
+    if let Some(Slowdown { p50, p95, p99, max }) = summary.slowdown {
+        line(
+            "slowdown",
+            format!("p50 {p50:.2}, p95 {p95:.2}, p99 {p99:.2}, max {max:.2}"),
+        );
+    }
+    line(
+        "timeouts",
+        format!(
+            "{}, of them {} adaptive, {} fatal",
+            grouped(it.timeouts),
+            grouped(it.adaptive_timeouts),
+            grouped(it.fatal_timeouts)
+        ),
+    );
+    line(
+        "retransmitted",
+        format!(
+            "{} of {} packets, of them {} spurious",
+            grouped(it.retransmitted),
+            grouped(it.packets),
+            grouped(it.spurious)
+        ),
+    );
+    let losses = loss_names(it);
+    line(
+        "losses",
+        if losses.is_empty() {
+            "none".into()
+        } else {
+            losses.join(", ")
+        },
+    );
+    line(
+        "congestion",
+        format!(
+            "{} marks, {} CNPs, {} pauses",
+            grouped(it.marked),
+            grouped(it.cnps),
+            grouped(it.pauses)
+        ),
+    );
+    if let Some(worst) = &summary.worst_queue {
+        line(
+            "longest queue",
+            format!("{} at {}", kilobytes(worst.bytes), worst.port),
+        );
+    }
+    text
+}
+
+/// A length in thousands of bytes, as those of queues are given.
+pub(super) fn kilobytes(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{} B", grouped(bytes)),
+        _ => format!("{} KB", grouped((bytes + 500) / 1_000)),
+    }
+}
+
+/// What was lost, and why.
+pub(super) fn loss_names(it: &Totals) -> Vec<String> {
+    let losses = [
+        (it.dropped_full, "dropped by full queues"),
+        (it.dropped_lossless, "dropped for want of headroom"),
+        (it.lost, "lost at random"),
+        (it.lost_down, "lost on links that were down"),
+        (it.corrupted, "corrupted"),
+        (it.unreachable, "without a path"),
+    ];
+    let losses = losses.iter().filter(|(count, _)| *count > 0);
+    let named = losses.map(|(count, why)| format!("{} {why}", grouped(*count)));
+    named.collect()
+}
+
+/// A number with commas between thousands.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! `ferroce sim run`: a scenario, run to its end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use ferroce_fabric::results::Results;
+use ferroce_fabric::scenario::Scenario;
+use ferroce_fabric::{Simulation, Standing};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::directory::Directory;
+use super::progress::Progress;
+use super::report;
+use super::source::Which;
+use crate::adp::place;
+use crate::output::{Failure, Output};
+
+const EXIT_CODES: &str = "Exit codes:
+  0  the run was made; a job that aborts is a result, not an error
+  1  operation failed or output could not be written
+  2  bad input: flags, files or values; standard error says what and what to write instead
+  130  interrupted; what is shown is valid up to then";
+
+/// Events between two looks at progress and signals.
+const SLICE: u64 = 100_000;
+
+/// Run a scenario, and show what became of its jobs
+#[derive(Args, Debug)]
+#[command(after_help = EXIT_CODES)]
+pub(super) struct Run {
+    #[command(flatten)]
+    which: Which,
+    /// Write summary, tables (CSV, and fct.txt as HPCC's simulator has it) and an HTML report to a new
+    /// directory
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Replace a directory of results that exists
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
+}
+
+impl Run {
+    pub(super) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let source = self.which.source()?;
+        let scenario = source.scenario(&self.which.values())?;
+        let directory = self.output.map(|path| Directory::check(path, self.force));
+        let directory = directory.transpose()?;
+        for finding in scenario.check() {
+            let place = place(&source.name, finding.line);
+            to.remark(format_args!("{place}: warning: {}", finding.text))?;
+        }
+        let (simulation, standing) = simulate(&scenario)?;
+        let results = Results::new(&scenario, &simulation, standing);
+        if let Some(directory) = directory {
+            directory.write(&source.text, &scenario, &simulation, &results)?;
+        }
+        match self.json {
+            true => to.json(&results.summary)?,
+            false => to.text(&report::text(&scenario, &results))?,
+        }
+        match standing {
+            Standing::Running => Err(Failure::Program(130, "interrupted\n".into())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Runs a scenario until it is over, or until SIGINT or SIGTERM.
+fn simulate(scenario: &Scenario) -> Result<(Simulation, Standing), Failure> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let signals = [SIGINT, SIGTERM].map(|signal| {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(Failure::broken)
+    });
+    let no_room = |error| Failure::broken(format_args!("the devices have no room: {error}"));
+    let mut simulation = scenario.simulation().map_err(no_room)?;
+    let mut progress = Progress::new(scenario.duration);
+    let standing = loop {
+        match simulation.run(SLICE).map_err(no_room)? {
+            Standing::Running if interrupted.load(Ordering::Relaxed) => break Standing::Running,
+            Standing::Running => progress.show(&simulation),
+            standing => break standing,
+        }
+    };
+    for signal in signals {
+        signal_hook::low_level::unregister(signal?);
+    }
+    Ok((simulation, standing))
+}

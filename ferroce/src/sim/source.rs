@@ -1,0 +1,127 @@
+//! Scenarios by file or built-in name.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ferroce_fabric::scenario::{Scenario, ScenarioError};
+
+use crate::adp::place;
+use crate::output::Failure;
+
+macro_rules! built_in {
+    ($name:literal) => {
+        (
+            $name,
+            include_str!(concat!("../../../scenarios/", $name, ".toml")),
+        )
+    };
+}
+
+/// The scenarios that need no file.
+pub(super) const BUILT_IN: &[(&str, &str)] = &[
+    built_in!("flap-all-reduce"),
+    built_in!("flap-plain-timeouts"),
+    built_in!("outage-too-long"),
+    built_in!("switch-reboot"),
+    built_in!("degraded-link"),
+    built_in!("storage-failover"),
+    built_in!("nic-reset"),
+    built_in!("silent-host"),
+    built_in!("loss-timeout-8"),
+    built_in!("loss-timeout-19"),
+    built_in!("spurious-profile"),
+    built_in!("incast-pfc"),
+    built_in!("incast-lossy"),
+    built_in!("dcqcn-defaults"),
+    built_in!("dcqcn-barre"),
+];
+
+/// Which scenario, and what is changed of it.
+#[derive(Args, Debug)]
+pub(super) struct Which {
+    /// Scenario file (TOML), or the name of a built-in one: see `ferroce sim list`
+    #[arg(value_name = "SCENARIO")]
+    scenario: String,
+    /// Change a value: a path in the file such as seed, switch.buffer, job.timeout (of all jobs) or
+    /// job[0].timeout, and a value as in the file
+    #[arg(long, value_name = "PATH=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
+    /// Seed of everything random [default: that of the scenario]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+impl Which {
+    pub(super) fn source(&self) -> Result<Source, Failure> {
+        Source::open(&self.scenario)
+    }
+
+    pub(super) fn values(&self) -> Vec<(String, String)> {
+        let seed = self.seed.map(|seed| ("seed".to_owned(), seed.to_string()));
+        self.set.iter().cloned().chain(seed).collect()
+    }
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((path, value)) if !path.is_empty() => Ok((path.trim().into(), value.trim().into())),
+        _ => Err("write PATH=VALUE, for example job.timeout=18".into()),
+    }
+}
+
+/// The text of a scenario, and where it is.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// A built-in name, or a file.
+    pub(super) name: PathBuf,
+    pub(super) text: String,
+    /// What files are relative to that it refers to; none if it is built in.
+    directory: Option<PathBuf>,
+}
+
+impl Source {
+    pub(super) fn open(name: &str) -> Result<Self, Failure> {
+        let path = PathBuf::from(name);
+        let built_in = BUILT_IN.iter().find(|(known, _)| *known == name);
+        if let Some((_, text)) = built_in.filter(|_| !path.exists()) {
+            return Ok(Self {
+                name: path,
+                text: (*text).to_owned(),
+                directory: None,
+            });
+        }
+        let text = fs::read_to_string(&path).map_err(|error| {
+            Failure::input(format_args!(
+                "cannot read {name}: {error}; name a scenario file, or one of `ferroce sim list`"
+            ))
+        })?;
+        let directory = path.parent().map(Path::to_path_buf).unwrap_or_default();
+        Ok(Self {
+            name: path,
+            text,
+            directory: Some(directory),
+        })
+    }
+
+    pub(super) fn parse(&self, values: &[(String, String)]) -> Result<Scenario, ScenarioError> {
+        Scenario::parse_with(&self.text, values, &mut |name| {
+            let Some(directory) = &self.directory else {
+                return Err("built-in scenarios refer to no files".into());
+            };
+            fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
+        })
+    }
+
+    pub(super) fn scenario(&self, values: &[(String, String)]) -> Result<Scenario, Failure> {
+        self.parse(values).map_err(|error| {
+            let mut lines = String::new();
+            for problem in &error.problems {
+                let place = place(&self.name, problem.line);
+                let _ = writeln!(lines, "{place}: error: {}", problem.text);
+            }
+            Failure::Input(lines)
+        })
+    }
+}

@@ -1,0 +1,291 @@
+//! `ferroce sim`: what it prints, writes and refuses.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::{bad, good, good_json, run};
+use serde_json::Value;
+
+const SMALL: &str = "
+title = 'Small'
+[topology]
+kind = 'star'
+hosts = 4
+[switch]
+ecn = { preset = 'hpcc' }
+[device]
+profile = 'link-flap'
+[[job]]
+name = 'in<cast'
+workload = 'incast'
+bytes = '256KiB'
+[[fault]]
+kind = 'link-down'
+link = 'h0'
+at = '10us'
+for = '20ms'
+[record]
+every = '10us'
+rates = true
+";
+
+/// A directory with a file of this text, and the path of that file.
+fn file(text: &str) -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("it.toml");
+    fs::write(&path, text).unwrap();
+    (directory, path.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_run_says_what_became_of_its_jobs() {
+    let (_directory, path) = file(SMALL);
+    let text = good(&["sim", "run", &path]);
+    for words in [
+        "Small\n",
+        "profile link-flap",
+        "in<cast",
+        "finished",
+        "slowdown",
+        "lost on links",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let json = good_json(&["sim", "run", &path, "--json"]);
+    assert_eq!(json["jobs"][0]["fate"], "finished");
+    assert_eq!(json["seed"], 1);
+    assert!(json["totals"]["timeouts"].as_u64().unwrap() > 0);
+    assert_eq!(
+        json,
+        good_json(&["sim", "run", &path, "-j"]),
+        "the same again"
+    );
+    let other = good_json(&["sim", "run", &path, "-j", "--seed", "2"]);
+    assert_eq!(
+        (&other["seed"], &other["scenario"]),
+        (&2.into(), &json["scenario"])
+    );
+    let shorter = good_json(&["sim", "run", &path, "-j", "--set", "fault.for=1ms"]);
+    assert_ne!(shorter["scenario"], json["scenario"]);
+    assert!(shorter["jobs"][0]["time_ns"].as_u64() < json["jobs"][0]["time_ns"].as_u64());
+}
+
+#[test]
+fn results_are_written_whole_and_the_same() {
+    let (directory, path) = file(SMALL);
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let read_all = |name: &str| -> BTreeMap<String, Vec<u8>> {
+        let entries = fs::read_dir(at(name)).unwrap().map(|it| it.unwrap().path());
+        let named = entries.map(|it| {
+            (
+                it.file_name().unwrap().to_str().unwrap().to_owned(),
+                fs::read(it).unwrap(),
+            )
+        });
+        named.collect()
+    };
+    good(&["sim", "run", &path, "-o", &at("one")]);
+    good(&["sim", "run", &path, "-o", &at("other")]);
+    let one = read_all("one");
+    let names: Vec<_> = one.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        [
+            "fct.txt",
+            "flows.csv",
+            "histogram.csv",
+            "links.csv",
+            "queues.csv",
+            "rates.csv",
+            "report.html",
+            "scenario.toml",
+            "summary.json",
+            "timeouts.csv"
+        ]
+    );
+    assert_eq!(one, read_all("other"), "the same bytes");
+    let text = |name: &str| String::from_utf8(one[name].clone()).unwrap();
+    assert_eq!(text("flows.csv").lines().count(), 4);
+    let fct = text("fct.txt");
+    assert_eq!(fct.lines().count(), 3);
+    assert!(
+        fct.lines().all(|line| line.split(' ').count() == 8),
+        "{fct}"
+    );
+    assert!(text("timeouts.csv").lines().count() > 1);
+    assert!(text("links.csv").lines().count() > 1);
+
+    let refused = bad(&["sim", "run", &path, "-o", &at("one")]);
+    assert!(
+        refused.ends_with("exists; name a directory that does not, or add --force\n"),
+        "{refused}"
+    );
+    good(&["sim", "run", &path, "-o", &at("one"), "--force"]);
+    assert_eq!(read_all("one"), one);
+    fs::create_dir(at("own")).unwrap();
+    fs::write(at("own/precious"), "").unwrap();
+    let refused = bad(&["sim", "run", &path, "-o", &at("own"), "--force"]);
+    assert!(
+        refused.contains("is not a directory of results"),
+        "{refused}"
+    );
+    let (code, _, err) = run(&["sim", "run", &path, "-o", "/proc/nowhere/it"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("cannot write /proc/nowhere/it"), "{err}");
+    let mut left: Vec<_> = fs::read_dir(directory.path())
+        .unwrap()
+        .map(|it| it.unwrap().file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["it.toml", "one", "other", "own"], "no drafts");
+}
+
+#[test]
+fn the_report_opens() {
+    let (directory, path) = file(SMALL);
+    let out = directory.path().join("out");
+    good(&["sim", "run", &path, "-o", out.to_str().unwrap()]);
+    let page = out.join("report.html");
+    let html = fs::read_to_string(&page).unwrap();
+    for absent in ["http:", "https:", "<script", "url("] {
+        let html = html.replace("http://www.w3.org/2000/svg", "");
+        assert!(
+            !html.contains(absent),
+            "{absent}: the page needs nothing else"
+        );
+    }
+    assert!(html.contains("in&lt;cast") && !html.contains("in<cast"));
+    assert!(
+        !html.contains("NaN") && !html.contains("inf"),
+        "all numbers are some"
+    );
+    let plots = html.matches("<svg ").count();
+    assert_eq!(
+        plots, 6,
+        "timeline, throughput, queues, rates, sizes, waits"
+    );
+    assert_balanced(&html);
+    if let Some(shown) = in_browser(&page) {
+        assert_eq!(shown.matches("<svg ").count(), plots);
+        assert!(shown.contains("The whole fabric"));
+    }
+}
+
+/// Every element is closed in order, but for those that have no end.
+fn assert_balanced(html: &str) {
+    let mut open = Vec::new();
+    for tag in html.split('<').skip(1) {
+        let name: String = tag.chars().take_while(|c| !" >\n".contains(*c)).collect();
+        let is_closed = tag.split('>').next().unwrap().ends_with('/');
+        match name.strip_prefix('/') {
+            Some(name) => assert_eq!(open.pop().as_deref(), Some(name)),
+            None if name == "!DOCTYPE" || name == "meta" || is_closed => {}
+            None => open.push(name),
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+/// The page as a browser has it, if there is one.
+fn in_browser(page: &Path) -> Option<String> {
+    let profile = tempfile::tempdir().unwrap();
+    for browser in ["chromium", "chromium-browser", "google-chrome"] {
+        let output = Command::new(browser)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(page)
+            .output();
+        if let Ok(output) = output
+            && output.status.success()
+        {
+            return Some(String::from_utf8(output.stdout).unwrap());
+        }
+    }
+    None
+}
+
+#[test]
+fn bad_scenarios_are_named_with_file_and_line() {
+    let (_directory, path) = file("[topology]\nkind = 'star'\nhosts = 4\nrate = '0bit'\n");
+    let refused = bad(&["sim", "run", &path]);
+    assert!(
+        refused.contains(&format!("{path}:4: error: invalid topology.rate \"0bit\"")),
+        "{refused}"
+    );
+    assert!(refused.contains("missing [[job]]"), "{refused}");
+    let json = {
+        let (code, out, _) = run(&["sim", "check", &path, "-j"]);
+        assert_eq!(code, 2);
+        serde_json::from_str::<Value>(&out).unwrap()
+    };
+    assert_eq!(
+        (&json["valid"], &json["errors"][1]["line"]),
+        (&false.into(), &4.into())
+    );
+    assert_eq!(
+        bad(&["sim", "run", "nosuch"]),
+        "error: cannot read nosuch: No such file or directory (os error 2); name a scenario file, or one of \
+         `ferroce sim list`\n"
+    );
+    let refused = bad(&["sim", "check", "incast-pfc", "--set", "job.tiemout=3"]);
+    assert!(
+        refused.contains("unknown key job[0].tiemout; the nearest key is timeout"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_check_says_what_is_deadly() {
+    let text = good(&["sim", "check", "outage-too-long"]);
+    assert!(
+        text.contains("outage-too-long: can be run, 1 warning\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("those that are cut off fail, and the job aborts"),
+        "{text}"
+    );
+    assert_eq!(
+        good(&["sim", "check", "flap-all-reduce"]),
+        "flap-all-reduce: can be run\n"
+    );
+    let json = good_json(&["sim", "check", "outage-too-long", "--json"]);
+    assert_eq!(
+        (&json["valid"], json["warnings"].as_array().unwrap().len()),
+        (&true.into(), 1)
+    );
+}
+
+#[test]
+fn the_list_and_the_schema_are_what_they_say() {
+    let list = good_json(&["sim", "list", "-j"]);
+    let list = list.as_array().unwrap();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .join("scenarios");
+    let mut files: Vec<String> = fs::read_dir(directory)
+        .unwrap()
+        .map(|it| {
+            it.unwrap()
+                .path()
+                .file_stem()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    files.sort();
+    let mut names: Vec<_> = list
+        .iter()
+        .map(|it| it["name"].as_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    assert_eq!(names, files, "every file is built in");
+    serde_json::from_str::<Value>(&good(&["sim", "schema"])).unwrap();
+}
