@@ -196,6 +196,11 @@ impl Cm {
         !self.outbox.is_empty()
     }
 
+    /// The traffic class of the next message to send.
+    pub(crate) fn next_traffic_class(&self) -> Option<u8> {
+        self.outbox.front().map(|mad| mad.traffic_class)
+    }
+
     pub(crate) fn poll_transmit(&mut self) -> Option<OutgoingMad> {
         self.outbox.pop_front()
     }

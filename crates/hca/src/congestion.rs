@@ -166,6 +166,11 @@ impl Congestion {
         !self.cnps.is_empty()
     }
 
+    /// The traffic class of the next one.
+    pub(crate) fn next_traffic_class(&self) -> Option<u8> {
+        self.cnps.front().map(|cnp| cnp.path.traffic_class)
+    }
+
     /// Writes the next CNP to `out`; false if there is none.
     pub(crate) fn poll_cnp(&mut self, out: &mut Outgoing) -> bool {
         let Some(Cnp { path, dest_qp }) = self.cnps.pop_front() else {

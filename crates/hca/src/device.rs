@@ -6,6 +6,7 @@
 //! | `config` | what a device is made with |
 //! | `control` | registers and settings, read and written from outside |
 //! | `receive` | packets that come in: the impaired link, whom they are for, who may have them |
+//! | `port` | what waits to be sent, by priority, and what may leave |
 //! | `transmit` | packets that go out: whose turn it is, and the impaired link |
 //! | `payload` | the bytes of those packets |
 //! | `timers` | deadlines: when the host is to come back, and what happens then |
@@ -25,6 +26,7 @@ mod control;
 mod credit;
 mod flows;
 mod payload;
+mod port;
 mod queue_pair;
 mod receive;
 mod rest;
@@ -41,6 +43,7 @@ use ferroce_transport::{Outgoing, Time};
 pub use self::config::HcaConfig;
 pub(crate) use self::credit::Turn;
 pub use self::flows::{FlowLook, LimitLook};
+use self::port::Port;
 pub(crate) use self::queue_pair::QpEntry;
 use self::timers::Timers;
 use crate::cm::Cm;
@@ -76,13 +79,10 @@ pub struct Hca {
     pub(crate) qps: Table<Box<QpEntry>>,
     pub(crate) groups: Groups,
     timers: Timers,
-    /// Queue pairs that may have something to send.
-    ready: VecDeque<u32>,
+    port: Port,
     /// Queue pairs that have worked since the device last rested.
     used: Vec<u32>,
-    /// Packets the queue pair at the front may still send before it goes to the back.
-    burst_left: u32,
-    /// What the queue pair at the front had taken when its turn began.
+    /// What the queue pair whose turn it is had taken when that began.
     pub(crate) turn_began: Turn,
     /// The devices at the other ends, and what is on the wire to them.
     pub(crate) peers: Peers,
@@ -155,9 +155,8 @@ impl Hca {
             qps: Table::new(limits.max_qp),
             groups: Groups::default(),
             timers: Timers::default(),
-            ready: VecDeque::new(),
+            port: Port::new(config.host),
             used: Vec::new(),
-            burst_left: config.host.turn_packets,
             turn_began: Turn::default(),
             peers: Peers::new(limits.max_qp),
             written_off_at: None,

@@ -162,6 +162,8 @@ pub struct Sent {
     pub from: usize,
     /// Its headers.
     pub headers: Headers,
+    /// Its traffic class.
+    pub traffic_class: u8,
     /// Its payload, if packets carry bytes.
     pub payload: Vec<u8>,
 }
@@ -332,6 +334,7 @@ impl<T> World<T> {
                 departure,
                 from,
                 headers: packet.headers,
+                traffic_class: packet.path.traffic_class,
                 payload: payload.clone(),
             });
         }

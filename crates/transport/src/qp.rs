@@ -11,7 +11,7 @@ use crate::work::Fault;
 use crate::{
     AccessFlags, Allowance, Attr, Counter, Data, HeldBack, Host, ModifyError, Mtu, Outgoing,
     PostError, QpAttr, QpEvent, QpModify, QpState, QpType, ReceiveQueue, RecvWr, SendFlags, SendWr,
-    Time,
+    Time, UdAddress,
 };
 
 /// Packets a QP sends of one kind (answers, requests) before the other kind gets its turn.
@@ -207,6 +207,11 @@ impl Qp {
     /// What of its [`Allowance`] was too little for the last request, which is still to be sent.
     pub fn held_back(&self) -> Option<HeldBack> {
         self.requester.held_back()
+    }
+
+    /// Where the next request goes if it is a datagram.
+    pub fn next_datagram(&self) -> Option<UdAddress> {
+        self.requester.next_datagram()
     }
 
     /// The PSN after the last one sent; 0 before RTS.
@@ -531,6 +536,7 @@ impl Qp {
             .requester
             .poll_transmit(now, host, attr, config, draining, out);
         if !made {
+            self.requester.give_up_departure(now, host);
             // A WQE that turned out to be unsendable may be the oldest one.
             self.conclude(Ok(()), host);
         }

@@ -13,7 +13,7 @@ use crate::window::{Allowance, HeldBack};
 use crate::work::Fault;
 use crate::{
     Completion, Counter, Host, MAX_MESSAGE_BYTES, Outgoing, PostError, QpAttr, QpConfig, QpType,
-    SendFlags, SendOp, SendWr, Span, Time, WcStatus, WorkQueue,
+    SendFlags, SendOp, SendTo, SendWr, Span, Time, UdAddress, WcStatus, WorkQueue,
 };
 
 /// The number of the first request.
@@ -230,6 +230,14 @@ impl Requester {
         Ok(())
     }
 
+    /// Where the next request goes if it is a datagram.
+    pub(crate) fn next_datagram(&self) -> Option<UdAddress> {
+        match self.queue.get(self.cursor)?.to {
+            SendTo::Datagram(to) => Some(to),
+            SendTo::Peer | SendTo::Srq(_) => None,
+        }
+    }
+
     /// Whether every WQE that started is done.
     pub(crate) fn drained(&self) -> bool {
         self.started == 0
@@ -242,7 +250,7 @@ impl Requester {
         self.cursor >= self.queue.len()
             && self.local_error.is_none()
             && self.held_back.is_none()
-            && (self.una == self.high || self.timer != RequesterTimer::Idle)
+            && (self.una == self.high || self.timer.deadline().is_some())
     }
 
     /// Makes the next request packet, if the window, credits, fences and timers allow one.
@@ -514,11 +522,23 @@ impl Requester {
         } else if host.delays_departure() && !self.answer_is_due() {
             RequesterTimer::Departure
         } else {
-            match self.retry.wait(host.policy(), now) {
-                Some(wait) => RequesterTimer::Ack { armed: now, wait },
-                None => RequesterTimer::Idle,
-            }
+            self.ack_timer(now, host.policy())
         };
+    }
+
+    /// The port was free, and nothing has left that would start the timer: nobody waits for it any
+    /// longer.
+    pub(crate) fn give_up_departure<H: Host>(&mut self, now: Time, host: &H) {
+        if self.timer == RequesterTimer::Departure {
+            self.timer = self.ack_timer(now, host.policy());
+        }
+    }
+
+    fn ack_timer(&mut self, now: Time, policy: &Policy) -> RequesterTimer {
+        match self.retry.wait(policy, now) {
+            Some(wait) => RequesterTimer::Ack { armed: now, wait },
+            None => RequesterTimer::Idle,
+        }
     }
 
     /// Go-back-N: the next packet is the oldest unacknowledged one.

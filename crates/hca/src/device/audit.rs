@@ -20,16 +20,14 @@ impl Hca {
     /// # Panics
     /// If they do not agree, or something has grown beyond its bound, which is a bug in the device.
     pub fn audit(&self) {
-        let mut ready = 0;
         for (index, entry) in self.qps.iter() {
-            ready += usize::from(entry.ready);
             assert_eq!(self.qp_index(entry.qp.qpn()), Some(index));
             self.audit_qp(entry);
         }
         self.audit_credit();
-        assert_eq!(self.ready.len(), ready, "queue pairs on the ready list");
-        let listed = |index: &u32| self.qps.get(*index).is_some_and(|entry| entry.ready);
-        assert!(self.ready.iter().all(listed), "{:?}", self.ready);
+        let qps = self.qps.iter();
+        self.port
+            .audit(qps.filter_map(|(index, entry)| Some((entry.ready?, index))));
         assert!(!self.timers.are_stale(self.qps.len()), "{:?}", self.timers);
         self.timers.audit(self.common.now);
         self.audit_users();

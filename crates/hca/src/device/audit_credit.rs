@@ -21,7 +21,7 @@ impl Hca {
         let mut home = Sums::default();
         for (index, entry) in self.qps.iter() {
             // What a turn sends is booked when it ends.
-            if self.in_turn() != Some(index) {
+            if self.port.in_turn() != Some(index) {
                 assert_eq!(entry.turn, Turn::of(entry), "{}", entry.qp.qpn());
             }
             home.taken += entry.turn.responses;

@@ -153,7 +153,7 @@ impl Hca {
 
     /// Where the queue pair sends whose turn has begun and is not over.
     fn peer_in_turn(&self) -> Option<u32> {
-        let index = self.in_turn()?;
+        let index = self.port.in_turn()?;
         self.qps.get(index)?.peer
     }
 

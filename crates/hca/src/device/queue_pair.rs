@@ -37,8 +37,8 @@ pub(crate) struct QpEntry {
     pub(crate) limiter: Option<Box<Limiter>>,
     /// Its entry in the timer heap.
     pub(super) timer_at: Option<Time>,
-    /// It is on the ready list.
-    pub(super) ready: bool,
+    /// It waits for the port, in this priority.
+    pub(super) ready: Option<u8>,
     /// It is on the list of those that have worked.
     pub(super) used: bool,
 }
@@ -64,14 +64,22 @@ impl QpEntry {
             cnps: 0,
             limiter: None,
             timer_at: None,
-            ready: false,
+            ready: None,
             used: false,
         }
     }
 
-    /// Whether it is on the ready list.
+    /// Whether it waits for the port.
     pub(crate) fn is_ready(&self) -> bool {
-        self.ready
+        self.ready.is_some()
+    }
+
+    /// The traffic class of its next packet: that of its path, or of the datagram that is next.
+    pub(super) fn traffic_class(&self) -> u8 {
+        let datagram = || self.qp.next_datagram().map(|to| to.path);
+        self.path
+            .or_else(datagram)
+            .map_or(0, |path| path.traffic_class)
     }
 
     /// Whether its limiter makes it wait.
@@ -174,11 +182,8 @@ impl Hca {
             return;
         };
         self.leave_peer(index, entry.peer, entry.turn);
-        if entry.ready {
-            if self.ready.front() == Some(&index) {
-                self.burst_left = self.config.host.turn_packets;
-            }
-            self.ready.retain(|ready| *ready != index);
+        if let Some(priority) = entry.ready {
+            self.port.remove(priority, index);
         }
         if entry.used {
             self.used.retain(|used| *used != index);

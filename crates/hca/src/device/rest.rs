@@ -34,7 +34,7 @@ impl Hca {
             return true;
         }
         self.used.shrink_to_fit();
-        self.ready.shrink_to_fit();
+        self.port.shrink();
         self.timers.shrink();
         self.common.events.shrink_to_fit();
         self.congestion.shrink();

@@ -110,7 +110,7 @@ impl Hca {
     /// packet that waits for the port, or that an impairment holds back.
     pub fn poll_timeout(&self) -> Option<Time> {
         let busy_until = self.common.serializer.busy_until(self.common.now);
-        let port = busy_until.filter(|_| self.has_ready());
+        let port = busy_until.filter(|_| self.next_priority().is_some());
         let link = earlier(self.egress.next(), self.ingress.next());
         let link = earlier(link, port);
         let cm = self.cm.get().and_then(|cm| cm.poll_timeout());

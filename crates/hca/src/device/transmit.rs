@@ -3,6 +3,7 @@
 use ferroce_transport::{Counter, Outgoing, Time};
 
 use super::Hca;
+use super::port::Priorities;
 use crate::link::{HeldPacket, Release};
 use crate::packet::force_ack_dscp;
 
@@ -41,14 +42,61 @@ impl Hca {
         self.departure
     }
 
-    /// Whether [`Self::poll_transmit`] may have something at once.
-    pub fn wants_transmit(&self) -> bool {
-        self.has_ready() && self.common.serializer.is_free(self.common.now)
+    /// Pauses the priorities whose bits are set, and resumes the others: none of a paused one's packets
+    /// is handed out, but for those that an impairment holds back and that had left before. Others go
+    /// on. What has left already may time out; see `docs/design/port.md`.
+    ///
+    /// On a port without a rate everything has priority 0.
+    pub fn set_paused(&mut self, now: Time, priorities: u8) {
+        self.common.now = now;
+        self.port.set_paused(priorities);
     }
 
-    /// Whether something waits to be sent, now or when the port is free.
-    pub(super) fn has_ready(&self) -> bool {
-        !self.ready.is_empty() || self.cm_wants_transmit() || self.congestion.wants_transmit()
+    /// The priorities that are paused, one bit for each.
+    pub fn paused(&self) -> u8 {
+        self.port.paused()
+    }
+
+    /// Whether [`Self::poll_transmit`] may have something at once.
+    pub fn wants_transmit(&self) -> bool {
+        self.common.serializer.is_free(self.common.now) && self.next_priority().is_some()
+    }
+
+    /// The priority of what is to leave next, now or when the port is free.
+    #[inline]
+    pub(super) fn next_priority(&self) -> Option<u8> {
+        let others = match self.congestion.wants_transmit() || self.cm_wants_transmit() {
+            true => self.priorities_of_others(),
+            false => 0,
+        };
+        self.port.highest(others)
+    }
+
+    /// The priorities of what waits that no queue pair of a program sends.
+    #[cold]
+    fn priorities_of_others(&self) -> Priorities {
+        let bit = |priority: Option<u8>| priority.map_or(0, |priority| 1 << priority);
+        bit(self.cnp_priority()) | bit(self.mad_priority())
+    }
+
+    /// Writes the next packet to `out` that no queue pair of a program sends, if it is of this priority.
+    #[cold]
+    fn poll_others(&mut self, priority: u8, out: &mut Outgoing) -> bool {
+        if self.cnp_priority() == Some(priority) {
+            self.poll_cnp(out)
+        } else {
+            self.mad_priority() == Some(priority) && self.poll_mad(out)
+        }
+    }
+
+    fn cnp_priority(&self) -> Option<u8> {
+        let class = self.congestion.next_traffic_class();
+        class.map(|class| self.port.priority_of(class))
+    }
+
+    fn mad_priority(&self) -> Option<u8> {
+        let class = self.cm.get().and_then(|cm| cm.next_traffic_class());
+        class.map(|class| self.port.priority_of(class))
     }
 
     /// Whether an impairment holds packets back that left the device, so that it must live on for
@@ -78,17 +126,14 @@ impl Hca {
         if !self.common.serializer.is_free(now) {
             return false;
         }
-        let made = if self.congestion.wants_transmit() {
-            self.poll_cnp(out)
-        } else if self.cm_wants_transmit() {
-            self.poll_mad(out)
-        } else {
-            self.poll_ready(now, out)
-        };
-        if made {
-            self.departure = self.common.serializer.send(now, out);
+        while let Some(priority) = self.next_priority() {
+            let others = self.congestion.wants_transmit() || self.cm_wants_transmit();
+            if others && self.poll_others(priority, out) || self.poll_ready(priority, now, out) {
+                self.departure = self.common.serializer.send(now, out);
+                return true;
+            }
         }
-        made
+        false
     }
 
     /// Puts a packet on the impaired link, which begins behind the port; tells whether it passes at once.
@@ -109,22 +154,19 @@ impl Hca {
         }
     }
 
-    /// The next packet of the queue pair whose turn it is.
-    fn poll_ready(&mut self, now: Time, out: &mut Outgoing) -> bool {
-        loop {
-            let Some(&index) = self.ready.front() else {
-                return false;
-            };
-            if self.poll_qp(index, now, out) {
-                self.burst_left -= 1;
-                let has_more = !self.is_quiet(index);
-                if self.burst_left == 0 || !has_more {
-                    self.next_turn(index, has_more);
-                }
+    /// The next packet of this priority, of the queue pair whose turn it is.
+    fn poll_ready(&mut self, priority: u8, now: Time, out: &mut Outgoing) -> bool {
+        while let Some(index) = self.port.front(priority) {
+            let made = self.poll_qp(index, now, out);
+            let has_more = made && !self.is_quiet(index);
+            if !made || self.port.count_packet(index) || !has_more {
+                self.next_turn(priority, index, has_more);
+            }
+            if made {
                 return true;
             }
-            self.next_turn(index, false);
         }
+        false
     }
 
     /// Whether a queue pair has nothing to send, and waits for no room to send it.
@@ -135,7 +177,7 @@ impl Hca {
             .is_some_and(|entry| entry.qp.is_quiet() && !entry.turn.waits())
     }
 
-    /// Puts a queue pair on the ready list to which something has come, if there is more to it.
+    /// Has a queue pair wait for the port to which something has come, if there is more to it.
     #[inline]
     pub(super) fn make_ready_unless_quiet(&mut self, index: u32) {
         if !self.is_quiet(index) {
@@ -144,7 +186,7 @@ impl Hca {
     }
 
     fn poll_qp(&mut self, index: u32, now: Time, out: &mut Outgoing) -> bool {
-        if self.burst_left == self.config.host.turn_packets {
+        if self.port.in_turn().is_none() {
             self.allot(index);
         }
         let Some(entry) = self.qps.get(index) else {
@@ -182,34 +224,44 @@ impl Hca {
         window.is_some()
     }
 
-    /// Ends the turn of the queue pair at the front of the ready list. It goes to the back if it has
-    /// more to send, and off the list if not.
-    fn next_turn(&mut self, index: u32, has_more: bool) {
-        self.ready.pop_front();
+    /// Ends the turn of the queue pair at the front of its priority. It goes to the back if it has
+    /// more to send, and leaves if not.
+    fn next_turn(&mut self, priority: u8, index: u32, has_more: bool) {
+        self.port.pop(priority);
+        self.port.end_turn();
         self.end_turn(index);
-        self.burst_left = self.config.host.turn_packets;
         if let Some(entry) = self.qps.get_mut(index) {
-            entry.ready = has_more;
-            if has_more {
-                self.ready.push_back(index);
-            }
+            entry.ready = None;
+        }
+        if has_more {
+            self.make_ready(index);
         }
     }
 
-    /// The queue pair that has sent something in its turn and may go on.
-    pub(crate) fn in_turn(&self) -> Option<u32> {
-        let front = self.ready.front().copied();
-        front.filter(|_| self.burst_left < self.config.host.turn_packets)
-    }
-
-    /// Puts a queue pair on the ready list.
+    /// Has a queue pair wait for the port.
     #[inline]
     pub(crate) fn make_ready(&mut self, index: u32) {
         if let Some(entry) = self.qps.get_mut(index)
-            && !entry.ready
+            && entry.ready.is_none()
         {
-            entry.ready = true;
-            self.ready.push_back(index);
+            let priority = match self.port.has_priorities() {
+                true => self.port.priority_of(entry.traffic_class()),
+                false => 0,
+            };
+            entry.ready = Some(priority);
+            self.port.push(priority, index);
+        }
+    }
+
+    /// A queue pair that waits for the port may be of another priority now.
+    pub(crate) fn change_priority(&mut self, index: u32) {
+        if let Some(entry) = self.qps.get_mut(index)
+            && let Some(priority) = entry.ready
+            && self.port.priority_of(entry.traffic_class()) != priority
+        {
+            entry.ready = None;
+            self.port.remove(priority, index);
+            self.make_ready(index);
         }
     }
 }

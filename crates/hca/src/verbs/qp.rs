@@ -240,6 +240,7 @@ impl Hca {
             (entry.limiter, entry.cnps) = (None, 0); // what the old peer has said
             if let Some(index) = self.qp_index(qpn) {
                 self.follow_path(index);
+                self.change_priority(index);
             }
         }
         if reset && let Some(entry) = self.qp_entry_mut(qpn) {

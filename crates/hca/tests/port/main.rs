@@ -1,5 +1,6 @@
 //! A port with a rate: when packets leave, in which order, and what waits for them.
 
+mod priority;
 mod serializer;
 mod timers;
 

@@ -1,7 +1,8 @@
 use ferroce_adp::Policy;
 use ferroce_transport::{
     AccessError, AccessFlags, AtomicOp, Completion, Counter, Data, Host, Key, MemoryRef, MwBind,
-    QpCap, QpEvent, ReceiveQueue, RecvWqe, Segment, Sge, TimerExpiry, WorkQueue,
+    Outgoing, QpCap, QpEvent, ReceiveQueue, RecvWqe, Segment, Sge, Span, Time, TimerExpiry,
+    WorkQueue,
 };
 
 use ferroce_wire::Srqn;
@@ -23,6 +24,8 @@ pub struct TestHost {
     pub atomics: u64,
     /// Binds that were executed.
     pub binds: Vec<MwBind>,
+    /// How long a packet takes to leave, where that counts.
+    pub port: Option<Span>,
     regions: Vec<Region>,
 }
 
@@ -64,6 +67,7 @@ impl TestHost {
             srqn: Srqn::new(0x3333),
             atomics: 0,
             binds: Vec::new(),
+            port: None,
             regions: Vec::new(),
         }
     }
@@ -142,6 +146,14 @@ impl Host for TestHost {
 
     fn count(&mut self, counter: Counter, n: u64) {
         self.counters[counter as usize] += n;
+    }
+
+    fn departure(&self, now: Time, _packet: &Outgoing) -> Time {
+        now.after(self.port.unwrap_or_default())
+    }
+
+    fn delays_departure(&self) -> bool {
+        self.port.is_some()
     }
 
     fn timer_expired(&mut self, expiry: TimerExpiry) {

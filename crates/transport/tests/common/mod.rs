@@ -70,6 +70,8 @@ pub struct Setup {
     pub latency_ns: u64,
     /// Between two packets of one side.
     pub gap_ns: u64,
+    /// So long a packet takes to leave, and its timer starts then.
+    pub has_port: bool,
     /// Bytes of each side's local and remote memory.
     pub memory_bytes: u32,
     /// The test fails if it takes more wake-ups than this.
@@ -96,6 +98,7 @@ impl Default for Setup {
             policy: Policy::new(PolicyKind::IB),
             latency_ns: 1_000,
             gap_ns: 0,
+            has_port: false,
             memory_bytes: 64 << 10,
             steps: 2_000_000,
         }
@@ -129,6 +132,7 @@ impl Setup {
 
     fn side(&self, id: Id) -> Side {
         let mut host = TestHost::new(self.policy, self.srq.then_some(self.cap));
+        host.port = self.has_port.then_some(Span::from_nanos(self.gap_ns));
         let config = QpConfig {
             qpn: qpn(id),
             qp_type: self.qp_type(id),

@@ -162,6 +162,7 @@ impl Stage {
             },
             policy: policy(scenario.policy, scenario.seed),
             gap_ns: scenario.gap_ns,
+            has_port: scenario.seed.is_multiple_of(2),
             cap: QpCap {
                 max_inline_data: 32 << 10,
                 ..QpCap::default()
