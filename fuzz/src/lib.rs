@@ -11,6 +11,8 @@
 //! | [`register`] | a register access happens completely or not at all, whatever its bytes and length |
 //! | [`mlxreg`] | any text is register content or is refused; it writes no bit that it does not name |
 //! | [`congestion`] | any record, command or text gives parameters in range or is refused, and comes back as it was read |
+//! | [`hpcc_topology`] | any text is a topology or is refused on one of its lines; in what passes its check all hosts reach each other |
+//! | [`hpcc_flows`], [`htsim_matrix`] | any text is a list of flows or is refused on one of its lines; what is read can be run, or its circles are found |
 //! | [`fwctl`] | an ioctl on the node of a device ends with an answer or an error, and writes nothing but where the program gave it room |
 //! | [`profile`] | any profile file or register content is judged without a panic, and a valid one gives finite, ordered traces |
 //! | [`qp_pair`] | no sequence of verbs, packets, losses and register writes makes a device panic, complete a request twice, touch memory it may not, or hang in silence |
@@ -19,6 +21,7 @@
 mod cm;
 mod congestion;
 mod cursor;
+mod fabric;
 mod fwctl;
 mod mlxreg;
 mod packet;
@@ -30,6 +33,7 @@ mod scenario;
 pub use cm::cm;
 pub use congestion::congestion;
 pub use cursor::Cursor;
+pub use fabric::{hpcc_flows, hpcc_topology, htsim_matrix};
 pub use fwctl::fwctl;
 pub use mlxreg::mlxreg;
 pub use packet::packet;
@@ -42,11 +46,14 @@ pub use scenario::scenario;
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("packet", packet),
     ("register", register),
     ("mlxreg", mlxreg),
     ("fwctl", fwctl),
+    ("hpcc_topology", hpcc_topology),
+    ("hpcc_flows", hpcc_flows),
+    ("htsim_matrix", htsim_matrix),
     ("cm", cm),
     ("congestion", congestion),
     ("profile", profile),

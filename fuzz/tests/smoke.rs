@@ -162,3 +162,18 @@ fn qp_pair() {
 fn fwctl() {
     smoke("fwctl", 50_000);
 }
+
+#[test]
+fn hpcc_topology() {
+    smoke("hpcc_topology", 50_000);
+}
+
+#[test]
+fn hpcc_flows() {
+    smoke("hpcc_flows", 50_000);
+}
+
+#[test]
+fn htsim_matrix() {
+    smoke("htsim_matrix", 50_000);
+}

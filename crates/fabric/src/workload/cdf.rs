@@ -210,7 +210,7 @@ mod tests {
         );
         assert_eq!(
             error("0 0\n-5 50"),
-            "line 2: invalid size \"-5\": must be an integer from 0 to 1125899906842624"
+            "line 2: invalid size \"-5\": must be an integer from 0 to 68719476736"
         );
         assert_eq!(
             error("0 0 0"),

@@ -266,7 +266,7 @@ mod tests {
                 bytes: 2,
                 ..good.clone()
             }),
-            "invalid bytes 2: must be 3 to 1125899906842624"
+            "invalid bytes 2: must be 3 to 68719476736"
         );
         assert_eq!(
             error(Collective {

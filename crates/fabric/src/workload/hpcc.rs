@@ -110,7 +110,7 @@ mod tests {
         );
         assert_eq!(
             error("1\n4 5 3 100 0 0"),
-            "line 2: invalid number of bytes \"0\": must be an integer from 1 to 1125899906842624"
+            "line 2: invalid number of bytes \"0\": must be an integer from 1 to 68719476736"
         );
         assert_eq!(
             error("1\n4 5 3 100 1 -1"),

@@ -417,7 +417,7 @@ trigger id 7 multishot
         );
         assert_eq!(
             error("size 9", "size 0"),
-            "line 10: invalid size \"0\": must be an integer from 1 to 1125899906842624"
+            "line 10: invalid size \"0\": must be an integer from 1 to 68719476736"
         );
         assert_eq!(
             error("start 1000", ""),

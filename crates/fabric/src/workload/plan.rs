@@ -153,8 +153,8 @@ pub(super) fn within(
     })
 }
 
-/// The most bytes of a message: more than a link carries in the time that the simulator counts.
-pub(super) const MESSAGE_BYTES_MAX: u64 = 1 << 50;
+/// The most bytes of a message, 64 GiB: nobody waits for the packets of a larger one.
+pub(super) const MESSAGE_BYTES_MAX: u64 = 1 << 36;
 
 /// Refuses fewer hosts than `min`, more than there can be, and hosts that are listed twice.
 pub(super) fn distinct(field: &'static str, hosts: &[u32], min: u64) -> Result<(), WorkloadError> {

@@ -1,0 +1,73 @@
+//! Topologies and flow lists that other simulators wrote.
+
+use std::sync::OnceLock;
+
+use ferroce_fabric::topology::{CableSpec, HpccTopology};
+use ferroce_fabric::workload::WorkloadError;
+use ferroce_fabric::{Rate, ReadError, Routes, Span, Topology, Workload};
+
+/// Hosts of the topologies that are looked at closely.
+const HOSTS: u32 = 64;
+
+/// Any text is a topology or is refused, on a line that it has; in one that passes its check all hosts
+/// reach each other.
+pub fn hpcc_topology(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let it = match HpccTopology::read(&text) {
+        Ok(it) => it,
+        Err(error) => return located(&text, &error),
+    };
+    let topology = it.topology;
+    assert_eq!(it.nodes.len(), topology.names.len());
+    let hosts = (0..topology.nodes()).filter_map(|node| it.nodes.get(node as usize));
+    let hosts = hosts.filter(|node| topology.is_host(**node)).count();
+    assert_eq!(hosts, topology.hosts as usize);
+    match topology.check() {
+        Err(error) => assert!(!error.to_string().is_empty()),
+        Ok(()) if topology.hosts > HOSTS || topology.switches() == 0 => {}
+        Ok(()) => {
+            let routes = Routes::new(&topology, |_| true);
+            for src in 0..topology.hosts {
+                let hops = |dst| routes.hops(src, dst);
+                assert!((0..topology.hosts).all(|dst| hops(dst).is_some()));
+            }
+        }
+    }
+}
+
+/// Any text is a flow list or is refused, on a line that it has; what is read can be run.
+pub fn hpcc_flows(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match Workload::from_hpcc(&text, |node| (node < HOSTS).then_some(node)) {
+        Ok(workload) => assert_eq!(workload.check(star()), Ok(())),
+        Err(error) => located(&text, &error),
+    }
+}
+
+/// Any text is a connection matrix or is refused, on a line that it has; what is read can be run, or
+/// goes in circles.
+pub fn htsim_matrix(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match Workload::from_htsim(&text) {
+        Ok(workload) => {
+            if let Err(error) = workload.check(star()) {
+                let names_hosts = matches!(error, WorkloadError::NoHost { .. });
+                assert!(names_hosts || matches!(error, WorkloadError::Cycle { .. }));
+            }
+        }
+        Err(error) => located(&text, &error),
+    }
+}
+
+fn located(text: &str, error: &ReadError) {
+    assert!(!error.message.is_empty());
+    assert!((1..=text.lines().count().max(1)).contains(&error.line));
+}
+
+fn star() -> &'static Topology {
+    static STAR: OnceLock<Topology> = OnceLock::new();
+    STAR.get_or_init(|| {
+        let cable = CableSpec::new(Rate::from_mbps(100_000), Span::ZERO);
+        Topology::star(HOSTS, cable).expect("a star")
+    })
+}
