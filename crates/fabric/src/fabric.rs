@@ -234,25 +234,43 @@ impl Fabric {
         }
     }
 
-    /// Nobody knows any more what the other end of a line was told about pauses.
+    /// Has a line's port begin anew. While the line is down nobody pauses it; from the moment that it
+    /// is up the port knows what the other end wants, whose buffer may still be full of what came before.
     fn restart_port(&mut self, line: u32, is_up: bool) {
-        let (node, port) = self.lines[line as usize].way.from;
+        let Way { from, to } = self.lines[line as usize].way;
+        let paused = match is_up {
+            true => self.pausing(to),
+            false => 0,
+        };
+        let (node, port) = from;
         if self.topology.is_host(NodeId(node)) {
-            self.hosts[node as usize].paused = 0;
+            self.hosts[node as usize].paused = paused;
             self.kick(node);
             return;
         }
         let switch = self.switch_index(NodeId(node));
         if !is_up {
             for (frame, resumes) in self.switches[switch].flush(port) {
+                self.lines[line as usize].count_flushed(1);
                 self.packets.give_back(frame.packet);
                 if resumes {
                     self.tell_pause(switch, frame.ingress);
                 }
             }
             self.events.set(self.departure(line), None);
-        } else if self.switches[switch].ports[usize::from(port)].pausing != 0 {
-            self.tell_pause(switch, port);
+        }
+        self.switches[switch].set_paused(port, paused);
+        self.serve(switch, port);
+    }
+
+    /// Priorities that a port wants no frames of; a host's takes all.
+    fn pausing(&self, (node, port): (u32, u16)) -> u8 {
+        match self.topology.is_host(NodeId(node)) {
+            true => 0,
+            false => {
+                let switch = &self.switches[self.switch_index(NodeId(node))];
+                switch.ports[usize::from(port)].pausing
+            }
         }
     }
 
@@ -266,6 +284,15 @@ impl Fabric {
     pub fn set_rate(&mut self, cable: usize, rate: Rate) {
         for line in &mut self.lines[2 * cable..][..2] {
             line.set_rate(rate);
+        }
+        for node in self.topology.cables[cable].ends {
+            if self.topology.is_host(node) {
+                continue;
+            }
+            let switch = &self.switches[self.switch_index(node)];
+            if switch.config.cuts_through {
+                allow_cut_through(&mut self.lines, &switch.leaving());
+            }
         }
     }
 
@@ -514,14 +541,28 @@ impl Fabric {
     /// # Panics
     /// If something is wrong.
     pub fn audit(&self) {
-        let in_lines: usize = self.lines.iter().map(Line::frames).sum();
-        let in_switches: usize = self.switches.iter().map(Switch::frames).sum();
+        let in_lines: u64 = self.lines.iter().map(Line::frames).sum();
+        let in_switches: u64 = self.switches.iter().map(Switch::frames).sum();
         assert_eq!(
-            self.packets.len(),
+            self.packets.len() as u64,
             in_lines + in_switches,
             "packets under way"
         );
-        self.switches.iter().for_each(Switch::audit);
+        let arrived: u64 = self.lines.iter().map(Line::arrived).sum();
+        assert_eq!(arrived, self.hops, "frames that have crossed a line");
+        for switch in &self.switches {
+            switch.audit();
+            let leaving = switch.leaving();
+            let came = leaving.iter().map(|line| &self.lines[(line ^ 1) as usize]);
+            let flushed = leaving.iter().map(|line| &self.lines[*line as usize]);
+            let flushed: u64 = flushed.map(|line| line.counters().flushed).sum();
+            assert_eq!(
+                came.map(Line::arrived).sum::<u64>(),
+                switch.taken() + flushed,
+                "frames that came, and what became of them: {:?}",
+                switch.counters
+            );
+        }
         self.hosts.iter().for_each(|host| host.hca.audit());
     }
 }
@@ -583,9 +624,7 @@ fn allow_cut_through(lines: &mut [Line], leaving: &[u32]) {
     for line in leaving {
         // The way back of the same cable.
         let coming = &mut lines[(line ^ 1) as usize];
-        if Some(coming.rate()) >= fastest {
-            coming.cut_through();
-        }
+        coming.cuts_through = Some(coming.rate()) >= fastest;
     }
 }
 

@@ -70,8 +70,11 @@ pub struct LineCounters {
     pub bytes: u64,
     /// Frames lost at random.
     pub lost: u64,
-    /// Frames lost because the line was down.
+    /// Frames lost because the line was down or was cut while they were on it.
     pub dropped_down: u64,
+    /// Frames that waited for it when it was cut, and were thrown away. They are not among those that
+    /// left.
+    pub flushed: u64,
     /// PFC frames that left.
     pub pauses: u64,
 }
@@ -119,8 +122,8 @@ pub(crate) struct Line {
     /// Picoseconds of a byte, if that is a whole number; or zero.
     picos_per_byte: u32,
     is_up: bool,
-    /// The other end forwards what has begun to arrive.
-    cuts_through: bool,
+    /// The switch at the other end forwards what has begun to arrive.
+    pub(crate) cuts_through: bool,
     /// It may lose packets, or flip bits.
     is_bad: bool,
     delay: Span,
@@ -145,6 +148,7 @@ struct Rest {
     rng: Xoshiro256PlusPlus,
     lost: u64,
     dropped_down: u64,
+    flushed: u64,
     pauses: u64,
 }
 
@@ -169,6 +173,7 @@ impl Line {
                 rng: Xoshiro256PlusPlus::seed_from_u64(seed),
                 lost: 0,
                 dropped_down: 0,
+                flushed: 0,
                 pauses: 0,
             }),
         };
@@ -204,9 +209,9 @@ impl Line {
         self.is_bad = self.rest.loss != Loss::default() || self.rest.corruption > 0;
     }
 
-    /// The switch at the other end forwards what has begun to arrive.
-    pub(crate) fn cut_through(&mut self) {
-        self.cuts_through = true;
+    /// What waited for it is thrown away.
+    pub(crate) fn count_flushed(&mut self, frames: u64) {
+        self.rest.flushed += frames;
     }
 
     pub(crate) fn counters(&self) -> LineCounters {
@@ -215,6 +220,7 @@ impl Line {
             bytes: self.bytes,
             lost: self.rest.lost,
             dropped_down: self.rest.dropped_down,
+            flushed: self.rest.flushed,
             pauses: self.rest.pauses,
         }
     }
@@ -330,9 +336,15 @@ impl Line {
     }
 
     /// Frames under way.
-    pub(crate) fn frames(&self) -> usize {
+    pub(crate) fn frames(&self) -> u64 {
         let is_frame = |(_, item): &&(Time, Item)| matches!(item, Item::Frame(_));
-        self.under_way.iter().filter(is_frame).count()
+        self.under_way.iter().filter(is_frame).count() as u64
+    }
+
+    /// Frames that have come to its other end.
+    pub(crate) fn arrived(&self) -> u64 {
+        let counters = self.counters();
+        counters.frames - counters.lost - counters.dropped_down - self.frames()
     }
 }
 

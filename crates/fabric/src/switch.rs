@@ -361,15 +361,22 @@ impl Switch {
         queues.for_each(|queue| queue.frames.shrink_to_fit());
     }
 
-    /// Frames in the buffer.
-    pub(crate) fn frames(&self) -> usize {
-        let queues = self.ports.iter().flat_map(|port| &port.rest.queues);
-        queues.map(|queue| queue.frames.len()).sum()
+    /// The lines that leave it, by ports.
+    pub(crate) fn leaving(&self) -> Vec<u32> {
+        self.ports.iter().map(|port| port.line).collect()
     }
 
-    /// Bytes in the buffer.
-    pub(crate) fn buffered(&self) -> u64 {
-        self.shared_used + self.headroom_used
+    /// Frames in the buffer.
+    pub(crate) fn frames(&self) -> u64 {
+        let queues = self.ports.iter().flat_map(|port| &port.rest.queues);
+        queues.map(|queue| queue.frames.len() as u64).sum()
+    }
+
+    /// Frames that have come to it, but for those that were thrown away with a port's queues.
+    pub(crate) fn taken(&self) -> u64 {
+        let it = &self.counters;
+        let dropped = it.dropped_full + it.dropped_lossless + it.unreachable;
+        self.frames() + it.forwarded + dropped
     }
 
     /// Checks that the books agree with what lies in the queues.
@@ -377,14 +384,35 @@ impl Switch {
     /// # Panics
     /// If they do not.
     pub(crate) fn audit(&self) {
-        let queues = self.ports.iter().flat_map(|port| &port.rest.queues);
-        let queued: u64 = queues.map(|queue| queue.bytes).sum();
-        assert_eq!(queued, self.buffered(), "bytes in queues and in the buffer");
-        assert!(
-            self.buffered() <= self.config.buffer_bytes,
-            "the buffer's size"
+        let (mut lossless, mut others) = (0, 0);
+        let (mut shared, mut headroom) = (0, 0);
+        for port in &self.ports {
+            for (priority, queue) in port.rest.queues.iter().enumerate() {
+                let bytes = queue.frames.iter().map(|frame| u64::from(frame.bytes));
+                assert_eq!(queue.bytes, bytes.sum(), "bytes in a queue");
+                let waits = port.waiting >> priority & 1 != 0;
+                assert_eq!(waits, !queue.frames.is_empty(), "a queue's frames");
+                match self.config.lossless >> priority & 1 {
+                    0 => others += queue.bytes,
+                    _ => lossless += queue.bytes,
+                }
+            }
+            for account in &port.rest.accounts {
+                let has_room = account.headroom <= self.config.headroom_bytes;
+                assert!(has_room, "a port's headroom: {account:?}");
+                shared += account.shared;
+                headroom += account.headroom;
+            }
+        }
+        assert_eq!(lossless, shared + headroom, "bytes of ingress ports");
+        assert_eq!(headroom, self.headroom_used, "bytes in the headroom");
+        assert_eq!(
+            shared + others,
+            self.shared_used,
+            "bytes in the shared part"
         );
-        assert_eq!(self.counters.dropped_lossless, 0, "lossless frames dropped");
+        let (used, size) = (self.shared_used + headroom, self.config.buffer_bytes);
+        assert!(used <= size, "{used} bytes in a buffer of {size}");
     }
 }
 
