@@ -1,0 +1,8 @@
+//! The engine held to the truth: arithmetic, shares, pauses, models, and others' runs.
+//!
+//! Where a band is asserted, the comment beside it or docs/validation.md says why it is that wide.
+
+mod arithmetic;
+mod lossless;
+mod net;
+mod sharing;

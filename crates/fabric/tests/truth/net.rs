@@ -1,0 +1,330 @@
+//! Small fabrics, what is played on them, and how long things take if nothing is in the way.
+
+use std::sync::{Arc, Mutex};
+
+use ferroce_dcqcn::{Param, Params};
+use ferroce_fabric::topology::{CableSpec, Dumbbell, LeafSpine};
+use ferroce_fabric::{
+    Cable, Fabric, FabricConfig, Fault, JobConfig, NodeId, OnError, Outcome, Player, Rate,
+    Simulation, Span, Standing, SwitchConfig, Time, Topology, Transfer, TransferId, Workload, card,
+};
+use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, QpAttr, Settings};
+
+/// Preamble, start of frame, check sequence and gap: 7 + 1 + 4 + 12 bytes.
+const AROUND: u64 = 24;
+/// Ethernet, IPv4 and UDP headers.
+const BELOW_BTH: u64 = 14 + 20 + 8;
+const BTH: u64 = 12;
+const RETH: u64 = 16;
+const IMM: u64 = 4;
+const AETH: u64 = 4;
+const ICRC: u64 = 4;
+
+/// Bytes of time on the wire that a packet with these headers behind the BTH takes.
+const fn on_wire(headers: u64, payload: u64) -> u64 {
+    AROUND + BELOW_BTH + BTH + headers + payload.next_multiple_of(4) + ICRC
+}
+
+/// Of an acknowledgement.
+pub(crate) const ACK_WIRE: u64 = on_wire(AETH, 0);
+/// Of a PFC frame: 64 bytes with its check sequence.
+pub(crate) const PAUSE_WIRE: u64 = 84;
+
+/// Bytes of time on the wire of each packet of a WRITE with immediate data.
+pub(crate) fn packets(bytes: u64, mtu: u64) -> Vec<u64> {
+    let count = bytes.div_ceil(mtu).max(1);
+    let packet = |index| {
+        let is_last = index + 1 == count;
+        let payload = if is_last { bytes - index * mtu } else { mtu };
+        let reth = if index == 0 { RETH } else { 0 };
+        on_wire(reth + if is_last { IMM } else { 0 }, payload)
+    };
+    (0..count).map(packet).collect()
+}
+
+/// How long so many bytes take to leave: rounded up to picoseconds.
+pub(crate) fn serialization(bytes: u64, rate: Rate) -> Span {
+    let ps = (u128::from(bytes) * 8_000_000_000_000).div_ceil(rate.bps().into());
+    Span::from_picos(ps.try_into().unwrap())
+}
+
+/// When the last of some packets that leave back to back has come over so many links of one rate, each
+/// of which passes on a packet when it has all of it.
+pub(crate) fn pipeline(packets: &[u64], links: u64, rate: Rate, delay: Span) -> Span {
+    // Each link takes the same time for a packet. So the way that holds the last one up longest is
+    // through all packets on one link, and with the longest over the others.
+    let times = packets.iter().map(|bytes| serialization(*bytes, rate));
+    let (all, longest) = times.fold((Span::ZERO, Span::ZERO), |(all, longest), it| {
+        (all + it, longest.max(it))
+    });
+    all + longest.times(links - 1) + delay.times(links)
+}
+
+pub(crate) fn gbps(gbps: u32) -> Rate {
+    Rate::from_mbps(1_000 * gbps)
+}
+
+pub(crate) fn micros(us: u64) -> Time {
+    Time::from_nanos(1_000 * us)
+}
+
+pub(crate) const LINK: CableSpec = CableSpec::new(Rate::from_mbps(100_000), Span::from_micros(1));
+
+/// Two hosts with switches in between: cable n is the n-th on the way from host 0 to host 1.
+pub(crate) fn chain(links: &[CableSpec]) -> Topology {
+    let switches = links.len() as u32 - 1;
+    let node = |place: u32| match place {
+        0 => NodeId(0),
+        last if last == switches + 1 => NodeId(1),
+        switch => NodeId(switch + 1),
+    };
+    let cables = (0..).zip(links);
+    let cables = cables.map(|(place, link)| Cable::new(node(place), node(place + 1), *link));
+    Topology {
+        hosts: 2,
+        names: (0..2 + switches).map(|node| format!("n{node}")).collect(),
+        cables: cables.collect(),
+    }
+}
+
+/// Hosts around a switch; cable n leads from host n.
+pub(crate) fn star(hosts: u32, link: CableSpec) -> Topology {
+    Topology::star(hosts, link).unwrap()
+}
+
+/// Two switches with so many hosts each; cable n leads from host n, the last one is in the middle.
+pub(crate) fn dumbbell(hosts_each: u32, link: CableSpec) -> Topology {
+    let dumbbell = Dumbbell {
+        left_hosts: hosts_each,
+        right_hosts: hosts_each,
+        host_cable: link,
+        middle_cable: link,
+    };
+    dumbbell.build().unwrap()
+}
+
+/// Leaves with hosts, each connected to each spine; cable n leads from host n, then leaf by leaf.
+pub(crate) fn leaf_spine(
+    leaves: u32,
+    spines: u32,
+    hosts_per_leaf: u32,
+    link: CableSpec,
+) -> Topology {
+    let pod = LeafSpine {
+        leaves,
+        spines,
+        hosts_per_leaf,
+        cables_per_spine: 1,
+        host_cable: link,
+        spine_cable: link,
+    };
+    pod.build().unwrap()
+}
+
+/// A fabric to be built, and what happens to it.
+#[derive(Clone)]
+pub(crate) struct Net {
+    pub(crate) topology: Topology,
+    pub(crate) switch: SwitchConfig,
+    /// Congestion control is off unless it is given parameters.
+    pub(crate) congestion: Option<Params>,
+    pub(crate) personality: Personality,
+    pub(crate) faults: Vec<(Time, Fault)>,
+    pub(crate) until: Time,
+    pub(crate) seed: u64,
+}
+
+impl Net {
+    /// Where nothing marks, and one priority, 0, is not dropped.
+    pub(crate) fn new(topology: Topology) -> Self {
+        Self {
+            topology,
+            switch: SwitchConfig {
+                lossless: 1,
+                ..SwitchConfig::default()
+            },
+            congestion: None,
+            personality: Personality::default(),
+            faults: Vec::new(),
+            until: Time::from_nanos(1_000_000_000_000),
+            seed: 1,
+        }
+    }
+
+    fn settings(&self) -> Arc<Settings> {
+        let off = || {
+            let params = Params::default().with(Param::PrioMask, 0);
+            params.with(Param::NpPrioMask, 0)
+        };
+        let mut parts = Settings::new(self.personality).to_parts();
+        parts.congestion = self.congestion.clone().unwrap_or_else(off);
+        Arc::new(Settings::from_parts(parts))
+    }
+
+    /// The fabric, with a card on each host's cable.
+    pub(crate) fn fabric(&self) -> Fabric {
+        let settings = self.settings();
+        let device = |host: u32| {
+            let of_host = |cable: &&Cable| cable.ends.contains(&NodeId(host));
+            let speed = self.topology.cables.iter().find(of_host).unwrap().rate;
+            let config = HcaConfig {
+                host: profile(speed),
+                speed,
+                personality: self.personality,
+                ..card(self.seed << 32 | u64::from(host))
+            };
+            Hca::with_settings(config, Arc::clone(&settings))
+        };
+        let config = FabricConfig {
+            topology: self.topology.clone(),
+            switch: self.switch.clone(),
+            seed: self.seed,
+        };
+        Fabric::new(config, (0..self.topology.hosts).map(device)).unwrap()
+    }
+
+    /// A simulation of a workload.
+    pub(crate) fn simulation(&self, workload: Workload, jobs: Vec<JobConfig>) -> Simulation {
+        let player = Player::new(workload, jobs);
+        let faults = self.faults.clone();
+        Simulation::new(self.fabric(), player, faults, None, self.until)
+    }
+
+    /// Plays transfers of one job until all of them are delivered and acknowledged.
+    pub(crate) fn play(&self, transfers: Vec<Transfer>, job: JobConfig) -> Played {
+        self.play_all(transfers, Vec::new(), vec![job])
+    }
+
+    pub(crate) fn play_all(
+        &self,
+        transfers: Vec<Transfer>,
+        edges: Vec<(TransferId, TransferId)>,
+        jobs: Vec<JobConfig>,
+    ) -> Played {
+        let workload = Workload {
+            transfers,
+            edges,
+            jobs: (0..jobs.len()).map(|job| format!("job{job}")).collect(),
+        };
+        let mut played = Played(self.simulation(workload, jobs));
+        loop {
+            match played.0.run(100_000).unwrap() {
+                Standing::Running => played.0.fabric.audit(),
+                Standing::Over => break,
+                other => panic!("{other:?}: {:?}", played.0.player.job_outcomes),
+            }
+        }
+        played.0.fabric.audit();
+        for (outcome, jobs) in played.0.player.outcomes.iter().zip(0..) {
+            let Outcome {
+                started,
+                delivered,
+                acknowledged,
+            } = *outcome;
+            assert!(
+                started <= delivered && delivered <= acknowledged && acknowledged < Time::NEVER,
+                "transfer {jobs}: {outcome:?}"
+            );
+        }
+        played
+    }
+}
+
+/// A profile for each rate, made once.
+fn profile(rate: Rate) -> &'static HostProfile {
+    static KNOWN: Mutex<Vec<(Rate, &'static HostProfile)>> = Mutex::new(Vec::new());
+    let mut known = KNOWN.lock().unwrap();
+    if let Some((_, profile)) = known.iter().find(|(other, _)| *other == rate) {
+        return profile;
+    }
+    let profile = Box::leak(Box::new(HostProfile::card(rate)));
+    known.push((rate, profile));
+    profile
+}
+
+/// A simulation that is over.
+pub(crate) struct Played(pub(crate) Simulation);
+
+impl Played {
+    /// What came of a transfer.
+    pub(crate) fn outcome(&self, transfer: usize) -> Outcome {
+        self.0.player.outcomes[transfer]
+    }
+
+    /// How long a transfer took to be delivered.
+    pub(crate) fn took(&self, transfer: usize) -> Span {
+        let it = self.outcome(transfer);
+        it.delivered.since(it.started)
+    }
+
+    /// When the last was delivered.
+    pub(crate) fn end(&self) -> Time {
+        let delivered = self.0.player.outcomes.iter().map(|it| it.delivered);
+        delivered.max().unwrap()
+    }
+
+    pub(crate) fn timeouts(&self) -> usize {
+        self.0.player.timeouts.len()
+    }
+
+    /// What all switches have counted by this.
+    pub(crate) fn of_switches(
+        &self,
+        count: impl Fn(&ferroce_fabric::SwitchCounters) -> u64,
+    ) -> u64 {
+        let topology = self.0.fabric.topology();
+        let switches = topology.hosts..topology.nodes();
+        let counters = switches.map(|switch| count(self.0.fabric.switch(NodeId(switch))));
+        counters.sum()
+    }
+
+    /// PFC frames that all lines have carried.
+    pub(crate) fn pauses(&self) -> u64 {
+        let cables = 0..self.0.fabric.topology().cables.len();
+        let lines = cables.flat_map(|cable| [(cable, 0), (cable, 1)]);
+        let pauses = lines.map(|(cable, end)| self.0.fabric.line(cable, end).pauses);
+        pauses.sum()
+    }
+}
+
+/// Bytes from one host to another.
+pub(crate) fn transfer(src: u32, dst: u32, bytes: u32) -> Transfer {
+    Transfer {
+        src,
+        dst,
+        bytes,
+        at: Time::ZERO,
+        think: Span::ZERO,
+        job: 0,
+    }
+}
+
+/// A queue pair for each transfer, packets of 4 KiB, priority 0.
+pub(crate) fn job() -> JobConfig {
+    JobConfig {
+        attr: QpAttr {
+            path_mtu: Mtu::Mtu4096,
+            timeout: 14,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            ..QpAttr::default()
+        },
+        traffic_class: 0,
+        depth: 128,
+        qp_per_transfer: true,
+        on_error: OnError::Abort,
+    }
+}
+
+/// A job of a priority.
+pub(crate) fn job_of(priority: u8) -> JobConfig {
+    JobConfig {
+        traffic_class: priority << 5,
+        ..job()
+    }
+}
+
+/// The quotient of two spans.
+pub(crate) fn ratio(one: Span, other: Span) -> f64 {
+    one.as_picos() as f64 / other.as_picos() as f64
+}
