@@ -36,6 +36,7 @@ pub(crate) struct Congestion {
     settings: Arc<Settings>,
     /// Speed of the port.
     line: Rate,
+    switches: Switches,
     /// One bit for each priority whose queue pairs heed CNPs.
     enabled: u8,
     /// Made by the first CNP: most devices never get one.
@@ -53,7 +54,7 @@ struct Cnp {
 }
 
 impl Congestion {
-    pub(crate) fn new(settings: Arc<Settings>, line: Rate) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, line: Rate, switches: Switches) -> Self {
         let params = settings.congestion();
         let enabled = (0..8).filter(|priority| params.heeds_cnps(*priority));
         Self {
@@ -64,6 +65,7 @@ impl Congestion {
             cnps: VecDeque::new(),
             settings,
             line,
+            switches,
         }
     }
 
@@ -81,7 +83,7 @@ impl Congestion {
             let cnps = std::mem::take(&mut self.cnps);
             *self = Self {
                 cnps,
-                ..Self::new(settings, self.line)
+                ..Self::new(settings, self.line, self.switches)
             };
         }
     }
@@ -89,7 +91,7 @@ impl Congestion {
     pub(crate) fn rp(&self) -> &NvidiaConfig {
         self.rp.get_or_init(|| {
             let params = self.settings.congestion();
-            Box::new(NvidiaConfig::new(params, &Switches::default(), self.line))
+            Box::new(NvidiaConfig::new(params, &self.switches, self.line))
         })
     }
 
@@ -192,7 +194,11 @@ mod tests {
     fn port(params: Params) -> Congestion {
         let mut settings = Settings::new(Personality::default());
         settings.congestion = params;
-        Congestion::new(Arc::new(settings), Rate::from_mbps(100_000))
+        Congestion::new(
+            Arc::new(settings),
+            Rate::from_mbps(100_000),
+            Switches::default(),
+        )
     }
 
     #[test]

@@ -165,7 +165,7 @@ impl Hca {
             departure: Time::ZERO,
             egress: Link::new(Direction::Egress, config.seed ^ 0x9e37_79b9_7f4a_7c15),
             ingress: Link::new(Direction::Ingress, config.seed ^ 0xd1b5_4a32_d192_ed03),
-            congestion: Congestion::new(Arc::clone(&settings), config.speed),
+            congestion: Congestion::new(Arc::clone(&settings), config.speed, config.switches),
             settings: Arc::clone(&settings),
             cm: OnceCell::new(),
             cm_told: false,

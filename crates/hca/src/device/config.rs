@@ -1,6 +1,6 @@
 //! What a device is made with.
 
-use ferroce_dcqcn::Rate;
+use ferroce_dcqcn::{Rate, Switches};
 use ferroce_transport::Mtu;
 
 use crate::credit::Window;
@@ -41,6 +41,8 @@ pub struct HcaConfig {
     pub host: &'static HostProfile,
     /// Firmware behaviour.
     pub personality: Personality,
+    /// What congestion control does where sources disagree.
+    pub switches: Switches,
     /// Report every timer expiry as [`crate::Event::TimerExpired`].
     pub trace_timers: bool,
 }
@@ -60,6 +62,7 @@ impl Default for HcaConfig {
             speed: Rate::from_mbps(100_000),
             host: &HostProfile::SOCKETS,
             personality: Personality::default(),
+            switches: Switches::default(),
             trace_timers: false,
         }
     }
