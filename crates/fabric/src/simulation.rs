@@ -159,7 +159,11 @@ impl Simulation {
             let before = left;
             self.fabric.run(limit, &mut left);
             self.events += before - left;
-            if self.fabric.next().is_some_and(|next| next < limit) || self.fabric.has_output() {
+            let is_before = match self.fabric.next() {
+                Some(next) => next < limit,
+                None => others.is_none(), // nothing will ever come of waiting
+            };
+            if is_before || self.fabric.has_output() {
                 continue;
             }
             self.fabric.advance(limit);
