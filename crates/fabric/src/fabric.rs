@@ -633,3 +633,6 @@ fn horizon(lines: &[Line]) -> Span {
     let crossing = |line: &Line| line.crossing(4096 + 100);
     lines.iter().map(crossing).max().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod queue_models;

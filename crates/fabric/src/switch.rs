@@ -452,3 +452,6 @@ fn next_priority(port: &mut Port, schedule: Schedule) -> Option<usize> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

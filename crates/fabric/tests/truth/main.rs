@@ -3,6 +3,7 @@
 //! Where a band is asserted, the comment beside it or docs/validation.md says why it is that wide.
 
 mod arithmetic;
+mod chaos;
 mod lossless;
 mod net;
 mod sharing;

@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use ferroce_dcqcn::{Param, Params};
+use ferroce_dcqcn::{Param, Params, Switches};
 use ferroce_fabric::topology::{CableSpec, Dumbbell, LeafSpine};
 use ferroce_fabric::{
     Cable, Fabric, FabricConfig, Fault, JobConfig, NodeId, OnError, Outcome, Player, Rate,
-    Simulation, Span, Standing, SwitchConfig, Time, Topology, Transfer, TransferId, Workload, card,
+    Recording, Simulation, Span, Standing, SwitchConfig, Time, Topology, Transfer, TransferId,
+    Workload, card,
 };
 use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, QpAttr, Settings};
 
@@ -128,6 +129,7 @@ pub(crate) struct Net {
     pub(crate) switch: SwitchConfig,
     /// Congestion control is off unless it is given parameters.
     pub(crate) congestion: Option<Params>,
+    pub(crate) switches: Switches,
     pub(crate) personality: Personality,
     pub(crate) faults: Vec<(Time, Fault)>,
     pub(crate) until: Time,
@@ -144,6 +146,7 @@ impl Net {
                 ..SwitchConfig::default()
             },
             congestion: None,
+            switches: Switches::default(),
             personality: Personality::default(),
             faults: Vec::new(),
             until: Time::from_nanos(1_000_000_000_000),
@@ -171,6 +174,7 @@ impl Net {
                 host: profile(speed),
                 speed,
                 personality: self.personality,
+                switches: self.switches,
                 ..card(self.seed << 32 | u64::from(host))
             };
             Hca::with_settings(config, Arc::clone(&settings))
@@ -185,9 +189,19 @@ impl Net {
 
     /// A simulation of a workload.
     pub(crate) fn simulation(&self, workload: Workload, jobs: Vec<JobConfig>) -> Simulation {
+        self.recorded(workload, jobs, None)
+    }
+
+    /// One of which something is recorded.
+    pub(crate) fn recorded(
+        &self,
+        workload: Workload,
+        jobs: Vec<JobConfig>,
+        recording: Option<Recording>,
+    ) -> Simulation {
         let player = Player::new(workload, jobs);
         let faults = self.faults.clone();
-        Simulation::new(self.fabric(), player, faults, None, self.until)
+        Simulation::new(self.fabric(), player, faults, recording, self.until)
     }
 
     /// Plays transfers of one job until all of them are delivered and acknowledged.

@@ -1,0 +1,101 @@
+//! The queue of a port against the formulas for queues with random arrivals.
+
+use ferroce_dcqcn::Rate;
+use ferroce_hca::{Hca, HcaConfig};
+use ferroce_time::{Span, Time};
+use ferroce_transport::Outgoing;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{Fabric, FabricConfig};
+use crate::host::card;
+use crate::line::{AROUND_FRAME, Ecn, Frame};
+use crate::switch::SwitchConfig;
+use crate::topology::{CableSpec, Topology};
+
+const RATE: Rate = Rate::from_mbps(100_000);
+const ARRIVALS: u32 = 100_000;
+
+/// A switch that drops nothing, with two hosts.
+fn fabric() -> Fabric {
+    let cable = CableSpec::new(RATE, Span::ZERO);
+    let config = FabricConfig {
+        topology: Topology::star(2, cable).expect("a small topology"),
+        switch: SwitchConfig {
+            buffer_bytes: 1 << 40,
+            ..SwitchConfig::default()
+        },
+        seed: 1,
+    };
+    let device = |seed| Hca::new(HcaConfig { ..card(seed) });
+    Fabric::new(config, (0..2).map(device)).expect("room for their objects")
+}
+
+/// A frame comes to the switch from nowhere, for host 0.
+fn inject(fabric: &mut Fabric, bytes: u16) {
+    let packet = fabric.packets.take();
+    *fabric.packets.get_mut(packet) = Outgoing::empty();
+    let frame = Frame {
+        packet,
+        bytes,
+        source: 1,
+        dest: 0,
+        flow: 0,
+        priority: 0,
+        ecn: Ecn::NotCapable,
+        ingress: 1,
+    };
+    fabric.forward(2, frame);
+}
+
+/// How many frames wait on average, without the one that is leaving, if they come independently of each
+/// other and keep the cable busy for `load` of the time.
+fn mean_waiting(load: f64, mean_bytes: f64, mut bytes: impl FnMut(f64) -> f64) -> f64 {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
+    let mut fabric = fabric();
+    let gap_ps = mean_bytes * 80.0 / load;
+    let (mut at_ps, mut area) = (0.0, 0.0);
+    for _ in 0..ARRIVALS {
+        at_ps += -gap_ps * (1.0 - rng.random::<f64>()).ln();
+        let at = Time::from_picos(at_ps as u64);
+        while fabric.now < at {
+            let (before, waiting) = (fabric.now, fabric.switches[0].frames());
+            if fabric.next().is_some_and(|next| next < at) {
+                fabric.run(at, &mut 1);
+            } else {
+                fabric.advance(at);
+            }
+            area += waiting as f64 * fabric.now.since(before).as_picos() as f64;
+        }
+        let on_wire = bytes(rng.random::<f64>()).max(AROUND_FRAME.into());
+        inject(&mut fabric, on_wire as u16 - AROUND_FRAME as u16);
+    }
+    area / at_ps
+}
+
+/// Five standard deviations of the mean of an M/M/1 queue over so many services, which is more than
+/// that of one with constant services (Whitt, Planning queueing simulations, 1989).
+fn band(load: f64) -> f64 {
+    let services = f64::from(ARRIVALS) / load;
+    5.0 * (2.0 * load * (1.0 + load) / ((1.0 - load).powi(4) * services)).sqrt()
+}
+
+#[test]
+fn frames_of_one_length_wait_as_in_m_d_1() {
+    for load in [0.3, 0.8] {
+        let expected = load * load / (2.0 * (1.0 - load));
+        let seen = mean_waiting(load, 1_000.0, |_| 1_000.0);
+        let off = (seen - expected).abs();
+        assert!(off < band(load), "load {load}: {seen}, not {expected}");
+    }
+}
+
+#[test]
+fn frames_of_random_length_wait_as_in_m_m_1() {
+    for load in [0.3, 0.8] {
+        let expected = load * load / (1.0 - load);
+        let seen = mean_waiting(load, 5_000.0, |random| -5_000.0 * (1.0 - random).ln());
+        let off = (seen - expected).abs();
+        assert!(off < band(load), "load {load}: {seen}, not {expected}");
+    }
+}
