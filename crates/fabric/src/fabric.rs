@@ -10,7 +10,7 @@ use rand::Rng;
 
 use crate::events::EventQueue;
 use crate::host::{Host, address, host_of};
-use crate::line::{BELOW_BTH, Ecn, Frame, Item, Line, LineCounters, Loss, Way};
+use crate::line::{AROUND_FRAME, Ecn, Frame, Item, Line, LineCounters, Loss, Way};
 use crate::packets::{PacketId, Packets};
 use crate::route::{Routes, flow_hash, pick};
 use crate::seed::sub_seed;
@@ -244,7 +244,7 @@ impl Fabric {
         };
         let (node, port) = from;
         if self.topology.is_host(NodeId(node)) {
-            self.hosts[node as usize].paused = paused;
+            self.hosts[node as usize].hca.set_paused(self.now, paused);
             self.kick(node);
             return;
         }
@@ -337,7 +337,8 @@ impl Fabric {
         let it = &self.hosts[host as usize];
         let line = &self.lines[self.host_lines[host as usize] as usize];
         let mut next = it.hca.poll_timeout();
-        if it.paused == 0 && it.hca.wants_transmit() {
+        // A cable that has lost some of its rate is slower than the device's port.
+        if it.hca.wants_transmit() {
             next = Some(next.map_or(line.free_at, |next| next.min(line.free_at)));
         }
         self.events.set(host, next);
@@ -367,7 +368,7 @@ impl Fabric {
     fn transmit(&mut self, host: u32) {
         let line = self.host_lines[host as usize];
         let it = &mut self.hosts[host as usize];
-        if it.paused != 0 || self.lines[line as usize].free_at > self.now {
+        if self.lines[line as usize].free_at > self.now {
             return;
         }
         let id = self.packets.take();
@@ -450,7 +451,8 @@ impl Fabric {
             Some(Item::Frame(frame)) if is_host => self.deliver(node, &frame),
             Some(Item::Frame(frame)) => self.forward(node, frame),
             Some(Item::Pause(priorities)) if is_host => {
-                self.hosts[node as usize].paused = priorities;
+                let now = self.now;
+                self.hosts[node as usize].hca.set_paused(now, priorities);
                 self.kick(node);
             }
             Some(Item::Pause(priorities)) => {
@@ -580,7 +582,7 @@ fn frame(host: &Host, source: u32, id: PacketId, packets: &Packets) -> Option<Fr
     };
     Some(Frame {
         packet: id,
-        bytes: (packet.frame_bytes() + BELOW_BTH) as u16, // an MTU, and headers
+        bytes: (packet.wire_bytes() - AROUND_FRAME) as u16, // an MTU, and headers
         source,
         dest,
         flow: flow_hash(source, dest, port),

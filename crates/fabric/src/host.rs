@@ -40,8 +40,6 @@ pub struct Host {
     memory: MrInfo,
     /// The UDP source port of what goes to a queue pair of another host.
     ports: HashMap<u64, u16, BuildHasherDefault<Mixer>>,
-    /// What the line has asked it not to send, a bit for each priority.
-    pub(crate) paused: u8,
     /// Nothing leaves it and nothing is heard.
     pub(crate) is_silent: bool,
 }
@@ -62,7 +60,6 @@ impl Host {
             pd,
             memory,
             ports: HashMap::default(),
-            paused: 0,
             is_silent: false,
         })
     }

@@ -4,18 +4,16 @@ use std::collections::VecDeque;
 
 use ferroce_dcqcn::Rate;
 use ferroce_time::{Span, Time};
+use ferroce_wire::ethernet;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::packets::PacketId;
 
-/// Bytes around a frame that take time on the wire and no room in a buffer: preamble, check sequence
-/// and gap (IEEE 802.3).
-pub(crate) const AROUND_FRAME: u32 = 24;
-/// Ethernet, IPv4 and UDP headers.
-pub(crate) const BELOW_BTH: u32 = 14 + 20 + 8;
+/// Bytes around a frame that take time on the wire and no room in a buffer.
+pub(crate) const AROUND_FRAME: u32 = (ethernet::PREAMBLE_LEN + ethernet::INTERFRAME_GAP) as u32;
 /// A PFC frame, as long as the shortest there are.
-const PAUSE_BYTES: u32 = 60;
+const PAUSE_BYTES: u32 = ethernet::FRAME_LEN_MIN as u32;
 /// What a switch needs of a frame to know where it goes.
 const CUT_THROUGH_BYTES: u32 = 64;
 
@@ -29,7 +27,7 @@ pub(crate) struct Frame {
     pub(crate) dest: u32,
     /// What spreads flows over equal paths.
     pub(crate) flow: u32,
-    /// From the Ethernet header to the ICRC.
+    /// From the Ethernet header to the check sequence.
     pub(crate) bytes: u16,
     /// By which port it came to the switch that it is in.
     pub(crate) ingress: u16,
