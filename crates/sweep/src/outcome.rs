@@ -1,0 +1,217 @@
+//! What came of a run, in numbers that are the same wherever and whenever it runs.
+
+use ferroce_fabric::scenario::Scenario;
+use ferroce_fabric::topology::NodeId;
+use ferroce_fabric::{Simulation, Time};
+use ferroce_hca::Counter;
+use serde::{Deserialize, Serialize};
+
+/// Events between two looks at whether to go on.
+const EVENTS: u64 = 200_000;
+
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// Every job was done, or had died.
+    Over,
+    /// The scenario's time was up.
+    TimeUp,
+    /// Something was left to do, and nothing would ever happen.
+    Stuck,
+    /// The run could not be made, [`Outcome::error`] says why.
+    Failed,
+}
+
+/// What came of a run.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub standing: Standing,
+    /// Why it could not be made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Every message of every job arrived, and no job died.
+    pub survived: bool,
+    /// When the last job was done, in picoseconds, if all survived.
+    pub ended_ps: Option<u64>,
+    /// When the first job died.
+    pub died_ps: Option<u64>,
+    /// Messages, and those that arrived.
+    pub transfers: u64,
+    /// Those that arrived.
+    pub delivered: u64,
+    /// Queue pairs that failed.
+    pub failures: u64,
+    /// Retransmission timers that ran out.
+    pub timeouts: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Those of them that were sent again although an earlier copy was answered.
+    pub spurious: u64,
+    /// CNPs sent.
+    pub cnps: u64,
+    /// Packets that found no room in a switch.
+    pub dropped: u64,
+    /// Packets that links lost, or that were sent to one that was down.
+    pub lost: u64,
+    /// Packets that switches marked.
+    pub marked: u64,
+    /// PFC frames.
+    pub pauses: u64,
+    /// Events of the simulation.
+    pub events: u64,
+}
+
+/// A number that reports have of every run.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its name in tables, with its unit.
+    pub name: &'static str,
+    /// What it is.
+    pub doc: &'static str,
+    /// The number, where there is one, of a run and of the one it is compared with.
+    pub of: fn(&Outcome, Option<&Outcome>) -> Option<f64>,
+}
+
+const PS_PER_MS: f64 = 1e9;
+
+/// A count, by its name.
+macro_rules! count {
+    ($name:ident, $doc:literal) => {
+        Metric {
+            name: stringify!($name),
+            doc: $doc,
+            of: |it, _| Some(it.$name as f64),
+        }
+    };
+}
+
+/// All of them.
+pub const METRICS: &[Metric] = &[
+    Metric {
+        name: "ended_ms",
+        doc: "when the last job was done, of runs that survived",
+        of: |it, _| Some(it.ended_ps? as f64 / PS_PER_MS),
+    },
+    Metric {
+        name: "time_lost_ms",
+        doc: "how much later that was than without faults",
+        of: |it, baseline| Some((it.ended_ps? as f64 - baseline?.ended_ps? as f64) / PS_PER_MS),
+    },
+    Metric {
+        name: "died_ms",
+        doc: "when the first job died, of runs that did not survive",
+        of: |it, _| Some(it.died_ps? as f64 / PS_PER_MS),
+    },
+    count!(failures, "queue pairs that failed"),
+    count!(timeouts, "retransmission timers that ran out"),
+    count!(retransmitted, "packets sent again"),
+    count!(spurious, "of these, though an earlier copy was answered"),
+    count!(dropped, "packets that found no room in a switch"),
+    count!(lost, "packets that links lost"),
+    count!(marked, "packets that switches marked"),
+    count!(cnps, "CNPs sent"),
+    count!(pauses, "PFC frames"),
+    count!(events, "events of the simulation"),
+];
+
+impl Outcome {
+    /// Runs a scenario; none if `goes_on` said no.
+    pub fn of(mut scenario: Scenario, goes_on: &dyn Fn() -> bool) -> Option<Self> {
+        // Nobody looks at samples.
+        scenario.recording.queues = false;
+        scenario.recording.links = false;
+        scenario.recording.rates = false;
+        scenario.recording.every = scenario.duration;
+        let mut simulation = match scenario.simulation() {
+            Ok(simulation) => simulation,
+            Err(error) => return Some(Self::failed(error.to_string())),
+        };
+        drop(scenario);
+        let standing = loop {
+            match simulation.run(EVENTS) {
+                Ok(ferroce_fabric::Standing::Running) => {}
+                Ok(ferroce_fabric::Standing::Over) => break Standing::Over,
+                Ok(ferroce_fabric::Standing::TimeUp) => break Standing::TimeUp,
+                Ok(ferroce_fabric::Standing::Stuck) => break Standing::Stuck,
+                Err(error) => return Some(Self::failed(error.to_string())),
+            }
+            if !goes_on() {
+                return None;
+            }
+        };
+        Some(Self::read(&simulation, standing))
+    }
+
+    fn failed(error: String) -> Self {
+        Self {
+            standing: Standing::Failed,
+            error: Some(error),
+            ..Self::nothing()
+        }
+    }
+
+    fn nothing() -> Self {
+        Self {
+            standing: Standing::Over,
+            error: None,
+            survived: false,
+            ended_ps: None,
+            died_ps: None,
+            transfers: 0,
+            delivered: 0,
+            failures: 0,
+            timeouts: 0,
+            retransmitted: 0,
+            spurious: 0,
+            cnps: 0,
+            dropped: 0,
+            lost: 0,
+            marked: 0,
+            pauses: 0,
+            events: 0,
+        }
+    }
+
+    fn read(simulation: &Simulation, standing: Standing) -> Self {
+        let (fabric, player) = (&simulation.fabric, &simulation.player);
+        let jobs = &player.job_outcomes;
+        let ended: Option<Vec<Time>> = jobs.iter().map(|job| job.ended).collect();
+        let died = jobs.iter().filter_map(|job| job.died);
+        let died = died.map(|(at, _)| at).min();
+        let ended = ended.filter(|_| died.is_none());
+        let mut it = Self {
+            standing,
+            survived: ended.is_some(),
+            ended_ps: ended.and_then(|ended| Some(ended.into_iter().max()?.as_picos())),
+            died_ps: died.map(Time::as_picos),
+            timeouts: player.timeouts.len() as u64,
+            events: simulation.events(),
+            ..Self::nothing()
+        };
+        for job in jobs {
+            it.transfers += u64::from(job.transfers);
+            it.delivered += u64::from(job.delivered);
+            it.failures += u64::from(job.failures);
+        }
+        let topology = fabric.topology();
+        for host in 0..topology.hosts {
+            let counters = fabric.host(host).hca.state().counters();
+            it.retransmitted += counters[Counter::RetransmittedPackets as usize];
+            it.spurious += counters[Counter::SpuriousRetransmissions as usize];
+            it.cnps += counters[Counter::NpCnpSent as usize];
+        }
+        for switch in topology.hosts..topology.nodes() {
+            let counters = fabric.switch(NodeId(switch));
+            it.dropped += counters.dropped_full + counters.dropped_lossless;
+            it.marked += counters.marked;
+        }
+        for line in 0..2 * topology.cables.len() {
+            let counters = fabric.line(line / 2, line % 2);
+            it.lost += counters.lost + counters.dropped_down;
+            it.pauses += counters.pauses;
+        }
+        it
+    }
+}

@@ -1,0 +1,488 @@
+//! The points of a sweep, and the file that lists them.
+//!
+//! The plan holds all that a worker needs: the scenario, the files it refers to, and of each point what
+//! is different. So what is changed in those files while a sweep runs does not change the sweep.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use ferroce_fabric::scenario::{Scenario, ScenarioError};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use toml::{Table, Value};
+
+use crate::design::{Combination, combinations, count};
+use crate::field;
+use crate::file::{Draw, Sweep};
+use crate::parts::{self, StoreError};
+use crate::random::{hash, mix, share};
+
+/// The name of a plan's file in the sweep's directory.
+const FILE: &str = "plan.json";
+/// The format of that file.
+const FORMAT: u32 = 1;
+/// Points that a plan has at most.
+const POINTS_MAX: u64 = 1_000_000;
+/// Wrong points that are told of.
+const PROBLEMS_MAX: usize = 10;
+
+/// The name of a point: the hash of its scenario, its seed and the program's version.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Id(pub u64);
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for Id {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        u64::from_str_radix(text, 16).map(Self)
+    }
+}
+
+impl Serialize for Id {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A scenario with one seed.
+#[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
+pub struct Point {
+    /// Its name.
+    pub id: Id,
+    /// Whose values it has, by the place in [`Plan::groups`].
+    pub group: usize,
+    /// The seed.
+    pub seed: u64,
+    /// The values of the fields that are drawn with every seed, in the order of [`Plan::drawn`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    draws: Vec<Value>,
+    /// Nothing goes wrong in it: others are compared with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub faultless: bool,
+}
+
+impl Point {
+    /// The values of the fields that are drawn, as written.
+    pub fn drawn(&self) -> impl Iterator<Item = String> {
+        let text = |value: &Value| {
+            value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned)
+        };
+        self.draws.iter().map(text)
+    }
+}
+
+/// A combination of values, and the points that have it.
+#[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
+pub struct Group {
+    /// The value of each axis.
+    pub labels: Vec<String>,
+    set: Vec<(String, Value)>,
+    /// Its points, one for each seed.
+    pub runs: Vec<Run>,
+}
+
+/// A point of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug)]
+pub struct Run {
+    /// The point.
+    pub id: Id,
+    /// The one it is compared with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Id>,
+}
+
+/// All points of a sweep.
+#[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
+pub struct Plan {
+    format: u32,
+    /// The version of the program that made it, and that runs it.
+    pub version: String,
+    /// One line for reports, which may be empty.
+    pub title: String,
+    /// What is assumed about what goes wrong, which may be empty.
+    pub assumption: String,
+    /// The axes' names.
+    pub axes: Vec<String>,
+    /// The fields that are drawn with every seed.
+    pub drawn: Vec<String>,
+    /// How often each combination is run.
+    pub seeds: u32,
+    /// All combinations.
+    pub groups: Vec<Group>,
+    /// All points, each once.
+    pub points: Vec<Point>,
+    scenario: String,
+    files: BTreeMap<String, String>,
+}
+
+/// A sweep cannot be planned.
+#[derive(Clone, PartialEq, Eq, Error, Debug)]
+pub enum PlanError {
+    /// Its scenario is wrong by itself.
+    #[error("{0}")]
+    Scenario(ScenarioError),
+    /// Some of its points are no scenarios.
+    #[error("{}", .0.join("\n"))]
+    Points(Vec<String>),
+    /// It has more points than a plan.
+    #[error(
+        "the sweep has {0} points, and a plan at most {POINTS_MAX}; write fewer values or seeds, or \
+         design = \"latin-hypercube\" with samples = 1000"
+    )]
+    TooMany(u64),
+    /// There is nothing to compare with.
+    #[error(
+        "baseline = true compares with runs in which nothing goes wrong, and nothing does: leave it out"
+    )]
+    NoFaults,
+}
+
+/// Reads a file that the scenario refers to.
+pub type Resolve<'a> = dyn FnMut(&str) -> Result<String, String> + Send + 'a;
+
+impl Plan {
+    /// The points of a sweep over a scenario. `resolve` reads the files that the scenario refers to.
+    ///
+    /// # Errors
+    /// If a combination of values is no scenario.
+    pub fn new(
+        sweep: &Sweep,
+        scenario: &str,
+        resolve: &mut Resolve<'_>,
+        version: &str,
+    ) -> Result<Self, PlanError> {
+        let files = Files {
+            resolve: Mutex::new((resolve, BTreeMap::new())),
+        };
+        Scenario::parse(scenario, &mut |name| files.read(name)).map_err(PlanError::Scenario)?;
+        let base = Base::new(scenario);
+        if sweep.baseline && !base.table.contains_key("fault") {
+            return Err(PlanError::NoFaults);
+        }
+        let kinds = 1 + u64::from(sweep.baseline);
+        let points = count(sweep.design, &sweep.axes).saturating_mul(sweep.seeds.into());
+        if points.saturating_mul(kinds) > POINTS_MAX {
+            return Err(PlanError::TooMany(points.saturating_mul(kinds)));
+        }
+        let maker = Maker {
+            sweep,
+            base,
+            files: &files,
+            version,
+        };
+        let (groups, points) = maker.make()?;
+        let names = sweep.axes.iter().map(|axis| axis.name.clone());
+        let drawn = sweep.draws.iter().map(|draw| draw.field.clone());
+        Ok(Self {
+            format: FORMAT,
+            version: version.to_owned(),
+            title: sweep.title.clone(),
+            assumption: sweep.assumption.clone(),
+            axes: names.collect(),
+            drawn: drawn.collect(),
+            seeds: sweep.seeds,
+            groups,
+            points,
+            scenario: scenario.to_owned(),
+            files: files.into_texts(),
+        })
+    }
+
+    /// The scenario of one of its points.
+    ///
+    /// # Errors
+    /// If it is not the one that was planned.
+    pub fn scenario(&self, point: &Point) -> Result<Scenario, String> {
+        let base = Base::new(&self.scenario);
+        let group = self.groups.get(point.group);
+        let group = group.ok_or_else(|| self.is_damaged())?;
+        let mut resolve = |name: &str| {
+            let text = self.files.get(name).cloned();
+            text.ok_or_else(|| "it is not part of the plan".to_owned())
+        };
+        let draws = self.drawn.iter().zip(&point.draws);
+        let edits = Edits {
+            set: &group.set,
+            draws: draws
+                .map(|(field, value)| (field.as_str(), value))
+                .collect(),
+            seed: point.seed,
+            faultless: point.faultless,
+        };
+        let made = base.edited(&edits, &mut resolve);
+        let scenario = made.map_err(|problems| problems.join("\n"))?;
+        match id(scenario.hash, point.seed, &self.version) == point.id {
+            true => Ok(scenario),
+            false => Err(self.is_damaged()),
+        }
+    }
+
+    fn is_damaged(&self) -> String {
+        "the plan is damaged or was changed by hand; plan again".into()
+    }
+
+    /// Writes it into the sweep's directory, in place of one that is there.
+    ///
+    /// # Errors
+    /// If it cannot be written; then what was there is still there.
+    pub fn write(&self, directory: &Path) -> Result<(), StoreError> {
+        let text =
+            serde_json::to_vec(self).map_err(|error| StoreError::new(directory, error.into()))?;
+        parts::write(directory, FILE, &text)
+    }
+
+    /// Reads it from the sweep's directory.
+    ///
+    /// # Errors
+    /// If it is not there or not a plan.
+    pub fn read(directory: &Path) -> Result<Self, StoreError> {
+        let path = directory.join(FILE);
+        let text = std::fs::read(&path).map_err(|error| StoreError::new(&path, error))?;
+        let plan: Self =
+            serde_json::from_slice(&text).map_err(|error| StoreError::new(&path, error.into()))?;
+        match plan.format {
+            FORMAT => Ok(plan),
+            other => {
+                let error = format!("is a plan of format {other}, not {FORMAT}");
+                Err(StoreError::new(&path, std::io::Error::other(error)))
+            }
+        }
+    }
+
+    /// Whether a directory has one.
+    #[must_use]
+    pub fn is_in(directory: &Path) -> bool {
+        directory.join(FILE).exists()
+    }
+}
+
+/// Files by their names, or why they cannot be read.
+type Texts = BTreeMap<String, Result<String, String>>;
+
+/// The files that a scenario refers to, each read once.
+struct Files<'a, 'b> {
+    resolve: Mutex<(&'a mut Resolve<'b>, Texts)>,
+}
+
+impl Files<'_, '_> {
+    fn read(&self, name: &str) -> Result<String, String> {
+        let mut guard = self.resolve.lock().unwrap_or_else(PoisonError::into_inner);
+        let (resolve, texts) = &mut *guard;
+        let text = texts.entry(name.to_owned());
+        text.or_insert_with(|| resolve(name)).clone()
+    }
+
+    fn into_texts(self) -> BTreeMap<String, String> {
+        let (_, texts) = self
+            .resolve
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        let read = texts.into_iter();
+        read.filter_map(|(name, text)| Some((name, text.ok()?)))
+            .collect()
+    }
+}
+
+/// What is different in a point.
+struct Edits<'a> {
+    set: &'a [(String, Value)],
+    draws: Vec<(&'a str, &'a Value)>,
+    seed: u64,
+    faultless: bool,
+}
+
+/// The scenario that points differ from.
+struct Base<'a> {
+    text: &'a str,
+    table: Table,
+}
+
+impl<'a> Base<'a> {
+    fn new(text: &'a str) -> Self {
+        let table = text.parse().unwrap_or_default();
+        Self { text, table }
+    }
+
+    /// A point's scenario, or what is wrong with it.
+    fn edited(
+        &self,
+        edits: &Edits<'_>,
+        resolve: &mut dyn FnMut(&str) -> Result<String, String>,
+    ) -> Result<Scenario, Vec<String>> {
+        let set = edits
+            .set
+            .iter()
+            .map(|(field, value)| (field.as_str(), value));
+        let mut fields = Vec::new();
+        for (field, value) in set.chain(edits.draws.iter().copied()) {
+            let resolved = field::resolve(&self.table, field);
+            let resolved = resolved.map_err(|error| vec![format!("axis {field}: {error}")])?;
+            fields.push((resolved, field, value));
+        }
+        let values = fields
+            .iter()
+            .map(|(path, _, value)| (path.clone(), value.to_string()));
+        let mut values: Vec<_> = values.collect();
+        values.push(("seed".into(), edits.seed.to_string()));
+        if edits.faultless {
+            values.retain(|(path, _)| !path.starts_with("fault"));
+            values.push(("fault".into(), "[]".into()));
+        }
+        Scenario::parse_with(self.text, &values, resolve).map_err(|error| {
+            let problems = error.problems.iter();
+            problems
+                .map(|problem| blame(&problem.text, &fields))
+                .collect()
+        })
+    }
+}
+
+/// Says which axis is at fault: the one whose field is named, else perhaps all of them.
+fn blame(problem: &str, fields: &[(String, &str, &Value)]) -> String {
+    let named = fields
+        .iter()
+        .filter(|(resolved, ..)| problem.contains(resolved.as_str()));
+    let mut named: Vec<_> = named.collect();
+    if named.is_empty() {
+        named = fields.iter().collect();
+    }
+    let named: Vec<_> = named
+        .iter()
+        .map(|(_, field, value)| format!("{field} = {value}"))
+        .collect();
+    match named.is_empty() {
+        true => problem.to_owned(),
+        false => format!("axis {}: {problem}", named.join(", ")),
+    }
+}
+
+fn id(scenario: u64, seed: u64, version: &str) -> Id {
+    Id(mix(mix(scenario, seed), hash(version.as_bytes())))
+}
+
+struct Maker<'a, 'b, 'c> {
+    sweep: &'a Sweep,
+    base: Base<'a>,
+    files: &'a Files<'b, 'c>,
+    version: &'a str,
+}
+
+impl Maker<'_, '_, '_> {
+    fn make(&self) -> Result<(Vec<Group>, Vec<Point>), PlanError> {
+        let Sweep {
+            design,
+            axes,
+            first_seed,
+            ..
+        } = self.sweep;
+        let combinations = combinations(*design, axes, *first_seed);
+        let made = combinations.par_iter().enumerate();
+        let made: Vec<_> = made.map(|(group, it)| self.points(group, it)).collect();
+        let mut problems = BTreeSet::new();
+        let (mut groups, mut points) = (Vec::new(), Vec::new());
+        let mut known = HashMap::new();
+        for (combination, made) in combinations.into_iter().zip(made) {
+            let runs = match made {
+                Ok(runs) => runs,
+                Err(texts) => {
+                    problems.extend(texts);
+                    continue;
+                }
+            };
+            let mut add = |point: Point| {
+                let id = point.id;
+                known.entry(id).or_insert_with(|| points.push(point));
+                id
+            };
+            let runs = runs.into_iter().map(|(point, baseline)| Run {
+                baseline: baseline.map(&mut add),
+                id: add(point),
+            });
+            groups.push(Group {
+                runs: runs.collect(),
+                labels: combination.labels,
+                set: combination.set,
+            });
+        }
+        if problems.is_empty() {
+            return Ok((groups, points));
+        }
+        let left = problems.len().saturating_sub(PROBLEMS_MAX);
+        let mut problems: Vec<_> = problems.into_iter().take(PROBLEMS_MAX).collect();
+        if left > 0 {
+            problems.push(format!("and {left} more of the kind"));
+        }
+        Err(PlanError::Points(problems))
+    }
+
+    /// The points of a combination, each with the one it is compared with.
+    fn points(
+        &self,
+        group: usize,
+        combination: &Combination,
+    ) -> Result<Vec<(Point, Option<Point>)>, Vec<String>> {
+        let seeds = (self.sweep.first_seed..).take(self.sweep.seeds as usize);
+        let mut hashes = [None; 2];
+        let mut make = |seed, faultless: bool| -> Result<Point, Vec<String>> {
+            let draws = self.draws(seed);
+            let drawn = self.sweep.draws.iter().map(|draw| draw.field.as_str());
+            let edits = Edits {
+                set: &combination.set,
+                draws: drawn.zip(&draws).collect(),
+                seed,
+                faultless,
+            };
+            // The hash leaves the seed out: without draws one look is enough for all.
+            let known = &mut hashes[usize::from(faultless)];
+            let hash = match *known {
+                Some(hash) if draws.is_empty() => hash,
+                _ => {
+                    let made = self
+                        .base
+                        .edited(&edits, &mut |name| self.files.read(name))?;
+                    *known.insert(made.hash)
+                }
+            };
+            Ok(Point {
+                id: id(hash, seed, self.version),
+                group,
+                seed,
+                draws,
+                faultless,
+            })
+        };
+        let runs = seeds.map(|seed| {
+            let baseline = self.sweep.baseline.then(|| make(seed, true)).transpose()?;
+            Ok((make(seed, false)?, baseline))
+        });
+        runs.collect()
+    }
+
+    /// The values of the fields that are drawn with this seed: the same for all combinations.
+    fn draws(&self, seed: u64) -> Vec<Value> {
+        let draws = (0..).zip(&self.sweep.draws);
+        let draw = |(number, draw): (u64, &Draw)| {
+            draw.range.draw(share(mix(mix(seed, 0x00d1_ce00), number)))
+        };
+        draws.map(draw).collect()
+    }
+}

@@ -1,0 +1,139 @@
+//! The share of jobs that survive, against the length of an outage, curve by curve.
+
+use thiserror::Error;
+
+use crate::collect::Collected;
+use crate::outcome::METRICS;
+use crate::range::number;
+use crate::stats::Estimate;
+
+/// Survival and lost time along one axis.
+#[derive(Clone, Debug)]
+pub struct Survival {
+    /// The axis that the curves run along.
+    pub along: String,
+    /// One for each combination of the other axes.
+    pub curves: Vec<Curve>,
+    /// Runs of each point, at least and at most.
+    pub runs: (u64, u64),
+}
+
+/// One combination of the other axes.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// Its values.
+    pub label: String,
+    /// In the axis' order.
+    pub points: Vec<CurvePoint>,
+}
+
+/// One length of outage.
+#[derive(Clone, Debug)]
+pub struct CurvePoint {
+    /// The value of the axis, as written.
+    pub label: String,
+    /// The same as a number; times are in seconds.
+    pub x: f64,
+    /// The share of runs that survived.
+    pub survival: Option<Estimate>,
+    /// What those that survived lost, in milliseconds.
+    pub time_lost_ms: Option<Estimate>,
+}
+
+/// There are no curves in a sweep.
+#[derive(Clone, PartialEq, Eq, Error, Debug)]
+pub enum SurvivalError {
+    /// No axis is the length of an outage.
+    #[error(
+        "no axis of the sweep is the length of a fault (fault[0].for); add one, or name the axis that \
+         curves run along: --along {first}"
+    )]
+    NoAxis {
+        /// An axis that it has.
+        first: String,
+    },
+    /// The sweep has no such axis.
+    #[error("the sweep has no axis {name}; it has {}", axes.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Those that it has.
+        axes: Vec<String>,
+    },
+    /// The values of the axis are words.
+    #[error("the values of {0} are not numbers, times, sizes or rates: {1}")]
+    Words(String, String),
+    /// Nobody says what goes wrong how often.
+    #[error(
+        "the sweep says nothing about its outages; add assumption = \"...\" to the sweep file: where they \
+         are, when they begin, how many there are and what switches do meanwhile"
+    )]
+    NoAssumption,
+}
+
+impl Survival {
+    /// The curves of a sweep, along the axis of this name, or along the length of its faults.
+    ///
+    /// # Errors
+    /// If there is no such axis, or nothing is said about the outages.
+    pub fn new(collected: &Collected<'_>, along: Option<&str>) -> Result<Self, SurvivalError> {
+        let plan = collected.plan();
+        if plan.assumption.is_empty() {
+            return Err(SurvivalError::NoAssumption);
+        }
+        let axes = &plan.axes;
+        let is_length = |name: &String| name.starts_with("fault") && name.ends_with(".for");
+        let axis = match along {
+            Some(name) => {
+                let found = axes.iter().position(|axis| axis == name);
+                found.ok_or_else(|| SurvivalError::Unknown {
+                    name: name.to_owned(),
+                    axes: axes.clone(),
+                })?
+            }
+            None => {
+                let found = axes.iter().position(is_length);
+                found.ok_or_else(|| SurvivalError::NoAxis {
+                    first: axes.first().cloned().unwrap_or_else(|| "FIELD".into()),
+                })?
+            }
+        };
+        let lost = METRICS.iter().position(|it| it.name == "time_lost_ms");
+        let mut curves: Vec<Curve> = Vec::new();
+        let mut runs = (u64::MAX, 0);
+        for group in &collected.groups {
+            let label = &group.labels[axis];
+            let x = number(label)
+                .ok_or_else(|| SurvivalError::Words(axes[axis].clone(), label.clone()))?;
+            runs = (runs.0.min(group.runs), runs.1.max(group.runs));
+            let point = CurvePoint {
+                label: label.clone(),
+                x,
+                survival: group.survival,
+                time_lost_ms: lost.and_then(|lost| group.means[lost]),
+            };
+            let others = group
+                .labels
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| *at != axis);
+            let others: Vec<_> = others.map(|(_, label)| label.as_str()).collect();
+            let name = others.join(", ");
+            match curves.iter_mut().find(|curve| curve.label == name) {
+                Some(curve) => curve.points.push(point),
+                None => curves.push(Curve {
+                    label: name,
+                    points: vec![point],
+                }),
+            }
+        }
+        for curve in &mut curves {
+            curve.points.sort_by(|a, b| a.x.total_cmp(&b.x));
+        }
+        Ok(Self {
+            along: axes[axis].clone(),
+            curves,
+            runs,
+        })
+    }
+}
