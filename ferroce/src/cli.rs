@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::output::{Failure, Output};
-use crate::{adp, demo, device, explain, mlxreg, reg, run, serve, sim};
+use crate::{adp, demo, device, explain, mlxreg, reg, run, serve, sim, sweep};
 
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0  success, including a closed pipe
@@ -58,6 +58,7 @@ enum Work {
     Reg(reg::Reg),
     Mlxreg(mlxreg::Mlxreg),
     Sim(sim::Command),
+    Sweep(sweep::Command),
     /// Explain device behaviour
     Explain(explain::Command),
 }
@@ -75,6 +76,7 @@ impl Work {
             Self::Reg(command) => command.run(to),
             Self::Mlxreg(command) => command.run(to),
             Self::Sim(command) => command.run(to),
+            Self::Sweep(command) => command.run(to),
             Self::Explain(command) => command.run(to),
         }
     }

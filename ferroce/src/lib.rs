@@ -20,6 +20,7 @@ pub mod run;
 pub mod serve;
 mod sim;
 mod svg;
+mod sweep;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};

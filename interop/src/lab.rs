@@ -58,7 +58,7 @@ impl Lab {
         };
         let open = Permissions::from_mode(0o755);
         fs::set_permissions(lab.path(), open).expect("own directory");
-        let installed = Command::new(ferroce())
+        let installed = Command::new(program())
             .arg("install")
             .arg(lab.path().join("prefix"))
             .output()
@@ -288,11 +288,15 @@ fn as_root() -> bool {
 ///
 /// If the program has not been built.
 pub fn library(name: &str) -> PathBuf {
-    ferroce().with_file_name(name)
+    program().with_file_name(name)
 }
 
 /// The program under test: `$FERROCE_BIN`, or what lies where cargo put this test.
-fn ferroce() -> PathBuf {
+///
+/// # Panics
+///
+/// If it has not been built.
+pub fn program() -> PathBuf {
     if let Some(path) = env::var_os("FERROCE_BIN") {
         return path.into();
     }

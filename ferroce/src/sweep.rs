@@ -1,0 +1,56 @@
+//! `ferroce sweep`: one scenario many times, with other values and seeds, here or on a cluster.
+//!
+//! | module | does |
+//! |---|---|
+//! | `source` | the sweep file, and the directory of its results |
+//! | `progress` | the line that moves meanwhile |
+//! | `signals` | Ctrl-C and SIGTERM |
+//! | `plan` | lists the points |
+//! | `run` | works through a shard |
+//! | `collect` | unites the results |
+//! | `survival` | the survival curve, as a picture and a page |
+//! | `launch` | starts shards; `batch` writes what schedulers take |
+
+mod batch;
+mod collect;
+mod launch;
+mod plan;
+mod progress;
+mod run;
+mod signals;
+mod source;
+mod survival;
+
+use clap::{Args, Subcommand};
+
+use crate::output::{Failure, Output};
+
+/// Sweep values of a simulated scenario, on this machine or a cluster
+///
+/// `plan` lists the points of a sweep, `run` works through them or through one shard, `collect` unites
+/// the results, and `launch` has a scheduler run the shards. Workers share nothing but a directory: any
+/// of them may be stopped, killed, or run twice.
+#[derive(Args, Debug)]
+pub(crate) struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+impl Command {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        match self.verb {
+            Verb::Plan(args) => args.run(to),
+            Verb::Run(args) => args.run(to),
+            Verb::Collect(args) => args.run(to),
+            Verb::Launch(args) => args.run(to),
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Plan(plan::Plan),
+    Run(run::Run),
+    Collect(collect::Collect),
+    Launch(launch::Launch),
+}

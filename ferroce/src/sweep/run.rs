@@ -1,0 +1,124 @@
+//! `ferroce sweep run`.
+
+use std::panic::resume_unwind;
+use std::sync::mpsc;
+use std::time::Duration;
+use std::{env, thread};
+
+use clap::Args;
+use ferroce_sweep::{Options, Ran, RunError, Shard};
+use indicatif::HumanDuration;
+
+use super::progress::Progress;
+use super::signals::Stop;
+use super::source::{Planned, Which, cannot_write};
+use crate::output::{Failure, Output};
+
+/// Run the points of a sweep, or of one shard of it, that have no results yet
+///
+/// Without --shard, SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX (Kubernetes), HQ_TASK_ID,
+/// OMPI_COMM_WORLD_RANK or PMI_RANK says which shard this is, if one of them is set, and --shards of how
+/// many. Ctrl-C or SIGTERM finishes the points that are begun and stops; the same command goes on.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+pub(super) struct Run {
+    #[command(flatten)]
+    which: Which,
+    /// Only one shard of several equal ones: 0/8 is the first of eight
+    #[arg(long, value_name = "I/S")]
+    shard: Option<Shard>,
+    /// How many shards there are, where the environment says which one this is
+    #[arg(long, value_name = "S", conflicts_with = "shard",
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    shards: Option<u64>,
+    /// Points at the same time [default: as many as processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    threads: Option<u16>,
+    /// Run so many points at most
+    #[arg(long, value_name = "N")]
+    points: Option<usize>,
+    /// Run points that have results, too: `collect` compares them
+    #[arg(long)]
+    again: bool,
+}
+
+impl Run {
+    pub(super) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let shard = self.which_shard()?;
+        let planned = self.which.written(to)?;
+        let options = Options {
+            shard,
+            threads: self.threads.unwrap_or(0).into(),
+            points_max: self.points.unwrap_or(usize::MAX),
+            again: self.again,
+        };
+        let ran = work(&planned, options)?;
+        report(&planned, shard, ran, to)
+    }
+
+    fn which_shard(&self) -> Result<Shard, Failure> {
+        if let Some(shard) = self.shard {
+            return Ok(shard);
+        }
+        let found = Shard::of_environment(|name| env::var(name).ok(), self.shards);
+        match found.map_err(Failure::input)? {
+            Some(shard) => Ok(shard),
+            None if self.shards.is_some() => Err(Failure::input(
+                "nothing says which of the shards this is; write --shard 0/8 in place of --shards 8",
+            )),
+            None => Ok(Shard::WHOLE),
+        }
+    }
+}
+
+/// Runs points until all are done or a signal comes.
+pub(super) fn work(planned: &Planned, options: Options) -> Result<Ran, Failure> {
+    let stop = Stop::new().map_err(Failure::broken)?;
+    let mut progress = Progress::new();
+    let Planned { plan, directory } = planned;
+    let ran = thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        let worker = scope.spawn(|| {
+            ferroce_sweep::run(plan, directory, options, &|| stop.halt(), &move |it| {
+                // Whoever listens does so to the end.
+                let _ = tell.send(it);
+            })
+        });
+        told.into_iter().for_each(|it| progress.show(it));
+        worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+    });
+    drop(progress);
+    ran.map_err(|error| match error {
+        RunError::Store(error) => cannot_write(&error),
+        error => Failure::broken(format_args!("{error}; the results so far are kept")),
+    })
+}
+
+/// Says what was done; points that are left are a failure.
+pub(super) fn report(
+    planned: &Planned,
+    shard: Shard,
+    ran: Ran,
+    to: &mut Output<'_>,
+) -> Result<(), Failure> {
+    let directory = planned.directory.display();
+    let of_shard = match shard == Shard::WHOLE {
+        true => String::new(),
+        false => format!("shard {shard}: "),
+    };
+    let seconds = HumanDuration(Duration::from_secs(ran.elapsed.as_secs()));
+    let skipped = match ran.skipped {
+        0 => String::new(),
+        count => format!(", {count} had results"),
+    };
+    to.remark(format_args!(
+        "{of_shard}{} points in {seconds}{skipped}",
+        ran.done
+    ))?;
+    match ran.left {
+        0 => to.remark(format_args!("next: ferroce sweep collect {directory}")),
+        left => Err(Failure::broken(format_args!(
+            "stopped: {left} points are left, and the same command goes on"
+        ))),
+    }
+}

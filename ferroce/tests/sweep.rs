@@ -1,0 +1,325 @@
+//! `ferroce sweep` from plan to table, and what is left of it when things go wrong.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{bad, run};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
+
+const SCENARIO: &str = r#"
+[topology]
+kind = "star"
+hosts = 3
+[device]
+personality = "ib"
+[[job]]
+workload = "incast"
+bytes = "64KiB"
+[[fault]]
+kind = "loss"
+link = "all"
+probability = "1%"
+"#;
+
+const SWEEP: &str = r#"
+title = "Loss"
+scenario = "scenario.toml"
+seeds = 10
+[[axis]]
+field = "fault[0].probability"
+values = ["0.1%", "1%"]
+"#;
+
+/// A directory with a sweep of so many seeds.
+fn place(seeds: u32) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("scenario.toml"), SCENARIO).unwrap();
+    write_sweep(directory.path(), seeds);
+    directory
+}
+
+fn write_sweep(directory: &Path, seeds: u32) {
+    let sweep = SWEEP.replace("seeds = 10", &format!("seeds = {seeds}"));
+    fs::write(directory.join("sweep.toml"), sweep).unwrap();
+}
+
+fn path(directory: &TempDir, name: &str) -> String {
+    directory.path().join(name).to_str().unwrap().to_owned()
+}
+
+/// The names of a sweep's files that begin so.
+fn files(directory: &TempDir, first: &str) -> Vec<PathBuf> {
+    let files = fs::read_dir(directory.path().join("out")).unwrap();
+    let files = files.map(|file| file.unwrap().path());
+    let begins = |path: &PathBuf| {
+        path.file_name()
+            .unwrap()
+            .to_string_lossy()
+            .starts_with(first)
+    };
+    files.filter(begins).collect()
+}
+
+fn table(directory: &TempDir, out: &str) -> String {
+    let csv = path(directory, "table.csv");
+    let (code, _, err) = run(&["sweep", "collect", &path(directory, out), "--csv", &csv]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    fs::read_to_string(csv).unwrap()
+}
+
+#[test]
+fn from_the_plan_to_the_table() {
+    let directory = place(10);
+    let (sweep, out) = (path(&directory, "sweep.toml"), path(&directory, "out"));
+    let (code, text, _) = run(&["sweep", "plan", &sweep, "--out", &out, "--shards", "4"]);
+    assert_eq!(code, 0);
+    assert!(
+        text.contains("20 points: 2 combinations, 10 seeds of each"),
+        "{text}"
+    );
+    assert!(text.contains("4 shards of "), "{text}");
+
+    let (code, _, err) = run(&["sweep", "collect", &out]);
+    assert_eq!(code, 1);
+    assert!(
+        err.contains("missing: ") && err.contains("(0.1%, seed 1)"),
+        "{err}"
+    );
+    let command =
+        format!("error: 20 of 20 points are missing; this runs them: ferroce sweep run {out}\n");
+    assert!(err.ends_with(&command), "{err}");
+
+    for shard in ["0/4", "1/4", "2/4", "3/4"] {
+        let (code, _, err) = run(&["sweep", "run", &out, "--shard", shard]);
+        assert_eq!(code, 0, "{err}");
+        assert!(err.contains(&format!("shard {shard}: ")), "{err}");
+    }
+    let (code, text, err) = run(&["sweep", "collect", &out]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(text.contains("20 of 20 points have results"), "{text}");
+    assert!(text.contains("100 % (72 to 100)"), "{text}");
+    let (_, json, _) = run(&["sweep", "collect", &out, "-j"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        json["combinations"][1]["values"]["fault[0].probability"],
+        "1%"
+    );
+    assert_eq!(json["combinations"][1]["survived"], 10);
+
+    let other = path(&directory, "other");
+    let (code, _, err) = run(&["sweep", "launch", &sweep, "--out", &other, "--on", "local"]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(table(&directory, "out"), table(&directory, "other"));
+}
+
+#[test]
+fn survival_is_drawn() {
+    let directory = tempfile::tempdir().unwrap();
+    let scenario = SCENARIO.replace("kind = \"loss\"", "kind = \"link-down\"");
+    let scenario = scenario.replace("probability = \"1%\"", "at = \"1us\"\nfor = \"1ms\"");
+    fs::write(directory.path().join("scenario.toml"), scenario).unwrap();
+    let sweep = SWEEP
+        .replace("probability", "for")
+        .replace("\"0.1%\", \"1%\"", "\"1ms\", \"10s\"");
+    let sweep_file = path(&directory, "sweep.toml");
+    fs::write(&sweep_file, &sweep).unwrap();
+    let out = path(&directory, "out");
+    let (code, _, err) = run(&["sweep", "run", &sweep_file, "--out", &out]);
+    assert_eq!(code, 0, "{err}");
+    let svg = path(&directory, "survival.svg");
+    let collect = ["sweep", "collect", &out, "--survival", &svg];
+    assert!(bad(&collect).contains("add assumption"));
+
+    let assumption = format!("assumption = \"One outage & no more.\"\nbaseline = true\n{sweep}");
+    fs::write(&sweep_file, assumption).unwrap();
+    let (code, _, err) = run(&["sweep", "run", &sweep_file, "--out", &out]);
+    assert_eq!(code, 0, "{err}");
+    // What differs is the plan, and the points of the one before are part of it.
+    assert!(
+        err.contains("had another plan") && err.contains("20 had results"),
+        "{err}"
+    );
+    let (code, _, err) = run(&collect);
+    assert_eq!(code, 0, "{err}");
+    let svg = fs::read_to_string(svg).unwrap();
+    for part in [
+        "One outage &amp; no more.",
+        "Jobs that survive",
+        "Time lost",
+        "10 runs",
+        "10s",
+    ] {
+        assert!(svg.contains(part), "{part}: {svg}");
+    }
+    let page = path(&directory, "survival.html");
+    let (code, _, err) = run(&["sweep", "collect", &out, "--survival", &page]);
+    assert_eq!(code, 0, "{err}");
+    assert!(fs::read_to_string(page).unwrap().contains("<svg"));
+    let png = bad(&["sweep", "collect", &out, "--survival", "x.png"]);
+    assert!(png.contains("must end in .svg or .html"), "{png}");
+    let along = bad(&[
+        "sweep",
+        "collect",
+        &out,
+        "--survival",
+        "x.svg",
+        "--along",
+        "y",
+    ]);
+    assert!(
+        along.contains("the sweep has no axis y; it has fault[0].for"),
+        "{along}"
+    );
+}
+
+fn start(directory: &TempDir) -> Child {
+    let (sweep, out) = (path(directory, "sweep.toml"), path(directory, "out"));
+    let mut command = Command::new(FERROCE);
+    command.args(["sweep", "run", &sweep, "--out", &out, "--threads", "2"]);
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Waits until there are more parts than so many.
+fn wait_for_part(directory: &TempDir, child: &mut Child, known: usize) {
+    let begun = Instant::now();
+    let is_there =
+        || directory.path().join("out").exists() && files(directory, "part-").len() > known;
+    while !is_there() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        assert!(begun.elapsed() < Duration::from_secs(120), "no results");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn who_is_stopped_or_killed_leaves_whole_results() {
+    // So many that it does not end before it is told to.
+    let directory = place(100_000);
+    let out = path(&directory, "out");
+    let mut child = start(&directory);
+    wait_for_part(&directory, &mut child, 0);
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(
+        err.contains("points are left, and the same command goes on"),
+        "{err}"
+    );
+    // A log has a line now and then.
+    assert!(err.contains(" of 200000 points, "), "{err}");
+    assert!(files(&directory, ".unfinished").is_empty());
+
+    let parts = files(&directory, "part-").len();
+    let mut child = start(&directory);
+    wait_for_part(&directory, &mut child, parts);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (code, json, _) = run(&["sweep", "collect", &out, "-j"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (code, &json["damaged"], &json["duplicates"]),
+        (1, &0.into(), &0.into())
+    );
+
+    // A smaller sweep over the same scenario takes what is there.
+    write_sweep(directory.path(), 15);
+    let sweep = path(&directory, "sweep.toml");
+    let (code, _, err) = run(&["sweep", "run", &sweep, "--out", &out]);
+    assert_eq!(code, 0, "{err}");
+    let fresh = path(&directory, "fresh");
+    assert_eq!(run(&["sweep", "run", &sweep, "--out", &fresh]).0, 0);
+    assert_eq!(table(&directory, "out"), table(&directory, "fresh"));
+}
+
+#[test]
+fn a_full_disk_is_said_and_leaves_nothing_half_written() {
+    let directory = place(10);
+    let (sweep, out) = (path(&directory, "sweep.toml"), path(&directory, "out"));
+    assert_eq!(run(&["sweep", "plan", &sweep, "--out", &out]).0, 0);
+    // Files of half a KiB at most, as if there were no more room; without the signal.
+    let script = "trap '' XFSZ; ulimit -f 1; exec \"$0\" sweep run \"$1\"";
+    let output = Command::new("sh")
+        .args(["-c", script, FERROCE, &out])
+        .output()
+        .unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(
+        err.contains("cannot write") && err.contains("make room, and run the same command"),
+        "{err}"
+    );
+    assert!(files(&directory, "part-").is_empty() && files(&directory, ".unfinished").is_empty());
+    assert_eq!(run(&["sweep", "run", &out]).0, 0);
+    assert_eq!(run(&["sweep", "collect", &out]).0, 0);
+}
+
+#[test]
+fn bad_input_is_named() {
+    let directory = place(10);
+    let (sweep, out) = (path(&directory, "sweep.toml"), path(&directory, "out"));
+    let replaced = |old: &str, new: &str| {
+        assert!(SWEEP.contains(old));
+        fs::write(&sweep, SWEEP.replace(old, new)).unwrap();
+        bad(&["sweep", "plan", &sweep])
+    };
+    let err = replaced("seeds = 10", "seed = 10");
+    assert!(
+        err.contains("sweep.toml:4: error: unknown key seed; the nearest key is seeds"),
+        "{err}"
+    );
+    let err = replaced("fault[0].probability", "fault[0].probabilty");
+    assert!(
+        err.contains("axis fault[0].probabilty = \"0.1%\": unknown key"),
+        "{err}"
+    );
+    assert!(err.contains("the nearest key is probability"), "{err}");
+    let err = replaced("\"1%\"", "\"101%\"");
+    assert!(
+        err.contains("axis fault[0].probability = \"101%\""),
+        "{err}"
+    );
+    let err = replaced("\"scenario.toml\"", "\"none.toml\"");
+    assert!(
+        err.contains("none.toml") && err.contains("relative to the sweep file"),
+        "{err}"
+    );
+    assert!(bad(&["sweep", "plan", "no-such-sweep"]).contains("name a sweep file"));
+    assert!(bad(&["sweep", "collect", &out]).contains("ferroce sweep plan FILE.toml --out"));
+    write_sweep(directory.path(), 10);
+    let shard = bad(&["sweep", "run", &sweep, "--shard", "4/4"]);
+    assert!(shard.contains("from 0 to S-1"), "{shard}");
+    let shards = bad(&["sweep", "run", &sweep, "--shards", "4"]);
+    assert!(shards.contains("write --shard 0/8"), "{shards}");
+    let launch = bad(&["sweep", "launch", &sweep, "--on", "k8s"]);
+    assert!(launch.contains("add --dry-run"), "{launch}");
+    let small = [
+        "sweep",
+        "launch",
+        &sweep,
+        "--out",
+        &out,
+        "--on",
+        "k8s",
+        "--dry-run",
+        "--shards",
+        "8",
+    ];
+    let (code, _, err) = run(&small);
+    assert_eq!(code, 2);
+    assert!(err.contains("write --shards 1 or less"), "{err}");
+}
