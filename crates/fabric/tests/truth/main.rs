@@ -4,6 +4,8 @@
 
 mod arithmetic;
 mod chaos;
+mod dcqcn;
+mod hpcc;
 mod lossless;
 mod net;
 mod sharing;

@@ -10,6 +10,7 @@ use ferroce_fabric::{
     Workload, card,
 };
 use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, QpAttr, Settings};
+use ferroce_prm::{Image, roce_accl};
 
 /// Preamble, start of frame, check sequence and gap: 7 + 1 + 4 + 12 bytes.
 const AROUND: u64 = 24;
@@ -130,6 +131,8 @@ pub(crate) struct Net {
     /// Congestion control is off unless it is given parameters.
     pub(crate) congestion: Option<Params>,
     pub(crate) switches: Switches,
+    /// Acknowledgements leave with this DSCP, if it is not to be that of what they answer.
+    pub(crate) ack_dscp: Option<u32>,
     pub(crate) personality: Personality,
     pub(crate) faults: Vec<(Time, Fault)>,
     pub(crate) until: Time,
@@ -147,6 +150,7 @@ impl Net {
             },
             congestion: None,
             switches: Switches::default(),
+            ack_dscp: None,
             personality: Personality::default(),
             faults: Vec::new(),
             until: Time::from_nanos(1_000_000_000_000),
@@ -161,6 +165,12 @@ impl Net {
         };
         let mut parts = Settings::new(self.personality).to_parts();
         parts.congestion = self.congestion.clone().unwrap_or_else(off);
+        if let Some(dscp) = self.ack_dscp {
+            let mut register = Image::new(&roce_accl::ROCE_ACCL, parts.roce_accl).unwrap();
+            register.set(&roce_accl::ACK_DSCP_FORCE, 1).unwrap();
+            register.set(&roce_accl::ACK_DSCP, dscp).unwrap();
+            parts.roce_accl = register.into_inner();
+        }
         Arc::new(Settings::from_parts(parts))
     }
 
