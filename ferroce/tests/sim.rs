@@ -4,8 +4,9 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{bad, good, good_json, run};
 use serde_json::Value;
@@ -16,7 +17,7 @@ title = 'Small'
 kind = 'star'
 hosts = 4
 [switch]
-ecn = { preset = 'hpcc' }
+ecn = { kmin = '5KB', kmax = '50KB', pmax = '50%' }
 [device]
 profile = 'link-flap'
 [[job]]
@@ -242,17 +243,19 @@ fn bad_scenarios_are_named_with_file_and_line() {
 fn a_check_says_what_is_deadly() {
     let text = good(&["sim", "check", "outage-too-long"]);
     assert!(
-        text.contains("outage-too-long: can be run, 1 warning\n"),
+        text.contains("outage-too-long: can be run, 1 warning\nabout "),
         "{text}"
     );
     assert!(
         text.contains("those that are cut off fail, and the job aborts"),
         "{text}"
     );
-    assert_eq!(
-        good(&["sim", "check", "flap-all-reduce"]),
-        "flap-all-reduce: can be run\n"
+    let quiet = good(&["sim", "check", "flap-all-reduce"]);
+    assert!(
+        quiet.starts_with("flap-all-reduce: can be run\nabout 120,000 frame crossings, "),
+        "{quiet}"
     );
+    assert_eq!(quiet.lines().count(), 2, "{quiet}");
     let json = good_json(&["sim", "check", "outage-too-long", "--json"]);
     assert_eq!(
         (&json["valid"], json["warnings"].as_array().unwrap().len()),
@@ -288,4 +291,149 @@ fn the_list_and_the_schema_are_what_they_say() {
     names.sort();
     assert_eq!(names, files, "every file is built in");
     serde_json::from_str::<Value>(&good(&["sim", "schema"])).unwrap();
+}
+
+#[test]
+fn what_an_interrupted_run_has_shown_is_kept() {
+    let long = SMALL
+        .replace("256KiB", "900GiB")
+        .replace("ecn = { kmin = '5KB', kmax = '50KB', pmax = '50%' }", "");
+    let (directory, path) = file(&long);
+    let out = directory.path().join("out");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ferroce"))
+        .args(["sim", "run", &path, "-o"])
+        .arg(&out)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It heeds signals before it warns.
+    let mut warning = String::new();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    err.read_line(&mut warning).unwrap();
+    assert!(warning.contains("no switch marks"), "{warning}");
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("interrupted after"), "{text}");
+    let summary = fs::read_to_string(out.join("summary.json")).unwrap();
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    assert_eq!(summary["ended"], "interrupted");
+}
+
+/// The summary of a built-in scenario.
+fn summary(name: &str) -> Value {
+    let (code, out, err) = run(&["sim", "run", name, "-j"]);
+    assert_eq!(code, 0, "{name}: {err}");
+    serde_json::from_str(&out).unwrap()
+}
+
+fn fate(summary: &Value) -> &str {
+    summary["jobs"][0]["fate"].as_str().unwrap()
+}
+
+/// The time of the first job, milliseconds.
+fn took_ms(summary: &Value) -> f64 {
+    summary["jobs"][0]["time_ns"].as_f64().unwrap() / 1e6
+}
+
+fn total(summary: &Value, of: &str) -> u64 {
+    summary["totals"][of].as_u64().unwrap()
+}
+
+/// Within a tenth: the answers are rounded, and engines get better.
+#[track_caller]
+fn about(value: f64, stated: f64) {
+    assert!(
+        (value / stated - 1.0).abs() < 0.1,
+        "{value}, and the file says {stated}"
+    );
+}
+
+#[test]
+fn answers_about_outages_are_what_the_files_say() {
+    let flap = summary("flap-all-reduce");
+    assert_eq!(fate(&flap), "finished");
+    about(took_ms(&flap), 310.0);
+    let plain = summary("flap-plain-timeouts");
+    assert_eq!(fate(&plain), "finished");
+    about(took_ms(&plain), 537.0);
+    let outage = summary("outage-too-long");
+    assert_eq!(outage["jobs"][0]["cause"], "IBV_WC_RETRY_EXC_ERR");
+    about(took_ms(&outage), 2_148.0);
+    let reboot = summary("switch-reboot");
+    assert_eq!(fate(&reboot), "finished");
+    about(took_ms(&reboot), 65.0);
+    let degraded = summary("degraded-link");
+    let slower = took_ms(&degraded) / (degraded["jobs"][0]["ideal_ns"].as_f64().unwrap() / 1e6);
+    assert!((8.0..11.0).contains(&slower), "{slower} times");
+}
+
+#[test]
+fn answers_about_hosts_are_what_the_files_say() {
+    let storage = summary("storage-failover");
+    assert_eq!(fate(&storage), "finished");
+    about(took_ms(&storage), 6_240.0);
+    assert_eq!(
+        storage["jobs"][0]["failures"], 9,
+        "three clients, three times each"
+    );
+    assert_eq!(storage["jobs"][1]["timeouts"], 0);
+    let reset = summary("nic-reset");
+    assert_eq!(reset["jobs"][0]["cause"], "IBV_WC_WR_FLUSH_ERR");
+    about(took_ms(&reset), 0.2);
+    let silent = summary("silent-host");
+    assert_eq!(silent["jobs"][0]["cause"], "IBV_WC_RETRY_EXC_ERR");
+    about(took_ms(&silent), 8_590.0);
+}
+
+#[test]
+fn answers_about_timeouts_are_what_the_files_say() {
+    let (short, long) = (summary("loss-timeout-8"), summary("loss-timeout-19"));
+    for it in [&short, &long] {
+        assert_eq!(fate(it), "finished");
+        assert_eq!(total(it, "timeouts"), 12);
+    }
+    about(took_ms(&short), 30.0);
+    about(took_ms(&long), 25_800.0);
+    let spurious = summary("spurious-profile");
+    assert_eq!(fate(&spurious), "finished");
+    let lost = [
+        "dropped_full",
+        "dropped_lossless",
+        "lost",
+        "lost_down",
+        "corrupted",
+    ];
+    assert_eq!(lost.map(|of| total(&spurious, of)), [0; 5]);
+    assert!(total(&spurious, "timeouts") > 1_000);
+    let share = total(&spurious, "retransmitted") as f64 / total(&spurious, "packets") as f64;
+    assert!((0.05..0.12).contains(&share), "{share} is sent again");
+}
+
+#[test]
+fn answers_about_congestion_are_what_the_files_say() {
+    let lossless = summary("incast-pfc");
+    assert_eq!(
+        total(&lossless, "dropped_full") + total(&lossless, "dropped_lossless"),
+        0
+    );
+    assert!(total(&lossless, "pauses") > 0);
+    about(
+        took_ms(&lossless),
+        lossless["jobs"][0]["ideal_ns"].as_f64().unwrap() / 1e6,
+    );
+    let lossy = summary("incast-lossy");
+    assert!(total(&lossy, "dropped_full") > 1_000);
+    about(took_ms(&lossy), 67.0);
+    let (defaults, tuned) = (summary("dcqcn-defaults"), summary("dcqcn-barre"));
+    assert!(
+        took_ms(&tuned) < took_ms(&defaults),
+        "the published tunings are faster"
+    );
+    assert!(total(&defaults, "pauses") > 0);
+    assert_eq!(total(&tuned, "pauses"), 0);
 }

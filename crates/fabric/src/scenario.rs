@@ -11,6 +11,7 @@
 //! | `names` | hosts and cables by name |
 //! | `topology`, `switches`, `device`, `job`, `fault` | one table of the file each |
 //! | `check` | what can never happen, or is surely deadly |
+//! | `estimate` | how much work a run is |
 //! | `schema` | the JSON Schema |
 //! | `hash` | what tells scenarios apart |
 //!
@@ -33,6 +34,7 @@
 
 mod check;
 mod device;
+mod estimate;
 mod fault;
 mod hash;
 mod job;
@@ -54,6 +56,7 @@ use toml::de::{DeTable, DeValue};
 
 pub use self::check::Finding;
 pub use self::device::Device;
+pub use self::estimate::Estimate;
 pub use self::fault::FaultSpan;
 use self::read::Reader;
 pub use self::schema::json_schema;
@@ -231,11 +234,12 @@ fn read_all<'t>(
         .unwrap_or(1);
     let duration = reader.span(&root, "duration", 1);
     let duration = duration.unwrap_or(Span::from_secs(60));
-    let topology = topology::read(reader, &root);
+    let found = topology::read(reader, &root, resolve);
     let device = device::read(reader, &root, resolve);
-    let switch = switches::read(reader, &root, topology.as_ref());
-    let topology = topology?;
-    let jobs = job::read(reader, &root, &topology, &device, seed);
+    let switch = switches::read(reader, &root, found.as_ref().map(|it| &it.topology));
+    let found = found?;
+    let jobs = job::read(reader, &root, &found, &device, seed, resolve);
+    let topology = found.topology;
     let faults = fault::read(reader, &root, &topology, duration);
     let busy = jobs
         .as_ref()
@@ -263,6 +267,8 @@ fn read_all<'t>(
 
 /// Samples of each kind that are kept unless the file says otherwise.
 const SAMPLES: u64 = 200_000;
+/// The most that may be kept: more than a disk should take.
+const SAMPLES_MAX: u64 = 50_000_000;
 
 /// How long the host that has most to send needs at least.
 fn busiest(workload: &Workload, topology: &Topology) -> Span {
@@ -291,7 +297,7 @@ fn read_recording<'t>(reader: &mut Reader<'t>, root: &read::Section<'t>, busy: S
         .span(&section, "every", 1)
         .unwrap_or(Span::from_nanos(every));
     let samples = reader
-        .count(&section, "samples", (0, 1 << 32))
+        .count(&section, "samples", (0, SAMPLES_MAX))
         .unwrap_or(SAMPLES);
     Recording {
         every,

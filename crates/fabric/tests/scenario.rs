@@ -349,3 +349,100 @@ fn the_schema_is_json_and_has_all_tables() {
         false
     );
 }
+
+#[test]
+fn every_workload_runs_to_its_end() {
+    for (workload, more) in [
+        ("incast", "bytes = 9000"),
+        ("permutation", "bytes = 9000"),
+        ("ring-all-reduce", "bytes = 9000\nchunks = 2\nrounds = 2"),
+        ("ring-all-gather", "bytes = 9000"),
+        ("ring-reduce-scatter", "bytes = 9000"),
+        ("halving-doubling-all-reduce", "bytes = 9000"),
+        ("tree-all-reduce", "bytes = 9000"),
+        ("all-to-all", "bytes = 9000"),
+        ("all-to-all-in-shifts", "bytes = 9000"),
+        ("parameter-server", "bytes = 9000\nservers = [0]"),
+        ("poisson", "sizes = 'FbHdp'\nload = '30%'\nfor = '100us'"),
+    ] {
+        let text =
+            format!("[topology]\nkind='star'\nhosts=4\n[[job]]\nworkload = '{workload}'\n{more}\n");
+        let scenario = parse(&text).unwrap();
+        let results = run(&scenario);
+        let job = &results.summary.jobs[0];
+        assert_eq!(job.fate, Fate::Finished, "{workload}");
+        assert!(job.time_ns.unwrap() >= job.ideal_ns, "{workload}: {job:?}");
+        let estimate = scenario.estimate();
+        let share = results.summary.hops as f64 / estimate.hops as f64;
+        assert!((0.5..2.1).contains(&share), "{workload}: {share}");
+    }
+}
+
+#[test]
+fn every_topology_carries_an_all_to_all() {
+    for topology in [
+        "kind = 'pair'",
+        "kind = 'star'\nhosts = 3",
+        "kind = 'dumbbell'\nleft_hosts = 2\nright_hosts = 2\nfabric_rate = '10Gbit'",
+        "kind = 'leaf-spine'\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\ncables_per_spine = 2",
+        "kind = 'fat-tree'\nk = 4",
+        "kind = 'fat-tree'\npods = 2\nleaves_per_pod = 1\nspines_per_pod = 2\ncores_per_spine = 1\n\
+         hosts_per_leaf = 2",
+        "kind = 'rail-pod'\nservers = 2\nnics = 2\nspines = 2",
+        "kind = 'list'\nhost_names = ['a', 'b']\nswitch_names = ['tor']\n\
+         cables = [['a', 'tor', '10Gbit', '3us'], ['b', 'tor']]",
+    ] {
+        let text =
+            format!("[topology]\n{topology}\n[[job]]\nworkload='all-to-all'\nbytes='64KiB'\n");
+        let results = run(&parse(&text).unwrap());
+        assert_eq!(results.summary.jobs[0].fate, Fate::Finished, "{topology}");
+    }
+}
+
+#[test]
+fn files_of_other_simulators_are_read_by_the_caller() {
+    let text = "[topology]\nkind = 'hpcc'\nfile = 'star.txt'\n[[job]]\nworkload = 'hpcc-flows'\nfile = 'flows.txt'\n";
+    let parse = |flows: &'static str| {
+        Scenario::parse(text, &mut |name| match name {
+            "star.txt" => Ok("3 1 2\n0\n0 1 100Gbps 1us 0\n0 2 100Gbps 1us 0\n".into()),
+            "flows.txt" => Ok(flows.into()),
+            _ => Err("No such file".into()),
+        })
+    };
+    let scenario = parse("1\n1 2 3 100 5000 0.000001\n").unwrap();
+    let results = run(&scenario);
+    assert_eq!(results.summary.jobs[0].fate, Fate::Finished);
+    assert_eq!(results.flows[0].start_ns, 1_000);
+    let error = parse("1\n1 9 3 100 5000 0.000001\n")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("job[0].workload: flows.txt: line 2"),
+        "{error}"
+    );
+    let missing = text.replace("star.txt", "other.txt");
+    let error = Scenario::parse(&missing, &mut |_| Err("No such file".into())).unwrap_err();
+    assert_eq!(
+        (error.problems[0].line, error.problems[0].text.as_str()),
+        (
+            Some(2),
+            "topology.kind: cannot read other.txt: No such file"
+        )
+    );
+}
+
+#[test]
+fn results_without_an_end_are_refused_or_remarked() {
+    refused(
+        &star("[record]\nsamples = 1000000000000"),
+        "8: invalid record.samples 1000000000000: must be 0 to 50000000",
+    );
+    refused(
+        &star("[[fault]]\nkind = 'link-down'\nlink = 'h0'\nfor = '1us'\nevery = '10us'"),
+        "11: fault[0].every: happens 6000000 times in the scenario's duration: must be at most 100000",
+    );
+    warns(
+        &star("[record]\nsamples = 50000000\nevery = '1us'"),
+        "a directory of results takes up to",
+    );
+}

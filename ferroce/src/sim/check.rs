@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use clap::Args;
 use serde::Serialize;
 
+use super::report::grouped;
 use super::source::Which;
 use crate::adp::place;
 use crate::output::{Failure, Output};
@@ -27,6 +28,12 @@ struct Findings {
     valid: bool,
     errors: Vec<Finding>,
     warnings: Vec<Finding>,
+    /// Frames that cross a cable, about.
+    hops: u64,
+    /// About.
+    memory_bytes: u64,
+    /// At most.
+    result_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -59,10 +66,14 @@ impl Check {
                 line: it.line,
                 text: it.text,
             });
+            let estimate = scenario.estimate();
             return to.json(&Findings {
                 valid: true,
+                errors: Vec::new(),
                 warnings: warnings.collect(),
-                ..Findings::default()
+                hops: estimate.hops,
+                memory_bytes: estimate.memory,
+                result_bytes: estimate.results,
             });
         }
         let mut text = format!("{}: can be run", source.name.display());
@@ -71,10 +82,28 @@ impl Check {
             1 => writeln!(text, ", 1 warning"),
             n => writeln!(text, ", {n} warnings"),
         };
+        let estimate = scenario.estimate();
+        let _ = writeln!(
+            text,
+            "about {} frame crossings, {} of memory, at most {} of results",
+            rounded(estimate.hops),
+            megabytes(estimate.memory),
+            megabytes(estimate.results)
+        );
         for finding in &findings {
             let place = place(&source.name, finding.line);
             let _ = writeln!(text, "{place}: warning: {}", finding.text);
         }
         to.text(&text)
     }
+}
+
+/// Two digits are all that an estimate has.
+fn rounded(number: u64) -> String {
+    let unit = 10_u64.pow(number.checked_ilog10().unwrap_or(0).saturating_sub(1));
+    grouped((number + unit / 2) / unit * unit)
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{} MB", rounded(bytes.div_ceil(1_000_000)))
 }

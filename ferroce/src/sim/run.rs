@@ -1,5 +1,6 @@
 //! `ferroce sim run`: a scenario, run to its end.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +9,7 @@ use clap::Args;
 use ferroce_fabric::results::Results;
 use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::{Simulation, Standing};
+use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::directory::Directory;
@@ -50,11 +52,12 @@ impl Run {
         let scenario = source.scenario(&self.which.values())?;
         let directory = self.output.map(|path| Directory::check(path, self.force));
         let directory = directory.transpose()?;
+        let interrupt = Interrupt::new().map_err(Failure::broken)?;
         for finding in scenario.check() {
             let place = place(&source.name, finding.line);
             to.remark(format_args!("{place}: warning: {}", finding.text))?;
         }
-        let (simulation, standing) = simulate(&scenario)?;
+        let (simulation, standing) = simulate(&scenario, &interrupt)?;
         let results = Results::new(&scenario, &simulation, standing);
         if let Some(directory) = directory {
             directory.write(&source.text, &scenario, &simulation, &results)?;
@@ -70,24 +73,43 @@ impl Run {
     }
 }
 
-/// Runs a scenario until it is over, or until SIGINT or SIGTERM.
-fn simulate(scenario: &Scenario) -> Result<(Simulation, Standing), Failure> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let signals = [SIGINT, SIGTERM].map(|signal| {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(Failure::broken)
-    });
+/// Whether SIGINT or SIGTERM has come, which end a run and not the process, as long as this is there.
+struct Interrupt {
+    has_come: Arc<AtomicBool>,
+    signals: Vec<SigId>,
+}
+
+impl Interrupt {
+    fn new() -> io::Result<Self> {
+        let has_come = Arc::new(AtomicBool::new(false));
+        let heed = |signal| signal_hook::flag::register(signal, Arc::clone(&has_come));
+        let signals = [SIGINT, SIGTERM].into_iter().map(heed);
+        let signals = signals.collect::<io::Result<_>>()?;
+        Ok(Self { has_come, signals })
+    }
+
+    fn has_come(&self) -> bool {
+        self.has_come.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Interrupt {
+    fn drop(&mut self) {
+        for signal in self.signals.drain(..) {
+            signal_hook::low_level::unregister(signal);
+        }
+    }
+}
+
+/// Runs a scenario until it is over or interrupted.
+fn simulate(scenario: &Scenario, interrupt: &Interrupt) -> Result<(Simulation, Standing), Failure> {
     let no_room = |error| Failure::broken(format_args!("the devices have no room: {error}"));
     let mut simulation = scenario.simulation().map_err(no_room)?;
     let mut progress = Progress::new(scenario.duration);
-    let standing = loop {
+    loop {
         match simulation.run(SLICE).map_err(no_room)? {
-            Standing::Running if interrupted.load(Ordering::Relaxed) => break Standing::Running,
-            Standing::Running => progress.show(&simulation),
-            standing => break standing,
+            Standing::Running if !interrupt.has_come() => progress.show(&simulation),
+            standing => return Ok((simulation, standing)),
         }
-    };
-    for signal in signals {
-        signal_hook::low_level::unregister(signal?);
     }
-    Ok((simulation, standing))
 }

@@ -12,8 +12,12 @@ use crate::workload::Workload;
 /// What is around the payload of every packet on the wire: Ethernet with preamble, check sequence and
 /// gap, IPv4, UDP, BTH, ICRC.
 const AROUND: u32 = 14 + 24 + 20 + 8 + 12 + 4;
-/// RETH and immediate data, once a message.
-const MESSAGE: u32 = 16 + 4;
+/// RETH, in the first packet of a message.
+const RETH: u32 = 16;
+/// Immediate data, in the last.
+const IMMEDIATE: u32 = 4;
+/// What a message has once.
+const MESSAGE: u32 = RETH + IMMEDIATE;
 /// An acknowledgement.
 const ACK: u32 = AROUND + 4;
 
@@ -61,7 +65,9 @@ impl<'a> Paths<'a> {
     pub(super) fn one_way(&mut self, src: u32, dst: u32, bytes: u32) -> Span {
         let path = self.path(src, dst);
         let packets = bytes.div_ceil(self.mtu).max(1);
-        let first = bytes.min(self.mtu) + AROUND + MESSAGE;
+        // The largest packet is the first.
+        let immediate = if packets == 1 { IMMEDIATE } else { 0 };
+        let first = bytes.min(self.mtu) + AROUND + RETH + immediate;
         let all = bytes + packets * AROUND + MESSAGE;
         let others = (path.others_ps_per_byte * f64::from(first)) as u64;
         path.delay + path.slowest.transmission(all) + Span::from_picos(others)

@@ -32,8 +32,30 @@ impl Scenario {
             self.check_marks(&mut say);
             self.check_pauses(&mut say);
         }
+        self.check_size(&mut say);
         findings.sort_by_key(|finding| finding.line);
         findings
+    }
+
+    /// Runs that take much of a machine.
+    fn check_size(&self, say: &mut dyn FnMut(&str, String)) {
+        const MEMORY: u64 = 8 << 30;
+        const RESULTS: u64 = 1 << 30;
+        let estimate = self.estimate();
+        if estimate.memory > MEMORY {
+            let text = format!(
+                "the run takes about {} GiB of memory",
+                estimate.memory >> 30
+            );
+            say("job", text);
+        }
+        if estimate.results > RESULTS {
+            let text = format!(
+                "a directory of results takes up to {} GiB; lower record.samples, or raise record.every",
+                estimate.results >> 30
+            );
+            say("record", text);
+        }
     }
 
     fn check_times(&self, say: &mut dyn FnMut(&str, String)) {

@@ -363,10 +363,8 @@ pub(super) fn timeline(spans: &[FaultSpan], topology: &Topology) -> Vec<(Time, F
                 }
             }
             Effect::Loss(cables, loss) => cables.iter().for_each(|cable| {
-                during(
-                    Fault::Loss(*cable, *loss),
-                    Fault::Loss(*cable, Loss::default()),
-                );
+                let own = Loss::random(topology.cables[*cable].loss_share());
+                during(Fault::Loss(*cable, *loss), Fault::Loss(*cable, own));
             }),
             Effect::Corruption(cables, share) => cables.iter().for_each(|cable| {
                 during(

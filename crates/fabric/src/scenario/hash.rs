@@ -69,8 +69,6 @@ impl Fnv {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn order_comments_and_seed_do_not_count() {
         let of = |text: &str, files: &[String]| super::of(text.parse().unwrap(), files);

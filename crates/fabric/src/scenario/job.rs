@@ -6,11 +6,11 @@ use ferroce_time::{Span, Time};
 use toml::de::DeValue;
 
 use super::device::Device;
-use super::keys;
 use super::read::{Reader, Section};
+use super::topology::Found;
+use super::{Resolver, keys};
 use crate::seed::sub_seed;
-use crate::topology::Topology;
-use crate::workload::{Collective, Workload, WorkloadError, incast, permutation};
+use crate::workload::{Cdf, Collective, Poisson, Workload, incast, permutation};
 use crate::{JobConfig, OnError};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +20,14 @@ enum Kind {
     RingAllReduce,
     RingAllGather,
     RingReduceScatter,
+    HalvingDoubling,
+    Tree,
+    AllToAll,
+    AllToAllInShifts,
+    ParameterServer,
+    Poisson,
+    HpccFlows,
+    HtsimFlows,
 }
 
 const KINDS: &[(&str, Kind)] = &[
@@ -28,6 +36,14 @@ const KINDS: &[(&str, Kind)] = &[
     ("ring-all-reduce", Kind::RingAllReduce),
     ("ring-all-gather", Kind::RingAllGather),
     ("ring-reduce-scatter", Kind::RingReduceScatter),
+    ("halving-doubling-all-reduce", Kind::HalvingDoubling),
+    ("tree-all-reduce", Kind::Tree),
+    ("all-to-all", Kind::AllToAll),
+    ("all-to-all-in-shifts", Kind::AllToAllInShifts),
+    ("parameter-server", Kind::ParameterServer),
+    ("poisson", Kind::Poisson),
+    ("hpcc-flows", Kind::HpccFlows),
+    ("htsim-flows", Kind::HtsimFlows),
 ];
 
 const BYTES_MAX: u64 = 1 << 50;
@@ -36,13 +52,15 @@ const BYTES_MAX: u64 = 1 << 50;
 pub(super) fn read<'t>(
     reader: &mut Reader<'t>,
     root: &Section<'t>,
-    topology: &Topology,
+    found: &Found,
     device: &Device,
     seed: u64,
+    resolve: &mut Resolver<'_>,
 ) -> Option<(Workload, Vec<JobConfig>)> {
     let sections = reader.sections(root, "job", keys::JOB);
     if sections.is_empty() {
-        let text = "missing [[job]]; add one with workload = \"ring-all-reduce\" and bytes = \"1MiB\", for example";
+        let text = "missing [[job]]; add one with workload = \"ring-all-reduce\" and bytes = \"1MiB\", \
+                    for example";
         reader.problem(None, text);
         return None;
     }
@@ -51,7 +69,7 @@ pub(super) fn read<'t>(
     for (section, number) in sections.iter().zip(0..) {
         let seed = sub_seed(sub_seed(seed, 3), number);
         let config = config(reader, section, device);
-        if let Some(mut workload) = workload(reader, section, topology, seed) {
+        if let Some(mut workload) = workload(reader, section, found, seed, resolve) {
             if let Some(name) = reader.string(section, "name") {
                 workload.jobs.fill(name.to_owned());
             }
@@ -66,72 +84,67 @@ pub(super) fn read<'t>(
             return None;
         }
     };
-    if let Err(error) = all.check(topology) {
+    if let Err(error) = all.check(&found.topology) {
         reader.bad(root, "job", error);
     }
     Some((all, configs))
 }
 
+/// Keys that a kind needs, each with an example, and those that it may have beside `at`.
+type KeysOf = (
+    &'static [(&'static str, &'static str)],
+    &'static [&'static str],
+);
+
+fn keys_of(kind: Kind) -> KeysOf {
+    const BYTES: (&str, &str) = ("bytes", "\"1MiB\"");
+    const FILE: (&str, &str) = ("file", "\"flows.txt\"");
+    const COLLECTIVE: &[&str] = &["hosts", "chunks", "rounds", "compute", "think"];
+    match kind {
+        Kind::Incast => (&[BYTES], &["hosts", "receiver"]),
+        Kind::Permutation => (&[BYTES], &["hosts"]),
+        Kind::ParameterServer => (&[BYTES, ("servers", "[0]")], COLLECTIVE),
+        Kind::Poisson => (
+            &[
+                ("sizes", "\"WebSearch\""),
+                ("load", "\"30%\""),
+                ("for", "\"10ms\""),
+            ],
+            &["hosts"],
+        ),
+        Kind::HpccFlows | Kind::HtsimFlows => (&[FILE], &[]),
+        _ => (&[BYTES], COLLECTIVE),
+    }
+}
+
+/// Keys that say what is sent; the others say how.
+const WHAT: &[&str] = &[
+    "hosts", "receiver", "servers", "sizes", "load", "for", "file", "bytes", "chunks", "rounds",
+    "compute", "think",
+];
+
 fn workload<'t>(
     reader: &mut Reader<'t>,
     section: &Section<'t>,
-    topology: &Topology,
+    found: &Found,
     seed: u64,
+    resolve: &mut Resolver<'_>,
 ) -> Option<Workload> {
-    for (name, example) in [("workload", "\"ring-all-reduce\""), ("bytes", "\"1MiB\"")] {
+    if !section.has("workload") {
+        reader.missing(section, "workload", "\"ring-all-reduce\"");
+    }
+    let kind = reader.word(section, "workload", KINDS)?;
+    let (needed, may) = keys_of(kind);
+    for (name, example) in needed {
         if !section.has(name) {
             reader.missing(section, name, example);
         }
     }
-    let kind = reader.word(section, "workload", KINDS);
-    let bytes = reader.size(section, "bytes", (1, BYTES_MAX));
-    let at = reader.span(section, "at", 0).unwrap_or(Span::ZERO);
-    let at = Time::ZERO.after(at);
-    let hosts = match section.has("hosts") {
-        true => reader.hosts(section, "hosts", topology),
-        false => Some((0..topology.hosts).collect()),
-    };
-    let receiver = reader.host(section, "receiver", topology);
-    let (kind, bytes, hosts) = (kind?, bytes?, hosts?);
-    if kind != Kind::Incast {
-        reader.idle(
-            section,
-            &["receiver"],
-            "goes with workload = \"incast\" only",
-        );
-    }
-    let collective = ["chunks", "rounds", "compute", "think"];
-    let made = match kind {
-        Kind::Incast | Kind::Permutation => {
-            reader.idle(section, &collective, "goes with collectives only");
-            match kind {
-                Kind::Incast => {
-                    // Unless told, the first of the hosts receives.
-                    let receiver = receiver.or(hosts.first().copied()).unwrap_or(0);
-                    let senders: Vec<u32> =
-                        hosts.into_iter().filter(|it| *it != receiver).collect();
-                    incast(&senders, receiver, bytes, at)
-                }
-                _ => permutation(&hosts, bytes, at, seed),
-            }
-        }
-        _ => {
-            let mut count = |name| reader.count32(section, name, (1, u32::MAX)).unwrap_or(1);
-            let (chunks, rounds) = (count("chunks"), count("rounds"));
-            let mut span = |name| reader.span(section, name, 0).unwrap_or(Span::ZERO);
-            let (compute, think) = (span("compute"), span("think"));
-            let collective = Collective {
-                at,
-                chunks,
-                rounds,
-                compute,
-                think,
-                ..Collective::new(hosts, bytes)
-            };
-            all_of(kind, &collective)
-        }
-    };
-    match made {
+    let is_idle =
+        |name: &&&str| !may.contains(*name) && !needed.iter().any(|(needed, _)| needed == *name);
+    let idle: Vec<_> = WHAT.iter().filter(is_idle).copied().collect();
+    reader.idle(section, &idle, "has no meaning for this workload");
+    match made(reader, section, kind, found, seed, resolve)? {
         Ok(workload) => Some(workload),
         Err(error) => {
             reader.bad(section, "workload", error);
@@ -140,11 +153,121 @@ fn workload<'t>(
     }
 }
 
-fn all_of(kind: Kind, it: &Collective) -> Result<Workload, WorkloadError> {
-    match kind {
-        Kind::RingAllGather => it.ring_all_gather(),
-        Kind::RingReduceScatter => it.ring_reduce_scatter(),
-        _ => it.ring_all_reduce(),
+/// The workload; none if a value is wrong, which has been said.
+fn made<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    kind: Kind,
+    found: &Found,
+    seed: u64,
+    resolve: &mut Resolver<'_>,
+) -> Option<Result<Workload, String>> {
+    let topology = &found.topology;
+    let at = reader.span(section, "at", 0).unwrap_or(Span::ZERO);
+    let at = Time::ZERO.after(at);
+    if matches!(kind, Kind::HpccFlows | Kind::HtsimFlows) {
+        let name = reader.string(section, "file")?;
+        return Some(flows(name, kind, found, resolve));
+    }
+    let hosts = match section.has("hosts") {
+        true => reader.hosts(section, "hosts", topology)?,
+        false => (0..topology.hosts).collect(),
+    };
+    if kind == Kind::Poisson {
+        let of_hosts = |it: &&crate::Cable| it.ends.iter().any(|node| topology.is_host(*node));
+        let of_hosts = topology.cables.iter().filter(of_hosts);
+        let rates = of_hosts.map(|cable| cable.rate);
+        let poisson = Poisson {
+            sizes: sizes(reader, section, resolve)?,
+            rate: rates.min().unwrap_or_default(),
+            load: reader.probability(section, "load")?,
+            at,
+            duration: reader.span(section, "for", 1)?,
+            seed,
+            hosts,
+        };
+        return Some(poisson.build().map_err(|error| error.to_string()));
+    }
+    let bytes = reader.size(section, "bytes", (1, BYTES_MAX))?;
+    let made = match kind {
+        Kind::Incast => {
+            let receiver = reader.host(section, "receiver", topology);
+            if receiver.is_none() && section.has("receiver") {
+                return None;
+            }
+            // Unless told, the first of the hosts receives.
+            let receiver = receiver.or(hosts.first().copied()).unwrap_or(0);
+            let senders: Vec<u32> = hosts.into_iter().filter(|it| *it != receiver).collect();
+            incast(&senders, receiver, bytes, at)
+        }
+        Kind::Permutation => permutation(&hosts, bytes, at, seed),
+        _ => {
+            let mut collective = Collective {
+                at,
+                ..Collective::new(hosts, bytes)
+            };
+            let mut count = |name| reader.count32(section, name, (1, u32::MAX)).unwrap_or(1);
+            (collective.chunks, collective.rounds) = (count("chunks"), count("rounds"));
+            let mut span = |name| reader.span(section, name, 0).unwrap_or(Span::ZERO);
+            (collective.compute, collective.think) = (span("compute"), span("think"));
+            match kind {
+                Kind::RingAllGather => collective.ring_all_gather(),
+                Kind::RingReduceScatter => collective.ring_reduce_scatter(),
+                Kind::HalvingDoubling => collective.halving_doubling_all_reduce(),
+                Kind::Tree => collective.tree_all_reduce(),
+                Kind::AllToAll => collective.all_to_all(),
+                Kind::AllToAllInShifts => collective.all_to_all_in_shifts(),
+                Kind::ParameterServer => {
+                    let servers = reader.hosts(section, "servers", topology)?;
+                    collective.ranks.retain(|host| !servers.contains(host));
+                    collective.parameter_server(&servers)
+                }
+                _ => collective.ring_all_reduce(),
+            }
+        }
+    };
+    Some(made.map_err(|error| error.to_string()))
+}
+
+/// A list of flows that another simulator reads.
+fn flows(
+    name: &str,
+    kind: Kind,
+    found: &Found,
+    resolve: &mut Resolver<'_>,
+) -> Result<Workload, String> {
+    let text = resolve(name).map_err(|error| format!("cannot read {name}: {error}"))?;
+    let read = match kind {
+        Kind::HpccFlows => Workload::from_hpcc(&text, |node| found.host(node)),
+        _ => Workload::from_htsim(&text),
+    };
+    read.map_err(|error| format!("{name}: {error}"))
+}
+
+fn sizes<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    resolve: &mut Resolver<'_>,
+) -> Option<Cdf> {
+    let name = reader.string(section, "sizes")?;
+    if let Some(sizes) = Cdf::published(name) {
+        return Some(sizes);
+    }
+    let all = Cdf::names().collect::<Vec<_>>().join(", ");
+    let text = match resolve(name) {
+        Ok(text) => text,
+        Err(error) => {
+            let must = format!("cannot be read: {error}; name a file, or one of {all}");
+            reader.invalid(section, "sizes", format_args!("{name:?}"), must);
+            return None;
+        }
+    };
+    match Cdf::read(&text) {
+        Ok(sizes) => Some(sizes),
+        Err(error) => {
+            reader.bad(section, "sizes", format_args!("{name}: {error}"));
+            None
+        }
     }
 }
 

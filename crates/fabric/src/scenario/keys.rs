@@ -73,7 +73,16 @@ pub(super) const ROOT: &[Key] = &[
     ),
 ];
 
-pub(super) const TOPOLOGY_KINDS: &[&str] = &["pair", "star", "dumbbell", "leaf-spine", "fat-tree"];
+pub(super) const TOPOLOGY_KINDS: &[&str] = &[
+    "pair",
+    "star",
+    "dumbbell",
+    "leaf-spine",
+    "fat-tree",
+    "rail-pod",
+    "list",
+    "hpcc",
+];
 
 pub(super) const TOPOLOGY: &[Key] = &[
     key("kind", Takes::Words(TOPOLOGY_KINDS), "Which one."),
@@ -81,7 +90,11 @@ pub(super) const TOPOLOGY: &[Key] = &[
     key("left_hosts", Takes::Count, "dumbbell: hosts on switch0."),
     key("right_hosts", Takes::Count, "dumbbell: hosts on switch1."),
     key("leaves", Takes::Count, "leaf-spine: how many leaves."),
-    key("spines", Takes::Count, "leaf-spine: how many spines."),
+    key(
+        "spines",
+        Takes::Count,
+        "leaf-spine, rail-pod: how many spines.",
+    ),
     key(
         "hosts_per_leaf",
         Takes::Count,
@@ -90,7 +103,7 @@ pub(super) const TOPOLOGY: &[Key] = &[
     key(
         "cables_per_spine",
         Takes::Count,
-        "leaf-spine: cables between a leaf and a spine; 1.",
+        "leaf-spine, rail-pod: cables between a leaf and a spine; 1.",
     ),
     key(
         "k",
@@ -104,6 +117,29 @@ pub(super) const TOPOLOGY: &[Key] = &[
         "cores_per_spine",
         Takes::Count,
         "fat-tree: cores that a spine is connected to.",
+    ),
+    key("servers", Takes::Count, "rail-pod: how many servers."),
+    key(
+        "nics",
+        Takes::Count,
+        "rail-pod: cards of each server, each a host of its own.",
+    ),
+    key(
+        "servers_per_unit",
+        Takes::Count,
+        "rail-pod: servers that share their rails; all.",
+    ),
+    key("host_names", Takes::List, "list: the hosts."),
+    key("switch_names", Takes::List, "list: the switches."),
+    key(
+        "cables",
+        Takes::List,
+        "list: [\"h0\", \"tor0\"] each; a rate and a delay may follow.",
+    ),
+    key(
+        "file",
+        Takes::Text,
+        "hpcc: a topology file of HPCC's simulator, relative to the scenario.",
     ),
     key("rate", Takes::Rate, "Of every cable; 100Gbit."),
     key("delay", Takes::Time, "Of every cable, one way; 1us."),
@@ -241,6 +277,14 @@ pub(super) const WORKLOADS: &[&str] = &[
     "ring-all-reduce",
     "ring-all-gather",
     "ring-reduce-scatter",
+    "halving-doubling-all-reduce",
+    "tree-all-reduce",
+    "all-to-all",
+    "all-to-all-in-shifts",
+    "parameter-server",
+    "poisson",
+    "hpcc-flows",
+    "htsim-flows",
 ];
 
 pub(super) const JOB: &[Key] = &[
@@ -256,6 +300,32 @@ pub(super) const JOB: &[Key] = &[
         "Who takes part, in the order of ranks; all.",
     ),
     key("receiver", Takes::Host, "incast: who receives."),
+    key(
+        "servers",
+        Takes::Hosts,
+        "parameter-server: which of the hosts are servers.",
+    ),
+    key(
+        "sizes",
+        Takes::Text,
+        "poisson: a published distribution (WebSearch, FbHdp, AliStorage2019, GoogleRPC2008, Solar2022, \
+         DataMining), or a file in the format of HPCC's traffic generator.",
+    ),
+    key(
+        "load",
+        Takes::Probability,
+        "poisson: share of each host's rate.",
+    ),
+    key(
+        "for",
+        Takes::Time,
+        "poisson: how long messages keep arriving.",
+    ),
+    key(
+        "file",
+        Takes::Text,
+        "hpcc-flows, htsim-flows: the list of flows, relative to the scenario.",
+    ),
     key(
         "bytes",
         Takes::Size,
@@ -395,7 +465,7 @@ pub(super) const RECORD: &[Key] = &[
     key(
         "samples",
         Takes::Count,
-        "Samples of each kind kept at most; 200000.",
+        "Samples of each kind kept, 0 to 50000000; 200000.",
     ),
     key(
         "queues",

@@ -2,10 +2,15 @@
 
 use ferroce_dcqcn::Rate;
 use ferroce_time::Span;
+use ferroce_units::{Probability, Quantity, RATE, TIME};
+use toml::de::DeValue;
 
-use super::keys;
-use super::read::{Reader, Section};
-use crate::topology::{CableSpec, Dumbbell, FatTree, LeafSpine, Topology, TopologyError};
+use super::read::{NANOS_MAX, Reader, Section};
+use super::{Resolver, keys};
+use crate::topology::{
+    CableSpec, Dumbbell, FatTree, HpccTopology, LeafSpine, NamedCable, NodeId, RailPod, Topology,
+    TopologyError,
+};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -14,6 +19,9 @@ enum Kind {
     Dumbbell,
     LeafSpine,
     FatTree,
+    RailPod,
+    List,
+    Hpcc,
 }
 
 const KINDS: &[(&str, Kind)] = &[
@@ -22,6 +30,9 @@ const KINDS: &[(&str, Kind)] = &[
     ("dumbbell", Kind::Dumbbell),
     ("leaf-spine", Kind::LeafSpine),
     ("fat-tree", Kind::FatTree),
+    ("rail-pod", Kind::RailPod),
+    ("list", Kind::List),
+    ("hpcc", Kind::Hpcc),
 ];
 
 /// The counts that each kind needs.
@@ -29,9 +40,33 @@ const COUNTS: &[(Kind, &[&str])] = &[
     (Kind::Star, &["hosts"]),
     (Kind::Dumbbell, &["left_hosts", "right_hosts"]),
     (Kind::LeafSpine, &["leaves", "spines", "hosts_per_leaf"]),
+    (Kind::RailPod, &["servers", "nics", "spines"]),
+    (Kind::List, &["host_names", "switch_names", "cables"]),
+    (Kind::Hpcc, &["file"]),
 ];
 
-pub(super) fn read<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Topology> {
+/// A topology, and what the nodes of a file have become that has numbers of its own.
+pub(super) struct Found {
+    pub(super) topology: Topology,
+    nodes: Option<Vec<NodeId>>,
+}
+
+impl Found {
+    /// The host of a number in a list of flows.
+    pub(super) fn host(&self, number: u32) -> Option<u32> {
+        let node = match &self.nodes {
+            Some(nodes) => *nodes.get(number as usize)?,
+            None => NodeId(number),
+        };
+        self.topology.is_host(node).then_some(node.0)
+    }
+}
+
+pub(super) fn read<'t>(
+    reader: &mut Reader<'t>,
+    root: &Section<'t>,
+    resolve: &mut Resolver<'_>,
+) -> Option<Found> {
     let section = reader.section(root, "topology", keys::TOPOLOGY);
     if !section.is_there() {
         reader.problem(
@@ -48,7 +83,7 @@ pub(super) fn read<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<To
     let kind = kind?;
     for name in needed(kind, &section) {
         if !section.has(name) {
-            reader.missing(&section, name, "2");
+            reader.missing(&section, name, example(name));
         }
     }
     reader.idle(
@@ -57,15 +92,104 @@ pub(super) fn read<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<To
         "has no meaning for this kind",
     );
     let before = reader.problems.len();
-    let built = build(reader, &section, kind, cables);
-    match built {
+    let found = match kind {
+        Kind::Hpcc => hpcc(reader, &section, resolve),
+        Kind::List => list(reader, &section, cables.0),
+        _ => build(reader, &section, kind, cables).map_err(|error| error.to_string()),
+    };
+    match found {
         _ if reader.problems.len() > before => None,
-        Ok(topology) => Some(topology),
+        Ok(found) => Some(found),
         Err(error) => {
             reader.bad(&section, "kind", error);
             None
         }
     }
+}
+
+fn example(name: &str) -> &'static str {
+    match name {
+        "host_names" => "[\"h0\", \"h1\"]",
+        "switch_names" => "[\"tor0\"]",
+        "cables" => "[[\"h0\", \"tor0\"], [\"h1\", \"tor0\"]]",
+        "file" => "\"topology.txt\"",
+        _ => "2",
+    }
+}
+
+fn hpcc<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    resolve: &mut Resolver<'_>,
+) -> Result<Found, String> {
+    let name = reader.string(section, "file").unwrap_or_default();
+    let text = resolve(name).map_err(|error| format!("cannot read {name}: {error}"))?;
+    let read = HpccTopology::read(&text).map_err(|error| format!("{name}: {error}"))?;
+    let checked = read.topology.check();
+    checked.map_err(|error| format!("{name}: {error}"))?;
+    Ok(Found {
+        topology: read.topology,
+        nodes: Some(read.nodes),
+    })
+}
+
+/// Hosts, switches and cables by their names.
+fn list<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    otherwise: CableSpec,
+) -> Result<Found, String> {
+    let names = |key| -> Vec<String> {
+        let values = reader.list(section, key).unwrap_or_default();
+        let names = values
+            .iter()
+            .map(|it| it.get_ref().as_str().unwrap_or_default());
+        names.map(str::to_owned).collect()
+    };
+    let (hosts, switches) = (names("host_names"), names("switch_names"));
+    let mut cables = Vec::new();
+    for value in reader.list(section, "cables").unwrap_or_default() {
+        match cable(value.get_ref(), otherwise) {
+            Some(cable) => cables.push(cable),
+            None => {
+                let line = Some(reader.line_of(value));
+                let text = "invalid topology.cables: must be a list of two names, and a rate and a delay if you \
+                            like, for example [\"h0\", \"tor0\", \"100Gbit\", \"1us\"]";
+                reader.problem(line, text);
+                break;
+            }
+        }
+    }
+    let topology =
+        Topology::from_list(hosts, switches, &cables).map_err(|error| error.to_string())?;
+    Ok(Found {
+        topology,
+        nodes: None,
+    })
+}
+
+fn cable(value: &DeValue<'_>, otherwise: CableSpec) -> Option<NamedCable> {
+    let DeValue::Array(values) = value else {
+        return None;
+    };
+    let words: Option<Vec<&str>> = values.iter().map(|it| it.get_ref().as_str()).collect();
+    let words = words?;
+    let quantity = |at: usize, kind: &Quantity| words.get(at).map(|text| kind.read(text).ok());
+    let mut spec = otherwise;
+    if let Some(bps) = quantity(2, &RATE) {
+        spec.rate = Rate::from_bps(bps?);
+    }
+    if let Some(nanos) = quantity(3, &TIME) {
+        spec.delay = Span::from_nanos(nanos?.min(NANOS_MAX));
+    }
+    let [a, b] = words.get(..2)? else {
+        return None;
+    };
+    (words.len() <= 4).then(|| NamedCable {
+        ends: [a, b].map(|name| (*name).to_owned()),
+        spec,
+        loss: Probability::ZERO,
+    })
 }
 
 /// From hosts, and between switches.
@@ -103,8 +227,12 @@ fn idle(kind: Kind, section: &Section<'_>) -> Vec<&'static str> {
     let needed = needed(kind, section);
     let always = ["kind", "rate", "delay"];
     let may = |name: &str| match name {
-        "cables_per_spine" => kind == Kind::LeafSpine,
-        "fabric_rate" | "fabric_delay" => !matches!(kind, Kind::Pair | Kind::Star),
+        "cables_per_spine" => matches!(kind, Kind::LeafSpine | Kind::RailPod),
+        "servers_per_unit" => kind == Kind::RailPod,
+        "fabric_rate" | "fabric_delay" => {
+            !matches!(kind, Kind::Pair | Kind::Star | Kind::List | Kind::Hpcc)
+        }
+        "rate" | "delay" => kind != Kind::Hpcc,
         _ => always.contains(&name) || needed.contains(&name),
     };
     let names = keys::TOPOLOGY.iter().map(|key| key.name);
@@ -116,12 +244,9 @@ fn build<'t>(
     section: &Section<'t>,
     kind: Kind,
     (host_cable, fabric): (CableSpec, CableSpec),
-) -> Result<Topology, TopologyError> {
-    let mut count = |name| {
-        let count = reader.count32(section, name, (1, u32::MAX));
-        count.unwrap_or(1)
-    };
-    match kind {
+) -> Result<Found, TopologyError> {
+    let mut count = |name| count_of(reader, section, name);
+    let built = match kind {
         Kind::Pair => Topology::pair(host_cable),
         Kind::Star => Topology::star(count("hosts"), host_cable),
         Kind::Dumbbell => Dumbbell {
@@ -157,5 +282,29 @@ fn build<'t>(
             core_cable: fabric,
         }
         .build(),
-    }
+        Kind::RailPod => {
+            let servers = count("servers");
+            RailPod {
+                servers,
+                nics: count("nics"),
+                servers_per_unit: reader
+                    .count32(section, "servers_per_unit", (1, u32::MAX))
+                    .unwrap_or(servers),
+                spines: count_of(reader, section, "spines"),
+                cables_per_spine: count_of(reader, section, "cables_per_spine"),
+                host_cable,
+                spine_cable: fabric,
+            }
+            .build()
+        }
+        // Read elsewhere.
+        Kind::List | Kind::Hpcc => Topology::pair(host_cable),
+    };
+    let nodes = None;
+    built.map(|topology| Found { topology, nodes })
+}
+
+fn count_of<'t>(reader: &mut Reader<'t>, section: &Section<'t>, name: &str) -> u32 {
+    let count = reader.count32(section, name, (1, u32::MAX));
+    count.unwrap_or(1)
 }
