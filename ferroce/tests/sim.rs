@@ -290,7 +290,14 @@ fn the_list_and_the_schema_are_what_they_say() {
         .collect();
     names.sort();
     assert_eq!(names, files, "every file is built in");
-    serde_json::from_str::<Value>(&good(&["sim", "schema"])).unwrap();
+    let schema = good(&["sim", "schema"]);
+    serde_json::from_str::<Value>(&schema).unwrap();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let page = fs::read_to_string(page.join("docs/scenario.schema.json")).unwrap();
+    assert!(
+        page == schema,
+        "run ferroce sim schema > docs/scenario.schema.json"
+    );
 }
 
 #[test]

@@ -177,3 +177,8 @@ fn hpcc_flows() {
 fn htsim_matrix() {
     smoke("htsim_matrix", 50_000);
 }
+
+#[test]
+fn scenario() {
+    smoke("scenario", 2_000);
+}

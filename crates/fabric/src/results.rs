@@ -313,7 +313,7 @@ fn jobs(simulation: &Simulation, flows: &[Flow], paths: &mut Paths<'_>) -> Vec<J
     let outcomes = player.job_outcomes.iter().enumerate();
     outcomes
         .map(|(job, outcome)| {
-            let ended = outcome.ended.or(outcome.died.map(|(at, _)| at));
+            let ended = outcome.ended.or_else(|| outcome.died.map(|(at, _)| at));
             let time = ended
                 .zip(outcome.began)
                 .map(|(end, began)| end.since(began));

@@ -295,7 +295,7 @@ fn read_recording<'t>(reader: &mut Reader<'t>, root: &read::Section<'t>, busy: S
     let every = (busy.as_nanos() / 500).clamp(10_000, 1_000_000);
     let every = reader
         .span(&section, "every", 1)
-        .unwrap_or(Span::from_nanos(every));
+        .unwrap_or_else(|| Span::from_nanos(every));
     let samples = reader
         .count(&section, "samples", (0, SAMPLES_MAX))
         .unwrap_or(SAMPLES);

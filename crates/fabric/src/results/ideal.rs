@@ -102,7 +102,7 @@ impl<'a> Paths<'a> {
         let mut rates = Vec::new();
         while let Some((cable, before)) = self.tree.1[at as usize] {
             let cable = &self.topology.cables[cable];
-            path.delay = path.delay + cable.delay;
+            path.delay += cable.delay;
             rates.push(cable.rate);
             at = before;
         }
@@ -197,7 +197,7 @@ fn busiest_ports(workload: &Workload, paths: &Paths<'_>) -> Vec<Span> {
     for it in &workload.transfers {
         for (host, sends) in [(it.src, true), (it.dst, false)] {
             let span = busy.entry((it.job, host, sends)).or_insert(Span::ZERO);
-            *span = *span + paths.busy(host, it.bytes);
+            *span += paths.busy(host, it.bytes);
         }
     }
     let mut busiest = vec![Span::ZERO; workload.jobs.len()];

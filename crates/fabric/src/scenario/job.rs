@@ -196,7 +196,7 @@ fn made<'t>(
                 return None;
             }
             // Unless told, the first of the hosts receives.
-            let receiver = receiver.or(hosts.first().copied()).unwrap_or(0);
+            let receiver = receiver.or_else(|| hosts.first().copied()).unwrap_or(0);
             let senders: Vec<u32> = hosts.into_iter().filter(|it| *it != receiver).collect();
             incast(&senders, receiver, bytes, at)
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ferroce_fabric::results::{Fate, Flow, Results, line_name, slowdown as quantiles};
+use ferroce_fabric::results::{Fate, Flow, Results, Slowdown, line_name, slowdown as quantiles};
 use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::{Sample, Simulation};
 use ferroce_time::Time;
@@ -55,7 +55,7 @@ pub(super) fn timeline(scenario: &Scenario, simulation: &Simulation, results: &R
         let Some(began) = outcome.began else { continue };
         let ended = outcome
             .ended
-            .or(outcome.died.map(|(at, _)| at))
+            .or_else(|| outcome.died.map(|(at, _)| at))
             .unwrap_or(end);
         let (color, what) = match job.fate {
             Fate::Finished => ("#8fd0b8", "finished"),
@@ -109,12 +109,17 @@ fn thinned<T>(all: &[T], most: usize) -> impl Iterator<Item = &T> {
     all.iter().step_by(all.len().div_ceil(most).max(1))
 }
 
+/// A line or host, and a queue pair.
+type Of = (u32, u32);
+/// What a line joins.
+type Points = Vec<(f64, f64)>;
+
 /// The series of what has the largest sums or peaks, each as points that are joined.
 fn series(
     samples: &[Sample],
     simulation: &Simulation,
     rank: impl Fn(u64, u64) -> u64,
-) -> Vec<((u32, u32), Vec<(f64, f64)>)> {
+) -> Vec<(Of, Points)> {
     let end = simulation.fabric.now().as_nanos().max(1);
     let mut all: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for it in samples {
@@ -142,7 +147,7 @@ fn series(
     all.into_iter().map(of).collect()
 }
 
-type Line = (String, Vec<(f64, f64)>);
+type Line = (String, Points);
 
 /// Lines over time.
 fn lines(
@@ -218,6 +223,9 @@ fn class(bytes: u32) -> u32 {
     (f64::from(bytes.max(1)).log10() * 2.0).floor() as u32
 }
 
+/// The name of a percentile, and where it stands.
+type Percentile = (&'static str, fn(&Slowdown) -> f64);
+
 pub(super) fn slowdown(results: &Results) -> Option<String> {
     let mut classes: BTreeMap<u32, Vec<Flow>> = BTreeMap::new();
     for flow in results.flows.iter().filter(|it| it.fct_ns.is_some()) {
@@ -235,7 +243,7 @@ pub(super) fn slowdown(results: &Results) -> Option<String> {
     let x = Axis::log(first.0, last.0 * 1.01, "size of the transfer", bytes);
     let y = Axis::log(1.0, most * 1.01, "times longer than ideal", plain);
     let mut plot = Plot::new(x, y, 280.0);
-    let percentiles: [(&str, fn(&ferroce_fabric::results::Slowdown) -> f64); 3] = [
+    let percentiles: [Percentile; 3] = [
         ("median", |it| it.p50),
         ("95 %", |it| it.p95),
         ("99 %", |it| it.p99),
