@@ -117,7 +117,7 @@ impl Fabric {
     }
 
     /// When something happens next.
-    pub fn next(&mut self) -> Option<Time> {
+    pub fn next_event(&mut self) -> Option<Time> {
         self.events.peek().map(|(at, _)| at)
     }
 
@@ -155,7 +155,7 @@ impl Fabric {
     /// If time stands still.
     pub fn advance(&mut self, to: Time) {
         debug_assert!(
-            self.next().is_none_or(|next| to <= next),
+            self.next_event().is_none_or(|next| to <= next),
             "events are left out"
         );
         if to > self.now {

@@ -151,7 +151,7 @@ impl Simulation {
             }
             let fault = self.timeline.front().map(|(at, _)| *at);
             let others = [fault, self.player.next()].into_iter().flatten().min();
-            if others.is_none() && self.fabric.next().is_none() {
+            if others.is_none() && self.fabric.next_event().is_none() {
                 return Ok(Standing::Stuck);
             }
             let limit = others.unwrap_or(Time::NEVER).max(self.fabric.now());
@@ -159,7 +159,7 @@ impl Simulation {
             let before = left;
             self.fabric.run(limit, &mut left);
             self.events += before - left;
-            let is_before = match self.fabric.next() {
+            let is_before = match self.fabric.next_event() {
                 Some(next) => next < limit,
                 None => others.is_none(), // nothing will ever come of waiting
             };

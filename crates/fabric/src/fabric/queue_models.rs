@@ -60,7 +60,7 @@ fn mean_waiting(load: f64, mean_bytes: f64, mut bytes: impl FnMut(f64) -> f64) -
         let at = Time::from_picos(at_ps as u64);
         while fabric.now < at {
             let (before, waiting) = (fabric.now, fabric.switches[0].frames());
-            if fabric.next().is_some_and(|next| next < at) {
+            if fabric.next_event().is_some_and(|next| next < at) {
                 fabric.run(at, &mut 1);
             } else {
                 fabric.advance(at);

@@ -12,7 +12,7 @@ use crate::text::{ReadError, Words, integer};
 /// use ferroce_fabric::workload::Cdf;
 /// let web_search = Cdf::published("WebSearch").unwrap();
 /// assert_eq!(web_search.mean(), 1_711_250);
-/// assert_eq!(web_search.quantile(500_000_000), 73_077);
+/// assert_eq!(web_search.quantile(500_000_000), 73_076);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cdf {
