@@ -1,3 +1,5 @@
+//! Queues, marks and books of one switch.
+
 use std::collections::VecDeque;
 
 use rand::{RngExt, SeedableRng};
