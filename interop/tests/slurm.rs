@@ -323,8 +323,8 @@ fn shards_run_on_slurm_whatever_happens_to_nodes() {
     let job = slurm.launch_gated("shards", &gate);
     slurm.until("a point is done on both nodes", |slurm| {
         let tasks = slurm.tasks(&job);
-        let works = |node: &&str| tasks.contains(&("RUNNING".into(), (**node).into()));
-        ["n0", "n1"].iter().all(|node| works(&node)) && slurm.results("shards") >= 2
+        let works = |node: &str| tasks.contains(&("RUNNING".into(), node.into()));
+        ["n0", "n1"].iter().all(|node| works(node)) && slurm.results("shards") >= 2
     });
     let requeue = slurm
         .command("scontrol")

@@ -124,7 +124,7 @@ impl Which {
             ))
         })?;
         let sweep = read_sweep(file, &text)?;
-        let scenario = file.parent().unwrap_or_else(|| Path::new("")).join(&sweep.scenario);
+        let scenario = file.with_file_name(&sweep.scenario);
         let text = read(&scenario).map_err(|error| {
             Failure::input(format_args!(
                 "{}: cannot read its scenario {}: {error}; the name is relative to the sweep file",
@@ -132,9 +132,8 @@ impl Which {
                 scenario.display()
             ))
         })?;
-        let directory = scenario.parent().unwrap_or_else(|| Path::new("")).to_owned();
         make(file, &sweep, &scenario, &text, |name| {
-            read(&directory.join(name))
+            read(&scenario.with_file_name(name))
         })
     }
 }
