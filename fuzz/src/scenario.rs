@@ -26,7 +26,7 @@ pub fn scenario(data: &[u8]) {
             return;
         }
     };
-    scenario.check();
+    let _ = scenario.check();
     if scenario.topology.hosts as usize > SMALL || scenario.workload.transfers.len() > SMALL {
         return;
     }
