@@ -33,7 +33,7 @@ impl RecvWqe {
 /// Writes `data` at byte `offset` of a scatter list that is long enough.
 pub(crate) fn scatter<H: Host>(
     sges: &Sges,
-    role: fn(u32) -> Key,
+    role: impl Fn(u32) -> Key,
     host: &mut H,
     offset: u32,
     data: Data<'_>,
@@ -48,12 +48,13 @@ pub(crate) fn scatter<H: Host>(
 
 /// The pieces of memory behind `len` bytes from `offset` of a scatter/gather list, with its keys
 /// in the `role` of a work request of the list's kind.
+#[inline]
 pub(crate) fn pieces(
     sges: &Sges,
-    role: fn(u32) -> Key,
+    role: impl Fn(u32) -> Key,
     offset: u32,
     len: u32,
-) -> impl Iterator<Item = Segment> + '_ {
+) -> impl Iterator<Item = Segment> {
     let mut skip = offset;
     let mut left = len;
     sges.iter().filter_map(move |sge| {

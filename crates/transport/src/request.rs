@@ -45,9 +45,26 @@ impl SendWqe {
         }
     }
 
-    fn segments(&self, offset: u32, len: u32) -> impl Iterator<Item = Segment> + '_ {
-        pieces(&self.sges, Key::Local, offset, len)
+    /// The memory that it sends these bytes from.
+    fn open_read<H: Host>(&self, host: &H, offset: u32, len: u32) -> Result<Payload, AccessError> {
+        let mut segments = pieces(&self.sges, Key::Local, offset, len);
+        match segments.next() {
+            Some(first) if first.len == len => host.open_read(&first).map(Payload::Memory),
+            first => open_pieces(host, first.into_iter().chain(segments)),
+        }
     }
+}
+
+#[cold]
+fn open_pieces<H: Host>(
+    host: &H,
+    segments: impl Iterator<Item = Segment>,
+) -> Result<Payload, AccessError> {
+    let open = |it: Segment| Ok((host.open_read(&it)?, it.len));
+    segments
+        .map(open)
+        .collect::<Result<_, _>>()
+        .map(Payload::Pieces)
 }
 
 /// A request packet about to be made.
@@ -79,33 +96,26 @@ impl Request<'_> {
 
     /// What it sends, if the memory is there. Where the response to a READ or atomic goes is looked at
     /// when that arrives, as cards do: it may be registered meanwhile, or not any more.
-    fn payload<H: Host>(&self, host: &H) -> Result<Payload, AccessError> {
-        let (offset, len) = (self.offset(), self.len());
+    #[inline]
+    fn payload<H: Host>(&self, host: &H, len: u32) -> Result<Payload, AccessError> {
         if len == 0 || self.wqe.op.needs_response() {
             return Ok(Payload::Empty);
         }
-        if let Some(bytes) = &self.wqe.inline {
-            return Ok(Payload::Carried(bytes.part(offset, len)));
-        }
-        let mut segments = self.wqe.segments(offset, len);
-        match (segments.next(), segments.next()) {
-            (Some(segment), None) => host.open_read(&segment).map(Payload::Memory),
-            (first, second) => {
-                let all = first.into_iter().chain(second).chain(segments);
-                let open = |it: Segment| Ok((host.open_read(&it)?, it.len));
-                all.map(open).collect::<Result<_, _>>().map(Payload::Pieces)
-            }
+        match &self.wqe.inline {
+            Some(bytes) => Ok(Payload::Carried(bytes.part(self.offset(), len))),
+            None => self.wqe.open_read(host, self.offset(), len),
         }
     }
 
     /// Writes the packet to `out`. On an error there is none.
     pub(crate) fn build<H: Host>(&self, host: &H, out: &mut Outgoing) -> Result<(), Fault> {
-        let payload = self.payload(host).map_err(Fault::send)?;
+        let len = self.len();
+        let payload = self.payload(host, len).map_err(Fault::send)?;
         let Self {
             wqe, attr, config, ..
         } = *self;
         let mut dest_qp = attr.dest_qpn;
-        let mut headers = match wqe.to {
+        let headers = match wqe.to {
             SendTo::Datagram(to) => {
                 (dest_qp, out.path) = (to.qpn, to.path);
                 self.datagram(to.qkey)
@@ -113,19 +123,20 @@ impl Request<'_> {
             SendTo::Peer if config.qp_type == QpType::Uc => self.headers(Connection::Uc),
             SendTo::Peer => self.headers(Connection::Rc),
             SendTo::Srq(srqn) => self.headers(Connection::Xrc(srqn)),
+        };
+        out.set_headers(headers);
+        let headers = &mut out.headers;
+        (headers.dest_qp, headers.psn) = (dest_qp, self.psn);
+        if self.ack_req && config.qp_type.is_reliable() {
+            headers.flags.insert(BthFlags::ACK_REQ);
         }
-        .to(dest_qp, self.psn);
-        let asks = self.ack_req && config.qp_type.is_reliable();
-        headers.flags.set(BthFlags::ACK_REQ, asks);
         if wqe.op.needs_response() {
-            out.set_headers(headers);
             return Ok(());
         }
-        let last = self.psn == wqe.last_psn();
-        let solicited = last && wqe.flags.contains(SendFlags::SOLICITED);
-        headers.flags.set(BthFlags::SOLICITED, solicited);
-        out.set_headers(headers);
-        (out.payload, out.payload_len) = (payload, self.len());
+        if wqe.flags.contains(SendFlags::SOLICITED) && self.psn == wqe.last_psn() {
+            headers.flags.insert(BthFlags::SOLICITED);
+        }
+        (out.payload, out.payload_len) = (payload, len);
         Ok(())
     }
 

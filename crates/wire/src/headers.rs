@@ -309,7 +309,11 @@ impl Headers {
     /// The request of RC or UC that `opcode` is in RC.
     #[inline]
     const fn of(opcode: Opcode, connection: Connection, extensions: Extensions) -> Self {
-        Self::new(in_service(opcode, connection.service()), extensions)
+        let opcode = match connection {
+            Connection::Rc => opcode,
+            _ => in_service(opcode, connection.service()),
+        };
+        Self::new(opcode, extensions)
     }
 
     /// The request of XRC that `opcode` is in RC.
