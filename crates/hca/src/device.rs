@@ -64,34 +64,16 @@ use crate::state::DeviceState;
 use crate::table::Table;
 
 /// A RoCE device; see the crate's documentation for the order of calls.
+///
+/// The fields come in the order in which packets need them, those first that every packet needs: in a
+/// simulation nothing of a device whose turn comes is in the processor's caches.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Hca {
-    pub(crate) config: HcaConfig,
     pub(crate) common: Common,
-    /// Those in force.
-    settings: Arc<Settings>,
-    /// Of these among those of `state`.
+    /// The present settings among those of the device's state.
     generation: u64,
-    /// Users of each protection domain.
-    pub(crate) pds: Table<u32>,
-    /// Users of each XRC domain.
-    pub(crate) xrcds: Table<u32>,
     pub(crate) qps: Table<Box<QpEntry>>,
-    pub(crate) groups: Groups,
-    timers: Timers,
-    port: Port,
-    /// Queue pairs that have worked since the device last rested.
-    used: Vec<u32>,
-    /// What the queue pair whose turn it is had taken when that began.
-    pub(crate) turn_began: Turn,
-    /// The devices at the other ends, and what is on the wire to them.
-    pub(crate) peers: Peers,
-    /// When those who wait for room look whether what is on the wire is lost.
-    pub(crate) written_off_at: Option<Time>,
-    /// What responses to READs may take of the host's own buffer.
-    pub(crate) responses: Room,
-    /// See [`Hca::take_lacks_lease`].
-    pub(crate) lacks_lease: bool,
     /// See [`Hca::departure`].
     departure: Time,
     egress: Link<Outgoing>,
@@ -101,6 +83,30 @@ pub struct Hca {
     pub(crate) cm: OnceCell<Box<Cm>>,
     /// [`Event::ConnectionManager`] was told and its events not yet all taken.
     pub(crate) cm_told: bool,
+    /// The DSCP of acknowledgements, if the settings say one.
+    ack_dscp: Option<u8>,
+    port: Port,
+    /// What the queue pair whose turn it is had taken when that began.
+    pub(crate) turn_began: Turn,
+    pub(crate) config: HcaConfig,
+    timers: Timers,
+    /// The devices at the other ends, and what is on the wire to them.
+    pub(crate) peers: Peers,
+    /// What responses to READs may take of the host's own buffer.
+    pub(crate) responses: Room,
+    /// When those who wait for room look whether what is on the wire is lost.
+    pub(crate) written_off_at: Option<Time>,
+    /// Queue pairs that have worked since the device last rested.
+    used: Vec<u32>,
+    /// Settings in force.
+    settings: Arc<Settings>,
+    /// Users of each protection domain.
+    pub(crate) pds: Table<u32>,
+    /// Users of each XRC domain.
+    pub(crate) xrcds: Table<u32>,
+    pub(crate) groups: Groups,
+    /// See [`Hca::take_lacks_lease`].
+    pub(crate) lacks_lease: bool,
 }
 
 const _: () = {
@@ -150,6 +156,7 @@ impl Hca {
             },
             config,
             generation,
+            ack_dscp: None,
             pds: Table::new(limits.max_pd),
             xrcds: Table::new(limits.max_xrcd),
             qps: Table::new(limits.max_qp),

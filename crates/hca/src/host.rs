@@ -47,20 +47,21 @@ impl QpObjects {
 
 /// What the queue pairs of a device have in common: each call to one of them is lent it.
 #[derive(Debug)]
+#[repr(C)] // see `Hca`
 pub(crate) struct Common {
     /// Time of the present input.
     pub(crate) now: Time,
     pub(crate) state: DeviceState,
     pub(crate) serializer: Serializer,
+    pub(crate) numbers: Numbers,
+    /// Every timer expiry is an event.
+    pub(crate) trace_timers: bool,
     /// Memory regions and windows.
     pub(crate) keys: KeyTable,
     pub(crate) cqs: Table<Cq>,
-    pub(crate) srqs: Table<Srq>,
-    pub(crate) events: VecDeque<Event>,
-    pub(crate) numbers: Numbers,
     pub(crate) policy: Policy,
-    /// Every timer expiry is an event.
-    pub(crate) trace_timers: bool,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) srqs: Table<Srq>,
 }
 
 /// The device as one queue pair sees it, for the length of one call.

@@ -81,8 +81,11 @@ impl Entry {
 /// each time the index is used again: an old key does not open what comes after it. Programs choose the tags of their windows
 /// themselves.
 #[derive(Debug)]
+#[repr(C)] // what packets need stands first
 pub(crate) struct KeyTable {
     pub(crate) entries: Table<Entry>,
+    /// No key opens anything any more.
+    revoked: bool,
     tags: Vec<u8>,
     max_regions: u32,
     pub(crate) max_windows: u32,
@@ -91,8 +94,6 @@ pub(crate) struct KeyTable {
     secret: Secret,
     /// Windows that are bound for one QP only.
     pub(crate) bound_to_qps: u32,
-    /// No key opens anything any more.
-    revoked: bool,
 }
 
 /// Index 0 is left out of keys: key 0 opens nothing.

@@ -10,16 +10,21 @@ const REST_MAX: u32 = 4096;
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     slots: Vec<Option<T>>,
-    free: VecDeque<u32>,
+    /// Freed indices, made with the first one.
+    free: Option<Box<Free>>,
     max: u32,
 }
+
+/// Oldest first.
+#[derive(Debug, Default)]
+struct Free(VecDeque<u32>);
 
 impl<T> Table<T> {
     /// A table for at most `max` objects at a time.
     pub(crate) fn new(max: u32) -> Self {
         Self {
             slots: Vec::new(),
-            free: VecDeque::new(),
+            free: None,
             max,
         }
     }
@@ -27,10 +32,10 @@ impl<T> Table<T> {
     /// Puts in the object that `make` makes for its index; `None` if the table is full.
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(u32) -> T) -> Option<u32> {
         let next = u32::try_from(self.slots.len()).ok()?;
-        let resting = self.free.len() as u32; // at most as many as there are indices
+        let resting = self.resting() as u32; // at most as many as there are indices
         let recycle = next >= self.max || resting > (self.max / 4).min(REST_MAX);
         let index = if recycle {
-            self.free.pop_front()?
+            self.free.as_mut()?.0.pop_front()?
         } else {
             next
         };
@@ -44,7 +49,7 @@ impl<T> Table<T> {
 
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let object = self.slots.get_mut(index as usize)?.take()?;
-        self.free.push_back(index);
+        self.free.get_or_insert_default().0.push_back(index);
         Some(object)
     }
 
@@ -60,7 +65,12 @@ impl<T> Table<T> {
 
     /// Number of objects.
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slots.len() - self.resting()
+    }
+
+    /// Freed indices that wait.
+    fn resting(&self) -> usize {
+        self.free.as_ref().map_or(0, |free| free.0.len())
     }
 
     /// Indices that have ever been used: never more than objects at a time and freed ones at rest.
@@ -75,7 +85,7 @@ impl<T> Table<T> {
     pub(crate) fn audit(&self) {
         assert!(self.slots.len() <= self.max as usize);
         let free = self.slots.iter().filter(|slot| slot.is_none()).count();
-        assert_eq!(free, self.free.len(), "indices without an object");
+        assert_eq!(free, self.resting(), "indices without an object");
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {

@@ -83,18 +83,19 @@ const _: () = assert!(
     "a million QPs at rest are kept in memory"
 );
 
-/// A queue pair.
+/// A queue pair. What both halves of it are asked at each packet stands first.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Qp {
-    config: QpConfig,
     state: QpState,
+    communication_established: bool,
+    /// Whose turn it is to send, and for how many packets more.
+    turn: Turn,
+    config: QpConfig,
     attr: QpAttr,
     requester: Requester,
     responder: Responder,
     receives: ReceiveSource,
-    /// Whose turn it is to send, and for how many packets more.
-    turn: Turn,
-    communication_established: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -290,6 +291,7 @@ impl Qp {
     }
 
     /// Posts a send request.
+    #[inline]
     pub fn post_send<H: Host>(&mut self, mut wr: SendWr, host: &mut H) -> Result<(), PostError> {
         let state = self.state;
         if matches!(state, QpState::Reset | QpState::Init | QpState::Rtr) {

@@ -25,54 +25,58 @@ const FIRST_SSN: Serial = Serial::first(Psn::new(1));
 /// to send; goes back on a retransmission), `high` (one past the highest ever sent), `next`
 /// (first not assigned to a WQE). Whatever else is remembered as a PSN is forgotten when `una` passes
 /// it, so that it is never compared over more than a window.
+///
+/// What tells whether there is anything to do stands first: a passive end is asked that, and no more.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Requester {
+    pub(crate) timer: RequesterTimer,
     /// Oldest first; the front is the oldest not completed.
     pub(crate) queue: VecDeque<SendWqe>,
+    /// The WQE that `snd` lies in, or the first not started.
+    pub(crate) cursor: usize,
     /// How many WQEs at the front have PSNs, or are executed local operations between such. The
     /// front itself has PSNs if any has.
     pub(crate) started: usize,
-    /// The WQE that `snd` lies in, or the first not started.
-    pub(crate) cursor: usize,
     pub(crate) una: Psn,
     pub(crate) snd: Psn,
     pub(crate) high: Psn,
     next: Psn,
-    /// Last PSN sent that makes the peer answer, while its answer is due.
-    asked: Option<Psn>,
-    /// End of the packet that was repeated after going back; not before `una`.
-    pub(crate) repeated: Psn,
-    next_ssn: Serial,
-    /// Last SSN the peer has granted a receive WQE for; `None` while it does not count credits.
-    credit_limit: Option<Serial>,
-    /// Last PSN of each READ or atomic request on its way.
-    pub(crate) responses_due: VecDeque<Psn>,
-    pub(crate) retry: RetryState,
-    /// RNR NAKs in a row without progress.
-    rnr_tries: u8,
-    pub(crate) timer: RequesterTimer,
-    /// The PSN from which a lost response has been requested again already; further proof of
-    /// the same loss changes nothing.
-    pub(crate) implied_nak_at: Option<Psn>,
-    /// What timeouts have made it send again, and what waits for the answer.
-    pub(crate) recovery: Recovery,
     /// A local error of the WQE at the cursor; reported when everything before it is done.
     local_error: Option<Fault>,
-    /// Bytes of the responses that one READ request asks for, at most; half of the window bounds them, too.
-    read_bytes: u32,
-    /// Window for good, which also sizes READ requests.
-    pub(crate) window_bytes: u32,
+    /// What the last request wanted that was not sent for want of an allowance.
+    pub(crate) held_back: Option<HeldBack>,
+    /// The window was full, and stays shut until half of it is acknowledged: packets leave in
+    /// bursts that one system call takes, not by ones and twos as acknowledgements trickle in.
+    pub(crate) window_shut: bool,
+    /// RNR NAKs in a row without progress.
+    rnr_tries: u8,
+    /// End of the packet that was repeated after going back; not before `una`.
+    pub(crate) repeated: Psn,
+    /// Last PSN of each READ or atomic request on its way.
+    pub(crate) responses_due: VecDeque<Psn>,
     /// Window for now: the device's share for each of its busy queue pairs.
     pub(crate) share_bytes: u32,
     /// What the device allows on the wire for now.
     pub(crate) allowance: Allowance,
-    /// What the last request wanted that was not sent for want of an allowance.
-    pub(crate) held_back: Option<HeldBack>,
+    /// Window for good, which also sizes READ requests.
+    pub(crate) window_bytes: u32,
+    /// Bytes of the responses that one READ request asks for, at most; half of the window bounds
+    /// them, too.
+    read_bytes: u32,
+    /// Last PSN sent that makes the peer answer, while its answer is due.
+    asked: Option<Psn>,
+    /// The PSN from which a lost response has been requested again already; further proof of
+    /// the same loss changes nothing.
+    pub(crate) implied_nak_at: Option<Psn>,
+    next_ssn: Serial,
+    /// Last SSN the peer has granted a receive WQE for; `None` while it does not count credits.
+    credit_limit: Option<Serial>,
+    pub(crate) retry: RetryState,
+    /// What timeouts have made it send again, and what waits for the answer.
+    pub(crate) recovery: Recovery,
     /// A PSN on its way that will be answered and was sent once, and when.
     pub(crate) timed: Option<(Psn, Time)>,
-    /// The window was full, and stays shut until half of it is acknowledged: packets leave in
-    /// bursts that one system call takes, not by ones and twos as acknowledgements trickle in.
-    pub(crate) window_shut: bool,
 }
 
 /// The requester's one timer and why it runs.
@@ -170,6 +174,7 @@ impl Requester {
     }
 
     /// Takes a request, whose place is on the queue from now on, or refuses it.
+    #[inline]
     pub(crate) fn post(&mut self, mut wr: SendWr, config: &QpConfig) -> Result<(), PostError> {
         let (qp_type, cap) = (config.qp_type, &config.cap);
         if !qp_type.supports(&wr.op) {
@@ -375,6 +380,7 @@ impl Requester {
 
     /// Gives the WQE at the cursor the PSNs it will have when it starts, unless a fence or an
     /// operation that can never be sent holds it back.
+    #[inline]
     fn prepare(&mut self, attr: &QpAttr, qp_type: QpType) -> bool {
         if self.is_fenced(&self.queue[self.cursor]) {
             return false;
@@ -397,6 +403,7 @@ impl Requester {
     }
 
     /// The WQE at the cursor has PSNs from now on.
+    #[inline]
     fn start(&mut self, attr: &QpAttr) {
         let wqe = &self.queue[self.cursor];
         let requests = match wqe.op {
@@ -434,6 +441,7 @@ impl Requester {
     }
 
     /// The packet at `snd`, or `None`: wait.
+    #[inline]
     fn next_request<'a>(
         &'a self,
         span: u32,

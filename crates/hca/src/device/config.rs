@@ -11,7 +11,12 @@ use crate::settings::Personality;
 
 /// What a device is made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)] // what packets need stands first
 pub struct HcaConfig {
+    /// What the host makes of the device.
+    pub host: &'static HostProfile,
+    /// Bytes of responses to READs that may be on their way here, as a receive buffer counts them.
+    pub response_bytes: u32,
     /// Seed of everything random in the device (D26).
     pub seed: u64,
     /// Upper 8 bits of the numbers of queue pairs and shared receive queues, and of the connection
@@ -32,13 +37,9 @@ pub struct HcaConfig {
     pub total_window_bytes: u32,
     /// How much of that a path gets.
     pub window: Window,
-    /// Bytes of responses to READs that may be on their way here, as a receive buffer counts them.
-    pub response_bytes: u32,
     /// Speed of the port, above which congestion control limits nobody. Nothing else keeps to it. Of a
     /// host whose port has a rate it is that rate.
     pub speed: Rate,
-    /// What the host makes of the device.
-    pub host: &'static HostProfile,
     /// Firmware behaviour.
     pub personality: Personality,
     /// What congestion control does where sources disagree.

@@ -73,6 +73,7 @@ impl Hca {
         let floor = settings.ack_timeout_floor(self.common.state.function());
         self.common.policy.change(settings.policy_kind(), floor);
         self.congestion.set(&settings);
+        self.ack_dscp = settings.ack_dscp();
         let (now, state) = (self.common.now, &self.common.state);
         self.egress
             .set(settings.impairment(Direction::Egress), now, state);

@@ -14,33 +14,34 @@ use crate::cq::Unpolled;
 use crate::event::Event;
 use crate::host::{QpHost, QpObjects};
 
-/// A queue pair and what the device knows about it.
+/// A queue pair and what the device knows about it; what packets need stands together.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct QpEntry {
-    pub(crate) qp: Qp,
-    pub(crate) objects: QpObjects,
-    pub(crate) unpolled: Unpolled,
-    pub(crate) path: Option<Path>,
-    /// The device at its other end, if its requests are answered.
-    pub(crate) peer: Option<u32>,
-    /// What it has taken of the buffers there and here.
-    pub(crate) turn: Turn,
-    /// How often it is open (`ibv_open_qp`).
-    pub(crate) handles: u32,
-    /// The address from which its own multicasts come back, if it wants none of them.
-    pub(crate) blocked_echo: Option<IpAddr>,
-    /// Of the CNPs that answer its packets.
-    pub(crate) cnp_timer: CnpTimer,
-    /// CNPs of its peers that it has heeded.
-    pub(crate) cnps: u32,
-    /// While its peer's CNPs slow it down.
-    pub(crate) limiter: Option<Box<Limiter>>,
-    /// Its entry in the timer heap.
-    pub(super) timer_at: Option<Time>,
     /// It waits for the port, in this priority.
     pub(super) ready: Option<u8>,
     /// It is on the list of those that have worked.
     pub(super) used: bool,
+    pub(crate) path: Option<Path>,
+    /// The device at its other end, if its requests are answered.
+    pub(crate) peer: Option<u32>,
+    pub(crate) objects: QpObjects,
+    pub(crate) unpolled: Unpolled,
+    /// While its peer's CNPs slow it down.
+    pub(crate) limiter: Option<Box<Limiter>>,
+    /// Its entry in the timer heap.
+    pub(super) timer_at: Option<Time>,
+    /// What it has taken of the buffers there and here.
+    pub(crate) turn: Turn,
+    pub(crate) qp: Qp,
+    /// Of the CNPs that answer its packets.
+    pub(crate) cnp_timer: CnpTimer,
+    /// CNPs of its peers that it has heeded.
+    pub(crate) cnps: u32,
+    /// How often it is open (`ibv_open_qp`).
+    pub(crate) handles: u32,
+    /// The address from which its own multicasts come back, if it wants none of them.
+    pub(crate) blocked_echo: Option<IpAddr>,
 }
 
 const _: () = {

@@ -54,6 +54,7 @@ impl Hca {
         }
     }
 
+    #[inline]
     fn deliver(&mut self, packet: &Received<'_>) {
         let qpn = packet.headers.dest_qp;
         if packet.headers.opcode() == Opcode::Cnp {

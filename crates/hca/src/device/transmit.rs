@@ -205,7 +205,7 @@ impl Hca {
         if made != Some(true) {
             return false;
         }
-        if let Some(dscp) = self.settings.ack_dscp() {
+        if let Some(dscp) = self.ack_dscp {
             force_ack_dscp(out, dscp);
         }
         if limited {

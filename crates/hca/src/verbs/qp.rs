@@ -278,6 +278,7 @@ impl Hca {
         self.post_send_unchecked(qpn, wr)
     }
 
+    #[inline]
     pub(super) fn post_send_unchecked(&mut self, qpn: Qpn, wr: SendWr) -> Result<(), VerbsError> {
         self.check_room(qpn, |qp, unpolled, cap| {
             (qp.send_queue_len(), unpolled.sends, cap.max_send_wr)
