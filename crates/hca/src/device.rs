@@ -86,8 +86,9 @@ pub struct Hca {
     /// The DSCP of acknowledgements, if the settings say one.
     ack_dscp: Option<u8>,
     port: Port,
-    /// What the queue pair whose turn it is had taken when that began.
-    pub(crate) turn_began: Turn,
+    /// What the queue pair whose turn it is had taken when that began; `None` if it has nothing to
+    /// send but answers.
+    pub(crate) turn_began: Option<Turn>,
     pub(crate) config: HcaConfig,
     timers: Timers,
     /// The devices at the other ends, and what is on the wire to them.
@@ -164,7 +165,7 @@ impl Hca {
             timers: Timers::default(),
             port: Port::new(config.host),
             used: Vec::new(),
-            turn_began: Turn::default(),
+            turn_began: None,
             peers: Peers::new(limits.max_qp),
             written_off_at: None,
             responses: Room::default(),

@@ -153,8 +153,17 @@ impl Hca {
 
     /// Where the queue pair sends whose turn has begun and is not over.
     fn peer_in_turn(&self) -> Option<u32> {
+        self.turn_began?;
         let index = self.port.in_turn()?;
         self.qps.get(index)?.peer
+    }
+
+    /// A queue pair may have got its first request in a turn that began with answers alone.
+    #[inline]
+    pub(super) fn allot_late(&mut self, index: u32) {
+        if self.turn_began.is_none() && self.port.in_turn() == Some(index) {
+            self.allot(index);
+        }
     }
 
     /// Whoever is next in the queue for room at a peer is to look whether there is enough now.
@@ -171,20 +180,24 @@ impl Hca {
         }
     }
 
-    /// What a queue pair may send in the turn that begins: its share of the window, and its allowance.
+    /// What a queue pair may send in the turn that begins, or in which it gets its first request: its
+    /// share of the window, and its allowance.
     pub(crate) fn allot(&mut self, index: u32) {
-        let bound_of_responses = self.config.response_bytes.into();
-        let turn_bytes = self.config.host.turn_bytes;
         let Some(entry) = self.qps.get_mut(index) else {
             return;
         };
-        self.turn_began = entry.turn;
+        let sends = entry.qp.send_queue_len() > 0;
+        self.turn_began = (sends || entry.turn.waits()).then_some(entry.turn);
+        if self.turn_began.is_none() {
+            return; // it has nothing but answers
+        }
+        let bound_of_responses = self.config.response_bytes.into();
+        let turn_bytes = self.config.host.turn_bytes;
         let Some(id) = entry.peer else {
             entry.qp.share_window(u32::MAX);
             entry.qp.allow(Allowance::ALL);
             return;
         };
-        let sends = entry.qp.send_queue_len() > 0;
         let bound_at_peer = self.bound_at(id, sends);
         let (Some(peer), Some(entry)) = (self.peers.get(id), self.qps.get_mut(index)) else {
             return;
@@ -248,6 +261,9 @@ impl Hca {
 
     /// A queue pair's turn is over: it goes to the back of the queue for what it needs more of.
     pub(crate) fn end_turn(&mut self, index: u32) {
+        let Some(began) = self.turn_began.take() else {
+            return;
+        };
         self.book(index);
         let Some(entry) = self.qps.get_mut(index) else {
             return;
@@ -260,7 +276,6 @@ impl Hca {
         let held_back = entry.qp.held_back().filter(|_| !entry.sleeps());
         // Nor does who has asked a silent peer: its answer or its timer makes it go on.
         let has_asked = peer.is_silent() && entry.turn.packets > 0 && entry.has_timeout();
-        let began = self.turn_began;
         peer.window.note_use(peer.room.used());
         let (packets, responses) = (&mut peer.room, &mut self.responses);
         let turn = &mut entry.turn;

@@ -136,6 +136,7 @@ impl Hca {
         let index = self.qp_index(qpn)?;
         let result = self.with_index(index, f)?;
         self.book(index);
+        self.allot_late(index);
         self.make_ready(index);
         Some(result)
     }

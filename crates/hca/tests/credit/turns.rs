@@ -1,6 +1,6 @@
 //! Who waits gets its turn, whatever becomes of those before it.
 
-use ferroce_hca::{HcaConfig, QpState, SendWr, Span, Window};
+use ferroce_hca::{Data, HcaConfig, QpState, SendWr, Span, Window};
 use ferroce_wire::Qpn;
 
 use crate::link::{Link, Receiver, without_timeout};
@@ -87,6 +87,29 @@ fn who_goes_leaves_its_room_to_those_who_wait() {
             assert!(sending(&mut link, &pairs)[comes], "it is still waiting");
         }
     }
+}
+
+/// Its turn has begun with answers, for which it needs no room; its first request comes amid them.
+#[test]
+fn who_answers_and_then_sends_gets_no_more_than_others() {
+    let (mut link, _) = held_up();
+    let pairs = link.connect(B, 1, without_timeout());
+    let [[a, b]] = pairs[..] else {
+        panic!("one pair")
+    };
+    let [own, remote] = link.regions(B, 1 << 20);
+    let now = link.pair.now;
+    let read = SendWr::new(0, own.read(), remote.whole());
+    let hca = &mut link.pair.sides[B].hca;
+    hca.post_send(b, read).unwrap();
+    let request = hca.poll_transmit(now).unwrap();
+    let (tc, data) = (request.path.traffic_class, Data::Length(0));
+    link.pair.give(A, tc, &request.headers, data);
+    let hca = &mut link.pair.sides[A].hca;
+    assert!(hca.poll_transmit(now).is_some(), "an answer");
+    hca.post_send(a, SendWr::new(1, remote.write(), own.whole()))
+        .unwrap();
+    assert_eq!(sending(&mut link, &pairs), [false]);
 }
 
 /// Those that hold everything have lost it and never repeat it.
