@@ -5,8 +5,12 @@
 //! sender's memory and once into the receiver's. `phantom` carries lengths, as a simulator does.
 //! Then the same for thousands of devices, one WRITE at a time.
 //! An element is a packet with payload; acknowledgements come on top.
+//!
+//! Last, beside what the machine does at that time: a WRITE of one hot pair beside copies of 4 KiB,
+//! and one of pairs that take turns beside loads of memory that no cache holds.
 
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ferroce_hca::{
@@ -26,10 +30,31 @@ struct Pair {
     cq: CqId,
     qpn: Qpn,
     now: Time,
-    wr: SendWr,
+    write: Write,
     carries_bytes: bool,
+}
+
+/// What a WRITE is made of.
+struct Write {
+    sge: Sge,
+    op: SendOp,
+}
+
+/// Places for packets on their way, which all pairs use: none are on it between two calls.
+struct Wire {
     batch: Vec<Outgoing>,
     bytes: Vec<Vec<u8>>,
+}
+
+impl Wire {
+    fn new() -> Self {
+        Self {
+            batch: std::iter::repeat_with(Outgoing::empty)
+                .take(BATCH)
+                .collect(),
+            bytes: vec![Vec::new(); BATCH],
+        }
+    }
 }
 
 impl Pair {
@@ -92,32 +117,29 @@ impl Pair {
             cq,
             qpn,
             now: Time::ZERO,
-            wr: SendWr::new(0, op, sge),
+            write: Write { sge, op },
             carries_bytes,
-            batch: std::iter::repeat_with(Outgoing::empty)
-                .take(BATCH)
-                .collect(),
-            bytes: vec![Vec::new(); BATCH],
             devices,
         }
     }
 
     /// Moves a batch of packets from one device to the other; false if there were none.
-    fn carry(&mut self, from: usize) -> bool {
+    fn carry(&mut self, wire: &mut Wire, from: usize) -> bool {
+        let Wire { batch, bytes } = wire;
         let mut count = 0;
         while count < BATCH {
-            let packet = &mut self.batch[count];
+            let packet = &mut batch[count];
             if !self.devices[from].poll_transmit_into(self.now, packet) {
                 break;
             }
             if self.carries_bytes {
-                let bytes = &mut self.bytes[count];
+                let bytes = &mut bytes[count];
                 bytes.resize(packet.payload_len as usize, 0);
                 assert!(self.devices[from].gather(packet, bytes));
             }
             count += 1;
         }
-        for (packet, bytes) in self.batch[..count].iter().zip(&self.bytes) {
+        for (packet, bytes) in batch[..count].iter().zip(bytes) {
             let received = Received {
                 source: ADDRESSES[from].into(),
                 dest: packet.path.dest,
@@ -134,15 +156,15 @@ impl Pair {
     }
 
     /// Posts and completes so many WRITEs.
-    fn round(&mut self, outstanding: u32) {
+    fn round(&mut self, wire: &mut Wire, outstanding: u32) {
         for _ in 0..outstanding {
-            let wr = self.wr.clone();
+            let wr = SendWr::new(0, self.write.op, self.write.sge);
             self.devices[0].post_send(self.qpn, wr).unwrap();
         }
         let mut done = 0;
         while done < outstanding {
             self.now = self.now.after(Span::from_nanos(1_000));
-            let moved = [self.carry(0), self.carry(1)];
+            let moved = [self.carry(wire, 0), self.carry(wire, 1)];
             assert!(moved.contains(&true), "{done} of {outstanding} done");
             while let Some(wc) = self.devices[0].poll_completion(self.cq).unwrap() {
                 assert_eq!(wc.status, WcStatus::Success);
@@ -158,9 +180,9 @@ fn pair(c: &mut Criterion) {
         for (size, len) in [("8 B", 8), ("4 KiB", 4 << 10), ("64 KiB", 64 << 10)] {
             let packets = OUTSTANDING * u32::div_ceil(len, MTU);
             group.throughput(Throughput::Elements(packets.into()));
-            let mut pair = Pair::new(len, carries_bytes);
+            let (mut pair, mut wire) = (Pair::new(len, carries_bytes), Wire::new());
             group.bench_function(format!("WRITE {size}, {memory}"), |b| {
-                b.iter(|| pair.round(OUTSTANDING));
+                b.iter(|| pair.round(&mut wire, OUTSTANDING));
             });
         }
     }
@@ -173,12 +195,12 @@ fn many(c: &mut Criterion) {
     let mut group = c.benchmark_group("hosts in turn");
     group.throughput(Throughput::Elements(1));
     for hosts in [2, 16_384] {
-        let mut pairs = Vec::new();
+        let (mut pairs, mut wire) = (Vec::new(), Wire::new());
         let mut next = 0;
         group.bench_function(format!("WRITE 4 KiB, {hosts} hosts"), |b| {
             pairs.resize_with(hosts / 2, || Pair::new(MTU, false));
             b.iter(|| {
-                pairs[next].round(1);
+                pairs[next].round(&mut wire, 1);
                 next = (next + 1) % pairs.len();
             });
         });
@@ -186,5 +208,69 @@ fn many(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, pair, many);
+/// Rounds of a comparison, in which the two sides take turns.
+const ROUNDS: usize = 15;
+/// For how long a side works in a round.
+const WORK: Duration = Duration::from_millis(20);
+
+/// Nanoseconds for one call of `work`.
+fn time(mut work: impl FnMut()) -> f64 {
+    let start = Instant::now();
+    let mut calls = 0;
+    while start.elapsed() < WORK {
+        (0..100).for_each(|_| work());
+        calls += 100;
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(calls)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Prints how long WRITEs of `hosts` in turn take beside `bare`, by the medians of both and of the
+/// ratios within a round.
+fn beside(hosts: usize, what: &str, mut bare: impl FnMut()) {
+    let (mut pairs, mut wire) = (Vec::new(), Wire::new());
+    pairs.resize_with(hosts / 2, || Pair::new(MTU, false));
+    let mut turn = pairs.len();
+    let mut write = || {
+        turn = if turn + 1 < pairs.len() { turn + 1 } else { 0 };
+        pairs[turn].round(&mut wire, 1);
+    };
+    (0..2 * hosts).for_each(|_| write());
+    let rounds: Vec<_> = (0..ROUNDS)
+        .map(|_| (time(&mut write), time(&mut bare)))
+        .collect();
+    let of = |it: fn(&(f64, f64)) -> f64| median(rounds.iter().map(it).collect());
+    println!(
+        "WRITE 4 KiB + ACK, {hosts} hosts: {:.0} ns; {what}: {:.1} ns; ratio {:.1}",
+        of(|(write, _)| *write),
+        of(|(_, bare)| *bare),
+        of(|(write, bare)| write / bare),
+    );
+}
+
+/// The next place of a walk through `len` places, a power of two, that no prefetcher foresees.
+fn next_place(at: usize, len: usize) -> usize {
+    (at.wrapping_mul(0x9e37_79b1).wrapping_add(0x7f4a_7c15)) & (len - 1)
+}
+
+fn baseline(_: &mut Criterion) {
+    let (from, mut to) = (vec![1_u8; MTU as usize], vec![0; MTU as usize]);
+    beside(2, "a copy of 4 KiB", || {
+        to.copy_from_slice(black_box(&from));
+        black_box(&mut to);
+    });
+    // 128 MiB, as much as so many hosts take, a cache line at a time; each line says where the next is.
+    let places = 1 << 21;
+    let lines: Vec<[usize; 8]> = (0..places).map(|at| [next_place(at, places); 8]).collect();
+    let mut at = 0;
+    beside(16_384, "a load from memory", || {
+        at = black_box(&lines)[at][0]
+    });
+}
+
+criterion_group!(benches, pair, many, baseline);
 criterion_main!(benches);
