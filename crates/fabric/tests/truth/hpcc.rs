@@ -73,15 +73,23 @@ fn percentiles(mut values: Vec<f64>) -> [f64; 3] {
 fn compare(name: &str, list: &str) {
     let flows = read(list);
     let transfers: Vec<_> = flows.iter().map(|it| it.transfer.clone()).collect();
-    let played = net().play(transfers, job_of_1_kib_packets());
-    let ours = (0..).zip(&flows).map(|(index, flow)| {
-        let it = played.outcome(index);
-        ratio(
-            it.acknowledged.since(it.started),
-            ideal(flow.transfer.bytes.into()),
-        )
-    });
-    let ours = percentiles(ours.collect());
+    // The mean of three runs: p99 of the shorter list is that of seven flows, and of one run off by a
+    // fifteenth (docs/validation.md).
+    let mut ours = [0.0; 3];
+    for seed in 1..=3 {
+        let mut net = net();
+        net.seed = seed;
+        let played = net.play(transfers.clone(), job_of_1_kib_packets());
+        let slowdowns = (0..).zip(&flows).map(|(index, flow)| {
+            let it = played.outcome(index);
+            let took = it.acknowledged.since(it.started);
+            ratio(took, ideal(flow.transfer.bytes.into()))
+        });
+        for (mean, seen) in ours.iter_mut().zip(percentiles(slowdowns.collect())) {
+            *mean += seen / 3.0;
+        }
+        assert_eq!(played.timeouts(), 0);
+    }
     let theirs = percentiles(flows.iter().map(|it| it.slowdown).collect());
     println!(
         "{name}: p50, p95, p99 of {} flows: {ours:.3?}, theirs {theirs:.3?}",
@@ -91,7 +99,6 @@ fn compare(name: &str, list: &str) {
         let off = ours[place] / theirs[place] - 1.0;
         assert!(off.abs() < band, "{name}: {ours:.3?}, theirs {theirs:.3?}");
     }
-    assert_eq!(played.timeouts(), 0);
 }
 
 #[test]
