@@ -303,7 +303,7 @@ fn the_list_and_the_schema_are_what_they_say() {
 #[test]
 fn what_an_interrupted_run_has_shown_is_kept() {
     let long = SMALL
-        .replace("256KiB", "900GiB")
+        .replace("256KiB", "60GiB")
         .replace("ecn = { kmin = '5KB', kmax = '50KB', pmax = '50%' }", "");
     let (directory, path) = file(&long);
     let out = directory.path().join("out");
