@@ -321,7 +321,7 @@ impl Hca {
             let wanted = window - peer.leased;
             let granted = table.take(self.config.slot, peer.address, wanted, peer.window.max());
             peer.leased += granted;
-            self.lacks_lease |= granted == 0 && peer.room.live() <= FLOOR_BYTES;
+            self.lacks_lease |= granted == 0;
         }
         window.min(peer.leased.max(FLOOR_BYTES))
     }
