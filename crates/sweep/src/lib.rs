@@ -4,7 +4,7 @@
 //! A sweep file says which fields, and which values. Its [`Plan`] is a list of points, each with a
 //! name of its own: the hash of the scenario it runs, its seed and the program's version. From then on
 //! nobody talks to anybody: a worker takes the points of its [`Shard`], skips those whose results are
-//! there, and adds [parts](parts) to the sweep's directory; [`Collected`] is the union of them.
+//! there, and adds [parts] to the sweep's directory; [`Collected`] is the union of them.
 //!
 //! | module | does |
 //! |---|---|
