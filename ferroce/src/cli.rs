@@ -10,7 +10,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
   1  operation failed or output could not be written
   2  bad input: flags, files or values; standard error says what and what to write instead";
 
-/// A RoCEv2 network card in software that can be programmed like the real one.
+/// A software RoCEv2 NIC you program like a real one.
 #[derive(Debug, Parser)]
 #[command(
     name = "ferroce",

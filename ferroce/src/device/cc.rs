@@ -66,7 +66,7 @@ enum Verb {
         #[arg(long, value_name = "WHOSE", value_enum, conflicts_with = "prio")]
         names: Option<Names>,
     },
-    /// Set parameters: all of them, or on an error none
+    /// Set parameters atomically: all or none
     Set {
         /// NAME=VALUE, the name of any vocabulary; with --prio only enable, roce_rp/enable or
         /// roce_np/enable, 0 or 1

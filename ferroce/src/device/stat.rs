@@ -12,7 +12,7 @@ use crate::output::{Failure, Output};
 
 /// Show counters, and with -d the histogram of timeouts
 ///
-/// They count for all programs on a device, also for those that have ended.
+/// Totals include programs that have exited.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
 pub(crate) struct Stat {
