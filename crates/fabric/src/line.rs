@@ -8,6 +8,7 @@ use ferroce_wire::ethernet;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::frame::Frame;
 use crate::packets::PacketId;
 
 /// Bytes around a frame that take time on the wire and no room in a buffer.
@@ -16,35 +17,6 @@ pub(crate) const AROUND_FRAME: u32 = (ethernet::PREAMBLE_LEN + ethernet::INTERFR
 const PAUSE_BYTES: u32 = ethernet::FRAME_LEN_MIN as u32;
 /// What a switch needs of a frame to know where it goes.
 const CUT_THROUGH_BYTES: u32 = 64;
-
-/// A frame on its way: what switches look at. The packet itself stays where it is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame {
-    pub(crate) packet: PacketId,
-    /// The host it comes from.
-    pub(crate) source: u32,
-    /// The host it goes to.
-    pub(crate) dest: u32,
-    /// What spreads flows over equal paths.
-    pub(crate) flow: u32,
-    /// From the Ethernet header to the check sequence.
-    pub(crate) bytes: u16,
-    /// By which port it came to the switch that it is in.
-    pub(crate) ingress: u16,
-    pub(crate) priority: u8,
-    pub(crate) ecn: Ecn,
-}
-
-/// What a frame's ECN bits say.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ecn {
-    /// It must not be marked.
-    NotCapable,
-    /// It may be.
-    Capable,
-    /// It is.
-    Marked,
-}
 
 /// What travels.
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +101,8 @@ pub(crate) struct Line {
     pub(crate) free_at: Time,
     /// In the order in which it arrives.
     under_way: VecDeque<(Time, Item)>,
+    /// When the last of those arrives that take no longer than they must.
+    last: Time,
     frames: u64,
     bytes: u64,
     rest: Box<Rest>,
@@ -137,7 +111,8 @@ pub(crate) struct Line {
 /// What of a line few frames need.
 #[derive(Debug)]
 struct Rest {
-    rate: Rate,
+    /// None if frames take no time to leave.
+    rate: Option<Rate>,
     loss: Loss,
     /// It is in the worse of the two states.
     is_worse: bool,
@@ -161,10 +136,11 @@ impl Line {
             delay,
             free_at: Time::ZERO,
             under_way: VecDeque::new(),
+            last: Time::ZERO,
             frames: 0,
             bytes: 0,
             rest: Box::new(Rest {
-                rate,
+                rate: Some(rate),
                 loss: Loss::default(),
                 is_worse: false,
                 corruption: 0,
@@ -175,21 +151,26 @@ impl Line {
                 pauses: 0,
             }),
         };
-        line.set_rate(rate);
+        line.set_rate(Some(rate));
         line
     }
 
     pub(crate) fn rate(&self) -> Rate {
-        self.rest.rate
+        self.rest.rate.unwrap_or(Rate::MAX)
     }
 
     /// Changes the rate, for what leaves from now on.
-    pub(crate) fn set_rate(&mut self, rate: Rate) {
+    pub(crate) fn set_rate(&mut self, rate: Option<Rate>) {
         const BITS_PS: u64 = 8_000_000_000_000;
         self.rest.rate = rate;
-        let bps = rate.bps();
+        let bps = rate.map_or(0, Rate::bps);
         let picos = (bps > 0 && BITS_PS.is_multiple_of(bps)).then(|| BITS_PS / bps);
         self.picos_per_byte = picos.and_then(|it| it.try_into().ok()).unwrap_or(0);
+    }
+
+    /// Changes the delay, for what leaves from now on.
+    pub(crate) fn set_delay(&mut self, delay: Span) {
+        self.delay = delay;
     }
 
     pub(crate) fn set_loss(&mut self, loss: Loss) {
@@ -227,7 +208,7 @@ impl Line {
     #[inline]
     pub(crate) fn transmission(&self, bytes: u32) -> Span {
         match self.picos_per_byte {
-            0 => self.rest.rate.transmission(bytes),
+            0 => self.rest.transmission(bytes),
             picos => Span::from_picos(u64::from(picos) * u64::from(bytes)),
         }
     }
@@ -241,14 +222,28 @@ impl Line {
         )
     }
 
-    /// Sends a frame, if the line is free. Returns the packet if it is lost.
+    /// A frame leaves, if the line is free. Returns how many bytes and how long that takes.
     #[inline]
-    pub(crate) fn send(&mut self, now: Time, mut frame: Frame) -> Option<PacketId> {
+    fn take(&mut self, now: Time, frame: &Frame) -> (u32, Span) {
         let bytes = u32::from(frame.bytes) + AROUND_FRAME;
         let takes = self.transmission(bytes);
         self.free_at = now.after(takes);
         self.frames += 1;
         self.bytes += u64::from(bytes);
+        (bytes, takes)
+    }
+
+    /// Sends a frame that gets lost.
+    pub(crate) fn lose(&mut self, now: Time, frame: &Frame) {
+        self.take(now, frame);
+        self.rest.lost += 1;
+    }
+
+    /// Sends a frame, if the line is free, that arrives so much later than others. Returns the packet if
+    /// it is lost.
+    #[inline]
+    pub(crate) fn send(&mut self, now: Time, mut frame: Frame, late: Span) -> Option<PacketId> {
+        let (bytes, takes) = self.take(now, &frame);
         if !self.is_up {
             self.rest.dropped_down += 1;
             return Some(frame.packet);
@@ -263,7 +258,7 @@ impl Line {
             true => self.transmission(bytes.min(CUT_THROUGH_BYTES)),
             false => takes,
         };
-        self.launch(now.after(until_seen), Item::Frame(frame));
+        self.launch(now.after(until_seen), late, Item::Frame(frame));
         None
     }
 
@@ -282,18 +277,21 @@ impl Line {
         self.free_at = leaves.after(self.transmission(PAUSE_BYTES + AROUND_FRAME));
         self.bytes += u64::from(PAUSE_BYTES + AROUND_FRAME);
         if self.is_up {
-            self.launch(self.free_at, Item::Pause(priorities));
+            self.launch(self.free_at, Span::ZERO, Item::Pause(priorities));
         }
     }
 
     #[inline]
-    fn launch(&mut self, seen: Time, item: Item) {
-        let mut at = seen.after(self.delay);
+    fn launch(&mut self, seen: Time, late: Span, item: Item) {
         // A short frame behind a long one that is cut through: heads do not overtake heads.
-        if let Some((last, _)) = self.under_way.back() {
-            at = at.max(*last);
+        self.last = seen.after(self.delay).max(self.last);
+        let at = self.last.after(late);
+        if self.under_way.back().is_none_or(|(last, _)| *last <= at) {
+            self.under_way.push_back((at, item));
+        } else {
+            let place = self.under_way.partition_point(|(other, _)| *other <= at);
+            self.under_way.insert(place, (at, item));
         }
-        self.under_way.push_back((at, item));
     }
 
     /// When the next item arrives.
@@ -317,6 +315,7 @@ impl Line {
     /// Cuts the line: what is under way is lost. Returns those packets.
     pub(crate) fn cut(&mut self) -> impl Iterator<Item = PacketId> {
         self.is_up = false;
+        self.last = Time::ZERO;
         let lost = self.under_way.drain(..);
         let counters = &mut self.rest;
         lost.filter_map(|(_, item)| match item {
@@ -328,15 +327,35 @@ impl Line {
         })
     }
 
+    /// Loses frames that are under way and not to be kept.
+    pub(crate) fn retain(&mut self, mut is_kept: impl FnMut(&Frame) -> bool) {
+        let lost = &mut self.rest.lost;
+        self.under_way.retain(|(_, item)| match item {
+            Item::Frame(frame) => {
+                let kept = is_kept(frame);
+                *lost += u64::from(!kept);
+                kept
+            }
+            Item::Pause(_) => true,
+        });
+    }
+
+    /// Frames under way, in the order in which they arrive.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = &Frame> {
+        self.under_way.iter().filter_map(|(_, item)| match item {
+            Item::Frame(frame) => Some(frame),
+            Item::Pause(_) => None,
+        })
+    }
+
     /// Gives back memory that traffic has taken.
     pub(crate) fn rest(&mut self) {
         self.under_way.shrink_to_fit();
     }
 
-    /// Frames under way.
+    /// How many frames are under way.
     pub(crate) fn frames(&self) -> u64 {
-        let is_frame = |(_, item): &&(Time, Item)| matches!(item, Item::Frame(_));
-        self.under_way.iter().filter(is_frame).count() as u64
+        self.under_way().count() as u64
     }
 
     /// Frames that have come to its other end.
@@ -347,6 +366,11 @@ impl Line {
 }
 
 impl Rest {
+    fn transmission(&self, bytes: u32) -> Span {
+        let takes = |rate: Rate| rate.transmission(bytes);
+        self.rate.map_or(Span::ZERO, takes)
+    }
+
     /// Whether the next packet is lost.
     fn loses(&mut self) -> bool {
         let mut happens = |share: u32| share > 0 && self.rng.next_u32() < share;
@@ -357,5 +381,33 @@ impl Rest {
             loss.enter
         });
         happens(if self.is_worse { loss.bad } else { loss.good })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_arrive_in_time_and_then_in_the_order_in_which_they_were_sent() {
+        let (ends, at) = ((0, 0), |ns| Time::ZERO.after(Span::from_nanos(ns)));
+        let way = Way {
+            from: ends,
+            to: ends,
+        };
+        let mut line = Line::new(way, Rate::default(), Span::from_nanos(1), 1);
+        line.set_rate(None);
+        for (number, late) in [(2, 4), (0, 0), (3, 4), (1, 0)] {
+            let frame = Frame::new(number, 0, 100);
+            assert_eq!(line.send(at(0), frame, Span::from_nanos(late)), None);
+        }
+        let mut take = |ns| match line.take_due(at(ns)) {
+            Some(Item::Frame(frame)) => Some(frame.source),
+            _ => None,
+        };
+        assert_eq!(
+            [0, 1, 1, 4, 5, 5].map(&mut take),
+            [None, Some(0), Some(1), None, Some(2), Some(3)]
+        );
     }
 }

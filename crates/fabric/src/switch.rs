@@ -6,7 +6,7 @@ use ferroce_dcqcn::CongestionPoint;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::line::{Ecn, Frame};
+use crate::frame::{Ecn, Frame};
 
 /// Priorities of a port (IEEE 802.1Q).
 pub const PRIORITIES: usize = 8;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::line::Ecn;
+use crate::frame::Ecn;
 
 fn frame(packet: u32, bytes: u16, priority: u8, ingress: u16) -> Frame {
     Frame {

@@ -1,74 +1,90 @@
 //! The queue of a port against the formulas for queues with random arrivals.
 
 use ferroce_dcqcn::Rate;
-use ferroce_hca::{Hca, HcaConfig};
 use ferroce_time::{Span, Time};
 use ferroce_transport::Outgoing;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{Fabric, FabricConfig};
-use crate::host::card;
-use crate::line::{AROUND_FRAME, Ecn, Frame};
+use super::{FabricConfig, Network, Stations};
+use crate::frame::Frame;
+use crate::line::AROUND_FRAME;
 use crate::switch::SwitchConfig;
 use crate::topology::{CableSpec, Topology};
 
 const RATE: Rate = Rate::from_mbps(100_000);
 const ARRIVALS: u32 = 100_000;
 
+/// Hosts that do nothing.
+struct Nobody;
+
+impl Stations<Outgoing> for Nobody {
+    fn transmit(&mut self, _: Time, _: u32, _: &mut Outgoing) -> Option<Frame> {
+        None
+    }
+
+    fn receive(&mut self, _: Time, _: u32, _: &Frame, _: &Outgoing) {}
+
+    fn expire(&mut self, _: Time, _: u32) {}
+
+    fn set_paused(&mut self, _: Time, _: u32, _: u8) {}
+
+    fn collect(&mut self, _: Time, _: u32) {}
+
+    fn next(&self, _: Time, _: u32) -> Option<Time> {
+        None
+    }
+
+    fn wants_transmit(&self, _: u32) -> bool {
+        false
+    }
+}
+
 /// A switch that drops nothing, with two hosts.
-fn fabric() -> Fabric {
+fn network() -> Network<Outgoing> {
     let cable = CableSpec::new(RATE, Span::ZERO);
-    let config = FabricConfig {
+    Network::new(FabricConfig {
         topology: Topology::star(2, cable).expect("a small topology"),
         switch: SwitchConfig {
             buffer_bytes: 1 << 40,
             ..SwitchConfig::default()
         },
         seed: 1,
-    };
-    let device = |seed| Hca::new(HcaConfig { ..card(seed) });
-    Fabric::new(config, (0..2).map(device)).expect("room for their objects")
+    })
 }
 
 /// A frame comes to the switch from nowhere, for host 0.
-fn inject(fabric: &mut Fabric, bytes: u16) {
-    let packet = fabric.packets.take();
-    *fabric.packets.get_mut(packet) = Outgoing::empty();
+fn inject(network: &mut Network<Outgoing>, bytes: u16) {
+    let packet = network.packets.take();
     let frame = Frame {
         packet,
-        bytes,
-        source: 1,
-        dest: 0,
-        flow: 0,
-        priority: 0,
-        ecn: Ecn::NotCapable,
         ingress: 1,
+        ..Frame::new(1, 0, bytes)
     };
-    fabric.forward(2, frame);
+    network.forward(2, frame);
 }
 
 /// How many frames wait on average, without the one that is leaving, if they come independently of each
 /// other and keep the cable busy for `load` of the time.
 fn mean_waiting(load: f64, mean_bytes: f64, mut bytes: impl FnMut(f64) -> f64) -> f64 {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
-    let mut fabric = fabric();
+    let mut network = network();
     let gap_ps = mean_bytes * 80.0 / load;
     let (mut at_ps, mut area) = (0.0, 0.0);
     for _ in 0..ARRIVALS {
         at_ps += -gap_ps * (1.0 - rng.random::<f64>()).ln();
         let at = Time::from_picos(at_ps as u64);
-        while fabric.now < at {
-            let (before, waiting) = (fabric.now, fabric.switches[0].frames());
-            if fabric.next_event().is_some_and(|next| next < at) {
-                fabric.run(at, &mut 1);
+        while network.now < at {
+            let (before, waiting) = (network.now, network.switches[0].frames());
+            if network.next_event().is_some_and(|next| next < at) {
+                network.run(&mut Nobody, at, &mut 1);
             } else {
-                fabric.advance(at);
+                network.advance(at);
             }
-            area += waiting as f64 * fabric.now.since(before).as_picos() as f64;
+            area += waiting as f64 * network.now.since(before).as_picos() as f64;
         }
         let on_wire = bytes(rng.random::<f64>()).max(AROUND_FRAME.into());
-        inject(&mut fabric, on_wire as u16 - AROUND_FRAME as u16);
+        inject(&mut network, on_wire as u16 - AROUND_FRAME as u16);
     }
     area / at_ps
 }

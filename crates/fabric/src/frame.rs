@@ -1,0 +1,114 @@
+//! What travels: packets, and the frames that switches look at.
+
+use ferroce_hca::Outgoing;
+
+use crate::line::AROUND_FRAME;
+use crate::packets::PacketId;
+
+/// What crosses a network. Its places are used again and again.
+pub trait Parcel: Clone {
+    /// What a place holds before anything was put there.
+    fn empty() -> Self;
+
+    /// Flips a bit, counted from the start of the BTH.
+    fn corrupt(&mut self, bit: u32);
+}
+
+impl Parcel for Outgoing {
+    fn empty() -> Self {
+        Self::empty()
+    }
+
+    #[inline]
+    fn corrupt(&mut self, bit: u32) {
+        self.corrupt(bit);
+    }
+}
+
+/// A frame on its way: what switches look at. The packet itself stays where it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    pub(crate) packet: PacketId,
+    /// The host it comes from.
+    pub source: u32,
+    /// The host it goes to.
+    pub dest: u32,
+    /// What spreads flows over equal paths.
+    pub flow: u32,
+    /// From the Ethernet header to the check sequence.
+    pub bytes: u16,
+    /// By which port it came to the switch that it is in.
+    pub(crate) ingress: u16,
+    /// Which of the eight, at all ports.
+    pub priority: u8,
+    /// What its ECN bits say.
+    pub ecn: Ecn,
+}
+
+impl Frame {
+    /// The frame of a packet.
+    #[inline]
+    #[must_use]
+    pub fn of(source: u32, dest: u32, packet: &Outgoing) -> Self {
+        // An MTU, and headers.
+        let bytes = (packet.wire_bytes() - AROUND_FRAME) as u16;
+        Self {
+            priority: packet.path.traffic_class >> 5,
+            ecn: Ecn::of(packet.path.traffic_class),
+            ..Self::new(source, dest, bytes)
+        }
+    }
+
+    /// A frame of so many bytes, of priority 0 and not to be marked.
+    #[inline]
+    #[must_use]
+    pub const fn new(source: u32, dest: u32, bytes: u16) -> Self {
+        Self {
+            packet: 0,
+            source,
+            dest,
+            flow: 0,
+            bytes,
+            ingress: 0,
+            priority: 0,
+            ecn: Ecn::NotCapable,
+        }
+    }
+}
+
+/// What a frame's ECN bits say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ecn {
+    /// It must not be marked.
+    NotCapable,
+    /// It may be.
+    Capable,
+    /// It is.
+    Marked,
+}
+
+impl Ecn {
+    /// What the bits of a traffic class say.
+    #[inline]
+    #[must_use]
+    pub const fn of(traffic_class: u8) -> Self {
+        match traffic_class & CE {
+            0 => Self::NotCapable,
+            CE => Self::Marked,
+            _ => Self::Capable,
+        }
+    }
+
+    /// A traffic class, marked if that is what the bits say.
+    #[inline]
+    #[must_use]
+    pub fn on(self, traffic_class: u8) -> u8 {
+        match self {
+            Self::Marked => traffic_class | CE,
+            _ => traffic_class,
+        }
+    }
+}
+
+/// ECN bits of a traffic class; both of them set say "congestion experienced".
+const CE: u8 = 0b11;

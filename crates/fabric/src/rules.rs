@@ -1,0 +1,104 @@
+//! What becomes of single packets: a script, or anything else that looks at them.
+
+use std::fmt;
+
+use ferroce_time::Span;
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It arrives.
+    Arrives,
+    /// It does not.
+    Lost,
+    /// It arrives, and once more so many nanoseconds later.
+    Twice(u64),
+    /// It arrives so many nanoseconds later.
+    Late(u64),
+    /// Each copy arrives so many nanoseconds later.
+    Copies([Option<u64>; 2]),
+}
+
+impl Fate {
+    /// How much later each copy arrives.
+    pub(crate) fn delays(self) -> impl Iterator<Item = Span> {
+        let delays = match self {
+            Self::Arrives => [Some(0), None],
+            Self::Lost => [None; 2],
+            Self::Twice(ns) => [Some(0), Some(ns)],
+            Self::Late(ns) => [Some(ns), None],
+            Self::Copies(delays) => delays,
+        };
+        delays.into_iter().flatten().map(Span::from_nanos)
+    }
+}
+
+type Rule<P> = Box<dyn FnMut(&P) -> Option<Fate>>;
+
+/// What decides on the fate of packets: the first rule that has an opinion.
+pub struct Rules<P>(Vec<Rule<P>>);
+
+impl<P> Default for Rules<P> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<P> fmt::Debug for Rules<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rules").field(&self.0.len()).finish()
+    }
+}
+
+impl<P> Rules<P> {
+    /// Another rule, behind those there are.
+    pub fn add(&mut self, rule: impl FnMut(&P) -> Option<Fate> + 'static) {
+        self.0.push(Box::new(rule));
+    }
+
+    /// A rule for the next `times` packets that match.
+    pub fn strike(&mut self, times: usize, fate: Fate, matches: impl Fn(&P) -> bool + 'static) {
+        let mut left = times;
+        self.add(move |packet| {
+            if left == 0 || !matches(packet) {
+                return None;
+            }
+            left -= 1;
+            Some(fate)
+        });
+    }
+
+    /// Every packet arrives again.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What becomes of a packet.
+    pub(crate) fn judge(&mut self, packet: &P) -> Fate {
+        let mut rules = self.0.iter_mut();
+        rules.find_map(|rule| rule(packet)).unwrap_or(Fate::Arrives)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rule_that_says_something_decides() {
+        let mut rules = Rules::default();
+        rules.strike(2, Fate::Lost, |packet| packet % 2 == 0);
+        rules.add(|packet| (*packet == 4).then_some(Fate::Twice(9)));
+        let delays: Vec<Vec<u64>> = [2, 3, 4, 4]
+            .iter()
+            .map(|packet| rules.judge(packet).delays().map(Span::as_nanos).collect())
+            .collect();
+        assert_eq!(delays, [vec![], vec![0], vec![], vec![0, 9]]);
+    }
+}
