@@ -47,8 +47,7 @@ impl Stage {
             Side::with(number, hca, Vec::new())
         };
         let mut world = World::of([side(1), side(2)]);
-        world.latency_ns = u64::MAX;
-        world.rules.add(|flight| {
+        world.rules().add(|flight| {
             Mad::parse(flight.payload()).expect("a device sends good messages");
             None
         });
@@ -74,24 +73,24 @@ impl Stage {
 
     /// Lets a message arrive, or lose its way, or arrive and stay.
     fn arrive(&mut self, input: &mut Cursor<'_>) {
-        let wire = &mut self.world.wire;
-        if wire.is_empty() {
+        let under_way = self.world.flights().take(8).count();
+        if under_way == 0 {
             return;
         }
-        let at = input.below(wire.len().min(8));
-        let flight = match input.below(8) {
-            0 => return drop(wire.take(at)),
-            1 => wire.iter().nth(at).cloned(),
-            _ => wire.take(at),
-        };
-        if let Some(flight) = flight {
+        let at = input.below(under_way);
+        let flight = self.world.flights().nth(at).expect("one of them").clone();
+        let what = input.below(8);
+        if what != 1 {
+            self.world.lose(at);
+        }
+        if what != 0 {
             self.give(flight.to, flight.payload());
         }
     }
 
     /// A message that nobody sent: any bytes, or one that was sent with some changed.
     fn invent(&mut self, side: usize, input: &mut Cursor<'_>) {
-        let sent = self.world.wire.iter().next();
+        let sent = self.world.flights().next();
         let mut payload = match sent {
             Some(flight) if !input.one_in(4) => flight.payload().to_vec(),
             _ => vec![0; 256],
@@ -212,7 +211,7 @@ impl Stage {
     /// Takes everything the devices have to say. A program learns each name once.
     fn drain(&mut self) {
         self.world.settle();
-        self.world.wire.truncate(LINK_MAX);
+        self.world.keep_flights(LINK_MAX);
         for Side {
             hca, own: comms, ..
         } in &mut self.world.sides

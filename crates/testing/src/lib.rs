@@ -1,11 +1,10 @@
-//! The world of the tests: devices on links in memory, with virtual time.
+//! What tests need to play with devices on the fabric's network: the world of the tests.
 //!
 //! Tests, fuzz targets and benchmarks of several crates use it; no part of the product does.
 //!
 //! | module | has |
 //! |---|---|
-//! | [`world`] | any number of devices and what is under way between them; time goes from one event to the next |
-//! | [`wire`](mod@wire) | packets under way, and what becomes of them |
+//! | [`world`] | any number of devices at the ends of a network, and what comes out of them |
 //! | [`socket`] | sockets whose receive buffers end somewhere |
 //! | [`register`] | accesses to registers of a device |
 //! | [`message`], [`oracle`] | messages between two queue pairs, and what must have come of them |
@@ -19,12 +18,11 @@ pub mod oracle;
 pub mod register;
 pub mod seeds;
 pub mod socket;
-pub mod wire;
 pub mod world;
 
 pub use dice::Dice;
+pub use ferroce_fabric::{Fate, Frame, Network, Parcel, Rules, Stations};
 pub use socket::{Receiver, Socket, Stalls};
-pub use wire::{Fate, Rules, Wire};
 pub use world::{
     A, B, LATENCY_NS, Region, SEND, Side, World, attr, card, config, local, recv_wr, srq_limit,
 };

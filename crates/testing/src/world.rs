@@ -1,8 +1,9 @@
-//! Devices on links in memory, with virtual time.
+//! Devices on a network of the fabric that takes no time but its latency.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
+use ferroce_fabric::{Frame, Network, Parcel, Rules, Stations};
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, Completion, Counter, CqId, Data, Event, Hca, HcaConfig, HostProfile,
     Memory, MrInfo, Mtu, MwBind, MwType, Outgoing, Path, PdId, Personality, QpAttr, QpCap, QpInit,
@@ -15,7 +16,6 @@ use ferroce_wire::{
 };
 
 use crate::socket::{Socket, truesize};
-use crate::wire::{Rules, Wire};
 
 /// The first device.
 pub const A: usize = 0;
@@ -24,8 +24,6 @@ pub const B: usize = 1;
 
 /// One way.
 pub const LATENCY_NS: u64 = 1_000;
-/// Packets that one input may set off. Windows, responder resources and memory bound real ones.
-const DRAIN_MAX: u32 = 1_000_000;
 /// How often a device may want attention at the same moment.
 const CALLS_PER_MOMENT: usize = 1_000;
 
@@ -102,6 +100,12 @@ pub struct Side<T = ()> {
     pub blocked: bool,
     /// What the test keeps.
     pub own: T,
+    /// Of a packet to a group, for those that have not been sent theirs.
+    copies: VecDeque<Flight>,
+    /// Where the packet before went, if it left at the same moment, and its length.
+    batch: Option<(Path, u32)>,
+    /// When it wanted attention last, and how often at that moment.
+    calls: (Time, usize),
 }
 
 /// A packet under way.
@@ -142,12 +146,35 @@ pub enum Content {
 }
 
 impl Flight {
+    /// What goes to a device from the other one of two.
+    fn new(from: usize, to: usize, dest: IpAddr, traffic_class: u8, content: Content) -> Self {
+        Self {
+            from,
+            to,
+            dest,
+            traffic_class,
+            dest_qp: None,
+            content,
+            truesize: 0,
+        }
+    }
+
     /// Its payload, if it is there.
     pub fn payload(&self) -> &[u8] {
         match &self.content {
             Content::Parsed { payload, .. } => payload,
             _ => &[],
         }
+    }
+}
+
+impl Parcel for Flight {
+    fn empty() -> Self {
+        Self::new(0, 0, [0; 4].into(), 0, Content::Damaged)
+    }
+
+    fn corrupt(&mut self, _: u32) {
+        self.content = Content::Damaged;
     }
 }
 
@@ -168,21 +195,17 @@ pub struct Sent {
     pub payload: Vec<u8>,
 }
 
-/// Devices, what is under way between them, and time.
+/// Devices, the network between them, and time.
 #[derive(Debug)]
 pub struct World<T = ()> {
-    /// What time it is.
+    /// What time it is. A test may let it jump ahead: what was due meanwhile is late then.
     pub now: Time,
     /// The devices.
     pub sides: Vec<Side<T>>,
-    /// What is under way.
-    pub wire: Wire<Flight>,
-    /// What becomes of the packets.
-    pub rules: Rules<Flight>,
+    /// Taken out while it lives through something.
+    net: Option<Box<Network<Flight>>>,
     /// Where packets wait for the devices, by their numbers; without, they do not wait.
     pub sockets: Vec<Socket>,
-    /// One way.
-    pub latency_ns: u64,
     /// Moments between two audits of the devices.
     pub audit_every: u64,
     /// Packets carry bytes, not only lengths.
@@ -222,13 +245,13 @@ impl<T> World<T> {
     /// Devices that there are.
     pub fn of(sides: impl IntoIterator<Item = Side<T>>) -> Self {
         let now = Time::from_nanos(1_000_000);
+        let sides: Vec<_> = sides.into_iter().collect();
+        let net = Network::plain(sides.len() as u32, Span::from_nanos(LATENCY_NS));
         Self {
             now,
-            sides: sides.into_iter().collect(),
-            wire: Wire::default(),
-            rules: Rules::default(),
+            sides,
+            net: Some(Box::new(net)),
             sockets: Vec::new(),
-            latency_ns: LATENCY_NS,
             audit_every: 16,
             carries_bytes: true,
             as_bytes: false,
@@ -261,12 +284,62 @@ impl<T> World<T> {
         self.settle();
     }
 
+    /// How long a packet takes from device to device from now on.
+    pub fn set_latency(&mut self, latency: Span) {
+        self.net_mut().set_latency(latency);
+    }
+
+    /// What becomes of the packets.
+    pub fn rules(&mut self) -> &mut Rules<Flight> {
+        &mut self.net_mut().rules
+    }
+
+    /// What is under way: that which leaves first, and then each device's in the order in which it
+    /// arrives.
+    pub fn flights(&self) -> impl Iterator<Item = &Flight> {
+        let net = self.net.as_ref().expect("it lives through nothing");
+        net.under_way().map(|(_, flight)| flight)
+    }
+
+    /// Loses one of [`Self::flights`].
+    pub fn lose(&mut self, nth: usize) {
+        let mut at = 0..;
+        self.net_mut().retain(|_, _| at.next() != Some(nth));
+    }
+
+    /// Loses all of them but the first ones.
+    pub fn keep_flights(&mut self, most: usize) {
+        let mut left = most;
+        self.net_mut().retain(|_, _| {
+            let kept = left > 0;
+            left -= usize::from(kept);
+            kept
+        });
+    }
+
+    fn net_mut(&mut self) -> &mut Network<Flight> {
+        self.net.as_mut().expect("it lives through nothing")
+    }
+
+    /// Lets the network and the devices live through something, at the present or later.
+    fn live<R>(&mut self, through: impl FnOnce(&mut Network<Flight>, &mut Self) -> R) -> R {
+        let mut net = self.net.take().expect("it lives through nothing else");
+        if self.now > net.now() {
+            net.skip(self.now);
+        }
+        let outcome = through(&mut net, self);
+        self.now = net.now();
+        self.net = Some(net);
+        outcome
+    }
+
     /// Sends everything that can be sent, and collects completions and events.
     pub fn settle(&mut self) {
-        for id in 0..self.sides.len() {
-            self.transmit(id);
-            self.sides[id].collect(self.trace.as_mut(), self.now);
-        }
+        self.live(|net, world| {
+            for host in 0..world.sides.len() {
+                net.kick(world, host as u32);
+            }
+        });
     }
 
     /// Which device has an address.
@@ -274,27 +347,13 @@ impl<T> World<T> {
         self.sides.iter().position(|side| side.address == address)
     }
 
-    fn transmit(&mut self, id: usize) {
-        let (mut before, mut sent) = (None, 0);
-        while !self.sides[id].blocked
-            && let Some(packet) = self.sides[id].hca.poll_transmit(self.now)
-        {
-            let batch = Some((packet.path, packet.payload_len));
-            self.launch(id, &packet, before == batch);
-            before = batch;
-            sent += 1;
-            assert!(sent < DRAIN_MAX, "a device never stops sending");
-        }
-    }
-
     /// Whether nothing that comes from a queue pair, or is for it, is under way.
     fn is_idle(&mut self, (id, qpn): (usize, Qpn)) -> bool {
         let is_for = |flight: &Flight| (flight.to, flight.dest_qp) == (id, Some(qpn));
-        let Self { sides, wire, .. } = self;
-        let hca = &mut sides[id].hca;
+        let hca = &mut self.sides[id].hca;
         let qp = hca.qp(qpn).unwrap();
         let is_done = qp.in_flight() == 0 && !qp.has_answers();
-        is_done && hca.fast_forward(qpn, 0, 0) && !wire.iter().any(is_for)
+        is_done && hca.fast_forward(qpn, 0, 0) && !self.flights().any(is_for)
     }
 
     /// Makes a connection older by so many one-packet messages from the first of its queue pairs, which
@@ -316,8 +375,11 @@ impl<T> World<T> {
         true
     }
 
-    fn launch(&mut self, from: usize, packet: &Outgoing, is_coalesced: bool) {
-        self.sent_at = self.now;
+    /// Puts a packet on the wire, as many copies of it as there are devices that it is for.
+    fn launch(&mut self, now: Time, from: usize, packet: &Outgoing) {
+        self.sent_at = now;
+        let batch = Some((packet.path, packet.payload_len));
+        let is_coalesced = std::mem::replace(&mut self.sides[from].batch, batch) == batch;
         let side = &mut self.sides[from];
         let departure = side.hca.departure();
         side.sent.0 += 1;
@@ -330,7 +392,7 @@ impl<T> World<T> {
         }
         if let Some(log) = &mut self.log {
             log.push(Sent {
-                at: self.now,
+                at: now,
                 departure,
                 from,
                 headers: packet.headers,
@@ -341,7 +403,6 @@ impl<T> World<T> {
         let dest = packet.path.dest;
         let to = self.at(dest);
         if let Some(trace) = &mut self.trace {
-            let now = self.now;
             let (mut headers, path) = (packet.headers, packet.path);
             let opcode = headers.opcode();
             let key = to.map(|to| (to, headers.dest_qp, opcode.is_request()));
@@ -366,19 +427,12 @@ impl<T> World<T> {
         };
         if dest.is_multicast() {
             // A host's own socket hears it as well, and first.
-            self.fly(departure, flight(from));
-            for to in (0..self.sides.len()).filter(|to| *to != from) {
-                self.fly(departure, flight(to));
-            }
-        } else if let Some(to) = to {
-            self.fly(departure, flight(to));
-        }
-    }
-
-    fn fly(&mut self, departure: Time, flight: Flight) {
-        for delay_ns in self.rules.judge(&flight).delays() {
-            let delay = Span::from_nanos(self.latency_ns.saturating_add(delay_ns));
-            self.wire.launch(departure.after(delay), flight.clone());
+            let others = (0..self.sides.len()).filter(|to| *to != from);
+            let copies = [from].into_iter().chain(others).map(flight);
+            self.sides[from].copies.extend(copies);
+        } else {
+            let copy = to.map(flight);
+            self.sides[from].copies.extend(copy);
         }
     }
 
@@ -412,27 +466,22 @@ impl<T> World<T> {
     }
 
     /// Puts bytes on the wire that no device has sent, or not like that. With what there is of an ICRC
-    /// at their end made right, they arrive at a device so much later, as from the other one of two.
+    /// at their end made right, they reach a device so much later than what is sent now, as from the other
+    /// one of two.
     pub fn forge(&mut self, to: usize, traffic_class: u8, mut bytes: Vec<u8>, delay: Span) {
         let (from, dest) = (1 - to, self.sides[to].address);
         let flow = self.flow(from, dest);
         if let Some((body, icrc)) = bytes.split_last_chunk_mut::<ICRC_LEN>() {
             *icrc = flow.compute(0, body).to_le_bytes();
         }
-        let truesize = truesize(bytes.len() as u32, false);
-        let flight = Flight {
-            from,
-            to,
-            dest,
-            traffic_class,
-            dest_qp: None,
-            content: Content::Bytes(bytes),
-            truesize,
-        };
-        self.wire.launch(self.now.after(delay), flight);
+        let (frame, len) = (Frame::new(from as u32, to as u32, 0), bytes.len() as u32);
+        let content = Content::Bytes(bytes);
+        let mut flight = Flight::new(from, to, dest, traffic_class, content);
+        flight.truesize = truesize(len, false);
+        self.live(|net, _| net.inject(from as u32, frame, flight, delay));
     }
 
-    fn arrive(&mut self, flight: &Flight) {
+    fn arrive(&mut self, now: Time, flight: &Flight) {
         let (from, to) = (flight.from, flight.to);
         if self.sides[to].deaf || self.sides[from].mute {
             return;
@@ -467,7 +516,7 @@ impl<T> World<T> {
             headers: &headers,
             data,
         };
-        self.sides[to].take(self.now, &received);
+        self.sides[to].take(now, &received);
     }
 
     /// Gives one of two devices a packet that the other one might have sent.
@@ -490,18 +539,6 @@ impl<T> World<T> {
     fn refuse(&mut self, to: usize, cause: Counter) {
         self.sides[to].refused += 1;
         self.sides[to].hca.count(cause, 1);
-    }
-
-    /// When something happens next.
-    pub fn next_moment(&self) -> Option<Time> {
-        let flight = self.wire.next();
-        let sockets = self.sockets.iter().filter_map(Socket::next);
-        let timers = self.sides.iter().filter_map(|side| {
-            let at = side.hca.poll_timeout();
-            // What its link would release, its host would send if it could.
-            at.filter(|at| !side.blocked || *at > self.now)
-        });
-        timers.chain(sockets).chain(flight).min()
     }
 
     /// Lives through everything up to `until`.
@@ -530,47 +567,20 @@ impl<T> World<T> {
     /// Lives through the next moment, if that comes by then.
     pub fn step_until(&mut self, until: Time) -> bool {
         self.settle();
-        let next = self.next_moment().filter(|next| *next <= until);
-        if let Some(next) = next {
-            self.now = self.now.max(next);
-            self.live();
+        let lived = self.live(|net, world| net.step(world, until));
+        if lived {
+            self.moments += 1;
+            self.check();
         }
-        next.is_some()
+        lived
     }
 
-    fn live(&mut self) {
-        self.moments += 1;
-        while let Some(flight) = self.wire.take_due(self.now) {
-            match self.sockets.get_mut(flight.to) {
-                Some(socket) => socket.offer(self.now, flight),
-                None => self.arrive(&flight),
-            }
-        }
-        for id in 0..self.sockets.len() {
-            for flight in self.sockets[id].receive(self.now) {
-                self.arrive(&flight);
-            }
-        }
-        for id in 0..self.sides.len() {
-            let mut calls = 0;
-            while self.sides[id]
-                .hca
-                .poll_timeout()
-                .is_some_and(|at| at <= self.now)
-            {
-                self.sides[id].hca.handle_timeout(self.now);
-                self.transmit(id);
-                if self.sides[id].blocked {
-                    break;
-                }
-                calls += 1;
-                assert!(calls < CALLS_PER_MOMENT, "time stands still");
-            }
-        }
-        self.settle();
+    fn check(&self) {
+        let audits = self.moments.is_multiple_of(self.audit_every);
         for side in &self.sides {
-            assert!(side.blocked || !side.hca.wants_transmit(), "not drained");
-            if self.moments.is_multiple_of(self.audit_every) {
+            let is_drained = side.blocked || !side.hca.wants_transmit();
+            assert!(is_drained, "not drained");
+            if audits {
                 side.hca.audit();
             }
         }
@@ -595,6 +605,75 @@ impl<T> World<T> {
     /// Posts a request that the device takes.
     pub fn post(&mut self, id: usize, qpn: Qpn, wr: SendWr) {
         self.sides[id].hca.post_send(qpn, wr).unwrap();
+    }
+}
+
+impl<T> Stations<Flight> for World<T> {
+    fn transmit(&mut self, now: Time, host: u32, flight: &mut Flight) -> Option<Frame> {
+        let from = host as usize;
+        while self.sides[from].copies.is_empty() {
+            let side = &mut self.sides[from];
+            let packet = match side.blocked {
+                true => None,
+                false => side.hca.poll_transmit(now),
+            };
+            let Some(packet) = packet else {
+                side.batch = None;
+                return None;
+            };
+            self.launch(now, from, &packet);
+        }
+        *flight = self.sides[from].copies.pop_front()?;
+        Some(Frame::new(host, flight.to as u32, 0))
+    }
+
+    fn until_departure(&self, now: Time, host: u32) -> Span {
+        self.sides[host as usize].hca.departure().since(now)
+    }
+
+    fn receive(&mut self, now: Time, host: u32, _: &Frame, flight: &Flight) {
+        match self.sockets.get_mut(host as usize) {
+            Some(socket) => socket.offer(now, flight.clone()),
+            None => self.arrive(now, flight),
+        }
+    }
+
+    fn expire(&mut self, now: Time, host: u32) {
+        let id = host as usize;
+        if let Some(socket) = self.sockets.get_mut(id) {
+            for flight in socket.receive(now) {
+                self.arrive(now, &flight);
+            }
+        }
+        let side = &mut self.sides[id];
+        if side.hca.poll_timeout().is_some_and(|at| at <= now) {
+            let before = if side.calls.0 == now { side.calls.1 } else { 0 };
+            assert!(before < CALLS_PER_MOMENT, "time stands still");
+            side.calls = (now, before + 1);
+            side.hca.handle_timeout(now);
+        }
+    }
+
+    fn set_paused(&mut self, now: Time, host: u32, priorities: u8) {
+        self.sides[host as usize].hca.set_paused(now, priorities);
+    }
+
+    fn collect(&mut self, now: Time, host: u32) {
+        self.sides[host as usize].collect(self.trace.as_mut(), now);
+    }
+
+    fn next(&self, now: Time, host: u32) -> Option<Time> {
+        let side = &self.sides[host as usize];
+        // What its link would release, its host would send if it could.
+        let timer = side.hca.poll_timeout();
+        let timer = timer.filter(|at| !side.blocked || *at > now);
+        let socket = self.sockets.get(host as usize).and_then(Socket::next);
+        timer.into_iter().chain(socket).min()
+    }
+
+    fn wants_transmit(&self, host: u32) -> bool {
+        let side = &self.sides[host as usize];
+        !side.copies.is_empty() || !side.blocked && side.hca.wants_transmit()
     }
 }
 
@@ -631,6 +710,9 @@ impl<T> Side<T> {
             mute: false,
             blocked: false,
             own,
+            copies: VecDeque::new(),
+            batch: None,
+            calls: (Time::ZERO, 0),
         }
     }
 

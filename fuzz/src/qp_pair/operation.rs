@@ -375,14 +375,12 @@ fn forge(stage: &mut Stage, to: usize, input: &mut Cursor<'_>) {
 
 /// Changes a packet on the wire and makes its ICRC right again.
 fn meddle(stage: &mut Stage, input: &mut Cursor<'_>) {
-    let wire = &mut stage.world.wire;
-    if wire.is_empty() {
+    let under_way = stage.world.flights().take(256).count();
+    if under_way == 0 {
         return;
     }
-    let nth = input.below(wire.len().min(256));
-    let Some(flight) = wire.iter().nth(nth).cloned() else {
-        return;
-    };
+    let nth = input.below(under_way);
+    let flight = stage.world.flights().nth(nth).expect("one of them").clone();
     let Content::Bytes(mut bytes) = flight.content else {
         unreachable!("packets cross the wire as bytes");
     };
@@ -397,7 +395,7 @@ fn meddle(stage: &mut Stage, input: &mut Cursor<'_>) {
         }
     }
     if input.one_in(2) {
-        wire.take(nth);
+        stage.world.lose(nth);
     }
     let soon = Span::from_nanos(1000);
     stage

@@ -186,7 +186,7 @@ fn what_had_left_before_a_pause_times_out_once_and_what_waits_does_not() {
     let mut cards = cards(&[3]);
     let victim = cards.qpns[0][B];
     let is_its = move |flight: &Flight| flight.dest_qp == Some(victim);
-    cards.pair.rules.strike(1, Fate::Lost, is_its);
+    cards.pair.rules().strike(1, Fate::Lost, is_its);
     cards.write(0, 4096);
     cards.pair.settle();
     let now = cards.pair.now;

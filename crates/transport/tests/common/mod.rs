@@ -1,7 +1,7 @@
-//! A [`Pair`] of queue pairs on a wire in memory, with virtual time.
+//! A [`Pair`] of queue pairs on a network of the fabric, with virtual time.
 //!
 //! Nothing here waits: [`Pair::run`] goes from one wake-up to the next. Every packet passes
-//! [`Pair::rule`]s, which may lose, repeat or delay it, and stays in [`Pair::log`].
+//! [`Pair::rules`], which may lose, repeat or delay it, and stays in [`Pair::log`].
 #![allow(dead_code, reason = "each test crate uses a part")]
 #![allow(
     unreachable_pub,
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
 use ferroce_adp::{Policy, PolicyKind};
-use ferroce_testing::{Rules, Wire};
+use ferroce_testing::{Frame, Network, Parcel, Rules, Stations};
 use ferroce_transport::{
     AccessFlags, Attr, Completion, Counter, Data, Mtu, Outgoing, Payload, Qp, QpAttr, QpCap,
     QpConfig, QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges,
@@ -43,6 +43,10 @@ impl Id {
             A => B,
             B => A,
         }
+    }
+
+    fn of(host: u32) -> Self {
+        [A, B][host as usize]
     }
 }
 
@@ -151,6 +155,7 @@ impl Setup {
             ready: false,
             free_at: Time::ZERO,
             stalled_until: Time::ZERO,
+            was_stalled: false,
             socket: VecDeque::new(),
         }
     }
@@ -162,8 +167,10 @@ impl Setup {
             now: Time::from_nanos(5_000_000),
             log: Vec::new(),
             steps_left: self.steps,
-            rules: Rules::default(),
-            wire: Wire::default(),
+            net: Some(Box::new(Network::plain(
+                2,
+                Span::from_nanos(self.latency_ns),
+            ))),
             aged: [0; 2],
             young: None,
             setup: self,
@@ -198,21 +205,10 @@ pub struct Side {
     free_at: Time,
     /// Its thread gets no processor before.
     stalled_until: Time,
-    /// What has arrived meanwhile.
+    /// It has not run since.
+    was_stalled: bool,
+    /// What has arrived and was not taken.
     socket: VecDeque<Packet>,
-}
-
-impl Side {
-    /// When its thread has something to do.
-    fn wakes_at(&self) -> Option<Time> {
-        let sends = self.ready.then_some(self.free_at);
-        let takes = (!self.socket.is_empty()).then_some(self.stalled_until);
-        let next = [self.qp.poll_timeout(), sends, takes]
-            .into_iter()
-            .flatten()
-            .min();
-        next.map(|at| at.max(self.stalled_until))
-    }
 }
 
 /// A packet on the wire.
@@ -234,14 +230,29 @@ impl Packet {
     }
 }
 
+impl Parcel for Packet {
+    fn empty() -> Self {
+        Self {
+            from: A,
+            at: Time::ZERO,
+            headers: Outgoing::empty().headers,
+            payload: Vec::new(),
+        }
+    }
+
+    fn corrupt(&mut self, _: u32) {
+        unreachable!("the network loses what it spoils");
+    }
+}
+
 pub struct Pair {
     pub sides: [Side; 2],
     pub now: Time,
     /// Every packet ever sent, also those that were lost.
     pub log: Vec<Packet>,
     steps_left: u64,
-    pub rules: Rules<Packet>,
-    wire: Wire<Packet>,
+    /// Taken out while it lives through something.
+    net: Option<Box<Network<Packet>>>,
     /// By how many messages of A, and of B, the connection was made older.
     aged: [u32; 2],
     /// The log as it would be if it had not been, if that is wanted.
@@ -265,6 +276,15 @@ impl IndexMut<Id> for Pair {
 
 /// The wire.
 impl Pair {
+    fn net(&mut self) -> &mut Network<Packet> {
+        self.net.as_mut().expect("it lives through nothing")
+    }
+
+    /// What becomes of packets.
+    pub fn rules(&mut self) -> &mut Rules<Packet> {
+        &mut self.net().rules
+    }
+
     /// The wire does `fate` to the first `times` packets that match.
     pub fn rule(
         &mut self,
@@ -272,7 +292,7 @@ impl Pair {
         fate: Fate,
         matches: impl Fn(&Packet) -> bool + 'static,
     ) -> &mut Self {
-        self.rules.strike(times, fate, matches);
+        self.rules().strike(times, fate, matches);
         self
     }
 
@@ -296,17 +316,13 @@ impl Pair {
     }
 
     pub fn heal(&mut self) {
-        self.rules.clear();
+        self.rules().clear();
     }
 
     fn admit(&mut self, packet: Packet) {
         let young = self.rejuvenated(&packet);
         if let Some(log) = &mut self.young {
             log.push(young);
-        }
-        for delay_ns in self.rules.judge(&packet).delays() {
-            let delay = Span::from_nanos(self.setup.latency_ns + delay_ns);
-            self.wire.launch(self.now.after(delay), packet.clone());
         }
         self.log.push(packet);
     }
@@ -373,50 +389,29 @@ impl Pair {
             .checked_sub(1)
             .expect("it never comes to rest");
         self.transmit();
-        let arrival = self.wire.next();
-        let wakes = self.sides.iter().map(Side::wakes_at);
-        let Some(next) = wakes.chain([arrival]).flatten().min() else {
-            return false;
-        };
-        if end.is_some_and(|end| next > end) {
-            return false;
+        self.live(|net, pair| net.step(pair, end.unwrap_or(Time::NEVER)))
+    }
+
+    /// Lets the network and both sides live through something.
+    fn live<R>(&mut self, through: impl FnOnce(&mut Network<Packet>, &mut Self) -> R) -> R {
+        let mut net = self.net.take().expect("it lives through nothing else");
+        if self.now > net.now() {
+            net.skip(self.now);
         }
-        self.now = self.now.max(next);
-        if arrival.is_some_and(|at| at <= self.now) {
-            if let Some(packet) = self.wire.take_due(self.now) {
-                let to = packet.from.peer();
-                self[to].socket.push_back(packet);
-                self.take_arrived(to);
-            }
-        } else {
-            for id in [A, B] {
-                self.take_arrived(id);
-                self.expire_due(id);
-            }
-        }
-        self.transmit();
-        for side in &self.sides {
-            side.qp.audit(self.now, RD_ATOMIC_MAX);
-        }
-        true
+        let outcome = through(&mut net, self);
+        self.now = net.now();
+        self.net = Some(net);
+        outcome
     }
 
     /// Keeps the thread of this side from running for so long.
     pub fn stall(&mut self, id: Id, ns: u64) {
         self[id].stalled_until = self.now.after(Span::from_nanos(ns));
+        self[id].was_stalled = true;
     }
 
     fn is_stalled(&self, id: Id) -> bool {
         self[id].stalled_until > self.now
-    }
-
-    /// Hands over what has arrived.
-    fn take_arrived(&mut self, id: Id) {
-        while !self.is_stalled(id)
-            && let Some(packet) = self[id].socket.pop_front()
-        {
-            self.deliver(id, &packet.headers, &packet.payload);
-        }
     }
 
     /// Lets the timer run out if it is due.
@@ -447,20 +442,11 @@ impl Pair {
 
     /// Lets both sides send what they have.
     pub fn transmit(&mut self) {
-        for id in [A, B] {
-            while self[id].ready && self[id].free_at <= self.now && !self.is_stalled(id) {
-                let (now, gap_ns) = (self.now, self.setup.gap_ns);
-                let side = &mut self[id];
-                let mut transmit = Outgoing::empty();
-                if side.qp.poll_transmit(now, &mut side.host, &mut transmit) {
-                    side.free_at = now.after(Span::from_nanos(gap_ns));
-                    let packet = self.packet(id, transmit);
-                    self.admit(packet);
-                } else {
-                    side.ready = false;
-                }
+        self.live(|net, pair| {
+            for id in [A, B] {
+                net.kick(pair, id as u32);
             }
-        }
+        });
     }
 
     fn packet(&self, from: Id, made: Outgoing) -> Packet {
@@ -490,6 +476,74 @@ impl Pair {
     }
 }
 
+/// Both ends of the network.
+impl Stations<Packet> for Pair {
+    fn transmit(&mut self, now: Time, host: u32, packet: &mut Packet) -> Option<Frame> {
+        self.now = now;
+        let id = Id::of(host);
+        if !self[id].ready || self[id].free_at > now || self.is_stalled(id) {
+            return None;
+        }
+        let gap = Span::from_nanos(self.setup.gap_ns);
+        let side = &mut self[id];
+        let mut made = Outgoing::empty();
+        side.ready = side.qp.poll_transmit(now, &mut side.host, &mut made);
+        if !side.ready {
+            return None;
+        }
+        side.free_at = now.after(gap);
+        *packet = self.packet(id, made);
+        self.admit(packet.clone());
+        Some(Frame::new(host, id.peer() as u32, 0))
+    }
+
+    fn receive(&mut self, _: Time, host: u32, _: &Frame, packet: &Packet) {
+        self[Id::of(host)].socket.push_back(packet.clone());
+    }
+
+    /// Takes the next packet, and all of them after a stall; then the timer may run out.
+    fn expire(&mut self, now: Time, host: u32) {
+        self.now = now;
+        let id = Id::of(host);
+        if self.is_stalled(id) {
+            return;
+        }
+        let batch = match std::mem::take(&mut self[id].was_stalled) {
+            true => usize::MAX,
+            false => 1,
+        };
+        let mut taken = 0;
+        while taken < batch
+            && let Some(packet) = self[id].socket.pop_front()
+        {
+            self.deliver(id, &packet.headers, &packet.payload);
+            taken += 1;
+        }
+        if self[id].socket.is_empty() && taken != 1 {
+            self.expire_due(id);
+        }
+    }
+
+    fn set_paused(&mut self, _: Time, _: u32, _: u8) {}
+
+    fn collect(&mut self, now: Time, host: u32) {
+        self[Id::of(host)].qp.audit(now, RD_ATOMIC_MAX);
+    }
+
+    /// When a side's thread has something to do.
+    fn next(&self, now: Time, host: u32) -> Option<Time> {
+        let side = &self[Id::of(host)];
+        let sends = side.ready.then_some(side.free_at);
+        let takes = (!side.socket.is_empty()).then_some(now);
+        let next = [side.qp.poll_timeout(), sends, takes].into_iter().flatten();
+        Some(next.min()?.max(side.stalled_until))
+    }
+
+    fn wants_transmit(&self, _: u32) -> bool {
+        false
+    }
+}
+
 /// Age.
 impl Pair {
     /// Makes the connection older by so many one-packet messages of `id`, if nothing is under way in
@@ -504,7 +558,7 @@ impl Pair {
         let done =
             self[id].qp.fast_forward(messages, 0) && self[id.peer()].qp.fast_forward(0, messages);
         if done {
-            self.wire.clear();
+            self.net().retain(|_, _| false);
             self.aged[id as usize] = self.aged[id as usize].wrapping_add(messages);
         }
         done
