@@ -7,5 +7,6 @@ mod chaos;
 mod dcqcn;
 mod hpcc;
 mod lossless;
+mod max_min;
 mod net;
 mod sharing;
