@@ -437,10 +437,10 @@ fn answers_about_congestion_are_what_the_files_say() {
     assert!(total(&lossy, "dropped_full") > 1_000);
     about(took_ms(&lossy), 67.0);
     let (defaults, tuned) = (summary("dcqcn-defaults"), summary("dcqcn-barre"));
-    assert!(
-        took_ms(&tuned) < took_ms(&defaults),
-        "the published tunings are faster"
-    );
+    about(took_ms(&defaults), 11.1);
+    about(took_ms(&tuned), 11.6);
+    let queue = |it: &Value| it["worst_queue"]["bytes"].as_u64().unwrap();
+    assert!(queue(&tuned) * 3 < queue(&defaults));
     assert!(total(&defaults, "pauses") > 0);
     assert_eq!(total(&tuned, "pauses"), 0);
 }

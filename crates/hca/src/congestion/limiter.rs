@@ -9,10 +9,13 @@ use crate::host_profile::HostProfile;
 /// No packet's turn is further away: what has left is paid for, and one packet at the lowest rate takes
 /// a third of this.
 const WAIT_MAX: Span = Span::from_millis(100);
+/// A debt takes no longer than this, also if settings change under it.
+const DEBT_MAX: Span = Span::from_millis(50);
 
 /// The rate limiter of one queue pair: when its next packet may leave.
 ///
-/// A virtual clock: each packet moves the time of the next one by how long it takes at the rate.
+/// A virtual clock: each packet moves the time of the next one by how long it takes at the rate. What it
+/// takes is a debt in bytes: when the rate changes, what is left of it takes as long as at the new one.
 ///
 /// Each of very many is out of the cache when its turn comes; aligned, it comes as one pair of cache
 /// lines instead of parts of two.
@@ -44,6 +47,7 @@ impl Limiter {
     }
 
     pub(crate) fn on_cnp(&mut self, config: &NvidiaConfig, now: Time) {
+        self.follow(config, now);
         self.rp.on_cnp(config, now);
     }
 
@@ -59,7 +63,21 @@ impl Limiter {
 
     /// The rate in force.
     pub(crate) fn rate(&mut self, config: &NvidiaConfig, now: Time) -> Rate {
+        self.follow(config, now);
         self.rp.rate(config, now)
+    }
+
+    /// Lives through the changes of the rate that have come while a packet waits: each changes when its
+    /// turn is.
+    #[inline]
+    fn follow(&mut self, config: &NvidiaConfig, now: Time) {
+        while let Some(at) = self.rp.next_event().filter(|at| *at <= now)
+            && at < self.due
+        {
+            let before = self.rp.rate(config, at.before(Span::from_picos(1)));
+            let after = self.rp.rate(config, at);
+            self.due = at.after(at_other_rate(self.due.since(at), before, after));
+        }
     }
 
     /// Bytes that may be in flight.
@@ -98,11 +116,14 @@ impl Limiter {
         true
     }
 
-    /// Whether a packet may leave now. If not, the queue pair sleeps until its turn.
-    pub(crate) fn admits(&mut self, host: &HostProfile, now: Time) -> bool {
+    /// Whether a packet may leave now. If not, the queue pair sleeps until its turn, or until the rate
+    /// changes and its turn with it.
+    pub(crate) fn admits(&mut self, config: &NvidiaConfig, host: &HostProfile, now: Time) -> bool {
         self.wake(host, now);
+        self.follow(config, now);
         if self.wait_until.is_none() && self.due > now {
-            self.wait_until = Some(self.due.after(host.pacing_tick));
+            let change = self.rp.next_event().unwrap_or(Time::NEVER);
+            self.wait_until = Some(self.due.min(change).after(host.pacing_tick));
         }
         self.wait_until.is_none()
     }
@@ -122,6 +143,14 @@ impl Limiter {
         let takes = self.rate(config, now).transmission(bytes);
         self.due = self.due.max(earliest).after(takes);
     }
+}
+
+/// What takes so long at one rate, at another one.
+#[cold]
+fn at_other_rate(takes: Span, before: Rate, after: Rate) -> Span {
+    let bits = u128::from(takes.as_picos()) * u128::from(before.bps());
+    let picos = bits.div_ceil(u128::from(after.bps().max(1)));
+    Span::from_picos(u64::try_from(picos).unwrap_or(u64::MAX)).min(DEBT_MAX)
 }
 
 #[cfg(test)]
@@ -151,7 +180,7 @@ mod tests {
         let (config, mut limiter) = limiter();
         let (mut now, mut bytes) = (Time::ZERO, 0);
         while now < Time::ZERO.after(SECOND) {
-            if limiter.admits(HOST, now) {
+            if limiter.admits(&config, HOST, now) {
                 limiter.on_sent(&config, HOST, now, 1_000);
                 bytes += 1_000;
             } else {
@@ -180,17 +209,73 @@ mod tests {
     #[test]
     fn lateness_is_forgotten_by_one_that_had_nothing_to_send() {
         let (config, mut limiter) = limiter();
-        while limiter.admits(HOST, Time::ZERO) {
+        while limiter.admits(&config, HOST, Time::ZERO) {
             limiter.on_sent(&config, HOST, Time::ZERO, 1_000);
         }
         let late = limiter.wait_until().unwrap().after(Span::from_millis(8));
-        assert!(limiter.admits(HOST, late));
+        assert!(limiter.admits(&config, HOST, late));
         let now = late.after(SECOND);
         let mut bytes = 0;
-        while limiter.admits(HOST, now) {
+        while limiter.admits(&config, HOST, now) {
             limiter.on_sent(&config, HOST, now, 1_000);
             bytes += 1_000;
         }
         assert!(bytes <= 8_000, "{bytes} bytes at once");
+    }
+
+    /// A flow of the firmware's parameters that was cut for 100 us, to a few Mb/s.
+    fn cut_down() -> (NvidiaConfig, Limiter, Time) {
+        let line = Rate::from_mbps(100_000);
+        let config = NvidiaConfig::new(&Params::default(), &Switches::default(), line);
+        let mut limiter = Limiter::new(&config, Time::ZERO);
+        let mut now = Time::ZERO;
+        for _ in 0..25 {
+            now = now.after(Span::from_micros(4));
+            limiter.on_cnp(&config, now);
+        }
+        now = now.after(Span::from_micros(4));
+        assert!(limiter.rate(&config, now) < Rate::from_mbps(10));
+        (config, limiter, now)
+    }
+
+    #[test]
+    fn a_sleeper_goes_by_the_rate_that_has_risen() {
+        let (config, mut limiter, now) = cut_down();
+        let card = HostProfile::card(Rate::from_mbps(100_000));
+        while limiter.admits(&config, &card, now) {
+            limiter.on_sent(&config, &card, now, 4_096);
+        }
+        // Of 32,768 bits less than 3,000 are paid until the timer has the rate rise to half the line's.
+        let risen = now.after(Span::from_micros(300));
+        assert!(limiter.wait_until().unwrap() <= risen);
+        while !limiter.admits(&config, &card, limiter.wait_until().unwrap_or(risen)) {}
+        assert!(limiter.due <= risen.after(Span::from_micros(1)));
+    }
+
+    #[test]
+    fn what_has_left_is_what_the_rate_allowed() {
+        let (config, mut limiter, start) = cut_down();
+        let card = HostProfile::card(Rate::from_mbps(100_000));
+        let (mut now, mut sent, mut allowed) = (start, 0, 0.0);
+        let mut next_cnp = start.after(Span::from_micros(700));
+        while now < start.after(Span::from_millis(20)) {
+            while limiter.admits(&config, &card, now) {
+                limiter.on_sent(&config, &card, now, 4_096);
+                sent += 4_096;
+            }
+            if now >= next_cnp {
+                limiter.on_cnp(&config, now);
+                next_cnp = now.after(Span::from_micros(700));
+            }
+            let next = limiter.wait_until().unwrap().min(next_cnp);
+            let rate = limiter.rate(&config, now).bps() as f64;
+            allowed += rate / 8e12 * next.since(now).as_picos() as f64;
+            now = next;
+        }
+        let off = f64::from(sent) - allowed;
+        assert!(
+            sent > 1_000_000 && off.abs() <= 20.0 * 4_096.0,
+            "{sent} {allowed}"
+        );
     }
 }

@@ -81,11 +81,12 @@ impl Hca {
             return Some(share);
         }
         let limiter = entry.limiter.as_mut()?;
-        if !limiter.admits(self.config.host, now) {
+        let (config, host) = (self.congestion.rp(), self.config.host);
+        if !limiter.admits(config, host, now) {
             self.settle(index);
             return None;
         }
-        let window = limiter.window_bytes(self.congestion.rp(), self.config.host, now);
+        let window = limiter.window_bytes(config, host, now);
         Some(u32::try_from(window).unwrap_or(u32::MAX).min(share))
     }
 
