@@ -8,6 +8,7 @@
 //! | `progress` | the line that moves meanwhile |
 //! | `report` | what a person reads afterwards |
 //! | `directory` | a directory of results |
+//! | `tables` | its tables, as CSV and Parquet |
 //! | `page` | the report as HTML |
 
 mod check;
@@ -17,6 +18,7 @@ mod progress;
 mod report;
 mod run;
 mod source;
+mod tables;
 
 use clap::{Args, Subcommand};
 

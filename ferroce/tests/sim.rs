@@ -9,6 +9,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{bad, good, good_json, run};
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::record::Field;
 use serde_json::Value;
 
 const SMALL: &str = "
@@ -98,14 +100,22 @@ fn results_are_written_whole_and_the_same() {
         [
             "fct.txt",
             "flows.csv",
+            "flows.parquet",
             "histogram.csv",
+            "histogram.parquet",
             "links.csv",
+            "links.parquet",
+            "qps.csv",
+            "qps.parquet",
             "queues.csv",
+            "queues.parquet",
             "rates.csv",
+            "rates.parquet",
             "report.html",
             "scenario.toml",
             "summary.json",
-            "timeouts.csv"
+            "timeouts.csv",
+            "timeouts.parquet"
         ]
     );
     assert_eq!(one, read_all("other"), "the same bytes");
@@ -119,6 +129,11 @@ fn results_are_written_whole_and_the_same() {
     );
     assert!(text("timeouts.csv").lines().count() > 1);
     assert!(text("links.csv").lines().count() > 1);
+    assert_eq!(text("qps.csv").lines().count(), 4);
+    for name in names.iter().filter_map(|it| it.strip_suffix(".csv")) {
+        let parquet = parquet_as_csv(&Path::new(&at("one")).join(format!("{name}.parquet")));
+        assert_eq!(parquet, text(&format!("{name}.csv")), "{name}");
+    }
 
     let refused = bad(&["sim", "run", &path, "-o", &at("one")]);
     assert!(
@@ -143,6 +158,97 @@ fn results_are_written_whole_and_the_same() {
         .collect();
     left.sort();
     assert_eq!(left, ["it.toml", "one", "other", "own"], "no drafts");
+}
+
+/// What a table in Parquet says, in the form of the other one.
+fn parquet_as_csv(path: &Path) -> String {
+    let reader = SerializedFileReader::try_from(path).unwrap();
+    let schema = reader.metadata().file_metadata().schema_descr_ptr();
+    let names: Vec<_> = schema.columns().iter().map(|it| it.name()).collect();
+    let mut text = names.join(",") + "\n";
+    for row in reader.get_row_iter(None).unwrap() {
+        let row = row.unwrap();
+        let value = |(_, field): (&String, &Field)| match field {
+            Field::Null => String::new(),
+            Field::Str(name) => name.clone(),
+            other => other.to_string(),
+        };
+        let values: Vec<_> = row.get_column_iter().map(value).collect();
+        text += &(values.join(",") + "\n");
+    }
+    text
+}
+
+#[test]
+fn results_say_what_was_run() {
+    let (directory, path) = file(SMALL);
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let set = ["--set", "job.timeout=9", "--set", "topology.rate=25Gbit"];
+    let arguments = |path: &str, out: &str| -> Vec<String> {
+        let words = ["sim", "run", path, "--tables", "csv", "-o", out];
+        words.map(str::to_owned).to_vec()
+    };
+    let run = |arguments: &[String]| {
+        let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+        good(&words);
+    };
+    let mut first = arguments(&path, &at("one"));
+    first.extend(set.map(str::to_owned));
+    run(&first);
+    run(&arguments(&at("one/scenario.toml"), &at("other")));
+    let written = fs::read_to_string(at("one/scenario.toml")).unwrap();
+    assert!(written.starts_with("# --set job.timeout=9\n"), "{written}");
+    for name in ["summary.json", "flows.csv"] {
+        let read = |of: &str| fs::read_to_string(at(of)).unwrap();
+        let (one, other) = (format!("one/{name}"), format!("other/{name}"));
+        assert_eq!(read(&one), read(&other), "{name}");
+    }
+    assert!(!Path::new(&at("one/flows.parquet")).exists());
+    run(&arguments(&path, &at("as it is")));
+    assert_eq!(
+        fs::read_to_string(at("as it is/scenario.toml")).unwrap(),
+        SMALL
+    );
+}
+
+/// On a disk without room there is all of the results or none of them.
+#[test]
+fn a_full_disk_leaves_nothing_behind() {
+    let (directory, path) = file(SMALL);
+    let disk = directory.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let mut refused = 0;
+    for size in ["4k", "16k", "40k", "64k", "4m"] {
+        let script = format!(
+            "mount -t tmpfs -o size={size} none {disk} || exit 9; {program} sim run {path} -o {disk}/out; \
+             echo $?; ls -A {disk}; ls {disk}/out/summary.json",
+            disk = disk.display(),
+            program = env!("CARGO_BIN_EXE_ferroce"),
+        );
+        let unshare = Command::new("unshare")
+            .args(["-Urm", "sh", "-c", &script])
+            .output();
+        let output = match unshare {
+            Ok(output) if output.status.code() != Some(9) && !output.stdout.is_empty() => output,
+            _ => return eprintln!("skipped: no user namespaces here"),
+        };
+        let (out, err) = (
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        );
+        if out.contains("\n1\n") || out.starts_with("1\n") {
+            refused += 1;
+            assert!(out.ends_with("1\n"), "something was left behind: {out}");
+            assert!(err.contains("No space left on device"), "{err}");
+            assert!(err.contains("cannot write"), "{err}");
+        } else {
+            assert!(
+                out.contains("0\nout\n") && out.ends_with("summary.json\n"),
+                "{size}: {out}{err}"
+            );
+        }
+    }
+    assert!((3..5).contains(&refused), "{refused} of 5");
 }
 
 #[test]

@@ -10,8 +10,8 @@ use ferroce_hca::{
 };
 use ferroce_wire::Psn;
 
-/// The longest message (IBA vol 1, 9.7.6: 2^31 bytes; here half of that).
-pub const MESSAGE_MAX: u32 = 1 << 30;
+use crate::workload::TRANSFER_BYTES_MAX;
+
 /// Completions that one host may have waiting.
 const CQ_ENTRIES: u32 = 1 << 16;
 
@@ -51,7 +51,7 @@ impl Host {
         let cq = hca.create_cq(CQ_ENTRIES)?;
         let memory = Memory::Phantom {
             addr: 1 << 32,
-            len: MESSAGE_MAX.into(),
+            len: TRANSFER_BYTES_MAX.into(),
         };
         let memory = hca.reg_mr(pd, memory, AccessFlags::all())?;
         Ok(Self {

@@ -8,7 +8,7 @@ use ferroce_time::{Span, Time};
 
 use crate::fabric::Fabric;
 use crate::host::Host;
-use crate::workload::{TransferId, Workload};
+use crate::workload::{Dependents, TransferId, Workload};
 
 /// How a job uses its connections.
 #[derive(Clone, PartialEq, Debug)]
@@ -101,28 +101,43 @@ pub struct Player {
     pub timeouts: Vec<Timeout>,
     /// How many transfers each still waits for.
     waits: Vec<u32>,
-    /// Who waits for transfer n: those of `waiters` from `first_waiter[n]` on.
-    waiters: Vec<TransferId>,
-    first_waiter: Vec<u32>,
+    dependents: Dependents,
     /// What begins later.
     later: BinaryHeap<Reverse<(Time, TransferId)>>,
     connections: Vec<Connection>,
     by_ends: HashMap<(u32, u32, u32), u32>,
-    /// The job of each queue pair of each host.
-    job_of_qp: HashMap<(u32, Qpn), u16>,
+    /// The connection of each queue pair of each host.
+    of_qp: HashMap<(u32, Qpn), u32>,
     /// Connections to be made anew.
     broken: VecDeque<(Time, u32)>,
-    /// The connection of each queue pair, of senders and receivers.
+    /// The connection of each transfer.
     of_transfer: Vec<u32>,
     /// Transfers of jobs that live and not yet acknowledged.
     unfinished: u32,
 }
 
+/// A connection, and what its sender has come through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConnectionLook {
+    /// The sending and the receiving host.
+    pub ends: [u32; 2],
+    /// The job that it works for.
+    pub job: u16,
+    /// Its queue pairs, the last ones if it was made anew.
+    pub qpns: [Qpn; 2],
+    /// Retransmission timers that ran out.
+    pub timeouts: u32,
+    /// How long these had waited together.
+    pub waited: Span,
+    /// How often a queue pair failed.
+    pub failures: u32,
+}
+
 #[derive(Debug)]
 struct Connection {
-    ends: [u32; 2],
-    job: u16,
-    qpns: Option<[Qpn; 2]>,
+    look: ConnectionLook,
+    /// Its queue pairs are there.
+    is_made: bool,
     /// Posted and not acknowledged, in order.
     outstanding: VecDeque<TransferId>,
     /// Not posted for want of room.
@@ -137,22 +152,7 @@ impl Player {
     pub fn new(workload: Workload, jobs: Vec<JobConfig>) -> Self {
         assert_eq!(jobs.len(), workload.jobs.len(), "configurations and jobs");
         let count = workload.transfers.len();
-        let mut waits = vec![0; count];
-        let mut first_waiter = vec![0; count + 1];
-        for (before, after) in &workload.edges {
-            waits[after.0 as usize] += 1;
-            first_waiter[before.0 as usize + 1] += 1;
-        }
-        for index in 0..count {
-            first_waiter[index + 1] += first_waiter[index];
-        }
-        let mut place = first_waiter.clone();
-        let mut waiters = vec![TransferId(0); workload.edges.len()];
-        for (before, after) in &workload.edges {
-            let place = &mut place[before.0 as usize];
-            waiters[*place as usize] = *after;
-            *place += 1;
-        }
+        let waits = workload.waits();
         let mut job_outcomes = vec![JobOutcome::default(); jobs.len()];
         let mut later = BinaryHeap::new();
         for (index, transfer) in (0..).zip(&workload.transfers) {
@@ -168,12 +168,11 @@ impl Player {
             job_outcomes,
             timeouts: Vec::new(),
             waits,
-            waiters,
-            first_waiter,
+            dependents: Dependents::of(&workload),
             later,
             connections: Vec::new(),
             by_ends: HashMap::new(),
-            job_of_qp: HashMap::new(),
+            of_qp: HashMap::new(),
             broken: VecDeque::new(),
             of_transfer: vec![u32::MAX; count],
             unfinished: count as u32,
@@ -184,6 +183,17 @@ impl Player {
     /// What is played.
     pub fn workload(&self) -> &Workload {
         &self.workload
+    }
+
+    /// All connections that there have been.
+    pub fn connections(&self) -> impl Iterator<Item = &ConnectionLook> {
+        self.connections.iter().map(|it| &it.look)
+    }
+
+    /// The connection that a transfer used, by its place among [them](Self::connections), if it began.
+    pub fn connection_of(&self, transfer: TransferId) -> Option<u32> {
+        let connection = self.of_transfer[transfer.0 as usize];
+        (connection != u32::MAX).then_some(connection)
     }
 
     /// Whether all that jobs have to do is done and acknowledged, but for jobs that died.
@@ -227,14 +237,19 @@ impl Player {
         // Before the completions, which may end queue pairs.
         for (host, event) in fabric.told.drain(..) {
             if let Event::TimerExpired { qpn, at, expiry } = event {
-                let job = self.job_of_qp.get(&(host, qpn));
+                let connection = self.of_qp.get(&(host, qpn));
+                let connection = connection.map(|it| &mut self.connections[*it as usize]);
                 self.timeouts.push(Timeout {
                     at,
                     host,
                     qpn,
-                    job: job.copied().unwrap_or(0),
+                    job: connection.as_ref().map_or(0, |it| it.look.job),
                     expiry,
                 });
+                if let Some(connection) = connection {
+                    connection.look.timeouts += 1;
+                    connection.look.waited += expiry.wait;
+                }
             }
         }
         while !fabric.completions.is_empty() {
@@ -279,9 +294,15 @@ impl Player {
         }
         let index = self.connections.len() as u32;
         self.connections.push(Connection {
-            ends,
-            job,
-            qpns: None,
+            look: ConnectionLook {
+                ends,
+                job,
+                qpns: [Qpn::new(0); 2],
+                timeouts: 0,
+                waited: Span::ZERO,
+                failures: 0,
+            },
+            is_made: false,
             outstanding: VecDeque::new(),
             waiting: VecDeque::new(),
         });
@@ -294,8 +315,8 @@ impl Player {
 
     fn connect(&mut self, fabric: &mut Fabric, index: u32) -> Result<(), VerbsError> {
         let connection = &mut self.connections[index as usize];
-        let config = &self.jobs[usize::from(connection.job)];
-        let [src, dst] = connection.ends;
+        let config = &self.jobs[usize::from(connection.look.job)];
+        let [src, dst] = connection.look.ends;
         let sender = fabric.host_mut(src).create_qp(config.depth)?;
         let receiver = fabric.host_mut(dst).create_qp(config.depth)?;
         let class = config.traffic_class;
@@ -303,20 +324,21 @@ impl Player {
         one.connect(sender, (dst, receiver), class, other)?;
         let one = fabric.host_mut(dst);
         one.connect(receiver, (src, sender), class, other)?;
-        connection.qpns = Some([sender, receiver]);
-        let job = connection.job;
-        self.job_of_qp.insert((src, sender), job);
-        self.job_of_qp.insert((dst, receiver), job);
+        connection.look.qpns = [sender, receiver];
+        connection.is_made = true;
+        self.of_qp.insert((src, sender), index);
+        self.of_qp.insert((dst, receiver), index);
         Ok(())
     }
 
     /// Posts what waits, as far as there is room.
     fn fill(&mut self, fabric: &mut Fabric, index: u32) -> Result<(), VerbsError> {
         let connection = &mut self.connections[index as usize];
-        let depth = self.jobs[usize::from(connection.job)].depth as usize;
-        let (Some([sender, receiver]), [src, dst]) = (connection.qpns, connection.ends) else {
+        if !connection.is_made {
             return Ok(());
-        };
+        }
+        let depth = self.jobs[usize::from(connection.look.job)].depth as usize;
+        let ([sender, receiver], [src, dst]) = (connection.look.qpns, connection.look.ends);
         let mut has_posted = false;
         while connection.outstanding.len() < depth
             && let Some(id) = connection.waiting.pop_front()
@@ -343,7 +365,7 @@ impl Player {
         let is_receive = it.opcode == WcOpcode::RecvRdmaWithImm;
         let end = usize::from(is_receive);
         // What a queue pair that has been replaced leaves behind is no news.
-        if connection.qpns.is_none_or(|qpns| qpns[end] != it.qpn) {
+        if !connection.is_made || connection.look.qpns[end] != it.qpn {
             return Ok(());
         }
         match (is_receive, it.status) {
@@ -364,8 +386,8 @@ impl Player {
         if outcome.delivered == outcome.transfers {
             outcome.ended = Some(now);
         }
-        for place in self.first_waiter[index]..self.first_waiter[index + 1] {
-            let waiter = self.waiters[place as usize];
+        for place in 0..self.dependents.at(id).len() {
+            let waiter = self.dependents.at(id)[place];
             let waits = &mut self.waits[waiter.0 as usize];
             *waits -= 1;
             if *waits == 0 {
@@ -391,7 +413,7 @@ impl Player {
         let connection = &mut self.connections[index as usize];
         let first = connection.outstanding.pop_front();
         debug_assert_eq!(first, Some(id), "send completions come in order");
-        if self.jobs[usize::from(connection.job)].qp_per_transfer {
+        if self.jobs[usize::from(connection.look.job)].qp_per_transfer {
             return self.disconnect(fabric, index);
         }
         self.fill(fabric, index)
@@ -409,9 +431,9 @@ impl Player {
 
     fn disconnect(&mut self, fabric: &mut Fabric, index: u32) -> Result<(), VerbsError> {
         let connection = &mut self.connections[index as usize];
-        if let Some(qpns) = connection.qpns.take() {
-            for (host, qpn) in connection.ends.into_iter().zip(qpns) {
-                self.job_of_qp.remove(&(host, qpn));
+        if std::mem::take(&mut connection.is_made) {
+            for (host, qpn) in connection.look.ends.into_iter().zip(connection.look.qpns) {
+                self.of_qp.remove(&(host, qpn));
                 fabric.host_mut(host).hca.destroy_qp(qpn)?;
                 fabric.kick(host);
             }
@@ -427,7 +449,9 @@ impl Player {
         status: WcStatus,
     ) -> Result<(), VerbsError> {
         let now = fabric.now();
-        let job = self.connections[index as usize].job;
+        let connection = &mut self.connections[index as usize].look;
+        connection.failures += 1;
+        let job = connection.job;
         let outcome = &mut self.job_outcomes[usize::from(job)];
         outcome.failures += 1;
         match self.jobs[usize::from(job)].on_error {

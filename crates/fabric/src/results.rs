@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use self::ideal::Paths;
 use crate::scenario::Scenario;
-use crate::{NodeId, Outcome, Simulation, Standing};
+use crate::{NodeId, Outcome, Simulation, Standing, TransferId};
 
 /// The figures of a run: what a person wants to know first, and programs, too.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -195,6 +195,33 @@ impl Flow {
     }
 }
 
+/// A queue pair that has sent: the sender's end of a connection, under its last numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct QpRow {
+    /// The job that it works for.
+    pub job: u16,
+    /// Its host.
+    pub src: u32,
+    /// Its number.
+    pub src_qpn: u32,
+    /// The host at the other end.
+    pub dst: u32,
+    /// The number of the queue pair there.
+    pub dst_qpn: u32,
+    /// Transfers that it was given.
+    pub transfers: u32,
+    /// Those acknowledged.
+    pub acknowledged: u32,
+    /// Payload of those acknowledged, bytes.
+    pub bytes: u64,
+    /// Retransmission timers of it that ran out.
+    pub timeouts: u32,
+    /// How long these had waited together.
+    pub waited_ns: u64,
+    /// How often it failed.
+    pub failures: u32,
+}
+
 /// A retransmission timer that ran out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct TimeoutRow {
@@ -221,6 +248,8 @@ pub struct Results {
     pub summary: Summary,
     /// All transfers that were posted, in the order of the workload.
     pub flows: Vec<Flow>,
+    /// All queue pairs that have sent, in the order in which they connected.
+    pub qps: Vec<QpRow>,
     /// All timeouts, in order.
     pub timeouts: Vec<TimeoutRow>,
 }
@@ -256,6 +285,7 @@ impl Results {
         Self {
             summary,
             flows,
+            qps: qps(simulation),
             timeouts,
         }
     }
@@ -283,6 +313,37 @@ fn flows(simulation: &Simulation, paths: &mut Paths<'_>) -> Vec<Flow> {
 fn fct(outcome: &Outcome) -> Option<Span> {
     let is_done = outcome.acknowledged != Time::NEVER;
     is_done.then(|| outcome.acknowledged.since(outcome.started))
+}
+
+fn qps(simulation: &Simulation) -> Vec<QpRow> {
+    let player = &simulation.player;
+    let row = |it: &crate::ConnectionLook| QpRow {
+        job: it.job,
+        src: it.ends[0],
+        src_qpn: it.qpns[0].into(),
+        dst: it.ends[1],
+        dst_qpn: it.qpns[1].into(),
+        transfers: 0,
+        acknowledged: 0,
+        bytes: 0,
+        timeouts: it.timeouts,
+        waited_ns: it.waited.as_nanos(),
+        failures: it.failures,
+    };
+    let mut rows: Vec<_> = player.connections().map(row).collect();
+    let transfers = (0..).zip(&player.workload().transfers);
+    for ((id, transfer), outcome) in transfers.zip(&player.outcomes) {
+        let Some(connection) = player.connection_of(TransferId(id)) else {
+            continue;
+        };
+        let row = &mut rows[connection as usize];
+        row.transfers += 1;
+        if outcome.acknowledged != Time::NEVER {
+            row.acknowledged += 1;
+            row.bytes += u64::from(transfer.bytes);
+        }
+    }
+    rows
 }
 
 fn timeouts(simulation: &Simulation) -> Vec<TimeoutRow> {

@@ -52,6 +52,7 @@ use std::fmt;
 
 use ferroce_hca::VerbsError;
 use ferroce_time::{Span, Time};
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 pub use self::check::Finding;
@@ -151,23 +152,7 @@ impl Scenario {
         values: &[(String, String)],
         resolve: &mut Resolver<'_>,
     ) -> Result<Self, ScenarioError> {
-        let mut table = DeTable::parse(text).map_err(|error| ScenarioError {
-            problems: vec![Problem {
-                line: error.span().map(|span| read::line_of(text, span.start)),
-                text: format!("not TOML: {}", error.message()),
-            }],
-        })?;
-        for (path, value) in values {
-            let value = DeValue::parse(value).map_or_else(
-                |_| DeValue::String(Cow::Borrowed(value)),
-                |value| value.into_inner(),
-            );
-            if let Err(error) = plain::set(table.get_mut(), path, &value) {
-                let text = format!("cannot set {path}: {error}");
-                let problems = vec![Problem { line: None, text }];
-                return Err(ScenarioError { problems });
-            }
-        }
+        let table = table_with(text, values)?;
         let mut reader = Reader::new(text);
         let mut files = Vec::new();
         let mut resolve = |name: &str| {
@@ -306,6 +291,40 @@ fn read_recording<'t>(reader: &mut Reader<'t>, root: &read::Section<'t>, busy: S
         links,
         rates,
     }
+}
+
+/// The text of a scenario with these values in it, as [`Scenario::parse_with`] takes them; comments are
+/// lost.
+///
+/// # Errors
+/// If it is not TOML, or has no place for a value.
+pub fn text_with(text: &str, values: &[(String, String)]) -> Result<String, ScenarioError> {
+    let table = table_with(text, values)?;
+    Ok(plain::table(table.get_ref()).to_string())
+}
+
+fn table_with<'t>(
+    text: &'t str,
+    values: &'t [(String, String)],
+) -> Result<Spanned<DeTable<'t>>, ScenarioError> {
+    let mut table = DeTable::parse(text).map_err(|error| ScenarioError {
+        problems: vec![Problem {
+            line: error.span().map(|span| read::line_of(text, span.start)),
+            text: format!("not TOML: {}", error.message()),
+        }],
+    })?;
+    for (path, value) in values {
+        let value = DeValue::parse(value).map_or_else(
+            |_| DeValue::String(Cow::Borrowed(value)),
+            |value| value.into_inner(),
+        );
+        if let Err(error) = plain::set(table.get_mut(), path, &value) {
+            let text = format!("cannot set {path}: {error}");
+            let problems = vec![Problem { line: None, text }];
+            return Err(ScenarioError { problems });
+        }
+    }
+    Ok(table)
 }
 
 /// The candidate that resembles `word` most.

@@ -6,15 +6,27 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ferroce_fabric::results::{Flow, Results, line_name};
+use ferroce_fabric::Simulation;
+use ferroce_fabric::results::{Flow, Results};
 use ferroce_fabric::scenario::Scenario;
-use ferroce_fabric::{Sample, Simulation};
 
 use super::page;
+use super::tables::{self, Format};
 use crate::output::Failure;
 
 /// What tells a directory of results from others.
 const MARK: &str = "summary.json";
+
+/// A run that has ended, and how its tables are written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finished<'a> {
+    /// The scenario as it was run.
+    pub(super) text: &'a str,
+    pub(super) scenario: &'a Scenario,
+    pub(super) simulation: &'a Simulation,
+    pub(super) results: &'a Results,
+    pub(super) formats: &'a [Format],
+}
 
 /// A directory that results will be written to.
 #[derive(Debug)]
@@ -49,16 +61,10 @@ impl Directory {
     }
 
     /// Writes everything to a draft beside it, which then gets its name.
-    pub(super) fn write(
-        &self,
-        text: &str,
-        scenario: &Scenario,
-        simulation: &Simulation,
-        results: &Results,
-    ) -> Result<(), Failure> {
+    pub(super) fn write(&self, run: &Finished<'_>) -> Result<(), Failure> {
         let draft = self.draft();
         let written = fs::create_dir(&draft)
-            .and_then(|()| files(&draft, text, scenario, simulation, results))
+            .and_then(|()| files(&draft, run))
             .and_then(|()| self.publish(&draft));
         written.map_err(|error| {
             let _ = fs::remove_dir_all(&draft);
@@ -99,48 +105,20 @@ fn is_empty(path: &Path) -> bool {
     fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-fn files(
-    directory: &Path,
-    text: &str,
-    scenario: &Scenario,
-    simulation: &Simulation,
-    results: &Results,
-) -> io::Result<()> {
+fn files(directory: &Path, run: &Finished<'_>) -> io::Result<()> {
     let write = |name: &str, text: &str| fs::write(directory.join(name), text);
-    let json = serde_json::to_string_pretty(&results.summary)?;
-    write("scenario.toml", text)?;
-    write("flows.csv", &flows(results))?;
+    let (scenario, results) = (run.scenario, run.results);
+    write("scenario.toml", run.text)?;
+    let samples = &run.simulation.samples;
+    tables::write(directory, scenario, samples, results, run.formats)?;
     write("fct.txt", &fct(results))?;
-    write("timeouts.csv", &timeouts(results))?;
-    write("histogram.csv", &histogram(results))?;
-    let samples = &simulation.samples;
-    let line = |of: u32| {
-        let (cable, end) = (of as usize / 2, of as usize % 2);
-        line_name(&scenario.topology, cable, end)
-    };
-    let host = |of: u32| scenario.topology.names[of as usize].clone();
     write(
-        "queues.csv",
-        &series("port", "bytes", &samples.queues, line),
+        "report.html",
+        &page::page(scenario, run.simulation, results),
     )?;
-    write("links.csv", &series("link", "bytes", &samples.links, line))?;
-    write("rates.csv", &series("host", "bps", &samples.rates, host))?;
-    write("report.html", &page::page(scenario, simulation, results))?;
     // Last, so that a directory that has it is whole.
+    let json = serde_json::to_string_pretty(&results.summary)?;
     write(MARK, &format!("{json}\n"))
-}
-
-fn flows(results: &Results) -> String {
-    let mut csv = String::from("transfer,job,src,dst,bytes,start_ns,fct_ns,ideal_ns\n");
-    for it in &results.flows {
-        let fct = it.fct_ns.map_or(String::new(), |ns| ns.to_string());
-        let _ = writeln!(
-            csv,
-            "{},{},{},{},{},{},{fct},{}",
-            it.transfer, it.job, it.src, it.dst, it.bytes, it.start_ns, it.ideal_ns
-        );
-    }
-    csv
 }
 
 /// Flows that have completed, in the columns and the order of HPCC's simulator: source and destination
@@ -164,34 +142,4 @@ fn fct(results: &Results) -> String {
         );
     }
     text
-}
-
-fn timeouts(results: &Results) -> String {
-    let mut csv = String::from("at_ns,host,qpn,job,wait_ns,adaptive,fatal\n");
-    for it in &results.timeouts {
-        let _ = writeln!(
-            csv,
-            "{},{},{},{},{},{},{}",
-            it.at_ns, it.host, it.qpn, it.job, it.wait_ns, it.adaptive, it.fatal
-        );
-    }
-    csv
-}
-
-fn histogram(results: &Results) -> String {
-    let mut csv = String::from("low_ns,high_ns,count\n");
-    for bin in &results.summary.histogram {
-        let high = bin.high_ns.map_or(String::new(), |ns| ns.to_string());
-        let _ = writeln!(csv, "{},{high},{}", bin.low_ns, bin.count);
-    }
-    csv
-}
-
-fn series(of: &str, value: &str, samples: &[Sample], name: impl Fn(u32) -> String) -> String {
-    let mut csv = format!("at_ns,{of},qpn,{value}\n");
-    for it in samples {
-        let (at, name) = (it.at.as_nanos(), name(it.of));
-        let _ = writeln!(csv, "{at},{name},{},{}", it.qpn, it.value);
-    }
-    csv
 }

@@ -11,7 +11,7 @@ use ferroce_fabric::scenario::Scenario;
 use ferroce_time::Span;
 
 use self::plot::escape;
-use super::report::{grouped, kilobytes, loss_names};
+use super::report::{grouped, kilobytes, loss_names, switches};
 use crate::output::ms;
 
 const STYLE: &str = "
@@ -47,10 +47,10 @@ pub(super) fn page(scenario: &Scenario, simulation: &Simulation, results: &Resul
     let topology = &scenario.topology;
     let _ = writeln!(
         html,
-        "<p class=\"facts\">{} hosts, {} switches, {} links. {}. {} ms simulated in {} events. \
+        "<p class=\"facts\">{} hosts, {}, {} links. {}. {} ms simulated in {} events. \
          Ferroce {}, scenario {}, seed {}.</p>",
         topology.hosts,
-        topology.switches(),
+        switches(topology),
         topology.cables.len(),
         escape(&scenario.device.policy_name),
         ms(Some(Span::from_nanos(summary.simulated_ns))),

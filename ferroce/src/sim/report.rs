@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use ferroce_fabric::Topology;
 use ferroce_fabric::results::{Ended, Fate, Results, Slowdown, Totals};
 use ferroce_fabric::scenario::Scenario;
 use ferroce_time::Span;
@@ -17,9 +18,9 @@ pub(super) fn text(scenario: &Scenario, results: &Results) -> String {
     }
     let _ = writeln!(
         text,
-        "{} hosts, {} switches; {}; scenario {}, seed {}",
+        "{} hosts, {}; {}; scenario {}, seed {}",
         topology.hosts,
-        topology.switches(),
+        switches(topology),
         scenario.device.policy_name,
         summary.scenario,
         summary.seed
@@ -34,6 +35,14 @@ pub(super) fn text(scenario: &Scenario, results: &Results) -> String {
     text += &jobs(results);
     text += &totals(results);
     text
+}
+
+/// How many switches there are.
+pub(super) fn switches(topology: &Topology) -> String {
+    match topology.switches() {
+        1 => "1 switch".to_owned(),
+        count => format!("{count} switches"),
+    }
 }
 
 fn ended(ended: Ended) -> &'static str {

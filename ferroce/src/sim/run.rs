@@ -12,10 +12,11 @@ use ferroce_fabric::{Simulation, Standing};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::directory::Directory;
+use super::directory::{Directory, Finished};
 use super::progress::Progress;
 use super::report;
 use super::source::Which;
+use super::tables::Format;
 use crate::adp::place;
 use crate::output::{Failure, Output};
 
@@ -34,10 +35,18 @@ const SLICE: u64 = 100_000;
 pub(super) struct Run {
     #[command(flatten)]
     which: Which,
-    /// Write summary, tables (CSV, and fct.txt as HPCC's simulator has it) and an HTML report to a new
-    /// directory
+    /// Write summary, tables, and an HTML report to a new directory
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// How tables are written; fct.txt is there in any case
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        value_delimiter = ',',
+        default_value = "csv,parquet",
+        requires = "output"
+    )]
+    tables: Vec<Format>,
     /// Replace a directory of results that exists
     #[arg(long, requires = "output")]
     force: bool,
@@ -48,10 +57,12 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let source = self.which.source()?;
-        let scenario = source.scenario(&self.which.values())?;
+        let (source, values) = (self.which.source()?, self.which.values());
+        let scenario = source.scenario(&values)?;
         let directory = self.output.map(|path| Directory::check(path, self.force));
         let directory = directory.transpose()?;
+        let mut formats = self.tables;
+        formats.dedup();
         let interrupt = Interrupt::new().map_err(Failure::broken)?;
         for finding in scenario.check() {
             let place = place(&source.name, finding.line);
@@ -60,7 +71,13 @@ impl Run {
         let (simulation, standing) = simulate(&scenario, &interrupt)?;
         let results = Results::new(&scenario, &simulation, standing);
         if let Some(directory) = directory {
-            directory.write(&source.text, &scenario, &simulation, &results)?;
+            directory.write(&Finished {
+                text: &source.text_with(&values)?,
+                scenario: &scenario,
+                simulation: &simulation,
+                results: &results,
+                formats: &formats,
+            })?;
         }
         match self.json {
             true => to.json(&results.summary)?,

@@ -1,11 +1,12 @@
 //! Scenarios by file or built-in name.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ferroce_fabric::scenario::{Scenario, ScenarioError};
+use ferroce_fabric::scenario::{self, Scenario, ScenarioError};
 
 use crate::adp::place;
 use crate::output::Failure;
@@ -114,14 +115,30 @@ impl Source {
         })
     }
 
+    /// The file with these values in it: as it is if there are none, else without its comments.
+    pub(super) fn text_with(&self, values: &[(String, String)]) -> Result<Cow<'_, str>, Failure> {
+        if values.is_empty() {
+            return Ok(Cow::Borrowed(&self.text));
+        }
+        let text = scenario::text_with(&self.text, values);
+        let text = text.map_err(|error| self.refused(&error))?;
+        let mut whole = String::new();
+        for (path, value) in values {
+            let _ = writeln!(whole, "# --set {path}={value}");
+        }
+        Ok(Cow::Owned(whole + &text))
+    }
+
     pub(super) fn scenario(&self, values: &[(String, String)]) -> Result<Scenario, Failure> {
-        self.parse(values).map_err(|error| {
-            let mut lines = String::new();
-            for problem in &error.problems {
-                let place = place(&self.name, problem.line);
-                let _ = writeln!(lines, "{place}: error: {}", problem.text);
-            }
-            Failure::Input(lines)
-        })
+        self.parse(values).map_err(|error| self.refused(&error))
+    }
+
+    fn refused(&self, error: &ScenarioError) -> Failure {
+        let mut lines = String::new();
+        for problem in &error.problems {
+            let place = place(&self.name, problem.line);
+            let _ = writeln!(lines, "{place}: error: {}", problem.text);
+        }
+        Failure::Input(lines)
     }
 }

@@ -20,10 +20,12 @@ pub struct Estimate {
 const HOST_BYTES: u64 = 8 << 10;
 /// A transfer with its outcome, its dependencies and its connection.
 const TRANSFER_BYTES: u64 = 160;
-/// Lines of `flows.csv` and `fct.txt`.
-const FLOW_BYTES: u64 = 120;
-/// A sample in memory, and its line.
+/// Its rows in tables: flows as CSV, as Parquet and as HPCC has them, and a queue pair.
+const FLOW_BYTES: u64 = 250;
+/// A sample in memory.
 const SAMPLE_BYTES: u64 = 32;
+/// Its rows as CSV and as Parquet.
+const SAMPLE_ROW_BYTES: u64 = 56;
 
 impl Scenario {
     /// About how much work a run is.
@@ -42,7 +44,7 @@ impl Scenario {
             memory: u64::from(self.topology.nodes()) * HOST_BYTES
                 + transfers * TRANSFER_BYTES
                 + samples * SAMPLE_BYTES,
-            results: transfers * FLOW_BYTES + samples * SAMPLE_BYTES,
+            results: transfers * FLOW_BYTES + samples * SAMPLE_ROW_BYTES,
         }
     }
 

@@ -1,0 +1,238 @@
+//! The tables of a run, each made when it is written.
+//!
+//! | module | does |
+//! |---|---|
+//! | `csv` | writes one as comma-separated values |
+//! | `parquet` | writes one as Parquet |
+
+mod csv;
+mod parquet;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::path::Path;
+
+use clap::ValueEnum;
+use ferroce_fabric::results::{Results, line_name};
+use ferroce_fabric::scenario::Scenario;
+use ferroce_fabric::{Sample, Samples};
+
+/// How tables are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(super) enum Format {
+    /// Comma-separated values
+    Csv,
+    /// Apache Parquet, for data frames and SQL
+    Parquet,
+}
+
+/// A table: columns of the same length.
+struct Table<'a> {
+    name: &'static str,
+    columns: Vec<(&'static str, Column<'a>)>,
+}
+
+/// A column, as text or as a number that is less than 2^63.
+enum Column<'a> {
+    Number(Vec<u64>),
+    /// Numbers that not every row has.
+    Perhaps(Vec<Option<u64>>),
+    Flag(Vec<bool>),
+    /// Names, by their places in a list.
+    Name(Vec<u32>, &'a [String]),
+}
+
+impl Table<'_> {
+    fn rows(&self) -> usize {
+        self.columns.first().map_or(0, |(_, column)| column.len())
+    }
+}
+
+impl Column<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Number(values) => values.len(),
+            Self::Perhaps(values) => values.len(),
+            Self::Flag(values) => values.len(),
+            Self::Name(places, _) => places.len(),
+        }
+    }
+}
+
+/// What tables are made of.
+struct Source<'a> {
+    results: &'a Results,
+    samples: &'a Samples,
+    hosts: &'a [String],
+    lines: Vec<String>,
+}
+
+/// Writes all tables to a directory, in each of these formats.
+pub(super) fn write(
+    directory: &Path,
+    scenario: &Scenario,
+    samples: &Samples,
+    results: &Results,
+    formats: &[Format],
+) -> io::Result<()> {
+    let topology = &scenario.topology;
+    let lines = 0..2 * topology.cables.len();
+    let source = Source {
+        results,
+        samples,
+        hosts: &topology.names,
+        lines: lines
+            .map(|it| line_name(topology, it / 2, it % 2))
+            .collect(),
+    };
+    for table in [flows, qps, timeouts, histogram, queues, links, rates] {
+        let table = table(&source);
+        for format in formats {
+            match format {
+                Format::Csv => {
+                    let file = File::create_new(directory.join(table.name).with_extension("csv"))?;
+                    let mut file = BufWriter::new(file);
+                    csv::write(&table, &mut file)?;
+                    file.flush()?;
+                }
+                Format::Parquet => {
+                    let path = directory.join(table.name).with_extension("parquet");
+                    parquet::write(&table, File::create_new(path)?)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A column of numbers, one of each row.
+macro_rules! numbers {
+    ($rows:expr, $field:ident) => {
+        (
+            stringify!($field),
+            Column::Number($rows.iter().map(|it| u64::from(it.$field)).collect()),
+        )
+    };
+}
+
+/// The same of what may be true.
+macro_rules! flags {
+    ($rows:expr, $field:ident) => {
+        (
+            stringify!($field),
+            Column::Flag($rows.iter().map(|it| it.$field).collect()),
+        )
+    };
+}
+
+fn flows<'a>(source: &'a Source<'_>) -> Table<'a> {
+    let rows = &source.results.flows;
+    let fct = rows.iter().map(|it| it.fct_ns).collect();
+    Table {
+        name: "flows",
+        columns: vec![
+            numbers!(rows, transfer),
+            numbers!(rows, job),
+            numbers!(rows, src),
+            numbers!(rows, dst),
+            numbers!(rows, bytes),
+            numbers!(rows, start_ns),
+            ("fct_ns", Column::Perhaps(fct)),
+            numbers!(rows, ideal_ns),
+        ],
+    }
+}
+
+fn qps<'a>(source: &'a Source<'_>) -> Table<'a> {
+    let rows = &source.results.qps;
+    Table {
+        name: "qps",
+        columns: vec![
+            numbers!(rows, job),
+            numbers!(rows, src),
+            numbers!(rows, src_qpn),
+            numbers!(rows, dst),
+            numbers!(rows, dst_qpn),
+            numbers!(rows, transfers),
+            numbers!(rows, acknowledged),
+            numbers!(rows, bytes),
+            numbers!(rows, timeouts),
+            numbers!(rows, waited_ns),
+            numbers!(rows, failures),
+        ],
+    }
+}
+
+fn timeouts<'a>(source: &'a Source<'_>) -> Table<'a> {
+    let rows = &source.results.timeouts;
+    Table {
+        name: "timeouts",
+        columns: vec![
+            numbers!(rows, at_ns),
+            numbers!(rows, host),
+            numbers!(rows, qpn),
+            numbers!(rows, job),
+            numbers!(rows, wait_ns),
+            flags!(rows, adaptive),
+            flags!(rows, fatal),
+        ],
+    }
+}
+
+fn histogram<'a>(source: &'a Source<'_>) -> Table<'a> {
+    let rows = &source.results.summary.histogram;
+    let high = rows.iter().map(|it| it.high_ns).collect();
+    Table {
+        name: "histogram",
+        columns: vec![
+            numbers!(rows, low_ns),
+            ("high_ns", Column::Perhaps(high)),
+            numbers!(rows, count),
+        ],
+    }
+}
+
+fn queues<'a>(source: &'a Source<'_>) -> Table<'a> {
+    series(
+        "queues",
+        ("port", &source.lines),
+        "bytes",
+        &source.samples.queues,
+    )
+}
+
+fn links<'a>(source: &'a Source<'_>) -> Table<'a> {
+    series(
+        "links",
+        ("link", &source.lines),
+        "bytes",
+        &source.samples.links,
+    )
+}
+
+fn rates<'a>(source: &'a Source<'_>) -> Table<'a> {
+    let rows = &source.samples.rates;
+    let mut table = series("rates", ("host", source.hosts), "bps", rows);
+    table.columns.insert(2, numbers!(rows, qpn));
+    table
+}
+
+/// Samples of lines or hosts, by name.
+fn series<'a>(
+    name: &'static str,
+    (of, names): (&'static str, &'a [String]),
+    value: &'static str,
+    samples: &[Sample],
+) -> Table<'a> {
+    let at = samples.iter().map(|it| it.at.as_nanos()).collect();
+    let places = samples.iter().map(|it| it.of).collect();
+    let values = samples.iter().map(|it| it.value).collect();
+    Table {
+        name,
+        columns: vec![
+            ("at_ns", Column::Number(at)),
+            (of, Column::Name(places, names)),
+            (value, Column::Number(values)),
+        ],
+    }
+}
