@@ -9,4 +9,5 @@ mod hpcc;
 mod lossless;
 mod max_min;
 mod net;
+mod published;
 mod sharing;
