@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -320,4 +321,79 @@ fn bad_input_is_named() {
     let (code, _, err) = run(&small);
     assert_eq!(code, 2);
     assert!(err.contains("write --shards 1 or less"), "{err}");
+}
+
+/// A directory with programs of these texts, to stand first in PATH.
+fn programs(programs: &[(&str, &str)]) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in programs {
+        let path = directory.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    directory
+}
+
+/// What `launch` hands to sbatch, and what it makes of the answer. A real one is in interop.
+#[test]
+fn a_launch_submits_one_array() {
+    let directory = place(10);
+    let (sweep, out) = (path(&directory, "sweep.toml"), path(&directory, "out"));
+    let launch = |slurm: &TempDir| {
+        let output = Command::new(FERROCE)
+            .args(["sweep", "launch", &sweep, "--out", &out, "--on", "slurm"])
+            .args([
+                "--shards",
+                "2",
+                "--shard-time",
+                "0",
+                "--",
+                "--partition=long",
+                "--mem=1G",
+            ])
+            .env("PATH", format!("{}:/usr/bin:/bin", slurm.path().display()))
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    };
+    let config = ("scontrol", "echo 'MaxArraySize            = 17'");
+    let given = path(&directory, "given");
+    let submits = format!("for it; do echo \"$it\"; done > {given}; echo 4711");
+    let (code, said, err) = launch(&programs(&[config, ("sbatch", &submits)]));
+    assert_eq!(code, Some(0), "{err}");
+    assert!(
+        said.starts_with("job 4711: 2 shards; when they are done: ferroce sweep collect "),
+        "{said}"
+    );
+    let given = fs::read_to_string(given).unwrap();
+    let words: Vec<_> = given.lines().collect();
+    let script = format!("{out}/launch.sbatch");
+    assert_eq!(
+        words,
+        ["--parsable", "--partition=long", "--mem=1G", &script]
+    );
+    let script = fs::read_to_string(script).unwrap();
+    assert!(script.contains("#SBATCH --array=0-1"), "{script}");
+
+    let refuses = (
+        "sbatch",
+        "echo 'sbatch: error: invalid partition' >&2; exit 1",
+    );
+    let (code, _, err) = launch(&programs(&[config, refuses]));
+    assert_eq!(code, Some(1));
+    assert!(
+        err.contains("launch.sbatch: sbatch: error: invalid partition"),
+        "{err}"
+    );
+    let (code, _, err) = launch(&programs(&[(
+        "scontrol",
+        "echo 'no controller' >&2; exit 1",
+    )]));
+    assert_eq!(code, Some(1));
+    assert!(err.contains("scontrol show config: no controller"), "{err}");
 }
