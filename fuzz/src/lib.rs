@@ -17,6 +17,7 @@
 //! | [`profile`] | any profile file or register content is judged without a panic, and a valid one gives finite, ordered traces |
 //! | [`qp_pair`] | no sequence of verbs, packets, losses and register writes makes a device panic, complete a request twice, touch memory it may not, or hang in silence |
 //! | [`scenario`] | any scenario file is a scenario or is refused with a reason, and a small one runs to an end with its books in order |
+//! | [`sweep`] | any sweep file is a sweep or is refused with reasons, and each point of its plan is a scenario again |
 
 mod cm;
 mod congestion;
@@ -29,6 +30,7 @@ mod profile;
 mod qp_pair;
 mod register;
 mod scenario;
+mod sweep;
 
 pub use cm::cm;
 pub use congestion::congestion;
@@ -41,12 +43,13 @@ pub use profile::profile;
 pub use qp_pair::qp_pair;
 pub use register::register;
 pub use scenario::scenario;
+pub use sweep::sweep;
 
 /// Does something with an input; panics if a promise is broken.
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("packet", packet),
     ("register", register),
     ("mlxreg", mlxreg),
@@ -59,6 +62,7 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("profile", profile),
     ("qp_pair", qp_pair),
     ("scenario", scenario),
+    ("sweep", sweep),
 ];
 
 /// Runs `target` over the files named on the command line, or hexadecimal digits after `--hex`.

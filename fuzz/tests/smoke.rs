@@ -182,3 +182,8 @@ fn htsim_matrix() {
 fn scenario() {
     smoke("scenario", 2_000);
 }
+
+#[test]
+fn sweep() {
+    smoke("sweep", 5_000);
+}
