@@ -38,11 +38,22 @@ pub(crate) fn cost(packets: u32, mtu: Mtu) -> u64 {
 
 /// How many packets cost at most `bytes`.
 pub(crate) fn affordable(bytes: u64, mtu: Mtu) -> u32 {
-    u32::try_from((bytes / unit(mtu)).saturating_sub(1)).unwrap_or(u32::MAX)
+    // Each turn takes several of these: by a constant they are multiplications.
+    let units = match mtu {
+        Mtu::Mtu256 | Mtu::Mtu512 | Mtu::Mtu1024 => bytes / unit(Mtu::Mtu1024),
+        Mtu::Mtu2048 => bytes / unit(Mtu::Mtu2048),
+        Mtu::Mtu4096 => bytes / unit(Mtu::Mtu4096),
+    };
+    u32::try_from(units.saturating_sub(1)).unwrap_or(u32::MAX)
 }
 
-pub(crate) fn unit(mtu: Mtu) -> u64 {
-    (mtu.bytes().max(PAYLOAD_MIN) + OVERHEAD).into()
+#[inline]
+pub(crate) const fn unit(mtu: Mtu) -> u64 {
+    let payload = match mtu.bytes() {
+        short if short < PAYLOAD_MIN => PAYLOAD_MIN,
+        long => long,
+    };
+    (payload + OVERHEAD) as u64 // at most as long as a packet
 }
 
 /// What a buffer has taken, and who waits for room in it.

@@ -353,7 +353,11 @@ impl Hca {
 fn share_of(peer: &Peer, entry: &QpEntry, turn_bytes: u64) -> u32 {
     // It is about to be one of them.
     let busy = peer.busy + u32::from(entry.turn.packets == 0);
-    let share = (peer.window.bytes() / u64::from(busy)).max(turn_bytes);
+    let share = match busy {
+        0 | 1 => peer.window.bytes(), // the usual case, for which a division is too long
+        _ => peer.window.bytes() / u64::from(busy),
+    };
+    let share = share.max(turn_bytes);
     let mtu = entry.qp.attr().path_mtu;
     affordable(share, mtu).saturating_mul(mtu.bytes())
 }
