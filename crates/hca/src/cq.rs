@@ -119,7 +119,11 @@ impl Cq {
     }
 
     pub(crate) fn pop(&mut self) -> Option<Completion> {
-        self.entries.pop_front()
+        let oldest = self.entries.pop_front();
+        if self.entries.is_empty() {
+            self.entries.clear(); // the next one comes to the place that caches know
+        }
+        oldest
     }
 
     /// Completions that wait to be polled.

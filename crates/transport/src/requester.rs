@@ -624,6 +624,9 @@ impl Requester {
             host.complete(WorkQueue::Send, completion);
         }
         self.queue.pop_front();
+        if self.queue.is_empty() {
+            self.queue.clear(); // the next one comes to the place that caches know
+        }
     }
 
     /// A local error whose turn has come: every earlier WQE is done.
