@@ -31,19 +31,20 @@ const ECT_0: u8 = 0b10;
 
 /// What all flows of a port have in common.
 #[derive(Debug)]
+#[repr(C)] // what packets need stands first
 pub(crate) struct Congestion {
+    /// One bit for each priority whose queue pairs heed CNPs.
+    enabled: u8,
+    cnps: VecDeque<Cnp>,
     /// With the parameters in force.
     settings: Arc<Settings>,
     /// Speed of the port.
     line: Rate,
     switches: Switches,
-    /// One bit for each priority whose queue pairs heed CNPs.
-    enabled: u8,
     /// Made by the first CNP: most devices never get one.
     rp: OnceCell<Box<NvidiaConfig>>,
     np: NotificationPoint,
     datagrams: DatagramTimers,
-    cnps: VecDeque<Cnp>,
 }
 
 /// A CNP that waits.

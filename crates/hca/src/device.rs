@@ -78,7 +78,6 @@ pub struct Hca {
     departure: Time,
     egress: Link<Outgoing>,
     ingress: Link<Held>,
-    pub(crate) congestion: Congestion,
     /// Made when first needed.
     pub(crate) cm: OnceCell<Box<Cm>>,
     /// [`Event::ConnectionManager`] was told and its events not yet all taken.
@@ -89,7 +88,6 @@ pub struct Hca {
     /// What the queue pair whose turn it is had taken when that began; `None` if it has nothing to
     /// send but answers.
     pub(crate) turn_began: Option<Turn>,
-    pub(crate) config: HcaConfig,
     timers: Timers,
     /// The devices at the other ends, and what is on the wire to them.
     pub(crate) peers: Peers,
@@ -97,6 +95,8 @@ pub struct Hca {
     pub(crate) responses: Room,
     /// When those who wait for room look whether what is on the wire is lost.
     pub(crate) written_off_at: Option<Time>,
+    pub(crate) congestion: Congestion,
+    pub(crate) config: HcaConfig,
     /// Queue pairs that have worked since the device last rested.
     used: Vec<u32>,
     /// Settings in force.

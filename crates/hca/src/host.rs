@@ -56,12 +56,12 @@ pub(crate) struct Common {
     pub(crate) numbers: Numbers,
     /// Every timer expiry is an event.
     pub(crate) trace_timers: bool,
+    pub(crate) policy: Policy,
+    pub(crate) cqs: Table<Cq>,
     /// Memory regions and windows.
     pub(crate) keys: KeyTable,
-    pub(crate) cqs: Table<Cq>,
-    pub(crate) policy: Policy,
     pub(crate) events: VecDeque<Event>,
-    pub(crate) srqs: Table<Srq>,
+    pub(crate) srqs: Table<Box<Srq>>,
 }
 
 /// The device as one queue pair sees it, for the length of one call.

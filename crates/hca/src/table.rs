@@ -7,12 +7,19 @@ const REST_MAX: u32 = 4096;
 
 /// Objects by index. A freed index is used again only after many others, so that a late packet or a
 /// stale handle rarely meets a new object under an old number.
+///
+/// The first object lies in the table itself: most devices of a simulation have one of each kind, and
+/// none of them is in the processor's caches when a device's turn comes.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    slots: Vec<Option<T>>,
+    first: Option<T>,
+    /// Those from index 1 on.
+    others: Vec<Option<T>>,
+    /// How many indices have ever been used.
+    indices: u32,
+    max: u32,
     /// Freed indices, made with the first one.
     free: Option<Box<Free>>,
-    max: u32,
 }
 
 /// Oldest first.
@@ -23,49 +30,62 @@ impl<T> Table<T> {
     /// A table for at most `max` objects at a time.
     pub(crate) fn new(max: u32) -> Self {
         Self {
-            slots: Vec::new(),
-            free: None,
+            first: None,
+            others: Vec::new(),
+            indices: 0,
             max,
+            free: None,
         }
     }
 
     /// Puts in the object that `make` makes for its index; `None` if the table is full.
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(u32) -> T) -> Option<u32> {
-        let next = u32::try_from(self.slots.len()).ok()?;
         let resting = self.resting() as u32; // at most as many as there are indices
-        let recycle = next >= self.max || resting > (self.max / 4).min(REST_MAX);
+        let recycle = self.indices >= self.max || resting > (self.max / 4).min(REST_MAX);
         let index = if recycle {
             self.free.as_mut()?.0.pop_front()?
         } else {
-            next
+            self.indices
         };
         let object = make(index);
-        match self.slots.get_mut(index as usize) {
+        match self.slot_mut(index) {
             Some(slot) => *slot = Some(object),
-            None => self.slots.push(Some(object)),
+            None => self.others.push(Some(object)),
         }
+        self.indices = self.indices.max(index + 1);
         Some(index)
     }
 
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
-        let object = self.slots.get_mut(index as usize)?.take()?;
+        let object = self.slot_mut(index)?.take()?;
         self.free.get_or_insert_default().0.push_back(index);
         Some(object)
     }
 
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
-        self.slots.get(index as usize)?.as_ref()
+        match index.checked_sub(1) {
+            None => self.first.as_ref(),
+            Some(other) => self.others.get(other as usize)?.as_ref(),
+        }
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.slots.get_mut(index as usize)?.as_mut()
+        self.slot_mut(index)?.as_mut()
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, index: u32) -> Option<&mut Option<T>> {
+        match index.checked_sub(1) {
+            None => Some(&mut self.first),
+            Some(other) => self.others.get_mut(other as usize),
+        }
     }
 
     /// Number of objects.
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.resting()
+        self.indices() - self.resting()
     }
 
     /// Freed indices that wait.
@@ -75,7 +95,7 @@ impl<T> Table<T> {
 
     /// Indices that have ever been used: never more than objects at a time and freed ones at rest.
     pub(crate) fn indices(&self) -> usize {
-        self.slots.len()
+        self.indices as usize
     }
 
     /// Checks the books of the table.
@@ -83,18 +103,20 @@ impl<T> Table<T> {
     /// # Panics
     /// If they are wrong.
     pub(crate) fn audit(&self) {
-        assert!(self.slots.len() <= self.max as usize);
-        let free = self.slots.iter().filter(|slot| slot.is_none()).count();
-        assert_eq!(free, self.resting(), "indices without an object");
+        assert!(self.indices <= self.max);
+        assert!(self.others.len() <= self.indices());
+        assert_eq!(self.iter().count(), self.len(), "indices without an object");
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.slots.iter_mut().flatten()
+        self.first
+            .iter_mut()
+            .chain(self.others.iter_mut().flatten())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..)
-            .zip(&self.slots)
+            .zip(std::iter::once(&self.first).chain(&self.others))
             .filter_map(|(index, slot)| Some((index, slot.as_ref()?)))
     }
 }
@@ -133,9 +155,9 @@ mod tests {
             table.remove(index).unwrap();
         }
         assert!(
-            table.slots.len() <= 2 * REST_MAX as usize,
+            table.indices() <= 2 * REST_MAX as usize,
             "{}",
-            table.slots.len()
+            table.indices()
         );
         assert_eq!(table.len(), 0);
     }

@@ -11,6 +11,7 @@ use crate::table::Table;
 
 /// A device that queue pairs of this one are connected to.
 #[derive(Debug)]
+#[repr(align(64))] // three cache lines, and not four
 pub(crate) struct Peer {
     pub(crate) address: IpAddr,
     /// Queue pairs whose requests go there.
@@ -28,10 +29,12 @@ pub(crate) struct Peer {
     pub(crate) leased: u64,
 }
 
+const _: () = assert!(size_of::<Peer>() <= 3 * 64, "three cache lines");
+
 /// All of them: no more than there are queue pairs.
 #[derive(Debug)]
 pub(crate) struct Peers {
-    table: Table<Peer>,
+    table: Table<Box<Peer>>,
     by_address: BTreeMap<IpAddr, u32>,
 }
 
@@ -55,15 +58,17 @@ impl Peers {
     }
 
     fn insert(&mut self, now: Time, address: IpAddr, window: PathWindow) -> Option<u32> {
-        let index = self.table.insert_with(|_| Peer {
-            address,
-            users: 0,
-            busy: 0,
-            room: Room::default(),
-            window,
-            heard: now,
-            is_silent: false,
-            leased: 0,
+        let index = self.table.insert_with(|_| {
+            Box::new(Peer {
+                address,
+                users: 0,
+                busy: 0,
+                room: Room::default(),
+                window,
+                heard: now,
+                is_silent: false,
+                leased: 0,
+            })
         })?;
         self.by_address.insert(address, index);
         Some(index)
@@ -82,12 +87,12 @@ impl Peers {
 
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&Peer> {
-        self.table.get(index)
+        self.table.get(index).map(|peer| &**peer)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Peer> {
-        self.table.get_mut(index)
+        self.table.get_mut(index).map(|peer| &mut **peer)
     }
 
     pub(crate) fn rooms(&mut self) -> impl Iterator<Item = &mut Room> {
@@ -95,7 +100,7 @@ impl Peers {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Peer)> {
-        self.table.iter()
+        self.table.iter().map(|(index, peer)| (index, &**peer))
     }
 }
 

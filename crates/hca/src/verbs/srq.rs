@@ -46,7 +46,7 @@ impl Hca {
         let index = self
             .common
             .srqs
-            .insert_with(|_| Srq::new(pd, xrc, max_wr, max_sge));
+            .insert_with(|_| Box::new(Srq::new(pd, xrc, max_wr, max_sge)));
         let index = index.ok_or(VerbsError::TooMany { object, max })?;
         *self.pd_users(pd)? += 1;
         Ok(SrqId(index))
@@ -110,6 +110,7 @@ impl Hca {
         self.common
             .srqs
             .get_mut(srq.0)
+            .map(|srq| &mut **srq)
             .ok_or_else(|| no_such(Object::Srq, srq.0))
     }
 }
