@@ -17,12 +17,11 @@ pub struct RangeError {
 }
 
 impl RangeError {
-    pub(crate) const fn check(
-        field: &'static str,
-        value: u64,
-        min: u64,
-        max: u64,
-    ) -> Result<(), Self> {
+    /// Whether a field's value lies in its range.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub const fn check(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), Self> {
         if value < min || value > max {
             return Err(Self {
                 field,

@@ -11,8 +11,8 @@
 //! - [`Switches`] are the questions about which the sources disagree.
 //! - [`rp`] holds two reaction points: NVIDIA's and that of the algorithm's authors.
 //! - [`np`] and [`CongestionPoint`] are the other two parties.
-//! - `fluid` and `bottleneck` (feature `model`) predict and play one queue that N flows share, and
-//!   `validation` holds one against the other.
+//! - `fluid` (feature `model`) predicts the queue that N flows share; simulations of the fabric are
+//!   held against it.
 //!
 //! A flow that nothing happens to costs nothing: periods that passed are made up for when somebody
 //! asks for the rate, with the same result as if they had been ticked through.
@@ -32,8 +32,6 @@ extern crate alloc;
 extern crate std;
 
 mod alpha;
-#[cfg(feature = "model")]
-pub mod bottleneck;
 mod codec;
 mod cp;
 mod error;
@@ -47,8 +45,6 @@ mod rate;
 pub mod rp;
 mod switches;
 mod target;
-#[cfg(feature = "model")]
-pub mod validation;
 
 pub use codec::DecodeError;
 pub use cp::{CongestionPoint, RedError};

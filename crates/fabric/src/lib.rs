@@ -20,6 +20,7 @@ mod simulation;
 mod switch;
 mod text;
 pub mod topology;
+pub mod validation;
 pub mod workload;
 
 pub use fabric::Fabric;

@@ -10,4 +10,5 @@ mod lossless;
 mod max_min;
 mod net;
 mod published;
+mod reaction;
 mod sharing;

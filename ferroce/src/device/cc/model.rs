@@ -2,7 +2,7 @@
 
 use clap::Args;
 use ferroce_dcqcn::RangeError;
-use ferroce_dcqcn::validation::{
+use ferroce_fabric::validation::{
     Check, against_convergence_bound, against_fluid_model, against_published_stability,
     against_reference_simulator,
 };

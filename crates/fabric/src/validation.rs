@@ -1,24 +1,22 @@
-//! Predicted against observed: the bottleneck and the fluid model's equations, held against the
-//! model's fixed point and against what others have published.
+//! Predicted against observed: reaction points on the network and the fluid model's equations, held
+//! against the model's fixed point and against what others have published.
 //!
 //! The bands around the fixed point are how far packet simulators of others sit from the fluid model,
-//! which knows neither packets nor phases. Of CNPs there are 13 to 16 % more than the model says, for
-//! every N, every seed and runs of any length; the band leaves room for that.
+//! which knows neither packets nor phases. Of CNPs there are 13 to 17 % more than the model says; the
+//! band leaves room for that.
 
-use core::fmt;
-use core::ops::RangeInclusive;
-use std::vec::Vec;
+pub mod flows;
 
-use crate::bottleneck::{Observed, Scenario, run};
-use crate::error::RangeError;
-use crate::fluid::Fluid;
-use crate::np::NotificationPoint;
-use crate::param::Param;
-use crate::params::Params;
-use crate::presets::{HPCC, PAPER_RED, PAPER_RED_EXTENDED, hpcc_red};
-use crate::rate::Rate;
-use crate::rp::{NvidiaConfig, NvidiaRp, PaperConfig, PaperParams, PaperRp};
-use crate::switches::{AlphaPrecision, HyperIncrease, Switches};
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use ferroce_dcqcn::fluid::Fluid;
+use ferroce_dcqcn::np::NotificationPoint;
+use ferroce_dcqcn::presets::{HPCC, PAPER_RED, PAPER_RED_EXTENDED, hpcc_red};
+use ferroce_dcqcn::rp::{NvidiaConfig, NvidiaRp, PaperConfig, PaperParams, PaperRp};
+use ferroce_dcqcn::{AlphaPrecision, HyperIncrease, Param, Params, RangeError, Rate, Switches};
+
+use self::flows::{Observed, Scenario, converges_after, run};
 
 /// One quantity, predicted and observed.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,17 +78,18 @@ impl fmt::Display for Check {
     }
 }
 
-/// The experiment of the published model: `flows` on 40 Gb/s, feedback after 4 us, 0.12 s.
+/// The experiment of the published model: `flows` on a star of 40 Gb/s and 1 us, 0.12 s. A sender that a
+/// packet's mark slows down is heard of at the port 4 us after that packet left it.
 #[must_use]
 pub fn paper_scenario(flows: u32) -> Scenario {
     let np = Params::default()
         .with(Param::CnpModeration, 2)
         .with(Param::MinTimeBetweenCnps, 50);
     Scenario {
-        flows: flows as usize,
+        flows,
         line: Rate::from_mbps(40_000),
         packet_bytes: 1_000,
-        feedback_ns: 4_000,
+        delay_ns: 1_000,
         red: PAPER_RED,
         np: NotificationPoint::new(&np),
         duration_ns: 120_000_000,
@@ -116,25 +115,42 @@ pub fn against_fluid_model(flows: u32) -> Result<Vec<Check>, RangeError> {
         check("queue KB", queue / 1e3, seen.queue / 1e3).within(1.0, 1.4),
         check("alpha", model.alpha, seen.alpha).within(0.95, 1.2),
         check("CNP/s per flow", model.cnps, seen.cnps).within(0.85, 1.2),
-        check("utilisation", 1.0, seen.utilisation).within(0.99, 1.0),
+        // More than all of it is a packet that is leaving at the end.
+        check("utilisation", 1.0, seen.utilisation).within(0.99, 1.001),
         check("Jain's index", 1.0, seen.jain()).within(0.99, 1.0),
     ]))
 }
 
 /// How long two halves of the flows take to within a tenth of each other, ms, against the bound that
 /// the authors derive (CoNEXT 2016), for those N for which it is published: 2, 4, 8 and 10.
+///
+/// The bound is of means, and where two noisy curves first meet differs much from run to run: the median
+/// of three is held against it.
 pub fn against_convergence_bound() -> Result<Vec<Check>, RangeError> {
     let bounds_ms = [(2, 96.9), (4, 63.6), (8, 41.2), (10, 35.9)];
     let check = |(flows, bound_ms)| {
-        let mut scenario = paper_scenario(flows);
-        scenario.late_ns = 20_000_000;
-        let seen = run_paper(&scenario, &PaperParams::default())?;
-        let converged_ms = seen
-            .converged_ns
-            .map_or(f64::INFINITY, |ns| ns as f64 / 1e6);
-        Ok(Check::new(flows, "convergence ms, below", bound_ms, converged_ms).within(0.0, 1.0))
+        let mut runs_ms = [0.0; 3];
+        for (run, seed) in runs_ms.iter_mut().zip(1..) {
+            *run = converged_ms(flows, bound_ms, seed)?;
+        }
+        runs_ms.sort_by(f64::total_cmp);
+        Ok(Check::new(flows, "convergence ms, below", bound_ms, runs_ms[1]).within(0.0, 1.0))
     };
     bounds_ms.into_iter().map(check).collect()
+}
+
+/// When they are, if it is no later than the bound.
+fn converged_ms(flows: u32, bound_ms: f64, seed: u64) -> Result<f64, RangeError> {
+    let late_ns = 20_000_000;
+    let scenario = Scenario {
+        late_ns,
+        duration_ns: late_ns + (bound_ms * 1e6) as u64,
+        seed,
+        ..paper_scenario(flows)
+    };
+    let config = PaperConfig::new(&PaperParams::default(), scenario.line)?;
+    let converged = converges_after::<PaperRp>(&scenario, &config)?;
+    Ok(converged.map_or(f64::INFINITY, |span| span.as_picos() as f64 / 1e9))
 }
 
 /// Deviation of the queue, KB, where the fluid model's equations settle and where they swing.
