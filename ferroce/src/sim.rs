@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `source` | scenarios by file or built-in name |
 //! | `run` | runs one |
+//! | `captures` | files that ports are recorded to |
 //! | `check` | says what is wrong or suspicious about one |
 //! | `progress` | the line that moves meanwhile |
 //! | `report` | what a person reads afterwards |
@@ -11,6 +12,7 @@
 //! | `tables` | its tables, as CSV and Parquet |
 //! | `page` | the report as HTML |
 
+mod captures;
 mod check;
 mod directory;
 mod page;

@@ -211,6 +211,50 @@ fn results_say_what_was_run() {
     );
 }
 
+#[test]
+fn what_passes_a_port_is_captured() {
+    let (directory, path) = file(SMALL);
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (host, switch) = (at("host.pcapng"), at("switch.pcapng"));
+    let run = |seed: &str| {
+        let (host, switch) = (format!("h0={host}"), format!("switch0-h0={switch}"));
+        good(&[
+            "sim", "run", &path, "--seed", seed, "--pcap", &host, "--pcap", &switch,
+        ]);
+        [&at("host.pcapng"), &at("switch.pcapng")].map(|it| fs::read(it).unwrap())
+    };
+    let first = run("1");
+    assert_ne!(first[0], first[1], "they see a packet at different times");
+    for capture in &first {
+        assert!(
+            capture.starts_with(&0x0a0d_0d0a_u32.to_le_bytes()),
+            "pcapng"
+        );
+        assert!(capture.len() > 3 * (256 << 10), "{}", capture.len());
+    }
+    assert_eq!(run("1"), first, "the same bytes, in place of the old ones");
+
+    let refused = bad(&["sim", "run", &path, "--pcap", &format!("h9={host}")]);
+    assert!(
+        refused.contains("no such port; the nearest link is \"h0-switch0\""),
+        "{refused}"
+    );
+    let (code, _, err) = common::run(&["sim", "run", &path, "--pcap", "h0=/proc/nowhere/it"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("cannot write /proc/nowhere/it"), "{err}");
+    let (code, _, err) = common::run(&["sim", "run", &path, "--pcap", "h0=/dev/full"]);
+    assert_eq!(code, 1);
+    assert!(
+        err.contains("cannot write /dev/full: No space left on device"),
+        "{err}"
+    );
+    assert_eq!(
+        fs::read_dir(directory.path()).unwrap().count(),
+        3,
+        "no drafts"
+    );
+}
+
 /// On a disk without room there is all of the results or none of them.
 #[test]
 fn a_full_disk_leaves_nothing_behind() {
@@ -525,6 +569,12 @@ fn answers_about_timeouts_are_what_the_files_say() {
     assert!(total(&spurious, "timeouts") > 1_000);
     let share = total(&spurious, "retransmitted") as f64 / total(&spurious, "packets") as f64;
     assert!((0.05..0.12).contains(&share), "{share} is sent again");
+    assert_eq!(
+        total(&spurious, "spurious"),
+        total(&spurious, "retransmitted")
+    );
+    let counted = total(&spurious, "spurious_counted") as f64;
+    about(counted / total(&spurious, "spurious") as f64, 0.21);
 }
 
 #[test]

@@ -1,11 +1,15 @@
-//! tshark reads what a device records of its own traffic over real sockets.
+//! tshark reads what a device records of its own traffic over real sockets, and what passes a port of the
+//! simulated fabric.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
 use ferroce_dcqcn::Params;
+use ferroce_fabric::Standing;
+use ferroce_fabric::scenario::Scenario;
 use ferroce_hca::{
     AccessFlags, Buffer, Counter, CqId, Direction, Hca, Impairment, Memory, MrInfo, Mtu, QpAttr,
     QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus, WriteLockError,
@@ -339,4 +343,68 @@ fn marks_and_cnps_are_well_formed() {
     for cnp in cnps {
         assert_eq!(cnp, expected);
     }
+}
+
+/// What passes a port of a simulated switch, both ways.
+#[test]
+fn a_port_of_the_fabric_is_well_formed() {
+    let scenario = r#"
+        [topology]
+        kind = "leaf-spine"
+        leaves = 2
+        spines = 1
+        hosts_per_leaf = 2
+        [switch]
+        ecn = { kmin = "5KB", kmax = "50KB", pmax = "50%" }
+        [[job]]
+        workload = "incast"
+        bytes = "256KiB"
+        [[fault]]
+        kind = "corruption"
+        link = "h2"
+        probability = "5%"
+    "#;
+    let scenario = Scenario::parse(scenario, &mut |_| Err("no files".into())).unwrap();
+    let mut simulation = scenario.simulation().unwrap();
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("port.pcapng");
+    let (cable, end) = scenario.port("leaf0-spine0").unwrap();
+    let file = Box::new(File::create(&path).unwrap());
+    simulation.fabric.capture(cable, end, file).unwrap();
+    while simulation.run(100_000).unwrap() == Standing::Running {}
+    simulation.fabric.finish_captures().unwrap();
+
+    let counters = [0, 1].map(|end| simulation.fabric.line(cable, end).frames);
+    let all = packets(&path);
+    assert_eq!(all.len() as u64, counters.iter().sum::<u64>());
+    let bad = all.iter().filter(|packet| !is_good(packet)).count();
+    assert!(
+        (1..all.len() / 10).contains(&bad),
+        "{bad} damaged by the cable of h2"
+    );
+    // h2 is behind the spine, h0 is not: 1 is what comes in, 2 what goes out.
+    for (source, direction) in [("10.0.0.3", 1), ("10.0.0.1", 2)] {
+        let rows = fields(
+            &path,
+            &format!("ip.src == {source}"),
+            &["frame.packet_flags_direction"],
+        );
+        let number = |row: &Vec<String>| u32::from_str_radix(row[0].trim_start_matches("0x"), 16);
+        assert!(!rows.is_empty());
+        assert!(
+            rows.iter().all(|row| number(row) == Ok(direction)),
+            "{rows:?}"
+        );
+    }
+    let remarks = "_ws.malformed || _ws.expert.severity >= note";
+    let remarked = fields(&path, remarks, &["frame.number", "_ws.expert.message"]);
+    assert!(remarked.len() <= bad, "{remarked:?}");
+    assert!(
+        !fields(&path, "ip.dsfield.ecn == 3", &["frame.number"]).is_empty(),
+        "marks"
+    );
+    assert!(
+        !fields(&path, "infiniband.bth.opcode == 0x81", &["frame.number"]).is_empty(),
+        "CNPs"
+    );
 }

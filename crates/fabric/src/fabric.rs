@@ -1,5 +1,10 @@
 //! Cards on a network.
 
+mod answers;
+mod capture;
+
+use std::io;
+
 use ferroce_dcqcn::Rate;
 use ferroce_hca::{
     Attr, Completion, Counter, Data, Event, Hca, Outgoing, QpAttr, QpModify, QpState, Received,
@@ -8,6 +13,8 @@ use ferroce_hca::{
 use ferroce_time::Time;
 use ferroce_transport::Qp;
 
+use self::answers::Answers;
+use self::capture::{Captures, Seen, Sink};
 use crate::frame::Frame;
 use crate::host::{Host, address, host_of};
 use crate::line::{LineCounters, Loss};
@@ -25,6 +32,8 @@ use crate::topology::{NodeId, Topology};
 pub struct Fabric {
     net: Network<Outgoing>,
     hosts: Vec<Host>,
+    answers: Answers,
+    captures: Captures,
     /// What hosts have completed.
     pub completions: Vec<(u32, Completion)>,
     /// What devices have told besides.
@@ -47,9 +56,13 @@ impl Fabric {
         let hosts = hosts?;
         let expected = config.topology.hosts as usize;
         assert_eq!(hosts.len(), expected, "devices and hosts");
+        let mut net = Network::new(config);
+        net.watch.losses();
         Ok(Self {
-            net: Network::new(config),
+            net,
             hosts,
+            answers: Answers::default(),
+            captures: Captures::default(),
             completions: Vec::new(),
             told: Vec::new(),
         })
@@ -59,11 +72,14 @@ impl Fabric {
         let Self {
             net,
             hosts,
+            answers,
+            captures: _,
             completions,
             told,
         } = self;
         let cards = Cards {
             hosts,
+            answers,
             completions,
             told,
         };
@@ -85,6 +101,49 @@ impl Fabric {
     pub fn run(&mut self, limit: Time, events: &mut u64) {
         let (net, mut cards) = self.parts();
         net.run(&mut cards, limit, events);
+        self.take_seen();
+    }
+
+    /// Takes what was seen of packets. Nobody repeats what a timer found lost before somebody has been
+    /// told of the timer.
+    fn take_seen(&mut self) {
+        for packet in self.net.watch.lost.drain(..) {
+            self.answers.lose(&packet);
+        }
+        for it in self.net.watch.passed.drain(..) {
+            let host = &self.hosts[it.frame.source as usize];
+            self.captures.note(&Seen {
+                source_port: host.source_port(it.frame.dest, it.packet.headers.dest_qp),
+                passed: &it,
+            });
+        }
+    }
+
+    /// Records what passes the port at a cable's first (0) or second (1) end from now on, as pcapng.
+    ///
+    /// # Errors
+    /// If that cannot be written.
+    pub fn capture(&mut self, cable: usize, end: usize, to: Sink) -> io::Result<()> {
+        let port = Network::<Outgoing>::leaving(cable, end);
+        self.captures.begin(port, to)?;
+        self.net.watch.port(port);
+        Ok(())
+    }
+
+    /// Writes captures out.
+    ///
+    /// # Errors
+    /// If one of them is not whole.
+    pub fn finish_captures(&mut self) -> io::Result<()> {
+        self.take_seen();
+        self.captures.finish()
+    }
+
+    /// Requests that were sent again although their receivers have executed them, and although no answer
+    /// was lost: those that have arrived or will, unless the queue pair there is gone by then.
+    pub fn spurious(&self) -> u64 {
+        let coming = self.net.under_way().chain(self.net.waiting());
+        self.answers.spurious(&self.hosts, coming)
     }
 
     /// Whether something has come out of a device and was not taken.
@@ -214,6 +273,7 @@ impl Fabric {
 /// The hosts of a fabric, and what has come out of them.
 struct Cards<'a> {
     hosts: &'a mut [Host],
+    answers: &'a mut Answers,
     completions: &'a mut Vec<(u32, Completion)>,
     told: &'a mut Vec<(u32, Event)>,
 }
@@ -228,6 +288,7 @@ impl Stations<Outgoing> for Cards<'_> {
             {
                 return Some(frame);
             }
+            self.answers.lose(packet);
         }
         None
     }
@@ -236,9 +297,12 @@ impl Stations<Outgoing> for Cards<'_> {
     fn receive(&mut self, now: Time, host: u32, frame: &Frame, packet: &Outgoing) {
         let it = &mut self.hosts[host as usize];
         if it.is_silent {
+            self.answers.lose(packet);
         } else if packet.corrupt_bit().is_some() {
             it.hca.count(Counter::RxIcrcEncapsulated, 1);
+            self.answers.lose(packet);
         } else {
+            self.answers.arrive(&it.hca, frame, packet);
             let received = Received {
                 source: address(frame.source),
                 dest: packet.path.dest,

@@ -1,15 +1,19 @@
 //! Lines and switches, what is under way on them, and what happens next.
 
+mod watch;
+
 use std::fmt;
 
 use ferroce_dcqcn::Rate;
 use ferroce_time::{Span, Time};
 use rand::Rng;
 
+pub(crate) use self::watch::Passed;
+use self::watch::Watch;
 use crate::events::EventQueue;
 use crate::frame::{Frame, Parcel};
 use crate::line::{Item, Line, LineCounters, Loss, Way};
-use crate::packets::Packets;
+use crate::packets::{PacketId, Packets};
 use crate::route::{Routes, pick};
 use crate::rules::Rules;
 use crate::seed::sub_seed;
@@ -75,6 +79,7 @@ pub trait Stations<P> {
 pub struct Network<P> {
     /// What becomes of packets that leave hosts.
     pub rules: Rules<P>,
+    pub(crate) watch: Watch<P>,
     now: Time,
     /// Those of the hosts, then those of the ports that lines leave by, then those of the lines' ends.
     events: EventQueue,
@@ -125,6 +130,7 @@ impl<P: Parcel> Network<P> {
         });
         Self {
             rules: Rules::default(),
+            watch: Watch::default(),
             now: Time::ZERO,
             events: EventQueue::new(hosts + 2 * lines.len(), horizon(&lines)),
             switches: switches.collect(),
@@ -300,8 +306,7 @@ impl<P: Parcel> Network<P> {
                 self.lines[index].mend();
             } else {
                 let lost: Vec<_> = self.lines[index].cut().collect();
-                lost.into_iter()
-                    .for_each(|packet| self.packets.give_back(packet));
+                lost.into_iter().for_each(|packet| self.lose(packet));
                 self.events.set(self.arrival(index as u32), None);
             }
             self.restart_port(ends, index as u32, is_up);
@@ -326,7 +331,7 @@ impl<P: Parcel> Network<P> {
         if !is_up {
             for (frame, resumes) in self.switches[switch].flush(port) {
                 self.lines[line as usize].count_flushed(1);
-                self.packets.give_back(frame.packet);
+                self.lose(frame.packet);
                 if resumes {
                     self.tell_pause(switch, frame.ingress);
                 }
@@ -437,7 +442,7 @@ impl<P: Parcel> Network<P> {
         }
         if !sent {
             self.lines[line as usize].lose(self.now, &frame);
-            self.packets.give_back(frame.packet);
+            self.lose(frame.packet);
         }
     }
 
@@ -450,17 +455,26 @@ impl<P: Parcel> Network<P> {
     /// The same, and it takes so much longer than others.
     #[inline]
     fn send_late(&mut self, line: u32, frame: Frame, late: Span) {
+        if !self.watch.is_idle() {
+            self.watch.note(self.now, line, true, frame, &self.packets);
+        }
         let it = &mut self.lines[line as usize];
         if let Some(bit) = it.flips() {
             self.packets.get_mut(frame.packet).corrupt(bit);
         }
         match it.send(self.now, frame, late) {
-            Some(lost) => self.packets.give_back(lost),
+            Some(lost) => self.lose(lost),
             None => {
                 let next = it.next();
                 self.events.set(self.arrival(line), next);
             }
         }
+    }
+
+    /// A packet is lost.
+    fn lose(&mut self, packet: PacketId) {
+        self.watch.lose(packet, &self.packets);
+        self.packets.give_back(packet);
     }
 
     /// A port of a switch sends what comes next, if its line is free.
@@ -500,6 +514,11 @@ impl<P: Parcel> Network<P> {
         let (next, (node, port)) = (it.next(), it.way.to);
         self.events.set(self.arrival(line), next);
         let is_host = self.topology.is_host(NodeId(node));
+        if let Some(Item::Frame(frame)) = item
+            && !self.watch.is_idle()
+        {
+            self.watch.note(self.now, line, false, frame, &self.packets);
+        }
         match item {
             Some(Item::Frame(frame)) if is_host => {
                 self.hops += 1;
@@ -536,7 +555,7 @@ impl<P: Parcel> Network<P> {
         };
         let Some(egress) = pick(ports, flow, switch.salt) else {
             switch.counters.unreachable += 1;
-            self.packets.give_back(frame.packet);
+            self.lose(frame.packet);
             return;
         };
         let line = switch.ports[usize::from(egress)].line;
@@ -544,7 +563,7 @@ impl<P: Parcel> Network<P> {
             return self.send(line, frame);
         }
         match switch.enqueue(egress, frame) {
-            Err(_) => return self.packets.give_back(frame.packet),
+            Err(_) => return self.lose(frame.packet),
             Ok(true) => self.tell_pause(index, frame.ingress),
             Ok(false) => {}
         }
@@ -612,6 +631,17 @@ impl<P: Parcel> Network<P> {
     pub fn under_way(&self) -> impl Iterator<Item = (&Frame, &P)> {
         let frames = self.lines.iter().flat_map(Line::under_way);
         frames.map(|frame| (frame, self.packets.get(frame.packet)))
+    }
+
+    /// Packets that wait in switches.
+    pub fn waiting(&self) -> impl Iterator<Item = (&Frame, &P)> {
+        let frames = self.switches.iter().flat_map(Switch::waiting);
+        frames.map(|frame| (frame, self.packets.get(frame.packet)))
+    }
+
+    /// The line that leaves the first (0) or second (1) end of a cable.
+    pub(crate) fn leaving(cable: usize, end: usize) -> u32 {
+        (2 * cable + end) as u32
     }
 
     /// Loses what is on lines and does not pass; `passes` is asked in the order of [`Self::under_way`].

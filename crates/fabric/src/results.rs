@@ -111,8 +111,11 @@ pub struct Totals {
     pub fatal_timeouts: u64,
     /// Request packets sent again.
     pub retransmitted: u64,
-    /// Those of them sent again after a timeout although an earlier copy was answered.
+    /// Those of them that their receivers had executed, although no answer was lost: see
+    /// [`Fabric::spurious`](crate::Fabric::spurious).
     pub spurious: u64,
+    /// Those that the cards' own counter knows, `spurious_retransmissions`.
+    pub spurious_counted: u64,
     /// Sequence errors that receivers have told.
     pub sequence_naks: u64,
     /// Packets lost for want of room in a switch.
@@ -414,11 +417,12 @@ fn totals(simulation: &Simulation) -> Totals {
         totals.adaptive_timeouts += u64::from(timeout.expiry.adaptive);
         totals.fatal_timeouts += u64::from(timeout.expiry.fatal);
     }
+    totals.spurious = fabric.spurious();
     let topology = fabric.topology();
     for host in 0..topology.hosts {
         let count = |counter| fabric.host(host).hca.state().counter(counter);
         totals.retransmitted += count(Counter::RetransmittedPackets);
-        totals.spurious += count(Counter::SpuriousRetransmissions);
+        totals.spurious_counted += count(Counter::SpuriousRetransmissions);
         totals.sequence_naks += count(Counter::PacketSeqErr);
         totals.corrupted += count(Counter::RxIcrcEncapsulated);
         totals.cnps += count(Counter::NpCnpSent);

@@ -175,6 +175,15 @@ impl Scenario {
         }
     }
 
+    /// The port of a name: its cable, and which end of it (0 or 1). `leaf0-spine1` is the port of leaf0
+    /// towards spine1, `h3` that of a host.
+    ///
+    /// # Errors
+    /// Says which names there are, if none is meant by this.
+    pub fn port(&self, name: &str) -> Result<(usize, usize), String> {
+        names::port_named(name, &self.topology)
+    }
+
     /// The scenario as a simulation at time zero.
     ///
     /// # Errors

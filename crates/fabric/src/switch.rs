@@ -372,6 +372,12 @@ impl Switch {
         queues.map(|queue| queue.frames.len() as u64).sum()
     }
 
+    /// The same, each.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Frame> {
+        let queues = self.ports.iter().flat_map(|port| &port.rest.queues);
+        queues.flat_map(|queue| &queue.frames)
+    }
+
     /// Frames that have come to it, but for those that were thrown away with a port's queues.
     pub(crate) fn taken(&self) -> u64 {
         let it = &self.counters;

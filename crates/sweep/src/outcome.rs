@@ -47,7 +47,7 @@ pub struct Outcome {
     pub timeouts: u64,
     /// Packets sent again.
     pub retransmitted: u64,
-    /// Those of them that were sent again although an earlier copy was answered.
+    /// Those of them that their receivers had executed, although no answer was lost.
     pub spurious: u64,
     /// CNPs sent.
     pub cnps: u64,
@@ -107,7 +107,10 @@ pub const METRICS: &[Metric] = &[
     count!(failures, "queue pairs that failed"),
     count!(timeouts, "retransmission timers that ran out"),
     count!(retransmitted, "packets sent again"),
-    count!(spurious, "of these, though an earlier copy was answered"),
+    count!(
+        spurious,
+        "of these, though the receiver had executed them and no answer was lost"
+    ),
     count!(dropped, "packets that found no room in a switch"),
     count!(lost, "packets that links lost"),
     count!(marked, "packets that switches marked"),
@@ -187,6 +190,7 @@ impl Outcome {
             ended_ps: ended.and_then(|ended| Some(ended.into_iter().max()?.as_picos())),
             died_ps: died.map(Time::as_picos),
             timeouts: player.timeouts.len() as u64,
+            spurious: fabric.spurious(),
             events: simulation.events(),
             ..Self::nothing()
         };
@@ -199,7 +203,6 @@ impl Outcome {
         for host in 0..topology.hosts {
             let counters = fabric.host(host).hca.state().counters();
             it.retransmitted += counters[Counter::RetransmittedPackets as usize];
-            it.spurious += counters[Counter::SpuriousRetransmissions as usize];
             it.cnps += counters[Counter::NpCnpSent as usize];
         }
         for switch in topology.hosts..topology.nodes() {

@@ -12,10 +12,11 @@ use ferroce_fabric::{Simulation, Standing};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::captures::Captures;
 use super::directory::{Directory, Finished};
 use super::progress::Progress;
 use super::report;
-use super::source::Which;
+use super::source::{Which, assignment};
 use super::tables::Format;
 use crate::adp::place;
 use crate::output::{Failure, Output};
@@ -50,6 +51,10 @@ pub(super) struct Run {
     /// Replace a directory of results that exists
     #[arg(long, requires = "output")]
     force: bool,
+    /// Record what passes a port as pcapng: h3 is that of a host, leaf0-spine1 that of leaf0 towards
+    /// spine1. May be repeated
+    #[arg(long, value_name = "PORT=FILE", value_parser = assignment)]
+    pcap: Vec<(String, String)>,
     /// Print JSON
     #[arg(short, long)]
     json: bool,
@@ -63,12 +68,14 @@ impl Run {
         let directory = directory.transpose()?;
         let mut formats = self.tables;
         formats.dedup();
+        let captures = Captures::create(&scenario, &self.pcap)?;
         let interrupt = Interrupt::new().map_err(Failure::broken)?;
         for finding in scenario.check() {
             let place = place(&source.name, finding.line);
             to.remark(format_args!("{place}: warning: {}", finding.text))?;
         }
-        let (simulation, standing) = simulate(&scenario, &interrupt)?;
+        let (mut simulation, standing) = simulate(&scenario, &captures, &interrupt)?;
+        captures.finish(&mut simulation.fabric)?;
         let results = Results::new(&scenario, &simulation, standing);
         if let Some(directory) = directory {
             directory.write(&Finished {
@@ -119,9 +126,14 @@ impl Drop for Interrupt {
 }
 
 /// Runs a scenario until it is over or interrupted.
-fn simulate(scenario: &Scenario, interrupt: &Interrupt) -> Result<(Simulation, Standing), Failure> {
+fn simulate(
+    scenario: &Scenario,
+    captures: &Captures,
+    interrupt: &Interrupt,
+) -> Result<(Simulation, Standing), Failure> {
     let no_room = |error| Failure::broken(format_args!("the devices have no room: {error}"));
     let mut simulation = scenario.simulation().map_err(no_room)?;
+    captures.begin(&mut simulation.fabric)?;
     let mut progress = Progress::new(scenario.duration);
     loop {
         match simulation.run(SLICE).map_err(no_room)? {

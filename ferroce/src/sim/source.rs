@@ -65,10 +65,10 @@ impl Which {
     }
 }
 
-fn assignment(text: &str) -> Result<(String, String), String> {
+pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((path, value)) if !path.is_empty() => Ok((path.trim().into(), value.trim().into())),
-        _ => Err("write PATH=VALUE, for example job.timeout=18".into()),
+        _ => Err("write both sides of the =, for example job.timeout=18".into()),
     }
 }
 

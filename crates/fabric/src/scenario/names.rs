@@ -162,32 +162,65 @@ fn of<T>(cables: impl Iterator<Item = (usize, T)>) -> Vec<usize> {
 
 /// The cables between two nodes, or those of one host.
 fn parallel(text: &str, topology: &Topology) -> Option<Vec<usize>> {
-    let touches = |ends: [NodeId; 2], node| ends.contains(&node);
+    let (one, other) = ends_named(text, topology)?;
+    let touches =
+        |ends: [NodeId; 2]| ends.contains(&one) && other.is_none_or(|other| ends.contains(&other));
     let cables = topology.cables.iter().enumerate();
-    if let Some(node) = topology.find(text) {
-        let cables = cables.filter(|(_, it)| touches(it.ends, node));
-        return topology.is_host(node).then(|| of(cables));
-    }
-    // Names of nodes may have hyphens themselves.
-    let ends = text.match_indices('-').find_map(|(at, _)| {
-        let one = topology.find(&text[..at])?;
-        Some((one, topology.find(&text[at + 1..])?))
-    })?;
-    let found = of(cables.filter(|(_, it)| touches(it.ends, ends.0) && touches(it.ends, ends.1)));
+    let found = of(cables.filter(|(_, it)| touches(it.ends)));
     (!found.is_empty()).then_some(found)
 }
 
+/// A host, or two nodes with a hyphen between them. Names of nodes may have hyphens themselves.
+fn ends_named(text: &str, topology: &Topology) -> Option<(NodeId, Option<NodeId>)> {
+    if let Some(node) = topology.find(text) {
+        return topology.is_host(node).then_some((node, None));
+    }
+    text.match_indices('-').find_map(|(at, _)| {
+        let one = topology.find(&text[..at])?;
+        Some((one, Some(topology.find(&text[at + 1..])?)))
+    })
+}
+
+/// The cable of a port, and which of its ends the port is; else what there is.
+pub(super) fn port_named(text: &str, topology: &Topology) -> Result<(usize, usize), String> {
+    let (ends, which) = match text.split_once('#') {
+        None => (text, None),
+        Some((ends, which)) => (ends, Some(which)),
+    };
+    let none = || {
+        let nearest = nearest_link(text, topology);
+        format!(
+            "no such port; the nearest link is {nearest:?}; write the names of a link's ends, first that of \
+             the one whose port it is, or a host's name"
+        )
+    };
+    let (from, _) = ends_named(ends, topology).ok_or_else(none)?;
+    let cables = parallel(ends, topology).ok_or_else(none)?;
+    let which = match which {
+        None if cables.len() == 1 => Some(0),
+        None => None,
+        Some(which) => which.parse::<usize>().ok(),
+    };
+    let cable = which.and_then(|which| cables.get(which).copied());
+    let last = cables.len() - 1;
+    let cable =
+        cable.ok_or_else(|| format!("parallel links are numbered {ends}#0 to {ends}#{last}"))?;
+    Ok((cable, usize::from(topology.cables[cable].ends[0] != from)))
+}
+
+/// The name of the link that resembles a text most.
+fn nearest_link(text: &str, topology: &Topology) -> String {
+    let names = topology.cables.iter().take(10_000).map(|it| {
+        let [a, b] = it.ends.map(|node| topology.name(node));
+        format!("{a}-{b}")
+    });
+    let names: Vec<_> = names.collect();
+    let nearest = nearest(text, names.iter().map(String::as_str));
+    nearest.unwrap_or_default().to_owned()
+}
+
 fn unknown(text: &str, topology: &Topology) -> String {
-    let names: Vec<_> = topology
-        .cables
-        .iter()
-        .take(10_000)
-        .map(|it| {
-            let [a, b] = it.ends.map(|node| topology.name(node));
-            format!("{a}-{b}")
-        })
-        .collect();
-    let nearest = nearest(text, names.iter().map(String::as_str)).unwrap_or_default();
+    let nearest = nearest_link(text, topology);
     format!(
         "no such link; the nearest is {nearest:?}; write the names of its ends, \
          a host's name for its link, all, hosts or fabric"

@@ -11,4 +11,5 @@ mod max_min;
 mod net;
 mod published;
 mod reaction;
+mod repeats;
 mod sharing;

@@ -82,7 +82,7 @@ fn mean_request(timeout: u8) -> f64 {
         Fault::Loss(0, Loss::random(((1_u64 << 32) / 10_000) as u32)),
     )];
     let request = |index: u32| Transfer {
-        think: Span::from_micros(if index % 2 == 0 { 0 } else { 100 }),
+        think: Span::from_micros(if index.is_multiple_of(2) { 0 } else { 100 }),
         ..transfer(index % 2, 1 - index % 2, 4_096)
     };
     let edge = |index| (TransferId(index - 1), TransferId(index));

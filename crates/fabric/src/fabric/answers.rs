@@ -1,0 +1,76 @@
+//! Which repetitions were for nothing.
+//!
+//! A device knows only what comes back to it; the fabric knows what arrived. Who repeats a request that
+//! its receiver has executed does so for nothing, unless the answer was lost.
+
+use std::collections::HashMap;
+
+use ferroce_hca::{Counter, Hca, Outgoing, Qpn};
+use ferroce_wire::Psn;
+
+use crate::frame::Frame;
+use crate::host::{Host, host_of};
+
+/// Answers that were lost, and what came again for them.
+#[derive(Default, Debug)]
+pub(crate) struct Answers {
+    /// The newest of each queue pair that was to get one.
+    lost: HashMap<(u32, Qpn), Psn>,
+    /// Requests that came again for one, although they had been executed.
+    needed: u64,
+}
+
+impl Answers {
+    /// A packet is lost. An answer stands for all before it, too.
+    pub(crate) fn lose(&mut self, packet: &Outgoing) {
+        let headers = &packet.headers;
+        if headers.opcode().is_response()
+            && let Some(host) = host_of(packet.path.dest)
+        {
+            let newest = self.lost.entry((host, headers.dest_qp));
+            let newest = newest.or_insert(headers.psn);
+            if newest.is_before(headers.psn) {
+                *newest = headers.psn;
+            }
+        }
+    }
+
+    /// A packet is about to reach a device.
+    #[inline]
+    pub(crate) fn arrive(&mut self, hca: &Hca, frame: &Frame, packet: &Outgoing) {
+        if !self.lost.is_empty() && is_repeated(hca, packet) && self.is_needed(hca, frame, packet) {
+            self.needed += 1;
+        }
+    }
+
+    #[cold]
+    fn is_needed(&self, hca: &Hca, frame: &Frame, packet: &Outgoing) -> bool {
+        let asker = hca.qp(packet.headers.dest_qp).map(|qp| qp.attr().dest_qpn);
+        let lost = asker.and_then(|qpn| self.lost.get(&(frame.source, qpn)));
+        lost.is_some_and(|psn| !psn.is_before(packet.headers.psn))
+    }
+
+    /// Requests that were repeated for nothing, those under way included.
+    pub(crate) fn spurious<'a>(
+        &self,
+        hosts: &[Host],
+        under_way: impl Iterator<Item = (&'a Frame, &'a Outgoing)>,
+    ) -> u64 {
+        let counted = |host: &Host| host.hca.state().counter(Counter::DuplicateRequest);
+        let came: u64 = hosts.iter().map(counted).sum();
+        let coming = under_way.filter(|(frame, packet)| {
+            let hca = &hosts[frame.dest as usize].hca;
+            is_repeated(hca, packet) && !self.is_needed(hca, frame, packet)
+        });
+        came.saturating_sub(self.needed) + coming.count() as u64
+    }
+}
+
+/// Whether a packet is a request that the device has executed.
+#[inline]
+fn is_repeated(hca: &Hca, packet: &Outgoing) -> bool {
+    packet.headers.opcode().is_request()
+        && hca
+            .qp(packet.headers.dest_qp)
+            .is_some_and(|qp| qp.takes_packets() && packet.headers.psn.is_before(qp.expected_psn()))
+}

@@ -1,0 +1,62 @@
+//! Which repetitions were for nothing.
+
+use ferroce_fabric::{Fate, Standing, Topology, Workload};
+use ferroce_hca::{Counter, Outgoing};
+
+use crate::net::*;
+
+const PACKETS: u64 = 3;
+const LATE: Fate = Fate::Late(100_000_000);
+
+/// Requests repeated, and those repeated for nothing, if a message of some packets meets with this.
+fn repeated(fate: Fate, matches: fn(&Outgoing) -> bool) -> (u64, u64) {
+    let net = Net::new(Topology::pair(LINK).unwrap());
+    let workload = Workload {
+        transfers: vec![transfer(0, 1, 4_096 * PACKETS as u32)],
+        edges: Vec::new(),
+        jobs: vec!["one".into()],
+    };
+    let mut kept = job();
+    kept.qp_per_transfer = false;
+    let mut simulation = net.simulation(workload, vec![kept]);
+    simulation.fabric.rules().strike(1, fate, matches);
+    assert_eq!(simulation.run(1_000), Ok(Standing::Over));
+    simulation.fabric.audit();
+    let state = simulation.fabric.host(0).hca.state();
+    let repeated = state.counter(Counter::RetransmittedPackets);
+    (repeated, simulation.fabric.spurious())
+}
+
+fn is_answer(packet: &Outgoing) -> bool {
+    packet.headers.opcode().is_response()
+}
+
+fn is_last(packet: &Outgoing) -> bool {
+    packet.headers.psn.value() == PACKETS as u32 - 1 && !is_answer(packet)
+}
+
+/// The oldest packet asks what has arrived: itself, so that only the last one is repeated besides.
+#[test]
+fn a_request_that_was_lost_is_not_for_nothing() {
+    assert_eq!(repeated(Fate::Lost, is_last), (2, 1));
+}
+
+#[test]
+fn nothing_is_for_nothing_if_an_answer_is_lost() {
+    let (repeated, spurious) = repeated(Fate::Lost, is_answer);
+    assert!(repeated > 0);
+    assert_eq!(spurious, 0);
+}
+
+#[test]
+fn all_is_for_nothing_if_the_answer_is_late() {
+    let (repeated, spurious) = repeated(LATE, is_answer);
+    assert!(repeated > 0);
+    assert_eq!(spurious, repeated);
+}
+
+/// What is still under way when all is over counts, too.
+#[test]
+fn all_is_for_nothing_if_the_request_is_late() {
+    assert_eq!(repeated(LATE, is_last), (2, 2));
+}
