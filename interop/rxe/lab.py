@@ -226,7 +226,8 @@ class Host:
             stdin=subprocess.DEVNULL,
             stdout=job.printed,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            # A group of its own, to be killed; a session of its own the scheduler would weigh apart.
+            process_group=0,
         )
         self._jobs.append(job)
         threading.Thread(target=self._attend, args=(job,), daemon=True).start()
