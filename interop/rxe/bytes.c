@@ -1,6 +1,7 @@
 /*
  * bytes rc|uc|ud MTU all|some PORT [HOST]: every operation, with messages of 0 to 4097 bytes, from
- * either end; every byte is compared, and those beside a message, too.
+ * either end; every byte is compared, and those beside a message, too. rc:16 has 16 READs and atomics
+ * outstanding, not one.
  *
  * Messages go in batches, each in a slot of its own. "some" leaves out lengths that are neither short
  * nor near a multiple of 256.
@@ -180,10 +181,13 @@ int main(int argc, char **argv)
 	struct end end = { 0 };
 	enum ibv_qp_type type;
 	unsigned longest, messages = 0;
+	char *outstanding;
 	int ud, all;
 
 	if (argc < 5)
-		die("bytes rc|uc|ud MTU all|some PORT [HOST]");
+		die("bytes rc|rc:N|uc|ud MTU all|some PORT [HOST]");
+	if (strtok(argv[1], ":") && (outstanding = strtok(NULL, "")))
+		end.rd_atomic = atoi(outstanding);
 	ud = !strcmp(argv[1], "ud");
 	type = ud ? IBV_QPT_UD : !strcmp(argv[1], "uc") ? IBV_QPT_UC : IBV_QPT_RC;
 	end.mtu = mtu_of(argv[2]);

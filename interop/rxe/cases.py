@@ -8,8 +8,12 @@ from lab import Failed
 LIMIT = 60  # seconds for one program of a case
 # Seconds for one that runs while the link loses packets.
 IMPAIRED_LIMIT = 90
+# The kernel asks for a disconnect again and again for longer.
+DISCONNECT_LIMIT = 30
 GRACE_S = 3
 FIRST_PORT = 20000
+# READs and atomics at a time.
+OUTSTANDING = " -o 16"
 GROUP = "239.8.0.9"
 GROUP_S = 1
 # Packets that rxe has taken; and a row of names, then one of numbers, about UDP.
@@ -31,7 +35,7 @@ class Case:
         self.tries = tries
         # Nothing else runs beside it.
         self.alone = alone
-        # The impairment of what Ferroce sends.
+        # A direction and an impairment: `ingress loss=1%` is of what Ferroce receives.
         self.link = link
 
 
@@ -109,9 +113,9 @@ def perftest(cases):
             # perftest connects no UC by rdma_cm.
             for by_cm in [False] if service == "UC" else [False, True]:
                 command = f"ib_{program} -d {{device}} -x 1 -F -c {service} -p {{port}} -n 100"
-                # The kernel loses count with more of them outstanding.
+                # perftest asks for as many as its peer has, which is 128; Ferroce has 16.
                 if program.startswith(("read", "atomic")):
-                    command += " -o 1"
+                    command += OUTSTANDING
                 if program.endswith("bw") and not program.startswith("atomic"):
                     # An unreliable sender does not know what the other end has room for.
                     command += " -s 16384" if service == "RC" else " -s 1024 -t 16"
@@ -126,8 +130,11 @@ def perftest(cases):
                 cases.pair(
                     name, command, command + " {address}", by_cm, tries=tries, prints="#bytes"
                 )
-    cas = "ib_atomic_bw -d {device} -x 1 -F -A CMP_AND_SWAP -p {port} -n 100 -o 1"
-    cases.pair("ib_atomic_bw CMP_AND_SWAP", cas, cas + " {address}", prints="#bytes")
+    cas = "ib_atomic_bw -d {device} -x 1 -F -A CMP_AND_SWAP -p {port} -n 100"
+    for options in [OUTSTANDING, " -o 1"]:
+        command = cas + options
+        name = f"ib_atomic_bw CMP_AND_SWAP{options}"
+        cases.pair(name, command, command + " {address}", prints="#bytes")
 
 
 def ibverbs_utils(cases):
@@ -219,15 +226,13 @@ def rdmacm_utils(cases):
 
 def own_programs(cases):
     """Every operation and length, faults, and the events of connections."""
-    for kind in ["rc", "uc", "ud"]:
-        for mtu in [256, 1024, 4096]:
-            if kind == "ud" and mtu != 4096:
-                continue
-            command = f"bytes {kind} {mtu} some {{port}}"
-            cases.pair(
-                f"bytes {kind}, MTU {mtu}", command, command + " {address}",
-                tries=1 if kind == "rc" else 2,
-            )
+    mtus = {"rc": [256, 1024, 4096], "rc:16": [1024], "uc": [256, 1024, 4096], "ud": [4096]}
+    for kind, mtu in [(kind, mtu) for kind in mtus for mtu in mtus[kind]]:
+        command = f"bytes {kind} {mtu} some {{port}}"
+        cases.pair(
+            f"bytes {kind}, MTU {mtu}", command, command + " {address}",
+            tries=1 if kind.startswith("rc") else 2,
+        )
     cases.pair("faults", "faults {port}", "faults {port} {address}")
     for what in ["data", "bye", "leave", "reject"]:
         command = f"connect {what} {{address}} {{port}}"
@@ -257,6 +262,22 @@ def own_programs(cases):
 
         cases.add(f"kill -9 of the {other} end of a stream: status 12 at {name}", killed)
 
+        def orphaned(host, guest, from_host=from_host, port=cases.port()):
+            client, server = (host, guest) if from_host else (guest, host)
+            command = f"exec connect orphan {server.address} {port}"
+            serving = server.start(command, LIMIT)
+            server.until_ready(serving, server.cm_test(port))
+            asking = client.start(command + " client", LIMIT)
+            ours, theirs = (asking, serving) if from_host else (serving, asking)
+            host.until_printed(ours, "talked")
+            host.kill(ours)
+            output = theirs.succeed()
+            if not output.endswith("status 12\nno event\n"):
+                raise Failed(f"the kernel's end saw:\n{output}")
+
+        end = "client" if from_host else "server"
+        cases.add(f"kill -9 of ferroce as the {end} of a connection: status 12 at rxe", orphaned)
+
     def ended(host, guest, port=cases.port()):
         command = f"exec connect killed {guest.address} {port}"
         serving = guest.start(command, LIMIT)
@@ -271,19 +292,32 @@ def own_programs(cases):
 
 
 def impaired(cases):
-    """The same on a bad link: what Ferroce sends is lost, late, repeated, damaged."""
-    links = ["loss=2%", "reorder=3%:2ms", "duplicate=3%", "loss=1%,reorder=1%:2ms,duplicate=1%"]
+    """The same on a bad link: what Ferroce sends or receives is lost, late, repeated, damaged."""
+    specs = ["loss=2%", "reorder=3%:2ms", "duplicate=3%", "loss=1%,reorder=1%:2ms,duplicate=1%"]
+    perftest = "-d {device} -x 1 -F -p {port} -n 50 -s 16384"
     programs = [
-        ("bytes rc, MTU 1024", "bytes rc 1024 some {port}", " {address}", False),
-        ("ib_write_bw", "ib_write_bw -d {device} -x 1 -F -p {port} -n 50 -s 16384", " {address}", False),
-        ("ib_read_bw", "ib_read_bw -d {device} -x 1 -F -p {port} -n 50 -s 16384 -o 1", " {address}", False),
+        ("bytes rc:16, MTU 1024", "bytes rc:16 1024 some {port}", " {address}", False),
+        ("ib_write_bw", f"ib_write_bw {perftest}", " {address}", False),
+        ("ib_read_bw", f"ib_read_bw {perftest}{OUTSTANDING}", " {address}", False),
         ("connect: data", "connect data {address} {port}", " client", True),
     ]
-    for link in links:
-        for name, command, client, by_cm in programs:
+    for direction in ["egress", "ingress"]:
+        for spec in specs:
+            for name, command, client, by_cm in programs:
+                cases.pair(
+                    f"{name} with {direction} {spec}", command, command + client, by_cm=by_cm,
+                    # Who has agreed to disconnect and ended does not say so again if that was lost.
+                    tries=2 if by_cm else 1, limit=DISCONNECT_LIMIT if by_cm else IMPAIRED_LIMIT,
+                    link=f"{direction} {spec}",
+                )
+    # Each end sends, so what Ferroce sends and what it receives are spoilt in turn.
+    for kind, mtu in [("uc", 1024), ("ud", 4096)]:
+        command = f"unreliable {kind} {mtu} {{port}}"
+        cases.pair(f"unreliable {kind}", command, command + " {address}")
+        for spec in specs:
             cases.pair(
-                f"{name} with {link}", command, command + client, by_cm=by_cm,
-                limit=IMPAIRED_LIMIT, link=link,
+                f"unreliable {kind} with {spec} both ways", command, command + " {address}",
+                link=f"both {spec}",
             )
 
     def damaged(host, guest, port=cases.port()):

@@ -7,9 +7,11 @@
  *   reject    the server rejects
  *   nobody    nobody listens (the client alone)
  *   killed    connect, a message each way, and both wait until one is killed
+ *   orphan    connect, a message each way, and both write until one is killed: what the other sees
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <rdma/rdma_cma.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +22,7 @@
 
 #define SIZE 3000
 #define RESOLVE_MS 10000
+#define WRITE_US 20000
 /* Each a value of its own, so that two that are swapped show. */
 #define CLIENT_RESOURCES 5
 #define CLIENT_DEPTH 3
@@ -114,6 +117,25 @@ static void talk(struct rdma_cm_id *id, int is_client)
 	printf("talked\n");
 }
 
+/* Writes nothing, again and again, until the peer is gone; nobody but the queue pair learns of that. */
+static void write_until_alone(struct rdma_cm_id *id)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE }, *bad;
+	struct rdma_cm_event *event;
+	struct ibv_wc wc;
+
+	do {
+		usleep(WRITE_US);
+		check(ibv_post_send(id->qp, &wr, &bad) == 0);
+		while (ibv_poll_cq(id->send_cq, 1, &wc) == 0)
+			usleep(1000);
+	} while (wc.status == IBV_WC_SUCCESS);
+	printf("status %d\n", wc.status);
+	check(fcntl(channel->fd, F_SETFL, O_NONBLOCK) == 0);
+	check(rdma_get_cm_event(channel, &event) == -1 && errno == EAGAIN);
+	printf("no event\n");
+}
+
 static void server(const char *what, struct sockaddr_in *at)
 {
 	struct rdma_conn_param answer = {
@@ -143,6 +165,10 @@ static void server(const char *what, struct sockaddr_in *at)
 	talk(id, 0);
 	if (!strcmp(what, "leave"))
 		return;
+	if (!strcmp(what, "orphan")) {
+		write_until_alone(id);
+		return;
+	}
 	if (!strcmp(what, "bye"))
 		check(rdma_disconnect(id) == 0);
 	expect(RDMA_CM_EVENT_DISCONNECTED);
@@ -157,7 +183,7 @@ static void client(const char *what, struct sockaddr_in *at)
 	struct rdma_conn_param ask = {
 		.private_data = hello, .private_data_len = sizeof(hello),
 		.responder_resources = CLIENT_RESOURCES, .initiator_depth = CLIENT_DEPTH,
-		.retry_count = 7, .rnr_retry_count = 7,
+		.retry_count = !strcmp(what, "orphan") ? 1 : 7, .rnr_retry_count = 7,
 	};
 	struct rdma_cm_event *answer;
 	struct rdma_cm_id *id;
@@ -183,6 +209,10 @@ static void client(const char *what, struct sockaddr_in *at)
 	resources(answer, SERVER_DEPTH, SERVER_RESOURCES);
 	rdma_ack_cm_event(answer);
 	talk(id, 1);
+	if (!strcmp(what, "orphan")) {
+		write_until_alone(id);
+		return;
+	}
 	if (!strcmp(what, "data"))
 		check(rdma_disconnect(id) == 0);
 	expect(RDMA_CM_EVENT_DISCONNECTED);
@@ -197,7 +227,7 @@ int main(int argc, char **argv)
 	struct sockaddr_in at = { .sin_family = AF_INET };
 
 	if (argc < 4)
-		die("connect data|bye|leave|reject|nobody|killed ADDRESS PORT [client]");
+		die("connect data|bye|leave|reject|nobody|killed|orphan ADDRESS PORT [client]");
 	setlinebuf(stdout);
 	check(inet_pton(AF_INET, argv[2], &at.sin_addr) == 1);
 	at.sin_port = htons(atoi(argv[3]));

@@ -15,11 +15,6 @@ static const struct retry patient = { 17, 7, 7, 12 }, brief = { 10, 2, 7, 12 };
 
 static int failures;
 
-static int is_rxe(struct end *end)
-{
-	return !strncmp(ibv_get_device_name(end->ctx->device), "rxe", 3);
-}
-
 static const char *status_name(int status)
 {
 	return status == NOTHING ? "nothing" : ibv_wc_status_str(status);

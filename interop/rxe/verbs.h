@@ -42,6 +42,7 @@ struct end {
 	char *buf;
 	size_t size;
 	struct card own, peer;
+	uint8_t rd_atomic;	/* READs and atomics outstanding; 0 means 1 */
 };
 
 /* How a reliable queue pair retries. */
@@ -119,6 +120,12 @@ static inline void open_end(struct end *end, size_t size, const char *port, cons
 	end->socket = tcp(port, host);
 }
 
+/* Whether this end is the kernel's. */
+static inline int is_rxe(struct end *end)
+{
+	return !strncmp(ibv_get_device_name(end->ctx->device), "rxe", 3);
+}
+
 /* A queue pair that is connected to the peer's; an unreliable one takes no `retry`. */
 static inline void make_qp(struct end *end, enum ibv_qp_type type, struct retry retry)
 {
@@ -133,6 +140,7 @@ static inline void make_qp(struct end *end, enum ibv_qp_type type, struct retry 
 			 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC : 0),
 	};
 	int ud = type == IBV_QPT_UD, rc = type == IBV_QPT_RC;
+	uint8_t rd_atomic = end->rd_atomic ? end->rd_atomic : 1;
 
 	end->qp = ibv_create_qp(end->pd, &init);
 	check(end->qp);
@@ -147,7 +155,7 @@ static inline void make_qp(struct end *end, enum ibv_qp_type type, struct retry 
 
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTR, .path_mtu = end->mtu, .dest_qp_num = end->peer.qpn,
-		.rq_psn = end->peer.psn, .max_dest_rd_atomic = 1,
+		.rq_psn = end->peer.psn, .max_dest_rd_atomic = rd_atomic,
 		.min_rnr_timer = retry.min_rnr_timer,
 		.ah_attr = { .is_global = 1, .port_num = 1,
 			     .grh = { .dgid = end->peer.gid, .sgid_index = GID_INDEX,
@@ -161,7 +169,7 @@ static inline void make_qp(struct end *end, enum ibv_qp_type type, struct retry 
 			      (rc ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0));
 	check(!errno);
 	attr = (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTS, .sq_psn = end->own.psn, .max_rd_atomic = 1,
+		.qp_state = IBV_QPS_RTS, .sq_psn = end->own.psn, .max_rd_atomic = rd_atomic,
 		.timeout = retry.timeout, .retry_cnt = retry.retry_cnt,
 		.rnr_retry = retry.rnr_retry,
 	};
