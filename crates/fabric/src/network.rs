@@ -93,6 +93,8 @@ pub struct Network<P> {
     routes: Routes,
     /// Of each cable.
     is_up: Vec<bool>,
+    /// The same as switches know it.
+    is_routed: Vec<bool>,
     events_at_once: u32,
     hops: u64,
 }
@@ -139,6 +141,7 @@ impl<P: Parcel> Network<P> {
             packets: Packets::default(),
             routes: Routes::new(&topology, |_| true),
             is_up: vec![true; topology.cables.len()],
+            is_routed: vec![true; topology.cables.len()],
             topology,
             events_at_once: 0,
             hops: 0,
@@ -355,8 +358,11 @@ impl<P: Parcel> Network<P> {
 
     /// Switches find ways around cables that are down, and use those again that are up.
     pub fn reroute(&mut self) {
-        let is_up = &self.is_up;
-        self.routes = Routes::new(&self.topology, |cable| is_up[cable]);
+        for (cable, is_up) in self.is_up.iter().enumerate() {
+            if std::mem::replace(&mut self.is_routed[cable], *is_up) != *is_up {
+                self.routes.set_up(&self.topology, cable, *is_up);
+            }
+        }
     }
 
     /// Changes the rate of a cable both ways, for what is sent from now on.

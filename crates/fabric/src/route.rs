@@ -18,7 +18,9 @@ use crate::topology::{NodeId, Port, Ports, Topology};
 pub struct Routes {
     hosts: u32,
     switches: u32,
-    /// For each host the row of its switch, [`NO_ROW`] if it cannot be reached at all.
+    /// For each host the row of its switch, [`NO_ROW`] if it has none.
+    homes: Vec<u32>,
+    /// The same, [`NO_ROW`] if its cable is down, too.
     rows: Vec<u32>,
     /// For each host the port of its switch that leads to it.
     last_ports: Vec<u16>,
@@ -29,6 +31,7 @@ pub struct Routes {
     sets: Sets,
     /// For each row and switch how many cables are in between, [`FAR`] without a path.
     distances: Vec<u16>,
+    neighbours: Neighbours,
 }
 
 /// Of a host behind a cable that is down, or without a switch.
@@ -42,6 +45,7 @@ struct Sets {
     /// Where each begins and how many it has.
     places: Vec<(u32, u16)>,
     ports: Vec<u16>,
+    numbers: HashMap<Vec<u16>, u32>,
 }
 
 impl Sets {
@@ -50,11 +54,17 @@ impl Sets {
         &self.ports[from as usize..][..usize::from(count)]
     }
 
-    fn add(&mut self, ports: &[u16]) -> u32 {
+    /// The number of a set, which is stored if it is new.
+    fn number(&mut self, ports: &[u16]) -> u32 {
+        if let Some(number) = self.numbers.get(ports) {
+            return *number;
+        }
+        let number = self.places.len() as u32;
         self.places
             .push((self.ports.len() as u32, ports.len() as u16));
         self.ports.extend_from_slice(ports);
-        self.places.len() as u32 - 1
+        self.numbers.insert(ports.to_vec(), number);
+        number
     }
 }
 
@@ -71,9 +81,44 @@ impl Routes {
             ..Self::default()
         };
         routes.attach_hosts(&ports, &is_up);
-        let neighbours = Neighbours::new(topology, &ports, is_up);
-        routes.fill(&neighbours);
+        routes.neighbours = Neighbours::new(topology, &ports, is_up);
+        let cells = routes.targets.len() * routes.switches as usize;
+        routes.table.resize(cells, 0);
+        routes.distances.resize(cells, FAR);
+        let mut work = Work::default();
+        for row in 0..routes.targets.len() as u32 {
+            routes.find_paths(row, &mut work);
+        }
         routes
+    }
+
+    /// Finds ways around a cable that is down, or uses it again when it is up.
+    ///
+    /// Most paths are as long as before: then only its further end, seen from their destination, has
+    /// another set of ports.
+    pub fn set_up(&mut self, topology: &Topology, cable: usize, is_up: bool) {
+        let ends = topology.cables[cable].ends;
+        if let Some(host) = ends.into_iter().find(|end| topology.is_host(*end)) {
+            let home = self.homes[host.0 as usize];
+            self.rows[host.0 as usize] = if is_up { home } else { NO_ROW };
+            return;
+        }
+        let ends = ends.map(|end| end.0 - self.hosts);
+        for end in ends {
+            self.neighbours.set_up(end, cable as u32, is_up);
+        }
+        let mut work = Work::default();
+        for row in 0..self.targets.len() as u32 {
+            let [one, other] = ends.map(|end| self.distances[self.cell(row, end)]);
+            let further = ends[usize::from(other > one)];
+            match one.abs_diff(other) {
+                0 => {}
+                1 if is_up || self.has_path(row, further) => {
+                    self.find_ports(row, further, &mut work.set);
+                }
+                _ => self.find_paths(row, &mut work),
+            }
+        }
     }
 
     /// The ports of a switch, by their numbers, that lead to a host on a shortest path; none if there
@@ -111,7 +156,9 @@ impl Routes {
     /// How many bytes of memory the routes take.
     #[must_use]
     pub fn memory(&self) -> usize {
-        size_of_val(&*self.rows)
+        size_of_val(&*self.homes)
+            + size_of_val(&*self.rows)
+            + size_of_val(&*self.neighbours.near)
             + size_of_val(&*self.last_ports)
             + size_of_val(&*self.targets)
             + size_of_val(&*self.table)
@@ -124,13 +171,47 @@ impl Routes {
         row as usize * self.switches as usize + switch as usize
     }
 
+    /// Whether a neighbour of a switch is closer to a row's target.
+    fn has_path(&self, row: u32, switch: u32) -> bool {
+        let distance = |switch| self.distances[self.cell(row, switch)];
+        let here = distance(switch);
+        let mut near = self.neighbours.at(switch);
+        near.any(|(peer, _)| distance(peer) < here)
+    }
+
+    /// Finds the shortest paths to a row's target.
+    fn find_paths(&mut self, row: u32, work: &mut Work) {
+        let width = self.switches as usize;
+        let distances = &mut self.distances[row as usize * width..][..width];
+        distances.fill(FAR);
+        let target = self.targets[row as usize];
+        self.neighbours.measure(target, distances, &mut work.queue);
+        for switch in 0..self.switches {
+            self.find_ports(row, switch, &mut work.set);
+        }
+    }
+
+    /// Finds the ports of a switch that lead to a row's target, by the distances from there.
+    fn find_ports(&mut self, row: u32, switch: u32, set: &mut Vec<u16>) {
+        let width = self.switches as usize;
+        let distances = &self.distances[row as usize * width..][..width];
+        let here = distances[switch as usize];
+        let closer = |peer: &u32| here != FAR && distances[*peer as usize] < here;
+        let near = self.neighbours.at(switch);
+        set.clear();
+        set.extend(near.filter(|(peer, _)| closer(peer)).map(|(_, port)| port));
+        let cell = self.cell(row, switch);
+        self.table[cell] = self.sets.number(set);
+    }
+
     /// Gives every switch with hosts a row, and every host that row and its port.
     fn attach_hosts(&mut self, ports: &Ports, is_up: &impl Fn(usize) -> bool) {
         let mut row_of = vec![NO_ROW; self.switches as usize];
         for host in 0..self.hosts {
             let port = ports.at(NodeId(host)).first();
-            let usable = |port: &&Port| port.peer.0 >= self.hosts && is_up(port.cable as usize);
-            let Some(port) = port.filter(usable) else {
+            let is_on_switch = |port: &&Port| port.peer.0 >= self.hosts;
+            let Some(port) = port.filter(is_on_switch) else {
+                self.homes.push(NO_ROW);
                 self.rows.push(NO_ROW);
                 self.last_ports.push(0);
                 continue;
@@ -141,43 +222,34 @@ impl Routes {
                 *row = self.targets.len() as u32;
                 self.targets.push(switch);
             }
-            self.rows.push(*row);
+            self.homes.push(*row);
+            let is_up = is_up(port.cable as usize);
+            self.rows.push(if is_up { *row } else { NO_ROW });
             self.last_ports.push(port.peer_port);
-        }
-    }
-
-    /// Fills the table, a breadth-first search for each row.
-    fn fill(&mut self, neighbours: &Neighbours) {
-        let width = self.switches as usize;
-        let mut known: HashMap<Vec<u16>, u32> = HashMap::new();
-        let mut set = Vec::new();
-        let mut queue = Vec::with_capacity(width);
-        self.table.reserve_exact(self.targets.len() * width);
-        self.distances.resize(self.targets.len() * width, FAR);
-        for (row, &target) in self.targets.iter().enumerate() {
-            let distances = &mut self.distances[row * width..][..width];
-            neighbours.measure(target, distances, &mut queue);
-            for switch in 0..self.switches {
-                set.clear();
-                let here = distances[switch as usize];
-                let closer = |peer: &u32| here != FAR && distances[*peer as usize] < here;
-                let near = neighbours.at(switch);
-                set.extend(near.filter(|(peer, _)| closer(peer)).map(|(_, port)| port));
-                let number = known.get(&set).copied();
-                self.table.push(number.unwrap_or_else(|| {
-                    let number = self.sets.add(&set);
-                    known.insert(set.clone(), number);
-                    number
-                }));
-            }
         }
     }
 }
 
+/// Room for a search.
+#[derive(Default)]
+struct Work {
+    set: Vec<u16>,
+    queue: Vec<u32>,
+}
+
 /// The switches that each switch reaches over one cable, and by which port.
+#[derive(Clone, Debug, Default)]
 struct Neighbours {
     first: Vec<u32>,
-    near: Vec<(u32, u16)>,
+    near: Vec<Near>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Near {
+    peer: u32,
+    cable: u32,
+    port: u16,
+    is_up: bool,
 }
 
 impl Neighbours {
@@ -188,8 +260,13 @@ impl Neighbours {
         };
         for switch in topology.hosts..topology.nodes() {
             for (number, port) in (0..).zip(ports.at(NodeId(switch))) {
-                if !topology.is_host(port.peer) && is_up(port.cable as usize) {
-                    it.near.push((port.peer.0 - topology.hosts, number));
+                if !topology.is_host(port.peer) {
+                    it.near.push(Near {
+                        peer: port.peer.0 - topology.hosts,
+                        cable: port.cable,
+                        port: number,
+                        is_up: is_up(port.cable as usize),
+                    });
                 }
             }
             it.first.push(it.near.len() as u32);
@@ -197,9 +274,21 @@ impl Neighbours {
         it
     }
 
-    fn at(&self, switch: u32) -> impl Iterator<Item = (u32, u16)> {
+    fn of(&self, switch: u32) -> std::ops::Range<usize> {
         let [from, to] = [switch, switch + 1].map(|it| self.first[it as usize] as usize);
-        self.near[from..to].iter().copied()
+        from..to
+    }
+
+    fn at(&self, switch: u32) -> impl Iterator<Item = (u32, u16)> {
+        let near = self.near[self.of(switch)].iter();
+        near.filter(|it| it.is_up).map(|it| (it.peer, it.port))
+    }
+
+    fn set_up(&mut self, switch: u32, cable: u32, is_up: bool) {
+        let range = self.of(switch);
+        let near = self.near[range].iter_mut();
+        near.filter(|it| it.cable == cable)
+            .for_each(|it| it.is_up = is_up);
     }
 
     /// How many cables are between each switch and one of them.
@@ -265,6 +354,7 @@ pub fn udp_source_port(src_qpn: Qpn, dst_qpn: Qpn) -> u16 {
 #[cfg(test)]
 mod tests {
     use ferroce_dcqcn::Rate;
+    use ferroce_testing::Dice;
     use ferroce_time::Span;
 
     use super::*;
@@ -373,6 +463,40 @@ mod tests {
             "{}",
             routes.sets.places.len()
         );
+    }
+
+    /// Whatever happens to cables, the routes are those over the cables that are up.
+    #[test]
+    fn changed_routes_are_those_of_a_new_table() {
+        let mut parallel = LeafSpine::k_ary(4, CABLE).unwrap().build().unwrap();
+        parallel.cables.push(parallel.cables[12]);
+        let fat_tree = FatTree::k_ary(4, CABLE).unwrap().build().unwrap();
+        for (topology, seed) in [(parallel, 1), (fat_tree, 2)] {
+            let mut dice = Dice::new(seed);
+            let mut is_up = vec![true; topology.cables.len()];
+            let mut routes = Routes::new(&topology, |_| true);
+            for _ in 0..400 {
+                let cable = dice.below(is_up.len() as u64) as usize;
+                // Mostly whole, and at times in pieces.
+                is_up[cable] = !is_up[cable] || dice.chance(30);
+                routes.set_up(&topology, cable, is_up[cable]);
+                if !is_up[cable] && dice.chance(50) {
+                    continue;
+                }
+                let new = Routes::new(&topology, |cable| is_up[cable]);
+                for switch in topology.hosts..topology.nodes() {
+                    for host in 0..topology.hosts {
+                        let [changed, new] =
+                            [&routes, &new].map(|it| it.ports(NodeId(switch), host));
+                        assert_eq!(changed, new, "from {switch} to {host}: {is_up:?}");
+                    }
+                }
+                assert_eq!(
+                    routes.hops(0, topology.hosts - 1),
+                    new.hops(0, topology.hosts - 1)
+                );
+            }
+        }
     }
 
     #[test]
