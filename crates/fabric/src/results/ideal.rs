@@ -7,7 +7,7 @@ use ferroce_hca::Mtu;
 use ferroce_time::{Span, Time};
 
 use crate::topology::{NodeId, Topology};
-use crate::workload::Workload;
+use crate::workload::{Dependents, TransferId, Workload};
 
 /// What is around the payload of every packet on the wire: Ethernet with preamble, check sequence and
 /// gap, IPv4, UDP, BTH, ICRC.
@@ -147,22 +147,8 @@ pub(super) fn of_jobs(workload: &Workload, paths: &mut Paths<'_>) -> Vec<Span> {
 
 fn longest_chains(workload: &Workload, paths: &mut Paths<'_>) -> Vec<Span> {
     let transfers = &workload.transfers;
-    let mut waits = vec![0_u32; transfers.len()];
-    let mut first = vec![0_u32; transfers.len() + 1];
-    for (before, after) in &workload.edges {
-        waits[after.0 as usize] += 1;
-        first[before.0 as usize + 1] += 1;
-    }
-    for at in 0..transfers.len() {
-        first[at + 1] += first[at];
-    }
-    let mut place = first.clone();
-    let mut waiters = vec![0_u32; workload.edges.len()];
-    for (before, after) in &workload.edges {
-        let place = &mut place[before.0 as usize];
-        waiters[*place as usize] = after.0;
-        *place += 1;
-    }
+    let mut waits = workload.waits();
+    let dependents = Dependents::of(workload);
     let mut began = vec![Time::NEVER; workload.jobs.len()];
     let mut ended = vec![Time::ZERO; workload.jobs.len()];
     let mut ready = vec![Time::ZERO; transfers.len()];
@@ -176,8 +162,8 @@ fn longest_chains(workload: &Workload, paths: &mut Paths<'_>) -> Vec<Span> {
         let job = usize::from(it.job);
         began[job] = began[job].min(start);
         ended[job] = ended[job].max(end);
-        for waiter in &waiters[first[at as usize] as usize..first[at as usize + 1] as usize] {
-            let waiter = *waiter as usize;
+        for waiter in dependents.at(TransferId(at)) {
+            let waiter = waiter.0 as usize;
             ready[waiter] = ready[waiter].max(end);
             waits[waiter] -= 1;
             if waits[waiter] == 0 {
