@@ -22,7 +22,6 @@ use ferroce_fabric::{
 use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, QpAttr, Settings};
 
 const RATE: Rate = Rate::from_mbps(100_000);
-static CARD: HostProfile = HostProfile::card(RATE);
 
 fn main() {
     let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench");
@@ -58,7 +57,7 @@ fn simulation(k: u32, megabytes: u32) -> Simulation {
     let settings = Arc::new(Settings::new(Personality::default()));
     let devices = (0..topology.hosts).map(|host| {
         let config = HcaConfig {
-            host: &CARD,
+            host: HostProfile::card(RATE),
             speed: RATE,
             ..card(host.into())
         };

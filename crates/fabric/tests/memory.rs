@@ -10,7 +10,6 @@ use ferroce_fabric::{
 use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, QpAttr, Settings};
 
 const RATE: Rate = Rate::from_mbps(100_000);
-static CARD: HostProfile = HostProfile::card(RATE);
 
 /// Hosts of a star, every second of which sends some bytes to the next one.
 fn used(hosts: u32, bytes: u32) -> Simulation {
@@ -19,7 +18,7 @@ fn used(hosts: u32, bytes: u32) -> Simulation {
     let settings = Arc::new(Settings::new(Personality::default()));
     let devices = (0..hosts).map(|host| {
         let config = HcaConfig {
-            host: &CARD,
+            host: HostProfile::card(RATE),
             speed: RATE,
             ..card(host.into())
         };

@@ -163,7 +163,7 @@ impl Hca {
             qps: Table::new(limits.max_qp),
             groups: Groups::default(),
             timers: Timers::default(),
-            port: Port::new(config.host),
+            port: Port::new(&config.host),
             used: Vec::new(),
             turn_began: None,
             peers: Peers::new(limits.max_qp),

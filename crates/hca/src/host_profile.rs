@@ -4,7 +4,7 @@ use ferroce_dcqcn::Rate;
 use ferroce_transport::Span;
 
 /// Constants that belong to the host of a device and not to the device: how the machine around it
-/// wakes up, sends and receives. All devices of a host share one.
+/// wakes up, sends and receives.
 ///
 /// [`HostProfile::SOCKETS`] is for UDP sockets on a machine that runs other things, too;
 /// [`HostProfile::card`] for a device that is a card, as in a simulated fabric.
@@ -29,9 +29,15 @@ pub struct HostProfile {
     pub turn_packets: u32,
     /// Bytes at a peer, as its buffer counts them, that are worth a turn: nobody's share is smaller, and
     /// who waits for room waits for as much.
-    pub turn_bytes: u64,
+    pub turn_bytes: u32,
     /// Bytes of the responses that one READ request asks for, at most.
     pub read_bytes: u32,
+    /// A full window stays shut until half of it is acknowledged: packets leave in bursts that one system
+    /// call takes, not by ones and twos as acknowledgements trickle in.
+    pub in_bursts: bool,
+    /// Packets arrive in buffers that drop what they have no room for, here and at the peers: all queue
+    /// pairs together keep what is on the wire below a bound.
+    pub books_room: bool,
     /// Who waits for room at a peer looks this often whether what is on the wire is lost.
     pub write_off_after: Span,
 }
@@ -55,6 +61,8 @@ impl HostProfile {
         // in one call the shorter its pieces are; longer ones overrun the receive buffer where many
         // queue pairs read at once.
         read_bytes: 128 << 10,
+        in_bursts: true,
+        books_room: true,
         write_off_after: Span::from_secs(1),
     };
 
@@ -77,6 +85,9 @@ impl HostProfile {
             turn_bytes: 16 << 10,
             // A READ is one request, however long.
             read_bytes: u32::MAX,
+            in_bursts: false,
+            // It takes packets as fast as they come.
+            books_room: false,
             ..Self::SOCKETS
         }
     }
@@ -95,9 +106,9 @@ mod tests {
 
     #[test]
     fn a_card_makes_up_for_the_packets_of_sixteen_others() {
-        static CARD: HostProfile = HostProfile::card(Rate::from_mbps(400_000));
+        let card = HostProfile::card(Rate::from_mbps(400_000));
         let packet = Span::from_picos(81_920);
-        assert_eq!(CARD.pacing_credit, 16 * packet);
+        assert_eq!(card.pacing_credit, 16 * packet);
         let slowest = HostProfile::card(Rate::default());
         assert_eq!(slowest.port_rate, Some(Rate::from_mbps(1)));
         assert_eq!(slowest.pacing_credit, 16 * Span::from_micros(32_768));

@@ -47,7 +47,7 @@ pub fn card(mbps: u32) -> HcaConfig {
         total_window_bytes: u32::MAX,
         response_bytes: u32::MAX,
         // A few bytes for each device that a test makes.
-        host: Box::leak(Box::new(HostProfile::card(Rate::from_mbps(mbps)))),
+        host: HostProfile::card(Rate::from_mbps(mbps)),
         ..config()
     }
 }

@@ -76,6 +76,9 @@ pub struct QpConfig {
     /// Bytes of the responses that one READ request asks for, at most. A long READ is several such
     /// requests.
     pub read_bytes: u32,
+    /// A full window stays shut until half of it is acknowledged, so that packets leave in bursts and not
+    /// by ones and twos as acknowledgements trickle in.
+    pub in_bursts: bool,
 }
 
 const _: () = assert!(

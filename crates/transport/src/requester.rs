@@ -46,8 +46,7 @@ pub(crate) struct Requester {
     local_error: Option<Fault>,
     /// What the last request wanted that was not sent for want of an allowance.
     pub(crate) held_back: Option<HeldBack>,
-    /// The window was full, and stays shut until half of it is acknowledged: packets leave in
-    /// bursts that one system call takes, not by ones and twos as acknowledgements trickle in.
+    /// The window was full, and stays shut until there is room for a burst if the host wants those.
     pub(crate) window_shut: bool,
     /// RNR NAKs in a row without progress.
     rnr_tries: u8,
@@ -291,7 +290,7 @@ impl Requester {
         }
         let wqe = &self.queue[self.cursor];
         let (span, needs_response) = (self.next_span(wqe, attr), wqe.op.needs_response());
-        if !self.window_is_open(span, needs_response, attr) {
+        if !self.window_is_open(span, needs_response, attr, config.in_bursts) {
             return false;
         }
         let Some(request) = self.next_request(span, attr, config) else {

@@ -98,10 +98,16 @@ impl Requester {
     /// queue pair finds out in its own time that its peer is dead, and then leaves what it was
     /// charged for to the others.
     #[inline]
-    pub(crate) fn window_is_open(&mut self, span: u32, reads: bool, attr: &QpAttr) -> bool {
+    pub(crate) fn window_is_open(
+        &mut self,
+        span: u32,
+        reads: bool,
+        attr: &QpAttr,
+        in_bursts: bool,
+    ) -> bool {
         let window = self.window_packets(attr);
         let outstanding = self.snd.since(self.una);
-        let full = if self.window_shut {
+        let full = if self.window_shut && in_bursts {
             outstanding > window / 2
         } else {
             outstanding + span > window

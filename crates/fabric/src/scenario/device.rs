@@ -1,7 +1,6 @@
 //! `[device]`.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ferroce_adp::file::Document;
 use ferroce_adp::{AckTimeoutFloor, Policy, PolicyKind, Profile, QpTimeouts};
@@ -51,7 +50,7 @@ impl Device {
         let seed = sub_seed(seed, 2);
         (0..).zip(rates).map(move |(host, rate)| {
             let config = HcaConfig {
-                host: host_profile(rate),
+                host: HostProfile::card(rate),
                 speed: rate,
                 window_bytes: self.window_bytes,
                 ..crate::card(sub_seed(seed, host))
@@ -59,15 +58,6 @@ impl Device {
             Hca::with_settings(config, Arc::clone(&self.settings))
         })
     }
-}
-
-/// The profile of cards on ports of that rate. Every rate has one, for ever.
-fn host_profile(rate: Rate) -> &'static HostProfile {
-    static PROFILES: Mutex<BTreeMap<Rate, &'static HostProfile>> = Mutex::new(BTreeMap::new());
-    let mut profiles = PROFILES.lock().unwrap_or_else(PoisonError::into_inner);
-    profiles
-        .entry(rate)
-        .or_insert_with(|| Box::leak(Box::new(HostProfile::card(rate))))
 }
 
 pub(super) fn read<'t>(

@@ -1,6 +1,6 @@
 //! Small fabrics, what is played on them, and how long things take if nothing is in the way.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ferroce_dcqcn::{Param, Params, Switches};
 use ferroce_fabric::topology::{CableSpec, Dumbbell, LeafSpine};
@@ -181,7 +181,7 @@ impl Net {
             let of_host = |cable: &&Cable| cable.ends.contains(&NodeId(host));
             let speed = self.topology.cables.iter().find(of_host).unwrap().rate;
             let config = HcaConfig {
-                host: profile(speed),
+                host: HostProfile::card(speed),
                 speed,
                 personality: self.personality,
                 switches: self.switches,
@@ -252,18 +252,6 @@ impl Net {
         }
         played
     }
-}
-
-/// A profile for each rate, made once.
-fn profile(rate: Rate) -> &'static HostProfile {
-    static KNOWN: Mutex<Vec<(Rate, &'static HostProfile)>> = Mutex::new(Vec::new());
-    let mut known = KNOWN.lock().unwrap();
-    if let Some((_, profile)) = known.iter().find(|(other, _)| *other == rate) {
-        return profile;
-    }
-    let profile = Box::leak(Box::new(HostProfile::card(rate)));
-    known.push((rate, profile));
-    profile
 }
 
 /// A simulation that is over.

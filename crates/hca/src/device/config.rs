@@ -14,7 +14,7 @@ use crate::settings::Personality;
 #[repr(C)] // what packets need stands first
 pub struct HcaConfig {
     /// What the host makes of the device.
-    pub host: &'static HostProfile,
+    pub host: HostProfile,
     /// Bytes of responses to READs that may be on their way here, as a receive buffer counts them.
     pub response_bytes: u32,
     /// Seed of everything random in the device (D26).
@@ -61,7 +61,7 @@ impl Default for HcaConfig {
             window: Window::Auto,
             response_bytes: 2 << 20,
             speed: Rate::from_mbps(100_000),
-            host: &HostProfile::SOCKETS,
+            host: HostProfile::SOCKETS,
             personality: Personality::default(),
             switches: Switches::default(),
             trace_timers: false,

@@ -81,7 +81,7 @@ impl Hca {
             return Some(share);
         }
         let limiter = entry.limiter.as_mut()?;
-        let (config, host) = (self.congestion.rp(), self.config.host);
+        let (config, host) = (self.congestion.rp(), &self.config.host);
         if !limiter.admits(config, host, now) {
             self.settle(index);
             return None;
@@ -96,7 +96,7 @@ impl Hca {
         if let Some(entry) = self.qps.get_mut(index)
             && let Some(limiter) = &mut entry.limiter
         {
-            limiter.on_sent(self.congestion.rp(), self.config.host, now, bytes);
+            limiter.on_sent(self.congestion.rp(), &self.config.host, now, bytes);
             if !limiter.is_limited() {
                 entry.limiter = None;
             }

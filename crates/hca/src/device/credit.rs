@@ -50,7 +50,7 @@ impl Hca {
             return;
         };
         // Nobody answers the packets of the other services: they are not on the wire for long.
-        let sends = entry.qp.config().qp_type.is_reliable();
+        let sends = entry.qp.config().qp_type.is_reliable() && self.config.host.books_room;
         let address = entry.path.map(|path| path.dest).filter(|_| sends);
         let old = entry.peer.take();
         let turn = std::mem::take(&mut entry.turn);
@@ -192,7 +192,7 @@ impl Hca {
             return; // it has nothing but answers
         }
         let bound_of_responses = self.config.response_bytes.into();
-        let turn_bytes = self.config.host.turn_bytes;
+        let turn_bytes = self.config.host.turn_bytes.into();
         let Some(id) = entry.peer else {
             entry.qp.share_window(u32::MAX);
             entry.qp.allow(Allowance::ALL);
@@ -205,7 +205,7 @@ impl Hca {
         let mtu = entry.qp.attr().path_mtu;
         entry
             .qp
-            .share_window(share_of(peer, entry, self.config.host.turn_bytes));
+            .share_window(share_of(peer, entry, self.config.host.turn_bytes.into()));
         let Turn {
             packets, responses, ..
         } = entry.turn;
@@ -236,7 +236,7 @@ impl Hca {
     pub(crate) fn share(&self, entry: &QpEntry) -> u32 {
         let peer = entry.peer.and_then(|peer| self.peers.get(peer));
         peer.map_or(u32::MAX, |peer| {
-            share_of(peer, entry, self.config.host.turn_bytes)
+            share_of(peer, entry, self.config.host.turn_bytes.into())
         })
     }
 

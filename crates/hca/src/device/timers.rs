@@ -89,7 +89,7 @@ impl Hca {
             let turn = entry
                 .limiter
                 .as_mut()
-                .is_some_and(|it| it.wake(self.config.host, now));
+                .is_some_and(|it| it.wake(&self.config.host, now));
             if entry
                 .qp
                 .poll_timeout()

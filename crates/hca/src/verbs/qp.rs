@@ -95,7 +95,7 @@ impl Hca {
         signal_all: bool,
     ) -> Result<Qpn, VerbsError> {
         let (numbers, window_bytes) = (&self.common.numbers, self.config.window_bytes);
-        let (port_mtu, read_bytes) = (self.config.port_mtu, self.config.host.read_bytes);
+        let (port_mtu, host) = (self.config.port_mtu, self.config.host);
         let policy = &self.common.policy;
         let index = self.qps.insert_with(|index| {
             let config = QpConfig {
@@ -106,7 +106,8 @@ impl Hca {
                 srq: objects.srq.is_some(),
                 signal_all,
                 window_bytes,
-                read_bytes,
+                read_bytes: host.read_bytes,
+                in_bursts: host.in_bursts,
             };
             Box::new(QpEntry::new(Qp::new(config, policy), objects))
         });

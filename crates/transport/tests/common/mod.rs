@@ -146,6 +146,7 @@ impl Setup {
             signal_all: self.signal_all,
             window_bytes: self.window_bytes,
             read_bytes: 128 << 10,
+            in_bursts: true,
         };
         Side {
             qp: Qp::new(config, &self.policy),
