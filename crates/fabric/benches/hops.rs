@@ -9,19 +9,14 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::Instant;
 
 use ferroce_dcqcn::CongestionPoint;
-use ferroce_fabric::topology::{CableSpec, FatTree};
+use ferroce_fabric::topology::FatTree;
 use ferroce_fabric::workload::permutation;
-use ferroce_fabric::{
-    Fabric, FabricConfig, JobConfig, OnError, Player, Rate, Simulation, Span, Standing,
-    SwitchConfig, Time, card,
-};
-use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, QpAttr, Settings};
+use ferroce_fabric::{Simulation, Standing, SwitchConfig, Time};
 
-const RATE: Rate = Rate::from_mbps(100_000);
+mod cards;
 
 fn main() {
     let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench");
@@ -52,17 +47,7 @@ fn main() {
 }
 
 fn simulation(k: u32, megabytes: u32) -> Simulation {
-    let cable = CableSpec::new(RATE, Span::from_micros(1));
-    let topology = FatTree::k_ary(k, cable).unwrap().build().unwrap();
-    let settings = Arc::new(Settings::new(Personality::default()));
-    let devices = (0..topology.hosts).map(|host| {
-        let config = HcaConfig {
-            host: HostProfile::card(RATE),
-            speed: RATE,
-            ..card(host.into())
-        };
-        Hca::with_settings(config, Arc::clone(&settings))
-    });
+    let topology = FatTree::k_ary(k, cards::CABLE).unwrap().build().unwrap();
     let hosts: Vec<u32> = (0..topology.hosts).collect();
     let bytes = u64::from(megabytes) << 20;
     let workload = permutation(&hosts, bytes, Time::ZERO, 1).unwrap();
@@ -71,26 +56,11 @@ fn simulation(k: u32, megabytes: u32) -> Simulation {
         lossless: 1,
         ..SwitchConfig::default()
     };
-    let config = FabricConfig {
-        topology,
-        switch,
-        seed: 1,
-    };
-    let fabric = Fabric::new(config, devices).unwrap();
-    let job = JobConfig {
-        attr: QpAttr {
-            path_mtu: Mtu::Mtu4096,
-            timeout: 14,
-            retry_cnt: 7,
-            ..QpAttr::default()
-        },
-        traffic_class: 2,
+    let qps = cards::Use {
         depth: 128,
         qp_per_transfer: true,
-        on_error: OnError::Abort,
     };
-    let player = Player::new(workload, vec![job]);
-    Simulation::new(fabric, player, Vec::new(), None, Time::NEVER)
+    cards::simulation(topology, switch, workload, qps)
 }
 
 /// Pushes and pops of a heap a second.

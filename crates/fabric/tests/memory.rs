@@ -1,29 +1,15 @@
 //! How much memory a host takes whose queue pair has worked and rests, and that packets take none.
 
-use std::sync::Arc;
-
-use ferroce_fabric::topology::CableSpec;
 use ferroce_fabric::{
-    Fabric, FabricConfig, JobConfig, OnError, Player, Rate, Simulation, Span, Standing,
-    SwitchConfig, Time, Topology, Transfer, Workload, card,
+    Simulation, Span, Standing, SwitchConfig, Time, Topology, Transfer, Workload,
 };
-use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, QpAttr, Settings};
 
-const RATE: Rate = Rate::from_mbps(100_000);
+#[path = "../benches/cards/mod.rs"]
+mod cards;
 
 /// Hosts of a star, every second of which sends some bytes to the next one.
 fn used(hosts: u32, bytes: u32) -> Simulation {
-    let cable = CableSpec::new(RATE, Span::from_micros(1));
-    let topology = Topology::star(hosts, cable).unwrap();
-    let settings = Arc::new(Settings::new(Personality::default()));
-    let devices = (0..hosts).map(|host| {
-        let config = HcaConfig {
-            host: HostProfile::card(RATE),
-            speed: RATE,
-            ..card(host.into())
-        };
-        Hca::with_settings(config, Arc::clone(&settings))
-    });
+    let topology = Topology::star(hosts, cards::CABLE).unwrap();
     let transfer = |src| Transfer {
         src,
         dst: src + 1,
@@ -37,26 +23,11 @@ fn used(hosts: u32, bytes: u32) -> Simulation {
         edges: Vec::new(),
         jobs: vec!["pairs".into()],
     };
-    let config = FabricConfig {
-        topology,
-        switch: SwitchConfig::default(),
-        seed: 1,
-    };
-    let fabric = Fabric::new(config, devices).unwrap();
-    let job = JobConfig {
-        attr: QpAttr {
-            path_mtu: Mtu::Mtu4096,
-            timeout: 14,
-            retry_cnt: 7,
-            ..QpAttr::default()
-        },
-        traffic_class: 2,
+    let qps = cards::Use {
         depth: 16,
         qp_per_transfer: false,
-        on_error: OnError::Abort,
     };
-    let player = Player::new(workload, vec![job]);
-    Simulation::new(fabric, player, Vec::new(), None, Time::NEVER)
+    cards::simulation(topology, SwitchConfig::default(), workload, qps)
 }
 
 #[test]
