@@ -47,7 +47,7 @@ impl Stage {
             Side::with(number, hca, Vec::new())
         };
         let mut world = World::of([side(1), side(2)]);
-        world.rules().add(|flight| {
+        world.net().rules.add(|flight| {
             Mad::parse(flight.payload()).expect("a device sends good messages");
             None
         });
@@ -73,15 +73,17 @@ impl Stage {
 
     /// Lets a message arrive, or lose its way, or arrive and stay.
     fn arrive(&mut self, input: &mut Cursor<'_>) {
-        let under_way = self.world.flights().take(8).count();
+        let under_way = self.world.net().under_way().take(8).count();
         if under_way == 0 {
             return;
         }
         let at = input.below(under_way);
-        let flight = self.world.flights().nth(at).expect("one of them").clone();
+        let flight = self.world.net().under_way().nth(at);
+        let flight = flight.expect("one of them").1.clone();
         let what = input.below(8);
         if what != 1 {
-            self.world.lose(at);
+            let mut numbers = 0..;
+            self.world.net().retain(|_, _| numbers.next() != Some(at));
         }
         if what != 0 {
             self.give(flight.to, flight.payload());
@@ -90,9 +92,9 @@ impl Stage {
 
     /// A message that nobody sent: any bytes, or one that was sent with some changed.
     fn invent(&mut self, side: usize, input: &mut Cursor<'_>) {
-        let sent = self.world.flights().next();
+        let sent = self.world.net().under_way().next();
         let mut payload = match sent {
-            Some(flight) if !input.one_in(4) => flight.payload().to_vec(),
+            Some((_, flight)) if !input.one_in(4) => flight.payload().to_vec(),
             _ => vec![0; 256],
         };
         payload[..4].copy_from_slice(&[1, 7, 2, 3]);
@@ -211,7 +213,9 @@ impl Stage {
     /// Takes everything the devices have to say. A program learns each name once.
     fn drain(&mut self) {
         self.world.settle();
-        self.world.keep_flights(LINK_MAX);
+        let mut numbers = 0..;
+        let net = self.world.net();
+        net.retain(|_, _| numbers.next() < Some(LINK_MAX));
         for Side {
             hca, own: comms, ..
         } in &mut self.world.sides

@@ -1,5 +1,45 @@
 //! A fabric on virtual time: the same devices that run on sockets, on links and switches of a
 //! simulated network, with workloads and faults.
+//!
+//! [`Fabric`] is a network with a device at each end, [`Simulation`] a workload on it that meets with
+//! faults, [`scenario`] such a thing as a file. Below them, a [`Network`] takes anything that can send and
+//! receive ([`Stations`]).
+//!
+//! ```
+//! use ferroce_fabric::topology::CableSpec;
+//! use ferroce_fabric::{Fabric, FabricConfig, Fate, Rate, Span, SwitchConfig, Time, Topology};
+//! use ferroce_hca::{Counter, Hca, QpAttr, WcStatus};
+//!
+//! // Two cards on a cable of 100 Gb/s, a queue pair on each.
+//! let cable = CableSpec::new(Rate::from_mbps(100_000), Span::from_micros(1));
+//! let config = FabricConfig {
+//!     topology: Topology::pair(cable)?,
+//!     switch: SwitchConfig::default(),
+//!     seed: 1,
+//! };
+//! let devices = [1, 2].map(|seed| Hca::new(ferroce_fabric::card(seed)));
+//! let mut fabric = Fabric::new(config, devices)?;
+//! let qps = [fabric.host_mut(0).create_qp(1)?, fabric.host_mut(1).create_qp(1)?];
+//! let attr = QpAttr { timeout: 14, retry_cnt: 7, ..QpAttr::default() };
+//! fabric.host_mut(0).connect(qps[0], (1, qps[1]), 0, attr)?;
+//! fabric.host_mut(1).connect(qps[1], (0, qps[0]), 0, attr)?;
+//!
+//! // A WRITE of ten packets, of which one gets lost.
+//! fabric.rules().strike(1, Fate::Lost, |packet| packet.headers.psn.value() == 3);
+//! let memory = *fabric.host(1).memory();
+//! let write = fabric.host(0).write(&memory, 10 * attr.path_mtu.bytes(), 7);
+//! fabric.host_mut(1).hca.post_recv(qps[1], ferroce_fabric::Host::receive(0))?;
+//! fabric.host_mut(0).hca.post_send(qps[0], write)?;
+//! fabric.kick(0);
+//!
+//! while !fabric.completions.iter().any(|(host, _)| *host == 0) {
+//!     fabric.run(Time::NEVER, &mut 1);
+//! }
+//! assert!(fabric.completions.iter().all(|(_, it)| it.status == WcStatus::Success));
+//! let repeated = fabric.host(0).hca.state().counter(Counter::RetransmittedPackets);
+//! assert!(repeated > 0, "the responder missed one, and said so");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod events;

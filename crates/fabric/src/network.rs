@@ -239,8 +239,11 @@ impl<P: Parcel> Network<P> {
         self.count_event();
     }
 
-    /// Lets time jump. What was due meanwhile is late, and happens at the end of it.
+    /// Lets time jump, if that is ahead. What was due meanwhile is late, and happens at the end of it.
     pub fn skip(&mut self, to: Time) {
+        if to <= self.now {
+            return;
+        }
         let mut late = Vec::new();
         while let Some((at, source)) = self.events.peek()
             && at < to

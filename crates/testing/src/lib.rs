@@ -4,7 +4,9 @@
 //!
 //! | module | has |
 //! |---|---|
-//! | [`world`] | any number of devices at the ends of a network, and what comes out of them |
+//! | [`world`] | any number of devices at the ends of a network |
+//! | [`side`] | one of them, its memory, and what comes out of it |
+//! | [`flight`] | packets on their way |
 //! | [`socket`] | sockets whose receive buffers end somewhere |
 //! | [`register`] | accesses to registers of a device |
 //! | [`message`], [`oracle`] | messages between two queue pairs, and what must have come of them |
@@ -13,16 +15,17 @@
 #![forbid(unsafe_code)]
 
 pub mod dice;
+pub mod flight;
 pub mod message;
 pub mod oracle;
 pub mod register;
 pub mod seeds;
+pub mod side;
 pub mod socket;
 pub mod world;
 
 pub use dice::Dice;
 pub use ferroce_fabric::{Fate, Frame, Network, Parcel, Rules, Stations};
+pub use side::{Region, SEND, Side, attr, card, config, local, recv_wr, srq_limit};
 pub use socket::{Receiver, Socket, Stalls};
-pub use world::{
-    A, B, LATENCY_NS, Region, SEND, Side, World, attr, card, config, local, recv_wr, srq_limit,
-};
+pub use world::{A, B, LATENCY_NS, World};

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ferroce_hca::{Span, Time};
 
 use crate::dice::Dice;
-use crate::world::Flight;
+use crate::flight::Flight;
 
 /// Packets that a socket hands over in one call.
 const BATCH: usize = 32;

@@ -1,20 +1,17 @@
 //! Devices on a network of the fabric that takes no time but its latency.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::IpAddr;
 
-use ferroce_fabric::{Frame, Network, Parcel, Rules, Stations};
+use ferroce_fabric::{Frame, Network, Stations};
 use ferroce_hca::{
-    AccessFlags, Attr, Buffer, Completion, Counter, CqId, Data, Event, Hca, HcaConfig, HostProfile,
-    Memory, MrInfo, Mtu, MwBind, MwType, Outgoing, Path, PdId, Personality, QpAttr, QpCap, QpInit,
-    QpModify, QpState, QpType, Rate, Received, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge,
-    Sges, Span, SrqId, SrqModify, Time, TimerExpiry, Window,
+    AccessFlags, Counter, Data, HcaConfig, MwType, Outgoing, QpAttr, Received, SendFlags, SendOp,
+    SendWr, Span, Time,
 };
-use ferroce_wire::{
-    HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow, IcrcVerifier, IdPolicy, IpPair, Opcode, Packet,
-    Psn, Qpn, ROCE_V2_PORT,
-};
+use ferroce_wire::{Headers, ICRC_LEN, IcrcFlow, IpPair, Opcode, Psn, Qpn, ROCE_V2_PORT};
 
+use crate::flight::{Content, Flight, Sent, rejuvenate};
+use crate::side::{Side, attr, config, local};
 use crate::socket::{Socket, truesize};
 
 /// The first device.
@@ -26,174 +23,6 @@ pub const B: usize = 1;
 pub const LATENCY_NS: u64 = 1_000;
 /// How often a device may want attention at the same moment.
 const CALLS_PER_MOMENT: usize = 1_000;
-
-/// A device whose timeouts are short, as the wire is.
-pub fn config() -> HcaConfig {
-    HcaConfig {
-        personality: Personality {
-            min_ack_timeout: 4,
-            initial_exponent: Some(4),
-            ..Personality::default()
-        },
-        trace_timers: true,
-        ..HcaConfig::default()
-    }
-}
-
-/// The same as a card with a port of so many Mb/s, which nobody's receive buffer limits.
-pub fn card(mbps: u32) -> HcaConfig {
-    HcaConfig {
-        window: Window::Fixed(u32::MAX),
-        total_window_bytes: u32::MAX,
-        response_bytes: u32::MAX,
-        // A few bytes for each device that a test makes.
-        host: HostProfile::card(Rate::from_mbps(mbps)),
-        ..config()
-    }
-}
-
-/// Attributes of a queue pair that allow everything.
-pub fn attr() -> QpAttr {
-    QpAttr {
-        access: AccessFlags::all(),
-        path_mtu: Mtu::Mtu1024,
-        max_rd_atomic: 16,
-        max_dest_rd_atomic: 16,
-        min_rnr_timer: 1,
-        timeout: 10,
-        retry_cnt: 7,
-        rnr_retry: 7,
-        ..QpAttr::default()
-    }
-}
-
-/// One device, what came out of it, and what a test keeps beside it.
-#[derive(Debug)]
-pub struct Side<T = ()> {
-    /// The device.
-    pub hca: Hca,
-    /// Its address.
-    pub address: IpAddr,
-    /// A protection domain.
-    pub pd: PdId,
-    /// A completion queue, which is polled.
-    pub cq: CqId,
-    cqs: Vec<CqId>,
-    next_va: u64,
-    /// In the order in which they were polled.
-    pub completions: Vec<Completion>,
-    /// In the order in which they were polled.
-    pub events: Vec<Event>,
-    /// Packets and payload bytes that left the device.
-    pub sent: (u64, u64),
-    /// Those among them that the device's link damaged.
-    pub damaged: u64,
-    /// Packets given to the device.
-    pub given: u64,
-    /// Packets that came to it and did not survive the check of their ICRC.
-    pub refused: u64,
-    /// Nothing reaches this side any more.
-    pub deaf: bool,
-    /// Nothing that is from this side arrives any more.
-    pub mute: bool,
-    /// Its host cannot send: it takes no packets from the device.
-    pub blocked: bool,
-    /// What the test keeps.
-    pub own: T,
-    /// Of a packet to a group, for those that have not been sent theirs.
-    copies: VecDeque<Flight>,
-    /// Where the packet before went, if it left at the same moment, and its length.
-    batch: Option<(Path, u32)>,
-    /// When it wanted attention last, and how often at that moment.
-    calls: (Time, usize),
-}
-
-/// A packet under way.
-#[derive(Clone, Debug)]
-pub struct Flight {
-    /// Which device sent it.
-    pub from: usize,
-    /// Which device it goes to.
-    pub to: usize,
-    /// Its destination, which may be a group.
-    pub dest: IpAddr,
-    /// Its traffic class.
-    pub traffic_class: u8,
-    /// The queue pair that it is for, if it was sent by a device.
-    pub dest_qp: Option<Qpn>,
-    /// What it is made of.
-    pub content: Content,
-    /// Bytes of a receive buffer that it takes.
-    pub(crate) truesize: u64,
-}
-
-/// What a packet is made of.
-#[derive(Clone, Debug)]
-pub enum Content {
-    /// Values.
-    Parsed {
-        /// Its headers.
-        headers: Headers,
-        /// Its payload, if packets carry bytes.
-        payload: Vec<u8>,
-        /// The length of its payload.
-        payload_len: u32,
-    },
-    /// Bytes with an ICRC, which is checked on arrival.
-    Bytes(Vec<u8>),
-    /// It was damaged, and packets carry no bytes.
-    Damaged,
-}
-
-impl Flight {
-    /// What goes to a device from the other one of two.
-    fn new(from: usize, to: usize, dest: IpAddr, traffic_class: u8, content: Content) -> Self {
-        Self {
-            from,
-            to,
-            dest,
-            traffic_class,
-            dest_qp: None,
-            content,
-            truesize: 0,
-        }
-    }
-
-    /// Its payload, if it is there.
-    pub fn payload(&self) -> &[u8] {
-        match &self.content {
-            Content::Parsed { payload, .. } => payload,
-            _ => &[],
-        }
-    }
-}
-
-impl Parcel for Flight {
-    fn empty() -> Self {
-        Self::new(0, 0, [0; 4].into(), 0, Content::Damaged)
-    }
-
-    fn corrupt(&mut self, _: u32) {
-        self.content = Content::Damaged;
-    }
-}
-
-/// A packet when it was sent.
-#[derive(Clone, Debug)]
-pub struct Sent {
-    /// When its device handed it out.
-    pub at: Time,
-    /// When it had left the port.
-    pub departure: Time,
-    /// Which device sent it.
-    pub from: usize,
-    /// Its headers.
-    pub headers: Headers,
-    /// Its traffic class.
-    pub traffic_class: u8,
-    /// Its payload, if packets carry bytes.
-    pub payload: Vec<u8>,
-}
 
 /// Devices, the network between them, and time.
 #[derive(Debug)]
@@ -284,49 +113,15 @@ impl<T> World<T> {
         self.settle();
     }
 
-    /// How long a packet takes from device to device from now on.
-    pub fn set_latency(&mut self, latency: Span) {
-        self.net_mut().set_latency(latency);
-    }
-
-    /// What becomes of the packets.
-    pub fn rules(&mut self) -> &mut Rules<Flight> {
-        &mut self.net_mut().rules
-    }
-
-    /// What is under way: that which leaves first, and then each device's in the order in which it
-    /// arrives.
-    pub fn flights(&self) -> impl Iterator<Item = &Flight> {
-        let net = self.net.as_ref().expect("it lives through nothing");
-        net.under_way().map(|(_, flight)| flight)
-    }
-
-    /// Loses one of [`Self::flights`].
-    pub fn lose(&mut self, nth: usize) {
-        let mut at = 0..;
-        self.net_mut().retain(|_, _| at.next() != Some(nth));
-    }
-
-    /// Loses all of them but the first ones.
-    pub fn keep_flights(&mut self, most: usize) {
-        let mut left = most;
-        self.net_mut().retain(|_, _| {
-            let kept = left > 0;
-            left -= usize::from(kept);
-            kept
-        });
-    }
-
-    fn net_mut(&mut self) -> &mut Network<Flight> {
+    /// What is between the devices: what is under way there, and the rules for it.
+    pub fn net(&mut self) -> &mut Network<Flight> {
         self.net.as_mut().expect("it lives through nothing")
     }
 
     /// Lets the network and the devices live through something, at the present or later.
     fn live<R>(&mut self, through: impl FnOnce(&mut Network<Flight>, &mut Self) -> R) -> R {
         let mut net = self.net.take().expect("it lives through nothing else");
-        if self.now > net.now() {
-            net.skip(self.now);
-        }
+        net.skip(self.now);
         let outcome = through(&mut net, self);
         self.now = net.now();
         self.net = Some(net);
@@ -353,7 +148,7 @@ impl<T> World<T> {
         let hca = &mut self.sides[id].hca;
         let qp = hca.qp(qpn).unwrap();
         let is_done = qp.in_flight() == 0 && !qp.has_answers();
-        is_done && hca.fast_forward(qpn, 0, 0) && !self.flights().any(is_for)
+        is_done && hca.fast_forward(qpn, 0, 0) && !self.net().under_way().any(|(_, it)| is_for(it))
     }
 
     /// Makes a connection older by so many one-packet messages from the first of its queue pairs, which
@@ -385,11 +180,11 @@ impl<T> World<T> {
         side.sent.0 += 1;
         side.sent.1 += u64::from(packet.payload_len);
         side.damaged += u64::from(packet.corrupt_bit().is_some());
-        let mut payload = Vec::new();
-        if self.carries_bytes {
-            payload.resize(packet.payload_len as usize, 0xee);
+        let payload = self.carries_bytes.then(|| {
+            let mut payload = vec![0xee; packet.payload_len as usize];
             assert!(side.hca.gather(packet, &mut payload), "{packet:?}");
-        }
+            payload
+        });
         if let Some(log) = &mut self.log {
             log.push(Sent {
                 at: now,
@@ -397,7 +192,7 @@ impl<T> World<T> {
                 from,
                 headers: packet.headers,
                 traffic_class: packet.path.traffic_class,
-                payload: payload.clone(),
+                payload: payload.clone().unwrap_or_default(),
             });
         }
         let dest = packet.path.dest;
@@ -409,21 +204,15 @@ impl<T> World<T> {
             let counts = opcode != Opcode::Cnp; // which has no PSN
             let age = key.filter(|_| counts).and_then(|key| self.ages.get(&key));
             let age = age.copied().unwrap_or(0);
-            headers.psn = headers.psn.wrapping_sub(age);
-            if let Some(aeth) = headers.aeth_mut() {
-                aeth.msn = aeth.msn.wrapping_sub(age) & 0xff_ffff;
-            }
+            rejuvenate(&mut headers, age);
             trace.push(format!("{now:?} {from} {headers:?} {path:?} {payload:?}"));
         }
-        let content = self.content(from, packet, payload);
+        let flow = self.flow(from, dest);
+        let content = Content::new(packet, payload, &flow, self.as_bytes);
         let flight = |to| Flight {
-            from,
-            to,
-            dest,
-            traffic_class: packet.path.traffic_class,
             dest_qp: Some(packet.headers.dest_qp),
-            content: content.clone(),
             truesize: truesize(packet.payload_len, is_coalesced),
+            ..Flight::new([from, to], dest, packet.path.traffic_class, content.clone())
         };
         if dest.is_multicast() {
             // A host's own socket hears it as well, and first.
@@ -434,35 +223,6 @@ impl<T> World<T> {
             let copy = to.map(flight);
             self.sides[from].copies.extend(copy);
         }
-    }
-
-    /// What crosses the wire, with the bit flipped that the device's link has damaged.
-    fn content(&self, from: usize, packet: &Outgoing, payload: Vec<u8>) -> Content {
-        let headers = packet.headers;
-        let is_damaged = packet.corrupt_bit().is_some();
-        if is_damaged && !self.carries_bytes {
-            return Content::Damaged;
-        }
-        if !is_damaged && !self.as_bytes {
-            return Content::Parsed {
-                headers,
-                payload,
-                payload_len: packet.payload_len,
-            };
-        }
-        let mut bytes = vec![0; HEADERS_LEN_MAX + payload.len() + 3 + ICRC_LEN];
-        let len = headers
-            .emit_packet(&payload, &self.flow(from, packet.path.dest), 0, &mut bytes)
-            .expect("a device makes packets that can be written");
-        bytes.truncate(len);
-        if let Err(error) = Packet::new_checked(&bytes) {
-            panic!("a device made a packet that does not parse: {error}");
-        }
-        if let Some(bit) = packet.corrupt_bit() {
-            let bit = bit as usize % (8 * len);
-            bytes[bit / 8] ^= 1 << (bit % 8);
-        }
-        Content::Bytes(bytes)
     }
 
     /// Puts bytes on the wire that no device has sent, or not like that. With what there is of an ICRC
@@ -476,7 +236,7 @@ impl<T> World<T> {
         }
         let (frame, len) = (Frame::new(from as u32, to as u32, 0), bytes.len() as u32);
         let content = Content::Bytes(bytes);
-        let mut flight = Flight::new(from, to, dest, traffic_class, content);
+        let mut flight = Flight::new([from, to], dest, traffic_class, content);
         flight.truesize = truesize(len, false);
         self.live(|net, _| net.inject(from as u32, frame, flight, delay));
     }
@@ -486,28 +246,12 @@ impl<T> World<T> {
         if self.sides[to].deaf || self.sides[from].mute {
             return;
         }
-        let (headers, data) = match &flight.content {
-            Content::Parsed {
-                headers,
-                payload,
-                payload_len,
-            } => match self.carries_bytes {
-                true => (*headers, Data::Bytes(payload)),
-                false => (*headers, Data::Length(*payload_len)),
-            },
-            Content::Damaged => return self.refuse(to, Counter::RxIcrcEncapsulated),
-            Content::Bytes(bytes) => match Packet::new_checked(bytes) {
-                Err(_) => return self.refuse(to, Counter::RxMalformed),
-                // A flipped bit may lie in a field that may change on the way.
-                Ok(packet) => {
-                    let flow = self.flow(from, flight.dest);
-                    let verdict = IcrcVerifier::new(IdPolicy::Exact).verify(&flow, 0, bytes);
-                    if !verdict.is_ok() {
-                        return self.refuse(to, Counter::RxIcrcEncapsulated);
-                    }
-                    (*packet.headers(), Data::Bytes(packet.payload()))
-                }
-            },
+        let (headers, data) = match flight.content.read(&self.flow(from, flight.dest)) {
+            Ok(read) => read,
+            Err(cause) => {
+                self.sides[to].refused += 1;
+                return self.sides[to].hca.count(cause, 1);
+            }
         };
         let received = Received {
             source: self.sides[from].address,
@@ -534,11 +278,6 @@ impl<T> World<T> {
     fn flow(&self, from: usize, dest: IpAddr) -> IcrcFlow {
         let ip = IpPair::new(self.sides[from].address, dest);
         IcrcFlow::new(ip.expect("of one family"), 0xc000, ROCE_V2_PORT)
-    }
-
-    fn refuse(&mut self, to: usize, cause: Counter) {
-        self.sides[to].refused += 1;
-        self.sides[to].hca.count(cause, 1);
     }
 
     /// Lives through everything up to `until`.
@@ -676,283 +415,3 @@ impl<T> Stations<Flight> for World<T> {
         !side.copies.is_empty() || !side.blocked && side.hca.wants_transmit()
     }
 }
-
-impl Side {
-    fn new(number: u8, config: HcaConfig) -> Self {
-        Self::on(number, Hca::new(config))
-    }
-
-    /// A side whose device there is.
-    pub fn on(number: u8, hca: Hca) -> Self {
-        Self::with(number, hca, ())
-    }
-}
-
-impl<T> Side<T> {
-    /// A side whose device there is, and what the test keeps beside it.
-    pub fn with(number: u8, mut hca: Hca, own: T) -> Self {
-        let pd = hca.alloc_pd().unwrap();
-        let cq = hca.create_cq(1 << 16).unwrap();
-        Self {
-            hca,
-            address: [10, 0, 0, number].into(),
-            pd,
-            cq,
-            cqs: vec![cq],
-            next_va: 1 << 32,
-            completions: Vec::new(),
-            events: Vec::new(),
-            sent: (0, 0),
-            damaged: 0,
-            given: 0,
-            refused: 0,
-            deaf: false,
-            mute: false,
-            blocked: false,
-            own,
-            copies: VecDeque::new(),
-            batch: None,
-            calls: (Time::ZERO, 0),
-        }
-    }
-
-    fn take(&mut self, now: Time, received: &Received<'_>) {
-        self.given += 1;
-        self.hca.handle_packet(now, received);
-    }
-
-    /// What an RC queue pair is made of.
-    pub fn init(&self) -> QpInit {
-        QpInit {
-            qp_type: QpType::Rc,
-            pd: self.pd,
-            send_cq: self.cq,
-            recv_cq: self.cq,
-            srq: None,
-            cap: QpCap::default(),
-            signal_all: false,
-        }
-    }
-
-    /// An RC queue pair in RESET.
-    pub fn create_qp(&mut self) -> Qpn {
-        self.create_qp_of(QpType::Rc)
-    }
-
-    /// A queue pair in RESET.
-    pub fn create_qp_of(&mut self, qp_type: QpType) -> Qpn {
-        let init = QpInit {
-            qp_type,
-            ..self.init()
-        };
-        self.hca.create_qp(&init).unwrap()
-    }
-
-    /// A UD queue pair in RTS.
-    pub fn create_ud(&mut self, qkey: u32) -> Qpn {
-        let qpn = self.create_qp_of(QpType::Ud);
-        self.ready(qpn, QpType::Ud, QpAttr { qkey, ..attr() }, None);
-        qpn
-    }
-
-    /// From RESET to RTS.
-    pub fn ready(&mut self, qpn: Qpn, qp_type: QpType, attr: QpAttr, path: Option<Path>) {
-        use QpState::{Init, Reset, Rtr, Rts};
-        for (from, to) in [(Reset, Init), (Init, Rtr), (Rtr, Rts)] {
-            let change = QpModify::step(qp_type, from, to, attr);
-            let path = path.filter(|_| change.mask.contains(Attr::AV));
-            self.hca.modify_qp(qpn, &change, path).unwrap();
-        }
-    }
-
-    /// An RC queue pair that takes its receives from there.
-    pub fn create_qp_with_srq(&mut self, srq: SrqId) -> Qpn {
-        let init = QpInit {
-            srq: Some(srq),
-            ..self.init()
-        };
-        self.hca.create_qp(&init).unwrap()
-    }
-
-    /// From RESET to RTS.
-    pub fn connect(&mut self, qpn: Qpn, dest: IpAddr, attr: QpAttr) {
-        let path = Path {
-            dest,
-            traffic_class: 2,
-        };
-        let qp_type = self.hca.qp(qpn).unwrap().config().qp_type;
-        self.ready(qpn, qp_type, attr, Some(path));
-    }
-
-    /// Moves a queue pair to a state that needs no attributes.
-    pub fn move_to(&mut self, qpn: Qpn, state: QpState) {
-        let change = QpModify::to(state, Attr::empty(), QpAttr::default());
-        self.hca.modify_qp(qpn, &change, None).unwrap();
-    }
-
-    /// The state of a queue pair.
-    pub fn state(&self, qpn: Qpn) -> QpState {
-        self.hca.query_qp(qpn).unwrap().0
-    }
-
-    /// Registers so many zeros.
-    pub fn register(&mut self, len: usize, access: AccessFlags) -> Region {
-        let buffer = Buffer::zeroed(len);
-        let memory = Memory::Buffer(buffer.clone());
-        // Addresses that are the same in every run.
-        let va = self.next_va;
-        self.next_va += (len as u64).next_multiple_of(4096) + 4096;
-        let info = self.hca.reg_mr_iova(self.pd, memory, va, access);
-        let info = info.unwrap();
-        Region { info, buffer }
-    }
-
-    /// Posts a receive into all of a region.
-    pub fn recv(&mut self, qpn: Qpn, wr_id: u64, region: &Region) {
-        let wr = recv_wr(wr_id, region);
-        self.hca.post_recv(qpn, wr).unwrap();
-    }
-
-    /// Polls a completion queue besides the first.
-    pub fn watch(&mut self, cq: CqId) {
-        self.cqs.push(cq);
-    }
-
-    /// Leaves the completion queues alone.
-    pub fn watch_nothing(&mut self) {
-        self.cqs.clear();
-    }
-
-    /// Polls completions and events.
-    pub fn collect(&mut self, mut trace: Option<&mut Vec<String>>, now: Time) {
-        for cq in &self.cqs {
-            while let Some(completion) = self.hca.poll_completion(*cq).unwrap() {
-                if let Some(trace) = &mut trace {
-                    trace.push(format!("{now:?} {completion:?}"));
-                }
-                self.completions.push(completion);
-            }
-        }
-        while let Some(event) = self.hca.poll_event() {
-            if let Some(trace) = &mut trace {
-                trace.push(format!("{now:?} {event:?}"));
-            }
-            self.events.push(event);
-        }
-    }
-
-    /// The waits of the timers that ran out, and whether each was the last one.
-    pub fn expiries(&self) -> Vec<TimerExpiry> {
-        let expiry = |event: &Event| match event {
-            Event::TimerExpired { expiry, .. } => Some(*expiry),
-            _ => None,
-        };
-        self.events.iter().filter_map(expiry).collect()
-    }
-}
-
-/// Registered memory.
-#[derive(Clone, Debug)]
-pub struct Region {
-    /// What the device says of it.
-    pub info: MrInfo,
-    /// Its bytes.
-    pub buffer: Buffer,
-}
-
-impl Region {
-    /// A part of it.
-    pub fn sge(&self, offset: u64, length: u32) -> Sge {
-        Sge {
-            addr: self.info.va + offset,
-            length,
-            lkey: self.info.key.lkey(),
-        }
-    }
-
-    /// A bind of a window to all of it.
-    pub fn bind(&self, rkey: u32, access: AccessFlags) -> MwBind {
-        MwBind {
-            rkey,
-            lkey: self.info.key.lkey(),
-            va: self.info.va,
-            length: self.info.len,
-            access,
-            zero_based: false,
-        }
-    }
-
-    /// All of it.
-    pub fn whole(&self) -> Sge {
-        self.sge(0, self.info.len as u32)
-    }
-
-    /// Fills it with noise.
-    pub fn fill(&self, seed: u64) {
-        let mut word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let bytes: Vec<u8> = (0..self.buffer.len())
-            .map(|_| {
-                word ^= word << 13;
-                word ^= word >> 7;
-                word ^= word << 17;
-                word as u8
-            })
-            .collect();
-        self.buffer.write(0, &bytes);
-    }
-
-    /// What is in it.
-    pub fn bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.buffer.len()];
-        self.buffer.read(0, &mut bytes);
-        bytes
-    }
-
-    /// A WRITE to its start.
-    pub fn write(&self) -> SendOp {
-        SendOp::Write {
-            va: self.info.va,
-            rkey: self.info.key.rkey(),
-            imm: None,
-        }
-    }
-
-    /// A READ from its start.
-    pub fn read(&self) -> SendOp {
-        SendOp::Read {
-            va: self.info.va,
-            rkey: self.info.key.rkey(),
-        }
-    }
-}
-
-/// A receive into all of a region.
-pub fn recv_wr(wr_id: u64, region: &Region) -> RecvWr {
-    RecvWr {
-        wr_id,
-        sges: Sges::from_buf([region.whole()]),
-    }
-}
-
-/// A work request without memory.
-pub fn local(wr_id: u64, flags: SendFlags, op: SendOp) -> SendWr {
-    SendWr {
-        wr_id,
-        op,
-        flags,
-        sges: Sges::new(),
-        inline: None,
-        to: SendTo::Peer,
-    }
-}
-
-/// Sets the limit of a shared receive queue.
-pub fn srq_limit(limit: u32) -> SrqModify {
-    SrqModify {
-        limit: Some(limit),
-        ..SrqModify::default()
-    }
-}
-
-/// A SEND.
-pub const SEND: SendOp = SendOp::Send { imm: None };

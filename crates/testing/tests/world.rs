@@ -13,7 +13,7 @@ fn incast(devices: usize, seed: u64) -> (World, Time) {
         .map(|_| Socket::new(Receiver::default()))
         .collect();
     let mut dice = Dice::new(seed);
-    world.rules().add(move |_| match dice.below(10) {
+    world.net().rules.add(move |_| match dice.below(10) {
         0 => Some(Fate::Lost),
         1 => Some(Fate::Twice(3_000)),
         2 => Some(Fate::Late(7_000)),

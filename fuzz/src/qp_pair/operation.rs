@@ -8,7 +8,7 @@ use ferroce_hca::{
     Span, SrqId, SrqModify, UdAddress, VerbsError,
 };
 use ferroce_prm::roce_accl;
-use ferroce_testing::world::Content;
+use ferroce_testing::flight::Content;
 use ferroce_wire::{
     Aeth, AtomicEth, BthFlags, Deth, ExtensionValues, HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow,
     IpPair, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Reth, Srqn, Syndrome,
@@ -375,12 +375,13 @@ fn forge(stage: &mut Stage, to: usize, input: &mut Cursor<'_>) {
 
 /// Changes a packet on the wire and makes its ICRC right again.
 fn meddle(stage: &mut Stage, input: &mut Cursor<'_>) {
-    let under_way = stage.world.flights().take(256).count();
+    let under_way = stage.world.net().under_way().take(256).count();
     if under_way == 0 {
         return;
     }
     let nth = input.below(under_way);
-    let flight = stage.world.flights().nth(nth).expect("one of them").clone();
+    let flight = stage.world.net().under_way().nth(nth);
+    let flight = flight.expect("one of them").1.clone();
     let Content::Bytes(mut bytes) = flight.content else {
         unreachable!("packets cross the wire as bytes");
     };
@@ -395,7 +396,9 @@ fn meddle(stage: &mut Stage, input: &mut Cursor<'_>) {
         }
     }
     if input.one_in(2) {
-        stage.world.lose(nth);
+        let mut numbers = 0..;
+        let net = stage.world.net();
+        net.retain(|_, _| numbers.next() != Some(nth));
     }
     let soon = Span::from_nanos(1000);
     stage

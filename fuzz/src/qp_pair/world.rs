@@ -61,10 +61,10 @@ impl Stage {
         let sides = [0, 1].map(|index| side::new(index, types[usize::from(index)], input));
         let mut world = World::of(sides);
         world.as_bytes = true;
-        world.set_latency(Span::from_nanos(DELAY_NS));
+        world.net().set_latency(Span::from_nanos(DELAY_NS));
         let mischief = Rc::new(Cell::new(Mischief::default()));
         let next = Rc::clone(&mischief);
-        world.rules().add(move |_| {
+        world.net().rules.add(move |_| {
             let mut mischief = next.get();
             let fate = mischief.judge();
             next.set(mischief);
@@ -174,7 +174,7 @@ impl Stage {
         }
         self.outlived = self.outlived.saturating_add(messages);
         if self.outlived > OUTLIVED_MAX {
-            self.world.keep_flights(0);
+            self.world.net().retain(|_, _| false);
             self.outlived = 0;
         }
         assert!(self.fast_forward(from, messages));
@@ -212,7 +212,7 @@ impl Stage {
             .for_each(|side| side.blocked = false);
         self.settle();
         self.ends().into_iter().for_each(|side| side.deaf = true);
-        self.world.keep_flights(0);
+        self.world.net().retain(|_, _| false);
         self.moments_left = MOMENTS_MAX;
         let limits = self.outlast();
         if self.moments_left > 0 {

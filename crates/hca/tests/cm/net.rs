@@ -7,7 +7,7 @@ use ferroce_hca::cm::{
     Transport, ack_timeout,
 };
 use ferroce_hca::{Counter, Data, Event, Hca, HcaConfig, Mtu, Received, Secret, Span, Time};
-use ferroce_testing::world::Flight;
+use ferroce_testing::flight::Flight;
 pub(crate) use ferroce_testing::{A, B, Fate};
 use ferroce_testing::{Side, World};
 use ferroce_wire::cm::{Mad, Message, PortSpace, Private, ServiceId};
@@ -66,7 +66,7 @@ impl Net {
         };
         let mut world = World::of((0..devices).map(side));
         world.now = Time::from_nanos(S);
-        world.set_latency(Span::from_nanos(LATENCY_NS));
+        world.net().set_latency(Span::from_nanos(LATENCY_NS));
         world.log = Some(Vec::new());
         // After each run.
         world.audit_every = u64::MAX;
@@ -76,10 +76,10 @@ impl Net {
 
     /// Decides from now on what becomes of each message.
     pub(crate) fn rule(&mut self, mut rule: impl FnMut(&Mad) -> Fate + 'static) {
-        self.world.rules().clear();
+        self.world.net().rules.clear();
         let mad = |payload: &[u8]| Mad::parse(payload).unwrap();
         let rule = move |flight: &Flight| Some(rule(&mad(flight.payload())));
-        self.world.rules().add(rule);
+        self.world.net().rules.add(rule);
     }
 
     /// The message of this kind that comes next meets this fate, all others arrive.

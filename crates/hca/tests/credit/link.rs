@@ -26,7 +26,7 @@ impl Link {
     /// Loses every so manieth packet.
     pub(crate) fn lose_every(&mut self, n: u64) {
         let mut sent = 0_u64;
-        self.pair.rules().add(move |_| {
+        self.pair.net().rules.add(move |_| {
             sent += 1;
             sent.is_multiple_of(n).then_some(Fate::Lost)
         });

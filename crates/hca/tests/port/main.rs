@@ -5,7 +5,7 @@ mod serializer;
 mod timers;
 
 use ferroce_hca::{AccessFlags, HcaConfig, Mtu, Path, QpAttr, QpType, SendWr, Sge};
-use ferroce_testing::world::Sent;
+use ferroce_testing::flight::Sent;
 use ferroce_testing::{A, B, Region, World, attr, card};
 use ferroce_wire::Qpn;
 

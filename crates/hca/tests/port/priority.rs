@@ -5,7 +5,7 @@ use ferroce_hca::{
     Data, HcaConfig, Personality, QpAttr, SendTo, SendWr, Sge, UdAddress, WcStatus, WriteLockError,
 };
 use ferroce_testing::{A, B, Dice, Fate, SEND, attr};
-use ferroce_testing::{card, world::Flight};
+use ferroce_testing::{card, flight::Flight};
 use ferroce_wire::{BthFlags, Connection, Headers, Opcode, PKEY_DEFAULT, Place, Psn, cnp};
 
 use super::Cards;
@@ -88,7 +88,7 @@ fn a_cnp_overtakes_data_and_waits_for_its_own_priority_alone() {
     let mut cards = cards(&[3]);
     cards.write(0, 64 * 4096);
     let marked = Headers::send(Connection::Rc, Place::Only, None).to(cards.qpns[0][A], Psn::ZERO);
-    let is_cnp = |sent: &&ferroce_testing::world::Sent| {
+    let is_cnp = |sent: &&ferroce_testing::flight::Sent| {
         (sent.from, sent.headers.opcode()) == (A, Opcode::Cnp)
     };
     let cnps = |cards: &Cards| {
@@ -186,7 +186,7 @@ fn what_had_left_before_a_pause_times_out_once_and_what_waits_does_not() {
     let mut cards = cards(&[3]);
     let victim = cards.qpns[0][B];
     let is_its = move |flight: &Flight| flight.dest_qp == Some(victim);
-    cards.pair.rules().strike(1, Fate::Lost, is_its);
+    cards.pair.net().rules.strike(1, Fate::Lost, is_its);
     cards.write(0, 4096);
     cards.pair.settle();
     let now = cards.pair.now;

@@ -1,7 +1,7 @@
 //! Timers of what has left, and of what has not.
 
 use ferroce_hca::WcStatus;
-use ferroce_testing::world::Flight;
+use ferroce_testing::flight::Flight;
 use ferroce_testing::{A, B, Fate};
 
 use super::Cards;
@@ -27,7 +27,7 @@ fn what_waits_for_the_port_to_be_sent_again_does_not_time_out_meanwhile() {
     let mut cards = Cards::new(1_000, others + 1);
     let victim = cards.qpns[others][B];
     let is_its = move |flight: &Flight| flight.dest_qp == Some(victim);
-    cards.pair.rules().strike(1, Fate::Lost, is_its);
+    cards.pair.net().rules.strike(1, Fate::Lost, is_its);
     cards.write(others, 4096);
     cards.pair.settle();
     for qp in 0..others {

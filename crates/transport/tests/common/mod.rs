@@ -1,7 +1,7 @@
 //! A [`Pair`] of queue pairs on a network of the fabric, with virtual time.
 //!
 //! Nothing here waits: [`Pair::run`] goes from one wake-up to the next. Every packet passes
-//! [`Pair::rules`], which may lose, repeat or delay it, and stays in [`Pair::log`].
+//! `rules`, which may lose, repeat or delay it, and stays in [`Pair::log`].
 #![allow(dead_code, reason = "each test crate uses a part")]
 #![allow(
     unreachable_pub,
@@ -15,7 +15,8 @@ use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
 use ferroce_adp::{Policy, PolicyKind};
-use ferroce_testing::{Frame, Network, Parcel, Rules, Stations};
+use ferroce_testing::flight::rejuvenate;
+use ferroce_testing::{Frame, Network, Parcel, Stations};
 use ferroce_transport::{
     AccessFlags, Attr, Completion, Counter, Data, Mtu, Outgoing, Payload, Qp, QpAttr, QpCap,
     QpConfig, QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges,
@@ -277,13 +278,9 @@ impl IndexMut<Id> for Pair {
 
 /// The wire.
 impl Pair {
-    fn net(&mut self) -> &mut Network<Packet> {
+    /// What is between the two: what is under way there, and the rules for it.
+    pub fn net(&mut self) -> &mut Network<Packet> {
         self.net.as_mut().expect("it lives through nothing")
-    }
-
-    /// What becomes of packets.
-    pub fn rules(&mut self) -> &mut Rules<Packet> {
-        &mut self.net().rules
     }
 
     /// The wire does `fate` to the first `times` packets that match.
@@ -293,7 +290,7 @@ impl Pair {
         fate: Fate,
         matches: impl Fn(&Packet) -> bool + 'static,
     ) -> &mut Self {
-        self.rules().strike(times, fate, matches);
+        self.net().rules.strike(times, fate, matches);
         self
     }
 
@@ -317,7 +314,7 @@ impl Pair {
     }
 
     pub fn heal(&mut self) {
-        self.rules().clear();
+        self.net().rules.clear();
     }
 
     fn admit(&mut self, packet: Packet) {
@@ -396,9 +393,7 @@ impl Pair {
     /// Lets the network and both sides live through something.
     fn live<R>(&mut self, through: impl FnOnce(&mut Network<Packet>, &mut Self) -> R) -> R {
         let mut net = self.net.take().expect("it lives through nothing else");
-        if self.now > net.now() {
-            net.skip(self.now);
-        }
+        net.skip(self.now);
         let outcome = through(&mut net, self);
         self.now = net.now();
         self.net = Some(net);
@@ -573,11 +568,7 @@ impl Pair {
             false => packet.from.peer(),
         };
         let age = self.aged[requester as usize];
-        let headers = &mut packet.headers;
-        headers.psn = headers.psn.wrapping_sub(age);
-        if let Some(aeth) = headers.aeth_mut() {
-            aeth.msn = aeth.msn.wrapping_sub(age) & 0xff_ffff;
-        }
+        rejuvenate(&mut packet.headers, age);
         packet
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn play(scenario: &Scenario) -> Outcome {
 
 fn play_once(scenario: &Scenario, log: Option<&mut Vec<Packet>>) -> Outcome {
     let mut stage = Stage::new(scenario);
-    stage.pair.rules().add(chaos(scenario));
+    stage.pair.net().rules.add(chaos(scenario));
     stage.pair.young = log.is_some().then(Vec::new);
     for (at_us, cues) in stage.cues(scenario) {
         let now_us = (stage.pair.now.as_nanos() - START_NS) / 1000;

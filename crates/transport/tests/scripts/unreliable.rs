@@ -380,7 +380,7 @@ fn play(seed: u64) {
     .connect();
     let [loss, late, twice] = [0; 3].map(|_| rng.below(150) as u32);
     let mut dice = Dice::new(!seed);
-    pair.rules().add(move |_| {
+    pair.net().rules.add(move |_| {
         let copies = match dice.per_mille(loss) {
             true => 0,
             false => 1 + usize::from(dice.per_mille(twice)),
