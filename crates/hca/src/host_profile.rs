@@ -9,7 +9,11 @@ use ferroce_transport::Span;
 /// [`HostProfile::SOCKETS`] is for UDP sockets on a machine that runs other things, too;
 /// [`HostProfile::card`] for a device that is a card, as in a simulated fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)] // what packets need stands first
 pub struct HostProfile {
+    /// Bytes at a peer, as its buffer counts them, that are worth a turn: nobody's share is smaller, and
+    /// who waits for room waits for as much.
+    pub turn_bytes: u32,
     /// Rate of the port. A packet is handed out when the one before it has left, and its timers start
     /// when it has left itself. Without a rate that is all at once.
     pub port_rate: Option<Rate>,
@@ -27,9 +31,6 @@ pub struct HostProfile {
     pub paced_window: Span,
     /// Packets that one queue pair sends before the next one gets its turn.
     pub turn_packets: u32,
-    /// Bytes at a peer, as its buffer counts them, that are worth a turn: nobody's share is smaller, and
-    /// who waits for room waits for as much.
-    pub turn_bytes: u32,
     /// Bytes of the responses that one READ request asks for, at most.
     pub read_bytes: u32,
     /// A full window stays shut until half of it is acknowledged: packets leave in bursts that one system

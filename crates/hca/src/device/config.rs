@@ -13,10 +13,10 @@ use crate::settings::Personality;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)] // what packets need stands first
 pub struct HcaConfig {
-    /// What the host makes of the device.
-    pub host: HostProfile,
     /// Bytes of responses to READs that may be on their way here, as a receive buffer counts them.
     pub response_bytes: u32,
+    /// What the host makes of the device.
+    pub host: HostProfile,
     /// Seed of everything random in the device (D26).
     pub seed: u64,
     /// Upper 8 bits of the numbers of queue pairs and shared receive queues, and of the connection
