@@ -9,7 +9,7 @@ LIMIT = 60  # seconds for one program of a case
 # Seconds for one that runs while the link loses packets.
 IMPAIRED_LIMIT = 90
 # The kernel asks for a disconnect again and again for longer.
-DISCONNECT_LIMIT = 30
+DISCONNECT_LIMIT = 15
 GRACE_S = 3
 FIRST_PORT = 20000
 # READs and atomics at a time.
