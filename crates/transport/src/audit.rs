@@ -34,13 +34,20 @@ impl Qp {
     /// so much further back. The peer must be made older by the same, the other way round. False, and
     /// nothing is done, while a request of this queue pair is under way or a message half received.
     pub fn fast_forward(&mut self, sent: u32, received: u32) -> bool {
-        let (requester, responder) = self.halves_mut();
-        if requester.in_flight() > 0 || requester.started > 0 || responder.in_message() {
+        if !self.can_fast_forward() {
             return false;
         }
+        let (requester, responder) = self.halves_mut();
         requester.fast_forward(sent);
         responder.fast_forward(received);
         true
+    }
+
+    /// Whether [`Self::fast_forward`] would do it. Both ends of a connection have to before one is made
+    /// older: it would be older than its peer otherwise.
+    pub fn can_fast_forward(&self) -> bool {
+        let (requester, responder, _) = self.halves();
+        requester.in_flight() == 0 && requester.started == 0 && !responder.in_message()
     }
 }
 

@@ -542,22 +542,24 @@ impl Stations<Packet> for Pair {
 
 /// Age.
 impl Pair {
-    /// Makes the connection older by so many one-packet messages of `id`, if nothing is under way in
-    /// this direction and nobody has anything left to say. What may still be on the wire is lost.
+    /// Makes the connection older by so many one-packet messages of `id`, if nothing is under way and
+    /// nobody has anything left to say; otherwise nothing is done. What may still be on the wire is
+    /// lost.
     #[must_use]
     pub fn age(&mut self, id: Id, messages: u32) -> bool {
-        let idle = |side: &Side| side.qp.in_flight() == 0 && !side.qp.has_answers();
+        let idle = |side: &Side| side.qp.can_fast_forward() && !side.qp.has_answers();
         let [qp, peer] = [id, id.peer()].map(|id| &self[id].qp);
         if !self.sides.iter().all(idle) || qp.next_psn() != peer.expected_psn() {
             return false;
         }
-        let done =
-            self[id].qp.fast_forward(messages, 0) && self[id.peer()].qp.fast_forward(0, messages);
-        if done {
-            self.net().retain(|_, _| false);
-            self.aged[id as usize] = self.aged[id as usize].wrapping_add(messages);
+        assert!(self[id].qp.fast_forward(messages, 0));
+        assert!(self[id.peer()].qp.fast_forward(0, messages));
+        self.net().retain(|_, _| false);
+        for side in &mut self.sides {
+            side.socket.clear();
         }
-        done
+        self.aged[id as usize] = self.aged[id as usize].wrapping_add(messages);
+        true
     }
 
     /// A packet as it would be if its connection had not been made older.
