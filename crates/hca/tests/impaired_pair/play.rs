@@ -79,6 +79,10 @@ pub(crate) struct Recv {
 /// Of the two parts of a target.
 const PART: u32 = LEN_MAX + 1000;
 
+/// How long a connection that is to become older waits for a moment at which nothing of it is under
+/// way.
+const AGE_NS_MAX: u64 = 200_000;
+
 /// Plays a scenario, and if connections become older in it, once more without that: then what leaves
 /// the devices must be the same, but for PSNs and message sequence numbers.
 pub(crate) fn play(seed: u64) -> Outcome {
@@ -110,11 +114,11 @@ pub(crate) fn play_once(scenario: &Scenario, trace: Option<&mut Vec<String>>) ->
     let start = stage.pair.now;
     let mut last = start;
     for (at, cues) in stage.cues(scenario) {
-        last = start.after(Span::from_nanos(at));
-        stage.pair.run_until(last);
+        stage.pair.run_until(start.after(Span::from_nanos(at)));
         for cue in cues {
             stage.act(cue, start);
         }
+        last = stage.pair.now;
     }
     if scenario.cut_at.is_some() {
         let limit = stage.patience();
@@ -345,7 +349,8 @@ impl Stage {
         }
     }
 
-    /// As soon as nothing of the connection is under way, if that is soon.
+    /// As soon as nothing of the connection is under way, if that is soon: a step may be as long as
+    /// the longest timer, and what is to happen after this must not wait for that.
     fn age(&mut self, age: &Age) {
         let Age {
             nth,
@@ -353,11 +358,8 @@ impl Stage {
             messages,
         } = *age;
         let [own, peer] = [from, 1 - from].map(|id| self.ends[nth][id].qpn);
-        let mut moments = 0..100;
-        while !self.pair.age(from, [own, peer], messages)
-            && moments.next().is_some()
-            && self.pair.step()
-        {}
+        let soon = self.pair.now.after(Span::from_nanos(AGE_NS_MAX));
+        while !self.pair.age(from, [own, peer], messages) && self.pair.step_until(soon) {}
     }
 
     fn post_recv(&mut self, nth: usize, id: usize) {
