@@ -119,7 +119,9 @@ impl Room {
     }
 
     /// Ends the turn of a queue pair, which waits after that if it `wants` more; whether it `took`
-    /// anything decides if it keeps its place. Tells whether somebody else is the next now.
+    /// anything decides if it keeps its place. Tells whether who is next now has to be called: it is
+    /// somebody else, or all that was on the wire has come back while the host was away amid the turn,
+    /// so that nothing else will.
     pub(crate) fn end_turn(
         &mut self,
         index: u32,
@@ -137,7 +139,8 @@ impl Room {
             self.waiting.push_back(index);
             *waits = true;
         }
-        goes && self.next().is_some_and(|next| next != index)
+        let calls = |next: u32| self.used == 0 || goes && next != index;
+        self.next().is_some_and(calls)
     }
 
     /// Writes off what is on the wire if nothing has come back since the last look although

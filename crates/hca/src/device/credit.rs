@@ -62,6 +62,10 @@ impl Hca {
             entry.peer = peer;
         }
         self.book(index);
+        // Its host may have left amid its turn: what it was allowed was room at the old peer.
+        if self.port.in_turn() == Some(index) {
+            self.allot(index);
+        }
     }
 
     /// Gives back what a queue pair has taken, which is gone or has another peer now.
@@ -76,7 +80,9 @@ impl Hca {
             self.responses.leave(index);
         }
         self.rebook(id, turn, Turn::default());
+        // Who is next now may have been behind it.
         self.call(id);
+        self.call_reader();
         if self.peers.get(id).is_some_and(|peer| peer.users() == 1) {
             self.give_back(id);
         }

@@ -229,10 +229,10 @@ impl Hca {
     fn next_turn(&mut self, priority: u8, index: u32, has_more: bool) {
         self.port.pop(priority);
         self.port.end_turn();
-        self.end_turn(index);
         if let Some(entry) = self.qps.get_mut(index) {
             entry.ready = None;
         }
+        self.end_turn(index);
         if has_more {
             self.make_ready(index);
         }

@@ -1,6 +1,6 @@
 //! Who waits gets its turn, whatever becomes of those before it.
 
-use ferroce_hca::{Data, HcaConfig, QpState, SendWr, Span, Window};
+use ferroce_hca::{Data, HcaConfig, Outgoing, QpState, SendWr, Span, Window};
 use ferroce_wire::Qpn;
 
 use crate::link::{Link, Receiver, without_timeout};
@@ -103,13 +103,76 @@ fn who_answers_and_then_sends_gets_no_more_than_others() {
     let hca = &mut link.pair.sides[B].hca;
     hca.post_send(b, read).unwrap();
     let request = hca.poll_transmit(now).unwrap();
-    let (tc, data) = (request.path.traffic_class, Data::Length(0));
-    link.pair.give(A, tc, &request.headers, data);
+    give(&mut link, A, &request);
     let hca = &mut link.pair.sides[A].hca;
     assert!(hca.poll_transmit(now).is_some(), "an answer");
     hca.post_send(a, SendWr::new(1, remote.write(), own.whole()))
         .unwrap();
     assert_eq!(sending(&mut link, &pairs), [false]);
+}
+
+/// Its host leaves amid its turn. Before it is back, the queue pair is connected to somebody else.
+#[test]
+fn what_it_was_allowed_at_one_peer_is_worth_nothing_at_another() {
+    let (mut link, _) = held_up();
+    let pairs = link.connect(A, 1, without_timeout());
+    let qpn = pairs[0][0];
+    let [own, remote] = link.regions(B, 1 << 20);
+    link.post(qpn, SendWr::new(0, own.write(), own.whole()));
+    let now = link.pair.now;
+    assert!(link.pair.sides[A].hca.poll_transmit(now).is_some());
+    let dest = link.pair.sides[B].address;
+    link.pair.sides[A].move_to(qpn, QpState::Reset);
+    link.pair.sides[A].connect(qpn, dest, without_timeout());
+    link.post(qpn, SendWr::new(0, remote.write(), own.whole()));
+    assert_eq!(sending(&mut link, &pairs), [false]);
+}
+
+/// Its host leaves after the packet that is sent again, which is not charged. When it is back, all that
+/// was taken has come back, and nothing is on its way that could call the queue pair again.
+#[test]
+fn who_was_allowed_nothing_looks_again_when_all_has_come_back() {
+    let mut link = link();
+    let pairs = link.connect(B, 1, without_timeout());
+    let qpn = pairs[0][0];
+    let [own, remote] = link.regions(B, 1 << 20);
+    let write = |len| SendWr::new(0, remote.write(), own.sge(0, len));
+    link.post(qpn, write(1));
+    link.post(qpn, write(1));
+    let [first, second] = [(); 2].map(|()| polled(&mut link, A).unwrap());
+    let others = link.connect(B, 3, without_timeout());
+    for [other, _] in &others {
+        link.post(*other, write(1 << 20));
+    }
+    assert_eq!(sending(&mut link, &others), [true; 3]);
+    give(&mut link, B, &second);
+    let nak = polled(&mut link, B).unwrap();
+    give(&mut link, A, &nak);
+    link.post(qpn, write(1));
+    let again = polled(&mut link, A).unwrap();
+    assert_eq!(again.headers, first.headers);
+    for packet in [again, second] {
+        give(&mut link, B, &packet);
+    }
+    while let Some(answer) = polled(&mut link, B) {
+        give(&mut link, A, &answer);
+    }
+    for [other, _] in others {
+        link.pair.sides[A].hca.destroy_qp(other).unwrap();
+    }
+    assert_eq!(link.side().hca.qp(qpn).unwrap().in_flight(), 0);
+    assert_eq!(sending(&mut link, &pairs), [true]);
+}
+
+/// The next packet of a device, whose host then leaves.
+fn polled(link: &mut Link, from: usize) -> Option<Outgoing> {
+    let now = link.pair.now;
+    link.pair.sides[from].hca.poll_transmit(now)
+}
+
+fn give(link: &mut Link, to: usize, packet: &Outgoing) {
+    let (class, data) = (packet.path.traffic_class, Data::Length(packet.payload_len));
+    link.pair.give(to, class, &packet.headers, data);
 }
 
 /// Those that hold everything have lost it and never repeat it.
