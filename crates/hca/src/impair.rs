@@ -5,7 +5,7 @@
 
 mod queue;
 
-use ferroce_transport::Time;
+use ferroce_transport::{Span, Time};
 use thiserror::Error;
 
 pub use queue::Bottleneck;
@@ -25,8 +25,8 @@ pub enum Direction {
 pub struct Blackout {
     /// First moment.
     pub from: Time,
-    /// Length in nanoseconds.
-    pub length_ns: u64,
+    /// How long it lasts.
+    pub length: Span,
 }
 
 /// Losses that come in bursts: a two-state chain that enters the lossy state with probability
@@ -59,14 +59,14 @@ pub struct Impairment {
     pub ecn_mark: f64,
     /// A queue that all packets of this direction share, in all processes of the device.
     pub bottleneck: Option<Bottleneck>,
-    /// Constant delay in nanoseconds.
-    pub delay_ns: u64,
-    /// Random extra delay up to this many nanoseconds. Packets keep their order.
-    pub jitter_ns: u64,
-    /// Probability that a packet is held back by `reorder_ns` more and later ones overtake it.
+    /// Constant delay.
+    pub delay: Span,
+    /// Random extra delay up to this one. Packets keep their order.
+    pub jitter: Span,
+    /// Probability that a packet is held back by `reorder_by` more and later ones overtake it.
     pub reorder: f64,
-    /// How long, in nanoseconds.
-    pub reorder_ns: u64,
+    /// How long.
+    pub reorder_by: Span,
     /// Times during which nothing passes.
     pub blackouts: Vec<Blackout>,
 }
@@ -186,7 +186,7 @@ mod tests {
         );
         let blackout = Blackout {
             from: Time::ZERO,
-            length_ns: 1,
+            length: Span::from_nanos(1),
         };
         let error = Impairment {
             blackouts: vec![blackout; Impairment::BLACKOUTS_MAX + 1],

@@ -220,11 +220,7 @@ impl<T: HeldPacket> Impairer<T> {
     fn next(&self) -> Option<Time> {
         let held = self.held.peek().map(|Reverse(waiting)| waiting.at);
         let queued = self.queue.front();
-        let queued = queued.map(|it| {
-            it.service
-                .ends
-                .after(Span::from_nanos(self.impairment.delay_ns))
-        });
+        let queued = queued.map(|it| it.service.ends.after(self.impairment.delay));
         [held, queued].into_iter().flatten().min()
     }
 
@@ -366,8 +362,7 @@ impl<T: HeldPacket> Impairer<T> {
     }
 
     fn is_lost(&mut self, now: Time, state: &DeviceState) -> bool {
-        let dark =
-            |b: &Blackout| now >= b.from && now.since(b.from) < Span::from_nanos(b.length_ns);
+        let dark = |b: &Blackout| now >= b.from && now.since(b.from) < b.length;
         if self.impairment.blackouts.iter().any(dark) {
             state.count(Counter::ImpairBlackout, 1);
             return true;
@@ -392,22 +387,21 @@ impl<T: HeldPacket> Impairer<T> {
 
     fn release_time(&mut self, from: Time, state: &DeviceState) -> Time {
         let Impairment {
-            delay_ns,
-            jitter_ns,
+            delay,
+            jitter,
             reorder,
-            reorder_ns,
+            reorder_by,
             ..
         } = self.impairment;
-        let jitter = if jitter_ns > 0 {
-            self.rng.random_range(0..=jitter_ns)
+        let jitter = if jitter > Span::ZERO {
+            Span::from_picos(self.rng.random_range(0..=jitter.as_picos()))
         } else {
-            0
+            Span::ZERO
         };
-        let late = Span::from_nanos(delay_ns) + Span::from_nanos(jitter);
-        let in_order = from.after(late).max(self.released);
+        let in_order = from.after(delay + jitter).max(self.released);
         if self.chance(reorder) {
             state.count(Counter::ImpairReordered, 1);
-            return in_order.after(Span::from_nanos(reorder_ns));
+            return in_order.after(reorder_by);
         }
         self.released = in_order;
         in_order

@@ -18,7 +18,7 @@ use std::ops::RangeInclusive;
 
 use ferroce_dcqcn::CongestionPoint;
 use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
-use ferroce_hca::{Impairment, Rate, Time};
+use ferroce_hca::{Impairment, Rate, Span, Time};
 use ferroce_units::{DECIMAL_SIZE, Decimal, Invalid, Probability, RATE, TIME};
 use thiserror::Error;
 
@@ -194,21 +194,21 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "delay",
-        read: |it, text| set(&mut it.delay_ns, TIME.read(text)),
-        write: |it| span(it.delay_ns),
+        read: |it, text| set(&mut it.delay, time(text)),
+        write: |it| span(it.delay),
     },
     Part {
         name: "jitter",
-        read: |it, text| set(&mut it.jitter_ns, TIME.read(text)),
-        write: |it| span(it.jitter_ns),
+        read: |it, text| set(&mut it.jitter, time(text)),
+        write: |it| span(it.jitter),
     },
     Part {
         name: "reorder",
         read: |it, text| {
             let held = text
                 .split_once(':')
-                .and_then(|(share, time)| Some((probability(share).ok()?, TIME.read(time).ok()?)));
-            (it.reorder, it.reorder_ns) = held.ok_or_else(|| {
+                .and_then(|(share, by)| Some((probability(share).ok()?, time(by).ok()?)));
+            (it.reorder, it.reorder_by) = held.ok_or_else(|| {
                 Invalid::must_be(
                     "the probability that a packet is held back, and for how long, for example \
                      0.5%:200us",
@@ -217,11 +217,11 @@ const PARTS: &[Part] = &[
             Ok(())
         },
         write: |it| {
-            if it.reorder == 0.0 && it.reorder_ns == 0 {
+            if it.reorder == 0.0 && it.reorder_by == Span::ZERO {
                 return Vec::new();
             }
-            let time = TIME.write(it.reorder_ns);
-            vec![format!("{}:{time}", percent(it.reorder))]
+            let by = TIME.write(it.reorder_by.as_nanos());
+            vec![format!("{}:{by}", percent(it.reorder))]
         },
     },
     Part {
@@ -229,8 +229,8 @@ const PARTS: &[Part] = &[
         read: |it, text| {
             let outage = text.split_once('@').and_then(|(length, from)| {
                 Some(Blackout {
-                    from: Time::from_nanos(TIME.read(from).ok()?),
-                    length_ns: TIME.read(length).ok()?,
+                    from: Time::ZERO.after(time(from).ok()?),
+                    length: time(length).ok()?,
                 })
             });
             it.blackouts.push(outage.ok_or_else(|| {
@@ -243,7 +243,7 @@ const PARTS: &[Part] = &[
         },
         write: |it| {
             let text = |outage: &Blackout| {
-                let times = [outage.length_ns, outage.from.as_nanos()];
+                let times = [outage.length.as_nanos(), outage.from.as_nanos()];
                 let [length, from] = times.map(|ns| TIME.write(ns));
                 format!("{length}@{from}")
             };
@@ -301,8 +301,13 @@ fn chance(probability: f64) -> Vec<String> {
     text.into_iter().collect()
 }
 
-fn span(ns: u64) -> Vec<String> {
-    (ns > 0).then(|| TIME.write(ns)).into_iter().collect()
+fn time(text: &str) -> Result<Span, Invalid> {
+    Ok(Span::from_nanos(TIME.read(text)?))
+}
+
+fn span(span: Span) -> Vec<String> {
+    let text = (span > Span::ZERO).then(|| TIME.write(span.as_nanos()));
+    text.into_iter().collect()
 }
 
 fn names() -> String {
@@ -340,13 +345,13 @@ mod tests {
                 limit_bytes: 1_000_000,
                 red: CongestionPoint::new(5_000, 200_000, 10_000).ok(),
             }),
-            delay_ns: 50_000,
-            jitter_ns: 10_000,
+            delay: Span::from_micros(50),
+            jitter: Span::from_micros(10),
             reorder: 0.005,
-            reorder_ns: 200_000,
+            reorder_by: Span::from_micros(200),
             blackouts: vec![Blackout {
                 from: Time::from_nanos(3_000_000_000),
-                length_ns: 200_000_000,
+                length: Span::from_millis(200),
             }],
         };
         let all = "loss=1%,delay=50us,jitter=10us,reorder=0.5%:200us,duplicate=0.1%,\
@@ -368,7 +373,7 @@ mod tests {
             "delay=1.5ms",
             "delay=0.00150s",
         ] {
-            assert_eq!(parsed(text).delay_ns, 1_500_000, "{text}");
+            assert_eq!(parsed(text).delay, Span::from_micros(1_500), "{text}");
         }
         for nothing in ["none", " none ", "delay=0", "loss=0", "loss=0%,jitter=0us"] {
             assert_eq!(parsed(nothing), Impairment::default(), "{nothing}");
@@ -382,7 +387,7 @@ mod tests {
         let spans: Vec<_> = impairment
             .blackouts
             .iter()
-            .map(|b| (b.from.as_nanos(), b.length_ns))
+            .map(|b| (b.from.as_nanos(), b.length.as_nanos()))
             .collect();
         assert_eq!(
             spans,
@@ -492,7 +497,7 @@ mod tests {
             queue in prop::option::of((RATES, any::<[u32; 3]>(), prop::option::of(0..=1_000_000_u32))),
         ) {
             let [loss, enter, duplicate, corrupt, ecn_mark, reorder] = probabilities;
-            let [delay_ns, jitter_ns, reorder_ns] = times;
+            let [delay, jitter, reorder_by] = times.map(Span::from_nanos);
             let impairment = Impairment {
                 loss,
                 burst: mean_length.map(|mean_length| BurstLoss { enter, mean_length }),
@@ -504,13 +509,16 @@ mod tests {
                     limit_bytes,
                     red: ppm.map(|ppm| CongestionPoint::new(a.min(b), a.max(b), ppm).unwrap()),
                 }),
-                delay_ns,
-                jitter_ns,
+                delay,
+                jitter,
                 reorder,
-                reorder_ns,
+                reorder_by,
                 blackouts: blackouts
                     .into_iter()
-                    .map(|(from, length_ns)| Blackout { from: Time::from_nanos(from), length_ns })
+                    .map(|(from, length)| Blackout {
+                        from: Time::from_nanos(from),
+                        length: Span::from_nanos(length),
+                    })
                     .collect(),
             };
             prop_assert_eq!(parse(&text(&impairment)), Ok(impairment));

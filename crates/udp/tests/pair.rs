@@ -5,7 +5,7 @@ mod common;
 use common::{
     Node, address, attr, check_all_kinds, connect, nothing_was_lost, patient, patient_attr,
 };
-use ferroce_hca::{Counter, Direction, Impairment};
+use ferroce_hca::{Counter, Direction, Impairment, Span};
 
 const LEN: usize = 4 << 20;
 const BYTES: usize = LEN / 2 - 64;
@@ -33,9 +33,9 @@ fn they_arrive_whole_over_a_bad_link_too() {
             duplicate: 0.01,
             corrupt: 0.005,
             reorder: 0.005,
-            reorder_ns: 100_000,
-            delay_ns: 20_000,
-            jitter_ns: 10_000,
+            reorder_by: Span::from_nanos(100_000),
+            delay: Span::from_nanos(20_000),
+            jitter: Span::from_nanos(10_000),
             ..Impairment::default()
         };
         let set = |hca: &mut ferroce_hca::Hca| hca.set_impairment(Direction::Egress, bad);

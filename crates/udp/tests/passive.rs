@@ -13,7 +13,7 @@ use common::{
 };
 use ferroce_hca::{
     Attr, Completion, Counter, CqId, Direction, Event, Hca, Impairment, QpAttr, QpInit, QpModify,
-    QpState, QpType, RecvWr, SendOp, SendWr, Sges, VerbsError, WcStatus,
+    QpState, QpType, RecvWr, SendOp, SendWr, Sges, Span, VerbsError, WcStatus,
 };
 use ferroce_udp::{Device, DeviceConfig, Endpoint};
 use ferroce_wire::{Psn, Qpn};
@@ -194,7 +194,7 @@ fn a_lost_packet_is_repeated_whatever_the_program_does() {
 fn delayed_packets_leave_while_the_program_spins() {
     let (a, b, (at_a, _)) = pair(5);
     let delay = Impairment {
-        delay_ns: 200_000,
+        delay: Span::from_nanos(200_000),
         ..Impairment::default()
     };
     for node in [&a, &b] {
@@ -221,7 +221,7 @@ fn an_answer_that_has_arrived_stops_its_timer() {
     let (at_a, _) = connect(&a, &b, &attr);
     // So that the answer comes when nobody can take it.
     let delay = Impairment {
-        delay_ns: 30_000_000,
+        delay: Span::from_nanos(30_000_000),
         ..Impairment::default()
     };
     b.device

@@ -150,7 +150,7 @@ impl End {
         let now = self.device.now();
         let blackouts = outage.iter().map(|outage| Blackout {
             from: now.after(Span::from_nanos(outage.in_ns)),
-            length_ns: outage.length_ns,
+            length: Span::from_nanos(outage.length_ns),
         });
         let impairment = Impairment {
             loss,

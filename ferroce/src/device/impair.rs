@@ -1,7 +1,7 @@
 //! `ferroce impair`: what links do to packets.
 
 use clap::{Args, ValueEnum};
-use ferroce_hca::{DeviceState, Direction, Impairment, Time};
+use ferroce_hca::{DeviceState, Direction, Impairment, Span, Time};
 use ferroce_udp::wait::Clock;
 use ferroce_udp::{Registry, impairment};
 
@@ -107,15 +107,14 @@ fn show(
 
 /// The impairment with its blackouts counted from now, without those that are over.
 fn still_to_come(state: &DeviceState, direction: Direction) -> Impairment {
-    let (mut impairment, now) = (state.impairment(direction), now().as_nanos());
+    let (mut impairment, now) = (state.impairment(direction), now());
     impairment.blackouts.retain_mut(|blackout| {
-        let from = blackout.from.as_nanos();
-        let end = from.saturating_add(blackout.length_ns);
+        let (from, end) = (blackout.from, blackout.from.after(blackout.length));
         // Nobody wants to read nanoseconds that have passed when they are read.
-        let in_ms = |ns: u64| ns.next_multiple_of(1_000_000);
-        blackout.from = Time::from_nanos(in_ms(from.saturating_sub(now)));
-        blackout.length_ns = in_ms(end.saturating_sub(from.max(now)));
-        blackout.length_ns > 0
+        let in_ms = |span: Span| Span::from_millis(span.as_nanos().div_ceil(1_000_000));
+        blackout.from = Time::ZERO.after(in_ms(from.since(now)));
+        blackout.length = in_ms(end.since(from.max(now)));
+        blackout.length > Span::ZERO
     });
     impairment
 }

@@ -502,13 +502,13 @@ fn impair(stage: &mut Stage, which: usize, input: &mut Cursor<'_>) {
         limit_bytes: input.pick(&[0, 10_000, u32::MAX]),
         red: CongestionPoint::new(0, input.u32(), u32::from(input.u8())).ok(),
     });
-    impairment.delay_ns = input.pick(&[0, 1_000, 1_000_000]);
-    impairment.jitter_ns = input.pick(&[0, 1_000, 1_000_000]);
-    impairment.reorder_ns = input.pick(&[0, 10_000, 10_000_000]);
+    impairment.delay = Span::from_nanos(input.pick(&[0, 1_000, 1_000_000]));
+    impairment.jitter = Span::from_nanos(input.pick(&[0, 1_000, 1_000_000]));
+    impairment.reorder_by = Span::from_nanos(input.pick(&[0, 10_000, 10_000_000]));
     if input.one_in(4) {
         impairment.blackouts.push(Blackout {
             from: stage.world.now.after(Span::from_nanos(input.u32().into())),
-            length_ns: input.u32().into(),
+            length: Span::from_nanos(input.u32().into()),
         });
     }
     if input.one_in(4) {

@@ -98,8 +98,8 @@ fn loss_and_bursts_lose_what_they_say() {
 #[test]
 fn jitter_keeps_the_order_and_reordering_does_not() {
     let steady = run(Impairment {
-        delay_ns: 5_000,
-        jitter_ns: 50_000,
+        delay: Span::from_nanos(5_000),
+        jitter: Span::from_nanos(50_000),
         ..Impairment::default()
     });
     assert!(steady.is_sorted_by_key(|(_, n)| *n));
@@ -110,7 +110,7 @@ fn jitter_keeps_the_order_and_reordering_does_not() {
     );
     let mixed = run(Impairment {
         reorder: 0.01,
-        reorder_ns: 20_000,
+        reorder_by: Span::from_nanos(20_000),
         ..Impairment::default()
     });
     assert_eq!(mixed.len(), 10_000);
@@ -122,7 +122,7 @@ fn a_blackout_lets_nothing_through() {
     let from = Time::from_nanos(2_000_000);
     let blackouts = vec![Blackout {
         from,
-        length_ns: 3_000_000,
+        length: Span::from_nanos(3_000_000),
     }];
     let out = run(Impairment {
         blackouts,
@@ -152,7 +152,7 @@ fn the_same_seed_gives_the_same_link() {
     let bad = || Impairment {
         loss: 0.1,
         reorder: 0.1,
-        reorder_ns: 9_000,
+        reorder_by: Span::from_nanos(9_000),
         ..Impairment::default()
     };
     assert_eq!(run(bad()), run(bad()));
@@ -180,7 +180,7 @@ fn a_link_that_has_no_bursts_any_more_leaves_the_one_it_is_in() {
 #[test]
 fn packets_do_not_overtake_those_held_when_the_link_gets_better() {
     let slow = Impairment {
-        delay_ns: 500,
+        delay: Span::from_nanos(500),
         ..Impairment::default()
     };
     let mut link = Link::new(slow);
@@ -197,7 +197,7 @@ fn packets_do_not_overtake_those_held_when_the_link_gets_better() {
 #[test]
 fn a_link_holds_so_many_packets_and_no_more() {
     let slow = Impairment {
-        delay_ns: u64::MAX,
+        delay: Span::NEVER,
         duplicate: 1.0,
         ..Impairment::default()
     };
@@ -215,7 +215,7 @@ fn a_link_holds_so_many_packets_and_no_more() {
 #[test]
 fn copies_take_room_too() {
     let slow = Impairment {
-        delay_ns: u64::MAX,
+        delay: Span::NEVER,
         duplicate: 1.0,
         bottleneck: Some(Bottleneck {
             limit_bytes: u32::MAX,

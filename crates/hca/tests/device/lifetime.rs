@@ -61,7 +61,7 @@ fn a_number_that_serves_again_starts_with_nothing() {
     };
     let mut pair = World::new([config; 2]);
     let delay = Impairment {
-        delay_ns: 40_000,
+        delay: Span::from_nanos(40_000),
         ..Impairment::default()
     };
     for (id, direction) in [(A, Direction::Egress), (B, Direction::Ingress)] {
@@ -149,7 +149,7 @@ fn memory_taken_away_from_a_responder_fails_the_request_of_its_peer() {
 fn a_packet_held_by_a_link_has_the_bytes_of_when_it_was_sent() {
     let (mut pair, [a, b]) = World::connected();
     let link = Impairment {
-        delay_ns: 100_000,
+        delay: Span::from_nanos(100_000),
         ..Impairment::default()
     };
     let hca = &mut pair.sides[A].hca;
@@ -286,7 +286,7 @@ fn a_packet_that_is_not_delayed_is_delivered_at_once_whatever_the_link_holds() {
     let packets = [(); 2].map(|()| pair.sides[A].hca.poll_transmit(now).unwrap());
     let late = Impairment {
         reorder: 1.0,
-        reorder_ns: 1_000_000,
+        reorder_by: Span::from_nanos(1_000_000),
         ..Impairment::default()
     };
     for (packet, link) in packets.iter().rev().zip([late, Impairment::default()]) {

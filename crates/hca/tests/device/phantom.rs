@@ -128,10 +128,10 @@ fn a_bad_link_does_not_change_that() {
         loss: 0.02,
         duplicate: 0.02,
         corrupt: 0.02,
-        delay_ns: 5_000,
-        jitter_ns: 3_000,
+        delay: Span::from_nanos(5_000),
+        jitter: Span::from_nanos(3_000),
         reorder: 0.02,
-        reorder_ns: 20_000,
+        reorder_by: Span::from_nanos(20_000),
         ..Impairment::default()
     };
     let (pair, _) = exchange(&link);
@@ -144,7 +144,7 @@ fn packets_that_a_link_holds_back_carry_no_zeros() {
     pair.carries_bytes = false;
     let (own, remote) = (region(&mut pair, A, 0), region(&mut pair, B, 0));
     let link = Impairment {
-        delay_ns: 5_000,
+        delay: Span::from_nanos(5_000),
         ..Impairment::default()
     };
     let hca = &mut pair.sides[A].hca;

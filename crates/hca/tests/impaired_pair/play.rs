@@ -336,7 +336,7 @@ impl Stage {
                 let link = Impairment {
                     blackouts: vec![Blackout {
                         from: Time::ZERO,
-                        length_ns: u64::MAX,
+                        length: Span::NEVER,
                     }],
                     ..Impairment::default()
                 };

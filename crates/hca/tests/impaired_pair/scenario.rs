@@ -3,7 +3,7 @@
 use ferroce_adp::{DecTrigger, Profile, RawProfile, RawRange};
 use ferroce_dcqcn::CongestionPoint;
 use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
-use ferroce_hca::{Direction, HcaConfig, Impairment, Mtu, Personality, QpAttr, Rate, Time};
+use ferroce_hca::{Direction, HcaConfig, Impairment, Mtu, Personality, QpAttr, Rate, Span, Time};
 
 use ferroce_testing::Dice;
 use ferroce_testing::attr;
@@ -346,19 +346,19 @@ pub(crate) fn impairment(dice: &mut Dice) -> Impairment {
         });
     }
     if dice.chance(40) {
-        link.delay_ns = dice.below(30_000);
+        link.delay = Span::from_nanos(dice.below(30_000));
     }
     if dice.chance(40) {
-        link.jitter_ns = dice.below(30_000);
+        link.jitter = Span::from_nanos(dice.below(30_000));
     }
     if dice.chance(35) {
         link.reorder = dice.probability(0.2);
-        link.reorder_ns = dice.below(100_000);
+        link.reorder_by = Span::from_nanos(dice.below(100_000));
     }
     for _ in 0..dice.pick(&[0, 0, 0, 1, 2]) {
         link.blackouts.push(Blackout {
             from: Time::from_nanos(dice.below(5_000_000)),
-            length_ns: dice.below(3_000_000),
+            length: Span::from_nanos(dice.below(3_000_000)),
         });
     }
     link

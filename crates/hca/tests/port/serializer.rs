@@ -87,7 +87,7 @@ fn a_busy_port_tells_when_it_is_free_and_an_idle_one_tells_nothing() {
 fn an_impaired_link_begins_behind_the_port() {
     let mut cards = Cards::new(100_000, 1);
     let delayed = Impairment {
-        delay_ns: 5_000,
+        delay: Span::from_nanos(5_000),
         ..Impairment::default()
     };
     let hca = &mut cards.pair.sides[A].hca;

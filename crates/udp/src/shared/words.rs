@@ -3,7 +3,7 @@
 use ferroce_adp::DecTrigger;
 use ferroce_dcqcn::{CongestionPoint, Param, Params, Rate};
 use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
-use ferroce_hca::{Impairment, Personality, ROCE_ACCL_BYTES, Settings, SettingsParts, Time};
+use ferroce_hca::{Impairment, Personality, ROCE_ACCL_BYTES, Settings, SettingsParts, Span, Time};
 
 /// Words of [`Settings`].
 pub(crate) const WORDS: usize =
@@ -112,10 +112,10 @@ fn pack_impairment(it: &Impairment, words: &mut [u64]) {
         it.duplicate.to_bits(),
         it.corrupt.to_bits(),
         it.ecn_mark.to_bits(),
-        it.delay_ns,
-        it.jitter_ns,
+        it.delay.as_nanos(),
+        it.jitter.as_nanos(),
         it.reorder.to_bits(),
-        it.reorder_ns,
+        it.reorder_by.as_nanos(),
         it.blackouts.len() as u64,
         queue.map_or(0, |queue| queue.rate.bps()), // 0 stands for no bottleneck
         queue.map_or(0, |queue| queue.limit_bytes.into()) | u64::from(ppm) << 32,
@@ -124,7 +124,7 @@ fn pack_impairment(it: &Impairment, words: &mut [u64]) {
     let (head, tail) = words.split_at_mut(fixed.len());
     head.copy_from_slice(&fixed);
     for (pair, blackout) in tail.chunks_exact_mut(2).zip(&it.blackouts) {
-        pair.copy_from_slice(&[blackout.from.as_nanos(), blackout.length_ns]);
+        pair.copy_from_slice(&[blackout.from.as_nanos(), blackout.length.as_nanos()]);
     }
 }
 
@@ -133,7 +133,7 @@ fn unpack_impairment(words: &[u64]) -> Impairment {
     let float = |n: usize| f64::from_bits(head[n]);
     let blackouts = tail.chunks_exact(2).map(|pair| Blackout {
         from: Time::from_nanos(pair[0]),
-        length_ns: pair[1],
+        length: Span::from_nanos(pair[1]),
     });
     Impairment {
         loss: float(0),
@@ -145,10 +145,10 @@ fn unpack_impairment(words: &[u64]) -> Impairment {
         corrupt: float(4),
         ecn_mark: float(5),
         bottleneck: unpack_bottleneck([head[11], head[12], head[13]]),
-        delay_ns: head[6],
-        jitter_ns: head[7],
+        delay: Span::from_nanos(head[6]),
+        jitter: Span::from_nanos(head[7]),
         reorder: float(8),
-        reorder_ns: head[9],
+        reorder_by: Span::from_nanos(head[9]),
         blackouts: blackouts.take(head[10] as usize).collect(),
     }
 }
