@@ -14,9 +14,9 @@ use crate::sys::Epoll;
 use crate::tap::Tap;
 use crate::wait::Clock;
 
-/// How long a process that joins waits until the kernel knows its socket. It takes some hundred
+/// How long a process that joins waits until the kernel knows all sockets. It takes some hundred
 /// microseconds, but on busy machines.
-const SETTLE_NS: u64 = 50_000_000;
+const SETTLE_NS: u64 = 100_000_000;
 
 /// See [`Driver`] for what these do.
 #[derive(Debug)]

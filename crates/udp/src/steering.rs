@@ -114,13 +114,12 @@ impl Steering {
         }
     }
 
-    /// Whether packets for this process come straight to it, as far as that can be had.
+    /// Whether packets come straight to whom they are for, as far as that can be had.
+    ///
+    /// Not only those for this process: what it sends to another one by a detour is overtaken by what
+    /// it sends after the kernel knows the way, and UC takes an order that is broken for a loss.
     pub(crate) fn is_settled(&self) -> bool {
-        match &self.state {
-            State::Quiet | State::Refused => true,
-            State::Due { .. } => false,
-            State::Waiting(waiting) => !waiting.awaited.contains(&self.slot),
-        }
+        matches!(self.state, State::Quiet | State::Refused)
     }
 
     /// When [`Self::run`] wants to be called.

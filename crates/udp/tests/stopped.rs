@@ -4,6 +4,7 @@ mod common;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -77,6 +78,34 @@ fn new_connections_do_not_need_a_third_process() {
     }
     child.resume();
     child.finish();
+}
+
+/// What went to it by a detour would be overtaken by what goes straight to it afterwards.
+#[test]
+fn who_joins_waits_until_the_socket_of_a_busy_process_is_known() {
+    if let Some(role) = role() {
+        return victim(&role);
+    }
+    let test = "who_joins_waits_until_the_socket_of_a_busy_process_is_known";
+    let place = Place::with_device(address(65, 3, 0));
+    let mut child = Other::start(test, &place.path().display().to_string());
+    // It shares the port, alone until now.
+    child.hear();
+    child.stop();
+    let is_back = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(20));
+            is_back.store(true, Ordering::Relaxed);
+            child.resume();
+        });
+        let node = attach(&place);
+        let started = Instant::now();
+        node.device.join().unwrap();
+        // Nobody waits for longer: the process may be stopped for good.
+        let is_too_late = started.elapsed() >= Duration::from_millis(100);
+        assert!(is_back.load(Ordering::Relaxed) || is_too_late);
+    });
 }
 
 /// Whoever is stopped while it finds out which process has which socket does not keep the others
