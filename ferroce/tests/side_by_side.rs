@@ -378,7 +378,7 @@ const SCRIPTS: &[(&str, Kind, Script)] = &[
         lost(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13], &[]),
     ),
     ("acknowledgements", Kind::Write, lost(&[], &[1, 2])),
-    ("all, for good", Kind::Write, lost(ALL, &[])),
+    ("all of them", Kind::Write, lost(ALL, &[])),
     ("the request for bytes", Kind::Read, lost(&[1], &[])),
     ("one response", Kind::Read, lost(&[], &[4])),
     ("two responses", Kind::Read, lost(&[], &[2, 7])),

@@ -114,7 +114,7 @@ impl Scenario {
             let longest = longest.max_by_key(|it| self.outage(it));
             if let Some(fault) = longest.filter(|fault| self.outage(fault) > total) {
                 let outage = match self.outage(fault) {
-                    Span::NEVER => "for good".into(),
+                    Span::NEVER => "permanently".into(),
                     outage => format!("for {outage}"),
                 };
                 let then = match job.on_error {
