@@ -17,7 +17,7 @@ use ferroce_adp::{Profile, RawProfile, RawRange};
 use ferroce_fabric::topology::CableSpec;
 use ferroce_fabric::{Fabric, FabricConfig, Fate, Rate, Span, SwitchConfig, Time, Topology};
 use ferroce_hca::{
-    AccessFlags, Buffer, Completion, Counter, Event, Hca, HcaConfig, Memory, MrInfo, Mtu, Outgoing,
+    AccessFlags, Buffer, Completion, Counter, Event, Hca, HcaConfig, Memory, MrInfo, Outgoing,
     Personality, QpAttr, QpInit, QpType, Secret, SendFlags, SendOp, SendWr, Sge, WcStatus,
 };
 use ferroce_testing::register;
@@ -135,15 +135,9 @@ fn profile() -> Profile {
 
 fn attr() -> QpAttr {
     QpAttr {
-        access: AccessFlags::all(),
-        path_mtu: Mtu::Mtu1024,
-        max_rd_atomic: 16,
-        max_dest_rd_atomic: 16,
-        min_rnr_timer: 1,
         timeout: 13,
         retry_cnt: 6,
-        rnr_retry: 7,
-        ..QpAttr::default()
+        ..ferroce_testing::attr()
     }
 }
 

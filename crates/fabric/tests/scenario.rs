@@ -284,7 +284,7 @@ fn outages_longer_than_the_total_timeout_are_said_before() {
     let short = warnings(&flap("2s"));
     assert!(!short.iter().any(|it| it.contains("tolerate")), "{short:?}");
     let profile = star("[device]\nprofile = 'link-flap'\n[[fault]]\nkind='silent-host'\nhost=0\n");
-    warns(&profile, "for good");
+    warns(&profile, "silent permanently");
 }
 
 #[test]

@@ -105,41 +105,25 @@ pub(super) fn write(
     Ok(())
 }
 
-/// A column of numbers, one of each row.
+/// Columns of numbers, named after the fields they come from.
 macro_rules! numbers {
-    ($rows:expr, $field:ident) => {
-        (
+    ($rows:expr; $($field:ident),*) => {
+        vec![$((
             stringify!($field),
             Column::Number($rows.iter().map(|it| u64::from(it.$field)).collect()),
-        )
-    };
-}
-
-/// The same of what may be true.
-macro_rules! flags {
-    ($rows:expr, $field:ident) => {
-        (
-            stringify!($field),
-            Column::Flag($rows.iter().map(|it| it.$field).collect()),
-        )
+        )),*]
     };
 }
 
 fn flows<'a>(source: &'a Source<'_>) -> Table<'a> {
     let rows = &source.results.flows;
     let fct = rows.iter().map(|it| it.fct_ns).collect();
+    let mut columns = numbers!(rows; transfer, job, src, dst, bytes, start_ns);
+    columns.push(("fct_ns", Column::Perhaps(fct)));
+    columns.extend(numbers!(rows; ideal_ns));
     Table {
         name: "flows",
-        columns: vec![
-            numbers!(rows, transfer),
-            numbers!(rows, job),
-            numbers!(rows, src),
-            numbers!(rows, dst),
-            numbers!(rows, bytes),
-            numbers!(rows, start_ns),
-            ("fct_ns", Column::Perhaps(fct)),
-            numbers!(rows, ideal_ns),
-        ],
+        columns,
     }
 }
 
@@ -147,48 +131,35 @@ fn qps<'a>(source: &'a Source<'_>) -> Table<'a> {
     let rows = &source.results.qps;
     Table {
         name: "qps",
-        columns: vec![
-            numbers!(rows, job),
-            numbers!(rows, src),
-            numbers!(rows, src_qpn),
-            numbers!(rows, dst),
-            numbers!(rows, dst_qpn),
-            numbers!(rows, transfers),
-            numbers!(rows, acknowledged),
-            numbers!(rows, bytes),
-            numbers!(rows, timeouts),
-            numbers!(rows, waited_ns),
-            numbers!(rows, failures),
-        ],
+        columns: numbers!(
+            rows; job, src, src_qpn, dst, dst_qpn, transfers, acknowledged, bytes, timeouts, waited_ns,
+            failures
+        ),
     }
 }
 
 fn timeouts<'a>(source: &'a Source<'_>) -> Table<'a> {
     let rows = &source.results.timeouts;
+    let adaptive = rows.iter().map(|it| it.adaptive).collect();
+    let fatal = rows.iter().map(|it| it.fatal).collect();
+    let mut columns = numbers!(rows; at_ns, host, qpn, job, wait_ns);
+    columns.push(("adaptive", Column::Flag(adaptive)));
+    columns.push(("fatal", Column::Flag(fatal)));
     Table {
         name: "timeouts",
-        columns: vec![
-            numbers!(rows, at_ns),
-            numbers!(rows, host),
-            numbers!(rows, qpn),
-            numbers!(rows, job),
-            numbers!(rows, wait_ns),
-            flags!(rows, adaptive),
-            flags!(rows, fatal),
-        ],
+        columns,
     }
 }
 
 fn histogram<'a>(source: &'a Source<'_>) -> Table<'a> {
     let rows = &source.results.summary.histogram;
     let high = rows.iter().map(|it| it.high_ns).collect();
+    let mut columns = numbers!(rows; low_ns);
+    columns.push(("high_ns", Column::Perhaps(high)));
+    columns.extend(numbers!(rows; count));
     Table {
         name: "histogram",
-        columns: vec![
-            numbers!(rows, low_ns),
-            ("high_ns", Column::Perhaps(high)),
-            numbers!(rows, count),
-        ],
+        columns,
     }
 }
 
@@ -213,7 +184,7 @@ fn links<'a>(source: &'a Source<'_>) -> Table<'a> {
 fn rates<'a>(source: &'a Source<'_>) -> Table<'a> {
     let rows = &source.samples.rates;
     let mut table = series("rates", ("host", source.hosts), "bps", rows);
-    table.columns.insert(2, numbers!(rows, qpn));
+    table.columns.splice(2..2, numbers!(rows; qpn));
     table
 }
 
