@@ -10,3 +10,32 @@ fn completions_tell_one_time_of_day_each_and_in_their_order() {
     assert!(finished.status.success(), "{finished}");
     assert_eq!(finished.stdout, "0 backwards, 0 changed\n", "{finished}");
 }
+
+/// Calls that came after the headers of this machine, and regions of memfds.
+#[test]
+fn newer_calls_work_or_are_refused_as_without_the_feature() {
+    let lab = Lab::new("newer-calls");
+    let compiled = lab.compile("newer_calls");
+    let finished = lab.run(&[compiled.to_str().unwrap()]).finish();
+    assert!(finished.status.success(), "{finished}");
+    let expected = include_str!("../programs/newer_calls.txt");
+    let differing: Vec<_> = finished
+        .stdout
+        .lines()
+        .zip(expected.lines())
+        .filter(|(got, wanted)| got != wanted)
+        .collect();
+    assert!(
+        differing.is_empty(),
+        "(answer, expected): {differing:#?}\n{finished}"
+    );
+    let (got, wanted) = (finished.stdout.lines().count(), expected.lines().count());
+    assert_eq!(got, wanted, "cases\n{finished}");
+    for named in [
+        "(/memfd:shared (deleted)) has 16384 bytes; offset 4096 and length 16384 reach",
+        "; allowed: a DMA-buf that can be mapped, or a memfd",
+        "(/memfd:shared (deleted)) cannot be mapped: Permission denied",
+    ] {
+        assert!(finished.stderr.contains(named), "{named}: {finished}");
+    }
+}

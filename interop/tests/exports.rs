@@ -1,10 +1,11 @@
-//! What the libraries export: what their lists say, and all that rdma-core's own export.
+//! What the libraries export: what their lists say, all that the rdma-core of this machine exports, and
+//! what programs find in its newest release, but for the names that the manual says are missing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use ferroce_interop::lab::library;
+use ferroce_interop::lab::{Lab, library};
 
 /// The versioned symbols that a shared object defines; old versions of a name have one `@`.
 fn exported(path: &Path) -> BTreeSet<String> {
@@ -87,5 +88,59 @@ fn librdmacm() {
         "libferroce_librdmacm.so",
         &listed,
         "/usr/lib/x86_64-linux-gnu/librdmacm.so.1",
+    );
+}
+
+/// The names of a library in `rdma-core-65-symbols.txt`.
+fn of_rdma_core(library: &str) -> BTreeSet<&'static str> {
+    let list = include_str!("../rdma-core-65-symbols.txt");
+    let lines = list.lines().filter(|line| !line.starts_with('#'));
+    let names = lines.filter_map(|line| {
+        let mut words = line.split(' ');
+        (words.next() == Some(library)).then(|| words.next().unwrap())
+    });
+    names.collect()
+}
+
+#[test]
+fn programs_find_the_names_of_the_newest_rdma_core_or_the_manual_says_not() {
+    let manual = include_str!("../../docs/rdma-core.md");
+    let (_, missing) = manual
+        .split_once("## Names that are missing")
+        .expect("a chapter of the manual");
+    let mut lacking = 0;
+    for name in ["libibverbs", "librdmacm"] {
+        let ours = exported(&library(&format!("libferroce_{name}.so")));
+        let known = of_rdma_core(name);
+        assert!(known.len() > 70, "{name}");
+        for symbol in known {
+            let default = symbol.replace('@', "@@");
+            if ours.contains(&default) || ours.contains(symbol) {
+                continue;
+            }
+            let (word, version) = symbol.split_once('@').unwrap();
+            assert_eq!(version, "IBVERBS_1.0", "{symbol} is missing");
+            assert!(
+                missing.contains(&format!("`{word}`")),
+                "{symbol} in the manual"
+            );
+            lacking += 1;
+        }
+    }
+    assert_eq!(lacking, 33, "the manual has others, too");
+}
+
+#[test]
+fn a_program_that_needs_a_missing_name_gets_the_message_of_the_loader() {
+    let lab = Lab::new("old-symbol");
+    let compiled = lab.compile("old_symbol");
+    let finished = lab.run(&[compiled.to_str().unwrap()]).finish();
+    assert_eq!(finished.status.code(), Some(127), "{finished}");
+    assert!(
+        finished.stderr.contains("symbol lookup error")
+            && finished
+                .stderr
+                .contains("undefined symbol: ibv_get_device_list, version IBVERBS_1.0"),
+        "{finished}"
     );
 }

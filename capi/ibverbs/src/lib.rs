@@ -29,6 +29,7 @@ mod adapter;
 mod ah;
 pub mod arena;
 pub mod border;
+mod buf;
 mod caps;
 mod capture;
 mod context;
@@ -64,6 +65,7 @@ pub use ah::{
     ibv_attach_mcast, ibv_create_ah, ibv_create_ah_from_wc, ibv_destroy_ah, ibv_detach_mcast,
     ibv_init_ah_from_wc, ibv_resolve_eth_l2_from_gid,
 };
+pub use buf::{ibv_alloc_buf, ibv_export_buf_dmabuf_fd, ibv_free_buf, ibv_reg_buf_mr};
 pub use caps::ibv_query_device;
 pub use context::{ibv_close_device, ibv_open_device};
 pub use cq::{ibv_create_cq, ibv_destroy_cq, ibv_resize_cq};
@@ -80,12 +82,15 @@ pub use kern::{
     ibv_copy_ah_attr_from_kern, ibv_copy_path_rec_from_kern, ibv_copy_path_rec_to_kern,
     ibv_copy_qp_attr_from_kern,
 };
-pub use mr::{ibv_dereg_mr, ibv_reg_mr, ibv_reg_mr_iova, ibv_reg_mr_iova2, ibv_rereg_mr};
+pub use mr::{
+    ibv_dereg_mr, ibv_reg_dmabuf_mr, ibv_reg_mr, ibv_reg_mr_ex, ibv_reg_mr_iova, ibv_reg_mr_iova2,
+    ibv_rereg_mr,
+};
 pub use opened::{CmSink, Opened};
 pub use pd::{ibv_alloc_pd, ibv_dealloc_pd};
 pub use port::{
     _ibv_query_gid_ex, _ibv_query_gid_table, ibv_get_pkey_index, ibv_query_gid, ibv_query_gid_type,
-    ibv_query_pkey, ibv_query_port,
+    ibv_query_pkey, ibv_query_port, ibv_query_port_speed,
 };
 pub use qp::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp, ibv_query_qp};
 pub use qp_ex::ibv_qp_to_qp_ex;

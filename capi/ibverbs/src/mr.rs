@@ -1,6 +1,11 @@
 //! Memory regions.
 
+mod dmabuf;
+mod extended;
 mod memory;
+
+pub use dmabuf::ibv_reg_dmabuf_mr;
+pub use extended::ibv_reg_mr_ex;
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -31,6 +36,8 @@ enum Kind {
     Memory,
     /// Nothing.
     Null,
+    /// Memory of a descriptor, which stays mapped as long as the region.
+    Descriptor { _mapping: dmabuf::Mapping },
     /// Device memory, which stays as long as the region.
     Device { _hold: dm::Hold },
     /// A region of another context.
@@ -95,7 +102,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
     pointer("ibv_reg_mr_iova2", register(pd, addr, length, iova, access))
 }
 
-fn register(
+pub(crate) fn register(
     pd: *mut ibv_pd,
     addr: *mut c_void,
     length: usize,
@@ -385,7 +392,7 @@ pub(crate) fn close(context: &ContextRef) {
             // Nothing more can be done about one that stays.
             let _ = match mr.own().kind {
                 Kind::Imported => forget(mr.abi()),
-                Kind::Memory | Kind::Null | Kind::Device { .. } => deregister(mr.abi()),
+                _ => deregister(mr.abi()),
             };
         }
     }

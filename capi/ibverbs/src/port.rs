@@ -97,6 +97,25 @@ fn port_attr(mtu: Mtu, speed: PortSpeed) -> ibv_port_attr {
     }
 }
 
+/// The port's speed in units of 100 Mb/s (ibv_query_port_speed(3)).
+#[border(status)]
+pub unsafe extern "C" fn ibv_query_port_speed(
+    context: *mut ibv_context,
+    port: u32,
+    speed: *mut u64,
+) -> c_int {
+    let result = context::find(context).and_then(|own| {
+        check_port(port)?;
+        if speed.is_null() {
+            return Err(Error::Null("port_speed"));
+        }
+        // SAFETY: the program's own variable.
+        unsafe { *speed = u64::from(own.adapter.listed.spec.speed.gbps()) * 10 };
+        Ok(())
+    });
+    status("ibv_query_port_speed", result)
+}
+
 /// An entry of the GID table (ibv_query_gid(3)); zero if it is empty.
 #[border(number)]
 pub unsafe extern "C" fn ibv_query_gid(

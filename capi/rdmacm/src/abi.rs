@@ -32,6 +32,8 @@ pub const RDMA_CM_EVENT_MULTICAST_JOIN: c_int = 12;
 pub const RDMA_CM_EVENT_MULTICAST_ERROR: c_int = 13;
 pub const RDMA_CM_EVENT_ADDR_CHANGE: c_int = 14;
 pub const RDMA_CM_EVENT_TIMEWAIT_EXIT: c_int = 15;
+pub const RDMA_CM_EVENT_ADDRINFO_RESOLVED: c_int = 16;
+pub const RDMA_CM_EVENT_USER: c_int = 18;
 
 pub const RDMA_PS_IPOIB: c_int = 0x0002;
 pub const RDMA_PS_TCP: c_int = 0x0106;
@@ -45,6 +47,8 @@ pub const RAI_PASSIVE: c_int = 1;
 pub const RAI_NUMERICHOST: c_int = 1 << 1;
 pub const RAI_NOROUTE: c_int = 1 << 2;
 pub const RAI_FAMILY: c_int = 1 << 3;
+pub const RAI_SA: c_int = 1 << 4;
+pub const RAI_DNS: c_int = 1 << 5;
 
 pub const RDMA_OPTION_ID: c_int = 0;
 pub const RDMA_OPTION_IB: c_int = 1;
@@ -140,6 +144,7 @@ pub struct rdma_ud_param {
 pub union rdma_event_param {
     pub conn: rdma_conn_param,
     pub ud: rdma_ud_param,
+    pub arg: u64,
 }
 
 #[repr(C)]

@@ -31,6 +31,8 @@ pub(crate) enum Incoming {
     Join { address: IpAddr },
     /// The end of a call that has no answer from outside: event and status.
     Done { event: c_int, status: c_int },
+    /// What the program has written itself.
+    Own { status: c_int, arg: u64 },
 }
 
 impl Incoming {
@@ -83,6 +85,7 @@ impl Delivery {
         let id = &queued.id;
         match &queued.what {
             Incoming::Done { event, status } => Some(Self::new(id, *event, *status, &[])),
+            Incoming::Own { status, arg } => Some(own(id, *status, *arg)),
             Incoming::Join { address } => Some(joined(id, *address)),
             Incoming::Cm { device, event } => Self::of_cm(id, device, event),
         }
@@ -137,6 +140,14 @@ fn no_param() -> rdma_ud_param {
 
 fn header<const N: usize>(private: &Private<N>) -> Option<AddressHeader> {
     AddressHeader::parse(&private.0)
+}
+
+/// An event of the program's own.
+fn own(id: &Id, status: c_int, arg: u64) -> Delivery {
+    id.state().own_events -= 1;
+    let mut delivery = Delivery::new(id, RDMA_CM_EVENT_USER, status, &[]);
+    delivery.abi.0.param.arg = arg;
+    delivery
 }
 
 /// The end of a connection, of which the program hears once.

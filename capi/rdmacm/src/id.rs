@@ -18,6 +18,7 @@ use crate::abi::{
     ibv_sa_path_rec, rdma_addr, rdma_cm_id, rdma_event_channel, rdma_ib_addr, rdma_route,
 };
 use crate::address;
+use crate::addrinfo::Resolved;
 use crate::attr::Terms;
 use crate::channel::{self, Queue, Queued};
 use crate::device::Device;
@@ -69,6 +70,10 @@ pub(crate) struct State {
     /// Multicast groups that it is a member of.
     pub(crate) groups: Vec<Group>,
     pub(crate) path: Option<Box<ibv_sa_path_rec>>,
+    /// A name that was resolved for the program.
+    pub(crate) resolved: Option<Resolved>,
+    /// Events of the program's own that it has not read.
+    pub(crate) own_events: u32,
 }
 
 /// How queue pairs are to be made.

@@ -39,7 +39,7 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
 
 /// # Safety
 /// As [`rdma_getaddrinfo`] asks for.
-unsafe fn find(
+pub(crate) unsafe fn find(
     node: *const c_char,
     service: *const c_char,
     hints: *const rdma_addrinfo,
@@ -160,7 +160,14 @@ fn allocate(bytes: usize) -> Result<*mut u8, Error> {
 /// Frees what [`rdma_getaddrinfo`] has found.
 #[border(nothing)]
 pub unsafe extern "C" fn rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
-    let mut next = res;
+    // SAFETY: as the header asks for.
+    unsafe { free(res) };
+}
+
+/// # Safety
+/// `list` is null, or was found by [`find`] and not freed.
+pub(crate) unsafe fn free(list: *mut rdma_addrinfo) {
+    let mut next = list;
     while !next.is_null() {
         // SAFETY: all of it came from `calloc`, or from the program's own allocation in its place.
         unsafe {

@@ -16,6 +16,7 @@
 //! | `channel` | event channels: descriptors that can be polled, acknowledgements |
 //! | `event` | what the device tells, as events of the header |
 //! | `address`, `resolve`, `port`, `info` | socket addresses, the way to a peer, ports, names |
+//! | `addrinfo` | names resolved by an event, and events of the program's own |
 //! | `connect`, `params`, `listen` | the two sides of a connection |
 //! | `attr`, `qp`, `srq`, `verbs` | attributes of queue pairs, and the verbs objects of identifiers |
 //! | `multicast` | multicast groups |
@@ -40,6 +41,7 @@ use ferroce_ibverbs::border;
 
 pub mod abi;
 mod address;
+mod addrinfo;
 mod attr;
 mod channel;
 mod connect;
@@ -61,6 +63,7 @@ mod srq;
 mod text;
 mod verbs;
 
+pub use addrinfo::{rdma_query_addrinfo, rdma_resolve_addrinfo, rdma_write_cm_event};
 pub use channel::{
     rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel, rdma_get_cm_event,
 };
@@ -74,18 +77,16 @@ pub use id::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 pub use info::{rdma_freeaddrinfo, rdma_getaddrinfo};
 pub use listen::rdma_listen;
 pub use multicast::{rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast};
-pub use option::{
-    rdma_get_remote_ece, rdma_query_addrinfo, rdma_resolve_addrinfo, rdma_set_local_ece,
-    rdma_set_option, rdma_write_cm_event,
-};
+pub use option::{rdma_get_remote_ece, rdma_set_local_ece, rdma_set_option};
 pub use qp::{rdma_create_qp, rdma_create_qp_ex, rdma_destroy_qp, rdma_init_qp_attr};
 pub use resolve::{
     rdma_bind_addr, rdma_get_dst_port, rdma_get_src_port, rdma_resolve_addr, rdma_resolve_route,
 };
 pub use rsocket::{
-    raccept, rbind, rclose, rconnect, rfcntl, rgetpeername, rgetsockname, rgetsockopt, riomap,
-    riounmap, riowrite, rlisten, rpoll, rread, rreadv, rrecv, rrecvfrom, rrecvmsg, rselect, rsend,
-    rsendmsg, rsendto, rsetsockopt, rshutdown, rsocket, rwrite, rwritev,
+    raccept, rbind, rclose, rconnect, repoll_create, repoll_ctl, repoll_wait, rfcntl, rgetpeername,
+    rgetsockname, rgetsockopt, riomap, riounmap, riowrite, rlisten, rpoll, rread, rreadv, rrecv,
+    rrecvfrom, rrecvmsg, rselect, rsend, rsendmsg, rsendto, rsetsockopt, rshutdown, rsocket,
+    rwrite, rwritev,
 };
 pub use srq::{rdma_create_srq, rdma_create_srq_ex, rdma_destroy_srq};
 pub use text::rdma_event_str;

@@ -132,29 +132,6 @@ pub unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_
     number("rdma_get_remote_ece", result)
 }
 
-/// Defines functions that answer -1 and `EOPNOTSUPP`, whatever their arguments: by the calling
-/// convention of C nobody has to take those.
-macro_rules! absent {
-    ($($(#[$doc:meta])* $name:ident $what:literal;)*) => {
-        $(
-            $(#[$doc])*
-            #[border(number)]
-            pub extern "C" fn $name() -> c_int {
-                number(stringify!($name), Err(Error::Unsupported($what)))
-            }
-        )*
-    };
-}
-
-absent! {
-    /// A call of later releases.
-    rdma_query_addrinfo "the query of a resolved name";
-    /// A call of later releases.
-    rdma_resolve_addrinfo "the asynchronous resolution of names";
-    /// A call of later releases.
-    rdma_write_cm_event "an event of the program's own";
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

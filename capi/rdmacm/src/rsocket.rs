@@ -45,5 +45,5 @@ macro_rules! absent {
 absent! {
     rsocket rbind rlisten raccept rconnect rshutdown rclose rrecv rrecvfrom rrecvmsg rsend rsendto
     rsendmsg rread rreadv rwrite rwritev rgetpeername rgetsockname rsetsockopt rgetsockopt rfcntl
-    riomap riounmap riowrite
+    riomap riounmap riowrite repoll_create repoll_ctl repoll_wait
 }

@@ -24,6 +24,9 @@ pub unsafe extern "C" fn rdma_event_str(event: c_int) -> *const c_char {
         13 => c"RDMA_CM_EVENT_MULTICAST_ERROR",
         14 => c"RDMA_CM_EVENT_ADDR_CHANGE",
         15 => c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
+        16 => c"RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+        17 => c"RDMA_CM_EVENT_ADDRINFO_ERROR",
+        18 => c"RDMA_CM_EVENT_USER",
         _ => c"UNKNOWN EVENT",
     };
     name.as_ptr()

@@ -203,6 +203,26 @@ pub struct ibv_modify_cq_attr {
     pub moderate: ibv_moderate_cq,
 }
 
+pub const IBV_REG_MR_MASK_IOVA: u64 = 1;
+pub const IBV_REG_MR_MASK_ADDR: u64 = 1 << 1;
+pub const IBV_REG_MR_MASK_FD: u64 = 1 << 2;
+pub const IBV_REG_MR_MASK_FD_OFFSET: u64 = 1 << 3;
+pub const IBV_REG_MR_MASK_BUF: u64 = 1 << 5;
+
+/// As release 64 has it; releases from 59 on have all but the last field.
+#[repr(C)]
+pub struct ibv_mr_init_attr {
+    pub length: usize,
+    pub access: c_int,
+    pub comp_mask: u64,
+    pub iova: u64,
+    pub addr: *mut c_void,
+    pub fd: c_int,
+    pub fd_offset: u64,
+    pub dmah: *mut c_void,
+    pub buf: *mut ibv_buf,
+}
+
 #[repr(C)]
 pub struct ibv_td_init_attr {
     pub comp_mask: u32,

@@ -22,6 +22,12 @@ pub struct ibv_xrcd {
     pub context: *mut ibv_context,
 }
 
+/// A buffer of the library, of which programs only hold the pointer.
+#[repr(C)]
+pub struct ibv_buf {
+    pub opaque: usize,
+}
+
 #[repr(C)]
 pub struct ibv_mr {
     pub context: *mut ibv_context,
