@@ -26,10 +26,10 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ferroce_hca::Impairment;
 use ferroce_sysfs::View;
-use ferroce_udp::{DeviceSpec, Registry, impairment};
+use ferroce_udp::{DeviceSpec, Guise, Registry, impairment};
 
 use self::environment::Environment;
 use self::launch::Running;
@@ -96,6 +96,10 @@ pub(crate) struct ProgramArgs {
     /// The only device the program sees [default: all]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
+    /// Make the devices look like this hardware: names (mlx5_0, rxe0), vendor and part ids, node
+    /// description, place in /sys
+    #[arg(long = "as", value_name = "HARDWARE")]
+    guise: Option<Hardware>,
     /// Show the devices as cards in /dev/fwctl, whose registers tools such as mstreg read and write
     #[arg(long)]
     fwctl: bool,
@@ -103,6 +107,24 @@ pub(crate) struct ProgramArgs {
     /// the name
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
+}
+
+/// Hardware that programs know.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Hardware {
+    /// A ConnectX card
+    Mlx5,
+    /// Linux's soft-RoCE
+    Rxe,
+}
+
+impl From<Hardware> for Guise {
+    fn from(it: Hardware) -> Self {
+        match it {
+            Hardware::Mlx5 => Self::Mlx5,
+            Hardware::Rxe => Self::Rxe,
+        }
+    }
 }
 
 impl Command {
@@ -189,12 +211,20 @@ impl Prepared {
             Some(name) => vec![registry.device(name).map_err(Failure::input)?],
             None => registry.devices().map_err(Failure::input)?,
         };
-        let view = View::open(&registry, &devices).map_err(Failure::broken)?;
+        let guise = on.guise.map(Guise::from);
+        let shown = match guise {
+            None => devices.clone(),
+            Some(guise) => guise.dress(devices.clone()),
+        };
+        let view = View::open(&registry, &shown).map_err(Failure::broken)?;
         let directory = Libraries::find()?.directory(registry.directory())?;
         let mut environment = Environment::loading(&directory, on.fwctl);
         environment.set(SYSFS_ROOT, view.root().display());
         if on.fwctl {
             environment.set("FERROCE_FWCTL", 1);
+        }
+        if let Some(guise) = guise {
+            environment.set("FERROCE_AS", guise);
         }
         if let (Some(_), [device]) = (&on.device, devices.as_slice()) {
             // With the address, because a device may be known from this variable alone.

@@ -199,6 +199,51 @@ fn a_namespace_shows_the_devices_to_programs_that_no_library_helps() {
 }
 
 #[test]
+fn devices_look_like_the_hardware_that_is_asked_for() {
+    let installation = Installation::new();
+    installation.good(&["dev", "add", "fr1", "127.0.0.2"]);
+    let run = |options: &[&str], program: &[&str]| {
+        installation.good(&[&["run"], options, &["--"], program].concat())
+    };
+    let list = ["ls", "/sys/class/infiniband"];
+    assert_eq!(run(&[], &list), "fr0\nfr1\n");
+    assert_eq!(run(&["--as", "mlx5"], &list), "mlx5_0\nmlx5_1\n");
+    assert_eq!(run(&["--as", "rxe"], &list), "rxe0\nrxe1\n");
+    assert_eq!(run(&["--as", "mlx5", "--device", "fr1"], &list), "mlx5_0\n");
+    let show = |file| ["cat", file];
+    let described = run(
+        &["--as", "mlx5"],
+        &show("/sys/class/infiniband/mlx5_1/node_desc"),
+    );
+    assert!(described.ends_with(" mlx5_1\n"), "{described}");
+    let files = [
+        "sh",
+        "-c",
+        "realpath /sys/class/infiniband/rxe0; cd /sys/class/infiniband/rxe0; cat node_desc parent fw_ver; \
+         ls /dev/infiniband",
+    ];
+    assert_eq!(
+        run(&["--as", "rxe"], &files),
+        "/sys/devices/virtual/infiniband/rxe0\nrxe\nlo\n\nrdma_cm\nuverbs0\nuverbs1\n"
+    );
+    // The devices themselves stay what they are.
+    assert!(installation.good(&["dev", "show"]).contains("0: fr0: "));
+    let (code, error) = installation.bad(&["run", "--as", "hfi1", "--", "true"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(
+        error.contains("'hfi1'") && error.contains("[possible values: mlx5, rxe]"),
+        "{error}"
+    );
+    let mut command = installation.command(&["dev"]);
+    let refused = command.env("FERROCE_AS", "hfi1").output().unwrap();
+    let error = text(&refused.stderr);
+    assert!(
+        error.contains("FERROCE_AS: unknown hardware \"hfi1\"; expected one of"),
+        "{error}"
+    );
+}
+
+#[test]
 fn counters_are_read_as_they_are() {
     let ferroce = Installation::new();
     ferroce.good(&["dev", "add", "fr1", &address(0, 2).to_string()]);

@@ -74,7 +74,7 @@ fn attribute(dir: &CStr, file: &CStr) -> Option<String> {
         .ok()?;
     let spec = adapter::spec(name.to_str()?)?;
     Some(match file.to_str().ok()? {
-        "board_id" => spec.board_id.clone(),
+        "board_id" if !spec.board_id.is_empty() => spec.board_id.clone(),
         "fw_ver" => spec.fw_ver.clone(),
         "hw_rev" => format!("{:x}", spec.hw_ver),
         "node_type" => "1: CA".to_owned(),

@@ -7,12 +7,14 @@ use ferroce_crossing::cross;
 
 use crate::live;
 
-/// What is looked up in the tree. The third is where the links of the first two lead; it is
-/// `ferroce_sysfs::PCI_ROOT`.
+/// What is looked up in the tree. The links of the first two lead into the third, which is
+/// `ferroce_sysfs::PCI_ROOT`, or to virtual devices.
 const PREFIXES: &[&[u8]] = &[
     b"/sys/class/infiniband",
     b"/sys/class/infiniband_verbs",
     b"/sys/devices/pci10fe:00",
+    b"/sys/devices/virtual/infiniband",
+    b"/sys/devices/virtual/infiniband_verbs",
     b"/dev/infiniband",
     b"/sys/kernel/debug/mlx5",
 ];

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ferroce_dcqcn::Params;
 use ferroce_hca::Counter;
-use ferroce_udp::{PciAddress, PortSpeed};
+use ferroce_udp::{Guise, PciAddress, PortSpeed};
 
 /// A value for each [`Counter`], in the order of its table.
 pub(crate) type Counters = [u64; Counter::COUNT];
@@ -18,15 +18,19 @@ pub(crate) struct Card {
     pub(crate) pci: PciAddress,
     /// What it is among the functions of its card.
     pub(crate) role: Role,
+    /// The hardware that it looks like, if the program asked for any.
+    pub(crate) guise: Option<Guise>,
+    /// This host's name.
+    pub(crate) host: String,
     /// EUI-64 of the device.
     pub(crate) node_guid: u64,
     /// PCI device number.
     pub(crate) vendor_part_id: u32,
     /// Hardware revision.
     pub(crate) hw_ver: u32,
-    /// Firmware version, three numbers with dots.
+    /// Firmware version, three numbers with dots; empty if it has none.
     pub(crate) fw_ver: String,
-    /// PSID of the board.
+    /// PSID of the board; empty if there is none.
     pub(crate) board_id: String,
     /// Address of the device; GIDs 0 and 1 are it.
     pub(crate) address: IpAddr,
@@ -57,6 +61,20 @@ pub(crate) enum Role {
 }
 
 impl Card {
+    /// Whether it is a function of a PCI card, as soft-RoCE is not.
+    pub(crate) fn is_on_pci(&self) -> bool {
+        self.guise != Some(Guise::Rxe)
+    }
+
+    /// The node description: of cards what rdma-core's daemon makes of host and name.
+    pub(crate) fn description(&self) -> String {
+        match self.guise {
+            None => format!("ferroce {}", self.name),
+            Some(Guise::Mlx5) => format!("{} {}", self.host, self.name),
+            Some(Guise::Rxe) => "rxe".to_owned(),
+        }
+    }
+
     pub(crate) fn count(&self, counter: Counter) -> u64 {
         self.counters[counter as usize]
     }
@@ -83,6 +101,8 @@ pub(crate) fn example(name: &str, place: usize) -> Card {
             shown: Vec::new(),
             vf_part_id: 0x101e,
         },
+        guise: None,
+        host: "host".to_owned(),
         node_guid: 0x0202_c9ff_fe00_0001,
         vendor_part_id: 4129,
         hw_ver: 0,

@@ -62,9 +62,9 @@ pub(crate) fn files(card: &Card) -> Vec<(String, Node)> {
 }
 
 /// The links from network interfaces to these files.
-pub(crate) fn links(cards: &[Card]) -> Vec<(String, Node)> {
+pub(crate) fn links<'a>(cards: impl Iterator<Item = &'a Card>) -> Vec<(String, Node)> {
     let mut links: Vec<(String, Node)> = Vec::new();
-    for card in cards.iter().filter(|card| !card.netdev.is_empty()) {
+    for card in cards.filter(|card| !card.netdev.is_empty()) {
         let path = format!("class/net/{}/ecn", card.netdev);
         if links.iter().all(|(known, _)| *known != path) {
             let target = format!("../../../devices/{PCI_ROOT}/{}/ecn", card.pci);
@@ -180,7 +180,7 @@ mod tests {
     fn an_interface_leads_to_its_first_device() {
         let mut cards = [example("fr0", 0), example("fr1", 1), example("fr2", 2)];
         "eth0".clone_into(&mut cards[2].netdev);
-        let links = links(&cards);
+        let links = links(cards.iter());
         let to = |place: usize| {
             let pci = cards[place].pci;
             Node::Link(format!("../../../devices/{PCI_ROOT}/{pci}/ecn"))

@@ -1,6 +1,7 @@
 //! The files of all devices.
 
 use ferroce_hca::Function;
+use ferroce_udp::Guise;
 
 use crate::card::{Card, Role, guid};
 use crate::{fwctl, port};
@@ -11,6 +12,9 @@ pub(crate) const MARK: &str = ".ferroce-sysfs";
 /// PCI root of the devices below `devices/`: that of a domain that no machine uses for its own,
 /// whatever the devices' addresses are.
 pub const PCI_ROOT: &str = "pci10fe:00";
+
+/// Where devices lie that are nothing but software.
+const VIRTUAL: &str = "devices/virtual";
 
 /// Version of the kernel's verbs interface that programs look for.
 const UVERBS_ABI: &str = "6";
@@ -48,38 +52,73 @@ pub(crate) fn sys_tree(cards: &[Card]) -> Vec<(String, Node)> {
         (format!("devices/{PCI_ROOT}"), Node::Directory),
     ];
     for (index, card) in cards.iter().enumerate() {
-        let function = format!("devices/{PCI_ROOT}/{}", card.pci);
-        let name = &card.name;
-        tree.extend(function_files(&function, card));
-        tree.extend(device_files(&format!("{function}/infiniband/{name}"), card));
-        tree.push((
-            format!("class/infiniband/{name}"),
-            Node::Link(format!("../../{function}/infiniband/{name}")),
-        ));
-        let uverbs = format!("{function}/infiniband_verbs/uverbs{index}");
-        tree.push((format!("{uverbs}/ibdev"), Node::file(name)));
-        tree.push((format!("{uverbs}/abi_version"), Node::file("1")));
-        tree.push((
-            format!("{uverbs}/dev"),
-            Node::file(&format!("231:{}", 192 + index)),
-        ));
-        tree.push((format!("{uverbs}/device"), Node::Link("../..".to_owned())));
-        tree.push((
-            format!("class/infiniband_verbs/uverbs{index}"),
-            Node::Link(format!("../../{uverbs}")),
-        ));
-        let fwctl = format!("{function}/fwctl/fwctl{index}");
-        // Tools take the PCI address from the link itself or from where it leads.
-        tree.push((
-            format!("{fwctl}/device"),
-            Node::Link(format!("../../../{}", card.pci)),
-        ));
-        tree.push((
-            format!("class/fwctl/fwctl{index}"),
-            Node::Link(format!("../../{fwctl}")),
-        ));
+        match card.is_on_pci() {
+            true => on_pci(&mut tree, index, card),
+            false => virtual_device(&mut tree, index, card),
+        }
     }
     tree
+}
+
+/// A device below its PCI function.
+fn on_pci(tree: &mut Vec<(String, Node)>, index: usize, card: &Card) {
+    let function = format!("devices/{PCI_ROOT}/{}", card.pci);
+    let name = &card.name;
+    tree.extend(function_files(&function, card));
+    if card.guise == Some(Guise::Mlx5) {
+        let driver = "/sys/bus/pci/drivers/mlx5_core".to_owned();
+        tree.push((format!("{function}/driver"), Node::Link(driver)));
+    }
+    let device = format!("{function}/infiniband/{name}");
+    tree.extend(device_files(&device, card));
+    tree.push((format!("{device}/device"), Node::Link("../..".to_owned())));
+    for (file, text) in [
+        ("board_id", card.board_id.clone()),
+        ("hca_type", format!("MT{}", card.vendor_part_id)),
+        ("hw_rev", format!("{:x}", card.hw_ver)),
+    ] {
+        tree.push((format!("{device}/{file}"), Node::file(&text)));
+    }
+    link_from_class(tree, "infiniband", name, &device);
+    let uverbs = format!("{function}/infiniband_verbs/uverbs{index}");
+    tree.extend(uverbs_files(&uverbs, index, card));
+    tree.push((format!("{uverbs}/device"), Node::Link("../..".to_owned())));
+    link_from_class(tree, "infiniband_verbs", &format!("uverbs{index}"), &uverbs);
+    let fwctl = format!("{function}/fwctl/fwctl{index}");
+    // Tools take the PCI address from the link itself or from where it leads.
+    tree.push((
+        format!("{fwctl}/device"),
+        Node::Link(format!("../../../{}", card.pci)),
+    ));
+    link_from_class(tree, "fwctl", &format!("fwctl{index}"), &fwctl);
+}
+
+/// A device that is nothing but software, as Linux shows its own.
+fn virtual_device(tree: &mut Vec<(String, Node)>, index: usize, card: &Card) {
+    let name = &card.name;
+    let device = format!("{VIRTUAL}/infiniband/{name}");
+    tree.extend(device_files(&device, card));
+    tree.push((format!("{device}/parent"), Node::file(&card.netdev)));
+    link_from_class(tree, "infiniband", name, &device);
+    let uverbs = format!("{VIRTUAL}/infiniband_verbs/uverbs{index}");
+    tree.extend(uverbs_files(&uverbs, index, card));
+    link_from_class(tree, "infiniband_verbs", &format!("uverbs{index}"), &uverbs);
+}
+
+fn link_from_class(tree: &mut Vec<(String, Node)>, class: &str, name: &str, to: &str) {
+    tree.push((
+        format!("class/{class}/{name}"),
+        Node::Link(format!("../../{to}")),
+    ));
+}
+
+fn uverbs_files(at: &str, index: usize, card: &Card) -> [(String, Node); 3] {
+    let file = |name: &str, text: &str| (format!("{at}/{name}"), Node::file(text));
+    [
+        file("ibdev", &card.name),
+        file("abi_version", "1"),
+        file("dev", &format!("231:{}", 192 + index)),
+    ]
 }
 
 /// The files of `/dev`: paths from there, and what they are.
@@ -92,8 +131,10 @@ pub(crate) fn dev_tree(cards: &[Card]) -> Vec<(String, Node)> {
     tree.push(("fwctl".to_owned(), Node::Directory));
     for (index, card) in cards.iter().enumerate() {
         tree.push((format!("infiniband/uverbs{index}"), null()));
-        let node = Node::file(&fwctl::node(&card.name));
-        tree.push((format!("fwctl/fwctl{index}"), node));
+        if card.is_on_pci() {
+            let node = Node::file(&fwctl::node(&card.name));
+            tree.push((format!("fwctl/fwctl{index}"), node));
+        }
     }
     tree
 }
@@ -162,15 +203,11 @@ fn sriov_files(at: &str, role: &Role) -> Vec<(String, Node)> {
 fn device_files(at: &str, card: &Card) -> Vec<(String, Node)> {
     let file = |name: &str, text: &str| (format!("{at}/{name}"), Node::file(text));
     let mut files = vec![
-        file("board_id", &card.board_id),
         file("fw_ver", &card.fw_ver),
-        file("hca_type", &format!("MT{}", card.vendor_part_id)),
-        file("hw_rev", &format!("{:x}", card.hw_ver)),
-        file("node_desc", &format!("ferroce {}", card.name)),
+        file("node_desc", &card.description()),
         file("node_guid", &guid(card.node_guid)),
         file("node_type", "1: CA"),
         file("sys_image_guid", &guid(card.node_guid)),
-        (format!("{at}/device"), Node::Link("../..".to_owned())),
     ];
     files.extend(port::files(&format!("{at}/ports/1"), card));
     files
@@ -242,6 +279,29 @@ mod tests {
                 "{path} leads to {prefix}"
             );
         }
+    }
+
+    #[test]
+    fn a_device_looks_as_the_hardware_that_it_is_to_look_like() {
+        let mut card = example("mlx5_0", 0);
+        card.guise = Some(Guise::Mlx5);
+        let mut soft = example("rxe0", 1);
+        soft.guise = Some(Guise::Rxe);
+        let tree: BTreeMap<_, _> = sys_tree(&[card, soft]).into_iter().collect();
+        let at = "devices/pci10fe:00/10fe:00:00.0/infiniband/mlx5_0";
+        assert_eq!(tree[&format!("{at}/node_desc")], Node::file("host mlx5_0"));
+        assert_eq!(tree[&format!("{at}/hca_type")], Node::file("MT4129"));
+        let at = "devices/virtual/infiniband/rxe0";
+        assert_eq!(tree[&format!("{at}/node_desc")], Node::file("rxe"));
+        assert_eq!(tree[&format!("{at}/parent")], Node::file("lo"));
+        assert_eq!(
+            tree["class/infiniband/rxe0"],
+            Node::Link(format!("../../{at}"))
+        );
+        for absent in ["board_id", "hca_type", "hw_rev", "device"] {
+            assert!(!tree.contains_key(&format!("{at}/{absent}")), "{absent}");
+        }
+        assert!(!tree.keys().any(|path| path.contains("10fe:00:00.1")));
     }
 
     #[test]

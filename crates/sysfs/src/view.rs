@@ -1,6 +1,7 @@
 //! The devices of a registry, shown in a directory.
 
 use std::collections::hash_map::DefaultHasher;
+use std::fs;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,7 @@ pub struct View {
     root: PathBuf,
     writer: Writer,
     devices: Vec<Device>,
+    host: String,
     layout: Layout,
 }
 
@@ -60,7 +62,7 @@ impl View {
     pub fn open(registry: &Registry, devices: &[DeviceSpec]) -> Result<Self, ViewError> {
         let mut hasher = DefaultHasher::new();
         for spec in devices {
-            (&spec.name, spec.address, spec.port).hash(&mut hasher);
+            (&spec.name, spec.address, spec.port, spec.guise).hash(&mut hasher);
         }
         let root = registry
             .directory()
@@ -103,6 +105,7 @@ impl View {
                 .map(device)
                 .collect::<Result<_, _>>()?,
             root,
+            host: host(),
             layout,
         };
         view.refresh()?;
@@ -122,7 +125,7 @@ impl View {
     /// The directory cannot be written.
     pub fn refresh(&self) -> Result<(), WriteError> {
         self.writer.write(|| {
-            let cards: Vec<_> = self.devices.iter().map(Device::card).collect();
+            let cards: Vec<_> = self.devices.iter().map(|it| it.card(&self.host)).collect();
             match self.layout {
                 Layout::Sys => sys_tree(&cards),
                 Layout::Root => {
@@ -141,9 +144,17 @@ impl View {
 /// directory of `class/net`.
 fn program_tree(cards: &[Card]) -> Vec<(String, Node)> {
     let mut tree = sys_tree(cards);
-    tree.extend(cards.iter().flat_map(congestion::files));
-    tree.extend(congestion::links(cards));
+    // Soft-RoCE has none.
+    let with_parameters = || cards.iter().filter(|card| card.is_on_pci());
+    tree.extend(with_parameters().flat_map(congestion::files));
+    tree.extend(congestion::links(with_parameters()));
     tree
+}
+
+/// This host's name.
+fn host() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim_end().to_owned()
 }
 
 fn below(
@@ -173,7 +184,7 @@ fn role(spec: &DeviceSpec, devices: &[DeviceSpec]) -> Role {
 }
 
 impl Device {
-    fn card(&self) -> Card {
+    fn card(&self, host: &str) -> Card {
         let spec = self.observer.spec();
         let mut counters = [0; Counter::COUNT];
         for (value, info) in counters.iter_mut().zip(Counter::TABLE) {
@@ -183,6 +194,8 @@ impl Device {
             name: spec.name.clone(),
             pci: self.pci,
             role: self.role.clone(),
+            guise: spec.guise,
+            host: host.to_owned(),
             node_guid: spec.guid(),
             vendor_part_id: spec.vendor_part_id,
             hw_ver: spec.hw_ver,

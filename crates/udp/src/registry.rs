@@ -16,10 +16,12 @@ use std::sync::Arc;
 use tempfile::NamedTempFile;
 
 use crate::shared::SharedFile;
-use crate::spec::{DeviceSpec, check_name};
+use crate::spec::{DeviceSpec, Guise, check_name};
 
 /// Says which devices a process sees, in place of all: `NAME` or `NAME@ADDRESS`, with commas.
 const DEVICES: &str = "FERROCE_DEVICES";
+/// Says which hardware they look like: the name of a [`Guise`].
+const GUISE: &str = "FERROCE_AS";
 
 /// The user's directory of devices for the network namespace of this process.
 ///
@@ -30,6 +32,7 @@ pub struct Registry {
     directory: PathBuf,
     /// The value of `FERROCE_DEVICES`.
     devices: Option<String>,
+    guise: Option<Guise>,
 }
 
 impl Registry {
@@ -38,8 +41,16 @@ impl Registry {
     /// is made if need be.
     pub fn open() -> Result<Self, RegistryError> {
         let directory = directory::find()?;
-        let devices = env::var(DEVICES).ok().filter(|value| !value.is_empty());
-        Ok(Self { directory, devices })
+        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let guise = variable(GUISE).map(|name| {
+            name.parse()
+                .map_err(|()| RegistryError::BadGuise { name: name.clone() })
+        });
+        Ok(Self {
+            directory,
+            devices: variable(DEVICES),
+            guise: guise.transpose()?,
+        })
     }
 
     /// The registry of this network namespace in a directory that `FERROCE_DIR` might name.
@@ -47,6 +58,7 @@ impl Registry {
         Ok(Self {
             directory: directory::within(directory, false)?,
             devices: None,
+            guise: None,
         })
     }
 
@@ -55,6 +67,7 @@ impl Registry {
         Ok(Self {
             directory: directory::private(directory)?,
             devices: None,
+            guise: None,
         })
     }
 
@@ -69,12 +82,20 @@ impl Registry {
     }
 
     /// The devices by name: those with a file and, unless somebody removed it, the default one on
-    /// 127.0.0.1. Behind each come its VFs. `FERROCE_DEVICES` narrows that down, and its `NAME@ADDRESS` are devices, too.
+    /// 127.0.0.1. Behind each come its VFs. `FERROCE_DEVICES` narrows that down, and its `NAME@ADDRESS`
+    /// are devices, too. They look as `FERROCE_AS` says.
     pub fn devices(&self) -> Result<Vec<DeviceSpec>, RegistryError> {
-        match &self.devices {
-            None => self.defined(),
-            Some(list) => list.split(',').map(|part| self.listed(part)).collect(),
-        }
+        let devices = match &self.devices {
+            None => self.defined()?,
+            Some(list) => list
+                .split(',')
+                .map(|part| self.listed(part))
+                .collect::<Result<_, _>>()?,
+        };
+        Ok(match self.guise {
+            None => devices,
+            Some(guise) => guise.dress(devices),
+        })
     }
 
     fn defined(&self) -> Result<Vec<DeviceSpec>, RegistryError> {

@@ -2,12 +2,14 @@
 
 mod functions;
 mod guid;
+mod guise;
 mod identity;
 mod pci;
 mod speed;
 mod window;
 
 pub use self::functions::Vf;
+pub use self::guise::Guise;
 pub use self::speed::{LaneSpeed, PortSpeed};
 pub use self::window::WindowSetting;
 
@@ -94,6 +96,9 @@ pub struct DeviceSpec {
     /// If the device is itself a VF, of which card. Not in the file: VFs have none.
     #[serde(skip)]
     pub vf: Option<Vf>,
+    /// The hardware that it looks like to this process. Not in the file.
+    #[serde(skip)]
+    pub guise: Option<Guise>,
     /// Behaviour of the firmware that no register controls.
     #[serde(default, with = "personality")]
     pub personality: Personality,
@@ -246,6 +251,7 @@ impl DeviceSpec {
             vfs: 0,
             vf_address: None,
             vf: None,
+            guise: None,
             personality: Personality::default(),
         }
     }

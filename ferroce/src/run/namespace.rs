@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ferroce_sysfs::PCI_ROOT;
 use nix::mount::{MsFlags, mount};
@@ -25,14 +25,18 @@ pub(super) fn enter(tree: &Path, stage: &Path) -> Result<(), Failure> {
              profile, does not let users make them: run without --ns"
         ))
     })?;
-    let devices = PathBuf::from("/sys/devices");
+    let classes = ["infiniband", "infiniband_verbs"];
     for (directory, names) in [
-        (devices.as_path(), &[PCI_ROOT][..]),
-        (Path::new("/sys/class"), &["infiniband", "infiniband_verbs"]),
+        (Path::new("/sys/devices"), &[PCI_ROOT][..]),
+        (Path::new("/sys/devices/virtual"), &classes),
+        (Path::new("/sys/class"), &classes),
         (Path::new("/dev"), &["infiniband"]),
     ] {
         // `/sys/class` is `sys/class` in the tree.
         let source = tree.join(directory.strip_prefix("/").unwrap_or(directory));
+        if !source.exists() {
+            continue; // no virtual devices
+        }
         add(directory, names, &source, stage).map_err(|error| {
             Failure::broken(format_args!(
                 "cannot show the devices in {}: {error}; run without --ns",

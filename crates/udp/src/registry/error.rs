@@ -51,6 +51,12 @@ pub enum RegistryError {
         /// The part that is wrong.
         part: String,
     },
+    /// `FERROCE_AS` names no hardware.
+    #[error("FERROCE_AS: unknown hardware {name:?}; expected one of: mlx5, rxe")]
+    BadGuise {
+        /// The name given.
+        name: String,
+    },
     /// There is no such device.
     #[error("no device {name:?}; available: {known}. `ferroce dev add NAME ADDRESS` makes one")]
     NoSuchDevice {
