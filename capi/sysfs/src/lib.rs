@@ -21,9 +21,11 @@
 //! | `parameter` | files that are written, and act |
 //! | `next` | the functions of the C library behind these |
 //! | `calls` | the functions that programs call |
+//! | `netlink` | sockets of RDMA netlink, and the functions that send by them |
 
 mod calls;
 mod live;
+mod netlink;
 mod next;
 mod parameter;
 mod redirect;

@@ -1,0 +1,70 @@
+//! Counters of a port, under the names of sysfs.
+
+use ferroce_hca::Counter;
+use ferroce_udp::{DeviceSpec, Registry};
+
+use crate::abi::attr;
+use crate::message::{Message, ROOM};
+use crate::{Errno, PORT, Reply, put_device};
+
+/// `RDMA_COUNTER_MODE_NONE`: no queue pair has counters of its own.
+const MODE_NONE: u32 = 0;
+
+/// The counters of a device, in as many messages as it takes; of queue pairs and regions there are
+/// none.
+pub(crate) fn counters(
+    reply: &mut Reply<'_>,
+    registry: &Registry,
+    devices: &[DeviceSpec],
+) -> Result<(), Errno> {
+    if reply.request.is_dump() && reply.request.u32(attr::STAT_RES).is_some() {
+        return Ok(());
+    }
+    let (index, spec) = reply.device(devices)?;
+    reply.check_port()?;
+    let begin = |reply: &Reply<'_>| {
+        let mut message = reply.message();
+        put_device(&mut message, index, spec);
+        message.u32(attr::PORT_INDEX, PORT);
+        message
+    };
+    if reply.request.u32(attr::STAT_RES).is_some() {
+        if reply.request.u32(attr::STAT_MODE).is_none() {
+            return Err(Errno::NOENT);
+        }
+        let mut message = begin(reply);
+        message.u32(attr::STAT_MODE, MODE_NONE);
+        reply.send(message);
+        return Ok(());
+    }
+    let observer = registry.observe_device(spec.clone());
+    let observer = observer.map_err(|_| Errno::IO)?;
+    let mut left = Counter::TABLE.iter().peekable();
+    while left.peek().is_some() {
+        let mut message = begin(reply);
+        let table = message.open(attr::STAT_HWCOUNTERS);
+        while let Some(info) = left.peek() {
+            let length = message.len();
+            put_counter(
+                &mut message,
+                info.name,
+                observer.state().counter(info.counter),
+            );
+            if message.len() > ROOM {
+                message.truncate(length);
+                break;
+            }
+            left.next();
+        }
+        message.close(table);
+        reply.send(message);
+    }
+    Ok(())
+}
+
+fn put_counter(message: &mut Message, name: &str, value: u64) {
+    let entry = message.open(attr::STAT_HWCOUNTER_ENTRY);
+    message.text(attr::STAT_HWCOUNTER_ENTRY_NAME, name);
+    message.u64(attr::STAT_HWCOUNTER_ENTRY_VALUE, value);
+    message.close(entry);
+}

@@ -1,0 +1,173 @@
+//! `rdma` of iproute2, which asks the kernel by RDMA netlink, and sees Ferroce's devices.
+
+use ferroce_interop::lab::{Lab, until};
+use serde_json::Value;
+
+/// What `rdma -j ARGS` prints, under the options of `ferroce run`.
+fn rdma(lab: &Lab, options: &[&str], args: &[&str]) -> Value {
+    let printed = lab
+        .run_with(options, &[&["rdma", "-j", "-d"], args].concat())
+        .success();
+    serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{args:?}: {error}: {printed}"))
+}
+
+/// The rows of `ferroce -j ARGS`.
+fn ferroce(lab: &Lab, args: &[&str]) -> Value {
+    let printed = lab.ferroce(&[&["-j"], args].concat()).success();
+    serde_json::from_str(&printed).unwrap()
+}
+
+#[test]
+fn devices_and_links_are_shown_as_ferroce_shows_them() {
+    let lab = Lab::new("rdma-dev");
+    let (theirs, ours) = (rdma(&lab, &[], &["dev"]), ferroce(&lab, &["dev"]));
+    for key in [
+        "ifindex",
+        "ifname",
+        "node_type",
+        "fw",
+        "node_guid",
+        "sys_image_guid",
+    ] {
+        assert_eq!(theirs[0][key], ours[0][key], "{key}: {theirs}");
+    }
+    let links = rdma(&lab, &[], &["link"]);
+    assert_eq!(links.as_array().unwrap().len(), 1, "{links}");
+    for (key, value) in [
+        ("ifname", "fr0"),
+        ("state", "ACTIVE"),
+        ("physical_state", "LINK_UP"),
+        ("netdev", "lo"),
+    ] {
+        assert_eq!(links[0][key], value, "{links}");
+    }
+    let system = lab.run(&["rdma", "system"]).success();
+    assert!(system.starts_with("netns exclusive"), "{system}");
+}
+
+#[test]
+fn devices_that_look_like_hardware_do_so_here_too() {
+    let mut lab = Lab::new("rdma-as");
+    let devices = format!("fr0@{},fr1@127.0.0.1", lab.address());
+    lab.set("FERROCE_DEVICES", &devices);
+    let names = |options: &[&str]| {
+        let devices = rdma(&lab, options, &["dev"]);
+        let names = devices.as_array().unwrap().iter();
+        names
+            .map(|row| row["ifname"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&[]), ["fr0", "fr1"]);
+    assert_eq!(names(&["--as", "mlx5"]), ["mlx5_0", "mlx5_1"]);
+    assert_eq!(names(&["--as", "rxe"]), ["rxe0", "rxe1"]);
+    let soft = rdma(&lab, &["--as", "rxe"], &["dev", "show", "rxe1"]);
+    assert_eq!(soft[0]["fw"], Value::Null, "{soft}");
+}
+
+#[test]
+fn objects_of_programs_are_counted_and_listed() {
+    let lab = Lab::new("rdma-res");
+    let server = lab.run(&["ibv_rc_pingpong", "-g", "1", "-p", "18999"]);
+    let summary = until("the server's queue pair", || {
+        let summary = rdma(&lab, &[], &["res"]);
+        (summary[0]["mr"] == 1 && summary[0]["qp"] == 1).then_some(summary)
+    });
+    let expected = ferroce(&lab, &["res"]);
+    for kind in ["pd", "cq", "qp", "cm_id", "mr", "ctx", "srq"] {
+        assert_eq!(summary[0][kind], expected[0][kind], "{kind}: {summary}");
+    }
+    for (kind, key) in [
+        ("qp", "lqpn"),
+        ("cq", "cqn"),
+        ("mr", "mrn"),
+        ("pd", "pdn"),
+        ("ctx", "ctxn"),
+    ] {
+        let theirs = rdma(&lab, &[], &["res", "show", kind]);
+        let ours = ferroce(&lab, &["res", "show", kind]);
+        assert_eq!(theirs.as_array().unwrap().len(), 1, "{kind}: {theirs}");
+        for key in [key, "pid", "comm"] {
+            assert_eq!(
+                theirs[0][key], ours[0][key],
+                "{kind} {key}: {theirs} {ours}"
+            );
+        }
+    }
+    let qp = rdma(&lab, &[], &["res", "show", "qp"]);
+    for key in ["type", "state", "rq-psn", "sq-psn", "pdn", "port"] {
+        assert!(!qp[0][key].is_null(), "{key}: {qp}");
+    }
+    let number = qp[0]["lqpn"].to_string();
+    let one = rdma(
+        &lab,
+        &[],
+        &["res", "show", "qp", "link", "fr0/1", "lqpn", &number],
+    );
+    assert_eq!(one[0]["lqpn"], qp[0]["lqpn"], "{one}");
+    server.kill();
+}
+
+#[test]
+fn services_are_listed_with_their_addresses() {
+    let lab = Lab::new("rdma-cm");
+    let server = lab.run(&["rping", "-s", "-a", &lab.address(), "-p", "17474"]);
+    let row = until("the service", || {
+        let rows = rdma(&lab, &[], &["res", "show", "cm_id"]);
+        rows.get(0).cloned()
+    });
+    for (key, value) in [("state", "LISTEN"), ("ps", "TCP"), ("comm", "rping")] {
+        assert_eq!(row[key], value, "{row}");
+    }
+    assert_eq!(row["src-addr"], format!("{}:17474", lab.address()), "{row}");
+    server.kill();
+}
+
+/// Far more than the receive buffer of a socket holds.
+#[test]
+fn long_lists_come_whole() {
+    const REGIONS: usize = 20_000;
+    let lab = Lab::new("rdma-many");
+    let compiled = lab.compile("many_regions");
+    let program = lab.run(&[compiled.to_str().unwrap(), &REGIONS.to_string()]);
+    until("the regions", || {
+        (rdma(&lab, &[], &["res"])[0]["mr"] == REGIONS).then_some(())
+    });
+    let rows = rdma(&lab, &[], &["res", "show", "mr"]);
+    assert_eq!(rows.as_array().unwrap().len(), REGIONS);
+    program.kill();
+}
+
+#[test]
+fn counters_are_those_of_the_device() {
+    let lab = Lab::new("rdma-stat");
+    let shown = rdma(&lab, &[], &["stat"]);
+    // The counters may take more than one message, and so more than one object.
+    let find = |name: &str| {
+        let mut objects = shown.as_array().unwrap().iter();
+        objects.any(|object| !object[name].is_null())
+    };
+    let names = lab
+        .run(&["ls", "/sys/class/infiniband/fr0/ports/1/hw_counters"])
+        .success();
+    for name in names.lines().filter(|name| *name != "lifespan") {
+        assert!(find(name), "{name}: {shown}");
+    }
+}
+
+#[test]
+fn what_would_change_something_is_refused() {
+    let lab = Lab::new("rdma-set");
+    for args in [
+        &["link", "add", "rxe9", "type", "rxe", "netdev", "lo"][..],
+        &["dev", "set", "fr0", "name", "fr9"],
+        &["link", "delete", "fr0"],
+        &["system", "set", "netns", "shared"],
+    ] {
+        let finished = lab.run(&[&["rdma"], args].concat()).finish();
+        assert!(!finished.status.success(), "{finished}");
+        assert!(
+            finished.stderr.contains("Operation not supported"),
+            "{finished}"
+        );
+    }
+}
