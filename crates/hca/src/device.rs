@@ -155,7 +155,6 @@ impl Hca {
                 policy,
                 trace_timers: config.trace_timers,
             },
-            config,
             generation,
             ack_dscp: None,
             pds: Table::new(limits.max_pd),
@@ -177,6 +176,7 @@ impl Hca {
             settings: Arc::clone(&settings),
             cm: OnceCell::new(),
             cm_told: false,
+            config,
         };
         hca.enforce(settings);
         hca

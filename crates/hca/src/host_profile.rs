@@ -1,5 +1,7 @@
 //! What a host makes of the device.
 
+use std::sync::{Arc, LazyLock};
+
 use ferroce_dcqcn::Rate;
 use ferroce_transport::Span;
 
@@ -66,6 +68,13 @@ impl HostProfile {
         books_room: true,
         write_off_after: Span::from_secs(1),
     };
+
+    /// [`Self::SOCKETS`], to be shared by devices.
+    pub fn sockets() -> Arc<Self> {
+        static SHARED: LazyLock<Arc<HostProfile>> =
+            LazyLock::new(|| Arc::new(HostProfile::SOCKETS));
+        Arc::clone(&SHARED)
+    }
 
     /// A card with a port of this rate, at least 1 Mb/s: nothing sleeps, nothing is late, and bursts
     /// are short.

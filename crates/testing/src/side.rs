@@ -32,7 +32,7 @@ pub fn card(mbps: u32) -> HcaConfig {
         window: Window::Fixed(u32::MAX),
         total_window_bytes: u32::MAX,
         response_bytes: u32::MAX,
-        host: HostProfile::card(Rate::from_mbps(mbps)),
+        host: HostProfile::card(Rate::from_mbps(mbps)).into(),
         ..config()
     }
 }

@@ -55,6 +55,11 @@ pub struct World<T = ()> {
 }
 
 impl World {
+    /// Two devices that are alike.
+    pub fn pair(config: HcaConfig) -> Self {
+        Self::new([config.clone(), config])
+    }
+
     /// A device for each configuration.
     pub fn new(configs: impl IntoIterator<Item = HcaConfig>) -> Self {
         let sides = (1..).zip(configs);

@@ -58,7 +58,7 @@ impl Device {
             secret: Some(secret(&spec, slot, shared.generation())),
             trace_timers: options.trace_timers,
             speed: spec.speed.rate(),
-            host: HostProfile::SOCKETS,
+            host: HostProfile::sockets(),
             window: spec.window.get(),
             port_mtu: Interface::of(spec.address).map_or(Mtu::Mtu1024, |on| on.path_mtu()),
             ..HcaConfig::default()

@@ -32,7 +32,7 @@ pub(crate) fn simulation(
     let settings = Arc::new(Settings::new(Personality::default()));
     let devices = (0..topology.hosts).map(|host| {
         let config = HcaConfig {
-            host: HostProfile::card(RATE),
+            host: HostProfile::card(RATE).into(),
             speed: RATE,
             ..card(host.into())
         };

@@ -48,9 +48,13 @@ impl Device {
             }
         }
         let seed = sub_seed(seed, 2);
+        let mut profile = HostProfile::sockets();
         (0..).zip(rates).map(move |(host, rate)| {
+            if profile.port_rate != Some(rate) {
+                profile = HostProfile::card(rate).into();
+            }
             let config = HcaConfig {
-                host: HostProfile::card(rate),
+                host: Arc::clone(&profile),
                 speed: rate,
                 window_bytes: self.window_bytes,
                 ..crate::card(sub_seed(seed, host))

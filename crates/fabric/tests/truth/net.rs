@@ -181,7 +181,7 @@ impl Net {
             let of_host = |cable: &&Cable| cable.ends.contains(&NodeId(host));
             let speed = self.topology.cables.iter().find(of_host).unwrap().rate;
             let config = HcaConfig {
-                host: HostProfile::card(speed),
+                host: HostProfile::card(speed).into(),
                 speed,
                 personality: self.personality,
                 switches: self.switches,

@@ -1,5 +1,7 @@
 //! What a device is made with.
 
+use std::sync::Arc;
+
 use ferroce_dcqcn::{Rate, Switches};
 use ferroce_transport::Mtu;
 
@@ -10,13 +12,13 @@ use crate::secret::Secret;
 use crate::settings::Personality;
 
 /// What a device is made with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[repr(C)] // what packets need stands first
 pub struct HcaConfig {
     /// Bytes of responses to READs that may be on their way here, as a receive buffer counts them.
     pub response_bytes: u32,
-    /// What the host makes of the device.
-    pub host: HostProfile,
+    /// What the host makes of the device. Devices of many hosts that are alike share it.
+    pub host: Arc<HostProfile>,
     /// Seed of everything random in the device (D26).
     pub seed: u64,
     /// Upper 8 bits of the numbers of queue pairs and shared receive queues, and of the connection
@@ -61,7 +63,7 @@ impl Default for HcaConfig {
             window: Window::Auto,
             response_bytes: 2 << 20,
             speed: Rate::from_mbps(100_000),
-            host: HostProfile::SOCKETS,
+            host: HostProfile::sockets(),
             personality: Personality::default(),
             switches: Switches::default(),
             trace_timers: false,

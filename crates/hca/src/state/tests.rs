@@ -63,7 +63,7 @@ fn what_the_pf_sets_holds_for_its_vfs_and_they_cannot() {
     let card = card(2);
     let (pf, vf) = (&card[0], &card[2]);
     let config = HcaConfig::default();
-    let hca = Hca::with_state(config, vf.clone());
+    let hca = Hca::with_state(config.clone(), vf.clone());
     let firmware = hca.policy().kind;
     let before = get(vf);
     for (indexes, text) in [

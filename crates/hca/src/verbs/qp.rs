@@ -95,7 +95,7 @@ impl Hca {
         signal_all: bool,
     ) -> Result<Qpn, VerbsError> {
         let (numbers, window_bytes) = (&self.common.numbers, self.config.window_bytes);
-        let (port_mtu, host) = (self.config.port_mtu, self.config.host);
+        let (port_mtu, host) = (self.config.port_mtu, &self.config.host);
         let policy = &self.common.policy;
         let index = self.qps.insert_with(|index| {
             let config = QpConfig {

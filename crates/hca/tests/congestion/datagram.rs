@@ -24,7 +24,7 @@ struct Listener {
 
 impl Listener {
     fn new(assignments: &[&str]) -> Self {
-        let mut pair = World::new([HcaConfig::default(); 2]);
+        let mut pair = World::pair(HcaConfig::default());
         set(&pair.sides[B].hca, assignments);
         let qpn = pair.sides[B].create_ud(QKEY);
         Self { pair, qpn }
@@ -86,7 +86,7 @@ fn the_sender_of_a_marked_datagram_gets_a_cnp() {
 
 #[test]
 fn the_sender_heeds_none_and_sends_on() {
-    let mut pair = World::new([HcaConfig::default(); 2]);
+    let mut pair = World::pair(HcaConfig::default());
     let [a, b] = [A, B].map(|side| pair.sides[side].create_ud(QKEY));
     let source = pair.sides[A].register(100, AccessFlags::empty());
     let to = UdAddress {

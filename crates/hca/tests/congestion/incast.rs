@@ -39,7 +39,7 @@ impl Incast {
             window: Window::Fixed(2 << 20), // rates are to keep the queue short
             ..HcaConfig::default()
         };
-        let mut pair = World::new([config; 2]);
+        let mut pair = World::pair(config);
         pair.carries_bytes = false;
         pair.sides
             .iter()

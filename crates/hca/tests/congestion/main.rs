@@ -60,7 +60,7 @@ impl Stream {
             personality,
             ..HcaConfig::default()
         };
-        let mut pair = World::new([config; 2]);
+        let mut pair = World::pair(config);
         pair.carries_bytes = false;
         for side in &pair.sides {
             set(&side.hca, assignments);

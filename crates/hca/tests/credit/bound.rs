@@ -38,7 +38,7 @@ fn run_with(window: Window, to: usize, qps: usize, bound: u32, wr: fn(&Region, &
         window,
         ..small(bound)
     };
-    let mut link = Link::new([config; 2], [receiver; 2]);
+    let mut link = Link::new(config, [receiver; 2]);
     let pairs = link.connect(to, qps, without_timeout());
     let [own, remote] = link.regions(to, LEN);
     let receives = wr(&remote, &own).op == SEND;
@@ -110,7 +110,7 @@ fn responses_from_everywhere_have_room() {
         packet_ns: 500,
         stalls: None,
     };
-    let mut link = Link::new([config; 2], [receiver; 2]);
+    let mut link = Link::new(config, [receiver; 2]);
     for to in [A, B] {
         let pairs = link.connect(to, 200, without_timeout());
         let [own, remote] = link.regions(to, LEN);

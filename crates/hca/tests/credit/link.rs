@@ -15,8 +15,9 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(configs: [HcaConfig; 2], receivers: [Receiver; 2]) -> Self {
-        let mut pair = World::new(configs);
+    /// Devices that are alike, each with its receiver.
+    pub(crate) fn new(config: HcaConfig, receivers: [Receiver; 2]) -> Self {
+        let mut pair = World::pair(config);
         pair.carries_bytes = false;
         pair.audit_every = AUDIT_EVERY;
         pair.sockets = receivers.map(Socket::new).into();

@@ -58,7 +58,7 @@ fn link(shared: Shared) -> Link {
         buffer: u64::from(BOUND) * 5 / 4,
         ..Receiver::default()
     };
-    let mut link = Link::new([config(); 2], [receiver; 2]);
+    let mut link = Link::new(config(), [receiver; 2]);
     link.pair.sides = [1, 2]
         .map(|slot| Side::on(slot, process(shared, slot)))
         .into();

@@ -40,7 +40,7 @@ fn posted(qps: usize, mtu: Mtu, wr: Request) -> Link {
         buffer: u64::from(2 * BOUND),
         ..Receiver::default()
     };
-    let mut link = Link::new([config; 2], [receiver; 2]);
+    let mut link = Link::new(config, [receiver; 2]);
     let pairs = link.connect(B, qps, with_mtu(mtu));
     let [own, remote] = link.regions(B, LEN);
     for [a, b] in &pairs {

@@ -84,7 +84,7 @@ fn run(
         },
         ..HcaConfig::default()
     };
-    let mut link = Link::new([config; 2], kind.ends);
+    let mut link = Link::new(config, kind.ends);
     if let Some(n) = lose_every {
         link.lose_every(n);
     }

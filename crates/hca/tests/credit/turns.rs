@@ -14,7 +14,7 @@ fn link() -> Link {
         response_bytes: BOUND,
         ..config()
     };
-    Link::new([config; 2], [Receiver::default(); 2])
+    Link::new(config, [Receiver::default(); 2])
 }
 
 #[test]

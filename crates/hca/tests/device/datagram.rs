@@ -12,7 +12,7 @@ use ferroce_testing::{A, B, Region, SEND, Side, World, attr, config, recv_wr};
 const QKEY: u32 = 0x1234_5678;
 
 fn devices() -> World {
-    World::new([config(), config()])
+    World::pair(config())
 }
 
 fn to(side: &Side, qpn: Qpn) -> UdAddress {

@@ -59,7 +59,7 @@ fn a_number_that_serves_again_starts_with_nothing() {
         },
         ..config()
     };
-    let mut pair = World::new([config; 2]);
+    let mut pair = World::pair(config);
     let delay = Impairment {
         delay: Span::from_nanos(40_000),
         ..Impairment::default()

@@ -52,7 +52,7 @@ struct Regions {
 
 impl Regions {
     fn new(access: AccessFlags) -> Self {
-        let mut pair = World::new([ferroce_testing::config(); 2]);
+        let mut pair = World::pair(ferroce_testing::config());
         let info = pair.sides[B].register(100, access).info;
         Self { pair, info }
     }

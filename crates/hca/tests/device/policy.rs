@@ -13,7 +13,7 @@ use ferroce_testing::{A, B, SEND, World, attr};
 
 /// A device like any, and a silent one.
 fn silent(config: HcaConfig) -> World {
-    let mut pair = World::new([config, config]);
+    let mut pair = World::pair(config);
     pair.sides[B].deaf = true;
     pair
 }

@@ -39,7 +39,7 @@ fn polled(side: &mut Side, cq: CqId) -> Vec<(u64, WcStatus)> {
 /// A completion queue as large as the work queues never overruns.
 #[test]
 fn a_request_keeps_its_place_until_its_completion_is_polled() {
-    let mut pair = World::new([ferroce_testing::config(); 2]);
+    let mut pair = World::pair(ferroce_testing::config());
     pair.sides[A].watch_nothing();
     let side = &mut pair.sides[A];
     let cq = side.hca.create_cq(4).unwrap();
@@ -87,7 +87,7 @@ fn a_request_keeps_its_place_until_its_completion_is_polled() {
 
 #[test]
 fn a_completion_queue_without_room_fails_its_queue_pairs_and_says_so_once() {
-    let mut pair = World::new([ferroce_testing::config(); 2]);
+    let mut pair = World::pair(ferroce_testing::config());
     pair.sides[B].watch_nothing();
     let cq = pair.sides[B].hca.create_cq(2).unwrap();
     let init = QpInit {
@@ -224,7 +224,7 @@ fn an_armed_queue_announces_what_it_was_armed_for() {
 
 #[test]
 fn a_shared_queue_serves_all_its_queue_pairs_and_tells_when_it_runs_low() {
-    let mut pair = World::new([ferroce_testing::config(); 2]);
+    let mut pair = World::pair(ferroce_testing::config());
     let pd = pair.sides[B].pd;
     let srq = pair.sides[B].hca.create_srq(pd, 16, 1).unwrap();
     let (mut a, mut b) = (Vec::new(), Vec::new());
@@ -359,7 +359,7 @@ fn completions_carry_the_time_of_the_device() {
 
 #[test]
 fn a_shared_queue_changes_as_a_whole_or_not_at_all() {
-    let mut pair = World::new([ferroce_testing::config(); 2]);
+    let mut pair = World::pair(ferroce_testing::config());
     let side = &mut pair.sides[B];
     let srq = side.hca.create_srq(side.pd, 4, 3).unwrap();
     let sink = side.register(64, AccessFlags::LOCAL_WRITE);
@@ -409,7 +409,7 @@ fn a_shared_queue_changes_as_a_whole_or_not_at_all() {
 
 #[test]
 fn every_queue_pair_takes_two_elements() {
-    let mut pair = World::new([ferroce_testing::config(); 2]);
+    let mut pair = World::pair(ferroce_testing::config());
     let side = &mut pair.sides[A];
     let cap = QpCap {
         max_send_sge: 1,
@@ -434,7 +434,7 @@ struct Domains {
 
 impl Domains {
     fn new() -> Self {
-        let mut pair = World::new([ferroce_testing::config(); 2]);
+        let mut pair = World::pair(ferroce_testing::config());
         let b = &mut pair.sides[B];
         let (of_qp, of_srq) = (b.pd, b.hca.alloc_pd().unwrap());
         let srq = b.hca.create_srq(of_srq, 4, 1).unwrap();

@@ -14,7 +14,7 @@ fn devices(qps: usize, total_window_bytes: u32) -> (World, Vec<[Qpn; 2]>) {
         window: Window::Fixed(total_window_bytes),
         ..config()
     };
-    let mut pair = World::new([config; 2]);
+    let mut pair = World::pair(config);
     let qps = (0..qps)
         .map(|_| {
             let qpns = [A, B].map(|id| pair.sides[id].create_qp());

@@ -56,7 +56,7 @@ impl Inbox {
 
 /// A sends, B has two inboxes.
 fn connected() -> (World, [Qpn; 2], XrcdId, [Inbox; 2]) {
-    let mut pair = World::new([config(), config()]);
+    let mut pair = World::pair(config());
     let xrcd = pair.sides[B].hca.alloc_xrcd().unwrap();
     let inboxes = [0, 1].map(|_| Inbox::new(&mut pair.sides[B].hca, xrcd));
     let send = pair.sides[A].create_qp_of(QpType::XrcSend);
@@ -270,7 +270,7 @@ fn what_does_not_go_together_is_refused() {
 /// `ibv_create_qp` takes no notice of what is for receiving.
 #[test]
 fn an_xrc_send_queue_pair_receives_nothing() {
-    let mut pair = World::new([config(), config()]);
+    let mut pair = World::pair(config());
     let a = &mut pair.sides[A];
     let recv_cq = a.hca.create_cq(1).unwrap();
     let init = QpInit {

@@ -26,7 +26,7 @@ impl Cards {
     }
 
     fn with(config: HcaConfig, qps: usize) -> Self {
-        let mut pair = World::new([config; 2]);
+        let mut pair = World::pair(config);
         pair.audit_every = 1;
         pair.log = Some(Vec::new());
         let all = AccessFlags::all();
