@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::{SettingsStore, WriteLockError};
 use crate::counters::Counters;
+use crate::error_log::ErrorLog;
 use crate::histogram::Histogram;
 use crate::impair::Backlog;
 use crate::settings::Settings;
@@ -15,7 +16,13 @@ pub(super) struct Local {
     pub(super) backlogs: [Backlog; 2],
     pub(super) counters: Counters,
     /// Made when first needed: most of thousands of devices never have a timeout.
-    histogram: OnceLock<Box<Histogram>>,
+    rare: OnceLock<Box<Rare>>,
+}
+
+#[derive(Debug, Default)]
+struct Rare {
+    histogram: Histogram,
+    errors: ErrorLog,
 }
 
 impl Local {
@@ -24,17 +31,21 @@ impl Local {
             settings: LocalSettings::new(settings),
             backlogs: Default::default(),
             counters: Counters::default(),
-            histogram: OnceLock::new(),
+            rare: OnceLock::new(),
         }
     }
 
     pub(super) fn histogram(&self) -> &Histogram {
-        self.histogram.get_or_init(Box::default)
+        &self.rare.get_or_init(Box::default).histogram
+    }
+
+    pub(super) fn errors(&self) -> &ErrorLog {
+        &self.rare.get_or_init(Box::default).errors
     }
 
     /// If it was ever needed.
     pub(super) fn histogram_if_made(&self) -> Option<&Histogram> {
-        self.histogram.get().map(|it| &**it)
+        self.rare.get().map(|it| &it.histogram)
     }
 }
 
