@@ -70,6 +70,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "counters",
                 "cq",
                 "error",
+                "error_log",
                 "function",
                 "histogram",
                 "host_profile",
