@@ -47,7 +47,7 @@ fn a_status_of_several_causes_lists_them() {
     let text = good(&["explain", "error", "4", "0x33"]);
     assert!(text.contains("IBV_ACCESS_LOCAL_WRITE"), "{text}");
     let all = good(&["explain", "error"]);
-    assert_eq!(all.lines().count(), 1 + 15, "{all}");
+    assert_eq!(all.lines().count(), 1 + 16, "{all}");
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::Path;
 
-use ferroce_interop::lab::Lab;
+use ferroce_interop::lab::{Lab, undisturbed};
 use serde_json::Value;
 
 /// A line without what differs from run to run: a figure is either the card's, or within its range.
@@ -28,23 +28,22 @@ fn faults_end_as_on_the_card() {
     let mut lab = Lab::new("card-faults");
     lab.two_devices();
     let compiled = lab.compile("card_faults");
-    let printed = lab
-        .run(&[compiled.to_str().expect("a plain path")])
-        .success();
-    let lines: Vec<String> = printed.lines().map(lasting).collect();
-    let table = lines.join("\n") + "\n";
+    let program = compiled.to_str().expect("a plain path");
+    let print = || -> Vec<String> {
+        let printed = lab.run(&[program]).success();
+        printed.lines().map(lasting).collect()
+    };
+    // A timer that runs out on a busy machine repeats something.
+    let strays = |lines: &Vec<String>| {
+        let strays = lines.iter().filter(|line| !line.ends_with("| yes"));
+        let strays: Vec<&String> = strays.collect();
+        (!strays.is_empty()).then(|| format!("{strays:#?}"))
+    };
+    let table = undisturbed(print, strays).join("\n") + "\n";
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/card_faults.txt");
     if std::env::var_os("FERROCE_UPDATE").is_some() {
         fs::write(&file, &table).expect("a file of ours");
     }
-    let strays: Vec<&String> = lines
-        .iter()
-        .filter(|line| !line.ends_with("| yes"))
-        .collect();
-    assert!(
-        strays.is_empty(),
-        "not as on the card: {strays:#?}\n{printed}"
-    );
     let expected = fs::read_to_string(&file).expect("a file of ours");
     assert_eq!(table, expected, "FERROCE_UPDATE=1 writes it anew");
 

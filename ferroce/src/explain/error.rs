@@ -160,7 +160,7 @@ fn add_cause(lines: &mut Lines, cause: &Cause) {
     }
     lines.add("", "");
     for (i, look) in cause.next.iter().enumerate() {
-        lines.add(if i == 0 { "look at next" } else { "" }, look);
+        lines.add(if i == 0 { "next" } else { "" }, look);
     }
 }
 
