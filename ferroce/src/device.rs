@@ -1,4 +1,4 @@
-//! `ferroce dev`, `stat`, `res`, `impair` and `cc`: a look at the devices and a hand on them while
+//! `ferroce dev`, `link`, `stat`, `res`, `impair` and `cc`: a look at the devices and a hand on them while
 //! programs run, in the manner of iproute2's `rdma`.
 //!
 //! | module | does |
@@ -9,6 +9,7 @@
 //! | `stat` | what they have counted |
 //! | `hist` | the histogram of their timeouts |
 //! | `ask` | asks programs for `res` and `cc` |
+//! | `link` | whether their ports are up |
 //! | `impair` | what their links do to packets |
 //! | `cc` | how they answer congestion |
 //! | `watch` | looking again and again |
@@ -19,6 +20,7 @@ mod dev;
 mod format;
 mod hist;
 mod impair;
+mod link;
 mod res;
 mod stat;
 mod watch;
@@ -28,6 +30,7 @@ use dev::Dev;
 pub(crate) use format::Before;
 pub(crate) use hist::spelled_out;
 use impair::Impair;
+use link::Link;
 use res::Res;
 use stat::Stat;
 
@@ -41,6 +44,7 @@ use crate::output::{Failure, Output};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Object {
     Dev(Dev),
+    Link(Link),
     Res(Res),
     Stat(Stat),
     Impair(Impair),
@@ -52,6 +56,7 @@ impl Object {
     pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
         match self {
             Self::Dev(command) => command.run(before, to),
+            Self::Link(command) => command.run(before, to),
             Self::Res(command) => command.run(before, to),
             Self::Stat(command) => command.run(before, to),
             Self::Impair(command) => command.run(before, to),

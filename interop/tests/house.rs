@@ -67,10 +67,10 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         "hca",
         &[
             &[
+                "carrier",
                 "counters",
                 "cq",
                 "error",
-                "error_log",
                 "function",
                 "histogram",
                 "host_profile",
@@ -98,8 +98,8 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "udp",
         &[
-            &["flow", "impairment", "resource", "sys"],
-            &["foreign", "socket", "wait", "wall_clock"],
+            &["flow", "gids", "impairment", "resource", "sys"],
+            &["foreign", "netlink", "socket", "wait", "wall_clock"],
             &["fault", "groups", "overflow", "spec", "tap"],
             &["shared", "stage"],
             &["attachment", "question", "registry", "steering"],

@@ -15,7 +15,7 @@ use ferroce_wire::Qpn;
 use crate::abi::ibv_device;
 use crate::error::{Error, pointer, report};
 use crate::events::{Async, AsyncQueue, CompQueue};
-use crate::opened::CmSink;
+use crate::opened::{CmSink, RemovalSink};
 use crate::{border, capture, fork};
 
 /// A device as programs see it before they open it. Providers of other cards look at a pointer to
@@ -133,6 +133,11 @@ pub(crate) struct Adapter {
     pub(crate) identity: u64,
 }
 
+/// The only port.
+const PORT: u64 = 1;
+/// Events of the device and its port that wait for a program; of more the oldest go.
+const UNREAD_MAX: usize = 1024;
+
 /// Whom the device's events concern.
 #[derive(Default)]
 pub(crate) struct Routes {
@@ -143,6 +148,8 @@ pub(crate) struct Routes {
     pub(crate) srqs: RwLock<HashMap<SrqId, AsyncRoute>>,
     /// Who uses the connection manager.
     pub(crate) cm: OnceLock<CmSink>,
+    /// Whom it tells that the device was removed.
+    pub(crate) removal: OnceLock<RemovalSink>,
     /// The queues of all contexts.
     pub(crate) contexts: RwLock<Vec<Weak<AsyncQueue>>>,
 }
@@ -185,6 +192,14 @@ impl Routes {
             }
             Event::SrqLimit(srq) => push(&self.srqs, &srq, 15),
             Event::DeviceFatal => self.broadcast(8, 0),
+            Event::DeviceRemoved => {
+                if let Some(sink) = self.removal.get() {
+                    sink();
+                }
+            }
+            Event::PortActive => self.broadcast(9, PORT),
+            Event::PortError => self.broadcast(10, PORT),
+            Event::GidChange => self.broadcast(18, PORT),
             Event::ConnectionManager => self.deliver_cm(hca),
             Event::ReceiveOverflow => report(
                 "the kernel drops packets because the device's receive buffer is full; raise \
@@ -226,11 +241,15 @@ impl Routes {
     /// An event of the whole device or of its port.
     fn broadcast(&self, kind: c_int, element: u64) {
         for queue in read(&self.contexts).iter().filter_map(Weak::upgrade) {
-            queue.push(Async {
-                element,
-                kind,
-                reported: None,
-            });
+            queue.push_or_replace(
+                Async {
+                    element,
+                    kind,
+                    reported: None,
+                },
+                UNREAD_MAX,
+                |old| old.reported.is_none(),
+            );
         }
     }
 }

@@ -61,7 +61,7 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
 
 fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, Error> {
     let domain = pd::find(pd)?.own();
-    let path = convert::path(attr)?;
+    let path = convert::path(attr, &domain.context.adapter.device)?;
     let own = Ah::new(Arc::clone(&domain.context), domain.id, path)?;
     // SAFETY: a live object.
     let context = unsafe { (*pd).context };
@@ -163,7 +163,7 @@ unsafe fn answer(
         grh: ibv_global_route {
             dgid: gid_of(header.source),
             flow_label: header.flow_label,
-            sgid_index: 0,
+            sgid_index: convert::own_gid_index(&own.adapter.device),
             hop_limit: 0xff,
             traffic_class: header.traffic_class,
         },
@@ -258,9 +258,10 @@ pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
     mac: *mut u8,
     vlan: *mut u16,
 ) -> c_int {
-    let resolved = context::find(context).and_then(|_| {
+    let resolved = context::find(context).and_then(|own| {
         // SAFETY: the program's own structure.
-        let address = mac_of(convert::path(unsafe { &*attr })?.dest);
+        let path = convert::path(unsafe { &*attr }, &own.adapter.device)?;
+        let address = mac_of(path.dest);
         // SAFETY: the program's own variables, six bytes and, unless it is null, two.
         unsafe {
             mac.cast::<[u8; 6]>().write(address);

@@ -3,10 +3,10 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv6Addr};
 
-use ferroce_hca::port_attr::GidTable;
 use ferroce_hca::{
     Attr, Mtu, Path, QpAttr, QpCap, QpModify, QpState, RegFlags, SendTo, group_of_mgid,
 };
+use ferroce_udp::Device;
 use ferroce_wire::{Psn, Qpn, Srqn};
 
 use crate::abi::{ibv_ah_attr, ibv_gid, ibv_qp_attr, ibv_qp_cap};
@@ -28,8 +28,8 @@ pub(crate) fn address_of(gid: ibv_gid) -> IpAddr {
     group.unwrap_or_else(|| Ipv6Addr::from(gid.raw).to_canonical())
 }
 
-/// The way that an address vector describes.
-pub(crate) fn path(attr: &ibv_ah_attr) -> Result<Path, Error> {
+/// The way that an address vector describes, from a device.
+pub(crate) fn path(attr: &ibv_ah_attr, from: &Device) -> Result<Path, Error> {
     check_port(attr.port_num.into())?;
     if attr.is_global == 0 {
         return Err(Error::invalid(
@@ -38,14 +38,35 @@ pub(crate) fn path(attr: &ibv_ah_attr) -> Result<Path, Error> {
             "1: RoCE always has a GRH",
         ));
     }
-    if u32::from(attr.grh.sgid_index) >= GidTable::USED {
-        let index = attr.grh.sgid_index;
-        return Err(Error::invalid("ah_attr.grh.sgid_index", index, "0 and 1"));
-    }
+    check_source(attr.grh.sgid_index, from)?;
     Ok(Path {
         dest: address_of(attr.grh.dgid),
         traffic_class: attr.grh.traffic_class,
     })
+}
+
+/// Whether a device sends from the GID of an index: it has all of its interface's, and one address.
+fn check_source(index: u8, device: &Device) -> Result<(), Error> {
+    let (table, own) = (device.gids(), device.spec().address);
+    if table.address(index.into()) == Some(own) {
+        return Ok(());
+    }
+    let of_own = table.used().filter(|(_, gid)| *gid == own.into());
+    let of_own: Vec<_> = of_own.map(|(index, _)| index.to_string()).collect();
+    let allowed = match of_own.as_slice() {
+        [] => format!("that of {own}, which this host does not have at present"),
+        some => format!("{}, the index of {own}", some.join(" or ")),
+    };
+    Err(Error::Refused {
+        errno: libc::EINVAL,
+        what: format!("invalid ah_attr.grh.sgid_index {index}: must be {allowed}"),
+    })
+}
+
+/// The index of the GID that a device sends from.
+pub(crate) fn own_gid_index(device: &Device) -> u8 {
+    let index = device.gids().index_of(device.spec().address);
+    index.and_then(|it| u8::try_from(it).ok()).unwrap_or(0)
 }
 
 pub(crate) fn cap(cap: &ibv_qp_cap) -> QpCap {
@@ -88,7 +109,11 @@ pub(crate) fn srq(value: u32) -> Result<SendTo, Error> {
 }
 
 /// The change that `ibv_modify_qp` asks for. Fields that the mask does not name are not looked at.
-pub(crate) fn modify(attr: &ibv_qp_attr, mask: c_int) -> Result<(QpModify, Option<Path>), Error> {
+pub(crate) fn modify(
+    attr: &ibv_qp_attr,
+    mask: c_int,
+    device: &Device,
+) -> Result<(QpModify, Option<Path>), Error> {
     let named = Attr::from_bits(mask as u32).ok_or_else(|| {
         Error::invalid(
             "attr_mask",
@@ -135,7 +160,9 @@ pub(crate) fn modify(attr: &ibv_qp_attr, mask: c_int) -> Result<(QpModify, Optio
     if named.contains(Attr::CUR_STATE) {
         change.cur_state = state("cur_qp_state", attr.cur_qp_state)?;
     }
-    let way = named.contains(Attr::AV).then(|| path(&attr.ah_attr));
+    let way = named
+        .contains(Attr::AV)
+        .then(|| path(&attr.ah_attr, device));
     Ok((change, way.transpose()?))
 }
 

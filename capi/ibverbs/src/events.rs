@@ -89,6 +89,21 @@ impl<E> EventQueue<E> {
         unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
+    /// Adds an event; if `max` of its kind wait already, in place of the oldest of them. So what a
+    /// program leaves unread does not grow, and the last event says how things are.
+    pub fn push_or_replace(&self, event: E, max: usize, is_of_kind: impl Fn(&E) -> bool) {
+        let mut entries = self.entries();
+        if entries.iter().filter(|it| is_of_kind(it)).count() >= max
+            && let Some(oldest) = entries.iter().position(is_of_kind)
+        {
+            entries.remove(oldest);
+            entries.push_back(event);
+            return;
+        }
+        drop(entries);
+        self.push(event);
+    }
+
     /// Takes the oldest event and has `seen` look at it before anybody can withdraw it. Blocks or
     /// not, as the descriptor is set; if the program has closed it, that is the error.
     pub fn take<R>(&self, seen: impl Fn(&E) -> R) -> io::Result<R> {
@@ -534,5 +549,28 @@ pub(crate) unsafe fn wait_acknowledged(
             libc::pthread_cond_wait(cond, mutex);
         }
         libc::pthread_mutex_unlock(mutex);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_does_not_read_does_not_grow() {
+        const MAX: usize = 16;
+        let of_port = |event: &u32| *event > 0;
+        let (queue, public) = EventQueue::new().unwrap();
+        // SAFETY: no pointers.
+        let set = unsafe { libc::fcntl(public.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+        assert_eq!(set, 0);
+        queue.push(0);
+        for event in 1..=5000 {
+            queue.push_or_replace(event, MAX, of_port);
+        }
+        let read = || queue.take(|event| *event).ok();
+        let taken: Vec<u32> = std::iter::from_fn(read).collect();
+        let expected: Vec<u32> = [0].into_iter().chain(4985..=5000).collect();
+        assert_eq!(taken, expected, "those of other kinds, and the last ones");
     }
 }

@@ -86,7 +86,7 @@ pub use mr::{
     ibv_dereg_mr, ibv_reg_dmabuf_mr, ibv_reg_mr, ibv_reg_mr_ex, ibv_reg_mr_iova, ibv_reg_mr_iova2,
     ibv_rereg_mr,
 };
-pub use opened::{CmSink, Opened};
+pub use opened::{CmSink, Opened, RemovalSink};
 pub use pd::{ibv_alloc_pd, ibv_dealloc_pd};
 pub use port::{
     _ibv_query_gid_ex, _ibv_query_gid_table, ibv_get_pkey_index, ibv_query_gid, ibv_query_gid_type,

@@ -8,12 +8,15 @@ use ferroce_udp::Device;
 
 use crate::abi::ibv_context;
 use crate::adapter::Adapter;
-use crate::context;
 use crate::error::Error;
+use crate::{context, convert};
 
 /// Takes the events of a device's connection manager. It is called while the device is locked, by
 /// whatever thread drives it, and must not call the device.
 pub type CmSink = Box<dyn Fn(CmEvent) + Send + Sync>;
+
+/// Hears that the device was removed, under the same conditions.
+pub type RemovalSink = Box<dyn Fn() + Send + Sync>;
 
 /// A device that this process has open.
 #[derive(Clone)]
@@ -38,9 +41,19 @@ impl Opened {
         &self.0.device
     }
 
+    /// The index of the GID that the device sends from.
+    pub fn gid_index(&self) -> u8 {
+        convert::own_gid_index(self.device())
+    }
+
     /// Hands all events of the connection manager to `sink` from now on. The first sink stays.
     pub fn set_cm_sink(&self, sink: CmSink) {
         // A second one has nobody to report to.
         let _ = self.0.routes.cm.set(sink);
+    }
+
+    /// Tells `sink` when the device is removed. The first sink stays.
+    pub fn set_removal_sink(&self, sink: RemovalSink) {
+        let _ = self.0.routes.removal.set(sink);
     }
 }

@@ -4,8 +4,8 @@ use std::ffi::c_int;
 
 use ferroce_border::border;
 use ferroce_hca::Mtu;
-use ferroce_hca::port_attr::{self, Gid, GidTable, PKEYS};
-use ferroce_udp::{DeviceSpec, Interface, LaneSpeed, PortSpeed};
+use ferroce_hca::port_attr::{self, Gid, PKEYS};
+use ferroce_udp::{DeviceSpec, GidTable, Interface, LaneSpeed, PortSpeed};
 
 use crate::abi::{
     IBV_GID_TYPE_ROCE_V2, PORT_ATTR_COMPAT_LEN, ibv_context, ibv_gid, ibv_gid_entry, ibv_port_attr,
@@ -24,9 +24,7 @@ pub(crate) fn check_port(port: u32) -> Result<(), Error> {
 fn gid_at(own: &Context, index: impl Into<i64>) -> Result<Option<Gid>, Error> {
     let index = index.into();
     match u32::try_from(index) {
-        Ok(known) if known < GidTable::LEN => {
-            Ok(GidTable::new(own.adapter.listed.spec.address).get(known))
-        }
+        Ok(known) if known < GidTable::LEN => Ok(own.adapter.device.gids().get(known)),
         _ => Err(Error::invalid("gid_index", index, "0 to gid_tbl_len - 1")),
     }
 }
@@ -52,8 +50,9 @@ pub(crate) unsafe extern "C" fn query_port(
 ) -> c_int {
     let result = context::find(context).and_then(|own| {
         check_port(port.into())?;
-        let mtu = own.adapter.device.with(|hca| hca.config().port_mtu);
-        let known = port_attr(mtu, own.adapter.listed.spec.speed);
+        let device = &own.adapter.device;
+        let (mtu, is_up) = device.with(|hca| (hca.config().port_mtu, hca.port_is_up(device.now())));
+        let known = port_attr(mtu, own.adapter.listed.spec.speed, is_up);
         // SAFETY: the program's own structure of `length` bytes; what it has beyond ours is zeroed.
         unsafe {
             attr.cast::<u8>().write_bytes(0, length);
@@ -67,10 +66,10 @@ pub(crate) unsafe extern "C" fn query_port(
     status("ibv_query_port", result)
 }
 
-fn port_attr(mtu: Mtu, speed: PortSpeed) -> ibv_port_attr {
+fn port_attr(mtu: Mtu, speed: PortSpeed, is_up: bool) -> ibv_port_attr {
     let (lanes, lane) = speed.lanes();
     ibv_port_attr {
-        state: port_attr::STATE.value.into(),
+        state: port_attr::state(is_up).value.into(),
         max_mtu: port_attr::MTU_MAX as c_int,
         active_mtu: mtu as c_int,
         gid_tbl_len: GidTable::LEN as c_int,
@@ -91,7 +90,7 @@ fn port_attr(mtu: Mtu, speed: PortSpeed) -> ibv_port_attr {
             LaneSpeed::Hdr => 64,
             LaneSpeed::Ndr => 128,
         },
-        phys_state: port_attr::PHYSICAL_STATE.value,
+        phys_state: port_attr::physical_state(is_up).value,
         link_layer: port_attr::LINK_LAYER.value,
         ..ibv_port_attr::default()
     }
@@ -221,17 +220,19 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
 ) -> isize {
     let result = context::find(context).and_then(|own| {
         check_flags(flags)?;
-        if max_entries < GidTable::USED as usize {
-            return Err(Error::invalid("max_entries", max_entries, "2 or more"));
+        let (table, spec) = (own.adapter.device.gids(), &own.adapter.listed.spec);
+        let used = table.used().count();
+        if max_entries < used {
+            let allowed = "as many as the table has, gid_tbl_len at most";
+            return Err(Error::invalid("max_entries", max_entries, allowed));
         }
-        let spec = &own.adapter.listed.spec;
-        for (place, entry) in GidTable::new(spec.address).used().enumerate() {
+        for (place, entry) in table.used().enumerate() {
             let known = gid_entry(spec, entry);
             let to = entries.cast::<u8>().wrapping_add(place * entry_size);
             // SAFETY: the program's own array of `max_entries` of `entry_size` bytes each.
             unsafe { write_entry(to, &known, entry_size) };
         }
-        Ok(GidTable::USED as isize)
+        Ok(used as isize)
     });
     match result {
         Ok(count) => count,

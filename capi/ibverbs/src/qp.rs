@@ -298,9 +298,9 @@ pub unsafe extern "C" fn ibv_modify_qp(
 ) -> c_int {
     let result = find(qp).and_then(|object| {
         let own = object.own();
-        // SAFETY: the program's own structure.
-        let (change, path) = convert::modify(unsafe { &*attr }, own.applicable(attr_mask))?;
         let device = own.context.adapter.live()?;
+        // SAFETY: the program's own structure.
+        let (change, path) = convert::modify(unsafe { &*attr }, own.applicable(attr_mask), device)?;
         let state = device.with(|hca| {
             hca.modify_qp(own.qpn, &change, path)?;
             hca.query_qp(own.qpn).map(|(state, ..)| state)

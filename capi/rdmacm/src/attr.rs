@@ -109,7 +109,7 @@ pub(crate) fn step(
         2 if !datagram => {
             mask |= Attr::AV | Attr::PATH_MTU | Attr::DEST_QPN | Attr::RQ_PSN;
             if let Some(peer) = terms.peer {
-                attr.ah_attr = path_attr(address::gid(peer), state.traffic_class);
+                attr.ah_attr = path_attr(address::gid(peer), state);
             }
             attr.path_mtu = terms.mtu.into();
             attr.dest_qp_num = terms.peer_qpn;

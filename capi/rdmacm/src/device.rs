@@ -19,7 +19,9 @@ use ferroce_ibverbs::{
 use ferroce_udp::{DeviceSpec, Registry, ServiceClaim, ServiceError};
 use ferroce_wire::cm::{PortSpace, ServiceId};
 
+use crate::abi::RDMA_CM_EVENT_DEVICE_REMOVAL;
 use crate::event::Incoming;
+use crate::id;
 use crate::process::{lock, process};
 use crate::verbs;
 
@@ -64,6 +66,9 @@ impl Device {
         device
             .opened
             .set_cm_sink(Box::new(move |event| device.route(event)));
+        device
+            .opened
+            .set_removal_sink(Box::new(move || device.tell_removal()));
         Ok(device)
     }
 
@@ -82,6 +87,20 @@ impl Device {
                 device: self,
                 event: Box::new(event),
             });
+        }
+    }
+
+    /// Tells the identifiers that are bound to the device that it is gone, as the kernel does. Their
+    /// state may be locked by a thread that waits for the device.
+    fn tell_removal(&self) {
+        for id in id::all() {
+            // SAFETY: a live object, whose field only this library writes.
+            if unsafe { (*id.abi()).verbs } == self.context {
+                id.push(Incoming::Done {
+                    event: RDMA_CM_EVENT_DEVICE_REMOVAL,
+                    status: 0,
+                });
+            }
         }
     }
 
@@ -119,6 +138,11 @@ impl Device {
         port: u16,
     ) -> Result<ServiceClaim, ServiceError> {
         self.opened.device().claim_service(space, port)
+    }
+
+    /// The index of the GID that it sends from.
+    pub(crate) fn gid_index(&self) -> u8 {
+        self.opened.gid_index()
     }
 
     pub(crate) fn address(&self) -> IpAddr {

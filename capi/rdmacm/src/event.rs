@@ -305,7 +305,7 @@ fn found(id: &Arc<Id>, rep: &SidrRep) -> Delivery {
     let dgid = unsafe { (*id.abi()).route.addr.addr.dgid };
     let mut delivery = Delivery::new(id, RDMA_CM_EVENT_ESTABLISHED, 0, &rep.private.0);
     delivery.abi.0.param.ud = rdma_ud_param {
-        ah_attr: path_attr(dgid, state.traffic_class),
+        ah_attr: path_attr(dgid, &state),
         qp_num: rep.qpn.value(),
         qkey: rep.qkey,
         ..no_param()
@@ -324,7 +324,7 @@ fn joined(id: &Id, address: IpAddr) -> Delivery {
     let mut delivery = Delivery::new(id, event, status, &[]);
     delivery.abi.0.param.ud = rdma_ud_param {
         private_data: multicast::context(id, address),
-        ah_attr: path_attr(address::gid(address), id.state().traffic_class),
+        ah_attr: path_attr(address::gid(address), &id.state()),
         qp_num: Qpn::MULTICAST.value(),
         qkey: RDMA_UDP_QKEY,
         ..no_param()
@@ -332,12 +332,13 @@ fn joined(id: &Id, address: IpAddr) -> Delivery {
     delivery
 }
 
-/// The address vector of a path.
-pub(crate) fn path_attr(dgid: ferroce_ibverbs::abi::ibv_gid, traffic_class: u8) -> ibv_ah_attr {
+/// The address vector of a path from the device that an identifier is bound to.
+pub(crate) fn path_attr(dgid: ferroce_ibverbs::abi::ibv_gid, state: &State) -> ibv_ah_attr {
     ibv_ah_attr {
         grh: ibv_global_route {
             dgid,
-            traffic_class,
+            sgid_index: state.device.map_or(0, Device::gid_index),
+            traffic_class: state.traffic_class,
             hop_limit: 64,
             ..ibv_global_route::default()
         },

@@ -124,6 +124,11 @@ pub(crate) fn find(id: *const rdma_cm_id) -> Result<Arc<Id>, Error> {
     Ok(Arc::clone(IDS.find(id)?.own()))
 }
 
+/// All that there are.
+pub(crate) fn all() -> Vec<Arc<Id>> {
+    IDS.all().iter().map(|id| Arc::clone(id.own())).collect()
+}
+
 impl Id {
     /// The part that the program sees; valid until the identifier is destroyed.
     pub(crate) fn abi(&self) -> *mut rdma_cm_id {

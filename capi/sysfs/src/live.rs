@@ -1,4 +1,4 @@
-//! Counters and parameters as they are when they are read.
+//! Counters, parameters and the state of ports as they are when they are read.
 
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -52,7 +52,17 @@ fn open() -> Result<View, ViewError> {
 
 fn changes(path: &[u8]) -> bool {
     let has = |wanted: &[u8]| path.windows(wanted.len()).any(|part| part == wanted);
-    has(b"/counters/") || has(b"_counters/") || has(b"/ecn/") || has(b"/cc_params/")
+    let port = [
+        b"/ports/1/state".as_slice(),
+        b"/phys_state",
+        b"/gids/",
+        b"/gid_attrs/",
+    ];
+    port.into_iter().any(has)
+        || has(b"/counters/")
+        || has(b"_counters/")
+        || has(b"/ecn/")
+        || has(b"/cc_params/")
 }
 
 #[cfg(test)]
@@ -67,7 +77,10 @@ mod tests {
         for parameter in ["net/lo/ecn/roce_np/cnp_dscp", "mlx5/x/cc_params/rp_gd"] {
             assert!(changes(format!("/x/{parameter}").as_bytes()));
         }
-        for other in ["/x/ports/1/state", "/x/ports/1/counters", "/"] {
+        for of_port in ["state", "phys_state", "gids/0", "gid_attrs/types/0"] {
+            assert!(changes(format!("/x/ports/1/{of_port}").as_bytes()));
+        }
+        for other in ["/x/ports/1/rate", "/x/ports/1/counters", "/"] {
             assert!(!changes(other.as_bytes()), "{other}");
         }
     }

@@ -54,11 +54,10 @@ impl Iterator for SilentPeer {
                 match self.state.on_timeout(&self.policy, self.now) {
                     Expiry::Fatal => Event::Error,
                     Expiry::Retransmit { adaptive } => Event::Retransmit { adaptive },
-                    Expiry::Initial => Event::Initial,
                 }
             }
         };
-        self.is_over = matches!(event, Event::Error | Event::Never);
+        self.is_over = !matches!(event, Event::Retransmit { .. });
         Some(Wait {
             wait,
             at: wait.map(|_| self.now.since(Time::ZERO)),
@@ -96,8 +95,6 @@ pub enum Event {
         /// Whether it was a timer of adaptive retransmission; see [`Expiry::Retransmit`].
         adaptive: bool,
     },
-    /// Nothing was sent; see [`Expiry::Initial`].
-    Initial,
 }
 
 /// A QP along a list of inputs, in model time: a timeout comes when the timer armed by the input

@@ -13,18 +13,22 @@
 //! | `queue_pair` | a queue pair with the device around it |
 //! | `rest` | memory that traffic has taken and a device at rest does not need |
 //! | `credit` | what is on the wire, and who may send how much |
+//! | `carrier` | whether the port has one, and what it tells programs of that |
 //! | `congestion`, `flows` | congestion notified and heeded, and a look at it |
+//! | `gid` | queue pairs whose GID is gone |
 //! | `cm` | the connection manager's packets |
 //! | `audit`, `audit_credit` | whether the device's books agree with each other |
 
 mod audit;
 mod audit_credit;
+mod carrier;
 mod cm;
 mod config;
 mod congestion;
 mod control;
 mod credit;
 mod flows;
+mod gid;
 mod payload;
 mod port;
 mod queue_pair;
@@ -40,6 +44,7 @@ use std::sync::Arc;
 use ferroce_adp::{Policy, PolicyKind};
 use ferroce_transport::{Outgoing, Time};
 
+use self::carrier::Carrier;
 pub use self::config::HcaConfig;
 pub(crate) use self::credit::Turn;
 pub use self::flows::{FlowLook, LimitLook};
@@ -82,6 +87,8 @@ pub struct Hca {
     pub(crate) cm: OnceCell<Box<Cm>>,
     /// [`Event::ConnectionManager`] was told and its events not yet all taken.
     pub(crate) cm_told: bool,
+    /// See [`Hca::take_lacks_lease`].
+    pub(crate) lacks_lease: bool,
     /// The DSCP of acknowledgements, if the settings say one.
     ack_dscp: Option<u8>,
     port: Port,
@@ -101,19 +108,19 @@ pub struct Hca {
     used: Vec<u32>,
     /// Settings in force.
     settings: Arc<Settings>,
+    /// Made when first needed: most ports never go down.
+    carrier: Option<Box<Carrier>>,
     /// Users of each protection domain.
     pub(crate) pds: Table<u32>,
     /// Users of each XRC domain.
     pub(crate) xrcds: Table<u32>,
     pub(crate) groups: Groups,
-    /// See [`Hca::take_lacks_lease`].
-    pub(crate) lacks_lease: bool,
 }
 
 const _: () = {
     let device = size_of::<Hca>() + DeviceState::LOCAL_BYTES;
     assert!(
-        device <= 2112,
+        device <= 2048,
         "a device without objects, beside its settings"
     );
 };
@@ -142,6 +149,7 @@ impl Hca {
         policy.seed = config.seed;
         let (generation, settings) = state.load();
         let secret = config.secret.unwrap_or_default();
+        let carrier = settings.has_outages().then(|| Carrier::unseen(&state));
         let mut hca = Self {
             common: Common {
                 now: Time::ZERO,
@@ -174,6 +182,7 @@ impl Hca {
             ingress: Link::new(Direction::Ingress, config.seed ^ 0xd1b5_4a32_d192_ed03),
             congestion: Congestion::new(Arc::clone(&settings), config.speed, config.switches),
             settings: Arc::clone(&settings),
+            carrier,
             cm: OnceCell::new(),
             cm_told: false,
             config,

@@ -27,10 +27,19 @@ pub enum Event {
     /// The host's link is broken for good, and nothing arrives or leaves any more
     /// (`IBV_EVENT_DEVICE_FATAL`).
     DeviceFatal,
+    /// The user has removed the device; [`Self::DeviceFatal`] follows.
+    DeviceRemoved,
     /// An asynchronous event of a QP.
     Qp(Qpn, QpEvent),
     /// A QP failed because its completion queue had no room (`IBV_EVENT_QP_FATAL`).
     QpFatal(Qpn),
+    /// The port has no carrier any more (`IBV_EVENT_PORT_ERR`).
+    PortError,
+    /// The port has a carrier again (`IBV_EVENT_PORT_ACTIVE`).
+    PortActive,
+    /// The host's addresses, and so the port's GIDs, are others (`IBV_EVENT_GID_CHANGE`). The host
+    /// tells itself.
+    GidChange,
     /// The host is to join an IP multicast group, so that its packets arrive.
     JoinGroup(IpAddr),
     /// The host is to leave an IP multicast group.

@@ -69,6 +69,8 @@ pub struct Impairment {
     pub reorder_by: Span,
     /// Times during which nothing passes.
     pub blackouts: Vec<Blackout>,
+    /// The port notices them: it is down meanwhile. Else something behind it is dark.
+    pub carrier: bool,
 }
 
 /// A value that makes no sense.

@@ -56,6 +56,7 @@
 //! `unsafe` is denied everywhere but in `memory`, the one module that touches registered memory.
 #![deny(unsafe_code)]
 
+pub mod carrier;
 pub mod cm;
 mod congestion;
 mod counters;
@@ -63,7 +64,6 @@ mod cq;
 mod credit;
 mod device;
 mod error;
-mod error_log;
 mod event;
 mod function;
 mod grh;
@@ -97,7 +97,6 @@ pub use cq::{CqId, CqInit, Notify};
 pub use credit::{LeaseTable, PathLook, Window};
 pub use device::{FlowLook, Hca, HcaConfig, LimitLook};
 pub use error::{Object, VerbsError};
-pub use error_log::{ERRORS_MAX, ErrorLog, ErrorRecord};
 pub use event::{Event, Refusal};
 pub use function::Function;
 pub use group::group_of_mgid;
@@ -129,5 +128,5 @@ pub use ferroce_transport::{
     AccessError, AccessFlags, Attr, Bytes, Completion, Counter, CounterInfo, Data, GRH_BYTES,
     MemoryRef, ModifyError, Mtu, MwBind, Outgoing, Path, Payload, PostError, QpAttr, QpCap,
     QpEvent, QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span,
-    Time, TimerExpiry, UdAddress, WcFlags, WcOpcode, WcStatus, WorkQueue,
+    Time, TimerExpiry, UdAddress, WcFlags, WcOpcode, WcStatus,
 };

@@ -83,6 +83,16 @@ impl<T: HeldPacket> Link<T> {
         }
     }
 
+    /// Loses all packets that come, or does so no more.
+    pub(crate) fn set_dark(&mut self, is_dark: bool) {
+        if self.impairer.is_some() || is_dark {
+            let (direction, seed) = (self.direction, self.seed);
+            self.impairer
+                .get_or_insert_with(|| Box::new(Impairer::new(direction, seed)))
+                .is_dark = is_dark;
+        }
+    }
+
     /// Whether packets just pass: nothing is impaired, and none is held that they might overtake.
     #[inline]
     pub(crate) fn is_clear(&self) -> bool {
@@ -134,6 +144,8 @@ impl<T: HeldPacket> Link<T> {
 struct Impairer<T> {
     direction: Direction,
     impairment: Impairment,
+    /// The port has no carrier.
+    is_dark: bool,
     /// Nothing is impaired: the usual case, decided with one look.
     transparent: bool,
     rng: Xoshiro256PlusPlus,
@@ -168,6 +180,7 @@ impl<T: HeldPacket> Impairer<T> {
         Self {
             direction,
             impairment: Impairment::default(),
+            is_dark: false,
             transparent: true,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             in_burst: false,
@@ -201,7 +214,7 @@ impl<T: HeldPacket> Impairer<T> {
     /// Whether packets just pass: nothing is impaired, and none is held that they might overtake.
     #[inline]
     fn is_clear(&self) -> bool {
-        self.transparent && self.held.is_empty() && self.queue.is_empty()
+        self.transparent && !self.is_dark && self.held.is_empty() && self.queue.is_empty()
     }
 
     /// Packets that wait, in the queue or behind it.
@@ -363,7 +376,7 @@ impl<T: HeldPacket> Impairer<T> {
 
     fn is_lost(&mut self, now: Time, state: &DeviceState) -> bool {
         let dark = |b: &Blackout| now >= b.from && now.since(b.from) < b.length;
-        if self.impairment.blackouts.iter().any(dark) {
+        if self.is_dark || self.impairment.blackouts.iter().any(dark) {
             state.count(Counter::ImpairBlackout, 1);
             return true;
         }

@@ -27,17 +27,20 @@ enum Counts {
     Sum(&'static [Counter]),
     Words(Counter),
     Difference(Counter, Counter),
+    /// How often the port went down, which no counter of a process says.
+    LinkDowned,
 }
 
 impl PortCounter {
-    /// Its value, given the device's counters.
-    pub fn value(&self, counter: impl Fn(Counter) -> u64) -> u64 {
+    /// Its value, given the device's counters, and how often the port went down.
+    pub fn value(&self, counter: impl Fn(Counter) -> u64, link_downed: u64) -> u64 {
         match self.counts {
             Counts::Nothing => 0,
             Counts::Sum(counters) => counters.iter().map(|&each| counter(each)).sum(),
             Counts::Words(bytes) => counter(bytes) / WORD,
             // Both move while they are read.
             Counts::Difference(all, some) => counter(all).saturating_sub(counter(some)),
+            Counts::LinkDowned => link_downed,
         }
     }
 
@@ -58,7 +61,7 @@ impl PortCounter {
         Self::row(
             "link_downed",
             "node_infiniband_link_downed",
-            NOTHING,
+            Counts::LinkDowned,
             "Times the link went down.",
         ),
         Self::row(
@@ -228,11 +231,12 @@ mod tests {
                 .iter()
                 .find(|row| row.name == name)
                 .unwrap();
-            (row.value(counters), row.scale)
+            (row.value(counters, 7), row.scale)
         };
         assert_eq!(value("unicast_xmit_packets"), (7, 1));
         assert_eq!(value("multicast_xmit_packets"), (3, 1));
         assert_eq!(value("port_xmit_data"), (1000, 4));
         assert_eq!(value("unicast_rcv_packets"), (0, 1));
+        assert_eq!(value("link_downed"), (7, 1));
     }
 }

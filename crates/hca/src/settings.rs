@@ -7,8 +7,10 @@ use ferroce_adp::{AckTimeoutFloor, InvalidProfile, PolicyKind, Profile};
 use ferroce_dcqcn::Params;
 use ferroce_prm::roce_accl as reg;
 use ferroce_prm::{Field, Image};
+use ferroce_transport::Time;
 
 pub use self::personality::Personality;
+use crate::carrier::{Outages, Outlook, Schedule};
 use crate::function::Function;
 use crate::impair::{Direction, Impairment};
 
@@ -23,6 +25,7 @@ pub struct Settings {
     egress: Impairment,
     ingress: Impairment,
     pub(crate) congestion: Params,
+    pub(crate) schedule: Schedule,
 }
 
 /// What [`Settings`] consist of, for hosts that keep them elsewhere than in memory of their own.
@@ -35,6 +38,7 @@ pub struct SettingsParts {
     pub egress: Impairment,
     pub ingress: Impairment,
     pub congestion: Params,
+    pub schedule: Schedule,
 }
 
 impl Settings {
@@ -48,6 +52,7 @@ impl Settings {
             egress: Impairment::default(),
             ingress: Impairment::default(),
             congestion: Params::default(),
+            schedule: Schedule::default(),
         }
     }
 
@@ -65,6 +70,7 @@ impl Settings {
             egress: legal(parts.egress),
             ingress: legal(parts.ingress),
             congestion: parts.congestion,
+            schedule: parts.schedule,
         }
     }
 
@@ -77,6 +83,7 @@ impl Settings {
             egress: self.egress.clone(),
             ingress: self.ingress.clone(),
             congestion: self.congestion.clone(),
+            schedule: self.schedule.clone(),
         }
     }
 
@@ -103,6 +110,31 @@ impl Settings {
             Direction::Egress => self.egress = impairment,
             Direction::Ingress => self.ingress = impairment,
         }
+    }
+
+    /// When the port is down: by its schedule, and in blackouts that it notices.
+    pub(crate) fn outages(&self) -> impl Iterator<Item = Outages> + Clone {
+        let links = [&self.egress, &self.ingress].into_iter();
+        let noticed = links.filter(|it| it.carrier).flat_map(|it| &it.blackouts);
+        let noticed = noticed.map(|it| Outages::once(it.from, it.length));
+        self.schedule.outages().iter().copied().chain(noticed)
+    }
+
+    /// These with the schedule of others.
+    pub(crate) fn with_schedule_of(&self, other: &Self) -> Self {
+        let mut own = self.clone();
+        own.schedule.clone_from(&other.schedule);
+        own
+    }
+
+    /// Whether the port is ever down.
+    pub(crate) fn has_outages(&self) -> bool {
+        self.outages().next().is_some()
+    }
+
+    /// How the port is at a point in time.
+    pub(crate) fn outlook(&self, at: Time) -> Outlook {
+        Outlook::of(self.outages(), at)
     }
 
     /// The parameters of congestion control.

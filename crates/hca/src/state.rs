@@ -1,6 +1,7 @@
 //! What is known of a device outside its objects: settings, histogram, counters. A handle to them,
 //! whether they are one process's own or lie in memory that several map.
 
+mod carrier;
 mod histograms;
 mod local;
 
@@ -15,9 +16,9 @@ use thiserror::Error;
 
 use self::local::Local;
 pub use self::local::LocalSettings;
+use crate::carrier::CarrierLosses;
 use crate::counters::{CounterSlab, Counters};
 use crate::credit::LeaseTable;
-use crate::error_log::ErrorLog;
 use crate::function::Function;
 use crate::histogram::{Histogram, HistogramError};
 use crate::identity::Identity;
@@ -35,6 +36,7 @@ pub struct StateBlock {
     /// Of the bottlenecks of what is sent and of what is received.
     backlogs: [Backlog; 2],
     histogram: Histogram,
+    carrier_losses: CarrierLosses,
 }
 
 /// What a card keeps for one of its VFs. As of [`StateBlock`], zeros are valid.
@@ -58,8 +60,6 @@ pub struct MappedState {
     pub slabs: &'static [CounterSlab],
     /// What the processes of this function have leased.
     pub leases: &'static LeaseTable,
-    /// Their last errors.
-    pub errors: &'static ErrorLog,
 }
 
 /// Where the settings of a card are kept.
@@ -243,14 +243,6 @@ impl DeviceState {
         self.own().add(counter, n);
     }
 
-    /// The last errors of the function, of all processes that have or had it open.
-    pub fn errors(&self) -> &ErrorLog {
-        match &self.0.memory {
-            Memory::Local(local) => local.errors(),
-            Memory::Mapped { memory, .. } => memory.errors,
-        }
-    }
-
     /// What it shares with other processes of what peers take.
     #[inline]
     pub(crate) fn leases(&self) -> Option<&'static LeaseTable> {
@@ -347,9 +339,10 @@ impl DeviceState {
     pub fn put_back(&self, saved: &Settings, ours: &Settings) -> Result<bool, WriteLockError> {
         let mut is_ours = false;
         self.change(|settings| {
-            is_ours = settings == ours;
+            // Whether the port is down is set apart from the rest.
+            is_ours = *settings == ours.with_schedule_of(settings);
             if is_ours {
-                *settings = saved.clone();
+                *settings = saved.with_schedule_of(settings);
             }
             Ok::<_, WriteLockError>(())
         })?;

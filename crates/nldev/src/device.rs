@@ -1,7 +1,7 @@
 //! Devices, ports, and the system.
 
 use ferroce_hca::{limits, port_attr};
-use ferroce_udp::{DeviceSpec, Interface};
+use ferroce_udp::{DeviceSpec, Interface, Registry};
 use nix::net::if_::if_nameindex;
 
 use crate::abi::attr;
@@ -42,17 +42,26 @@ fn device(reply: &Reply<'_>, index: u32, spec: &DeviceSpec) -> Message {
 }
 
 /// The port that was asked for, or the list of a device's.
-pub(crate) fn ports(reply: &mut Reply<'_>, devices: &[DeviceSpec]) -> Result<(), Errno> {
+pub(crate) fn ports(
+    reply: &mut Reply<'_>,
+    registry: &Registry,
+    devices: &[DeviceSpec],
+) -> Result<(), Errno> {
     let (index, spec) = reply.device(devices)?;
     if !reply.request.is_dump() && reply.request.u32(attr::PORT_INDEX).is_none() {
         return Err(Errno::INVAL);
     }
     reply.check_port()?;
+    let observer = registry.observe_device(spec.clone());
+    let is_up = observer.map_err(|_| Errno::IO)?.port().is_up;
     let mut message = reply.message();
     put_device(&mut message, index, spec);
     message.u32(attr::PORT_INDEX, PORT);
-    message.u8(attr::PORT_STATE, port_attr::STATE.value);
-    message.u8(attr::PORT_PHYS_STATE, port_attr::PHYSICAL_STATE.value);
+    message.u8(attr::PORT_STATE, port_attr::state(is_up).value);
+    message.u8(
+        attr::PORT_PHYS_STATE,
+        port_attr::physical_state(is_up).value,
+    );
     if let Some((index, name)) = interface(spec) {
         message.u32(attr::NDEV_INDEX, index);
         message.text(attr::NDEV_NAME, &name);

@@ -70,7 +70,7 @@ impl Reply<'_> {
         let devices = registry.devices().map_err(|_| Errno::IO)?;
         match command {
             Command::Get => device::devices(self, &devices),
-            Command::PortGet => device::ports(self, &devices),
+            Command::PortGet => device::ports(self, registry, &devices),
             Command::SysGet => {
                 device::system(self);
                 Ok(())
@@ -137,6 +137,9 @@ fn put_device(message: &mut Message, index: u32, spec: &DeviceSpec) {
 
 #[cfg(test)]
 mod tests {
+    use ferroce_hca::Time;
+    use ferroce_hca::carrier::Schedule;
+
     use super::*;
     use crate::message::tests::{Heard, request};
 
@@ -192,6 +195,11 @@ mod tests {
         let one = ask(&registry, 5, ACK, &port);
         assert_eq!(one[0].u8(attr::PORT_STATE), Some(4));
         assert_eq!(one[0].text(attr::NDEV_NAME).as_deref(), Some("lo"));
+        let down = Schedule::down_from(Time::ZERO);
+        registry.observe("a").unwrap().set_schedule(down).unwrap();
+        let one = ask(&registry, 5, ACK, &port);
+        assert_eq!(one[0].u8(attr::PORT_STATE), Some(1));
+        assert_eq!(one[0].u8(attr::PORT_PHYS_STATE), Some(3));
     }
 
     #[test]

@@ -1,10 +1,8 @@
 //! What is shown of one device.
 
-use std::net::IpAddr;
-
 use ferroce_dcqcn::Params;
 use ferroce_hca::Counter;
-use ferroce_udp::{Guise, PciAddress, PortSpeed};
+use ferroce_udp::{GidTable, Guise, PciAddress, PortSpeed};
 
 /// A value for each [`Counter`], in the order of its table.
 pub(crate) type Counters = [u64; Counter::COUNT];
@@ -32,10 +30,14 @@ pub(crate) struct Card {
     pub(crate) fw_ver: String,
     /// PSID of the board; empty if there is none.
     pub(crate) board_id: String,
-    /// Address of the device; GIDs 0 and 1 are it.
-    pub(crate) address: IpAddr,
+    /// Its port's GIDs.
+    pub(crate) gids: GidTable,
     /// Network interface that has the address; empty if none has.
     pub(crate) netdev: String,
+    /// Whether the port is up.
+    pub(crate) is_up: bool,
+    /// How often it went down.
+    pub(crate) link_downed: u64,
     /// Speed of the port.
     pub(crate) speed: PortSpeed,
     /// Counters of the device.
@@ -108,8 +110,10 @@ pub(crate) fn example(name: &str, place: usize) -> Card {
         hw_ver: 0,
         fw_ver: "28.40.1000".to_owned(),
         board_id: "FRC0000000001".to_owned(),
-        address: IpAddr::from([127, 16, 0, 1]),
+        gids: GidTable::alone([127, 16, 0, 1].into()),
         netdev: "lo".to_owned(),
+        is_up: true,
+        link_downed: 0,
         speed: PortSpeed::default(),
         counters,
         congestion: Params::default(),

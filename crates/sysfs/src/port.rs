@@ -2,12 +2,15 @@
 
 use std::net::Ipv6Addr;
 
-use ferroce_hca::port_attr::{self, Gid, GidTable};
+use ferroce_hca::port_attr::{self, Gid};
 use ferroce_hca::{Counter, PortCounter};
 use ferroce_udp::PortSpeed;
 
 use crate::card::Card;
 use crate::tree::Node;
+
+/// Entries of the GID table that have a file though they are empty.
+const GIDS_SHOWN: u32 = 8;
 
 /// How long a counter file may be behind, in milliseconds.
 const LIFESPAN_MS: u32 = 10;
@@ -20,27 +23,30 @@ pub(crate) fn files(at: &str, card: &Card) -> Vec<(String, Node)> {
         file("lid", &format!("{:#x}", port_attr::LID)),
         file("lid_mask_count", "0"),
         file("link_layer", port_attr::LINK_LAYER.name),
-        file("phys_state", &named(port_attr::PHYSICAL_STATE)),
+        file("phys_state", &named(port_attr::physical_state(card.is_up))),
         file("rate", &rate(card.speed)),
         file("sm_lid", &format!("{:#x}", port_attr::LID)),
         file("sm_sl", "0"),
-        file("state", &named(port_attr::STATE)),
+        file("state", &named(port_attr::state(card.is_up))),
     ];
     for (index, pkey) in port_attr::PKEYS.iter().enumerate() {
         files.push(file(&format!("pkeys/{index}"), &format!("{pkey:#06x}")));
     }
-    let table = GidTable::new(card.address);
-    for index in 0..GidTable::LEN {
+    let table = &card.gids;
+    let shown = table.used().map(|(index, _)| index + 1).max().unwrap_or(0);
+    for index in 0..shown.max(GIDS_SHOWN) {
         let known = table.get(index).unwrap_or(Gid([0; 16]));
         files.push(file(&format!("gids/{index}"), &gid(known)));
     }
-    // Kernels have these files of empty entries, too, but cannot read them.
+    // Kernels have these files of empty entries, too, but cannot read them; and the files above of all
+    // that there might be.
     for (index, _) in table.used() {
         files.push(file(&format!("gid_attrs/types/{index}"), "RoCE v2"));
         files.push(file(&format!("gid_attrs/ndevs/{index}"), &card.netdev));
     }
     for counter in PortCounter::TABLE {
-        let value = counter.value(|each| card.count(each)).to_string();
+        let value = counter.value(|each| card.count(each), card.link_downed);
+        let value = value.to_string();
         files.push(file(&format!("counters/{}", counter.name), &value));
     }
     let lifespan = LIFESPAN_MS.to_string();
@@ -75,7 +81,11 @@ mod tests {
     use crate::card::example;
 
     fn text(name: &str) -> String {
-        let files = files("p", &example("fr0", 0));
+        text_of(&example("fr0", 0), name)
+    }
+
+    fn text_of(card: &Card, name: &str) -> String {
+        let files = files("p", card);
         let wanted = format!("p/{name}");
         let found = files.iter().find(|(path, _)| *path == wanted);
         match &found.unwrap_or_else(|| panic!("{name} is missing")).1 {
@@ -112,6 +122,18 @@ mod tests {
         }
         let v6 = std::net::IpAddr::V6("2001:db8::1".parse().unwrap());
         assert_eq!(gid(v6.into()), "2001:0db8:0000:0000:0000:0000:0000:0001");
+    }
+
+    #[test]
+    fn a_port_that_is_down_says_so() {
+        let card = Card {
+            is_up: false,
+            link_downed: 3,
+            ..example("fr0", 0)
+        };
+        assert_eq!(text_of(&card, "state"), "1: DOWN\n");
+        assert_eq!(text_of(&card, "phys_state"), "3: Disabled\n");
+        assert_eq!(text_of(&card, "counters/link_downed"), "3\n");
     }
 
     #[test]

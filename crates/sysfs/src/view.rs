@@ -185,7 +185,7 @@ fn role(spec: &DeviceSpec, devices: &[DeviceSpec]) -> Role {
 
 impl Device {
     fn card(&self, host: &str) -> Card {
-        let spec = self.observer.spec();
+        let (spec, port) = (self.observer.spec(), self.observer.port());
         let mut counters = [0; Counter::COUNT];
         for (value, info) in counters.iter_mut().zip(Counter::TABLE) {
             *value = self.observer.state().counter(info.counter);
@@ -201,8 +201,10 @@ impl Device {
             hw_ver: spec.hw_ver,
             fw_ver: spec.fw_ver.clone(),
             board_id: spec.board_id.clone(),
-            address: spec.address,
+            gids: self.observer.gids(),
             netdev: self.netdev.clone(),
+            is_up: port.is_up,
+            link_downed: port.downed,
             speed: spec.speed,
             counters,
             congestion: self.observer.state().congestion(),

@@ -634,10 +634,12 @@ impl Requester {
     }
 
     /// Completes the oldest WQE with `fault` and flushes the rest. If the peer refused it, it is the
-    /// next one to send, for whoever asks (F19).
+    /// next one to send, for whoever asks.
     pub(crate) fn fail<H: Host>(&mut self, host: &mut H, qpn: Qpn, fault: Fault) {
         if let Some(wqe) = self.queue.pop_front() {
-            fault.complete(host, wqe.wr_id, wqe.op.wc_opcode(), qpn);
+            host.count(Counter::ReqCqeError, 1);
+            let completion = fault.completion(wqe.wr_id, wqe.op.wc_opcode(), qpn);
+            host.complete(WorkQueue::Send, completion);
         }
         use WcStatus::{RemAccessErr, RemInvReqErr, RemOpErr};
         if matches!(fault.status, RemAccessErr | RemInvReqErr | RemOpErr) {
@@ -651,7 +653,9 @@ impl Requester {
     pub(crate) fn flush<H: Host>(&mut self, host: &mut H, qpn: Qpn, oldest: Fault) {
         let mut fault = oldest;
         while let Some(wqe) = self.queue.pop_front() {
-            fault.complete(host, wqe.wr_id, wqe.op.wc_opcode(), qpn);
+            host.count(Counter::ReqCqeFlushError, 1);
+            let completion = fault.completion(wqe.wr_id, wqe.op.wc_opcode(), qpn);
+            host.complete(WorkQueue::Send, completion);
             fault = Fault::FLUSHED;
         }
         self.next = self.high;

@@ -54,7 +54,7 @@ impl Responder {
                 Err(Failed)
             }
             Err(Refusal::Fatal(NakCode::RemoteAccess, event)) => {
-                cx.count_refusal(NakCode::RemoteAccess, headers.opcode());
+                cx.host.count(Counter::RespRemoteAccessErrors, 1);
                 self.fail_refused(NakCode::RemoteAccess, cx);
                 cx.host.event(event);
                 Err(Failed)

@@ -1,6 +1,7 @@
 //! A device behind its lock, and the threads that drive it.
 
 mod helper;
+mod host;
 mod progress;
 mod tandem;
 
@@ -19,10 +20,12 @@ use ferroce_wire::Qpn;
 use ferroce_wire::cm::PortSpace;
 
 use self::helper::SOON;
+use self::host::HostView;
 use self::progress::{Events, Shared};
 pub use self::tandem::{Spent, Tandem};
 use crate::attachment::{Attachment, random_secret};
 use crate::engine::Engine;
+use crate::gids::GidTable;
 use crate::neighbours::Neighbours;
 use crate::open_error::OpenError;
 use crate::port::Port;
@@ -32,7 +35,7 @@ use crate::socket::{Options, ROCE_PORT, Socket};
 use crate::spec::DeviceSpec;
 use crate::sys::{self, Epoll, NoSignals};
 use crate::tap::Tap;
-use crate::wait::{Clock, Waiter};
+use crate::wait::{Clock, Waiter, Waker};
 
 /// Takes the device's events in place of [`Device::poll_event`]. It is called while the device is
 /// locked, by whatever thread drives it, and must not call the device.
@@ -90,6 +93,8 @@ fn fit(config: &mut HcaConfig, socket: &Socket) {
 pub struct Device {
     shared: Arc<Shared>,
     helper: Option<JoinHandle<()>>,
+    /// The thread that hears of the host's interfaces, and how to end it.
+    watcher: Option<(JoinHandle<()>, Waker)>,
     attachment: Attachment,
 }
 
@@ -115,6 +120,7 @@ impl Device {
         neighbours: Option<Neighbours>,
     ) -> Result<Self, OpenError> {
         let (mut device, waiter) = Self::build(socket, config, hca, tap, attachment, neighbours)?;
+        device.start_watcher()?;
         device.start_helper(waiter)?;
         Ok(device)
     }
@@ -165,6 +171,7 @@ impl Device {
         let device = Self {
             shared,
             helper: None,
+            watcher: None,
             attachment,
         };
         Ok((device, waiter))
@@ -178,6 +185,26 @@ impl Device {
             .name(name)
             .spawn(move || shared.help(waiter));
         self.helper = Some(helper.map_err(OpenError::Helper)?);
+        Ok(())
+    }
+
+    /// Has a thread hear of the host's interfaces, where the kernel tells.
+    fn start_watcher(&mut self) -> Result<(), OpenError> {
+        let Some(file) = self.attachment.shared.clone() else {
+            return Ok(());
+        };
+        let shared = Arc::clone(&self.shared);
+        let own = self.attachment.spec.address;
+        let Some(view) = HostView::begin(own, &file, shared.lock().hca_mut()) else {
+            return Ok(());
+        };
+        let waiter = Waiter::new().map_err(OpenError::Helper)?;
+        let waker = waiter.waker();
+        let _no_signals = NoSignals::new();
+        let watcher = thread::Builder::new()
+            .name("ferroce-host".to_owned())
+            .spawn(move || shared.watch_host(view, &file, waiter));
+        self.watcher = Some((watcher.map_err(OpenError::Helper)?, waker));
         Ok(())
     }
 
@@ -259,6 +286,14 @@ impl Device {
     pub fn resources(&self, query: Query) -> Vec<Resource> {
         let engine = self.shared.lock();
         rows(engine.hca(), self.address().ip(), self.now(), query)
+    }
+
+    /// The port's GIDs. Of a device that was opened without a registry, its own address.
+    pub fn gids(&self) -> GidTable {
+        match &self.attachment.shared {
+            Some(file) => file.gids(),
+            None => GidTable::alone(self.address().ip()),
+        }
     }
 
     /// Datagrams the kernel dropped because the receive buffer was full, if it tells.
@@ -471,7 +506,7 @@ impl Drop for Device {
     fn drop(&mut self) {
         if self.is_orphaned() || self.is_in_call() {
             // The thread is the parent's, or waits for what this one does not give back.
-            mem::forget(self.helper.take());
+            mem::forget((self.helper.take(), self.watcher.take()));
             return;
         }
         self.shared.stop.store(true, Ordering::Release);
@@ -479,6 +514,10 @@ impl Drop for Device {
         if let Some(helper) = self.helper.take() {
             // A panic of the helper has been printed already.
             let _ = helper.join();
+        }
+        if let Some((watcher, waker)) = self.watcher.take() {
+            waker.wake();
+            let _ = watcher.join();
         }
         self.shared.finish();
     }

@@ -60,6 +60,12 @@ impl Faults {
         self.tell(Event::DeviceFatal);
     }
 
+    /// Notes that the user has removed the device.
+    #[cold]
+    pub(crate) fn removed(&mut self) {
+        self.tell(Event::DeviceRemoved);
+    }
+
     fn tell(&mut self, event: Event) {
         if self.told.len() < TOLD_MAX && !self.told.contains(&event) {
             self.told.push(event);

@@ -7,7 +7,7 @@
 //!
 //! let text = "loss=1%,burst=0.1%:20,duplicate=0.1%,corrupt=0.01%,ecn=5%,rate=1Gbit,\
 //!             red=5KB:200KB:1%,limit=1MB,delay=50us,jitter=10us,reorder=0.5%:200us,\
-//!             down=200ms@3s,down=1s@10s";
+//!             down=200ms@3s,down=1s@10s,carrier";
 //! let impairment = impairment::parse(text).unwrap();
 //! assert_eq!(impairment.loss, 0.01);
 //! assert_eq!(impairment.bottleneck.unwrap().rate.bps(), 1_000_000_000);
@@ -54,10 +54,14 @@ pub enum ParseError {
     /// A queue without a rate at which it drains.
     #[error("red and limit require rate; for example {QUEUE}")]
     NoRate,
+    /// A port that is to notice outages of which there are none.
+    #[error("carrier requires down; for example {CARRIER}")]
+    NoOutage,
 }
 
 const EXAMPLE: &str = "loss=1%,delay=50us, or none";
 const DOWN: &str = "down=200ms@3s,down=1s@10s";
+const CARRIER: &str = "down=200ms@3s,carrier";
 const QUEUE: &str = "rate=1Gbit,red=5KB:200KB:1%";
 const NONE: &str = "none";
 
@@ -87,6 +91,7 @@ pub fn parse(text: &str) -> Result<Impairment, ParseError> {
     }
     match impairment.bottleneck {
         Some(queue) if queue.rate.bps() == 0 => Err(ParseError::NoRate),
+        _ if impairment.carrier && impairment.blackouts.is_empty() => Err(ParseError::NoOutage),
         _ => Ok(impairment),
     }
 }
@@ -95,7 +100,10 @@ pub fn parse(text: &str) -> Result<Impairment, ParseError> {
 pub fn text(impairment: &Impairment) -> String {
     let parts = PARTS.iter().flat_map(|part| {
         let values = (part.write)(impairment).into_iter();
-        values.map(|value| format!("{}={value}", part.name))
+        values.map(|value| match value.is_empty() {
+            true => part.name.to_owned(),
+            false => format!("{}={value}", part.name),
+        })
     });
     let parts: Vec<_> = parts.collect();
     match parts.is_empty() {
@@ -250,6 +258,19 @@ const PARTS: &[Part] = &[
             it.blackouts.iter().map(text).collect()
         },
     },
+    Part {
+        name: "carrier",
+        read: |it, text| {
+            it.carrier = true;
+            match text {
+                "" => Ok(()),
+                _ => Err(Invalid::must_be(
+                    "without a value, for example down=200ms@3s,carrier",
+                )),
+            }
+        },
+        write: |it| Vec::from_iter(it.carrier.then(String::new)),
+    },
 ];
 
 const RATES: RangeInclusive<u64> = Bottleneck::RATE_MIN.bps()..=Rate::MAX.bps();
@@ -353,9 +374,10 @@ mod tests {
                 from: Time::from_nanos(3_000_000_000),
                 length: Span::from_millis(200),
             }],
+            carrier: true,
         };
         let all = "loss=1%,delay=50us,jitter=10us,reorder=0.5%:200us,duplicate=0.1%,\
-                    corrupt=0.01%,ecn=5%,burst=0.1%:20,down=200ms@3s,red=5KB:200KB:1%,limit=1MB,\
+                    corrupt=0.01%,ecn=5%,burst=0.1%:20,carrier,down=200ms@3s,red=5KB:200KB:1%,limit=1MB,\
                     rate=2.5Gbit";
         assert_eq!(parsed(all), expected);
         assert_eq!(parsed(&text(&expected)), expected);
@@ -408,7 +430,7 @@ mod tests {
         assert_eq!(
             complaint("loss=1%,speed=3"),
             "unknown impairment \"speed\"; expected one of loss, burst, duplicate, corrupt, ecn, rate, \
-             red, limit, delay, jitter, reorder, down; for example loss=1%,delay=50us, or none"
+             red, limit, delay, jitter, reorder, down, carrier; for example loss=1%,delay=50us, or none"
         );
         assert_eq!(
             complaint("ecn=1%,ecn=2%"),
@@ -427,6 +449,14 @@ mod tests {
         assert_eq!(
             complaint("limit=1MB"),
             "red and limit require rate; for example rate=1Gbit,red=5KB:200KB:1%"
+        );
+        assert_eq!(
+            complaint("loss=1%,carrier"),
+            "carrier requires down; for example down=200ms@3s,carrier"
+        );
+        assert_eq!(
+            complaint("down=1s@1s,carrier=1"),
+            "invalid carrier \"1\": must be without a value, for example down=200ms@3s,carrier"
         );
         assert_eq!(
             complaint("down=3s"),
@@ -494,6 +524,7 @@ mod tests {
             times in prop::array::uniform3(prop_oneof![Just(0), 0..5_000_000_000_u64, any::<u64>()]),
             mean_length in prop::option::of(1.0..1e6),
             blackouts in prop::collection::vec(any::<(u64, u64)>(), 0..3),
+            carrier in any::<bool>(),
             queue in prop::option::of((RATES, any::<[u32; 3]>(), prop::option::of(0..=1_000_000_u32))),
         ) {
             let [loss, enter, duplicate, corrupt, ecn_mark, reorder] = probabilities;
@@ -513,6 +544,7 @@ mod tests {
                 jitter,
                 reorder,
                 reorder_by,
+                carrier: carrier && !blackouts.is_empty(),
                 blackouts: blackouts
                     .into_iter()
                     .map(|(from, length)| Blackout {

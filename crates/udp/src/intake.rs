@@ -246,6 +246,10 @@ impl Sorter {
         neighbours.take(|mail| {
             let forwarded = match mail {
                 Mail::Packet(packet) => packet,
+                Mail::Attention => {
+                    hca.handle_settings(at);
+                    return;
+                }
                 Mail::Question(question) => {
                     let rows = rows(hca, own.ip(), at, question.query());
                     question.answer(&rows);

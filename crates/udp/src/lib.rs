@@ -23,6 +23,7 @@
 //! | `shared` | the file that the processes of a device map: state, slots |
 //! | `steering` | lets the kernel bring packets to the process they belong to |
 //! | `groups` | the multicast groups that the host is in for the device |
+//! | `netlink`, [`gids`](GidTable) | the host's interfaces and addresses: ports that go down, GIDs |
 //! | `neighbours` | hands packets on to the process they belong to |
 //! | `resource` | the rows of `ferroce res` |
 //! | `question` | asks a process for them, and answers |
@@ -43,12 +44,14 @@ mod engine;
 mod fault;
 mod flow;
 mod foreign;
+mod gids;
 mod groups;
 pub mod impairment;
 mod inquiry;
 mod intake;
 mod link;
 mod neighbours;
+mod netlink;
 mod observer;
 mod open_error;
 mod overflow;
@@ -72,8 +75,9 @@ pub use attach::AttachOptions;
 pub use connect::Endpoint;
 pub use device::{Device, DeviceConfig, EventSink, Spent, Tandem};
 pub use ferroce_prm::PciAddress;
+pub use gids::GidTable;
 pub use inquiry::{Answer, Inquiry};
-pub use observer::Observer;
+pub use observer::{Observer, PortLook};
 pub use open_error::OpenError;
 pub use question::QueryError;
 pub use registry::{Registry, RegistryError};

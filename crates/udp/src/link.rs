@@ -116,7 +116,11 @@ impl Link for SocketLink {
             return packets;
         }
         let own = self.socket.address();
-        packets + self.intake.sorter.take_mail(now, own, hca)
+        let packets = packets + self.intake.sorter.take_mail(now, own, hca);
+        if self.neighbours().is_some_and(Neighbours::is_removed) {
+            self.faults.removed();
+        }
+        packets
     }
 
     #[inline]

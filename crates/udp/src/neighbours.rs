@@ -10,7 +10,7 @@ use ferroce_hca::cm::Owner;
 use ferroce_wire::{Packet, Qpn};
 
 use crate::question::Question;
-use crate::shared::{Mailbox, SharedFile, Undelivered};
+use crate::shared::{ATTENTION, Mailbox, SharedFile, Undelivered};
 use crate::steering::Steering;
 
 /// Bytes of a frame.
@@ -79,6 +79,8 @@ pub(crate) struct Forwarded<'a> {
 pub(crate) enum Mail<'a> {
     Packet(Forwarded<'a>),
     Question(Question),
+    /// Somebody has changed the device's settings.
+    Attention,
 }
 
 impl Neighbours {
@@ -190,6 +192,11 @@ impl Neighbours {
             .min()
     }
 
+    /// Whether the user has removed the device.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.shared.is_removed()
+    }
+
     /// Whether something waits for its receiver.
     #[inline]
     pub(crate) fn is_blocked(&self) -> bool {
@@ -217,6 +224,10 @@ impl Neighbours {
                 if let Some(question) = Question::parse(rest, descriptors) {
                     each(Mail::Question(question));
                 }
+                continue;
+            }
+            if rest == ATTENTION {
+                each(Mail::Attention);
                 continue;
             }
             while let Some((packet, later)) = Forwarded::parse(rest) {

@@ -3,13 +3,18 @@
 use std::io;
 use std::time::Instant;
 
-use ferroce_hca::DeviceState;
+use ferroce_hca::carrier::Schedule;
+use ferroce_hca::{DeviceState, Span, WriteLockError};
 
+use crate::gids::GidTable;
+use crate::netlink::addresses;
 use crate::question::{self, Pending, QueryError};
 use crate::registry::{Registry, RegistryError};
 use crate::resource::{Query, Resource};
 use crate::shared::{Process, SharedFile};
 use crate::spec::DeviceSpec;
+use crate::sys::Interface;
+use crate::wait::Clock;
 
 /// A look at a device from outside: it takes no slot and no packets.
 #[derive(Debug)]
@@ -17,6 +22,17 @@ pub struct Observer {
     spec: DeviceSpec,
     shared: SharedFile,
     state: DeviceState,
+}
+
+/// How the port of a device is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortLook {
+    /// It has a carrier.
+    pub is_up: bool,
+    /// How long until that is set to change; `None` if it is not.
+    pub changes_in: Option<Span>,
+    /// How often it went down.
+    pub downed: u64,
 }
 
 impl Registry {
@@ -54,6 +70,46 @@ impl Observer {
     /// of the card can be changed there.
     pub fn card(&self) -> DeviceState {
         self.shared.card_state()
+    }
+
+    /// How the device's port is.
+    pub fn port(&self) -> PortLook {
+        let now = Clock.now();
+        let outlook = self.state.outlook(now);
+        PortLook {
+            is_up: outlook.is_up && Interface::has_carrier(self.spec.address),
+            changes_in: outlook.until.map(|until| until.since(now)),
+            downed: self.state.link_downed(now),
+        }
+    }
+
+    /// The port's GIDs: as the processes that have it open know them, or else as the host has its
+    /// addresses.
+    pub fn gids(&self) -> GidTable {
+        let own = self.spec.address;
+        match self.processes() {
+            Ok(none) if none.is_empty() => {
+                let index = Interface::of(own).map(|interface| interface.index);
+                GidTable::new(&addresses(own, index))
+            }
+            _ => self.shared.gids(),
+        }
+    }
+
+    /// Sets when the card's port is down. The processes that have it open see to it at once.
+    pub fn set_schedule(&self, schedule: Schedule) -> Result<(), WriteLockError> {
+        self.state.set_schedule(Clock.now(), schedule)?;
+        self.call_attention();
+        Ok(())
+    }
+
+    /// Has the processes that have the device open look at its settings at once. Otherwise they do
+    /// at their next packet.
+    pub fn call_attention(&self) {
+        // Of the VFs of a card each has a file, and processes, of its own; they wait.
+        for process in self.processes().into_iter().flatten() {
+            self.shared.call_attention(process.slot);
+        }
     }
 
     /// The processes that have the device open, by slot.

@@ -240,9 +240,26 @@ impl Registry {
         })
     }
 
+    /// Removes a device as if its card was pulled out: whoever has it or a VF of it open loses it, and
+    /// hears of that.
+    pub fn remove_by_force(&self, name: &str) -> Result<(), RegistryError> {
+        for spec in self.card(name)?.functions().iter().rev() {
+            let path = self.state_path(spec);
+            if path.exists() {
+                let removed = self.share(spec)?.remove_by_force();
+                removed.map_err(|source| RegistryError::File { path, source })?;
+            }
+        }
+        self.remove_definition(name)
+    }
+
     /// Removes a device that nobody has open, with its counters and its VFs.
     pub fn remove(&self, name: &str) -> Result<(), RegistryError> {
         self.remove_states(&self.card(name)?.functions())?;
+        self.remove_definition(name)
+    }
+
+    fn remove_definition(&self, name: &str) -> Result<(), RegistryError> {
         if name == DeviceSpec::DEFAULT_NAME {
             self.write_file(&self.removed_path(), "")?;
         }

@@ -3,6 +3,7 @@
 //! The kernel's locks on bytes of the file say who is alive: they end with their owner, however that
 //! dies. Nothing written in the file has to be put right afterwards.
 
+mod gids;
 mod layout;
 mod lease;
 mod mailbox;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 use ferroce_hca::{DeviceState, Function, Identity};
 
 pub(crate) use self::layout::{Layout, Presence};
-pub(crate) use self::mailbox::{Asked, Mailbox, Undelivered};
+pub(crate) use self::mailbox::{ATTENTION, Asked, Mailbox, Undelivered};
 pub(crate) use self::place::{Asking, Place, Round};
 pub use self::service::{ServiceClaim, ServiceError};
 use self::settings::SettingsFile;
@@ -46,6 +47,8 @@ mod byte {
     pub(super) const SETTINGS: i64 = MEMBERS + 1;
     /// Whoever ends the leases of the dead.
     pub(super) const LEASES: i64 = MEMBERS + 2;
+    /// Whoever changes the GID table.
+    pub(super) const GIDS: i64 = MEMBERS + 3;
     /// The owner of slot n has byte `SLOTS + n`.
     pub(super) const SLOTS: i64 = MEMBERS + 0x1000;
     /// Whoever has VF n of the card open shares byte `VFS + n` of the PF's file.
@@ -186,6 +189,30 @@ impl SharedFile {
             self.announce(slot);
         }
         Ok(asked)
+    }
+
+    /// Whether the user has removed the device.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.layout.is_removed()
+    }
+
+    /// Removes the device under the processes that have it open: they hear of it, and the file is
+    /// theirs alone from now on.
+    pub(crate) fn remove_by_force(&self) -> io::Result<()> {
+        let _held = self.membership()?;
+        self.layout.set_removed();
+        for process in self.others()? {
+            self.call_attention(process.slot);
+        }
+        mailbox::remove_all(&self.path);
+        std::fs::remove_file(&self.path)
+    }
+
+    /// Has the owner of a slot look at the settings. One whose mailbox is full looks anyway.
+    pub(crate) fn call_attention(&self, slot: u8) {
+        if mailbox::call_attention(&self.path, slot).is_ok() {
+            self.announce(slot);
+        }
     }
 
     /// How many frames the owner of a slot has been told of, modulo 2^32.

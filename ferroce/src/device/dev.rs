@@ -57,6 +57,10 @@ enum Verb {
     Del {
         #[arg(value_name = "DEV")]
         name: String,
+        /// Also while programs have it open, as if its card was pulled out: they get
+        /// IBV_EVENT_DEVICE_FATAL and RDMA_CM_EVENT_DEVICE_REMOVAL, and their calls fail
+        #[arg(long)]
+        force: bool,
     },
     /// Restart the firmware of a device: its registers and its histogram return to power-on values.
     /// This is the way from a profile back to the firmware's own timeouts. Queue pairs stay, and
@@ -100,7 +104,10 @@ impl Dev {
                 let spec = changed(&spec, &settings)?;
                 registry.add(&spec).map_err(Failure::input)
             }
-            Some(Verb::Del { name }) => registry.remove(&name).map_err(Failure::input),
+            Some(Verb::Del { name, force }) => match force {
+                true => registry.remove_by_force(&name).map_err(Failure::input),
+                false => registry.remove(&name).map_err(Failure::input),
+            },
             Some(Verb::Reset { name }) => reset(&registry, &name),
             Some(Verb::Set { name, settings }) => {
                 let spec = registry.device(&name).map_err(Failure::input)?;

@@ -24,7 +24,7 @@ impl Before {
             return Ok(());
         }
         Err(Failure::input(
-            "-j, -p and -d in front of the command go with cc, dev, impair, res and stat; write \
+            "-j, -p and -d in front of the command go with cc, dev, impair, link, res and stat; write \
              them behind the others",
         ))
     }

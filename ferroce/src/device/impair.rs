@@ -12,12 +12,14 @@ use crate::output::{Failure, Output};
 /// Impair a device's link, even while in use
 ///
 /// SPEC is one or more of loss=P, burst=P:PACKETS, duplicate=P, corrupt=P, ecn=P, rate=R, red=B:B:P,
-/// limit=B, delay=T, jitter=T, reorder=P:T and down=T@T, comma-separated; P is 0 to 1 or a percentage,
+/// limit=B, delay=T, jitter=T, reorder=P:T, down=T@T and carrier, comma-separated; P is 0 to 1 or a percentage,
 /// T, R (Mbit, Gbit) and B (KB, MB) have a unit, and times after an @ count from now. It replaces
 /// the current setting.
 ///
 /// rate is that of a queue that all programs on the device share; red marks its packets from a
-/// length on, at another with a probability, and all above that; limit is what it holds.
+/// length on, at another with a probability, and all above that; limit is what it holds. With
+/// carrier the port notices what down does, and is down meanwhile; without, the switch behind it is
+/// dark.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Impair {
@@ -75,6 +77,7 @@ impl Impair {
             let set = state.set_impairment(*direction, impairment.clone());
             set.map_err(Failure::input)?;
         }
+        observer.call_attention();
         Ok(())
     }
 }

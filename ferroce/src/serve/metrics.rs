@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ferroce_hca::{Counter, DeviceState, HistogramConfig, PortCounter};
+use ferroce_hca::{Counter, DeviceState, HistogramConfig, PortCounter, port_attr};
 use ferroce_udp::{DeviceSpec, Observer, Registry, RegistryError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -15,23 +15,23 @@ use super::limited::{Limited, LimitedFlows};
 /// The only port of a device.
 pub(super) const PORT: &str = "1";
 /// A family's name, its help and its value.
-type PortFact = (&'static str, &'static str, fn(&DeviceSpec) -> u64);
+type PortFact = (&'static str, &'static str, fn(&Seen) -> u64);
 /// What the port says of itself, in node_exporter's words: active, link up, its speed.
 const PORT_FACTS: [PortFact; 3] = [
     (
         "node_infiniband_state_id",
-        "State of the port; 4 is active.",
-        |_| 4,
+        "State of the port; 4 is active, 1 is down.",
+        |seen| port_attr::state(seen.is_up).value.into(),
     ),
     (
         "node_infiniband_physical_state_id",
-        "Physical state of the port; 5 is link up.",
-        |_| 5,
+        "Physical state of the port; 5 is link up, 3 is disabled.",
+        |seen| port_attr::physical_state(seen.is_up).value.into(),
     ),
     (
         "node_infiniband_rate_bytes_per_second",
         "Signal rate of the port.",
-        |spec| spec.speed.rate().bps() / 8,
+        |seen| seen.spec.speed.rate().bps() / 8,
     ),
 ];
 
@@ -39,7 +39,10 @@ const PORT_FACTS: [PortFact; 3] = [
 pub(super) fn text(registry: &Registry, flows: &mut LimitedFlows) -> Result<String, RegistryError> {
     let observe = |spec: DeviceSpec| {
         let observer = registry.observe_device(spec.clone()).ok();
+        let port = observer.as_ref().map(Observer::port);
         Seen {
+            is_up: port.is_some_and(|port| port.is_up),
+            link_downed: port.map_or(0, |port| port.downed),
             counters: observer.as_ref().map(|one| one.state().counters()),
             limited: Limited::default(),
             observer,
@@ -72,6 +75,9 @@ struct Seen {
     /// By their numbers; None like the observer.
     counters: Option<[u64; Counter::COUNT]>,
     limited: Limited,
+    /// The port, and how often it was not.
+    is_up: bool,
+    link_downed: u64,
 }
 
 impl Seen {
@@ -86,14 +92,14 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_devices(&mut encoder)?;
         for (name, help, value) in PORT_FACTS {
-            self.each_port(&mut encoder, (name, help, MetricType::Gauge), |spec, _| {
-                value(spec)
+            self.each_port(&mut encoder, (name, help, MetricType::Gauge), |seen, _| {
+                value(seen)
             })?;
         }
         for counter in PortCounter::TABLE {
             let family = (counter.metric, counter.help, MetricType::Counter);
-            self.each_port(&mut encoder, family, |_, counters| {
-                counter.value(|each| counters[each as usize]) * counter.scale
+            self.each_port(&mut encoder, family, |seen, counters| {
+                counter.value(|each| counters[each as usize], seen.link_downed) * counter.scale
             })?;
         }
         for info in Counter::TABLE {
@@ -150,7 +156,7 @@ impl Scrape {
         &self,
         encoder: &mut DescriptorEncoder<'_>,
         (name, help, kind): (&str, &str, MetricType),
-        value: impl Fn(&DeviceSpec, &[u64; Counter::COUNT]) -> u64,
+        value: impl Fn(&Seen, &[u64; Counter::COUNT]) -> u64,
     ) -> fmt::Result {
         let is_counter = matches!(kind, MetricType::Counter);
         let mut family = encoder.encode_descriptor(name, help, None, kind)?;
@@ -161,9 +167,10 @@ impl Scrape {
             let labels = [("device", seen.spec.name.as_str()), ("port", PORT)];
             let mut metric = family.encode_family(&labels)?;
             match is_counter {
-                true => metric
-                    .encode_counter::<NoLabelSet, _, u64>(&value(&seen.spec, counters), None)?,
-                false => metric.encode_gauge(&value(&seen.spec, counters))?,
+                true => {
+                    metric.encode_counter::<NoLabelSet, _, u64>(&value(seen, counters), None)?
+                }
+                false => metric.encode_gauge(&value(seen, counters))?,
             }
         }
         Ok(())

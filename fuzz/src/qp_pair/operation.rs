@@ -506,10 +506,12 @@ fn impair(stage: &mut Stage, which: usize, input: &mut Cursor<'_>) {
     impairment.jitter = Span::from_nanos(input.pick(&[0, 1_000, 1_000_000]));
     impairment.reorder_by = Span::from_nanos(input.pick(&[0, 10_000, 10_000_000]));
     if input.one_in(4) {
+        let (from, length) = (input.u32(), input.u32());
         impairment.blackouts.push(Blackout {
-            from: stage.world.now.after(Span::from_nanos(input.u32().into())),
-            length: Span::from_nanos(input.u32().into()),
+            from: stage.world.now.after(Span::from_nanos(from.into())),
+            length: Span::from_nanos(length.into()),
         });
+        impairment.carrier = length % 2 == 1;
     }
     if input.one_in(4) {
         impairment = Impairment::default();

@@ -80,10 +80,18 @@ impl Hca {
         for held in [self.egress.len(), self.ingress.len()] {
             assert!(held <= Impairment::HELD_MAX, "{held} packets on the link");
         }
-        // Not by peers alone come the trace of timers, which has an entry for each that runs out, and
-        // the news that the connection manager has some, once for each time that all were taken.
+        // Not by peers alone come the trace of timers, which has an entry for each that runs out, the
+        // news that the connection manager has some, once for each time that all were taken, and those
+        // of the port.
         let by_peers = |event: &&Event| {
-            !matches!(event, Event::TimerExpired { .. } | Event::ConnectionManager)
+            !matches!(
+                event,
+                Event::TimerExpired { .. }
+                    | Event::ConnectionManager
+                    | Event::PortActive
+                    | Event::PortError
+                    | Event::GidChange
+            )
         };
         let objects = self.qps.indices() + self.common.cqs.indices() + self.common.srqs.indices();
         let events_max = EVENTS_OF_OBJECT * (objects + self.groups.len() + 1);

@@ -67,11 +67,13 @@ impl Hca {
     /// Puts settings in force.
     #[cold]
     pub(super) fn enforce(&mut self, settings: Arc<Settings>) {
+        let is_followed = self.carrier.is_some() || settings.has_outages();
+        if is_followed {
+            self.follow_settings(); // those that end now
+        }
         let personality = settings.personality();
         self.common.policy.dec_trigger = personality.dec_trigger;
         self.common.policy.range_bound_exclusive = personality.range_bound_exclusive;
-        self.common.policy.rnr_ticks = personality.rnr_ticks;
-        self.common.policy.slow_restart = personality.slow_restart;
         let floor = settings.ack_timeout_floor(self.common.state.function());
         self.common.policy.change(settings.policy_kind(), floor);
         self.congestion.set(&settings);
@@ -82,5 +84,8 @@ impl Hca {
         self.ingress
             .set(settings.impairment(Direction::Ingress), now, state);
         self.settings = settings;
+        if is_followed {
+            self.follow_settings();
+        }
     }
 }

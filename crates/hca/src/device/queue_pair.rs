@@ -12,7 +12,7 @@ use super::timers::earlier;
 use crate::congestion::Limiter;
 use crate::cq::Unpolled;
 use crate::event::Event;
-use crate::host::{QpHost, QpObjects, Trouble};
+use crate::host::{QpHost, QpObjects};
 
 /// A queue pair and what the device knows about it; what packets need stands together.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub(crate) struct QpEntry {
     pub(super) ready: Option<u8>,
     /// It is on the list of those that have worked.
     pub(super) used: bool,
+    /// The GID it was bound to is gone: nothing of it leaves or arrives any more (F21).
+    pub(crate) is_severed: bool,
     pub(crate) path: Option<Path>,
     /// The device at its other end, if its requests are answered.
     pub(crate) peer: Option<u32>,
@@ -67,6 +69,7 @@ impl QpEntry {
             timer_at: None,
             ready: None,
             used: false,
+            is_severed: false,
         }
     }
 
@@ -109,21 +112,6 @@ impl QpEntry {
     pub(super) fn deadline(&self) -> Option<Time> {
         let turn = self.limiter.as_ref().and_then(|it| it.wait_until());
         earlier(self.qp.poll_timeout(), turn)
-    }
-}
-
-/// Does what a call has left to do about trouble.
-#[cold]
-fn settle(qp: &mut Qp, path: Option<Path>, host: &mut QpHost<'_>) {
-    if host.trouble.overrun && qp.state() != QpState::Err {
-        host.common.events.push_back(Event::QpFatal(host.qpn));
-        let to_error = QpModify::to(QpState::Err, Attr::empty(), QpAttr::default());
-        // Every state has a transition to ERR.
-        let _ = qp.modify(&to_error, host);
-    }
-    if let Some(path) = path.filter(|_| host.trouble.failed) {
-        let errors = host.common.state.errors();
-        errors.set_peer(host.qpn, path.dest, qp.attr().dest_qpn);
     }
 }
 
@@ -172,14 +160,16 @@ impl Hca {
             qp,
             objects,
             unpolled,
-            path,
             ..
         } = &mut **entry;
         let mut host = QpHost::new(&mut self.common, qp.qpn(), objects, unpolled);
         let result = f(qp, &mut host);
         let signal = host.signal;
-        if host.trouble != Trouble::default() {
-            settle(qp, *path, &mut host);
+        if host.overrun && qp.state() != QpState::Err {
+            host.common.events.push_back(Event::QpFatal(host.qpn));
+            let to_error = QpModify::to(QpState::Err, Attr::empty(), QpAttr::default());
+            // Every state has a transition to ERR.
+            let _ = qp.modify(&to_error, &mut host);
         }
         let deadline = entry.next_deadline();
         if let Some(signal) = signal {

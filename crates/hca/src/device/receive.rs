@@ -47,7 +47,9 @@ impl Hca {
     }
 
     fn deliver_unless(&mut self, corrupt: bool, packet: &Received<'_>) {
-        if corrupt {
+        if !self.has_carrier() {
+            self.common.state.count(Counter::ImpairBlackout, 1);
+        } else if corrupt {
             self.common.state.count(Counter::RxIcrcEncapsulated, 1);
         } else {
             self.deliver(packet);
@@ -138,7 +140,7 @@ impl Hca {
         if !entry.qp.takes_packets() || self.common.keys.is_revoked() && needs_memory {
             return Err(Counter::RxWrongState);
         }
-        let is_peer = |path: Path| path.dest == packet.source;
+        let is_peer = |path: Path| path.dest == packet.source && !entry.is_severed;
         if qp_type.is_connected() && !entry.path.is_some_and(is_peer) {
             return Err(Counter::RxWrongPeer);
         }

@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use ferroce_transport::{Span, Time};
 
 use super::Hca;
+use super::carrier::CARRIER;
 
 /// Four times the largest timeout code of a queue pair: 9.8 hours.
 const WAIT_MAX: Span = Span::from_nanos(4 * (4096 << 31));
@@ -79,6 +80,12 @@ impl Hca {
         }
         self.tell_cm();
         while let Some((at, index)) = self.timers.pop_due(now) {
+            if index == CARRIER {
+                if self.carrier_waits_until(at) {
+                    self.follow_schedule();
+                }
+                continue;
+            }
             let Some(entry) = self.qps.get_mut(index) else {
                 continue;
             };
@@ -142,8 +149,11 @@ impl Hca {
 
     pub(super) fn tidy_timers(&mut self) {
         if self.timers.are_stale(self.qps.len()) {
-            let qps = &self.qps;
-            let is_good = |at, index| qps.get(index).is_some_and(|e| e.timer_at == Some(at));
+            let (qps, carrier) = (&self.qps, self.carrier.as_deref());
+            let is_good = |at, index| match index {
+                CARRIER => carrier.is_some_and(|it| it.waits_until(at)),
+                _ => qps.get(index).is_some_and(|e| e.timer_at == Some(at)),
+            };
             self.timers.retain(is_good);
         }
     }

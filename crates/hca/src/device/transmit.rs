@@ -192,7 +192,7 @@ impl Hca {
         let Some(entry) = self.qps.get(index) else {
             return false;
         };
-        let (path, limited) = (entry.path, entry.limiter.is_some());
+        let (path, limited, is_severed) = (entry.path, entry.limiter.is_some(), entry.is_severed);
         if limited && !self.limit(index, now) {
             return false;
         }
@@ -204,6 +204,9 @@ impl Hca {
         let made = self.with_index(index, |qp, host| qp.poll_transmit(now, host, out));
         if made != Some(true) {
             return false;
+        }
+        if is_severed {
+            return self.lose_all(index, now, out);
         }
         if let Some(dscp) = self.ack_dscp {
             force_ack_dscp(out, dscp);

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::{SettingsStore, WriteLockError};
+use crate::carrier::CarrierLosses;
 use crate::counters::Counters;
-use crate::error_log::ErrorLog;
 use crate::histogram::Histogram;
 use crate::impair::Backlog;
 use crate::settings::Settings;
@@ -16,13 +16,14 @@ pub(super) struct Local {
     pub(super) backlogs: [Backlog; 2],
     pub(super) counters: Counters,
     /// Made when first needed: most of thousands of devices never have a timeout.
-    rare: OnceLock<Box<Rare>>,
+    seldom: OnceLock<Box<Seldom>>,
 }
 
+/// What only devices need that something happened to.
 #[derive(Debug, Default)]
-struct Rare {
+struct Seldom {
     histogram: Histogram,
-    errors: ErrorLog,
+    carrier_losses: CarrierLosses,
 }
 
 impl Local {
@@ -31,21 +32,25 @@ impl Local {
             settings: LocalSettings::new(settings),
             backlogs: Default::default(),
             counters: Counters::default(),
-            rare: OnceLock::new(),
+            seldom: OnceLock::new(),
         }
     }
 
     pub(super) fn histogram(&self) -> &Histogram {
-        &self.rare.get_or_init(Box::default).histogram
+        &self.seldom().histogram
     }
 
-    pub(super) fn errors(&self) -> &ErrorLog {
-        &self.rare.get_or_init(Box::default).errors
+    pub(super) fn carrier_losses(&self) -> &CarrierLosses {
+        &self.seldom().carrier_losses
+    }
+
+    fn seldom(&self) -> &Seldom {
+        self.seldom.get_or_init(Box::default)
     }
 
     /// If it was ever needed.
     pub(super) fn histogram_if_made(&self) -> Option<&Histogram> {
-        self.rare.get().map(|it| &it.histogram)
+        self.seldom.get().map(|it| &it.histogram)
     }
 }
 

@@ -238,6 +238,7 @@ impl Hca {
         };
         if path.is_some() || reset {
             entry.path = path;
+            entry.is_severed = false;
             (entry.limiter, entry.cnps) = (None, 0); // what the old peer has said
             if let Some(index) = self.qp_index(qpn) {
                 self.follow_path(index);

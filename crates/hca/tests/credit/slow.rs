@@ -80,7 +80,6 @@ fn run(
         window,
         personality: Personality {
             initial_exponent: Some(kind.exponent),
-            quantiser: false,
             ..Personality::default()
         },
         ..HcaConfig::default()

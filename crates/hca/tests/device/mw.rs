@@ -143,14 +143,13 @@ fn a_window_opens_its_part_of_a_region_for_its_permissions() {
                     },
                     1,
                 ),
-                // Of one packet: whole ones before the end land (F20).
                 (
                     SendOp::Write {
-                        va: first + u64::from(len) - 63,
+                        va: first + 1,
                         rkey,
                         imm,
                     },
-                    64,
+                    len,
                 ),
                 (SendOp::Read { va: first, rkey }, 1),
                 (

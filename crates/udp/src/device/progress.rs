@@ -411,7 +411,9 @@ impl Shared {
         };
         let mut events = self.events();
         let mut next = Some(first);
+        let mut is_removed = false;
         while let Some(event) = next {
+            is_removed |= event == Event::DeviceRemoved;
             if let Some(sink) = self.sink.get() {
                 sink(engine.hca_mut(), event);
             }
@@ -424,6 +426,9 @@ impl Shared {
         }
         drop(events);
         self.announced.notify_all();
+        if is_removed {
+            self.fail();
+        }
     }
 }
 

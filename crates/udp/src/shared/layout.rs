@@ -6,9 +6,10 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use ferroce_hca::{CounterSlab, ErrorLog, Function, LeaseTable, MappedState, StateBlock, VfBlock};
+use ferroce_hca::{CounterSlab, Function, LeaseTable, MappedState, StateBlock, VfBlock};
 
 use super::SLOT_MAX;
+use super::gids::SharedGids;
 use super::settings::SharedSettings;
 use crate::sys::shareable;
 
@@ -34,14 +35,16 @@ shareable! {
         rounds: Rounds,
         /// Of a VF's file, this and the next two are not in use: those of its card are.
         settings: SharedSettings,
+        gids: SharedGids,
         block: StateBlock,
         vfs: [VfBlock; Function::VFS_MAX as usize],
+        /// Not 0 if the user has removed the device.
+        removed: AtomicU64,
         /// By slot.
         members: [Member; 256],
         /// By slot.
         slabs: [CounterSlab; 256],
         leases: LeaseTable,
-        errors: ErrorLog,
         services: Services,
         listeners: Listeners,
     }
@@ -132,6 +135,14 @@ impl Layout {
         self.magic.store(MAGIC, Ordering::Release);
     }
 
+    pub(super) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn set_removed(&self) {
+        self.removed.store(1, Ordering::Relaxed);
+    }
+
     /// The state of the function whose file this is, on a card.
     pub(crate) fn state(&'static self, card: &'static Self) -> MappedState {
         MappedState {
@@ -140,13 +151,16 @@ impl Layout {
             vfs: &card.vfs,
             slabs: &self.slabs,
             leases: &self.leases,
-            errors: &self.errors,
         }
     }
 
     /// The card's settings, if this is a card's file.
     pub(super) fn settings(&self) -> &SharedSettings {
         &self.settings
+    }
+
+    pub(super) fn gids(&self) -> &SharedGids {
+        &self.gids
     }
 
     pub(super) fn leases(&self) -> &LeaseTable {

@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,12 +18,17 @@ const PATH_MAX: usize = 107;
 /// Asked for as room for what is under way to the others; the kernel may grant less.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
+/// The frame that has a process look at the device's settings. No packet is that short.
+pub(crate) const ATTENTION: &[u8] = &[0];
+
 /// A process's own socket.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     socket: NotInherited<UnixDatagram>,
     names: Names,
     slot: u8,
+    /// Which file its name is: after the device was removed by force it may be another's.
+    inode: Option<u64>,
     /// The process that has it.
     forks: u64,
 }
@@ -51,6 +57,7 @@ impl Mailbox {
         let _ = SockRef::from(&socket).set_send_buffer_size(SEND_BUFFER_BYTES);
         Ok(Self {
             socket: NotInherited::new(socket),
+            inode: inode(&name),
             names,
             slot,
             forks: sys::forks(),
@@ -119,6 +126,14 @@ pub(super) fn ask(
     }
 }
 
+/// Has the owner of a slot look at the device's settings.
+pub(super) fn call_attention(state: &Path, slot: u8) -> io::Result<()> {
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.send_to(ATTENTION, Names::new(state)?.of(slot))?;
+    Ok(())
+}
+
 impl AsFd for Mailbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -127,11 +142,16 @@ impl AsFd for Mailbox {
 
 impl Drop for Mailbox {
     fn drop(&mut self) {
-        if self.forks == sys::forks() {
+        let name = self.names.of(self.slot);
+        if self.forks == sys::forks() && inode(&name) == self.inode {
             // Left behind it is in nobody's way.
-            let _ = fs::remove_file(self.names.of(self.slot));
+            let _ = fs::remove_file(name);
         }
     }
+}
+
+fn inode(name: &Path) -> Option<u64> {
+    fs::symlink_metadata(name).ok().map(|it| it.ino())
 }
 
 /// Removes the names that the owners of slots have left behind.

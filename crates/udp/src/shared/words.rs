@@ -2,17 +2,20 @@
 
 use ferroce_adp::DecTrigger;
 use ferroce_dcqcn::{CongestionPoint, Param, Params, Rate};
+use ferroce_hca::carrier::{Outages, Schedule};
 use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};
 use ferroce_hca::{Impairment, Personality, ROCE_ACCL_BYTES, Settings, SettingsParts, Span, Time};
 
 /// Words of [`Settings`].
 pub(crate) const WORDS: usize =
-    ROCE_ACCL_WORDS + 1 + 2 * IMPAIRMENT_WORDS + PARAM_WORDS + FUNCTION_WORDS;
+    ROCE_ACCL_WORDS + 1 + 2 * IMPAIRMENT_WORDS + PARAM_WORDS + FUNCTION_WORDS + SCHEDULE_WORDS;
 
 const ROCE_ACCL_WORDS: usize = ROCE_ACCL_BYTES / 8;
-const IMPAIRMENT_WORDS: usize = 14 + 2 * Impairment::BLACKOUTS_MAX;
+const IMPAIRMENT_WORDS: usize = 15 + 2 * Impairment::BLACKOUTS_MAX;
 const PARAM_WORDS: usize = Param::ALL.len().div_ceil(2);
 const FUNCTION_WORDS: usize = 2;
+const OUTAGES_WORDS: usize = 4;
+const SCHEDULE_WORDS: usize = 1 + OUTAGES_WORDS * Schedule::LEN_MAX;
 
 /// The settings in a form that the same release reads.
 pub fn settings_to_bytes(settings: &Settings) -> Vec<u8> {
@@ -39,12 +42,14 @@ pub(super) fn to_words(settings: &Settings) -> [u64; WORDS] {
     rest[0] = pack_personality(&parts.personality);
     let (egress, rest) = rest[1..].split_at_mut(IMPAIRMENT_WORDS);
     let (ingress, rest) = rest.split_at_mut(IMPAIRMENT_WORDS);
-    let (congestion, functions) = rest.split_at_mut(PARAM_WORDS);
+    let (congestion, rest) = rest.split_at_mut(PARAM_WORDS);
+    let (functions, schedule) = rest.split_at_mut(FUNCTION_WORDS);
     pack_impairment(&parts.egress, egress);
     pack_impairment(&parts.ingress, ingress);
     pack_congestion(&parts.congestion, congestion);
     let floors = parts.floor_disabled;
     functions.copy_from_slice(&[floors as u64, (floors >> 64) as u64]);
+    pack_schedule(&parts.schedule, schedule);
     words
 }
 
@@ -58,7 +63,8 @@ pub(super) fn from_words(words: &[u64; WORDS]) -> Settings {
     }
     let (egress, tail) = rest[1..].split_at(IMPAIRMENT_WORDS);
     let (ingress, tail) = tail.split_at(IMPAIRMENT_WORDS);
-    let (congestion, functions) = tail.split_at(PARAM_WORDS);
+    let (congestion, tail) = tail.split_at(PARAM_WORDS);
+    let (functions, schedule) = tail.split_at(FUNCTION_WORDS);
     Settings::from_parts(SettingsParts {
         roce_accl,
         floor_disabled: u128::from(functions[0]) | u128::from(functions[1]) << 64,
@@ -66,6 +72,7 @@ pub(super) fn from_words(words: &[u64; WORDS]) -> Settings {
         egress: unpack_impairment(egress),
         ingress: unpack_impairment(ingress),
         congestion: unpack_congestion(congestion),
+        schedule: unpack_schedule(schedule),
     })
 }
 
@@ -78,8 +85,6 @@ fn pack_personality(it: &Personality) -> u64 {
         | u64::from(it.quantiser) << 33
         | u64::from(it.dec_trigger == DecTrigger::PerRecovery) << 34
         | u64::from(it.range_bound_exclusive) << 35
-        | u64::from(it.rnr_ticks) << 36
-        | u64::from(it.slow_restart) << 37
 }
 
 fn unpack_personality(word: u64) -> Personality {
@@ -96,8 +101,6 @@ fn unpack_personality(word: u64) -> Personality {
             DecTrigger::PerProgress
         },
         range_bound_exclusive: bit(35),
-        rnr_ticks: bit(36),
-        slow_restart: bit(37),
     }
 }
 
@@ -124,6 +127,7 @@ fn pack_impairment(it: &Impairment, words: &mut [u64]) {
         queue.map_or(0, |queue| queue.rate.bps()), // 0 stands for no bottleneck
         queue.map_or(0, |queue| queue.limit_bytes.into()) | u64::from(ppm) << 32,
         red.map_or(0, |red| u64::from(red.kmin()) | u64::from(red.kmax()) << 32),
+        it.carrier.into(),
     ];
     let (head, tail) = words.split_at_mut(fixed.len());
     head.copy_from_slice(&fixed);
@@ -154,6 +158,7 @@ fn unpack_impairment(words: &[u64]) -> Impairment {
         reorder: float(8),
         reorder_by: Span::from_nanos(head[9]),
         blackouts: blackouts.take(head[10] as usize).collect(),
+        carrier: head[14] == 1,
     }
 }
 
@@ -191,6 +196,33 @@ fn unpack_congestion(words: &[u64]) -> Params {
     params
 }
 
+/// How many, then four words for each.
+fn pack_schedule(it: &Schedule, words: &mut [u64]) {
+    let (head, tail) = words.split_at_mut(1);
+    head[0] = it.outages().len() as u64;
+    for (words, it) in tail.chunks_exact_mut(OUTAGES_WORDS).zip(it.outages()) {
+        let times = [
+            it.first.as_nanos(),
+            it.length.as_nanos(),
+            it.every.as_nanos(),
+        ];
+        words[..3].copy_from_slice(&times);
+        words[3] = it.times.into();
+    }
+}
+
+fn unpack_schedule(words: &[u64]) -> Schedule {
+    let (head, tail) = words.split_at(1);
+    let outages = tail.chunks_exact(OUTAGES_WORDS).map(|words| Outages {
+        first: Time::from_nanos(words[0]),
+        length: Span::from_nanos(words[1]),
+        every: Span::from_nanos(words[2]),
+        times: words[3] as u32,
+    });
+    let len = head[0].min(Schedule::LEN_MAX as u64) as usize;
+    Schedule::new(outages.take(len).collect()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use ferroce_dcqcn::presets;
@@ -201,19 +233,27 @@ mod tests {
 
     fn settings() -> Settings {
         let text = "loss=1%,burst=0.1%:20,duplicate=0.1%,corrupt=0.01%,ecn=5%,rate=1Gbit,\
-                    red=5KB:200KB:1%,limit=1MB,delay=50us,jitter=10us,reorder=0.5%:200us,down=200ms@3s,down=1s@10s";
+                    red=5KB:200KB:1%,limit=1MB,delay=50us,jitter=10us,reorder=0.5%:200us,down=200ms@3s,down=1s@10s,carrier";
         let personality = Personality {
             ib_multiplier: 3,
             quantiser: true,
             initial_exponent: Some(0),
             dec_trigger: DecTrigger::PerRecovery,
-            rnr_ticks: true,
-            slow_restart: false,
             ..Personality::default()
         };
         Settings::from_parts(SettingsParts {
             floor_disabled: 5 << 100 | 1,
             egress: crate::impairment::parse(text).unwrap(),
+            schedule: Schedule::new(vec![
+                Outages {
+                    first: Time::from_nanos(5),
+                    length: Span::from_millis(200),
+                    every: Span::from_secs(2),
+                    times: 10,
+                },
+                Outages::once(Time::from_nanos(7), Span::NEVER),
+            ])
+            .unwrap(),
             congestion: presets::BARRE.params().with(Param::HaiRate, u32::MAX),
             ..Settings::new(personality).to_parts()
         })

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use ferroce_hca::Mtu;
 use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
@@ -20,13 +21,19 @@ pub struct Interface {
 impl Interface {
     /// The interface with the address; every address of 127.0.0.0/8 is the loopback interface's.
     pub fn of(address: IpAddr) -> Option<Self> {
-        let address = match address {
-            IpAddr::V4(v4) if v4.is_loopback() => IpAddr::from([127, 0, 0, 1]),
-            other => other,
-        };
+        let address = listed(address);
         let mut all = addresses();
         let (_, name) = all.find(|(found, _)| *found == address)?;
         measure(&name)
+    }
+
+    /// Whether an interface has the address, and a carrier.
+    pub fn has_carrier(address: IpAddr) -> bool {
+        let address = listed(address);
+        let mut all = getifaddrs().into_iter().flatten();
+        let own = all.find(|it| it.address.as_ref().and_then(ip_of) == Some(address));
+        let up = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_LOWER_UP;
+        own.is_some_and(|it| it.flags.contains(up))
     }
 
     /// The largest path MTU whose packets fit.
@@ -36,6 +43,14 @@ impl Interface {
         let fits = |mtu: &Mtu| mtu.bytes() + AROUND <= self.mtu;
         let largest = Mtu::ALL.into_iter().rev().find(fits);
         largest.unwrap_or(Mtu::Mtu256)
+    }
+}
+
+/// Under which address the kernel lists the interface that has this one.
+fn listed(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) if v4.is_loopback() => [127, 0, 0, 1].into(),
+        other => other,
     }
 }
 
@@ -110,5 +125,7 @@ mod tests {
             None,
             "for documentation"
         );
+        assert!(Interface::has_carrier([127, 17, 3, 4].into()));
+        assert!(!Interface::has_carrier([192, 0, 2, 1].into()));
     }
 }

@@ -1,0 +1,33 @@
+//! The host's addresses as the device's GIDs. Which there are is the host's matter.
+
+use ferroce_transport::{Counter, Outgoing, Time};
+
+use super::Hca;
+use crate::event::Event;
+
+impl Hca {
+    /// The port's GIDs are others. If the device's own address was lost, every queue pair that is
+    /// bound to it stays so though the address comes back: it sends into nowhere, hears nothing, and
+    /// fails when its retries are over (F21). A new path binds it anew.
+    pub fn handle_gid_change(&mut self, is_own_lost: bool) {
+        self.common.events.push_back(Event::GidChange);
+        if !is_own_lost {
+            return;
+        }
+        for entry in self.qps.iter_mut() {
+            entry.is_severed |= entry.path.is_some();
+        }
+    }
+
+    /// Loses what a severed queue pair sends: the packet in `out` and those behind it.
+    #[cold]
+    pub(super) fn lose_all(&mut self, index: u32, now: Time, out: &mut Outgoing) -> bool {
+        loop {
+            self.common.state.count(Counter::TxDropped, 1);
+            let next = self.with_index(index, |qp, host| qp.poll_transmit(now, host, out));
+            if next != Some(true) {
+                return false;
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! `ferroce link`: whether ports are up.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use ferroce_hca::carrier::{Outages, Schedule};
+use ferroce_hca::{Function, Span, Time};
+use ferroce_sysfs::netdev_of;
+use ferroce_udp::wait::Clock;
+use ferroce_udp::{Observer, Registry};
+use ferroce_units::TIME;
+
+use super::format::{Before, Format, Row};
+use super::{devices, link, observe, registry};
+use crate::output::{Failure, Output};
+
+/// Show ports, and take them down and up
+///
+/// A port that is down loses what it sends and receives, and tells programs so: IBV_EVENT_PORT_ERR,
+/// IBV_EVENT_PORT_ACTIVE, ibv_query_port, link_downed. For a link that fails without the port's
+/// notice, see `ferroce impair`.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
+pub(crate) struct Link {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show ports; what `ferroce link` alone does
+    #[command(alias = "list")]
+    Show {
+        /// Only this device
+        #[arg(value_name = "DEV")]
+        name: Option<String>,
+    },
+    /// Take a port down or up, now or at times to come; replaces what was set before
+    #[command(after_help = EXAMPLES)]
+    Set {
+        /// The device
+        #[arg(value_name = "DEV")]
+        name: String,
+        /// down, up, `down for TIME`, `flap NUMBERx DOWN/EVERY`, or `times FILE`, whose lines are
+        /// LENGTH@FROM, counted from now
+        #[arg(value_name = "WHAT", required = true)]
+        what: Vec<String>,
+    },
+}
+
+const EXAMPLES: &str = "Examples:
+  ferroce link set fr0 down                  until `ferroce link set fr0 up`
+  ferroce link set fr0 down for 300ms
+  ferroce link set fr0 flap 10x 200ms/2s     down for 200 ms every 2 s, ten times
+  ferroce link set fr0 times outages.txt     a file with lines such as 200ms@3s";
+
+/// What may follow the device's name.
+const FORMS: &str = "down, up, down for 300ms, flap 10x 200ms/2s, or times FILE";
+/// The shortest and the longest outage, and time between two.
+const LENGTHS_NS: std::ops::RangeInclusive<u64> = 1_000_000..=86_400_000_000_000;
+const TIMES_MAX: u32 = 1_000_000;
+
+impl Link {
+    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
+        let (registry, format) = (registry(to)?, self.format.after(before));
+        match self.verb {
+            None => show(&registry, None, format, to),
+            Some(Verb::Show { name }) => {
+                let name = name.as_deref().map(link).transpose()?;
+                show(&registry, name, format, to)
+            }
+            Some(Verb::Set { name, what }) => {
+                let observer = registry.observe(link(&name)?).map_err(Failure::input)?;
+                let what: Vec<_> = what.iter().map(String::as_str).collect();
+                set(&observer, &what)
+            }
+        }
+    }
+}
+
+fn set(observer: &Observer, what: &[&str]) -> Result<(), Failure> {
+    if let Function::Vf { pf, .. } = observer.state().function() {
+        let name = &observer.spec().name;
+        return Err(Failure::input(format_args!(
+            "{name} is a VF of {pf}, whose port it shares; write `ferroce link set {pf} {}`",
+            what.join(" ")
+        )));
+    }
+    // Read before the clock: a file may take its time.
+    let plan = read(what)?;
+    let now = Clock.now();
+    let schedule = plan.into_iter().map(|it| Outages {
+        first: now.after(it.first.since(Time::ZERO)),
+        ..it
+    });
+    let schedule = Schedule::new(schedule.collect()).map_err(Failure::input)?;
+    observer.set_schedule(schedule).map_err(Failure::broken)
+}
+
+/// Outages counted from the beginning of time.
+fn read(what: &[&str]) -> Result<Vec<Outages>, Failure> {
+    let once = |length| vec![Outages::once(Time::ZERO, length)];
+    match what {
+        ["up"] => Ok(Vec::new()),
+        ["down"] => Ok(once(Span::NEVER)),
+        ["down", "for", length] => Ok(once(span("time for which the port is down", length)?)),
+        ["flap", times, lengths] => flap(times, lengths).map(|it| vec![it]),
+        ["times", file] => file_of_times(&PathBuf::from(file)),
+        _ => Err(Failure::input(format_args!(
+            "unknown link state {:?}; expected {FORMS}",
+            what.join(" ")
+        ))),
+    }
+}
+
+fn span(what: &str, text: &str) -> Result<Span, Failure> {
+    let ns = TIME
+        .read_in(text, LENGTHS_NS)
+        .map_err(|invalid| Failure::input(format_args!("invalid {what} {text:?}: {invalid}")))?;
+    Ok(Span::from_nanos(ns))
+}
+
+fn flap(times: &str, lengths: &str) -> Result<Outages, Failure> {
+    let count = times.strip_suffix('x').and_then(|it| it.parse().ok());
+    let times = count
+        .filter(|it| (1..=TIMES_MAX).contains(it))
+        .ok_or_else(|| {
+            Failure::input(format_args!(
+                "invalid number of flaps {times:?}: must be 1x to {TIMES_MAX}x, for example 10x"
+            ))
+        })?;
+    let (length, every) = lengths.split_once('/').ok_or_else(|| {
+        Failure::input(format_args!(
+            "invalid flap {lengths:?}: must be how long the port is down and how often, for \
+             example 200ms/2s"
+        ))
+    })?;
+    let outages = Outages {
+        first: Time::ZERO,
+        length: span("time for which the port is down", length)?,
+        every: span("time from flap to flap", every)?,
+        times,
+    };
+    if outages.length >= outages.every {
+        return Err(Failure::input(format_args!(
+            "invalid flap {lengths:?}: the port must be down for less than the time from flap to \
+             flap, for example 200ms/2s"
+        )));
+    }
+    Ok(outages)
+}
+
+/// A file with an outage in each line, as an impairment has it: `200ms@3s`. What follows a # is a
+/// remark.
+fn file_of_times(file: &Path) -> Result<Vec<Outages>, Failure> {
+    let text = fs::read_to_string(file)
+        .map_err(|error| Failure::input(format_args!("cannot read {}: {error}", file.display())))?;
+    let mut outages = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        outages.push(outage(line).ok_or_else(|| {
+            Failure::input(format_args!(
+                "{}:{number}: invalid outage {line:?}: must be how long the port is down, 1ms to \
+                 1440min, and, after an @, from when on, for example 200ms@3s",
+                file.display()
+            ))
+        })?);
+    }
+    if outages.len() > Schedule::LEN_MAX {
+        return Err(Failure::input(format_args!(
+            "{}: {} outages: must be {} at most; write `flap` for regular ones",
+            file.display(),
+            outages.len(),
+            Schedule::LEN_MAX
+        )));
+    }
+    Ok(outages)
+}
+
+fn outage(line: &str) -> Option<Outages> {
+    let (length, from) = line.split_once('@')?;
+    let length = TIME.read_in(length.trim(), LENGTHS_NS).ok()?;
+    let from = TIME.read_in(from.trim(), 0..=*LENGTHS_NS.end()).ok()?;
+    Some(Outages::once(
+        Time::from_nanos(from),
+        Span::from_nanos(length),
+    ))
+}
+
+fn show(
+    registry: &Registry,
+    name: Option<&str>,
+    format: Format,
+    to: &mut Output<'_>,
+) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    for (index, spec) in devices(registry, name)? {
+        let mut row = Row::of_port((index, &spec.name));
+        let port = observe(registry, &spec)?.port();
+        row.put("state", if port.is_up { "ACTIVE" } else { "DOWN" });
+        let cable = if port.is_up { "LINK_UP" } else { "DISABLED" };
+        row.put("physical_state", cable);
+        row.put("netdev", netdev_of(spec.address));
+        row.put("link_downed", port.downed);
+        if let Some(left) = port.changes_in {
+            let left_ms = left.as_nanos().div_ceil(1_000_000);
+            row.put("changes_in", TIME.write(left_ms * 1_000_000));
+        }
+        rows.push(row);
+    }
+    format.print(to, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaint(what: &[&str]) -> String {
+        read(what).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_form_is_understood() {
+        assert_eq!(read(&["up"]).unwrap(), []);
+        let down = Outages::once(Time::ZERO, Span::NEVER);
+        assert_eq!(read(&["down"]).unwrap(), [down]);
+        let down = Outages::once(Time::ZERO, Span::from_millis(300));
+        assert_eq!(read(&["down", "for", "300ms"]).unwrap(), [down]);
+        let flaps = Outages {
+            first: Time::ZERO,
+            length: Span::from_millis(200),
+            every: Span::from_secs(2),
+            times: 10,
+        };
+        assert_eq!(read(&["flap", "10x", "200ms/2s"]).unwrap(), [flaps]);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "# two\n 200ms@3s # one\n\n1s@0\n").unwrap();
+        let read = read(&["times", file.path().to_str().unwrap()]).unwrap();
+        assert_eq!(read.len(), 2);
+        assert_eq!(read[0].first, Time::from_nanos(3_000_000_000));
+    }
+
+    #[test]
+    fn complaints_name_the_field_the_value_and_what_is_allowed() {
+        assert_eq!(
+            complaint(&["sideways"]),
+            "error: unknown link state \"sideways\"; expected down, up, down for 300ms, flap 10x \
+             200ms/2s, or times FILE\n"
+        );
+        assert_eq!(
+            complaint(&["down", "for", "300"]),
+            "error: invalid time for which the port is down \"300\": must be a time in ns, us, ms, \
+             s or min, from 1ms to 1440min, for example 50us\n"
+        );
+        assert!(complaint(&["flap", "0x", "1s/2s"]).contains("number of flaps \"0x\""));
+        assert!(complaint(&["flap", "10", "1s/2s"]).contains("1x to 1000000x"));
+        assert!(complaint(&["flap", "10x", "1s"]).contains("for example 200ms/2s"));
+        assert!(complaint(&["flap", "10x", "2s/2s"]).contains("less than the time"));
+        assert!(complaint(&["times", "/nonexistent"]).contains("cannot read /nonexistent"));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "1s@1s\n1s\n").unwrap();
+        let path = file.path().to_str().unwrap();
+        assert!(complaint(&["times", path]).contains(":2: invalid outage \"1s\""));
+        fs::write(file.path(), "1s@1s\n".repeat(129)).unwrap();
+        assert!(complaint(&["times", path]).contains("129 outages: must be 128 at most"));
+    }
+}
