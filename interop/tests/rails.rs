@@ -1,0 +1,66 @@
+//! Two rails that fail over and back while ports flap, as programs do that have two ports.
+
+use std::env;
+use std::time::Duration;
+
+use ferroce_interop::lab::{Lab, until};
+
+/// The devices of [`two_rails`](../programs/two_rails.c): from and to, of each rail.
+const DEVICES: [&str; 4] = ["from0", "to0", "from1", "to1"];
+/// From flap to flap, by device, so that each time others are down at the same time.
+const EVERY_MS: [u32; 4] = [310, 370, 430, 490];
+const DOWN: &str = "90ms";
+
+/// Bytes and flaps. `FERROCE_RAILS=10000000000:100` is the full size.
+fn sizes() -> (u64, u32) {
+    let Ok(text) = env::var("FERROCE_RAILS") else {
+        return (300_000_000, 20);
+    };
+    let (bytes, flaps) = text.split_once(':').expect("FERROCE_RAILS=BYTES:FLAPS");
+    (bytes.parse().expect("bytes"), flaps.parse().expect("flaps"))
+}
+
+/// Devices beside that of the lab, whose addresses no other lab has.
+fn devices(lab: &Lab, names: &[&str]) -> String {
+    let own = lab.address();
+    let rest: Vec<&str> = own.splitn(3, '.').collect();
+    let named = names.iter().zip(192..);
+    let named = named.map(|(name, second)| format!("{name}@127.{second}.{}", rest[2]));
+    named.collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn data_move_through_flaps_of_all_ports_without_a_wrong_byte_or_a_stuck_rail() {
+    let (bytes, flaps) = sizes();
+    let mut lab = Lab::new("rails");
+    let listed = devices(&lab, &DEVICES);
+    lab.set("FERROCE_DEVICES", &listed);
+    let program = lab.compile("two_rails");
+    let each = flaps.div_ceil(4);
+    let (bytes_text, flaps_text) = (bytes.to_string(), (4 * each).to_string());
+    let head = [program.to_str().unwrap(), &bytes_text, &flaps_text];
+    let running = lab.run(&[&head[..], &DEVICES].concat());
+    until("the program opens its devices", || {
+        let shown = lab.ferroce(&["-j", "res", "show", "qp"]).success();
+        let rows: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
+        (rows.as_array()?.len() >= 4).then_some(())
+    });
+    for (name, every) in DEVICES.iter().zip(EVERY_MS) {
+        let (times, lengths) = (format!("{each}x"), format!("{DOWN}/{every}ms"));
+        lab.ferroce(&["link", "set", name, "flap", &times, &lengths])
+            .success();
+    }
+    let more = Duration::from_secs(bytes / 10_000_000 + u64::from(each));
+    let output = running.patiently(more).success();
+    println!("{output}");
+    let downs = format!("bytes, {} downs;", 4 * each);
+    assert!(output.contains(&downs), "{output}");
+    for name in DEVICES {
+        let shown = lab.ferroce(&["link", "show", name]).success();
+        let downed = format!("link_downed {each}\n");
+        assert!(
+            shown.contains(" state ACTIVE ") && shown.ends_with(&downed),
+            "{shown}"
+        );
+    }
+}
