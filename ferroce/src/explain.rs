@@ -1,6 +1,8 @@
 //! `ferroce explain`: why it behaves as it does.
 
 mod app;
+mod error;
+mod lines;
 mod timeout;
 
 use clap::{Args, Subcommand};
@@ -17,6 +19,7 @@ pub struct Command {
 impl Command {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         match self.topic {
+            Topic::Error(args) => args.run(to),
             Topic::Timeout(args) => args.run(to),
         }
     }
@@ -24,5 +27,6 @@ impl Command {
 
 #[derive(Debug, Subcommand)]
 enum Topic {
+    Error(error::Error),
     Timeout(timeout::Timeout),
 }

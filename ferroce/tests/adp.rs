@@ -173,7 +173,9 @@ fn what_is_infinite_is_null() {
     ]);
     assert_eq!(
         trace,
-        json!({"ack_timeout_ns": null, "total_ns": null, "waits": never})
+        json!({
+            "ack_timeout_ns": null, "total_ns": null, "shortest_total_ns": null, "waits": never
+        })
     );
 
     let endless = scratch("endless", &GOOD.replace("timeout = 20", "timeout = 60"));

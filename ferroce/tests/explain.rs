@@ -154,7 +154,16 @@ fn what_has_no_effect_is_flagged() {
     assert_eq!(qp(&disabled, 14, 7), [""; 0]);
     let explained = explain(&disabled);
     assert_eq!(explained["minimum_timeout"], Value::Null);
-    assert_eq!(explained["exact_ns"], 8 * 67_108_864_u64);
+    //= F15: and an initial wait before those, of 0.51 to 1.16 timeouts.
+    let waits_ns = 8 * 67_108_864_u64;
+    assert_eq!(explained["exact_ns"], waits_ns + 34_225_520);
+    assert_eq!(explained["device_min_ns"], explained["exact_ns"]);
+    assert_eq!(explained["device_ns"], waits_ns + 77_846_282);
+    assert_eq!(explained["waits"][0]["event"], "initial");
+    //= F14: coarse timers end the ladder of T=14, R=7 within this.
+    let explained = explain(&["--timeout", "14", "--retry-cnt", "7"]);
+    assert_eq!(explained["device_ns"], 3_758_096_384_u64);
+    assert_eq!(explained["device_min_ns"], 3_490_709_504_u64);
 }
 
 #[test]

@@ -99,6 +99,8 @@ fn device(policy: Policy) -> HcaConfig {
         secret: Some(Secret::new(1)),
         personality: Personality {
             adaptive: matches!(policy, Policy::Adaptive | Policy::Profile),
+            // Coarse timers go by the clock, and each world has its own.
+            quantiser: false,
             ..Personality::default()
         },
         trace_timers: true,

@@ -84,6 +84,13 @@ impl Lab {
         self.dir.path()
     }
 
+    /// Has programs see a second device, `fr1`, which no other test's process has.
+    pub fn two_devices(&mut self) -> &mut Self {
+        let [_, _, high, low] = process::id().to_be_bytes();
+        let devices = format!("{DEVICE}@{},fr1@127.61.{high}.{low}", self.address());
+        self.set("FERROCE_DEVICES", &devices)
+    }
+
     /// Sets an environment variable for every program.
     pub fn set(&mut self, name: &str, value: &str) -> &mut Self {
         self.variables.push((name.into(), value.into()));
@@ -144,6 +151,17 @@ impl Lab {
     /// `ferroce run OPTIONS -- PROGRAM`.
     pub fn run_with(&self, options: &[&str], program: &[&str]) -> Running {
         self.ferroce(&[&["run"], options, &["--"], program].concat())
+    }
+
+    /// Lets its device have exact timers in place of a card's coarse ones, so that each wait can be
+    /// predicted.
+    ///
+    /// # Panics
+    ///
+    /// If the device is in use.
+    pub fn exact_timers(&self) {
+        let set = ["dev", "set", DEVICE, "personality.quantiser", "off"];
+        self.ferroce(&set).success();
     }
 
     /// The first process that has the lab's device open, if there is one.

@@ -101,6 +101,7 @@ impl Observation {
 /// If anything cannot be run, a message is lost or damaged, or a queue pair fails.
 pub fn observe(lab: &Lab, profiles: &[&str]) -> Observation {
     let files: Vec<String> = profiles.iter().map(|name| copy(lab, name)).collect();
+    lab.exact_timers();
     let program = lab.compile("ladders");
     let end = lab.path().join("end");
     let [processes, qps] = CROWD.map(|number| number.to_string());

@@ -103,6 +103,7 @@ impl Observed {
 ///
 /// If the program cannot be built or run, or ends with anything but the expected error.
 pub fn observe(lab: &Lab, way: Way, settings: &[QpTimeouts]) -> Vec<Observed> {
+    lab.exact_timers();
     let program = lab.compile("retry_times");
     let settings: Vec<String> = settings
         .iter()

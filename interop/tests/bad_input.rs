@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{self, Command};
+use std::process::Command;
 
 use ferroce_interop::lab::{Finished, Lab};
 
@@ -13,13 +13,6 @@ use ferroce_interop::lab::{Finished, Lab};
 const CASE: &str = "== ";
 /// A refusal by the header itself, of which the library learns nothing.
 const BY_THE_HEADER: &str = "EPERM";
-
-/// A second device, for objects of another one.
-fn two_devices(lab: &mut Lab) {
-    let [_, _, high, low] = process::id().to_be_bytes();
-    let devices = format!("fr0@{},fr1@127.61.{high}.{low}", lab.address());
-    lab.set("FERROCE_DEVICES", &devices);
-}
 
 /// The library's lines by case.
 fn told(stderr: &str) -> BTreeMap<&str, Vec<&str>> {
@@ -44,7 +37,7 @@ fn is_refusal(answer: &str) -> bool {
 /// Compares a program's answers with those expected, and returns what the library said.
 fn check(program: &str, expected: &str) -> Finished {
     let mut lab = Lab::new(program);
-    two_devices(&mut lab);
+    lab.two_devices();
     lab.set("FERROCE_LOG", "debug");
     let compiled = lab.compile(program);
     let finished = lab.run(&[compiled.to_str().unwrap()]).finish();
@@ -158,7 +151,7 @@ fn extended_calls_and_rarer_objects_are_checked_as_well() {
 fn the_log_level_is_heeded() {
     let said = |level: &str| {
         let mut lab = Lab::new(&format!("level-{level}"));
-        two_devices(&mut lab);
+        lab.two_devices();
         lab.set("FERROCE_LOG", level);
         let compiled = lab.compile("bad_sizes");
         let finished = lab.run(&[compiled.to_str().unwrap()]).finish();

@@ -71,6 +71,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "counters",
                 "cq",
                 "error",
+                "error_log",
                 "function",
                 "histogram",
                 "host_profile",

@@ -7,8 +7,8 @@
 //!
 //! Two things were measured that this does not explain, and it imitates them:
 //! - with a retry count of 0 the QP still retransmits seven times, and fails at the eighth expiry;
-//! - without the enforced minimum there is no adaptive retransmission at all, and the QP waits
-//!   `N(T)` every time, as in plain InfiniBand (D8).
+//! - without the enforced minimum there is no adaptive retransmission at all (D8): the QP waits
+//!   about `N(T)`, sends nothing, and then `N(T)` every time, as in plain InfiniBand (F15).
 //!
 //! What progress does to the ladder was not measured with a peer that answers. Operators report that
 //! every loss is first answered within milliseconds whatever the QP's timeout is, so here progress
@@ -17,7 +17,7 @@
 use ferroce_time::{Span, Time};
 
 use crate::ib::Ib;
-use crate::policy::{AckTimeoutFloor, FIRMWARE_EXPONENTS, Policy, UNIT};
+use crate::policy::{AckTimeoutFloor, FIRMWARE_EXPONENTS, INITIAL_WAIT_PERCENT, Policy, UNIT};
 use crate::rng;
 use crate::state::{Algorithm, Expiry, RetryState};
 
@@ -41,17 +41,37 @@ impl Firmware {
         u16::from(first).min(top(policy, state))
     }
 
-    /// Whether this wait is one of those that the device's coarse timer may shorten, and does.
-    //= D24: f in {0.75, 1}. Measured: never the first wait, and of the plain ones only the first.
+    /// Whether this wait is one of those that the device's coarse timer may shorten.
+    //= D24, F14: f in {0.75, 1}. Measured: never the first wait, and of the plain ones only the first.
+    fn may_be_shortened(&self, policy: &Policy, state: &RetryState) -> bool {
+        let is_first_plain = state.uses == 0;
+        self.quantiser
+            && state.expiries > 0
+            && (state.exponent <= top(policy, state) || is_first_plain)
+    }
+
+    /// Whether it does.
     fn is_shortened(&self, policy: &Policy, state: &RetryState) -> bool {
-        let may = state.expiries > 0 && (state.exponent <= top(policy, state) || state.uses == 0);
         let key = [
             policy.seed ^ state.clock.as_nanos(),
             state.qpn.into(),
             state.expiries.into(),
         ];
-        self.quantiser && may && rng::draw(2, key) == 1
+        self.may_be_shortened(policy, state) && rng::draw(2, key) == 1
     }
+}
+
+/// How long a wait is, shortened or not.
+fn length(policy: &Policy, state: &RetryState, is_shortened: bool) -> Span {
+    let wait = UNIT.doubled(state.exponent.min(top(policy, state) + 1).into());
+    if is_shortened { wait / 4 * 3 } else { wait }
+}
+
+/// The first wait without the enforced minimum.
+//= F15: 0.51 to 1.16 of the timeout.
+fn initial_wait(state: &RetryState, ack: Span) -> Span {
+    let percent = INITIAL_WAIT_PERCENT.start() + state.draw;
+    ack / 100 * percent.into()
 }
 
 /// The exponent of the longest adaptive wait.
@@ -72,20 +92,21 @@ impl Algorithm for Firmware {
     #[inline]
     fn wait(&self, policy: &Policy, state: &RetryState, ack: Span, now: Time) -> Span {
         if policy.floor == AckTimeoutFloor::Disabled {
-            return PLAIN.wait(policy, state, ack, now);
+            return match state.expiries {
+                0 => initial_wait(state, ack),
+                _ => PLAIN.wait(policy, state, ack, now),
+            };
         }
-        let wait = UNIT.doubled(state.exponent.min(top(policy, state) + 1).into());
-        if self.is_shortened(policy, state) {
-            wait / 4 * 3
-        } else {
-            wait
-        }
+        length(policy, state, self.is_shortened(policy, state))
     }
 
     #[inline]
     fn on_timeout(&self, policy: &Policy, state: &mut RetryState, ack: Span, now: Time) -> Expiry {
         if policy.floor == AckTimeoutFloor::Disabled {
-            return PLAIN.on_timeout(policy, state, ack, now);
+            return match state.expiries {
+                1 => Expiry::Initial,
+                _ => PLAIN.on_timeout(policy, state, ack, now),
+            };
         }
         let top = top(policy, state);
         let adaptive = state.exponent <= top;
@@ -118,7 +139,8 @@ impl Algorithm for Firmware {
 
     fn total(&self, policy: &Policy, state: &RetryState, ack: Span) -> Option<Span> {
         if policy.floor == AckTimeoutFloor::Disabled {
-            return PLAIN.total(policy, state, ack);
+            let plain = PLAIN.total(policy, state, ack)?;
+            return Some(plain + initial_wait(state, ack));
         }
         let units = match state.qp.retry_cnt {
             0 => {
@@ -134,5 +156,23 @@ impl Algorithm for Firmware {
             retry_cnt => retry_cnt.into(),
         };
         Some(ack * units * 2)
+    }
+
+    fn shortest_total(&self, policy: &Policy, state: &RetryState, ack: Span) -> Option<Span> {
+        if policy.floor == AckTimeoutFloor::Disabled {
+            return self.total(policy, state, ack);
+        }
+        let mut state = *state;
+        self.begin(policy, &mut state);
+        (state.retries, state.expiries) = (0, 0);
+        let mut total = Span::ZERO;
+        loop {
+            let is_shortened = self.may_be_shortened(policy, &state);
+            total += length(policy, &state, is_shortened);
+            state.expiries += 1;
+            if self.on_timeout(policy, &mut state, ack, Time::ZERO) == Expiry::Fatal {
+                return Some(total);
+            }
+        }
     }
 }

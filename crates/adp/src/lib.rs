@@ -59,7 +59,8 @@ pub mod trace;
 
 pub use check::{FieldName, InvalidProfile, Report, Rule, Violation, Warning};
 pub use policy::{
-    AckTimeoutFloor, DecTrigger, FIRMWARE_EXPONENTS, Policy, PolicyKind, QpTimeouts, ack_timeout,
+    AckTimeoutFloor, DecTrigger, FIRMWARE_EXPONENTS, INITIAL_WAIT_PERCENT, Policy, PolicyKind,
+    QpTimeouts, ack_timeout,
 };
 pub use profile::{DecMode, PROFILE_SIZE, Profile, RANGE_NUM_MAX, Range, RawProfile, RawRange};
 pub use state::{Expiry, RetryState};

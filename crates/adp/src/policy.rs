@@ -9,6 +9,9 @@ use crate::state::RetryState;
 /// The exponents from which the firmware draws its first timeout, as measured: 4.2 to 67 ms.
 pub const FIRMWARE_EXPONENTS: core::ops::RangeInclusive<u8> = 10..=14;
 
+/// Without the enforced minimum: how long a QP's first wait is, in hundredths of its timeout (F15).
+pub const INITIAL_WAIT_PERCENT: core::ops::RangeInclusive<u8> = 51..=116;
+
 /// What InfiniBand counts timeouts in.
 pub(crate) const UNIT: Span = Span::from_nanos(4096);
 
@@ -80,7 +83,7 @@ pub enum PolicyKind {
     /// The firmware's own ladder, as measured on real devices (D23).
     Firmware {
         /// Whether some waits are shortened to three quarters, as the coarse timers of real devices
-        /// do (D24).
+        /// do (D24, F14).
         quantiser: bool,
         /// The first exponent, of 4.096 us; drawn from [`FIRMWARE_EXPONENTS`] when `None`.
         initial_exponent: Option<u8>,
@@ -123,13 +126,17 @@ pub struct Policy {
     pub dec_trigger: DecTrigger,
     /// Whether a range ends below its upper bound instead of at it; for calibration (D2).
     pub range_bound_exclusive: bool,
+    /// Whether the wait for a receiver that is not ready has the coarse steps of a timer (F17).
+    pub rnr_ticks: bool,
+    /// Whether a retransmission after a timeout counts as a slow restart (F13).
+    pub slow_restart: bool,
     /// Seed of the device; every QP draws from it and its own number (D26).
     pub seed: u64,
 }
 
 impl Policy {
     /// A policy with everything else at its default: floor 16, closed ranges, a step down with
-    /// every progress, seed 0.
+    /// every progress, exact timers, no slow restart, seed 0.
     #[must_use]
     pub const fn new(kind: PolicyKind) -> Self {
         Self {
@@ -138,6 +145,8 @@ impl Policy {
             epoch: 0,
             dec_trigger: DecTrigger::PerProgress,
             range_bound_exclusive: false,
+            rnr_ticks: false,
+            slow_restart: false,
             seed: 0,
         }
     }
@@ -171,10 +180,30 @@ impl Policy {
         RetryState::with_draw(self, qp, 0, u8::MAX).total(self)
     }
 
+    /// The same with the fastest draw, and each wait as short as a coarse timer makes it.
+    #[must_use]
+    pub fn shortest_total(&self, qp: QpTimeouts) -> Option<Span> {
+        RetryState::with_draw(self, qp, 0, 0).shortest_total(self)
+    }
+
+    /// How long a requester waits for a receiver that has asked for `wait`.
+    //= F17: in whole ticks, and one more because it may begin at the end of one.
+    #[must_use]
+    pub fn receiver_wait(&self, wait: Span) -> Span {
+        const TICK_NS: u64 = 1 << 20;
+        match self.rnr_ticks {
+            true => Span::from_nanos((wait.as_nanos().div_ceil(TICK_NS) + 1) * TICK_NS),
+            false => wait,
+        }
+    }
+
     /// How many initial timeouts a QP draws from.
     #[must_use]
     pub fn draws(&self) -> u8 {
         match &self.kind {
+            PolicyKind::Firmware { .. } if self.floor == AckTimeoutFloor::Disabled => {
+                INITIAL_WAIT_PERCENT.end() - INITIAL_WAIT_PERCENT.start() + 1
+            }
             PolicyKind::Ib { .. }
             | PolicyKind::Firmware {
                 initial_exponent: Some(_),

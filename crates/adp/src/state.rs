@@ -222,6 +222,14 @@ impl RetryState {
         dispatch!(policy, algorithm => algorithm.total(policy, &state, ack))
     }
 
+    /// The same if a coarse timer shortens every wait that it may. See [`Policy::shortest_total`].
+    #[must_use]
+    pub fn shortest_total(&self, policy: &Policy) -> Option<Span> {
+        let ack = policy.ack_timeout(self.qp)?;
+        let state = self.caught_up(policy);
+        dispatch!(policy, algorithm => algorithm.shortest_total(policy, &state, ack))
+    }
+
     /// A timer expired that was armed under an earlier policy.
     //= D22: it was to finish, and has; the QP draws its initial timeout anew. How long there was no
     //= progress does not depend on who asks, so the clock of the total goes on (D5).
@@ -273,6 +281,9 @@ pub enum Expiry {
         /// `roce_adp_retrans` and enters the histogram (D25), else as `local_ack_timeout_err`.
         adaptive: bool,
     },
+    /// The first wait of a QP without an enforced minimum is over: it counts as
+    /// `local_ack_timeout_err`, nothing is sent, and the timer starts again (F15).
+    Initial,
 }
 
 /// How timeouts follow each other: one algorithm, one file.
@@ -299,4 +310,9 @@ pub(crate) trait Algorithm {
 
     /// How long a silent peer is tolerated.
     fn total(&self, policy: &Policy, state: &RetryState, ack: Span) -> Option<Span>;
+
+    /// The least of that.
+    fn shortest_total(&self, policy: &Policy, state: &RetryState, ack: Span) -> Option<Span> {
+        self.total(policy, state, ack)
+    }
 }

@@ -54,10 +54,11 @@ impl Iterator for SilentPeer {
                 match self.state.on_timeout(&self.policy, self.now) {
                     Expiry::Fatal => Event::Error,
                     Expiry::Retransmit { adaptive } => Event::Retransmit { adaptive },
+                    Expiry::Initial => Event::Initial,
                 }
             }
         };
-        self.is_over = !matches!(event, Event::Retransmit { .. });
+        self.is_over = matches!(event, Event::Error | Event::Never);
         Some(Wait {
             wait,
             at: wait.map(|_| self.now.since(Time::ZERO)),
@@ -95,6 +96,8 @@ pub enum Event {
         /// Whether it was a timer of adaptive retransmission; see [`Expiry::Retransmit`].
         adaptive: bool,
     },
+    /// Nothing was sent; see [`Expiry::Initial`].
+    Initial,
 }
 
 /// A QP along a list of inputs, in model time: a timeout comes when the timer armed by the input

@@ -118,6 +118,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
                 },
                 range_bound_exclusive,
                 seed,
+                ..Policy::new(kind)
             },
         )
 }
@@ -180,7 +181,8 @@ proptest! {
             let is_cut = pair[1].event == Event::Error;
             let jumps = pair[0].range.is_none() && !inside_a_range(&policy, pair[0].exponent);
             let shrinks = ns(pair[1].wait) < ns(pair[0].wait);
-            prop_assert!(!shrinks || is_cut || jumps || is_quantised, "{pair:?}");
+            let is_initial = pair[0].event == Event::Initial;
+            prop_assert!(!shrinks || is_cut || jumps || is_quantised || is_initial, "{pair:?}");
             prop_assert!(pair[1].exponent >= pair[0].exponent || jumps, "{pair:?}");
             prop_assert!(pair[1].range >= pair[0].range);
         }
@@ -190,6 +192,7 @@ proptest! {
             Some(0) => prop_assert!(has_failed && waits.len() == 1),
             Some(total_ns) if has_failed && is_quantised => {
                 prop_assert!(ns(last.at) <= Some(total_ns));
+                prop_assert!(ns(last.at) >= ns(state.shortest_total(&policy)));
             }
             Some(total_ns) if has_failed => prop_assert_eq!(ns(last.at), Some(total_ns)),
             Some(total_ns) => prop_assert!(ns(last.at) < Some(total_ns)),

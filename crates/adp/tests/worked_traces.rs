@@ -128,14 +128,66 @@ fn profile_0_with_retry_count_0_retransmits_seven_times() {
     assert_eq!(error, 4.0 * 536_870.912);
 }
 
+//= F15: one initial wait without a retransmission, then R + 1 times the timeout. Measured: errors at
+//= 9.49, 37.9, 147.0 and 574.9 ms with 7 retries, at 2.24 and 105 ms with none.
 #[test]
-fn profile_0_without_floor_is_plain() {
+fn profile_0_without_floor_is_plain_behind_an_initial_wait() {
     let policy = without_floor(Policy::new(PolicyKind::FIRMWARE));
-    for (timeout, wait) in [(8, 1_048.576), (10, 4_194.304), (14, 67_108.864)] {
-        let trace = silent(policy, qp(timeout, 7), 3);
-        assert_eq!(waits_us(&trace).0, [wait; 8]);
-        assert_eq!(trace[0].event, Event::Retransmit { adaptive: false });
+    for (timeout, retry_cnt, measured_us) in [
+        (8, 7, 9_490.0),
+        (10, 7, 37_900.0),
+        (12, 7, 147_000.0),
+        (14, 7, 574_900.0),
+        (8, 0, 2_240.0),
+        (14, 0, 105_000.0),
+    ] {
+        let n = (4096_u64 << timeout) as f64 / 1000.0;
+        let qp = qp(timeout, retry_cnt);
+        let mut errors_us = Vec::new();
+        for draw in 0..policy.draws() {
+            let trace = silent(policy, qp, draw);
+            let (waits, error) = waits_us(&trace);
+            assert_eq!(waits.len(), usize::from(retry_cnt) + 2);
+            assert!((0.50999..1.16).contains(&(waits[0] / n)), "{waits:?}");
+            assert!(waits[1..].iter().all(|wait| *wait == n), "{waits:?}");
+            let events: Vec<_> = trace.iter().map(|wait| wait.event).collect();
+            assert_eq!(events[0], Event::Initial);
+            let (fatal, others) = events[1..].split_last().unwrap();
+            assert_eq!(*fatal, Event::Error);
+            let plain = Event::Retransmit { adaptive: false };
+            assert!(others.iter().all(|event| *event == plain));
+            errors_us.push(error);
+        }
+        let (first, last) = (errors_us[0], *errors_us.last().unwrap());
+        assert!((first..=last).contains(&measured_us), "{first} to {last}");
+        let us = |span| ns(span).unwrap() as f64 / 1000.0;
+        assert_eq!(us(policy.shortest_total(qp)), first);
+        assert_eq!(us(policy.total(qp)), last);
     }
+}
+
+//= F14: measured at T=14 R=7, 55 trials: 3,495 to 3,756 ms, in the median 3,558.
+#[test]
+fn coarse_timers_end_within_the_measured_band() {
+    let policy = Policy::new(PolicyKind::Firmware {
+        quantiser: true,
+        initial_exponent: None,
+    });
+    let qp = qp(14, 7);
+    let ms = |span| ns(span).unwrap() / 1_000_000;
+    assert_eq!(ms(policy.shortest_total(qp)), 3_490);
+    assert_eq!(ms(policy.total(qp)), 3_758);
+    let mut errors: Vec<_> = (0..1000)
+        .map(|seed| {
+            let policy = Policy { seed, ..policy };
+            let draw = (seed % 5) as u8;
+            ms(silent(policy, qp, draw).last().unwrap().at)
+        })
+        .collect();
+    errors.sort_unstable();
+    assert!((3_490..3_500).contains(&errors[0]), "{}", errors[0]);
+    assert!((3_750..=3_758).contains(&errors[999]), "{}", errors[999]);
+    assert!(errors.contains(&3_558));
 }
 
 /// One measured trial at T=20: the ladder begins at N(12), and four of its waits were cut to three

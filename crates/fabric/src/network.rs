@@ -1,10 +1,12 @@
 //! Lines and switches, what is under way on them, and what happens next.
 
+mod build;
+mod cables;
+mod inspect;
 mod watch;
 
 use std::fmt;
 
-use ferroce_dcqcn::Rate;
 use ferroce_time::{Span, Time};
 use rand::Rng;
 
@@ -12,13 +14,12 @@ pub(crate) use self::watch::Passed;
 use self::watch::Watch;
 use crate::events::EventQueue;
 use crate::frame::{Frame, Parcel};
-use crate::line::{Item, Line, LineCounters, Loss, Way};
+use crate::line::{Item, Line};
 use crate::packets::{PacketId, Packets};
 use crate::route::{Routes, pick};
 use crate::rules::Rules;
-use crate::seed::sub_seed;
-use crate::switch::{Switch, SwitchConfig, SwitchCounters};
-use crate::topology::{CableSpec, NodeId, RATE_MIN, Topology};
+use crate::switch::{Switch, SwitchConfig};
+use crate::topology::{NodeId, Topology};
 
 /// Events at one moment before that is taken for a mistake of ours.
 const EVENTS_AT_ONCE_MAX: u32 = 100_000_000;
@@ -110,73 +111,6 @@ impl<P> fmt::Debug for Network<P> {
 }
 
 impl<P: Parcel> Network<P> {
-    /// A network on which nothing is under way.
-    pub fn new(config: FabricConfig) -> Self {
-        let FabricConfig {
-            topology,
-            switch,
-            seed,
-        } = config;
-        let hosts = topology.hosts as usize;
-        let (mut lines, leaving) = make_lines(&topology, seed);
-        let (of_hosts, of_switches) = leaving.split_at(hosts);
-        let host_lines = of_hosts.iter().map(|lines| lines[0]).collect();
-        if switch.cuts_through {
-            for leaving in of_switches {
-                allow_cut_through(&mut lines, leaving);
-            }
-        }
-        let switches = (0..).zip(of_switches).map(|(number, leaving)| {
-            let own = sub_seed(sub_seed(seed, 1), number);
-            Switch::new(leaving.iter().copied(), switch.clone(), own)
-        });
-        Self {
-            rules: Rules::default(),
-            watch: Watch::default(),
-            now: Time::ZERO,
-            events: EventQueue::new(hosts + 2 * lines.len(), horizon(&lines)),
-            switches: switches.collect(),
-            lines,
-            host_lines,
-            packets: Packets::default(),
-            routes: Routes::new(&topology, |_| true),
-            is_up: vec![true; topology.cables.len()],
-            is_routed: vec![true; topology.cables.len()],
-            topology,
-            events_at_once: 0,
-            hops: 0,
-        }
-    }
-
-    /// A network that takes this time from any host to any, itself included, whatever is sent: a star
-    /// whose lines have no end of bandwidth.
-    ///
-    /// # Panics
-    /// If there are more hosts than a switch may have ports, or none.
-    pub fn plain(hosts: u32, latency: Span) -> Self {
-        let cable = CableSpec::new(RATE_MIN, Span::ZERO);
-        let mut network = Self::new(FabricConfig {
-            topology: Topology::star(hosts, cable).expect("no more than ports"),
-            switch: SwitchConfig {
-                cuts_through: false,
-                ..SwitchConfig::default()
-            },
-            seed: 0,
-        });
-        for line in &mut network.lines {
-            line.set_rate(None);
-        }
-        network.set_latency(latency);
-        network
-    }
-
-    /// How long a [plain](Self::plain) network takes for what is sent from now on.
-    pub fn set_latency(&mut self, latency: Span) {
-        for line in &self.host_lines {
-            self.lines[(line ^ 1) as usize].set_delay(latency);
-        }
-    }
-
     /// What time it is.
     pub fn now(&self) -> Time {
         self.now
@@ -267,135 +201,8 @@ impl<P: Parcel> Network<P> {
         );
     }
 
-    /// What is connected to what.
-    pub fn topology(&self) -> &Topology {
-        &self.topology
-    }
-
-    /// Frames that have crossed a line, on their way from end to end.
-    pub fn hops(&self) -> u64 {
-        self.hops
-    }
-
-    /// What the line has counted that leaves a cable's first (0) or second (1) end.
-    pub fn line(&self, cable: usize, end: usize) -> LineCounters {
-        self.lines[2 * cable + end].counters()
-    }
-
-    /// What a switch has counted.
-    pub fn switch(&self, switch: NodeId) -> &SwitchCounters {
-        &self.switches[self.switch_index(switch)].counters
-    }
-
-    /// Bytes that wait at the end of a cable for the line that leaves it, and the most of one priority
-    /// that ever have; none at a host, whose device waits.
-    pub fn queue(&self, cable: usize, end: usize) -> (u64, u64) {
-        let (node, port) = self.lines[2 * cable + end].way.from;
-        if self.topology.is_host(NodeId(node)) {
-            return (0, 0);
-        }
-        let port = &self.switches[self.switch_index(NodeId(node))].ports[usize::from(port)];
-        (port.queue_bytes(), port.queue_max())
-    }
-
     fn switch_index(&self, node: NodeId) -> usize {
         (node.0 - self.topology.hosts) as usize
-    }
-
-    /// Cuts a cable, or mends it. What is on it is lost, and what waits for it.
-    pub fn set_up(&mut self, ends: &mut impl Stations<P>, cable: usize, is_up: bool) {
-        if std::mem::replace(&mut self.is_up[cable], is_up) == is_up {
-            return;
-        }
-        for index in [2 * cable, 2 * cable + 1] {
-            if is_up {
-                self.lines[index].mend();
-            } else {
-                let lost: Vec<_> = self.lines[index].cut().collect();
-                lost.into_iter().for_each(|packet| self.lose(packet));
-                self.events.set(self.arrival(index as u32), None);
-            }
-            self.restart_port(ends, index as u32, is_up);
-        }
-    }
-
-    /// Has a line's port begin anew. While the line is down nobody pauses it; from the moment that it
-    /// is up the port knows what the other end wants, whose buffer may still be full of what came before.
-    fn restart_port(&mut self, ends: &mut impl Stations<P>, line: u32, is_up: bool) {
-        let Way { from, to } = self.lines[line as usize].way;
-        let paused = match is_up {
-            true => self.pausing(to),
-            false => 0,
-        };
-        let (node, port) = from;
-        if self.topology.is_host(NodeId(node)) {
-            ends.set_paused(self.now, node, paused);
-            self.kick(ends, node);
-            return;
-        }
-        let switch = self.switch_index(NodeId(node));
-        if !is_up {
-            for (frame, resumes) in self.switches[switch].flush(port) {
-                self.lines[line as usize].count_flushed(1);
-                self.lose(frame.packet);
-                if resumes {
-                    self.tell_pause(switch, frame.ingress);
-                }
-            }
-            self.events.set(self.departure(line), None);
-        }
-        self.switches[switch].set_paused(port, paused);
-        self.serve(switch, port);
-    }
-
-    /// Priorities that a port wants no frames of; a host's takes all.
-    fn pausing(&self, (node, port): (u32, u16)) -> u8 {
-        match self.topology.is_host(NodeId(node)) {
-            true => 0,
-            false => {
-                let switch = &self.switches[self.switch_index(NodeId(node))];
-                switch.ports[usize::from(port)].pausing
-            }
-        }
-    }
-
-    /// Switches find ways around cables that are down, and use those again that are up.
-    pub fn reroute(&mut self) {
-        for (cable, is_up) in self.is_up.iter().enumerate() {
-            if std::mem::replace(&mut self.is_routed[cable], *is_up) != *is_up {
-                self.routes.set_up(&self.topology, cable, *is_up);
-            }
-        }
-    }
-
-    /// Changes the rate of a cable both ways, for what is sent from now on.
-    pub fn set_rate(&mut self, cable: usize, rate: Rate) {
-        for line in &mut self.lines[2 * cable..][..2] {
-            line.set_rate(Some(rate));
-        }
-        for node in self.topology.cables[cable].ends {
-            if self.topology.is_host(node) {
-                continue;
-            }
-            let switch = &self.switches[self.switch_index(node)];
-            if switch.config.cuts_through {
-                allow_cut_through(&mut self.lines, &switch.leaving());
-            }
-        }
-    }
-
-    /// Has a cable lose packets both ways.
-    pub fn set_loss(&mut self, cable: usize, loss: Loss) {
-        for line in &mut self.lines[2 * cable..][..2] {
-            line.set_loss(loss);
-        }
-    }
-
-    /// Has a cable flip a bit of so many packets of 2^32 both ways, which no switch notices.
-    pub fn set_corruption(&mut self, cable: usize, share: u32) {
-        for line in &mut self.lines[2 * cable..][..2] {
-            line.set_corruption(share);
-        }
     }
 
     /// A host has been given something to do: has it send, and takes what it has to tell.
@@ -602,124 +409,6 @@ impl<P: Parcel> Network<P> {
     fn arrival(&self, line: u32) -> u32 {
         (self.host_lines.len() + self.lines.len()) as u32 + line
     }
-
-    /// Checks that nothing is lost but what is counted, and that the books of all parts agree.
-    ///
-    /// # Panics
-    /// If something is wrong.
-    pub fn audit(&self) {
-        let in_lines: u64 = self.lines.iter().map(Line::frames).sum();
-        let in_switches: u64 = self.switches.iter().map(Switch::frames).sum();
-        assert_eq!(
-            self.packets.len() as u64,
-            in_lines + in_switches,
-            "packets under way"
-        );
-        let arrived: u64 = self.lines.iter().map(Line::arrived).sum();
-        assert_eq!(arrived, self.hops, "frames that have crossed a line");
-        for switch in &self.switches {
-            switch.audit();
-            let leaving = switch.leaving();
-            let came = leaving.iter().map(|line| &self.lines[(line ^ 1) as usize]);
-            let flushed = leaving.iter().map(|line| &self.lines[*line as usize]);
-            let flushed: u64 = flushed.map(|line| line.counters().flushed).sum();
-            assert_eq!(
-                came.map(Line::arrived).sum::<u64>(),
-                switch.taken() + flushed,
-                "frames that came, and what became of them: {:?}",
-                switch.counters
-            );
-        }
-    }
-}
-
-/// What is under way, for those who look at it or meddle with it.
-impl<P: Parcel> Network<P> {
-    /// Packets on lines, first those that have not crossed the first of theirs, each line's in the order
-    /// in which they arrive.
-    pub fn under_way(&self) -> impl Iterator<Item = (&Frame, &P)> {
-        let frames = self.lines.iter().flat_map(Line::under_way);
-        frames.map(|frame| (frame, self.packets.get(frame.packet)))
-    }
-
-    /// Packets that wait in switches.
-    pub fn waiting(&self) -> impl Iterator<Item = (&Frame, &P)> {
-        let frames = self.switches.iter().flat_map(Switch::waiting);
-        frames.map(|frame| (frame, self.packets.get(frame.packet)))
-    }
-
-    /// The line that leaves the first (0) or second (1) end of a cable.
-    pub(crate) fn leaving(cable: usize, end: usize) -> u32 {
-        (2 * cable + end) as u32
-    }
-
-    /// Loses what is on lines and does not pass; `passes` is asked in the order of [`Self::under_way`].
-    pub fn retain(&mut self, mut passes: impl FnMut(&Frame, &P) -> bool) {
-        for line in 0..self.lines.len() {
-            let (it, packets) = (&mut self.lines[line], &mut self.packets);
-            it.retain(|frame| {
-                let kept = passes(frame, packets.get(frame.packet));
-                if !kept {
-                    packets.give_back(frame.packet);
-                }
-                kept
-            });
-            let next = it.next();
-            self.events.set(self.arrival(line as u32), next);
-        }
-    }
-
-    /// Puts a packet on a host's line that the host has not sent, so much later than what it sends now.
-    pub fn inject(&mut self, host: u32, mut frame: Frame, packet: P, late: Span) {
-        let id = self.packets.take();
-        *self.packets.get_mut(id) = packet;
-        frame.packet = id;
-        self.send_late(self.host_lines[host as usize], frame, late);
-    }
-}
-
-/// The lines of all cables, and the numbers of those that leave each node, port by port.
-fn make_lines(topology: &Topology, seed: u64) -> (Vec<Line>, Vec<Vec<u32>>) {
-    let mut leaving = vec![Vec::new(); topology.nodes() as usize];
-    let mut ports = Vec::new();
-    for (cable, index) in topology.cables.iter().zip(0..) {
-        ports.push(cable.ends.map(|NodeId(node)| {
-            let port = leaving[node as usize].len() as u16;
-            leaving[node as usize].push(0);
-            (node, port)
-        }));
-        for (end, (node, port)) in (0..).zip(ports[index]) {
-            leaving[node as usize][usize::from(port)] = 2 * index as u32 + end;
-        }
-    }
-    let mut lines = Vec::with_capacity(2 * ports.len());
-    for (cable, [first, second]) in topology.cables.iter().zip(ports) {
-        for (from, to) in [(first, second), (second, first)] {
-            let own = sub_seed(sub_seed(seed, 0), lines.len() as u64);
-            let mut line = Line::new(Way { from, to }, cable.rate, cable.delay, own);
-            line.set_loss(Loss::random(cable.loss_share()));
-            lines.push(line);
-        }
-    }
-    (lines, leaving)
-}
-
-/// Lets a switch forward what has begun to arrive, on lines as fast as any that leaves it: its own frame
-/// would run dry otherwise.
-fn allow_cut_through(lines: &mut [Line], leaving: &[u32]) {
-    let rate = |line: &u32| lines[*line as usize].rate();
-    let fastest = leaving.iter().map(rate).max();
-    for line in leaving {
-        // The way back of the same cable.
-        let coming = &mut lines[(line ^ 1) as usize];
-        coming.cuts_through = Some(coming.rate()) >= fastest;
-    }
-}
-
-/// How far ahead most events lie: a frame that crosses a line.
-fn horizon(lines: &[Line]) -> Span {
-    let crossing = |line: &Line| line.crossing(4096 + 100);
-    lines.iter().map(crossing).max().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -74,8 +74,16 @@ pub(crate) struct QpHost<'a> {
     pub(crate) unpolled: &'a mut Unpolled,
     /// What the queue pair has learned about the way to its peer.
     pub(crate) signal: Option<Signal>,
+    pub(crate) trouble: Trouble,
+}
+
+/// What is to be done about a queue pair after a call.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Trouble {
     /// A completion queue had no room: the queue pair must fail.
     pub(crate) overrun: bool,
+    /// It has an error whose record misses the peer.
+    pub(crate) failed: bool,
 }
 
 /// What the shared receive queue brings that a request of XRC names: a queue pair of XRC has none
@@ -101,7 +109,7 @@ impl<'a> QpHost<'a> {
             entered: None,
             unpolled,
             signal: None,
-            overrun: false,
+            trouble: Trouble::default(),
         }
     }
 
@@ -217,10 +225,17 @@ impl Host for QpHost<'_> {
             Pushed::Dropped => {}
             Pushed::Overrun => {
                 self.common.events.push_back(Event::CqOverrun(id));
-                self.overrun = true;
+                self.trouble.overrun = true;
             }
-            Pushed::Lost => self.overrun = true,
+            Pushed::Lost => self.trouble.overrun = true,
         }
+    }
+
+    #[cold]
+    fn fail(&mut self, queue: WorkQueue, completion: Completion) {
+        let Common { state, now, .. } = &*self.common;
+        self.trouble.failed |= state.errors().note(&completion, *now);
+        self.complete(queue, completion);
     }
 
     fn take_shared_recv(&mut self) -> Option<RecvWqe> {
@@ -259,12 +274,6 @@ impl Host for QpHost<'_> {
     fn open_read(&self, segment: &Segment) -> Result<MemoryRef, AccessError> {
         let who = self.key_holder_of(segment.key)?;
         self.common.keys.open_read(who, segment)
-    }
-
-    fn check_write(&self, segment: &Segment) -> Result<(), AccessError> {
-        self.common
-            .keys
-            .check_write(self.key_holder_of(segment.key)?, segment)
     }
 
     fn write(&mut self, key: Key, va: u64, data: Data<'_>) -> Result<(), AccessError> {

@@ -64,6 +64,7 @@ mod cq;
 mod credit;
 mod device;
 mod error;
+mod error_log;
 mod event;
 mod function;
 mod grh;
@@ -97,6 +98,7 @@ pub use cq::{CqId, CqInit, Notify};
 pub use credit::{LeaseTable, PathLook, Window};
 pub use device::{FlowLook, Hca, HcaConfig, LimitLook};
 pub use error::{Object, VerbsError};
+pub use error_log::{ERRORS_MAX, ErrorLog, ErrorRecord};
 pub use event::{Event, Refusal};
 pub use function::Function;
 pub use group::group_of_mgid;
@@ -128,5 +130,5 @@ pub use ferroce_transport::{
     AccessError, AccessFlags, Attr, Bytes, Completion, Counter, CounterInfo, Data, GRH_BYTES,
     MemoryRef, ModifyError, Mtu, MwBind, Outgoing, Path, Payload, PostError, QpAttr, QpCap,
     QpEvent, QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges, Span,
-    Time, TimerExpiry, UdAddress, WcFlags, WcOpcode, WcStatus,
+    Time, TimerExpiry, UdAddress, WcFlags, WcOpcode, WcStatus, WorkQueue,
 };

@@ -264,15 +264,6 @@ impl KeyTable {
         }
     }
 
-    fn open_segment(
-        &self,
-        who: KeyHolder,
-        segment: &Segment,
-        access: AccessFlags,
-    ) -> Result<(&Region, u64), AccessError> {
-        self.open(who, segment.key, segment.va, segment.len.into(), access)
-    }
-
     /// Where a segment lies that its key opens for reading.
     #[inline]
     pub(crate) fn open_read(
@@ -280,15 +271,11 @@ impl KeyTable {
         who: KeyHolder,
         segment: &Segment,
     ) -> Result<MemoryRef, AccessError> {
-        let (region, offset) = self.open_segment(who, segment, read_access(segment.key))?;
-        region.memory.check_read(offset, segment.len)?;
+        let Segment { key, va, len } = *segment;
+        let (region, offset) = self.open(who, key, va, len.into(), read_access(key))?;
+        region.memory.check_read(offset, len)?;
         let region = region.info.key.0;
         Ok(MemoryRef { offset, region })
-    }
-
-    pub(crate) fn check_write(&self, who: KeyHolder, segment: &Segment) -> Result<(), AccessError> {
-        self.open_segment(who, segment, write_access(segment.key))
-            .map(drop)
     }
 
     /// Whether it lies in a region without bytes.
@@ -417,7 +404,7 @@ mod tests {
             assert_eq!(read(key, va, len), Err(AccessError::OutOfBounds));
         }
         assert_eq!(
-            table.check_write(WHO, &remote(key, 0x1000, 1)),
+            table.write(WHO, Key::Remote(key), 0x1000, Data::Length(1)),
             Err(AccessError::NotPermitted)
         );
         let stranger = KeyHolder { pd: PdId(1), ..WHO };

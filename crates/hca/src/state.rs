@@ -19,6 +19,7 @@ pub use self::local::LocalSettings;
 use crate::carrier::CarrierLosses;
 use crate::counters::{CounterSlab, Counters};
 use crate::credit::LeaseTable;
+use crate::error_log::ErrorLog;
 use crate::function::Function;
 use crate::histogram::{Histogram, HistogramError};
 use crate::identity::Identity;
@@ -60,6 +61,8 @@ pub struct MappedState {
     pub slabs: &'static [CounterSlab],
     /// What the processes of this function have leased.
     pub leases: &'static LeaseTable,
+    /// Their last errors.
+    pub errors: &'static ErrorLog,
 }
 
 /// Where the settings of a card are kept.
@@ -241,6 +244,14 @@ impl DeviceState {
     #[inline]
     pub(crate) fn count(&self, counter: Counter, n: u64) {
         self.own().add(counter, n);
+    }
+
+    /// The last errors of the function, of all processes that have or had it open.
+    pub fn errors(&self) -> &ErrorLog {
+        match &self.0.memory {
+            Memory::Local(local) => local.errors(),
+            Memory::Mapped { memory, .. } => memory.errors,
+        }
     }
 
     /// What it shares with other processes of what peers take.

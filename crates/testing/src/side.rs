@@ -13,12 +13,13 @@ use ferroce_wire::Qpn;
 
 use crate::flight::Flight;
 
-/// A device whose timeouts are short, as the wire is.
+/// A device whose timeouts are short, as the wire is, and exact.
 pub fn config() -> HcaConfig {
     HcaConfig {
         personality: Personality {
             min_ack_timeout: 4,
             initial_exponent: Some(4),
+            quantiser: false,
             ..Personality::default()
         },
         trace_timers: true,

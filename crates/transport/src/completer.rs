@@ -246,17 +246,19 @@ impl Requester {
         if self.waits_for_receiver() {
             return Ok(()); // the same NAK again
         }
+        //= F10: the last one counts, too.
+        host.count(Counter::RnrNakRetryErr, 1);
         if !self.may_retry_rnr(attr.rnr_retry) {
             host.count(Counter::ReqRnrRetriesExceeded, 1);
             return Err(WcStatus::RnrRetryExcErr.into());
         }
-        host.count(Counter::RnrNakRetryErr, 1);
         // A wait without end must not fail for sequence NAKs that come late, a few in a second:
         // some responders refuse what follows in the burst by one of those.
         self.retry.on_receiver_not_ready(host.policy());
         self.go_back();
+        let wait = Span::from_nanos(rnr_timer_ns(timer_code));
         self.timer = RequesterTimer::Rnr {
-            until: now.after(Span::from_nanos(rnr_timer_ns(timer_code))),
+            until: now.after(host.policy().receiver_wait(wait)),
         };
         Ok(())
     }
@@ -279,14 +281,10 @@ impl Requester {
 
     fn handle_ack_timeout<H: Host>(&mut self, now: Time, wait: Span, host: &mut H) -> Verdict {
         let expiry = self.retry.on_timeout(host.policy(), now);
-        let (adaptive, fatal) = match expiry {
-            Expiry::Retransmit { adaptive } => (adaptive, false),
-            Expiry::Fatal => (false, true),
-        };
         host.timer_expired(TimerExpiry {
             wait,
-            adaptive,
-            fatal,
+            adaptive: expiry == Expiry::Retransmit { adaptive: true },
+            fatal: expiry == Expiry::Fatal,
         });
         host.count(
             match expiry {
@@ -294,15 +292,25 @@ impl Requester {
                 Expiry::Fatal if matches!(host.policy().kind, PolicyKind::Profile(_)) => {
                     Counter::RoceAdpRetransTo
                 }
-                Expiry::Retransmit { adaptive: false } | Expiry::Fatal => {
-                    Counter::LocalAckTimeoutErr
-                }
+                _ => Counter::LocalAckTimeoutErr,
             },
             1,
         );
-        if fatal {
-            host.count(Counter::ReqTransportRetriesExceeded, 1);
-            return Err(WcStatus::RetryExcErr.into());
+        match expiry {
+            Expiry::Fatal => {
+                host.count(Counter::ReqTransportRetriesExceeded, 1);
+                return Err(WcStatus::RetryExcErr.into());
+            }
+            Expiry::Initial => {
+                self.arm(now, host);
+                return Ok(());
+            }
+            Expiry::Retransmit { .. } => {}
+        }
+        //= F13: as if a CNP had come, though none has.
+        if host.policy().slow_restart {
+            host.count(Counter::RpCnpHandled, 1);
+            host.count(Counter::RoceSlowRestartCnps, 1);
         }
         self.implied_nak_at = None;
         let mut recovery = self.recovery;

@@ -49,6 +49,11 @@ pub trait Host {
     /// Puts a completion on the completion queue of `queue`.
     fn complete(&mut self, queue: WorkQueue, completion: Completion);
 
+    /// The same for one that says of an error. For whoever keeps a record of those.
+    fn fail(&mut self, queue: WorkQueue, completion: Completion) {
+        self.complete(queue, completion);
+    }
+
     /// The next receive WQE of the shared receive queue this QP is attached to.
     fn take_shared_recv(&mut self) -> Option<RecvWqe>;
 
@@ -62,9 +67,6 @@ pub trait Host {
 
     /// Where `segment` lies, in memory that its key opens for reading.
     fn open_read(&self, segment: &Segment) -> Result<MemoryRef, AccessError>;
-
-    /// Whether `segment` lies in memory that its key opens, for writing.
-    fn check_write(&self, segment: &Segment) -> Result<(), AccessError>;
 
     /// Writes `data` to memory; checks key, range and permission first. Nothing is written on
     /// error.

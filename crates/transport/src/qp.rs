@@ -160,7 +160,7 @@ impl Qp {
     }
 
     /// Its attributes as `ibv_query_qp` tells them: the PSNs are those that come next, as with
-    /// cards, so that a peer which is set up with them goes on where this side stopped.
+    /// cards, so that a peer which is set up with them goes on where this side stopped (F18, F19).
     pub fn live_attr(&self) -> QpAttr {
         QpAttr {
             rq_psn: self.expected_psn(),

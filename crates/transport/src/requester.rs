@@ -634,12 +634,10 @@ impl Requester {
     }
 
     /// Completes the oldest WQE with `fault` and flushes the rest. If the peer refused it, it is the
-    /// next one to send, for whoever asks.
+    /// next one to send, for whoever asks (F19).
     pub(crate) fn fail<H: Host>(&mut self, host: &mut H, qpn: Qpn, fault: Fault) {
         if let Some(wqe) = self.queue.pop_front() {
-            host.count(Counter::ReqCqeError, 1);
-            let completion = fault.completion(wqe.wr_id, wqe.op.wc_opcode(), qpn);
-            host.complete(WorkQueue::Send, completion);
+            fault.complete(host, wqe.wr_id, wqe.op.wc_opcode(), qpn);
         }
         use WcStatus::{RemAccessErr, RemInvReqErr, RemOpErr};
         if matches!(fault.status, RemAccessErr | RemInvReqErr | RemOpErr) {
@@ -653,9 +651,7 @@ impl Requester {
     pub(crate) fn flush<H: Host>(&mut self, host: &mut H, qpn: Qpn, oldest: Fault) {
         let mut fault = oldest;
         while let Some(wqe) = self.queue.pop_front() {
-            host.count(Counter::ReqCqeFlushError, 1);
-            let completion = fault.completion(wqe.wr_id, wqe.op.wc_opcode(), qpn);
-            host.complete(WorkQueue::Send, completion);
+            fault.complete(host, wqe.wr_id, wqe.op.wc_opcode(), qpn);
             fault = Fault::FLUSHED;
         }
         self.next = self.high;

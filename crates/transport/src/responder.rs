@@ -155,9 +155,16 @@ impl<H: Host> Context<'_, H> {
         self.host.complete(WorkQueue::Recv, completion);
     }
 
+    /// Counts a request that is refused.
+    //= F11: a WRITE does not count.
+    pub(crate) fn count_refusal(&mut self, code: NakCode, opcode: Opcode) {
+        if code == NakCode::RemoteAccess && !opcode.is_write() {
+            self.host.count(Counter::RespRemoteAccessErrors, 1);
+        }
+    }
+
     pub(crate) fn fail(&mut self, wqe: &RecvWqe, fault: Fault) {
-        self.host.count(Counter::RespCqeError, 1);
-        self.complete(fault.completion(wqe.wr_id, WcOpcode::Recv, self.qpn));
+        fault.complete(self.host, wqe.wr_id, WcOpcode::Recv, self.qpn);
     }
 }
 
@@ -242,9 +249,7 @@ impl Responder {
                 Err(Failed)
             }
             Err(Refusal::Fatal(code, event)) => {
-                if code == NakCode::RemoteAccess {
-                    cx.host.count(Counter::RespRemoteAccessErrors, 1);
-                }
+                cx.count_refusal(code, headers.opcode());
                 self.answers.nak(psn, Syndrome::Nak(code));
                 self.fail_refused(code, cx);
                 cx.host.event(event);
@@ -373,6 +378,8 @@ impl Responder {
         };
         if let Some(message) = begun {
             self.message = message;
+            //= F12: whatever becomes of it.
+            cx.host.count(Counter::RxWriteRequests, 1);
         }
         let Message::Write {
             va,
@@ -388,20 +395,11 @@ impl Responder {
             *receive = taken;
         }
         let (ends, len) = (opcode.ends_message(), data.len());
-        // The whole range is checked before the first byte is written; where that is all in one
-        // packet, by writing it. A WRITE of nothing touches no memory, so its key is not looked at
-        // (IBA vol 1, 9.7.4.1.5).
-        let in_one = ends && len == *total;
-        if opcode.starts_message() && *total > 0 && !in_one {
-            cx.host.check_write(&Segment {
-                key: Key::Remote(*rkey),
-                va: *va,
-                len: *total,
-            })?;
-        }
         if len > *left || (ends && len != *left) || (!ends && len == *left) {
             return Err(INVALID);
         }
+        // A WRITE of nothing touches no memory, so its key is not looked at (IBA vol 1, 9.7.4.1.5).
+        //= F20: each packet for itself, and those before a refused one have landed.
         if len > 0 {
             cx.host.write(Key::Remote(*rkey), *va, data)?;
             *va = va.wrapping_add(len.into());
@@ -410,7 +408,6 @@ impl Responder {
         if ends {
             let (byte_len, receive) = (*total, receive.take());
             self.message = Message::None;
-            cx.host.count(Counter::RxWriteRequests, 1);
             if let Some(wqe) = receive {
                 let opcode = WcOpcode::RecvRdmaWithImm;
                 let completion = complete_receive(&wqe, opcode, byte_len, headers, cx.qpn);
@@ -595,18 +592,12 @@ impl Responder {
     /// Completes as flushed what the responder holds: the receive WQE of a half-received SEND,
     /// then the QP's own queue.
     pub(crate) fn flush<H: Host>(&mut self, cx: &mut Context<'_, H>) {
-        let held = self.end_message();
+        let mut held = self.end_message();
         if held.is_some() {
             self.enter_own_srq(cx.host);
         }
-        for wqe in held
-            .into_iter()
-            .chain(std::iter::from_fn(|| cx.receives.take_own()))
-        {
-            cx.host.count(Counter::RespCqeFlushError, 1);
-            let completion =
-                Completion::error(wqe.wr_id, WcStatus::WrFlushErr, WcOpcode::Recv, cx.qpn);
-            cx.host.complete(WorkQueue::Recv, completion);
+        while let Some(wqe) = held.take().or_else(|| cx.receives.take_own()) {
+            cx.fail(&wqe, Fault::FLUSHED);
         }
     }
 

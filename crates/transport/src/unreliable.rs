@@ -54,7 +54,7 @@ impl Responder {
                 Err(Failed)
             }
             Err(Refusal::Fatal(NakCode::RemoteAccess, event)) => {
-                cx.host.count(Counter::RespRemoteAccessErrors, 1);
+                cx.count_refusal(NakCode::RemoteAccess, headers.opcode());
                 self.fail_refused(NakCode::RemoteAccess, cx);
                 cx.host.event(event);
                 Err(Failed)

@@ -5,7 +5,7 @@ use ferroce_wire::Qpn;
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::{AccessError, AccessFlags, Bytes, QpType, SendTo, Time};
+use crate::{AccessError, AccessFlags, Bytes, Counter, Host, QpType, SendTo, Time};
 
 /// A scatter/gather element: local memory opened by an lkey.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -313,6 +313,28 @@ pub enum WcStatus {
 }
 
 impl WcStatus {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 13] = [
+        Self::Success,
+        Self::LocLenErr,
+        Self::LocQpOpErr,
+        Self::LocProtErr,
+        Self::WrFlushErr,
+        Self::MwBindErr,
+        Self::BadRespErr,
+        Self::LocAccessErr,
+        Self::RemInvReqErr,
+        Self::RemAccessErr,
+        Self::RemOpErr,
+        Self::RetryExcErr,
+        Self::RnrRetryExcErr,
+    ];
+
+    /// The one with this number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| *it as u32 == number)
+    }
+
     /// The name as verbs programs print it.
     pub fn name(self) -> &'static str {
         match self {
@@ -332,18 +354,18 @@ impl WcStatus {
         }
     }
 
-    /// The vendor syndrome that ConnectX reports with this status, if it is always the same one. 129
-    /// (retry exceeded) and 249 (flush) are documented facts of those cards; the others are what
-    /// public logs show. 0 where nothing is known.
+    /// The vendor syndrome that ConnectX reports with this status, if it is always the same one; 0
+    /// where nothing is known.
+    //= F1, F6: 0x89 and 0x61.
     pub fn vendor_err(self) -> u32 {
         match self {
-            Self::LocQpOpErr => 97,
-            Self::RetryExcErr => 129,
-            Self::RnrRetryExcErr => 135,
-            Self::RemAccessErr => 136,
-            Self::RemOpErr => 137,
-            Self::RemInvReqErr => 138,
-            Self::WrFlushErr => 249,
+            Self::LocQpOpErr => 0x61,
+            Self::RetryExcErr => 0x81,
+            Self::RnrRetryExcErr => 0x87,
+            Self::RemAccessErr => 0x88,
+            Self::RemOpErr => 0x89,
+            Self::RemInvReqErr => 0x8a,
+            Self::WrFlushErr => 0xf9,
             _ => 0,
         }
     }
@@ -358,15 +380,16 @@ pub(crate) struct Fault {
 
 impl Fault {
     /// The queue pair is in ERR.
-    pub(crate) const FLUSHED: Self = Self::flushed(249);
-    /// It was the oldest request when the program moved the queue pair there.
-    pub(crate) const STOPPED: Self = Self::flushed(245);
-    /// A response to a READ or atomic cannot be put where it belongs.
+    pub(crate) const FLUSHED: Self = Self::flushed(0xf9);
+    /// It was the oldest request when the program moved the queue pair there (F7).
+    pub(crate) const STOPPED: Self = Self::flushed(0xf5);
+    /// A response to a READ or atomic cannot be put where it belongs (F4).
     pub(crate) const RESPONSE: Self = Self::protection(0x33);
-    /// Nor can a message.
+    /// Nor can a message (F5).
     pub(crate) const RECEIVE: Self = Self::protection(0x32);
 
     /// What a SEND or WRITE sends cannot be read.
+    //= F2, F3: one code for a range beyond the MR, another for a key that opens nothing here.
     pub(crate) fn send(error: AccessError) -> Self {
         Self::protection(match error {
             AccessError::OutOfBounds => 0x53,
@@ -388,12 +411,24 @@ impl Fault {
         }
     }
 
-    /// The completion of that request.
-    pub(crate) fn completion(self, wr_id: u64, opcode: WcOpcode, qpn: Qpn) -> Completion {
-        Completion {
+    /// Completes that request.
+    //= F8, F9: every error is counted, and those that were only flushed a second time.
+    #[cold]
+    pub(crate) fn complete<H: Host>(self, host: &mut H, wr_id: u64, opcode: WcOpcode, qpn: Qpn) {
+        let queue = opcode.work_queue();
+        let (errors, flushed) = match queue {
+            WorkQueue::Send => (Counter::ReqCqeError, Counter::ReqCqeFlushError),
+            WorkQueue::Recv => (Counter::RespCqeError, Counter::RespCqeFlushError),
+        };
+        host.count(errors, 1);
+        if self == Self::FLUSHED {
+            host.count(flushed, 1);
+        }
+        let completion = Completion {
             vendor_err: self.vendor_err,
             ..Completion::error(wr_id, self.status, opcode, qpn)
-        }
+        };
+        host.fail(queue, completion);
     }
 }
 
@@ -424,6 +459,38 @@ pub enum WcOpcode {
 }
 
 impl WcOpcode {
+    const ALL: [Self; 9] = [
+        Self::Send,
+        Self::RdmaWrite,
+        Self::RdmaRead,
+        Self::CompSwap,
+        Self::FetchAdd,
+        Self::BindMw,
+        Self::LocalInv,
+        Self::Recv,
+        Self::RecvRdmaWithImm,
+    ];
+
+    /// The one with this number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| *it as u32 == number)
+    }
+
+    /// What it is called in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Send => "SEND",
+            Self::RdmaWrite => "RDMA WRITE",
+            Self::RdmaRead => "RDMA READ",
+            Self::CompSwap => "compare and swap",
+            Self::FetchAdd => "fetch and add",
+            Self::BindMw => "bind of a memory window",
+            Self::LocalInv => "local invalidation",
+            Self::Recv => "receive",
+            Self::RecvRdmaWithImm => "receive of immediate data",
+        }
+    }
+
     /// The queue whose requests complete with it.
     pub fn work_queue(self) -> WorkQueue {
         match self {

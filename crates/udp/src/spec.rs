@@ -143,6 +143,8 @@ struct PersonalityFile {
     #[serde(with = "DecTriggerFile")]
     dec_trigger: DecTrigger,
     range_bound_exclusive: bool,
+    rnr_ticks: bool,
+    slow_restart: bool,
 }
 
 impl Default for PersonalityFile {
@@ -161,6 +163,8 @@ impl From<Personality> for PersonalityFile {
             initial_exponent: it.initial_exponent,
             dec_trigger: it.dec_trigger,
             range_bound_exclusive: it.range_bound_exclusive,
+            rnr_ticks: it.rnr_ticks,
+            slow_restart: it.slow_restart,
         }
     }
 }
@@ -175,6 +179,8 @@ impl From<PersonalityFile> for Personality {
             initial_exponent: it.initial_exponent,
             dec_trigger: it.dec_trigger,
             range_bound_exclusive: it.range_bound_exclusive,
+            rnr_ticks: it.rnr_ticks,
+            slow_restart: it.slow_restart,
         }
     }
 }

@@ -369,7 +369,7 @@ fn memory_that_is_not_theirs_is_not_touched() {
             .send(&forger.packet(Opcode::RcWriteOnly, 0, remote));
         let code = NakCode::RemoteAccess;
         assert_eq!(forger.answer(), (0, Syndrome::Nak(code)));
-        counted(victim, Counter::RespRemoteAccessErrors, 0, 1);
+        counted(victim, Counter::RxWriteRequests, 0, 1);
         assert!(victim.bytes(0, LEN).iter().all(|&byte| byte == 0));
     }
 }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ferroce_adp::RetryState;
 use ferroce_adp::trace::{Event, Input, Replay, SilentPeer, Step, Wait};
+use ferroce_adp::{PolicyKind, RetryState};
 use ferroce_time::Span;
 use serde::Serialize;
 
@@ -44,6 +44,8 @@ pub(crate) struct Trace {
 struct SilentJson {
     ack_timeout_ns: Option<u64>,
     total_ns: Option<u64>,
+    /// With the coarse timers of a card.
+    shortest_total_ns: Option<u64>,
     waits: Vec<WaitJson>,
 }
 
@@ -110,6 +112,7 @@ impl Trace {
             to.json(&SilentJson {
                 ack_timeout_ns: state.ack_timeout(&chosen.policy).map(Span::as_nanos),
                 total_ns: state.total(&chosen.policy).map(Span::as_nanos),
+                shortest_total_ns: shortest_total(chosen, state).map(Span::as_nanos),
                 waits,
             })?;
         } else {
@@ -185,9 +188,20 @@ impl Trace {
     }
 }
 
+/// The total if a card's coarse timers shorten every wait that they may.
+//= F14: these are what a device has by default; a replay is exact.
+fn shortest_total(chosen: &Chosen, state: RetryState) -> Option<Span> {
+    let mut policy = chosen.policy;
+    if let PolicyKind::Firmware { quantiser, .. } = &mut policy.kind {
+        *quantiser = true;
+    }
+    state.shortest_total(&policy)
+}
+
 /// What is replayed, and its two limits.
 pub(crate) fn head(chosen: &Chosen, state: RetryState) -> String {
     let qp = state.qp();
+    let shortest = shortest_total(chosen, state);
     let limits = match state.ack_timeout(&chosen.policy) {
         None => "ack timeout never: timeout 0 turns the timer off".to_owned(),
         Some(ack_timeout) => format!(
@@ -196,7 +210,10 @@ pub(crate) fn head(chosen: &Chosen, state: RetryState) -> String {
             match state.total(&chosen.policy) {
                 None => "never".to_owned(),
                 Some(Span::ZERO) => "0: the first expiry is fatal".to_owned(),
-                Some(total) => total.to_string(),
+                Some(total) => match shortest.filter(|shortest| *shortest < total) {
+                    Some(shortest) => format!("{total} ({shortest} at least on a card)"),
+                    None => total.to_string(),
+                },
             }
         ),
     };
@@ -215,6 +232,7 @@ fn word(event: Event) -> &'static str {
         Event::Error => "error",
         Event::Never => "never",
         Event::Retransmit { .. } => "retransmit",
+        Event::Initial => "initial",
     }
 }
 
@@ -223,6 +241,7 @@ fn event_text(event: Event) -> String {
         Event::Error => format!("error {RETRY_EXC}"),
         Event::Never => "never".to_owned(),
         Event::Retransmit { .. } => "retransmit".to_owned(),
+        Event::Initial => "initial, nothing is sent".to_owned(),
     }
 }
 

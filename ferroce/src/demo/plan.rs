@@ -75,8 +75,9 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The bins of all histograms: octaves around 1 ms, from 62.5 us to 4.096 s. Every timeout of the
-/// three policies has its own, and the edges are round.
+/// The bins of all histograms: octaves around 1 ms, from 62.5 us to 4.096 s. Every exact timeout of the
+/// three policies has its own, coarse timers share that of the next shorter one, and the edges are
+/// round.
 pub(crate) const BINS: HistogramConfig = HistogramConfig {
     bins: 18,
     mode: BinWidthMode::Double,

@@ -10,6 +10,7 @@ use ferroce_time::Span;
 use serde::Serialize;
 
 use super::app::{App, Asked, Remark, Setting};
+use super::lines::{Lines, unbroken};
 use crate::adp::{Chosen, DeviceArgs, Personality, PersonalityArgs, WaitJson, choose};
 use crate::output::{Failure, Output};
 
@@ -58,8 +59,9 @@ struct Explanation<'a> {
     policy: &'static str,
     /// What the attributes promise at first sight: retry_cnt times the timeout as it was asked for.
     ib_ns: Option<u64>,
-    /// What a device out of the box takes.
+    /// What a device out of the box takes at most, and at least: its timer is coarse.
     device_ns: Option<u64>,
+    device_min_ns: Option<u64>,
     /// What the policy takes, to the nanosecond; null when it never ends.
     exact_ns: Option<u64>,
     waits: Vec<WaitJson>,
@@ -111,9 +113,13 @@ impl Timeout {
                 format!("only the first {WAITS_MAX} waits are traced"),
             );
         }
+        //= F14: the ladder of a device out of the box has coarse timers.
         let device = Policy {
             floor: policy.floor,
-            ..Policy::new(PolicyKind::FIRMWARE)
+            ..Policy::new(PolicyKind::Firmware {
+                quantiser: true,
+                initial_exponent: None,
+            })
         };
         let chain = Chain {
             app,
@@ -122,6 +128,7 @@ impl Timeout {
             chosen: &chosen,
             ib: ack_timeout(qp.timeout).map(|timeout| timeout * qp.retry_cnt.into()),
             device: device.total(qp),
+            device_min: device.shortest_total(qp),
             exact,
             waits,
         };
@@ -175,6 +182,7 @@ struct Chain<'a> {
     chosen: &'a Chosen,
     ib: Option<Span>,
     device: Option<Span>,
+    device_min: Option<Span>,
     exact: Option<Span>,
     waits: Vec<Wait>,
 }
@@ -204,6 +212,7 @@ impl Chain<'_> {
             },
             ib_ns: self.ib.map(Span::as_nanos),
             device_ns: self.device.map(Span::as_nanos),
+            device_min_ns: self.device_min.map(Span::as_nanos),
             exact_ns: self.exact.map(Span::as_nanos),
             waits: self.waits.iter().map(Into::into).collect(),
             remarks: &self.asked.remarks,
@@ -260,14 +269,12 @@ impl Chain<'_> {
             "fails after",
             &format!("{:<20}IB, 1x: {}", in_words(self.ib), self.ib_formula()),
         );
-        lines.add(
-            "",
-            &format!(
-                "{:<20}device: {}",
-                in_words(self.device),
-                self.device_formula()
-            ),
-        );
+        let device = in_words(self.device);
+        lines.add("", &format!("{device:<20}{}", self.device_formula()));
+        if self.device_min != self.device {
+            let device = in_words(self.device_min);
+            lines.add("", &format!("{device:<20}{}", self.device_min_formula()));
+        }
         lines.add(
             "",
             &format!("{:<20}exact, by the trace", in_words(self.exact)),
@@ -293,12 +300,24 @@ impl Chain<'_> {
     fn device_formula(&self) -> String {
         let policy = &self.chosen.policy;
         match policy.ack_timeout(self.qp) {
-            None => "timeout 0 is infinite".to_owned(),
+            None => "device: timeout 0 is infinite".to_owned(),
             Some(timeout) if policy.floor == AckTimeoutFloor::Disabled => {
-                format!("{} x {}, without minimum", self.qp.retry_cnt + 1, timeout)
+                let waits = self.qp.retry_cnt + 1;
+                format!("device, at most: 1.16 and {waits} x {timeout}, without minimum")
             }
-            Some(_) if self.qp.retry_cnt == 0 => "at most, by seven retransmissions".to_owned(),
-            Some(timeout) => format!("{} x 2 x {}", self.qp.retry_cnt, timeout),
+            Some(_) if self.qp.retry_cnt == 0 => {
+                "device, at most: seven retransmissions".to_owned()
+            }
+            Some(timeout) => {
+                format!("device, at most: {} x 2 x {timeout}", self.qp.retry_cnt)
+            }
+        }
+    }
+
+    fn device_min_formula(&self) -> &'static str {
+        match self.chosen.policy.floor {
+            AckTimeoutFloor::Disabled => "device, at least: 0.51 in place of 1.16",
+            AckTimeoutFloor::Enforced(_) => "device, at least: its coarse timer may cut waits",
         }
     }
 
@@ -374,7 +393,8 @@ fn effects(asked: &mut Asked, qp: QpTimeouts, policy: &Policy) {
         }
         PolicyKind::Firmware { .. } if policy.floor == AckTimeoutFloor::Disabled => {
             let text = "without the minimum the firmware does no adaptive retransmission, as \
-                        measured: it waits for the QP's timeout every time"
+                        measured: it waits for 0.51 to 1.16 of the QP's timeout, sends nothing, and \
+                        then waits for the timeout every time"
                 .to_owned();
             asked.remark("note", text);
         }
@@ -385,8 +405,9 @@ fn effects(asked: &mut Asked, qp: QpTimeouts, policy: &Policy) {
             asked.remark("no_effect", text);
         }
         PolicyKind::Firmware { .. } if timeout != 0 => {
-            let text = "the first wait is drawn from 4.194304 ms to 67.108864 ms; the time to \
-                        failure does not depend on it"
+            let text = "the first wait is drawn from 4.194304 ms to 67.108864 ms; the coarse timer of \
+                        a device cuts about half of the others up to the first of the equal ones to \
+                        three quarters, the trace shows them uncut"
                 .to_owned();
             asked.remark("note", text);
         }
@@ -398,7 +419,7 @@ fn effects(asked: &mut Asked, qp: QpTimeouts, policy: &Policy) {
 fn meaning(policy: &Policy) -> &'static str {
     match &policy.kind {
         PolicyKind::Firmware { .. } if policy.floor == AckTimeoutFloor::Disabled => {
-            "the same wait retry_cnt + 1 times"
+            "an initial wait, then the same wait retry_cnt + 1 times"
         }
         PolicyKind::Firmware { .. } => "waits double up to the timeout, then twice the timeout",
         PolicyKind::Ib { .. } => "the same wait retry_cnt + 1 times",
@@ -407,49 +428,6 @@ fn meaning(policy: &Policy) -> &'static str {
         }
         PolicyKind::Profile(_) => "its ranges, capped by the timeout, up to its own total",
     }
-}
-
-/// Text in two columns, the second one wrapped.
-#[derive(Default)]
-struct Lines {
-    text: String,
-}
-
-const LEFT: usize = 13;
-const WIDTH: usize = 100;
-
-impl Lines {
-    fn add(&mut self, head: &str, body: &str) {
-        // A body that fits keeps its own spaces.
-        let mut rows = vec![String::new()];
-        if body.chars().count() <= WIDTH - LEFT {
-            rows = vec![body.to_owned()];
-        } else {
-            for word in body.split(' ') {
-                let last = rows.last_mut().expect("there is a first row");
-                if !last.is_empty()
-                    && last.chars().count() + 1 + word.chars().count() > WIDTH - LEFT
-                {
-                    rows.push(word.to_owned());
-                } else {
-                    *last += if last.is_empty() { "" } else { " " };
-                    *last += word;
-                }
-            }
-        }
-        for (i, row) in rows.iter().enumerate() {
-            let head = if i == 0 { head } else { "" };
-            let line = format!("{head:<LEFT$}{row}");
-            let _ = writeln!(self.text, "{}", line.replace(UNBROKEN, " ").trim_end());
-        }
-    }
-}
-
-/// A space at which no line breaks.
-const UNBROKEN: &str = "\u{a0}";
-
-fn unbroken(text: &str) -> String {
-    text.replace(' ', UNBROKEN)
 }
 
 /// A time that may not end, for people.

@@ -75,7 +75,8 @@ pub(super) fn read<'t>(
     let profile = profile(reader, &section, resolve);
     let policy_name = match &profile {
         Some((name, _)) => {
-            let idle = ["personality", "ib_multiplier", "initial_exponent"];
+            let idle = ["personality", "ib_multiplier"];
+            let idle = [&idle[..], &OF_FIRMWARE].concat();
             reader.idle(&section, &idle, "has no effect under a profile");
             format!("profile {name}")
         }
@@ -113,6 +114,9 @@ pub(super) fn read<'t>(
     }
 }
 
+/// What only the firmware's own ladder has.
+const OF_FIRMWARE: [&str; 2] = ["initial_exponent", "quantiser"];
+
 fn read_personality<'t>(
     reader: &mut Reader<'t>,
     section: &Section<'t>,
@@ -125,14 +129,14 @@ fn read_personality<'t>(
         personality.ib_multiplier = multiplier;
     }
     personality.initial_exponent = reader.count8(section, "initial_exponent", (0, 31));
-    let (idle, with) = match personality.adaptive {
-        true => ("ib_multiplier", "goes with personality = \"ib\" only"),
-        false => (
-            "initial_exponent",
-            "goes with personality = \"firmware\" only",
-        ),
+    if let Some(quantiser) = reader.flag(section, "quantiser") {
+        personality.quantiser = quantiser;
+    }
+    let (idle, with): (&[&str], _) = match personality.adaptive {
+        true => (&["ib_multiplier"], "goes with personality = \"ib\" only"),
+        false => (&OF_FIRMWARE, "goes with personality = \"firmware\" only"),
     };
-    reader.idle(section, &[idle], with);
+    reader.idle(section, idle, with);
     match personality.adaptive {
         true => "firmware ladder".into(),
         false => "plain InfiniBand timeouts".into(),

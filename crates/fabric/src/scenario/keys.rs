@@ -250,6 +250,11 @@ pub(super) const DEVICE: &[Key] = &[
         "firmware: first step of the ladder, 4.096 us doubled so many times; drawn from 10 to 14.",
     ),
     key(
+        "quantiser",
+        Takes::Flag,
+        "firmware: a card's coarse timers, which cut some waits to three quarters; true.",
+    ),
+    key(
         "min_ack_timeout_limit_disabled",
         Takes::Flag,
         "Take timeouts below 16 as they are; false.",

@@ -74,6 +74,8 @@ impl Hca {
         let personality = settings.personality();
         self.common.policy.dec_trigger = personality.dec_trigger;
         self.common.policy.range_bound_exclusive = personality.range_bound_exclusive;
+        self.common.policy.rnr_ticks = personality.rnr_ticks;
+        self.common.policy.slow_restart = personality.slow_restart;
         let floor = settings.ack_timeout_floor(self.common.state.function());
         self.common.policy.change(settings.policy_kind(), floor);
         self.congestion.set(&settings);

@@ -12,7 +12,7 @@ use super::timers::earlier;
 use crate::congestion::Limiter;
 use crate::cq::Unpolled;
 use crate::event::Event;
-use crate::host::{QpHost, QpObjects};
+use crate::host::{QpHost, QpObjects, Trouble};
 
 /// A queue pair and what the device knows about it; what packets need stands together.
 #[derive(Debug)]
@@ -115,6 +115,21 @@ impl QpEntry {
     }
 }
 
+/// Does what a call has left to do about trouble.
+#[cold]
+fn settle(qp: &mut Qp, path: Option<Path>, host: &mut QpHost<'_>) {
+    if host.trouble.overrun && qp.state() != QpState::Err {
+        host.common.events.push_back(Event::QpFatal(host.qpn));
+        let to_error = QpModify::to(QpState::Err, Attr::empty(), QpAttr::default());
+        // Every state has a transition to ERR.
+        let _ = qp.modify(&to_error, host);
+    }
+    if let Some(path) = path.filter(|_| host.trouble.failed) {
+        let errors = host.common.state.errors();
+        errors.set_peer(host.qpn, path.dest, qp.attr().dest_qpn);
+    }
+}
+
 impl Hca {
     pub(crate) fn qp_index(&self, qpn: Qpn) -> Option<u32> {
         self.common.numbers.index(qpn.value())
@@ -160,16 +175,14 @@ impl Hca {
             qp,
             objects,
             unpolled,
+            path,
             ..
         } = &mut **entry;
         let mut host = QpHost::new(&mut self.common, qp.qpn(), objects, unpolled);
         let result = f(qp, &mut host);
         let signal = host.signal;
-        if host.overrun && qp.state() != QpState::Err {
-            host.common.events.push_back(Event::QpFatal(host.qpn));
-            let to_error = QpModify::to(QpState::Err, Attr::empty(), QpAttr::default());
-            // Every state has a transition to ERR.
-            let _ = qp.modify(&to_error, &mut host);
+        if host.trouble != Trouble::default() {
+            settle(qp, *path, &mut host);
         }
         let deadline = entry.next_deadline();
         if let Some(signal) = signal {

@@ -12,7 +12,7 @@ pub struct Personality {
     pub ib_multiplier: u8,
     /// Smallest ACK timeout code that counts, unless the limit is disabled (D8).
     pub min_ack_timeout: u8,
-    /// Whether the firmware's own ladder has the coarse steps of real timers (D24).
+    /// Whether the firmware's own ladder has the coarse steps of real timers (D24, F14).
     pub quantiser: bool,
     /// First exponent of the firmware's own ladder; drawn when `None`.
     pub initial_exponent: Option<u8>,
@@ -20,6 +20,10 @@ pub struct Personality {
     pub dec_trigger: DecTrigger,
     /// Whether a profile's ranges end below their upper bound (D2).
     pub range_bound_exclusive: bool,
+    /// Whether the wait for a receiver that is not ready has the coarse steps of a timer (F17).
+    pub rnr_ticks: bool,
+    /// Whether retransmissions after a timeout count as those of slow restart (F13).
+    pub slow_restart: bool,
 }
 
 impl Default for Personality {
@@ -28,10 +32,12 @@ impl Default for Personality {
             adaptive: true,
             ib_multiplier: 1,
             min_ack_timeout: 16,
-            quantiser: false,
+            quantiser: true,
             initial_exponent: None,
             dec_trigger: DecTrigger::PerProgress,
             range_bound_exclusive: false,
+            rnr_ticks: false,
+            slow_restart: true,
         }
     }
 }

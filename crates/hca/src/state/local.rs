@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::{SettingsStore, WriteLockError};
 use crate::carrier::CarrierLosses;
 use crate::counters::Counters;
+use crate::error_log::ErrorLog;
 use crate::histogram::Histogram;
 use crate::impair::Backlog;
 use crate::settings::Settings;
@@ -16,13 +17,14 @@ pub(super) struct Local {
     pub(super) backlogs: [Backlog; 2],
     pub(super) counters: Counters,
     /// Made when first needed: most of thousands of devices never have a timeout.
-    seldom: OnceLock<Box<Seldom>>,
+    rare: OnceLock<Box<Rare>>,
 }
 
 /// What only devices need that something happened to.
 #[derive(Debug, Default)]
-struct Seldom {
+struct Rare {
     histogram: Histogram,
+    errors: ErrorLog,
     carrier_losses: CarrierLosses,
 }
 
@@ -32,25 +34,29 @@ impl Local {
             settings: LocalSettings::new(settings),
             backlogs: Default::default(),
             counters: Counters::default(),
-            seldom: OnceLock::new(),
+            rare: OnceLock::new(),
         }
     }
 
     pub(super) fn histogram(&self) -> &Histogram {
-        &self.seldom().histogram
+        &self.rare().histogram
+    }
+
+    pub(super) fn errors(&self) -> &ErrorLog {
+        &self.rare().errors
     }
 
     pub(super) fn carrier_losses(&self) -> &CarrierLosses {
-        &self.seldom().carrier_losses
+        &self.rare().carrier_losses
     }
 
-    fn seldom(&self) -> &Seldom {
-        self.seldom.get_or_init(Box::default)
+    fn rare(&self) -> &Rare {
+        self.rare.get_or_init(Box::default)
     }
 
     /// If it was ever needed.
     pub(super) fn histogram_if_made(&self) -> Option<&Histogram> {
-        self.seldom.get().map(|it| &it.histogram)
+        self.rare.get().map(|it| &it.histogram)
     }
 }
 

@@ -37,6 +37,7 @@ fn shared() -> Shared {
         vfs: &[],
         slabs: Vec::leak((0..4).map(|_| CounterSlab::default()).collect()),
         leases: Box::leak(Box::default()),
+        errors: Box::leak(Box::default()),
     };
     Shared { memory, settings }
 }

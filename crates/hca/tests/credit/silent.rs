@@ -32,6 +32,7 @@ fn posted(qps: usize, mtu: Mtu, wr: Request) -> Link {
         response_bytes: BOUND / 2,
         personality: Personality {
             initial_exponent: Some(10),
+            quantiser: false,
             ..Personality::default()
         },
         ..HcaConfig::default()

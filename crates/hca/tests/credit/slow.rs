@@ -80,6 +80,7 @@ fn run(
         window,
         personality: Personality {
             initial_exponent: Some(kind.exponent),
+            quantiser: false,
             ..Personality::default()
         },
         ..HcaConfig::default()

@@ -143,13 +143,14 @@ fn a_window_opens_its_part_of_a_region_for_its_permissions() {
                     },
                     1,
                 ),
+                // Of one packet: whole ones before the end land (F20).
                 (
                     SendOp::Write {
-                        va: first + 1,
+                        va: first + u64::from(len) - 63,
                         rkey,
                         imm,
                     },
-                    len,
+                    64,
                 ),
                 (SendOp::Read { va: first, rkey }, 1),
                 (

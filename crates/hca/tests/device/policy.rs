@@ -308,6 +308,7 @@ fn a_reset_gives_queue_pairs_the_firmware_ladder_back() {
     let mut pair = silent(HcaConfig {
         personality: Personality {
             initial_exponent: Some(11),
+            quantiser: false,
             ..Personality::default()
         },
         ..traced()

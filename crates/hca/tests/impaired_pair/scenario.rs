@@ -147,6 +147,8 @@ pub(crate) fn config(dice: &mut Dice) -> HcaConfig {
                 false => DecTrigger::PerRecovery,
             },
             range_bound_exclusive: dice.chance(20),
+            rnr_ticks: dice.chance(20),
+            slow_restart: dice.chance(50),
         },
         trace_timers: true,
         ..HcaConfig::default()

@@ -188,22 +188,17 @@ impl Host for TestHost {
         })
     }
 
-    fn check_write(&self, segment: &Segment) -> Result<(), AccessError> {
-        let needs = match segment.key {
-            Key::Local(_) | Key::Receive(_) => AccessFlags::LOCAL_WRITE,
-            Key::Remote(_) => AccessFlags::REMOTE_WRITE,
-        };
-        self.find(segment, needs).map(|_| ())
-    }
-
     fn write(&mut self, key: Key, va: u64, data: Data<'_>) -> Result<(), AccessError> {
         let segment = Segment {
             key,
             va,
             len: data.len(),
         };
-        self.check_write(&segment)?;
-        let (region, start) = self.find(&segment, AccessFlags::empty())?;
+        let needs = match key {
+            Key::Local(_) | Key::Receive(_) => AccessFlags::LOCAL_WRITE,
+            Key::Remote(_) => AccessFlags::REMOTE_WRITE,
+        };
+        let (region, start) = self.find(&segment, needs)?;
         if let Data::Bytes(bytes) = data {
             self.regions[region].bytes[start..start + bytes.len()].copy_from_slice(bytes);
         }

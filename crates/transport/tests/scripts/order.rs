@@ -120,6 +120,9 @@ fn a_failing_queue_pair_flushes_everything_in_order() {
     assert_eq!(pair.recvs(A), [(50, flush), (51, flush), (52, flush)]);
     assert_eq!(pair.count(A, Counter::ReqCqeFlushError), 5);
     assert_eq!(pair.count(A, Counter::RespCqeFlushError), 3);
+    //= F8, F9: every error counts as one.
+    assert_eq!(pair.count(A, Counter::ReqCqeError), 6);
+    assert_eq!(pair.count(A, Counter::RespCqeError), 3);
     // Whatever is posted later is flushed at once.
     pair.write(A, 7, 10);
     pair.recv(A, 57, 10);

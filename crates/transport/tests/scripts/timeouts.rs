@@ -90,8 +90,10 @@ fn the_ladder_and_its_end_are_those_of_the_trace_to_the_nanosecond() {
                 .map(|p| p.at.since(start).as_nanos())
                 .collect();
             let mut expected = vec![0];
-            expected.extend(waits.iter().map(|(at, _)| *at));
-            expected.pop();
+            let resent = |(at, event): &(u64, Event)| {
+                matches!(event, Event::Retransmit { .. }).then_some(*at)
+            };
+            expected.extend(waits.iter().filter_map(resent));
             assert_eq!(sent, expected, "{policy:?} {qp:?}");
             expect_failed(&mut pair);
             let expiries = &pair[A].host.expiries;
@@ -119,6 +121,7 @@ fn trace(
         let event = match state.on_timeout(policy, now) {
             Expiry::Fatal => Event::Error,
             Expiry::Retransmit { adaptive } => Event::Retransmit { adaptive },
+            Expiry::Initial => Event::Initial,
         };
         waits.push((now.since(start).as_nanos(), event));
         if event == Event::Error {

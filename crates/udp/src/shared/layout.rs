@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use ferroce_hca::{CounterSlab, Function, LeaseTable, MappedState, StateBlock, VfBlock};
+use ferroce_hca::{CounterSlab, ErrorLog, Function, LeaseTable, MappedState, StateBlock, VfBlock};
 
 use super::SLOT_MAX;
 use super::gids::SharedGids;
@@ -16,7 +16,7 @@ use crate::sys::shareable;
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
 /// Rises with every change of what lies where.
-const VERSION: u32 = 14;
+const VERSION: u32 = 15;
 
 shareable! {
     /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
@@ -45,6 +45,7 @@ shareable! {
         /// By slot.
         slabs: [CounterSlab; 256],
         leases: LeaseTable,
+        errors: ErrorLog,
         services: Services,
         listeners: Listeners,
     }
@@ -151,6 +152,7 @@ impl Layout {
             vfs: &card.vfs,
             slabs: &self.slabs,
             leases: &self.leases,
+            errors: &self.errors,
         }
     }
 

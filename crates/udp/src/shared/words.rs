@@ -85,6 +85,8 @@ fn pack_personality(it: &Personality) -> u64 {
         | u64::from(it.quantiser) << 33
         | u64::from(it.dec_trigger == DecTrigger::PerRecovery) << 34
         | u64::from(it.range_bound_exclusive) << 35
+        | u64::from(it.rnr_ticks) << 36
+        | u64::from(it.slow_restart) << 37
 }
 
 fn unpack_personality(word: u64) -> Personality {
@@ -101,6 +103,8 @@ fn unpack_personality(word: u64) -> Personality {
             DecTrigger::PerProgress
         },
         range_bound_exclusive: bit(35),
+        rnr_ticks: bit(36),
+        slow_restart: bit(37),
     }
 }
 
@@ -239,6 +243,8 @@ mod tests {
             quantiser: true,
             initial_exponent: Some(0),
             dec_trigger: DecTrigger::PerRecovery,
+            rnr_ticks: true,
+            slow_restart: false,
             ..Personality::default()
         };
         Settings::from_parts(SettingsParts {

@@ -5,7 +5,7 @@ use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
-use ferroce_hca::{CounterSlab, LeaseTable, StateBlock, VfBlock};
+use ferroce_hca::{CounterSlab, ErrorLog, LeaseTable, StateBlock, VfBlock};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
@@ -70,6 +70,8 @@ unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
 
 // SAFETY: atomics in C layout all the way down, aligned to two cache lines at most.
 unsafe impl Shareable for CounterSlab {}
+// SAFETY: as above.
+unsafe impl Shareable for ErrorLog {}
 // SAFETY: as above.
 unsafe impl Shareable for LeaseTable {}
 // SAFETY: as above.

@@ -1,0 +1,107 @@
+//! What happens to cables: they are cut and mended, get slower, lose and damage packets.
+
+use ferroce_dcqcn::Rate;
+
+use super::build::allow_cut_through;
+use super::{Network, Stations};
+use crate::frame::Parcel;
+use crate::line::{Loss, Way};
+use crate::topology::NodeId;
+
+impl<P: Parcel> Network<P> {
+    /// Cuts a cable, or mends it. What is on it is lost, and what waits for it.
+    pub fn set_up(&mut self, ends: &mut impl Stations<P>, cable: usize, is_up: bool) {
+        if std::mem::replace(&mut self.is_up[cable], is_up) == is_up {
+            return;
+        }
+        for index in [2 * cable, 2 * cable + 1] {
+            if is_up {
+                self.lines[index].mend();
+            } else {
+                let lost: Vec<_> = self.lines[index].cut().collect();
+                lost.into_iter().for_each(|packet| self.lose(packet));
+                self.events.set(self.arrival(index as u32), None);
+            }
+            self.restart_port(ends, index as u32, is_up);
+        }
+    }
+
+    /// Has a line's port begin anew. While the line is down nobody pauses it; from the moment that it
+    /// is up the port knows what the other end wants, whose buffer may still be full of what came before.
+    fn restart_port(&mut self, ends: &mut impl Stations<P>, line: u32, is_up: bool) {
+        let Way { from, to } = self.lines[line as usize].way;
+        let paused = match is_up {
+            true => self.pausing(to),
+            false => 0,
+        };
+        let (node, port) = from;
+        if self.topology.is_host(NodeId(node)) {
+            ends.set_paused(self.now, node, paused);
+            self.kick(ends, node);
+            return;
+        }
+        let switch = self.switch_index(NodeId(node));
+        if !is_up {
+            for (frame, resumes) in self.switches[switch].flush(port) {
+                self.lines[line as usize].count_flushed(1);
+                self.lose(frame.packet);
+                if resumes {
+                    self.tell_pause(switch, frame.ingress);
+                }
+            }
+            self.events.set(self.departure(line), None);
+        }
+        self.switches[switch].set_paused(port, paused);
+        self.serve(switch, port);
+    }
+
+    /// Priorities that a port wants no frames of; a host's takes all.
+    fn pausing(&self, (node, port): (u32, u16)) -> u8 {
+        match self.topology.is_host(NodeId(node)) {
+            true => 0,
+            false => {
+                let switch = &self.switches[self.switch_index(NodeId(node))];
+                switch.ports[usize::from(port)].pausing
+            }
+        }
+    }
+
+    /// Switches find ways around cables that are down, and use those again that are up.
+    pub fn reroute(&mut self) {
+        for (cable, is_up) in self.is_up.iter().enumerate() {
+            if std::mem::replace(&mut self.is_routed[cable], *is_up) != *is_up {
+                self.routes.set_up(&self.topology, cable, *is_up);
+            }
+        }
+    }
+
+    /// Changes the rate of a cable both ways, for what is sent from now on.
+    pub fn set_rate(&mut self, cable: usize, rate: Rate) {
+        for line in &mut self.lines[2 * cable..][..2] {
+            line.set_rate(Some(rate));
+        }
+        for node in self.topology.cables[cable].ends {
+            if self.topology.is_host(node) {
+                continue;
+            }
+            let switch = &self.switches[self.switch_index(node)];
+            if switch.config.cuts_through {
+                allow_cut_through(&mut self.lines, &switch.leaving());
+            }
+        }
+    }
+
+    /// Has a cable lose packets both ways.
+    pub fn set_loss(&mut self, cable: usize, loss: Loss) {
+        for line in &mut self.lines[2 * cable..][..2] {
+            line.set_loss(loss);
+        }
+    }
+
+    /// Has a cable flip a bit of so many packets of 2^32 both ways, which no switch notices.
+    pub fn set_corruption(&mut self, cable: usize, share: u32) {
+        for line in &mut self.lines[2 * cable..][..2] {
+            line.set_corruption(share);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What is known of a network, what is under way on it, and whether its books agree.
+
+use ferroce_time::Span;
+
+use super::Network;
+use crate::frame::{Frame, Parcel};
+use crate::line::{Line, LineCounters};
+use crate::switch::{Switch, SwitchCounters};
+use crate::topology::{NodeId, Topology};
+
+impl<P: Parcel> Network<P> {
+    /// What is connected to what.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Frames that have crossed a line, on their way from end to end.
+    pub fn hops(&self) -> u64 {
+        self.hops
+    }
+
+    /// What the line has counted that leaves a cable's first (0) or second (1) end.
+    pub fn line(&self, cable: usize, end: usize) -> LineCounters {
+        self.lines[2 * cable + end].counters()
+    }
+
+    /// What a switch has counted.
+    pub fn switch(&self, switch: NodeId) -> &SwitchCounters {
+        &self.switches[self.switch_index(switch)].counters
+    }
+
+    /// Bytes that wait at the end of a cable for the line that leaves it, and the most of one priority
+    /// that ever have; none at a host, whose device waits.
+    pub fn queue(&self, cable: usize, end: usize) -> (u64, u64) {
+        let (node, port) = self.lines[2 * cable + end].way.from;
+        if self.topology.is_host(NodeId(node)) {
+            return (0, 0);
+        }
+        let port = &self.switches[self.switch_index(NodeId(node))].ports[usize::from(port)];
+        (port.queue_bytes(), port.queue_max())
+    }
+
+    /// Checks that nothing is lost but what is counted, and that the books of all parts agree.
+    ///
+    /// # Panics
+    /// If something is wrong.
+    pub fn audit(&self) {
+        let in_lines: u64 = self.lines.iter().map(Line::frames).sum();
+        let in_switches: u64 = self.switches.iter().map(Switch::frames).sum();
+        assert_eq!(
+            self.packets.len() as u64,
+            in_lines + in_switches,
+            "packets under way"
+        );
+        let arrived: u64 = self.lines.iter().map(Line::arrived).sum();
+        assert_eq!(arrived, self.hops, "frames that have crossed a line");
+        for switch in &self.switches {
+            switch.audit();
+            let leaving = switch.leaving();
+            let came = leaving.iter().map(|line| &self.lines[(line ^ 1) as usize]);
+            let flushed = leaving.iter().map(|line| &self.lines[*line as usize]);
+            let flushed: u64 = flushed.map(|line| line.counters().flushed).sum();
+            assert_eq!(
+                came.map(Line::arrived).sum::<u64>(),
+                switch.taken() + flushed,
+                "frames that came, and what became of them: {:?}",
+                switch.counters
+            );
+        }
+    }
+}
+
+/// What is under way, for those who look at it or meddle with it.
+impl<P: Parcel> Network<P> {
+    /// Packets on lines, first those that have not crossed the first of theirs, each line's in the order
+    /// in which they arrive.
+    pub fn under_way(&self) -> impl Iterator<Item = (&Frame, &P)> {
+        let frames = self.lines.iter().flat_map(Line::under_way);
+        frames.map(|frame| (frame, self.packets.get(frame.packet)))
+    }
+
+    /// Packets that wait in switches.
+    pub fn waiting(&self) -> impl Iterator<Item = (&Frame, &P)> {
+        let frames = self.switches.iter().flat_map(Switch::waiting);
+        frames.map(|frame| (frame, self.packets.get(frame.packet)))
+    }
+
+    /// The line that leaves the first (0) or second (1) end of a cable.
+    pub(crate) fn leaving(cable: usize, end: usize) -> u32 {
+        (2 * cable + end) as u32
+    }
+
+    /// Loses what is on lines and does not pass; `passes` is asked in the order of [`Self::under_way`].
+    pub fn retain(&mut self, mut passes: impl FnMut(&Frame, &P) -> bool) {
+        for line in 0..self.lines.len() {
+            let (it, packets) = (&mut self.lines[line], &mut self.packets);
+            it.retain(|frame| {
+                let kept = passes(frame, packets.get(frame.packet));
+                if !kept {
+                    packets.give_back(frame.packet);
+                }
+                kept
+            });
+            let next = it.next();
+            self.events.set(self.arrival(line as u32), next);
+        }
+    }
+
+    /// Puts a packet on a host's line that the host has not sent, so much later than what it sends now.
+    pub fn inject(&mut self, host: u32, mut frame: Frame, packet: P, late: Span) {
+        let id = self.packets.take();
+        *self.packets.get_mut(id) = packet;
+        frame.packet = id;
+        self.send_late(self.host_lines[host as usize], frame, late);
+    }
+}

@@ -1,0 +1,242 @@
+//! `ferroce explain error`: from a completion's status and vendor error to the cause, and where to look.
+
+mod causes;
+mod seen;
+
+use clap::Args;
+use ferroce_hca::WcStatus;
+use serde::Serialize;
+
+use self::causes::{CAUSES, Cause, Signs};
+use super::lines::Lines;
+use crate::output::{Failure, Output, Table};
+
+/// Explain an error completion
+///
+/// Without a status this is the table of all causes; with -d, what a device has seen last.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+pub(crate) struct Error {
+    /// The completion's status, as in 12 or RETRY_EXC_ERR
+    #[arg(value_name = "STATUS")]
+    status: Option<String>,
+    /// Its vendor_err, as in 0x81 or 129; without it, all causes of the status
+    #[arg(value_name = "VENDOR_ERR")]
+    vendor_err: Option<String>,
+    /// Explain the last errors of a device, also those of programs that have ended
+    #[arg(short, long, value_name = "DEV", conflicts_with = "status")]
+    device: Option<String>,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
+}
+
+impl Error {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        if let Some(device) = &self.device {
+            return seen::explain(device, self.json, to);
+        }
+        let Some(status) = &self.status else {
+            return self.list(CAUSES.iter(), to);
+        };
+        let status = parse_status(status)?;
+        let vendor_err = self.vendor_err.as_deref().map(parse_vendor_err);
+        let vendor_err = vendor_err.transpose()?;
+        let mut found: Vec<_> = causes::of(status, vendor_err).collect();
+        if found.is_empty() {
+            // A card may have more of them than are known.
+            found = causes::of(status, None).collect();
+            let known: Vec<_> = found.iter().map(|it| hex(it.vendor_err)).collect();
+            to.remark(format_args!(
+                "vendor error {} is not known with {}; known: {}",
+                hex(vendor_err.unwrap_or_default()),
+                short_name(status),
+                known.join(", ")
+            ))?;
+        }
+        match &found[..] {
+            [cause] if self.json => to.json(&CauseJson::from(*cause)),
+            [cause] => to.text(&in_words(cause)),
+            _ => self.list(found.into_iter(), to),
+        }
+    }
+
+    fn list(
+        &self,
+        causes: impl Iterator<Item = &'static Cause>,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure> {
+        if self.json {
+            return to.json(&causes.map(CauseJson::from).collect::<Vec<_>>());
+        }
+        let mut table = Table::new(&[">status", "name", ">vendor_err", "means"]);
+        for cause in causes {
+            table.row(vec![
+                (cause.status as u32).to_string(),
+                short_name(cause.status).to_owned(),
+                hex(cause.vendor_err),
+                cause.summary.to_owned(),
+            ]);
+        }
+        to.text(&table.to_string())
+    }
+}
+
+#[derive(Serialize)]
+struct CauseJson {
+    status: u32,
+    name: &'static str,
+    vendor_err: u32,
+    summary: &'static str,
+    cause: &'static str,
+    requester: SignsJson,
+    responder: SignsJson,
+    next: &'static [&'static str],
+}
+
+#[derive(Serialize)]
+struct SignsJson {
+    counters: Vec<CounterJson>,
+    shows: &'static str,
+}
+
+#[derive(Serialize)]
+struct CounterJson {
+    name: &'static str,
+    rises: &'static str,
+}
+
+impl From<&'static Cause> for CauseJson {
+    fn from(it: &'static Cause) -> Self {
+        Self {
+            status: it.status as u32,
+            name: it.status.name(),
+            vendor_err: it.vendor_err,
+            summary: it.summary,
+            cause: it.cause,
+            requester: (&it.requester).into(),
+            responder: (&it.responder).into(),
+            next: it.next,
+        }
+    }
+}
+
+impl From<&Signs> for SignsJson {
+    fn from(it: &Signs) -> Self {
+        let counter = |(counter, rises): &(ferroce_hca::Counter, &'static str)| CounterJson {
+            name: counter.name(),
+            rises,
+        };
+        Self {
+            counters: it.counters.iter().map(counter).collect(),
+            shows: it.shows,
+        }
+    }
+}
+
+fn in_words(cause: &Cause) -> String {
+    let mut lines = Lines::default();
+    let (status, name) = (cause.status as u32, cause.status.name());
+    let vendor_err = hex(cause.vendor_err);
+    lines.add(
+        "error",
+        &format!("{status} {name}, vendor_err {vendor_err}"),
+    );
+    add_cause(&mut lines, cause);
+    lines.text
+}
+
+fn add_cause(lines: &mut Lines, cause: &Cause) {
+    lines.add("cause", cause.cause);
+    for (side, signs) in [
+        ("requester", &cause.requester),
+        ("responder", &cause.responder),
+    ] {
+        lines.add("", "");
+        lines.add(side, &format!("shows {}", signs.shows));
+        for (counter, rises) in signs.counters {
+            lines.add("", &format!("{:<31} {rises}", counter.name()));
+        }
+    }
+    lines.add("", "");
+    for (i, look) in cause.next.iter().enumerate() {
+        lines.add(if i == 0 { "next" } else { "" }, look);
+    }
+}
+
+/// The name without its prefix.
+fn short_name(status: WcStatus) -> &'static str {
+    let name = status.name();
+    name.strip_prefix(PREFIX).unwrap_or(name)
+}
+
+fn hex(vendor_err: u32) -> String {
+    match vendor_err {
+        0 => "0".to_owned(),
+        other => format!("{other:#x}"),
+    }
+}
+
+const PREFIX: &str = "IBV_WC_";
+
+/// Statuses of verbs that no queue pair of this device has.
+const OTHERS: [(u32, &str); 11] = [
+    (3, "LOC_EEC_OP_ERR"),
+    (14, "LOC_RDD_VIOL_ERR"),
+    (15, "REM_INV_RD_REQ_ERR"),
+    (16, "REM_ABORT_ERR"),
+    (17, "INV_EECN_ERR"),
+    (18, "INV_EEC_STATE_ERR"),
+    (19, "FATAL_ERR"),
+    (20, "RESP_TIMEOUT_ERR"),
+    (21, "GENERAL_ERR"),
+    (22, "TM_ERR"),
+    (23, "TM_RNDV_INCOMPLETE"),
+];
+
+fn parse_status(text: &str) -> Result<WcStatus, Failure> {
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix(PREFIX).unwrap_or(&upper);
+    let number = number(text);
+    let status = WcStatus::ALL
+        .into_iter()
+        .find(|it| short_name(*it) == name || number == Some(*it as u32));
+    match status {
+        Some(WcStatus::Success) => Err(Failure::input(format_args!(
+            "status {text}: a success is not an error; write 1 to 13 or a name, as in 12 or \
+             RETRY_EXC_ERR"
+        ))),
+        Some(status) => Ok(status),
+        None => {
+            let other = OTHERS
+                .iter()
+                .find(|(code, other)| *other == name || number == Some(*code));
+            Err(match other {
+                Some((code, name)) => Failure::input(format_args!(
+                    "status {text}: {code} {PREFIX}{name} is of a service that this device lacks; \
+                     `ferroce explain error` lists those that it reports"
+                )),
+                None => Failure::input(format_args!(
+                    "unknown status {text:?}; write 1 to 13 or a name, as in 12 or RETRY_EXC_ERR"
+                )),
+            })
+        }
+    }
+}
+
+fn parse_vendor_err(text: &str) -> Result<u32, Failure> {
+    number(text).ok_or_else(|| {
+        Failure::input(format_args!(
+            "vendor_err {text:?}: must be a number of 32 bits, as in 0x81 or 129"
+        ))
+    })
+}
+
+/// A decimal number, or a hexadecimal one with its prefix.
+fn number(text: &str) -> Option<u32> {
+    let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    match hex {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}

@@ -1,0 +1,216 @@
+//! The errors that a device has seen.
+
+use std::net::IpAddr;
+
+use ferroce_hca::{Counter, DeviceState, ErrorRecord};
+use ferroce_udp::wait::Clock;
+use ferroce_udp::{Registry, WallClock};
+use serde::Serialize;
+
+use super::causes::{self, Cause, Signs};
+use super::{CauseJson, add_cause, hex, short_name};
+use crate::device;
+use crate::explain::lines::Lines;
+use crate::output::{Failure, Output, Table};
+
+#[derive(Serialize)]
+struct SeenJson<'a> {
+    device: &'a str,
+    /// How many errors there have been; only the last ones are kept.
+    total: u64,
+    /// Oldest first.
+    errors: Vec<ErrorJson>,
+    /// Of the last error, with the present values of the counters that should have risen.
+    cause: Option<CauseJson>,
+    counters: Vec<ValueJson>,
+    /// Those of the peer, if that is a device of this user.
+    peer_device: Option<String>,
+    peer_counters: Vec<ValueJson>,
+}
+
+#[derive(Serialize)]
+struct ErrorJson {
+    /// Since 1970.
+    unix_ns: u64,
+    qpn: u32,
+    peer: Option<IpAddr>,
+    peer_qpn: Option<u32>,
+    wr_id: u64,
+    request: &'static str,
+    status: u32,
+    name: &'static str,
+    vendor_err: u32,
+    /// Requests that were flushed behind it.
+    flushed: u32,
+}
+
+#[derive(Serialize)]
+struct ValueJson {
+    name: &'static str,
+    value: u64,
+}
+
+/// A device of this user that is the peer of an error.
+struct Peer {
+    name: String,
+    state: DeviceState,
+}
+
+pub(super) fn explain(name: &str, json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
+    let registry = device::registry(to)?;
+    let observer = registry.observe(name).map_err(Failure::input)?;
+    let state = observer.state();
+    let (errors, total) = (state.errors().last(), state.errors().count());
+    let last = errors.last();
+    let cause = last.and_then(cause_of);
+    let peer = last.and_then(|error| peer_of(&registry, error));
+    // Which of the two sides of the cause the device is.
+    let is_requester = last.is_none_or(is_send);
+    let sides = cause.map(|cause| match is_requester {
+        true => [&cause.requester, &cause.responder],
+        false => [&cause.responder, &cause.requester],
+    });
+    if json {
+        let clock = WallClock::new(|| Clock.now());
+        let values = |state: &DeviceState, signs: &Signs| values(state, signs).collect();
+        return to.json(&SeenJson {
+            device: name,
+            total,
+            errors: errors.iter().map(|it| error_json(it, clock)).collect(),
+            cause: cause.map(Into::into),
+            counters: sides.map_or_else(Vec::new, |[own, _]| values(state, own)),
+            peer_counters: match (&peer, sides) {
+                (Some(peer), Some([_, other])) => values(&peer.state, other),
+                _ => Vec::new(),
+            },
+            peer_device: peer.map(|it| it.name),
+        });
+    }
+    let Some(last) = last else {
+        return to.text(&format!("{name} has seen no error\n"));
+    };
+    to.text(&table(&errors))?;
+    if total > errors.len() as u64 {
+        let kept = errors.len();
+        to.remark(format_args!("the last {kept} of {total} errors are kept"))?;
+    }
+    let mut lines = Lines::default();
+    lines.add("", "");
+    lines.add("last error", &sentence(last, peer.as_ref()));
+    if let (Some(cause), Some([own, other])) = (cause, sides) {
+        add_cause(&mut lines, cause);
+        lines.add("", "");
+        add_values(&mut lines, name, state, own);
+        if let Some(peer) = &peer {
+            add_values(&mut lines, &peer.name, &peer.state, other);
+        }
+    }
+    to.text(&lines.text)
+}
+
+fn cause_of(error: &ErrorRecord) -> Option<&'static Cause> {
+    let exact = causes::of(error.status, Some(error.vendor_err)).next();
+    exact.or_else(|| causes::of(error.status, None).next())
+}
+
+fn is_send(error: &ErrorRecord) -> bool {
+    error.opcode.work_queue() == ferroce_hca::WorkQueue::Send
+}
+
+/// The device of this user that has the peer's address, which need not be of this host.
+fn peer_of(registry: &Registry, error: &ErrorRecord) -> Option<Peer> {
+    let (address, _) = error.peer?;
+    let devices = registry.devices().ok()?;
+    let spec = devices.into_iter().find(|spec| spec.address == address)?;
+    let name = spec.name.clone();
+    let observer = registry.observe_device(spec).ok()?;
+    let state = observer.state().clone();
+    Some(Peer { name, state })
+}
+
+fn error_json(error: &ErrorRecord, clock: WallClock) -> ErrorJson {
+    ErrorJson {
+        unix_ns: clock.at(error.at),
+        qpn: error.qpn.value(),
+        peer: error.peer.map(|(address, _)| address),
+        peer_qpn: error.peer.map(|(_, qpn)| qpn.value()),
+        wr_id: error.wr_id,
+        request: error.opcode.name(),
+        status: error.status as u32,
+        name: error.status.name(),
+        vendor_err: error.vendor_err,
+        flushed: error.flushed,
+    }
+}
+
+fn table(errors: &[ErrorRecord]) -> String {
+    let now = Clock.now();
+    let columns = [
+        ">s ago",
+        ">QP",
+        "peer",
+        ">peer QP",
+        "request",
+        ">wr_id",
+        "error",
+        ">vendor_err",
+        ">flushed",
+    ];
+    let mut table = Table::new(&columns);
+    for error in errors {
+        let (address, qpn) = match error.peer {
+            Some((address, qpn)) => (address.to_string(), qpn.value().to_string()),
+            None => ("-".to_owned(), "-".to_owned()),
+        };
+        let ago_ms = now.since(error.at).as_nanos() / 1_000_000;
+        table.row(vec![
+            format!("{}.{:03}", ago_ms / 1000, ago_ms % 1000),
+            error.qpn.value().to_string(),
+            address,
+            qpn,
+            error.opcode.name().to_owned(),
+            error.wr_id.to_string(),
+            short_name(error.status).to_owned(),
+            hex(error.vendor_err),
+            error.flushed.to_string(),
+        ]);
+    }
+    table.to_string()
+}
+
+fn sentence(error: &ErrorRecord, peer: Option<&Peer>) -> String {
+    let mut text = format!(
+        "{} {}, vendor_err {}, of QP {}",
+        error.status as u32,
+        error.status.name(),
+        hex(error.vendor_err),
+        error.qpn.value()
+    );
+    if let Some((address, qpn)) = error.peer {
+        text += &format!(" to QP {} at {address}", qpn.value());
+    }
+    if let Some(peer) = peer {
+        text += &format!(", which is {}", peer.name);
+    }
+    text
+}
+
+/// The counters that should have risen, each once.
+fn values(state: &DeviceState, signs: &Signs) -> impl Iterator<Item = ValueJson> {
+    let value = |(counter, _): &(Counter, &str)| ValueJson {
+        name: counter.name(),
+        value: state.counter(*counter),
+    };
+    signs.counters.iter().map(value)
+}
+
+/// What the device has counted since it was made, of all its queue pairs.
+fn add_values(lines: &mut Lines, name: &str, state: &DeviceState, signs: &Signs) {
+    let mut values = values(state, signs).peekable();
+    if values.peek().is_some() {
+        lines.add("counted", &format!("by {name}, for all its queue pairs"));
+    }
+    for value in values {
+        lines.add("", &format!("{:<31} {}", value.name, value.value));
+    }
+}
