@@ -17,6 +17,7 @@ fn node(short: &str) -> String {
     match short.strip_prefix('p') {
         Some(number) => format!("IBVERBS_PRIVATE_{number}"),
         None if short == "ferroce" => "FERROCE".to_owned(),
+        None if short == "mlx5" => "MLX5_1.0".to_owned(),
         None => format!("IBVERBS_{short}"),
     }
 }

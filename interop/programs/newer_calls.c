@@ -220,6 +220,16 @@ int main(void)
 	printf("port speed: %llu\n", (unsigned long long)speed);
 	STATUS("speed of port 2", query_port_speed(here.context, 2, &speed));
 
+	// What perftest asks every device of NVIDIA's.
+	struct {
+		uint8_t version;
+		uint64_t flags, comp_mask;
+	} direct = { 1, ~0ull, ~0ull };
+	int (*query_direct)(struct ibv_context *, void *) = call("mlx5dv_query_device", "MLX5_1.0");
+	CHECK(!query_direct(here.context, &direct));
+	printf("direct verbs: %d %llx %llx\n", direct.version, (unsigned long long)direct.flags,
+	       (unsigned long long)direct.comp_mask);
+
 	refused("ibv_alloc_dmah", "IBVERBS_1.15");
 	refused("ibv_dealloc_dmah", "IBVERBS_1.15");
 	refused("ibv_dm_export_dmabuf_fd", "IBVERBS_1.16");

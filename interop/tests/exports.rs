@@ -71,6 +71,7 @@ fn libibverbs() {
     let listed = listed(list, |node| match node.strip_prefix('p') {
         Some(number) => format!("IBVERBS_PRIVATE_{number}"),
         None if node == "ferroce" => "FERROCE".to_owned(),
+        None if node == "mlx5" => "MLX5_1.0".to_owned(),
         None => format!("IBVERBS_{node}"),
     });
     is_as_listed(

@@ -43,6 +43,7 @@ mod events;
 mod fork;
 mod import;
 mod kern;
+mod mlx5dv;
 mod mr;
 mod mw;
 mod opened;
@@ -82,6 +83,7 @@ pub use kern::{
     ibv_copy_ah_attr_from_kern, ibv_copy_path_rec_from_kern, ibv_copy_path_rec_to_kern,
     ibv_copy_qp_attr_from_kern,
 };
+pub use mlx5dv::mlx5dv_query_device;
 pub use mr::{
     ibv_dereg_mr, ibv_reg_dmabuf_mr, ibv_reg_mr, ibv_reg_mr_ex, ibv_reg_mr_iova, ibv_reg_mr_iova2,
     ibv_rereg_mr,
