@@ -63,7 +63,8 @@ pub(crate) struct Requester {
     /// Bytes of the responses that one READ request asks for, at most; half of the window bounds
     /// them, too.
     read_bytes: u32,
-    /// Last PSN sent that makes the peer answer, while its answer is due.
+    /// Last PSN sent that makes the peer answer, while its answer is due; of a READ that of its last
+    /// response.
     asked: Option<Psn>,
     /// The PSN from which a lost response has been requested again already; further proof of
     /// the same loss changes nothing.
@@ -306,7 +307,7 @@ impl Requester {
         }
         let departure = host.departure(now, out);
         if ack_req {
-            self.asked = Some(self.snd);
+            self.asked = Some(self.snd.wrapping_add(span - 1));
             self.time(departure);
         }
         let restarts = self.recovery.is_due() || self.timer == RequesterTimer::Departure;

@@ -89,6 +89,58 @@ fn who_goes_leaves_its_room_to_those_who_wait() {
     }
 }
 
+/// Two devices with room for more packets than responses.
+fn reading_link() -> Link {
+    let config = HcaConfig {
+        window: Window::Fixed(4 * BOUND),
+        total_window_bytes: 4 * BOUND,
+        response_bytes: BOUND,
+        ..config()
+    };
+    Link::new(config, [Receiver::default(); 2])
+}
+
+/// The first in the queue is called when room comes back, and destroyed before its turn.
+#[test]
+fn a_reader_that_goes_before_its_turn_leaves_it_to_the_next() {
+    let mut link = reading_link();
+    let pairs = link.connect(B, 3, without_timeout());
+    let [own, remote] = link.regions(B, 1 << 20);
+    for [a, _] in &pairs {
+        link.post(*a, SendWr::new(0, remote.read(), own.whole()));
+    }
+    assert_eq!(sending(&mut link, &pairs), [true, false, false]);
+    for [a, _] in &pairs[..2] {
+        link.pair.sides[A].hca.destroy_qp(*a).unwrap();
+    }
+    assert_eq!(sending(&mut link, &pairs), [false, false, true]);
+}
+
+/// Who waits for an answer need not ask for one, and of a READ that is the last response.
+#[test]
+fn a_reader_asks_for_no_more_than_others_while_its_responses_come() {
+    let mut link = reading_link();
+    let pairs = link.connect(B, 2, without_timeout());
+    let [[reader, _], [waits, _]] = pairs[..] else {
+        panic!("two pairs")
+    };
+    let [own, remote] = link.regions(B, 1 << 20);
+    let read = |len| SendWr::new(0, remote.read(), own.sge(0, len));
+    link.post(reader, read(64 << 10));
+    let request = polled(&mut link, A).unwrap();
+    link.post(waits, read(1 << 20));
+    link.post(reader, read(64 << 10));
+    let due = |link: &mut Link| {
+        sending(link, &pairs);
+        link.side().hca.qp(reader).unwrap().responses_on_wire()
+    };
+    assert_eq!(due(&mut link), 64);
+    give(&mut link, B, &request);
+    let first = polled(&mut link, B).unwrap();
+    give(&mut link, A, &first);
+    assert_eq!(due(&mut link), 63);
+}
+
 /// Its turn has begun with answers, for which it needs no room; its first request comes amid them.
 #[test]
 fn who_answers_and_then_sends_gets_no_more_than_others() {
