@@ -45,21 +45,22 @@ impl Cm {
     /// `Unreachable`.
     pub fn connect(&mut self, now: Time, request: &ConnectRequest) -> Result<CommId, CmError> {
         let mut req = request.message()?;
+        let wait = answer_within(
+            request.packet_lifetime.into(),
+            request.response_timeout.into(),
+        );
         let comm = self.begin(Connection {
             transport: request.transport,
             local_guid: request.ca_guid,
             local_qpn: request.qpn,
-            wait: answer_within(
-                request.packet_lifetime.into(),
-                request.response_timeout.into(),
-            ),
             time_wait: duration(request.ack_timeout.into()),
-            retries: request.max_retries,
-            ..Connection::new(
+            ..Connection::asking(
                 CmState::ReqSent,
                 request.dest,
                 request.traffic_class,
                 request.service_id,
+                wait,
+                request.max_retries,
             )
         })?;
         req.local_comm_id = comm.0;
@@ -214,19 +215,18 @@ impl Cm {
         bits::<5>("packet_lifetime", request.packet_lifetime)?;
         bits::<5>("response_timeout", request.response_timeout)?;
         bits::<4>("max_retries", request.max_retries)?;
-        let comm = self.begin(Connection {
-            wait: answer_within(
-                request.packet_lifetime.into(),
-                request.response_timeout.into(),
-            ),
-            retries: request.max_retries,
-            ..Connection::new(
-                CmState::SidrReqSent,
-                request.dest,
-                request.traffic_class,
-                request.service_id,
-            )
-        })?;
+        let wait = answer_within(
+            request.packet_lifetime.into(),
+            request.response_timeout.into(),
+        );
+        let comm = self.begin(Connection::asking(
+            CmState::SidrReqSent,
+            request.dest,
+            request.traffic_class,
+            request.service_id,
+            wait,
+            request.max_retries,
+        ))?;
         let message = SidrReq {
             request_id: comm.0,
             pkey: PKEY_DEFAULT,

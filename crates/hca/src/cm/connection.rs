@@ -162,13 +162,44 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// One that knows its peer and has exchanged nothing yet.
-    pub(super) fn new(
+    /// One that this side asks for, and asks again as often if no answer comes within `wait`.
+    pub(super) fn asking(
         state: CmState,
         peer: IpAddr,
         traffic_class: u8,
         service_id: ServiceId,
+        wait: Span,
+        retries: u8,
     ) -> Self {
+        Self {
+            wait,
+            retries,
+            ..Self::new(state, peer, traffic_class, service_id)
+        }
+    }
+
+    /// One that a peer asks for by a request with this transaction, and whose answer it awaits within
+    /// `wait`.
+    pub(super) fn asked(
+        state: CmState,
+        origin: Origin,
+        traffic_class: u8,
+        service_id: ServiceId,
+        tid: u64,
+        wait: Span,
+    ) -> Self {
+        Self {
+            origin: Some(origin),
+            remote_guid: origin.ca_guid,
+            remote_comm: origin.name,
+            tid,
+            wait,
+            ..Self::new(state, origin.peer, traffic_class, service_id)
+        }
+    }
+
+    /// One that knows its peer and has exchanged nothing yet.
+    fn new(state: CmState, peer: IpAddr, traffic_class: u8, service_id: ServiceId) -> Self {
         Self {
             state,
             left: None,

@@ -29,16 +29,14 @@ impl Cm {
         }
         let wait = duration(ConnectRequest::RESPONSE_TIMEOUT.into());
         let comm = self.insert(Connection {
-            origin: Some(origin),
-            remote_comm: req.request_id,
-            tid: from.tid,
-            wait,
             time_wait: wait * 2,
-            ..Connection::new(
+            ..Connection::asked(
                 CmState::SidrReqReceived,
-                from.source,
+                origin,
                 from.traffic_class,
                 req.service_id,
+                from.tid,
+                wait,
             )
         });
         self.begin_waiting(comm);

@@ -87,25 +87,23 @@ impl Cm {
             return;
         }
         let ack_timeout = req.ack_timeout.value();
+        // An ACK timeout is about twice the time a packet may be under way.
+        let wait = answer_within(
+            ack_timeout.saturating_sub(1),
+            req.local_response_timeout.value(),
+        );
         let comm = self.insert(Connection {
-            origin: Some(origin),
             transport,
-            remote_guid: req.ca_guid,
-            remote_comm: req.local_comm_id,
             remote_qpn: req.qpn,
-            tid: from.tid,
-            // An ACK timeout is about twice the time a packet may be under way.
-            wait: answer_within(
-                ack_timeout.saturating_sub(1),
-                req.local_response_timeout.value(),
-            ),
             time_wait: duration(ack_timeout),
             retries: req.max_cm_retries.value() as u8,
-            ..Connection::new(
+            ..Connection::asked(
                 CmState::ReqReceived,
-                from.source,
+                origin,
                 req.traffic_class,
                 req.service_id,
+                from.tid,
+                wait,
             )
         });
         self.begin_waiting(comm);
