@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use ferroce_testing::said;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -21,12 +22,7 @@ impl Devices {
             .args(args)
             .env("FERROCE_DIR", self.0.path().join("registry"));
         let output = command.env_remove("FERROCE_DEVICES").output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (
-            output.status.code(),
-            text(output.stdout),
-            text(output.stderr),
-        )
+        said(output)
     }
 
     #[track_caller]

@@ -6,6 +6,7 @@ use std::net::UdpSocket;
 use std::process::Command;
 
 use common::{address, bad, scratch};
+use ferroce_testing::said;
 use serde_json::Value;
 
 const FERROCE: &str = env!("CARGO_BIN_EXE_ferroce");
@@ -26,11 +27,8 @@ fn demo(args: &[&str]) -> (i32, String, String) {
         .args(args)
         .output()
         .unwrap();
-    (
-        output.status.code().unwrap(),
-        String::from_utf8(output.stdout).unwrap(),
-        String::from_utf8(output.stderr).unwrap(),
-    )
+    let (code, out, err) = said(output);
+    (code.unwrap(), out, err)
 }
 
 #[track_caller]

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{bad, good, good_json, run};
+use ferroce_testing::said;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::Value;
@@ -276,10 +277,7 @@ fn a_full_disk_leaves_nothing_behind() {
             Ok(output) if output.status.code() != Some(9) && !output.stdout.is_empty() => output,
             _ => return eprintln!("skipped: no user namespaces here"),
         };
-        let (out, err) = (
-            String::from_utf8(output.stdout).unwrap(),
-            String::from_utf8(output.stderr).unwrap(),
-        );
+        let (_, out, err) = said(output);
         if out.contains("\n1\n") || out.starts_with("1\n") {
             refused += 1;
             assert!(out.ends_with("1\n"), "something was left behind: {out}");

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{bad, run};
+use ferroce_testing::said;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -354,12 +355,7 @@ fn a_launch_submits_one_array() {
             .env("PATH", format!("{}:/usr/bin:/bin", slurm.path().display()))
             .output()
             .unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (
-            output.status.code(),
-            text(output.stdout),
-            text(output.stderr),
-        )
+        said(output)
     };
     let config = ("scontrol", "echo 'MaxArraySize            = 17'");
     let given = path(&directory, "given");

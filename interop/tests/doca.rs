@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ferroce_interop::Tool;
 use ferroce_interop::lab::{Finished, Lab, Ready, Running, free_port};
+use ferroce_testing::said;
 use serde_json::Value;
 
 /// The address of the lab's only device, whose file names none.
@@ -209,8 +210,7 @@ fn cards_that_cannot_be_reached_are_listed_and_told_what_to_do() {
         .env("FERROCE_DEVICES", format!("fr0@{}", lab.address()))
         .output()
         .unwrap();
-    let [stdout, stderr] =
-        [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    let (_, stdout, stderr) = said(output);
     if stderr.contains("unshare:") {
         return eprintln!("skipped: no user namespaces here: {stderr}");
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use ferroce_interop::lab::{free_port, program};
+use ferroce_testing::said;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -177,12 +178,7 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf
             .current_dir(self.path())
             .output()
             .unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (
-            output.status.code(),
-            text(output.stdout),
-            text(output.stderr),
-        )
+        said(output)
     }
 
     fn good(&self, args: &[&str]) -> String {

@@ -10,6 +10,7 @@
 //! | [`socket`] | sockets whose receive buffers end somewhere |
 //! | [`register`] | accesses to registers of a device |
 //! | [`message`], [`oracle`] | messages between two queue pairs, and what must have come of them |
+//! | [`said`](said()) | what a program has printed, and how it ended |
 //! | [`dice`], [`seeds`] | randomness from a seed, and runs that tell theirs when they fail |
 
 #![forbid(unsafe_code)]
@@ -19,6 +20,7 @@ pub mod flight;
 pub mod message;
 pub mod oracle;
 pub mod register;
+mod said;
 pub mod seeds;
 pub mod side;
 pub mod socket;
@@ -26,6 +28,7 @@ pub mod world;
 
 pub use dice::Dice;
 pub use ferroce_fabric::{Fate, Frame, Network, Parcel, Rules, Stations};
+pub use said::said;
 pub use side::{Region, SEND, Side, attr, card, config, local, recv_wr, srq_limit};
 pub use socket::{Receiver, Socket, Stalls};
-pub use world::{A, B, LATENCY_NS, World};
+pub use world::{A, B, LATENCY_NS, World, live};

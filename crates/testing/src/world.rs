@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use ferroce_fabric::{Frame, Network, Stations};
+use ferroce_fabric::{Frame, Network, Parcel, Stations};
 use ferroce_hca::{
     AccessFlags, Counter, Data, HcaConfig, MwType, Outgoing, QpAttr, Received, SendFlags, SendOp,
     SendWr, Span, Time,
@@ -125,12 +125,7 @@ impl<T> World<T> {
 
     /// Lets the network and the devices live through something, at the present or later.
     fn live<R>(&mut self, through: impl FnOnce(&mut Network<Flight>, &mut Self) -> R) -> R {
-        let mut net = self.net.take().expect("it lives through nothing else");
-        net.skip(self.now);
-        let outcome = through(&mut net, self);
-        self.now = net.now();
-        self.net = Some(net);
-        outcome
+        live(self, |world| (&mut world.net, &mut world.now), through)
     }
 
     /// Sends everything that can be sent, and collects completions and events.
@@ -350,6 +345,23 @@ impl<T> World<T> {
     pub fn post(&mut self, id: usize, qpn: Qpn, wr: SendWr) {
         self.sides[id].hca.post_send(qpn, wr).unwrap();
     }
+}
+
+/// Lets a network live through something, and the world that it belongs to, which it calls: it is taken out
+/// meanwhile. `parts` are where it belongs, and what time it is for the world.
+pub fn live<W, P: Parcel, R>(
+    world: &mut W,
+    parts: impl Fn(&mut W) -> (&mut Option<Box<Network<P>>>, &mut Time),
+    through: impl FnOnce(&mut Network<P>, &mut W) -> R,
+) -> R {
+    let (place, now) = parts(world);
+    let mut net = place.take().expect("it lives through nothing else");
+    net.skip(*now);
+    let outcome = through(&mut net, world);
+    let (place, now) = parts(world);
+    *now = net.now();
+    *place = Some(net);
+    outcome
 }
 
 impl<T> Stations<Flight> for World<T> {

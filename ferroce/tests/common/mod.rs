@@ -9,6 +9,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use ferroce_testing::said;
 use ferroce_udp::Registry;
 use serde_json::Value;
 use tempfile::TempPath;
@@ -91,10 +92,8 @@ impl Place {
             .unwrap();
         // A program that asks nothing may have ended already.
         let _ = child.stdin.take().unwrap().write_all(typed.as_bytes());
-        let output = child.wait_with_output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        let code = output.status.code().unwrap();
-        (code, text(output.stdout), text(output.stderr))
+        let (code, out, err) = said(child.wait_with_output().unwrap());
+        (code.unwrap(), out, err)
     }
 
     /// Exit code, standard output and standard error.

@@ -16,7 +16,7 @@ use std::ops::{Index, IndexMut};
 
 use ferroce_adp::{Policy, PolicyKind};
 use ferroce_testing::flight::rejuvenate;
-use ferroce_testing::{Frame, Network, Parcel, Stations};
+use ferroce_testing::{Frame, Network, Parcel, Stations, live};
 use ferroce_transport::{
     AccessFlags, Attr, Completion, Counter, Data, Mtu, Outgoing, Payload, Qp, QpAttr, QpCap,
     QpConfig, QpModify, QpState, QpType, RecvWr, SendFlags, SendOp, SendTo, SendWr, Sge, Sges,
@@ -392,12 +392,7 @@ impl Pair {
 
     /// Lets the network and both sides live through something.
     fn live<R>(&mut self, through: impl FnOnce(&mut Network<Packet>, &mut Self) -> R) -> R {
-        let mut net = self.net.take().expect("it lives through nothing else");
-        net.skip(self.now);
-        let outcome = through(&mut net, self);
-        self.now = net.now();
-        self.net = Some(net);
-        outcome
+        live(self, |pair| (&mut pair.net, &mut pair.now), through)
     }
 
     /// Keeps the thread of this side from running for so long.
