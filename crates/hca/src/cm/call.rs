@@ -314,6 +314,18 @@ impl Cm {
         self.enter_time_wait(now, comm, last);
     }
 
+    /// Sends the last message about each connection that is over, or should be, once more: the program
+    /// ends, after [`Self::destroy_all`], and nobody is there to repeat one that is lost. A peer whose
+    /// request to disconnect remained without an answer would ask for a minute.
+    pub fn repeat_last(&mut self) {
+        let ends = |state| matches!(state, CmState::DreqSent | CmState::TimeWait);
+        let over = self.connections.iter().filter(|(_, it)| ends(it.state));
+        let comms: Vec<CommId> = over.map(|(comm, _)| *comm).collect();
+        for comm in comms {
+            self.repeat(comm);
+        }
+    }
+
     /// Forgets everything, as when a program ends: every peer gets one message.
     pub fn destroy_all(&mut self, now: Time) {
         self.listeners.clear();

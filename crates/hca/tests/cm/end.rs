@@ -1,7 +1,7 @@
 use ferroce_hca::cm::{CmEventKind, CmState};
 use ferroce_wire::cm::{Private, RejectReason};
 
-use super::net::{A, B, Net, S};
+use super::net::{A, B, Fate, Net, S};
 use super::{DREP, DREQ, REJ, REP, REQ, RTU};
 
 #[test]
@@ -72,7 +72,7 @@ fn a_reply_to_somebody_who_left_is_refused() {
     let mut net = Net::new();
     let active = net.connect(0x111);
     let passive = net.until_request();
-    net.strike(REJ, super::net::Fate::Lost);
+    net.strike(REJ, Fate::Lost);
     net.destroy(A, active);
     net.settle();
     net.accept(passive, 0x222);
@@ -107,6 +107,34 @@ fn a_name_used_again_is_another_connection() {
     let event = net.until(B, |kind| matches!(kind, CmEventKind::Disconnected { .. }));
     assert_eq!(event.comm, passive);
     net.until_request();
+}
+
+/// Its process is gone afterwards, and cannot repeat what is lost.
+#[test]
+fn the_last_word_of_a_program_survives_a_loss() {
+    for asks in [true, false] {
+        let mut net = Net::new();
+        let comms = net.connected([0x111, 0x222]);
+        if asks {
+            net.strike(DREQ, Fate::Lost);
+        } else {
+            net.disconnect(A, comms[A]).unwrap();
+            net.until(B, |kind| matches!(kind, CmEventKind::Disconnected { .. }));
+            net.strike(DREP, Fate::Lost);
+            net.disconnect(B, comms[B]).unwrap();
+        }
+        let now = net.world.now;
+        let cm = net.world.sides[B].hca.cm_mut();
+        cm.destroy_all(now);
+        cm.repeat_last();
+        net.settle();
+        net.kill(B);
+        net.until(A, |kind| match kind {
+            CmEventKind::Disconnected { .. } => asks,
+            CmEventKind::DisconnectReply { .. } => !asks,
+            _ => false,
+        });
+    }
 }
 
 #[test]

@@ -329,6 +329,7 @@ impl Shared {
     fn finish_own(&self) {
         let started = Clock.now_ns();
         let is_ours = !self.is_orphaned() && !self.has_failed();
+        let mut has_repeated = false;
         while is_ours && Clock.now_ns() - started < LAST_ROUNDS.as_nanos() as u64 {
             // Whoever has the engine may be the thread that now ends the process.
             if let Some(mut engine) = self.try_lock() {
@@ -344,7 +345,11 @@ impl Shared {
                 let held = slow || engine.hca().holds_sent_packets() || engine.holds_mail();
                 let left = held || engine.is_blocked() || engine.driver.is_deferred();
                 if received == 0 && !left {
-                    return;
+                    if has_repeated {
+                        return;
+                    }
+                    engine.hca_mut().cm_mut().repeat_last();
+                    has_repeated = true;
                 }
             }
             thread::yield_now();
