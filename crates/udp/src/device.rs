@@ -306,7 +306,11 @@ impl Device {
     /// this first to learn if it cannot be. A device that was opened without a registry has its
     /// port from the start.
     pub fn join(&self) -> Result<(), OpenError> {
-        self.shared.join(&mut self.shared.lock())
+        let mut engine = self.shared.lock();
+        let joined = self.shared.join(&mut engine);
+        // What joining has left to do has a deadline.
+        self.shared.rouse_helper(&engine);
+        joined
     }
 
     /// Runs verbs on the device, then sends what they caused.

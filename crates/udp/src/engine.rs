@@ -9,6 +9,7 @@ use ferroce_hca::{Event, Hca, Time};
 
 use crate::link::SocketLink;
 use crate::neighbours::Neighbours;
+use crate::port::Leaving;
 use crate::socket::Socket;
 use crate::sys::Epoll;
 use crate::tap::Tap;
@@ -17,6 +18,9 @@ use crate::wait::Clock;
 /// How long a process that joins waits until the kernel knows all sockets. It takes some hundred
 /// microseconds, but on busy machines.
 const SETTLE_NS: u64 = 100_000_000;
+
+/// How often a process that leaves empties its mailbox, which others may go on filling.
+const HURRIED_LOOKS: usize = 100;
 
 /// See [`Driver`] for what these do.
 #[derive(Debug)]
@@ -131,6 +135,19 @@ impl Engine {
         if let Some(neighbours) = self.link.neighbours_mut() {
             neighbours.steering.listens(Clock.now_ns());
         }
+    }
+
+    /// The process leaves: gives its place among the sockets of the port to another process, if there is
+    /// reason to and one takes it. Nothing is received any more then.
+    pub(crate) fn hand_over(&mut self, leaving: &Leaving<'_>) -> bool {
+        // With the mail come places that others have just given to this process.
+        for _ in 0..HURRIED_LOOKS {
+            if !self.link.neighbours().is_some_and(Neighbours::has_mail) {
+                break;
+            }
+            self.receive_aside();
+        }
+        self.link.hand_over(leaving)
     }
 
     /// It should, and cannot.

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 
 use crate::socket::Socket;
@@ -15,7 +15,7 @@ use crate::sys::Epoll;
 #[derive(Debug)]
 pub(crate) struct Groups {
     own: SocketAddr,
-    /// Readable if something has arrived for a group.
+    /// Readable if something has arrived for a group, among others.
     watch: Arc<Epoll>,
     sockets: Vec<Arc<Socket>>,
 }
@@ -47,9 +47,8 @@ impl Groups {
         self.sockets.retain(|socket| socket.address().ip() != group);
     }
 
-    /// A group's socket that has something to read; each gets its turn.
-    pub(crate) fn next_ready(&self) -> Option<Arc<Socket>> {
-        let fd = self.watch.next()?;
+    /// The socket with this descriptor.
+    pub(crate) fn socket(&self, fd: RawFd) -> Option<Arc<Socket>> {
         let of = |socket: &&Arc<Socket>| socket.as_fd().as_raw_fd() == fd;
         self.sockets.iter().find(of).cloned()
     }

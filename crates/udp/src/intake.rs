@@ -24,6 +24,15 @@ pub(crate) struct Intake {
     pub(crate) sorter: Sorter,
 }
 
+/// Where something arrives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// At the device's own socket in this process.
+    Own,
+    /// At that of a group, or of a process that has left.
+    Beside,
+}
+
 /// Knows what is to become of a datagram.
 #[derive(Debug)]
 pub(crate) struct Sorter {
@@ -41,6 +50,7 @@ struct Arrival {
     source: SocketAddr,
     /// The socket's own address, or that of a group.
     dest: SocketAddr,
+    place: Place,
     traffic_class: u8,
     flow: Flow,
     /// Another user of this host has sent it.
@@ -74,22 +84,23 @@ impl Intake {
         }
     }
 
-    /// Takes what one receive call brings on the device's own socket or on that of a group; returns
-    /// the number of packets. An error means that the socket is gone for good.
+    /// Takes what one receive call brings on a socket; returns the number of packets. An error means
+    /// that the socket is gone for good.
     pub(crate) fn receive(
         &mut self,
         socket: &Socket,
+        place: Place,
         now: impl Fn() -> Time,
         hca: &mut Hca,
     ) -> io::Result<usize> {
         let mut packets = 0;
         if socket.recv(&mut self.buffers)? > 0 {
             let (at, dest) = (now(), socket.address());
-            if !dest.ip().is_multicast() {
+            if place == Place::Own {
                 self.overflow.note_arrival(at);
             }
             for message in self.buffers.messages() {
-                packets += self.sorter.take(at, dest, &message, hca);
+                packets += self.sorter.take(at, dest, place, &message, hca);
             }
         }
         self.sorter.flush_mail(now, hca);
@@ -99,8 +110,15 @@ impl Intake {
 
 impl Sorter {
     /// Takes the datagrams of a message; returns their number.
-    fn take(&mut self, at: Time, dest: SocketAddr, message: &Message<'_>, hca: &mut Hca) -> usize {
-        let Some(arrival) = self.arrival(at, dest, message) else {
+    fn take(
+        &mut self,
+        at: Time,
+        dest: SocketAddr,
+        place: Place,
+        message: &Message<'_>,
+        hca: &mut Hca,
+    ) -> usize {
+        let Some(arrival) = self.arrival(at, dest, place, message) else {
             return 0;
         };
         let mut packets = 0;
@@ -123,7 +141,13 @@ impl Sorter {
     }
 
     /// `None`: from another address family than the socket's.
-    fn arrival(&mut self, at: Time, dest: SocketAddr, message: &Message<'_>) -> Option<Arrival> {
+    fn arrival(
+        &mut self,
+        at: Time,
+        dest: SocketAddr,
+        place: Place,
+        message: &Message<'_>,
+    ) -> Option<Arrival> {
         let source = message.source;
         let flow = match dest.ip().is_multicast() {
             true => Flow::between(dest, source),
@@ -133,6 +157,7 @@ impl Sorter {
             at,
             source,
             dest,
+            place,
             traffic_class: message.tos,
             flow: flow?,
             is_foreign: self.foreign_ports.includes(source, Clock.nanos_at(at)),
@@ -174,9 +199,11 @@ impl Sorter {
     fn is_probe(&self, arrival: &Arrival, datagram: &Datagram<'_>) -> bool {
         let end = |address: SocketAddr| (address.ip(), address.port());
         let from_own_port = end(arrival.source) == end(arrival.dest);
-        self.neighbours
-            .as_ref()
-            .is_some_and(|it| it.steering.take(datagram.bytes, from_own_port))
+        let to_own_socket = arrival.place == Place::Own;
+        self.neighbours.as_ref().is_some_and(|it| {
+            let steering = &it.steering;
+            steering.take(datagram.bytes, from_own_port, to_own_socket)
+        })
     }
 
     /// The slot of the other process that a packet is for. Groups have a socket for each process.

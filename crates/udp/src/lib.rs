@@ -22,6 +22,7 @@
 //! | [`impairment`] | what a link does to packets, as text |
 //! | `shared` | the file that the processes of a device map: state, slots |
 //! | `steering` | lets the kernel bring packets to the process they belong to |
+//! | `kept` | sockets of processes that have left, which keep their places among those of the port |
 //! | `groups` | the multicast groups that the host is in for the device |
 //! | `netlink`, [`gids`](GidTable) | the host's interfaces and addresses: ports that go down, GIDs |
 //! | `neighbours` | hands packets on to the process they belong to |
@@ -49,6 +50,7 @@ mod groups;
 pub mod impairment;
 mod inquiry;
 mod intake;
+mod kept;
 mod link;
 mod neighbours;
 mod netlink;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ferroce_driver::{Aside, Full, Link};
@@ -9,22 +10,30 @@ use ferroce_hca::{Counter, Event, Hca, Outgoing, Time};
 
 use crate::fault::Faults;
 use crate::groups::Groups;
-use crate::intake::Intake;
+use crate::intake::{Intake, Place};
+use crate::kept::KeptPlaces;
 use crate::neighbours::Neighbours;
+use crate::port::Leaving;
 use crate::socket::{SendError, Socket};
 use crate::stage::{Refused, Stage};
 use crate::sys::Epoll;
 use crate::tap::Tap;
 use crate::wait::Clock;
 
-/// Receive calls for groups in one go, after which the device's own socket gets its turn.
-const GROUP_CALLS_MAX: usize = 16;
+/// Receive calls beside the device's own socket in one go, after which that gets its turn.
+const BESIDE_CALLS_MAX: usize = 16;
 
-/// A device's own socket, those of its multicast groups, and the mailbox of its process.
+/// A device's own socket, those of its multicast groups and at places that are kept, and the mailbox of
+/// its process.
 #[derive(Debug)]
 pub(crate) struct SocketLink {
     socket: Arc<Socket>,
+    /// Another process has the socket now.
+    is_given: bool,
+    /// Tells which of the groups' sockets, and of those that are kept for others, has something.
+    watch: Arc<Epoll>,
     groups: Groups,
+    kept: KeptPlaces,
     intake: Intake,
     stage: Stage,
     tap: Option<Tap>,
@@ -44,7 +53,10 @@ impl SocketLink {
         }
         Self {
             socket,
-            groups: Groups::new(own, watch),
+            is_given: false,
+            groups: Groups::new(own, Arc::clone(&watch)),
+            kept: KeptPlaces::new(Arc::clone(&watch)),
+            watch,
             intake: Intake::new(own, tap.clone(), neighbours),
             stage: Stage::new(own),
             tap,
@@ -61,18 +73,40 @@ impl SocketLink {
         self.intake.sorter.neighbours.as_mut()
     }
 
-    /// Takes what has arrived for multicast groups; returns the number of packets.
+    /// Gives this process's place among the sockets that share the port, and those that it keeps, to
+    /// other processes. False: its own it has still.
+    pub(crate) fn hand_over(&mut self, leaving: &Leaving<'_>) -> bool {
+        self.is_given = leaving.hand_over(&self.socket, &mut self.kept);
+        if self.is_given {
+            self.socket.give_away();
+        }
+        self.is_given
+    }
+
+    /// Keeps the places that others have given to this process.
+    #[cold]
+    fn keep_places(&mut self, given: Vec<(OwnedFd, Option<u8>)>) {
+        for (socket, index) in given {
+            self.kept.keep(socket, index, &self.socket, Clock.now_ns());
+        }
+    }
+
+    /// Takes what has arrived for multicast groups and at places that are kept; returns the number of
+    /// packets.
     #[inline]
-    fn receive_groups(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> usize {
-        if self.groups.is_empty() {
+    fn receive_beside(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> usize {
+        if self.groups.is_empty() && self.kept.is_empty() {
             return 0;
         }
         let mut packets = 0;
-        for _ in 0..GROUP_CALLS_MAX {
-            let Some(socket) = self.groups.next_ready() else {
+        for _ in 0..BESIDE_CALLS_MAX {
+            let ready = self.watch.next();
+            let socket =
+                ready.and_then(|fd| self.groups.socket(fd).or_else(|| self.kept.socket(fd)));
+            let Some(socket) = socket else {
                 break;
             };
-            packets += match self.intake.receive(&socket, &now, hca) {
+            packets += match self.intake.receive(&socket, Place::Beside, &now, hca) {
                 Ok(received) => received,
                 Err(_) => {
                     self.faults.fatal();
@@ -104,23 +138,30 @@ impl Link for SocketLink {
 
     #[inline]
     fn receive(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> io::Result<usize> {
-        let received = self.intake.receive(&self.socket, now, hca);
+        if self.is_given {
+            return Ok(0);
+        }
+        let received = self.intake.receive(&self.socket, Place::Own, now, hca);
         received.inspect_err(|_| self.faults.fatal())
     }
 
     #[inline]
     fn receive_aside(&mut self, now: impl Fn() -> Time, hca: &mut Hca, which: Aside) -> usize {
-        let packets = self.receive_groups(&now, hca);
+        let packets = self.receive_beside(&now, hca);
         let has_mail = self.neighbours().is_some_and(Neighbours::has_mail);
         if !has_mail && which == Aside::Announced {
             return packets;
         }
         let own = self.socket.address();
-        let packets = packets + self.intake.sorter.take_mail(now, own, hca);
+        let mail = self.intake.sorter.take_mail(now, own, hca);
         if self.neighbours().is_some_and(Neighbours::is_removed) {
             self.faults.removed();
         }
-        packets
+        let given = self.neighbours_mut().map(Neighbours::take_given);
+        if let Some(given) = given.filter(|given| !given.is_empty()) {
+            self.keep_places(given);
+        }
+        packets + mail
     }
 
     #[inline]
@@ -160,8 +201,9 @@ impl Link for SocketLink {
         };
         let mail = neighbours.deadline_ns();
         let steering = neighbours.steering.deadline_ns();
-        let both = [mail, steering].into_iter().flatten();
-        both.map(|ns| Clock.time_at(ns)).chain(look).min()
+        let all = [mail, steering, self.kept.deadline_ns()];
+        let all = all.into_iter().flatten().map(|ns| Clock.time_at(ns));
+        all.chain(look).min()
     }
 
     fn handle_timeout(&mut self, now: Time, hca: &mut Hca) {
@@ -170,6 +212,9 @@ impl Link for SocketLink {
             let due = steering.deadline_ns();
             if due.is_some_and(|at| at <= now_ns) {
                 steering.run(now_ns, &self.socket);
+            }
+            if self.kept.deadline_ns().is_some_and(|at| at <= now_ns) {
+                neighbours.look_at_places(&mut self.kept, now_ns);
             }
             self.intake.sorter.flush_mail(|| now, hca);
         }

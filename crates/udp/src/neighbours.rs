@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ferroce_hca::Hca;
 use ferroce_hca::cm::Owner;
 use ferroce_wire::{Packet, Qpn};
 
+use crate::kept::KeptPlaces;
 use crate::question::Question;
 use crate::shared::{ATTENTION, Mailbox, SharedFile, Undelivered};
 use crate::steering::Steering;
@@ -45,6 +47,8 @@ pub(crate) struct Neighbours {
     seen: u32,
     buffer: Box<[u8]>,
     pub(crate) steering: Steering,
+    /// Sockets that others have given to this process, whose places it is to keep, with their indexes.
+    given: Vec<(OwnedFd, Option<u8>)>,
     /// When leases of the dead may be looked for again.
     sweep_at_ns: u64,
 }
@@ -93,8 +97,15 @@ impl Neighbours {
             mailbox: Arc::new(mailbox),
             outboxes: BTreeMap::new(),
             buffer: vec![0; FRAME_BYTES].into_boxed_slice(),
+            given: Vec::new(),
             sweep_at_ns: 0,
         }
+    }
+
+    /// Gives up the places that this process keeps for others, if they are not needed any more.
+    #[cold]
+    pub(crate) fn look_at_places(&self, kept: &mut KeptPlaces, now_ns: u64) {
+        kept.look(now_ns, &self.shared, self.slot);
     }
 
     /// Where packets from others arrive.
@@ -110,6 +121,11 @@ impl Neighbours {
             // What it does not get now it may get the next time.
             let _ = self.shared.sweep_leases(self.slot);
         }
+    }
+
+    /// Sockets that others have given to this process, with their indexes.
+    pub(crate) fn take_given(&mut self) -> Vec<(OwnedFd, Option<u8>)> {
+        std::mem::take(&mut self.given)
     }
 
     /// The slot of the other process that a packet belongs to, if it does.
@@ -220,11 +236,19 @@ impl Neighbours {
                 break;
             };
             let mut rest = &self.buffer[..len];
-            if !descriptors.is_empty() {
-                if let Some(question) = Question::parse(rest, descriptors) {
-                    each(Mail::Question(question));
+            match <[OwnedFd; 1]>::try_from(descriptors) {
+                Ok([socket]) => {
+                    let index = rest.first().filter(|index| **index != u8::MAX);
+                    self.given.push((socket, index.copied()));
+                    continue;
                 }
-                continue;
+                Err(descriptors) if !descriptors.is_empty() => {
+                    if let Some(question) = Question::parse(rest, descriptors) {
+                        each(Mail::Question(question));
+                    }
+                    continue;
+                }
+                Err(_) => {}
             }
             if rest == ATTENTION {
                 each(Mail::Attention);

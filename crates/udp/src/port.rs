@@ -2,7 +2,8 @@
 //! it ends. One that only looks at the device never does, and so is in nobody's way.
 //!
 //! The kernel puts packets for any process of the device into the sockets of all that share the
-//! port, so none may go before what is in its own has been passed on; [`Socket::leave`] has more.
+//! port, so none may go before what is in its own has been passed on; [`Socket::leave`] has more. Nor
+//! may those of others move; [`KeptPlaces`] has more.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,9 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::kept::KeptPlaces;
 use crate::open_error::OpenError;
 use crate::registry::RegistryError;
-use crate::shared::{Presence, SharedFile};
+use crate::shared::{Membership, Presence, SharedFile};
 use crate::socket::{BindError, Options, Socket};
 
 /// How long a socket that this process has closed may still be there: another thread may be
@@ -74,16 +76,69 @@ impl Port {
         Ok(())
     }
 
-    /// Shares it no more, and tells whether others do, for whom there may be packets in the socket.
-    pub(crate) fn leave(&self, socket: &Socket) -> bool {
-        if self.is_out() || self.has_left.swap(true, Ordering::Relaxed) {
+    /// Begins to share it no more, unless this process does not anyway.
+    pub(crate) fn begin_leaving(&self) -> Option<Leaving<'_>> {
+        let leaves = !self.is_out() && !self.has_left.swap(true, Ordering::Relaxed);
+        leaves.then(|| Leaving {
+            port: self,
+            // Who cannot wait for that goes all the same.
+            held: self.shared.membership().ok(),
+        })
+    }
+}
+
+/// How a process has left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Left {
+    /// Nobody else shares the port.
+    Alone,
+    /// There may be packets for others in its socket, or on their way there.
+    Detached,
+    /// Another process has its socket now.
+    Replaced,
+}
+
+/// A process that is about to leave. Until this is dropped nobody else joins or leaves, and nobody
+/// gives this process a place to keep.
+#[derive(Debug)]
+pub(crate) struct Leaving<'a> {
+    port: &'a Port,
+    held: Option<Membership<'a>>,
+}
+
+impl Leaving<'_> {
+    /// Gives this process's socket, and those that it keeps, to others that are awake, as far as that
+    /// keeps other sockets from moving. False: its own it has still.
+    pub(crate) fn hand_over(&self, socket: &Socket, kept: &mut KeptPlaces) -> bool {
+        let Port { shared, slot, .. } = self.port;
+        let (Some(held), Ok(others)) = (&self.held, shared.other_slots(&[Presence::In])) else {
             return false;
+        };
+        let keepers = shared.awake(&others);
+        let give = |socket: &Socket, index| {
+            let give = |keeper: &u8| shared.give(held, *keeper, socket, index).is_ok();
+            shared.is_place_needed(held, index, &others) && keepers.iter().any(give)
+        };
+        kept.give_all(give);
+        give(socket, shared.index(*slot))
+    }
+
+    /// Shares the port no more, by a socket that another process may have been `given`.
+    pub(crate) fn end(self, socket: &Socket, given: bool) -> Left {
+        let Port { shared, slot, .. } = self.port;
+        let left = match given {
+            true => Left::Replaced,
+            // Where the kernel does not let it go, it is in the group until it is closed.
+            false => match socket.leave() {
+                Ok(()) => Left::Detached,
+                Err(_) => Left::Alone,
+            },
+        };
+        shared.set_presence(*slot, Presence::Left);
+        match shared.other_slots(&[Presence::In]) {
+            Ok(others) if !others.is_empty() => left,
+            _ => Left::Alone,
         }
-        // Where the kernel does not let it go, it is in the group until it is closed.
-        let left = socket.leave().is_ok();
-        self.shared.set_presence(self.slot, Presence::Left);
-        let others = self.shared.other_slots(&[Presence::In]);
-        left && others.is_ok_and(|others| !others.is_empty())
     }
 }
 

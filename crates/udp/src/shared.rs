@@ -148,6 +148,12 @@ impl SharedFile {
         Ok(Membership(&self.file))
     }
 
+    /// The same if it is so now.
+    pub(crate) fn try_membership(&self) -> Option<Membership<'_>> {
+        let is_free = sys::lock(&self.file, byte::MEMBERS).unwrap_or(false);
+        is_free.then_some(Membership(&self.file))
+    }
+
     /// Takes a slot that is free; `None` if all have owners. It is free again when this
     /// `SharedFile` is dropped.
     pub(crate) fn claim_slot(&self, held: &Membership<'_>) -> io::Result<Option<u8>> {
@@ -213,6 +219,19 @@ impl SharedFile {
         if mailbox::call_attention(&self.path, slot).is_ok() {
             self.announce(slot);
         }
+    }
+
+    /// Gives a socket of the device's port to the owner of a slot, to keep its place.
+    pub(crate) fn give(
+        &self,
+        _held: &Membership<'_>,
+        slot: u8,
+        socket: &impl AsFd,
+        index: Option<u8>,
+    ) -> io::Result<()> {
+        mailbox::give(&self.path, slot, socket.as_fd(), index)?;
+        self.announce(slot);
+        Ok(())
     }
 
     /// How many frames the owner of a slot has been told of, modulo 2^32.

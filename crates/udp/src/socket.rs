@@ -14,7 +14,7 @@
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -108,6 +108,20 @@ impl Socket {
             granted,
             segments_max: kernel.unwrap_or(SEGMENTS_MAX_OLD),
             segmentation: AtomicBool::new(options.segmentation && kernel.is_some()),
+            left: AtomicBool::new(false),
+        })
+    }
+
+    /// A socket that another process has made, if it is for the same address as `own`.
+    pub(crate) fn received(socket: OwnedFd, own: &Self) -> Option<Self> {
+        let inner = socket2::Socket::from(socket);
+        let address = inner.local_addr().ok()?.as_socket()?;
+        (address == own.address).then(|| Self {
+            inner: NotInherited::new(inner),
+            address,
+            granted: own.granted,
+            segments_max: own.segments_max,
+            segmentation: AtomicBool::new(own.segmentation()),
             left: AtomicBool::new(false),
         })
     }

@@ -8,6 +8,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use crate::kept::PLACES_MAX;
 use crate::shared::{Asking, Place, Presence, Round, SharedFile};
 use crate::socket::{PROBE, Routes, Socket};
 
@@ -26,8 +27,9 @@ const TRY_AGAIN_NS: u64 = MS;
 const LOOK_NS: u64 = 50 * US;
 /// How long answers are waited for. Whoever is slower is stopped, or the machine is very busy.
 const ROUND_NS: u64 = 100 * MS;
-/// Sockets there may be beside those of known processes, which may be about to end.
-const SPARE_PROBES: usize = 4;
+/// Sockets there may be beside those of known processes, which may be about to end, and beside those
+/// that keep a place.
+const SPARE_PROBES: usize = 4 + PLACES_MAX;
 /// Opcode, index, nothing, round, nonce.
 const PROBE_LEN: usize = 1 + 1 + 2 + 4 + 8;
 
@@ -145,19 +147,19 @@ impl Steering {
         }
     }
 
-    /// Takes what may be a probe, which came from the device's own port or from another one. False
-    /// if it is none.
+    /// Takes what may be a probe, which came from the device's own port or from another one, to this
+    /// process's own socket or to one whose place it keeps. False if it is none.
     ///
     /// Who is busy may read a probe only after its round is over, when it says nothing any more.
     #[cold]
-    pub(crate) fn take(&self, bytes: &[u8], from_own_port: bool) -> bool {
+    pub(crate) fn take(&self, bytes: &[u8], from_own_port: bool, to_own_socket: bool) -> bool {
         let Ok([PROBE, index, _, _, rest @ ..]) = <&[u8; PROBE_LEN]>::try_from(bytes) else {
             return false;
         };
         let [a, b, c, d, nonce @ ..] = *rest;
         let round = u32::from_ne_bytes([a, b, c, d]);
         let nonce = u64::from_ne_bytes(nonce);
-        if from_own_port {
+        if from_own_port && to_own_socket {
             self.shared.note_probe(self.slot, round, nonce, *index);
         }
         from_own_port
@@ -206,15 +208,13 @@ impl Steering {
         if matches!(reason, Reason::Listens) {
             return State::Quiet;
         }
-        let is_silent = |slot: &u8| {
-            let mut places = places.iter();
-            places.any(|place| place.slot == *slot && place.round != last)
-        };
         let mut awaited = slots.clone();
-        awaited.retain(|slot| !is_silent(slot) || *slot == self.slot);
+        awaited.retain(|slot| !self.shared.is_silent(*slot) || *slot == self.slot);
         let nonce = RandomState::new().hash_one(now_ns);
         let round = self.shared.begin_round(&held, nonce);
-        for index in (0..=u8::MAX).take(slots.len() + SPARE_PROBES) {
+        let known = places.iter().map(|place| usize::from(place.index) + 1);
+        let sockets = known.max().unwrap_or(0).max(slots.len());
+        for index in (0..=u8::MAX).take(sockets + SPARE_PROBES) {
             // Whoever does not get his does not answer.
             let _ = socket.send(socket.address(), 0, &probe(index, round, nonce), 0);
         }
@@ -289,8 +289,12 @@ impl Steering {
             waiting.routes = routes;
         }
         if !is_over {
-            waiting.look_at_ns = now_ns + waited;
+            let end_ns = waiting.began_ns + ROUND_NS;
+            waiting.look_at_ns = (now_ns + waited).min(end_ns);
             return State::Waiting(waiting);
+        }
+        for slot in &waiting.awaited {
+            self.shared.note_silence(&waiting.held, *slot);
         }
         self.shared
             .end_round(&waiting.held, waiting.began_ns, now_ns);

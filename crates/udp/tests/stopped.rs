@@ -108,6 +108,31 @@ fn who_joins_waits_until_the_socket_of_a_busy_process_is_known() {
     });
 }
 
+/// It may have been stopped before anybody asked it.
+#[test]
+fn one_that_never_answers_is_waited_for_once() {
+    if let Some(role) = role() {
+        return victim(&role);
+    }
+    let test = "one_that_never_answers_is_waited_for_once";
+    let place = Place::with_device(address(65, 4, 0));
+    let mut child = Other::start(test, &place.path().display().to_string());
+    // It shares the port, alone until now.
+    child.hear();
+    child.stop();
+    let nodes: Vec<Node> = (0..10).map(|_| attach(&place)).collect();
+    let join = |node: &Node| {
+        let started = Instant::now();
+        node.device.join().unwrap();
+        started.elapsed()
+    };
+    let waits: Vec<_> = nodes.iter().map(join).collect();
+    // One at least gets a processor in time.
+    let shortest = waits[1..].iter().min().unwrap();
+    assert!(*shortest < Duration::from_millis(50), "{waits:?}");
+    child.resume();
+}
+
 /// Whoever is stopped while it finds out which process has which socket does not keep the others
 /// from it.
 #[test]

@@ -14,7 +14,7 @@ use super::EventSink;
 use super::helper::{SOON, WHENEVER};
 use crate::engine::Engine;
 use crate::open_error::OpenError;
-use crate::port::Port;
+use crate::port::{Left, Port};
 use crate::shared::Mailbox;
 use crate::socket::Socket;
 use crate::sys::{self, Epoll};
@@ -37,7 +37,7 @@ pub(super) struct Shared {
     pub(super) state: DeviceState,
     /// Where packets arrive that another process has received.
     pub(super) mailbox: Option<Arc<Mailbox>>,
-    /// Readable if something has arrived for a multicast group.
+    /// Readable if something has arrived for a multicast group, or at a place that is kept.
     pub(super) groups: Arc<Epoll>,
     pub(super) engine: Mutex<Engine>,
     /// The process that opened the device.
@@ -185,8 +185,8 @@ impl Shared {
         }
         self.stop.store(true, Ordering::Release);
         self.wake_helper();
-        if let Some(port) = &self.port {
-            port.leave(&self.socket);
+        if let Some(leaving) = self.port.as_ref().and_then(Port::begin_leaving) {
+            leaving.end(&self.socket, false);
         }
         match self.sink.get() {
             Some(sink) => sink(self.lock_nothing().hca_mut(), Event::DeviceFatal),
@@ -373,15 +373,20 @@ impl Shared {
         if let Some(engine) = &mut engine {
             self.send(engine);
         }
-        let others = port.leave(&self.socket);
-        drop(engine);
-        if !others {
+        let Some(leaving) = port.begin_leaving() else {
             return;
+        };
+        let hand_over = |engine: &mut Held<'_>| engine.hand_over(&leaving);
+        let given = engine.as_mut().is_some_and(hand_over);
+        drop(engine);
+        match leaving.end(&self.socket, given) {
+            Left::Alone => return,
+            Left::Detached => Socket::wait_for_delivery(),
+            Left::Replaced => {}
         }
-        Socket::wait_for_delivery();
         while in_time(HAND_ON) {
             if let Some(mut engine) = self.try_lock() {
-                let received = engine.receive().unwrap_or(0);
+                let received = engine.receive().unwrap_or(0) + engine.receive_aside();
                 if received == 0 && !engine.holds_mail() {
                     return;
                 }

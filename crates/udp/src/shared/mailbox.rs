@@ -113,7 +113,7 @@ pub(super) fn ask(
     }
     let sent = socket
         .connect(names.of(slot))
-        .and_then(|()| sys::send_with(&socket, question, descriptors));
+        .and_then(|()| sys::send_with(&socket, question, &descriptors));
     match sent {
         Ok(()) => Ok(Asked::Yes),
         Err(error) => match error.kind() {
@@ -132,6 +132,21 @@ pub(super) fn call_attention(state: &Path, slot: u8) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     socket.send_to(ATTENTION, Names::new(state)?.of(slot))?;
     Ok(())
+}
+
+/// Gives a socket of the device's port to the owner of a slot, with its index if that is known. It
+/// stays open on the way.
+pub(super) fn give(
+    state: &Path,
+    slot: u8,
+    socket: BorrowedFd<'_>,
+    index: Option<u8>,
+) -> io::Result<()> {
+    let sender = UnixDatagram::unbound()?;
+    sender.set_nonblocking(true)?;
+    sender.connect(Names::new(state)?.of(slot))?;
+    // As in probes, the last number stands for none.
+    sys::send_with(&sender, &[index.unwrap_or(u8::MAX)], &[socket])
 }
 
 impl AsFd for Mailbox {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::SharedFile;
+use super::{Membership, SharedFile};
 
 /// A round of asking, never 0, which counts modulo 2^24.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +30,10 @@ pub(crate) struct Place {
     /// When that came out.
     pub(crate) round: Round,
 }
+
+/// What stands in place of an index and a round for a process that was waited for in vain and has never
+/// answered. No round has the number 0.
+const SILENT: u32 = 1;
 
 /// How long who asks keeps the others from it: ten times as long as a round takes. Whoever is
 /// stopped meanwhile has lost his turn.
@@ -122,6 +126,48 @@ impl SharedFile {
         if old >> 8 != round & Round::MASK || new < old {
             place.store(new, Ordering::Relaxed);
         }
+    }
+
+    /// Notes that the owner of a slot was waited for in vain.
+    pub(crate) fn note_silence(&self, _held: &Asking, slot: u8) {
+        let place = self.layout.member(slot).place();
+        // One that has answered before is known by its round.
+        let _ = place.compare_exchange(0, SILENT, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Whether the owner of a slot was asked and has not answered in the last round: it is stopped.
+    pub(crate) fn is_silent(&self, slot: u8) -> bool {
+        let place = self.layout.member(slot).place().load(Ordering::Relaxed);
+        place == SILENT || place >> 8 != 0 && Round(place >> 8) != self.last_round()
+    }
+
+    /// The index of the socket of a slot, as it came out last.
+    pub(crate) fn index(&self, slot: u8) -> Option<u8> {
+        let places = self.places(&[slot]);
+        places.first().map(|place| place.index)
+    }
+
+    /// Whether one of the processes in these slots has a place behind `index`, which another socket would
+    /// take if that one went: or may have, for all that is known.
+    pub(crate) fn is_place_needed(
+        &self,
+        _held: &Membership<'_>,
+        index: Option<u8>,
+        slots: &[u8],
+    ) -> bool {
+        let places = self.places(slots);
+        let is_before = |place: &Place| index.is_some_and(|index| place.index < index);
+        places.len() < slots.len() || !places.iter().all(is_before)
+    }
+
+    /// Those of some slots whose owners have answered in the last round, and behind them those who have
+    /// in the one before: the last one may have just begun.
+    pub(crate) fn awake(&self, slots: &[u8]) -> Vec<u8> {
+        let last = self.last_round();
+        let mut places = self.places(slots);
+        places.retain(|place| place.round == last || place.round.next() == last);
+        places.sort_by_key(|place| (place.round != last, place.index));
+        places.into_iter().map(|place| place.slot).collect()
     }
 
     /// The index of the socket of each of some slots, as it came out last, and in which round.

@@ -6,6 +6,9 @@
 //! and out of the lookup by address, while it stays open: from then on no packet is for it. Those
 //! whose lookup was under way are there after one grace period of RCU, the lock under which the
 //! kernel delivers; `membarrier(2)` waits for one. What is then read is all there will ever be.
+//!
+//! Where that would move the sockets of others, another process keeps it in its place instead
+//! (`kept.rs`).
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -35,7 +38,12 @@ impl Socket {
         set(&self.inner, libc::SOL_SOCKET, SO_BINDTOIFINDEX, NOWHERE)
     }
 
-    /// Whether [`Self::leave`] was called: what is sent from it now is not sent.
+    /// Notes that another process has the socket from now on, with all that is in it.
+    pub(crate) fn give_away(&self) {
+        self.left.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has left or was given away: what is sent from it now is not sent.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
         self.left.load(Ordering::Relaxed)

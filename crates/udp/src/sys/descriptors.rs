@@ -28,15 +28,15 @@ pub(crate) fn memory_file(label: &CStr) -> io::Result<File> {
     Ok(memfd_create(label, MemfdFlags::CLOEXEC)?.into())
 }
 
-/// Sends bytes with two descriptors to where the socket is connected to.
+/// Sends bytes with at most two descriptors to where the socket is connected to.
 pub(crate) fn send_with(
     socket: &UnixDatagram,
     bytes: &[u8],
-    descriptors: [BorrowedFd<'_>; MAX],
+    descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let mut control = EMPTY;
     let mut control = SendAncillaryBuffer::new(&mut control);
-    let fits = control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let fits = control.push(SendAncillaryMessage::ScmRights(descriptors));
     assert!(fits, "room for two descriptors");
     let parts = [IoSlice::new(bytes)];
     sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL)?;

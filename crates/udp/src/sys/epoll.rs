@@ -18,11 +18,17 @@ impl Epoll {
         Ok(Self(NotInherited::new(fd)))
     }
 
-    /// Watches a socket until it is closed.
+    /// Watches a socket until it is closed, in all processes that have it.
     pub(crate) fn add(&self, socket: &impl AsFd) -> io::Result<()> {
         let number = socket.as_fd().as_raw_fd();
         let name = epoll::EventData::new_u64(number as u64);
         Ok(epoll::add(&*self.0, socket, name, epoll::EventFlags::IN)?)
+    }
+
+    /// Watches a socket no more.
+    pub(crate) fn remove(&self, socket: &impl AsFd) {
+        // It fails for one that is not watched.
+        let _ = epoll::delete(&*self.0, socket);
     }
 
     /// Whether one of the sockets has something to read, by its descriptor's number; each gets its
