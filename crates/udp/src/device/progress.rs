@@ -378,8 +378,9 @@ impl Shared {
         };
         let hand_over = |engine: &mut Held<'_>| engine.hand_over(&leaving);
         let given = engine.as_mut().is_some_and(hand_over);
+        let left = leaving.end(&self.socket, given);
         drop(engine);
-        match leaving.end(&self.socket, given) {
+        match left {
             Left::Alone => return,
             Left::Detached => Socket::wait_for_delivery(),
             Left::Replaced => {}
