@@ -104,6 +104,8 @@ fn config(plan: &Plan, which: usize) -> DeviceConfig {
             // again is not what this demo is about.
             personality: Personality {
                 adaptive: false,
+                // What the report calls a CNP was one (F13).
+                slow_restart: false,
                 ..Personality::default()
             },
             ..HcaConfig::default()
