@@ -93,6 +93,12 @@ impl<T: HeldPacket> Link<T> {
         }
     }
 
+    /// Whether it loses all packets that come.
+    #[inline]
+    pub(crate) fn is_dark(&self) -> bool {
+        self.impairer.as_ref().is_some_and(|it| it.is_dark)
+    }
+
     /// Whether packets just pass: nothing is impaired, and none is held that they might overtake.
     #[inline]
     pub(crate) fn is_clear(&self) -> bool {

@@ -1,7 +1,5 @@
 //! The host's addresses as the device's GIDs. Which there are is the host's matter.
 
-use ferroce_transport::{Counter, Outgoing, Time};
-
 use super::Hca;
 use crate::event::Event;
 
@@ -16,18 +14,6 @@ impl Hca {
         }
         for entry in self.qps.iter_mut() {
             entry.is_severed |= entry.path.is_some();
-        }
-    }
-
-    /// Loses what a severed queue pair sends: the packet in `out` and those behind it.
-    #[cold]
-    pub(super) fn lose_all(&mut self, index: u32, now: Time, out: &mut Outgoing) -> bool {
-        loop {
-            self.common.state.count(Counter::TxDropped, 1);
-            let next = self.with_index(index, |qp, host| qp.poll_transmit(now, host, out));
-            if next != Some(true) {
-                return false;
-            }
         }
     }
 }

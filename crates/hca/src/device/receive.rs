@@ -47,7 +47,7 @@ impl Hca {
     }
 
     fn deliver_unless(&mut self, corrupt: bool, packet: &Received<'_>) {
-        if !self.has_carrier() {
+        if self.ingress.is_dark() {
             self.common.state.count(Counter::ImpairBlackout, 1);
         } else if corrupt {
             self.common.state.count(Counter::RxIcrcEncapsulated, 1);

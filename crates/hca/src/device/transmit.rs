@@ -7,6 +7,15 @@ use super::port::Priorities;
 use crate::link::{HeldPacket, Release};
 use crate::packet::force_ack_dscp;
 
+/// What a queue pair has for the port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Polled {
+    Nothing,
+    Packet,
+    /// A packet that goes nowhere: the GID that the queue pair was bound to is gone (F21).
+    Lost,
+}
+
 impl Hca {
     /// The next packet for the link.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Outgoing> {
@@ -157,12 +166,13 @@ impl Hca {
     /// The next packet of this priority, of the queue pair whose turn it is.
     fn poll_ready(&mut self, priority: u8, now: Time, out: &mut Outgoing) -> bool {
         while let Some(index) = self.port.front(priority) {
-            let made = self.poll_qp(index, now, out);
+            let polled = self.poll_qp(index, now, out);
+            let made = polled != Polled::Nothing;
             let has_more = made && !self.is_quiet(index);
             if !made || self.port.count_packet(index) || !has_more {
                 self.next_turn(priority, index, has_more);
             }
-            if made {
+            if polled == Polled::Packet {
                 return true;
             }
         }
@@ -185,16 +195,16 @@ impl Hca {
         }
     }
 
-    fn poll_qp(&mut self, index: u32, now: Time, out: &mut Outgoing) -> bool {
+    fn poll_qp(&mut self, index: u32, now: Time, out: &mut Outgoing) -> Polled {
         if self.port.in_turn().is_none() {
             self.allot(index);
         }
         let Some(entry) = self.qps.get(index) else {
-            return false;
+            return Polled::Nothing;
         };
         let (path, limited, is_severed) = (entry.path, entry.limiter.is_some(), entry.is_severed);
         if limited && !self.limit(index, now) {
-            return false;
+            return Polled::Nothing;
         }
         // A datagram has a path of its own, and nobody slows datagrams down; any other queue pair has
         // one from RTR on, and sends nothing before.
@@ -203,10 +213,11 @@ impl Hca {
         }
         let made = self.with_index(index, |qp, host| qp.poll_transmit(now, host, out));
         if made != Some(true) {
-            return false;
+            return Polled::Nothing;
         }
         if is_severed {
-            return self.lose_all(index, now, out);
+            self.common.state.count(Counter::TxDropped, 1);
+            return Polled::Lost;
         }
         if let Some(dscp) = self.ack_dscp {
             force_ack_dscp(out, dscp);
@@ -214,7 +225,7 @@ impl Hca {
         if limited {
             self.charge(index, now, out);
         }
-        true
+        Polled::Packet
     }
 
     /// Has a queue pair that is slowed down keep to its window; false if it is to wait.
