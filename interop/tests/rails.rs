@@ -1,9 +1,10 @@
-//! Two rails that fail over and back while ports flap, as programs do that have two ports.
+//! Two rails that fail over and back while ports flap, as programs do that have two ports; and a card
+//! that is pulled out.
 
 use std::env;
 use std::time::Duration;
 
-use ferroce_interop::lab::{Lab, until};
+use ferroce_interop::lab::{Lab, Ready, free_port, until};
 
 /// The devices of [`two_rails`](../programs/two_rails.c): from and to, of each rail.
 const DEVICES: [&str; 4] = ["from0", "to0", "from1", "to1"];
@@ -63,4 +64,20 @@ fn data_move_through_flaps_of_all_ports_without_a_wrong_byte_or_a_stuck_rail() {
             "{shown}"
         );
     }
+}
+
+#[test]
+fn a_card_that_is_pulled_out_is_told_to_programs() {
+    let mut lab = Lab::new("pulled-out");
+    lab.set("FERROCE_DEVICES", "");
+    let address = lab.address();
+    lab.ferroce(&["dev", "add", "fr1", &address]).success();
+    let port = free_port();
+    let server = ["rping", "-s", "-P", "-a", &address, "-p", &port.to_string()];
+    let server = Ready::Cm(port).wait(&lab, lab.run(&server));
+    let refused = lab.ferroce(&["dev", "del", "fr1"]).finish().to_string();
+    assert!(refused.contains("fr1 is in use"), "{refused}");
+    lab.ferroce(&["dev", "del", "fr1", "--force"]).success();
+    let told = server.finish().to_string();
+    assert!(told.contains("cma detected device removal"), "{told}");
 }

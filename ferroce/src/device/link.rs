@@ -167,7 +167,7 @@ fn file_of_times(file: &Path) -> Result<Vec<Outages>, Failure> {
         outages.push(outage(line).ok_or_else(|| {
             Failure::input(format_args!(
                 "{}:{number}: invalid outage {line:?}: must be how long the port is down, 1ms to \
-                 1440min, and, after an @, from when on, for example 200ms@3s",
+                 86400s, and, after an @, from when on, for example 200ms@3s",
                 file.display()
             ))
         })?);
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(
             complaint(&["down", "for", "300"]),
             "error: invalid time for which the port is down \"300\": must be a time in ns, us, ms, \
-             s or min, from 1ms to 1440min, for example 50us\n"
+             s or min, from 1ms to 86400s, for example 50us\n"
         );
         assert!(complaint(&["flap", "0x", "1s/2s"]).contains("number of flaps \"0x\""));
         assert!(complaint(&["flap", "10", "1s/2s"]).contains("1x to 1000000x"));
