@@ -128,6 +128,7 @@ fn a_reader_asks_for_no_more_than_others_while_its_responses_come() {
     let read = |len| SendWr::new(0, remote.read(), own.sge(0, len));
     link.post(reader, read(64 << 10));
     let request = polled(&mut link, A).unwrap();
+    assert!(polled(&mut link, A).is_none(), "its turn is not over");
     link.post(waits, read(1 << 20));
     link.post(reader, read(64 << 10));
     let due = |link: &mut Link| {
