@@ -112,9 +112,11 @@ impl KeptPlaces {
         let Ok(mut slots) = shared.other_slots(&[Presence::In]) else {
             return;
         };
+        // Whatever moves, all comes to who is alone.
+        let is_alone = slots.is_empty();
         slots.push(slot);
         for kept in self.places() {
-            if !shared.is_place_needed(&held, kept.index, &slots) {
+            if is_alone || !shared.is_place_needed(&held, kept.index, &slots) {
                 kept.give_up();
             }
         }
