@@ -8,7 +8,8 @@ from lab import Failed
 LIMIT = 60  # seconds for one program of a case
 # Seconds for one that runs while the link loses packets.
 IMPAIRED_LIMIT = 90
-# The kernel asks for a disconnect again and again for longer.
+# The other end of a message that rxe never acknowledges waits for longer, and the kernel asks for a
+# disconnect for longer where two answers in a row are lost.
 DISCONNECT_LIMIT = 15
 GRACE_S = 3
 FIRST_PORT = 20000
@@ -306,7 +307,8 @@ def impaired(cases):
             for name, command, client, by_cm in programs:
                 cases.pair(
                     f"{name} with {direction} {spec}", command, command + client, by_cm=by_cm,
-                    # Who has agreed to disconnect and ended does not say so again if that was lost.
+                    # rxe completes a receive before it acknowledges it, and does not acknowledge it at
+                    # all if its program disconnects in between.
                     tries=2 if by_cm else 1, limit=DISCONNECT_LIMIT if by_cm else IMPAIRED_LIMIT,
                     link=f"{direction} {spec}",
                 )
