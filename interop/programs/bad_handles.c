@@ -285,7 +285,7 @@ static void closed_descriptors(void)
 	      !fcntl(context->async_fd, F_SETFL, O_NONBLOCK));
 	NUMBER("get_cq_event without an event", ibv_get_cq_event(channel, &ready, &user));
 	NUMBER("get_async_event without an event", ibv_get_async_event(context, &event));
-	begin("ack_cq_events of none");
+	begin("ack_cq_events of more than there were");
 	errno = 0;
 	ibv_ack_cq_events(cq, 1);
 	end_number(errno);

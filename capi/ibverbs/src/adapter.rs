@@ -429,12 +429,13 @@ pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
     unsafe { libc::free(list.cast()) }
 }
 
-/// The device's name (ibv_get_device_name(3)).
+/// The device's name (ibv_get_device_name(3)): that of the structure, which may be the program's own.
 #[border(pointer)]
 pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
-    match find(device) {
-        Ok(listed) => listed.abi.name.as_ptr(),
-        Err(_) => null(),
+    match device.is_null() {
+        true => null(),
+        // SAFETY: the caller's structure, of which this takes an address.
+        false => unsafe { (&raw const (*device).name).cast() },
     }
 }
 
@@ -448,4 +449,24 @@ pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
 #[border(number)]
 pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
     find(device).map_or(-1, |listed| listed.index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bindings make structures of their own to look a device up by.
+    #[test]
+    fn a_structure_of_the_program_has_the_name_in_it() {
+        // SAFETY: zero is a value of all fields.
+        let mut own: ibv_device = unsafe { std::mem::zeroed() };
+        for (place, byte) in own.name.iter_mut().zip(b"own0") {
+            *place = byte.cast_signed();
+        }
+        // SAFETY: the structure, and a name that ends within it.
+        let name = unsafe { std::ffi::CStr::from_ptr(ibv_get_device_name(&raw mut own)) };
+        assert_eq!(name, c"own0");
+        // SAFETY: null is looked at first.
+        assert!(unsafe { ibv_get_device_name(std::ptr::null_mut()) }.is_null());
+    }
 }

@@ -1,9 +1,11 @@
 //! Refusals: an error number for the program and a line on stderr for its author (`FERROCE_LOG`).
 
 use std::ffi::c_int;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ferroce_hca::{PostError, VerbsError};
 use ferroce_udp::{OpenError, RegistryError};
@@ -81,6 +83,14 @@ pub enum Error {
     /// The operating system refused.
     #[error("{0}")]
     Os(#[from] io::Error),
+    /// What programs try on purpose, to find out what there is.
+    #[error("{what}")]
+    Probed {
+        /// The error number.
+        errno: c_int,
+        /// The reason.
+        what: String,
+    },
     /// Another reason, in words, and its error number.
     #[error("{what}")]
     Refused {
@@ -119,7 +129,9 @@ impl Error {
             Self::InCall => libc::EDEADLK,
             Self::Busy(_) => libc::EBUSY,
             Self::Verbs(error) => error.errno(),
-            Self::Refused { errno, .. } | Self::Reported(errno) => *errno,
+            Self::Probed { errno, .. } | Self::Refused { errno, .. } | Self::Reported(errno) => {
+                *errno
+            }
             Self::Open(OpenError::Helper(error)) | Self::Os(error) => {
                 error.raw_os_error().unwrap_or(libc::EIO)
             }
@@ -137,6 +149,14 @@ impl Error {
             Self::Os(error) if error.kind() == io::ErrorKind::Interrupted => Level::Debug,
             Self::Os(error) if error.raw_os_error() == Some(libc::ENODATA) => Level::Debug,
             Self::Unsupported(_) | Self::Verbs(VerbsError::NotSupported { .. }) => Level::Info,
+            Self::Probed { .. } => Level::Info,
+            // Programs clean up in whichever order, and again.
+            Self::Busy(_) | Self::Verbs(VerbsError::Busy { .. }) => Level::Info,
+            // No query tells the limit, so programs search for it.
+            Self::Verbs(VerbsError::OutOfRange {
+                field: "max_inline_data",
+                ..
+            }) => Level::Info,
             // Reported once, when it happened.
             Self::Reported(_) | Self::Failed => Level::Debug,
             _ => Level::Error,
@@ -185,9 +205,22 @@ impl Level {
     }
 }
 
-/// Sets `errno` and says on stderr what was refused.
+/// Sets `errno` and says on stderr what was refused: once, unless all is to be said.
 pub fn tell(call: &str, error: &Error) -> c_int {
-    log(error.level(), &format!("{call}: {error}"));
+    static TOLD: Told<256> = Told::new();
+    let level = error.level();
+    if is_wanted(level) {
+        let text = format!("{call}: {error}");
+        match TOLD.note(&text) {
+            _ if is_wanted(Level::Debug) => log(level, &text),
+            News::New => log(level, &text),
+            News::Full => log(
+                level,
+                "no further refusals are shown; FERROCE_LOG=debug shows all",
+            ),
+            News::Old => {}
+        }
+    }
     let errno = error.errno();
     set_errno(errno);
     errno
@@ -199,9 +232,55 @@ pub(crate) fn report(text: &str) {
 }
 
 fn log(level: Level, text: &str) {
-    static MOST: OnceLock<Level> = OnceLock::new();
-    if level <= *MOST.get_or_init(Level::from_env) {
+    if is_wanted(level) {
         say(&format!("ferroce: {text}\n"));
+    }
+}
+
+fn is_wanted(level: Level) -> bool {
+    static MOST: OnceLock<Level> = OnceLock::new();
+    level <= *MOST.get_or_init(Level::from_env)
+}
+
+/// What was said, by its hash. Without a lock, which somebody may have whom a child of `fork` does not
+/// have.
+struct Told<const N: usize> {
+    /// 0 for a free place.
+    hashes: [AtomicU64; N],
+    is_full: AtomicBool,
+}
+
+#[derive(PartialEq, Eq, Debug)]
+enum News {
+    New,
+    Old,
+    /// There is no room for it, for the first time.
+    Full,
+}
+
+impl<const N: usize> Told<N> {
+    const fn new() -> Self {
+        Self {
+            hashes: [const { AtomicU64::new(0) }; N],
+            is_full: AtomicBool::new(false),
+        }
+    }
+
+    fn note(&self, text: &str) -> News {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        let own = hasher.finish().max(1);
+        for place in &self.hashes {
+            match place.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return News::New,
+                Err(other) if other == own => return News::Old,
+                Err(_) => {}
+            }
+        }
+        match self.is_full.swap(true, Ordering::Relaxed) {
+            false => News::Full,
+            true => News::Old,
+        }
     }
 }
 
@@ -240,4 +319,43 @@ pub fn pointer<T>(call: &str, result: Result<*mut T, Error>) -> *mut T {
         tell(call, &error);
         null_mut()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_text_is_news_once_and_there_is_room_for_so_many() {
+        let told = Told::<4>::new();
+        assert_eq!(told.note("a"), News::New);
+        assert_eq!(told.note("a"), News::Old);
+        for text in ["b", "c", "d"] {
+            assert_eq!(told.note(text), News::New);
+        }
+        assert_eq!(told.note("e"), News::Full);
+        assert_eq!(told.note("f"), News::Old);
+        assert_eq!(told.note("d"), News::Old);
+    }
+
+    #[test]
+    fn what_programs_try_on_purpose_is_not_said_by_default() {
+        let out_of_range = |field| {
+            Error::Verbs(VerbsError::OutOfRange {
+                field,
+                value: 9,
+                min: 0,
+                max: 8,
+            })
+        };
+        assert_eq!(out_of_range("max_inline_data").level(), Level::Info);
+        assert_eq!(out_of_range("max_send_wr").level(), Level::Error);
+        assert_eq!(Error::Busy("memory regions").level(), Level::Info);
+        let (errno, what) = (libc::ENODEV, String::new());
+        let probed = Error::Probed { errno, what };
+        assert_eq!(
+            (probed.level(), probed.errno()),
+            (Level::Info, libc::ENODEV)
+        );
+    }
 }

@@ -403,7 +403,7 @@ pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {
     if nevents == 0 {
         return;
     }
-    let acknowledge = cq::find(cq).and_then(|object| {
+    let acknowledge = cq::find(cq).map(|object| {
         let cq = object.abi().cast::<ibv_cq>();
         // SAFETY: a live object with an initialised mutex and condition.
         unsafe {
@@ -411,9 +411,8 @@ pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {
                 &raw mut (*cq).mutex,
                 &raw mut (*cq).cond,
                 &raw mut (*cq).comp_events_completed,
-                &object.own().announced,
                 nevents,
-            )
+            );
         }
     });
     status("ibv_ack_cq_events", acknowledge);
@@ -458,7 +457,7 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     // SAFETY: the program's own structure.
     let (element, kind) = unsafe { ((*event).element, (*event).event_type) };
     let result = match kind {
-        0 => cq::find(element as *mut ibv_cq).and_then(|object| {
+        0 => cq::find(element as *mut ibv_cq).map(|object| {
             let cq = object.abi().cast::<ibv_cq>();
             // SAFETY: a live object with an initialised mutex and condition.
             unsafe {
@@ -466,12 +465,11 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
                     &raw mut (*cq).mutex,
                     &raw mut (*cq).cond,
                     &raw mut (*cq).async_events_completed,
-                    &object.own().reported,
                     1,
-                )
+                );
             }
         }),
-        1..=7 | 16 => qp::find(element as *mut crate::abi::ibv_qp).and_then(|object| {
+        1..=7 | 16 => qp::find(element as *mut crate::abi::ibv_qp).map(|object| {
             let qp = object.abi().cast::<crate::abi::ibv_qp>();
             // SAFETY: as above.
             unsafe {
@@ -479,12 +477,11 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
                     &raw mut (*qp).mutex,
                     &raw mut (*qp).cond,
                     &raw mut (*qp).events_completed,
-                    &object.own().reported,
                     1,
-                )
+                );
             }
         }),
-        14 | 15 => srq::find(element as *mut crate::abi::ibv_srq).and_then(|object| {
+        14 | 15 => srq::find(element as *mut crate::abi::ibv_srq).map(|object| {
             let srq = object.abi();
             // SAFETY: as above.
             unsafe {
@@ -492,9 +489,8 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
                     &raw mut (*srq).mutex,
                     &raw mut (*srq).cond,
                     &raw mut (*srq).events_completed,
-                    &object.own().reported,
                     1,
-                )
+                );
             }
         }),
         _ => Ok(()),
@@ -502,8 +498,8 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     status("ibv_ack_async_event", result);
 }
 
-/// Counts events as acknowledged, but no more than the program has got: otherwise the end of their
-/// object would wait for ever.
+/// Counts events as acknowledged, as many as the program says: some acknowledge completions, of which
+/// there are more.
 ///
 /// # Safety
 /// The mutex and the condition are initialised and live, and the mutex guards `completed`.
@@ -511,25 +507,21 @@ unsafe fn acknowledge(
     mutex: *mut pthread_mutex_t,
     cond: *mut pthread_cond_t,
     completed: *mut u32,
-    reported: &AtomicU32,
     events: u32,
-) -> Result<(), Error> {
+) {
     // SAFETY: as the caller promises.
-    let due = unsafe {
+    unsafe {
         libc::pthread_mutex_lock(mutex);
-        let due = reported.load(Ordering::Relaxed).wrapping_sub(*completed);
-        if events <= due {
-            *completed = (*completed).wrapping_add(events);
-            libc::pthread_cond_signal(cond);
-        }
+        *completed = (*completed).wrapping_add(events);
+        libc::pthread_cond_signal(cond);
         libc::pthread_mutex_unlock(mutex);
-        due
-    };
-    if events > due {
-        let allowed = "up to the events that the program has got and not acknowledged";
-        return Err(Error::invalid("nevents", events, allowed));
     }
-    Ok(())
+}
+
+/// Whether the program has still to acknowledge what was reported to it. The counts come round, and
+/// the program's may be ahead.
+fn are_due(completed: u32, reported: u32) -> bool {
+    (1..1 << 31).contains(&reported.wrapping_sub(completed))
 }
 
 /// Waits until the program has acknowledged what was reported to it.
@@ -545,7 +537,7 @@ pub(crate) unsafe fn wait_acknowledged(
     // SAFETY: as the caller promises.
     unsafe {
         libc::pthread_mutex_lock(mutex);
-        while *completed != reported.load(Ordering::Relaxed) {
+        while are_due(*completed, reported.load(Ordering::Relaxed)) {
             libc::pthread_cond_wait(cond, mutex);
         }
         libc::pthread_mutex_unlock(mutex);
