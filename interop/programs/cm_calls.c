@@ -547,11 +547,17 @@ static void ports(void)
 
 	CHECK(!rdma_bind_addr(one, at(PORT)));
 	FAILS(rdma_bind_addr(two, at(PORT)), EADDRINUSE);
-	FAILS(rdma_bind_addr(two, (struct sockaddr *)&anywhere), EADDRINUSE);
+	/* As cma_check_port has it, where either wants all addresses. */
+	FAILS(rdma_bind_addr(two, (struct sockaddr *)&anywhere), EADDRNOTAVAIL);
 	/* Each port space has its own. */
 	CHECK(!rdma_bind_addr(datagrams, at(PORT)));
 	CHECK(ntohs(rdma_get_src_port(datagrams)) == PORT);
 	end(datagrams);
+	end(one);
+	one = create(on, RDMA_PS_TCP);
+	CHECK(!rdma_bind_addr(one, (struct sockaddr *)&anywhere));
+	FAILS(rdma_bind_addr(two, at(PORT)), EADDRNOTAVAIL);
+	FAILS(rdma_bind_addr(two, (struct sockaddr *)&anywhere), EADDRNOTAVAIL);
 	end(one);
 
 	/* Many may have a port, and one of them listens on it. */
@@ -602,6 +608,67 @@ static void reaches(struct rdma_event_channel *there, struct sockaddr *to)
 	rdma_destroy_event_channel(on);
 }
 
+/* Zero and loopback stand for any device, unless a device has the address. */
+static void wildcards(void)
+{
+	struct rdma_event_channel *there = channel(), *on = channel();
+	struct rdma_cm_id *server = create(there, RDMA_PS_TCP), *id, *bound;
+	struct sockaddr_in home = { .sin_family = AF_INET, .sin_port = htons(PORT) }, zero = home;
+	struct sockaddr_in6 home6 = { .sin6_family = AF_INET6, .sin6_port = htons(PORT) };
+	struct sockaddr_in6 any6 = home6;
+	int yes = 1;
+
+	home.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	home6.sin6_addr = in6addr_loopback;
+
+	/* A server on loopback is on no device and listens on all. */
+	CHECK(!rdma_bind_addr(server, (struct sockaddr *)&home));
+	CHECK(!server->verbs);
+	CHECK(!rdma_listen(server, 0));
+	reaches(there, at(PORT));
+	reaches(there, (struct sockaddr *)&home);
+	reaches(there, (struct sockaddr *)&zero);
+	reaches(there, (struct sockaddr *)&home6);
+
+	/* A client of loopback gets a device and is shown loopback; */
+	id = create(on, RDMA_PS_TCP);
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&home, 2000));
+	pass(on, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(id->verbs);
+	CHECK(((struct sockaddr_in *)rdma_get_local_addr(id))->sin_addr.s_addr ==
+	      htonl(INADDR_LOOPBACK));
+	CHECK(!memcmp(&id->route.addr.addr.ibaddr.sgid, &id->route.addr.addr.ibaddr.dgid, 16));
+	end(id);
+	/* one on a device keeps that and its address. */
+	bound = create(on, RDMA_PS_TCP);
+	CHECK(!rdma_resolve_addr(bound, at(0), (struct sockaddr *)&home, 2000));
+	pass(on, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(((struct sockaddr_in *)rdma_get_local_addr(bound))->sin_addr.s_addr ==
+	      ((struct sockaddr_in *)at(0))->sin_addr.s_addr);
+	end(bound);
+	end(server);
+
+	/* All devices of a family may be none. */
+	id = create(on, RDMA_PS_TCP);
+	CHECK(!rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &yes, sizeof yes));
+	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&any6));
+	CHECK(!rdma_listen(id, 0));
+	server = create(there, RDMA_PS_TCP);
+	CHECK(!rdma_bind_addr(server, (struct sockaddr *)&zero));
+	CHECK(!rdma_listen(server, 0));
+	reaches(there, at(PORT));
+	end(server);
+	end(id);
+	any6.sin6_port = 0;
+	id = create(on, RDMA_PS_TCP);
+	CHECK(!rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &yes, sizeof yes));
+	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&any6));
+	CHECK(rdma_get_src_port(id));
+	end(id);
+	rdma_destroy_event_channel(there);
+	rdma_destroy_event_channel(on);
+}
+
 static void families(void)
 {
 	struct rdma_event_channel *on4 = channel(), *on6 = channel();
@@ -615,7 +682,7 @@ static void families(void)
 	/* The wildcard of IPv6 is for both families, */
 	CHECK(!rdma_bind_addr(id6, (struct sockaddr *)&any6));
 	CHECK(!rdma_listen(id6, 0));
-	FAILS(rdma_bind_addr(id4, (struct sockaddr *)&any4), EADDRINUSE);
+	FAILS(rdma_bind_addr(id4, (struct sockaddr *)&any4), EADDRNOTAVAIL);
 	reaches(on6, at(PORT));
 	reaches(on6, (struct sockaddr *)&to6);
 	end(id6);
@@ -685,7 +752,7 @@ int main(int argc, char **argv)
 		{ "options", options }, { "steps", steps },   { "timeouts", timeouts },
 		{ "pointers", pointers }, { "events", events }, { "ends", ends },
 		{ "ports", ports },	  { "families", families }, { "groups", groups },
-		{ "exits", exits },
+		{ "exits", exits },	  { "wildcards", wildcards },
 	};
 	CHECK(argc == 3);
 	address = argv[2];

@@ -125,4 +125,5 @@ calls! {
     groups_of_members: "groups";
     ports_are_one_ids_or_shared: "ports";
     wildcards_of_both_families: "families";
+    zero_and_loopback_stand_for_any_device: "wildcards";
 }

@@ -1,7 +1,7 @@
 //! Connections: asked for, accepted, rejected and ended.
 
 use std::ffi::{c_int, c_void};
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ferroce_border::border;
@@ -53,9 +53,12 @@ pub unsafe extern "C" fn rdma_connect(
 /// # Safety
 /// As for [`Params::new`].
 unsafe fn connect(id: &Arc<Id>, given: *const rdma_conn_param) -> Result<(), Error> {
-    let step = id.state().step;
-    let (Step::RouteResolved, Some(source), Some(peer)) =
-        (step, resolve::source(id), resolve::peer(id))
+    let (step, dest) = {
+        let state = id.state();
+        (state.step, state.terms.peer)
+    };
+    let (Step::RouteResolved, Some(dest), Some(source), Some(peer)) =
+        (step, dest, resolve::source(id), resolve::peer(id))
     else {
         return Err(wrong_step("connect", step, "RouteResolved"));
     };
@@ -71,7 +74,7 @@ unsafe fn connect(id: &Arc<Id>, given: *const rdma_conn_param) -> Result<(), Err
         let data = given.map_or(&[][..], |given| unsafe {
             bytes(given.private_data, given.private_data_len)
         });
-        return look_up(id, peer, service, private(&[&header.emit(), data])?);
+        return look_up(id, dest, service, private(&[&header.emit(), data])?);
     }
     let device = id.device()?;
     let most = (device.max_responder_resources, device.max_initiator_depth);
@@ -85,7 +88,7 @@ unsafe fn connect(id: &Arc<Id>, given: *const rdma_conn_param) -> Result<(), Err
     let spec = device.spec();
     let terms = &state.terms;
     let request = ConnectRequest {
-        dest: peer.ip(),
+        dest,
         source: device.address(),
         traffic_class: state.traffic_class,
         service_id: service,
@@ -140,14 +143,14 @@ fn begin(
 
 fn look_up(
     id: &Arc<Id>,
-    peer: SocketAddr,
+    dest: IpAddr,
     service_id: ServiceId,
     private: Private<216>,
 ) -> Result<(), Error> {
     let device = id.device()?;
     let mut state = id.state();
     let request = SidrRequest {
-        dest: peer.ip(),
+        dest,
         traffic_class: state.traffic_class,
         service_id,
         packet_lifetime: state.terms.packet_lifetime,

@@ -16,7 +16,7 @@ use ferroce_ibverbs::{
     Opened, ibv_alloc_pd, ibv_free_device_list, ibv_get_device_list, ibv_get_device_name,
     ibv_open_device, ibv_query_device, ibv_query_port,
 };
-use ferroce_udp::{DeviceSpec, Registry, ServiceClaim, ServiceError};
+use ferroce_udp::{DeviceSpec, Registry, ServiceClaim, ServiceError, ServiceScope};
 use ferroce_wire::cm::{PortSpace, ServiceId};
 
 use crate::abi::RDMA_CM_EVENT_DEVICE_REMOVAL;
@@ -136,8 +136,9 @@ impl Device {
         &self,
         space: PortSpace,
         port: u16,
+        scope: ServiceScope,
     ) -> Result<ServiceClaim, ServiceError> {
-        self.opened.device().claim_service(space, port)
+        self.opened.device().claim_service(space, port, scope)
     }
 
     /// The index of the GID that it sends from.
@@ -249,22 +250,64 @@ fn no_device(what: String) -> Error {
     Error::Refused { errno, what }
 }
 
-/// The device at an address of this host.
-pub(crate) fn at(address: IpAddr) -> Result<&'static Device, Error> {
-    open(|spec| spec.address == address)?
-        .first()
-        .copied()
-        .ok_or_else(|| {
-            no_device(format!(
+/// What an address of this host stands for.
+pub(crate) enum Local {
+    /// A device's own address.
+    Device(&'static Device),
+    /// Zero, or an address of the loopback interface that no device has: whichever device there is, as
+    /// for Linux (`cma_any_addr`).
+    Any,
+}
+
+impl Local {
+    pub(crate) fn of(address: IpAddr) -> Result<Self, Error> {
+        if let Some(device) = open(|spec| spec.address == address)?.first() {
+            return Ok(Self::Device(device));
+        }
+        if address.is_unspecified() || address.is_loopback() {
+            return Ok(Self::Any);
+        }
+        // Programs that look for devices try each address of the host.
+        Err(Error::Probed {
+            errno: libc::ENODEV,
+            what: format!(
                 "no device has the address {address}; `ferroce dev show` lists those there are"
-            ))
+            ),
         })
+    }
+}
+
+/// Whether an address stands for any device of this host.
+pub(crate) fn is_any(address: IpAddr) -> bool {
+    matches!(Local::of(address), Ok(Local::Any))
 }
 
 /// The devices that listen on a wildcard address: those of its family, and for IPv6 all, unless it
-/// is to be IPv6 only.
+/// is to be IPv6 only. There may be none.
 pub(crate) fn covered(wildcard: IpAddr, only: bool) -> Result<Vec<&'static Device>, Error> {
     open(|spec| (wildcard.is_ipv6() && !only) || spec.address.is_ipv4() == wildcard.is_ipv4())
+}
+
+/// All devices.
+pub(crate) fn all() -> Result<Vec<&'static Device>, Error> {
+    open(|_| true)
+}
+
+/// The device by which this host reaches itself: the first of the address's family, or the first.
+pub(crate) fn of_this_host(address: IpAddr) -> Result<&'static Device, Error> {
+    let specs = Registry::open()?.devices()?;
+    let alike = |spec: &&DeviceSpec| spec.address.is_ipv4() == address.is_ipv4();
+    let spec = specs.iter().find(alike).or_else(|| specs.first());
+    let spec = spec.ok_or_else(|| no_device("there is no device".to_owned()))?;
+    at(spec.address)
+}
+
+/// The device at an address of this host.
+fn at(address: IpAddr) -> Result<&'static Device, Error> {
+    match Local::of(address)? {
+        Local::Device(device) => Ok(device),
+        Local::Any => Err(no_device(format!("the device at {address} has just gone"))),
+    }
 }
 
 /// The device from which a peer is reached: whose address the kernel would use, or the peer's own,
@@ -315,7 +358,7 @@ fn source_for(peer: IpAddr) -> std::io::Result<IpAddr> {
 /// The devices there are, opened, ended by a null pointer (rdma_get_devices(3)).
 #[border(pointer)]
 pub unsafe extern "C" fn rdma_get_devices(num_devices: *mut c_int) -> *mut *mut ibv_context {
-    let result = open(|_| true).and_then(|devices| {
+    let result = all().and_then(|devices| {
         // SAFETY: `calloc` takes any sizes.
         let list: *mut *mut ibv_context =
             unsafe { libc::calloc(devices.len() + 1, size_of::<*mut ibv_context>()) }.cast();

@@ -103,7 +103,7 @@ impl Delivery {
                     source: (*source, 0).into(),
                     dest: device.address(),
                 });
-                Some(lookup(id, device, event, req, header))
+                Some(lookup(id, device, event, req, *source, header))
             }
             CmEventKind::Reply { rep } => Some(reply(id, rep)),
             CmEventKind::Established { private } => {
@@ -175,6 +175,8 @@ fn child(
     header: AddressHeader,
     terms: Terms,
 ) -> Arc<Id> {
+    // Not what the header says: that may be an address of the peer's loopback interface.
+    let dgid = terms.peer.map(address::gid);
     // SAFETY: a live object; it cannot go while it has an event that was not acknowledged.
     let (channel, context, ps, qp_type) = unsafe {
         let abi = &*listener.abi();
@@ -194,7 +196,7 @@ fn child(
         let addr = &mut (*id.abi()).route.addr;
         addr.src = address::storage((header.dest, port).into());
         addr.dst = address::storage(header.source);
-        addr.addr.dgid = address::gid(header.source.ip());
+        addr.addr.dgid = dgid.unwrap_or_default();
     }
     device.with(|_, _| id.follow(device, event.comm));
     if listener.is_sync()
@@ -253,10 +255,15 @@ fn lookup(
     device: &'static Device,
     event: &CmEvent,
     req: &SidrReq,
+    source: IpAddr,
     header: AddressHeader,
 ) -> Delivery {
     let port = req.service_id.port();
-    let of_peer = child(id, device, event, port, header, Terms::default());
+    let terms = Terms {
+        peer: Some(source),
+        ..Terms::default()
+    };
+    let of_peer = child(id, device, event, port, header, terms);
     let private = &req.private.0[AddressHeader::LEN..];
     let mut delivery = Delivery::new(&of_peer, RDMA_CM_EVENT_CONNECT_REQUEST, 0, private);
     delivery.abi.0.listen_id = id.abi();

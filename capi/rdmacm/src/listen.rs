@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ferroce_border::border;
 use ferroce_hca::cm::CmError;
 use ferroce_ibverbs::error::{Error, number};
-use ferroce_udp::ServiceClaim;
+use ferroce_udp::{ServiceClaim, ServiceScope};
 use ferroce_wire::cm::ServiceId;
 
 use crate::abi::rdma_cm_id;
@@ -38,12 +38,15 @@ fn listen(id: &Arc<Id>, backlog: c_int) -> Result<c_int, Error> {
         return Err(refused(libc::EINVAL, "the id has no address to listen on"));
     };
     let mut state = id.state();
-    let devices = match state.device {
-        Some(device) => vec![device],
-        None => device::covered(source.ip(), state.only_own_family)?,
+    let (devices, scope) = match state.device {
+        Some(device) => (vec![device], ServiceScope::Device),
+        None => {
+            let covered = device::covered(source.ip(), state.only_own_family)?;
+            (covered, ServiceScope::Host)
+        }
     };
     if state.claims.is_empty() {
-        state.claims = port::claim(&devices, id.space(), source.port())?;
+        state.claims = port::claim(&devices, id.space(), source.port(), scope)?;
     }
     let backlog = u32::try_from(backlog).ok().filter(|backlog| *backlog > 0);
     let backlog = backlog.unwrap_or(BACKLOG).min(BACKLOG);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ferroce_border::border;
 use ferroce_ibverbs::error::{Error, number};
+use ferroce_udp::{ServiceClaim, ServiceScope};
 use libc::sockaddr;
 
 use crate::abi::{
@@ -13,7 +14,7 @@ use crate::abi::{
     ibv_sa_path_rec, rdma_cm_id,
 };
 use crate::channel::complete;
-use crate::device::{self, status_of};
+use crate::device::{self, Device, Local, status_of};
 use crate::event::Incoming;
 use crate::id::{self, Id, State, Step, refused};
 use crate::port;
@@ -44,28 +45,40 @@ pub(crate) fn bind(id: &Id, address: SocketAddr) -> Result<(), Error> {
     if state.step != Step::Idle {
         return Err(wrong_step("be bound", state.step, "Idle"));
     }
-    let (devices, bound) = if address.ip().is_unspecified() {
-        (device::covered(address.ip(), state.only_own_family)?, None)
-    } else {
-        let device = device::at(address.ip())?;
-        (vec![device], Some(device))
-    };
-    let port = match port::claim(&devices, id.space(), address.port()) {
-        Ok(claims) => {
-            let port = claims[0].port();
-            state.claims = claims;
-            port
+    let local = Local::of(address.ip())?;
+    let (devices, scope) = match local {
+        Local::Device(device) => (vec![device], ServiceScope::Device),
+        Local::Any => {
+            let covered = device::covered(address.ip(), state.only_own_family)?;
+            let wants_number = covered.is_empty() && address.port() == 0;
+            let devices = if wants_number {
+                device::all()?
+            } else {
+                covered
+            };
+            (devices, ServiceScope::Host)
         }
-        // Several may have the port; one can listen.
-        Err(error) if state.reuse_port && error.errno() == libc::EADDRINUSE => address.port(),
-        Err(error) => return Err(error),
     };
-    if let Some(device) = bound {
+    match port::claim(&devices, id.space(), address.port(), scope) {
+        Ok(claims) => state.claims = claims,
+        // Several may have the port; one can listen.
+        Err(error) if state.reuse_port && is_taken(&error) && address.port() != 0 => {}
+        Err(error) => return Err(error),
+    }
+    let port = state
+        .claims
+        .first()
+        .map_or_else(|| address.port(), ServiceClaim::port);
+    if let Local::Device(device) = local {
         id.bind_device(&mut state, device);
     }
     set_source(id, (address.ip(), port).into());
     state.step = Step::Bound;
     Ok(())
+}
+
+fn is_taken(error: &Error) -> bool {
+    [libc::EADDRINUSE, libc::EADDRNOTAVAIL].contains(&error.errno())
 }
 
 fn set_source(id: &Id, address: SocketAddr) {
@@ -126,11 +139,8 @@ pub(crate) fn resolve(
 
 /// Binds the identifier to the device on the way to a peer, unless it is bound to one.
 fn reach(id: &Id, state: &mut State, dst: SocketAddr) -> Result<(), Error> {
-    let device = match state.device {
-        Some(device) => device,
-        None => device::towards(dst.ip())?,
-    };
-    if device.address().is_ipv4() != dst.is_ipv4() {
+    let (device, source_ip, peer) = way(state.device, dst.ip())?;
+    if device.address().is_ipv4() != peer.is_ipv4() {
         let what = format!("{dst} is of another address family than the device's address");
         return Err(refused(libc::EAFNOSUPPORT, what));
     }
@@ -138,20 +148,48 @@ fn reach(id: &Id, state: &mut State, dst: SocketAddr) -> Result<(), Error> {
     let port = match source(id) {
         Some(source) => source.port(),
         None => {
-            state.claims = port::claim(&[device], id.space(), 0)?;
-            state.claims[0].port()
+            state.claims = port::claim(&[device], id.space(), 0, ServiceScope::Device)?;
+            state.claims.first().map_or(0, ServiceClaim::port)
         }
     };
-    set_source(id, (device.address(), port).into());
+    set_source(id, (source_ip, port).into());
     // SAFETY: a live object.
     unsafe {
         let addr = &mut (*id.abi()).route.addr;
         addr.dst = address::storage(dst);
-        addr.addr.dgid = address::gid(dst.ip());
+        addr.addr.dgid = address::gid(peer);
     }
-    state.terms.peer = Some(dst.ip());
+    state.terms.peer = Some(peer);
     state.step = Step::AddressResolved;
     Ok(())
+}
+
+/// The device on the way to an address, the source that the program is shown, and the address of the
+/// device at the end. An address that stands for any device leads back to the device itself, as in
+/// Linux (`cma_resolve_loopback`).
+fn way(
+    bound: Option<&'static Device>,
+    dst: IpAddr,
+) -> Result<(&'static Device, IpAddr, IpAddr), Error> {
+    match (bound, device::is_any(dst)) {
+        (Some(device), false) => Ok((device, device.address(), dst)),
+        (Some(device), true) => Ok((device, device.address(), device.address())),
+        (None, false) => {
+            let device = device::towards(dst)?;
+            Ok((device, device.address(), dst))
+        }
+        (None, true) => {
+            let device = device::of_this_host(dst)?;
+            Ok((device, loopback(dst.is_ipv6()), device.address()))
+        }
+    }
+}
+
+fn loopback(v6: bool) -> IpAddr {
+    match v6 {
+        true => Ipv6Addr::LOCALHOST.into(),
+        false => Ipv4Addr::LOCALHOST.into(),
+    }
 }
 
 /// Finds the path to the peer (rdma_resolve_route(3)). There is nobody to ask, so that

@@ -30,7 +30,7 @@ use crate::neighbours::Neighbours;
 use crate::open_error::OpenError;
 use crate::port::Port;
 use crate::resource::{Query, Resource, rows};
-use crate::shared::{ServiceClaim, ServiceError};
+use crate::shared::{ServiceClaim, ServiceError, ServiceScope};
 use crate::socket::{Options, ROCE_PORT, Socket};
 use crate::spec::DeviceSpec;
 use crate::sys::{self, Epoll, NoSignals};
@@ -224,10 +224,15 @@ impl Device {
     ///
     /// # Errors
     /// A device that was opened without a registry is one process's own: it knows its ports itself.
-    pub fn claim_service(&self, space: PortSpace, port: u16) -> Result<ServiceClaim, ServiceError> {
+    pub fn claim_service(
+        &self,
+        space: PortSpace,
+        port: u16,
+        scope: ServiceScope,
+    ) -> Result<ServiceClaim, ServiceError> {
         match &self.attachment.shared {
             _ if self.is_orphaned() => Err(ServiceError::Orphaned),
-            Some(shared) => shared.claim_service(self.slot(), space, port),
+            Some(shared) => shared.claim_service(self.slot(), space, port, scope),
             None => Err(ServiceError::NotShared),
         }
     }

@@ -86,7 +86,9 @@ pub use registry::{Registry, RegistryError};
 pub use resource::{
     CmIdRow, Counts, CqRow, FlowRow, LimitRow, MrRow, PdRow, QpRow, Query, Resource, SrqRow,
 };
-pub use shared::{Process, ServiceClaim, ServiceError, settings_from_bytes, settings_to_bytes};
+pub use shared::{
+    Process, ServiceClaim, ServiceError, ServiceScope, settings_from_bytes, settings_to_bytes,
+};
 pub use spec::{DeviceSpec, Guise, LaneSpeed, PortSpeed, SpecError, Vf, WindowSetting};
 pub use sys::{Interface, after_fork_in_child, out_of_the_way, own_memory, recover_faults};
 pub use tap::{Tap, TapDirection};

@@ -27,7 +27,7 @@ use ferroce_hca::{DeviceState, Function, Identity};
 pub(crate) use self::layout::{Layout, Presence};
 pub(crate) use self::mailbox::{ATTENTION, Asked, Mailbox, Undelivered};
 pub(crate) use self::place::{Asking, Place, Round};
-pub use self::service::{ServiceClaim, ServiceError};
+pub use self::service::{ServiceClaim, ServiceError, ServiceScope};
 use self::settings::SettingsFile;
 pub use self::words::{settings_from_bytes, settings_to_bytes};
 use crate::spec::DeviceSpec;

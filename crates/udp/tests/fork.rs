@@ -14,7 +14,7 @@ use common::{
     patient_attr, role, tell,
 };
 use ferroce_hca::{SendOp, SendWr};
-use ferroce_udp::{Observer, Registry, after_fork_in_child};
+use ferroce_udp::{Observer, Registry, ServiceScope, after_fork_in_child};
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::PortSpace;
 
@@ -33,7 +33,10 @@ fn slots(observer: &Observer) -> Vec<u8> {
 /// until it hears no more.
 fn parent(directory: &Path) {
     let node = attach(directory);
-    let claim = node.device.claim_service(PortSpace::Tcp, 7471).unwrap();
+    let claim = node
+        .device
+        .claim_service(PortSpace::Tcp, 7471, ServiceScope::Device)
+        .unwrap();
     let qpn = connect_back(&node, &patient_attr()).qpn;
     // SAFETY: the child calls `after_fork_in_child` first, as it must; what else it does is what
     // this test is about.
@@ -61,7 +64,11 @@ fn child(directory: &Path, node: Node, qpn: Qpn) {
     assert!(node.device.poll(node.cq, 1, &mut Vec::new()).is_err());
     assert!(node.device.with(|hca| hca.query_qp(qpn)).is_err());
     assert!(node.device.poll_event().is_none());
-    assert!(node.device.claim_service(PortSpace::Tcp, 0).is_err());
+    assert!(
+        node.device
+            .claim_service(PortSpace::Tcp, 0, ServiceScope::Device)
+            .is_err()
+    );
     node.device.progress();
     let socket_of_parent = format!("a.{}", node.device.slot());
     drop(node);
@@ -101,7 +108,9 @@ fn a_child_keeps_nothing_of_its_parents() {
         node.post(qpn, round, memory.write(), node.sge(0, LEN as u32));
         node.succeed(1);
     }
-    let claim = node.device.claim_service(PortSpace::Tcp, 7471);
+    let claim = node
+        .device
+        .claim_service(PortSpace::Tcp, 7471, ServiceScope::Device);
     assert!(claim.is_err(), "the parent has it");
     assert_eq!(slots(&observer).len(), 4);
 
@@ -109,7 +118,9 @@ fn a_child_keeps_nothing_of_its_parents() {
     other.kill();
     let left = slots(&observer);
     assert!(left.len() == 3 && !left.contains(&parent), "{left:?}");
-    node.device.claim_service(PortSpace::Tcp, 7471).unwrap();
+    node.device
+        .claim_service(PortSpace::Tcp, 7471, ServiceScope::Device)
+        .unwrap();
     let more = attach(place.path());
     let qps = connect(&node, &more, &attr);
     check_all_kinds(&node, &more, qps, 20_000, 1);

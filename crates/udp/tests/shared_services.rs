@@ -5,7 +5,7 @@ mod common;
 use common::services::{PATIENTLY, ask, outcome, qpn_at};
 use common::{Node, Other, Place, address, hear, role, tell};
 use ferroce_hca::cm::CmEventKind;
-use ferroce_udp::ServiceError;
+use ferroce_udp::{ServiceError, ServiceScope};
 use ferroce_wire::cm::{PortSpace, ServiceId};
 
 fn attach(place: &Place) -> Node {
@@ -17,7 +17,10 @@ fn requests_find_whoever_serves_the_port() {
     let place = Place::with_device(address(15, 0, 0));
     let nodes = [(); 3].map(|()| attach(&place));
     for (port, server) in (1000..).zip(&nodes) {
-        let claim = server.device.claim_service(PortSpace::Udp, port).unwrap();
+        let claim = server
+            .device
+            .claim_service(PortSpace::Udp, port, ServiceScope::Device)
+            .unwrap();
         let service = claim.service();
         server
             .device
@@ -44,7 +47,10 @@ fn requests_find_whoever_serves_the_port() {
 fn a_port_has_one_owner_until_it_is_dropped() {
     let place = Place::with_device(address(15, 1, 0));
     let [a, b] = [(); 2].map(|()| attach(&place));
-    let claim = |node: &Node, port| node.device.claim_service(PortSpace::Tcp, port);
+    let claim = |node: &Node, port| {
+        node.device
+            .claim_service(PortSpace::Tcp, port, ServiceScope::Device)
+    };
     let held = claim(&a, 18515).unwrap();
     for node in [&a, &b] {
         let error = claim(node, 18515).unwrap_err();
@@ -54,7 +60,9 @@ fn a_port_has_one_owner_until_it_is_dropped() {
         );
     }
     // Port spaces are apart.
-    b.device.claim_service(PortSpace::Udp, 18515).unwrap();
+    b.device
+        .claim_service(PortSpace::Udp, 18515, ServiceScope::Device)
+        .unwrap();
     drop(held);
     let _held = claim(&b, 18515).unwrap();
 
@@ -68,6 +76,27 @@ fn a_port_has_one_owner_until_it_is_dropped() {
     assert!(ports.iter().all(|port| *port >= 32768));
 }
 
+/// Linux answers a conflict with a wildcard otherwise than one of two addresses.
+#[test]
+fn whoever_finds_a_port_in_use_learns_on_which_addresses() {
+    let place = Place::with_device(address(15, 3, 0));
+    let [a, b] = [(); 2].map(|()| attach(&place));
+    for scope in [ServiceScope::Device, ServiceScope::Host] {
+        let held = a.device.claim_service(PortSpace::Tcp, 7471, scope).unwrap();
+        let claim = || {
+            let wanted = ServiceScope::Device;
+            b.device.claim_service(PortSpace::Tcp, 7471, wanted)
+        };
+        let error = claim().unwrap_err();
+        assert!(
+            matches!(error, ServiceError::InUse { scope: found, .. } if found == scope),
+            "{error:?}"
+        );
+        drop(held);
+        drop(claim().unwrap());
+    }
+}
+
 #[test]
 fn the_ports_of_a_killed_process_are_free() {
     if let Some(role) = role() {
@@ -76,14 +105,20 @@ fn the_ports_of_a_killed_process_are_free() {
             "a",
             4096,
         );
-        let _claim = node.device.claim_service(PortSpace::Tcp, 7471).unwrap();
+        let _claim = node
+            .device
+            .claim_service(PortSpace::Tcp, 7471, ServiceScope::Device)
+            .unwrap();
         tell("claimed");
         while hear().is_some() {}
         return;
     }
     let place = Place::with_device(address(15, 2, 0));
     let node = attach(&place);
-    let claim = || node.device.claim_service(PortSpace::Tcp, 7471);
+    let claim = || {
+        node.device
+            .claim_service(PortSpace::Tcp, 7471, ServiceScope::Device)
+    };
     let test = "the_ports_of_a_killed_process_are_free";
     let mut child = Other::start(test, &format!("claim {}", place.path().display()));
     assert_eq!(child.hear(), "claimed");

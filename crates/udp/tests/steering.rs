@@ -14,7 +14,7 @@ use common::{
 use ferroce_hca::cm::CmEventKind;
 use ferroce_hca::{Counter, Hca};
 use ferroce_udp::socket::{Options, ROCE_PORT, Routes, Socket};
-use ferroce_udp::{DeviceSpec, Registry};
+use ferroce_udp::{DeviceSpec, Registry, ServiceScope};
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::PortSpace;
 
@@ -315,7 +315,10 @@ fn in_a_sandbox_packets_and_requests_find_their_processes() {
             (0..20).for_each(|_| exchange(a, qpn, b.remote(0)));
         }
         for (port, server) in (1000..).zip(&nodes) {
-            let claim = server.device.claim_service(PortSpace::Udp, port).unwrap();
+            let claim = server
+                .device
+                .claim_service(PortSpace::Udp, port, ServiceScope::Device)
+                .unwrap();
             let service = claim.service();
             let listen = |hca: &mut Hca| hca.cm_mut().listen(service, 8);
             server.device.with(listen).unwrap();

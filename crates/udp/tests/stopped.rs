@@ -15,8 +15,8 @@ use common::{
 };
 use ferroce_hca::cm::CmEventKind;
 use ferroce_hca::{Counter, Hca};
-use ferroce_udp::Registry;
 use ferroce_udp::socket::{ROCE_PORT, Routes};
+use ferroce_udp::{Registry, ServiceScope};
 use ferroce_wire::cm::{PortSpace, ServiceId};
 use ferroce_wire::{Connection, Headers, IcrcFlow, IpPair, Psn};
 
@@ -52,7 +52,10 @@ fn new_connections_do_not_need_a_third_process() {
     let place = Place::with_device(address(65, 0, 0));
     let server = attach(&place);
     let (child, _) = start(test, &place, &server);
-    let claim = server.device.claim_service(PortSpace::Udp, 7471).unwrap();
+    let claim = server
+        .device
+        .claim_service(PortSpace::Udp, 7471, ServiceScope::Device)
+        .unwrap();
     let service = claim.service();
     claim.publish();
     let listen = |hca: &mut Hca| hca.cm_mut().listen(service, 64);

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use ferroce_hca::{CounterSlab, ErrorLog, Function, LeaseTable, MappedState, StateBlock, VfBlock};
 
@@ -16,7 +16,7 @@ use crate::sys::shareable;
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
 /// Rises with every change of what lies where.
-const VERSION: u32 = 15;
+const VERSION: u32 = 16;
 
 shareable! {
     /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
@@ -99,8 +99,8 @@ shareable! {
     }
 }
 
-/// The slot that serves a port, by port space and port; 0 if none does.
-pub(crate) type Services = [[AtomicU8; 1 << 16]; 4];
+/// The slot that serves a port and above its 8 bits for whom, by port space and port; 0 if none does.
+pub(crate) type Services = [[AtomicU16; 1 << 16]; 4];
 
 /// Ports on which somebody listens: port space, slot and port from the third byte down; 0 for an
 /// entry that is free. Requests for more of them than this take a detour.

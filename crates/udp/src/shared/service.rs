@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use ferroce_wire::cm::{PortSpace, ServiceId};
 use thiserror::Error;
@@ -23,6 +23,42 @@ fn index_of(space: PortSpace) -> usize {
     }
 }
 
+/// On which addresses a port is claimed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ServiceScope {
+    /// On that of the device.
+    Device,
+    /// On all of this host: the program has bound a wildcard.
+    Host,
+}
+
+/// A cell of the table of services.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Cell(u16);
+
+impl Cell {
+    const FREE: Self = Self(0);
+    const HOST: u16 = 1 << 8;
+
+    fn new(slot: u8, scope: ServiceScope) -> Self {
+        Self(match scope {
+            ServiceScope::Device => slot.into(),
+            ServiceScope::Host => Self::HOST | u16::from(slot),
+        })
+    }
+
+    fn slot(self) -> u8 {
+        self.0 as u8
+    }
+
+    fn scope(self) -> ServiceScope {
+        match self.0 & Self::HOST {
+            0 => ServiceScope::Device,
+            _ => ServiceScope::Host,
+        }
+    }
+}
+
 /// A port that this process has on the device, until this is dropped or the process ends: requests
 /// for it come here, whichever process they reach first.
 #[derive(Debug)]
@@ -31,6 +67,7 @@ pub struct ServiceClaim {
     slot: u8,
     space: PortSpace,
     port: u16,
+    scope: ServiceScope,
     /// The process that has it.
     forks: u64,
 }
@@ -39,13 +76,16 @@ pub struct ServiceClaim {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServiceError {
-    /// A process of the device has it (`EADDRINUSE`).
+    /// A process of the device has it (`EADDRINUSE`, or `EADDRNOTAVAIL` where either side has it on
+    /// all addresses).
     #[error("{space:?} port {port} of the device is in use; choose another one, or 0 for any")]
     InUse {
         /// The port space.
         space: PortSpace,
         /// The port.
         port: u16,
+        /// On which addresses the other process has it.
+        scope: ServiceScope,
     },
     /// All ports for any purpose are in use (`EADDRNOTAVAIL`).
     #[error("no {space:?} port from 32768 to 60999 of the device is free")]
@@ -117,7 +157,8 @@ impl Drop for ServiceClaim {
             let _ = cell.compare_exchange(entry, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
         let cell = self.shared.service_cell(self.space, self.port);
-        let _ = cell.compare_exchange(self.slot, 0, Ordering::Relaxed, Ordering::Relaxed);
+        let (own, free) = (Cell::new(self.slot, self.scope), Cell::FREE);
+        let _ = cell.compare_exchange(own.0, free.0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -134,6 +175,7 @@ impl SharedFile {
         slot: u8,
         space: PortSpace,
         port: u16,
+        scope: ServiceScope,
     ) -> Result<ServiceClaim, ServiceError> {
         // Slots keep their owners meanwhile.
         let _held = self.membership()?;
@@ -142,34 +184,42 @@ impl SharedFile {
             slot,
             space,
             port,
+            scope,
             forks: sys::forks(),
         };
+        let cell = Cell::new(slot, scope);
         if port != 0 {
-            return if self.take_service(slot, space, port) {
-                Ok(claim(port))
-            } else {
-                Err(ServiceError::InUse { space, port })
-            };
+            let taken = self.take_service(cell, space, port);
+            return taken.map(|()| claim(port)).map_err(|owner| {
+                let scope = owner.scope();
+                ServiceError::InUse { space, port, scope }
+            });
         }
         candidates(self.layout.next_port())
-            .find(|port| self.take_service(slot, space, *port))
+            .find(|port| self.take_service(cell, space, *port).is_ok())
             .map(claim)
             .ok_or(ServiceError::NoneFree { space })
     }
 
-    fn take_service(&self, slot: u8, space: PortSpace, port: u16) -> bool {
+    /// Takes a port, or says whose it is.
+    fn take_service(&self, new: Cell, space: PortSpace, port: u16) -> Result<(), Cell> {
         let cell = self.service_cell(space, port);
-        let owner = cell.load(Ordering::Relaxed);
-        let free = owner == 0 || owner != slot && !self.is_alive(owner);
-        self.layout.member(slot).note_service();
-        let take = || cell.compare_exchange(owner, slot, Ordering::Relaxed, Ordering::Relaxed);
-        free && take().is_ok()
+        let owner = Cell(cell.load(Ordering::Relaxed));
+        let (own, other) = (new.slot(), owner.slot());
+        let free = other == 0 || other != own && !self.is_alive(other);
+        if !free {
+            return Err(owner);
+        }
+        self.layout.member(own).note_service();
+        cell.compare_exchange(owner.0, new.0, Ordering::Relaxed, Ordering::Relaxed)
+            .map(|_| ())
+            .map_err(Cell)
     }
 
     /// The slot that serves a port, if one does or did when its owner died.
     pub(crate) fn service_owner(&self, service: ServiceId) -> Option<u8> {
         let cell = self.service_cell(service.space()?, service.port());
-        Some(cell.load(Ordering::Relaxed)).filter(|slot| *slot != 0)
+        Some(Cell(cell.load(Ordering::Relaxed)).slot()).filter(|slot| *slot != 0)
     }
 
     /// Forgets what the last owner of a slot served.
@@ -185,8 +235,8 @@ impl SharedFile {
             }
         }
         for cell in self.layout.services().iter().flatten() {
-            if cell.load(Ordering::Relaxed) == slot {
-                cell.store(0, Ordering::Relaxed);
+            if Cell(cell.load(Ordering::Relaxed)).slot() == slot {
+                cell.store(Cell::FREE.0, Ordering::Relaxed);
             }
         }
     }
@@ -201,7 +251,7 @@ impl SharedFile {
         })
     }
 
-    fn service_cell(&self, space: PortSpace, port: u16) -> &AtomicU8 {
+    fn service_cell(&self, space: PortSpace, port: u16) -> &AtomicU16 {
         &self.layout.services()[index_of(space)][usize::from(port)]
     }
 }

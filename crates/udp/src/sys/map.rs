@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 use ferroce_hca::{CounterSlab, ErrorLog, LeaseTable, StateBlock, VfBlock};
 
@@ -60,7 +60,7 @@ macro_rules! shareable {
 pub(crate) use shareable;
 
 // SAFETY: an atomic takes any bytes at any time.
-unsafe impl Shareable for AtomicU8 {}
+unsafe impl Shareable for AtomicU16 {}
 // SAFETY: as above.
 unsafe impl Shareable for AtomicU32 {}
 // SAFETY: as above.
