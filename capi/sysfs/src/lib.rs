@@ -20,10 +20,12 @@
 //! | `live` | counters as they are when they are read |
 //! | `parameter` | files that are written, and act |
 //! | `next` | the functions of the C library behind these |
-//! | `calls` | the functions that programs call |
+//! | `interfaces` | the addresses of devices among those of interfaces |
+//! | `calls` | the functions with paths that programs call |
 //! | `netlink` | sockets of RDMA netlink, and the functions that send by them |
 
 mod calls;
+mod interfaces;
 mod live;
 mod netlink;
 mod next;
