@@ -188,7 +188,7 @@ impl Command {
         if let Some(impairment) = &self.impair {
             session.impair(impairment)?;
         }
-        session.note(&prepared.registry)?;
+        session.note()?;
         Ok(Some(session))
     }
 }

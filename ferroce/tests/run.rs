@@ -568,6 +568,62 @@ fn settings_of_a_run_are_put_back() {
     );
 }
 
+/// Runs end in whichever order, and with equal settings, too: each leaves what the others have set,
+/// and the last one what was there before the first.
+#[test]
+fn runs_that_overlap_put_back_what_was_there_before_all_of_them() {
+    for (first, second) in [("loss=1%", "loss=1%"), ("loss=1%", "loss=2%")] {
+        for first_ends_first in [true, false] {
+            let ferroce = Installation::new();
+            ferroce.good(&["impair", "fr0", "delay=1ms"]);
+            let shown = |what: &str| {
+                let expected = format!("dev fr0 egress {what} ingress none\n");
+                assert_eq!(ferroce.good(&["impair", "fr0"]), expected);
+            };
+            let one = Waiting::start(&ferroce, first);
+            shown(first);
+            let other = Waiting::start(&ferroce, second);
+            shown(second);
+            if first_ends_first {
+                assert_eq!(one.end(), "");
+                shown(second);
+                assert_eq!(other.end(), "");
+            } else {
+                assert_eq!(other.end(), "");
+                shown(first);
+                assert_eq!(one.end(), "");
+            }
+            shown("delay=1ms");
+        }
+    }
+}
+
+/// `ferroce run --impair` with a program that waits.
+struct Waiting(std::process::Child);
+
+impl Waiting {
+    fn start(ferroce: &Installation, impairment: &str) -> Self {
+        let script = "echo ready; read line";
+        let mut child = ferroce
+            .command(&["run", "--impair", impairment, "sh", "-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        Self(child)
+    }
+
+    /// Ends the program; returns what the run has said.
+    fn end(mut self) -> String {
+        drop(self.0.stdin.take());
+        let output = self.0.wait_with_output().unwrap();
+        text(&output.stderr).to_owned()
+    }
+}
+
 #[test]
 fn settings_of_a_run_that_was_killed_are_put_back_by_the_next_command() {
     let ferroce = Installation::new();

@@ -1,5 +1,6 @@
 //! What is set on the devices for the time of a run, and what they counted in it.
 
+use std::io;
 use std::sync::Arc;
 
 use ferroce_adp::Profile;
@@ -10,13 +11,16 @@ use ferroce_udp::{DeviceSpec, Observer, Registry};
 
 use crate::adp::{Personality, codec};
 use crate::bins;
-use crate::leftover::Note;
+use crate::leftover::{Note, Turn};
 use crate::output::{Failure, Output, Table};
 
 /// The devices of a run, and the cards whose functions they are.
 pub(super) struct Session {
+    registry: Registry,
     devices: Vec<Device>,
     cards: Vec<Card>,
+    /// From before the first setting until all are noted.
+    turn: Option<Turn>,
 }
 
 struct Device {
@@ -39,9 +43,12 @@ struct Card {
 impl Session {
     /// Remembers what the devices have set and counted.
     pub(super) fn begin(registry: &Registry, devices: &[DeviceSpec]) -> Result<Self, Failure> {
+        let turn = Turn::take(registry).map_err(|error| cannot_note(registry, &error))?;
         let mut session = Self {
+            registry: registry.clone(),
             devices: Vec::new(),
             cards: Vec::new(),
+            turn: Some(turn),
         };
         for spec in devices {
             let observer = registry.observe(&spec.name).map_err(Failure::broken)?;
@@ -113,17 +120,18 @@ impl Session {
     }
 
     /// Makes sure that what was set is put back even if this process is killed.
-    pub(super) fn note(&mut self, registry: &Registry) -> Result<(), Failure> {
+    pub(super) fn note(&mut self) -> Result<(), Failure> {
+        let Some(turn) = self.turn.take() else {
+            return Ok(());
+        };
         for card in &mut self.cards {
             let Some(ours) = &card.ours else { continue };
-            match Note::write(registry, &card.spec, &card.before, ours) {
+            match Note::write(&turn, &self.registry, &card.spec, &card.before, ours) {
                 Ok(note) => card.note = Some(note),
                 Err(error) => {
+                    self.turn = Some(turn);
                     self.put_back(&mut |_| ());
-                    return Err(Failure::broken(format_args!(
-                        "cannot write into {}: {error}",
-                        registry.directory().display()
-                    )));
+                    return Err(cannot_note(&self.registry, &error));
                 }
             }
         }
@@ -131,11 +139,22 @@ impl Session {
     }
 
     /// Puts back what was set, and tells what could not be.
-    fn put_back(&self, tell: &mut dyn FnMut(String)) {
-        for card in &self.cards {
+    fn put_back(&mut self, tell: &mut dyn FnMut(String)) {
+        let turn = match self.turn.take() {
+            Some(turn) => Ok(turn),
+            None => Turn::take(&self.registry),
+        };
+        for card in &mut self.cards {
             let Some(ours) = &card.ours else { continue };
             let name = &card.spec.name;
-            match card.state.put_back(&card.before, ours) {
+            let put_back = match (card.note.take(), &turn) {
+                (Some(note), Ok(turn)) => note.end(turn, &card.state),
+                _ => card
+                    .state
+                    .put_back(&card.before, ours)
+                    .map_err(io::Error::other),
+            };
+            match put_back {
                 Ok(true) => {}
                 Ok(false) => tell(format!(
                     "warning: somebody else has set something on {name} meanwhile; it stays as it \
@@ -148,7 +167,7 @@ impl Session {
 
     /// Puts back what was set. Returns what the devices have counted since the beginning, for
     /// people.
-    pub(super) fn end(self, to: &mut Output<'_>) -> Result<String, Failure> {
+    pub(super) fn end(mut self, to: &mut Output<'_>) -> Result<String, Failure> {
         let mut warnings = Vec::new();
         self.put_back(&mut |warning| warnings.push(warning));
         for warning in warnings {
@@ -156,6 +175,11 @@ impl Session {
         }
         Ok(self.devices.iter().map(Device::stats).collect())
     }
+}
+
+fn cannot_note(registry: &Registry, error: &io::Error) -> Failure {
+    let directory = registry.directory().display();
+    Failure::broken(format_args!("cannot write into {directory}: {error}"))
 }
 
 impl Device {
