@@ -18,6 +18,8 @@ struct init_attr {
 	void *dmah, *buf;
 };
 
+enum { FLUSH_GLOBAL = 1 << 8, FLUSH_PERSISTENT = 1 << 9 };
+
 static struct ibv_mr *(*reg_mr_ex)(struct ibv_pd *, struct init_attr *);
 static struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int);
 static struct ibv_mr *(*reg_buf_mr)(struct ibv_pd *, void *, void *, size_t, int);
@@ -219,6 +221,13 @@ int main(void)
 	CHECK(!query_port_speed(here.context, 1, &speed));
 	printf("port speed: %llu\n", (unsigned long long)speed);
 	STATUS("speed of port 2", query_port_speed(here.context, 2, &speed));
+
+	struct ibv_qp *fresh = make_qp(&here, IBV_QPT_RC);
+	struct ibv_qp_attr init = good(fresh, IBV_QPS_INIT, 0);
+	init.qp_access_flags |= FLUSH_GLOBAL | FLUSH_PERSISTENT;
+	STATUS("permission to FLUSH of a queue pair", ibv_modify_qp(fresh, &init, RC_TO_INIT));
+	POINTER("permission to FLUSH of a region",
+		ibv_reg_mr(here.pd, here.buffer, SIZE, IBV_ACCESS_LOCAL_WRITE | FLUSH_GLOBAL));
 
 	// What perftest asks every device of NVIDIA's.
 	struct {

@@ -138,7 +138,7 @@ pub(crate) fn modify(
         ..QpAttr::default()
     };
     if named.contains(Attr::ACCESS_FLAGS) {
-        to.access = RegFlags::from_bits(attr.qp_access_flags)?.access;
+        to.access = RegFlags::of_queue_pair(attr.qp_access_flags)?.access;
     }
     if named.contains(Attr::PATH_MTU) {
         to.path_mtu = mtu(attr.path_mtu).ok_or_else(|| {

@@ -51,6 +51,12 @@ impl RegFlags {
             on_demand: bits & Self::ON_DEMAND != 0,
         })
     }
+
+    /// The same of what a queue pair permits. FLUSH, for which no peer can ask this device, is permitted
+    /// in vain: programs that know it grant it to every queue pair, and cards without it let them.
+    pub fn of_queue_pair(bits: u32) -> Result<Self, VerbsError> {
+        Self::from_bits(bits & !(Self::FLUSH_GLOBAL | Self::FLUSH_PERSISTENT))
+    }
 }
 
 impl RegFlags {
