@@ -181,7 +181,7 @@ static void addresses(const struct objects *on)
 	STATUS("query_port 2", ibv_query_port(on->context, 2, &port));
 	NUMBER("query_gid of port 2", ibv_query_gid(on->context, 2, 0, &gid));
 	NUMBER("query_gid -1", ibv_query_gid(on->context, 1, -1, &gid));
-	NUMBER("query_gid 8", ibv_query_gid(on->context, 1, 8, &gid));
+	NUMBER("query_gid 256", ibv_query_gid(on->context, 1, 256, &gid));
 	NUMBER("query_pkey 1", ibv_query_pkey(on->context, 1, 1, &pkey));
 	NUMBER("get_pkey_index of an unknown key", ibv_get_pkey_index(on->context, 1, 0x3412));
 	struct ibv_qp *ud = make_qp(on, IBV_QPT_UD), *rc = make_qp(on, IBV_QPT_RC);
