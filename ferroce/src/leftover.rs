@@ -99,7 +99,7 @@ impl Content {
                 continue;
             }
             let file = open(&next)?;
-            let content = Content::of(&file)?;
+            let content = Self::of(&file)?;
             if content.is_some_and(|content| content.before == self.ours) {
                 // Both halves have one length.
                 file.write_all_at(&settings_to_bytes(&self.before), 0)?;

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use ferroce_interop::lab::Lab;
 
+/// Sockets of processes that have left, which one that stays keeps: two for each of eight places.
+const KEPT_MAX: i64 = 16;
+
 /// Runs `crowd` and returns how many descriptors and kilobytes a process gained at most.
 fn crowd(lab: &Lab, pairs: u32, qps: u32, seconds: u32) -> [i64; 2] {
     let program = lab.compile("crowd");
@@ -58,7 +61,7 @@ fn what_comes_and_goes_leaves_nothing() {
     let state = lab.path().join("state");
     let before = files(&state);
     let [descriptors, kilobytes] = crowd(&lab, 4, 50, seconds);
-    assert_eq!(descriptors, 0, "descriptors gained");
+    assert!(descriptors <= KEPT_MAX, "{descriptors} descriptors gained");
     // Tables and queues reach their size within the first rounds, the allocator's arenas later.
     assert!(kilobytes < 4096, "{kilobytes} KiB gained");
     assert_eq!(files(&state), before, "shared files grow");
