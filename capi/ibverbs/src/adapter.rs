@@ -467,6 +467,6 @@ mod tests {
         let name = unsafe { std::ffi::CStr::from_ptr(ibv_get_device_name(&raw mut own)) };
         assert_eq!(name, c"own0");
         // SAFETY: null is looked at first.
-        assert!(unsafe { ibv_get_device_name(std::ptr::null_mut()) }.is_null());
+        assert!(unsafe { ibv_get_device_name(null_mut()) }.is_null());
     }
 }
