@@ -41,19 +41,7 @@ fn check(program: &str, expected: &str) -> Finished {
     lab.set("FERROCE_LOG", "debug");
     let compiled = lab.compile(program);
     let finished = lab.run(&[compiled.to_str().unwrap()]).finish();
-    assert!(finished.status.success(), "{finished}");
-    let differing: Vec<(&str, &str)> = finished
-        .stdout
-        .lines()
-        .zip(expected.lines())
-        .filter(|(got, wanted)| got != wanted)
-        .collect();
-    assert!(
-        differing.is_empty(),
-        "(answer, expected): {differing:#?}\n{finished}"
-    );
-    let (got, wanted) = (finished.stdout.lines().count(), expected.lines().count());
-    assert_eq!(got, wanted, "cases\n{finished}");
+    finished.answers(expected);
 
     let told = told(&finished.stderr);
     for line in expected.lines() {

@@ -128,6 +128,24 @@ pub struct Finished {
     pub elapsed: Duration,
 }
 
+impl Finished {
+    /// Asserts that it succeeded and printed these lines, which are `CASE: ANSWER`.
+    ///
+    /// # Panics
+    /// If it did not; with the cases whose answers differ.
+    pub fn answers(&self, expected: &str) {
+        assert!(self.status.success(), "{self}");
+        let pairs = self.stdout.lines().zip(expected.lines());
+        let differing: Vec<_> = pairs.filter(|(got, wanted)| got != wanted).collect();
+        assert!(
+            differing.is_empty(),
+            "(answer, expected): {differing:#?}\n{self}"
+        );
+        let (got, wanted) = (self.stdout.lines().count(), expected.lines().count());
+        assert_eq!(got, wanted, "cases\n{self}");
+    }
+}
+
 impl std::fmt::Display for Finished {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut how = String::new();
