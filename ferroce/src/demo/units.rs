@@ -21,7 +21,7 @@ pub(super) fn loss(text: &str) -> Result<f64, String> {
     let half = Probability::from_f64(0.5);
     match text.parse::<Probability>() {
         Ok(loss) if Some(loss) <= half => Ok(loss.as_f64()),
-        // Whoever writes 1 or 5 means percent.
+        // A user who writes 1 or 5 means percent.
         _ => Err(match text.parse::<Decimal>() {
             Ok(number) if format!("{number}%").parse::<Probability>().is_ok() => {
                 format!("{allowed}; for {number} percent write {number}%")

@@ -12,7 +12,7 @@ pub(super) struct Batch<'a> {
     pub(super) threads: u16,
 }
 
-/// A job array. Whoever is preempted, or loses his node, is queued again and goes on.
+/// A job array. A task that is preempted, or loses its node, is queued again and goes on.
 pub(super) fn slurm(batch: &Batch<'_>) -> Result<String, String> {
     let Batch {
         program,

@@ -80,7 +80,7 @@ pub(super) fn work(planned: &Planned, options: Options) -> Result<Ran, Failure> 
         let (tell, told) = mpsc::channel();
         let worker = scope.spawn(|| {
             ferroce_sweep::run(plan, directory, options, &|| stop.halt(), &move |it| {
-                // Whoever listens does so to the end.
+                // The receiver listens to the end.
                 let _ = tell.send(it);
             })
         });

@@ -237,7 +237,7 @@ pub(super) fn object(resource: &Resource) -> Object {
     let Value::Object(mut object) = value else {
         return Object::new();
     };
-    // Whoever listens does so on a port of its own; a connection does not say whose it is.
+    // A listener has a port of its own; a connection does not say whose port it uses.
     if object.get("state").is_some_and(|state| state == "LISTEN")
         && let Some(port) = object.remove("service-port")
     {
