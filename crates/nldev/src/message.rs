@@ -1,6 +1,8 @@
 //! Messages and attributes as bytes (netlink(7)): numbers are in the order of the host, and everything
 //! begins at a multiple of four.
 
+use std::iter::Peekable;
+
 use crate::abi::{Command, NLDEV};
 
 /// The message is one of several.
@@ -170,13 +172,24 @@ impl Message {
         self.0.resize(aligned(self.0.len()), 0);
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Takes back all that was added since the message had this length.
-    pub(crate) fn truncate(&mut self, length: usize) {
-        self.0.truncate(length);
+    /// Adds a table with as many entries as there is room for, and leaves the others.
+    pub(crate) fn fill<I: Iterator>(
+        &mut self,
+        table: u16,
+        left: &mut Peekable<I>,
+        put: impl Fn(&mut Self, &I::Item),
+    ) {
+        let table = self.open(table);
+        while let Some(item) = left.peek() {
+            let length = self.0.len();
+            put(self, item);
+            if self.0.len() > ROOM {
+                self.0.truncate(length);
+                break;
+            }
+            left.next();
+        }
+        self.close(table);
     }
 
     pub(crate) fn finish(mut self) -> Vec<u8> {

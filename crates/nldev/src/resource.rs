@@ -8,7 +8,7 @@ use ferroce_udp::{
 };
 
 use crate::abi::{Kind, attr};
-use crate::message::{Message, ROOM};
+use crate::message::Message;
 use crate::{Errno, PORT, Reply, put_device};
 
 /// How long processes have to tell what they have; those that are stopped are left out.
@@ -97,19 +97,11 @@ pub(crate) fn objects(
     let mut left = rows.iter().peekable();
     loop {
         let mut message = begin(reply);
-        let table = message.open(table);
-        while let Some(row) = left.peek() {
-            let length = message.len();
+        message.fill(table, &mut left, |message, row| {
             let entry = message.open(entry);
-            put_row(&mut message, row);
+            put_row(message, row);
             message.close(entry);
-            if message.len() > ROOM {
-                message.truncate(length);
-                break;
-            }
-            left.next();
-        }
-        message.close(table);
+        });
         reply.send(message);
         if left.peek().is_none() {
             return Ok(());

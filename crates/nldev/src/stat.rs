@@ -4,7 +4,7 @@ use ferroce_hca::Counter;
 use ferroce_udp::{DeviceSpec, Registry};
 
 use crate::abi::attr;
-use crate::message::{Message, ROOM};
+use crate::message::Message;
 use crate::{Errno, PORT, Reply, put_device};
 
 /// `RDMA_COUNTER_MODE_NONE`: no queue pair has counters of its own.
@@ -42,21 +42,10 @@ pub(crate) fn counters(
     let mut left = Counter::TABLE.iter().peekable();
     while left.peek().is_some() {
         let mut message = begin(reply);
-        let table = message.open(attr::STAT_HWCOUNTERS);
-        while let Some(info) = left.peek() {
-            let length = message.len();
-            put_counter(
-                &mut message,
-                info.name,
-                observer.state().counter(info.counter),
-            );
-            if message.len() > ROOM {
-                message.truncate(length);
-                break;
-            }
-            left.next();
-        }
-        message.close(table);
+        message.fill(attr::STAT_HWCOUNTERS, &mut left, |message, info| {
+            let value = observer.state().counter(info.counter);
+            put_counter(message, info.name, value);
+        });
         reply.send(message);
     }
     Ok(())
