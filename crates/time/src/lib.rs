@@ -31,6 +31,7 @@ mod print;
 mod span;
 
 pub use point::Time;
+pub use print::Rounded;
 pub use span::Span;
 
 const PS_PER_NS: u64 = 1_000;

@@ -45,6 +45,101 @@ impl fmt::Debug for Span {
     }
 }
 
+/// Unit, its picoseconds, and from how many tenths of it on it is used.
+const COARSE_UNITS: [(&str, u64, u64); 7] = [
+    ("d", 86_400_000_000_000_000, 20),
+    ("h", 3_600_000_000_000_000, 20),
+    ("min", 60_000_000_000_000, 100),
+    ("s", 1_000_000_000_000, 10),
+    ("ms", 1_000_000_000, 10),
+    ("us", 1_000_000, 10),
+    ("ns", 1_000, 0),
+];
+
+/// A span as people say it: `60.1 s`, `268 ms`. Made by [`Span::about`], [`Span::at_least`] and
+/// [`Span::at_most`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rounded {
+    span: Span,
+    to: To,
+}
+
+/// Where to round to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum To {
+    Down,
+    Nearest,
+    Up,
+}
+
+impl Span {
+    /// The span for people. Below 100 of its unit it has one decimal, else none.
+    ///
+    /// ```
+    /// use ferroce_time::Span;
+    /// let total = Span::from_nanos(60_129_542_144);
+    /// assert_eq!(total.about().to_string(), "60.1 s");
+    /// assert_eq!(total.at_least().to_string(), "60.1 s");
+    /// assert_eq!(total.at_most().to_string(), "60.2 s");
+    /// ```
+    #[must_use]
+    pub const fn about(self) -> Rounded {
+        self.rounded(To::Nearest)
+    }
+
+    /// The same, rounded down: what is promised to last so long, does.
+    #[must_use]
+    pub const fn at_least(self) -> Rounded {
+        self.rounded(To::Down)
+    }
+
+    /// The same, rounded up: what is promised to happen by then, has happened.
+    #[must_use]
+    pub const fn at_most(self) -> Rounded {
+        self.rounded(To::Up)
+    }
+
+    const fn rounded(self, to: To) -> Rounded {
+        Rounded { span: self, to }
+    }
+}
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if matches!(self.span, Span::NEVER | Span::ZERO) {
+            return self.span.fmt(f);
+        }
+        let (tenths, unit) = self.tenths(self.span.as_picos());
+        let mut text = Text::default();
+        match tenths % 10 {
+            0 => write!(text, "{} {unit}", tenths / 10)?,
+            digit => write!(text, "{}.{digit} {unit}", tenths / 10)?,
+        }
+        f.pad(text.as_str())
+    }
+}
+
+impl Rounded {
+    /// Tenths of a unit. Rounding may lead into the next larger one.
+    fn tenths(&self, ps: u64) -> (u64, &'static str) {
+        let [.., smallest] = COARSE_UNITS;
+        let (unit, size, _) = COARSE_UNITS
+            .into_iter()
+            .find(|(_, size, from)| ps >= size / 10 * from)
+            .unwrap_or(smallest);
+        let step = if ps >= 100 * size { size } else { size / 10 };
+        let steps = match self.to {
+            To::Down => ps / step,
+            To::Nearest => ps / step + u64::from(ps % step >= step.div_ceil(2)),
+            To::Up => ps.div_ceil(step),
+        };
+        match steps.saturating_mul(step) {
+            rounded if rounded == ps || unit == smallest.0 => (steps * step / (size / 10), unit),
+            rounded => self.tenths(rounded),
+        }
+    }
+}
+
 /// A short text on the stack; the longest span has 8 + 1 + 12 digits and a unit.
 #[derive(Default)]
 struct Text {
@@ -92,6 +187,37 @@ mod tests {
             assert_eq!(span.to_string(), text);
             assert_eq!(format!("{span:?}"), text);
         }
+    }
+
+    #[test]
+    fn a_span_is_rounded_for_people() {
+        for (ns, down, up) in [
+            (999, "999 ns", "999 ns"),
+            (4_000, "4 us", "4 us"),
+            (16_384_000, "16.3 ms", "16.4 ms"),
+            (268_435_456, "268 ms", "269 ms"),
+            (999_999_999, "999 ms", "1 s"),
+            (99_990_000, "99.9 ms", "100 ms"),
+            (8_589_934_592, "8.5 s", "8.6 s"),
+            (599_000_000_000, "599 s", "599 s"),
+            (600_000_000_000, "10 min", "10 min"),
+            (61_572_000_000_000, "17.1 h", "17.2 h"),
+            (180_000_000_000_000, "2 d", "2.1 d"),
+        ] {
+            let span = Span::from_nanos(ns);
+            assert_eq!(span.at_least().to_string(), down);
+            assert_eq!(span.at_most().to_string(), up);
+        }
+        assert_eq!(Span::from_nanos(4_294_967_296).about().to_string(), "4.3 s");
+        assert_eq!(Span::from_nanos(4_194_304).about().to_string(), "4.2 ms");
+        assert_eq!(Span::from_nanos(268_435_456).about().to_string(), "268 ms");
+        assert_eq!(Span::NEVER.at_most().to_string(), "never");
+        assert_eq!(Span::ZERO.at_least().to_string(), "0 ns");
+        assert_eq!(Span::from_picos(1).at_most().to_string(), "0.1 ns");
+        assert_eq!(
+            format!("{:>8}|", Span::from_millis(5).at_most()),
+            "    5 ms|"
+        );
     }
 
     #[test]
