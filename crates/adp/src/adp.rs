@@ -78,6 +78,20 @@ impl Adaptive<'_> {
         }
     }
 
+    /// Whether the QP's ACK timeout cuts the wait.
+    //= D4: no longer timeout once the cap is reached.
+    #[inline]
+    fn is_capped(&self, state: &RetryState, ack: Span) -> bool {
+        self.profile.duration(state.exponent) >= ack
+    }
+
+    /// Whether there is no longer timeout.
+    fn is_last(&self, policy: &Policy, state: &RetryState, ack: Span) -> bool {
+        let mut raised = *state;
+        self.raise(policy, &mut raised);
+        raised.exponent == state.exponent || self.is_capped(state, ack)
+    }
+
     /// How long after the last progress the QP fails; `None` = never.
     //= D5, D7: the QP's own product or the profile's exponent. D14: what saturates never comes.
     #[inline]
@@ -113,6 +127,17 @@ impl Algorithm for Adaptive<'_> {
         }
     }
 
+    fn repeats(&self, policy: &Policy, state: &RetryState, ack: Span) -> u64 {
+        match state.range {
+            NO_RANGE => 0,
+            _ if self.is_last(policy, state, ack) => u64::MAX,
+            range => {
+                let last = self.profile.range(range).uses() - 1;
+                last.saturating_sub(state.uses).into()
+            }
+        }
+    }
+
     #[inline]
     fn on_timeout(&self, policy: &Policy, state: &mut RetryState, ack: Span, now: Time) -> Expiry {
         //= D5: the fatal expiry changes nothing and is no retransmission.
@@ -124,9 +149,7 @@ impl Algorithm for Adaptive<'_> {
             return Expiry::Retransmit { adaptive: true };
         }
         state.uses = state.uses.saturating_add(1);
-        //= D4: no longer timeout once the cap is reached.
-        let is_capped = self.profile.duration(state.exponent) >= ack;
-        if state.uses >= self.profile.range(state.range).uses() && !is_capped {
+        if state.uses >= self.profile.range(state.range).uses() && !self.is_capped(state, ack) {
             self.raise(policy, state);
         }
         Expiry::Retransmit { adaptive: true }

@@ -100,6 +100,13 @@ impl Algorithm for Firmware {
         length(policy, state, self.is_shortened(policy, state))
     }
 
+    fn shortest_wait(&self, policy: &Policy, state: &RetryState, ack: Span, now: Time) -> Span {
+        if policy.floor == AckTimeoutFloor::Disabled {
+            return self.wait(policy, state, ack, now);
+        }
+        length(policy, state, self.may_be_shortened(policy, state))
+    }
+
     #[inline]
     fn on_timeout(&self, policy: &Policy, state: &mut RetryState, ack: Span, now: Time) -> Expiry {
         if policy.floor == AckTimeoutFloor::Disabled {
@@ -167,8 +174,7 @@ impl Algorithm for Firmware {
         (state.retries, state.expiries) = (0, 0);
         let mut total = Span::ZERO;
         loop {
-            let is_shortened = self.may_be_shortened(policy, &state);
-            total += length(policy, &state, is_shortened);
+            total += self.shortest_wait(policy, &state, ack, Time::ZERO);
             state.expiries += 1;
             if self.on_timeout(policy, &mut state, ack, Time::ZERO) == Expiry::Fatal {
                 return Some(total);

@@ -10,6 +10,8 @@
 //!   [`on_timeout`](RetryState::on_timeout) and [`on_progress`](RetryState::on_progress), and arms
 //!   its timer with [`wait`](RetryState::wait).
 //! - [`trace`] replays a QP against a silent peer or a list of events.
+//! - [`Endurance`] says which outages a policy's QPs survive, how soon they are back, and when they
+//!   give up; [`Demand`] searches the smallest timeout that survives a given one.
 //! - [`RawProfile`] is a profile as a register or a file holds it, good or bad;
 //!   [`RawProfile::check`] says what is wrong with it, and a [`Profile`] can only be made from one
 //!   that is right.
@@ -46,7 +48,11 @@ extern crate alloc;
 extern crate std;
 
 mod adp;
+#[cfg(feature = "file")]
+pub mod builtin;
 mod check;
+mod demand;
+mod endurance;
 #[cfg(feature = "file")]
 pub mod file;
 mod firmware;
@@ -58,6 +64,8 @@ mod state;
 pub mod trace;
 
 pub use check::{FieldName, InvalidProfile, Report, Rule, Violation, Warning};
+pub use demand::{Answer, Demand, Owned};
+pub use endurance::Endurance;
 pub use policy::{
     AckTimeoutFloor, DecTrigger, FIRMWARE_EXPONENTS, INITIAL_WAIT_PERCENT, Policy, PolicyKind,
     QpTimeouts, ack_timeout,

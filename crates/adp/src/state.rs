@@ -127,6 +127,28 @@ impl RetryState {
         Some(dispatch!(policy, algorithm => algorithm.wait(policy, self, ack, now)))
     }
 
+    /// The least that [`wait`](Self::wait) is if a coarse timer shortens it.
+    pub(crate) fn shortest_wait(&self, policy: &Policy, now: Time) -> Option<Span> {
+        let ack = policy.ack_timeout(self.qp)?;
+        Some(dispatch!(policy, algorithm => algorithm.shortest_wait(policy, self, ack, now)))
+    }
+
+    /// How many more times the timer may expire before the timeout changes, if it is not the time
+    /// that ends it; `u64::MAX` = it does not change any more.
+    pub(crate) fn repeats(&self, policy: &Policy) -> u64 {
+        let Some(ack) = policy.ack_timeout(self.qp) else {
+            return 0;
+        };
+        dispatch!(policy, algorithm => algorithm.repeats(policy, self, ack))
+    }
+
+    /// So many of those expire.
+    pub(crate) fn skip(&mut self, expiries: u64) {
+        let add = |count: u64| count.saturating_add(expiries);
+        self.uses = u16::try_from(add(self.uses.into())).unwrap_or(u16::MAX);
+        self.expiries = u8::try_from(add(self.expiries.into())).unwrap_or(u8::MAX);
+    }
+
     /// The ACK timer expired.
     #[inline]
     pub fn on_timeout(&mut self, policy: &Policy, now: Time) -> Expiry {
@@ -296,6 +318,16 @@ pub(crate) trait Algorithm {
 
     /// How long a timer runs that is armed at `now`.
     fn wait(&self, policy: &Policy, state: &RetryState, ack: Span, now: Time) -> Span;
+
+    /// The same if a coarse timer shortens it.
+    fn shortest_wait(&self, policy: &Policy, state: &RetryState, ack: Span, now: Time) -> Span {
+        self.wait(policy, state, ack, now)
+    }
+
+    /// How many more times the timer may expire and change nothing but `state.uses`.
+    fn repeats(&self, _: &Policy, _: &RetryState, _ack: Span) -> u64 {
+        0
+    }
 
     /// The next timeout after one has expired, or the end. `state.expiries` has been counted.
     fn on_timeout(&self, policy: &Policy, state: &mut RetryState, ack: Span, now: Time) -> Expiry;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ferroce_adp::builtin;
 use ferroce_adp::file::Document;
 use ferroce_adp::{AckTimeoutFloor, Policy, PolicyKind, Profile, QpTimeouts};
 use ferroce_dcqcn::presets::{PRESETS, Preset};
@@ -158,24 +159,6 @@ fn mtu<'t>(reader: &mut Reader<'t>, section: &Section<'t>) -> Mtu {
     })
 }
 
-/// Profiles that have a name.
-const PROFILES: &[(&str, &str)] = &[
-    ("backoff", include_str!("../../../../profiles/backoff.toml")),
-    (
-        "fast-recovery",
-        include_str!("../../../../profiles/fast-recovery.toml"),
-    ),
-    (
-        "link-flap",
-        include_str!("../../../../profiles/link-flap.toml"),
-    ),
-    (
-        "nvidia-ranges",
-        include_str!("../../../../profiles/nvidia-ranges.toml"),
-    ),
-    ("patient", include_str!("../../../../profiles/patient.toml")),
-];
-
 /// The profile that the file names or has, and its name; none if it is wrong.
 fn profile<'t>(
     reader: &mut Reader<'t>,
@@ -189,9 +172,8 @@ fn profile<'t>(
             ("in the scenario".to_owned(), Some(text))
         }
         DeValue::String(name) => {
-            let built_in = PROFILES.iter().find(|(known, _)| known == name);
-            let text = match built_in {
-                Some((_, text)) => Some((*text).to_owned()),
+            let text = match builtin::named(name) {
+                Some(built_in) => Some(built_in.toml.to_owned()),
                 None => file(reader, section, name, resolve),
             };
             (name.to_string(), text)
@@ -236,7 +218,7 @@ fn file<'t>(
     match resolve(name) {
         Ok(text) => Some(text),
         Err(error) => {
-            let names = PROFILES.iter().map(|(name, _)| *name);
+            let names = builtin::all().iter().map(|built_in| built_in.name);
             let all = names.clone().collect::<Vec<_>>().join(", ");
             let nearest = nearest(name, names).unwrap_or_default();
             let must = format!(

@@ -9,6 +9,7 @@ mod mr;
 mod mw;
 mod objects;
 mod other_registers;
+mod outage;
 mod phantom;
 mod policy;
 mod queues;
