@@ -3,8 +3,10 @@
 mod check;
 pub(crate) mod codec;
 pub(crate) mod emit;
+pub(crate) mod endurance;
 mod live;
 pub(crate) mod plot;
+mod profiles;
 mod trace;
 
 pub(crate) use trace::WaitJson;
@@ -14,7 +16,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use ferroce_adp::file::Document;
+use ferroce_adp::builtin;
+use ferroce_adp::file::{Document, nearest};
 use ferroce_adp::{
     AckTimeoutFloor, DecTrigger, FIRMWARE_EXPONENTS, Policy, PolicyKind, Profile, QpTimeouts,
     Report,
@@ -40,6 +43,7 @@ impl Command {
             Verb::Apply(args) => args.run(to),
             Verb::Show(args) => args.run(to),
             Verb::Emit(args) => args.run(to),
+            Verb::Profiles(args) => args.run(to),
         }
     }
 }
@@ -54,6 +58,7 @@ enum Verb {
     Apply(live::Apply),
     Show(live::Show),
     Emit(emit::Emit),
+    Profiles(profiles::Profiles),
 }
 
 /// The timeout attributes of a QP.
@@ -266,12 +271,16 @@ pub(crate) fn read(file: &Path) -> Result<Document, Failure> {
     parse(file, &read_text(file)?).map_err(|problems| Failure::Input(problems.lines))
 }
 
-/// The text of a file.
+/// The text of a built-in profile, or of a file.
 pub(crate) fn read_text(file: &Path) -> Result<String, Failure> {
+    if let Some(built_in) = file.to_str().and_then(builtin::named) {
+        return Ok(built_in.toml.to_owned());
+    }
     let bytes = fs::read(file).map_err(|error| {
         Failure::input(format_args!(
-            "cannot read {}: {error}; name a profile file, or /dev/stdin",
-            file.display()
+            "cannot read {}: {error}; name a profile file, /dev/stdin, or a built-in profile{}",
+            file.display(),
+            proposal(file)
         ))
     })?;
     String::from_utf8(bytes).map_err(|error| {
@@ -281,6 +290,16 @@ pub(crate) fn read_text(file: &Path) -> Result<String, Failure> {
             error.utf8_error().valid_up_to()
         ))
     })
+}
+
+/// The built-in profile that may have been meant, or how to list them.
+fn proposal(file: &Path) -> String {
+    let names = builtin::all().iter().map(|built_in| built_in.name);
+    let given = file.to_str().filter(|name| !name.contains(['/', '.']));
+    match given.and_then(|name| nearest(name, names)) {
+        Some(name) => format!(", for example {name} (`ferroce adp profiles` lists them)"),
+        None => " (`ferroce adp profiles` lists them)".to_owned(),
+    }
 }
 
 /// What is wrong with the form of a file.
@@ -320,7 +339,7 @@ pub(crate) fn place(file: &Path, line: Option<usize>) -> String {
 /// A profile file on the command line.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct FileArg {
-    /// Profile file (TOML); /dev/stdin reads standard input
+    /// Profile file (TOML) or built-in profile, such as link-flap; /dev/stdin reads standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 }

@@ -36,8 +36,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ferroce_adp::file::Document;
-use ferroce_adp::{Profile, QpTimeouts};
+use ferroce_adp::QpTimeouts;
 use ferroce_udp::{Tap, TapDirection};
 use serde::Serialize;
 
@@ -48,10 +47,6 @@ pub(crate) use self::report::digits;
 use self::workload::Pattern;
 use crate::adp;
 use crate::output::{Failure, Output};
-
-/// The profile that is shown unless another one is named.
-const PROFILE: &str = include_str!("../../profiles/link-flap.toml");
-const PROFILE_NAME: &str = "profile link-flap.toml";
 
 const EXIT_CODES: &str = "Exit codes:
   0  the runs were made, and every byte that arrived was right; a QP that gives up with
@@ -79,10 +74,9 @@ pub struct Command {
     /// run, or a percentage of the bytes (25% unless given); units ns, us, ms, s, min
     #[arg(long, value_name = "LEN[@AT]", default_value = "300ms", value_parser = units::blackout)]
     blackout: Blackout,
-    /// Profile file (TOML) for the third run; /dev/stdin reads standard input [default: a built-in
-    /// one, profiles/link-flap.toml]
-    #[arg(long, value_name = "FILE")]
-    profile: Option<PathBuf>,
+    /// Profile file (TOML) or built-in profile for the third run; /dev/stdin reads standard input
+    #[arg(long, value_name = "FILE", default_value = "link-flap")]
+    profile: PathBuf,
     /// ACK timeout of the QPs, 1 to 31: 4.096 us doubled T times; less than 16 counts as 16
     #[arg(long, value_name = "T", default_value = "14", value_parser = units::timeout_code)]
     timeout: u8,
@@ -163,10 +157,8 @@ impl Command {
     }
 
     fn show_policies(&self, tap: Option<Tap>) -> Result<Shown, Failure> {
-        let (profile, profile_name) = match &self.profile {
-            Some(file) => (adp::load(file)?, profile_name(file)),
-            None => (built_in_profile(), PROFILE_NAME.to_owned()),
-        };
+        let profile = adp::load(&self.profile)?;
+        let profile_name = profile_name(&self.profile);
         let plan = Plan {
             seed: self.seed,
             bytes: self.bytes,
@@ -209,13 +201,6 @@ fn make_runs(plan: &Plan) -> Result<Vec<Figures>, Failure> {
         runs.push(run.map_err(Failure::broken)?);
     }
     Ok(runs)
-}
-
-fn built_in_profile() -> Profile {
-    let document = Document::parse(PROFILE).ok();
-    document
-        .and_then(|document| document.profile().ok())
-        .expect("the built-in profile is valid")
 }
 
 fn profile_name(file: &Path) -> String {

@@ -3,6 +3,7 @@
 mod app;
 mod error;
 mod lines;
+mod survive;
 mod timeout;
 
 use clap::{Args, Subcommand};

@@ -63,7 +63,8 @@ const REFRESH: Duration = Duration::from_millis(100);
 pub struct Command {
     #[command(flatten)]
     on: ProgramArgs,
-    /// Adaptive retransmission by this profile (TOML) while the program runs
+    /// Adaptive retransmission by this profile (a TOML file or a built-in profile, such as
+    /// link-flap) while the program runs
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// Retransmission by a built-in policy while the program runs

@@ -1,7 +1,7 @@
 //! The manual's examples are what the program prints.
 //!
 //! Every ```` ```console ```` block of docs/*.md and README.md whose commands all begin with
-//! `$ ferroce` is run, in order, through a shell, and what follows each command must be its output,
+//! `$ ferroce`, or with variables and then `ferroce`, is run, in order, through a shell, and what follows each command must be its output,
 //! standard error included. Commands find `profiles/` beside them and write into a directory of
 //! their own; a line that ends in a backslash continues. Blocks that cannot be repeated, because
 //! they measure something, are ```` ```text ````.
@@ -83,16 +83,23 @@ fn rewritten_block(block: &[&str], directory: &Path) -> String {
         }
         continues = line.ends_with('\\');
     }
-    if !commands
-        .iter()
-        .all(|command| command.starts_with("$ ferroce "))
-    {
+    if !commands.iter().all(|command| is_ours(command)) {
         return block.iter().map(|line| format!("{line}\n")).collect();
     }
     commands
         .iter()
         .map(|command| format!("{command}\n{}", output(command, directory)))
         .collect()
+}
+
+/// Whether a command is `ferroce`, behind variables for its environment or not.
+fn is_ours(command: &str) -> bool {
+    let is_variable = |word: &str| {
+        let name = word.split_once('=').map(|(name, _)| name);
+        name.is_some_and(|name| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
+    };
+    let mut words = command.trim_start_matches("$ ").split(' ');
+    words.find(|word| !is_variable(word)) == Some("ferroce")
 }
 
 /// The devices of the examples.
@@ -103,7 +110,17 @@ fn registry(directory: &Path) -> PathBuf {
 fn output(command: &str, directory: &Path) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_ferroce")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-    let output = Command::new("sh")
+    let of_applications = ["NCCL_", "UCX_", "OMPI_MCA_"];
+    let mut shell = Command::new("sh");
+    for (name, _) in std::env::vars_os() {
+        if of_applications
+            .iter()
+            .any(|prefix| name.to_string_lossy().starts_with(prefix))
+        {
+            shell.env_remove(name);
+        }
+    }
+    let output = shell
         .args([
             "-c",
             &format!("{{ {}\n}} 2>&1", command.trim_start_matches("$ ")),

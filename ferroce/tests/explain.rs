@@ -28,7 +28,8 @@ fn qp(args: &[&str], timeout: u8, retry_cnt: u8) -> Vec<String> {
 #[test]
 fn the_three_answers_of_nccl() {
     let explained = explain(&["--from", "nccl"]);
-    assert_eq!(explained["ib_ns"], 30_064_771_072_u64);
+    assert_eq!(explained["nominal_ns"], 30_064_771_072_u64);
+    assert_eq!(explained["ib_ns"], 34_359_738_368_u64);
     assert_eq!(explained["device_ns"], 60_129_542_144_u64);
     assert_eq!(explained["exact_ns"], 60_129_542_144_u64);
     assert_eq!(explained["from"]["app"], "nccl");
@@ -169,7 +170,14 @@ fn what_has_no_effect_is_flagged() {
 #[test]
 fn a_timer_that_is_off_never_fails() {
     let explained = explain(&["--timeout", "0", "--retry-cnt", "7"]);
-    for key in ["ack_timeout_ns", "ib_ns", "device_ns", "exact_ns"] {
+    for key in [
+        "ack_timeout_ns",
+        "nominal_ns",
+        "ib_ns",
+        "device_ns",
+        "exact_ns",
+        "answer",
+    ] {
         assert_eq!(explained[key], Value::Null, "{key}");
     }
     assert_eq!(explained["waits"][0]["event"], "never");
@@ -202,7 +210,7 @@ fn bad_questions_say_what_to_ask() {
         ),
         (
             &["--from", "mpich"],
-            "unknown application; write nccl, ucx, openmpi, perftest or rdma_cm",
+            "unknown application; write nccl, ucx, openmpi, perftest or rdma_cm, or env",
         ),
         (
             &["--from", "nccl", "NCCL_IB_TIMOUT=20"],
@@ -227,5 +235,233 @@ fn bad_questions_say_what_to_ask() {
     ] {
         let errors = bad(&[&["explain", "timeout"], args].concat());
         assert!(errors.contains(expected), "{errors}");
+    }
+}
+
+#[test]
+fn the_answer_comes_first() {
+    let text = good(&["explain", "timeout", "--from", "nccl"]);
+    let answer = "tolerates outages up to 47.2 s; retransmits again at most 8.6 s after the link\n\
+                  returns; gives up between 55.8 and 60.1 s\n\n";
+    assert!(text.starts_with(answer), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    let explained = explain(&["--from", "nccl"]);
+    assert_eq!(explained["answer"]["gives_up_last_ns"], 60_129_542_144_u64);
+    assert_eq!(explained["answer"]["resumes_within_ns"], 8_589_934_592_u64);
+    for (args, expected) in [
+        (
+            ["20", "0", "ib"],
+            "tolerates no outage, not even a lost packet; gives up after 4.3 s\n",
+        ),
+        (["0", "7", "ib"], "timeout 0 turns the ACK timer off: "),
+    ] {
+        let [timeout, retry_cnt, personality] = args;
+        let text = good(&[
+            "explain",
+            "timeout",
+            "--timeout",
+            timeout,
+            "--retry-cnt",
+            retry_cnt,
+            "--personality",
+            personality,
+        ]);
+        assert!(text.starts_with(expected), "{text}");
+    }
+}
+
+/// A command of its own, so that it has an environment of its own.
+fn with_variables(variables: &[(&str, &str)], args: &[&str]) -> (bool, String) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_ferroce"))
+        .args(["explain", "timeout"])
+        .args(args)
+        .env_clear()
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn the_environment_is_read_and_said() {
+    let timeout_22 = [("NCCL_IB_TIMEOUT", "22")];
+    for app in ["nccl", "env"] {
+        let (good, text) = with_variables(&timeout_22, &["--from", app]);
+        assert!(
+            good && text.contains("NCCL_IB_TIMEOUT = 22 (environment)"),
+            "{text}"
+        );
+        assert!(text.contains("timeout 22: 17.2 s"), "{text}");
+    }
+    let given = ["--from", "nccl", "NCCL_IB_TIMEOUT=21"];
+    let (_, text) = with_variables(&timeout_22, &given);
+    assert!(text.contains("NCCL_IB_TIMEOUT = 21 (given)"), "{text}");
+    let openmpi = [("OMPI_MCA_btl_openib_ib_timeout", "19")];
+    let (_, text) = with_variables(&openmpi, &["--from", "env"]);
+    assert!(
+        text.contains("btl_openib_ib_timeout = 19 (environment)"),
+        "{text}"
+    );
+
+    for (variables, expected) in [
+        (&[][..], "no variable of nccl, ucx or openmpi is set"),
+        (
+            &[
+                ("NCCL_IB_TIMEOUT", "22"),
+                ("UCX_RC_MLX5_TIMEOUT", "4s"),
+                ("UCX_TLS", "rc"),
+            ],
+            "NCCL_IB_TIMEOUT and UCX_RC_MLX5_TIMEOUT are set; write --from nccl or --from ucx",
+        ),
+        (&[("UCX_TLS", "rc")], "no variable of nccl"),
+        (
+            &[("NCCL_IB_TIMEOUT", "high")],
+            "NCCL_IB_TIMEOUT=high (in the environment) is not a number",
+        ),
+    ] {
+        let (good, text) = with_variables(variables, &["--from", "env"]);
+        assert!(!good && text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn ucx_has_variables_for_each_transport() {
+    let clean = |args: &[&str], timeout, retry_cnt| {
+        assert_eq!(
+            qp(&[&["--from", "ucx"], args].concat(), timeout, retry_cnt),
+            [""; 0]
+        );
+    };
+    clean(&["UCX_RC_MLX5_TIMEOUT=4s"], 20, 7);
+    clean(
+        &["UCX_RC_VERBS_TIMEOUT=4s", "UCX_RC_VERBS_RETRY_COUNT=3"],
+        20,
+        3,
+    );
+    clean(&["UCX_DC_MLX5_TIMEOUT=4s", "UCX_DC_RETRY_COUNT=2"], 20, 2);
+    clean(&["UCX_TLS=self,dc_x", "UCX_RC_TIMEOUT=4s"], 20, 7);
+    let no_effect = |args: &[&str], timeout| {
+        assert_eq!(
+            qp(&[&["--from", "ucx"], args].concat(), timeout, 7),
+            ["no_effect"]
+        );
+    };
+    no_effect(&["UCX_RC_MLX5_TIMEOUT=4s", "UCX_RC_TIMEOUT=8s"], 20);
+    no_effect(&["UCX_DC_MLX5_TIMEOUT=4s", "UCX_DC_TIMEOUT=8s"], 20);
+    no_effect(&["UCX_TLS=rc_verbs", "UCX_RC_MLX5_TIMEOUT=4s"], 18);
+    no_effect(&["UCX_RC_MLX5_TIMEOUT=4s", "UCX_DC_MLX5_TIMEOUT=8s"], 20);
+}
+
+#[test]
+fn what_to_set_for_an_outage() {
+    let survive = |args: &[&str]| explain(&[&["--survive", "20s"], args].concat());
+    let found = survive(&["--detect-within", "60s", "--from", "nccl"]);
+    let first = &found["proposals"][0];
+    assert_eq!(first["settings"], "NCCL_IB_TIMEOUT=19");
+    assert_eq!(first["profile"], Value::Null);
+    assert!(first["survives_ns"].as_u64().unwrap() >= 20_000_000_000);
+    let link_flap = &found["proposals"][1];
+    assert_eq!(
+        (&link_flap["profile"], &link_flap["timeout"]),
+        (&json!("link-flap"), &json!(20))
+    );
+    assert_eq!(link_flap["resumes_within_ns"], 16_384_000);
+
+    for (app, settings) in [
+        ("ucx", "UCX_RC_TIMEOUT=2147ms"),
+        ("openmpi", "OMPI_MCA_btl_openib_ib_timeout=19"),
+        ("perftest", "--qp-timeout=19"),
+        ("rdma_cm", "RDMA_OPTION_ID_ACK_TIMEOUT=19"),
+    ] {
+        assert_eq!(
+            survive(&["--from", app])["proposals"][0]["settings"],
+            settings
+        );
+    }
+    let patient = survive(&["--profile", "patient"]);
+    assert_eq!(patient["proposals"].as_array().unwrap().len(), 1);
+
+    let text = good(&["explain", "timeout", "--survive", "20s", "--from", "ucx"]);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_proposal_keeps_its_promise_when_it_is_explained() {
+    for survive in ["5ms", "300ms", "3s", "20s", "200s"] {
+        let found = explain(&["--survive", survive, "--from", "nccl"]);
+        let Some(first) = found["proposals"].as_array().and_then(|it| it.first()) else {
+            panic!("{found}");
+        };
+        let settings: Vec<_> = first["settings"].as_str().unwrap().split(' ').collect();
+        let explained = explain(&[&["--from", "nccl"], &settings[..]].concat());
+        let survives = &explained["answer"]["survives_ns"];
+        assert_eq!(survives, &first["survives_ns"]);
+        assert!(survives.as_u64() >= found["survive_ns"].as_u64());
+    }
+}
+
+#[test]
+fn impossible_demands_are_refused_with_one_message() {
+    for (args, expected) in [
+        (
+            &["--survive", "30s", "--detect-within", "10s"][..],
+            "error: nothing survives 30 s and detects in 10 s: choose one; a dead peer looks like \
+             an outage until the outage is over\n",
+        ),
+        (
+            &["--survive", "20s", "--detect-within", "21s"],
+            "nothing survives 20 s and detects in 21 s: choose one, or allow --detect-within 31s, \
+             with timeout 19, retry_cnt 7",
+        ),
+        (
+            &["--survive", "20s", "--profile", "fast-recovery"],
+            "profile fast-recovery does not do it, whatever the QP's attributes are: it tolerates \
+             outages up to 3.6 s",
+        ),
+        (&["--survive", "0s"], "must be a time"),
+        (&["--detect-within", "10s"], "--survive"),
+    ] {
+        let errors = bad(&[&["explain", "timeout"], args].concat());
+        assert!(errors.contains(expected), "{errors}");
+    }
+}
+
+proptest::proptest! {
+    //= D7: as many waits as the policy makes, for every retry count.
+    #[test]
+    fn explain_and_trace_agree(
+        timeout in 0u8..32, retry_cnt in 0u8..8, ib: bool, multiplier in 1u8..5, floor: bool,
+    ) {
+        let (timeout, retry_cnt) = (timeout.to_string(), retry_cnt.to_string());
+        let multiplier = multiplier.to_string();
+        let mut args = vec!["--timeout", &timeout, "--retry-cnt", &retry_cnt, "--personality"];
+        match ib {
+            true => args.extend(["ib", "--multiplier", &multiplier]),
+            false => args.push("firmware"),
+        }
+        if floor {
+            args.push("--min-ack-timeout-limit-disabled");
+        }
+        let explained = explain(&args);
+        let trace = good_json(&[&["adp", "trace", "-j"], &args[..]].concat());
+        proptest::prop_assert_eq!(&explained["waits"], &trace["waits"]);
+        proptest::prop_assert_eq!(&explained["exact_ns"], &trace["total_ns"]);
+        let waits = trace["waits"].as_array().unwrap();
+        proptest::prop_assert_eq!(&explained["exact_ns"], &waits[waits.len() - 1]["at_ns"]);
+        if ib && floor && multiplier == "1" {
+            proptest::prop_assert_eq!(&explained["ib_ns"], &explained["exact_ns"]);
+        }
+        if ib && timeout != "0" {
+            let at = |n: usize| waits[n]["at_ns"].as_u64().unwrap();
+            let last = waits.len().checked_sub(2).map_or(0, at);
+            proptest::prop_assert_eq!(explained["answer"]["survives_ns"].as_u64(), Some(last));
+        }
     }
 }

@@ -364,7 +364,7 @@ mod tests {
                 timeout: 14,
                 retry_cnt: 7,
             },
-            profile: crate::demo::built_in_profile(),
+            profile: ferroce_adp::builtin::named("link-flap").unwrap().profile,
             addresses: [1, 2].map(|end| [127, high | 128, low, 100 + 10 * test + end].into()),
             tap: None,
         }

@@ -1,7 +1,10 @@
 //! What applications set, and what becomes of it on the way to the QP.
 
+mod ucx;
+
 use clap::ValueEnum;
 use ferroce_adp::file::nearest;
+use ferroce_adp::{QpTimeouts, ack_timeout};
 use serde::Serialize;
 
 use crate::output::Failure;
@@ -12,7 +15,7 @@ use crate::output::Failure;
 pub(super) enum App {
     /// NCCL, and what takes its variables
     Nccl,
-    /// UCX, transports rc and dc
+    /// UCX, transports rc_mlx5, rc_verbs and dc_mlx5
     Ucx,
     /// Open MPI up to 4.x, openib BTL
     Openmpi,
@@ -27,8 +30,19 @@ pub(super) enum App {
 pub(super) struct Setting {
     pub(super) name: &'static str,
     pub(super) value: String,
-    /// `given`, `default`, or `flag` where a flag stands for it.
+    /// `given` on the command line, `environment`, `default`, `flag` where a flag stands for it, or
+    /// `unset`.
     pub(super) source: &'static str,
+}
+
+impl Setting {
+    /// For messages about its value.
+    fn whence(&self) -> &'static str {
+        match self.source {
+            "environment" => " (in the environment)",
+            _ => "",
+        }
+    }
 }
 
 /// Something worth knowing about the chain.
@@ -48,9 +62,94 @@ pub(super) struct Asked {
     pub(super) timeout: u64,
     pub(super) retry_cnt: u64,
     pub(super) remarks: Vec<Remark>,
+    /// Settings that another one overrides.
+    idle: Vec<&'static str>,
 }
 
+/// The variables of the environment.
+pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
 impl App {
+    /// The one of this name.
+    pub(super) fn named(name: &str) -> Result<Self, Failure> {
+        let app = <Self as ValueEnum>::from_str(&name.replace('-', "_"), true);
+        app.map_err(|_| {
+            Failure::input(format_args!(
+                "--from {name}: unknown application; write nccl, ucx, openmpi, perftest or rdma_cm, \
+                 or env for the one whose variables are set"
+            ))
+        })
+    }
+
+    /// The application whose variables are set.
+    pub(super) fn in_environment(environment: Environment<'_>) -> Result<Self, Failure> {
+        let set = |app: &Self| {
+            let mut keys = app
+                .keys()
+                .into_iter()
+                .filter(|key| key.sets != Sets::Neither);
+            keys.find_map(|key| {
+                app.variable(key.name)
+                    .filter(|name| environment(name).is_some())
+            })
+        };
+        let found: Vec<(Self, String)> = Self::value_variants()
+            .iter()
+            .filter_map(|app| Some((*app, set(app)?)))
+            .collect();
+        match &found[..] {
+            [(app, _)] => Ok(*app),
+            [] => Err(Failure::input(
+                "--from env: no variable of nccl, ucx or openmpi is set; set one, as in \
+                 NCCL_IB_TIMEOUT=22, or write --from nccl",
+            )),
+            [(_, first), (_, second), ..] => {
+                let apps: Vec<_> = found
+                    .iter()
+                    .map(|(app, _)| format!("--from {}", app.name()))
+                    .collect();
+                Err(Failure::input(format_args!(
+                    "--from env: {first} and {second} are set; write {}",
+                    apps.join(" or ")
+                )))
+            }
+        }
+    }
+
+    /// What a setting is called in the environment; `None` if it is not taken from there.
+    fn variable(self, name: &str) -> Option<String> {
+        match self {
+            Self::Nccl | Self::Ucx => Some(name.to_owned()),
+            Self::Openmpi => Some(format!("OMPI_MCA_{name}")),
+            Self::Perftest | Self::RdmaCm => None,
+        }
+    }
+
+    /// What to set for these attributes; what the default does already is left out.
+    pub(super) fn assignments(self, qp: QpTimeouts) -> String {
+        let QpTimeouts { timeout, retry_cnt } = qp;
+        let (timeout, retries) = match self {
+            Self::Nccl => (format!("NCCL_IB_TIMEOUT={timeout}"), "NCCL_IB_RETRY_CNT"),
+            Self::Ucx => (
+                format!("UCX_RC_TIMEOUT={}", ucx::duration(ack_timeout(timeout))),
+                "UCX_RC_RETRY_COUNT",
+            ),
+            Self::Openmpi => (
+                format!("OMPI_MCA_btl_openib_ib_timeout={timeout}"),
+                "OMPI_MCA_btl_openib_ib_retry_count",
+            ),
+            Self::Perftest => (format!("--qp-timeout={timeout}"), "--retry_count"),
+            Self::RdmaCm => (
+                format!("RDMA_OPTION_ID_ACK_TIMEOUT={}", option_for(timeout)),
+                "retry_count",
+            ),
+        };
+        match retry_cnt {
+            7 => timeout,
+            _ => format!("{timeout} {retries}={retry_cnt}"),
+        }
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Nccl => "nccl",
@@ -66,10 +165,11 @@ impl App {
     pub(super) fn asks(
         self,
         given: &[String],
+        environment: Environment<'_>,
         timeout: Option<u64>,
         retry_cnt: Option<u64>,
     ) -> Result<Asked, Failure> {
-        let mut given = Given::parse(self, given)?;
+        let mut given = Given::parse(self, given, environment)?;
         let mut asked = Asked::default();
         match self {
             Self::Nccl => {
@@ -83,8 +183,7 @@ impl App {
                 }
             }
             Self::Ucx => {
-                asked.timeout = given.seconds("UCX_RC_TIMEOUT", timeout, &mut asked.steps)?;
-                asked.retry_cnt = given.number("UCX_RC_RETRY_COUNT", retry_cnt)?;
+                ucx::ask(&mut given, &mut asked, timeout, retry_cnt)?;
                 asked.lower_retry_cnt("UCX", "with a warning");
             }
             Self::Openmpi => {
@@ -135,12 +234,13 @@ impl App {
             ("--retry-cnt", retry_cnt, Sets::RetryCnt),
         ] {
             let mut keys = self.keys().into_iter().filter(|key| key.sets == sets);
-            let setter = keys.find(|key| given.has(key.name));
+            let setter = keys.find(|key| given.has(key.name) && !asked.is_idle(key.name));
             if let (Some(value), Some(setter)) = (value, setter) {
                 let text = format!("{flag} {value} has no effect: {} decides", setter.name);
                 asked.remark("no_effect", text);
             }
         }
+        given.settings.retain(|setting| setting.source != "unset");
         given
             .settings
             .sort_by_key(|setting| setting.source == "default");
@@ -162,10 +262,7 @@ impl App {
                     key("NCCL_IB_RETRY_CNT", "7", RetryCnt),
                 ]
             }
-            Self::Ucx => vec![
-                key("UCX_RC_TIMEOUT", "1.0s", Timeout),
-                key("UCX_RC_RETRY_COUNT", "7", RetryCnt),
-            ],
+            Self::Ucx => ucx::keys(),
             Self::Openmpi => vec![
                 key("btl_openib_ib_timeout", "20", Timeout),
                 key("btl_openib_ib_retry_count", "7", RetryCnt),
@@ -187,8 +284,21 @@ impl App {
 }
 
 impl Asked {
+    /// Attributes that no application asks for.
+    pub(super) fn of(timeout: u64, retry_cnt: u64) -> Self {
+        Self {
+            timeout,
+            retry_cnt,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn remark(&mut self, kind: &'static str, text: String) {
         self.remarks.push(Remark { kind, text });
+    }
+
+    fn is_idle(&self, name: &str) -> bool {
+        self.idle.contains(&name)
     }
 
     fn note(&mut self, text: &str) {
@@ -219,13 +329,7 @@ impl Asked {
                 option - 1
             }
         };
-        let path = life + 1;
-        let timeout = if path >= delay {
-            path + u64::from(delay >= path - 1)
-        } else {
-            delay + u64::from(path >= delay - 1)
-        };
-        self.timeout = timeout.min(31);
+        self.timeout = connected(life, delay);
         self.steps.push(format!(
             "packet life {life} and responder's ack delay {delay} make timeout {}",
             self.timeout
@@ -233,8 +337,26 @@ impl Asked {
     }
 }
 
+/// The timeout that comes of packet life and ACK delay.
+fn connected(life: u64, delay: u64) -> u64 {
+    let path = life + 1;
+    let timeout = if path >= delay {
+        path + u64::from(delay >= path - 1)
+    } else {
+        delay + u64::from(path >= delay - 1)
+    };
+    timeout.min(31)
+}
+
+/// The smallest option of librdmacm that makes a timeout, with the usual ACK delay.
+fn option_for(timeout: u8) -> u64 {
+    let makes = |option: &u64| connected(option - 1, 16) >= timeout.into();
+    (1..=31).find(makes).unwrap_or(31)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sets {
+    Neither,
     RetryCnt,
     Timeout,
 }
@@ -242,6 +364,7 @@ enum Sets {
 #[derive(Clone, Copy, Debug)]
 struct Key {
     name: &'static str,
+    /// Empty if another setting stands for it while it is not set.
     default: &'static str,
     sets: Sets,
 }
@@ -252,14 +375,24 @@ struct Given {
 }
 
 impl Given {
-    fn parse(app: App, given: &[String]) -> Result<Self, Failure> {
+    fn parse(app: App, given: &[String], environment: Environment<'_>) -> Result<Self, Failure> {
         let keys = app.keys();
-        let defaults = keys.iter().map(|key| Setting {
-            name: key.name,
-            value: key.default.to_owned(),
-            source: "default",
+        let initial = keys.iter().map(|key| {
+            let variable = app.variable(key.name);
+            let set = variable.and_then(|name| environment(&name));
+            let (value, source) = match (set, key.default) {
+                (Some(value), _) => (value, "environment"),
+                (None, "") => (String::new(), "unset"),
+                (None, default) => (default.to_owned(), "default"),
+            };
+            let name = key.name;
+            Setting {
+                name,
+                value,
+                source,
+            }
         });
-        let mut settings: Vec<_> = defaults.collect();
+        let mut settings: Vec<_> = initial.collect();
         for text in given {
             let names = || keys.iter().map(|key| key.name);
             let Some((name, value)) = text.split_once('=') else {
@@ -298,10 +431,11 @@ impl Given {
         setting.expect("every key of an application is among its settings")
     }
 
+    /// Whether it was set, on the command line or in the environment.
     fn has(&self, name: &str) -> bool {
-        self.settings
-            .iter()
-            .any(|setting| setting.name == name && setting.source == "given")
+        let is_set = |setting: &Setting| matches!(setting.source, "given" | "environment");
+        let mut settings = self.settings.iter();
+        settings.any(|setting| setting.name == name && is_set(setting))
     }
 
     fn is_default(&mut self, name: &str) -> bool {
@@ -334,53 +468,10 @@ impl Given {
             .filter(|number| *number <= 1 << 32);
         number.ok_or_else(|| {
             Failure::input(format_args!(
-                "{name}={} is not a number of this field; write a small number, as in {name}=7",
-                setting.value
+                "{name}={}{} is not a number of this field; write a small number, as in {name}=7",
+                setting.value,
+                setting.whence()
             ))
         })
-    }
-
-    /// A setting that is a duration, which UCX rounds to the nearest power of two.
-    fn seconds(
-        &mut self,
-        name: &str,
-        flag: Option<u64>,
-        steps: &mut Vec<String>,
-    ) -> Result<u64, Failure> {
-        let setting = self.find(name);
-        if let Some(flag) = flag.filter(|_| setting.source == "default") {
-            setting.value = flag.to_string();
-            setting.source = "flag";
-            return Ok(flag);
-        }
-        let text = setting.value.trim();
-        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let unit = match &text[digits.len()..] {
-            "m" => Some(60.0),
-            "" | "s" => Some(1.0),
-            "ms" => Some(1e-3),
-            "us" => Some(1e-6),
-            "ns" => Some(1e-9),
-            _ => None,
-        };
-        let number: Option<f64> = digits.parse().ok().filter(|number| *number > 0.0);
-        let (Some(number), Some(unit)) = (number, unit) else {
-            return Err(Failure::input(format_args!(
-                "{name}={text} is not a duration; write it with a unit, as in {name}=1.0s"
-            )));
-        };
-        let exact = (number * unit / 4.096e-6).log2();
-        let code = match exact {
-            _ if exact < 1.0 => 1,
-            _ if exact + 0.5 >= 32.0 => 0,
-            // Between 1 and 31.
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            _ => (exact + 0.5) as u64,
-        };
-        steps.push(match code {
-            0 => format!("{text} is beyond the longest timeout, and UCX turns the timer off"),
-            code => format!("UCX rounds {text} to timeout {code}"),
-        });
-        Ok(code)
     }
 }

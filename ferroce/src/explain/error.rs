@@ -155,7 +155,7 @@ fn add_cause(lines: &mut Lines, cause: &Cause) {
         lines.add("", "");
         lines.add(side, &format!("shows {}", signs.shows));
         for (counter, rises) in signs.counters {
-            lines.add("", &format!("{:<31} {rises}", counter.name()));
+            lines.named(counter.name(), rises);
         }
     }
     lines.add("", "");

@@ -9,34 +9,54 @@ pub(super) struct Lines {
 }
 
 const LEFT: usize = 13;
-const WIDTH: usize = 100;
+const NAME: usize = 32;
+const WIDTH: usize = 80;
 
 impl Lines {
     /// A row, or as many as its body takes.
     pub(super) fn add(&mut self, head: &str, body: &str) {
-        // A body that fits keeps its own spaces.
-        let mut rows = vec![String::new()];
-        if body.chars().count() <= WIDTH - LEFT {
-            rows = vec![body.to_owned()];
-        } else {
-            for word in body.split(' ') {
-                let last = rows.last_mut().expect("there is a first row");
-                if !last.is_empty()
-                    && last.chars().count() + 1 + word.chars().count() > WIDTH - LEFT
-                {
-                    rows.push(word.to_owned());
-                } else {
-                    *last += if last.is_empty() { "" } else { " " };
-                    *last += word;
-                }
-            }
-        }
-        for (i, row) in rows.iter().enumerate() {
+        for (i, row) in wrapped(body, WIDTH - LEFT).iter().enumerate() {
             let head = if i == 0 { head } else { "" };
-            let line = format!("{head:<LEFT$}{row}");
-            let _ = writeln!(self.text, "{}", line.replace(UNBROKEN, " ").trim_end());
+            self.line(&format!("{head:<LEFT$}{row}"));
         }
     }
+
+    /// A row of the second column, in which a name stands beside its own text.
+    pub(super) fn named(&mut self, name: &str, text: &str) {
+        for (i, row) in wrapped(text, WIDTH - LEFT - NAME).iter().enumerate() {
+            let name = if i == 0 { name } else { "" };
+            self.line(&format!("{:<LEFT$}{name:<NAME$}{row}", ""));
+        }
+    }
+
+    /// Text over both columns.
+    pub(super) fn across(&mut self, text: &str) {
+        for row in wrapped(text, WIDTH) {
+            self.line(&row);
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        let _ = writeln!(self.text, "{}", line.replace(UNBROKEN, " ").trim_end());
+    }
+}
+
+/// The lines of a text. One that fits keeps its own spaces.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    if text.chars().count() <= width {
+        return vec![text.to_owned()];
+    }
+    let mut rows = vec![String::new()];
+    for word in text.split(' ') {
+        let last = rows.last_mut().expect("there is a first row");
+        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > width {
+            rows.push(word.to_owned());
+        } else {
+            *last += if last.is_empty() { "" } else { " " };
+            *last += word;
+        }
+    }
+    rows
 }
 
 /// A space at which no line breaks.

@@ -5,20 +5,27 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ferroce_adp::trace::{Event, SilentPeer, Wait};
-use ferroce_adp::{AckTimeoutFloor, Policy, PolicyKind, QpTimeouts, RetryState, ack_timeout};
+use ferroce_adp::{
+    AckTimeoutFloor, Demand, Endurance, Policy, PolicyKind, QpTimeouts, RetryState, ack_timeout,
+};
 use ferroce_time::Span;
+use ferroce_units::TIME;
 use serde::Serialize;
 
 use super::app::{App, Asked, Remark, Setting};
 use super::lines::{Lines, unbroken};
+use super::survive::Survive;
+use crate::adp::endurance::{EnduranceJson, sentence, span_range};
 use crate::adp::{Chosen, DeviceArgs, Personality, PersonalityArgs, WaitJson, choose};
 use crate::output::{Failure, Output};
 
-/// Explain how long a QP waits before it fails
+/// Explain which outages a QP tolerates and when it gives up
 ///
-/// This is the chain from what an application sets to the QP's attributes, the minimum that the
-/// device enforces, the policy, and the seconds: at first sight (IB, 1x), as a device out of the box
-/// takes them, and exactly.
+/// The answer comes first, then the chain that leads to it: what an application sets, the QP's
+/// attributes, the minimum that the device enforces, and the policy.
+///
+/// With --survive the question is the other way round: what to set, so that every outage up to this
+/// long is survived.
 ///
 /// Without --profile and --personality the policy is the firmware's own, as a real device has it
 /// out of the box.
@@ -31,7 +38,7 @@ pub(crate) struct Timeout {
     /// Retry count that is asked for
     #[arg(long, value_name = "R")]
     retry_cnt: Option<u64>,
-    /// Profile file (TOML); /dev/stdin reads standard input
+    /// Profile file (TOML) or built-in profile, such as link-flap; /dev/stdin reads standard input
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     #[command(flatten)]
@@ -39,10 +46,17 @@ pub(crate) struct Timeout {
     #[command(flatten)]
     device: DeviceArgs,
     /// Begin with the settings of an application: nccl, ucx, openmpi, perftest or rdma_cm, and any
-    /// number of NAME=VALUE, as in --from nccl NCCL_IB_TIMEOUT=22; what is not given has the
-    /// application's default
+    /// number of NAME=VALUE, as in --from nccl NCCL_IB_TIMEOUT=22. What is not given comes from the
+    /// environment, or has the application's default; env stands for the application whose
+    /// variables are set
     #[arg(long, num_args = 1.., value_names = ["APP", "NAME=VALUE"])]
     from: Option<Vec<String>>,
+    /// Answer what to set to survive outages up to this long, such as 20s
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    survive: Option<Span>,
+    /// With --survive: notice a dead peer within this time, such as 60s
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "survive")]
+    detect_within: Option<Span>,
     /// Print JSON
     #[arg(short, long)]
     json: bool,
@@ -57,7 +71,12 @@ struct Explanation<'a> {
     effective_timeout: u8,
     ack_timeout_ns: Option<u64>,
     policy: &'static str,
-    /// What the attributes promise at first sight: retry_cnt times the timeout as it was asked for.
+    /// Which outages are tolerated, as by a device with coarse timers, whichever wait is drawn
+    /// first; null if the timer is off.
+    answer: Option<EnduranceJson>,
+    /// What manuals say: retry_cnt times the timeout as it was asked for.
+    nominal_ns: Option<u64>,
+    /// What plain InfiniBand takes, without a minimum: that many retries, and the first wait.
     ib_ns: Option<u64>,
     /// What a device out of the box takes at most, and at least: its timer is coarse.
     device_ns: Option<u64>,
@@ -82,8 +101,17 @@ struct Qp {
 
 const WAITS_MAX: usize = 10_000;
 
+/// What NCCL's queue pairs have by default.
+const NCCL: QpTimeouts = QpTimeouts {
+    timeout: 20,
+    retry_cnt: 7,
+};
+
 impl Timeout {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        if let Some(survive) = self.survive {
+            return self.survive(survive, to);
+        }
         let (app, mut asked) = self.asked()?;
         let qp = QpTimeouts {
             timeout: fit(&mut asked, "timeout", 5),
@@ -126,7 +154,7 @@ impl Timeout {
             asked: &asked,
             qp,
             chosen: &chosen,
-            ib: ack_timeout(qp.timeout).map(|timeout| timeout * qp.retry_cnt.into()),
+            endurance: Endurance::of(&with_coarse_timers(policy), qp),
             device: device.total(qp),
             device_min: device.shortest_total(qp),
             exact,
@@ -139,32 +167,58 @@ impl Timeout {
         }
     }
 
+    /// The way back.
+    fn survive(&self, survive: Span, to: &mut Output<'_>) -> Result<(), Failure> {
+        let (app, mut asked) = match (&self.from, self.timeout, self.retry_cnt) {
+            (Some(_), ..) => self.asked()?,
+            (None, timeout, retry_cnt) => {
+                let timeout = timeout.unwrap_or_else(|| NCCL.timeout.into());
+                let retry_cnt = retry_cnt.unwrap_or_else(|| NCCL.retry_cnt.into());
+                (None, Asked::of(timeout, retry_cnt))
+            }
+        };
+        let qp = QpTimeouts {
+            timeout: fit(&mut asked, "timeout", 5),
+            retry_cnt: fit(&mut asked, "retry_cnt", 3),
+        };
+        let file = self.profile.as_deref();
+        let firmware = Some(Personality::Firmware);
+        let mut chosen = choose(file, self.personality, self.device, firmware)?;
+        chosen.policy = with_coarse_timers(&chosen.policy);
+        let question = Survive {
+            demand: Demand {
+                survive,
+                detect_within: self.detect_within.unwrap_or(Span::NEVER),
+            },
+            app,
+            chosen: &chosen,
+            is_chosen: file.is_some() || self.personality.personality.is_some(),
+            qp,
+        };
+        question.run(self.json, to)
+    }
+
     /// What is asked of the QP, by whom.
     fn asked(&self) -> Result<(Option<App>, Asked), Failure> {
+        let environment = |name: &str| {
+            let value = std::env::var(name).ok();
+            value.filter(|value| !value.is_empty())
+        };
         if let Some(from) = &self.from {
             let [name, settings @ ..] = &from[..] else {
                 return Err(Failure::input(
                     "--from needs an application, as in --from nccl",
                 ));
             };
-            let app = <App as clap::ValueEnum>::from_str(&name.replace('-', "_"), true);
-            let app = app.map_err(|_| {
-                Failure::input(format_args!(
-                    "--from {name}: unknown application; write nccl, ucx, openmpi, perftest or \
-                     rdma_cm"
-                ))
-            })?;
-            return Ok((Some(app), app.asks(settings, self.timeout, self.retry_cnt)?));
+            let app = match name.as_str() {
+                "env" => App::in_environment(&environment)?,
+                name => App::named(name)?,
+            };
+            let asked = app.asks(settings, &environment, self.timeout, self.retry_cnt)?;
+            return Ok((Some(app), asked));
         }
         match (self.timeout, self.retry_cnt) {
-            (Some(timeout), Some(retry_cnt)) => Ok((
-                None,
-                Asked {
-                    timeout,
-                    retry_cnt,
-                    ..Asked::default()
-                },
-            )),
+            (Some(timeout), Some(retry_cnt)) => Ok((None, Asked::of(timeout, retry_cnt))),
             (None, _) => Err(Failure::input(
                 "how long is the QP's timeout? Give --timeout T and --retry-cnt R, or --from APP",
             )),
@@ -180,7 +234,7 @@ struct Chain<'a> {
     asked: &'a Asked,
     qp: QpTimeouts,
     chosen: &'a Chosen,
-    ib: Option<Span>,
+    endurance: Option<Endurance>,
     device: Option<Span>,
     device_min: Option<Span>,
     exact: Option<Span>,
@@ -210,7 +264,9 @@ impl Chain<'_> {
                 PolicyKind::Ib { .. } => "ib",
                 PolicyKind::Profile(_) => "profile",
             },
-            ib_ns: self.ib.map(Span::as_nanos),
+            answer: self.endurance.map(Into::into),
+            nominal_ns: self.nominal().map(Span::as_nanos),
+            ib_ns: self.plain().map(Span::as_nanos),
             device_ns: self.device.map(Span::as_nanos),
             device_min_ns: self.device_min.map(Span::as_nanos),
             exact_ns: self.exact.map(Span::as_nanos),
@@ -222,6 +278,8 @@ impl Chain<'_> {
     fn text(&self) -> String {
         let (policy, qp) = (&self.chosen.policy, self.qp);
         let mut lines = Lines::default();
+        lines.across(&sentence(self.endurance.as_ref()));
+        lines.across("");
         if let Some(app) = self.app {
             for (i, setting) in self.asked.settings.iter().enumerate() {
                 let Setting {
@@ -253,7 +311,7 @@ impl Chain<'_> {
                 }
                 AckTimeoutFloor::Enforced(code) if effective != qp.timeout => format!(
                     "{code} is enforced, and the timeout becomes {}",
-                    policy.ack_timeout(qp).unwrap_or_default()
+                    policy.ack_timeout(qp).unwrap_or_default().about()
                 ),
                 AckTimeoutFloor::Enforced(code) => {
                     format!("{code} is enforced; no effect here")
@@ -264,21 +322,22 @@ impl Chain<'_> {
             "policy",
             &format!("{}: {}", self.chosen.name, meaning(policy)),
         );
-        lines.add("", "");
-        lines.add(
-            "fails after",
-            &format!("{:<20}IB, 1x: {}", in_words(self.ib), self.ib_formula()),
-        );
-        let device = in_words(self.device);
-        lines.add("", &format!("{device:<20}{}", self.device_formula()));
-        if self.device_min != self.device {
-            let device = in_words(self.device_min);
-            lines.add("", &format!("{device:<20}{}", self.device_min_formula()));
+        if let Some(found) = &self.endurance {
+            lines.add("", "");
+            lines.add("survives", &survives(found));
         }
-        lines.add(
-            "",
-            &format!("{:<20}exact, by the trace", in_words(self.exact)),
+        lines.add("", "");
+        let mut gives_up = |head: &str, when: String, why: &str| {
+            lines.add(head, &format!("{when:<18}{why}"));
+        };
+        gives_up(
+            "gives up",
+            in_words(self.exact),
+            "simulated: this policy, exact timers",
         );
+        gives_up("", self.device_range(), &self.device_formula());
+        gives_up("", in_words(self.plain()), &self.plain_formula());
+        gives_up("", in_words(self.nominal()), &self.nominal_formula());
         lines.add("trace", &self.trace());
         for (i, remark) in self.asked.remarks.iter().enumerate() {
             if i == 0 {
@@ -290,34 +349,55 @@ impl Chain<'_> {
         lines.text
     }
 
-    fn ib_formula(&self) -> String {
+    /// What manuals say.
+    fn nominal(&self) -> Option<Span> {
+        ack_timeout(self.qp.timeout).map(|timeout| timeout * self.qp.retry_cnt.into())
+    }
+
+    /// Plain InfiniBand, as the standard has it: no minimum.
+    fn plain(&self) -> Option<Span> {
+        let mut plain = Policy::new(PolicyKind::IB);
+        plain.floor = AckTimeoutFloor::Disabled;
+        plain.total(self.qp)
+    }
+
+    fn nominal_formula(&self) -> String {
         match ack_timeout(self.qp.timeout) {
-            None => "timeout 0 is infinite".to_owned(),
-            Some(timeout) => format!("{} x {}", self.qp.retry_cnt, timeout),
+            None => "nominal: timeout 0 is infinite".to_owned(),
+            Some(timeout) => format!("nominal: {} x {}", self.qp.retry_cnt, timeout.about()),
+        }
+    }
+
+    fn plain_formula(&self) -> String {
+        match ack_timeout(self.qp.timeout) {
+            None => "plain InfiniBand".to_owned(),
+            Some(timeout) => {
+                let waits = self.qp.retry_cnt + 1;
+                format!("plain InfiniBand: {waits} x {}", timeout.about())
+            }
+        }
+    }
+
+    fn device_range(&self) -> String {
+        match (self.device_min, self.device) {
+            (Some(least), Some(most)) => span_range(least, most),
+            _ => in_words(None),
         }
     }
 
     fn device_formula(&self) -> String {
         let policy = &self.chosen.policy;
-        match policy.ack_timeout(self.qp) {
-            None => "device: timeout 0 is infinite".to_owned(),
-            Some(timeout) if policy.floor == AckTimeoutFloor::Disabled => {
-                let waits = self.qp.retry_cnt + 1;
-                format!("device, at most: 1.16 and {waits} x {timeout}, without minimum")
-            }
-            Some(_) if self.qp.retry_cnt == 0 => {
-                "device, at most: seven retransmissions".to_owned()
-            }
+        let retry_cnt = self.qp.retry_cnt;
+        match policy.ack_timeout(self.qp).map(Span::about) {
+            None => "a card out of the box".to_owned(),
+            Some(timeout) if policy.floor == AckTimeoutFloor::Disabled => format!(
+                "a card without minimum: 0.51 to 1.16 and {} x {timeout}",
+                retry_cnt + 1
+            ),
+            Some(_) if retry_cnt == 0 => "a card out of the box: 7 retransmissions".to_owned(),
             Some(timeout) => {
-                format!("device, at most: {} x 2 x {timeout}", self.qp.retry_cnt)
+                format!("a card out of the box: {retry_cnt} x 2 x {timeout} at most")
             }
-        }
-    }
-
-    fn device_min_formula(&self) -> &'static str {
-        match self.chosen.policy.floor {
-            AckTimeoutFloor::Disabled => "device, at least: 0.51 in place of 1.16",
-            AckTimeoutFloor::Enforced(_) => "device, at least: its coarse timer may cut waits",
         }
     }
 
@@ -363,11 +443,6 @@ fn fit(asked: &mut Asked, name: &str, bits: u32) -> u8 {
 /// What of the settings does nothing, or not what it seems to.
 fn effects(asked: &mut Asked, qp: QpTimeouts, policy: &Policy) {
     let QpTimeouts { timeout, retry_cnt } = qp;
-    if timeout == 0 {
-        let text =
-            "timeout 0 turns the timer off: a QP whose peer is gone waits for ever".to_owned();
-        asked.remark("note", text);
-    }
     let effective = policy.floor.apply(timeout);
     if effective != timeout {
         let text = format!(
@@ -405,10 +480,11 @@ fn effects(asked: &mut Asked, qp: QpTimeouts, policy: &Policy) {
             asked.remark("no_effect", text);
         }
         PolicyKind::Firmware { .. } if timeout != 0 => {
-            let text = "the first wait is drawn from 4.194304 ms to 67.108864 ms; the coarse timer of \
-                        a device cuts about half of the others up to the first of the equal ones to \
-                        three quarters, the trace shows them uncut"
-                .to_owned();
+            let text =
+                "the first wait is drawn from 4.2 to 67.1 ms; the coarse timer of a card cuts \
+                        about half of the others, up to the first of the equal ones, to three \
+                        quarters; the trace shows them uncut"
+                    .to_owned();
             asked.remark("note", text);
         }
         PolicyKind::Firmware { .. } | PolicyKind::Ib { .. } => {}
@@ -430,7 +506,46 @@ fn meaning(policy: &Policy) -> &'static str {
     }
 }
 
+/// Which outages, and why not longer ones.
+fn survives(found: &Endurance) -> String {
+    let Endurance {
+        survives,
+        survives_at_best: best,
+        ..
+    } = found;
+    let up_to = match survives.at_least().to_string() == best.at_least().to_string() {
+        true => survives.at_least().to_string(),
+        false => format!("{}, with luck {}", survives.at_least(), best.at_least()),
+    };
+    match found.retransmissions {
+        0 => "nothing: the first wait ends in the error".to_owned(),
+        u64::MAX => "outages of any length".to_owned(),
+        _ if *survives == Span::NEVER => "outages of any length".to_owned(),
+        n => format!(
+            "{up_to}: then the last of at most {n} retransmissions leaves, one wait before the error"
+        ),
+    }
+}
+
+/// The policy as a device follows it.
+//= F14: the firmware's own ladder has coarse timers.
+fn with_coarse_timers(policy: &Policy) -> Policy {
+    let mut policy = *policy;
+    if let PolicyKind::Firmware { quantiser, .. } = &mut policy.kind {
+        *quantiser = true;
+    }
+    policy
+}
+
+/// An outage, or how long until a dead peer is noticed.
+fn time(text: &str) -> Result<Span, String> {
+    const DAY_NS: u64 = 24 * 3_600 * 1_000_000_000;
+    let ns = TIME.read_in(text, 1..=DAY_NS);
+    ns.map(Span::from_nanos)
+        .map_err(|invalid| invalid.to_string())
+}
+
 /// A time that may not end, for people.
 fn in_words(span: Option<Span>) -> String {
-    span.unwrap_or(Span::NEVER).to_string()
+    span.unwrap_or(Span::NEVER).about().to_string()
 }

@@ -1,0 +1,83 @@
+//! How outages are endured, in words and as JSON.
+
+use ferroce_adp::{Endurance, QpTimeouts};
+use ferroce_time::Span;
+use serde::Serialize;
+
+/// The figures of an [`Endurance`]; what has no end is null.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct EnduranceJson {
+    survives_ns: Option<u64>,
+    survives_at_best_ns: Option<u64>,
+    resumes_within_ns: Option<u64>,
+    gives_up_first_ns: Option<u64>,
+    gives_up_last_ns: Option<u64>,
+    retransmissions: Option<u64>,
+    shortest_wait_ns: Option<u64>,
+}
+
+impl From<Endurance> for EnduranceJson {
+    fn from(endurance: Endurance) -> Self {
+        let ns = |span: Span| (span != Span::NEVER).then_some(span.as_nanos());
+        Self {
+            survives_ns: ns(endurance.survives),
+            survives_at_best_ns: ns(endurance.survives_at_best),
+            resumes_within_ns: ns(endurance.resumes_within),
+            gives_up_first_ns: ns(endurance.gives_up_first),
+            gives_up_last_ns: ns(endurance.gives_up_last),
+            retransmissions: Some(endurance.retransmissions).filter(|count| *count < u64::MAX),
+            shortest_wait_ns: ns(endurance.shortest_wait),
+        }
+    }
+}
+
+/// The answer in one sentence.
+pub(crate) fn sentence(endurance: Option<&Endurance>) -> String {
+    let Some(found) = endurance else {
+        return "timeout 0 turns the ACK timer off: a lost packet is never sent again, and a dead \
+                peer is never noticed"
+            .to_owned();
+    };
+    let resumes = found.resumes_within.at_most();
+    let between = between(found.gives_up_first, found.gives_up_last);
+    match (found.survives, found.gives_up_last) {
+        (Span::ZERO, _) => {
+            format!("tolerates no outage, not even a lost packet; gives up {between}")
+        }
+        (Span::NEVER, _) | (_, Span::NEVER) => format!(
+            "tolerates outages of any length; retransmits again at most {resumes} after the link \
+             returns; never gives up"
+        ),
+        (survives, _) => format!(
+            "tolerates outages up to {}; retransmits again at most {resumes} after the link \
+             returns; gives up {between}",
+            survives.at_least()
+        ),
+    }
+}
+
+/// When a QP gives up, for a sentence.
+fn between(first: Span, last: Span) -> String {
+    let both = span_range(first, last);
+    match both.split_once(" to ") {
+        Some((first, last)) => format!("between {first} and {last}"),
+        None => format!("after {both}"),
+    }
+}
+
+/// Two points in time as one: `55.8 to 60.1 s`.
+pub(crate) fn span_range(first: Span, last: Span) -> String {
+    let (first, last) = (first.about().to_string(), last.about().to_string());
+    if first == last {
+        return last;
+    }
+    match (first.split_once(' '), last.split_once(' ')) {
+        (Some((number, unit)), Some((_, same))) if unit == same => format!("{number} to {last}"),
+        _ => format!("{first} to {last}"),
+    }
+}
+
+/// A QP as operators say it.
+pub(crate) fn qp_name(qp: QpTimeouts) -> String {
+    format!("{}/{}", qp.timeout, qp.retry_cnt)
+}
