@@ -301,6 +301,10 @@ pub unsafe extern "C" fn ibv_modify_qp(
         let device = own.context.adapter.live()?;
         // SAFETY: the program's own structure.
         let (change, path) = convert::modify(unsafe { &*attr }, own.applicable(attr_mask), device)?;
+        let ends = matches!(change.state, QpState::Err | QpState::Reset);
+        if ends && change.mask.contains(Attr::STATE) {
+            device.catch_up();
+        }
         let state = device.with(|hca| {
             hca.modify_qp(own.qpn, &change, path)?;
             hca.query_qp(own.qpn).map(|(state, ..)| state)
@@ -357,6 +361,9 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
 fn destroy(pointer: *mut ibv_qp, wait: bool) -> Result<(), Error> {
     let qp = find(pointer)?.own();
     let adapter = &qp.context.adapter;
+    if let Ok(device) = adapter.live() {
+        device.catch_up();
+    }
     let is_live = adapter.end(|hca| hca.destroy_qp(qp.qpn))?;
     if is_live {
         forget_route(qp, pointer as u64);

@@ -82,6 +82,14 @@ impl Driver {
         sent
     }
 
+    /// Takes everything that has arrived, and sends what it makes the device answer: so far a card is
+    /// when a verb of its program reaches it. To be called before one that ends what a queue pair has
+    /// under way, which would else flush requests whose acknowledgement is here.
+    pub fn catch_up<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) {
+        self.receive_all(&now, link);
+        self.send(now, link);
+    }
+
     /// Whether the last round has left something to the next one.
     pub fn is_deferred(&self) -> bool {
         self.is_deferred

@@ -75,6 +75,36 @@ fn several_batches_of_a_stream_get_one_answer() {
     );
 }
 
+/// With a card there is no place where an acknowledgement could lie: what it acknowledges has completed.
+#[test]
+fn what_was_acknowledged_is_not_flushed() {
+    for batch in [1, 64] {
+        let mut world = World::new();
+        world[A].link.batch = batch;
+        for _ in 0..3 {
+            world.write(A, 8);
+            world.send(A);
+            world.poll(B);
+            world.poll(B);
+        }
+        assert_eq!((world.lying(A), world.completed(A)), (3, 0));
+        world.write(A, 8);
+        world.end(A);
+        assert_eq!((world.completed(A), world.failed(A)), (3, 1));
+    }
+}
+
+/// The same for its peer, whose request has arrived.
+#[test]
+fn what_has_arrived_is_acknowledged_before_the_end() {
+    let mut world = World::new();
+    world.write(A, 8);
+    world.send(A);
+    world.end(B);
+    world.poll(A);
+    assert_eq!((world.completed(A), world.failed(A)), (1, 0));
+}
+
 /// A thread that had no processor does not take its own absence for a lost packet.
 #[test]
 fn what_has_arrived_stops_its_timer_however_late_it_is_taken() {

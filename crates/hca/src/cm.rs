@@ -11,6 +11,7 @@
 mod bounds;
 mod call;
 mod connection;
+mod ends;
 mod error;
 mod event;
 mod lookup;
@@ -27,6 +28,7 @@ use ferroce_wire::cm::{Mad, Message, ServiceId};
 use bounds::{Leftovers, OUTBOX_MAX, TIME_WAIT_MAX};
 pub use connection::{CmInfo, CmState};
 use connection::{Connection, Origin, RemoteQp};
+use ends::Ends;
 pub use error::{CmError, Overload};
 pub use event::{CmEvent, CmEventKind};
 pub use request::{ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transport, ack_timeout};
@@ -106,6 +108,7 @@ pub struct Cm {
     leftovers: Leftovers,
     outbox: VecDeque<OutgoingMad>,
     events: VecDeque<CmEvent>,
+    ends: Ends,
     /// The first request that was dropped for each cause.
     dropped: Vec<Dropped>,
     /// How many of these the host has been told of.
@@ -130,6 +133,7 @@ impl Cm {
             leftovers: Leftovers::default(),
             outbox: VecDeque::new(),
             events: VecDeque::new(),
+            ends: Ends::default(),
             dropped: Vec::new(),
             dropped_told: 0,
         }
@@ -206,7 +210,8 @@ impl Cm {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.timers.first().map(|(at, _)| *at)
+        let timer = self.timers.first().map(|(at, _)| *at);
+        timer.into_iter().chain(self.ends.deadline()).min()
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
@@ -366,6 +371,7 @@ impl Cm {
         connection.last = answer;
         let wait = connection.time_wait.min(TIME_WAIT_MAX);
         self.set_deadline(comm, Some(now.after(wait)));
+        self.tell_end_of(comm);
     }
 
     fn forget_remote_qp(&mut self, comm: CommId) {

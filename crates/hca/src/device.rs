@@ -213,6 +213,8 @@ impl Hca {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
+        // What the program has polled meanwhile may have been in the way of one.
+        self.tell_cm();
         self.common.events.pop_front()
     }
 }

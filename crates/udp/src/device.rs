@@ -391,6 +391,16 @@ impl Device {
         result
     }
 
+    /// Takes everything that has arrived, and answers it: to be called before a verb that ends what a
+    /// queue pair has under way, as a move to the error state does. A card has taken it by then, and
+    /// does not flush what was acknowledged.
+    pub fn catch_up(&self) {
+        let mut engine = self.shared.lock();
+        engine.catch_up();
+        self.shared.publish(&mut engine);
+        self.shared.rouse_helper(&engine);
+    }
+
     /// Drives the device once: sends what waits, takes what has arrived. Does nothing if another
     /// thread is at it.
     pub fn progress(&self) {

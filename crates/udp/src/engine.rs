@@ -84,6 +84,10 @@ impl Engine {
         self.driver.poll(polled, Self::now, &mut self.link);
     }
 
+    pub(crate) fn catch_up(&mut self) {
+        self.driver.catch_up(Self::now, &mut self.link);
+    }
+
     #[inline]
     pub(crate) fn send(&mut self) -> Sent {
         self.driver.send(Self::now, &mut self.link)

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use ferroce_driver::{Aside, Both, Driver, Full, Link, Sent, drive_both};
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, Counter, CqId, Data, Hca, HcaConfig, Memory, MrInfo, Mtu, Outgoing,
-    Path, QpAttr, QpInit, QpModify, QpType, Qpn, Received, SendOp, SendWr, Sge, Time, WcStatus,
-    Window,
+    Path, QpAttr, QpInit, QpModify, QpState, QpType, Qpn, Received, SendOp, SendWr, Sge, Time,
+    WcStatus, Window,
 };
 
 pub(crate) const A: usize = 0;
@@ -192,6 +192,15 @@ impl World {
     /// One round of a program that polls.
     pub(crate) fn poll(&mut self, side: usize) {
         self.step(side, |driver, now, link| driver.poll(now(), now, link));
+        self[side].take_completions();
+    }
+
+    /// What comes before a verb that ends what the queue pair has under way, and that verb.
+    pub(crate) fn end(&mut self, side: usize) {
+        self.step(side, |driver, now, link| driver.catch_up(now, link));
+        let error = QpModify::to(QpState::Err, Attr::STATE, QpAttr::default());
+        let qpn = self[side].qpn;
+        self[side].driver.hca.modify_qp(qpn, &error, None).unwrap();
         self[side].take_completions();
     }
 

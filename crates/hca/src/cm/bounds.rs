@@ -137,6 +137,7 @@ impl Cm {
             "{} events",
             self.events.len()
         );
+        assert!(self.ends.len() <= count, "{} ends", self.ends.len());
         if let Some((last, comm)) = self.timers.last() {
             let ahead = last.since(now);
             assert!(ahead <= WAIT_MAX + PATIENCE_MAX, "{comm:?} waits {ahead}");

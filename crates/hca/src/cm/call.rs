@@ -305,6 +305,7 @@ impl Cm {
             connection.left = Some(self.leftovers.add(peer, comm));
         }
         self.events.retain(|event| event.comm != comm);
+        self.forget_end_of(comm);
         Ok(())
     }
 

@@ -352,7 +352,7 @@ impl Cm {
                 if let Some(connection) = self.connections.get_mut(&comm) {
                     connection.state = CmState::DreqReceived;
                     connection.end_tid = from.tid;
-                    self.tell(comm, CmEventKind::Disconnected { private });
+                    self.begin_end(from.now, comm, private);
                 }
             }
             // Both want it, so nobody has to be asked.

@@ -6,6 +6,7 @@ use ferroce_wire::cm::{GSI_QKEY, Mad};
 
 use super::Hca;
 use crate::cm::{Cm, CmEvent};
+use crate::cq::Unpolled;
 use crate::event::Event;
 use crate::packet::Received;
 
@@ -40,6 +41,13 @@ impl Hca {
 
     /// Says once that there are events of the connection manager.
     pub(crate) fn tell_cm(&mut self) {
+        let (numbers, qps, now) = (&self.common.numbers, &self.qps, self.common.now);
+        if let Some(cm) = self.cm.get_mut() {
+            cm.tell_ends(now, |qpn| {
+                let entry = numbers.index(qpn.value()).and_then(|index| qps.get(index));
+                entry.is_some_and(|entry| entry.unpolled != Unpolled::default())
+            });
+        }
         if !self.cm_told && self.cm.get().is_some_and(|cm| cm.has_events()) {
             self.cm_told = true;
             self.common.events.push_back(Event::ConnectionManager);

@@ -4,6 +4,7 @@ mod bounds;
 mod connect;
 mod datagram;
 mod end;
+mod ending;
 mod foreign;
 mod linux;
 mod loss;
