@@ -225,6 +225,23 @@ def rdmacm_utils(cases):
         cases.add(f"mckey, sender {sender}", group, tries=2)
 
 
+def rsockets(cases):
+    """Streams, whose other end is librdmacm's."""
+    sizes = {"64": (200, ""), "65536": (20, ""), "1000000": (4, ""), "4000000": (1, " -B 65536")}
+    for size, (count, options) in sizes.items():
+        for way in ["b", "n"]:
+            command = f"rstream -p {{port}} -S {size} -C {count} -T v -T {way}{options}"
+            cases.pair(
+                f"rstream {size} bytes -T {way}", f"{command} -b {{own}}", f"{command} -s {{address}}",
+                by_cm=True, prints=r"Gb/sec(.*\n)+custom",
+            )
+    command = "riostream -p {port} -S 65536 -C 20 -T v"
+    cases.pair(
+        "riostream", f"{command} -b {{own}}", f"{command} -s {{address}}", by_cm=True,
+        prints=r"Gb/sec(.*\n)+custom",
+    )
+
+
 def own_programs(cases):
     """Every operation and length, faults, and the events of connections."""
     mtus = {"rc": [256, 1024, 4096], "rc:16": [1024], "uc": [256, 1024, 4096], "ud": [4096]}
@@ -353,6 +370,7 @@ def every_case():
     ibverbs_utils(cases)
     own_programs(cases)
     rdmacm_utils(cases)
+    rsockets(cases)
     perftest(cases)
     impaired(cases)
     return cases.all

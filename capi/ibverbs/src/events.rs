@@ -137,6 +137,11 @@ impl<E> EventQueue<E> {
         Ok(entries.pop_front().map(|event| seen(&event)))
     }
 
+    /// Whether there is nothing to take.
+    pub fn is_empty(&self) -> bool {
+        self.entries().is_empty()
+    }
+
     /// Takes back the events that `concerned` names, as when their object is gone.
     pub fn withdraw(&self, concerned: impl Fn(&E) -> bool) -> VecDeque<E> {
         let mut entries = self.entries();

@@ -20,7 +20,8 @@
 //! | `connect`, `params`, `listen` | the two sides of a connection |
 //! | `attr`, `qp`, `srq`, `verbs` | attributes of queue pairs, and the verbs objects of identifiers |
 //! | `multicast` | multicast groups |
-//! | `endpoint`, `option`, `rsocket` | what is left of the header, and the sockets that are not there |
+//! | `endpoint`, `option` | what is left of the header |
+//! | `rsocket` | sockets over connections |
 //!
 //! # Locks
 //!

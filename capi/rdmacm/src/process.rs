@@ -1,5 +1,5 @@
-//! What a process keeps. A child of a fork begins with nothing: identifiers made before the fork
-//! are its parent's.
+//! What a process keeps. A child of a fork begins with nothing: identifiers and sockets made
+//! before the fork are its parent's.
 
 use std::collections::HashMap;
 use std::ptr::null_mut;
@@ -13,6 +13,7 @@ use ferroce_wire::cm::ServiceId;
 
 use crate::device::Device;
 use crate::id::Id;
+use crate::rsocket::Sockets;
 
 /// Who gets the events of a device's connection manager.
 #[derive(Default)]
@@ -24,6 +25,7 @@ pub(crate) struct Routes {
 #[derive(Default)]
 pub(crate) struct Process {
     pub(crate) devices: Mutex<Vec<&'static Device>>,
+    pub(crate) sockets: Sockets,
     routes: RwLock<Routes>,
 }
 
