@@ -2,10 +2,11 @@
 
 use ferroce_hca::{Event, Hca, Outgoing, Time};
 
+use crate::doorbell::{Doorbell, Ring, Waiting};
 use crate::helper::{Next, Round};
 use crate::link::{Aside, Link};
 use crate::patience::{
-    RECEIVE_CALLS_MAX, ROUND_PACKETS, STREAM_PACKETS, TRANSMIT_BYTES_MAX, UNREAD,
+    BATCH_BYTES, RECEIVE_CALLS_MAX, ROUND_PACKETS, STREAM_PACKETS, TRANSMIT_BYTES_MAX, UNREAD,
 };
 
 /// How far [`Driver::transmit`] came.
@@ -30,6 +31,8 @@ pub struct Driver {
     holds_packet: bool,
     /// There may be something to send that the last round has left for the next one.
     is_deferred: bool,
+    /// What the program has posted and what of it waits for more.
+    doorbell: Doorbell,
     /// When a polling program last took what had arrived.
     polled: Time,
 }
@@ -42,6 +45,7 @@ impl Driver {
             packet: Outgoing::empty(),
             holds_packet: false,
             is_deferred: false,
+            doorbell: Doorbell::default(),
             polled: Time::ZERO,
         }
     }
@@ -72,6 +76,37 @@ impl Driver {
     #[inline]
     pub fn is_fresh(&self, now: Time) -> bool {
         now.since(self.polled) < UNREAD
+    }
+
+    /// What a verb that posts ends with: whether what it has posted leaves at once, which is up to
+    /// [`Self::send`]. Somebody keeps watch over what waits if `is_watched` says so.
+    #[inline]
+    pub fn ring(&mut self, is_watched: bool, now: impl Fn() -> Time) -> Ring {
+        let posted = self.hca.take_posted();
+        let ring = self.doorbell.ring(posted, is_watched, now);
+        self.is_deferred |= ring == Ring::Waits;
+        ring
+    }
+
+    /// Sends what the device has in full batches. What is left over waits, unless it is most of one.
+    pub fn send_batches<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) -> Sent {
+        let now = now();
+        let sent = self.hand_over(now, link).unwrap_or_else(|| {
+            let left_over = link.waiting();
+            if left_over > 0 && left_over < BATCH_BYTES as usize / 2 {
+                self.doorbell.keep(now);
+                return Sent::More;
+            }
+            self.flush(link)
+        });
+        self.is_deferred = sent == Sent::More;
+        sent
+    }
+
+    /// What waits of that.
+    #[inline]
+    pub fn waiting(&self) -> Waiting {
+        self.doorbell.waiting()
     }
 
     /// Sends what the device has, with what the last round has left.
@@ -217,16 +252,28 @@ impl Driver {
     /// Sends what the device has to send.
     pub fn transmit<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) -> Sent {
         let now = now();
+        let stopped = self.hand_over(now, link);
+        stopped.unwrap_or_else(|| self.flush(link))
+    }
+
+    fn flush<L: Link>(&mut self, link: &mut L) -> Sent {
+        match link.flush(&mut self.hca) {
+            true => Sent::All,
+            false => Sent::Blocked,
+        }
+    }
+
+    /// Hands the link what the device has to send, and has all batches leave but the last one. That is
+    /// still there then, unless it could not go on: for the reason that it returns.
+    fn hand_over<L: Link>(&mut self, now: Time, link: &mut L) -> Option<Sent> {
+        self.doorbell.leave(now);
         if self.hca.take_lacks_lease() {
             link.lacks_lease(now);
         }
         let mut bytes = 0;
         loop {
             if !self.holds_packet && !self.hca.poll_transmit_into(now, &mut self.packet) {
-                return match link.flush(&mut self.hca) {
-                    true => Sent::All,
-                    false => Sent::Blocked,
-                };
+                return None;
             }
             self.holds_packet = link.push(&mut self.hca, &self.packet).is_err();
             if !self.holds_packet {
@@ -237,10 +284,10 @@ impl Driver {
             if is_blocked || bytes >= TRANSMIT_BYTES_MAX {
                 // It waits for the next call: the program may change its memory until then.
                 self.hca.detach(&mut self.packet);
-                return match is_blocked {
+                return Some(match is_blocked {
                     true => Sent::Blocked,
                     false => Sent::More,
-                };
+                });
             }
         }
     }

@@ -9,12 +9,14 @@
 //! [`patience`], each with its reason.
 #![forbid(unsafe_code)]
 
+mod doorbell;
 mod driver;
 mod helper;
 mod link;
 pub mod patience;
 mod tandem;
 
+pub use doorbell::{Ring, Waiting, Watch, Watched};
 pub use driver::{Driver, Sent};
 pub use helper::{Helper, Look, Next, Round, Waited};
 pub use link::{Aside, Full, Link};

@@ -52,3 +52,30 @@ pub const LEAVE: Span = Span::from_micros(20);
 
 /// How long the helper spins after a packet before it sleeps: waking up costs more.
 pub const SPIN: Span = Span::from_micros(50);
+
+/// Requests that leave together at the most, as do these bytes of messages: what one system call takes.
+pub const BATCH_REQUESTS: u32 = 64;
+/// See [`BATCH_REQUESTS`].
+pub const BATCH_BYTES: u32 = 64 << 10;
+
+/// So many requests must have come in quick succession until the helper is called to keep watch and
+/// those that follow wait for each other: to wake it costs as much as to send a few.
+pub const CALL_REQUESTS: u32 = 16;
+
+/// Requests come in quick succession if less than this passes between two that leave: a batch and its
+/// answer take half of it.
+pub const SUCCESSION: Span = Span::from_micros(100);
+
+/// A request whose arrival nobody tells waits for others only if some have left within this time.
+pub const CLOSE: Span = Span::from_micros(10);
+
+/// How long requests wait for a program that neither posts nor polls, before the watch sends them: a
+/// program that is at it does so more often.
+pub const WATCH_WAITS: Span = Span::from_micros(5);
+
+/// Requests that waited longer than this waited in vain for a core for the watch: for a while others
+/// leave at once.
+pub const LATE: Span = Span::from_micros(100);
+
+/// How long the helper keeps watch while nothing happens. After that the program is taken for absent.
+pub const WATCH: Span = Span::from_micros(100);

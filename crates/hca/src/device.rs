@@ -67,6 +67,7 @@ use crate::serializer::Serializer;
 use crate::settings::Settings;
 use crate::state::DeviceState;
 use crate::table::Table;
+use crate::verbs::Posted;
 
 /// A RoCE device; see the crate's documentation for the order of calls.
 ///
@@ -83,6 +84,8 @@ pub struct Hca {
     departure: Time,
     egress: Link<Outgoing>,
     ingress: Link<Held>,
+    /// See [`Hca::take_posted`].
+    pub(crate) posted: Posted,
     /// Made when first needed.
     pub(crate) cm: OnceCell<Box<Cm>>,
     /// [`Event::ConnectionManager`] was told and its events not yet all taken.
@@ -185,6 +188,7 @@ impl Hca {
             carrier,
             cm: OnceCell::new(),
             cm_told: false,
+            posted: Posted::default(),
             config,
         };
         hca.enforce(settings);

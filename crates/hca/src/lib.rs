@@ -120,7 +120,7 @@ pub use state::{
     DeviceState, LocalSettings, MappedState, SettingError, SettingsStore, StateBlock, VfBlock,
     WriteLockError,
 };
-pub use verbs::{CqLook, MrModify, MwBindWr, QpInit, QpLook, RegFlags, SrqLook};
+pub use verbs::{CqLook, MrModify, MwBindWr, Posted, QpInit, QpLook, RegFlags, SrqLook};
 
 pub use ferroce_dcqcn::Rate;
 pub use ferroce_dcqcn::rp::Phase;

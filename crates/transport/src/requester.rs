@@ -213,10 +213,7 @@ impl Requester {
             }
             _ => return Err(PostError::InlineMismatch),
         }
-        let length = match &wr.inline {
-            Some(bytes) => bytes.len() as u64,
-            None => wr.sges.iter().map(|sge| u64::from(sge.length)).sum(),
-        };
+        let length = wr.length();
         if length > MAX_MESSAGE_BYTES {
             return Err(PostError::MessageTooLong { got: length });
         }

@@ -194,6 +194,15 @@ impl SendWr {
             to: SendTo::Peer,
         }
     }
+
+    /// Bytes of its message.
+    #[inline]
+    pub fn length(&self) -> u64 {
+        match &self.inline {
+            Some(bytes) => bytes.len() as u64,
+            None => self.sges.iter().map(|sge| u64::from(sge.length)).sum(),
+        }
+    }
 }
 
 /// A receive work request.

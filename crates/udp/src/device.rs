@@ -4,6 +4,7 @@ mod helper;
 mod host;
 mod progress;
 mod tandem;
+mod watch;
 
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +24,7 @@ use self::helper::SOON;
 use self::host::HostView;
 use self::progress::{Events, Shared};
 pub use self::tandem::{Spent, Tandem};
+use self::watch::WatchState;
 use crate::attachment::{Attachment, random_secret};
 use crate::engine::Engine;
 use crate::gids::GidTable;
@@ -165,6 +167,7 @@ impl Device {
             stop: AtomicBool::new(false),
             owner: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
+            watch: WatchState::default(),
             waker: waiter.waker(),
             helper: OnceLock::new(),
         });
@@ -346,7 +349,8 @@ impl Device {
         result
     }
 
-    /// Posts send requests and rings the doorbell once for all of them. On error those before the
+    /// Posts send requests and rings the doorbell once for all of them: they leave, or wait for the next
+    /// ones or the next poll, at most for some microseconds. On error those before the
     /// refused one are posted.
     pub fn post_send(
         &self,
@@ -361,13 +365,11 @@ impl Device {
     }
 
     /// [`Self::with`] for verbs that post: what the last poll left leaves together with what they
-    /// cause.
+    /// cause, and that may wait for more.
     pub fn post<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
-        // Who posts goes on to poll.
-        self.shared.note_poll_unless_at_rest();
         let mut engine = self.shared.lock();
         let result = f(engine.hca_mut());
-        self.shared.send(&mut engine);
+        self.shared.ring(&mut engine);
         result
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 
-use ferroce_driver::{Aside, Driver, Link, Round, Sent};
+use ferroce_driver::{Aside, Driver, Link, Ring, Round, Sent};
 use ferroce_hca::{Event, Hca, Time};
 
 use crate::link::SocketLink;
@@ -89,8 +89,18 @@ impl Engine {
     }
 
     #[inline]
+    pub(crate) fn ring(&mut self, is_watched: bool) -> Ring {
+        self.driver.ring(is_watched, Self::now)
+    }
+
+    #[inline]
     pub(crate) fn send(&mut self) -> Sent {
         self.driver.send(Self::now, &mut self.link)
+    }
+
+    #[inline]
+    pub(crate) fn send_batches(&mut self) -> Sent {
+        self.driver.send_batches(Self::now, &mut self.link)
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 use std::rc::Rc;
 
-use ferroce_driver::{Aside, Both, Driver, Full, Link, Sent, drive_both};
+use ferroce_driver::{Aside, Both, Driver, Full, Link, Ring, Sent, Waiting, drive_both};
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, Counter, CqId, Data, Hca, HcaConfig, Memory, MrInfo, Mtu, Outgoing,
-    Path, QpAttr, QpInit, QpModify, QpState, QpType, Qpn, Received, SendOp, SendWr, Sge, Time,
-    WcStatus, Window,
+    Path, QpAttr, QpInit, QpModify, QpState, QpType, Qpn, Received, SendOp, SendWr, Sge, Span,
+    Time, WcStatus, Window,
 };
 
 pub(crate) const A: usize = 0;
@@ -108,6 +108,8 @@ pub(crate) struct Side {
     pub(crate) link: Memories,
     cq: CqId,
     qpn: Qpn,
+    /// Of another queue pair.
+    other: Qpn,
     mr: MrInfo,
     completed: usize,
     failed: usize,
@@ -133,7 +135,7 @@ impl IndexMut<usize> for World {
 }
 
 impl World {
-    /// Two connected queue pairs.
+    /// Two devices with two connected queue pairs each.
     pub(crate) fn new() -> Self {
         let ways: [Packets; 2] = Default::default();
         let sides = [A, B].map(|own| Side::new(own, &ways));
@@ -149,8 +151,16 @@ impl World {
         self.now.set(time);
     }
 
+    pub(crate) fn pass(&mut self, time: Span) {
+        self.now.set(self.now.get().after(time));
+    }
+
     /// Posts a WRITE of so many bytes.
     pub(crate) fn write(&mut self, side: usize, length: u32) {
+        self.write_by(self[side].qpn, side, length);
+    }
+
+    fn write_by(&mut self, qpn: Qpn, side: usize, length: u32) {
         let (near, far) = (self[side].mr, self[1 - side].mr);
         let op = SendOp::Write {
             va: far.va,
@@ -162,7 +172,6 @@ impl World {
             length,
             lkey: near.key.lkey(),
         };
-        let qpn = self[side].qpn;
         let posted = self[side]
             .driver
             .hca
@@ -178,6 +187,34 @@ impl World {
         let now = Rc::clone(&self.now);
         let Side { driver, link, .. } = &mut self[side];
         step(driver, &|| now.get(), link)
+    }
+
+    /// Posts a WRITE as a program does, and rings.
+    pub(crate) fn post(&mut self, side: usize, length: u32, is_watched: bool) -> Ring {
+        self.write(side, length);
+        self.ring(side, is_watched)
+    }
+
+    /// The same with the other queue pair.
+    pub(crate) fn post_other(&mut self, side: usize, length: u32, is_watched: bool) -> Ring {
+        self.write_by(self[side].other, side, length);
+        self.ring(side, is_watched)
+    }
+
+    fn ring(&mut self, side: usize, is_watched: bool) -> Ring {
+        self.step(side, |driver, now, link| {
+            let ring = driver.ring(is_watched, now);
+            match ring {
+                Ring::Waits => {}
+                Ring::Fill => drop(driver.send_batches(now, link)),
+                Ring::Leaves { .. } => drop(driver.send(now, link)),
+            }
+            ring
+        })
+    }
+
+    pub(crate) fn waiting(&self, side: usize) -> Waiting {
+        self[side].driver.waiting()
     }
 
     /// What a verb of the program ends with.
@@ -254,7 +291,36 @@ impl Side {
         let cq = hca.create_cq(1024).unwrap();
         let memory = Memory::Buffer(Buffer::zeroed(MEMORY));
         let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
-        let qpn = hca.create_qp(&QpInit::new(QpType::Rc, pd, cq)).unwrap();
+        let qpns = [(); 2].map(|()| hca.create_qp(&QpInit::new(QpType::Rc, pd, cq)).unwrap());
+        for qpn in qpns {
+            Self::connect(&mut hca, own, qpn);
+        }
+        let link = Memories {
+            own,
+            staged: Vec::new(),
+            out: Rc::clone(&ways[1 - own]),
+            arrived: Rc::clone(&ways[own]),
+            batch: 64,
+            room: 64,
+            reported: 1,
+            is_blocked: false,
+            is_gone: false,
+            sends: Vec::new(),
+            receives: 0,
+        };
+        Self {
+            driver: Driver::new(hca),
+            link,
+            cq,
+            qpn: qpns[0],
+            other: qpns[1],
+            mr,
+            completed: 0,
+            failed: 0,
+        }
+    }
+
+    fn connect(hca: &mut Hca, own: usize, qpn: Qpn) {
         let attr = QpAttr {
             access: AccessFlags::all(),
             path_mtu: Mtu::Mtu4096,
@@ -274,28 +340,6 @@ impl Side {
         ] {
             let path = change.mask.contains(Attr::AV).then_some(path);
             hca.modify_qp(qpn, &change, path).unwrap();
-        }
-        let link = Memories {
-            own,
-            staged: Vec::new(),
-            out: Rc::clone(&ways[1 - own]),
-            arrived: Rc::clone(&ways[own]),
-            batch: 64,
-            room: 64,
-            reported: 1,
-            is_blocked: false,
-            is_gone: false,
-            sends: Vec::new(),
-            receives: 0,
-        };
-        Self {
-            driver: Driver::new(hca),
-            link,
-            cq,
-            qpn,
-            mr,
-            completed: 0,
-            failed: 0,
         }
     }
 

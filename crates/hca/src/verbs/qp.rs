@@ -52,6 +52,30 @@ impl QpInit {
     }
 }
 
+/// What has been posted, for whoever decides when it leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Posted {
+    /// Send requests.
+    pub requests: u32,
+    /// Bytes that they send.
+    pub bytes: u32,
+    /// Nothing will come that the program could wait for before it leaves: the queue pair had nothing
+    /// else to do, or what has been posted is to be executed here.
+    pub at_once: bool,
+    /// Peers tell of all of it that it has arrived.
+    pub is_answered: bool,
+}
+
+impl Posted {
+    #[inline]
+    fn add(&mut self, bytes: u32, at_once: bool, is_answered: bool) {
+        self.is_answered = is_answered && (self.is_answered || self.requests == 0);
+        self.requests = self.requests.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.at_once |= at_once;
+    }
+}
+
 /// What a queue pair gets that asked for `cap`.
 fn granted(cap: QpCap) -> QpCap {
     QpCap {
@@ -285,8 +309,27 @@ impl Hca {
         self.check_room(qpn, |qp, unpolled, cap| {
             (qp.send_queue_len(), unpolled.sends, cap.max_send_wr)
         })?;
-        let posted = self.with_qp(qpn, |qp, host| qp.post_send(wr, host));
-        Ok(posted.ok_or_else(|| no_such(Object::Qp, qpn.value()))??)
+        let is_local = wr.op.is_local();
+        let bytes = match wr.op.needs_response() {
+            true => 0,
+            false => u32::try_from(wr.length()).unwrap_or(u32::MAX),
+        };
+        let posted = self.with_qp(qpn, |qp, host| {
+            let is_answered = qp.config().qp_type.is_reliable();
+            let is_idle = qp.send_queue_len() == 0 && is_answered;
+            let at_once = is_idle || is_local || qp.state() != QpState::Rts;
+            qp.post_send(wr, host)?;
+            Ok::<_, PostError>((at_once, is_answered))
+        });
+        let (at_once, is_answered) = posted.ok_or_else(|| no_such(Object::Qp, qpn.value()))??;
+        self.posted.add(bytes, at_once, is_answered);
+        Ok(())
+    }
+
+    /// What has been posted since the last call, for hosts that collect it into batches.
+    #[inline]
+    pub fn take_posted(&mut self) -> Posted {
+        std::mem::take(&mut self.posted)
     }
 
     /// Posts a receive request to a queue pair's own queue.

@@ -41,6 +41,9 @@ impl Shared {
         let _ = tighten_timer_slack();
         let mut helper = Helper::new(Engine::now());
         while !self.stop.load(Ordering::Acquire) {
+            if self.watch.is_wanted.load(Ordering::Relaxed) {
+                self.keep_watch();
+            }
             match helper.look(Engine::now(), self.last_poll(Ordering::Relaxed)) {
                 Look::StandBack(pause) => thread::park_timeout(pause.into()),
                 Look::AwaitAbsence(limit) => {

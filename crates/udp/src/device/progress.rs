@@ -12,6 +12,7 @@ use ferroce_hca::{DeviceState, Event, Hca, HcaConfig, Limits, Time};
 
 use super::EventSink;
 use super::helper::{SOON, WHENEVER};
+use super::watch::WatchState;
 use crate::engine::Engine;
 use crate::open_error::OpenError;
 use crate::port::{Left, Port};
@@ -62,6 +63,7 @@ pub(super) struct Shared {
     pub(super) owner: AtomicUsize,
     /// See [`Shared::fail`].
     pub(super) failed: AtomicBool,
+    pub(super) watch: WatchState,
     /// Ends the helper's sleep on the socket.
     pub(super) waker: Waker,
     /// Ends its sleep while it stands back.
@@ -80,6 +82,7 @@ impl fmt::Debug for Shared {
 pub(super) struct Held<'a> {
     engine: MutexGuard<'a, Engine>,
     owner: &'a AtomicUsize,
+    watch: &'a WatchState,
 }
 
 impl Deref for Held<'_> {
@@ -102,6 +105,7 @@ impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
         // Before another thread can have it.
+        self.watch.tell(self.engine.driver.waiting());
         self.owner.store(0, Ordering::Relaxed);
     }
 }
@@ -166,6 +170,7 @@ impl Shared {
         Held {
             engine,
             owner: &self.owner,
+            watch: &self.watch,
         }
     }
 

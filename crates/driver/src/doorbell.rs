@@ -1,0 +1,187 @@
+//! When what a program posts leaves: at once, or with what it posts next.
+
+use ferroce_hca::{Posted, Span, Time};
+
+use crate::patience::{
+    BATCH_BYTES, BATCH_REQUESTS, CALL_REQUESTS, CLOSE, LATE, SUCCESSION, WATCH, WATCH_WAITS,
+};
+
+/// What becomes of requests that were posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ring {
+    /// They wait for more, or for the next poll: the watch sees to them if neither comes.
+    Waits,
+    /// They fill a batch, which leaves, and perhaps begin another one, which waits.
+    Fill,
+    /// They leave at once, with all that waits.
+    Leaves {
+        /// If somebody kept watch, those that follow could wait.
+        wants_watch: bool,
+    },
+}
+
+/// Collects requests into batches.
+///
+/// A system call costs as much as twenty packets in a batch. So a request that comes while others of
+/// its queue pair wait for their answers waits itself: the program will poll for those, and then it
+/// leaves. It waits only while the helper keeps [watch](Watch), which sends it if the program turns
+/// to something else instead; and only after some have come in quick succession, so that a program which
+/// posts now and then needs no watch.
+#[derive(Debug, Default)]
+pub(crate) struct Doorbell {
+    /// When the first request came of those that wait.
+    since: Option<Time>,
+    requests: u32,
+    bytes: u32,
+    /// Batches that have begun to wait so far.
+    batches: u64,
+    /// Requests in quick succession that might have waited, or have, up to [`CALL_REQUESTS`].
+    succession: u32,
+    /// When requests left last.
+    left: Time,
+}
+
+impl Doorbell {
+    /// Decides about requests that have just been posted.
+    #[inline]
+    pub(crate) fn ring(
+        &mut self,
+        posted: Posted,
+        is_watched: bool,
+        now: impl Fn() -> Time,
+    ) -> Ring {
+        self.requests = self.requests.saturating_add(posted.requests);
+        self.bytes = self.bytes.saturating_add(posted.bytes);
+        if posted.at_once || self.requests >= BATCH_REQUESTS {
+            return Ring::Leaves { wants_watch: false };
+        }
+        // What waits has a watch already.
+        let ring = match self.since {
+            Some(_) => Ring::Waits,
+            None => self.begin(posted, is_watched, now()),
+        };
+        match ring {
+            Ring::Waits if self.bytes >= BATCH_BYTES => Ring::Fill,
+            ring => ring,
+        }
+    }
+
+    /// Decides about the first that may wait.
+    fn begin(&mut self, posted: Posted, is_watched: bool, now: Time) -> Ring {
+        let pause = now.since(self.left);
+        self.succession = match pause < SUCCESSION {
+            true => CALL_REQUESTS.min(self.succession + posted.requests),
+            false => 0,
+        };
+        // Of what nobody answers only the clock tells whether it follows on something.
+        let follows = posted.is_answered || pause < CLOSE;
+        let may_wait = posted.requests > 0 && follows && self.succession >= CALL_REQUESTS;
+        match may_wait && is_watched {
+            true => {
+                self.keep(now);
+                Ring::Waits
+            }
+            false => Ring::Leaves {
+                wants_watch: may_wait,
+            },
+        }
+    }
+
+    /// Something waits from now on.
+    pub(crate) fn keep(&mut self, now: Time) {
+        self.since = Some(now);
+        self.batches += 1;
+    }
+
+    /// Everything leaves.
+    #[inline]
+    pub(crate) fn leave(&mut self, now: Time) {
+        if self.requests == 0 {
+            return;
+        }
+        // Neither the program nor the watch was there in time: for a while nothing waits for them.
+        if self.since.is_some_and(|since| now.since(since) > LATE) {
+            self.succession = 0;
+        }
+        (self.since, self.requests, self.bytes) = (None, 0, 0);
+        self.left = now;
+    }
+
+    #[inline]
+    pub(crate) fn waiting(&self) -> Waiting {
+        Waiting(self.batches << 1 | u64::from(self.since.is_some()))
+    }
+}
+
+/// Which batch of requests waits, for a thread that looks without the device: another one has another
+/// value, and so has none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Waiting(u64);
+
+impl Waiting {
+    /// As a number.
+    #[inline]
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// What [`Self::to_bits`] has told.
+    #[inline]
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    fn is_some(self) -> bool {
+        self.0 & 1 == 1
+    }
+}
+
+/// The helper's watch over requests that wait: it stays awake for them, since to wake up takes longer
+/// than they may wait.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    seen: (Waiting, Option<Time>),
+    since: Time,
+}
+
+/// What whoever keeps watch does now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Watched {
+    /// Look again, after others have had the core.
+    Again,
+    /// Send what waits, unless the program is at it in this moment.
+    Send,
+    /// End the watch, after having sent what waits.
+    End,
+}
+
+impl Watch {
+    /// A watch that begins now.
+    pub fn new(now: Time) -> Self {
+        Self {
+            seen: (Waiting::default(), None),
+            since: now,
+        }
+    }
+
+    /// Looks at what waits, and when the program polled last: `None` if it is at rest, which the helper
+    /// has to know at once.
+    pub fn look(&mut self, now: Time, waiting: Waiting, polled: Option<Time>) -> Watched {
+        if polled.is_none() {
+            return Watched::End;
+        }
+        if self.seen != (waiting, polled) {
+            self.seen = (waiting, polled);
+            self.since = now;
+            return Watched::Again;
+        }
+        let still: Span = now.since(self.since);
+        if waiting.is_some() && still >= WATCH_WAITS {
+            return Watched::Send;
+        }
+        match still >= WATCH {
+            true => Watched::End,
+            false => Watched::Again,
+        }
+    }
+}

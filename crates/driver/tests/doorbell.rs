@@ -1,0 +1,184 @@
+//! When what a program posts leaves: scripts in virtual time.
+
+mod common;
+
+use common::{A, B, World};
+use ferroce_driver::patience::{
+    BATCH_BYTES, BATCH_REQUESTS, CALL_REQUESTS, LATE, SUCCESSION, WATCH, WATCH_WAITS,
+};
+use ferroce_driver::{Ring, Waiting, Watch, Watched};
+use ferroce_hca::{Span, Time};
+
+const LEAVES: Ring = Ring::Leaves { wants_watch: false };
+const WANTS_WATCH: Ring = Ring::Leaves { wants_watch: true };
+const MICROSECOND: Span = Span::from_micros(1);
+
+/// A program that has posted so much that requests may wait, and one of its requests on its way.
+fn stream() -> World {
+    let mut world = World::new();
+    for _ in 0..=CALL_REQUESTS {
+        world.post(A, 8, false);
+        world.pass(MICROSECOND);
+    }
+    world[A].link.sends.clear();
+    world
+}
+
+#[test]
+fn the_first_request_of_an_idle_queue_pair_leaves_at_once() {
+    let mut world = stream();
+    world.poll(B);
+    world.poll(B);
+    world.poll(A);
+    world[A].link.sends.clear();
+    assert_eq!(world.post(A, 8, true), LEAVES);
+    assert_eq!(world[A].link.sends, [1]);
+    assert_eq!(world.post(A, 8, true), Ring::Waits);
+}
+
+#[test]
+fn requests_wait_only_after_some_in_quick_succession_and_for_a_watch() {
+    let mut world = World::new();
+    assert_eq!(world.post(A, 8, true), LEAVES, "an idle queue pair");
+    for _ in 1..CALL_REQUESTS {
+        assert_eq!(world.post(A, 8, true), LEAVES);
+    }
+    assert_eq!(world.post(A, 8, false), WANTS_WATCH);
+    assert_eq!(world.post(A, 8, true), Ring::Waits);
+    assert_eq!(world[A].link.sends, [1; CALL_REQUESTS as usize + 1]);
+}
+
+#[test]
+fn a_program_that_posts_now_and_then_needs_no_watch() {
+    let mut world = World::new();
+    for _ in 0..3 * CALL_REQUESTS {
+        assert_eq!(world.post(A, 8, true), LEAVES);
+        world.pass(SUCCESSION);
+    }
+}
+
+#[test]
+fn what_waits_leaves_when_the_program_polls() {
+    let mut world = stream();
+    for _ in 0..5 {
+        assert_eq!(world.post(A, 8, true), Ring::Waits);
+    }
+    assert_eq!(world[A].link.sends, [0_usize; 0]);
+    world.poll(A);
+    assert_eq!(world[A].link.sends, [5]);
+}
+
+#[test]
+fn a_request_of_an_idle_queue_pair_takes_along_what_waits() {
+    let mut world = stream();
+    world.post(A, 8, true);
+    world.post_other(A, 8, true);
+    assert_eq!(world[A].link.sends, [2], "one batch of two queue pairs");
+}
+
+#[test]
+fn a_batch_leaves_when_it_is_full() {
+    let mut world = stream();
+    for _ in 1..BATCH_REQUESTS {
+        assert_eq!(world.post(A, 8, true), Ring::Waits);
+    }
+    assert_eq!(world.post(A, 8, true), LEAVES);
+    assert_eq!(world[A].link.sends, [BATCH_REQUESTS as usize]);
+    assert_eq!(world.post(A, 8, true), Ring::Waits);
+}
+
+/// One call takes 15 packets of the largest MTU, and what is left over begins the next one.
+#[test]
+fn what_is_left_over_of_a_full_batch_waits_for_the_next_one() {
+    let mut world = stream();
+    (world[A].link.room, world[A].link.reported) = (15, 4096);
+    for _ in 1..BATCH_BYTES / 4096 {
+        assert_eq!(world.post(A, 4096, true), Ring::Waits);
+    }
+    assert_eq!(world.post(A, 4096, true), Ring::Fill);
+    assert_eq!(world[A].link.sends, [15]);
+    assert_ne!(world.waiting(A), Waiting::default());
+    world.poll(A);
+    assert_eq!(world[A].link.sends, [15, 1]);
+}
+
+#[test]
+fn most_of_a_batch_is_as_good_as_a_full_one() {
+    let mut world = stream();
+    world[A].link.reported = 4096;
+    for _ in 0..BATCH_BYTES / 4096 {
+        world.post(A, 4096, true);
+    }
+    assert_eq!(world[A].link.sends, [16]);
+}
+
+/// A machine without a core for the watch: once, and then nothing waits for it any more.
+#[test]
+fn requests_that_came_too_late_make_others_leave_at_once() {
+    let mut world = stream();
+    assert_eq!(world.post(A, 8, true), Ring::Waits);
+    world.pass(LATE + MICROSECOND);
+    world.poll(A);
+    for _ in 1..CALL_REQUESTS {
+        assert_eq!(world.post(A, 8, true), LEAVES);
+    }
+    assert_eq!(world.post(A, 8, true), Ring::Waits);
+}
+
+/// A watch over a program that has just begun a batch.
+struct Scene {
+    watch: Watch,
+    now: Time,
+    polled: Option<Time>,
+    waiting: Waiting,
+}
+
+impl Scene {
+    fn begin(waiting: u64) -> Self {
+        let now = Time::from_nanos(1_000_000_000);
+        let mut scene = Self {
+            watch: Watch::new(now),
+            now,
+            polled: Some(now),
+            waiting: Waiting::from_bits(waiting),
+        };
+        assert_eq!(scene.look(Span::ZERO), Watched::Again);
+        scene
+    }
+
+    fn look(&mut self, later: Span) -> Watched {
+        self.now = self.now.after(later);
+        self.watch.look(self.now, self.waiting, self.polled)
+    }
+}
+
+const BATCH: u64 = 3;
+const NO_BATCH: u64 = 2;
+
+#[test]
+fn the_watch_sends_what_the_program_leaves() {
+    let mut scene = Scene::begin(BATCH);
+    assert_eq!(scene.look(WATCH_WAITS - MICROSECOND), Watched::Again);
+    assert_eq!(scene.look(MICROSECOND), Watched::Send);
+    scene.waiting = Waiting::from_bits(NO_BATCH);
+    assert_eq!(scene.look(MICROSECOND), Watched::Again);
+}
+
+#[test]
+fn a_program_that_goes_on_needs_no_help() {
+    let mut scene = Scene::begin(BATCH);
+    for batch in 1..1000 {
+        scene.waiting = Waiting::from_bits(BATCH + 2 * batch);
+        assert_eq!(scene.look(WATCH_WAITS), Watched::Again);
+    }
+}
+
+#[test]
+fn the_watch_ends_when_the_program_is_absent_or_rests() {
+    let mut scene = Scene::begin(NO_BATCH);
+    assert_eq!(scene.look(WATCH - MICROSECOND), Watched::Again);
+    assert_eq!(scene.look(MICROSECOND), Watched::End);
+    let mut scene = Scene::begin(BATCH);
+    scene.polled = None;
+    assert_eq!(scene.look(MICROSECOND), Watched::End);
+}

@@ -1,0 +1,86 @@
+//! Requests that wait for others to leave with, and the helper's watch over them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use ferroce_driver::{Ring, Waiting, Watch, Watched};
+
+use super::progress::Shared;
+use crate::engine::Engine;
+
+/// What a program and the helper tell each other of requests that wait. A line of the cache of its own:
+/// the helper reads it all the time while it keeps watch.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct WatchState {
+    /// What waits, as [`Waiting::to_bits`] tells it.
+    waiting: AtomicU64,
+    /// The helper is to keep watch.
+    pub(super) is_wanted: AtomicBool,
+    /// It does. Changes only while somebody has the engine.
+    pub(super) is_kept: AtomicBool,
+}
+
+impl WatchState {
+    pub(super) fn waiting(&self) -> Waiting {
+        Waiting::from_bits(self.waiting.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(super) fn tell(&self, waiting: Waiting) {
+        let bits = waiting.to_bits();
+        if self.waiting.load(Ordering::Relaxed) != bits {
+            self.waiting.store(bits, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Shared {
+    /// Sends what the program has posted, unless that may wait for more.
+    #[inline]
+    pub(super) fn ring(&self, engine: &mut Engine) {
+        match engine.ring(self.watch.is_kept.load(Ordering::Relaxed)) {
+            Ring::Waits => self.publish(engine),
+            Ring::Fill => {
+                self.note_poll_unless_at_rest();
+                engine.send_batches();
+                self.publish(engine);
+            }
+            Ring::Leaves { wants_watch } => {
+                // Who posts goes on to poll.
+                self.note_poll_unless_at_rest();
+                self.send(engine);
+                let polls = self.last_poll(Ordering::Relaxed).is_some();
+                if wants_watch && polls && !self.watch.is_wanted.swap(true, Ordering::Relaxed) {
+                    self.wake_helper();
+                }
+            }
+        }
+    }
+
+    /// The helper stays awake for requests that wait, until the program turns to something else.
+    pub(super) fn keep_watch(&self) {
+        let begun = self.watch.is_kept.swap(true, Ordering::Relaxed);
+        debug_assert!(!begun, "one thread keeps watch");
+        let mut watch = Watch::new(Engine::now());
+        loop {
+            let polled = self.last_poll(Ordering::Relaxed);
+            let watched = match self.stop.load(Ordering::Acquire) {
+                true => Watched::End,
+                false => watch.look(Engine::now(), self.watch.waiting(), polled),
+            };
+            if watched != Watched::Again
+                && let Some(mut engine) = self.try_lock()
+            {
+                self.send_deferred(&mut engine);
+                if watched == Watched::End {
+                    // From here on nothing waits any more.
+                    self.watch.is_wanted.store(false, Ordering::Relaxed);
+                    self.watch.is_kept.store(false, Ordering::Relaxed);
+                    return;
+                }
+            }
+            thread::yield_now();
+        }
+    }
+}
