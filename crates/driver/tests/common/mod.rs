@@ -1,5 +1,7 @@
 //! Two devices that a link in memory connects, each driven by hand in virtual time.
 
+#![allow(dead_code, reason = "no test uses all of it")]
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
