@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::output::{Failure, Output};
-use crate::{adp, demo, device, explain, mlxreg, reg, run, serve, sim, sweep};
+use crate::{adp, demo, device, explain, identify, mlxreg, pcap, reg, run, serve, sim, sweep};
 
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0  success, including a closed pipe
@@ -61,6 +61,8 @@ enum Work {
     Sweep(sweep::Command),
     /// Explain device behaviour
     Explain(explain::Command),
+    Identify(identify::Identify),
+    Pcap(pcap::Command),
 }
 
 impl Work {
@@ -78,6 +80,8 @@ impl Work {
             Self::Sim(command) => command.run(to),
             Self::Sweep(command) => command.run(to),
             Self::Explain(command) => command.run(to),
+            Self::Identify(command) => command.run(to),
+            Self::Pcap(command) => command.run(to),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 mod app;
 mod error;
-mod lines;
 mod survive;
 mod timeout;
 

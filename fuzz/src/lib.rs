@@ -7,6 +7,7 @@
 //! | target | promise |
 //! |---|---|
 //! | [`packet`] | any bytes parse or are refused; what parses survives a round trip; the ICRC sees every flipped bit |
+//! | [`capture`] | any capture or log is read to its end or refused, and nothing impossible is said of it |
 //! | [`cm`] | no messages, calls and times leave a connection manager without an end, or its books wrong |
 //! | [`register`] | a register access happens completely or not at all, whatever its bytes and length |
 //! | [`mlxreg`] | any text is register content or is refused; it writes no bit that it does not name |
@@ -19,6 +20,7 @@
 //! | [`scenario`] | any scenario file is a scenario or is refused with a reason, and a small one runs to an end with its books in order |
 //! | [`sweep`] | any sweep file is a sweep or is refused with reasons, and each point of its plan is a scenario again |
 
+mod capture;
 mod cm;
 mod congestion;
 mod cursor;
@@ -32,6 +34,7 @@ mod register;
 mod scenario;
 mod sweep;
 
+pub use capture::capture;
 pub use cm::cm;
 pub use congestion::congestion;
 pub use cursor::Cursor;
@@ -49,7 +52,7 @@ pub use sweep::sweep;
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 14] = [
     ("packet", packet),
     ("register", register),
     ("mlxreg", mlxreg),
@@ -57,6 +60,7 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("hpcc_topology", hpcc_topology),
     ("hpcc_flows", hpcc_flows),
     ("htsim_matrix", htsim_matrix),
+    ("capture", capture),
     ("cm", cm),
     ("congestion", congestion),
     ("profile", profile),

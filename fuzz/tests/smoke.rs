@@ -149,6 +149,11 @@ fn profile() {
 }
 
 #[test]
+fn capture() {
+    smoke("capture", 50_000);
+}
+
+#[test]
 fn cm() {
     smoke("cm", 10_000);
 }

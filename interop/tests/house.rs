@@ -21,6 +21,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("ferroce-adp", 1),
     ("ferroce-dcqcn", 1),
     ("ferroce-transport", 2),
+    ("ferroce-capture", 2),
     ("ferroce-fwctl", 2),
     ("ferroce-hca", 3),
     ("ferroce-driver", 4),

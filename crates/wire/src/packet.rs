@@ -31,13 +31,8 @@ impl<'a> Packet<'a> {
         let Some((body, icrc)) = bytes.split_last_chunk::<ICRC_LEN>() else {
             return Err(truncated(BTH_LEN + ICRC_LEN, bytes));
         };
-        let Some(opcode) = Opcode::from_u8(bth_bytes[0]) else {
-            return Err(ParseError::UnknownOpcode { got: bth_bytes[0] });
-        };
-        let (pad, version) = (bth_bytes[1] >> 4 & 0x03, bth_bytes[1] & 0x0f);
-        if version != 0 {
-            return Err(ParseError::TransportVersion { got: version });
-        }
+        let opcode = opcode(bth_bytes)?;
+        let pad = bth_bytes[1] >> 4 & 0x03;
         let header_len = opcode.header_len();
         if body.len() < header_len {
             return Err(truncated(header_len + ICRC_LEN, bytes));
@@ -115,6 +110,34 @@ impl<'a> Packet<'a> {
     /// The whole packet, BTH to ICRC inclusive.
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+}
+
+impl Headers {
+    /// Reads the headers of a packet of which perhaps only the beginning is there, as captures cut
+    /// packets. What follows the headers is not looked at.
+    ///
+    /// # Errors
+    /// The opcode, the version, or fewer bytes than the opcode's headers take.
+    pub fn read_prefix(bytes: &[u8]) -> Result<Self, ParseError> {
+        let Some(bth) = bytes.first_chunk::<BTH_LEN>() else {
+            return Err(truncated(BTH_LEN, bytes));
+        };
+        let opcode = opcode(bth)?;
+        match Extensions::parse(opcode, bytes) {
+            Some((extensions, _)) => Ok(Self::parsed(opcode, extensions, bth)),
+            None => Err(truncated(opcode.header_len(), bytes)),
+        }
+    }
+}
+
+#[inline]
+fn opcode(bth: &[u8; BTH_LEN]) -> Result<Opcode, ParseError> {
+    let version = bth[1] & 0x0f;
+    match Opcode::from_u8(bth[0]) {
+        None => Err(ParseError::UnknownOpcode { got: bth[0] }),
+        Some(_) if version != 0 => Err(ParseError::TransportVersion { got: version }),
+        Some(opcode) => Ok(opcode),
     }
 }
 

@@ -8,7 +8,7 @@ use ferroce_hca::WcStatus;
 use serde::Serialize;
 
 use self::causes::{CAUSES, Cause, Signs};
-use super::lines::Lines;
+use crate::lines::Lines;
 use crate::output::{Failure, Output, Table};
 
 /// Explain an error completion

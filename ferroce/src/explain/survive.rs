@@ -6,9 +6,9 @@ use ferroce_time::Span;
 use serde::Serialize;
 
 use super::app::App;
-use super::lines::Lines;
 use crate::adp::Chosen;
 use crate::adp::endurance::{EnduranceJson, qp_name, sentence, span_range};
+use crate::lines::Lines;
 use crate::output::{Failure, Output, Table};
 
 /// The question.

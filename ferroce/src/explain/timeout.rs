@@ -13,10 +13,10 @@ use ferroce_units::TIME;
 use serde::Serialize;
 
 use super::app::{App, Asked, Remark, Setting};
-use super::lines::{Lines, unbroken};
 use super::survive::Survive;
 use crate::adp::endurance::{EnduranceJson, sentence, span_range};
 use crate::adp::{Chosen, DeviceArgs, Personality, PersonalityArgs, WaitJson, choose};
+use crate::lines::{Lines, unbroken};
 use crate::output::{Failure, Output};
 
 /// Explain which outages a QP tolerates and when it gives up

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::causes::{self, Cause, Signs};
 use super::{CauseJson, add_cause, hex, short_name};
 use crate::device;
-use crate::explain::lines::Lines;
+use crate::lines::Lines;
 use crate::output::{Failure, Output, Table};
 
 #[derive(Serialize)]

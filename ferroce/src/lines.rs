@@ -1,11 +1,11 @@
-//! How explanations are laid out.
+//! How explanations and findings are laid out.
 
 use std::fmt::Write as _;
 
 /// Text in two columns, the second one wrapped.
 #[derive(Default)]
-pub(super) struct Lines {
-    pub(super) text: String,
+pub(crate) struct Lines {
+    pub(crate) text: String,
 }
 
 const LEFT: usize = 13;
@@ -14,7 +14,7 @@ const WIDTH: usize = 80;
 
 impl Lines {
     /// A row, or as many as its body takes.
-    pub(super) fn add(&mut self, head: &str, body: &str) {
+    pub(crate) fn add(&mut self, head: &str, body: &str) {
         for (i, row) in wrapped(body, WIDTH - LEFT).iter().enumerate() {
             let head = if i == 0 { head } else { "" };
             self.line(&format!("{head:<LEFT$}{row}"));
@@ -22,7 +22,7 @@ impl Lines {
     }
 
     /// A row of the second column, in which a name stands beside its own text.
-    pub(super) fn named(&mut self, name: &str, text: &str) {
+    pub(crate) fn named(&mut self, name: &str, text: &str) {
         for (i, row) in wrapped(text, WIDTH - LEFT - NAME).iter().enumerate() {
             let name = if i == 0 { name } else { "" };
             self.line(&format!("{:<LEFT$}{name:<NAME$}{row}", ""));
@@ -30,7 +30,7 @@ impl Lines {
     }
 
     /// Text over both columns.
-    pub(super) fn across(&mut self, text: &str) {
+    pub(crate) fn across(&mut self, text: &str) {
         for row in wrapped(text, WIDTH) {
             self.line(&row);
         }
@@ -42,7 +42,7 @@ impl Lines {
 }
 
 /// The lines of a text. One that fits keeps its own spaces.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     if text.chars().count() <= width {
         return vec![text.to_owned()];
     }
@@ -63,6 +63,6 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 const UNBROKEN: &str = "\u{a0}";
 
 /// Text that stays in one line.
-pub(super) fn unbroken(text: &str) -> String {
+pub(crate) fn unbroken(text: &str) -> String {
     text.replace(' ', UNBROKEN)
 }

@@ -1,0 +1,360 @@
+//! Who speaks to whom: the packets of a capture, sorted by queue pair and direction.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use ferroce_wire::cm::{Mad, Message};
+use ferroce_wire::{
+    Headers, IcrcFlow, IpPair, NakCode, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Service, Syndrome,
+};
+
+use crate::datagram::Datagram;
+use crate::requests::{Refusal, Requests};
+
+/// Directions of queue pairs that are followed; packets of others are only counted.
+pub const WAYS_MAX: usize = 1 << 16;
+/// Connection requests that wait for their answer.
+const CONNECTING_MAX: usize = 1 << 14;
+/// Packets captured twice, by two interfaces or on both sides of one, follow so closely.
+const TWICE_NS: u64 = 2_000;
+/// The ECN bits of a packet that a switch has marked.
+const CONGESTION_EXPERIENCED: u8 = 3;
+
+/// Where packets go: from one host to a queue pair of another.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WayKey {
+    /// The host that sends.
+    pub from: IpAddr,
+    /// The host that receives.
+    pub to: IpAddr,
+    /// The queue pair that receives.
+    pub dest_qp: Qpn,
+}
+
+/// What went one way.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Where.
+    pub key: WayKey,
+    /// The queue pair that sends, if the capture tells: packets carry their destination only.
+    pub src_qp: Option<Qpn>,
+    /// The service of its first packet.
+    pub service: Service,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of payload.
+    pub bytes: u64,
+    /// Packets captured twice; they count once.
+    pub twice: u64,
+    /// Packets whose ICRC is wrong; nothing in them is believed.
+    pub icrc_wrong: u64,
+    /// Packets that a switch has marked because of congestion.
+    pub marked: u64,
+    /// Congestion notifications.
+    pub cnps: u64,
+    /// When the first and the last packet were captured, in nanoseconds since the file's epoch.
+    pub time: (u64, u64),
+    /// Its requests.
+    pub requests: Requests,
+    /// Its responses.
+    pub responses: Responses,
+    /// The other direction of the connection.
+    reverse: Reverse,
+    last: Option<(Psn, Opcode, u64)>,
+}
+
+/// Responses to the requests of the other direction.
+#[derive(Clone, Debug, Default)]
+pub struct Responses {
+    /// Packets.
+    pub packets: u64,
+    /// Acknowledgements, those of READs and atomics included.
+    pub acks: u64,
+    /// NAKs: a packet was missing.
+    pub sequence_naks: u64,
+    /// NAKs: the receiver was not ready.
+    pub rnr_naks: u64,
+    /// NAKs that end the connection: the first reason and how many.
+    pub fatal_naks: Option<(NakCode, u64)>,
+}
+
+/// The other direction of a connection. Packets do not say; the connection manager's messages do, or
+/// PSNs that fit one direction only.
+#[derive(Clone, Debug)]
+enum Reverse {
+    Unknown,
+    /// These fitted every acknowledgement so far.
+    OneOf(Vec<usize>),
+    Known(usize),
+}
+
+/// All that a capture says about queue pairs.
+#[derive(Debug, Default)]
+pub struct Conversations {
+    /// Directions, in the order of their first packets.
+    pub ways: Vec<Way>,
+    /// Packets of directions beyond [`WAYS_MAX`].
+    pub not_followed: u64,
+    /// Packets whose ICRC is right.
+    pub icrc_right: u64,
+    /// Packets whose ICRC is wrong.
+    pub icrc_wrong: u64,
+    /// Packets cut off before their ICRC.
+    pub icrc_unknown: u64,
+    /// Packets of RoCEv2 that are malformed, and how the first one is.
+    pub malformed: u64,
+    /// See [`Self::malformed`].
+    pub first_malformed: Option<String>,
+    index: HashMap<WayKey, usize>,
+    /// Directions from one host to another.
+    between: HashMap<(IpAddr, IpAddr), Vec<usize>>,
+    flows: HashMap<(IpAddr, IpAddr, u16), IcrcFlow>,
+    /// Who asked for a connection, by address and communication ID: the queue pair.
+    connecting: HashMap<(IpAddr, u32), Qpn>,
+}
+
+impl Conversations {
+    /// The next packet of the capture.
+    pub fn add(&mut self, datagram: &Datagram<'_>) {
+        let is_right = self.check_icrc(datagram);
+        let (headers, payload) = match read(datagram) {
+            Ok(read) => read,
+            Err(problem) => {
+                self.malformed += 1;
+                self.first_malformed.get_or_insert(problem);
+                return;
+            }
+        };
+        let Some(at) = self.way(datagram, &headers) else {
+            self.not_followed += 1;
+            return;
+        };
+        let way = &mut self.ways[at];
+        if way.packets == 0 {
+            way.service = headers.opcode().service();
+            way.time.0 = datagram.at_ns;
+        }
+        way.time.1 = datagram.at_ns;
+        if is_right == Some(false) {
+            way.icrc_wrong += 1;
+            return;
+        }
+        let mark = (headers.psn, headers.opcode(), datagram.at_ns);
+        if way
+            .last
+            .replace(mark)
+            .is_some_and(|last| is_twice(last, mark))
+        {
+            way.twice += 1;
+            return;
+        }
+        way.packets += 1;
+        way.bytes += u64::from(payload);
+        way.marked += u64::from(datagram.ecn == CONGESTION_EXPERIENCED);
+        match headers.opcode().service() {
+            Service::Cnp => way.cnps += 1,
+            Service::Ud => self.connect(datagram, &headers),
+            _ if headers.opcode().is_response() => self.responded(at, datagram.at_ns, &headers),
+            _ => way.requests.sent(datagram.at_ns, &headers, payload),
+        }
+    }
+
+    /// The capture ends with a packet of this time.
+    pub fn finish(&mut self, at: u64) {
+        for at_way in 0..self.ways.len() {
+            if let Reverse::Known(reverse) = self.ways[at_way].reverse {
+                let sender = self.ways[reverse].key.dest_qp;
+                self.ways[at_way].src_qp.get_or_insert(sender);
+            }
+            self.ways[at_way].requests.finish(at);
+        }
+    }
+
+    /// Whether the packet's ICRC is right; `None` if its end was not captured.
+    fn check_icrc(&mut self, datagram: &Datagram<'_>) -> Option<bool> {
+        if datagram.is_cut() {
+            self.icrc_unknown += 1;
+            return None;
+        }
+        let key = (datagram.src, datagram.dst, datagram.src_port);
+        if self.flows.len() >= WAYS_MAX && !self.flows.contains_key(&key) {
+            self.flows.clear();
+        }
+        let pair = IpPair::new(datagram.src, datagram.dst)?;
+        let flow = self.flows.entry(key);
+        let flow = flow.or_insert_with(|| IcrcFlow::new(pair, datagram.src_port, ROCE_V2_PORT));
+        let is_right = flow.verify(datagram.ip_id, datagram.bytes).is_ok();
+        match is_right {
+            true => self.icrc_right += 1,
+            false => self.icrc_wrong += 1,
+        }
+        Some(is_right)
+    }
+
+    fn way(&mut self, datagram: &Datagram<'_>, headers: &Headers) -> Option<usize> {
+        let key = WayKey {
+            from: datagram.src,
+            to: datagram.dst,
+            dest_qp: headers.dest_qp,
+        };
+        if let Some(at) = self.index.get(&key) {
+            return Some(*at);
+        }
+        if self.ways.len() == WAYS_MAX {
+            return None;
+        }
+        let at = self.ways.len();
+        self.index.insert(key, at);
+        self.between.entry((key.from, key.to)).or_default().push(at);
+        self.ways.push(Way {
+            key,
+            src_qp: None,
+            service: headers.opcode().service(),
+            packets: 0,
+            bytes: 0,
+            twice: 0,
+            icrc_wrong: 0,
+            marked: 0,
+            cnps: 0,
+            time: (datagram.at_ns, datagram.at_ns),
+            requests: Requests::default(),
+            responses: Responses::default(),
+            reverse: Reverse::Unknown,
+            last: None,
+        });
+        Some(at)
+    }
+
+    fn responded(&mut self, at: usize, time: u64, headers: &Headers) {
+        let responses = &mut self.ways[at].responses;
+        responses.packets += 1;
+        let mut refusal = None;
+        // The middle of a READ's answer has no AETH.
+        let includes = match headers.aeth().map(|aeth| aeth.syndrome) {
+            None | Some(Syndrome::Ack { .. }) => {
+                responses.acks += 1;
+                true
+            }
+            Some(Syndrome::Rnr { .. }) => {
+                responses.rnr_naks += 1;
+                refusal = Some(Refusal::NotReady);
+                false
+            }
+            Some(Syndrome::Nak(NakCode::SequenceError)) => {
+                responses.sequence_naks += 1;
+                refusal = Some(Refusal::Sequence);
+                false
+            }
+            Some(Syndrome::Nak(code)) => {
+                responses.fatal_naks.get_or_insert((code, 0)).1 += 1;
+                false
+            }
+            Some(Syndrome::Reserved(_)) => false,
+        };
+        if let Some(reverse) = self.reverse(at, headers.psn) {
+            let requests = &mut self.ways[reverse].requests;
+            requests.answered(time, headers.psn, includes, refusal);
+        }
+    }
+
+    /// The direction whose requests a response answers.
+    fn reverse(&mut self, at: usize, psn: Psn) -> Option<usize> {
+        let key = self.ways[at].key;
+        let fits = |other: &usize| {
+            let is_taken = matches!(self.ways[*other].reverse, Reverse::Known(it) if it != at);
+            !is_taken && self.ways[*other].requests.is_outstanding(psn)
+        };
+        let fitting: Vec<usize> = match &self.ways[at].reverse {
+            Reverse::Known(other) => return Some(*other),
+            Reverse::OneOf(others) => others.iter().copied().filter(fits).collect(),
+            Reverse::Unknown => {
+                let others = self.between.get(&(key.to, key.from))?;
+                others.iter().copied().filter(fits).collect()
+            }
+        };
+        self.ways[at].reverse = match fitting[..] {
+            [] => Reverse::Unknown,
+            [only] => {
+                self.ways[only].reverse = Reverse::Known(at);
+                Reverse::Known(only)
+            }
+            _ => Reverse::OneOf(fitting),
+        };
+        match self.ways[at].reverse {
+            Reverse::Known(other) => Some(other),
+            _ => None,
+        }
+    }
+
+    /// Notes what the connection manager says about queue pairs.
+    fn connect(&mut self, datagram: &Datagram<'_>, headers: &Headers) {
+        if headers.dest_qp != Qpn::GSI {
+            return;
+        }
+        let Ok(packet) = Packet::new_checked(datagram.bytes) else {
+            return;
+        };
+        match Mad::parse(packet.payload()).map(|mad| mad.message) {
+            Ok(Message::Req(req)) if self.connecting.len() < CONNECTING_MAX => {
+                let request = (datagram.src, req.local_comm_id);
+                self.connecting.insert(request, req.qpn);
+            }
+            Ok(Message::Rep(rep)) => {
+                let request = (datagram.dst, rep.remote_comm_id);
+                if let Some(active) = self.connecting.remove(&request) {
+                    self.pair(
+                        (datagram.dst, active),
+                        (datagram.src, rep.qpn),
+                        datagram,
+                        headers,
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// These two queue pairs are connected.
+    fn pair(
+        &mut self,
+        active: (IpAddr, Qpn),
+        passive: (IpAddr, Qpn),
+        datagram: &Datagram<'_>,
+        headers: &Headers,
+    ) {
+        let to = |from: (IpAddr, Qpn), to: (IpAddr, Qpn)| {
+            let datagram = Datagram {
+                src: from.0,
+                dst: to.0,
+                ..*datagram
+            };
+            let headers = headers.to(to.1, headers.psn);
+            (datagram, headers)
+        };
+        let (there, back) = (to(active, passive), to(passive, active));
+        let ways = (self.way(&there.0, &there.1), self.way(&back.0, &back.1));
+        if let (Some(there), Some(back)) = ways {
+            self.ways[there].reverse = Reverse::Known(back);
+            self.ways[back].reverse = Reverse::Known(there);
+        }
+    }
+}
+
+/// Headers, and how many bytes of payload the packet has on the link.
+fn read(datagram: &Datagram<'_>) -> Result<(Headers, u32), String> {
+    let headers = match datagram.is_cut() {
+        true => Headers::read_prefix(datagram.bytes),
+        false => Packet::new_checked(datagram.bytes).map(|packet| *packet.headers()),
+    };
+    let headers = headers.map_err(|error| error.to_string())?;
+    let around = headers.header_len() + ferroce_wire::ICRC_LEN;
+    let pad = datagram.bytes.get(1).map_or(0, |flags| flags >> 4 & 3);
+    let payload = datagram.len.saturating_sub(around + usize::from(pad));
+    Ok((headers, u32::try_from(payload).unwrap_or(u32::MAX)))
+}
+
+fn is_twice(last: (Psn, Opcode, u64), now: (Psn, Opcode, u64)) -> bool {
+    (last.0, last.1) == (now.0, now.1)
+        && last.1.is_request()
+        && now.2.saturating_sub(last.2) < TWICE_NS
+}

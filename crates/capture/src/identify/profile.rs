@@ -1,0 +1,154 @@
+//! A profile: waits of 4 us doubled so often, which grow; at most the queue pair's timeout.
+
+use ferroce_adp::ack_timeout;
+use ferroce_time::Span;
+
+use super::likelihood::{Sender, within};
+use super::{Explanation, Policy};
+use crate::ladder::{End, Ladder};
+
+/// What a profile's time base is a multiple of.
+const UNIT: Span = Span::from_micros(4);
+/// The longest wait that makes sense: ten days.
+const DOUBLINGS_MAX: u32 = 38;
+/// Each step is one of several that could follow.
+const STEP: f64 = -2.0;
+/// That a queue pair's timeout cuts the waits, and which.
+const CAP: f64 = -4.0;
+
+/// A wait, and how often it was used before the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The wait.
+    pub wait: Span,
+    /// How often it was used.
+    pub uses: usize,
+}
+
+pub(super) fn explain(ladders: &[&Ladder], sender: Sender) -> Option<Explanation> {
+    let caps = std::iter::once(None).chain((1..=31).map(Some));
+    let scored = caps.filter_map(|cap| {
+        let timers = timers(cap);
+        let paths: Vec<_> = ladders
+            .iter()
+            .map(|it| climb(it, &timers, sender))
+            .collect();
+        // One wait is no proof of a cap, and what is always capped says nothing about a profile.
+        let waits = paths.iter().map(|(_, path)| path.len()).sum::<usize>();
+        let is_capped = |timer: &&Span| cap.and_then(ack_timeout) == Some(**timer);
+        let capped = paths
+            .iter()
+            .flat_map(|(_, path)| path)
+            .filter(is_capped)
+            .count();
+        if capped == waits || cap.is_some() && capped < 2 {
+            return None;
+        }
+        let score: f64 = paths.iter().map(|(score, _)| score).sum();
+        let score = score + if cap.is_some() { CAP } else { 0.0 };
+        let longest = paths
+            .into_iter()
+            .map(|(_, path)| path)
+            .max_by_key(Vec::len)?;
+        Some((score, cap, longest))
+    });
+    let (score, cap, path) = scored.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    Some(Explanation {
+        score,
+        policy: Policy::Profile {
+            steps: steps(&path),
+            cap,
+        },
+    })
+}
+
+/// The waits that are possible, the shortest first.
+fn timers(cap: Option<u8>) -> Vec<Span> {
+    let cap = cap.and_then(ack_timeout);
+    let all = (0..=DOUBLINGS_MAX).map(|doublings| UNIT.doubled(doublings));
+    match cap {
+        None => all.collect(),
+        Some(cap) => all.take_while(|timer| *timer < cap).chain([cap]).collect(),
+    }
+}
+
+/// The likeliest timers behind a ladder's waits. They only grow, except after the first: a range may
+/// begin below the initial timeout.
+fn climb(ladder: &Ladder, timers: &[Span], sender: Sender) -> (f64, Vec<Span>) {
+    let fatal = matches!(ladder.end, End::Failed).then_some(ladder.waits.len() - 1);
+    let mut scores: Vec<f64> = Vec::new();
+    let mut came_from: Vec<Vec<usize>> = Vec::new();
+    for (at, wait) in ladder.waits.iter().enumerate() {
+        let of = |timer: Span| match at {
+            _ if Some(at) == fatal && *wait < timer => {
+                // The total timeout cuts the last wait.
+                sender.wait(*wait, timer).max(within(timer))
+            }
+            0 => sender.first(ladder, timer),
+            _ => sender.wait(*wait, timer),
+        };
+        let before = if at == 0 {
+            vec![0; timers.len()]
+        } else {
+            sources(&scores, at == 1)
+        };
+        let next = timers.iter().enumerate().map(|(step, timer)| {
+            let from = before[step];
+            let so_far = match at {
+                0 => STEP,
+                _ if from == step => scores[from],
+                _ => scores[from] + STEP,
+            };
+            so_far + of(*timer)
+        });
+        scores = next.collect();
+        came_from.push(before);
+    }
+    let last = scores
+        .iter()
+        .enumerate()
+        .max_by(|one, other| one.1.total_cmp(other.1));
+    let Some((mut step, score)) = last else {
+        return (0.0, Vec::new());
+    };
+    let score = *score;
+    let mut path = Vec::new();
+    for before in came_from.iter().rev() {
+        path.push(timers[step]);
+        step = before[step];
+    }
+    path.reverse();
+    (score, path)
+}
+
+/// For each step the best one to come from: itself or a lower one, or any.
+fn sources(scores: &[f64], any: bool) -> Vec<usize> {
+    let better = |one: usize, other: usize| {
+        if scores[other] > scores[one] {
+            other
+        } else {
+            one
+        }
+    };
+    let best_of_all = (0..scores.len()).reduce(better).unwrap_or(0);
+    let mut best_below = 0;
+    let of = |step: usize| {
+        let other = if any { best_of_all } else { best_below };
+        best_below = better(best_below, step);
+        if scores[other] + STEP > scores[step] {
+            other
+        } else {
+            step
+        }
+    };
+    (0..scores.len()).map(of).collect()
+}
+
+fn steps(path: &[Span]) -> Vec<Step> {
+    let runs = path.chunk_by(|one, other| one == other);
+    runs.map(|run| Step {
+        wait: run[0],
+        uses: run.len(),
+    })
+    .collect()
+}

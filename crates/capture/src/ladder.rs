@@ -1,0 +1,89 @@
+//! The waits of a queue pair that hears nothing.
+
+use ferroce_time::Span;
+use ferroce_wire::Psn;
+
+/// Waits kept of one ladder: more than any policy has before it gives up, but for profiles of
+/// hundreds of retries.
+const WAITS_MAX: usize = 1024;
+
+/// One packet sent again and again, and how long the queue pair waited each time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ladder {
+    /// The packet with which each round began.
+    pub psn: Psn,
+    /// Whether the first wait is known.
+    pub start: Start,
+    /// When its timer began to run, in nanoseconds since the epoch of the file.
+    pub since: u64,
+    /// The waits, each from one round to the next.
+    pub waits: Vec<Span>,
+    /// How it ended.
+    pub end: End,
+    last: u64,
+}
+
+/// What is known of the beginning of the first wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The timer ran from then.
+    Known,
+    /// It ran from then at the earliest: an acknowledgement that was not captured may have
+    /// restarted it.
+    NotBefore,
+    /// Nothing.
+    Unknown,
+}
+
+/// How a ladder ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The packet was acknowledged, or the queue pair went on.
+    Answered {
+        /// When that showed, in nanoseconds since the epoch of the file.
+        at: u64,
+    },
+    /// Nothing more of the queue pair was captured.
+    Silent {
+        /// For how long, in nanoseconds.
+        for_ns: u64,
+    },
+    /// It failed with `IBV_WC_RETRY_EXC_ERR`; the last wait is the fatal one.
+    Failed,
+}
+
+impl Ladder {
+    /// A timer that ran from `since` and expired at `at`.
+    #[must_use]
+    pub fn new(psn: Psn, start: Start, since: u64, at: u64) -> Self {
+        Self {
+            psn,
+            start,
+            since,
+            waits: vec![Span::from_nanos(at.saturating_sub(since))],
+            end: End::Silent { for_ns: 0 },
+            last: at,
+        }
+    }
+
+    /// A ladder of these times, in nanoseconds: the first is when the timer began.
+    #[must_use]
+    pub fn of_times(times: &[u64], end: End) -> Option<Self> {
+        let [since, first, rest @ ..] = times else {
+            return None;
+        };
+        let mut ladder = Self::new(Psn::default(), Start::Known, *since, *first);
+        rest.iter().for_each(|at| ladder.push(*at));
+        ladder.end = end;
+        Some(ladder)
+    }
+
+    /// The next expiry.
+    pub fn push(&mut self, at: u64) {
+        if self.waits.len() < WAITS_MAX {
+            self.waits
+                .push(Span::from_nanos(at.saturating_sub(self.last)));
+        }
+        self.last = at;
+    }
+}

@@ -1,0 +1,310 @@
+//! `ferroce identify`: which retransmission policy explains what was seen.
+
+mod words;
+
+use std::fmt::Write as _;
+use std::io::{BufReader, Cursor, Read};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ferroce_capture::{Analysis, Answer, End, Ladder, Log, Sure, Way, explain_failures, identify};
+use ferroce_time::Span;
+use ferroce_units::TIME;
+use serde::Serialize;
+
+use crate::output::{Failure, Output};
+use crate::pcap;
+use words::{AnswerJson, FailuresJson};
+
+/// Queue pairs with answers of their own that are shown if --all is not given.
+const SHOWN_MAX: usize = 10;
+/// Outages of a host that are looked at together.
+const LADDERS_MAX: usize = 256;
+/// Bytes by which a capture is told from a log.
+const MAGIC_LEN: u64 = 4;
+const MAGICS: [[u8; 4]; 5] = [
+    [0x0a, 0x0d, 0x0d, 0x0a],
+    [0xd4, 0xc3, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0xc3, 0xd4],
+    [0x4d, 0x3c, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0x3c, 0x4d],
+];
+
+/// Say which retransmission policy explains a capture, a log or a list of times
+///
+/// From a capture (pcap or pcapng of any RoCEv2 traffic; the requester's direction is enough) come the
+/// waits before packets that were sent again; from a log of NCCL, UCX, Mooncake or perftest the times
+/// at which queue pairs failed with IBV_WC_RETRY_EXC_ERR. The answer is a set where more than one
+/// policy explains them: timeouts up to 16, for example, cannot be told apart under the minimum that
+/// cards enforce.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+pub(crate) struct Identify {
+    /// A pcap or pcapng file, or a log; - reads standard input
+    #[arg(required_unless_present_any = ["times", "waits"], conflicts_with_all = ["times", "waits"])]
+    file: Option<PathBuf>,
+    /// Instead of a file: when packets were sent again, counted from the first send, as in
+    /// 8.4ms,16.8ms,33.6ms
+    #[arg(long, value_name = "TIME,...", value_parser = time, value_delimiter = ',', conflicts_with = "waits")]
+    times: Vec<Span>,
+    /// Instead of a file: the waits one after the other, as in 8.4ms,8.4ms,16.8ms
+    #[arg(long, value_name = "TIME,...", value_parser = time, value_delimiter = ',')]
+    waits: Vec<Span>,
+    /// The last of --times or --waits ended with the error, not with a packet sent again
+    #[arg(long)]
+    failed: bool,
+    /// Show every queue pair
+    #[arg(short, long)]
+    all: bool,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
+}
+
+fn time(text: &str) -> Result<Span, ferroce_units::Invalid> {
+    TIME.read(text).map(Span::from_nanos)
+}
+
+impl Identify {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        match &self.file {
+            None => self.of_times(to),
+            Some(file) => {
+                let mut source = pcap::open(file)?;
+                let mut magic = Vec::new();
+                let head = source.by_ref().take(MAGIC_LEN).read_to_end(&mut magic);
+                head.map_err(|error| unreadable(file, &error))?;
+                let is_capture = MAGICS.iter().any(|known| magic == known);
+                let source = Box::new(Cursor::new(magic).chain(source));
+                match is_capture {
+                    true => self.of_capture(file, &pcap::read(file, source)?, to),
+                    false => self.of_log(file, source, to),
+                }
+            }
+        }
+    }
+
+    fn of_times(&self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let mut at = Span::ZERO;
+        let mut times = vec![0];
+        let given = if self.waits.is_empty() {
+            &self.times
+        } else {
+            &self.waits
+        };
+        for given in given {
+            let next = if self.waits.is_empty() {
+                *given
+            } else {
+                at + *given
+            };
+            if next < at {
+                return Err(Failure::input(format_args!(
+                    "invalid --times: {} follows {}; times count from the first send and only grow",
+                    next.about(),
+                    at.about()
+                )));
+            }
+            at = next;
+            times.push(at.as_nanos());
+        }
+        let end = match self.failed {
+            true => End::Failed,
+            false => End::Silent { for_ns: 0 },
+        };
+        let Some(ladder) = Ladder::of_times(&times, end) else {
+            return Err(Failure::input(
+                "invalid --times: expected at least one time",
+            ));
+        };
+        let answer = identify(std::slice::from_ref(&ladder));
+        if self.json {
+            return to.json(&AnswerJson::new(&answer, &[ladder]));
+        }
+        to.text(&words::answer(&answer, &[ladder]))
+    }
+
+    fn of_capture(
+        &self,
+        file: &Path,
+        analysis: &Analysis,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure> {
+        let ways = analysis.conversations.ways.iter();
+        let found: Vec<(&Way, Answer)> = ways
+            .filter(|way| !way.requests.ladders.is_empty())
+            .map(|way| (way, identify(&way.requests.ladders)))
+            .collect();
+        if self.json {
+            let queue_pairs = found
+                .iter()
+                .map(|(way, answer)| QueuePair::new(way, answer));
+            return to.json(&Report {
+                queue_pairs: Some(queue_pairs.collect()),
+                failures: None,
+            });
+        }
+        let mut text = String::new();
+        for remark in pcap::remarks(analysis) {
+            let _ = writeln!(text, "also: {remark}");
+        }
+        if found.is_empty() {
+            let roce = analysis.totals.roce;
+            let _ = writeln!(
+                text,
+                "{}: {} packets of RoCEv2, and none was sent again after a wait; capture an outage",
+                file.display(),
+                pcap::grouped(roce),
+            );
+            return to.text(&text);
+        }
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        let mut hosts: Vec<IpAddr> = found.iter().map(|(way, _)| way.key.from).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        for host in hosts {
+            let of_host = found.iter().filter(|(way, _)| way.key.from == host);
+            let of_host: Vec<&(&Way, Answer)> = of_host.collect();
+            let ladders = of_host
+                .iter()
+                .flat_map(|(way, _)| way.requests.ladders.clone());
+            let ladders: Vec<Ladder> = ladders.take(LADDERS_MAX).collect();
+            // A policy is that of a device: perhaps one explains all of its queue pairs.
+            let whole = identify(&ladders);
+            if !self.all && whole.sure >= Sure::Likely {
+                groups.push((of_host[0].0, whole, ladders, of_host.len()));
+                continue;
+            }
+            for (way, answer) in of_host {
+                groups.push((way, answer.clone(), way.requests.ladders.clone(), 1));
+            }
+        }
+        if !self.all {
+            groups = merged(groups);
+        }
+        groups.sort_by_key(|(_, answer, ..)| std::cmp::Reverse((answer.sure, answer.waits)));
+        let shown = if self.all { groups.len() } else { SHOWN_MAX };
+        for (way, answer, ladders, count) in groups.iter().take(shown) {
+            let others = match count {
+                1 => String::new(),
+                2 => ", and 1 queue pair more".to_owned(),
+                count => format!(
+                    ", and {} queue pairs more",
+                    pcap::grouped(*count as u64 - 1)
+                ),
+            };
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            let _ = writeln!(text, "{}{others}", pcap::name(way));
+            text += &words::answer(answer, ladders);
+        }
+        let more = groups.len().saturating_sub(shown);
+        if more > 0 {
+            let _ = writeln!(text, "\n{more} more answers; --all shows them");
+        }
+        to.text(&text)
+    }
+
+    fn of_log(
+        &self,
+        file: &Path,
+        source: Box<dyn Read + Send>,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure> {
+        let log = Log::read(BufReader::new(source)).map_err(|error| unreadable(file, &error))?;
+        let failures = explain_failures(&log.gaps());
+        if self.json {
+            return to.json(&Report {
+                queue_pairs: None,
+                failures: Some(FailuresJson::new(&log, failures.as_ref())),
+            });
+        }
+        if log.errors == 0 {
+            return Err(Failure::input(format_args!(
+                "{}: neither a capture (pcap, pcapng) nor a log with IBV_WC_RETRY_EXC_ERR \
+                 (\"transport retry counter exceeded\", status 12)",
+                file.display()
+            )));
+        }
+        if log.untimed == log.errors {
+            return Err(Failure::input(format_args!(
+                "{}: {} with the error, none with a time; log times, for example with \
+                 NCCL_DEBUG_TIMESTAMP_LEVELS=ALL, or pipe the log through ts",
+                file.display(),
+                match log.errors {
+                    1 => "1 line".to_owned(),
+                    errors => format!("{} lines", pcap::grouped(errors)),
+                },
+            )));
+        }
+        to.text(&words::failures(&log, failures.as_ref()))
+    }
+}
+
+/// Queue pairs with one answer: the first of them, the answer, their outages, how many there are.
+type Group<'a> = (&'a Way, Answer, Vec<Ladder>, usize);
+
+/// Groups with the same policies are one.
+fn merged(groups: Vec<Group<'_>>) -> Vec<Group<'_>> {
+    let mut all: Vec<Group<'_>> = Vec::new();
+    for (way, answer, ladders, count) in groups {
+        let is_same = |group: &&mut Group<'_>| {
+            (group.1.sure, &group.1.policies) == (answer.sure, &answer.policies)
+        };
+        match all.iter_mut().find(is_same) {
+            Some(group) => {
+                group.1.waits += answer.waits;
+                group.2.extend(ladders);
+                group.3 += count;
+            }
+            None => all.push((way, answer, ladders, count)),
+        }
+    }
+    all
+}
+
+fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::broken(format_args!("cannot read {}: {error}", file.display()))
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_pairs: Option<Vec<QueuePair>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failures: Option<FailuresJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct QueuePair {
+    from: String,
+    to: String,
+    src_qpn: Option<u32>,
+    dest_qpn: u32,
+    #[serde(flatten)]
+    answer: AnswerJson,
+}
+
+impl QueuePair {
+    fn new(way: &Way, answer: &Answer) -> Self {
+        Self {
+            from: way.key.from.to_string(),
+            to: way.key.to.to_string(),
+            src_qpn: way.src_qp.map(|qp| qp.value()),
+            dest_qpn: way.key.dest_qp.value(),
+            answer: AnswerJson::new(answer, &way.requests.ladders),
+        }
+    }
+}
+
+/// How sure an answer is, for people.
+fn sure(answer: &Answer) -> &'static str {
+    match answer.sure {
+        Sure::No => "unknown",
+        Sure::Undecided => "undecided",
+        Sure::Likely => "likely",
+        Sure::Certain => "certain",
+    }
+}

@@ -1,0 +1,455 @@
+//! Answers for people and for programs.
+
+use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+
+use ferroce_capture::{
+    Answer, End, Failures, Ladder, Log, Policy, Reading, Start, Step, Sure, Tolerant, Tolerates,
+};
+use ferroce_time::Span;
+use serde::Serialize;
+
+use super::sure;
+use crate::lines::Lines;
+use crate::pcap::grouped;
+
+/// Waits that are shown of the longest outage.
+const WAITS_MAX: usize = 24;
+/// What a wait can mean, where it is listed.
+const READINGS_MAX: usize = 5;
+/// Explanations of failures that are shown.
+const TOLERATES_MAX: usize = 6;
+
+/// An answer in lines of 80 columns.
+pub(super) fn answer(answer: &Answer, ladders: &[Ladder]) -> String {
+    let mut lines = Lines::default();
+    if let Some(longest) = ladders.iter().max_by_key(|ladder| ladder.waits.len()) {
+        lines.add("waits", &waits(longest));
+        if ladders.len() > 1 {
+            let all = format!(
+                "the longest of {} outages; {} waits in all",
+                ladders.len(),
+                answer.waits
+            );
+            lines.add("", &all);
+        }
+    }
+    lines.add("answer", &verdict(answer));
+    for policy in &answer.policies {
+        let (kind, facts) = in_words(policy);
+        lines.add("policy", kind);
+        for fact in facts {
+            lines.add("", &fact);
+        }
+    }
+    lines.text
+}
+
+fn verdict(answer: &Answer) -> String {
+    match (answer.sure, answer.policies.len()) {
+        (Sure::No, _) if answer.waits < 2 => {
+            "unknown: one wait says nothing; capture a longer outage".to_owned()
+        }
+        (Sure::No, _) => {
+            "unknown: neither plain InfiniBand, a card's firmware nor a profile explains these waits"
+                .to_owned()
+        }
+        (Sure::Undecided, 1) => format!(
+            "undecided: one policy explains {}, which is too few to exclude others",
+            waits_in_words(answer.waits)
+        ),
+        (Sure::Undecided, kinds) => format!(
+            "undecided: {kinds} kinds of policy explain {}",
+            waits_in_words(answer.waits)
+        ),
+        (Sure::Likely, _) => format!(
+            "likely: it explains {} much better than other policies",
+            waits_in_words(answer.waits)
+        ),
+        (Sure::Certain, _) => format!(
+            "certain: no other kind of policy explains {}",
+            waits_in_words(answer.waits)
+        ),
+    }
+}
+
+fn waits_in_words(count: usize) -> String {
+    match count {
+        1 => "the only wait".to_owned(),
+        count => format!("the {count} waits"),
+    }
+}
+
+/// `8.2 ms x2, 16.8 ms`
+fn waits(ladder: &Ladder) -> String {
+    let mut parts: Vec<(String, usize)> = Vec::new();
+    for wait in &ladder.waits {
+        let wait = wait.about().to_string();
+        match parts.last_mut() {
+            Some((last, uses)) if *last == wait => *uses += 1,
+            _ => parts.push((wait, 1)),
+        }
+    }
+    let left_out = parts.len().saturating_sub(WAITS_MAX);
+    let shown = parts
+        .iter()
+        .take(WAITS_MAX)
+        .map(|(wait, uses)| times(wait, *uses));
+    let mut text = shown.collect::<Vec<_>>().join(", ");
+    if left_out > 0 {
+        let _ = write!(text, ", and {left_out} more");
+    }
+    match ladder.start {
+        Start::Known => {}
+        Start::NotBefore => text += " (the first may have been shorter)",
+        Start::Unknown => text += " (the first is not known)",
+    }
+    match ladder.end {
+        End::Answered { .. } => text + ", then answered",
+        End::Silent { for_ns: 0 } => text,
+        End::Silent { for_ns } => {
+            format!(
+                "{text}, then nothing for {}",
+                Span::from_nanos(for_ns).about()
+            )
+        }
+        End::Failed => text + ", the last one fatal",
+    }
+}
+
+fn times(wait: &str, uses: usize) -> String {
+    match uses {
+        1 => wait.to_owned(),
+        uses => format!("{wait} x{uses}"),
+    }
+}
+
+/// A policy's name, and what is known of it.
+fn in_words(policy: &Policy) -> (&'static str, Vec<String>) {
+    match policy {
+        Policy::Plain {
+            readings,
+            retry_cnt,
+        } => {
+            let mut facts: Vec<String> = match readings.len() {
+                0..=READINGS_MAX => readings.iter().map(reading).collect(),
+                _ => vec!["QP timeout not known".to_owned()],
+            };
+            facts.push(retries(retry_cnt));
+            facts.push(
+                "a profile whose waits the timeout always cuts would look the same".to_owned(),
+            );
+            ("plain InfiniBand: adaptive retransmission is off", facts)
+        }
+        Policy::Firmware {
+            first,
+            top,
+            coarse,
+            retry_cnt,
+        } => {
+            let begins = ferroce_adp::ack_timeout(*first).unwrap_or_default();
+            let mut facts = vec![format!(
+                "begins with {} and doubles{}",
+                begins.about(),
+                if *coarse {
+                    "; some waits are cut to 3/4, as a card's coarse timer does"
+                } else {
+                    ""
+                },
+            )];
+            facts.push(match (*top.start(), *top.end()) {
+                (16, 16) => {
+                    "QP timeout 1 to 16: the enforced minimum of 16 makes them the same".to_owned()
+                }
+                (16, 31) => "QP timeout not known: the waits do not reach it".to_owned(),
+                (low, high) if low == high => format!("QP timeout {low}"),
+                (16, high) => format!("QP timeout at most {high}"),
+                (low, 31) => format!("QP timeout at least {low}"),
+                (low, high) => format!("QP timeout {low} to {high}"),
+            });
+            facts.push(retries(retry_cnt));
+            (
+                "a card's firmware: adaptive retransmission without a profile",
+                facts,
+            )
+        }
+        Policy::Profile { steps, cap } => {
+            let shown = steps.iter().take(WAITS_MAX);
+            let shown = shown.map(|Step { wait, uses }| times(&wait.about().to_string(), *uses));
+            let mut facts = vec![format!(
+                "its waits: {}",
+                shown.collect::<Vec<_>>().join(", ")
+            )];
+            if let Some(cap) = cap {
+                facts.push(match cap {
+                    16 => "cut by the QP timeout: 1 to 16, or no minimum and 16".to_owned(),
+                    cap => format!("cut by the QP timeout {cap}"),
+                });
+            }
+            ("a profile of adaptive retransmission", facts)
+        }
+    }
+}
+
+fn reading(reading: &Reading) -> String {
+    let timeout = range(&reading.timeout);
+    let mut text = format!("QP timeout {timeout}");
+    match (reading.floor, *reading.timeout.end()) {
+        (Some(true), _) => text += " with the enforced minimum of 16",
+        (Some(false), _) => text += " without the enforced minimum",
+        (None, _) => {}
+    }
+    if reading.multiplier > 1 {
+        let _ = write!(
+            text,
+            ", a timer running for {} times as long",
+            reading.multiplier
+        );
+    }
+    if reading.has_silent_expiry {
+        text += ", a longer first wait as cards have it";
+    }
+    text
+}
+
+fn retries(retry_cnt: &RangeInclusive<u8>) -> String {
+    match (*retry_cnt.start(), *retry_cnt.end()) {
+        (0, 7) => "retry_cnt not known".to_owned(),
+        (low, 7) if low < 7 => format!("retry_cnt at least {low}"),
+        _ => format!("retry_cnt {}", range(retry_cnt)),
+    }
+}
+
+fn range(range: &RangeInclusive<u8>) -> String {
+    match (range.start(), range.end()) {
+        (low, high) if low == high => low.to_string(),
+        (low, high) => format!("{low} to {high}"),
+    }
+}
+
+/// Failures of a log, in lines.
+pub(super) fn failures(log: &Log, found: Option<&Failures>) -> String {
+    let mut lines = Lines::default();
+    let count: usize = log.failures.values().map(Vec::len).sum();
+    let mut seen = format!("{count} in {} lines with the error", grouped(log.errors));
+    if log.untimed > 0 {
+        let _ = write!(seen, ", {} without a time", grouped(log.untimed));
+    }
+    lines.add("failures", &seen);
+    let Some(found) = found else {
+        lines.add(
+            "answer",
+            "unknown: one failure alone says nothing; what counts is the time from one failure to the next",
+        );
+        return lines.text;
+    };
+    let again = match found.repeated {
+        1 => "not repeated".to_owned(),
+        n => format!("{n} times"),
+    };
+    lines.add(
+        "apart",
+        &format!("{} s, {again}", found.gap.as_nanos() as f64 / 1e9),
+    );
+    let verdict = match (found.policies.len(), found.repeated) {
+        (0, _) => {
+            "unknown: no policy tolerates silence exactly so long; the program may have waited before it tried again"
+        }
+        (_, 1) => "undecided: it may be chance, for the time was seen once",
+        (1, _) => "likely: one policy tolerates silence exactly so long",
+        _ => "undecided between these, the commonest first:",
+    };
+    lines.add("answer", verdict);
+    for tolerates in found.policies.iter().take(TOLERATES_MAX) {
+        let Tolerates {
+            policy,
+            timeout,
+            retry_cnt,
+            total,
+        } = tolerates;
+        let kind = match policy {
+            Tolerant::Firmware => "a card's firmware".to_owned(),
+            Tolerant::Plain { multiplier, floor } => {
+                let timer = match multiplier {
+                    1 => String::new(),
+                    n => format!(", timers {n} times as long"),
+                };
+                let floor = match floor {
+                    Some(true) => ", minimum of 16 enforced",
+                    Some(false) => ", no minimum",
+                    None => "",
+                };
+                format!("plain InfiniBand{timer}{floor}")
+            }
+        };
+        let line = format!(
+            "{kind}: timeout {}, retry_cnt {retry_cnt} fail after {} s",
+            range(timeout),
+            total.as_nanos() as f64 / 1e9
+        );
+        lines.add("policy", &line);
+    }
+    lines.text
+}
+
+/// An answer for programs.
+#[derive(Serialize)]
+pub(super) struct AnswerJson {
+    sure: &'static str,
+    waits: usize,
+    /// In nanoseconds, of each outage.
+    waits_ns: Vec<Vec<u64>>,
+    policies: Vec<PolicyJson>,
+}
+
+impl AnswerJson {
+    pub(super) fn new(answer: &Answer, ladders: &[Ladder]) -> Self {
+        let waits = |ladder: &Ladder| ladder.waits.iter().map(|wait| wait.as_nanos()).collect();
+        Self {
+            sure: sure(answer),
+            waits: answer.waits,
+            waits_ns: ladders.iter().map(waits).collect(),
+            policies: answer.policies.iter().map(PolicyJson::from).collect(),
+        }
+    }
+}
+
+/// Ranges are the least and the greatest value.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum PolicyJson {
+    Plain {
+        readings: Vec<ReadingJson>,
+        retry_cnt: [u8; 2],
+    },
+    Firmware {
+        first_wait_ns: u64,
+        timeout: [u8; 2],
+        coarse_timer: bool,
+        retry_cnt: [u8; 2],
+    },
+    Profile {
+        steps: Vec<StepJson>,
+        capped_by_timeout: Option<u8>,
+    },
+}
+
+#[derive(Serialize)]
+struct ReadingJson {
+    timeout: [u8; 2],
+    multiplier: u8,
+    minimum_enforced: Option<bool>,
+    longer_first_wait: bool,
+}
+
+#[derive(Serialize)]
+struct StepJson {
+    wait_ns: u64,
+    uses: usize,
+}
+
+fn ends(range: &RangeInclusive<u8>) -> [u8; 2] {
+    [*range.start(), *range.end()]
+}
+
+impl From<&Policy> for PolicyJson {
+    fn from(policy: &Policy) -> Self {
+        match policy {
+            Policy::Plain {
+                readings,
+                retry_cnt,
+            } => Self::Plain {
+                readings: readings
+                    .iter()
+                    .map(|it| ReadingJson {
+                        timeout: ends(&it.timeout),
+                        multiplier: it.multiplier,
+                        minimum_enforced: it.floor,
+                        longer_first_wait: it.has_silent_expiry,
+                    })
+                    .collect(),
+                retry_cnt: ends(retry_cnt),
+            },
+            Policy::Firmware {
+                first,
+                top,
+                coarse,
+                retry_cnt,
+            } => Self::Firmware {
+                first_wait_ns: ferroce_adp::ack_timeout(*first).map_or(0, Span::as_nanos),
+                timeout: if *top.start() == 16 {
+                    [1, *top.end()]
+                } else {
+                    ends(top)
+                },
+                coarse_timer: *coarse,
+                retry_cnt: ends(retry_cnt),
+            },
+            Policy::Profile { steps, cap } => Self::Profile {
+                steps: steps
+                    .iter()
+                    .map(|step| StepJson {
+                        wait_ns: step.wait.as_nanos(),
+                        uses: step.uses,
+                    })
+                    .collect(),
+                capped_by_timeout: *cap,
+            },
+        }
+    }
+}
+
+/// What a log says, for programs.
+#[derive(Serialize)]
+pub(super) struct FailuresJson<'a> {
+    lines: u64,
+    errors: u64,
+    untimed: u64,
+    /// By peer, in nanoseconds.
+    failures_ns: &'a std::collections::BTreeMap<String, Vec<u64>>,
+    apart_ns: Option<u64>,
+    repeated: usize,
+    policies: Vec<ToleratesJson>,
+}
+
+#[derive(Serialize)]
+struct ToleratesJson {
+    kind: &'static str,
+    multiplier: Option<u8>,
+    minimum_enforced: Option<bool>,
+    timeout: [u8; 2],
+    retry_cnt: u8,
+    total_ns: u64,
+}
+
+impl<'a> FailuresJson<'a> {
+    pub(super) fn new(log: &'a Log, found: Option<&Failures>) -> Self {
+        let policies = found.map_or(&[][..], |found| &found.policies);
+        Self {
+            lines: log.lines,
+            errors: log.errors,
+            untimed: log.untimed,
+            failures_ns: &log.failures,
+            apart_ns: found.map(|found| found.gap.as_nanos()),
+            repeated: found.map_or(0, |found| found.repeated),
+            policies: policies.iter().map(ToleratesJson::from).collect(),
+        }
+    }
+}
+
+impl From<&Tolerates> for ToleratesJson {
+    fn from(it: &Tolerates) -> Self {
+        let (kind, multiplier, minimum_enforced) = match it.policy {
+            Tolerant::Firmware => ("firmware", None, Some(true)),
+            Tolerant::Plain { multiplier, floor } => ("plain", Some(multiplier), floor),
+        };
+        Self {
+            kind,
+            multiplier,
+            minimum_enforced,
+            timeout: ends(&it.timeout),
+            retry_cnt: it.retry_cnt,
+            total_ns: it.total.as_nanos(),
+        }
+    }
+}

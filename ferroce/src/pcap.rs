@@ -1,0 +1,353 @@
+//! `ferroce pcap`: what went wrong in a capture.
+
+mod findings;
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use ferroce_capture::{Analysis, FileEnd, ReadError, Way, analyse};
+use ferroce_time::Span;
+use ferroce_wire::Service;
+use serde::Serialize;
+
+use crate::lines::wrapped;
+use crate::output::{Failure, Output};
+use findings::findings;
+
+/// Directions that are shown if --all is not given.
+const SHOWN_MAX: usize = 20;
+
+/// Look into captures of RoCEv2
+#[derive(Args, Debug)]
+pub(crate) struct Command {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    Check(Check),
+}
+
+impl Command {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        match self.action {
+            Action::Check(check) => check.run(to),
+        }
+    }
+}
+
+/// Check a capture: ICRC, sequence numbers, opcodes, acknowledgements, NAKs
+///
+/// Reads pcap and pcapng of any RoCEv2 traffic, with VLAN tags, GRE or Linux cooked headers around it,
+/// also if packets are cut short. Says for each queue pair and direction what is missing, was sent
+/// again, or was refused. Exits with 0 whatever it finds.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+struct Check {
+    /// A pcap or pcapng file; - reads standard input
+    file: PathBuf,
+    /// Show every direction of every queue pair, also those without findings
+    #[arg(short, long)]
+    all: bool,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
+}
+
+/// Opens a file, or standard input for `-`.
+pub(crate) fn open(file: &Path) -> Result<Box<dyn Read + Send>, Failure> {
+    if file == Path::new("-") {
+        return Ok(Box::new(io::stdin()));
+    }
+    let opened = File::open(file).and_then(|opened| match opened.metadata()?.is_dir() {
+        true => Err(io::ErrorKind::IsADirectory.into()),
+        false => Ok(opened),
+    });
+    match opened {
+        Ok(opened) => Ok(Box::new(BufReader::with_capacity(1 << 20, opened))),
+        Err(error) => Err(Failure::input(format_args!(
+            "cannot open {}: {error}",
+            file.display()
+        ))),
+    }
+}
+
+/// Reads a capture.
+pub(crate) fn read(file: &Path, source: Box<dyn Read + Send>) -> Result<Analysis, Failure> {
+    analyse(source).map_err(|error| {
+        let text = format!("{}: {error}", file.display());
+        match error {
+            ReadError::Io(_) => Failure::broken(text),
+            _ => Failure::input(text),
+        }
+    })
+}
+
+/// What a capture holds besides RoCEv2, for people; empty if nothing.
+pub(crate) fn remarks(analysis: &Analysis) -> Vec<String> {
+    let totals = &analysis.totals;
+    let said = &analysis.conversations;
+    let mut all = Vec::new();
+    let mut remark = |count: u64, text: &str| {
+        if count > 0 {
+            all.push(format!("{} {text}", grouped(count)));
+        }
+    };
+    remark(totals.other, "frames of other protocols");
+    remark(totals.cut, "frames cut off before the transport header");
+    remark(
+        totals.fragments,
+        "IP fragments, which RoCEv2 does not allow",
+    );
+    remark(
+        totals.backwards,
+        "frames with a time before that of the frame before",
+    );
+    remark(
+        said.not_followed,
+        "packets of more queue pairs than are followed",
+    );
+    for (link, count) in &totals.links {
+        let text = format!("frames of link type {link}, which is not understood");
+        remark(*count, &text);
+    }
+    if let Some(first) = &said.first_malformed {
+        remark(
+            said.malformed,
+            &format!("malformed packets, the first: {first}"),
+        );
+    }
+    if analysis.end == FileEnd::Cut {
+        all.push("the file ends in the middle of a packet".to_owned());
+    }
+    all
+}
+
+impl Check {
+    fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let analysis = read(&self.file, open(&self.file)?)?;
+        if self.json {
+            return to.json(&Report::new(&analysis));
+        }
+        let totals = &analysis.totals;
+        let mut text = head(&analysis);
+        for remark in remarks(&analysis) {
+            let _ = writeln!(text, "also: {remark}");
+        }
+        if totals.roce == 0 {
+            let _ = writeln!(text, "no packet of RoCEv2 (UDP port 4791)");
+            return to.text(&text);
+        }
+        let start = totals.time.map_or(0, |(first, _)| first);
+        let (mut shown, mut quiet, mut more) = (0, 0, 0);
+        for way in &analysis.conversations.ways {
+            let found = findings(way, start);
+            match () {
+                () if found.is_empty() && !self.all => quiet += 1,
+                () if shown == SHOWN_MAX && !self.all => more += 1,
+                () => {
+                    shown += 1;
+                    text += "\n";
+                    text += &of_way(way, &found);
+                }
+            }
+        }
+        for (count, what) in [(more, "with"), (quiet, "without")] {
+            if count > 0 {
+                let directions = if count == 1 {
+                    "direction"
+                } else {
+                    "directions"
+                };
+                let more = if what == "with" { "more " } else { "" };
+                let _ = writeln!(
+                    text,
+                    "\n{} {more}{directions} {what} findings; --all shows all",
+                    grouped(count)
+                );
+            }
+        }
+        to.text(&text)
+    }
+}
+
+fn head(analysis: &Analysis) -> String {
+    let (totals, said) = (&analysis.totals, &analysis.conversations);
+    let (first, last) = totals.time.unwrap_or_default();
+    let mut text = format!(
+        "{} packets of RoCEv2 in {}\nICRC: {} right, {} wrong",
+        grouped(totals.roce),
+        Span::from_nanos(last - first).about(),
+        grouped(said.icrc_right),
+        grouped(said.icrc_wrong),
+    );
+    if said.icrc_unknown > 0 {
+        let _ = write!(
+            text,
+            ", {} not captured to their end",
+            grouped(said.icrc_unknown)
+        );
+    }
+    text + "\n"
+}
+
+/// `10.0.0.1 to queue pair 0x000011 of 10.0.0.2`
+pub(crate) fn name(way: &Way) -> String {
+    let key = way.key;
+    let from = match way.src_qp {
+        None => key.from.to_string(),
+        Some(qp) => format!("QP {:#08x} of {}", qp.value(), key.from),
+    };
+    format!("{from} to QP {:#08x} of {}", key.dest_qp.value(), key.to)
+}
+
+fn of_way(way: &Way, findings: &[String]) -> String {
+    let mut text = format!(
+        "{}\n  {}: {} packets, {} bytes of payload\n",
+        name(way),
+        service(way.service),
+        grouped(way.packets),
+        grouped(way.bytes),
+    );
+    for finding in findings {
+        for (i, row) in wrapped(finding, 76).iter().enumerate() {
+            let mark = if i == 0 { "  - " } else { "    " };
+            let _ = writeln!(text, "{mark}{row}");
+        }
+    }
+    text
+}
+
+fn service(service: Service) -> &'static str {
+    match service {
+        Service::Rc => "RC",
+        Service::Uc => "UC",
+        Service::Ud => "UD",
+        Service::Xrc => "XRC",
+        Service::Cnp => "CNP",
+    }
+}
+
+/// `1,234,567`
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[derive(Serialize)]
+struct Report {
+    packets: u64,
+    duration_ns: u64,
+    icrc_right: u64,
+    icrc_wrong: u64,
+    icrc_unknown: u64,
+    is_cut: bool,
+    remarks: Vec<String>,
+    directions: Vec<Direction>,
+}
+
+#[derive(Serialize)]
+struct Direction {
+    from: String,
+    to: String,
+    src_qpn: Option<u32>,
+    dest_qpn: u32,
+    service: &'static str,
+    packets: u64,
+    payload_bytes: u64,
+    captured_twice: u64,
+    icrc_wrong: u64,
+    congestion_marked: u64,
+    cnps: u64,
+    first_ns: u64,
+    last_ns: u64,
+    mtu: Option<u32>,
+    requests: u64,
+    repeated: u64,
+    rounds: u64,
+    rounds_after_nak: u64,
+    rounds_after_rnr_nak: u64,
+    missing: u64,
+    came_later: u64,
+    out_of_sequence: u64,
+    unanswered: Option<u32>,
+    responses: u64,
+    sequence_naks: u64,
+    rnr_naks: u64,
+    fatal_naks: u64,
+    /// The waits of each outage, in nanoseconds.
+    waits_ns: Vec<Vec<u64>>,
+    findings: Vec<String>,
+}
+
+impl Report {
+    fn new(analysis: &Analysis) -> Self {
+        let (totals, said) = (&analysis.totals, &analysis.conversations);
+        let (first, last) = totals.time.unwrap_or_default();
+        Self {
+            packets: totals.roce,
+            duration_ns: last - first,
+            icrc_right: said.icrc_right,
+            icrc_wrong: said.icrc_wrong,
+            icrc_unknown: said.icrc_unknown,
+            is_cut: analysis.end == FileEnd::Cut,
+            remarks: remarks(analysis),
+            directions: said
+                .ways
+                .iter()
+                .map(|way| Direction::new(way, first))
+                .collect(),
+        }
+    }
+}
+
+impl Direction {
+    fn new(way: &Way, start: u64) -> Self {
+        let (requests, responses) = (&way.requests, &way.responses);
+        let waits = |ladder: &ferroce_capture::Ladder| {
+            ladder.waits.iter().map(|wait| wait.as_nanos()).collect()
+        };
+        Self {
+            from: way.key.from.to_string(),
+            to: way.key.to.to_string(),
+            src_qpn: way.src_qp.map(|qp| qp.value()),
+            dest_qpn: way.key.dest_qp.value(),
+            service: service(way.service),
+            packets: way.packets,
+            payload_bytes: way.bytes,
+            captured_twice: way.twice,
+            icrc_wrong: way.icrc_wrong,
+            congestion_marked: way.marked,
+            cnps: way.cnps,
+            first_ns: way.time.0,
+            last_ns: way.time.1,
+            mtu: requests.mtu,
+            requests: requests.packets,
+            repeated: requests.repeated,
+            rounds: requests.rounds,
+            rounds_after_nak: requests.rounds_after_nak,
+            rounds_after_rnr_nak: requests.rounds_after_rnr,
+            missing: requests.missing,
+            came_later: requests.late,
+            out_of_sequence: requests.out_of_sequence,
+            unanswered: requests.unanswered(),
+            responses: responses.packets,
+            sequence_naks: responses.sequence_naks,
+            rnr_naks: responses.rnr_naks,
+            fatal_naks: responses.fatal_naks.map_or(0, |(_, count)| count),
+            waits_ns: requests.ladders.iter().map(waits).collect(),
+            findings: findings(way, start),
+        }
+    }
+}
