@@ -51,8 +51,7 @@ fn listen(id: &Arc<Id>, backlog: c_int) -> Result<c_int, Error> {
     let backlog = u32::try_from(backlog).ok().filter(|backlog| *backlog > 0);
     let backlog = backlog.unwrap_or(BACKLOG).min(BACKLOG);
     let service = ServiceId::new(id.space(), source.port());
-    state.claims.iter().for_each(ServiceClaim::publish);
-    for device in devices {
+    for device in &devices {
         device.join()?;
         let begun = device.with(|hca, _| {
             hca.cm_mut().listen(service, backlog)?;
@@ -61,9 +60,11 @@ fn listen(id: &Arc<Id>, backlog: c_int) -> Result<c_int, Error> {
             Ok::<_, CmError>(())
         });
         begun.map_err(|error| refused(libc::EADDRINUSE, error.to_string()))?;
-        device.expect_requests();
         state.listens.push((device, service));
     }
+    // Not before they are answered: from here on other processes pass them on to this one.
+    state.claims.iter().for_each(ServiceClaim::publish);
+    devices.iter().for_each(|device| device.expect_requests());
     state.step = Step::Listening;
     Ok(0)
 }

@@ -99,7 +99,7 @@ impl KeptPlaces {
         self.look_at_ns = now_ns + LOOK_NS;
         let watch = &self.watch;
         self.sockets.retain(|kept| {
-            let stays = !kept.socket.has_left();
+            let stays = !kept.socket.is_out();
             if !stays {
                 watch.remove(&*kept.socket);
             }
@@ -126,7 +126,7 @@ impl KeptPlaces {
     pub(crate) fn give_all(&mut self, give: impl Fn(&Socket, Option<u8>) -> bool) {
         let watch = &self.watch;
         self.sockets.retain(|kept| {
-            let given = !kept.socket.has_left() && give(&kept.socket, kept.index);
+            let given = !kept.socket.is_out() && give(&kept.socket, kept.index);
             match given {
                 true => watch.remove(&*kept.socket),
                 false => kept.give_up(),
@@ -137,7 +137,7 @@ impl KeptPlaces {
 
     /// Those that have not been given up.
     fn places(&self) -> impl Iterator<Item = &Kept> {
-        self.sockets.iter().filter(|kept| !kept.socket.has_left())
+        self.sockets.iter().filter(|kept| !kept.socket.is_out())
     }
 }
 

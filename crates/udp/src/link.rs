@@ -166,8 +166,8 @@ impl Link for SocketLink {
 
     #[inline]
     fn push(&mut self, hca: &mut Hca, packet: &Outgoing) -> Result<(), Full> {
-        if self.socket.has_left() {
-            return Ok(()); // the program ends, and nobody waits for it
+        if self.socket.is_out() {
+            return Ok(()); // the program has not begun, or ends: no peer waits for it
         }
         let flows = &mut self.intake.sorter.flows;
         match self.stage.push(hca, packet, flows, &self.socket) {
@@ -185,7 +185,7 @@ impl Link for SocketLink {
 
     #[inline]
     fn flush(&mut self, hca: &mut Hca) -> bool {
-        if self.socket.has_left() {
+        if self.socket.is_out() {
             self.stage.clear();
         }
         let tap = self.tap.as_ref();

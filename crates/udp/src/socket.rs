@@ -59,8 +59,8 @@ pub struct Socket {
     segments_max: usize,
     /// Whether the kernel cuts batches for us. Goes to `false` once, never back.
     segmentation: AtomicBool,
-    /// Whether it has left its port; see [`Socket::leave`].
-    left: AtomicBool,
+    /// Whether it shares its port: from [`Socket::enter`] until [`Socket::leave`].
+    is_in: AtomicBool,
 }
 
 impl Socket {
@@ -84,7 +84,7 @@ impl Socket {
     }
 
     /// A socket for `address` that is not bound to it before [`Self::enter`]: nothing arrives, and
-    /// it must not be sent from.
+    /// it must not be sent from, or the kernel would bind it to a port of its choice.
     ///
     /// # Errors
     /// As [`Self::bind`], but for what is wrong with the address itself.
@@ -108,7 +108,7 @@ impl Socket {
             granted,
             segments_max: kernel.unwrap_or(SEGMENTS_MAX_OLD),
             segmentation: AtomicBool::new(options.segmentation && kernel.is_some()),
-            left: AtomicBool::new(false),
+            is_in: AtomicBool::new(false),
         })
     }
 
@@ -122,7 +122,7 @@ impl Socket {
             granted: own.granted,
             segments_max: own.segments_max,
             segmentation: AtomicBool::new(own.segmentation()),
-            left: AtomicBool::new(false),
+            is_in: AtomicBool::new(true),
         })
     }
 
@@ -131,7 +131,9 @@ impl Socket {
         let address = self.address;
         self.inner
             .bind(&address.into())
-            .map_err(|source| BindError::from_bind(address, source))
+            .map_err(|source| BindError::from_bind(address, source))?;
+        self.is_in.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The address the socket is bound to, with the port the kernel chose if 0 was asked for.

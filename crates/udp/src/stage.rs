@@ -167,7 +167,7 @@ impl Stage {
                     }
                 }
                 Err(SendError::WouldBlock) => return Err(WouldBlock),
-                Err(_) if socket.has_left() => self.clear(),
+                Err(_) if socket.is_out() => self.clear(),
                 // The link lost it, as links do; the transport repeats what matters.
                 Err(error) => {
                     hca.count(Counter::TxDropped, self.packets as u64);

@@ -2,8 +2,11 @@
 
 mod common;
 
-use common::services::{PATIENTLY, ask, outcome, qpn_at};
+use std::time::{Duration, Instant};
+
+use common::services::{PATIENTLY, SOON, ask, outcome, qpn_at};
 use common::{Node, Other, Place, address, hear, role, tell};
+use ferroce_hca::Hca;
 use ferroce_hca::cm::CmEventKind;
 use ferroce_udp::{ServiceError, ServiceScope};
 use ferroce_wire::cm::{PortSpace, ServiceId};
@@ -41,6 +44,33 @@ fn requests_find_whoever_serves_the_port() {
         let kind = outcome(&nodes.each_ref());
         assert!(matches!(kind, CmEventKind::SidrReply { ref rep } if rep.status != 0));
     }
+}
+
+/// What other processes pass on to one that does not share the port yet finds no listener there. An
+/// answer would bind its socket to another port, and it could not join any more.
+#[test]
+fn a_request_that_comes_before_its_process_has_joined_keeps_it_from_nothing() {
+    let place = Place::with_device(address(15, 4, 0));
+    let [server, client] = [(); 2].map(|()| attach(&place));
+    let claim = server
+        .device
+        .claim_service(PortSpace::Udp, 7, ServiceScope::Device)
+        .unwrap();
+    claim.publish();
+    ask(&client, claim.service(), SOON, 15);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(100) {
+        server.device.progress();
+        client.device.progress();
+    }
+    server.device.join().unwrap();
+    let listen = |hca: &mut Hca| hca.cm_mut().listen(claim.service(), 8);
+    server.device.with(listen).unwrap();
+    let kind = outcome(&[&server, &client]);
+    let CmEventKind::SidrReply { rep } = kind else {
+        panic!("{kind:?}");
+    };
+    assert_eq!((rep.status, rep.qpn), (0, qpn_at(&server)));
 }
 
 #[test]

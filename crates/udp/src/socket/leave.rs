@@ -34,19 +34,20 @@ impl Socket {
     /// # Errors
     /// Kernels before 5.7 want a privilege for it.
     pub(crate) fn leave(&self) -> io::Result<()> {
-        self.left.store(true, Ordering::Relaxed);
+        self.is_in.store(false, Ordering::Relaxed);
         set(&self.inner, libc::SOL_SOCKET, SO_BINDTOIFINDEX, NOWHERE)
     }
 
     /// Notes that another process has the socket from now on, with all that is in it.
     pub(crate) fn give_away(&self) {
-        self.left.store(true, Ordering::Relaxed);
+        self.is_in.store(false, Ordering::Relaxed);
     }
 
-    /// Whether it has left or was given away: what is sent from it now is not sent.
+    /// Whether it does not share its port yet, or no more: it has left or was given away. What is
+    /// sent from it now is not sent.
     #[inline]
-    pub(crate) fn has_left(&self) -> bool {
-        self.left.load(Ordering::Relaxed)
+    pub(crate) fn is_out(&self) -> bool {
+        !self.is_in.load(Ordering::Relaxed)
     }
 
     /// Waits until the packets are there that were on their way to a socket that has left. Takes
