@@ -28,6 +28,7 @@ mod watch;
 use cc::Cc;
 use dev::Dev;
 pub(crate) use format::Before;
+use format::{Format, Row};
 pub(crate) use hist::spelled_out;
 use impair::Impair;
 use link::Link;
@@ -97,6 +98,19 @@ fn devices(registry: &Registry, name: Option<&str>) -> Result<Vec<(usize, Device
     let all = all.into_iter().enumerate();
     let is_wanted = |spec: &DeviceSpec| name.is_none_or(|name| spec.name == name);
     Ok(all.filter(|(_, spec)| is_wanted(spec)).collect())
+}
+
+/// Prints a row for the device of a name, or for each of all.
+fn show_each(
+    registry: &Registry,
+    name: Option<&str>,
+    format: Format,
+    to: &mut Output<'_>,
+    row: impl Fn(usize, &DeviceSpec) -> Result<Row, Failure>,
+) -> Result<(), Failure> {
+    let devices = devices(registry, name)?;
+    let rows = devices.iter().map(|(place, spec)| row(*place, spec));
+    format.print(to, rows.collect::<Result<_, _>>()?)
 }
 
 fn observe(registry: &Registry, spec: &DeviceSpec) -> Result<Observer, Failure> {

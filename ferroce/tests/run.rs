@@ -3,11 +3,11 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::net::UdpSocket;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -250,14 +250,8 @@ fn counters_are_read_as_they_are() {
     let device = Device::attach(&ferroce.registry(), "fr1", AttachOptions::default()).unwrap();
     let script = "f=/sys/class/infiniband/fr1/ports/1/hw_counters/rx_malformed; \
                   read value < $f; echo $value; read line; read value < $f; echo $value";
-    let mut child = ferroce
-        .command(&["run", "sh", "-c", script])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert_eq!(lines.next().unwrap().unwrap(), "0");
+    let mut reads = Talking::start(&ferroce, &[], script);
+    assert_eq!(reads.line(), "0");
 
     device.join().unwrap();
     // Another port of this host would be another user's.
@@ -271,9 +265,9 @@ fn counters_are_read_as_they_are() {
     }
     // Longer than files may be behind.
     thread::sleep(Duration::from_millis(20));
-    child.stdin.take().unwrap().write_all(b"\n").unwrap();
-    assert_eq!(lines.next().unwrap().unwrap(), "1");
-    assert!(child.wait().unwrap().success());
+    reads.child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(reads.line(), "1");
+    assert_eq!(reads.end().0, Some(0));
 
     assert_eq!(
         ferroce.good(&["-jd", "dev", "show", "fr1"]),
@@ -580,47 +574,62 @@ fn runs_that_overlap_put_back_what_was_there_before_all_of_them() {
                 let expected = format!("dev fr0 egress {what} ingress none\n");
                 assert_eq!(ferroce.good(&["impair", "fr0"]), expected);
             };
-            let one = Waiting::start(&ferroce, first);
+            let one = Talking::impaired(&ferroce, first);
             shown(first);
-            let other = Waiting::start(&ferroce, second);
+            let other = Talking::impaired(&ferroce, second);
             shown(second);
             if first_ends_first {
-                assert_eq!(one.end(), "");
+                assert_eq!(one.end().1, "");
                 shown(second);
-                assert_eq!(other.end(), "");
+                assert_eq!(other.end().1, "");
             } else {
-                assert_eq!(other.end(), "");
+                assert_eq!(other.end().1, "");
                 shown(first);
-                assert_eq!(one.end(), "");
+                assert_eq!(one.end().1, "");
             }
             shown("delay=1ms");
         }
     }
 }
 
-/// `ferroce run --impair` with a program that waits.
-struct Waiting(std::process::Child);
+/// A program under `ferroce run` that one talks to line by line.
+struct Talking {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
 
-impl Waiting {
-    fn start(ferroce: &Installation, impairment: &str) -> Self {
-        let script = "echo ready; read line";
+impl Talking {
+    /// `ferroce run OPTIONS sh -c SCRIPT`.
+    fn start(ferroce: &Installation, options: &[&str], script: &str) -> Self {
         let mut child = ferroce
-            .command(&["run", "--impair", impairment, "sh", "-c", script])
+            .command(&[&["run"], options, &["sh", "-c", script]].concat())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert_eq!(lines.next().unwrap().unwrap(), "ready");
-        Self(child)
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
     }
 
-    /// Ends the program; returns what the run has said.
-    fn end(mut self) -> String {
-        drop(self.0.stdin.take());
-        let output = self.0.wait_with_output().unwrap();
-        text(&output.stderr).to_owned()
+    /// A program that does nothing until it ends, with this impairment.
+    fn impaired(ferroce: &Installation, impairment: &str) -> Self {
+        let script = "echo ready; read line";
+        let mut waits = Self::start(ferroce, &["--impair", impairment], script);
+        assert_eq!(waits.line(), "ready");
+        waits
+    }
+
+    /// What it says next.
+    fn line(&mut self) -> String {
+        self.lines.next().unwrap().unwrap()
+    }
+
+    /// Closes its input and waits until it ends; returns its exit code and what the run has said.
+    fn end(mut self) -> (Option<i32>, String) {
+        drop(self.child.stdin.take());
+        let output = self.child.wait_with_output().unwrap();
+        (output.status.code(), text(&output.stderr).to_owned())
     }
 }
 
@@ -629,15 +638,7 @@ fn settings_of_a_run_that_was_killed_are_put_back_by_the_next_command() {
     let ferroce = Installation::new();
     ferroce.good(&["impair", "fr0", "delay=1ms"]);
     let before = "dev fr0 egress delay=1ms ingress none\n";
-    let script = "echo ready; read line";
-    let mut child = ferroce
-        .command(&["run", "--impair", "loss=1%", "sh", "-c", script])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let mut child = Talking::impaired(&ferroce, "loss=1%").child;
     let during = ferroce.good(&["impair", "fr0"]);
     assert_eq!(during, "dev fr0 egress loss=1% ingress none\n");
 
@@ -655,22 +656,19 @@ fn settings_of_a_run_that_was_killed_are_put_back_by_the_next_command() {
 fn signals_reach_the_program_and_the_statistics_come_all_the_same() {
     let ferroce = Installation::new();
     let script = "trap 'echo got it; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
-    let mut child = ferroce
-        .command(&["run", "--stats", "sh", "-c", script])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert_eq!(lines.next().unwrap().unwrap(), "ready");
-    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
-    assert_eq!(lines.next().unwrap().unwrap(), "got it");
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(3));
+    let mut runs = Talking::start(&ferroce, &["--stats"], script);
+    assert_eq!(runs.line(), "ready");
+    kill(
+        Pid::from_raw(runs.child.id().cast_signed()),
+        Signal::SIGTERM,
+    )
+    .unwrap();
+    assert_eq!(runs.line(), "got it");
+    let (code, said) = runs.end();
+    assert_eq!(code, Some(3));
     assert!(
-        text(&output.stderr).contains("no adaptive-retransmission timeouts"),
-        "{}",
-        text(&output.stderr)
+        said.contains("no adaptive-retransmission timeouts"),
+        "{said}"
     );
 }
 

@@ -30,7 +30,7 @@ use self::model::Model;
 use self::preset::Verb as Presets;
 use self::watch::Watch;
 use super::format::{Before, Format, Row};
-use super::{devices, link, observe, registry};
+use super::{link, observe, registry, show_each};
 use crate::output::{Failure, Output};
 
 /// Show and set the parameters of congestion control (DCQCN), even while programs run
@@ -296,19 +296,17 @@ fn show(
     format: Format,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
-    let mut rows = Vec::new();
-    for (index, spec) in devices(registry, name)? {
+    show_each(registry, name, format, to, |index, spec| {
         let name = spec.name.as_str();
         let mut row = Row::of_device((index, name), format!("dev {name}"));
-        let params = observe(registry, &spec)?.state().congestion();
+        let params = observe(registry, spec)?.state().congestion();
         let values = match prio {
             Some(prio) => switches(&params, prio),
             None => values(&params, names),
         };
         row.put_below("dcqcn", json(&values), &lines(&values));
-        rows.push(row);
-    }
-    format.print(to, rows)
+        Ok(row)
+    })
 }
 
 /// The switches of a priority.

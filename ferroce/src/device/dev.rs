@@ -9,7 +9,7 @@ use ferroce_udp::{DeviceSpec, Registry, SpecError};
 use toml::{Table, Value};
 
 use super::format::{Before, Format, Row};
-use super::{at_pci, devices, observe, registry};
+use super::{at_pci, observe, registry, show_each};
 use crate::output::{Failure, Output};
 use crate::registers::is_card_name;
 
@@ -149,8 +149,7 @@ fn show(
     format: Format,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
-    let mut rows = Vec::new();
-    for (index, spec) in devices(registry, name)? {
+    show_each(registry, name, format, to, |index, spec| {
         let name = spec.name.as_str();
         let mut row = Row::of_device((index, name), format!("{index}: {name}:"));
         row.put("node_type", "ca");
@@ -168,11 +167,10 @@ fn show(
         }
         if format.details {
             row.put("pci", spec.pci_at(index).to_string());
-            details(&mut row, registry, &spec)?;
+            details(&mut row, registry, spec)?;
         }
-        rows.push(row);
-    }
-    format.print(to, rows)
+        Ok(row)
+    })
 }
 
 fn details(row: &mut Row, registry: &Registry, spec: &DeviceSpec) -> Result<(), Failure> {

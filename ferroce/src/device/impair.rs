@@ -6,7 +6,7 @@ use ferroce_udp::wait::Clock;
 use ferroce_udp::{Registry, impairment};
 
 use super::format::{Before, Format, Row};
-use super::{devices, link, observe, registry};
+use super::{link, observe, registry, show_each};
 use crate::output::{Failure, Output};
 
 /// Impair a device's link, even while in use
@@ -88,11 +88,10 @@ fn show(
     format: Format,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
-    let mut rows = Vec::new();
-    for (index, spec) in devices(registry, name)? {
+    show_each(registry, name, format, to, |index, spec| {
         let name = spec.name.as_str();
         let mut row = Row::of_device((index, name), format!("dev {name}"));
-        let observer = observe(registry, &spec)?;
+        let observer = observe(registry, spec)?;
         let state = observer.state();
         for (direction, key, queue) in [
             (Direction::Egress, "egress", "egress_queue_bytes"),
@@ -103,9 +102,8 @@ fn show(
                 row.put(queue, bytes);
             }
         }
-        rows.push(row);
-    }
-    format.print(to, rows)
+        Ok(row)
+    })
 }
 
 /// The impairment with its blackouts counted from now, without those that are over.
@@ -113,7 +111,7 @@ fn still_to_come(state: &DeviceState, direction: Direction) -> Impairment {
     let (mut impairment, now) = (state.impairment(direction), now());
     impairment.blackouts.retain_mut(|blackout| {
         let (from, end) = (blackout.from, blackout.from.after(blackout.length));
-        // Nobody wants to read nanoseconds that have passed when they are read.
+        // Nanoseconds have passed when they are read.
         let in_ms = |span: Span| Span::from_millis(span.as_nanos().div_ceil(1_000_000));
         blackout.from = Time::ZERO.after(in_ms(from.since(now)));
         blackout.length = in_ms(end.since(from.max(now)));

@@ -12,7 +12,7 @@ use ferroce_udp::{Observer, Registry};
 use ferroce_units::TIME;
 
 use super::format::{Before, Format, Row};
-use super::{devices, link, observe, registry};
+use super::{link, observe, registry, show_each};
 use crate::output::{Failure, Output};
 
 /// Show ports, and take them down and up
@@ -199,10 +199,9 @@ fn show(
     format: Format,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
-    let mut rows = Vec::new();
-    for (index, spec) in devices(registry, name)? {
+    show_each(registry, name, format, to, |index, spec| {
         let mut row = Row::of_port((index, &spec.name));
-        let port = observe(registry, &spec)?.port();
+        let port = observe(registry, spec)?.port();
         row.put("state", if port.is_up { "ACTIVE" } else { "DOWN" });
         let cable = if port.is_up { "LINK_UP" } else { "DISABLED" };
         row.put("physical_state", cable);
@@ -212,9 +211,8 @@ fn show(
             let left_ms = left.as_nanos().div_ceil(1_000_000);
             row.put("changes_in", TIME.write(left_ms * 1_000_000));
         }
-        rows.push(row);
-    }
-    format.print(to, rows)
+        Ok(row)
+    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use ferroce_udp::Registry;
 
 use super::format::{Before, Format, Row};
 use super::hist::Hist;
-use super::{devices, link, observe, registry};
+use super::{link, observe, registry, show_each};
 use crate::bins;
 use crate::output::{Failure, Output};
 
@@ -76,19 +76,17 @@ fn show(
     format: Format,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
-    let mut rows = Vec::new();
-    for (index, spec) in devices(registry, name)? {
+    show_each(registry, name, format, to, |index, spec| {
         let mut row = Row::of_port((index, &spec.name));
-        let observer = observe(registry, &spec)?;
+        let observer = observe(registry, spec)?;
         for info in Counter::TABLE {
             row.put(info.name, observer.state().counter(info.counter));
         }
         if format.details {
             put_histogram(&mut row, &spec.name, observer.state())?;
         }
-        rows.push(row);
-    }
-    format.print(to, rows)
+        Ok(row)
+    })
 }
 
 /// The table of counters: first those of the device, then those of the port made of them.

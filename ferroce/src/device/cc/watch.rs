@@ -52,7 +52,7 @@ impl Watch {
                 to.json(&rows)?;
             } else {
                 let table = match seen.is_empty() {
-                    true => nobody(prio, !silent.is_empty()),
+                    true => no_cnps(prio, !silent.is_empty()),
                     false => table(&seen, &before, now),
                 };
                 to.text(&format!("{}{table}", in_place()))?;
@@ -139,7 +139,7 @@ fn look(
     Ok((seen, silent))
 }
 
-fn nobody(prio: Option<u8>, some_are_silent: bool) -> String {
+fn no_cnps(prio: Option<u8>, some_are_silent: bool) -> String {
     let mut which = prio.map_or_else(String::new, |prio| format!(" of priority {prio}"));
     if some_are_silent {
         which += " of a process that answers";
