@@ -230,7 +230,7 @@ impl fmt::Display for RejectReason {
             Self::NO_RESOURCES => "no resources available",
             Self::TIMEOUT => "timeout",
             Self::INVALID_COMM_ID => "invalid communication ID",
-            Self::INVALID_SERVICE_ID => "invalid service ID: nobody listens",
+            Self::INVALID_SERVICE_ID => "invalid service ID: no program listens",
             Self::INVALID_TRANSPORT => "invalid transport service type",
             Self::STALE_CONNECTION => "stale connection",
             Self::CONSUMER => "rejected by the program",

@@ -14,7 +14,7 @@ pub(crate) enum Error {
     #[error(
         "{address} is in use, perhaps by another demo: wait until it ends, or take other addresses, \
          for example --addresses 127.0.0.3,127.0.0.4; `ss -ulnp sport = :{port}` shows who it is \
-         (nobody: `rdma link` shows whether the kernel's soft-RoCE has the port)",
+         (if it shows none, `rdma link` shows whether the kernel's soft-RoCE has the port)",
         port = address.port()
     )]
     AddressInUse {

@@ -217,7 +217,7 @@ pub(super) const CAUSES: &[Cause] = &[
     Cause {
         status: WcStatus::BadRespErr,
         vendor_err: 0,
-        summary: "a response that nobody asked for in this form",
+        summary: "an unexpected response",
         cause: "The peer answered a READ or an atomic with something else, or with another length. A \
                 healthy peer does not.",
         requester: Signs {
@@ -321,7 +321,7 @@ pub(super) const CAUSES: &[Cause] = &[
     Cause {
         status: WcStatus::RetryExcErr,
         vendor_err: 0x81,
-        summary: "nobody acknowledged",
+        summary: "the peer did not acknowledge",
         cause: "The peer did not acknowledge the request within the timeout, however often it was \
                 repeated: it is gone, its queue pair is not ready or in ERR (it does not say so), or \
                 the way there or back is broken.",
