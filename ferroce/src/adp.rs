@@ -4,6 +4,7 @@ mod check;
 pub(crate) mod codec;
 pub(crate) mod emit;
 pub(crate) mod endurance;
+mod import;
 mod live;
 pub(crate) mod plot;
 mod profiles;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use ferroce_adp::builtin;
+use ferroce_adp::file::import::{ImportError, Imported, import as imported};
 use ferroce_adp::file::{Document, nearest};
 use ferroce_adp::{
     AckTimeoutFloor, DecTrigger, FIRMWARE_EXPONENTS, Policy, PolicyKind, Profile, QpTimeouts,
@@ -44,6 +46,7 @@ impl Command {
             Verb::Show(args) => args.run(to),
             Verb::Emit(args) => args.run(to),
             Verb::Profiles(args) => args.run(to),
+            Verb::Import(args) => args.run(to),
         }
     }
 }
@@ -59,6 +62,7 @@ enum Verb {
     Show(live::Show),
     Emit(emit::Emit),
     Profiles(profiles::Profiles),
+    Import(import::Import),
 }
 
 /// The timeout attributes of a QP.
@@ -260,15 +264,21 @@ pub(crate) fn floor(disabled: bool) -> AckTimeoutFloor {
 
 /// The profile in a file.
 pub(crate) fn load(file: &Path) -> Result<Profile, Failure> {
-    let document = read(file)?;
-    document
-        .profile()
-        .map_err(|report| Failure::Input(refusal(file, &document, &report)))
+    profile_of(file, &read(file)?)
 }
 
-/// A profile file, good or bad.
+/// The profile that a file has.
+pub(crate) fn profile_of(file: &Path, document: &Document) -> Result<Profile, Failure> {
+    document
+        .profile()
+        .map_err(|report| Failure::Input(refusal(file, document, &report)))
+}
+
+/// A profile in a file, good or bad, whatever form it has there.
 pub(crate) fn read(file: &Path) -> Result<Document, Failure> {
-    parse(file, &read_text(file)?).map_err(|problems| Failure::Input(problems.lines))
+    let imported = parse(file, &read_text(file)?);
+    let imported = imported.map_err(|problems| Failure::Input(problems.lines))?;
+    Ok(imported.document)
 }
 
 /// The text of a built-in profile, or of a file.
@@ -276,16 +286,19 @@ pub(crate) fn read_text(file: &Path) -> Result<String, Failure> {
     if let Some(built_in) = file.to_str().and_then(builtin::named) {
         return Ok(built_in.toml.to_owned());
     }
+    if file.as_os_str() == "-" {
+        return import::stdin();
+    }
     let bytes = fs::read(file).map_err(|error| {
         Failure::input(format_args!(
-            "cannot read {}: {error}; name a profile file, /dev/stdin, or a built-in profile{}",
+            "cannot read {}: {error}; name a profile file, - for standard input, or a built-in profile{}",
             file.display(),
             proposal(file)
         ))
     })?;
     String::from_utf8(bytes).map_err(|error| {
         Failure::input(format_args!(
-            "{} is not text: byte {} is not UTF-8; a register dump goes to `ferroce adp decode`",
+            "{} is not text: byte {} is not UTF-8; give a register dump as hex",
             file.display(),
             error.utf8_error().valid_up_to()
         ))
@@ -302,19 +315,27 @@ fn proposal(file: &Path) -> String {
     }
 }
 
-/// What is wrong with the form of a file.
+/// What is wrong with the form of a file: on which lines, and for people.
 pub(crate) struct Problems {
-    pub(crate) error: ferroce_adp::file::FileError,
+    pub(crate) found: Vec<(Option<usize>, String)>,
     pub(crate) lines: String,
 }
 
-pub(crate) fn parse(file: &Path, text: &str) -> Result<Document, Problems> {
-    Document::parse(text).map_err(|error| {
+pub(crate) fn parse(file: &Path, text: &str) -> Result<Imported, Problems> {
+    imported(text).map_err(|error| {
+        let found: Vec<_> = match &error {
+            ImportError::File(error) => {
+                let problems = error.problems.iter();
+                problems.map(|it| (it.line(), it.to_string())).collect()
+            }
+            ImportError::Line { line, reason } => vec![(Some(*line), reason.clone())],
+            error => vec![(None, error.to_string())],
+        };
         let mut lines = String::new();
-        for problem in &error.problems {
-            let _ = writeln!(lines, "{}: error: {problem}", place(file, problem.line()));
+        for (line, problem) in &found {
+            let _ = writeln!(lines, "{}: error: {problem}", place(file, *line));
         }
-        Problems { error, lines }
+        Problems { found, lines }
     })
 }
 
@@ -339,7 +360,8 @@ pub(crate) fn place(file: &Path, line: Option<usize>) -> String {
 /// A profile file on the command line.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct FileArg {
-    /// Profile file (TOML) or built-in profile, such as link-flap; /dev/stdin reads standard input
+    /// Profile file (TOML, or what import reads) or built-in profile, such as link-flap; - reads
+    /// standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 }

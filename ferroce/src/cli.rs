@@ -53,7 +53,7 @@ enum Work {
     Sysfs(run::Sysfs),
     Serve(serve::Command),
     Demo(demo::Command),
-    /// Adaptive retransmission: check, replay, encode, draw and apply profiles
+    /// Adaptive retransmission: check, import, replay, draw and apply profiles
     Adp(adp::Command),
     Reg(reg::Reg),
     Mlxreg(mlxreg::Mlxreg),

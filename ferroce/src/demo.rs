@@ -74,7 +74,7 @@ pub struct Command {
     /// run, or a percentage of the bytes (25% unless given); units ns, us, ms, s, min
     #[arg(long, value_name = "LEN[@AT]", default_value = "300ms", value_parser = units::blackout)]
     blackout: Blackout,
-    /// Profile file (TOML) or built-in profile for the third run; /dev/stdin reads standard input
+    /// Profile file (TOML) or built-in profile for the third run; - reads standard input
     #[arg(long, value_name = "FILE", default_value = "link-flap")]
     profile: PathBuf,
     /// ACK timeout of the QPs, 1 to 31: 4.096 us doubled T times; less than 16 counts as 16

@@ -95,10 +95,10 @@ fn the_shipped_profiles_are_valid_without_warnings() {
     let profiles = profiles();
     assert!(profiles.len() >= 4);
     for profile in &profiles {
-        assert_eq!(
-            good(&["adp", "check", profile]),
-            format!("{profile}: valid\n")
-        );
+        let checked = good(&["adp", "check", profile]);
+        let first = checked.lines().next();
+        assert_eq!(first, Some(format!("{profile}: valid").as_str()));
+        assert!(!checked.contains("warning"), "{checked}");
         for timeout in ["14", "18", "20", "31"] {
             let findings = good_json(&["adp", "check", profile, "--timeout", timeout, "-j"]);
             assert_eq!(findings["warnings"], json!([]), "{profile} {timeout}");
@@ -375,7 +375,10 @@ fn check_speaks_json() {
         "decision": "D12",
     });
     let findings: Value = serde_json::from_str(&out).unwrap();
-    let expected = json!({"valid": false, "violations": [finding], "warnings": [], "problems": []});
+    let expected = json!({
+        "valid": false, "deadly": false, "violations": [finding], "warnings": [], "notes": [],
+        "problems": [], "qps": []
+    });
     assert_eq!((code, findings, err.as_str()), (2, expected, ""));
 
     let file = scratch("json", &GOOD.replace("retry_num = 1", "retry_num = 0"));
@@ -405,8 +408,121 @@ fn warnings_do_not_make_a_profile_invalid() {
         good(&["adp", "check", &file]),
         format!(
             "{file}: valid, 1 warning\n{file}:18: warning: timeout_range[1].timeout_retry_num = 0: \
-             counts as 1, every timeout is used at least once; write timeout_retry_num = 1\n"
+             counts as 1, every timeout is used at least once; write timeout_retry_num = 1\n\n\
+             QP    survives  resumes within  gives up after  retransmissions\n\
+             14/7     4.1 s         65.6 ms           4.2 s               72\n\
+             20/7     4.1 s         65.6 ms           4.2 s               72\n"
         )
+    );
+}
+
+#[test]
+fn a_profile_that_kills_jobs_is_deadly_and_not_applied() {
+    let deadly = GOOD.replace("retx_total_timeout = 20", "retx_total_timeout = 10");
+    let file = scratch("brief", &deadly);
+    let text = good(&["adp", "check", &file]);
+    assert!(
+        text.contains(":3: deadly: retx_total_timeout = 10: for a QP"),
+        "{text}"
+    );
+    assert_eq!(text.matches(": deadly: ").count(), 1, "{text}");
+    let findings = good_json(&["adp", "check", &file, "-j"]);
+    assert_eq!(
+        (&findings["valid"], &findings["deadly"]),
+        (&json!(true), &json!(true))
+    );
+    assert_eq!(findings["warnings"][0]["deadly"], true);
+    assert_eq!(findings["qps"][1]["timeout"], 20);
+    assert_eq!(findings["qps"][1]["gives_up_last_ns"], 4_096_000);
+
+    let apply = ["adp", "apply", &file, "-d", "nosuch", "--dry-run"];
+    let errors = bad(&apply);
+    assert!(errors.contains("retx_total_timeout = 10"), "{errors}");
+    assert!(errors.ends_with("or write it with --force\n"), "{errors}");
+    good(&[&apply[..], &["--force"]].concat());
+    good(&["adp", "apply", "link-flap", "-d", "nosuch", "--dry-run"]);
+}
+
+#[test]
+fn a_cap_that_hides_ranges_is_noted_for_the_qp_that_has_it() {
+    let text = good(&["adp", "check", "nvidia-ranges"]);
+    assert!(text.contains("note: timeout_range[1].range_low_bound = 18: a QP with timeout 14"));
+    assert!(!good(&["adp", "check", "nvidia-ranges", "--timeout", "20"]).contains("note"));
+}
+
+#[test]
+fn built_in_profiles_have_names() {
+    let listed = good_json(&["adp", "profiles", "-j"]);
+    for profile in listed.as_array().unwrap() {
+        let name = profile["name"].as_str().unwrap();
+        let path = format!("{}/../profiles/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(
+            good(&["adp", "profiles", name]),
+            std::fs::read_to_string(&path).unwrap()
+        );
+        assert_eq!(
+            good(&["adp", "encode", name]),
+            good(&["adp", "encode", &path])
+        );
+    }
+    assert!(
+        good(&["adp", "profiles"])
+            .lines()
+            .all(|line| line.len() <= 80)
+    );
+    let errors = bad(&["adp", "check", "link-flop"]);
+    assert!(
+        errors.contains("or a built-in profile, for example link-flap"),
+        "{errors}"
+    );
+    let errors = bad(&["adp", "profiles", "link-flop"]);
+    assert!(
+        errors.contains("write one of backoff, fast-recovery, link-flap"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn what_tools_print_of_a_card_is_imported_and_checked() {
+    let card = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/card.txt");
+    let (code, out, err) = run(&["adp", "import", card]);
+    assert_eq!((code, err.as_str()), (0, "read as a table of fields\n"));
+    let file = scratch("imported", &out);
+    assert_eq!(
+        good(&["adp", "encode", card]),
+        good(&["adp", "encode", &file])
+    );
+    let (code, out, err) = run(&["adp", "check", card]);
+    assert_eq!((code, err.as_str()), (0, "read as a table of fields\n"));
+    assert!(
+        out.contains("card.txt: deadly: retx_total_timeout = 10: "),
+        "{out}"
+    );
+
+    // What emit prints goes in again.
+    for tool in ["mlxreg", "mlxreg-raw", "mstreg", "ferroce"] {
+        let command = scratch(
+            "command",
+            &good(&["adp", "emit", "link-flap", "--tool", tool]),
+        );
+        let (code, out, _) = run(&["adp", "encode", &command]);
+        assert_eq!(
+            (code, out),
+            (0, good(&["adp", "encode", "link-flap"])),
+            "{tool}"
+        );
+    }
+    let dump = scratch("dump", &good(&["adp", "encode", "patient"]));
+    let (_, out, err) = run(&["adp", "import", &dump]);
+    assert_eq!(
+        good(&["adp", "encode", &scratch("toml", &out)]),
+        good(&["adp", "encode", "patient"])
+    );
+    assert!(err.starts_with("read as a register dump\n"), "{err}");
+    let errors = bad(&["adp", "import", &scratch("cut", "time_base | 0x00000004\n")]);
+    assert!(
+        errors.contains("error: the table has no row time_unit; it seems to be cut"),
+        "{errors}"
     );
 }
 

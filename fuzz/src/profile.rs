@@ -26,6 +26,7 @@ pub fn profile(data: &[u8]) {
 }
 
 fn from_file(text: &str) {
+    imported(text);
     let document = match file::Document::parse(text) {
         Ok(document) => document,
         Err(error) => {
@@ -43,6 +44,20 @@ fn from_file(text: &str) {
             judge(document.raw(), &mut Cursor::new(text.as_bytes()));
         }
         Err(report) => describe(&report),
+    }
+}
+
+/// The same text as whatever else it may be.
+fn imported(text: &str) {
+    match file::import::import(text) {
+        Ok(imported) => {
+            let again = file::import::import(&file::to_toml(imported.document.raw()));
+            if let Ok(again) = again {
+                assert_eq!(again.document.raw(), imported.document.raw());
+            }
+            describe(&imported.document.check());
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 

@@ -1,5 +1,7 @@
 //! What is wrong with a profile, and what is legal but suspicious about it.
 
+mod suspicion;
+
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,9 +9,9 @@ use core::fmt;
 
 use ferroce_time::Span;
 
-use crate::policy::{AckTimeoutFloor, Policy, PolicyKind, QpTimeouts};
+use self::suspicion::Suspicion;
+use crate::policy::{AckTimeoutFloor, QpTimeouts};
 use crate::profile::{Profile, RANGE_NUM_MAX, RawProfile, RawRange};
-use crate::trace;
 
 /// What was found in a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub struct Report {
     pub violations: Vec<Violation>,
     /// What is legal but suspicious.
     pub warnings: Vec<Warning>,
+    /// What a QP makes of the profile, and is worth knowing.
+    pub notes: Vec<Warning>,
 }
 
 impl Report {
@@ -25,6 +29,30 @@ impl Report {
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.violations.is_empty()
+    }
+
+    /// Whether jobs would die of the profile, or their network.
+    #[must_use]
+    pub fn is_deadly(&self) -> bool {
+        self.warnings.iter().any(|warning| warning.is_deadly)
+    }
+
+    /// The same profile seen with another QP as well: what is found there, too, is said once.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        let add = |found: &mut Vec<Warning>, others: Vec<Warning>| {
+            for other in others {
+                let is_same = |it: &&mut Warning| (it.rule, it.field) == (other.rule, other.field);
+                match found.iter_mut().find(is_same) {
+                    Some(same) if same.is_deadly || !other.is_deadly => {}
+                    Some(same) => *same = other,
+                    None => found.push(other),
+                }
+            }
+        };
+        add(&mut self.warnings, other.warnings);
+        add(&mut self.notes, other.notes);
+        self
     }
 }
 
@@ -69,6 +97,9 @@ pub struct Warning {
     pub text: String,
     /// What to write instead.
     pub instead: String,
+    /// Whether jobs die of it, or their network: a device is not to be given such a profile
+    /// without being told that it is meant.
+    pub is_deadly: bool,
 }
 
 impl fmt::Display for Warning {
@@ -153,7 +184,37 @@ pub enum Rule {
     Saturated,
     /// Warning: a value that nothing reads.
     NoEffect,
+    /// Warning: the total is shorter than [`TOTAL_MIN`].
+    BriefTotal,
+    /// Warning: a wait is shorter than a round trip, see [`ROUND_TRIP_MIN`].
+    BelowRoundTrip,
+    /// Warning: more than [`FLOOD`] retransmissions in [`FLOOD_OUTAGE`].
+    Flood,
+    /// Warning: the timeout never grows.
+    Steady,
+    /// Note: the QP's ACK timeout caps every wait of a range (D4).
+    Hidden,
 }
+
+/// A QP that gives up earlier fails in outages that every network has: a link that trains again, a
+/// route that changes. Our judgement, from the outages that operators report; no text has a limit.
+pub const TOTAL_MIN: Span = Span::from_secs(1);
+
+/// No acknowledgement comes back sooner than this on a network with switches, so a shorter wait
+/// retransmits every message that was not lost. Our judgement: an idle fabric's round trip is 5 to
+/// 20 us.
+pub const ROUND_TRIP_MIN: Span = Span::from_micros(20);
+
+/// On a loaded network an acknowledgement may take so long. Our judgement: 1 MiB in a switch's queue
+/// takes 84 us at 100 Gb/s.
+pub const ROUND_TRIP_LOADED: Span = Span::from_micros(200);
+
+/// The outage in which retransmissions are counted, or what the QP survives of it.
+pub const FLOOD_OUTAGE: Span = Span::from_secs(10);
+
+/// As many retransmissions of one QP in that time add to the congestion that they may come from:
+/// a wait of 10 ms each time.
+pub const FLOOD: u64 = 1_000;
 
 impl Rule {
     /// The decision behind the rule, where there is one: `D12`.
@@ -170,26 +231,26 @@ impl Rule {
             Self::ShortTotal => "D5",
             Self::Capped => "D4",
             Self::Saturated => "D14",
-            Self::RangeOrder | Self::Width | Self::NoEffect => return None,
+            Self::Hidden => "D4",
+            Self::RangeOrder
+            | Self::Width
+            | Self::NoEffect
+            | Self::BriefTotal
+            | Self::BelowRoundTrip
+            | Self::Flood
+            | Self::Steady => return None,
         })
     }
 }
 
 pub(crate) fn check(raw: &RawProfile, qp: QpTimeouts, floor: AckTimeoutFloor) -> Report {
     let violations = violations(raw);
-    let warnings = match Profile::checked(raw, &violations) {
-        Some(profile) => Suspicion {
-            profile: &profile,
-            qp,
-            floor,
-            found: Vec::new(),
-        }
-        .all(),
-        None => Vec::new(),
-    };
-    Report {
-        violations,
-        warnings,
+    match Profile::checked(raw, &violations) {
+        Some(profile) => Suspicion::new(&profile, qp, floor).report(),
+        None => Report {
+            violations,
+            ..Report::default()
+        },
     }
 }
 
@@ -339,224 +400,6 @@ fn order(i: usize, range: &RawRange, before: &RawRange) -> Option<Violation> {
             None => format!("a smaller timeout_range[{}].range_low_bound", i - 1),
         },
     })
-}
-
-/// Everything that is legal but suspicious about a valid profile.
-struct Suspicion<'a> {
-    profile: &'a Profile,
-    qp: QpTimeouts,
-    floor: AckTimeoutFloor,
-    found: Vec<Warning>,
-}
-
-impl Suspicion<'_> {
-    fn all(mut self) -> Vec<Warning> {
-        self.ranges();
-        self.initial();
-        self.limits();
-        self.unused();
-        self.found
-    }
-
-    fn warn(&mut self, rule: Rule, field: FieldName, value: i64, text: String, instead: String) {
-        self.found.push(Warning {
-            rule,
-            field,
-            value,
-            text,
-            instead,
-        });
-    }
-
-    fn ranges(&mut self) {
-        let profile = self.profile;
-        let mut reach: Option<u16> = None;
-        for (i, range) in profile.ranges().enumerate() {
-            let raw = profile.raw().timeout_range[i];
-            let of = |name| of_range(i, name);
-            if raw.timeout_retry_num == 0 {
-                let text = "counts as 1, every timeout is used at least once".into();
-                let instead = "write timeout_retry_num = 1".into();
-                self.warn(Rule::NoRetry, of("timeout_retry_num"), 0, text, instead);
-            }
-            if let Some(reach) = reach.filter(|&reach| range.low() <= reach) {
-                let text = if range.high(false) <= reach {
-                    format!("range {i} lies inside those before it and is skipped upwards")
-                } else {
-                    format!("range {i} overlaps those before it, which reach up to {reach}")
-                };
-                let instead = format!(
-                    "it is entered upwards at {}; write range_low_bound = {} or a smaller \
-                     range_size before",
-                    reach + 1,
-                    reach + 1
-                );
-                let value = raw.range_low_bound.into();
-                self.warn(Rule::Overlap, of("range_low_bound"), value, text, instead);
-            }
-            reach = reach.max(Some(range.high(false)));
-            if profile.duration(range.high(false)) >= Span::NEVER {
-                let text = format!("time_base << {} is longer than 213 days", range.high(false));
-                let instead = "it counts as never, and the QP's timeout caps it; lower it".into();
-                self.warn(
-                    Rule::Saturated,
-                    of("range_size"),
-                    raw.range_size.into(),
-                    text,
-                    instead,
-                );
-            }
-        }
-    }
-
-    fn initial(&mut self) {
-        let profile = self.profile;
-        let raw = profile.raw();
-        let low = u16::from(raw.timeout_init_low_bound);
-        let drawn = low..low + u16::from(profile.draws());
-        let inside = |exponent: &u16| {
-            profile
-                .ranges()
-                .any(|r| (r.low()..=r.high(false)).contains(exponent))
-        };
-        let outside: Vec<u16> = drawn.clone().filter(|exponent| !inside(exponent)).collect();
-        let (Some(least), Some(most)) = (outside.first(), outside.last()) else {
-            return;
-        };
-        let start = profile.range(raw.start_range_index).low();
-        let mut text = if outside.len() == drawn.len() {
-            "every initial timeout lies outside every range".into()
-        } else if least == most {
-            format!("the initial timeout {least} lies outside every range")
-        } else {
-            format!(
-                "{} of {} initial timeouts ({least} to {most}) lie outside every range",
-                outside.len(),
-                drawn.len()
-            )
-        };
-        text += &format!(
-            ", and the first expiry jumps to {start}, {}",
-            self.span(start)
-        );
-        if start < *most {
-            text += ", which is shorter";
-        }
-        let first = profile.range(0);
-        let instead = format!(
-            "draw from range 0: write timeout_init_low_bound = {} and timeout_init_range_size = 1 \
-             to {}",
-            first.low(),
-            (first.high(false) - first.low() + 1).min(255)
-        );
-        let field = plain("timeout_init_low_bound");
-        self.warn(
-            Rule::InitialOutside,
-            field,
-            raw.timeout_init_low_bound.into(),
-            text,
-            instead,
-        );
-    }
-
-    fn limits(&mut self) {
-        let (profile, qp) = (self.profile, self.qp);
-        let raw = profile.raw();
-        let mut policy = Policy::new(PolicyKind::Profile(*profile));
-        policy.floor = self.floor;
-        let Some(ack) = policy.ack_timeout(qp) else {
-            return;
-        };
-        let whose = format!(
-            "a QP with timeout {} and retry count {}",
-            qp.timeout, qp.retry_cnt
-        );
-        let first = profile.range(0).low();
-        if profile.duration(first) > ack {
-            let text = format!(
-                "{whose} caps every wait at its ACK timeout, {}, below range 0, {}",
-                ack,
-                self.span(first)
-            );
-            let instead = "lower the range or raise the QP's timeout".into();
-            let field = of_range(0, "range_low_bound");
-            self.warn(Rule::Capped, field, first.into(), text, instead);
-        }
-        let Some(total) = policy.total(qp) else {
-            if !raw.qp_total_timeout {
-                let field = plain("retx_total_timeout");
-                let text = "time_base << it is longer than 213 days and counts as never".into();
-                let instead = "a silent peer is waited for without end; lower it".into();
-                self.warn(
-                    Rule::Saturated,
-                    field,
-                    raw.retx_total_timeout.into(),
-                    text,
-                    instead,
-                );
-            }
-            return;
-        };
-        let mut silent = trace::SilentPeer::with_draw(policy, qp, u8::MAX);
-        let second = silent.nth(1).and_then(|wait| wait.at);
-        if second.is_none_or(|at| at >= total) {
-            let waits = match raw.qp_total_timeout && qp.retry_cnt == 0 {
-                true => "the first expiry is fatal".into(),
-                false => format!("the total of {} leaves one retransmission at most", total),
-            };
-            let (field, value, instead) = if raw.qp_total_timeout {
-                (
-                    "qp_total_timeout",
-                    1,
-                    "raise the QP's timeout or retry count, or set \
-                 qp_total_timeout = false with a retx_total_timeout of the profile's own",
-                )
-            } else {
-                (
-                    "retx_total_timeout",
-                    raw.retx_total_timeout.into(),
-                    "raise it",
-                )
-            };
-            let text = format!("for {whose} {waits}");
-            self.warn(Rule::ShortTotal, plain(field), value, text, instead.into());
-        }
-    }
-
-    fn unused(&mut self) {
-        let raw = self.profile.raw();
-        if raw.qp_total_timeout && raw.retx_total_timeout != 0 {
-            let text = "has no effect while qp_total_timeout is set".into();
-            let instead = "write qp_total_timeout = false to use it, or 0 here".into();
-            let field = plain("retx_total_timeout");
-            self.warn(
-                Rule::NoEffect,
-                field,
-                raw.retx_total_timeout.into(),
-                text,
-                instead,
-            );
-        }
-        let used = usize::from(raw.range_num);
-        if raw.timeout_range[used..]
-            .iter()
-            .any(|range| *range != RawRange::EMPTY)
-        {
-            let text = format!("timeout_range has entries beyond the first {used}");
-            let instead = "they are kept but not used; remove them or raise range_num".into();
-            self.warn(
-                Rule::NoEffect,
-                plain("range_num"),
-                raw.range_num.into(),
-                text,
-                instead,
-            );
-        }
-    }
-
-    fn span(&self, exponent: u16) -> Span {
-        self.profile.duration(exponent)
-    }
 }
 
 const fn plain(name: &'static str) -> FieldName {

@@ -29,7 +29,7 @@ pub struct Endurance {
     pub resumes_within: Span,
     /// How many times a QP retransmits during an outage, at most.
     pub retransmissions: u64,
-    /// The shortest wait.
+    /// The shortest wait that a retransmission follows, or the only one there is.
     pub shortest_wait: Span,
 }
 
@@ -68,20 +68,24 @@ impl Endurance {
         let mut gap = Span::ZERO;
         let mut sent_earliest = Span::ZERO;
         for step in ladder {
-            found.shortest_wait = found.shortest_wait.min(step.shortest);
+            let before = earliest;
             earliest += step.shortest * step.count;
             latest += step.longest * step.count;
             gap += step.longest;
             match step.expiry {
-                Expiry::Initial => {}
+                Expiry::Initial => found.shortest_wait = step.shortest,
                 Expiry::Fatal => {
+                    if found.survives == Span::ZERO {
+                        found.shortest_wait = found.shortest_wait.min(step.shortest);
+                    }
                     (found.gives_up_first, found.gives_up_last) = (earliest, latest);
                     break;
                 }
                 Expiry::Retransmit { .. } => {
+                    found.shortest_wait = found.shortest_wait.min(step.shortest);
                     if sent_earliest < outage {
                         found.resumes_within = found.resumes_within.max(gap);
-                        let left = (outage - sent_earliest).as_picos();
+                        let left = (outage - before).as_picos();
                         let in_outage = left / step.shortest.as_picos().max(1);
                         let lost = in_outage.min(step.count);
                         found.retransmissions = found.retransmissions.saturating_add(lost);

@@ -26,6 +26,7 @@
 //! assert_eq!(file::Document::parse(&canonical).unwrap().raw(), document.raw());
 //! ```
 
+pub mod import;
 mod key;
 mod read;
 mod schema;
@@ -144,6 +145,7 @@ impl Document {
         }
         if !report.violations.is_empty() {
             report.warnings.clear();
+            report.notes.clear();
         }
         report
     }

@@ -63,7 +63,10 @@ mod rng;
 mod state;
 pub mod trace;
 
-pub use check::{FieldName, InvalidProfile, Report, Rule, Violation, Warning};
+pub use check::{
+    FLOOD, FLOOD_OUTAGE, FieldName, InvalidProfile, ROUND_TRIP_LOADED, ROUND_TRIP_MIN, Report,
+    Rule, TOTAL_MIN, Violation, Warning,
+};
 pub use demand::{Answer, Demand, Owned};
 pub use endurance::Endurance;
 pub use policy::{

@@ -234,9 +234,12 @@ fn suspicions() {
          timeout_init_low_bound = 8 and timeout_init_range_size = 1 to 3",
     );
     suspects(
-        |raw| raw.timeout_init_low_bound = 3,
+        |raw| {
+            raw.timeout_init_low_bound = 6;
+            raw.timeout_init_range_size = 2;
+        },
         Rule::InitialOutside,
-        "timeout_init_low_bound = 3: every initial timeout lies outside every range, and the \
+        "timeout_init_low_bound = 6: every initial timeout lies outside every range, and the \
          first expiry jumps to 8, 1.024 ms; draw from range 0: write timeout_init_low_bound = 8 \
          and timeout_init_range_size = 1 to 3",
     );
@@ -244,7 +247,7 @@ fn suspicions() {
         |raw| raw.retx_total_timeout = 11,
         Rule::ShortTotal,
         "retx_total_timeout = 11: for a QP with timeout 14 and retry count 7 the total of 8.192 \
-         ms leaves one retransmission at most; raise it",
+         ms leaves one retransmission at most; write retx_total_timeout = 18 (1 s) or more",
     );
     suspects(
         |raw| raw.retx_total_timeout = 60,
@@ -278,7 +281,7 @@ fn suspicions_that_depend_on_the_qp() {
     };
     assert_eq!(
         rules(raw, qp(6, 7), AckTimeoutFloor::Disabled),
-        [Rule::Capped]
+        [Rule::Capped, Rule::Flood]
     );
     assert_eq!(rules(raw, qp(6, 7), AckTimeoutFloor::DEFAULT), []);
     assert_eq!(rules(raw, qp(0, 7), AckTimeoutFloor::DEFAULT), []);
@@ -288,5 +291,106 @@ fn suspicions_that_depend_on_the_qp() {
         rules(raw, qp(14, 0), AckTimeoutFloor::DEFAULT),
         [Rule::ShortTotal]
     );
-    assert_eq!(rules(raw, qp(14, 1), AckTimeoutFloor::DEFAULT), []);
+    assert_eq!(
+        rules(raw, qp(14, 1), AckTimeoutFloor::DEFAULT),
+        [Rule::BriefTotal]
+    );
+    assert_eq!(rules(raw, qp(14, 4), AckTimeoutFloor::DEFAULT), []);
+}
+
+#[track_caller]
+fn is_deadly(change: impl FnOnce(&mut RawProfile), rule: Rule, expected: bool) {
+    let mut raw = two_ranges();
+    change(&mut raw);
+    let report = raw.check();
+    let found = report.warnings.iter().find(|found| found.rule == rule);
+    let found = found.unwrap_or_else(|| panic!("{report:?}"));
+    assert_eq!((found.is_deadly, report.is_deadly()), (expected, expected));
+}
+
+#[test]
+fn what_kills_jobs() {
+    // 4 ms, as one operator has it.
+    is_deadly(|raw| raw.retx_total_timeout = 10, Rule::ShortTotal, true);
+    is_deadly(|raw| raw.retx_total_timeout = 17, Rule::BriefTotal, true);
+    suspects(
+        |raw| raw.retx_total_timeout = 17,
+        Rule::BriefTotal,
+        "retx_total_timeout = 17: for a QP with timeout 14 and retry count 7 the error comes after \
+         524 ms without progress, sooner than most outages end; write retx_total_timeout = 18 (1 \
+         s) or more",
+    );
+    let first_wait = |low| {
+        move |raw: &mut RawProfile| {
+            raw.timeout_init_low_bound = low;
+            raw.timeout_init_range_size = 1;
+            raw.timeout_range[0].range_low_bound = low;
+            raw.timeout_range[0].range_size = 10 - low;
+        }
+    };
+    is_deadly(first_wait(2), Rule::BelowRoundTrip, true);
+    is_deadly(first_wait(3), Rule::BelowRoundTrip, false);
+    suspects(
+        first_wait(0),
+        Rule::BelowRoundTrip,
+        "timeout_init_low_bound = 0: waits of 4 us are shorter than any round trip: every message \
+         is sent again before its acknowledgement can arrive; begin at 6 (256 us) or more",
+    );
+    assert!(!two_ranges().check().is_deadly());
+}
+
+#[test]
+fn what_floods_a_network() {
+    suspects(
+        |raw| {
+            raw.range_num = 1;
+            raw.timeout_range[1] = RawRange::EMPTY;
+        },
+        Rule::Flood,
+        "timeout_range[0].range_size = 2: a QP with timeout 14 and retry count 7 retransmits 1027 \
+         times in an outage of 4.2 s: with many QPs they add to congestion; raise it, so that \
+         waits grow to 10 ms and more",
+    );
+    let mut raw = two_ranges();
+    raw.timeout_range[1].range_size = 0;
+    raw.range_num = 1;
+    raw.timeout_range[0].range_low_bound = 12;
+    raw.timeout_range[0].range_size = 0;
+    raw.timeout_range[1] = RawRange::EMPTY;
+    raw.timeout_init_low_bound = 12;
+    raw.timeout_init_range_size = 1;
+    let report = raw.check();
+    assert_eq!(
+        report
+            .warnings
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
+        [
+            "timeout_range[0].range_size = 0: the timeout never leaves its first step, 16.4 ms: no \
+          retransmission waits longer than the one before; raise range_size, or lower \
+          timeout_retry_num"
+        ]
+    );
+}
+
+#[test]
+fn ranges_beyond_the_cap_are_noted() {
+    let mut raw = two_ranges();
+    raw.timeout_range[1].range_low_bound = 17;
+    let report = raw.check();
+    assert_eq!(report.warnings, []);
+    let notes: Vec<_> = report.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        notes,
+        [
+            "timeout_range[1].range_low_bound = 17: a QP with timeout 14 and retry count 7 never \
+          waits so long, 524 ms: its ACK timeout caps every wait at 268 ms; a QP needs timeout 17 \
+          to use range 1"
+        ]
+    );
+    let beside = raw.check_for(qp(20, 7), AckTimeoutFloor::DEFAULT);
+    assert_eq!(beside.notes, []);
+    // Both together say it once.
+    assert_eq!(beside.and(report.clone()).and(report).notes.len(), 1);
 }

@@ -191,7 +191,9 @@ fn replayed(policy: &Policy, qp: QpTimeouts, draw: u8, outage: Span) -> Enduranc
     };
     let mut sent = Span::ZERO;
     for wait in SilentPeer::with_draw(*policy, qp, draw) {
-        found.shortest_wait = found.shortest_wait.min(wait.wait.unwrap());
+        if wait.event != Event::Error || found.survives == Span::ZERO {
+            found.shortest_wait = found.shortest_wait.min(wait.wait.unwrap());
+        }
         let at = wait.at.unwrap();
         match wait.event {
             Event::Retransmit { .. } => {

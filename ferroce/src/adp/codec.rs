@@ -1,13 +1,14 @@
 //! `ferroce adp encode` and `decode`: profiles as register payloads.
 
 use std::fmt::Write as _;
-use std::io::Read as _;
+use std::path::Path;
 
 use clap::Args;
+use ferroce_adp::file::import::Form;
 use ferroce_adp::{PROFILE_SIZE, Profile, RawProfile, file};
 use ferroce_prm::{Image, roce_accl as reg};
 
-use super::{FileArg, load};
+use super::{FileArg, import, load};
 use crate::output::{Failure, Output};
 
 /// Print the ROCE_ACCL payload that writes a profile
@@ -29,7 +30,7 @@ pub(crate) struct Encode {
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Decode {
     /// The payload, 128 bytes in hex (64 from older tools); 0x and white space do not matter, and -
-    /// reads standard input
+    /// reads standard input, which may be anything that import reads
     #[arg(value_name = "HEX", required = true)]
     hex: Vec<String>,
 }
@@ -48,12 +49,10 @@ impl Decode {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let mut hex = self.hex.join(" ");
         if matches!(hex.trim(), "-" | "/dev/stdin") {
-            hex.clear();
-            std::io::stdin().read_to_string(&mut hex).map_err(|error| {
-                Failure::input(format_args!(
-                    "cannot read standard input: {error}; give hex text"
-                ))
-            })?;
+            hex = import::stdin()?;
+            if Form::of(&hex) != Form::Dump {
+                return import::print(Path::new("-"), &hex, to);
+            }
         }
         let (raw, remarks) = decode(&bytes(&hex)?)?;
         to.text(&file::to_toml(&raw))?;

@@ -1,13 +1,14 @@
 //! `ferroce adp apply` and `show`: the profile of a device.
 
 use clap::Args;
-use ferroce_adp::{PROFILE_SIZE, RawProfile, file};
+use ferroce_adp::{AckTimeoutFloor, PROFILE_SIZE, Profile, RawProfile, file};
 use ferroce_hca::Method;
 use ferroce_prm::roce_accl::{self as reg, ROCE_ACCL};
 use ferroce_prm::{Image, LengthError};
 use serde_json::{Map, Value, json};
 
-use super::{FileArg, codec, load};
+use super::check::{COMMON_QPS, check};
+use super::{FileArg, codec, place, profile_of, read};
 use crate::output::{Failure, Output};
 use crate::reg::DeviceArg;
 use crate::registers::{self, Registers};
@@ -16,6 +17,8 @@ use crate::registers::{self, Registers};
 ///
 /// It holds at once, for all queue pairs of all programs on the device; one that waits for a timer
 /// takes it over when that has run out. `ferroce dev reset DEV` is the way back.
+///
+/// A profile that jobs would die of, as `ferroce adp check` says, is refused without --force.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Apply {
@@ -26,6 +29,9 @@ pub(crate) struct Apply {
     /// Print the bytes that would be sent to a card, and send nothing
     #[arg(long)]
     dry_run: bool,
+    /// Write the profile even if jobs would die of it
+    #[arg(long)]
+    force: bool,
 }
 
 /// Show a device's retransmission policy, and its profile as a profile file
@@ -41,7 +47,7 @@ pub(crate) struct Show {
 
 impl Apply {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let mut payload = codec::encode(&load(&self.file.file)?);
+        let mut payload = codec::encode(&self.profile()?);
         if self.dry_run {
             return to.text(&registers::dump(ROCE_ACCL.id(), Method::Write, &payload));
         }
@@ -55,6 +61,29 @@ impl Apply {
             ))?;
         }
         Ok(())
+    }
+}
+
+impl Apply {
+    /// The profile, unless jobs would die of it.
+    fn profile(&self) -> Result<Profile, Failure> {
+        let file = &self.file.file;
+        let document = read(file)?;
+        let profile = profile_of(file, &document)?;
+        let report = check(&document, &COMMON_QPS, AckTimeoutFloor::DEFAULT);
+        if self.force || !report.is_deadly() {
+            return Ok(profile);
+        }
+        let deadly = report.warnings.iter().filter(|found| found.is_deadly);
+        let lines = deadly.map(|found| {
+            let place = place(file, document.line(found.field));
+            format!("{place}: error: {found}\n")
+        });
+        let lines: String = lines.collect();
+        Err(Failure::Input(format!(
+            "{lines}error: jobs would die of this profile, and it was not written; change it, or \
+             write it with --force\n"
+        )))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::output::{Failure, Output, Table, ms};
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Trace {
-    /// Profile file (TOML) or built-in profile, such as link-flap; /dev/stdin reads standard input
+    /// Profile file (TOML) or built-in profile, such as link-flap; - reads standard input
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]

@@ -38,7 +38,7 @@ pub(crate) struct Timeout {
     /// Retry count that is asked for
     #[arg(long, value_name = "R")]
     retry_cnt: Option<u64>,
-    /// Profile file (TOML) or built-in profile, such as link-flap; /dev/stdin reads standard input
+    /// Profile file (TOML) or built-in profile, such as link-flap; - reads standard input
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     #[command(flatten)]
