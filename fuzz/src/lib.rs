@@ -17,6 +17,7 @@
 //! | [`fwctl`] | an ioctl on the node of a device ends with an answer or an error, and writes nothing but where the program gave it room |
 //! | [`profile`] | any profile file or register content is judged without a panic, and a valid one gives finite, ordered traces |
 //! | [`qp_pair`] | no sequence of verbs, packets, losses and register writes makes a device panic, complete a request twice, touch memory it may not, or hang in silence |
+//! | [`ring`] | packets in shared memory arrive as they were sent; whatever the other process writes there, no end panics, reads outside, or goes on for ever |
 //! | [`scenario`] | any scenario file is a scenario or is refused with a reason, and a small one runs to an end with its books in order |
 //! | [`sweep`] | any sweep file is a sweep or is refused with reasons, and each point of its plan is a scenario again |
 
@@ -31,6 +32,7 @@ mod packet;
 mod profile;
 mod qp_pair;
 mod register;
+mod ring;
 mod scenario;
 mod sweep;
 
@@ -45,6 +47,7 @@ pub use packet::packet;
 pub use profile::profile;
 pub use qp_pair::qp_pair;
 pub use register::register;
+pub use ring::ring;
 pub use scenario::scenario;
 pub use sweep::sweep;
 
@@ -65,6 +68,7 @@ pub const TARGETS: [(&str, Target); 14] = [
     ("congestion", congestion),
     ("profile", profile),
     ("qp_pair", qp_pair),
+    ("ring", ring),
     ("scenario", scenario),
     ("sweep", sweep),
 ];

@@ -184,6 +184,11 @@ fn htsim_matrix() {
 }
 
 #[test]
+fn ring() {
+    smoke("ring", 5_000);
+}
+
+#[test]
 fn scenario() {
     smoke("scenario", 2_000);
 }

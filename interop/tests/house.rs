@@ -101,7 +101,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         "udp",
         &[
             &["flow", "gids", "impairment", "resource", "sys"],
-            &["foreign", "netlink", "socket", "wait", "wall_clock"],
+            &["foreign", "netlink", "ring", "socket", "wait", "wall_clock"],
             &["fault", "groups", "overflow", "spec", "tap"],
             &["shared", "stage"],
             &["attachment", "kept", "question", "registry"],

@@ -25,6 +25,7 @@
 //! | `kept` | sockets of processes that have left, which keep their places among those of the port |
 //! | `groups` | the multicast groups that the host is in for the device |
 //! | `netlink`, [`gids`](GidTable) | the host's interfaces and addresses: ports that go down, GIDs |
+//! | [`ring`] | packets in memory that two processes share |
 //! | `neighbours` | hands packets on to the process they belong to |
 //! | `resource` | the rows of `ferroce res` |
 //! | `question` | asks a process for them, and answers |
@@ -61,6 +62,7 @@ mod port;
 mod question;
 mod registry;
 mod resource;
+pub mod ring;
 mod shared;
 #[allow(unsafe_code, reason = "system calls")]
 pub mod socket;
@@ -89,7 +91,9 @@ pub use resource::{
 pub use shared::{
     Process, ServiceClaim, ServiceError, ServiceScope, settings_from_bytes, settings_to_bytes,
 };
-pub use spec::{DeviceSpec, Guise, LaneSpeed, PortSpeed, SpecError, Vf, WindowSetting};
+pub use spec::{
+    DeviceSpec, Guise, LaneSpeed, PortSpeed, SpecError, Vf, WindowSetting,
+};
 pub use sys::{Interface, after_fork_in_child, out_of_the_way, own_memory, recover_faults};
 pub use tap::{Tap, TapDirection};
 pub use wall_clock::WallClock;

@@ -11,6 +11,7 @@ mod limit;
 mod list;
 mod map;
 mod own_memory;
+mod region;
 mod signals;
 
 pub(crate) use descriptors::{memory_file, receive_with, send_with};
@@ -29,4 +30,5 @@ pub(crate) use limit::{after, remedy};
 pub(crate) use list::List;
 pub(crate) use map::{Shareable, map, shareable};
 pub use own_memory::own_memory;
+pub(crate) use region::{Region, fixed_memory_file};
 pub(crate) use signals::NoSignals;

@@ -1,0 +1,124 @@
+//! What lies where in a ring.
+//!
+//! Positions count bytes from the ring's beginning and never go back; modulo the capacity they say
+//! where in the ring a packet lies. Each is a multiple of [`LINE`], so that a packet shares its cache
+//! lines with no other one.
+
+/// How many bytes of packets a ring holds: more than what the windows of a process let it have on the
+/// wire, with the answers to its READs, so that only packets without a window can fill it.
+pub(super) const CAPACITY: usize = 4 << 20;
+/// Where the packets begin.
+pub(super) const DATA: usize = 4096;
+/// Bytes of a ring's memory.
+pub(super) const LEN: usize = DATA + CAPACITY;
+
+/// The word that says what the memory is. It changes with the meaning of anything in it.
+pub(super) const MAGIC_AT: usize = 0;
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"ferroce1");
+/// Up to where the producer has written. In cache lines of its own, like the next: each of the two
+/// processes writes one of them all the time.
+pub(super) const TAIL_AT: usize = 128;
+/// Packets that found no room, modulo 2^64.
+pub(super) const DROPPED_AT: usize = 136;
+/// Up to where the consumer has read.
+pub(super) const HEAD_AT: usize = 256;
+
+/// Everything in the ring begins at a multiple of this.
+pub(super) const LINE: u64 = 64;
+/// Bytes of the word before each packet.
+pub(super) const HEADER: usize = 8;
+/// The longest packet: twice what the largest MTU makes with all headers.
+pub const PACKET_BYTES_MAX: usize = 8192;
+
+/// What follows a header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A packet whose ICRC nobody has computed; any four bytes are in its place.
+    Bare,
+    /// A packet as it is on the wire, with its ICRC, which is to be checked: one that the impaired
+    /// link has damaged, or that was recorded.
+    Sealed,
+}
+
+/// A header: kind, traffic class and length, or the advice to go on at the ring's beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Header {
+    Packet {
+        kind: Kind,
+        traffic_class: u8,
+        len: usize,
+    },
+    /// Nothing is here; the next packet is at the beginning of the ring.
+    Wrap,
+}
+
+const BARE: u8 = 1;
+const SEALED: u8 = 2;
+const WRAP: u8 = 3;
+
+impl Header {
+    #[inline]
+    pub(super) fn to_word(self) -> u64 {
+        let (kind, traffic_class, len) = match self {
+            Self::Packet {
+                kind: Kind::Bare,
+                traffic_class,
+                len,
+            } => (BARE, traffic_class, len),
+            Self::Packet {
+                kind: Kind::Sealed,
+                traffic_class,
+                len,
+            } => (SEALED, traffic_class, len),
+            Self::Wrap => (WRAP, 0, 0),
+        };
+        u64::from(kind) | u64::from(traffic_class) << 8 | (len as u64) << 32
+    }
+
+    /// `None` if no producer writes that.
+    #[inline]
+    pub(super) fn from_word(word: u64) -> Option<Self> {
+        let [kind, traffic_class, 0, 0, len @ ..] = word.to_le_bytes() else {
+            return None;
+        };
+        let len = u32::from_le_bytes(len) as usize;
+        let kind = match kind {
+            BARE => Kind::Bare,
+            SEALED => Kind::Sealed,
+            WRAP if traffic_class == 0 && len == 0 => return Some(Self::Wrap),
+            _ => return None,
+        };
+        (len <= PACKET_BYTES_MAX).then_some(Self::Packet {
+            kind,
+            traffic_class,
+            len,
+        })
+    }
+}
+
+/// Bytes that a packet of a length takes.
+#[inline]
+pub(super) fn room_for(len: usize) -> u64 {
+    (HEADER as u64 + len as u64).next_multiple_of(LINE)
+}
+
+/// Where in the ring's bytes a position is.
+#[inline]
+pub(super) fn offset(position: u64) -> usize {
+    // Below the capacity.
+    (position % CAPACITY as u64) as usize
+}
+
+/// Bytes from a position to the end of the ring.
+#[inline]
+pub(super) fn to_end(position: u64) -> u64 {
+    CAPACITY as u64 - position % CAPACITY as u64
+}
+
+/// Bytes between two positions, if there can be as many: the one that the other process has written
+/// may be anything.
+#[inline]
+pub(super) fn between(head: u64, tail: u64) -> Option<u64> {
+    let used = tail.wrapping_sub(head);
+    (used <= CAPACITY as u64 && used.is_multiple_of(LINE)).then_some(used)
+}

@@ -1,0 +1,171 @@
+//! The end that writes.
+
+use std::sync::atomic::Ordering;
+
+use super::layout::{
+    CAPACITY, DATA, HEADER, Header, Kind, PACKET_BYTES_MAX, between, offset, room_for, to_end,
+};
+use super::memory::Memory;
+
+/// A ring that is found empty goes on at its beginning if it has come this far: so traffic that is
+/// taken at once stays in the caches.
+const ANEW_BYTES: u64 = 256 << 10;
+/// Bytes that may wait to be published.
+const UNPUBLISHED_BYTES_MAX: u64 = 16 << 10;
+
+/// The end of a ring that writes.
+#[derive(Debug)]
+pub struct Producer {
+    memory: Memory,
+    /// Up to where packets are written, and up to where the consumer knows of them.
+    tail: u64,
+    published: u64,
+    /// Up to where the consumer had read when it was looked at last.
+    head: u64,
+    /// Where the producer was when it looked whether the ring is empty.
+    asked: u64,
+}
+
+/// Why a packet was not written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// There is no room for it now.
+    Full,
+    /// It can never be written: it is too long, or its bytes are not there.
+    Never,
+    /// The consumer has put nonsense where it says how far it is.
+    Broken,
+}
+
+impl Producer {
+    /// The end of a ring that nobody has written to.
+    pub fn new(memory: Memory) -> Self {
+        Self {
+            memory,
+            tail: 0,
+            published: 0,
+            head: 0,
+            asked: 0,
+        }
+    }
+
+    /// Writes a packet of `len` bytes, which `write` fills in; false from it takes the packet back.
+    /// The consumer sees it after [`Self::publish`] at the latest.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    #[inline]
+    pub fn push(
+        &mut self,
+        kind: Kind,
+        traffic_class: u8,
+        len: usize,
+        write: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Result<(), Refused> {
+        if len > PACKET_BYTES_MAX {
+            return Err(Refused::Never);
+        }
+        let need = room_for(len);
+        let skip = self.skip(need);
+        if !self.has_room(skip + need)? {
+            return Err(Refused::Full);
+        }
+        let at = self.tail + skip;
+        let start = DATA + offset(at);
+        let region = &mut self.memory.region;
+        if !region.write(start + HEADER, len, write) {
+            return Err(Refused::Never);
+        }
+        let header = Header::Packet {
+            kind,
+            traffic_class,
+            len,
+        };
+        region
+            .word(start)
+            .store(header.to_word(), Ordering::Relaxed);
+        if skip > 0 {
+            let wrap = region.word(DATA + offset(self.tail));
+            wrap.store(Header::Wrap.to_word(), Ordering::Relaxed);
+        }
+        self.tail = at + need;
+        if self.tail - self.published >= UNPUBLISHED_BYTES_MAX {
+            self.publish();
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for a packet of that many bytes.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn fits(&mut self, len: usize) -> Result<(), Refused> {
+        if len > PACKET_BYTES_MAX {
+            return Err(Refused::Never);
+        }
+        // The most that may be left out for it.
+        let need = 2 * room_for(len);
+        match self.has_room(need)? {
+            true => Ok(()),
+            false => Err(Refused::Full),
+        }
+    }
+
+    /// Bytes to leave out so that a packet lies in one piece, or near the beginning.
+    #[inline]
+    fn skip(&mut self, need: u64) -> u64 {
+        let left = to_end(self.tail);
+        let is_far = CAPACITY as u64 - left >= ANEW_BYTES;
+        match need > left || is_far && self.is_empty() {
+            // At the beginning there is nothing to leave out.
+            true if left < CAPACITY as u64 => left,
+            _ => 0,
+        }
+    }
+
+    /// Whether the consumer has taken all. To ask costs a cache line, so it is asked now and then;
+    /// when it is not, the answer is no.
+    #[inline]
+    fn is_empty(&mut self) -> bool {
+        if self.tail - self.asked < ANEW_BYTES {
+            return false;
+        }
+        self.asked = self.tail;
+        self.memory.head().load(Ordering::Acquire) == self.tail
+    }
+
+    #[inline]
+    fn has_room(&mut self, need: u64) -> Result<bool, Refused> {
+        let fits = |used: u64| CAPACITY as u64 - used >= need;
+        if fits(self.tail - self.head) {
+            return Ok(true);
+        }
+        // What the consumer has read is free once it has said so.
+        let head = self.memory.head().load(Ordering::Acquire);
+        let used = between(head, self.tail).ok_or(Refused::Broken)?;
+        if used > self.tail - self.head {
+            return Err(Refused::Broken); // it has gone back
+        }
+        self.head = head;
+        Ok(fits(used))
+    }
+
+    /// Shows the consumer what is written. Whether it sleeps is for the caller to see to.
+    #[inline]
+    pub fn publish(&mut self) {
+        if self.published != self.tail {
+            self.published = self.tail;
+            self.memory.tail().store(self.tail, Ordering::Release);
+        }
+    }
+
+    /// Notes that a packet was lost for want of room; the consumer counts it.
+    pub fn note_dropped(&self) {
+        self.memory.dropped().fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Up to where the consumer has read, when there was no room.
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+}

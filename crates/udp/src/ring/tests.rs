@@ -1,0 +1,253 @@
+//! Both ends of a ring.
+
+use std::os::fd::OwnedFd;
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::layout::{CAPACITY, DATA, HEAD_AT, Header, LINE, TAIL_AT};
+use super::*;
+
+fn ends() -> (Producer, Consumer) {
+    let (memory, file) = Memory::make().unwrap();
+    let other = Memory::of(OwnedFd::from(file)).unwrap();
+    (Producer::new(memory), Consumer::new(other))
+}
+
+/// Bytes that differ with the packet's number.
+fn packet(number: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (number * 31 + at) as u8).collect()
+}
+
+fn push(producer: &mut Producer, number: usize, len: usize) -> Result<(), Refused> {
+    producer.push(Kind::Bare, number as u8, len, |room| {
+        room.copy_from_slice(&packet(number, len));
+        true
+    })
+}
+
+fn read<'a>(
+    consumer: &mut Consumer,
+    buffer: &'a mut [u8; PACKET_BYTES_MAX],
+) -> Result<Option<Entry<'a>>, Broken> {
+    consumer.look()?;
+    consumer.next(buffer)
+}
+
+fn check(entry: &Entry<'_>, number: usize) {
+    assert_eq!(entry.traffic_class, number as u8);
+    assert!(entry.bytes == packet(number, entry.bytes.len()), "{number}");
+}
+
+#[test]
+fn what_is_published_arrives_in_order() {
+    let (mut producer, mut consumer) = ends();
+    let mut buffer = [0; PACKET_BYTES_MAX];
+    assert!(!consumer.has_some());
+    push(&mut producer, 0, 40).unwrap();
+    assert!(!consumer.has_some());
+    push(&mut producer, 1, PACKET_BYTES_MAX).unwrap();
+    producer.publish();
+    assert!(consumer.has_some());
+    for (number, len) in [(0, 40), (1, PACKET_BYTES_MAX)] {
+        let entry = read(&mut consumer, &mut buffer).unwrap().unwrap();
+        assert_eq!(entry.bytes.len(), len);
+        check(&entry, number);
+    }
+    assert_eq!(read(&mut consumer, &mut buffer), Ok(None));
+    assert_eq!(
+        push(&mut producer, 2, PACKET_BYTES_MAX + 1),
+        Err(Refused::Never)
+    );
+}
+
+#[test]
+fn a_packet_that_is_taken_back_leaves_no_trace() {
+    let (mut producer, mut consumer) = ends();
+    let refused = producer.push(Kind::Bare, 0, 40, |_| false);
+    assert_eq!(refused, Err(Refused::Never));
+    push(&mut producer, 3, 40).unwrap();
+    producer.publish();
+    let mut buffer = [0; PACKET_BYTES_MAX];
+    check(&read(&mut consumer, &mut buffer).unwrap().unwrap(), 3);
+}
+
+#[test]
+fn a_full_ring_takes_more_when_something_was_read() {
+    let (mut producer, mut consumer) = ends();
+    let mut buffer = [0; PACKET_BYTES_MAX];
+    let mut written = 0;
+    while push(&mut producer, written, 4136).is_ok() {
+        written += 1;
+    }
+    assert!(written * 4136 > CAPACITY * 95 / 100);
+    assert_eq!(push(&mut producer, written, 4136), Err(Refused::Full));
+    producer.note_dropped();
+    producer.publish();
+    assert_eq!((consumer.take_dropped(), consumer.take_dropped()), (1, 0));
+    for number in 0..2 {
+        check(&read(&mut consumer, &mut buffer).unwrap().unwrap(), number);
+    }
+    consumer.release();
+    push(&mut producer, written, 4136).unwrap();
+    producer.publish();
+    for number in 2..=written {
+        check(&read(&mut consumer, &mut buffer).unwrap().unwrap(), number);
+    }
+    assert_eq!(read(&mut consumer, &mut buffer), Ok(None));
+}
+
+#[test]
+fn a_ring_that_is_emptied_stays_near_its_beginning() {
+    let (mut producer, mut consumer) = ends();
+    let mut buffer = [0; PACKET_BYTES_MAX];
+    let mut wraps = 0;
+    for number in 0..100_000 {
+        let before = consumer_offset(&consumer);
+        push(&mut producer, number, 40).unwrap();
+        producer.publish();
+        check(&read(&mut consumer, &mut buffer).unwrap().unwrap(), number);
+        consumer.release();
+        wraps += usize::from(consumer_offset(&consumer) < before);
+    }
+    // 64 bytes each: without that the ring would have come round once.
+    assert!(wraps > 5, "{wraps}");
+}
+
+fn consumer_offset(consumer: &Consumer) -> u64 {
+    consumer.position() % CAPACITY as u64
+}
+
+#[test]
+fn a_consumer_that_lies_is_found_out() {
+    let lies = [u64::MAX, 1, LINE * 3, CAPACITY as u64 + LINE];
+    for lie in lies {
+        let (memory, file) = Memory::make().unwrap();
+        let mut other = Memory::of(OwnedFd::from(file)).unwrap();
+        let mut producer = Producer::new(memory);
+        push(&mut producer, 0, 40).unwrap();
+        other.scribble(HEAD_AT, &lie.to_ne_bytes());
+        let outcome = (1..).find_map(|n| push(&mut producer, n, 4136).err());
+        // What lies within what is written cannot be told from the truth: it costs packets.
+        let is_possible = lie == LINE * 3;
+        let expected = [Refused::Broken, Refused::Full][usize::from(is_possible)];
+        assert_eq!(outcome, Some(expected), "{lie}");
+    }
+}
+
+#[test]
+fn a_producer_that_lies_is_found_out() {
+    let wrap = Header::Wrap.to_word();
+    let long = u64::from(PACKET_BYTES_MAX as u32 + 1) << 32 | 1;
+    let beyond = 4000 << 32 | 1;
+    // What the first header says, and how far the tail is.
+    let lies = [
+        (0, LINE),
+        (wrap, LINE),
+        (wrap, CAPACITY as u64),
+        (long, CAPACITY as u64),
+        (beyond, LINE),
+        (40 << 32 | 1, 8),
+        (40 << 32 | 1, CAPACITY as u64 + LINE),
+        (40 << 32 | 1, u64::MAX),
+        (40 << 32 | 9, LINE),
+        (40 << 32 | 1 << 16 | 1, LINE),
+    ];
+    for (header, tail) in lies {
+        let (mut memory, file) = Memory::make().unwrap();
+        memory.scribble(DATA, &header.to_ne_bytes());
+        memory.scribble(TAIL_AT, &tail.to_ne_bytes());
+        let mut consumer = Consumer::new(Memory::of(OwnedFd::from(file)).unwrap());
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        assert_eq!(
+            read(&mut consumer, &mut buffer),
+            Err(Broken),
+            "{header:x} {tail}"
+        );
+    }
+}
+
+#[test]
+fn two_threads_exchange_packets() {
+    const COUNT: usize = 200_000;
+    let (mut producer, mut consumer) = ends();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 0..COUNT {
+                while push(&mut producer, number, number % 300) == Err(Refused::Full) {
+                    producer.publish();
+                    thread::yield_now();
+                }
+                if number % 7 == 0 {
+                    producer.publish();
+                }
+            }
+            producer.publish();
+        });
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        let mut number = 0;
+        while number < COUNT {
+            match read(&mut consumer, &mut buffer).unwrap() {
+                Some(entry) => {
+                    assert_eq!(entry.bytes.len(), number % 300);
+                    check(&entry, number);
+                    number += 1;
+                }
+                None => {
+                    consumer.release();
+                    thread::yield_now();
+                }
+            }
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Any packets, read at any times, arrive as they were written.
+    #[test]
+    fn everything_arrives_once(steps in prop::collection::vec((0..8200_usize, 0..4_u8), 1..2000)) {
+        let (mut producer, mut consumer) = ends();
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        let mut under_way = std::collections::VecDeque::new();
+        for (number, (len, reads)) in steps.into_iter().enumerate() {
+            match push(&mut producer, number, len) {
+                Ok(()) => under_way.push_back((number, len)),
+                Err(refused) => prop_assert!(refused != Refused::Broken),
+            }
+            producer.publish();
+            for _ in 0..reads {
+                let found = read(&mut consumer, &mut buffer).unwrap();
+                let expected = under_way.pop_front();
+                prop_assert_eq!(found.is_some(), expected.is_some());
+                if let (Some(entry), Some((number, len))) = (found, expected) {
+                    prop_assert_eq!(entry.bytes.len(), len);
+                    check(&entry, number);
+                }
+            }
+            consumer.release();
+        }
+    }
+
+    /// No bytes make the reader panic, read outside, or go on for ever.
+    #[test]
+    fn any_bytes_are_packets_or_refused(
+        patches in prop::collection::vec((0..16_usize, any::<u64>()), 0..40),
+        tail in prop_oneof![any::<u64>(), (0..200_u64).prop_map(|n| n * LINE)],
+    ) {
+        let (mut memory, file) = Memory::make().unwrap();
+        for (line, word) in patches {
+            memory.scribble(DATA + line * 64, &(word & 0x0000_1fff_0000_ff03).to_ne_bytes());
+        }
+        memory.scribble(TAIL_AT, &tail.to_ne_bytes());
+        let mut consumer = Consumer::new(Memory::of(OwnedFd::from(file)).unwrap());
+        let mut buffer = [0; PACKET_BYTES_MAX];
+        let limit = CAPACITY / LINE as usize;
+        let mut count = 0;
+        while let Ok(Some(_)) = read(&mut consumer, &mut buffer) {
+            count += 1;
+            prop_assert!(count <= limit);
+        }
+    }
+}
