@@ -104,7 +104,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["foreign", "netlink", "ring", "socket", "wait", "wall_clock"],
             &["fault", "groups", "overflow", "spec", "tap"],
             &["shared", "stage"],
-            &["attachment", "kept", "question", "registry"],
+            &["attachment", "kept", "near", "question", "registry"],
             &["steering"],
             &["neighbours", "observer", "open_error"],
             &["inquiry", "intake", "port"],

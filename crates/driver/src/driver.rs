@@ -178,11 +178,11 @@ impl Driver {
         now: impl Fn() -> Time,
         link: &mut L,
     ) -> Result<usize, L::Gone> {
-        let mut packets = link.receive(&now, &mut self.hca)?;
+        let mut packets = link.glance(&now, &mut self.hca)?;
         packets += link.receive_aside(&now, &mut self.hca, Aside::Announced);
         if packets > STREAM_PACKETS {
             while packets < ROUND_PACKETS {
-                match link.receive(&now, &mut self.hca) {
+                match link.glance(&now, &mut self.hca) {
                     Ok(0) | Err(_) => break,
                     Ok(more) => packets += more,
                 }

@@ -17,6 +17,15 @@ pub trait Link {
     /// The link is gone.
     fn receive(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> Result<usize, Self::Gone>;
 
+    /// The same for one that looks again at once: what costs much to ask and seldom has something may be
+    /// left out for some microseconds.
+    ///
+    /// # Errors
+    /// The link is gone.
+    fn glance(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> Result<usize, Self::Gone> {
+        self.receive(now, hca)
+    }
+
     /// Takes what has come by other ways, of which a link may have some, as far as it is
     /// [`Aside::Announced`]; returns the number of packets.
     fn receive_aside(&mut self, now: impl Fn() -> Time, hca: &mut Hca, which: Aside) -> usize;

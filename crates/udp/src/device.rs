@@ -28,6 +28,7 @@ use self::watch::WatchState;
 use crate::attachment::{Attachment, random_secret};
 use crate::engine::Engine;
 use crate::gids::GidTable;
+use crate::near::Near;
 use crate::neighbours::Neighbours;
 use crate::open_error::OpenError;
 use crate::port::Port;
@@ -146,13 +147,16 @@ impl Device {
         let groups = Arc::new(Epoll::new().map_err(OpenError::Helper)?);
         let watch = Arc::clone(&groups);
         let socket = Arc::new(socket);
-        let engine = Engine::new(hca, Arc::clone(&socket), tap, neighbours, watch);
+        let near = Self::near(&attachment, socket.address(), &groups)?;
+        let reader = near.as_ref().map(|near| near.reader().clone());
+        let engine = Engine::new(hca, Arc::clone(&socket), tap, neighbours, near, watch);
         let waiter = Waiter::new().map_err(OpenError::Helper)?;
         let shared = Arc::new(Shared {
             socket,
             port,
             state,
             mailbox,
+            reader,
             groups,
             engine: Mutex::new(engine),
             forks: sys::forks(),
@@ -178,6 +182,19 @@ impl Device {
             attachment,
         };
         Ok((device, waiter))
+    }
+
+    /// The rings to and from peers on this host, of a device that several processes may have open.
+    fn near(
+        attachment: &Attachment,
+        own: SocketAddr,
+        watch: &Epoll,
+    ) -> Result<Option<Near>, OpenError> {
+        let Attachment { spec, slot, shared } = attachment;
+        let Some(shared) = shared else {
+            return Ok(None);
+        };
+        Near::new(shared, *slot, spec.link, own, watch).map_err(OpenError::Helper)
     }
 
     fn start_helper(&mut self, waiter: Waiter) -> Result<(), OpenError> {

@@ -8,6 +8,7 @@ use ferroce_driver::{Aside, Driver, Link, Ring, Round, Sent};
 use ferroce_hca::{Event, Hca, Time};
 
 use crate::link::SocketLink;
+use crate::near::Near;
 use crate::neighbours::Neighbours;
 use crate::port::Leaving;
 use crate::socket::Socket;
@@ -35,11 +36,12 @@ impl Engine {
         socket: Arc<Socket>,
         tap: Option<Tap>,
         neighbours: Option<Neighbours>,
+        near: Option<Near>,
         watch: Arc<Epoll>,
     ) -> Self {
         Self {
             driver: Driver::new(hca),
-            link: SocketLink::new(socket, tap, neighbours, watch),
+            link: SocketLink::new(socket, tap, neighbours, near, watch),
         }
     }
 
@@ -113,6 +115,16 @@ impl Engine {
 
     pub(crate) fn is_blocked(&self) -> bool {
         self.driver.is_blocked(&self.link)
+    }
+
+    /// Whether it waits until the socket takes more.
+    pub(crate) fn awaits_socket(&self) -> bool {
+        self.link.awaits_socket()
+    }
+
+    /// Whether something lies in a ring.
+    pub(crate) fn has_near(&self) -> bool {
+        self.link.near().is_some_and(Near::has_some)
     }
 
     #[inline]

@@ -4,13 +4,15 @@ use std::io;
 use std::net::SocketAddr;
 
 use ferroce_hca::{Counter, Data, Hca, Received, Time};
-use ferroce_wire::{IcrcVerifier, IdPolicy, Packet, Verdict};
+use ferroce_wire::{ICRC_LEN, IcrcVerifier, IdPolicy, Packet, Verdict};
 
 use crate::flow::{Flow, Flows};
 use crate::foreign::ForeignPorts;
+use crate::near::{Arrived, Near};
 use crate::neighbours::{Forwarded, Mail, Neighbours};
 use crate::overflow::Overflow;
 use crate::resource::rows;
+use crate::ring::Kind as Sealing;
 use crate::socket::{Datagram, Message, RecvBuffers, Socket};
 use crate::tap::{Seen, Tap};
 use crate::wait::Clock;
@@ -21,6 +23,8 @@ pub(crate) struct Intake {
     buffers: RecvBuffers,
     /// What the kernel has dropped for want of room.
     pub(crate) overflow: Overflow,
+    /// The rings to and from peers on this host, if it has any.
+    pub(crate) near: Option<Near>,
     pub(crate) sorter: Sorter,
 }
 
@@ -70,10 +74,16 @@ enum Kind<'a> {
 }
 
 impl Intake {
-    pub(crate) fn new(own: SocketAddr, tap: Option<Tap>, neighbours: Option<Neighbours>) -> Self {
+    pub(crate) fn new(
+        own: SocketAddr,
+        tap: Option<Tap>,
+        neighbours: Option<Neighbours>,
+        near: Option<Near>,
+    ) -> Self {
         Self {
             buffers: RecvBuffers::new(1),
             overflow: Overflow::default(),
+            near,
             sorter: Sorter {
                 flows: Flows::new(own),
                 foreign_ports: ForeignPorts::new(own),
@@ -84,8 +94,11 @@ impl Intake {
         }
     }
 
-    /// Takes what one receive call brings on a socket; returns the number of packets. An error means
-    /// that the socket is gone for good.
+    /// Takes what one receive call brings on a socket, and what has come through rings; returns the
+    /// number of packets. An error means that the socket is gone for good.
+    ///
+    /// Who sends by both ways means the order: what was put into a ring before a datagram left is
+    /// there when that has arrived, and is taken first.
     pub(crate) fn receive(
         &mut self,
         socket: &Socket,
@@ -93,8 +106,9 @@ impl Intake {
         now: impl Fn() -> Time,
         hca: &mut Hca,
     ) -> io::Result<usize> {
-        let mut packets = 0;
-        if socket.recv(&mut self.buffers)? > 0 {
+        let received = socket.recv(&mut self.buffers)?;
+        let mut packets = self.take_near(usize::MAX, &now, hca);
+        if received > 0 {
             let (at, dest) = (now(), socket.address());
             if place == Place::Own {
                 self.overflow.note_arrival(at);
@@ -105,6 +119,21 @@ impl Intake {
         }
         self.sorter.flush_mail(now, hca);
         Ok(packets)
+    }
+
+    /// Takes at most so many packets out of rings; returns their number.
+    #[inline]
+    pub(crate) fn take_near(&mut self, max: usize, now: impl Fn() -> Time, hca: &mut Hca) -> usize {
+        match &mut self.near {
+            Some(near) if near.has_some() => {
+                let (at, own) = (now(), near.own());
+                let sorter = &mut self.sorter;
+                near.take(max, hca, |hca, arrived| {
+                    sorter.take_near(at, own, arrived, hca);
+                })
+            }
+            _ => 0,
+        }
     }
 }
 
@@ -257,12 +286,54 @@ impl Sorter {
         }
     }
 
+    /// Takes a packet out of a ring. Nobody has computed its ICRC, unless there was a reason to.
+    #[inline]
+    fn take_near(&mut self, at: Time, own: SocketAddr, arrived: Arrived<'_>, hca: &mut Hca) {
+        let Arrived { source, entry } = arrived;
+        let tos = entry.traffic_class;
+        let records = self.tap.as_ref().is_some_and(Tap::takes_received);
+        let mut verdict = Verdict::Ok {
+            ip_id: 0,
+            dont_fragment: true,
+        };
+        if records || entry.kind == Sealing::Sealed {
+            let Some(flow) = self.flows.get(source) else {
+                return;
+            };
+            let flow = &flow.from_peer;
+            match entry.kind {
+                Sealing::Sealed => verdict = flow.verify(0, entry.bytes),
+                Sealing::Bare => {
+                    if let Some((transport, icrc)) = entry.bytes.split_last_chunk_mut::<ICRC_LEN>()
+                    {
+                        *icrc = flow.compute(0, transport).to_le_bytes();
+                    }
+                }
+            }
+        }
+        let packet = Packet::new_checked(entry.bytes);
+        if records && let Some(tap) = &self.tap {
+            let verdict = packet.as_ref().map_or(Verdict::Bad, |_| verdict);
+            tap.received(&Seen::arrived(source, own, tos, verdict, 0), entry.bytes);
+        }
+        match packet {
+            Ok(_) if !verdict.is_ok() => hca.count(Counter::RxIcrcEncapsulated, 1),
+            // What is for nobody's queue pair in particular comes by UDP.
+            Ok(packet) if packet.headers().dest_qp.value() >> 16 == 0 => {
+                hca.count(Counter::RxMalformed, 1);
+            }
+            Ok(packet) => deliver(at, source, own, tos, &packet, hca),
+            Err(_) => hca.count(Counter::RxMalformed, 1),
+        }
+    }
+
     /// Takes packets that other processes have received, and answers questions; returns the number
     /// of packets.
     pub(crate) fn take_mail(
         &mut self,
         now: impl Fn() -> Time,
         own: SocketAddr,
+        near: &mut Option<Near>,
         hca: &mut Hca,
     ) -> usize {
         let Some(neighbours) = &mut self.neighbours else {
@@ -275,6 +346,12 @@ impl Sorter {
                 Mail::Packet(packet) => packet,
                 Mail::Attention => {
                     hca.handle_settings(at);
+                    return;
+                }
+                Mail::Ring(offer) => {
+                    if let Some(near) = near {
+                        near.accept(offer);
+                    }
                     return;
                 }
                 Mail::Question(question) => {

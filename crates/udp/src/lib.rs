@@ -26,6 +26,7 @@
 //! | `groups` | the multicast groups that the host is in for the device |
 //! | `netlink`, [`gids`](GidTable) | the host's interfaces and addresses: ports that go down, GIDs |
 //! | [`ring`] | packets in memory that two processes share |
+//! | `near` | peers on this host, who are sent packets through such rings |
 //! | `neighbours` | hands packets on to the process they belong to |
 //! | `resource` | the rows of `ferroce res` |
 //! | `question` | asks a process for them, and answers |
@@ -53,6 +54,7 @@ mod inquiry;
 mod intake;
 mod kept;
 mod link;
+mod near;
 mod neighbours;
 mod netlink;
 mod observer;
@@ -92,7 +94,7 @@ pub use shared::{
     Process, ServiceClaim, ServiceError, ServiceScope, settings_from_bytes, settings_to_bytes,
 };
 pub use spec::{
-    DeviceSpec, Guise, LaneSpeed, PortSpeed, SpecError, Vf, WindowSetting,
+    DeviceSpec, Guise, LaneSpeed, LinkSetting, PortSpeed, SpecError, Vf, WindowSetting,
 };
 pub use sys::{Interface, after_fork_in_child, out_of_the_way, own_memory, recover_faults};
 pub use tap::{Tap, TapDirection};

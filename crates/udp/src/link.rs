@@ -6,12 +6,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ferroce_driver::{Aside, Full, Link};
-use ferroce_hca::{Counter, Event, Hca, Outgoing, Time};
+use ferroce_hca::{Counter, Event, Hca, Outgoing, Span, Time};
 
 use crate::fault::Faults;
 use crate::groups::Groups;
 use crate::intake::{Intake, Place};
 use crate::kept::KeptPlaces;
+use crate::near::{Near, Pushed};
 use crate::neighbours::Neighbours;
 use crate::port::Leaving;
 use crate::socket::{SendError, Socket};
@@ -22,6 +23,42 @@ use crate::wait::Clock;
 
 /// Receive calls beside the device's own socket in one go, after which that gets its turn.
 const BESIDE_CALLS_MAX: usize = 16;
+/// Packets out of rings in one round, after which what they ask for is answered.
+const NEAR_PACKETS: usize = 64;
+
+/// When a program that polls looks at the socket while its packets come through rings: each look costs
+/// a system call.
+#[derive(Debug, Default)]
+struct Turns {
+    /// When something has come through a ring last.
+    near_at: Time,
+    /// How often in a row the socket had nothing.
+    in_vain: u32,
+    look_at: Time,
+    look_at_lines: Time,
+}
+
+impl Turns {
+    /// Looks in vain until it is looked more rarely.
+    const IN_VAIN_MAX: u32 = 8;
+    /// So rarely, as long as rings have brought something so lately.
+    const PAUSE: Span = Span::from_micros(5);
+    const LATELY: Span = Span::from_micros(100);
+    /// How often a program that polls looks who is gone.
+    const LINES: Span = Span::from_millis(10);
+
+    fn note_look(&mut self, now: Time, packets: usize) {
+        self.in_vain = match packets {
+            0 => self.in_vain.saturating_add(1),
+            _ => 0,
+        };
+        let pauses = self.in_vain >= Self::IN_VAIN_MAX && now.since(self.near_at) < Self::LATELY;
+        self.look_at = match pauses {
+            true => now.after(Self::PAUSE),
+            false => now,
+        };
+    }
+}
 
 /// A device's own socket, those of its multicast groups and at places that are kept, and the mailbox of
 /// its process.
@@ -35,6 +72,7 @@ pub(crate) struct SocketLink {
     groups: Groups,
     kept: KeptPlaces,
     intake: Intake,
+    turns: Turns,
     stage: Stage,
     tap: Option<Tap>,
     pub(crate) faults: Faults,
@@ -45,6 +83,7 @@ impl SocketLink {
         socket: Arc<Socket>,
         tap: Option<Tap>,
         neighbours: Option<Neighbours>,
+        near: Option<Near>,
         watch: Arc<Epoll>,
     ) -> Self {
         let own = socket.address();
@@ -57,7 +96,8 @@ impl SocketLink {
             groups: Groups::new(own, Arc::clone(&watch)),
             kept: KeptPlaces::new(Arc::clone(&watch)),
             watch,
-            intake: Intake::new(own, tap.clone(), neighbours),
+            intake: Intake::new(own, tap.clone(), neighbours, near),
+            turns: Turns::default(),
             stage: Stage::new(own),
             tap,
             faults: Faults::default(),
@@ -71,6 +111,22 @@ impl SocketLink {
 
     pub(crate) fn neighbours_mut(&mut self) -> Option<&mut Neighbours> {
         self.intake.sorter.neighbours.as_mut()
+    }
+
+    /// The rings to and from peers on this host, if it has any.
+    pub(crate) fn near(&self) -> Option<&Near> {
+        self.intake.near.as_ref()
+    }
+
+    /// Whether it waits until the socket takes more.
+    pub(crate) fn awaits_socket(&self) -> bool {
+        !self.stage.is_empty()
+    }
+
+    fn look_at_lines(&mut self) {
+        if let Some(near) = &mut self.intake.near {
+            near.look_at_lines();
+        }
     }
 
     /// Gives this process's place among the sockets that share the port, and those that it keeps, to
@@ -100,10 +156,14 @@ impl SocketLink {
         }
         let mut packets = 0;
         for _ in 0..BESIDE_CALLS_MAX {
-            let ready = self.watch.next();
-            let socket =
-                ready.and_then(|fd| self.groups.socket(fd).or_else(|| self.kept.socket(fd)));
-            let Some(socket) = socket else {
+            let Some(fd) = self.watch.next() else {
+                break;
+            };
+            if self.near().is_some_and(|near| near.is_told_of_by(fd)) {
+                self.look_at_lines();
+                continue;
+            }
+            let Some(socket) = self.groups.socket(fd).or_else(|| self.kept.socket(fd)) else {
                 break;
             };
             packets += match self.intake.receive(&socket, Place::Beside, &now, hca) {
@@ -145,15 +205,43 @@ impl Link for SocketLink {
         received.inspect_err(|_| self.faults.fatal())
     }
 
+    /// Always looks into the rings, and at the socket if that has had something lately or was not
+    /// looked at for a while.
+    #[inline]
+    fn glance(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> io::Result<usize> {
+        if !self.near().is_some_and(Near::has_inlets) {
+            return self.receive(now, hca);
+        }
+        let packets = self.intake.take_near(NEAR_PACKETS, &now, hca);
+        let at = now();
+        if packets > 0 {
+            self.turns.near_at = at;
+        }
+        if at < self.turns.look_at {
+            return Ok(packets);
+        }
+        if at >= self.turns.look_at_lines {
+            self.turns.look_at_lines = at.after(Turns::LINES);
+            self.look_at_lines();
+        }
+        let received = self.receive(&now, hca)?;
+        self.turns.note_look(at, received);
+        Ok(packets + received)
+    }
+
     #[inline]
     fn receive_aside(&mut self, now: impl Fn() -> Time, hca: &mut Hca, which: Aside) -> usize {
+        if which == Aside::All {
+            self.look_at_lines();
+        }
         let packets = self.receive_beside(&now, hca);
         let has_mail = self.neighbours().is_some_and(Neighbours::has_mail);
         if !has_mail && which == Aside::Announced {
             return packets;
         }
         let own = self.socket.address();
-        let mail = self.intake.sorter.take_mail(now, own, hca);
+        let Intake { near, sorter, .. } = &mut self.intake;
+        let mail = sorter.take_mail(now, own, near, hca);
         if self.neighbours().is_some_and(Neighbours::is_removed) {
             self.faults.removed();
         }
@@ -169,7 +257,13 @@ impl Link for SocketLink {
         if self.socket.is_out() {
             return Ok(()); // the program has not begun, or ends: no peer waits for it
         }
-        let flows = &mut self.intake.sorter.flows;
+        let Intake { near, sorter, .. } = &mut self.intake;
+        let flows = &mut sorter.flows;
+        if let Some(near) = near
+            && near.push(hca, packet, flows, self.tap.as_ref())? == Pushed::Done
+        {
+            return Ok(());
+        }
         match self.stage.push(hca, packet, flows, &self.socket) {
             Ok(()) => {}
             Err(Refused::NotNow) => return Err(Full),
@@ -180,7 +274,7 @@ impl Link for SocketLink {
 
     #[inline]
     fn waiting(&self) -> usize {
-        self.stage.len()
+        self.stage.len() + self.near().map_or(0, Near::waiting)
     }
 
     #[inline]
@@ -188,9 +282,11 @@ impl Link for SocketLink {
         if self.socket.is_out() {
             self.stage.clear();
         }
+        // First: what leaves by the socket finds the rest there when it arrives.
+        let is_shown = self.intake.near.as_mut().is_none_or(Near::flush);
         let tap = self.tap.as_ref();
         let flushed = self.stage.flush(&self.socket, hca, tap, &mut self.faults);
-        flushed.is_ok()
+        is_shown && flushed.is_ok()
     }
 
     #[inline]
@@ -201,7 +297,8 @@ impl Link for SocketLink {
         };
         let mail = neighbours.deadline_ns();
         let steering = neighbours.steering.deadline_ns();
-        let all = [mail, steering, self.kept.deadline_ns()];
+        let near = self.near().and_then(Near::deadline_ns);
+        let all = [mail, steering, self.kept.deadline_ns(), near];
         let all = all.into_iter().flatten().map(|ns| Clock.time_at(ns));
         all.chain(look).min()
     }

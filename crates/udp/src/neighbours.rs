@@ -11,6 +11,7 @@ use ferroce_hca::cm::Owner;
 use ferroce_wire::{Packet, Qpn};
 
 use crate::kept::KeptPlaces;
+use crate::near::Offer;
 use crate::question::Question;
 use crate::shared::{ATTENTION, Mailbox, SharedFile, Undelivered};
 use crate::steering::Steering;
@@ -83,6 +84,8 @@ pub(crate) struct Forwarded<'a> {
 pub(crate) enum Mail<'a> {
     Packet(Forwarded<'a>),
     Question(Question),
+    /// A ring that this process may read.
+    Ring(Offer),
     /// Somebody has changed the device's settings.
     Attention,
 }
@@ -243,6 +246,13 @@ impl Neighbours {
                     continue;
                 }
                 Err(descriptors) if !descriptors.is_empty() => {
+                    let descriptors = match Offer::parse(rest, descriptors) {
+                        Ok(offer) => {
+                            each(Mail::Ring(offer));
+                            continue;
+                        }
+                        Err(descriptors) => descriptors,
+                    };
                     if let Some(question) = Question::parse(rest, descriptors) {
                         each(Mail::Question(question));
                     }

@@ -15,13 +15,16 @@ use std::sync::Arc;
 
 use tempfile::NamedTempFile;
 
-use crate::shared::SharedFile;
-use crate::spec::{DeviceSpec, Guise, check_name};
+use crate::shared::{SharedFile, file_name};
+use crate::spec::{DeviceSpec, Guise, LinkSetting, check_name};
 
 /// Says which devices a process sees, in place of all: `NAME` or `NAME@ADDRESS`, with commas.
 const DEVICES: &str = "FERROCE_DEVICES";
 /// Says which hardware they look like: the name of a [`Guise`].
 const GUISE: &str = "FERROCE_AS";
+/// Says what carries their packets in this process, in place of what their files say: a
+/// [`LinkSetting`].
+const LINK: &str = "FERROCE_LINK";
 
 /// The user's directory of devices for the network namespace of this process.
 ///
@@ -33,6 +36,7 @@ pub struct Registry {
     /// The value of `FERROCE_DEVICES`.
     devices: Option<String>,
     guise: Option<Guise>,
+    link: Option<LinkSetting>,
 }
 
 impl Registry {
@@ -46,10 +50,15 @@ impl Registry {
             name.parse()
                 .map_err(|()| RegistryError::BadGuise { name: name.clone() })
         });
+        let link = variable(LINK).map(|name| {
+            name.parse()
+                .map_err(|_| RegistryError::BadLink { name: name.clone() })
+        });
         Ok(Self {
             directory,
             devices: variable(DEVICES),
             guise: guise.transpose()?,
+            link: link.transpose()?,
         })
     }
 
@@ -59,6 +68,7 @@ impl Registry {
             directory: directory::within(directory, false)?,
             devices: None,
             guise: None,
+            link: None,
         })
     }
 
@@ -68,6 +78,7 @@ impl Registry {
             directory: directory::private(directory)?,
             devices: None,
             guise: None,
+            link: None,
         })
     }
 
@@ -83,15 +94,18 @@ impl Registry {
 
     /// The devices by name: those with a file and, unless somebody removed it, the default one on
     /// 127.0.0.1. Behind each come its VFs. `FERROCE_DEVICES` narrows that down, and its `NAME@ADDRESS`
-    /// are devices, too. They look as `FERROCE_AS` says.
+    /// are devices, too. They look as `FERROCE_AS` says, and have the link that `FERROCE_LINK` says.
     pub fn devices(&self) -> Result<Vec<DeviceSpec>, RegistryError> {
-        let devices = match &self.devices {
+        let mut devices = match &self.devices {
             None => self.defined()?,
             Some(list) => list
                 .split(',')
                 .map(|part| self.listed(part))
                 .collect::<Result<_, _>>()?,
         };
+        if let Some(link) = self.link {
+            devices.iter_mut().for_each(|spec| spec.link = link);
+        }
         Ok(match self.guise {
             None => devices,
             Some(guise) => guise.dress(devices),
@@ -373,11 +387,9 @@ impl Registry {
         self.removed_path().exists()
     }
 
-    /// Where the processes of a device find what they share. By address, since that is what they
-    /// share, whatever name each of them has for it.
+    /// Where the processes of a device find what they share.
     pub(crate) fn state_path(&self, spec: &DeviceSpec) -> PathBuf {
-        let (address, port) = (spec.address, spec.port);
-        self.directory.join(format!("{address}-{port}.state"))
+        self.directory.join(file_name(spec.address, spec.port))
     }
 }
 

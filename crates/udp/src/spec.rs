@@ -4,12 +4,14 @@ mod functions;
 mod guid;
 mod guise;
 mod identity;
+mod link;
 mod pci;
 mod speed;
 mod window;
 
 pub use self::functions::Vf;
 pub use self::guise::Guise;
+pub use self::link::LinkSetting;
 pub use self::speed::{LaneSpeed, PortSpeed};
 pub use self::window::WindowSetting;
 
@@ -81,6 +83,9 @@ pub struct DeviceSpec {
     /// How much is kept on the wire to one peer.
     #[serde(default, skip_serializing_if = "WindowSetting::is_auto")]
     pub window: WindowSetting,
+    /// What carries packets to its peers.
+    #[serde(default, skip_serializing_if = "LinkSetting::is_default")]
+    pub link: LinkSetting,
     /// Seed of everything random in the device. 0, the default, leaves its numbers (queue pairs,
     /// keys, names of connections, first PSNs) to the system's randomness; with any other seed they
     /// are the same each time, and as easy to guess as the seed.
@@ -253,6 +258,7 @@ impl DeviceSpec {
             ca_ack_delay: default::ca_ack_delay(),
             speed: PortSpeed::default(),
             window: WindowSetting::default(),
+            link: LinkSetting::default(),
             seed: 0,
             vfs: 0,
             vf_address: None,

@@ -158,6 +158,11 @@ impl Tap {
         self.lock().record(seen, Direction::Outbound, bytes);
     }
 
+    /// Whether it records packets that arrive.
+    pub(crate) fn takes_received(&self) -> bool {
+        self.direction == TapDirection::Both
+    }
+
     /// Records a packet that has arrived, if the tap is for those.
     pub(crate) fn received(&self, seen: &Seen, bytes: &[u8]) {
         if self.direction == TapDirection::Sent {

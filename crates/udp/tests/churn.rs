@@ -204,7 +204,7 @@ fn opening_and_closing_costs_nobody_a_packet() {
         return comer(&role);
     }
     let test = "opening_and_closing_costs_nobody_a_packet";
-    let place = Place::with_device(address(61, 0, 0));
+    let place = Place::on_the_wire(address(61, 0, 0));
     assert_eq!(churn(test, &place, &no_timeout(), false), 0);
 }
 
@@ -215,7 +215,7 @@ fn those_that_are_killed_cost_no_more_than_a_timeout() {
         return comer(&role);
     }
     let test = "those_that_are_killed_cost_no_more_than_a_timeout";
-    let place = Place::with_device(address(61, 3, 0));
+    let place = Place::on_the_wire(address(61, 3, 0));
     churn(test, &place, &a_second(), true);
 }
 
@@ -223,7 +223,7 @@ fn those_that_are_killed_cost_no_more_than_a_timeout() {
 #[test]
 fn who_only_looks_has_no_part_in_the_port() {
     let address = address(61, 1, 0);
-    let place = Place::with_device(address);
+    let place = Place::on_the_wire(address);
     let looker = Device::attach(&place.registry(), "a", AttachOptions::default()).unwrap();
     let (pd, cq) = looker.with(|hca| (hca.alloc_pd().unwrap(), hca.create_cq(16).unwrap()));
     let port = SocketAddr::new(address, ROCE_PORT);
@@ -238,7 +238,7 @@ fn who_only_looks_has_no_part_in_the_port() {
 #[test]
 fn a_port_that_is_taken_meanwhile_is_an_error() {
     let address = address(61, 2, 0);
-    let place = Place::with_device(address);
+    let place = Place::on_the_wire(address);
     let looker = Device::attach(&place.registry(), "a", AttachOptions::default()).unwrap();
     let taken = UdpSocket::bind(SocketAddr::new(address, ROCE_PORT)).unwrap();
     let error = looker.join().unwrap_err();

@@ -103,7 +103,7 @@ fn many_processes_do_not_drown_one() {
     if let Some(role) = role() {
         return member(&role);
     }
-    let place = Place::with_device(address(61, 2, 0));
+    let place = Place::on_the_wire(address(61, 2, 0));
     let node = Node::attach(&place.registry(), "a", LEN);
     let each = queue_pairs().div_ceil(PROCESSES);
     let role = format!("{} {each}", place.path().display());

@@ -83,7 +83,7 @@ impl Senders {
 
 #[test]
 fn who_leaves_moves_nobody() {
-    let place = Place::with_device(address(69, 0, 0));
+    let place = Place::on_the_wire(address(69, 0, 0));
     let mut nodes: Vec<Node> = (0..5).map(|_| join(&place)).collect();
     let senders = Senders::new(0, nodes[0].device.address());
     senders.settle(&nodes);
@@ -125,7 +125,7 @@ fn await_at_most(limit: usize, at: SocketAddr) {
 #[test]
 fn only_so_many_places_are_kept() {
     const KEPT_MAX: usize = 16;
-    let place = Place::with_device(address(69, 1, 0));
+    let place = Place::on_the_wire(address(69, 1, 0));
     let first = join(&place);
     let at = first.device.address();
     let mut last = join(&place);

@@ -40,7 +40,7 @@ fn other(role: &[String]) {
 
 #[test]
 fn two_on_one_address() {
-    let place = Place::with_device(address(14, 0, 0));
+    let place = Place::on_the_wire(address(14, 0, 0));
     let nodes = [(); 3].map(|()| attach(place.path()));
     for (a, b) in [(0, 1), (1, 2), (2, 0), (1, 1)] {
         let (a, b) = (&nodes[a], &nodes[b]);
@@ -58,7 +58,7 @@ fn processes_on_one_address() {
     if let Some(role) = role() {
         return other(&role);
     }
-    let place = Place::with_device(address(14, 1, 0));
+    let place = Place::on_the_wire(address(14, 1, 0));
     let directory = place.path().display();
     let start = || Other::start("processes_on_one_address", &format!("echo {directory}"));
     let mut children = [(); 3].map(|()| start());
@@ -73,7 +73,7 @@ fn processes_on_one_address() {
 
 #[test]
 fn a_peer_elsewhere_reaches_each_of_them() {
-    let place = Place::with_device(address(14, 2, 0));
+    let place = Place::on_the_wire(address(14, 2, 0));
     let nodes = [(); 4].map(|()| attach(place.path()));
     let peer = Node::with_config(common::patient(address(14, 2, 1)), LEN);
     for node in &nodes {
@@ -90,7 +90,7 @@ fn the_death_of_one_is_no_harm_to_others() {
     if let Some(role) = role() {
         return other(&role);
     }
-    let place = Place::with_device(address(14, 3, 0));
+    let place = Place::on_the_wire(address(14, 3, 0));
     let directory = place.path().display();
     let test = "the_death_of_one_is_no_harm_to_others";
     let mut victims = [(); 3].map(|()| Other::start(test, &format!("target {directory}")));

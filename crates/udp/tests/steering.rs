@@ -101,7 +101,7 @@ fn between_nodes(place: &Place) {
 
 #[test]
 fn nothing_is_handed_on_for_long() {
-    between_nodes(&Place::with_device(address(16, 0, 0)));
+    between_nodes(&Place::on_the_wire(address(16, 0, 0)));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn the_death_of_the_first_heals() {
     if let Some(role) = role() {
         return target(&role);
     }
-    let place = Place::with_device(address(16, 1, 0));
+    let place = Place::on_the_wire(address(16, 1, 0));
     let start = || Target::start("the_death_of_the_first_heals", place.path());
     let mut first = start();
     let described = first.hear();
@@ -142,7 +142,7 @@ fn eight_processes() {
     if let Some(role) = role() {
         return target(&role);
     }
-    let place = Place::with_device(address(16, 2, 0));
+    let place = Place::on_the_wire(address(16, 2, 0));
     let children = [(); 7].map(|()| Target::start("eight_processes", place.path()));
     let node = attach(place.path());
     let others = children.map(|child| Target::connect(&node, child));
@@ -156,7 +156,7 @@ fn eight_processes() {
 #[test]
 fn a_wrong_program_heals() {
     let address = address(16, 3, 0);
-    let place = Place::with_device(address);
+    let place = Place::on_the_wire(address);
     let ([a, b], qpn) = pair(&place);
     let exchange = || exchange(&a, qpn, b.remote(0));
     settles(&a, exchange);
@@ -178,7 +178,7 @@ fn a_wrong_program_heals() {
 #[test]
 fn late_probes_do_no_harm() {
     let address = address(16, 5, 0);
-    let place = Place::with_device(address);
+    let place = Place::on_the_wire(address);
     let ([a, b], qpn) = pair(&place);
     let exchange = || exchange(&a, qpn, b.remote(0));
     settles(&a, exchange);
@@ -275,7 +275,7 @@ fn a_sandbox_that_refuses_programs_costs_a_detour_only() {
         return target(&role);
     }
     let test = "a_sandbox_that_refuses_programs_costs_a_detour_only";
-    let place = Place::with_device(address(16, 6, 0));
+    let place = Place::on_the_wire(address(16, 6, 0));
     // The first process has the first socket.
     let children = [(); 3].map(|()| Target::start(test, place.path()));
     let observer = place.registry().observe("a").unwrap();
@@ -307,7 +307,7 @@ fn in_a_sandbox_packets_and_requests_find_their_processes() {
         sandbox(&STEERING);
         let refused = share(SocketAddr::new(address, ROCE_PORT)).steer(&Routes::default());
         assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EPERM));
-        let place = Place::with_device(address);
+        let place = Place::on_the_wire(address);
         let nodes = [(); 3].map(|()| attach(place.path()));
         for (a, b) in [(0, 1), (1, 2), (2, 0)] {
             let (a, b) = (&nodes[a], &nodes[b]);

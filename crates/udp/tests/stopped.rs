@@ -49,7 +49,7 @@ fn new_connections_do_not_need_a_third_process() {
         return victim(&role);
     }
     let test = "new_connections_do_not_need_a_third_process";
-    let place = Place::with_device(address(65, 0, 0));
+    let place = Place::on_the_wire(address(65, 0, 0));
     let server = attach(&place);
     let (child, _) = start(test, &place, &server);
     let claim = server
@@ -90,7 +90,7 @@ fn who_joins_waits_until_the_socket_of_a_busy_process_is_known() {
         return victim(&role);
     }
     let test = "who_joins_waits_until_the_socket_of_a_busy_process_is_known";
-    let place = Place::with_device(address(65, 3, 0));
+    let place = Place::on_the_wire(address(65, 3, 0));
     let mut child = Other::start(test, &place.path().display().to_string());
     // It shares the port, alone until now.
     child.hear();
@@ -118,7 +118,7 @@ fn one_that_never_answers_is_waited_for_once() {
         return victim(&role);
     }
     let test = "one_that_never_answers_is_waited_for_once";
-    let place = Place::with_device(address(65, 4, 0));
+    let place = Place::on_the_wire(address(65, 4, 0));
     let mut child = Other::start(test, &place.path().display().to_string());
     // It shares the port, alone until now.
     child.hear();
@@ -154,7 +154,7 @@ fn a_stopped_process_loses_its_turn() {
         }
     }
     let test = "a_stopped_process_loses_its_turn";
-    let place = Place::with_device(address(65, 1, 0));
+    let place = Place::on_the_wire(address(65, 1, 0));
     let [a, b] = [(); 2].map(|()| attach(&place));
     let qps = connect(&a, &b, &common::patient_attr());
     let role = |what: &str| format!("{} {what}", place.path().display());
@@ -180,7 +180,7 @@ fn packets_for_a_stopped_process_age() {
         return victim(&role);
     }
     let test = "packets_for_a_stopped_process_age";
-    let place = Place::with_device(address(65, 2, 0));
+    let place = Place::on_the_wire(address(65, 2, 0));
     let node = attach(&place);
     let (child, link) = start(test, &place, &node);
     child.stop();

@@ -134,7 +134,7 @@ fn what_devices_with_one_tap_send_each_other_is_there_once() {
 /// All packets arrive at the last that attached, which hands those of the other on.
 #[test]
 fn a_packet_is_captured_by_the_process_it_is_for() {
-    let place = Place::with_device(address(48, 5, 0));
+    let place = Place::on_the_wire(address(48, 5, 0));
     let paths = [(); 2].map(|()| temporary());
     let taps = paths
         .each_ref()

@@ -75,9 +75,16 @@ impl Shared {
         let sent = engine.send();
         self.publish(&mut engine);
         let (now, deadline) = (Engine::now(), engine.poll_timeout());
-        let blocked = engine.is_blocked();
+        let blocked = engine.awaits_socket();
         let next = helper.next(now, round, sent, deadline);
-        let next = engine.driver.tidy(round, next);
+        let mut next = engine.driver.tidy(round, next);
+        if matches!(next, Next::Sleep(_)) {
+            self.set_asleep();
+            if engine.has_near() {
+                self.set_awake();
+                next = Next::Again;
+            }
+        }
         if let Next::Sleep(until) = next {
             let until_ps = until.map_or(WHENEVER, Time::as_picos);
             self.helper_until_ps.store(until_ps, Ordering::Relaxed);
@@ -90,11 +97,26 @@ impl Shared {
             Next::Sleep(until) => {
                 let left = until.map(|at| at.since(now).into());
                 let woken = waiter.wait_also(&*self.socket, self.besides(), left, blocked);
+                self.set_awake();
                 self.helper_until_ps.store(SOON, Ordering::Relaxed);
                 if woken.is_err() {
                     thread::park_timeout(LOOK_AGAIN.into());
                 }
             }
+        }
+    }
+
+    /// From now on peers on this host wake the helper for what they put into rings. What they have put
+    /// there before is to be looked for after that.
+    fn set_asleep(&self) {
+        if let Some(reader) = &self.reader {
+            reader.set_asleep();
+        }
+    }
+
+    fn set_awake(&self) {
+        if let Some(reader) = &self.reader {
+            reader.set_awake();
         }
     }
 
@@ -113,10 +135,14 @@ impl Shared {
             None => Duration::ZERO,
             Some(_) => limit,
         };
+        self.set_asleep();
+        let has_near = self.try_lock().is_some_and(|engine| engine.has_near());
+        let left = if has_near { Duration::ZERO } else { left };
         let woken = waiter.wait_also(&*self.socket, self.besides(), Some(left), false);
+        self.set_awake();
         self.awaits_absence.store(false, Ordering::SeqCst);
         match woken {
-            Ok(wake) if wake.readable => {
+            Ok(wake) if wake.readable || has_near => {
                 thread::park_timeout(POLLING.into());
                 Waited::Arrived
             }

@@ -16,7 +16,7 @@ use super::watch::WatchState;
 use crate::engine::Engine;
 use crate::open_error::OpenError;
 use crate::port::{Left, Port};
-use crate::shared::Mailbox;
+use crate::shared::{Mailbox, Reader};
 use crate::socket::Socket;
 use crate::sys::{self, Epoll};
 use crate::wait::{Clock, Waker};
@@ -38,6 +38,8 @@ pub(super) struct Shared {
     pub(super) state: DeviceState,
     /// Where packets arrive that another process has received.
     pub(super) mailbox: Option<Arc<Mailbox>>,
+    /// Tells peers on this host whether the helper sleeps, if it takes rings.
+    pub(super) reader: Option<Reader>,
     /// Readable if something has arrived for a multicast group, or at a place that is kept.
     pub(super) groups: Arc<Epoll>,
     pub(super) engine: Mutex<Engine>,
@@ -156,7 +158,14 @@ impl Shared {
                 ..HcaConfig::default()
             };
             let (socket, watch) = (Arc::clone(&self.socket), Arc::clone(&self.groups));
-            Mutex::new(Engine::new(Hca::new(config), socket, None, None, watch))
+            Mutex::new(Engine::new(
+                Hca::new(config),
+                socket,
+                None,
+                None,
+                None,
+                watch,
+            ))
         })
     }
 

@@ -57,6 +57,12 @@ pub enum RegistryError {
         /// The name given.
         name: String,
     },
+    /// `FERROCE_LINK` names no link.
+    #[error("FERROCE_LINK: unknown link {name:?}; expected one of: auto, udp, shm")]
+    BadLink {
+        /// The name given.
+        name: String,
+    },
     /// There is no such device.
     #[error("no device {name:?}; available: {known}. `ferroce dev add NAME ADDRESS` makes one")]
     NoSuchDevice {

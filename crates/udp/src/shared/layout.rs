@@ -16,7 +16,7 @@ use crate::sys::shareable;
 /// "ferroce" and a zero.
 const MAGIC: u64 = u64::from_be_bytes(*b"ferroce\0");
 /// Rises with every change of what lies where.
-const VERSION: u32 = 16;
+const VERSION: u32 = 17;
 
 shareable! {
     /// What lies where in a device's shared file. Zeros, as a new file has them, are a valid content
@@ -66,6 +66,10 @@ shareable! {
         serves: AtomicU64,
         /// Whether it shares the device's port, as [`Presence`].
         presence: AtomicU64,
+        /// How many more rings it reads, and above 32 bits which of the slot's owners it is.
+        rings: AtomicU64,
+        /// Not 0 while it sleeps, and is to be woken when something is put into a ring.
+        asleep: AtomicU64,
     }
 }
 
@@ -252,6 +256,31 @@ impl Member {
         self.presence.store(presence as u64, Ordering::Release);
     }
 
+    /// Which of the slot's owners has it, and how many more rings that one reads.
+    #[inline]
+    pub(super) fn rings(&self) -> (u32, u32) {
+        let word = self.rings.load(Ordering::Acquire);
+        ((word >> 32) as u32, word as u32)
+    }
+
+    /// The owner reads so many more rings.
+    pub(super) fn set_room(&self, rings: u32) {
+        let claim = u64::from(self.rings().0);
+        self.rings
+            .store(claim << 32 | u64::from(rings), Ordering::Release);
+    }
+
+    /// Tells this owner of the slot from those before it.
+    pub(super) fn set_claim(&self, claim: u32) {
+        self.asleep.store(0, Ordering::Relaxed);
+        self.rings.store(u64::from(claim) << 32, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn asleep(&self) -> &AtomicU64 {
+        &self.asleep
+    }
+
     pub(crate) fn set(&self, pid: u32, comm: &[u8]) {
         let mut name = [0; 16];
         let comm = comm.trim_ascii_end();
@@ -292,6 +321,8 @@ mod tests {
             place: AtomicU32::new(0),
             serves: AtomicU64::new(0),
             presence: AtomicU64::new(0),
+            rings: AtomicU64::new(0),
+            asleep: AtomicU64::new(0),
         };
         let seen = member.announced();
         member.announce();

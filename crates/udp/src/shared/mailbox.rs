@@ -134,6 +134,19 @@ pub(super) fn call_attention(state: &Path, slot: u8) -> io::Result<()> {
     Ok(())
 }
 
+/// Sends a frame with descriptors to the owner of a slot, if there is room for it.
+pub(super) fn send_once(
+    state: &Path,
+    slot: u8,
+    frame: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let sender = UnixDatagram::unbound()?;
+    sender.set_nonblocking(true)?;
+    sender.connect(Names::new(state)?.of(slot))?;
+    sys::send_with(&sender, frame, descriptors)
+}
+
 /// Gives a socket of the device's port to the owner of a slot, with its index if that is known. It
 /// stays open on the way.
 pub(super) fn give(
@@ -142,11 +155,8 @@ pub(super) fn give(
     socket: BorrowedFd<'_>,
     index: Option<u8>,
 ) -> io::Result<()> {
-    let sender = UnixDatagram::unbound()?;
-    sender.set_nonblocking(true)?;
-    sender.connect(Names::new(state)?.of(slot))?;
     // As in probes, the last number stands for none.
-    sys::send_with(&sender, &[index.unwrap_or(u8::MAX)], &[socket])
+    send_once(state, slot, &[index.unwrap_or(u8::MAX)], &[socket])
 }
 
 impl AsFd for Mailbox {

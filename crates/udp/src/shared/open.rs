@@ -85,7 +85,19 @@ fn open_file(path: &Path) -> io::Result<File> {
     own(options.create(true).open(path)?)
 }
 
-fn open_existing(path: &Path) -> io::Result<File> {
+/// The content of a file that is there, if it is whole and of this release.
+pub(super) fn existing(path: &Path) -> io::Result<&'static Layout> {
+    let file = NotInherited::new(open_existing(path)?);
+    if file.metadata()?.len() == Layout::SIZE && Layout::is_marked(&file)? {
+        let layout = mapped(&file, path)?;
+        if layout.is_ready() {
+            return Ok(layout);
+        }
+    }
+    Err(io::ErrorKind::InvalidData.into())
+}
+
+pub(super) fn open_existing(path: &Path) -> io::Result<File> {
     own(options().open(path)?)
 }
 

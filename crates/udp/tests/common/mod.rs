@@ -26,7 +26,9 @@ use ferroce_hca::{
     Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, SendOp, SendWr, Sge, Sges, WcStatus,
 };
 use ferroce_udp::socket::{Options, ROCE_PORT, Socket};
-use ferroce_udp::{AttachOptions, Device, DeviceConfig, DeviceSpec, Endpoint, Registry};
+use ferroce_udp::{
+    AttachOptions, Device, DeviceConfig, DeviceSpec, Endpoint, LinkSetting, Registry,
+};
 use ferroce_wire::{Psn, Qpn};
 use tempfile::TempDir;
 
@@ -369,10 +371,23 @@ impl Place {
         Registry::at(self.path()).unwrap()
     }
 
-    /// A registry with a device `a` whose queue pairs repeat as soon as they are told to.
+    /// A registry with a device `a` whose queue pairs repeat as soon as they are told to. Its link is the
+    /// default one, or what `FERROCE_LINK` says: the test holds for all.
     pub fn with_device(address: IpAddr) -> Self {
+        let link = std::env::var("FERROCE_LINK").ok();
+        let link = link.map(|link| link.parse().unwrap());
+        Self::with_link(address, link.unwrap_or_default())
+    }
+
+    /// The same for tests of what the kernel does with packets.
+    pub fn on_the_wire(address: IpAddr) -> Self {
+        Self::with_link(address, LinkSetting::Udp)
+    }
+
+    fn with_link(address: IpAddr, link: LinkSetting) -> Self {
         let place = Self::new();
         let spec = DeviceSpec {
+            link,
             personality: impatient(address).hca.personality,
             ..DeviceSpec::new("a", address)
         };

@@ -1,0 +1,186 @@
+//! Peers on one host exchange packets through rings in shared memory. With `shm` nothing else brings a
+//! packet from one queue pair to another, so what arrives has come through a ring.
+
+mod common;
+
+use common::echo::{echo, exchange};
+use common::{
+    Link, Node, Other, Place, address, attr, check_all_kinds, connect, connect_back, hear,
+    impatient, impatient_attr, nothing_was_lost, pattern, role, tell,
+};
+use ferroce_hca::{Counter, Direction, Hca, Impairment, WcStatus};
+use ferroce_udp::{AttachOptions, Device, DeviceSpec, LinkSetting, Registry, Tap, TapDirection};
+
+const LEN: usize = 1 << 20;
+
+/// A registry with a device for each link, `a`, `b` and so on.
+fn place(test: u8, links: &[LinkSetting]) -> Place {
+    let place = Place::new();
+    for (host, link) in links.iter().enumerate() {
+        let address = address(76, test, host as u8);
+        let spec = DeviceSpec {
+            link: *link,
+            personality: impatient(address).hca.personality,
+            ..DeviceSpec::new(&name(host), address)
+        };
+        place.registry().add(&spec).unwrap();
+    }
+    place
+}
+
+fn name(host: usize) -> String {
+    char::from(b'a' + host as u8).to_string()
+}
+
+fn attach(place: &Place, name: &str) -> Node {
+    Node::attach(&place.registry(), name, LEN)
+}
+
+/// The process beside the test's own, on a device of the directory.
+fn other(role: &[String]) {
+    let registry = Registry::at(role[0].as_ref()).unwrap();
+    let node = Node::attach(&registry, &role[1], LEN);
+    match role[2].as_str() {
+        "echo" => echo(&node, &attr()),
+        // Does nothing, until it is killed or its parent ends.
+        "target" => {
+            connect_back(&node, &attr());
+            tell("connected");
+            while hear().is_some() {}
+        }
+        other => panic!("role {other}"),
+    }
+}
+
+fn start(test: &str, place: &Place, device: &str, role: &str) -> Other {
+    let role = format!("{} {device} {role}", place.path().display());
+    Other::start(test, &role)
+}
+
+#[test]
+fn two_devices_of_one_process() {
+    let place = place(0, &[LinkSetting::Shm, LinkSetting::Auto]);
+    let (a, b) = (attach(&place, "a"), attach(&place, "b"));
+    for round in 0..20 {
+        let qps = connect(&a, &b, &attr());
+        check_all_kinds(&a, &b, qps, 1 + 25_000 * round as usize, round);
+    }
+    [&a, &b].into_iter().for_each(nothing_was_lost);
+}
+
+#[test]
+fn a_queue_pair_that_is_its_own_peer() {
+    let place = place(1, &[LinkSetting::Shm]);
+    let a = attach(&place, "a");
+    let qps = connect(&a, &a, &attr());
+    a.buffer.write(0, &pattern(100_000, 1));
+    a.post(qps.0, 1, a.remote(LEN / 2).write(), a.sge(0, 100_000));
+    a.succeed(1);
+    assert_eq!(a.bytes(LEN / 2, 100_000), pattern(100_000, 1));
+    nothing_was_lost(&a);
+}
+
+#[test]
+fn two_processes_on_one_device_or_two() {
+    if let Some(role) = role() {
+        return other(&role);
+    }
+    let place = place(2, &[LinkSetting::Shm, LinkSetting::Shm]);
+    for device in ["a", "b"] {
+        let node = attach(&place, "a");
+        let test = "two_processes_on_one_device_or_two";
+        let mut child = start(test, &place, device, "echo");
+        exchange(&node, &mut child, &attr());
+        // The child returned from its last `wait` and ended: its last acknowledgement came all the
+        // same.
+        child.finish();
+        nothing_was_lost(&node);
+    }
+}
+
+#[test]
+fn who_wants_udp_gets_it() {
+    let all = [LinkSetting::Auto, LinkSetting::Udp, LinkSetting::Shm];
+    let place = place(3, &all);
+    let [auto, udp, shm] = ["a", "b", "c"].map(|name| attach(&place, name));
+    check_all_kinds(&auto, &udp, connect(&auto, &udp, &attr()), 100_000, 1);
+    check_all_kinds(&auto, &shm, connect(&auto, &shm, &attr()), 100_000, 1);
+
+    let received = || udp.device.state().counter(Counter::RdmaRxPackets);
+    let before = received();
+    let (at_shm, _) = connect(&shm, &udp, &impatient_attr());
+    shm.post(at_shm, 1, udp.remote(0).write(), shm.sge(0, 8));
+    assert_eq!(shm.completion().status, WcStatus::RetryExcErr);
+    assert!(shm.device.state().counter(Counter::TxDropped) > 0);
+    assert_eq!(received(), before);
+}
+
+#[test]
+fn a_stopped_peer_costs_its_own_packets_alone() {
+    if let Some(role) = role() {
+        return other(&role);
+    }
+    let test = "a_stopped_peer_costs_its_own_packets_alone";
+    let place = place(5, &[LinkSetting::Shm, LinkSetting::Shm, LinkSetting::Shm]);
+    let (node, third) = (attach(&place, "a"), attach(&place, "c"));
+    let mut child = start(test, &place, "b", "target");
+    let Link { qpn, memory, .. } = child.connect(&node, &impatient_attr());
+    assert_eq!(child.hear(), "connected");
+    node.post(qpn, 0, memory.write(), node.sge(0, 8));
+    node.succeed(1);
+    child.stop();
+    node.post(qpn, 1, memory.write(), node.sge(0, LEN as u32));
+    let qps = connect(&node, &third, &attr());
+    node.post(qps.0, 2, third.remote(0).write(), node.sge(0, LEN as u32));
+    let done = node.completions(2);
+    let status = |id| done.iter().find(|c| c.wr_id == id).unwrap().status;
+    assert_eq!(status(1), WcStatus::RetryExcErr);
+    assert_eq!(status(2), WcStatus::Success);
+    child.resume();
+    // What lay in the ring is for a queue pair that it still has; the answers come too late.
+    check_all_kinds(&node, &third, connect(&node, &third, &attr()), 10_000, 3);
+}
+
+#[test]
+fn a_bad_link_is_as_bad_through_a_ring() {
+    let place = place(6, &[LinkSetting::Shm, LinkSetting::Shm]);
+    let (a, b) = (attach(&place, "a"), attach(&place, "b"));
+    let bad = Impairment {
+        loss: 0.01,
+        corrupt: 0.02,
+        ..Impairment::default()
+    };
+    let set = |hca: &mut Hca| hca.set_impairment(Direction::Egress, bad.clone());
+    a.device.with(set).unwrap();
+    for round in 0..10 {
+        check_all_kinds(&a, &b, connect(&a, &b, &attr()), 400_000, round);
+    }
+    let counted = |node: &Node, counter| node.device.state().counter(counter);
+    assert!(counted(&b, Counter::RxIcrcEncapsulated) > 0);
+    assert_eq!(counted(&a, Counter::TxDropped), 0);
+}
+
+/// Both captures are as from a wire: the packets of one are those of the other, with good ICRCs.
+#[test]
+fn captures_are_as_from_a_wire() {
+    let place = place(7, &[LinkSetting::Shm, LinkSetting::Shm]);
+    let paths = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap().into_temp_path());
+    let [sent, received] = [TapDirection::Sent, TapDirection::Both];
+    for directions in [[sent, sent], [received, received]] {
+        let taps = [0, 1].map(|n| Tap::create(&paths[n], directions[n]).unwrap());
+        let [a, b] = [0, 1].map(|n| {
+            let options = AttachOptions {
+                tap: Some(taps[n].clone()),
+                ..AttachOptions::default()
+            };
+            let device = Device::attach(&place.registry(), &name(n), options);
+            Node::on(device.unwrap(), LEN)
+        });
+        check_all_kinds(&a, &b, connect(&a, &b, &attr()), 50_000, 1);
+        nothing_was_lost(&a);
+        drop((a, b));
+        taps.iter().for_each(|tap| tap.finish().unwrap());
+        let bytes = paths.each_ref().map(|path| std::fs::read(path).unwrap());
+        assert!(bytes.iter().all(|bytes| bytes.len() > 50_000));
+    }
+}
