@@ -29,7 +29,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use ferroce_hca::Impairment;
 use ferroce_sysfs::View;
-use ferroce_udp::{DeviceSpec, Guise, Registry, impairment};
+use ferroce_udp::{DeviceSpec, Guise, LinkSetting, Registry, impairment};
 
 use self::environment::Environment;
 use self::launch::Running;
@@ -101,6 +101,10 @@ pub(crate) struct ProgramArgs {
     /// description, place in /sys
     #[arg(long = "as", value_name = "HARDWARE")]
     guise: Option<Hardware>,
+    /// What carries packets: udp, shm (shared memory, for processes of one user on this host; packets
+    /// to others are dropped), or auto (shared memory where possible, else UDP) [default: the device's]
+    #[arg(long, value_name = "LINK")]
+    link: Option<LinkSetting>,
     /// Show the devices as cards in /dev/fwctl, whose registers tools such as mstreg read and write
     #[arg(long)]
     fwctl: bool,
@@ -226,6 +230,9 @@ impl Prepared {
         }
         if let Some(guise) = guise {
             environment.set("FERROCE_AS", guise);
+        }
+        if let Some(link) = on.link {
+            environment.set("FERROCE_LINK", link);
         }
         if let (Some(_), [device]) = (&on.device, devices.as_slice()) {
             // With the address, because a device may be known from this variable alone.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use clap::{Args, Subcommand};
 use ferroce_hca::Function;
 use ferroce_sysfs::guid;
-use ferroce_udp::{DeviceSpec, Registry, SpecError};
+use ferroce_udp::{DeviceSpec, LinkSetting, Registry, SpecError};
 use toml::{Table, Value};
 
 use super::format::{Before, Format, Row};
@@ -47,8 +47,13 @@ enum Verb {
         /// on; 0 to 127
         #[arg(long, value_name = "N")]
         vfs: Option<u8>,
+        /// What carries packets: udp, shm (shared memory, for processes of one user on this host;
+        /// packets to others are dropped), or auto (shared memory where possible, else UDP)
+        /// [default: udp]
+        #[arg(long, value_name = "LINK")]
+        link: Option<LinkSetting>,
         /// Settings: node_guid, pci, vendor_part_id, hw_ver, fw_ver, board_id, packet_lifetime,
-        /// ca_ack_delay, speed (25G), window (auto, 256KiB), seed, vfs, vf_address, personality.adaptive and others
+        /// ca_ack_delay, speed (25G), window (auto, 256KiB), link (auto, udp, shm), seed, vfs, vf_address, personality.adaptive and others
         #[arg(value_name = "KEY VALUE")]
         settings: Vec<String>,
     },
@@ -91,6 +96,7 @@ impl Dev {
                 name,
                 address,
                 vfs,
+                link,
                 settings,
             }) => {
                 if is_card_name(&name) {
@@ -101,6 +107,7 @@ impl Dev {
                 }
                 let mut spec = DeviceSpec::new(&name, address);
                 spec.vfs = vfs.unwrap_or(0);
+                spec.link = link.unwrap_or_default();
                 let spec = changed(&spec, &settings)?;
                 registry.add(&spec).map_err(Failure::input)
             }
@@ -158,6 +165,7 @@ fn show(
         row.put("sys_image_guid", guid(spec.guid()));
         row.put("address", spec.address.to_string());
         row.put("port", spec.port);
+        row.put("link", spec.link.to_string());
         if spec.vfs > 0 {
             row.put("vfs", spec.vfs);
         }
@@ -284,6 +292,8 @@ mod tests {
             "25G",
             "window",
             "256KiB",
+            "link",
+            "shm",
             "node_guid",
             "0001:0002:0003:0004",
         ])
@@ -293,6 +303,7 @@ mod tests {
         assert_eq!(spec.address.to_string(), "127.0.0.9");
         assert_eq!(spec.speed.gbps(), 25);
         assert_eq!(spec.window.to_string(), "256KiB");
+        assert_eq!(spec.link, LinkSetting::Shm);
         assert_eq!(spec.guid(), 0x0001_0002_0003_0004);
     }
 
@@ -317,6 +328,11 @@ mod tests {
             set(&["window", "1KiB"])
                 .unwrap_err()
                 .contains("allowed: auto, or 16KiB to 1GiB")
+        );
+        assert!(
+            set(&["link", "tcp"])
+                .unwrap_err()
+                .contains("allowed: auto, udp or shm")
         );
         assert!(set(&["seed"]).unwrap_err().contains("write seed VALUE"));
         assert!(
