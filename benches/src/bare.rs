@@ -14,6 +14,7 @@
 
 mod packet;
 mod ping;
+mod ring;
 mod stream;
 
 use std::fs;
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 use ferroce_udp::socket::{BindError, Options, SendError, Socket};
 
 pub use ping::{Latency, PingPong, ping_pong};
+pub use ring::ring_ping_pong;
 pub use stream::{Stream, Throughput, stream};
 
 /// Why a measurement failed.

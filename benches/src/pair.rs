@@ -1,7 +1,9 @@
 //! The device doing what [`bare`](crate::bare) does, through its own verbs: the figures to hold
 //! against the bars.
 
+use std::fs::Permissions;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,9 +12,13 @@ use ferroce_hca::{
     AccessFlags, Buffer, Completion, CqId, Memory, MrInfo, Mtu, PdId, QpAttr, QpCap, QpInit,
     QpType, SendFlags, SendOp, SendTo, SendWr, SettingError, Sge, Sges, VerbsError, WcStatus,
 };
-use ferroce_udp::{Device, DeviceConfig, Endpoint, OpenError};
+use ferroce_udp::{
+    AttachOptions, Device, DeviceConfig, DeviceSpec, Endpoint, LinkSetting, OpenError, Registry,
+    RegistryError,
+};
 use ferroce_wire::{Psn, Qpn};
 use hdrhistogram::Histogram;
+use tempfile::TempDir;
 
 use crate::bare::{Contention, Latency, PingPong, Stream, Throughput};
 
@@ -23,6 +29,12 @@ pub enum Error {
     /// No device.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// No directory of devices.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// No room for one.
+    #[error("cannot make a directory: {0}")]
+    Directory(#[source] std::io::Error),
     /// A verb was refused.
     #[error(transparent)]
     Verbs(#[from] VerbsError),
@@ -43,6 +55,13 @@ pub enum Error {
     Damaged,
 }
 
+/// Two sides, and the directory of their devices if they have one.
+struct Pair {
+    near: Side,
+    far: Side,
+    _directory: Option<TempDir>,
+}
+
 /// One side: a device, a queue pair, a registered buffer.
 pub(crate) struct Side {
     pub(crate) device: Device,
@@ -54,7 +73,11 @@ pub(crate) struct Side {
 
 impl Side {
     pub(crate) fn open(last_octet: u8, bytes: usize, outstanding: usize) -> Result<Self, Error> {
-        let (device, buffer) = (device(last_octet)?, Buffer::zeroed(bytes));
+        Self::on(device(last_octet)?, bytes, outstanding)
+    }
+
+    fn on(device: Device, bytes: usize, outstanding: usize) -> Result<Self, Error> {
+        let buffer = Buffer::zeroed(bytes);
         let depth = u32::try_from(outstanding.max(1)).unwrap_or(u32::MAX);
         let (cq, qpn, mr) = device.with(|hca| -> Result<_, VerbsError> {
             let pd = hca.alloc_pd()?;
@@ -78,9 +101,21 @@ impl Side {
 
 /// A device at an address of this run's own.
 pub(crate) fn device(last_octet: u8) -> Result<Device, OpenError> {
+    Device::open(DeviceConfig::new(address(last_octet)))
+}
+
+fn address(last_octet: u8) -> IpAddr {
     let run = std::process::id() as u8;
-    let address = IpAddr::V4(Ipv4Addr::new(127, 98, run, last_octet));
-    Device::open(DeviceConfig::new(address))
+    IpAddr::V4(Ipv4Addr::new(127, 98, run, last_octet))
+}
+
+/// What carries the packets between the two devices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Carrier {
+    /// UDP sockets.
+    Udp,
+    /// Rings in shared memory.
+    Shm,
 }
 
 /// A queue pair with room for `depth` requests, which complete if they say so.
@@ -105,13 +140,35 @@ pub(crate) fn endpoint(device: &Device, qpn: Qpn) -> Endpoint {
     }
 }
 
-fn pair(bytes: usize, mtu: Mtu, outstanding: usize) -> Result<(Side, Side), Error> {
-    let (a, b) = (
-        Side::open(1, bytes, outstanding)?,
-        Side::open(2, bytes, outstanding)?,
-    );
-    connect(&a, &b, mtu)?;
-    Ok((a, b))
+fn pair(carrier: Carrier, bytes: usize, mtu: Mtu, outstanding: usize) -> Result<Pair, Error> {
+    let (near, far, directory) = match carrier {
+        Carrier::Udp => (
+            Side::open(1, bytes, outstanding)?,
+            Side::open(2, bytes, outstanding)?,
+            None,
+        ),
+        Carrier::Shm => {
+            let private = Permissions::from_mode(0o700);
+            let directory = tempfile::Builder::new().permissions(private).tempdir();
+            let directory = directory.map_err(Error::Directory)?;
+            let registry = Registry::at(directory.path())?;
+            let open = |name: &str, last_octet| {
+                registry.add(&DeviceSpec {
+                    link: LinkSetting::Shm,
+                    ..DeviceSpec::new(name, address(last_octet))
+                })?;
+                let device = Device::attach(&registry, name, AttachOptions::default())?;
+                Side::on(device, bytes, outstanding)
+            };
+            (open("a", 1)?, open("b", 2)?, Some(directory))
+        }
+    };
+    connect(&near, &far, mtu)?;
+    Ok(Pair {
+        near,
+        far,
+        _directory: directory,
+    })
 }
 
 pub(crate) fn connect(a: &Side, b: &Side, mtu: Mtu) -> Result<(), Error> {
@@ -137,18 +194,19 @@ pub(crate) fn attributes(mtu: Mtu) -> QpAttr {
 
 /// Streams WRITEs from one device to another, each polled by a thread of its own, keeping
 /// `outstanding` requests posted. The device's own window holds; that of `config` is not used.
-pub fn stream(config: &Stream) -> Result<Throughput, Error> {
+pub fn stream(carrier: Carrier, config: &Stream) -> Result<Throughput, Error> {
     let mtu = u32::try_from(config.mtu_bytes)
         .ok()
         .and_then(Mtu::from_bytes);
     let mtu = mtu.ok_or(Error::Mtu(config.mtu_bytes))?;
     let bytes = config.message_bytes.max(64 << 10);
-    let (source, target) = pair(bytes, mtu, config.outstanding)?;
+    let pair = pair(carrier, bytes, mtu, config.outstanding)?;
+    let (source, target) = (&pair.near, &pair.far);
     let data: Vec<u8> = (0..bytes as u32)
         .map(|i| (i.wrapping_mul(0x9e37_79b9) >> 24) as u8)
         .collect();
     source.buffer.write(0, &data);
-    let mut throughput = beside_poller(&target.device, || send_stream(config, &source, &target))?;
+    let mut throughput = beside_poller(&target.device, || send_stream(config, source, target))?;
     let mut arrived = vec![0; config.message_bytes];
     target.buffer.read(0, &mut arrived);
     if arrived != data[..config.message_bytes] {
@@ -256,16 +314,17 @@ pub(crate) fn check(completions: &[Completion]) -> Result<(), Error> {
 
 /// Bounces 8-byte inline WRITEs between two devices, each polled by a thread of its own that spins
 /// on the word. `datagram_bytes` is not used.
-pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
-    let (near, far) = pair(4096, Mtu::Mtu4096, 64)?;
+pub fn ping_pong(carrier: Carrier, config: &PingPong) -> Result<Latency, Error> {
+    let pair = pair(carrier, 4096, Mtu::Mtu4096, 64)?;
+    let (near, far) = (&pair.near, &pair.far);
     let rounds = u64::from(config.warm_up_rounds) + u64::from(config.rounds);
     let mut histogram = Histogram::<u64>::new_with_max(60_000_000_000, 3).expect("bounds in order");
     thread::scope(|scope| {
         let echo = scope.spawn(|| {
             let contention = Contention::begin();
             for round in 1..=rounds {
-                await_word(&far, round);
-                write_word(&far, &near, round)?;
+                await_word(far, round);
+                write_word(far, near, round)?;
             }
             // The last acknowledgement may still be owed.
             far.device.progress();
@@ -274,8 +333,8 @@ pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
         let contention = Contention::begin();
         for round in 1..=rounds {
             let started = Instant::now();
-            write_word(&near, &far, round)?;
-            await_word(&near, round);
+            write_word(near, far, round)?;
+            await_word(near, round);
             if round > u64::from(config.warm_up_rounds) {
                 let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 histogram.saturating_record(nanos);

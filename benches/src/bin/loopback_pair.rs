@@ -6,6 +6,7 @@ use clap::Parser;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use ferroce_benches::bare::{self, PingPong, Stream};
+use ferroce_benches::pair::Carrier;
 use ferroce_benches::{
     BARE_CONTENTION_MAX, DEVICE_CONTENTION_MAX, finish, median, pair, undisturbed,
 };
@@ -83,7 +84,7 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
             };
             let ferroce = undisturbed(
                 DEVICE_CONTENTION_MAX,
-                || pair::stream(stream),
+                || pair::stream(Carrier::Udp, stream),
                 |run| run.contention,
             )?;
             pairs[place].push((bare.gbps, ferroce.gbps));
@@ -96,7 +97,7 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
             )?;
             let ferroce = undisturbed(
                 DEVICE_CONTENTION_MAX,
-                || pair::ping_pong(&ping),
+                || pair::ping_pong(Carrier::Udp, &ping),
                 |run| run.contention,
             )?;
             pairs[streams.len()].push((bare.p50_ns / 1e3, ferroce.p50_ns / 1e3));

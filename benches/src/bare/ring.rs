@@ -1,0 +1,70 @@
+//! Ping-pong over two rings in shared memory, with nothing around them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::Instant;
+
+use ferroce_udp::ring::{Consumer, Kind, Memory, PACKET_BYTES_MAX, Producer};
+use hdrhistogram::Histogram;
+
+use super::{Contention, Latency, PingPong};
+
+/// Bounces packets as long as an 8-byte WRITE's between two threads that spin.
+///
+/// # Errors
+/// When there is no memory.
+pub fn ring_ping_pong(config: &PingPong) -> io::Result<Latency> {
+    let ((mut there, mut at_far), (mut back, mut at_near)) = (ring()?, ring()?);
+    let rounds = config.warm_up_rounds + config.rounds;
+    let mut histogram = Histogram::<u64>::new_with_max(60_000_000_000, 3).expect("bounds in order");
+    thread::scope(|scope| {
+        let echo = scope.spawn(move || {
+            let contention = Contention::begin();
+            for _ in 0..rounds {
+                take(&mut at_far);
+                put(&mut back);
+            }
+            contention.end()
+        });
+        let contention = Contention::begin();
+        for round in 0..rounds {
+            let started = Instant::now();
+            put(&mut there);
+            take(&mut at_near);
+            if round >= config.warm_up_rounds {
+                let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                histogram.saturating_record(nanos);
+            }
+        }
+        let waited = echo.join().expect("the echo does not panic");
+        let contention = contention.end().max(waited);
+        Ok(Latency::of_round_trips(&histogram, contention))
+    })
+}
+
+fn ring() -> io::Result<(Producer, Consumer)> {
+    let (memory, file) = Memory::make()?;
+    let other = Memory::of(OwnedFd::from(file))?;
+    Ok((Producer::new(memory), Consumer::new(other)))
+}
+
+fn put(producer: &mut Producer) {
+    const LEN: usize = 12 + 16 + 8 + 4;
+    let pushed = producer.push(Kind::Bare, 0, LEN, |room| {
+        room.fill(1);
+        true
+    });
+    pushed.expect("one packet at a time has room");
+    producer.publish();
+}
+
+fn take(consumer: &mut Consumer) {
+    let mut buffer = [0; PACKET_BYTES_MAX];
+    while !consumer.look().is_ok_and(|there| there) {
+        std::hint::spin_loop();
+    }
+    let entry = consumer.next(&mut buffer);
+    entry.expect("the other end keeps the rules");
+    consumer.release();
+}
