@@ -82,6 +82,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
                 "memory",
                 "port_attr",
                 "port_counter",
+                "posted",
                 "secret",
                 "serializer",
                 "table",

@@ -63,11 +63,11 @@ use crate::link::Link;
 use crate::mr::KeyTable;
 use crate::numbers::Numbers;
 use crate::packet::Held;
+use crate::posted::Posted;
 use crate::serializer::Serializer;
 use crate::settings::Settings;
 use crate::state::DeviceState;
 use crate::table::Table;
-use crate::verbs::Posted;
 
 /// A RoCE device; see the crate's documentation for the order of calls.
 ///

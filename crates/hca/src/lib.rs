@@ -84,6 +84,7 @@ mod numbers;
 mod packet;
 pub mod port_attr;
 mod port_counter;
+mod posted;
 mod register;
 mod secret;
 mod serializer;
@@ -112,6 +113,7 @@ pub use memory::{Borrowed, Buffer, Checked, CheckedAccess, Memory, RECOVERS, lan
 pub use mr::{MrInfo, MrKey, MwId, MwInfo, MwType};
 pub use packet::Received;
 pub use port_counter::PortCounter;
+pub use posted::Posted;
 pub use register::{Method, RegisterError, Status};
 pub use secret::Secret;
 pub use settings::{Personality, ROCE_ACCL_BYTES, Settings, SettingsParts};
@@ -120,7 +122,7 @@ pub use state::{
     DeviceState, LocalSettings, MappedState, SettingError, SettingsStore, StateBlock, VfBlock,
     WriteLockError,
 };
-pub use verbs::{CqLook, MrModify, MwBindWr, Posted, QpInit, QpLook, RegFlags, SrqLook};
+pub use verbs::{CqLook, MrModify, MwBindWr, QpInit, QpLook, RegFlags, SrqLook};
 
 pub use ferroce_dcqcn::Rate;
 pub use ferroce_dcqcn::rp::Phase;

@@ -14,7 +14,7 @@ mod xrc;
 pub use look::{CqLook, QpLook, SrqLook};
 pub use mr::{MrModify, RegFlags};
 pub use mw::MwBindWr;
-pub use qp::{Posted, QpInit};
+pub use qp::QpInit;
 
 use crate::error::{Object, VerbsError};
 

@@ -14,6 +14,7 @@ use crate::host::QpObjects;
 use crate::ids::PdId;
 use crate::limits;
 use crate::mr::{MwId, MwType};
+use crate::posted::Posted;
 use crate::srq::SrqId;
 
 /// What a queue pair is created with.
@@ -49,30 +50,6 @@ impl QpInit {
             cap: QpCap::default(),
             signal_all: true,
         }
-    }
-}
-
-/// What has been posted, for whoever decides when it leaves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Posted {
-    /// Send requests.
-    pub requests: u32,
-    /// Bytes that they send.
-    pub bytes: u32,
-    /// Nothing will come that the program could wait for before it leaves: the queue pair had nothing
-    /// else to do, or what has been posted is to be executed here.
-    pub at_once: bool,
-    /// Peers tell of all of it that it has arrived.
-    pub is_answered: bool,
-}
-
-impl Posted {
-    #[inline]
-    fn add(&mut self, bytes: u32, at_once: bool, is_answered: bool) {
-        self.is_answered = is_answered && (self.is_answered || self.requests == 0);
-        self.requests = self.requests.saturating_add(1);
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.at_once |= at_once;
     }
 }
 
