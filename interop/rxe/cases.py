@@ -226,7 +226,7 @@ def rdmacm_utils(cases):
 
 
 def rsockets(cases):
-    """Streams, whose other end is librdmacm's."""
+    """Streams, whose other end is librdmacm's. Its datagrams do without a GRH, which RoCE needs."""
     sizes = {"64": (200, ""), "65536": (20, ""), "1000000": (4, ""), "4000000": (1, " -B 65536")}
     for size, (count, options) in sizes.items():
         for way in ["b", "n"]:

@@ -1,6 +1,7 @@
-//! rsockets: Debian's rstream, riostream and rcopy, and iperf3 over librspreload.
+//! rsockets: Debian's rstream, riostream, rcopy and udpong, and iperf3 over librspreload.
 
 use std::fs;
+use std::net::UdpSocket;
 
 use ferroce_interop::lab::{Lab, Ready, free_port};
 
@@ -45,6 +46,49 @@ fn a_sender_waits_for_its_peer() {
 #[test]
 fn memory_is_mapped_for_the_peer() {
     stream("riostream", &["-S", "65536", "-C", "50", "-T", "v"]);
+}
+
+/// A server of udpong, which serves for ever, and a client that counts what comes back.
+fn pong(lab: &Lab, between: impl FnOnce(&str)) {
+    let (port, address) = (free_port().to_string(), lab.address());
+    let common = ["udpong", "-p", &port, "-T", "b"];
+    let served = lab.run(&[&common[..], &["-b", &address]].concat());
+    between(&format!("{address}:{port}"));
+    let options = ["-s", &address, "-S", "1000", "-C", "200", "-T", "e"];
+    let output = lab.run(&[&common[..], &options].concat()).success();
+    served.kill();
+    assert!(output.contains("custom"), "{output}");
+}
+
+#[test]
+fn datagrams_go_to_and_fro() {
+    pong(&Lab::new("udpong"), |_| {});
+}
+
+/// As many peers as a socket keeps, and more, tell a queue pair and are not heard of again; then those
+/// that are not kept are served over UDP.
+#[test]
+fn datagrams_come_from_more_peers_than_are_kept() {
+    const PEERS: usize = 1100;
+    let lab = Lab::new("udpong-peers");
+    let ip: std::net::Ipv4Addr = lab.address().parse().unwrap();
+    // The head of a message over UDP, which has no datagram in it.
+    let mut head = vec![0x55, 0x55, 0x55, 0x55, 4, 7, 16, 0, 0, 0, 1, 2];
+    head.extend(ip.octets());
+    pong(&lab, |server| {
+        for _ in 0..PEERS {
+            let peer = UdpSocket::bind((ip, 0)).unwrap();
+            peer.send_to(&head, server).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_child_of_a_fork_has_sockets_of_its_own() {
+    let lab = Lab::new("rsocket_fork");
+    let program = lab.compile("rsocket_fork");
+    let output = lab.run(&[program.to_str().unwrap()]).success();
+    assert_eq!(output, "done\n");
 }
 
 #[test]

@@ -74,6 +74,15 @@ pub(crate) fn storage(address: SocketAddr) -> sockaddr_storage {
     storage
 }
 
+/// The length of an address in its family.
+pub(crate) fn length(address: SocketAddr) -> libc::socklen_t {
+    let length = match address {
+        SocketAddr::V4(_) => size_of::<sockaddr_in>(),
+        SocketAddr::V6(_) => size_of::<sockaddr_in6>(),
+    };
+    length as libc::socklen_t
+}
+
 /// No address.
 pub(crate) fn none() -> sockaddr_storage {
     // SAFETY: zero is a value of all fields.

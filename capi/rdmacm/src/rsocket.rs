@@ -1,17 +1,18 @@
-//! Sockets over connections (rsocket(7)): streams, with the protocol of rdma-core's on the wire.
+//! Sockets over connections and datagrams (rsocket(7)), with the protocol of rdma-core's on the wire.
 //!
 //! | module | does |
 //! |---|---|
 //! | `wire` | formats of what the ends tell each other |
 //! | `flow` | what may be sent, and what was received: no memory, no calls |
 //! | `region`, `source`, `maps` | registered memory, the program's, and its memory that the peer writes to |
-//! | `link` | the queue pair and its buffers |
+//! | `completions`, `link` | a completion queue to sleep on; the queue pair and its buffers |
 //! | `state`, `stream` | the socket: connecting, sending, receiving, ending |
+//! | `datagram` | the other kind of socket |
+//! | `transfer` | the calls that send and receive |
 //! | `option`, `wait`, `poll` | options, waiting for a socket, rpoll and rselect |
-//!
-//! Programs that are preloaded with librspreload take a socket that cannot be had for one of the
-//! system's: so datagrams are those of UDP.
 
+mod completions;
+mod datagram;
 mod flow;
 mod link;
 mod maps;
@@ -21,57 +22,103 @@ mod region;
 mod source;
 mod state;
 mod stream;
+mod transfer;
 mod wait;
 mod wire;
 
 use std::collections::HashMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use ferroce_border::border;
 use ferroce_ibverbs::error::set_errno;
-use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{off_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use crate::process::process;
 use crate::{address, resolve};
+use datagram::Datagram;
 use maps::Window;
 use source::Source;
 use stream::Stream;
+use transfer::{bytes, piece};
 
 pub use option::{rfcntl, rgetsockopt, rsetsockopt};
 pub use poll::{rpoll, rselect};
+pub use transfer::{
+    rread, rreadv, rrecv, rrecvfrom, rrecvmsg, rsend, rsendmsg, rsendto, rwrite, rwritev,
+};
 
 /// An error number of a socket.
 type Errno = c_int;
 type Result<T> = std::result::Result<T, Errno>;
 
+/// A socket of either kind.
+enum Socket {
+    Stream(Box<Stream>),
+    Datagram(Box<Datagram>),
+}
+
+impl Socket {
+    /// The stream, for calls that datagrams have not.
+    fn stream(&self) -> Result<&Stream> {
+        match self {
+            Self::Stream(stream) => Ok(stream),
+            Self::Datagram(_) => Err(libc::EOPNOTSUPP),
+        }
+    }
+
+    fn descriptor(&self) -> c_int {
+        match self {
+            Self::Stream(stream) => stream.descriptor(),
+            Self::Datagram(datagram) => datagram.descriptor(),
+        }
+    }
+
+    fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Stream(stream) => resolve::peer(stream.id()),
+            Self::Datagram(datagram) => datagram.peer(),
+        }
+    }
+
+    fn own_address(&self) -> Result<SocketAddr> {
+        match self {
+            Self::Stream(stream) => {
+                let own = resolve::source(stream.id());
+                Ok(own.unwrap_or_else(|| resolve::anywhere(false)))
+            }
+            Self::Datagram(datagram) => datagram.own_address(),
+        }
+    }
+}
+
 /// Sockets by their descriptors.
 #[derive(Default)]
-pub(crate) struct Sockets(RwLock<HashMap<c_int, Arc<Stream>>>);
+pub(crate) struct Sockets(RwLock<HashMap<c_int, Arc<Socket>>>);
 
 impl Sockets {
-    fn get(&self, socket: c_int) -> Option<Arc<Stream>> {
+    fn get(&self, socket: c_int) -> Option<Arc<Socket>> {
         let sockets = self.0.read().unwrap_or_else(PoisonError::into_inner);
         sockets.get(&socket).cloned()
     }
 
-    fn all(&self) -> RwLockWriteGuard<'_, HashMap<c_int, Arc<Stream>>> {
+    fn all(&self) -> RwLockWriteGuard<'_, HashMap<c_int, Arc<Socket>>> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn find(socket: c_int) -> Option<Arc<Stream>> {
+fn find(socket: c_int) -> Option<Arc<Socket>> {
     process().sockets.get(socket)
 }
 
-fn find_or_bad(socket: c_int) -> Result<Arc<Stream>> {
+fn find_or_bad(socket: c_int) -> Result<Arc<Socket>> {
     find(socket).ok_or(libc::EBADF)
 }
 
-fn keep(stream: Stream) -> c_int {
-    let descriptor = stream.descriptor();
-    process().sockets.all().insert(descriptor, Arc::new(stream));
+fn keep(socket: Socket) -> c_int {
+    let descriptor = socket.descriptor();
+    process().sockets.all().insert(descriptor, Arc::new(socket));
     descriptor
 }
 
@@ -97,10 +144,6 @@ fn answer<T: From<i8>>(result: Result<T>) -> T {
     })
 }
 
-fn bytes(result: Result<usize>) -> ssize_t {
-    answer(result.map(|count| isize::try_from(count).unwrap_or(isize::MAX)))
-}
-
 /// Makes a socket (rsocket(7)).
 #[border(number)]
 pub unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
@@ -109,17 +152,40 @@ pub unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) ->
         if ![libc::AF_INET, libc::AF_INET6].contains(&domain) {
             return Err(libc::EAFNOSUPPORT);
         }
-        if kind & !FLAGS != libc::SOCK_STREAM {
-            return Err(libc::EOPNOTSUPP);
+        let flags = kind & FLAGS;
+        match (kind & !FLAGS, protocol) {
+            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => {
+                let stream = Stream::new()?;
+                stream.state().is_nonblocking = flags & libc::SOCK_NONBLOCK != 0;
+                Ok(keep(Socket::Stream(Box::new(stream))))
+            }
+            (libc::SOCK_DGRAM, _) if is_under_sockets() => Err(libc::EOPNOTSUPP),
+            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Ok(keep(Socket::Datagram(Box::new(
+                Datagram::new(domain, flags)?,
+            )))),
+            (libc::SOCK_STREAM | libc::SOCK_DGRAM, _) => Err(libc::EPROTONOSUPPORT),
+            _ => Err(libc::EOPNOTSUPP),
         }
-        if ![0, libc::IPPROTO_TCP].contains(&protocol) {
-            return Err(libc::EPROTONOSUPPORT);
-        }
-        let stream = Stream::new()?;
-        stream.state().is_nonblocking = kind & libc::SOCK_NONBLOCK != 0;
-        Ok(keep(stream))
     };
     answer(make())
+}
+
+/// Whether librspreload makes these sockets out of those of a program. It takes datagrams of the system
+/// in place of those that it does not get, and must: the device's own packets are datagrams, and
+/// would be made of these.
+fn is_under_sockets() -> bool {
+    // SAFETY: zero is a value of all fields.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: looks for a function that each process has, and for the library that it is in, whose
+    // name is a string.
+    unsafe {
+        let accept = libc::dlsym(libc::RTLD_DEFAULT, c"accept".as_ptr());
+        libc::dladdr(accept, &raw mut info) != 0
+            && !info.dli_fname.is_null()
+            && CStr::from_ptr(info.dli_fname)
+                .to_string_lossy()
+                .contains("librspreload")
+    }
 }
 
 /// # Safety
@@ -132,8 +198,14 @@ unsafe fn address_of(addr: *const sockaddr) -> Result<SocketAddr> {
 /// Binds it to an address (bind(2)).
 #[border(number)]
 pub unsafe extern "C" fn rbind(socket: c_int, addr: *const sockaddr, _len: socklen_t) -> c_int {
-    // SAFETY: the program's own structure.
-    let bound = find_or_bad(socket).and_then(|it| it.bind(unsafe { address_of(addr) }?));
+    let bound = find_or_bad(socket).and_then(|it| {
+        // SAFETY: the program's own structure.
+        let address = unsafe { address_of(addr) }?;
+        match &*it {
+            Socket::Stream(stream) => stream.bind(address),
+            Socket::Datagram(datagram) => datagram.bind(address),
+        }
+    });
     answer(bound.map(|()| 0))
 }
 
@@ -142,7 +214,7 @@ pub unsafe extern "C" fn rbind(socket: c_int, addr: *const sockaddr, _len: sockl
 pub unsafe extern "C" fn rlisten(socket: c_int, backlog: c_int) -> c_int {
     answer(
         find_or_bad(socket)
-            .and_then(|it| it.listen(backlog))
+            .and_then(|it| it.stream()?.listen(backlog))
             .map(|()| 0),
     )
 }
@@ -154,222 +226,49 @@ pub unsafe extern "C" fn raccept(
     addr: *mut sockaddr,
     addrlen: *mut socklen_t,
 ) -> c_int {
-    let accepted = find_or_bad(socket).and_then(|it| it.accept());
+    let accepted = find_or_bad(socket).and_then(|it| it.stream()?.accept());
     answer(accepted.map(|stream| {
-        let peer = resolve::peer(stream.id());
+        let accepted = Socket::Stream(Box::new(stream));
         // SAFETY: the program's own variables.
-        unsafe { show(peer, addr, addrlen) };
-        keep(stream)
+        unsafe { show(accepted.peer(), addr, addrlen) };
+        keep(accepted)
     }))
 }
 
 /// Asks for a connection (connect(2)).
 #[border(number)]
 pub unsafe extern "C" fn rconnect(socket: c_int, addr: *const sockaddr, _len: socklen_t) -> c_int {
-    // SAFETY: the program's own structure.
-    let asked = find_or_bad(socket).and_then(|it| it.connect(unsafe { address_of(addr) }?));
+    let asked = find_or_bad(socket).and_then(|it| {
+        // SAFETY: the program's own structure.
+        let address = unsafe { address_of(addr) }?;
+        match &*it {
+            Socket::Stream(stream) => stream.connect(address),
+            Socket::Datagram(datagram) => datagram.connect(address),
+        }
+    });
     answer(asked.map(|()| 0))
 }
 
 /// Shuts down a half of a connection, or both (shutdown(2)).
 #[border(number)]
 pub unsafe extern "C" fn rshutdown(socket: c_int, how: c_int) -> c_int {
-    answer(
-        find_or_bad(socket)
-            .and_then(|it| it.shutdown(how))
-            .map(|()| 0),
-    )
+    let shut = find_or_bad(socket).and_then(|it| match &*it {
+        Socket::Stream(stream) => stream.shutdown(how),
+        Socket::Datagram(_) => Ok(()),
+    });
+    answer(shut.map(|()| 0))
 }
 
 /// Closes a socket (close(2)).
 #[border(number)]
 pub unsafe extern "C" fn rclose(socket: c_int) -> c_int {
     let taken = process().sockets.all().remove(&socket);
-    answer(taken.ok_or(libc::EBADF).map(|stream| {
-        stream.close();
+    answer(taken.ok_or(libc::EBADF).map(|it| {
+        if let Socket::Stream(stream) = &*it {
+            stream.close();
+        }
         0
     }))
-}
-
-/// # Safety
-/// There is room for `len` bytes at `buf`.
-unsafe fn receive(socket: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> Result<usize> {
-    // SAFETY: as the caller promises.
-    find_or_bad(socket).and_then(|it| unsafe { it.receive(buf.cast(), len, flags) })
-}
-
-/// # Safety
-/// The pieces are there.
-unsafe fn send(socket: c_int, pieces: &[iovec], flags: c_int) -> Result<usize> {
-    // SAFETY: as the caller promises.
-    find_or_bad(socket).and_then(|it| unsafe { it.send(Source::new(pieces), flags) })
-}
-
-/// Receives (recv(2)).
-#[border(number)]
-pub unsafe extern "C" fn rrecv(
-    socket: c_int,
-    buf: *mut c_void,
-    len: size_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: the program's own buffer.
-    bytes(unsafe { receive(socket, buf, len, flags) })
-}
-
-/// Receives (recvfrom(2)).
-#[border(number)]
-pub unsafe extern "C" fn rrecvfrom(
-    socket: c_int,
-    buf: *mut c_void,
-    len: size_t,
-    flags: c_int,
-    src_addr: *mut sockaddr,
-    addrlen: *mut socklen_t,
-) -> ssize_t {
-    // SAFETY: the program's own buffer and variables.
-    unsafe {
-        let got = receive(socket, buf, len, flags);
-        if let Some(stream) = find(socket).filter(|_| got.is_ok()) {
-            show(resolve::peer(stream.id()), src_addr, addrlen);
-        }
-        bytes(got)
-    }
-}
-
-/// Receives into pieces (recvmsg(2)). There is no ancillary data.
-#[border(number)]
-pub unsafe extern "C" fn rrecvmsg(socket: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the program's own structures.
-    unsafe {
-        if msg.is_null() {
-            return answer(Err(libc::EFAULT));
-        }
-        (*msg).msg_controllen = 0;
-        (*msg).msg_flags = 0;
-        bytes(receive_pieces(
-            socket,
-            pieces((*msg).msg_iov, (*msg).msg_iovlen),
-            flags,
-        ))
-    }
-}
-
-/// Receives (read(2)).
-#[border(number)]
-pub unsafe extern "C" fn rread(socket: c_int, buf: *mut c_void, count: size_t) -> ssize_t {
-    // SAFETY: the program's own buffer.
-    bytes(unsafe { receive(socket, buf, count, 0) })
-}
-
-/// Receives into pieces (readv(2)).
-#[border(number)]
-pub unsafe extern "C" fn rreadv(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
-    // SAFETY: the program's own pieces.
-    bytes(unsafe { receive_pieces(socket, pieces(iov, iovcnt.max(0) as usize), 0) })
-}
-
-/// # Safety
-/// So many are there, or none if the pointer is null.
-unsafe fn pieces<'a>(iov: *const iovec, count: usize) -> &'a [iovec] {
-    match iov.is_null() {
-        true => &[],
-        // SAFETY: as the caller promises.
-        false => unsafe { std::slice::from_raw_parts(iov, count) },
-    }
-}
-
-/// # Safety
-/// There is room in the pieces.
-unsafe fn receive_pieces(socket: c_int, pieces: &[iovec], flags: c_int) -> Result<usize> {
-    let mut got = 0;
-    for piece in pieces.iter().filter(|piece| piece.iov_len > 0) {
-        // Only the first is waited for, unless all are wanted.
-        let wait = got == 0 || flags & libc::MSG_WAITALL != 0;
-        let flags = if wait {
-            flags
-        } else {
-            flags | libc::MSG_DONTWAIT
-        };
-        // SAFETY: as the caller promises.
-        match unsafe { receive(socket, piece.iov_base, piece.iov_len, flags) } {
-            Ok(count) => {
-                got += count;
-                if count < piece.iov_len || flags & libc::MSG_PEEK != 0 {
-                    break;
-                }
-            }
-            Err(_) if got > 0 => break,
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(got)
-}
-
-fn piece(buf: *const c_void, len: size_t) -> [iovec; 1] {
-    [iovec {
-        iov_base: buf.cast_mut(),
-        iov_len: len,
-    }]
-}
-
-/// Sends (send(2)).
-#[border(number)]
-pub unsafe extern "C" fn rsend(
-    socket: c_int,
-    buf: *const c_void,
-    len: size_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: the program's own buffer.
-    bytes(unsafe { send(socket, &piece(buf, len), flags) })
-}
-
-/// Sends (sendto(2)); a stream takes no address.
-#[border(number)]
-pub unsafe extern "C" fn rsendto(
-    socket: c_int,
-    buf: *const c_void,
-    len: size_t,
-    flags: c_int,
-    dest_addr: *const sockaddr,
-    _addrlen: socklen_t,
-) -> ssize_t {
-    if !dest_addr.is_null() {
-        return answer(Err(libc::EISCONN));
-    }
-    // SAFETY: the program's own buffer.
-    bytes(unsafe { send(socket, &piece(buf, len), flags) })
-}
-
-/// Sends pieces (sendmsg(2)). There is no ancillary data.
-#[border(number)]
-pub unsafe extern "C" fn rsendmsg(socket: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the program's own structures.
-    unsafe {
-        match msg.as_ref() {
-            None => answer(Err(libc::EFAULT)),
-            Some(msg) if msg.msg_controllen > 0 => answer(Err(libc::EOPNOTSUPP)),
-            Some(msg) => {
-                let pieces = pieces(msg.msg_iov, msg.msg_iovlen);
-                bytes(send(socket, pieces, flags))
-            }
-        }
-    }
-}
-
-/// Sends (write(2)).
-#[border(number)]
-pub unsafe extern "C" fn rwrite(socket: c_int, buf: *const c_void, count: size_t) -> ssize_t {
-    // SAFETY: the program's own buffer.
-    bytes(unsafe { send(socket, &piece(buf, count), 0) })
-}
-
-/// Sends pieces (writev(2)).
-#[border(number)]
-pub unsafe extern "C" fn rwritev(socket: c_int, iov: *const iovec, iovcnt: c_int) -> ssize_t {
-    // SAFETY: the program's own pieces.
-    bytes(unsafe { send(socket, pieces(iov, iovcnt.max(0) as usize), 0) })
 }
 
 /// Writes an address where the program wants it, as much as there is room for.
@@ -381,16 +280,13 @@ unsafe fn show(of: Option<SocketAddr>, to: *mut sockaddr, length: *mut socklen_t
         return;
     };
     let storage = address::storage(of);
-    let size = match of {
-        SocketAddr::V4(_) => size_of::<libc::sockaddr_in>(),
-        SocketAddr::V6(_) => size_of::<libc::sockaddr_in6>(),
-    };
+    let size = address::length(of);
     // SAFETY: as the caller promises.
     unsafe {
-        let room = (*length as usize).min(size);
+        let room = (*length).min(size) as usize;
         to.cast::<u8>()
             .copy_from_nonoverlapping((&raw const storage).cast(), room);
-        *length = size as socklen_t;
+        *length = size;
     }
 }
 
@@ -402,7 +298,7 @@ pub unsafe extern "C" fn rgetpeername(
     addrlen: *mut socklen_t,
 ) -> c_int {
     let found = find_or_bad(socket).and_then(|it| {
-        let peer = resolve::peer(it.id()).ok_or(libc::ENOTCONN)?;
+        let peer = it.peer().ok_or(libc::ENOTCONN)?;
         // SAFETY: the program's own variables.
         unsafe { show(Some(peer), addr, addrlen) };
         Ok(0)
@@ -417,11 +313,10 @@ pub unsafe extern "C" fn rgetsockname(
     addr: *mut sockaddr,
     addrlen: *mut socklen_t,
 ) -> c_int {
-    let found = find_or_bad(socket).map(|it| {
-        let own = resolve::source(it.id()).unwrap_or_else(|| resolve::anywhere(false));
+    let found = find_or_bad(socket).and_then(|it| {
         // SAFETY: the program's own variables.
-        unsafe { show(Some(own), addr, addrlen) };
-        0
+        unsafe { show(Some(it.own_address()?), addr, addrlen) };
+        Ok(0)
     });
     answer(found)
 }
@@ -441,7 +336,7 @@ pub unsafe extern "C" fn riomap(
             return Err(libc::EINVAL);
         }
         let offset = if offset == -1 { buf as off_t } else { offset };
-        it.map(Window {
+        it.stream()?.map(Window {
             start: buf,
             length: len,
             offset: offset.cast_unsigned(),
@@ -457,7 +352,7 @@ pub unsafe extern "C" fn riomap(
 pub unsafe extern "C" fn riounmap(socket: c_int, buf: *mut c_void, len: size_t) -> c_int {
     answer(
         find_or_bad(socket)
-            .and_then(|it| it.unmap(buf, len))
+            .and_then(|it| it.stream()?.unmap(buf, len))
             .map(|()| 0),
     )
 }
@@ -475,7 +370,10 @@ pub unsafe extern "C" fn riowrite(
     let written = find_or_bad(socket).and_then(|it| {
         let source = Source::new(&pieces);
         // SAFETY: the program's own buffer.
-        unsafe { it.write_mapped(source, offset.cast_unsigned(), flags) }
+        unsafe {
+            it.stream()?
+                .write_mapped(source, offset.cast_unsigned(), flags)
+        }
     });
     bytes(written)
 }

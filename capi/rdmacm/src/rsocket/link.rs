@@ -8,27 +8,21 @@ use std::sync::atomic::{Ordering, fence};
 
 use ferroce_ibverbs::abi::{
     IBV_QPT_RC, IBV_SEND_INLINE, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, WrRdma, WrTarget,
-    ibv_comp_channel, ibv_context_ops, ibv_cq, ibv_qp, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr,
-    ibv_sge, ibv_wc,
-};
-use ferroce_ibverbs::{
-    ibv_ack_cq_events, ibv_create_comp_channel, ibv_create_cq, ibv_destroy_comp_channel,
-    ibv_destroy_cq, ibv_get_cq_event,
+    ibv_qp, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
 };
 
+use super::Result;
+use super::completions::{BATCH, Completions};
 use super::flow::{End, Flow, Parts, Place, Sizes};
 use super::maps::{Maps, Window};
 use super::region::Region;
 use super::source::Source;
 use super::wire::{Hello, Mapping, Message, OFFERS, Target};
-use super::{Result, last_errno, set_nonblocking};
 use crate::id::Id;
 use crate::qp;
 
 /// Where writes of nothing go.
 const NOWHERE: Place = (0, 0);
-/// Completions that are taken at a time.
-const BATCH: usize = 16;
 /// `IBV_WC_WITH_IMM`
 const WITH_NUMBER: u32 = 1 << 1;
 /// Marks the completions of receives.
@@ -39,8 +33,7 @@ const CONTROL: u64 = 1 << 62;
 pub(super) struct Link {
     id: Arc<Id>,
     qp: *mut ibv_qp,
-    cq: *mut ibv_cq,
-    channel: *mut ibv_comp_channel,
+    pub(super) completions: Completions,
     pub(super) flow: Flow,
     sizes: Sizes,
     send: Region,
@@ -48,9 +41,6 @@ pub(super) struct Link {
     /// Written by the peer: what it offers, then what it has mapped.
     table: Region,
     maps: Maps,
-    is_armed: bool,
-    /// Events that were not acknowledged.
-    unacknowledged: u32,
 }
 
 // SAFETY: its pointers are handles that any thread may use.
@@ -64,34 +54,20 @@ impl Link {
         let send = Region::new(pd, sizes.send_buffer as usize, false)?;
         let recv = Region::new(pd, sizes.recv_buffer as usize, true)?;
         let table = Region::new(pd, table, true)?;
-        // SAFETY: a live context.
-        let channel = unsafe { ibv_create_comp_channel(context) };
-        if channel.is_null() {
-            return Err(last_errno());
-        }
         let entries = c_int::from(sizes.send_queue) + c_int::from(sizes.receives());
-        // SAFETY: live handles; the descriptor is the channel's.
-        let cq = unsafe {
-            set_nonblocking((*channel).fd);
-            ibv_create_cq(context, entries, null_mut(), channel, 0)
-        };
+        // SAFETY: a live context.
+        let completions = unsafe { Completions::new(context, entries) }?;
         let mut link = Self {
             id: Arc::clone(id),
             qp: null_mut(),
-            cq,
-            channel,
+            completions,
             flow: Flow::new(sizes),
             sizes,
             send,
             recv,
             table,
             maps: Maps::default(),
-            is_armed: false,
-            unacknowledged: 0,
         };
-        if cq.is_null() {
-            return Err(last_errno());
-        }
         link.create_queue_pair()?;
         for _ in 0..sizes.receives() {
             link.post_receive()?;
@@ -102,8 +78,8 @@ impl Link {
     fn create_queue_pair(&mut self) -> Result<()> {
         // SAFETY: zero is a value of all fields.
         let mut init: ibv_qp_init_attr = unsafe { mem::zeroed() };
-        init.send_cq = self.cq;
-        init.recv_cq = self.cq;
+        init.send_cq = self.completions.cq();
+        init.recv_cq = self.completions.cq();
         init.qp_type = IBV_QPT_RC;
         init.sq_sig_all = 1;
         init.cap.max_send_wr = self.sizes.send_queue.into();
@@ -139,22 +115,15 @@ impl Link {
         }
     }
 
-    fn operations(&self) -> &ibv_context_ops {
-        // SAFETY: a context lives as long as its objects.
-        unsafe { &(*(*self.cq).context).ops }
-    }
-
     fn post_receive(&self) -> Result<()> {
-        let mut request = ibv_recv_wr {
+        let request = ibv_recv_wr {
             wr_id: RECEIVE,
             next: null_mut(),
             sg_list: null_mut(),
             num_sge: 0,
         };
-        let mut bad = null_mut();
-        let post = self.operations().post_recv.ok_or(libc::EOPNOTSUPP)?;
-        // SAFETY: a live queue pair and local variables.
-        check(unsafe { post(self.qp, &raw mut request, &raw mut bad) })
+        // SAFETY: a live queue pair; there is no memory.
+        unsafe { self.completions.post_receive(self.qp, request) }
     }
 
     /// Posts a write, with a number for the peer or without; `mark` comes back with its completion.
@@ -183,10 +152,8 @@ impl Link {
         request.wr = WrTarget {
             rdma: WrRdma { remote_addr, rkey },
         };
-        let mut bad = null_mut();
-        let post = self.operations().post_send.ok_or(libc::EOPNOTSUPP)?;
-        // SAFETY: a live queue pair, local variables, and memory that stays until the completion.
-        check(unsafe { post(self.qp, &raw mut request, &raw mut bad) })
+        // SAFETY: a live queue pair, and memory that stays until the completion.
+        unsafe { self.completions.post_send(self.qp, request) }
     }
 
     /// Posts a write of bytes that lie in the send buffer.
@@ -304,14 +271,11 @@ impl Link {
     }
 
     fn take_completions(&mut self) -> Option<End> {
-        let poll = self.operations().poll_cq?;
         let mut ended = None;
         loop {
             // SAFETY: zero is a value of all fields.
             let mut done: [ibv_wc; BATCH] = unsafe { mem::zeroed() };
-            // SAFETY: a live completion queue and room for so many.
-            let count = unsafe { poll(self.cq, BATCH as c_int, done.as_mut_ptr()) };
-            let Ok(count) = usize::try_from(count) else {
+            let Ok(count) = self.completions.take(&mut done) else {
                 return Some(End::Broken);
             };
             for completion in &done[..count] {
@@ -348,33 +312,6 @@ impl Link {
             length => self.flow.data_is_done(length as u32),
         }
         failed.then_some(End::Broken)
-    }
-
-    /// Has the next completion make [`Link::descriptor`] readable; false if that was so already.
-    pub(super) fn arm(&mut self) -> bool {
-        if mem::replace(&mut self.is_armed, true) {
-            return false;
-        }
-        if let Some(notify) = self.operations().req_notify_cq {
-            // SAFETY: a live completion queue.
-            unsafe { notify(self.cq, 0) };
-        }
-        true
-    }
-
-    pub(super) fn descriptor(&self) -> c_int {
-        // SAFETY: a live channel.
-        unsafe { (*self.channel).fd }
-    }
-
-    /// Takes the event, if there is one.
-    pub(super) fn take_event(&mut self) {
-        let (mut cq, mut context): (*mut ibv_cq, *mut c_void) = (null_mut(), null_mut());
-        // SAFETY: a live channel, whose descriptor does not block, and local variables.
-        if unsafe { ibv_get_cq_event(self.channel, &raw mut cq, &raw mut context) } == 0 {
-            self.unacknowledged += 1;
-            self.is_armed = false;
-        }
     }
 
     /// Maps memory of the program for the peer, or only for this end.
@@ -446,23 +383,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
+        // Before its completion queue.
         qp::destroy(&self.id);
-        // SAFETY: what was made in `new`, of which nothing is used any more.
-        unsafe {
-            if !self.cq.is_null() {
-                if self.unacknowledged > 0 {
-                    ibv_ack_cq_events(self.cq, self.unacknowledged);
-                }
-                ibv_destroy_cq(self.cq);
-            }
-            ibv_destroy_comp_channel(self.channel);
-        }
-    }
-}
-
-fn check(errno: c_int) -> Result<()> {
-    match errno {
-        0 => Ok(()),
-        errno => Err(errno),
     }
 }

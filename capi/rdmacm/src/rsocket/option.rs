@@ -8,7 +8,7 @@ use libc::socklen_t;
 use super::flow::Sizes;
 use super::state::{Phase, State};
 use super::stream::Stream;
-use super::{Result, answer, find_or_bad};
+use super::{Result, Socket, answer, find_or_bad};
 use crate::abi::{RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR};
 use crate::option::rdma_set_option;
 
@@ -54,15 +54,28 @@ pub unsafe extern "C" fn rsetsockopt(
     optval: *const c_void,
     optlen: socklen_t,
 ) -> c_int {
-    let set = find_or_bad(socket).and_then(|stream| {
+    let set = find_or_bad(socket).and_then(|it| {
         if optval.is_null() {
             return Err(libc::EFAULT);
         }
         // SAFETY: the program's own bytes.
         let value = unsafe { std::slice::from_raw_parts(optval.cast::<u8>(), optlen as usize) };
-        set(&stream, level, optname, value)
+        match &*it {
+            Socket::Stream(stream) => set(stream, level, optname, value),
+            Socket::Datagram(_) => set_udp(socket, level, optname, value),
+        }
     });
     answer(set.map(|()| 0))
+}
+
+/// Datagrams have the options of their socket of UDP; the queue pair has its own sizes.
+fn set_udp(socket: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
+    let length = value.len() as socklen_t;
+    // SAFETY: bytes of that length.
+    match unsafe { libc::setsockopt(socket, level, name, value.as_ptr().cast(), length) } {
+        0 => Ok(()),
+        _ => Err(super::last_errno()),
+    }
 }
 
 fn set(stream: &Stream, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
@@ -129,10 +142,17 @@ pub unsafe extern "C" fn rgetsockopt(
     optval: *mut c_void,
     optlen: *mut socklen_t,
 ) -> c_int {
-    let got = find_or_bad(socket).and_then(|stream| {
+    let got = find_or_bad(socket).and_then(|it| {
         if optval.is_null() || optlen.is_null() {
             return Err(libc::EFAULT);
         }
+        let Socket::Stream(stream) = &*it else {
+            // SAFETY: the program's own variables.
+            return match unsafe { libc::getsockopt(socket, level, optname, optval, optlen) } {
+                0 => Ok(0),
+                _ => Err(super::last_errno()),
+            };
+        };
         let value = get(&mut stream.state(), level, optname)?;
         // SAFETY: the program's own variables.
         unsafe {
@@ -179,13 +199,12 @@ fn get(state: &mut State, level: c_int, name: c_int) -> Result<Vec<u8>> {
 /// Asks for the flags of a socket or sets them (fcntl(2)): whether it blocks.
 #[border(number)]
 pub unsafe extern "C" fn rfcntl(socket: c_int, cmd: c_int, arg: isize) -> c_int {
-    let done = find_or_bad(socket).and_then(|stream| {
-        let mut state = stream.state();
+    let done = find_or_bad(socket).and_then(|it| {
         match cmd {
-            libc::F_GETFL if state.is_nonblocking => Ok(libc::O_RDWR | libc::O_NONBLOCK),
+            libc::F_GETFL if it.is_nonblocking() => Ok(libc::O_RDWR | libc::O_NONBLOCK),
             libc::F_GETFL => Ok(libc::O_RDWR),
             libc::F_SETFL => {
-                state.is_nonblocking = arg & libc::O_NONBLOCK as isize != 0;
+                it.set_nonblocking(arg & libc::O_NONBLOCK as isize != 0);
                 Ok(0)
             }
             // The descriptor's own.
@@ -198,4 +217,20 @@ pub unsafe extern "C" fn rfcntl(socket: c_int, cmd: c_int, arg: isize) -> c_int 
         }
     });
     answer(done)
+}
+
+impl Socket {
+    fn is_nonblocking(&self) -> bool {
+        match self {
+            Self::Stream(stream) => stream.state().is_nonblocking,
+            Self::Datagram(datagram) => datagram.is_nonblocking(),
+        }
+    }
+
+    fn set_nonblocking(&self, is_set: bool) {
+        match self {
+            Self::Stream(stream) => stream.state().is_nonblocking = is_set,
+            Self::Datagram(datagram) => datagram.set_nonblocking(is_set),
+        }
+    }
 }

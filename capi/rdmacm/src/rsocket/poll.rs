@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use ferroce_border::border;
 use libc::{fd_set, nfds_t, pollfd, timeval};
 
-use super::stream::Stream;
 use super::wait::{SPIN, rest, sleep};
-use super::{Result, answer, find};
+use super::{Result, Socket, answer, find};
 
 /// How long it sleeps at most: another thread may take what it is woken by.
 const SLEEP_MAX_MS: u128 = 100;
@@ -28,14 +27,14 @@ pub unsafe extern "C" fn rpoll(fds: *mut pollfd, count: nfds_t, timeout_ms: c_in
 }
 
 fn poll(fds: &mut [pollfd], timeout_ms: c_int) -> Result<usize> {
-    let streams: Vec<Option<Arc<Stream>>> = fds.iter().map(|fd| find(fd.fd)).collect();
-    if streams.iter().all(Option::is_none) {
+    let sockets: Vec<Option<Arc<Socket>>> = fds.iter().map(|fd| find(fd.fd)).collect();
+    if sockets.iter().all(Option::is_none) {
         return sleep(fds, timeout_ms);
     }
     let started = Instant::now();
     let limit = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
     loop {
-        let ready = look(fds, &streams)?;
+        let ready = look(fds, &sockets)?;
         let is_over = limit.is_some_and(|limit| started.elapsed() >= limit);
         if ready > 0 || is_over {
             return Ok(ready);
@@ -48,23 +47,23 @@ fn poll(fds: &mut [pollfd], timeout_ms: c_int) -> Result<usize> {
             let left = limit.saturating_sub(started.elapsed());
             left.as_millis().saturating_add(1).min(SLEEP_MAX_MS)
         });
-        await_any(fds, &streams, left as c_int)?;
+        await_any(fds, &sockets, left as c_int)?;
     }
 }
 
 /// What there is at once.
-fn look(fds: &mut [pollfd], streams: &[Option<Arc<Stream>>]) -> Result<usize> {
+fn look(fds: &mut [pollfd], sockets: &[Option<Arc<Socket>>]) -> Result<usize> {
     let mut ordinary = Vec::new();
-    for (fd, stream) in fds.iter_mut().zip(streams) {
+    for (fd, socket) in fds.iter_mut().zip(sockets) {
         fd.revents = 0;
-        match stream {
-            Some(stream) => fd.revents = stream.events(fd.events),
+        match socket {
+            Some(socket) => fd.revents = socket.events(fd.events),
             None => ordinary.push(*fd),
         }
     }
     if !ordinary.is_empty() {
         sleep(&mut ordinary, 0)?;
-        let others = fds.iter_mut().zip(streams).filter(|(_, it)| it.is_none());
+        let others = fds.iter_mut().zip(sockets).filter(|(_, it)| it.is_none());
         for ((fd, _), seen) in others.zip(&ordinary) {
             fd.revents = seen.revents;
         }
@@ -73,13 +72,13 @@ fn look(fds: &mut [pollfd], streams: &[Option<Arc<Stream>>]) -> Result<usize> {
 }
 
 /// Sleeps until something may be there.
-fn await_any(fds: &[pollfd], streams: &[Option<Arc<Stream>>], timeout_ms: c_int) -> Result<()> {
+fn await_any(fds: &[pollfd], sockets: &[Option<Arc<Socket>>], timeout_ms: c_int) -> Result<()> {
     let mut all = Vec::new();
     let mut ranges = Vec::new();
-    for (fd, stream) in fds.iter().zip(streams) {
+    for (fd, socket) in fds.iter().zip(sockets) {
         let first = all.len();
-        match stream {
-            Some(stream) => match stream.arm(fd.events) {
+        match socket {
+            Some(socket) => match socket.arm(fd.events) {
                 Some(descriptors) => all.extend(descriptors),
                 None => return Ok(()),
             },
@@ -89,13 +88,13 @@ fn await_any(fds: &[pollfd], streams: &[Option<Arc<Stream>>], timeout_ms: c_int)
     }
     rest();
     sleep(&mut all, timeout_ms)?;
-    for (stream, range) in streams.iter().zip(ranges) {
+    for (socket, range) in sockets.iter().zip(ranges) {
         let woken = &all[range];
-        if let Some(stream) = stream
+        if let Some(socket) = socket
             .as_ref()
             .filter(|_| woken.iter().any(|it| it.revents != 0))
         {
-            stream.woken(woken);
+            socket.woken(woken);
         }
     }
     Ok(())
@@ -160,5 +159,29 @@ pub unsafe extern "C" fn rselect(
             }
             total
         }))
+    }
+}
+
+impl Socket {
+    fn events(&self, wanted: i16) -> i16 {
+        match self {
+            Self::Stream(stream) => stream.events(wanted),
+            Self::Datagram(datagram) => datagram.events(wanted),
+        }
+    }
+
+    /// Prepares to sleep until there is one of these events. `None` if there is one.
+    fn arm(&self, events: i16) -> Option<Vec<pollfd>> {
+        match self {
+            Self::Stream(stream) => stream.arm(events),
+            Self::Datagram(datagram) => datagram.arm(events),
+        }
+    }
+
+    fn woken(&self, descriptors: &[pollfd]) {
+        match self {
+            Self::Stream(stream) => stream.woken(descriptors),
+            Self::Datagram(datagram) => datagram.woken(descriptors),
+        }
     }
 }

@@ -26,6 +26,26 @@ impl<'a> Source<'a> {
         u32::try_from(self.left()).unwrap_or(u32::MAX)
     }
 
+    /// Takes all of it.
+    ///
+    /// # Safety
+    /// The pieces are there.
+    pub(super) unsafe fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.left());
+        let mut skip = self.taken;
+        for piece in self.pieces {
+            let (start, length) = (piece.iov_base.cast::<u8>(), piece.iov_len);
+            // One of no bytes may have no address.
+            if length > 0 {
+                // SAFETY: as the caller promises.
+                let piece = unsafe { std::slice::from_raw_parts(start, length) };
+                bytes.extend(&piece[skip..]);
+            }
+            skip = 0;
+        }
+        bytes
+    }
+
     /// Takes bytes into a region.
     ///
     /// # Safety

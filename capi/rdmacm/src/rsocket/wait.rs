@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use libc::pollfd;
 
 use super::Result;
-use super::link::Link;
 use super::state::{Phase, State, Test};
 use super::stream::Stream;
 use crate::device::open_devices;
@@ -15,7 +14,7 @@ use crate::device::open_devices;
 /// How long a call drives the device before it sleeps.
 pub(super) const SPIN: Duration = Duration::from_micros(50);
 /// Another thread may take the event that this one sleeps for, in a poll: then it looks again.
-const LOOK_AGAIN_MS: c_int = 20;
+pub(super) const LOOK_AGAIN_MS: c_int = 20;
 
 impl Stream {
     /// Waits until `test` holds. One thread at a time sleeps on the descriptors, and wakes the others.
@@ -32,6 +31,9 @@ impl Stream {
                 return Ok(state);
             }
             if is_nonblocking {
+                drop(state);
+                // The peer may be waiting for this processor.
+                std::thread::yield_now();
                 return Err(libc::EAGAIN);
             }
             if state.phase == Phase::Connected && spun.elapsed() < SPIN {
@@ -47,7 +49,11 @@ impl Stream {
                     .unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            if state.link.as_mut().is_some_and(Link::arm) {
+            if state
+                .link
+                .as_mut()
+                .is_some_and(|link| link.completions.arm())
+            {
                 continue; // there may have been something before that
             }
             state = self.sleep(state)?;
@@ -70,7 +76,10 @@ impl Stream {
     /// What becomes readable when something happens: the connection's descriptor, then the queue
     /// pair's.
     fn descriptors(&self, state: &State) -> Vec<pollfd> {
-        let link = state.link.as_ref().map(|link| readable(link.descriptor()));
+        let link = state
+            .link
+            .as_ref()
+            .map(|link| readable(link.completions.descriptor()));
         [readable(self.descriptor())]
             .into_iter()
             .chain(link)
@@ -81,7 +90,7 @@ impl Stream {
         if descriptors.get(1).is_some_and(|it| it.revents != 0)
             && let Some(link) = &mut state.link
         {
-            link.take_event();
+            link.completions.take_event();
         }
         self.changed.notify_all();
     }
@@ -93,7 +102,11 @@ impl Stream {
             if self.events_of(&mut state, events) != 0 {
                 return None;
             }
-            if !state.link.as_mut().is_some_and(Link::arm) {
+            if !state
+                .link
+                .as_mut()
+                .is_some_and(|link| link.completions.arm())
+            {
                 return Some(self.descriptors(&state));
             }
         }
