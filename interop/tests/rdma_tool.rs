@@ -1,6 +1,8 @@
 //! `rdma` of iproute2, which asks the kernel by RDMA netlink, and sees Ferroce's devices.
 
-use ferroce_interop::lab::{Lab, until};
+use std::process::Command;
+
+use ferroce_interop::lab::{Lab, Ready, free_port, until};
 use serde_json::Value;
 
 /// What `rdma -j ARGS` prints, under the options of `ferroce run`.
@@ -120,6 +122,39 @@ fn services_are_listed_with_their_addresses() {
     }
     assert_eq!(row["src-addr"], format!("{}:17474", lab.address()), "{row}");
     server.kill();
+}
+
+/// A stopped process does not answer; the list waits for it, but not for ever, and has the others.
+#[test]
+fn a_stopped_process_keeps_no_other_from_being_listed() {
+    let lab = Lab::new("rdma-stopped");
+    let servers = [free_port(), free_port()].map(|port| {
+        let server = lab.run(&["ibv_rc_pingpong", "-g", "1", "-p", &port.to_string()]);
+        Ready::Tcp(port).wait(&lab, server)
+    });
+    let pids = || {
+        let rows = rdma(&lab, &[], &["res", "show", "qp"]);
+        let rows = rows.as_array().unwrap().iter();
+        rows.map(|row| row["pid"].to_string()).collect::<Vec<_>>()
+    };
+    let two = || {
+        let pids = pids();
+        (pids.len() == 2).then_some(pids)
+    };
+    let both = until("two queue pairs", two);
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &both[0]]).status();
+        assert!(sent.unwrap().success());
+    };
+    signal("-STOP");
+    assert_eq!(pids(), both[1..]);
+    let links = rdma(&lab, &[], &["link"]);
+    assert_eq!(links[0]["state"], "ACTIVE", "{links}");
+    signal("-CONT");
+    assert_eq!(until("both again", two), both);
+    for server in servers {
+        server.kill();
+    }
 }
 
 /// Far more than the receive buffer of a socket holds.

@@ -1,5 +1,6 @@
 //! Ports that go down and up: what programs are told, and what becomes of their queue pairs.
 
+mod crowd;
 mod flaps;
 mod gid;
 mod port;
