@@ -127,7 +127,7 @@ fn send_request(own: &qp::Qp, wr: &ibv_send_wr) -> Result<SendWr, Error> {
     // SAFETY: the program's own array.
     let (sges, inline) = unsafe {
         if flags.contains(SendFlags::INLINE) {
-            let pieces = elements(wr.sg_list, wr.num_sge)?.iter();
+            let pieces = elements(wr.sg_list, wr.num_sge)?;
             let pieces = pieces.map(|sge| (sge.addr as *const u8, sge.length as usize));
             let bytes = inline(pieces, limits::MAX_INLINE as usize)?;
             (Sges::new(), Some(bytes))
@@ -183,22 +183,26 @@ fn operation(own: &qp::Qp, wr: &ibv_send_wr) -> Result<SendOp, Error> {
     })
 }
 
+/// The elements of a list. It need not be aligned, as with cards: libiscsi has it in a packed structure.
+///
 /// # Safety
 /// `list` points to `count` elements, if `count` is one that the device takes.
-unsafe fn elements<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [ibv_sge], Error> {
-    match usize::try_from(count) {
-        Ok(0) => Ok(&[]),
-        Ok(_) if list.is_null() => Err(Error::Null("sg_list")),
-        Ok(count) if count <= limits::MAX_SGE as usize => {
-            // SAFETY: as the caller promises.
-            Ok(unsafe { std::slice::from_raw_parts(list, count) })
-        }
-        _ => Err(Error::invalid(
-            "num_sge",
-            count,
-            "0 to max_sge of the queue pair",
-        )),
+unsafe fn elements(
+    list: *const ibv_sge,
+    count: c_int,
+) -> Result<impl Iterator<Item = ibv_sge> + Clone, Error> {
+    if count > 0 && list.is_null() {
+        return Err(Error::Null("sg_list"));
     }
+    let count = match usize::try_from(count) {
+        Ok(count) if count <= limits::MAX_SGE as usize => count,
+        _ => {
+            let allowed = "0 to max_sge of the queue pair";
+            return Err(Error::invalid("num_sge", count, allowed));
+        }
+    };
+    // SAFETY: as the caller promises.
+    Ok((0..count).map(move |index| unsafe { list.add(index).read_unaligned() }))
 }
 
 /// # Safety
@@ -206,10 +210,10 @@ unsafe fn elements<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [ibv_sg
 unsafe fn sges(list: *const ibv_sge, count: c_int) -> Result<Sges, Error> {
     // SAFETY: as the caller promises.
     let elements = unsafe { elements(list, count)? };
-    Ok(elements.iter().map(sge).collect())
+    Ok(elements.map(sge).collect())
 }
 
-pub(crate) fn sge(sge: &ibv_sge) -> Sge {
+pub(crate) fn sge(sge: ibv_sge) -> Sge {
     Sge {
         addr: sge.addr,
         length: sge.length,
@@ -240,4 +244,33 @@ pub(crate) unsafe fn inline(
             rest = tail;
         }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_need_not_be_aligned() {
+        #[repr(C, packed)]
+        struct Packed {
+            before: u8,
+            list: [ibv_sge; 2],
+        }
+        let sge = |addr| ibv_sge {
+            addr,
+            length: 3,
+            lkey: 4,
+        };
+        let packed = Packed {
+            before: 0,
+            list: [sge(1), sge(2)],
+        };
+        // SAFETY: two elements.
+        let sges = unsafe { sges((&raw const packed.list).cast(), 2) }
+            .ok()
+            .unwrap();
+        assert_eq!(sges.iter().map(|it| it.addr).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(packed.before, 0);
+    }
 }

@@ -275,7 +275,9 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *co
                 return Err(Error::invalid("num_sge", count, allowed));
             }
             for index in 0..count {
-                request.sges.push(post::sge(&*list.add(index)));
+                request
+                    .sges
+                    .push(post::sge(list.add(index).read_unaligned()));
             }
             Ok(())
         });
@@ -298,7 +300,7 @@ unsafe extern "C" fn wr_set_inline_data_list(
     // SAFETY: after `wr_start`, which is what the header asks for; the buffers are the program's.
     unsafe {
         change(qp, |own, request| {
-            let buffers = (0..count).map(|index| &*list.add(index));
+            let buffers = (0..count).map(|index| list.add(index).read_unaligned());
             let pieces = buffers.map(|buffer| (buffer.addr.cast_const().cast(), buffer.length));
             let bytes = post::inline(pieces, own.cap.max_inline_data as usize)?;
             request.flags |= SendFlags::INLINE;
