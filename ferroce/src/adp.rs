@@ -2,6 +2,7 @@
 
 mod check;
 pub(crate) mod codec;
+mod compare;
 pub(crate) mod emit;
 pub(crate) mod endurance;
 mod import;
@@ -47,6 +48,7 @@ impl Command {
             Verb::Emit(args) => args.run(to),
             Verb::Profiles(args) => args.run(to),
             Verb::Import(args) => args.run(to),
+            Verb::Compare(args) => args.run(to),
         }
     }
 }
@@ -63,6 +65,7 @@ enum Verb {
     Emit(emit::Emit),
     Profiles(profiles::Profiles),
     Import(import::Import),
+    Compare(compare::Compare),
 }
 
 /// The timeout attributes of a QP.

@@ -689,3 +689,79 @@ fn help_documents_the_exit_codes() {
     let help = good(&["--help"]);
     assert!(help.contains("2  bad input"), "{help}");
 }
+
+#[test]
+fn policies_are_compared_over_outages() {
+    let lognormal = "lognormal:median=300ms,p99=20s";
+    let args = [
+        "adp",
+        "compare",
+        "--outages",
+        lognormal,
+        "--timeout",
+        "20",
+        "-j",
+    ];
+    let compared = good_json(&args);
+    let policies = compared["policies"].as_array().unwrap();
+    assert_eq!(policies.len(), 7);
+    let of = |name: &str| policies.iter().find(|it| it["policy"] == name).unwrap();
+    let lost = |name| of(name)["lost_p50_ns"].as_u64().unwrap();
+    assert!(lost("link-flap") < lost("firmware") && lost("firmware") < lost("ib"));
+    assert!(of("fast-recovery")["survived"].as_f64() < of("link-flap")["survived"].as_f64());
+    assert_eq!(good_json(&args), compared);
+    assert!(
+        good(&args[..6])
+            .lines()
+            .all(|line| line.chars().count() <= 84)
+    );
+
+    let lengths = scratch("lengths", "# seconds\n0.3\n2s\n\n500ms # short\n");
+    let text = good(&["adp", "compare", "ib", "patient", "--outages", &lengths]);
+    assert!(
+        text.starts_with("3 outages, median 500 ms, longest 2 s; QP 14/7"),
+        "{text}"
+    );
+    good(&[
+        "adp",
+        "compare",
+        "ib",
+        "--outages",
+        "flaps:down=2s,up=5s,count=10",
+    ]);
+    for (args, expected) in [
+        (
+            &["--outages", "lognormal:median=1s"][..],
+            "p99 is missing; write lognormal:median",
+        ),
+        (
+            &["--outages", "lognormal:median=1s,p99=1ms"],
+            "is less than median",
+        ),
+        (
+            &["--outages", "flaps:down=1s,up=1s,count=0"],
+            "count must be 1 to 1000",
+        ),
+        (
+            &["--outages", "flaps:down=1s,up=1s,down=1s"],
+            "down is given twice",
+        ),
+        (&["--outages", "list:1s,-1s"], "must be a time"),
+        (&["--outages", "list:"], "must be a time"),
+        (
+            &["--outages", "/nowhere"],
+            "name a file of lengths, or write lognormal",
+        ),
+        (
+            &["--outages", "list:1s", "--timeout", "0"],
+            "timeout 0 turns the timer off",
+        ),
+        (
+            &["--outages", "list:1s", "link-flop"],
+            "for example link-flap",
+        ),
+    ] {
+        let errors = bad(&[&["adp", "compare"], args].concat());
+        assert!(errors.contains(expected), "{errors}");
+    }
+}

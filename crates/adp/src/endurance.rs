@@ -12,8 +12,9 @@ use ferroce_time::{Span, Time};
 use crate::policy::{Policy, PolicyKind, QpTimeouts};
 use crate::state::{Expiry, RetryState};
 
-/// How a policy's QPs fare in an outage, whichever initial timeout they draw, and however a coarse
-/// timer cuts their waits (F14). [`Span::NEVER`] stands for what has no end.
+/// How a policy's QPs fare in an outage, whichever initial timeout they draw, whether they have
+/// recovered from an outage before, and however a coarse timer cuts their waits (F14).
+/// [`Span::NEVER`] stands for what has no end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endurance {
     /// The longest outage that every QP survives; zero = not even a lost packet.
@@ -46,14 +47,20 @@ impl Endurance {
     #[must_use]
     pub fn within(policy: &Policy, qp: QpTimeouts, outage: Span) -> Option<Self> {
         policy.ack_timeout(qp)?;
-        let draws = (0..policy.draws()).map(|draw| Self::of_draw(policy, qp, draw, outage));
-        draws.reduce(Self::or)
+        let draws = (0..policy.draws()).map(|draw| RetryState::with_draw(policy, qp, 0, draw));
+        let states = draws.chain(RetryState::settled(policy, qp));
+        let figures = states.map(|state| Self::of_state(policy, state, outage));
+        figures.reduce(Self::or)
     }
 
     /// The figures of QPs that have drawn one initial timeout.
     #[must_use]
     pub fn of_draw(policy: &Policy, qp: QpTimeouts, draw: u8, outage: Span) -> Self {
-        let ladder = Ladder::new(policy, qp, draw);
+        Self::of_state(policy, RetryState::with_draw(policy, qp, 0, draw), outage)
+    }
+
+    fn of_state(policy: &Policy, state: RetryState, outage: Span) -> Self {
+        let ladder = Ladder::new(policy, state);
         let mut found = Self {
             survives: Span::ZERO,
             survives_at_best: Span::ZERO,
@@ -143,12 +150,11 @@ struct Ladder<'a> {
 }
 
 impl<'a> Ladder<'a> {
-    fn new(policy: &'a Policy, qp: QpTimeouts, draw: u8) -> Self {
+    fn new(policy: &'a Policy, state: RetryState) -> Self {
         let mut exact = *policy;
         if let PolicyKind::Firmware { quantiser, .. } = &mut exact.kind {
             *quantiser = false;
         }
-        let state = RetryState::with_draw(&exact, qp, 0, draw);
         Self {
             limit: state.total(&exact).unwrap_or(Span::NEVER),
             exact,

@@ -108,6 +108,18 @@ impl RetryState {
         state
     }
 
+    /// The state of a QP that has recovered from timeouts under a profile, and made so much progress
+    /// since that its timeout is down again: it is in the ranges, and waits no initial timeout any
+    /// more. `None` for policies that begin anew with any progress.
+    pub(crate) fn settled(policy: &Policy, qp: QpTimeouts) -> Option<Self> {
+        let PolicyKind::Profile(profile) = &policy.kind else {
+            return None;
+        };
+        let mut state = Self::with_draw(policy, qp, 0, 0);
+        (state.range, state.exponent) = (0, profile.range(0).low());
+        Some(state)
+    }
+
     /// A first send on an idle QP.
     //= D5: the clock of the total timeout restarts.
     pub fn start(&mut self, policy: &Policy, now: Time) {

@@ -247,6 +247,19 @@ proptest! {
 }
 
 #[test]
+fn a_qp_that_has_recovered_before_counts_too() {
+    // Fresh: 4.096 ms twice, then 8.192. In its range: 4.096 ms once.
+    let policy = Policy::new(PolicyKind::Profile(
+        Profile::try_from(plain_doubling()).unwrap(),
+    ));
+    let outage = Span::from_micros(4_096 + 1);
+    let fresh = Endurance::of_draw(&policy, qp(14, 7), 0, outage);
+    assert_eq!(fresh.resumes_within, Span::from_micros(4_096));
+    let any = Endurance::within(&policy, qp(14, 7), outage).unwrap();
+    assert_eq!(any.resumes_within, Span::from_micros(8_192));
+}
+
+#[test]
 fn the_worked_profiles() {
     let found = Endurance::of(&fast_four(), qp(18, 7)).unwrap();
     assert_eq!(found.gives_up_last, Span::from_micros(4_194_304));
