@@ -55,7 +55,7 @@ pub use sweep::sweep;
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("packet", packet),
     ("register", register),
     ("mlxreg", mlxreg),
