@@ -10,6 +10,18 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+/// What a command prints that sets other bins, and says so.
+#[track_caller]
+fn set(place: &Place, args: &[&str]) -> String {
+    let (code, out, err) = place.run(args);
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        err.starts_with("note: the histogram of a") && err.lines().count() == 1,
+        "{err}"
+    );
+    out
+}
+
 /// DOCA's sample, with its options as it takes them.
 #[test]
 fn the_histogram_is_read_as_the_sample_reads_it() {
@@ -23,6 +35,8 @@ fn the_histogram_is_read_as_the_sample_reads_it() {
     let expected = format!(
         "\nHistogram started...\n\nIteration: 1 - {read}{bins}\nIteration: 2 - {read}{bins}"
     );
+    assert_eq!(set(&place, &args), expected);
+    // The same again changes nothing.
     assert_eq!(place.good(&args), expected);
     let args = ["reg", "get", "ADP_RETX_HISTOGRAM_CONFIG", "-d", "a", "-j"];
     let config: Value = serde_json::from_str(&place.good(&args)).unwrap();
@@ -40,6 +54,17 @@ fn the_histogram_is_read_as_the_sample_reads_it() {
     }
     let args = ["-j", "stat", "hist", "-p", "a/1", "-t", "0"];
     let facts: Value = serde_json::from_str(&place.good(&args)).unwrap();
+    // Without options of bins it is only read.
+    assert_eq!(
+        facts["bins"][1],
+        json!({"low_ns": 50_000_000, "high_ns": 150_000_000, "count": 0})
+    );
+    let same: Value =
+        serde_json::from_str(&place.good(&["-j", "stat", "hist", "-p", "a/1"])).unwrap();
+    assert_eq!(facts["bins"], same["bins"]);
+    // With one of them, the others have the sample's defaults.
+    let args = ["-j", "stat", "hist", "-p", "a/1", "-n", "2", "-t", "0"];
+    let facts: Value = serde_json::from_str(&set(&place, &args)).unwrap();
     assert_eq!(
         facts["bins"][1],
         json!({"low_ns": 10_000, "high_ns": null, "count": 0})
@@ -65,6 +90,8 @@ fn the_histogram_is_drawn_and_watched() {
         place.good(&text.trim_end().split(' ').collect::<Vec<_>>())
     };
     let none = "no adaptive-retransmission timeouts\n";
+    let first: Vec<_> = bins.split(' ').collect();
+    set(&place, &[&["stat", "hist", "-p", "a"], &first[..]].concat());
     assert_eq!(hist("--bars -r 2"), format!("\n{none}\n{none}"));
     let heading = "a since these bins were set, read";
     assert_eq!(
@@ -103,7 +130,9 @@ fn a_signal_ends_watching_and_is_no_failure() {
 
 /// Reads the histogram every second, does something after the first read, and expects that to end it.
 fn ends_when(place: &Place, change: &[&str], code: i32, said: &str) {
-    let args = ["stat", "hist", "-p", "a", "-j", "-t", "1", "-r", "60"];
+    let args = [
+        "stat", "hist", "-p", "a", "-j", "-n", "2", "-t", "1", "-r", "60",
+    ];
     let mut command = place.command(&args);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

@@ -10,8 +10,11 @@ use common::{bad, run};
 fn something_must_be_served() {
     let text = bad(&["serve"]);
     assert!(text.contains("--metrics"), "{text}");
-    let text = bad(&["serve", "--metrics", "9880"]);
-    assert!(text.contains("--metrics [<ADDR:PORT>]"), "{text}");
+    let text = bad(&["serve", "--metrics", "127.0.0.1"]);
+    assert!(
+        text.contains("must be ADDR:PORT, HOST:PORT, :PORT or PORT"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -22,6 +22,18 @@ pub fn get(port: u16, path: &str) -> Page {
     send(port, &format!("GET {path} HTTP/1.0\r\n\r\n"))
 }
 
+/// Asks for a page of this media type.
+///
+/// # Panics
+///
+/// As [`get`].
+pub fn get_as(port: u16, path: &str, kind: &str) -> Page {
+    send(
+        port,
+        &format!("GET {path} HTTP/1.0\r\nAccept: {kind}\r\n\r\n"),
+    )
+}
+
 /// Sends a request as it is; the server is to close the connection after the answer.
 ///
 /// # Panics

@@ -80,7 +80,13 @@ fn prometheus_sees_what_the_device_has_counted() {
     assert!(rules.contains("RdmaQueuePairsFail"), "{rules}");
     assert!(!rules.contains("\"health\":\"err\""), "{rules}");
 
-    let page = http::get(metrics, "/metrics").body;
+    let page = http::get_as(metrics, "/metrics", "text/plain");
+    assert!(
+        page.head.contains("text/plain; version=0.0.4"),
+        "{}",
+        page.head
+    );
+    let page = page.body;
     let page_file = lab.path().join("page");
     fs::write(&page_file, &page).unwrap();
     let lint = Command::new("promtool")

@@ -1,4 +1,5 @@
-//! `ferroce stat hist`: the timeout histogram as NVIDIA's sample of it reads one, by its options.
+//! `ferroce stat hist`: the timeout histogram as NVIDIA's sample of it reads one, by its options; or as it
+//! is.
 
 use std::ffi::OsString;
 use std::thread;
@@ -18,41 +19,43 @@ use crate::bins;
 use crate::output::{Failure, Output};
 use crate::registers::{self, REGISTER_LEN_MAX, Registers};
 
-/// Set the bins of the histogram of timeouts, wait, and read it
+/// Read the histogram of timeouts, or set its bins, wait, and read it
 ///
-/// Takes the options of DOCA's sample telemetry_adp_retx, also -p, -vid, -b0 and -b1, and prints its
-/// lines. Another layout of bins starts from zero; the same again counts on. With -j each read is a
-/// line.
+/// Without an option of bins (-u, -w, -n, -vid, -b0, -b1, -c) it is read as it is. With one, the bins are
+/// set first: the options are those of DOCA's sample telemetry_adp_retx, also -p, -vid, -b0 and -b1, with
+/// its defaults for those that are not given, and its lines are printed. Another layout of bins starts
+/// from zero, which rates and alerts on the histogram see as a reset; the same again counts on. With -j
+/// each read is a line.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(super) struct Hist {
     /// The device, by its name or PCI address, or a real card [-p]
     #[arg(long = "pci-addr", alias = "device", value_name = "DEV")]
     device: String,
-    /// Unit of the widths of bins
-    #[arg(short = 'u', long, value_name = "UNIT", default_value = "usec")]
-    time_unit: Unit,
-    /// How the bins after the first grow
-    #[arg(short = 'w', long, value_name = "MODE", default_value = "fixed")]
-    width_mode: Mode,
-    /// How many bins there are
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 2)]
-    number_bins: u8,
+    /// Set the unit of the widths of bins [default: usec]
+    #[arg(short = 'u', long, value_name = "UNIT")]
+    time_unit: Option<Unit>,
+    /// Set how the bins after the first grow [default: fixed]
+    #[arg(short = 'w', long, value_name = "MODE")]
+    width_mode: Option<Mode>,
+    /// Set how many bins there are [default: 2]
+    #[arg(short = 'n', long, value_name = "N")]
+    number_bins: Option<u8>,
     /// Count this function only: 0 is the device itself, 1 its VF 0 [-vid]
     #[arg(long, value_name = "ID")]
     vhca_id: Option<u16>,
-    /// Width of bin 0 [-b0]
-    #[arg(long = "bin-0-width", value_name = "WIDTH", default_value_t = 10)]
-    bin_0_width: u16,
-    /// Width of bin 1, from which those of the later ones follow [-b1]
-    #[arg(long = "bin-1-width", value_name = "WIDTH", default_value_t = 10)]
-    bin_1_width: u16,
-    /// Every read sets the counts to zero
+    /// Set the width of bin 0 [-b0] [default: 10]
+    #[arg(long = "bin-0-width", value_name = "WIDTH")]
+    bin_0_width: Option<u16>,
+    /// Set the width of bin 1, from which those of the later ones follow [-b1] [default: 10]
+    #[arg(long = "bin-1-width", value_name = "WIDTH")]
+    bin_1_width: Option<u16>,
+    /// Set that every read sets the counts to zero
     #[arg(short = 'c', long)]
     clear_on_read: bool,
-    /// Seconds to wait before each read
-    #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 3)]
-    wait_time: u32,
+    /// Seconds to wait before each read [default: 3; none before the first if no bins are set]
+    #[arg(short = 't', long, value_name = "SECONDS")]
+    wait_time: Option<u32>,
     /// How often to read [default: once; with --watch until Ctrl-C]
     #[arg(short = 'r', long, value_name = "N")]
     num_reads: Option<u32>,
@@ -63,6 +66,9 @@ pub(super) struct Hist {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1)]
     watch: Option<Option<u32>>,
 }
+
+/// How long the sample waits before each read.
+const WAIT_SECONDS: u32 = 3;
 
 /// What is printed of a read.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,6 +101,15 @@ impl Unit {
             Self::Usec => TimeUnit::Usec,
             Self::Usec100 => TimeUnit::Usec100,
             Self::Msec => TimeUnit::Msec,
+        }
+    }
+
+    fn of(unit: TimeUnit) -> Self {
+        match unit {
+            TimeUnit::Nsec => Self::Nsec,
+            TimeUnit::Usec => Self::Usec,
+            TimeUnit::Usec100 => Self::Usec100,
+            TimeUnit::Msec => Self::Msec,
         }
     }
 
@@ -142,11 +157,20 @@ impl Hist {
             false => link(&self.device)?,
         };
         let device = registers::open(name, to)?;
-        let config = self.config();
-        let mut asked = register(&config)?;
-        device.access(ADP_RETX_HISTOGRAM_CONFIG.id(), Method::Write, &mut asked)?;
+        let asked = match self.sets_bins() {
+            true => self.set(&*device, to)?,
+            false => present(&*device)?,
+        };
+        let config = decoded(&asked)?;
+        if !config.enabled {
+            return Err(Failure::input(format_args!(
+                "the histogram of {} does not count; set bins to begin, as in -u msec -w double -n 5 \
+                 -b0 50 -b1 100",
+                self.device
+            )));
+        }
         let view = self.view(format);
-        if view == View::Lines {
+        if view == View::Lines && self.sets_bins() {
             to.text("\nHistogram started...\n")?;
         }
         let pauses = self.watch.map(|_| Pauses::new()).transpose()?;
@@ -157,8 +181,7 @@ impl Hist {
             }
             let counts = read(&*device)?;
             // Somebody else may have changed it meanwhile.
-            let mut now = [0; ADP_RETX_HISTOGRAM_CONFIG.size()];
-            device.access(ADP_RETX_HISTOGRAM_CONFIG.id(), Method::Query, &mut now)?;
+            let now = present(&*device)?;
             if counts.len() != usize::from(config.bins) || settings(&now)? != settings(&asked)? {
                 return Err(Failure::broken(format_args!(
                     "somebody else has configured the histogram of {} otherwise; run this again \
@@ -167,7 +190,7 @@ impl Hist {
                 )));
             }
             match view {
-                View::Lines => to.text(&self.lines(iteration, &config, &counts))?,
+                View::Lines => to.text(&Self::lines(iteration, &config, &counts))?,
                 View::Bars => to.text(&self.picture(iteration, &config, counts))?,
                 View::Json => {
                     let bins = bins::json(&config, &counts);
@@ -176,6 +199,32 @@ impl Hist {
             }
         }
         Ok(())
+    }
+
+    /// Whether an option of bins is given.
+    fn sets_bins(&self) -> bool {
+        self.time_unit.is_some()
+            || self.width_mode.is_some()
+            || self.number_bins.is_some()
+            || self.vhca_id.is_some()
+            || self.bin_0_width.is_some()
+            || self.bin_1_width.is_some()
+            || self.clear_on_read
+    }
+
+    /// Sets the bins, and says so if they were others.
+    fn set(&self, device: &dyn Registers, to: &mut Output<'_>) -> Result<Register, Failure> {
+        let before = present(device)?;
+        let mut asked = register(&self.config())?;
+        device.access(ADP_RETX_HISTOGRAM_CONFIG.id(), Method::Write, &mut asked)?;
+        if decoded(&before)?.enabled && settings(&before)? != settings(&asked)? {
+            to.remark(format_args!(
+                "note: the histogram of {} had other bins: its counts begin anew, and so do rates and \
+                 alerts on them",
+                self.device
+            ))?;
+        }
+        Ok(asked)
     }
 
     fn view(&self, format: Format) -> View {
@@ -193,7 +242,8 @@ impl Hist {
 
     /// Seconds from one read to the next.
     fn seconds(&self) -> u32 {
-        self.watch.flatten().unwrap_or(self.wait_time)
+        let given = self.watch.flatten().or(self.wait_time);
+        given.unwrap_or(WAIT_SECONDS)
     }
 
     /// Waits until it is time for a read; `false` if somebody has ended that.
@@ -201,6 +251,7 @@ impl Hist {
         let time = Duration::from_secs(self.seconds().into());
         match pauses {
             Some(_) if iteration == 1 => true,
+            None if iteration == 1 && !self.sets_bins() && self.wait_time.is_none() => true,
             Some(pauses) => pauses.pass(time),
             None => {
                 thread::sleep(time);
@@ -211,14 +262,14 @@ impl Hist {
 
     fn config(&self) -> HistogramConfig {
         HistogramConfig {
-            bins: self.number_bins,
-            mode: match self.width_mode {
+            bins: self.number_bins.unwrap_or(2),
+            mode: match self.width_mode.unwrap_or(Mode::Fixed) {
                 Mode::Fixed => BinWidthMode::Fixed,
                 Mode::Double => BinWidthMode::Double,
             },
-            unit: self.time_unit.unit(),
-            bin0_width: self.bin_0_width,
-            bin1_width: self.bin_1_width,
+            unit: self.time_unit.unwrap_or(Unit::Usec).unit(),
+            bin0_width: self.bin_0_width.unwrap_or(10),
+            bin1_width: self.bin_1_width.unwrap_or(10),
             enabled: true,
             clear_on_read: self.clear_on_read,
             vhca_id: self.vhca_id,
@@ -232,21 +283,14 @@ impl Hist {
         if self.watch.is_none() {
             return format!("\n{bars}");
         }
-        let (name, every, since) = (&self.device, self.seconds(), self.since());
+        let (name, every, since) = (&self.device, self.seconds(), since(config));
         let place = watch::in_place();
         format!("{place}\n{name} {since}, read {iteration}, every {every} s; Ctrl-C ends\n\n{bars}")
     }
 
-    fn since(&self) -> &'static str {
-        match self.clear_on_read {
-            true => "since the last read",
-            false => "since these bins were set",
-        }
-    }
-
     /// The lines of the sample.
-    fn lines(&self, iteration: u32, config: &HistogramConfig, counts: &[u64]) -> String {
-        let unit = self.time_unit.name();
+    fn lines(iteration: u32, config: &HistogramConfig, counts: &[u64]) -> String {
+        let unit = Unit::of(config.unit).name();
         let in_units = |ns: u64| ns / config.unit.nanos();
         let mut text = format!(
             "\nIteration: {iteration} - Successfully read {} adaptive retransmission histogram \
@@ -267,8 +311,52 @@ impl Hist {
     }
 }
 
+type Register = [u8; ADP_RETX_HISTOGRAM_CONFIG.size()];
+
+fn since(config: &HistogramConfig) -> &'static str {
+    match config.clear_on_read {
+        true => "since the last read",
+        false => "since these bins were set",
+    }
+}
+
+/// ADP_RETX_HISTOGRAM_CONFIG as it is.
+fn present(device: &dyn Registers) -> Result<Register, Failure> {
+    let mut now = [0; ADP_RETX_HISTOGRAM_CONFIG.size()];
+    device.access(ADP_RETX_HISTOGRAM_CONFIG.id(), Method::Query, &mut now)?;
+    Ok(now)
+}
+
+/// What the register says.
+fn decoded(register: &Register) -> Result<HistogramConfig, Failure> {
+    let image = Image::new(&ADP_RETX_HISTOGRAM_CONFIG, &register[..]).map_err(Failure::broken)?;
+    let width = |field: &Field| u16::try_from(image.get(field)).unwrap_or(u16::MAX);
+    let units = [
+        TimeUnit::Nsec,
+        TimeUnit::Usec,
+        TimeUnit::Usec100,
+        TimeUnit::Msec,
+    ];
+    let unit = units
+        .into_iter()
+        .find(|unit| *unit as u32 == image.get(&reg::TIME_UNIT));
+    Ok(HistogramConfig {
+        bins: u8::try_from(image.get(&reg::BIN_NUM)).unwrap_or(u8::MAX),
+        mode: match image.get(&reg::BIN_WIDTH_MODE) == BinWidthMode::Double as u32 {
+            true => BinWidthMode::Double,
+            false => BinWidthMode::Fixed,
+        },
+        unit: unit.unwrap_or(TimeUnit::Nsec),
+        bin0_width: width(&reg::BIN0_WIDTH),
+        bin1_width: width(&reg::BIN1_WIDTH),
+        enabled: image.get(&reg::COUNT_ENABLE) != 0,
+        clear_on_read: image.get(&reg::CLEAR_ON_READ) != 0,
+        vhca_id: (image.get(&reg::VHCA_ID_VALID) != 0).then(|| width(&reg::VHCA_ID)),
+    })
+}
+
 /// ADP_RETX_HISTOGRAM_CONFIG that asks for this.
-fn register(config: &HistogramConfig) -> Result<[u8; ADP_RETX_HISTOGRAM_CONFIG.size()], Failure> {
+fn register(config: &HistogramConfig) -> Result<Register, Failure> {
     let mut bytes = [0; ADP_RETX_HISTOGRAM_CONFIG.size()];
     let mut image =
         Image::new(&ADP_RETX_HISTOGRAM_CONFIG, &mut bytes[..]).map_err(Failure::broken)?;

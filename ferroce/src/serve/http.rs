@@ -11,7 +11,7 @@ use std::time::Duration;
 use ferroce_udp::RegistryError;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -21,8 +21,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
 
+use super::plain;
+
 /// The media type of OpenMetrics 1.0.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// That of the format before it.
+const PLAIN_METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 const START_PAGE: &str = "<!doctype html><title>Ferroce</title><a href=\"/metrics\">Metrics</a>\n";
@@ -93,6 +97,9 @@ fn answer(request: &Request<Incoming>, metrics: &Metrics) -> Response<Full<Bytes
     match request.uri().path() {
         // Nobody else is at it: it is called by one thread and does not wait for another call.
         "/metrics" => match (metrics.borrow_mut())() {
+            Ok(text) if wants_plain(request) => {
+                page(StatusCode::OK, PLAIN_METRICS, plain::text(&text))
+            }
             Ok(text) => page(StatusCode::OK, OPEN_METRICS, text),
             Err(error) => page(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -103,6 +110,24 @@ fn answer(request: &Request<Incoming>, metrics: &Metrics) -> Response<Full<Bytes
         "/" => page(StatusCode::OK, HTML, START_PAGE),
         _ => page(StatusCode::NOT_FOUND, PLAIN, "metrics are at /metrics\n"),
     }
+}
+
+/// Whether the client takes the older text format, and not OpenMetrics.
+fn wants_plain(request: &Request<Incoming>) -> bool {
+    let accepted = request.headers().get_all(ACCEPT).iter();
+    let mut accepted = accepted.filter_map(|value| value.to_str().ok());
+    let has = |values: &str, kind: &str| {
+        let mut kinds = values
+            .split(',')
+            .map(|it| it.split(';').next().unwrap_or(it).trim());
+        kinds.any(|it| it.eq_ignore_ascii_case(kind))
+    };
+    let (mut plain, mut open) = (false, false);
+    for values in accepted.by_ref() {
+        plain |= has(values, "text/plain");
+        open |= has(values, "application/openmetrics-text");
+    }
+    plain && !open
 }
 
 fn page(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
