@@ -28,5 +28,7 @@ pub fn capture(data: &[u8]) {
     }
     let log = Log::read(data).expect("memory can be read");
     assert!(log.errors <= log.lines);
-    explain_failures(&log.gaps());
+    if let Some(failures) = explain_failures(&log.gaps()) {
+        assert!(failures.repeated > 0, "a time that was not seen");
+    }
 }
