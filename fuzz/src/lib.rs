@@ -17,7 +17,7 @@
 //! | [`fwctl`] | an ioctl on the node of a device ends with an answer or an error, and writes nothing but where the program gave it room |
 //! | [`profile`] | any profile file or register content is judged without a panic, and a valid one gives finite, ordered traces |
 //! | [`qp_pair`] | no sequence of verbs, packets, losses and register writes makes a device panic, complete a request twice, touch memory it may not, or hang in silence |
-//! | [`ring`] | packets in shared memory arrive as they were sent; whatever the other process writes there, no end panics, reads outside, or goes on for ever |
+//! | [`ring`] | packets in shared memory arrive as they were sent; if the other process writes anything there, no end panics, reads outside, or goes on for ever |
 //! | [`scenario`] | any scenario file is a scenario or is refused with a reason, and a small one runs to an end with its books in order |
 //! | [`sweep`] | any sweep file is a sweep or is refused with reasons, and each point of its plan is a scenario again |
 

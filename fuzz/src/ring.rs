@@ -45,7 +45,7 @@ pub fn ring(data: &[u8]) {
     assert!(sent.is_none_or(|sent| sent.is_empty()));
 }
 
-/// What has been sent and not been read yet, as long as nobody has scribbled.
+/// What has been sent and not been read yet, as long as there was no scribble.
 type Sent = Option<VecDeque<(u8, usize)>>;
 
 fn push(producer: &mut Producer, input: &mut Cursor<'_>, next: &mut u8, sent: &mut Sent) {
@@ -67,7 +67,7 @@ fn push(producer: &mut Producer, input: &mut Cursor<'_>, next: &mut u8, sent: &m
 fn read(consumer: &mut Consumer, sent: &mut Sent) {
     let mut buffer = [0; PACKET_BYTES_MAX];
     if consumer.look().is_err() {
-        assert!(sent.is_none(), "nobody has scribbled");
+        assert!(sent.is_none(), "without a scribble");
         return;
     }
     for packets in 0.. {
@@ -76,7 +76,7 @@ fn read(consumer: &mut Consumer, sent: &mut Sent) {
             Ok(Some(entry)) => entry,
             Ok(None) => return,
             Err(_) => {
-                assert!(sent.is_none(), "nobody has scribbled");
+                assert!(sent.is_none(), "without a scribble");
                 return;
             }
         };

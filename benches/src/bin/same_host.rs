@@ -29,9 +29,18 @@ struct Args {
     /// Shared memory alone, for a profiler
     #[arg(long)]
     alone: bool,
+    /// Take measurements as they come, also while others use the cores
+    #[arg(long)]
+    disturbed: bool,
     /// Print JSON
     #[arg(short, long)]
     json: bool,
+}
+
+impl Args {
+    fn contention_max(&self, max: f64) -> f64 {
+        if self.disturbed { 1.0 } else { max }
+    }
 }
 
 /// A line of the table: a workload, its unit, and what it is to reach.
@@ -120,7 +129,7 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
 fn one(args: &Args, work: &Work, carrier: Carrier) -> Result<f64, Box<dyn std::error::Error>> {
     if work.bytes == 0 {
         let latency = undisturbed(
-            DEVICE_CONTENTION_MAX,
+            args.contention_max(DEVICE_CONTENTION_MAX),
             || pair::ping_pong(carrier, &ping(args)),
             |run| run.contention,
         )?;
@@ -132,7 +141,7 @@ fn one(args: &Args, work: &Work, carrier: Carrier) -> Result<f64, Box<dyn std::e
         ..Stream::default()
     };
     let throughput = undisturbed(
-        DEVICE_CONTENTION_MAX,
+        args.contention_max(DEVICE_CONTENTION_MAX),
         || pair::stream(carrier, &stream),
         |run| run.contention,
     )?;
@@ -144,7 +153,7 @@ fn one(args: &Args, work: &Work, carrier: Carrier) -> Result<f64, Box<dyn std::e
 
 fn bare_ring(args: &Args) -> std::io::Result<f64> {
     let latency = undisturbed(
-        BARE_CONTENTION_MAX,
+        args.contention_max(BARE_CONTENTION_MAX),
         || bare::ring_ping_pong(&ping(args)),
         |run| run.contention,
     )?;

@@ -286,7 +286,7 @@ impl Sorter {
         }
     }
 
-    /// Takes a packet out of a ring. Nobody has computed its ICRC, unless there was a reason to.
+    /// Takes a packet out of a ring. Its ICRC has not been computed, unless there was a reason to.
     #[inline]
     fn take_near(&mut self, at: Time, own: SocketAddr, arrived: Arrived<'_>, hca: &mut Hca) {
         let Arrived { source, entry } = arrived;

@@ -42,7 +42,7 @@ impl Turns {
     /// Looks in vain until it is looked more rarely.
     const IN_VAIN_MAX: u32 = 8;
     /// So rarely, as long as rings have brought something so lately.
-    const PAUSE: Span = Span::from_micros(5);
+    const PAUSE: Span = Span::from_micros(10);
     const LATELY: Span = Span::from_micros(100);
     /// How often a program that polls looks who is gone.
     const LINES: Span = Span::from_millis(10);
@@ -212,8 +212,8 @@ impl Link for SocketLink {
         if !self.near().is_some_and(Near::has_inlets) {
             return self.receive(now, hca);
         }
-        let packets = self.intake.take_near(NEAR_PACKETS, &now, hca);
         let at = now();
+        let packets = self.intake.take_near(NEAR_PACKETS, || at, hca);
         if packets > 0 {
             self.turns.near_at = at;
         }

@@ -6,10 +6,14 @@ mod common;
 use common::echo::{echo, exchange};
 use common::{
     Link, Node, Other, Place, address, attr, check_all_kinds, connect, connect_back, hear,
-    impatient, impatient_attr, nothing_was_lost, pattern, role, tell,
+    impatient, impatient_attr, nothing_was_lost, patient_attr, pattern, role, tell,
 };
-use ferroce_hca::{Counter, Direction, Hca, Impairment, WcStatus};
+use ferroce_hca::{
+    Counter, Direction, Hca, Impairment, Path, QpCap, QpInit, QpModify, QpState, QpType, SendOp,
+    SendTo, SendWr, UdAddress, WcStatus,
+};
 use ferroce_udp::{AttachOptions, Device, DeviceSpec, LinkSetting, Registry, Tap, TapDirection};
+use ferroce_wire::Qpn;
 
 const LEN: usize = 1 << 20;
 
@@ -41,7 +45,7 @@ fn other(role: &[String]) {
     let registry = Registry::at(role[0].as_ref()).unwrap();
     let node = Node::attach(&registry, &role[1], LEN);
     match role[2].as_str() {
-        "echo" => echo(&node, &attr()),
+        "echo" => echo(&node, &patient_attr()),
         // Does nothing, until it is killed or its parent ends.
         "target" => {
             connect_back(&node, &attr());
@@ -50,6 +54,32 @@ fn other(role: &[String]) {
         }
         other => panic!("role {other}"),
     }
+}
+
+/// A queue pair for datagrams, which no window holds back.
+fn datagrams(node: &Node) -> Qpn {
+    let qp_type = QpType::Ud;
+    let cap = QpCap {
+        max_send_wr: 4096,
+        ..QpCap::default()
+    };
+    let init = QpInit {
+        cap,
+        ..QpInit::new(qp_type, node.pd, node.cq)
+    };
+    let steps = [
+        (QpState::Reset, QpState::Init),
+        (QpState::Init, QpState::Rtr),
+        (QpState::Rtr, QpState::Rts),
+    ];
+    node.device.with(|hca| {
+        let qpn = hca.create_qp(&init).unwrap();
+        for (from, to) in steps {
+            let change = QpModify::step(qp_type, from, to, attr());
+            hca.modify_qp(qpn, &change, None).unwrap();
+        }
+        qpn
+    })
 }
 
 fn start(test: &str, place: &Place, device: &str, role: &str) -> Other {
@@ -62,7 +92,7 @@ fn two_devices_of_one_process() {
     let place = place(0, &[LinkSetting::Shm, LinkSetting::Auto]);
     let (a, b) = (attach(&place, "a"), attach(&place, "b"));
     for round in 0..20 {
-        let qps = connect(&a, &b, &attr());
+        let qps = connect(&a, &b, &patient_attr());
         check_all_kinds(&a, &b, qps, 1 + 25_000 * round as usize, round);
     }
     [&a, &b].into_iter().for_each(nothing_was_lost);
@@ -72,7 +102,7 @@ fn two_devices_of_one_process() {
 fn a_queue_pair_that_is_its_own_peer() {
     let place = place(1, &[LinkSetting::Shm]);
     let a = attach(&place, "a");
-    let qps = connect(&a, &a, &attr());
+    let qps = connect(&a, &a, &patient_attr());
     a.buffer.write(0, &pattern(100_000, 1));
     a.post(qps.0, 1, a.remote(LEN / 2).write(), a.sge(0, 100_000));
     a.succeed(1);
@@ -90,7 +120,7 @@ fn two_processes_on_one_device_or_two() {
         let node = attach(&place, "a");
         let test = "two_processes_on_one_device_or_two";
         let mut child = start(test, &place, device, "echo");
-        exchange(&node, &mut child, &attr());
+        exchange(&node, &mut child, &patient_attr());
         // The child returned from its last `wait` and ended: its last acknowledgement came all the
         // same.
         child.finish();
@@ -141,6 +171,52 @@ fn a_stopped_peer_costs_its_own_packets_alone() {
     check_all_kinds(&node, &third, connect(&node, &third, &attr()), 10_000, 3);
 }
 
+/// More than a ring holds, for a process that takes nothing: that is lost, and soon others get theirs.
+#[test]
+fn a_ring_that_is_full_for_good_holds_up_no_others() {
+    if let Some(role) = role() {
+        return other(&role);
+    }
+    let test = "a_ring_that_is_full_for_good_holds_up_no_others";
+    let place = place(8, &[LinkSetting::Shm, LinkSetting::Shm, LinkSetting::Shm]);
+    let (node, third) = (attach(&place, "a"), attach(&place, "c"));
+    let mut child = start(test, &place, "b", "target");
+    let Link { qpn, peer, memory } = child.connect(&node, &attr());
+    assert_eq!(child.hear(), "connected");
+    node.post(qpn, 0, memory.write(), node.sge(0, 8));
+    node.succeed(1);
+
+    child.stop();
+    // Twice what a ring holds.
+    const FLOOD: usize = 2048;
+    let own = datagrams(&node);
+    let to = SendTo::Datagram(UdAddress {
+        path: Path {
+            dest: peer.address,
+            traffic_class: 0,
+        },
+        qpn: peer.qpn,
+        qkey: 0,
+    });
+    let datagram = SendWr {
+        to,
+        ..SendWr::new(1, SendOp::Send { imm: None }, node.sge(0, 4096))
+    };
+    let flood = (0..FLOOD).map(|_| datagram.clone());
+    node.device.post_send(own, flood).unwrap();
+    let qps = connect(&node, &third, &attr());
+    let small = node.sge(0, 8);
+    node.post(qps.0, 2, third.remote(0).write(), small);
+    node.succeed(FLOOD + 1);
+    assert_eq!(node.device.state().counter(Counter::TxDropped), 0);
+
+    // It takes what the ring holds, and the ring takes more then.
+    child.resume();
+    node.post(qpn, 0, memory.write(), small);
+    node.succeed(1);
+    check_all_kinds(&node, &third, qps, 10_000, 3);
+}
+
 #[test]
 fn a_bad_link_is_as_bad_through_a_ring() {
     let place = place(6, &[LinkSetting::Shm, LinkSetting::Shm]);
@@ -176,7 +252,7 @@ fn captures_are_as_from_a_wire() {
             let device = Device::attach(&place.registry(), &name(n), options);
             Node::on(device.unwrap(), LEN)
         });
-        check_all_kinds(&a, &b, connect(&a, &b, &attr()), 50_000, 1);
+        check_all_kinds(&a, &b, connect(&a, &b, &patient_attr()), 50_000, 1);
         nothing_was_lost(&a);
         drop((a, b));
         taps.iter().for_each(|tap| tap.finish().unwrap());

@@ -28,7 +28,7 @@ struct Inlet {
     consumer: Consumer,
     line: Line,
     source: SocketAddr,
-    /// Nobody writes any more: it goes when it has been read.
+    /// Nothing is written any more: it goes when it has been read.
     is_closed: bool,
 }
 

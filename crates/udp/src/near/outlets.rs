@@ -26,7 +26,7 @@ const BATCH_BYTES: usize = 64 << 10;
 /// How long a packet waits for room while its reader takes nothing. After that it is stopped, and
 /// packets for it are lost as they are in a full socket.
 const STALL_NS: u64 = 2_000_000;
-/// How soon a packet that waits for room is offered again if nobody polls.
+/// How soon a packet that waits for room is offered again if the program does not poll.
 const RETRY_NS: u64 = 50_000;
 /// Peers whose way is remembered. Those without a ring go when it is more.
 const WAYS_MAX: usize = 1024;

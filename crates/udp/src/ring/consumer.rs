@@ -41,7 +41,7 @@ pub struct Entry<'a> {
 pub struct Broken;
 
 impl Consumer {
-    /// The end of a ring that nobody has read from.
+    /// The end of a ring of which nothing has been read.
     pub fn new(memory: Memory) -> Self {
         Self {
             memory,

@@ -33,7 +33,7 @@ pub const PACKET_BYTES_MAX: usize = 8192;
 /// What follows a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A packet whose ICRC nobody has computed; any four bytes are in its place.
+    /// A packet whose ICRC has not been computed; any four bytes are in its place.
     Bare,
     /// A packet as it is on the wire, with its ICRC, which is to be checked: one that the impaired
     /// link has damaged, or that was recorded.

@@ -38,7 +38,7 @@ pub enum Refused {
 }
 
 impl Producer {
-    /// The end of a ring that nobody has written to.
+    /// The end of a ring to which nothing has been written.
     pub fn new(memory: Memory) -> Self {
         Self {
             memory,

@@ -13,7 +13,7 @@ use super::{SharedFile, byte, mailbox, open};
 use crate::sys::{self, NotInherited};
 
 /// The name of the file that the processes of a device share. By address, since that is what they
-/// share, whatever name each of them has for it.
+/// share, under any names.
 pub(crate) fn file_name(address: IpAddr, port: u16) -> String {
     format!("{address}-{port}.state")
 }

@@ -13,7 +13,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use super::fork::forks;
 use super::limit::may_write;
 
-/// A file in memory of which nobody can change the length: neither process can take memory away from
+/// A file in memory whose length cannot be changed: neither process can take memory away from
 /// under the other, which would end that with a signal. Pages come when they are first used.
 pub(crate) fn fixed_memory_file(len: usize) -> io::Result<File> {
     if !may_write(len as u64) {
