@@ -4,7 +4,7 @@ use ferroce_hca::{Event, Hca, Outgoing, Time};
 
 use crate::doorbell::{Doorbell, Ring, Waiting};
 use crate::helper::{Next, Round};
-use crate::link::{Aside, Link};
+use crate::link::{Aside, Link, Taken};
 use crate::patience::{
     BATCH_BYTES, RECEIVE_CALLS_MAX, ROUND_PACKETS, STREAM_PACKETS, TRANSMIT_BYTES_MAX, UNREAD,
 };
@@ -178,15 +178,16 @@ impl Driver {
         now: impl Fn() -> Time,
         link: &mut L,
     ) -> Result<usize, L::Gone> {
-        let mut packets = link.glance(&now, &mut self.hca)?;
+        let Taken {
+            mut packets,
+            mut more,
+        } = link.glance(&now, &mut self.hca)?;
         packets += link.receive_aside(&now, &mut self.hca, Aside::Announced);
-        if packets > STREAM_PACKETS {
-            while packets < ROUND_PACKETS {
-                match link.glance(&now, &mut self.hca) {
-                    Ok(0) | Err(_) => break,
-                    Ok(more) => packets += more,
-                }
-            }
+        let is_stream = packets > STREAM_PACKETS;
+        while is_stream && more && packets < ROUND_PACKETS {
+            let taken = link.glance(&now, &mut self.hca).unwrap_or_default();
+            packets += taken.packets;
+            more = taken.more;
         }
         Ok(packets)
     }
@@ -195,9 +196,10 @@ impl Driver {
     pub fn receive_all<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) -> usize {
         let mut packets = 0;
         for _ in 0..RECEIVE_CALLS_MAX {
-            match link.receive(&now, &mut self.hca) {
-                Ok(0) | Err(_) => break,
-                Ok(more) => packets += more,
+            let taken = link.receive(&now, &mut self.hca).unwrap_or_default();
+            packets += taken.packets;
+            if !taken.more {
+                break;
             }
         }
         packets + link.receive_aside(&now, &mut self.hca, Aside::Announced)

@@ -19,5 +19,5 @@ mod tandem;
 pub use doorbell::{Ring, Waiting, Watch, Watched};
 pub use driver::{Driver, Sent};
 pub use helper::{Helper, Look, Next, Round, Waited};
-pub use link::{Aside, Full, Link};
+pub use link::{Aside, Full, Link, Taken};
 pub use tandem::{Both, drive_both};

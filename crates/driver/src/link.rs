@@ -11,18 +11,18 @@ pub trait Link {
     /// Why nothing arrives any more, for good.
     type Gone;
 
-    /// Takes what one call brings and hands it to the device; returns the number of packets.
+    /// Takes what one call brings and hands it to the device.
     ///
     /// # Errors
     /// The link is gone.
-    fn receive(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> Result<usize, Self::Gone>;
+    fn receive(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> Result<Taken, Self::Gone>;
 
     /// The same for one that looks again at once: what costs much to ask and seldom has something may be
     /// left out for some microseconds.
     ///
     /// # Errors
     /// The link is gone.
-    fn glance(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> Result<usize, Self::Gone> {
+    fn glance(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> Result<Taken, Self::Gone> {
         self.receive(now, hca)
     }
 
@@ -62,6 +62,15 @@ pub trait Link {
     fn poll_event(&mut self) -> Option<Event> {
         None
     }
+}
+
+/// What a receive call has brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Taken {
+    /// Packets.
+    pub packets: usize,
+    /// Something may still lie there. If not, another call would bring nothing.
+    pub more: bool,
 }
 
 /// A packet was not taken: what waits must be sent first.

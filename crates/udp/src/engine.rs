@@ -64,7 +64,8 @@ impl Engine {
 
     /// Takes what one call brings on the device's own socket.
     pub(crate) fn receive(&mut self) -> io::Result<usize> {
-        self.link.receive(Self::now, &mut self.driver.hca)
+        let taken = self.link.receive(Self::now, &mut self.driver.hca);
+        Ok(taken?.packets)
     }
 
     /// Takes what has arrived for groups and from other processes, announced or not.

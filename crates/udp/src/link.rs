@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ferroce_driver::{Aside, Full, Link};
+use ferroce_driver::{Aside, Full, Link, Taken};
 use ferroce_hca::{Counter, Event, Hca, Outgoing, Span, Time};
 
 use crate::fault::Faults;
@@ -167,7 +167,7 @@ impl SocketLink {
                 break;
             };
             packets += match self.intake.receive(&socket, Place::Beside, &now, hca) {
-                Ok(received) => received,
+                Ok(taken) => taken.packets,
                 Err(_) => {
                     self.faults.fatal();
                     0
@@ -197,9 +197,9 @@ impl Link for SocketLink {
     type Gone = io::Error;
 
     #[inline]
-    fn receive(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> io::Result<usize> {
+    fn receive(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> io::Result<Taken> {
         if self.is_given {
-            return Ok(0);
+            return Ok(Taken::default());
         }
         let received = self.intake.receive(&self.socket, Place::Own, now, hca);
         received.inspect_err(|_| self.faults.fatal())
@@ -208,7 +208,7 @@ impl Link for SocketLink {
     /// Always looks into the rings, and at the socket if that has had something lately or was not
     /// looked at for a while.
     #[inline]
-    fn glance(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> io::Result<usize> {
+    fn glance(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> io::Result<Taken> {
         if !self.near().is_some_and(Near::has_inlets) {
             return self.receive(now, hca);
         }
@@ -218,15 +218,19 @@ impl Link for SocketLink {
             self.turns.near_at = at;
         }
         if at < self.turns.look_at {
-            return Ok(packets);
+            let more = packets > 0;
+            return Ok(Taken { packets, more });
         }
         if at >= self.turns.look_at_lines {
             self.turns.look_at_lines = at.after(Turns::LINES);
             self.look_at_lines();
         }
         let received = self.receive(&now, hca)?;
-        self.turns.note_look(at, received);
-        Ok(packets + received)
+        self.turns.note_look(at, received.packets);
+        Ok(Taken {
+            packets: packets + received.packets,
+            more: packets > 0 || received.more,
+        })
     }
 
     #[inline]

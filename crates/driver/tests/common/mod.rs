@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 use std::rc::Rc;
 
-use ferroce_driver::{Aside, Both, Driver, Full, Link, Ring, Sent, Waiting, drive_both};
+use ferroce_driver::{Aside, Both, Driver, Full, Link, Ring, Sent, Taken, Waiting, drive_both};
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, Counter, CqId, Data, Hca, HcaConfig, Memory, MrInfo, Mtu, Outgoing,
     Path, QpAttr, QpInit, QpModify, QpState, QpType, Qpn, Received, SendOp, SendWr, Sge, Span,
@@ -37,7 +37,7 @@ pub(crate) struct Memories {
     pub(crate) is_gone: bool,
     /// Packets of each send call.
     pub(crate) sends: Vec<usize>,
-    /// Receive calls that have brought something.
+    /// Receive calls.
     pub(crate) receives: usize,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Gone;
 impl Link for Memories {
     type Gone = Gone;
 
-    fn receive(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> Result<usize, Gone> {
+    fn receive(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> Result<Taken, Gone> {
         if self.is_gone {
             return Err(Gone);
         }
@@ -64,8 +64,11 @@ impl Link for Memories {
             hca.handle_packet(now(), &received);
             packets += 1;
         }
-        self.receives += usize::from(packets > 0);
-        Ok(packets)
+        self.receives += 1;
+        Ok(Taken {
+            packets,
+            more: packets == self.batch,
+        })
     }
 
     fn receive_aside(&mut self, _now: impl Fn() -> Time, _hca: &mut Hca, _which: Aside) -> usize {

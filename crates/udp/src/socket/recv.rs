@@ -16,7 +16,7 @@ use super::send::{is_fatal, retry_interrupted};
 const SLOT_BYTES: usize = 1 << 16;
 
 impl Socket {
-    /// Takes what has arrived, up to one message for each slot of `buffers`, and returns how many
+    /// Takes what has arrived, as many messages as `buffers` have room for, and returns how many
     /// there are now in [`RecvBuffers::messages`]; 0 if nothing has arrived.
     ///
     /// # Errors
@@ -24,7 +24,8 @@ impl Socket {
     /// port, a vanished route) count as nothing received.
     pub fn recv(&self, buffers: &mut RecvBuffers) -> io::Result<usize> {
         buffers.filled = 0;
-        let outcome = if let [only] = &mut buffers.headers[..] {
+        let headers = &mut buffers.headers[..buffers.room];
+        let outcome = if let [only] = headers {
             buffers.slots[0].attach(&mut only.msg_hdr);
             retry_interrupted(|| {
                 // SAFETY: `attach` has just pointed the header at room that lives as long as
@@ -36,7 +37,7 @@ impl Socket {
                 1
             })
         } else {
-            for (slot, header) in buffers.slots.iter_mut().zip(&mut buffers.headers) {
+            for (slot, header) in buffers.slots.iter_mut().zip(&mut *headers) {
                 slot.attach(&mut header.msg_hdr);
             }
             retry_interrupted(|| {
@@ -44,8 +45,8 @@ impl Socket {
                 unsafe {
                     libc::recvmmsg(
                         self.raw(),
-                        buffers.headers.as_mut_ptr(),
-                        buffers.headers.len() as u32,
+                        headers.as_mut_ptr(),
+                        headers.len() as u32,
                         0,
                         ptr::null_mut(),
                     ) as isize
@@ -66,7 +67,9 @@ pub struct RecvBuffers {
     slots: Vec<Slot>,
     /// Parallel to `slots`; the pointers inside are set anew for every call.
     headers: Vec<libc::mmsghdr>,
-    /// How many of the slots the last call filled.
+    /// How many of the slots a call may fill.
+    room: usize,
+    /// How many of them the last call filled.
     filled: usize,
 }
 
@@ -82,13 +85,25 @@ impl RecvBuffers {
     /// One slot costs the least per call and keeps its bytes in the cache, which is best for
     /// coalesced batches; several save calls when many small datagrams wait.
     pub fn new(slots: usize) -> Self {
-        let slots: Vec<_> = (0..slots.max(1)).map(|_| Slot::new()).collect();
-        // SAFETY: `mmsghdr` is made of integers and pointers, for which all zeroes is a value.
-        let headers = slots.iter().map(|_| unsafe { mem::zeroed() }).collect();
-        Self {
-            slots,
-            headers,
+        let mut buffers = Self {
+            slots: Vec::new(),
+            headers: Vec::new(),
+            room: 0,
             filled: 0,
+        };
+        buffers.make_room(slots);
+        buffers
+    }
+
+    /// Has the next calls take up to so many messages (at least 1).
+    #[inline]
+    pub fn make_room(&mut self, slots: usize) {
+        self.room = slots.max(1);
+        if self.slots.len() < self.room {
+            self.slots.resize_with(self.room, Slot::new);
+            // SAFETY: `mmsghdr` is made of integers and pointers, for which all zeroes is a value.
+            let empty = || unsafe { mem::zeroed() };
+            self.headers.resize_with(self.room, empty);
         }
     }
 
