@@ -105,6 +105,24 @@ fn what_has_arrived_is_acknowledged_before_the_end() {
     assert_eq!((world.completed(A), world.failed(A)), (1, 0));
 }
 
+/// Each call costs as much as some packets.
+#[test]
+fn a_call_that_has_emptied_the_link_is_the_last_one() {
+    let mut world = World::new();
+    for _ in 0..ROUND_PACKETS / 2 {
+        world.write(A, 8);
+    }
+    world.send(A);
+    world.poll(B);
+    assert_eq!(world[B].link.receives, 1);
+    // Before a timer runs out it is looked at anyway.
+    let deadline = world.wanted_at(A).unwrap();
+    world[A].link.receives = 0;
+    world.pass_until(deadline);
+    world.poll(A);
+    assert_eq!(world[A].link.receives, 2);
+}
+
 /// A thread that had no processor does not take its own absence for a lost packet.
 #[test]
 fn what_has_arrived_stops_its_timer_however_late_it_is_taken() {

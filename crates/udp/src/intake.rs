@@ -446,3 +446,35 @@ fn deliver(
     };
     hca.handle_packet(at, &received);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_messages_are_taken_at_a_time_only_where_they_come_fast() {
+        let mut backlog = Backlog::default();
+        for _ in 0..Backlog::FAST {
+            assert_eq!(backlog.room(), 1);
+            backlog.note(1, 1, 64);
+        }
+        assert_eq!(backlog.room(), Backlog::ROOM);
+        backlog.note(Backlog::ROOM, 2, 64);
+        assert_eq!(backlog.room(), Backlog::ROOM);
+        // One could have come alone.
+        backlog.note(Backlog::ROOM, 1, 64);
+        assert_eq!(backlog.room(), 1);
+    }
+
+    #[test]
+    fn long_messages_and_those_of_a_program_that_asks_and_answers_are_taken_alone() {
+        let mut backlog = Backlog::default();
+        for _ in 0..10 {
+            backlog.note(1, 1, Backlog::LONG);
+            assert_eq!(backlog.room(), 1);
+            backlog.note(1, 1, 64);
+            backlog.note(1, 0, 0);
+            assert_eq!(backlog.room(), 1);
+        }
+    }
+}
