@@ -35,7 +35,9 @@ pub(crate) struct Doorbell {
     bytes: u32,
     /// Batches that have begun to wait so far.
     batches: u64,
-    /// Requests in quick succession that might have waited, or have, up to [`CALL_REQUESTS`].
+    /// Those of the requests that are about to leave that could have waited for a watch.
+    alone: u32,
+    /// How many of these have left in quick succession, up to [`CALL_REQUESTS`].
     succession: u32,
     /// When requests left last.
     left: Time,
@@ -69,21 +71,21 @@ impl Doorbell {
     /// Decides about the first that may wait.
     fn begin(&mut self, posted: Posted, is_watched: bool, now: Time) -> Ring {
         let pause = now.since(self.left);
-        self.succession = match pause < SUCCESSION {
-            true => CALL_REQUESTS.min(self.succession + posted.requests),
-            false => 0,
-        };
+        if pause >= SUCCESSION {
+            self.succession = 0;
+        }
         // Of what nobody answers only the clock tells whether it follows on something.
-        let follows = posted.is_answered || pause < CLOSE;
-        let may_wait = posted.requests > 0 && follows && self.succession >= CALL_REQUESTS;
-        match may_wait && is_watched {
-            true => {
-                self.keep(now);
-                Ring::Waits
-            }
-            false => Ring::Leaves {
-                wants_watch: may_wait,
-            },
+        let follows = posted.requests > 0 && (posted.is_answered || pause < CLOSE);
+        let may_wait = follows && self.succession >= CALL_REQUESTS;
+        if may_wait && is_watched {
+            self.keep(now);
+            return Ring::Waits;
+        }
+        if follows {
+            self.alone = posted.requests;
+        }
+        Ring::Leaves {
+            wants_watch: may_wait,
         }
     }
 
@@ -93,18 +95,22 @@ impl Doorbell {
         self.batches += 1;
     }
 
-    /// Everything leaves.
+    /// Everything that could leave has left: packets, or nothing, as for a queue pair that first wants
+    /// answers.
     #[inline]
-    pub(crate) fn leave(&mut self, now: Time) {
-        if self.requests == 0 {
+    pub(crate) fn leave(&mut self, now: Time, has_sent: bool) {
+        if self.requests == 0 && self.since.is_none() {
             return;
+        }
+        if has_sent {
+            self.succession = CALL_REQUESTS.min(self.succession + self.alone);
+            self.left = now;
         }
         // Neither the program nor the watch was there in time: for a while nothing waits for them.
         if self.since.is_some_and(|since| now.since(since) > LATE) {
             self.succession = 0;
         }
-        (self.since, self.requests, self.bytes) = (None, 0, 0);
-        self.left = now;
+        (self.since, self.requests, self.bytes, self.alone) = (None, 0, 0, 0);
     }
 
     #[inline]
@@ -140,7 +146,7 @@ impl Waiting {
 /// than they may wait.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    seen: (Waiting, Option<Time>),
+    seen: Waiting,
     since: Time,
 }
 
@@ -159,19 +165,18 @@ impl Watch {
     /// A watch that begins now.
     pub fn new(now: Time) -> Self {
         Self {
-            seen: (Waiting::default(), None),
+            seen: Waiting::default(),
             since: now,
         }
     }
 
-    /// Looks at what waits, and when the program polled last: `None` if it is at rest, which the helper
-    /// has to know at once.
-    pub fn look(&mut self, now: Time, waiting: Waiting, polled: Option<Time>) -> Watched {
-        if polled.is_none() {
+    /// Looks at what waits. A program that is at rest leaves the device to the helper at once.
+    pub fn look(&mut self, now: Time, waiting: Waiting, is_at_rest: bool) -> Watched {
+        if is_at_rest {
             return Watched::End;
         }
-        if self.seen != (waiting, polled) {
-            self.seen = (waiting, polled);
+        if self.seen != waiting {
+            self.seen = waiting;
             self.since = now;
             return Watched::Again;
         }

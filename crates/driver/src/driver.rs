@@ -268,7 +268,13 @@ impl Driver {
     /// Hands the link what the device has to send, and has all batches leave but the last one. That is
     /// still there then, unless it could not go on: for the reason that it returns.
     fn hand_over<L: Link>(&mut self, now: Time, link: &mut L) -> Option<Sent> {
-        self.doorbell.leave(now);
+        let stopped = self.fill(now, link);
+        let has_sent = stopped.is_some() || link.waiting() > 0;
+        self.doorbell.leave(now, has_sent);
+        stopped
+    }
+
+    fn fill<L: Link>(&mut self, now: Time, link: &mut L) -> Option<Sent> {
         if self.hca.take_lacks_lease() {
             link.lacks_lease(now);
         }

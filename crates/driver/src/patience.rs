@@ -69,13 +69,13 @@ pub const SUCCESSION: Span = Span::from_micros(100);
 /// A request whose arrival nobody tells waits for others only if some have left within this time.
 pub const CLOSE: Span = Span::from_micros(10);
 
-/// How long requests wait for a program that neither posts nor polls, before the watch sends them: a
-/// program that is at it does so more often.
-pub const WATCH_WAITS: Span = Span::from_micros(5);
+/// How long requests wait until the watch sends them: a program that is at it fills a batch, or polls and
+/// finds nothing, more often.
+pub const WATCH_WAITS: Span = Span::from_micros(12);
 
 /// Requests that waited longer than this waited in vain for a core for the watch: for a while others
 /// leave at once.
 pub const LATE: Span = Span::from_micros(100);
 
-/// How long the helper keeps watch while nothing happens. After that the program is taken for absent.
-pub const WATCH: Span = Span::from_micros(100);
+/// How long the helper keeps watch while nothing waits, or something does that the program must be at.
+pub const WATCH: Span = Span::from_micros(200);

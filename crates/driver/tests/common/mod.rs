@@ -166,12 +166,17 @@ impl World {
     }
 
     fn write_by(&mut self, qpn: Qpn, side: usize, length: u32) {
-        let (near, far) = (self[side].mr, self[1 - side].mr);
+        let far = self[1 - side].mr;
         let op = SendOp::Write {
             va: far.va,
             rkey: far.key.rkey(),
             imm: None,
         };
+        self.request(qpn, side, length, op);
+    }
+
+    fn request(&mut self, qpn: Qpn, side: usize, length: u32, op: SendOp) {
+        let near = self[side].mr;
         let sge = Sge {
             addr: near.va,
             length,
@@ -204,6 +209,14 @@ impl World {
     pub(crate) fn post_other(&mut self, side: usize, length: u32, is_watched: bool) -> Ring {
         self.write_by(self[side].other, side, length);
         self.ring(side, is_watched)
+    }
+
+    /// The same for a READ.
+    pub(crate) fn read(&mut self, side: usize, length: u32) -> Ring {
+        let far = self[1 - side].mr;
+        let (va, rkey) = (far.va, far.key.rkey());
+        self.request(self[side].qpn, side, length, SendOp::Read { va, rkey });
+        self.ring(side, true)
     }
 
     fn ring(&mut self, side: usize, is_watched: bool) -> Ring {
@@ -332,6 +345,8 @@ impl Side {
             dest_qpn: qpn, // the devices number alike
             timeout: 14,
             retry_cnt: 7,
+            max_rd_atomic: 4,
+            max_dest_rd_atomic: 4,
             ..QpAttr::default()
         };
         let path = Path {

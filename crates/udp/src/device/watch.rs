@@ -64,10 +64,10 @@ impl Shared {
         debug_assert!(!begun, "one thread keeps watch");
         let mut watch = Watch::new(Engine::now());
         loop {
-            let polled = self.last_poll(Ordering::Relaxed);
+            let is_at_rest = self.last_poll(Ordering::Relaxed).is_none();
             let watched = match self.stop.load(Ordering::Acquire) {
                 true => Watched::End,
-                false => watch.look(Engine::now(), self.watch.waiting(), polled),
+                false => watch.look(Engine::now(), self.watch.waiting(), is_at_rest),
             };
             if watched != Watched::Again
                 && let Some(mut engine) = self.try_lock()
