@@ -71,7 +71,7 @@ pub const CLOSE: Span = Span::from_micros(10);
 
 /// How long requests wait until the watch sends them: a program that is at it fills a batch, or polls and
 /// finds nothing, more often.
-pub const WATCH_WAITS: Span = Span::from_micros(12);
+pub const WATCH_WAITS: Span = Span::from_micros(8);
 
 /// Requests that waited longer than this waited in vain for a core for the watch: for a while others
 /// leave at once.
