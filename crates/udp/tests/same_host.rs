@@ -8,6 +8,7 @@ use common::{
     Link, Node, Other, Place, address, attr, check_all_kinds, connect, connect_back, hear,
     impatient, impatient_attr, nothing_was_lost, patient_attr, pattern, role, tell,
 };
+use ferroce_capture::analyse;
 use ferroce_hca::{
     Counter, Direction, Hca, Impairment, Path, QpCap, QpInit, QpModify, QpState, QpType, SendOp,
     SendTo, SendWr, UdAddress, WcStatus,
@@ -256,7 +257,22 @@ fn captures_are_as_from_a_wire() {
         nothing_was_lost(&a);
         drop((a, b));
         taps.iter().for_each(|tap| tap.finish().unwrap());
-        let bytes = paths.each_ref().map(|path| std::fs::read(path).unwrap());
-        assert!(bytes.iter().all(|bytes| bytes.len() > 50_000));
+        for path in &paths {
+            let capture = analyse(std::fs::File::open(path).unwrap()).unwrap();
+            let said = &capture.conversations;
+            assert_eq!((said.malformed, said.icrc_wrong), (0, 0));
+            assert!(said.icrc_right > 20, "{} packets", said.icrc_right);
+            let bytes: u64 = said.ways.iter().map(|way| way.bytes).sum();
+            assert!(bytes >= 50_000, "{bytes} bytes of payload");
+            for way in &said.ways {
+                let requests = &way.requests;
+                let wrong = [
+                    requests.missing,
+                    requests.repeated,
+                    requests.out_of_sequence,
+                ];
+                assert_eq!(wrong, [0; 3], "{:?}", way.key);
+            }
+        }
     }
 }
