@@ -106,7 +106,12 @@ fn devices_have_pci_addresses_for_names() {
     place.good(&["adp", "apply", &fast(), "-d", "1a:00.0"]);
     let show = place.good(&["adp", "show", "-d", "1a:00.1"]);
     assert!(show.starts_with("# av0: a profile"), "{show}");
-    let hist = place.good(&["stat", "hist", "-p", "1a:00.1", "-n", "3", "-t", "0"]);
+    let (code, hist, note) = place.run(&["stat", "hist", "-p", "1a:00.1", "-n", "3", "-t", "0"]);
+    assert_eq!(code, 0, "{note}");
+    assert!(
+        note.contains("the histogram of 1a:00.1 had other bins"),
+        "{note}"
+    );
     assert!(hist.contains("read 3 adaptive"), "{hist}");
     let error = place.bad(2, &["dev", "reset", "1a:00.1"]);
     assert!(error.contains("av0 is a VF of a"), "{error}");

@@ -732,7 +732,7 @@ fn registers_are_reached_through_the_nodes_of_cards() {
         ferroce.good(&[&table[..], &["fr1"]].concat())
     );
 
-    let hist = ["stat", "hist", "-n", "3", "-t", "0", "-p"];
+    let hist = ["stat", "hist", "-p"];
     assert_eq!(
         ferroce.good(&as_cards(&program, &[&hist[..], &["fwctl1"]].concat())),
         ferroce.good(&[&hist[..], &["fr1"]].concat())

