@@ -277,7 +277,7 @@ pub(crate) fn profile_of(file: &Path, document: &Document) -> Result<Profile, Fa
         .map_err(|report| Failure::Input(refusal(file, document, &report)))
 }
 
-/// A profile in a file, good or bad, whatever form it has there.
+/// A profile in a file, good or bad, in any of its forms.
 pub(crate) fn read(file: &Path) -> Result<Document, Failure> {
     let imported = parse(file, &read_text(file)?);
     let imported = imported.map_err(|problems| Failure::Input(problems.lines))?;

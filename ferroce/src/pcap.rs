@@ -44,7 +44,7 @@ impl Command {
 ///
 /// Reads pcap and pcapng of any RoCEv2 traffic, with VLAN tags, GRE or Linux cooked headers around it,
 /// also if packets are cut short. Says for each queue pair and direction what is missing, was sent
-/// again, or was refused. Exits with 0 whatever it finds.
+/// again, or was refused. Exits with 0 also if it finds something.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 struct Check {

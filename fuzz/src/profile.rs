@@ -47,7 +47,7 @@ fn from_file(text: &str) {
     }
 }
 
-/// The same text as whatever else it may be.
+/// The same text as all else that it may be.
 fn imported(text: &str) {
     match file::import::import(text) {
         Ok(imported) => {

@@ -15,7 +15,7 @@ pub enum Ring {
     Fill,
     /// They leave at once, with all that waits.
     Leaves {
-        /// If somebody kept watch, those that follow could wait.
+        /// If the helper kept watch, those that follow could wait.
         wants_watch: bool,
     },
 }
@@ -74,7 +74,7 @@ impl Doorbell {
         if pause >= SUCCESSION {
             self.succession = 0;
         }
-        // Of what nobody answers only the clock tells whether it follows on something.
+        // Of what is not answered only the clock tells whether it follows on something.
         let follows = posted.requests > 0 && (posted.is_answered || pause < CLOSE);
         let may_wait = follows && self.succession >= CALL_REQUESTS;
         if may_wait && is_watched {
@@ -150,7 +150,7 @@ pub struct Watch {
     since: Time,
 }
 
-/// What whoever keeps watch does now.
+/// What the helper does now that it has looked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watched {
     /// Look again, after others have had the core.

@@ -79,7 +79,7 @@ impl Driver {
     }
 
     /// What a verb that posts ends with: whether what it has posted leaves at once, which is up to
-    /// [`Self::send`]. Somebody keeps watch over what waits if `is_watched` says so.
+    /// [`Self::send`]. The helper keeps watch over what waits if `is_watched` says so.
     #[inline]
     pub fn ring(&mut self, is_watched: bool, now: impl Fn() -> Time) -> Ring {
         let posted = self.hca.take_posted();

@@ -66,7 +66,7 @@ pub const CALL_REQUESTS: u32 = 16;
 /// answer take half of it.
 pub const SUCCESSION: Span = Span::from_micros(100);
 
-/// A request whose arrival nobody tells waits for others only if some have left within this time.
+/// A request that is not answered waits for others only if some have left within this time.
 pub const CLOSE: Span = Span::from_micros(10);
 
 /// How long requests wait until the watch sends them: a program that is at it fills a batch, or polls and

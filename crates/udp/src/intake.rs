@@ -362,7 +362,7 @@ impl Sorter {
         }
         match packet {
             Ok(_) if !verdict.is_ok() => hca.count(Counter::RxIcrcEncapsulated, 1),
-            // What is for nobody's queue pair in particular comes by UDP.
+            // What is for no queue pair in particular comes by UDP.
             Ok(packet) if packet.headers().dest_qp.value() >> 16 == 0 => {
                 hca.count(Counter::RxMalformed, 1);
             }

@@ -21,7 +21,7 @@ use crate::output::{Failure, Output, Table};
 /// Without --timeout and --retry-cnt two QPs are looked at: 14/7, which is perftest's, and 20/7,
 /// which is NCCL's. A warning is deadly if jobs die of the profile, or their network.
 ///
-/// Takes whatever `ferroce adp import` reads, such as a register dump of a card.
+/// Takes all that `ferroce adp import` reads, such as a register dump of a card.
 ///
 /// Exits with 0 if the profile is valid, warnings or not, and with 2 if a device would refuse it.
 #[derive(Args, Debug)]

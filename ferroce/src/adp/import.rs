@@ -10,7 +10,7 @@ use ferroce_adp::file::import::{Form, Imported};
 use super::{parse, profile_of, read_text};
 use crate::output::{Failure, Output};
 
-/// Print a profile as a profile file, whatever form it has
+/// Print a profile of any form as a profile file
 ///
 /// Reads what mlxreg and mstreg print with --get, by name or by number, with --detailed and
 /// --full_path or without; a command line that writes the register; its bytes in hex; and profile

@@ -109,7 +109,7 @@ pub enum ImportError {
     NoProfile,
 }
 
-/// Reads a profile, whatever form it has.
+/// Reads a profile in any of its forms.
 pub fn import(text: &str) -> Result<Imported, ImportError> {
     let form = Form::of(text);
     let content = match form {

@@ -17,7 +17,7 @@ pub(super) struct WatchState {
     waiting: AtomicU64,
     /// The helper is to keep watch.
     pub(super) is_wanted: AtomicBool,
-    /// It does. Changes only while somebody has the engine.
+    /// It does. Changes only while a thread has the engine.
     pub(super) is_kept: AtomicBool,
 }
 
