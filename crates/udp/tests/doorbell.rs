@@ -52,7 +52,12 @@ fn what_waits_leaves_without_the_program() {
         drain(&a);
     }
     taken.sort_unstable();
-    let at = |percent: usize| taken.get(taken.len() * percent / 100);
+    let at = |percent: usize| {
+        taken
+            .get(taken.len() * percent / 100)
+            .copied()
+            .unwrap_or_default()
+    };
     let of = taken.len();
     eprintln!(
         "left after {:?} (median), {:?} (90 %) of {of}",
