@@ -15,6 +15,9 @@ use crate::requests::{Refusal, Requests};
 pub const WAYS_MAX: usize = 1 << 16;
 /// Connection requests that wait for their answer.
 const CONNECTING_MAX: usize = 1 << 14;
+/// Acknowledgements by which the other direction is looked for. Each is held against all directions
+/// between the two hosts.
+const LOOKS_MAX: u32 = 32;
 /// Packets captured twice, by two interfaces or on both sides of one, follow so closely.
 const TWICE_NS: u64 = 2_000;
 /// The ECN bits of a packet that a switch has marked.
@@ -60,6 +63,7 @@ pub struct Way {
     pub responses: Responses,
     /// The other direction of the connection.
     reverse: Reverse,
+    looks: u32,
     last: Option<(Psn, Opcode, u64)>,
 }
 
@@ -85,6 +89,8 @@ enum Reverse {
     Unknown,
     /// These fitted every acknowledgement so far.
     OneOf(Vec<usize>),
+    /// Too many acknowledgements fitted none or several: it is looked for no longer.
+    Undecidable,
     Known(usize),
 }
 
@@ -220,6 +226,7 @@ impl Conversations {
             requests: Requests::default(),
             responses: Responses::default(),
             reverse: Reverse::Unknown,
+            looks: 0,
             last: None,
         });
         Some(at)
@@ -266,18 +273,21 @@ impl Conversations {
         };
         let fitting: Vec<usize> = match &self.ways[at].reverse {
             Reverse::Known(other) => return Some(*other),
+            Reverse::Undecidable => return None,
             Reverse::OneOf(others) => others.iter().copied().filter(fits).collect(),
             Reverse::Unknown => {
                 let others = self.between.get(&(key.to, key.from))?;
                 others.iter().copied().filter(fits).collect()
             }
         };
+        self.ways[at].looks += 1;
         self.ways[at].reverse = match fitting[..] {
-            [] => Reverse::Unknown,
             [only] => {
                 self.ways[only].reverse = Reverse::Known(at);
                 Reverse::Known(only)
             }
+            _ if self.ways[at].looks >= LOOKS_MAX => Reverse::Undecidable,
+            [] => Reverse::Unknown,
             _ => Reverse::OneOf(fitting),
         };
         match self.ways[at].reverse {

@@ -354,3 +354,30 @@ fn other_links_are_named() {
     let analysis = analyse(&file[..]).unwrap();
     assert_eq!(analysis.totals.links.get(&147), Some(&1));
 }
+
+/// Thousands of queue pairs between two hosts, all with the same sequence numbers: none can be told
+/// from the others, and looking for their other ends does not go on for ever.
+#[test]
+fn queue_pairs_that_look_alike_stay_apart() {
+    const COUNT: u32 = 1000;
+    let [a, b] = addresses(false);
+    let mut packets = Vec::new();
+    for psn in 0..40 {
+        for qp in 0..COUNT {
+            let request = write(psn, Place::Only).to(Qpn::new(0x1000 + qp), Psn::new(psn));
+            packets.push((1, packet(request, &[1; 8], a, b, 0), a, b));
+        }
+        for qp in 0..COUNT {
+            let ack = answer(psn, Syndrome::default()).to(Qpn::new(0x8000 + qp), Psn::new(psn));
+            packets.push((1, packet(ack, &[], b, a, 0), b, a));
+        }
+    }
+    let analysis = analyse(&pcapng(&packets)[..]).unwrap();
+    let ways = &analysis.conversations.ways;
+    assert_eq!(ways.len(), 2 * COUNT as usize);
+    assert!(ways.iter().all(|way| way.src_qp.is_none()));
+    assert!(
+        ways.iter()
+            .all(|way| way.requests.repeated + way.requests.missing == 0)
+    );
+}

@@ -27,13 +27,14 @@ pub struct Step {
 
 pub(super) fn explain(ladders: &[&Ladder], sender: Sender) -> Option<Explanation> {
     let caps = std::iter::once(None).chain((1..=31).map(Some));
+    let caps = caps.filter(|cap| cap.is_none_or(|cap| may_be_cap(cap, ladders)));
     let scored = caps.filter_map(|cap| {
         let timers = timers(cap);
         let paths: Vec<_> = ladders
             .iter()
             .map(|it| climb(it, &timers, sender))
             .collect();
-        // One wait is no proof of a cap, and what is always capped says nothing about a profile.
+        // One wait is no proof of a cap, and what is always cut says nothing about a profile.
         let waits = paths.iter().map(|(_, path)| path.len()).sum::<usize>();
         let is_capped = |timer: &&Span| cap.and_then(ack_timeout) == Some(**timer);
         let capped = paths
@@ -60,6 +61,15 @@ pub(super) fn explain(ladders: &[&Ladder], sender: Sender) -> Option<Explanation
             cap,
         },
     })
+}
+
+/// Whether at least two waits are about as long as this timeout: one is no proof of a cap.
+fn may_be_cap(cap: u8, ladders: &[&Ladder]) -> bool {
+    let cap = ack_timeout(cap).unwrap_or(Span::NEVER);
+    let longest = cap / 10 * 13 + Span::from_millis(5);
+    let is_near = |wait: &&Span| **wait >= cap / 10 * 8 && **wait <= longest;
+    let waits = ladders.iter().flat_map(|ladder| &ladder.waits);
+    waits.filter(is_near).nth(1).is_some()
 }
 
 /// The waits that are possible, the shortest first.
