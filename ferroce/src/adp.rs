@@ -1,10 +1,9 @@
 //! `ferroce adp`: adaptive retransmission.
 
 mod check;
-pub(crate) mod codec;
+mod codec;
 mod compare;
-pub(crate) mod emit;
-pub(crate) mod endurance;
+mod emit;
 mod import;
 mod live;
 pub(crate) mod plot;
@@ -19,12 +18,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use ferroce_adp::builtin;
-use ferroce_adp::file::import::{ImportError, Imported, import as imported};
+use ferroce_adp::file::import::{Imported, import as imported};
 use ferroce_adp::file::{Document, nearest};
 use ferroce_adp::{
     AckTimeoutFloor, DecTrigger, FIRMWARE_EXPONENTS, Policy, PolicyKind, Profile, QpTimeouts,
     Report,
 };
+use ferroce_designer::findings::{Problem, problems};
 
 use crate::output::{Failure, Output};
 
@@ -320,23 +320,16 @@ fn proposal(file: &Path) -> String {
 
 /// What is wrong with the form of a file: on which lines, and for people.
 pub(crate) struct Problems {
-    pub(crate) found: Vec<(Option<usize>, String)>,
+    pub(crate) found: Vec<Problem>,
     pub(crate) lines: String,
 }
 
 pub(crate) fn parse(file: &Path, text: &str) -> Result<Imported, Problems> {
     imported(text).map_err(|error| {
-        let found: Vec<_> = match &error {
-            ImportError::File(error) => {
-                let problems = error.problems.iter();
-                problems.map(|it| (it.line(), it.to_string())).collect()
-            }
-            ImportError::Line { line, reason } => vec![(Some(*line), reason.clone())],
-            error => vec![(None, error.to_string())],
-        };
+        let found = problems(&error);
         let mut lines = String::new();
-        for (line, problem) in &found {
-            let _ = writeln!(lines, "{}: error: {problem}", place(file, *line));
+        for Problem { line, text } in &found {
+            let _ = writeln!(lines, "{}: error: {text}", place(file, *line));
         }
         Problems { found, lines }
     })

@@ -20,6 +20,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("ferroce-prm", 0),
     ("ferroce-adp", 1),
     ("ferroce-dcqcn", 1),
+    ("ferroce-designer", 2),
     ("ferroce-transport", 2),
     ("ferroce-capture", 2),
     ("ferroce-fwctl", 2),
@@ -127,6 +128,7 @@ const SANS_IO: &[&str] = &[
     "transport",
     "hca",
     "driver",
+    "designer",
     "fabric",
 ];
 
@@ -168,6 +170,7 @@ const FENCES: &[(&str, &str)] = &[
     ("driver", "#![forbid(unsafe_code)]"),
     ("fabric", "#![forbid(unsafe_code)]"),
     ("testing", "#![forbid(unsafe_code)]"),
+    ("designer", "#![forbid(unsafe_code)]"),
     ("sweep", "#![forbid(unsafe_code)]"),
     ("sysfs", "#![forbid(unsafe_code)]"),
     ("nldev", "#![forbid(unsafe_code)]"),

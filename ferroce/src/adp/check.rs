@@ -4,14 +4,11 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use ferroce_adp::file::Document;
-use ferroce_adp::{
-    AckTimeoutFloor, Endurance, FieldName, Policy, PolicyKind, Profile, QpTimeouts, Report, Rule,
-    Warning,
-};
-use ferroce_time::Span;
+use ferroce_adp::{FieldName, QpTimeouts, Report, Rule, Warning};
+use ferroce_designer::figures::{EnduranceJson, Words, qp_name};
+use ferroce_designer::findings::{COMMON_QPS, Fare, Problem, check, fares};
 use serde::Serialize;
 
-use super::endurance::{EnduranceJson, qp_name, span_range};
 use super::import::remark;
 use super::{FileArg, floor, parse, place, read_text, refusal, retry_count, timeout_code};
 use crate::output::{Failure, Output, Table};
@@ -116,24 +113,14 @@ impl<'a> Finding<'a> {
     }
 }
 
-#[derive(Serialize)]
-struct Problem {
-    line: Option<usize>,
-    text: String,
-}
-
 impl Check {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let file = &self.file.file;
         let imported = match parse(file, &read_text(file)?) {
             Ok(imported) => imported,
             Err(problems) if self.json => {
-                let problems = problems.found.into_iter();
-                let problems = problems
-                    .map(|(line, text)| Problem { line, text })
-                    .collect();
                 to.json(&Findings {
-                    problems,
+                    problems: problems.found,
                     ..Findings::default()
                 })?;
                 return Err(Failure::Said);
@@ -184,37 +171,6 @@ impl Check {
     }
 }
 
-/// perftest's, which is also that of many programs' own, and NCCL's.
-pub(crate) const COMMON_QPS: [QpTimeouts; 2] = [
-    QpTimeouts {
-        timeout: 14,
-        retry_cnt: 7,
-    },
-    QpTimeouts {
-        timeout: 20,
-        retry_cnt: 7,
-    },
-];
-
-/// What is found about a profile with any of these QPs.
-pub(crate) fn check(document: &Document, qps: &[QpTimeouts], floor: AckTimeoutFloor) -> Report {
-    let reports = qps.iter().map(|qp| document.check_for(*qp, floor));
-    reports.reduce(Report::and).unwrap_or_default()
-}
-
-/// A QP, and how it fares unless its timer is off.
-type Fare = (QpTimeouts, Option<Endurance>);
-
-fn fares(document: &Document, qps: &[QpTimeouts], floor: AckTimeoutFloor) -> Vec<Fare> {
-    let Ok(profile) = Profile::try_from(*document.raw()) else {
-        return Vec::new();
-    };
-    let mut policy = Policy::new(PolicyKind::Profile(profile));
-    policy.floor = floor;
-    let fares = qps.iter().map(|qp| (*qp, Endurance::of(&policy, *qp)));
-    fares.collect()
-}
-
 fn table(fares: &[Fare]) -> Table {
     let header = [
         "QP",
@@ -225,41 +181,13 @@ fn table(fares: &[Fare]) -> Table {
     ];
     let mut table = Table::new(&header);
     for (qp, endurance) in fares {
-        let never = || Span::NEVER.to_string();
-        let Some(found) = endurance else {
-            let row = [
-                qp_name(*qp),
-                "nothing".to_owned(),
-                never(),
-                never(),
-                "0".to_owned(),
-            ];
-            table.row(row.to_vec());
-            continue;
-        };
-        let survives = match found.survives {
-            Span::ZERO => "nothing".to_owned(),
-            Span::NEVER => "anything".to_owned(),
-            survives => survives.at_least().to_string(),
-        };
-        let (resumes, retransmissions) = match (found.survives, found.retransmissions) {
-            (Span::ZERO, _) => (never(), "0".to_owned()),
-            (_, u64::MAX) => (
-                found.resumes_within.at_most().to_string(),
-                "no limit".to_owned(),
-            ),
-            (_, count) => (
-                found.resumes_within.at_most().to_string(),
-                count.to_string(),
-            ),
-        };
-        let gives_up = span_range(found.gives_up_first, found.gives_up_last);
+        let words = Words::of(endurance.as_ref());
         table.row(vec![
             qp_name(*qp),
-            survives,
-            resumes,
-            gives_up,
-            retransmissions,
+            words.survives,
+            words.resumes_within,
+            words.gives_up_after,
+            words.retransmissions,
         ]);
     }
     table

@@ -6,6 +6,7 @@ use std::path::Path;
 use clap::Args;
 use ferroce_adp::file::import::Form;
 use ferroce_adp::{PROFILE_SIZE, Profile, RawProfile, file};
+use ferroce_designer::command;
 use ferroce_prm::{Image, roce_accl as reg};
 
 use super::{FileArg, import, load};
@@ -38,7 +39,7 @@ pub(crate) struct Decode {
 impl Encode {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let mut line = String::new();
-        for byte in encode(&load(&self.file.file)?) {
+        for byte in command::payload(&load(&self.file.file)?) {
             let _ = write!(line, "{byte:02x}");
         }
         to.text(&format!("{line}\n"))
@@ -61,20 +62,6 @@ impl Decode {
         }
         Ok(())
     }
-}
-
-/// The payload that makes a profile number 1.
-#[must_use]
-pub(crate) fn encode(profile: &Profile) -> [u8; reg::ROCE_ACCL.size()] {
-    let mut payload = [0; reg::ROCE_ACCL.size()];
-    payload[reg::PROFILE_OFFSET..][..PROFILE_SIZE].copy_from_slice(&profile.to_register());
-    let set = |payload: &mut [u8], field, value| {
-        let mut image = Image::new(&reg::ROCE_ACCL, payload).expect("the size is the register's");
-        image.set(field, value).expect("1 fits every field");
-    };
-    set(&mut payload, &reg::ADP_RETX_PROFILE_SELECT, 1);
-    set(&mut payload, &reg::ADP_RETX_PROFILE_ID, 1);
-    payload
 }
 
 /// The profile that a payload writes, and what of the payload the profile does not hold.
@@ -125,7 +112,7 @@ fn decode(payload: &[u8]) -> Result<(RawProfile, Vec<String>), Failure> {
 
 /// Everything by which the payload differs from the one that encode prints.
 fn remarks(payload: &[u8], image: &Image<&[u8]>, profile: &Profile) -> Vec<String> {
-    let canonical = encode(profile);
+    let canonical = command::payload(profile);
     let canonical =
         Image::new(&reg::ROCE_ACCL, &canonical[..]).expect("the size is the register's");
     let fields = reg::ROCE_ACCL.fields().iter();

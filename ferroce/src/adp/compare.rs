@@ -7,11 +7,11 @@ use std::path::Path;
 use clap::Args;
 use ferroce_adp::compare::{Fared, compare};
 use ferroce_adp::{Policy, PolicyKind, builtin};
+use ferroce_designer::figures::qp_name;
 use ferroce_time::Span;
 use serde::Serialize;
 
 use self::outages::Outages;
-use super::endurance::qp_name;
 use super::{CommonQpArgs, floor, load};
 use crate::output::{Failure, Output, Table};
 

@@ -2,13 +2,14 @@
 
 use clap::Args;
 use ferroce_adp::{AckTimeoutFloor, PROFILE_SIZE, Profile, RawProfile, file};
+use ferroce_designer::command;
+use ferroce_designer::findings::{COMMON_QPS, check};
 use ferroce_hca::Method;
 use ferroce_prm::roce_accl::{self as reg, ROCE_ACCL};
 use ferroce_prm::{Image, LengthError};
 use serde_json::{Map, Value, json};
 
-use super::check::{COMMON_QPS, check};
-use super::{FileArg, codec, place, profile_of, read};
+use super::{FileArg, place, profile_of, read};
 use crate::output::{Failure, Output};
 use crate::reg::DeviceArg;
 use crate::registers::{self, Registers};
@@ -47,7 +48,7 @@ pub(crate) struct Show {
 
 impl Apply {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let mut payload = codec::encode(&self.profile()?);
+        let mut payload = command::payload(&self.profile()?);
         if self.dry_run {
             return to.text(&registers::dump(ROCE_ACCL.id(), Method::Write, &payload));
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ferroce_adp::trace::{Event, Input, Replay, SilentPeer, Step, Wait};
 use ferroce_adp::{PolicyKind, RetryState};
+use ferroce_designer::ladder::word;
 use ferroce_time::Span;
 use serde::Serialize;
 
@@ -225,15 +226,6 @@ pub(crate) fn head(chosen: &Chosen, state: RetryState) -> String {
 
 fn range(range: Option<u8>) -> String {
     range.map_or_else(|| "-".to_owned(), |range| range.to_string())
-}
-
-fn word(event: Event) -> &'static str {
-    match event {
-        Event::Error => "error",
-        Event::Never => "never",
-        Event::Retransmit { .. } => "retransmit",
-        Event::Initial => "initial",
-    }
 }
 
 fn event_text(event: Event) -> String {

@@ -1,6 +1,7 @@
 //! Two devices, connected by several queue pairs.
 
 use ferroce_adp::QpTimeouts;
+use ferroce_designer::command;
 use ferroce_hca::impair::Blackout;
 use ferroce_hca::{
     AccessFlags, Buffer, Completion, CqId, Direction, HcaConfig, Impairment, Memory, Method,
@@ -13,7 +14,6 @@ use ferroce_wire::{Psn, Qpn};
 use super::error::Error;
 use super::plan::{Kind, Plan};
 use super::workload::MESSAGE_MAX;
-use crate::adp::codec;
 
 /// Queue pairs between the devices.
 pub(crate) const QPS: usize = 8;
@@ -194,7 +194,7 @@ impl Rig {
         let server = End::open(config(plan, kind, 1), layout(DEPTH + RECEIVES))?;
         if kind == Kind::Profile {
             // As a tool writes it to a real card.
-            let mut payload = codec::encode(&plan.profile);
+            let mut payload = command::payload(&plan.profile);
             for end in [&client, &server] {
                 end.device
                     .with(|hca| hca.access_register(ROCE_ACCL.id(), Method::Write, &mut payload))

@@ -2,12 +2,12 @@
 
 use ferroce_adp::builtin::{self, BuiltIn};
 use ferroce_adp::{Answer, Demand, Endurance, Policy, PolicyKind, Profile, QpTimeouts};
+use ferroce_designer::figures::{EnduranceJson, qp_name, sentence, span_range};
 use ferroce_time::Span;
 use serde::Serialize;
 
 use super::app::App;
 use crate::adp::Chosen;
-use crate::adp::endurance::{EnduranceJson, qp_name, sentence, span_range};
 use crate::lines::Lines;
 use crate::output::{Failure, Output, Table};
 

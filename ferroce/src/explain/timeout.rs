@@ -8,13 +8,13 @@ use ferroce_adp::trace::{Event, SilentPeer, Wait};
 use ferroce_adp::{
     AckTimeoutFloor, Demand, Endurance, Policy, PolicyKind, QpTimeouts, RetryState, ack_timeout,
 };
+use ferroce_designer::figures::{EnduranceJson, sentence, span_range};
 use ferroce_time::Span;
 use ferroce_units::TIME;
 use serde::Serialize;
 
 use super::app::{App, Asked, Remark, Setting};
 use super::survive::Survive;
-use crate::adp::endurance::{EnduranceJson, sentence, span_range};
 use crate::adp::{Chosen, DeviceArgs, Personality, PersonalityArgs, WaitJson, choose};
 use crate::lines::{Lines, unbroken};
 use crate::output::{Failure, Output};

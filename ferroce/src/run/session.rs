@@ -4,12 +4,13 @@ use std::io;
 use std::sync::Arc;
 
 use ferroce_adp::Profile;
+use ferroce_designer::command;
 use ferroce_hca::{Counter, DeviceState, Direction, Impairment, Method, Settings};
 use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_udp::wait::Clock;
 use ferroce_udp::{DeviceSpec, Observer, Registry};
 
-use crate::adp::{Personality, codec};
+use crate::adp::Personality;
 use crate::bins;
 use crate::leftover::{Note, Turn};
 use crate::output::{Failure, Output, Table};
@@ -76,7 +77,7 @@ impl Session {
     }
 
     pub(super) fn set_profile(&mut self, profile: &Profile) -> Result<(), Failure> {
-        let mut payload = codec::encode(profile);
+        let mut payload = command::payload(profile);
         self.set(|state| state.access_register(ROCE_ACCL.id(), Method::Write, &mut payload))
     }
 

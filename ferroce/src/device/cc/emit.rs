@@ -2,10 +2,10 @@
 
 use clap::{Args, ValueEnum};
 use ferroce_dcqcn::{Param, Params, Unit, Vocabulary};
+use ferroce_designer::command::quoted;
 
 use super::super::registry;
 use super::preset;
-use crate::adp::emit::quoted;
 use crate::output::{Failure, Output};
 
 /// Print the commands that set a device's parameters, or a preset, on a card

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// The figures of an [`Endurance`]; what has no end is null.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct EnduranceJson {
+pub struct EnduranceJson {
     survives_ns: Option<u64>,
     survives_at_best_ns: Option<u64>,
     resumes_within_ns: Option<u64>,
@@ -31,8 +31,55 @@ impl From<Endurance> for EnduranceJson {
     }
 }
 
+/// The figures of an [`Endurance`] as people read them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Words {
+    /// The longest outage that every QP survives.
+    pub survives: String,
+    /// How long after the end of an outage a QP retransmits, at most.
+    pub resumes_within: String,
+    /// When a QP gives up.
+    pub gives_up_after: String,
+    /// How many times it retransmits during an outage, at most.
+    pub retransmissions: String,
+}
+
+impl Words {
+    /// Without figures the QP's ACK timer is off.
+    #[must_use]
+    pub fn of(endurance: Option<&Endurance>) -> Self {
+        let never = || Span::NEVER.to_string();
+        let Some(found) = endurance else {
+            return Self {
+                survives: "nothing".to_owned(),
+                resumes_within: never(),
+                gives_up_after: never(),
+                retransmissions: "0".to_owned(),
+            };
+        };
+        let survives = match found.survives {
+            Span::ZERO => "nothing".to_owned(),
+            Span::NEVER => "anything".to_owned(),
+            survives => survives.at_least().to_string(),
+        };
+        let resumes_within = || found.resumes_within.at_most().to_string();
+        let (resumes_within, retransmissions) = match (found.survives, found.retransmissions) {
+            (Span::ZERO, _) => (never(), "0".to_owned()),
+            (_, u64::MAX) => (resumes_within(), "no limit".to_owned()),
+            (_, count) => (resumes_within(), count.to_string()),
+        };
+        Self {
+            survives,
+            resumes_within,
+            gives_up_after: span_range(found.gives_up_first, found.gives_up_last),
+            retransmissions,
+        }
+    }
+}
+
 /// The answer in one sentence.
-pub(crate) fn sentence(endurance: Option<&Endurance>) -> String {
+#[must_use]
+pub fn sentence(endurance: Option<&Endurance>) -> String {
     let Some(found) = endurance else {
         return "timeout 0 turns the ACK timer off: a lost packet is never sent again, and a dead \
                 peer is never noticed"
@@ -66,7 +113,8 @@ fn between(first: Span, last: Span) -> String {
 }
 
 /// Two points in time as one: `55.8 to 60.1 s`.
-pub(crate) fn span_range(first: Span, last: Span) -> String {
+#[must_use]
+pub fn span_range(first: Span, last: Span) -> String {
     let (first, last) = (first.about().to_string(), last.about().to_string());
     if first == last {
         return last;
@@ -78,6 +126,7 @@ pub(crate) fn span_range(first: Span, last: Span) -> String {
 }
 
 /// A QP as operators say it.
-pub(crate) fn qp_name(qp: QpTimeouts) -> String {
+#[must_use]
+pub fn qp_name(qp: QpTimeouts) -> String {
     format!("{}/{}", qp.timeout, qp.retry_cnt)
 }
