@@ -131,6 +131,16 @@ impl HistogramConfig {
         Ok(())
     }
 
+    /// Whether both sort the waits of the same functions into the same bins; the switches may differ.
+    pub(crate) fn has_layout_of(&self, other: &Self) -> bool {
+        let same_switches = Self {
+            enabled: other.enabled,
+            clear_on_read: other.clear_on_read,
+            ..*self
+        };
+        same_switches == *other
+    }
+
     /// The bin that a wait belongs to.
     pub fn bin_of(&self, wait_ns: u64) -> usize {
         let first_end = u64::from(self.bin0_width) * self.unit.nanos();

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use ferroce_adp::Policy;
+use ferroce_adp::{Policy, PolicyKind};
 use ferroce_transport::{
     AccessError, AtomicOp, Completion, Counter, Data, Host, Key, MemoryRef, MwBind, Outgoing,
     QpEvent, RecvWqe, Segment, Span, Time, TimerExpiry, WorkQueue,
@@ -173,6 +173,12 @@ impl Host for QpHost<'_> {
     }
 
     fn timer_expired(&mut self, expiry: TimerExpiry) {
+        let policy = match self.common.policy.kind {
+            PolicyKind::Ib { .. } => Counter::TimeoutsIb,
+            PolicyKind::Firmware { .. } => Counter::TimeoutsFirmware,
+            PolicyKind::Profile(_) => Counter::TimeoutsProfile,
+        };
+        self.common.state.count(policy, 1);
         if expiry.adaptive && !expiry.fatal {
             let wait_ns = expiry.wait.as_nanos();
             self.common.state.record_wait(wait_ns);

@@ -178,7 +178,7 @@ impl Settings {
     }
 
     /// How the timeouts of queue pairs follow each other.
-    pub(crate) fn policy_kind(&self) -> PolicyKind {
+    pub fn policy_kind(&self) -> PolicyKind {
         self.roce_accl.policy_kind(&self.personality)
     }
 

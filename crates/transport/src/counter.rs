@@ -65,7 +65,7 @@ counters! {
     EarlyDuplicateRequest "early_duplicate_request" ferroce "early_duplicate_requests" "Duplicate requests that arrived before the answer to the first copy was sent.";
     OutOfBuffer "out_of_buffer" node_infiniband "out_of_buffer_drops" rxe "send_rnr_err" "Requests that found no receive WQE.";
     RoceAdpRetrans "roce_adp_retrans" node_infiniband "roce_adp_retransmits" "Retransmissions by adaptive retransmission.";
-    RoceAdpRetransWaitNs "roce_adp_retrans_wait_ns" ferroce "roce_adp_retrans_wait_ns" "Sum of the waits before retransmissions by adaptive retransmission, nanoseconds.";
+    RoceAdpRetransWaitNs "roce_adp_retrans_wait_ns" ferroce "roce_adp_retrans_wait_seconds" "Sum of the waits before retransmissions by adaptive retransmission; the file counts nanoseconds.";
     RoceAdpRetransTo "roce_adp_retrans_to" node_infiniband "roce_adp_retransmits_timeout" "QPs that failed on a timeout of adaptive retransmission.";
     RoceSlowRestart "roce_slow_restart" node_infiniband "roce_slow_restart_used" "Slow restarts of a requester; stays at 0, as measured.";
     RoceSlowRestartCnps "roce_slow_restart_cnps" node_infiniband "roce_slow_restart_cnps" "Retransmissions after a timeout that slow restart counts as CNPs.";
@@ -94,6 +94,9 @@ counters! {
     RdmaRxBytes "rdma_rx_bytes" ferroce "rdma_rx_bytes" "Payload bytes taken from the link for a QP.";
     RxMulticastPackets "rx_multicast_packets" ferroce "rx_multicast_packets" "Packets taken from the link for a QP in a multicast group.";
     TxMulticastPackets "tx_multicast_packets" ferroce "tx_multicast_packets" "Packets handed to the link for a multicast group.";
+    TimeoutsIb "timeouts_ib" ferroce "timeouts_ib" "ACK timers that expired by plain InfiniBand timeouts.";
+    TimeoutsFirmware "timeouts_firmware" ferroce "timeouts_firmware" "ACK timers that expired by the firmware's own timeouts.";
+    TimeoutsProfile "timeouts_profile" ferroce "timeouts_profile" "ACK timers that expired by a profile of adaptive retransmission.";
     RetransmittedPackets "retransmitted_packets" ferroce "retransmitted_packets" "Request packets sent again.";
     SpuriousRetransmissions "spurious_retransmissions" ferroce "spurious_retransmissions" "Request packets sent again after a timeout although an earlier copy was answered.";
     RxMalformed "rx_malformed" ferroce "rx_malformed" "Packets dropped because they do not parse.";

@@ -83,6 +83,11 @@ impl Observer {
         }
     }
 
+    /// Whether the port is down because that was set, whatever the host's interface does.
+    pub fn is_set_down(&self) -> bool {
+        !self.state.outlook(Clock.now()).is_up
+    }
+
     /// The port's GIDs: as the processes that have it open know them, or else as the host has its
     /// addresses.
     pub fn gids(&self) -> GidTable {

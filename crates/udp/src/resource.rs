@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::process;
 
 use ferroce_hca::cm::CmState;
-use ferroce_hca::{Hca, LimitLook, Phase, Time};
+use ferroce_hca::{Hca, LimitLook, Phase, QpState, Time};
 use ferroce_time::Span;
 use serde::{Deserialize, Serialize};
 
@@ -311,6 +311,9 @@ pub struct Counts {
     pub cq: u64,
     /// Queue pairs.
     pub qp: u64,
+    /// The same by state.
+    #[serde(default)]
+    pub qp_states: QpStates,
     /// Connections and services.
     pub cm_id: u64,
     /// Memory regions.
@@ -323,6 +326,63 @@ pub struct Counts {
     pub pid: u32,
     /// Its name.
     pub comm: String,
+}
+
+/// How many queue pairs are in each state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+#[allow(missing_docs, reason = "the names are those of the states")]
+pub struct QpStates {
+    pub reset: u64,
+    pub init: u64,
+    pub rtr: u64,
+    pub rts: u64,
+    pub sqd: u64,
+    pub sqe: u64,
+    pub err: u64,
+}
+
+impl QpStates {
+    /// Each state by its name, as in [`QpRow::state`], and how many are in it.
+    pub fn named(&self) -> [(&'static str, u64); 7] {
+        [
+            ("RESET", self.reset),
+            ("INIT", self.init),
+            ("RTR", self.rtr),
+            ("RTS", self.rts),
+            ("SQD", self.sqd),
+            ("SQE", self.sqe),
+            ("ERR", self.err),
+        ]
+    }
+
+    /// All of them.
+    pub fn sum(&self) -> u64 {
+        self.named().iter().map(|(_, count)| count).sum()
+    }
+
+    /// Counts those of another process, too.
+    pub fn add(&mut self, other: &Self) {
+        self.reset += other.reset;
+        self.init += other.init;
+        self.rtr += other.rtr;
+        self.rts += other.rts;
+        self.sqd += other.sqd;
+        self.sqe += other.sqe;
+        self.err += other.err;
+    }
+
+    fn count(&mut self, state: QpState) {
+        *match state {
+            QpState::Reset => &mut self.reset,
+            QpState::Init => &mut self.init,
+            QpState::Rtr => &mut self.rtr,
+            QpState::Rts => &mut self.rts,
+            QpState::Sqd => &mut self.sqd,
+            QpState::Sqe => &mut self.sqe,
+            QpState::Err => &mut self.err,
+        } += 1;
+    }
 }
 
 /// The answer to a query about this process's objects on the device with this address.
@@ -507,10 +567,14 @@ impl View<'_> {
     }
 
     fn counts(&self) -> Counts {
+        let mut qp_states = QpStates::default();
+        let qps = self.hca.look_at_qps();
+        qps.for_each(|look| qp_states.count(look.qp.state()));
         Counts {
             pd: self.hca.look_at_pds().count() as u64,
             cq: self.hca.look_at_cqs().count() as u64,
-            qp: self.hca.look_at_qps().count() as u64,
+            qp: qp_states.sum(),
+            qp_states,
             cm_id: (self.hca.cm().connections().count() + self.hca.cm().services().count()) as u64,
             mr: self.hca.mrs().count() as u64,
             ctx: 1,

@@ -19,6 +19,8 @@ const COUNT_MASK: u64 = (1 << EPOCH_SHIFT) - 1;
 pub(crate) struct Histogram {
     config: AtomicU64,
     bins: [AtomicU64; HistogramConfig::BINS_MAX as usize],
+    /// How often a layout took the place of another one.
+    layout_changes: AtomicU64,
 }
 
 impl Default for Histogram {
@@ -26,6 +28,7 @@ impl Default for Histogram {
         Self {
             config: AtomicU64::new(HistogramConfig::default().pack()),
             bins: [const { AtomicU64::new(0) }; HistogramConfig::BINS_MAX as usize],
+            layout_changes: AtomicU64::new(0),
         }
     }
 }
@@ -42,13 +45,7 @@ impl Histogram {
     /// Changes the layout, which has been checked. The counts start again if it is another one, or
     /// of another function; the switches alone keep them (D25). One caller at a time.
     pub(crate) fn configure(&self, config: HistogramConfig) {
-        let old = self.config();
-        let same_layout = HistogramConfig {
-            enabled: old.enabled,
-            clear_on_read: old.clear_on_read,
-            ..config
-        } == old;
-        if same_layout {
+        if config.has_layout_of(&self.config()) {
             let word = config.pack() | self.epoch() << EPOCH_SHIFT;
             self.config.store(word, Ordering::Release);
         } else {
@@ -56,8 +53,18 @@ impl Histogram {
         }
     }
 
+    /// How often the layout, or the function whose waits are counted, became another.
+    pub(crate) fn layout_changes(&self) -> u64 {
+        self.layout_changes.load(Ordering::Relaxed)
+    }
+
     /// Starts from zero with a layout. One caller at a time.
     pub(crate) fn restart(&self, config: HistogramConfig) {
+        let old = self.config();
+        // Memory full of zeros has no layout yet.
+        if old.bins > 0 && !config.has_layout_of(&old) {
+            self.layout_changes.fetch_add(1, Ordering::Relaxed);
+        }
         let epoch = epoch_of((self.epoch() + 1) << EPOCH_SHIFT);
         let word = config.pack() | epoch << EPOCH_SHIFT;
         self.config.store(word, Ordering::Release);
@@ -158,8 +165,12 @@ mod tests {
         });
         histogram.record(0, 60 * MS);
         assert_eq!(histogram.counts(), [0, 1, 0, 0]);
+        assert_eq!(histogram.layout_changes(), 1);
         histogram.configure(layout(5, BinWidthMode::Fixed));
         assert_eq!(histogram.counts(), [0, 0, 0, 0, 0]);
+        assert_eq!(histogram.layout_changes(), 2);
+        histogram.restart(layout(5, BinWidthMode::Fixed));
+        assert_eq!(histogram.layout_changes(), 2, "the same again");
         histogram.record(0, 60 * MS);
         assert_eq!(histogram.take(), [0, 1, 0, 0, 0]);
         assert_eq!(histogram.counts(), [0, 0, 0, 0, 0]);

@@ -117,6 +117,12 @@ impl DeviceState {
         self.own_histogram().snapshot()
     }
 
+    /// How often the bins became others, or counted another function: each time all counts began
+    /// anew.
+    pub fn histogram_layout_changes(&self) -> u64 {
+        self.own_histogram().layout_changes()
+    }
+
     /// The counts, one for each bin, whether or not reads clear them.
     pub fn histogram(&self) -> Vec<u64> {
         self.own_histogram().counts()
