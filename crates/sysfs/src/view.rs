@@ -118,6 +118,15 @@ impl View {
         &self.root
     }
 
+    /// Removes all that was written; the directory stays, with nothing in it.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be written.
+    pub fn clear(&self) -> Result<(), WriteError> {
+        self.writer.clear()
+    }
+
     /// Writes what has changed since the last time.
     ///
     /// # Errors

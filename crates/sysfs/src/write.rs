@@ -99,6 +99,19 @@ impl Writer {
         prune(&self.root, &expected).map_err(at(&self.root))
     }
 
+    /// Removes the whole tree; the directory stays, with nothing in it.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError::System`]; what was not removed until then stays.
+    pub(crate) fn clear(&self) -> Result<(), WriteError> {
+        let _lock = self.lock()?;
+        // The mark last: without it what is left would be taken for somebody else's.
+        let mark = self.root.join(MARK);
+        prune(&self.root, &HashSet::from([mark.clone()])).map_err(at(&self.root))?;
+        fs::remove_file(&mark).map_err(at(&mark))
+    }
+
     fn lock(&self) -> Result<Flock<File>, WriteError> {
         let path = self.root.join(MARK);
         let file = OpenOptions::new()
@@ -167,6 +180,18 @@ mod tests {
 
     fn read(root: &Path, path: &str) -> String {
         fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    #[test]
+    fn a_tree_is_removed_and_can_be_written_again() {
+        let root = tempfile::tempdir().unwrap();
+        let writer = Writer::open(root.path()).unwrap();
+        for _ in 0..2 {
+            writer.write(|| sys_tree(&[example("fr0", 0)])).unwrap();
+            assert!(root.path().join("class/infiniband/fr0").exists());
+            writer.clear().unwrap();
+            assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `ferroce env`, `install` and `sysfs`: what `run` does, for people who do it themselves.
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +60,7 @@ pub(crate) struct Sysfs {
     /// A directory that is empty, does not exist, or was written by this command
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Follow the counters, 10 times a second, until SIGINT or SIGTERM
+    /// Follow the counters, 10 times a second, until SIGINT or SIGTERM; then remove what was written
     #[arg(long)]
     watch: bool,
 }
@@ -72,6 +73,7 @@ impl Sysfs {
                 flag::register(signal, Arc::clone(&ended))?;
             }
         }
+        let is_new = !self.directory.exists();
         let registry = Registry::open().map_err(Failure::broken)?;
         let mut shown = registry.devices().map_err(Failure::input)?;
         let view = |devices: &[DeviceSpec]| View::sys(&self.directory, &registry, devices);
@@ -84,6 +86,13 @@ impl Sysfs {
             } else {
                 current = view(&devices).map_err(Failure::broken)?;
                 shown = devices;
+            }
+        }
+        if self.watch {
+            // Nothing follows the counters any more, and an exporter would take them for constant.
+            current.clear().map_err(Failure::broken)?;
+            if is_new {
+                fs::remove_dir(&self.directory)?;
             }
         }
         Ok(())
