@@ -1,4 +1,4 @@
-//! `ferroce dev`, `link`, `stat`, `res`, `impair` and `cc`: a look at the devices and a hand on them while
+//! `ferroce dev`, `link`, `stat`, `res`, `impair`, `cc` and `status`: a look at the devices and a hand on them while
 //! programs run, in the manner of iproute2's `rdma`.
 //!
 //! | module | does |
@@ -8,7 +8,8 @@
 //! | `res` | what programs have made on them |
 //! | `stat` | what they have counted |
 //! | `hist` | the histogram of their timeouts |
-//! | `ask` | asks programs for `res` and `cc` |
+//! | `status` | all of these on one screen |
+//! | `ask` | asks programs for `res`, `cc` and `status` |
 //! | `link` | whether their ports are up |
 //! | `impair` | what their links do to packets |
 //! | `cc` | how they answer congestion |
@@ -23,6 +24,7 @@ mod impair;
 mod link;
 mod res;
 mod stat;
+mod status;
 mod watch;
 
 use cc::Cc;
@@ -31,6 +33,7 @@ pub(crate) use format::Before;
 use format::{Format, Row};
 pub(crate) use hist::spelled_out;
 use impair::Impair;
+pub(crate) use impair::in_force;
 use link::Link;
 use res::Res;
 use stat::Stat;
@@ -50,6 +53,7 @@ pub(crate) enum Object {
     Stat(Stat),
     Impair(Impair),
     Cc(Cc),
+    Status(status::Command),
 }
 
 impl Object {
@@ -62,6 +66,7 @@ impl Object {
             Self::Stat(command) => command.run(before, to),
             Self::Impair(command) => command.run(before, to),
             Self::Cc(command) => command.run(before, to),
+            Self::Status(command) => command.run(before, to),
         }
     }
 }

@@ -138,6 +138,18 @@ impl Drop for Note {
     }
 }
 
+/// Whether a run that goes on has set something on the device.
+pub(crate) fn has_run(registry: &Registry, spec: &DeviceSpec) -> bool {
+    let label = label(spec);
+    let mut of_device = notes(Some(registry.directory()))
+        .into_iter()
+        .filter(|(_, label_of)| *label_of == label);
+    of_device.any(|(path, _)| {
+        let lock = open(&path).and_then(try_lock);
+        lock.is_ok_and(|lock| lock.is_none())
+    })
+}
+
 /// Puts back what runs that were killed have left on the devices, and says so.
 pub(crate) fn put_back(registry: &Registry) -> Vec<String> {
     let devices = registry.devices().unwrap_or_default();

@@ -17,6 +17,7 @@ mod lines;
 mod mlxreg;
 pub mod output;
 mod pcap;
+mod policy;
 mod reg;
 mod registers;
 pub mod run;

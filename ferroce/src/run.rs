@@ -5,12 +5,14 @@
 //! | `library` | the libraries that programs load instead of the system's |
 //! | `environment` | the variables that make them do so |
 //! | `program` | the program: where it is, and whether it can be helped |
+//! | `in_force` | what is set on the devices already |
 //! | `session` | what is set on the devices for the time of a run, and what they counted in it |
 //! | `namespace` | the devices in `/sys` and `/dev`, for everybody in a namespace |
 //! | `launch` | running the program in place of this one, or watching it |
 //! | `setup` | `env`, `install` and `sysfs` |
 
 mod environment;
+mod in_force;
 mod launch;
 mod library;
 mod namespace;
@@ -32,6 +34,7 @@ use ferroce_sysfs::View;
 use ferroce_udp::{DeviceSpec, Guise, LinkSetting, Registry, impairment};
 
 use self::environment::Environment;
+use self::in_force::Replaced;
 use self::launch::Running;
 use self::library::Libraries;
 use self::session::Session;
@@ -81,6 +84,9 @@ pub struct Command {
     /// system calls; without it a preloaded library shows them
     #[arg(long, conflicts_with = "fwctl")]
     ns: bool,
+    /// Do not say which impairments and profiles are in force
+    #[arg(short, long)]
+    quiet: bool,
     /// The program and its arguments
     #[arg(
         value_names = ["PROGRAM", "ARGS"],
@@ -140,6 +146,7 @@ impl Command {
         if self.ns {
             prepared.enter_namespace().map_err(not_started)?;
         }
+        self.say_what_is_in_force(&prepared, to)?;
         let session = self.session(&prepared).map_err(not_started)?;
         // Spelt as the user has it: programs look at their own name.
         let mut command = process::Command::new(&self.program[0]);
@@ -173,6 +180,25 @@ impl Command {
         match code? {
             0 => Ok(()),
             code => Err(Failure::Program(code, String::new())),
+        }
+    }
+
+    /// Says in one line what the program will meet that this command does not set itself.
+    fn say_what_is_in_force(
+        &self,
+        prepared: &Prepared,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure> {
+        if self.quiet {
+            return Ok(());
+        }
+        let replaced = Replaced {
+            policy: self.profile.is_some() || self.personality.is_some(),
+            egress: self.impair.is_some(),
+        };
+        match in_force::note(&prepared.registry, &prepared.devices, replaced) {
+            Some(note) => to.remark(note),
+            None => Ok(()),
         }
     }
 

@@ -4,21 +4,24 @@
 //! |---|---|
 //! | `metrics` | the devices as OpenMetrics families |
 //! | `congestion` | those of congestion control |
+//! | `policies` | those of what is in force: retransmission policy, impairments |
+//! | `census` | asks programs how many queue pairs they have |
 //! | `limited` | asks programs which of their queue pairs are slowed down |
 //! | `plain` | the same as text of the older format |
 //! | `http` | hands the text out |
 
+mod census;
 mod congestion;
 mod http;
 mod limited;
 mod metrics;
 mod plain;
+mod policies;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
 
 use clap::Args;
 
-use self::limited::LimitedFlows;
 use crate::device;
 use crate::output::{Failure, Output};
 
@@ -72,8 +75,8 @@ impl Command {
         })?;
         let address = listener.local_addr().map_err(Failure::broken)?;
         to.remark(format_args!("metrics at http://{address}/metrics"))?;
-        let mut flows = LimitedFlows::default();
-        let metrics = move || metrics::text(&registry, &mut flows);
+        let mut asked = metrics::Asked::default();
+        let metrics = move || metrics::text(&registry, &mut asked);
         http::serve(listener, metrics).map_err(Failure::broken)
     }
 }

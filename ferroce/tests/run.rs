@@ -274,7 +274,7 @@ fn counters_are_read_as_they_are() {
         ferroce.good(&["dev", "show", "fr1", "-d", "-j"])
     );
     let stat = ferroce.good(&["stat", "show", "link", "fr1/1"]);
-    assert!(stat.contains(" rx_malformed 1 "), "{stat}");
+    assert_eq!(stat, "link fr1/1 rx_malformed 1\n");
     assert!(
         ferroce
             .good(&["dev", "show", "fr1", "-d"])
@@ -562,6 +562,32 @@ fn settings_of_a_run_are_put_back() {
     );
 }
 
+#[test]
+fn what_is_in_force_is_said_in_one_line() {
+    let ferroce = Installation::new();
+    let said = |options: &[&str]| {
+        let output = ferroce.output(&[&["run"], options, &["true"]].concat());
+        assert!(output.status.success());
+        text(&output.stderr).to_owned()
+    };
+    assert_eq!(said(&[]), "");
+    ferroce.good(&["impair", "fr0", "loss=1%"]);
+    assert_eq!(said(&[]), "note: in force on fr0: impairment loss=1%\n");
+    assert_eq!(said(&["-q"]), "");
+    assert_eq!(said(&["--impair", "loss=2%"]), "", "it takes the place");
+    ferroce.good(&["adp", "apply", "link-flap", "-d", "fr0"]);
+    ferroce.good(&["link", "set", "fr0", "down"]);
+    let line = said(&[]);
+    assert!(
+        line.starts_with("note: in force on fr0: impairment loss=1%, profile link-flap ")
+            && line.ends_with(", port down\n")
+            && line.lines().count() == 1,
+        "{line}"
+    );
+    let line = said(&["--personality", "firmware", "--impair", "none"]);
+    assert_eq!(line, "note: in force on fr0: port down\n");
+}
+
 /// Runs end in whichever order, and with equal settings, too: each leaves what the others have set,
 /// and the last one what was there before the first.
 #[test]
@@ -691,7 +717,7 @@ fn a_tree_for_exporters_follows_the_devices() {
 
 /// `ferroce` run by itself, with the devices as cards.
 fn as_cards<'a>(program: &'a str, args: &[&'a str]) -> Vec<&'a str> {
-    [&["run", "--fwctl", "--", program], args].concat()
+    [&["run", "-q", "--fwctl", "--", program], args].concat()
 }
 
 #[test]

@@ -2,9 +2,8 @@
 
 mod common;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{IpAddr, TcpStream};
-use std::process::{Child, Stdio};
+use std::io::Read as _;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use ferroce_hca::{Data, QpAttr, QpInit, QpType, Received};
@@ -13,7 +12,7 @@ use ferroce_udp::{AttachOptions, Device, Endpoint};
 use ferroce_wire::{PKEY_DEFAULT, Psn, Qpn, cnp};
 use serde_json::Value;
 
-use common::{Place, address};
+use common::{Exporter, Place, address, metric};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -55,39 +54,20 @@ fn congested(device: &Device) -> Qpn {
     qpn
 }
 
-struct Exporter {
-    server: Child,
-    address: String,
+/// What the exporter tells of queue pairs that are slowed down.
+trait Census {
+    /// How many of fr1 are, and how many of its processes are silent.
+    fn census(&self) -> (f64, f64);
+    /// The page once all have told; on a busy machine they are late.
+    fn told(&self) -> String;
 }
 
-impl Exporter {
-    fn start(place: &Place) -> Self {
-        let mut server = place.command(&["serve", "--metrics", "127.0.0.1:0"]);
-        let mut server = server.stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(server.stderr.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let address = line.trim().strip_prefix("metrics at http://").unwrap();
-        let address = address.strip_suffix("/metrics").unwrap().to_owned();
-        Self { server, address }
-    }
-
-    fn page(&self) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-        let mut page = String::new();
-        stream.read_to_string(&mut page).unwrap();
-        page
-    }
-
-    /// How many queue pairs of fr1 are slowed down, and how many of its processes are silent.
+impl Census for Exporter {
     fn census(&self) -> (f64, f64) {
         let page = self.page();
         (limited(&page), silent(&page))
     }
 
-    /// The page once all have told; on a busy machine they are late.
     fn told(&self) -> String {
         let started = Instant::now();
         loop {
@@ -98,22 +78,6 @@ impl Exporter {
             assert!(started.elapsed() < PATIENCE, "{page}");
         }
     }
-}
-
-impl Drop for Exporter {
-    fn drop(&mut self) {
-        self.server.kill().unwrap();
-        self.server.wait().unwrap();
-    }
-}
-
-#[track_caller]
-fn metric(page: &str, name: &str) -> f64 {
-    let line = page.lines().find_map(|line| line.strip_prefix(name));
-    line.unwrap_or_else(|| panic!("{name} is missing in\n{page}"))
-        .trim()
-        .parse()
-        .unwrap()
 }
 
 fn limited(page: &str) -> f64 {

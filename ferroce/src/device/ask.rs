@@ -18,8 +18,15 @@ pub(super) struct Replies {
     /// Those that were to be asked.
     pub(super) processes: Vec<Process>,
     pub(super) rows: Vec<Resource>,
-    /// A line for each that did not answer.
-    pub(super) silent: Vec<String>,
+    /// Those that did not answer.
+    pub(super) silent: Vec<Silent>,
+}
+
+/// A process that did not answer.
+pub(super) struct Silent {
+    pub(super) pid: u32,
+    /// Device, process and reason.
+    pub(super) line: String,
 }
 
 /// Asks the processes on all devices, or on that of a name, for which `is_asked`; without a query
@@ -80,8 +87,9 @@ impl Replies {
                 // It has ended since, and its objects with it.
                 Err(QueryError::Gone { .. }) => {}
                 Err(error) => {
-                    let line = format!("{}: process {}: {error}", self.device, process.pid);
-                    self.silent.push(line);
+                    let pid = process.pid;
+                    let line = format!("{}: process {pid}: {error}", self.device);
+                    self.silent.push(Silent { pid, line });
                 }
             }
         }

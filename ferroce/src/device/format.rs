@@ -90,6 +90,12 @@ impl Row {
         self.fields.insert(key.to_owned(), value.into());
     }
 
+    /// Adds words to what stands in front of a line, for people only.
+    pub(super) fn say(&mut self, words: &str) {
+        self.title += " ";
+        self.title += words;
+    }
+
     /// Adds a value that programs get as it is and people get as lines.
     pub(super) fn put_below(&mut self, key: &'static str, value: Value, lines: &str) {
         self.fields.insert(key.to_owned(), value);

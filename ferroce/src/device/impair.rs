@@ -106,6 +106,22 @@ fn show(
     })
 }
 
+/// The impairment in force in a direction, if there is one, in words that stay the same while time
+/// passes: `down` stands for all outages that are not over.
+pub(crate) fn in_force(state: &DeviceState, direction: Direction) -> Option<String> {
+    let mut impairment = still_to_come(state, direction);
+    let has_outages = !impairment.blackouts.is_empty();
+    impairment.blackouts.clear();
+    let is_noticed = std::mem::take(&mut impairment.carrier) && has_outages;
+    let steady = (impairment != Impairment::default()).then(|| impairment::text(&impairment));
+    let outages = has_outages.then(|| match is_noticed {
+        true => "down,carrier".to_owned(),
+        false => "down".to_owned(),
+    });
+    let parts: Vec<_> = steady.into_iter().chain(outages).collect();
+    (!parts.is_empty()).then(|| parts.join(","))
+}
+
 /// The impairment with its blackouts counted from now, without those that are over.
 fn still_to_come(state: &DeviceState, direction: Direction) -> Impairment {
     let (mut impairment, now) = (state.impairment(direction), now());
@@ -122,4 +138,33 @@ fn still_to_come(state: &DeviceState, direction: Direction) -> Impairment {
 
 fn now() -> Time {
     Clock.now()
+}
+
+#[cfg(test)]
+mod tests {
+    use ferroce_hca::Personality;
+
+    use super::*;
+
+    #[test]
+    fn what_is_in_force_says_nothing_of_times() {
+        for (spec, expected) in [
+            ("none", None),
+            ("loss=1%,delay=50us", Some("loss=1%,delay=50us")),
+            ("loss=1%,down=1min@3s", Some("loss=1%,down")),
+            ("down=1min@0s,down=1s@90s,carrier", Some("down,carrier")),
+        ] {
+            let state = DeviceState::new(Personality::default());
+            let impairment = impairment::parse(spec).unwrap().beginning_at(now());
+            state.set_impairment(Direction::Egress, impairment).unwrap();
+            let found = in_force(&state, Direction::Egress);
+            assert_eq!(found.as_deref(), expected, "{spec}");
+            assert_eq!(in_force(&state, Direction::Ingress), None);
+        }
+        // An outage that is over leaves nothing, not even the port's notice of it.
+        let state = DeviceState::new(Personality::default());
+        let over = impairment::parse("down=1ms@0s,carrier").unwrap();
+        state.set_impairment(Direction::Egress, over).unwrap();
+        assert_eq!(in_force(&state, Direction::Egress), None);
+    }
 }

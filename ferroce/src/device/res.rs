@@ -127,7 +127,9 @@ impl<'a> Wanted<'a> {
         }
         format.print(to, rows)?;
         let silent = replies.iter().flat_map(|device| &device.silent);
-        let silent: String = silent.map(|line| format!("error: {line}\n")).collect();
+        let silent: String = silent
+            .map(|silent| format!("error: {}\n", silent.line))
+            .collect();
         match silent.is_empty() {
             true => Ok(()),
             // What there is was printed, and that it is not all.

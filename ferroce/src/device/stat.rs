@@ -1,25 +1,60 @@
 //! `ferroce stat`: what devices have counted.
 
+mod rates;
+
+pub(super) use self::rates::per_second;
+
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 use ferroce_hca::{Counter, DeviceState, PortCounter};
 use ferroce_udp::Registry;
 
 use super::format::{Before, Format, Row};
 use super::hist::Hist;
+use super::watch::interval;
 use super::{link, observe, registry, show_each};
 use crate::bins;
 use crate::output::{Failure, Output};
 
 /// Show counters, and with -d the histogram of timeouts
 ///
-/// Totals include programs that have exited.
+/// Counters that are not 0 are shown; JSON has all of them. Totals include programs that have exited.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
 pub(crate) struct Stat {
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
+    look: Look,
+    #[command(flatten)]
     format: Format,
+}
+
+/// Which counters to show, and how often.
+#[derive(Args, Clone, Copy, Debug)]
+struct Look {
+    /// Show counters that are 0, too
+    #[arg(short, long)]
+    all: bool,
+    /// Show rates per second instead, every SECONDS, until interrupted [default: 1]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+          value_parser = interval)]
+    watch: Option<Duration>,
+    /// End after this many looks
+    #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+}
+
+impl Look {
+    /// With what stood in front of the verb.
+    fn after(self, before: Self) -> Self {
+        Self {
+            all: self.all || before.all,
+            watch: self.watch.or(before.watch),
+            count: self.count.or(before.count),
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -30,6 +65,8 @@ enum Verb {
         /// Only this device: DEV, DEV/1, or the same after the word link
         #[arg(value_name = "[link] DEV", num_args = 0..=2)]
         link: Vec<String>,
+        #[command(flatten)]
+        look: Look,
     },
     /// What the counters mean, and what exporters and the kernel's software RoCE call them
     Names,
@@ -46,8 +83,8 @@ impl Stat {
         let format = self.format.after(before);
         let registry = registry(to)?;
         match self.verb {
-            None => show(&registry, None, format, to),
-            Some(Verb::Show { link: words }) => {
+            None => self.look.show(&registry, None, format, to),
+            Some(Verb::Show { link: words, look }) => {
                 let name = match words.as_slice() {
                     [] => None,
                     [name] => Some(link(name)?),
@@ -58,7 +95,7 @@ impl Stat {
                         )));
                     }
                 };
-                show(&registry, name, format, to)
+                look.after(self.look).show(&registry, name, format, to)
             }
             Some(Verb::Names) => names(format, to),
             Some(Verb::Hist(hist)) => hist.run(format, to),
@@ -70,23 +107,36 @@ impl Stat {
     }
 }
 
-fn show(
-    registry: &Registry,
-    name: Option<&str>,
-    format: Format,
-    to: &mut Output<'_>,
-) -> Result<(), Failure> {
-    show_each(registry, name, format, to, |index, spec| {
-        let mut row = Row::of_port((index, &spec.name));
-        let observer = observe(registry, spec)?;
-        for info in Counter::TABLE {
-            row.put(info.name, observer.state().counter(info.counter));
+impl Look {
+    fn show(
+        self,
+        registry: &Registry,
+        name: Option<&str>,
+        format: Format,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure> {
+        if let Some(interval) = self.watch {
+            return rates::watch(registry, name, (interval, self.count), self.all, format, to);
         }
-        if format.details {
-            put_histogram(&mut row, &spec.name, observer.state())?;
-        }
-        Ok(row)
-    })
+        show_each(registry, name, format, to, |index, spec| {
+            let observer = observe(registry, spec)?;
+            let counters = observer.state().counters();
+            let mut row = Row::of_port((index, &spec.name));
+            for info in Counter::TABLE {
+                let value = counters[info.counter as usize];
+                if value > 0 || self.all || format.is_json() {
+                    row.put(info.name, value);
+                }
+            }
+            if counters.iter().all(|value| *value == 0) && !self.all {
+                row.say("all counters are 0");
+            }
+            if format.details {
+                put_histogram(&mut row, &spec.name, observer.state())?;
+            }
+            Ok(row)
+        })
+    }
 }
 
 /// The table of counters: first those of the device, then those of the port made of them.

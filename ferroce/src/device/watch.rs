@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use ferroce_units::{Decimal, Invalid, TIME};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -36,4 +37,14 @@ pub(super) fn in_place() -> &'static str {
         true => HOME_AND_CLEAR,
         false => "",
     }
+}
+
+/// The time between two looks: seconds, or a time with its unit.
+pub(super) fn interval(text: &str) -> Result<Duration, Invalid> {
+    let with_unit = match text.parse::<Decimal>() {
+        Ok(seconds) => format!("{seconds}s"),
+        Err(_) => text.to_owned(),
+    };
+    let ns = TIME.read_in(&with_unit, 10_000_000..=3_600_000_000_000)?;
+    Ok(Duration::from_nanos(ns))
 }

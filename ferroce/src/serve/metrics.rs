@@ -6,11 +6,14 @@ use ferroce_hca::{Counter, DeviceState, HistogramConfig, PortCounter, port_attr}
 use ferroce_udp::{DeviceSpec, Observer, Registry, RegistryError};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet,
+};
 use prometheus_client::metrics::MetricType;
 
-use super::congestion;
+use super::census::{Census, Population};
 use super::limited::{Limited, LimitedFlows};
+use super::{congestion, policies};
 
 /// The only port of a device.
 pub(super) const PORT: &str = "1";
@@ -35,8 +38,15 @@ const PORT_FACTS: [PortFact; 3] = [
     ),
 ];
 
+/// What programs are asked at each scrape, and who owes an answer.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    flows: LimitedFlows,
+    census: Census,
+}
+
 /// All devices of a registry in the text format of OpenMetrics.
-pub(super) fn text(registry: &Registry, flows: &mut LimitedFlows) -> Result<String, RegistryError> {
+pub(super) fn text(registry: &Registry, asked: &mut Asked) -> Result<String, RegistryError> {
     let observe = |spec: DeviceSpec| {
         let observer = registry.observe_device(spec.clone()).ok();
         let port = observer.as_ref().map(Observer::port);
@@ -45,14 +55,19 @@ pub(super) fn text(registry: &Registry, flows: &mut LimitedFlows) -> Result<Stri
             link_downed: port.map_or(0, |port| port.downed),
             counters: observer.as_ref().map(|one| one.state().counters()),
             limited: Limited::default(),
+            population: Population::default(),
             observer,
             spec,
         }
     };
     let mut devices: Vec<_> = registry.devices()?.into_iter().map(observe).collect();
-    let limited = flows.take(devices.iter().map(Seen::with_cnps));
-    for (seen, limited) in devices.iter_mut().zip(limited) {
+    let limited = asked.flows.take(devices.iter().map(Seen::with_cnps));
+    let population = asked
+        .census
+        .take(devices.iter().map(|seen| seen.observer.as_ref()));
+    for ((seen, limited), population) in devices.iter_mut().zip(limited).zip(population) {
         seen.limited = limited;
+        seen.population = population;
     }
     let mut families = prometheus_client::registry::Registry::default();
     families.register_collector(Box::new(Scrape { devices }));
@@ -75,6 +90,7 @@ struct Seen {
     /// By their numbers; None like the observer.
     counters: Option<[u64; Counter::COUNT]>,
     limited: Limited,
+    population: Population,
     /// The port, and how often it was not.
     is_up: bool,
     link_downed: u64,
@@ -104,21 +120,28 @@ impl Collector for Scrape {
         }
         for info in Counter::TABLE {
             let family = (info.metric, info.help, MetricType::Counter);
-            self.each_port(&mut encoder, family, |_, counters| {
-                counters[info.counter as usize]
-            })?;
+            let value = |counters: &[u64; Counter::COUNT]| counters[info.counter as usize];
+            match info.counter {
+                // Metrics have base units.
+                Counter::RoceAdpRetransWaitNs => {
+                    self.each_port(&mut encoder, family, |_, counters| seconds(value(counters)))?;
+                }
+                _ => self.each_port(&mut encoder, family, |_, counters| value(counters))?,
+            }
         }
         let congested = self.devices.iter().filter_map(|seen| {
             let name = seen.spec.name.as_str();
             Some((name, seen.observer.as_ref()?, seen.limited))
         });
         congestion::encode(congested, &mut encoder)?;
+        policies::encode(self.readable(), &mut encoder)?;
+        self.encode_population(&mut encoder)?;
         self.encode_waits(&mut encoder)
     }
 }
 
 impl Scrape {
-    fn readable(&self) -> impl Iterator<Item = (&DeviceSpec, &DeviceState)> {
+    fn readable(&self) -> impl Iterator<Item = (&DeviceSpec, &DeviceState)> + Clone {
         self.devices.iter().filter_map(|seen| {
             let observer = seen.observer.as_ref()?;
             Some((&seen.spec, observer.state()))
@@ -151,12 +174,44 @@ impl Scrape {
         Ok(())
     }
 
+    /// The programs on each device, and their queue pairs.
+    fn encode_population(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Queue pairs by state, of the processes that said in time.";
+        let name = "ferroce_queue_pairs";
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for seen in self.devices.iter().filter(|it| it.observer.is_some()) {
+            for (state, count) in seen.population.states.named() {
+                let device = seen.spec.name.as_str();
+                let labels = [("device", device), ("port", PORT), ("state", state)];
+                family.encode_family(&labels)?.encode_gauge(&count)?;
+            }
+        }
+        let facts: [PortFact; 2] = [
+            (
+                "ferroce_processes",
+                "Processes that have the device open.",
+                |seen| seen.population.processes,
+            ),
+            (
+                "ferroce_silent_processes",
+                "Processes that did not say in time how many queue pairs they have.",
+                |seen| seen.population.silent,
+            ),
+        ];
+        for (name, help, value) in facts {
+            self.each_port(encoder, (name, help, MetricType::Gauge), |seen, _| {
+                value(seen)
+            })?;
+        }
+        Ok(())
+    }
+
     /// A family with one value for each port.
-    fn each_port(
+    fn each_port<V: EncodeGaugeValue + EncodeCounterValue>(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
         (name, help, kind): (&str, &str, MetricType),
-        value: impl Fn(&Seen, &[u64; Counter::COUNT]) -> u64,
+        value: impl Fn(&Seen, &[u64; Counter::COUNT]) -> V,
     ) -> fmt::Result {
         let is_counter = matches!(kind, MetricType::Counter);
         let mut family = encoder.encode_descriptor(name, help, None, kind)?;
@@ -176,7 +231,7 @@ impl Scrape {
         Ok(())
     }
 
-    /// The waits before adaptive retransmissions.
+    /// The waits before adaptive retransmissions, and how often their bins became others.
     fn encode_waits(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let (name, help) = (
             "ferroce_adp_retx_wait_seconds",
@@ -206,8 +261,23 @@ impl Scrape {
             let labels = [("device", spec.name.as_str()), ("vhca_id", &vhca_id)];
             encode_histogram(family.encode_family(&labels)?, &config, &counts, sum_ns)?;
         }
+        let (name, help) = (
+            "ferroce_adp_retx_wait_layout_changes",
+            "Times the bins of ferroce_adp_retx_wait_seconds became others, which begins it anew.",
+        );
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (spec, state) in self.readable() {
+            let changes = state.histogram_layout_changes();
+            family
+                .encode_family(&[("device", spec.name.as_str())])?
+                .encode_counter::<NoLabelSet, _, u64>(&changes, None)?;
+        }
         Ok(())
     }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
 }
 
 fn encode_histogram(
@@ -216,7 +286,6 @@ fn encode_histogram(
     counts: &[u64],
     sum_ns: u64,
 ) -> fmt::Result {
-    let seconds = |ns: u64| ns as f64 / 1e9;
     let bound = |bin| config.edges_ns(bin).1.map_or(f64::INFINITY, seconds);
     let mut buckets: Vec<(f64, u64)> = Vec::new();
     for (bin, &count) in counts.iter().enumerate() {
@@ -249,7 +318,7 @@ mod tests {
             device.with(|hca| hca.count(Counter::RoceAdpRetransWaitNs, waited_ns));
         }
         let sum = |device: &str| -> String {
-            let text = text(&registry, &mut LimitedFlows::default()).unwrap();
+            let text = text(&registry, &mut Asked::default()).unwrap();
             let start = format!("ferroce_adp_retx_wait_seconds_sum{{device=\"{device}\",");
             let line = text.lines().find_map(|line| line.strip_prefix(&start));
             line.unwrap().to_owned()
@@ -278,7 +347,7 @@ mod tests {
             ..HistogramConfig::default()
         };
         observer.state().configure_histogram(widest).unwrap();
-        let text = text(&registry, &mut LimitedFlows::default()).unwrap();
+        let text = text(&registry, &mut Asked::default()).unwrap();
         let buckets = text.lines().filter(|line| line.contains("_bucket{"));
         let mut buckets: Vec<_> = buckets.collect();
         let count = buckets.len();

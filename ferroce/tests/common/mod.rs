@@ -3,11 +3,11 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::Write as _;
-use std::net::Ipv4Addr;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
 use std::ops::Deref;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use ferroce_testing::said;
 use ferroce_udp::Registry;
@@ -116,6 +116,59 @@ impl Place {
         assert_eq!(code, expected, "{args:?}: {err}");
         err
     }
+}
+
+/// `ferroce serve` on a port of its own, until it is dropped.
+pub(crate) struct Exporter {
+    pub(crate) server: Child,
+    /// Where it listens.
+    pub(crate) address: String,
+}
+
+impl Exporter {
+    pub(crate) fn start(place: &Place) -> Self {
+        let mut server = place.command(&["serve", "--metrics", "127.0.0.1:0"]);
+        let mut server = server.stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stderr.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line.trim().strip_prefix("metrics at http://").unwrap();
+        let address = address.strip_suffix("/metrics").unwrap().to_owned();
+        Self { server, address }
+    }
+
+    /// The metrics, behind the head of the answer.
+    pub(crate) fn page(&self) -> String {
+        self.answer(b"GET /metrics HTTP/1.0\r\n\r\n")
+    }
+
+    /// All that it sends for these bytes until it closes the connection, or breaks it off.
+    pub(crate) fn answer(&self, request: &[u8]) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        // It may have seen enough before it has all.
+        let _ = stream.write_all(request);
+        let mut page = Vec::new();
+        let _ = stream.read_to_end(&mut page);
+        String::from_utf8(page).unwrap()
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+    }
+}
+
+/// The value of a metric with its labels.
+#[track_caller]
+pub(crate) fn metric(page: &str, name: &str) -> f64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_else(|| panic!("{name} is missing in\n{page}"))
+        .trim()
+        .parse()
+        .unwrap()
 }
 
 /// An address of one test alone: `test` is a number of its own, and the process adds another, so that

@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ferroce_hca::Counter;
 use ferroce_udp::{FlowRow, Inquiry, Observer, Process, Query, Registry, Resource};
-use ferroce_units::{Decimal, Invalid, TIME};
 use serde_json::{Value, json};
 
 use super::super::ask::ask;
 use super::super::format::Format;
-use super::super::watch::{Pauses, in_place};
+use super::super::watch::{Pauses, in_place, interval};
 use crate::output::{Failure, Output, Table};
 
 /// How long processes may take to answer, all together; those that are stopped hold up one look.
@@ -122,7 +121,7 @@ fn look(
     let (mut seen, mut silent) = (Vec::new(), Vec::new());
     let question = (Some(Query::Flow), PATIENCE);
     for device in ask(registry, name, question, inquiry, has_cnps)? {
-        silent.extend(device.silent);
+        silent.extend(device.silent.into_iter().map(|it| it.line));
         seen.extend(
             device
                 .rows
@@ -194,16 +193,6 @@ fn table(seen: &[Seen], before: &Counted, now: Instant) -> String {
         table.row(cells);
     }
     table.to_string()
-}
-
-/// Seconds, or a time with its unit.
-fn interval(text: &str) -> Result<Duration, Invalid> {
-    let with_unit = match text.parse::<Decimal>() {
-        Ok(seconds) => format!("{seconds}s"),
-        Err(_) => text.to_owned(),
-    };
-    let ns = TIME.read_in(&with_unit, 10_000_000..=3_600_000_000_000)?;
-    Ok(Duration::from_nanos(ns))
 }
 
 #[cfg(test)]

@@ -1,0 +1,173 @@
+//! `ferroce stat --watch`: how fast counters grow.
+
+use std::time::{Duration, Instant};
+
+use ferroce_hca::Counter;
+use ferroce_udp::Registry;
+use serde_json::{Map, Value, json};
+
+use super::super::format::Format;
+use super::super::watch::{Pauses, in_place};
+use super::super::{devices, observe};
+use crate::output::{Failure, Output, Table};
+
+/// Prints how much counters have grown in a second, after each interval.
+pub(super) fn watch(
+    registry: &Registry,
+    name: Option<&str>,
+    (interval, count): (Duration, Option<u64>),
+    all: bool,
+    format: Format,
+    to: &mut Output<'_>,
+) -> Result<(), Failure> {
+    let pauses = Pauses::new()?;
+    let mut before = Taken::now(registry, name)?;
+    for look in 0.. {
+        if count == Some(look) || !pauses.pass(interval) {
+            break;
+        }
+        let now = Taken::now(registry, name)?;
+        let rates = now.since(&before);
+        match format.is_json() {
+            true => to.json(&rates.iter().map(Rates::json).collect::<Vec<_>>())?,
+            false => to.text(&format!("{}{}", in_place(), table(&rates, all)))?,
+        }
+        to.out.flush()?;
+        before = now;
+    }
+    Ok(())
+}
+
+type Counters = [u64; Counter::COUNT];
+
+/// The counters of devices at one time.
+struct Taken {
+    at: Instant,
+    devices: Vec<(String, Counters)>,
+}
+
+/// How the counters of a device have grown.
+struct Rates {
+    device: String,
+    seconds: f64,
+    totals: Counters,
+    moved: Counters,
+}
+
+impl Taken {
+    fn now(registry: &Registry, name: Option<&str>) -> Result<Self, Failure> {
+        let at = Instant::now();
+        let devices = devices(registry, name)?.into_iter().map(|(_, spec)| {
+            let counters = observe(registry, &spec)?.state().counters();
+            Ok((spec.name, counters))
+        });
+        let devices = devices.collect::<Result<_, Failure>>()?;
+        Ok(Self { at, devices })
+    }
+
+    /// The rates of the devices that were there before, too.
+    fn since(&self, before: &Self) -> Vec<Rates> {
+        let seconds = self.at.duration_since(before.at).as_secs_f64();
+        let rates = self.devices.iter().filter_map(|(device, totals)| {
+            let (_, earlier) = before.devices.iter().find(|(name, _)| name == device)?;
+            let mut moved = *totals;
+            for (now, earlier) in moved.iter_mut().zip(earlier) {
+                // Less than before: another device has taken the name, and counts from zero.
+                *now = now.checked_sub(*earlier).unwrap_or(*now);
+            }
+            Some(Rates {
+                device: device.clone(),
+                seconds,
+                totals: *totals,
+                moved,
+            })
+        });
+        rates.collect()
+    }
+}
+
+impl Rates {
+    fn of(&self, counter: Counter) -> f64 {
+        self.moved[counter as usize] as f64 / self.seconds
+    }
+
+    fn json(&self) -> Value {
+        let rate = |info: &ferroce_hca::CounterInfo| {
+            let rate = (self.of(info.counter) * 1e3).round() / 1e3;
+            (info.name.to_owned(), rate.into())
+        };
+        let rates: Map<String, Value> = Counter::TABLE.iter().map(rate).collect();
+        json!({"ifname": self.device, "seconds": self.seconds, "rates": rates})
+    }
+}
+
+fn table(rates: &[Rates], all: bool) -> String {
+    let mut table = Table::new(&["link", "counter", ">per second", ">total"]);
+    let mut is_empty = true;
+    for device in rates {
+        for info in Counter::TABLE {
+            let total = device.totals[info.counter as usize];
+            if total == 0 && !all {
+                continue;
+            }
+            is_empty = false;
+            table.row(vec![
+                format!("{}/1", device.device),
+                info.name.to_owned(),
+                per_second(device.of(info.counter)),
+                total.to_string(),
+            ]);
+        }
+    }
+    match is_empty {
+        true => "all counters are 0\n".to_owned(),
+        false => table.to_string(),
+    }
+}
+
+/// A rate with as many digits as mean something.
+pub(in super::super) fn per_second(rate: f64) -> String {
+    match rate {
+        0.0 => "0".to_owned(),
+        ..10.0 => format!("{rate:.1}"),
+        _ => format!("{rate:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(at: Instant, devices: &[(&str, u64)]) -> Taken {
+        let device = |(name, packets): &(&str, u64)| {
+            let mut counters = [0; Counter::COUNT];
+            counters[Counter::RdmaTxPackets as usize] = *packets;
+            ((*name).to_owned(), counters)
+        };
+        Taken {
+            at,
+            devices: devices.iter().map(device).collect(),
+        }
+    }
+
+    #[test]
+    fn rates_are_of_the_time_that_has_passed() {
+        let at = Instant::now();
+        let before = taken(at, &[("a", 100), ("b", 100), ("gone", 1)]);
+        let later = at + Duration::from_millis(500);
+        let rates = taken(later, &[("a", 110), ("b", 3), ("new", 7)]).since(&before);
+        let found = rates
+            .iter()
+            .map(|it| (it.device.as_str(), it.of(Counter::RdmaTxPackets)));
+        let found: Vec<_> = found.collect();
+        assert_eq!(found, [("a", 20.0), ("b", 6.0)], "b was replaced");
+        assert_eq!(
+            table(&rates, false),
+            "link  counter          per second  total\n\
+             a/1   rdma_tx_packets          20    110\n\
+             b/1   rdma_tx_packets         6.0      3\n"
+        );
+        assert_eq!(table(&rates, true).lines().count(), 1 + 2 * Counter::COUNT);
+        assert_eq!(table(&[], false), "all counters are 0\n");
+    }
+}

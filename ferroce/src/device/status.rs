@@ -1,0 +1,75 @@
+//! `ferroce status`: all there is to know at first sight, on one screen.
+//!
+//! | module | does |
+//! |---|---|
+//! | `gather` | looks at devices and programs, twice |
+//! | `machine` | whether the machine itself is too busy to trust times |
+//! | `warnings` | what deserves attention |
+//! | `screen` | the lines, so many that they fit |
+
+mod gather;
+mod machine;
+mod screen;
+mod warnings;
+
+use std::time::Duration;
+
+use clap::Args;
+use ferroce_udp::{Inquiry, Registry};
+
+use self::gather::Status;
+use super::format::{Before, Format};
+use super::watch::{Pauses, in_place, interval};
+use crate::leftover;
+use crate::output::{Failure, Output};
+
+/// Show devices, policies, programs, rates and warnings on one screen
+///
+/// What does not fit is counted; --all prints it, and -j everything. Rates are those of half a second,
+/// with --watch those since the last look. A program that is stopped or does not answer is shown as
+/// such.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+pub(crate) struct Command {
+    /// Print all rows, not just those that fit 24 lines
+    #[arg(short, long)]
+    all: bool,
+    /// Look again every SECONDS, until interrupted [default: 1]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+          value_parser = interval)]
+    watch: Option<Duration>,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// Over which rates are taken.
+const WINDOW: Duration = Duration::from_millis(500);
+
+impl Command {
+    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
+        let format = self.format.after(before);
+        let registry = Registry::open().map_err(Failure::broken)?;
+        let mut inquiry = Inquiry::default();
+        let pauses = self.watch.map(|_| Pauses::new()).transpose()?;
+        loop {
+            let put_back = leftover::put_back(&registry);
+            let nap = |time| pauses.as_ref().is_none_or(|pauses| pauses.pass(time));
+            let window = self.watch.unwrap_or(WINDOW);
+            let Some(status) = Status::take(&registry, &mut inquiry, put_back, window, nap)? else {
+                return Ok(()); // interrupted
+            };
+            match format.is_json() {
+                true => format.print_json(&status.json(), to)?,
+                false => {
+                    let screen = screen::draw(&status, self.all);
+                    let place = if self.watch.is_some() { in_place() } else { "" };
+                    to.text(&format!("{place}{screen}"))?;
+                }
+            }
+            to.out.flush()?;
+            if self.watch.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! What is told of devices: `ferroce status`, `stat`, the exporter, the tree of files.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ferroce_hca::{QpInit, QpType};
+use ferroce_udp::{AttachOptions, Device};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use common::{Exporter, Place, address, metric};
+
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "waited for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn place(test: u8) -> (Place, Device) {
+    let place = Place::with("fr1", &address(test, 1).to_string());
+    let device = Device::attach(&place.registry(), "fr1", AttachOptions::default()).unwrap();
+    (place, device)
+}
+
+fn add_qps(device: &Device, count: usize) {
+    device.with(|hca| {
+        let (pd, cq) = (hca.alloc_pd().unwrap(), hca.create_cq(16).unwrap());
+        for _ in 0..count {
+            hca.create_qp(&QpInit::new(QpType::Rc, pd, cq)).unwrap();
+        }
+    });
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Of `ferroce status`, without what depends on the machine.
+fn warnings(status: &Value) -> Vec<&str> {
+    let warnings = status["warnings"].as_array().unwrap().iter();
+    let warnings = warnings.map(|it| it.as_str().unwrap());
+    warnings.filter(|it| !it.starts_with("busy ")).collect()
+}
+
+#[test]
+fn status_tells_what_is_set_and_who_is_there() {
+    let (place, device) = place(1);
+    add_qps(&device, 3);
+    place.good(&["impair", "fr1", "loss=1%,delay=50us"]);
+    place.good(&["adp", "apply", "link-flap", "-d", "fr1"]);
+    place.good(&["link", "set", "fr1", "down"]);
+    let status = json(&place.good(&["-j", "status"]));
+    let devices = status["devices"].as_array().unwrap();
+    let fr1 = devices.iter().find(|it| it["ifname"] == "fr1").unwrap();
+    assert_eq!(fr1["state"], "DOWN");
+    assert_eq!(fr1["link_downed"], 1);
+    assert_eq!(fr1["egress"], "loss=1%,delay=50us");
+    assert_eq!(fr1["ingress"], Value::Null);
+    assert_eq!(fr1["policy"]["kind"], "profile");
+    assert_eq!(fr1["policy"]["profile"], "link-flap");
+    assert_eq!(fr1["policy"]["hash"].as_str().unwrap().len(), 8);
+    assert_eq!(fr1["retransmitted"], 0);
+    assert_eq!(fr1["timeouts_per_second"], 0.0);
+    let fr0 = devices.iter().find(|it| it["ifname"] == "fr0").unwrap();
+    assert_eq!(
+        (&fr0["state"], &fr0["egress"]),
+        (&"ACTIVE".into(), &Value::Null)
+    );
+    let programs = status["programs"].as_array().unwrap();
+    let ours = programs.iter().find(|it| it["pid"] == std::process::id());
+    let ours = ours.unwrap_or_else(|| panic!("{status}"));
+    assert_eq!(
+        (&ours["ifname"], &ours["condition"]),
+        (&"fr1".into(), &"running".into())
+    );
+    assert_eq!(ours["queue_pairs"]["RESET"], 3);
+    assert_eq!(
+        warnings(&status),
+        ["fr1: the port is down until `ferroce link set fr1 up`"]
+    );
+
+    let screen = place.good(&["status"]);
+    assert!(screen.lines().count() < 24, "{screen}");
+    for part in [
+        "loss=1%,delay=50us",
+        "link-flap ",
+        "  3 RESET",
+        "! fr1: the port is down",
+    ] {
+        assert!(screen.contains(part), "{part} in\n{screen}");
+    }
+    place.good(&["link", "set", "fr1", "up"]);
+    drop(device);
+    // Programs that other tests are starting keep its slot until they run.
+    until("an impairment that nobody uses", || {
+        let status = json(&place.good(&["-j", "status"]));
+        let expected = "fr1: impaired (loss=1%,delay=50us), though no program uses it; `ferroce \
+                        impair fr1 clear`";
+        warnings(&status).contains(&expected)
+    });
+}
+
+#[test]
+fn status_waits_for_no_program_that_is_silent_or_stopped() {
+    let (place, device) = place(2);
+    let mut holder = Holder::start(&place);
+    let condition = |pid: u32| {
+        let status = json(&place.good(&["-j", "status"]));
+        let programs = status["programs"].as_array().unwrap().clone();
+        let program = programs.into_iter().find(|it| it["pid"] == pid);
+        program.unwrap_or_else(|| panic!("{status}"))["condition"].clone()
+    };
+    holder.signal(Signal::SIGSTOP);
+    // Nothing answers while the device is in these hands.
+    let ours = std::process::id();
+    device.with(|_| {
+        assert_eq!(condition(ours), "silent");
+        until("a process to stop", || {
+            condition(holder.0.id()) == "stopped"
+        });
+        let screen = place.good(&["status"]);
+        assert!(
+            screen.contains("  stopped") && screen.contains("does not answer"),
+            "{screen}"
+        );
+        let resume = format!("is stopped; `kill -CONT {}` resumes it", holder.0.id());
+        assert!(screen.contains(&resume), "{screen}");
+    });
+    until("an answer", || condition(ours) == "running");
+    holder.signal(Signal::SIGCONT);
+    until("a process to go on", || {
+        condition(holder.0.id()) == "running"
+    });
+    let pid = holder.0.id();
+    holder.0.kill().unwrap();
+    holder.0.wait().unwrap();
+    let status = json(&place.good(&["-j", "status"]));
+    let programs = status["programs"].as_array().unwrap();
+    assert!(programs.iter().all(|it| it["pid"] != pid), "{status}");
+}
+
+/// Another process that has fr1 open.
+struct Holder(Child);
+
+impl Holder {
+    fn start(place: &Place) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["holds_a_device_open", "--exact", "--ignored", "--nocapture"])
+            .env("FERROCE_TEST_HOLDS", place.path().join("registry"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().ends_with("@open")));
+        Self(child)
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id().cast_signed()), signal).unwrap();
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "a process that another test starts"]
+fn holds_a_device_open() {
+    let Some(directory) = std::env::var_os("FERROCE_TEST_HOLDS") else {
+        return;
+    };
+    let registry = common::registry(Path::new(&directory));
+    let _device = Device::attach(&registry, "fr1", AttachOptions::default()).unwrap();
+    println!("@open");
+    let _ = std::io::stdin().read(&mut [0]); // until the other process ends
+}
+
+#[test]
+fn status_is_taken_again_until_a_signal() {
+    let place = Place::with("fr1", &address(3, 1).to_string());
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let mut child = place
+            .command(&["status", "--watch", "0.05", "-j"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for _ in 0..3 {
+            let status = json(&lines.next().unwrap().unwrap());
+            assert!(status["seconds"].as_f64().unwrap() > 0.0, "{status}");
+        }
+        kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
+        lines.for_each(drop);
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn counters_that_are_zero_are_left_out_for_people() {
+    let (place, device) = place(4);
+    assert_eq!(
+        place.good(&["stat", "show", "fr1"]),
+        "link fr1/1 all counters are 0\n"
+    );
+    let all = place.good(&["stat", "show", "fr1", "--all"]);
+    assert!(
+        all.starts_with("link fr1/1 ") && all.contains(" rx_malformed 0 "),
+        "{all}"
+    );
+    assert_eq!(place.good(&["stat", "-a", "show", "fr1"]), all);
+    // Programs get all.
+    let counters = json(&place.good(&["stat", "show", "fr1", "-j"]));
+    assert_eq!(counters[0]["rx_malformed"], 0);
+
+    device.with(|hca| hca.count(ferroce_hca::Counter::RxMalformed, 7));
+    assert_eq!(
+        place.good(&["stat", "show", "fr1"]),
+        "link fr1/1 rx_malformed 7\n"
+    );
+}
+
+#[test]
+fn counters_are_watched_as_rates() {
+    let (place, device) = place(5);
+    let watch = ["stat", "show", "fr1", "--watch", "0.05", "--count", "2"];
+    let table = place.good(&watch);
+    assert_eq!(table, "all counters are 0\nall counters are 0\n");
+    device.with(|hca| hca.count(ferroce_hca::Counter::RxMalformed, 7));
+    let table = place.good(&watch);
+    let head = "link   counter       per second  total";
+    let row = "fr1/1  rx_malformed           0      7";
+    assert_eq!(table, format!("{head}\n{row}\n{head}\n{row}\n"));
+
+    let mut child = place
+        .command(&["stat", "-j", "--watch", "0.05"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut looks = BufReader::new(child.stdout.take().unwrap()).lines();
+    looks.next().unwrap().unwrap();
+    device.with(|hca| hca.count(ferroce_hca::Counter::RxMalformed, 10));
+    // It is in one of the looks, whole, as a rate.
+    let seen = looks
+        .by_ref()
+        .map(|look| json(&look.unwrap()))
+        .find_map(|look| {
+            let fr1 = look
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|it| it["ifname"] == "fr1")?
+                .clone();
+            let rate = fr1["rates"]["rx_malformed"].as_f64().unwrap();
+            (rate > 0.0).then(|| rate * fr1["seconds"].as_f64().unwrap())
+        });
+    assert_eq!(seen.map(f64::round), Some(10.0));
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    looks.for_each(drop);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_watched_is_refused() {
+    for (args, said) in [
+        (&["stat", "--watch", "never"][..], "must be a time in"),
+        (&["stat", "--watch", "0"], "from 10ms to"),
+        (&["stat", "--count", "2"], "--watch"),
+        (&["stat", "--watch", "1", "--count", "0"], "is not in 1.."),
+        (&["status", "--watch", "1us"], "from 10ms to"),
+        (&["status", "fr0"], "unexpected argument 'fr0'"),
+    ] {
+        let error = common::bad(args);
+        assert!(error.contains(said), "{args:?}: {error}");
+    }
+}
+
+const OF_FR1: &str = r#"device="fr1""#;
+
+/// The exporter's answer once no process of fr1 is silent; on a busy machine they are late.
+fn told(exporter: &Exporter) -> String {
+    let silent = format!(r#"ferroce_silent_processes{{{OF_FR1},port="1"}}"#);
+    let mut page = exporter.page();
+    until("all to tell", || {
+        let is_told = metric(&page, &silent) == 0.0;
+        if !is_told {
+            page = exporter.page();
+        }
+        is_told
+    });
+    page
+}
+
+#[test]
+fn thousands_of_queue_pairs_are_as_many_lines_as_none() {
+    let (place, device) = place(6);
+    let exporter = Exporter::start(&place);
+    let lines = |page: &str| page.lines().count();
+    let none = told(&exporter);
+    add_qps(&device, 5000);
+    let many = told(&exporter);
+    assert_eq!(lines(&many), lines(&none));
+    let reset = format!(r#"ferroce_queue_pairs{{{OF_FR1},port="1",state="RESET"}}"#);
+    let processes = format!(r#"ferroce_processes{{{OF_FR1},port="1"}}"#);
+    assert_eq!(
+        [metric(&none, &reset), metric(&many, &reset)],
+        [0.0, 5000.0]
+    );
+    assert!(metric(&many, &processes) >= 1.0);
+    // OpenMetrics ends with a mark, and the older format has none.
+    assert!(many.ends_with("# EOF\n"));
+    let plain = exporter.answer(b"GET /metrics HTTP/1.0\r\nAccept: text/plain\r\n\r\n");
+    assert!(plain.contains("\nferroce_queue_pairs{") && !plain.contains("# EOF"));
+    // One that does not answer costs the others nothing.
+    let silent = format!(r#"ferroce_silent_processes{{{OF_FR1},port="1"}}"#);
+    let page = device.with(|_| exporter.page());
+    assert_eq!([metric(&page, &silent), metric(&page, &reset)], [1.0, 0.0]);
+    assert_eq!(metric(&told(&exporter), &reset), 5000.0);
+}
+
+#[test]
+fn what_is_in_force_is_a_label() {
+    let place = Place::with("fr1", &address(7, 1).to_string());
+    let exporter = Exporter::start(&place);
+    let line = |start: &str| {
+        let page = exporter.page();
+        let line = page.lines().find(|line| line.starts_with(start));
+        line.map(str::to_owned)
+    };
+    let profile = || line(&format!("ferroce_adp_profile_info{{{OF_FR1}")).unwrap();
+    let impairment = || line(&format!("ferroce_impairment_info{{{OF_FR1}"));
+    let firmware =
+        format!(r#"ferroce_adp_profile_info{{{OF_FR1},policy="firmware",profile="",hash=""}} 1"#);
+    assert_eq!((profile(), impairment()), (firmware, None));
+    place.good(&["adp", "apply", "link-flap", "-d", "fr1"]);
+    let start = format!(
+        r#"ferroce_adp_profile_info{{{OF_FR1},policy="profile",profile="link-flap",hash=""#
+    );
+    assert!(profile().starts_with(&start), "{}", profile());
+    place.good(&["impair", "fr1", "loss=1%,down=1min@3s"]);
+    let expected = format!(
+        r#"ferroce_impairment_info{{{OF_FR1},direction="egress",impairment="loss=1%,down"}} 1"#
+    );
+    // Time passes, and the series stays the same.
+    for _ in 0..3 {
+        assert_eq!(impairment().as_ref(), Some(&expected));
+    }
+    place.good(&["impair", "fr1", "clear"]);
+    assert_eq!(impairment(), None);
+
+    let changes = || {
+        let name = format!("ferroce_adp_retx_wait_layout_changes_total{{{OF_FR1}}}");
+        metric(&exporter.page(), &name)
+    };
+    let hist = ["stat", "hist", "-p", "fr1", "-n", "4", "-t", "0"];
+    assert_eq!(changes(), 0.0);
+    for expected in [1.0, 1.0] {
+        assert_eq!(place.run(&hist).0, 0);
+        assert_eq!(changes(), expected, "the same layout again is none");
+    }
+    place.good(&["stat", "clear", "fr1"]);
+    assert_eq!(changes(), 1.0, "the bins are the same");
+    place.good(&["dev", "reset", "fr1"]);
+    assert_eq!(changes(), 2.0);
+}
+
+/// What bad clients send is refused or broken off, and the others are answered.
+#[test]
+fn bad_requests_are_refused_and_spoil_nothing() {
+    let place = Place::with("fr1", &address(8, 1).to_string());
+    let exporter = Exporter::start(&place);
+    let status = |request: &[u8]| {
+        let answer = exporter.answer(request);
+        let status = answer.split(' ').nth(1).map(str::to_owned);
+        status.unwrap_or_default()
+    };
+    let huge = |line: &str| format!("GET /metrics HTTP/1.1\r\n{}\r\n", line.repeat(200_000));
+    for (request, allowed) in [
+        ("\r\n\r\n\r\n", &["", "400"][..]),
+        ("GET\r\n\r\n", &["400"]),
+        ("GET /metrics HTTP/9.9\r\n\r\n", &["400"]),
+        ("GET /metrics HTTP/1.1\r\nno colon\r\n\r\n", &["400"]),
+        (
+            "GET /metrics HTTP/1.0\r\nContent-Length: -1\r\n\r\n",
+            &["400"],
+        ),
+        ("\u{0}\u{1}\u{2}\u{3}\r\n\r\n", &["400"]),
+        ("\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}\r\n\r\n", &["400"]), // TLS
+        (&huge("X: y\r\n"), &["", "431"]),
+        (&huge("y"), &["", "400", "431"]),
+        (
+            &format!("GET /{} HTTP/1.0\r\n\r\n", "x".repeat(100_000)),
+            &["", "404", "414", "431"],
+        ),
+        ("DELETE /metrics HTTP/1.0\r\n\r\n", &["405"]),
+        ("GET /nothing/../here HTTP/1.0\r\n\r\n", &["404"]),
+        ("HEAD /metrics HTTP/1.0\r\n\r\n", &["200"]),
+    ] {
+        let found = status(request.as_bytes());
+        let begin: String = request.chars().take(40).collect();
+        assert!(allowed.contains(&found.as_str()), "{begin:?}: {found:?}");
+    }
+    // A body that nobody has asked for, and that never comes.
+    let mut body = TcpStream::connect(&exporter.address).unwrap();
+    let head = b"GET /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\nx";
+    body.write_all(head).unwrap();
+    assert!(told(&exporter).ends_with("# EOF\n"));
+}
+
+/// More clients than it serves at a time, none of which sends a whole request: each is broken off, and
+/// the next ones come to their turn.
+#[test]
+fn slow_clients_do_not_keep_others_out() {
+    let place = Place::with("fr1", &address(9, 1).to_string());
+    let exporter = Exporter::start(&place);
+    let begun = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(&exporter.address).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream
+    };
+    let silent: Vec<_> = (0..20).map(|_| begun(b"")).collect();
+    let slow: Vec<_> = (0..20).map(|_| begun(b"GET /metrics HT")).collect();
+    // They wait between two requests.
+    let resting: Vec<_> = (0..20)
+        .map(|_| begun(b"GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n"))
+        .collect();
+    assert!(exporter.page().ends_with("# EOF\n"));
+    drop((silent, slow, resting));
+    assert!(exporter.page().ends_with("# EOF\n"));
+}
+
+/// A tree that nobody keeps up to date is worse than none.
+#[test]
+fn a_watched_tree_is_removed_at_a_signal() {
+    let place = Place::with("fr1", &address(10, 1).to_string());
+    for (signal, is_there) in [(Signal::SIGTERM, false), (Signal::SIGINT, true)] {
+        let tree = place.path().join("tree");
+        if is_there {
+            fs::create_dir(&tree).unwrap();
+        }
+        let mut child = place
+            .command(&["sysfs", "--watch", tree.to_str().unwrap()])
+            .spawn()
+            .unwrap();
+        let state = tree.join("class/infiniband/fr1/ports/1/state");
+        until("the tree", || state.exists());
+        kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{signal}");
+        // The directory itself goes if it came with the tree.
+        assert_eq!(tree.exists(), is_there, "{signal}");
+        let left = fs::read_dir(&tree).map(Iterator::count);
+        assert!(!is_there || left.unwrap() == 0);
+    }
+    // Without --watch it stays.
+    let tree = place.path().join("kept");
+    place.good(&["sysfs", tree.to_str().unwrap()]);
+    assert!(tree.join("class/infiniband/fr1").exists());
+}
