@@ -10,6 +10,7 @@ pub(crate) mod plot;
 mod profiles;
 mod trace;
 
+pub(crate) use live::deadly;
 pub(crate) use trace::WaitJson;
 
 use std::fmt::Write as _;

@@ -8,7 +8,7 @@ use ferroce_fwctl::card::{Call, Card, CardError, Places};
 pub(crate) use ferroce_fwctl::card::{REGISTER_LEN_MAX, is_card_name};
 use ferroce_hca::{Method, RegisterError, Status};
 use ferroce_prm::mgir::MGIR;
-use ferroce_udp::{DeviceSpec, PciAddress, Registry};
+use ferroce_udp::{DeviceSpec, Observer, PciAddress, Registry};
 
 use crate::device;
 use crate::output::{Failure, Output};
@@ -157,10 +157,23 @@ impl Registers for Software {
             status: Status::INTERNAL_ERROR,
             text: error.to_string(),
         })?;
-        let result = observer.state().access_register(id, method, data);
+        Observed(&observer).access(id, method, data)
+    }
+}
+
+/// The registers of a device that is being looked at.
+pub(crate) struct Observed<'a>(pub(crate) &'a Observer);
+
+impl Registers for Observed<'_> {
+    fn name(&self) -> &str {
+        &self.0.spec().name
+    }
+
+    fn access(&self, id: u16, method: Method, data: &mut [u8]) -> Result<(), Refusal> {
+        let result = self.0.state().access_register(id, method, data);
         result.map_err(|error| Refusal {
             status: error.status(),
-            text: format!("{name}: {error}{}", next_step(&error)),
+            text: format!("{}: {error}{}", self.name(), next_step(&error)),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! `ferroce serve`: what devices have counted, for Prometheus.
+//! `ferroce serve`: what devices have counted, for Prometheus and on a page.
 //!
 //! | module | does |
 //! |---|---|
@@ -8,43 +8,71 @@
 //! | `census` | asks programs how many queue pairs they have |
 //! | `limited` | asks programs which of their queue pairs are slowed down |
 //! | `plain` | the same as text of the older format |
-//! | `http` | hands the text out |
+//! | `live` | the devices as the page shows them |
+//! | `change` | what the page may change on them |
+//! | `gate` | who may see the page and change something |
+//! | `site` | what there is at which path |
+//! | `reply` | an answer |
+//! | `http` | takes requests and hands out answers |
 
 mod census;
+mod change;
 mod congestion;
+mod gate;
 mod http;
 mod limited;
+mod live;
 mod metrics;
 mod plain;
 mod policies;
+mod reply;
+mod site;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
 
 use clap::Args;
 
+use self::gate::{Gate, Token};
+use self::site::Site;
 use crate::device;
 use crate::output::{Failure, Output};
 
-/// Serve Prometheus metrics until interrupted
+/// Serve Prometheus metrics and a web page until interrupted
 ///
-/// Every device of the user is in the answer, with what it has counted for all programs, also for
-/// those that have ended. Counters that cards have, too, go by node_exporter's names.
+/// The metrics are at /metrics. Every device of the user is in the answer, with what it has counted for
+/// all programs, including those that have exited. Counters that cards have, too, go by node_exporter's
+/// names.
+///
+/// The page is at /. It shows the devices live, and a designer of retransmission profiles. Only this
+/// machine can open it, and it changes nothing, unless you say otherwise.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub struct Command {
     /// Where to listen: ADDR:PORT, HOST:PORT, a PORT of 127.0.0.1, or :PORT of all addresses. Port 0
-    /// takes a free one. Anyone who reaches the address can read the counters, so the default is
+    /// takes a free one. Anyone who reaches the address can read the metrics, so the default is
     /// reachable from this machine only
     #[arg(
         long,
+        visible_alias = "metrics",
         value_name = "ADDR:PORT",
-        required = true,
         num_args = 0..=1,
-        default_missing_value = "127.0.0.1:9880",
+        default_value = DEFAULT,
+        default_missing_value = DEFAULT,
         value_parser = address
     )]
-    metrics: SocketAddr,
+    listen: SocketAddr,
+    /// Let other machines that reach the address open the page, too, by an address of this machine or
+    /// by one of these names, comma-separated
+    #[arg(long, value_name = "NAME", num_args = 0..=1, value_delimiter = ',', require_equals = true)]
+    remote: Option<Vec<String>>,
+    /// Let the page apply profiles, impair links and take ports down, for who opens it by the link that
+    /// is printed, which has a token
+    #[arg(long)]
+    allow_changes: bool,
 }
+
+/// This machine only, at a port that no one else is known for.
+const DEFAULT: &str = "127.0.0.1:9880";
 
 /// An address to listen on, as people write it.
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -67,17 +95,36 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 impl Command {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let registry = device::registry(to)?;
-        let address = self.metrics;
+        let address = self.listen;
         let listener = TcpListener::bind(address).map_err(|error| {
             Failure::broken(format_args!(
-                "cannot listen on {address}: {error}; choose another with --metrics ADDR:PORT"
+                "cannot listen on {address}: {error}; choose another with --listen ADDR:PORT"
             ))
         })?;
+        let token = self.allow_changes.then(Token::random);
+        let token = token.transpose().map_err(Failure::broken)?;
         let address = listener.local_addr().map_err(Failure::broken)?;
         to.remark(format_args!("metrics at http://{address}/metrics"))?;
-        let mut asked = metrics::Asked::default();
-        let metrics = move || metrics::text(&registry, &mut asked);
-        http::serve(listener, metrics).map_err(Failure::broken)
+        to.remark(format_args!("page at {}", link(address, token.as_ref())))?;
+        let gate = Gate {
+            remote: self.remote,
+            token,
+        };
+        http::serve(listener, Site::new(registry, gate)).map_err(Failure::broken)
+    }
+}
+
+/// What opens the page on this machine. The token is no part of what a browser sends or tells other
+/// sites.
+fn link(mut address: SocketAddr, token: Option<&Token>) -> String {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    match token {
+        Some(token) => format!("http://{address}/#token={}", token.reveal()),
+        None => format!("http://{address}/"),
     }
 }
 

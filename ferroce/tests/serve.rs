@@ -7,14 +7,14 @@ use std::net::TcpListener;
 use common::{bad, run};
 
 #[test]
-fn something_must_be_served() {
-    let text = bad(&["serve"]);
-    assert!(text.contains("--metrics"), "{text}");
-    let text = bad(&["serve", "--metrics", "127.0.0.1"]);
-    assert!(
-        text.contains("must be ADDR:PORT, HOST:PORT, :PORT or PORT"),
-        "{text}"
-    );
+fn an_address_has_a_port() {
+    for option in ["--listen", "--metrics"] {
+        let text = bad(&["serve", option, "127.0.0.1"]);
+        assert!(
+            text.contains("must be ADDR:PORT, HOST:PORT, :PORT or PORT"),
+            "{text}"
+        );
+    }
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn a_taken_port_is_named_with_the_way_out() {
     let address = taken.local_addr().unwrap().to_string();
     let (code, _, text) = run(&["serve", "--metrics", &address]);
     assert_eq!(code, 1, "{text}");
-    for part in [&*address, "in use", "choose another with --metrics"] {
+    for part in [&*address, "in use", "choose another with --listen"] {
         assert!(text.contains(part), "{text}");
     }
 }

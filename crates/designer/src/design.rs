@@ -42,6 +42,8 @@ pub(crate) struct Design {
     valid: bool,
     deadly: bool,
     findings: Vec<Finding>,
+    /// What exponents mean, by field, if it is valid.
+    durations: Map<String, Value>,
     /// The profile as a file, and the commands that write it, if it is valid.
     toml: Option<String>,
     commands: Vec<Command>,
@@ -124,6 +126,7 @@ impl Design {
     fn with_profile(mut self, profile: &Profile, question: &Question<'_>) -> Self {
         let device = quoted(&question.device);
         self.toml = Some(to_toml(profile.raw()));
+        self.durations = durations(profile);
         self.commands = Tool::ALL
             .into_iter()
             .map(|tool| Command {
@@ -136,6 +139,31 @@ impl Design {
         self.policies.insert(0, own);
         self
     }
+}
+
+fn durations(profile: &Profile) -> Map<String, Value> {
+    let raw = profile.raw();
+    let mut durations = Map::new();
+    let mut put = |field: String, (before, exponent): (&str, u16)| {
+        let text = format!("{before}{}", profile.duration(exponent));
+        durations.insert(field, text.into());
+    };
+    if !raw.qp_total_timeout {
+        put(
+            "retx_total_timeout".into(),
+            ("", raw.retx_total_timeout.into()),
+        );
+    }
+    let low = u16::from(raw.timeout_init_low_bound);
+    let last = u16::from(raw.timeout_init_range_size).max(1) - 1;
+    put("timeout_init_low_bound".into(), ("", low));
+    put("timeout_init_range_size".into(), ("up to ", low + last));
+    for (index, range) in profile.ranges().enumerate() {
+        let field = |name: &str| format!("timeout_range[{index}].{name}");
+        put(field("range_low_bound"), ("", range.low()));
+        put(field("range_size"), ("up to ", range.high(false)));
+    }
+    durations
 }
 
 fn findings(report: &Report) -> Vec<Finding> {

@@ -8,6 +8,7 @@
 //!   [`command`] how a card is programmed with it: `ferroce adp` prints the same.
 //! - [`ladder`] is the waits of a QP whose peer is silent, as something to draw.
 //! - [`answer`] answers the page.
+//! - [`page`] is the page's files.
 //!
 //! ```
 //! let question = r#"{"text": "time_base = 5\nqp_total_timeout = true"}"#;
@@ -22,6 +23,7 @@ mod design;
 pub mod figures;
 pub mod findings;
 pub mod ladder;
+pub mod page;
 mod question;
 
 pub use question::{PROBLEMS_MAX, Refusal, answer, flag, object};

@@ -1,6 +1,9 @@
 //! `ferroce adp apply` and `show`: the profile of a device.
 
+use std::path::Path;
+
 use clap::Args;
+use ferroce_adp::file::Document;
 use ferroce_adp::{AckTimeoutFloor, PROFILE_SIZE, Profile, RawProfile, file};
 use ferroce_designer::command;
 use ferroce_designer::findings::{COMMON_QPS, check};
@@ -71,21 +74,26 @@ impl Apply {
         let file = &self.file.file;
         let document = read(file)?;
         let profile = profile_of(file, &document)?;
-        let report = check(&document, &COMMON_QPS, AckTimeoutFloor::DEFAULT);
-        if self.force || !report.is_deadly() {
-            return Ok(profile);
+        match deadly(file, &document) {
+            Some(lines) if !self.force => Err(Failure::Input(format!(
+                "{lines}error: jobs would die of this profile, and it was not written; change it, or \
+                 write it with --force\n"
+            ))),
+            _ => Ok(profile),
         }
-        let deadly = report.warnings.iter().filter(|found| found.is_deadly);
-        let lines = deadly.map(|found| {
-            let place = place(file, document.line(found.field));
-            format!("{place}: error: {found}\n")
-        });
-        let lines: String = lines.collect();
-        Err(Failure::Input(format!(
-            "{lines}error: jobs would die of this profile, and it was not written; change it, or \
-             write it with --force\n"
-        )))
     }
+}
+
+/// The lines that say why jobs would die of a profile, if they would.
+pub(crate) fn deadly(file: &Path, document: &Document) -> Option<String> {
+    let report = check(document, &COMMON_QPS, AckTimeoutFloor::DEFAULT);
+    let deadly = report.warnings.iter().filter(|found| found.is_deadly);
+    let lines = deadly.map(|found| {
+        let place = place(file, document.line(found.field));
+        format!("{place}: error: {found}\n")
+    });
+    let lines: String = lines.collect();
+    (!lines.is_empty()).then_some(lines)
 }
 
 impl Show {

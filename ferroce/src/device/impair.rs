@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use ferroce_hca::{DeviceState, Direction, Impairment, Span, Time};
 use ferroce_udp::wait::Clock;
-use ferroce_udp::{Registry, impairment};
+use ferroce_udp::{Observer, Registry, impairment};
 
 use super::format::{Before, Format, Row};
 use super::{link, observe, registry, show_each};
@@ -63,7 +63,7 @@ impl Impair {
         let (name, impairment) = match (name, self.what.as_str()) {
             (name, "show" | "list") => return show(&registry, name, format, to),
             (Some(name), "clear") => (name, Impairment::default()),
-            (Some(name), spec) => (name, impairment::parse(spec).map_err(Failure::input)?),
+            (Some(name), spec) => (name, read(spec)?),
             (None, _) => return Err(Failure::input("which device? write its name first")),
         };
         let usual = match self.what.as_str() {
@@ -71,15 +71,38 @@ impl Impair {
             _ => Which::Egress,
         };
         let observer = registry.observe(name).map_err(Failure::input)?;
-        let impairment = impairment.beginning_at(now());
-        for direction in self.direction.unwrap_or(usual).directions() {
-            let state = observer.state();
-            let set = state.set_impairment(*direction, impairment.clone());
-            set.map_err(Failure::input)?;
-        }
-        observer.call_attention();
-        Ok(())
+        let directions = self.direction.unwrap_or(usual).directions();
+        set(&observer, directions, &impairment)
     }
+}
+
+/// An impairment as people write it; nothing is none.
+pub(crate) fn read(spec: &str) -> Result<Impairment, Failure> {
+    match spec {
+        "" => Ok(Impairment::default()),
+        spec => impairment::parse(spec).map_err(Failure::input),
+    }
+}
+
+/// Impairs a device's link from now on.
+pub(crate) fn set(
+    observer: &Observer,
+    directions: &[Direction],
+    impairment: &Impairment,
+) -> Result<(), Failure> {
+    let impairment = impairment.clone().beginning_at(now());
+    for direction in directions {
+        let state = observer.state();
+        let set = state.set_impairment(*direction, impairment.clone());
+        set.map_err(Failure::input)?;
+    }
+    observer.call_attention();
+    Ok(())
+}
+
+/// What a device's link does, as [`read`] reads it, or `none`.
+pub(crate) fn in_words(state: &DeviceState, direction: Direction) -> String {
+    impairment::text(&still_to_come(state, direction))
 }
 
 fn show(
@@ -97,7 +120,7 @@ fn show(
             (Direction::Egress, "egress", "egress_queue_bytes"),
             (Direction::Ingress, "ingress", "ingress_queue_bytes"),
         ] {
-            row.put(key, impairment::text(&still_to_come(state, direction)));
+            row.put(key, in_words(state, direction));
             if let Some(bytes) = state.queue_bytes(direction, now()) {
                 row.put(queue, bytes);
             }

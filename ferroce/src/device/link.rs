@@ -81,7 +81,8 @@ impl Link {
     }
 }
 
-fn set(observer: &Observer, what: &[&str]) -> Result<(), Failure> {
+/// Takes a device's port down or up, as the words after its name say.
+pub(crate) fn set(observer: &Observer, what: &[&str]) -> Result<(), Failure> {
     if let Function::Vf { pf, .. } = observer.state().function() {
         let name = &observer.spec().name;
         return Err(Failure::input(format_args!(

@@ -1,139 +1,168 @@
-//! The exporter's end of HTTP.
+//! The server's end of HTTP, and how much of it anybody may have.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ferroce_udp::RegistryError;
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
+use tokio::time::timeout;
 
-use super::plain;
+use super::reply::Reply;
+use super::site::Site;
 
-/// The media type of OpenMetrics 1.0.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// That of the format before it.
-const PLAIN_METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
-const HTML: &str = "text/html; charset=utf-8";
-const PLAIN: &str = "text/plain; charset=utf-8";
-const START_PAGE: &str = "<!doctype html><title>Ferroce</title><a href=\"/metrics\">Metrics</a>\n";
 /// Connections at a time; further ones wait.
 const CONNECTIONS_MAX: usize = 32;
-/// How long a client may take for the head of a request.
-const HEAD_PATIENCE: Duration = Duration::from_secs(10);
-/// How long one may keep its connection; Prometheus opens the next one when it needs it.
-const CONNECTION_PATIENCE: Duration = Duration::from_secs(300);
+/// How long a client may take for the head of a request, and as long again for its body.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one may keep its connection; the next one is opened when it is needed.
+const CONNECTION_PATIENCE: Duration = Duration::from_secs(120);
+/// The largest body, in bytes: a table of all fields of a card's register is a fiftieth of it.
+const BODY_MAX: usize = 256 << 10;
 
-/// Answers GET /metrics with what `metrics` returns, until SIGINT or SIGTERM.
-pub(super) fn serve(
-    listener: TcpListener,
-    metrics: impl FnMut() -> Result<String, RegistryError> + 'static,
-) -> io::Result<()> {
+/// What browsers are told with every answer: it is for this server's own page only, which loads
+/// nothing from elsewhere and is not shown in others.
+const HEADERS: [(HeaderName, &str); 6] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+         img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+];
+
+/// Answers requests until SIGINT or SIGTERM.
+pub(super) fn serve(listener: TcpListener, site: Site) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let metrics: Metrics = Rc::new(RefCell::new(metrics));
+    let site = Rc::new(RefCell::new(site));
     LocalSet::new().block_on(&runtime, async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
-            result = accept(listener, metrics) => result,
+            result = accept(listener, site) => result,
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
         }
     })
 }
 
-type Metrics = Rc<RefCell<dyn FnMut() -> Result<String, RegistryError>>>;
+type Shared = Rc<RefCell<Site>>;
 
-async fn accept(listener: tokio::net::TcpListener, metrics: Metrics) -> io::Result<()> {
+async fn accept(listener: tokio::net::TcpListener, site: Shared) -> io::Result<()> {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else {
             return Ok(()); // nobody closes the semaphore
         };
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.accept().await else {
             // The client is gone already, or descriptors are short: both pass.
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
-        let metrics = Rc::clone(&metrics);
+        let site = Rc::clone(&site);
         tokio::task::spawn_local(async move {
             let _place = place;
-            let service = service_fn(|request| {
-                let response = answer(&request, &metrics);
-                async { Ok::<_, Infallible>(response) }
-            });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_PATIENCE)
-                .serve_connection(TokioIo::new(stream), service);
-            // What goes wrong with a connection is the client's business.
-            let _ = tokio::time::timeout(CONNECTION_PATIENCE, connection).await;
+            converse(stream, peer.ip(), &site).await;
         });
     }
 }
 
-fn answer(request: &Request<Incoming>, metrics: &Metrics) -> Response<Full<Bytes>> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut response = page(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET\n");
-        let allowed = HeaderValue::from_static("GET, HEAD");
-        response.headers_mut().insert(ALLOW, allowed);
-        return response;
-    }
-    match request.uri().path() {
-        // Nobody else is at it: it is called by one thread and does not wait for another call.
-        "/metrics" => match (metrics.borrow_mut())() {
-            Ok(text) if wants_plain(request) => {
-                page(StatusCode::OK, PLAIN_METRICS, plain::text(&text))
-            }
-            Ok(text) => page(StatusCode::OK, OPEN_METRICS, text),
-            Err(error) => page(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                PLAIN,
-                format!("{error}\n"),
-            ),
-        },
-        "/" => page(StatusCode::OK, HTML, START_PAGE),
-        _ => page(StatusCode::NOT_FOUND, PLAIN, "metrics are at /metrics\n"),
+/// Answers the requests of one connection. What goes wrong with it is the client's business.
+async fn converse(stream: TcpStream, peer: IpAddr, site: &Shared) {
+    let service = service_fn(|request| async move {
+        let reply = match answer(request, peer, site).await {
+            Ok(reply) | Err(reply) => reply,
+        };
+        Ok::<_, Infallible>(response(reply))
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    if timeout(CONNECTION_PATIENCE, connection.as_mut())
+        .await
+        .is_err()
+    {
+        // One that is just being answered gets the rest of it.
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(PATIENCE, connection).await;
     }
 }
 
-/// Whether the client takes the older text format, and not OpenMetrics.
-fn wants_plain(request: &Request<Incoming>) -> bool {
-    let accepted = request.headers().get_all(ACCEPT).iter();
-    let mut accepted = accepted.filter_map(|value| value.to_str().ok());
-    let has = |values: &str, kind: &str| {
-        let mut kinds = values
-            .split(',')
-            .map(|it| it.split(';').next().unwrap_or(it).trim());
-        kinds.any(|it| it.eq_ignore_ascii_case(kind))
+async fn answer(request: Request<Incoming>, peer: IpAddr, site: &Shared) -> Result<Reply, Reply> {
+    let (head, body) = request.into_parts();
+    let route = site.borrow().route(&head, peer)?;
+    let body = match route.takes_body() {
+        true => read(body, &head.headers).await?,
+        false => String::new(),
     };
-    let (mut plain, mut open) = (false, false);
-    for values in accepted.by_ref() {
-        plain |= has(values, "text/plain");
-        open |= has(values, "application/openmetrics-text");
-    }
-    plain && !open
+    // Nothing waits while it is borrowed: one thread answers one request after the other.
+    Ok(site.borrow_mut().answer(route, &body))
 }
 
-fn page(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(text.into()));
-    *response.status_mut() = status;
-    let kind = HeaderValue::from_static(kind);
-    response.headers_mut().insert(CONTENT_TYPE, kind);
+async fn read(body: Incoming, headers: &HeaderMap) -> Result<String, Reply> {
+    let too_large = || {
+        let text =
+            format!("the body is larger than {BODY_MAX} bytes; send less, a profile is small");
+        Reply::error(StatusCode::PAYLOAD_TOO_LARGE, &text)
+    };
+    if headers.contains_key(header::CONTENT_LENGTH) && body.size_hint().lower() > BODY_MAX as u64 {
+        return Err(too_large());
+    }
+    let bytes = match timeout(PATIENCE, Limited::new(body, BODY_MAX).collect()).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
+        Ok(Err(error)) => {
+            let text = format!("the body cannot be read: {error}");
+            return Err(Reply::error(StatusCode::BAD_REQUEST, &text));
+        }
+        Err(_) => {
+            let text = "the body did not come within 10 s; send it at once";
+            return Err(Reply::error(StatusCode::REQUEST_TIMEOUT, text));
+        }
+    };
+    String::from_utf8(bytes.into()).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let text = format!("the body is not text: byte {at} is not UTF-8; send JSON");
+        Reply::error(StatusCode::BAD_REQUEST, &text)
+    })
+}
+
+fn response(reply: Reply) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(reply.body));
+    *response.status_mut() = reply.status;
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(reply.kind));
+    if let Some(methods) = reply.allow {
+        headers.insert(header::ALLOW, HeaderValue::from_static(methods));
+    }
     response
 }

@@ -1,0 +1,504 @@
+//! `ferroce serve`: the page's API, who may use it, and how much of it.
+
+mod common;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use common::{Place, address};
+use serde_json::{Value, json};
+
+/// A server for a test, with devices of its own.
+struct Server {
+    place: Place,
+    child: Child,
+    at: SocketAddr,
+    token: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Status and body.
+type Answer = (u16, String);
+
+impl Server {
+    /// `test` is a number of this test alone.
+    fn new(test: u8, options: &[&str]) -> Self {
+        let place = Place::with("web0", &address(test, 1).to_string());
+        let args = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
+        let mut child = place.command(&args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let page = lines.find_map(|line| {
+            line.unwrap()
+                .strip_prefix("page at http://")
+                .map(str::to_owned)
+        });
+        let page = page.unwrap();
+        let (at, token) = page.split_once('/').unwrap();
+        Self {
+            place,
+            child,
+            at: at.parse().unwrap(),
+            token: token.trim_start_matches("#token=").to_owned(),
+        }
+    }
+
+    fn stream(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.at).unwrap();
+        let patience = Some(Duration::from_secs(60));
+        stream.set_read_timeout(patience).unwrap();
+        stream
+    }
+
+    /// The whole answer to bytes as they are; nothing if the server has hung up.
+    fn send(&self, request: &[u8]) -> String {
+        let mut stream = self.stream();
+        // It may have answered and hung up before it has read all.
+        let _ = stream.write_all(request);
+        let mut text = Vec::new();
+        let _ = stream.read_to_end(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        let host = format!("Host: {}\r\n", self.at);
+        let host = if headers.contains("Host:") { "" } else { &host };
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\n{host}Connection: close\r\n{headers}");
+        let text = self.send(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes());
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, body.to_owned())
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, "", "")
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Answer {
+        let headers = format!("{JSON}Authorization: Bearer {}\r\n", self.token);
+        self.ask("POST", path, &headers, &body.to_string())
+    }
+
+    fn devices(&self) -> Value {
+        let (status, text) = self.get("/api/devices");
+        assert_eq!(status, 200, "{text}");
+        let all: Value = serde_json::from_str(&text).unwrap();
+        let mut devices = all["devices"].as_array().unwrap().iter();
+        devices.find(|it| it["name"] == "web0").unwrap().clone()
+    }
+}
+
+const JSON: &str = "Content-Type: application/json\r\n";
+const QUESTION: &str = r#"{"text": "time_base = 5"}"#;
+
+#[track_caller]
+fn complaint(answer: &Answer) -> String {
+    let told: Value = serde_json::from_str(&answer.1).unwrap();
+    told["error"]["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_page_loads_nothing_from_elsewhere() {
+    let server = Server::new(1, &[]);
+    let text = server.send(format!("GET / HTTP/1.0\r\nHost: {}\r\n\r\n", server.at).as_bytes());
+    let (head, page) = text.split_once("\r\n\r\n").unwrap();
+    let head = head.to_lowercase();
+    assert!(
+        head.contains("content-security-policy: default-src 'none'; script-src 'self';"),
+        "{head}"
+    );
+    assert!(
+        head.contains("x-content-type-options: nosniff") && head.contains("frame-ancestors 'none'")
+    );
+    assert!(!head.contains("access-control"), "{head}");
+    let quoted = page.split('"').skip(1).step_by(2);
+    let files: Vec<_> = quoted
+        .filter(|it| it.ends_with(".js") || it.ends_with(".css"))
+        .collect();
+    assert_eq!(files.len(), 6, "{files:?}");
+    for file in files {
+        let (status, text) = server.get(file);
+        assert!(status == 200 && !text.is_empty(), "{file}");
+        assert!(
+            !text.contains("innerHTML") && !text.contains("https://"),
+            "{file}"
+        );
+    }
+    assert!(!page.contains("style=") && !page.contains("onclick") && !page.contains("<!-- "));
+}
+
+#[test]
+fn devices_are_told_as_they_are() {
+    let server = Server::new(2, &[]);
+    let device = server.devices();
+    assert_eq!(device["port"]["is_up"], true);
+    assert_eq!(device["policy"]["by"], "firmware");
+    assert_eq!(
+        device["impairment"],
+        json!({"egress": "none", "ingress": "none"})
+    );
+    assert_eq!(device["qps"]["count"], 0);
+    assert_eq!(device["counters"]["rdma_tx_packets"], 0);
+    server.place.good(&["impair", "web0", "loss=1%"]);
+    server
+        .place
+        .good(&["adp", "apply", "link-flap", "-d", "web0"]);
+    // However often pages ask, the devices are looked at four times a second.
+    std::thread::sleep(Duration::from_millis(300));
+    let device = server.devices();
+    assert_eq!(device["impairment"]["egress"], "loss=1%");
+    assert!(
+        device["policy"]["profile"]
+            .as_str()
+            .unwrap()
+            .starts_with("time_base = 4 ")
+    );
+    let (_, about) = server.get("/api/about");
+    assert!(about.contains("\"allow_changes\":false"), "{about}");
+}
+
+#[test]
+fn questions_are_answered_as_by_the_commands() {
+    let server = Server::new(3, &[]);
+    let (status, text) = server.ask("POST", "/api/design", JSON, QUESTION);
+    assert_eq!(status, 200);
+    assert!(
+        text.contains("qp_total_timeout is missing; add qp_total_timeout = true"),
+        "{text}"
+    );
+    let (status, text) = server.get("/api/catalogue");
+    assert!(status == 200 && text.contains("link-flap"));
+    let refused = server.ask(
+        "POST",
+        "/api/design",
+        JSON,
+        r#"{"text": "", "timeout": 32}"#,
+    );
+    assert_eq!(refused.0, 400);
+    let told: Value = serde_json::from_str(&refused.1).unwrap();
+    assert_eq!(told["error"]["field"], "timeout");
+    assert_eq!(told["error"]["value"], "32");
+    assert_eq!(told["error"]["allowed"], "a number from 0 to 31");
+    assert!(complaint(&refused).starts_with("invalid timeout 32: must be a number from 0 to 31; "));
+}
+
+#[test]
+fn nothing_is_changed_unless_it_was_allowed() {
+    let server = Server::new(4, &[]);
+    let down = json!({"device": "web0", "state": "down"});
+    let refused = server.post("/api/link", &down);
+    assert_eq!(refused.0, 403);
+    assert!(complaint(&refused).contains("start it with --allow-changes"));
+    assert_eq!(server.devices()["port"]["is_up"], true);
+}
+
+#[test]
+fn changes_need_the_token_that_was_printed() {
+    let server = Server::new(5, &["--allow-changes"]);
+    let down = json!({"device": "web0", "state": "down"}).to_string();
+    for token in [
+        "",
+        "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n",
+    ] {
+        let refused = server.ask("POST", "/api/link", &format!("{JSON}{token}"), &down);
+        assert_eq!(refused.0, 401);
+        assert!(complaint(&refused).contains("open the page with the link"));
+    }
+    assert_eq!(server.devices()["port"]["is_up"], true);
+    assert_eq!(
+        server
+            .post("/api/link", &serde_json::from_str(&down).unwrap())
+            .0,
+        200
+    );
+    assert_eq!(server.devices()["port"]["is_up"], false);
+    assert_eq!(
+        server
+            .post("/api/link", &json!({"device": "web0", "state": "up"}))
+            .0,
+        200
+    );
+    assert_eq!(server.devices()["port"]["is_up"], true);
+}
+
+#[test]
+fn changes_do_what_the_commands_do() {
+    let server = Server::new(6, &["--allow-changes"]);
+    let spec = json!({"device": "web0", "direction": "both", "impairment": "loss=1%,delay=50us"});
+    assert_eq!(server.post("/api/impairment", &spec).0, 200);
+    let both = json!({"egress": "loss=1%,delay=50us", "ingress": "loss=1%,delay=50us"});
+    assert_eq!(server.devices()["impairment"], both);
+    let none = json!({"device": "web0", "direction": "ingress", "impairment": ""});
+    assert_eq!(server.post("/api/impairment", &none).0, 200);
+    assert_eq!(server.devices()["impairment"]["ingress"], "none");
+
+    let deadly = "time_base = 4\nqp_total_timeout = false\nretx_total_timeout = 10\n\
+                  timeout_init_low_bound = 8\n[[timeout_range]]\nrange_low_bound = 8\n\
+                  range_size = 6\ntimeout_retry_num = 1\ndec_mode = \"TO_LOW_BOUND\"\n";
+    let mut apply = json!({"device": "web0", "text": deadly});
+    let refused = server.post("/api/profile", &apply);
+    assert_eq!(refused.0, 400);
+    let text = complaint(&refused);
+    assert!(
+        text.contains("retx_total_timeout = 10: ") && text.contains("jobs would die"),
+        "{text}"
+    );
+    assert_eq!(server.devices()["policy"]["profile"], Value::Null);
+    apply["force"] = json!(true);
+    assert_eq!(server.post("/api/profile", &apply).0, 200);
+    let policy = server.devices()["policy"].clone();
+    assert!(
+        policy["profile"]
+            .as_str()
+            .unwrap()
+            .contains("retx_total_timeout = 10")
+    );
+    let shown = server.place.good(&["adp", "show", "-d", "web0"]);
+    assert!(
+        shown.ends_with(policy["profile"].as_str().unwrap()),
+        "{shown}"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_change_is_said() {
+    let server = Server::new(7, &["--allow-changes"]);
+    let cases = [
+        (
+            "/api/link",
+            json!({"device": "web0", "state": "sideways"}),
+            "invalid state \"sideways\": must be up, down",
+        ),
+        (
+            "/api/link",
+            json!({"device": "web0", "state": "times /etc/passwd"}),
+            "invalid state \"times",
+        ),
+        (
+            "/api/link",
+            json!({"device": "web0", "state": "down for 3"}),
+            "invalid time for which the port is down",
+        ),
+        (
+            "/api/link",
+            json!({"device": "web9", "state": "down"}),
+            "web9",
+        ),
+        (
+            "/api/link",
+            json!({"device": 1, "state": "down"}),
+            "invalid device 1: must be text",
+        ),
+        (
+            "/api/link",
+            json!({"device": "web0"}),
+            "invalid state null: must be text",
+        ),
+        (
+            "/api/link",
+            json!({"device": "web0", "status": "down"}),
+            "invalid key \"status\"",
+        ),
+        (
+            "/api/link",
+            json!(["web0"]),
+            "must be a JSON object; its keys are device, state",
+        ),
+        (
+            "/api/impairment",
+            json!({"device": "web0", "direction": "up", "impairment": ""}),
+            "invalid direction \"up\": must be egress, ingress or both",
+        ),
+        (
+            "/api/impairment",
+            json!({"device": "web0", "direction": "egress", "impairment": "loss=150%"}),
+            "invalid loss \"150%\": must be a probability",
+        ),
+        (
+            "/api/profile",
+            json!({"device": "web0", "text": "time_base = 5"}),
+            "is missing",
+        ),
+        (
+            "/api/profile",
+            json!({"device": "../../etc", "text": ""}),
+            "no device \"../../etc\"; available: ",
+        ),
+        (
+            "/api/profile",
+            json!({"device": "web0", "text": "", "force": 1}),
+            "invalid force 1",
+        ),
+    ];
+    for (path, body, expected) in cases {
+        let answer = server.post(path, &body);
+        assert_eq!(answer.0, 400, "{body}: {}", answer.1);
+        let text = complaint(&answer);
+        assert!(text.contains(expected), "{body}: {text}");
+    }
+}
+
+#[test]
+fn other_sites_and_other_names_are_refused() {
+    let server = Server::new(8, &[]);
+    for host in [
+        "evil.example.org",
+        "localhost.evil.example.org:9880",
+        "192.0.2.1",
+    ] {
+        for path in ["/", "/api/devices", "/server.js"] {
+            let refused = server.ask("GET", path, &format!("Host: {host}\r\n"), "");
+            assert_eq!(refused.0, 403, "{host} {path}");
+            assert!(complaint(&refused).contains("does not go by that name"));
+        }
+    }
+    let named = server.ask("GET", "/api/devices", "Host: localhost:1\r\n", "");
+    assert_eq!(named.0, 200);
+    for header in [
+        "Origin: http://evil.example.org",
+        "Origin: null",
+        "Sec-Fetch-Site: cross-site",
+    ] {
+        let header = format!("{header}\r\n");
+        assert_eq!(
+            server.ask("GET", "/api/devices", &header, "").0,
+            403,
+            "{header}"
+        );
+        let with_kind = format!("{JSON}{header}");
+        assert_eq!(
+            server.ask("POST", "/api/design", &with_kind, QUESTION).0,
+            403,
+            "{header}"
+        );
+        // A link on another site's page may lead here.
+        if header.starts_with("Sec") {
+            assert_eq!(server.ask("GET", "/", &header, "").0, 200);
+        }
+    }
+    let own = format!(
+        "{JSON}Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\n",
+        server.at
+    );
+    assert_eq!(server.ask("POST", "/api/design", &own, QUESTION).0, 200);
+    let (status, _) = server.ask(
+        "POST",
+        "/api/design",
+        "Content-Type: text/plain\r\n",
+        QUESTION,
+    );
+    assert_eq!(status, 415);
+    // Prometheus may call the server whatever it is called.
+    assert_eq!(
+        server
+            .ask("GET", "/metrics", "Host: exporter.example.org\r\n", "")
+            .0,
+        200
+    );
+}
+
+#[test]
+fn paths_and_methods_are_what_they_are() {
+    let server = Server::new(9, &[]);
+    for path in [
+        "/api",
+        "/api/",
+        "/../etc/passwd",
+        "/page/index.html",
+        "/%2e%2e",
+        "//",
+    ] {
+        assert_eq!(server.get(path).0, 404, "{path}");
+    }
+    for (method, path, allowed) in [
+        ("POST", "/", "GET, HEAD"),
+        ("PUT", "/api/devices", "GET, HEAD"),
+        ("OPTIONS", "/api/design", "POST"),
+        ("GET", "/api/design", "POST"),
+        ("DELETE", "/metrics", "GET, HEAD"),
+    ] {
+        let (status, text) = server.ask(method, path, "", "");
+        assert!(
+            status == 405 && text.contains(allowed),
+            "{method} {path}: {text}"
+        );
+    }
+    assert_eq!(server.ask("HEAD", "/", "", "").0, 200);
+    assert_eq!(server.get("/?anything").0, 200);
+}
+
+#[test]
+fn a_body_has_a_bound() {
+    let server = Server::new(10, &[]);
+    let large = json!({"text": "#".repeat(300 << 10)}).to_string();
+    let refused = server.ask("POST", "/api/design", JSON, &large);
+    assert_eq!(refused.0, 413);
+    assert!(complaint(&refused).contains("larger than 262144 bytes"));
+    // One that does not say how long it is, and does not end.
+    let head = format!(
+        "POST /api/design HTTP/1.1\r\nHost: {}\r\n{JSON}Transfer-Encoding: chunked\r\n\r\n",
+        server.at
+    );
+    let chunk = format!("8000\r\n{}\r\n", "x".repeat(0x8000));
+    let text = server.send((head + &chunk.repeat(20)).as_bytes());
+    assert!(text.starts_with("HTTP/1.1 413"), "{text}");
+    // And one that fits.
+    let fits = json!({"text": "#".repeat(200 << 10)}).to_string();
+    assert_eq!(server.ask("POST", "/api/design", JSON, &fits).0, 200);
+}
+
+#[test]
+fn what_is_not_http_or_text_ends_the_connection_and_not_the_server() {
+    let server = Server::new(11, &[]);
+    let host = format!("Host: {}\r\n{JSON}", server.at);
+    let requests = [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01".to_vec(),
+        b"GET / HTTP/9.9\r\n\r\n".to_vec(),
+        vec![0; 100_000],
+        format!("GET /{} HTTP/1.1\r\n{host}\r\n", "a".repeat(1 << 20)).into_bytes(),
+        format!("GET / HTTP/1.1\r\n{host}{}\r\n", "X: y\r\n".repeat(10_000)).into_bytes(),
+        format!("POST /api/design HTTP/1.1\r\n{host}Content-Length: -1\r\n\r\n").into_bytes(),
+        format!("POST /api/design HTTP/1.1\r\n{host}Content-Length: 99\r\n\r\n{{").into_bytes(),
+    ];
+    for request in requests {
+        let mut stream = server.stream();
+        let _ = stream.write_all(&request);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut text = Vec::new();
+        let _ = stream.read_to_end(&mut text);
+        let text = String::from_utf8_lossy(&text);
+        assert!(text.is_empty() || text.starts_with("HTTP/1.1 4"), "{text}");
+    }
+    let mut body =
+        format!("POST /api/design HTTP/1.0\r\n{host}Content-Length: 2\r\n\r\n").into_bytes();
+    body.extend([0xff, 0xfe]);
+    assert!(server.send(&body).contains("byte 0 is not UTF-8"));
+    let (status, text) = server.ask("POST", "/api/design", JSON, &"[".repeat(100_000));
+    assert!(status == 400 && text.contains("recursion limit"), "{text}");
+    assert_eq!(server.get("/api/about").0, 200);
+}
+
+#[test]
+fn clients_that_say_nothing_do_not_keep_others_out() {
+    let server = Server::new(12, &[]);
+    // As many as are served at a time, and more than that.
+    let silent: Vec<_> = (0..40).map(|_| server.stream()).collect();
+    let slow: Vec<_> = (0..4)
+        .map(|_| {
+            let mut stream = server.stream();
+            let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: local");
+            stream
+        })
+        .collect();
+    // They lose their places once their time is up.
+    assert_eq!(server.get("/api/about").0, 200);
+    drop((silent, slow));
+}
