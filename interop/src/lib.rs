@@ -4,9 +4,11 @@
 //! say which when one is missing: a test that cannot run fails, so that nobody takes it for one
 //! that passed.
 
+pub mod chart;
 pub mod http;
 pub mod lab;
 pub mod ladders;
+pub mod prometheus;
 pub mod retry;
 
 use std::io::Write;

@@ -2,21 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ferroce_interop::http;
-use ferroce_interop::lab::{Lab, Ready, Running, free_port, until};
+use ferroce_interop::lab::{Lab, Ready, free_port, until};
+use ferroce_interop::prometheus::{Prometheus, dashboards};
 use serde_json::Value;
-
-fn dashboards() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../dashboards")
-}
 
 #[test]
 fn prometheus_sees_what_the_device_has_counted() {
     let lab = Lab::new("prometheus");
-    let (metrics, web) = (free_port(), free_port());
+    let metrics = free_port();
     let exporter = lab.ferroce(&["serve", "--metrics", &format!("127.0.0.1:{metrics}")]);
     let exporter = Ready::Tcp(metrics).wait(&lab, exporter);
 
@@ -39,7 +35,7 @@ fn prometheus_sees_what_the_device_has_counted() {
     lab.pair(&transfer, Ready::Tcp(tcp.parse().unwrap()), &client);
     lab.ferroce(&["impair", "fr0", "none"]).success();
 
-    let prometheus = start_prometheus(&lab, metrics, web);
+    let prometheus = Prometheus::start(&lab, metrics);
     let stat: Value =
         serde_json::from_str(&lab.ferroce(&["stat", "show", "-j", "-d"]).success()).unwrap();
     let counted = |name: &str| stat[0][name].as_f64().unwrap();
@@ -66,7 +62,7 @@ fn prometheus_sees_what_the_device_has_counted() {
         ("count(node_infiniband_info{firmware_version!=\"\"})", 1.0),
     ];
     for (query, expected) in pairs {
-        let value = until(query, || value(web, query));
+        let value = until(query, || prometheus.value(query));
         assert!(
             (value - expected).abs() <= expected * 1e-9,
             "{query} is {value}, the device says {expected}"
@@ -74,9 +70,9 @@ fn prometheus_sees_what_the_device_has_counted() {
     }
     for (le, count) in bins(&stat) {
         let query = format!("ferroce_adp_retx_wait_seconds_bucket{{le=\"{le}\"}}");
-        assert_eq!(until(&query, || value(web, &query)), count, "{query}");
+        assert_eq!(until(&query, || prometheus.value(&query)), count, "{query}");
     }
-    let rules = http::get(web, "/api/v1/rules").body;
+    let rules = prometheus.get("/api/v1/rules");
     assert!(rules.contains("RdmaQueuePairsFail"), "{rules}");
     assert!(!rules.contains("\"health\":\"err\""), "{rules}");
 
@@ -155,6 +151,7 @@ const NOT_ON_THE_DASHBOARD: [&str; 7] = [
 #[test]
 fn dashboard_and_rules_ask_only_for_metrics_there_are() {
     let lab = Lab::new("dashboard");
+    lab.ferroce(&["impair", "fr0", "loss=1%"]).success();
     let metrics = free_port();
     let exporter = lab.ferroce(&["serve", "--metrics", &format!("127.0.0.1:{metrics}")]);
     let exporter = Ready::Tcp(metrics).wait(&lab, exporter);
@@ -186,34 +183,4 @@ fn dashboard_and_rules_ask_only_for_metrics_there_are() {
             assert!(missing.eq(NOT_ON_THE_DASHBOARD), "not on the dashboard");
         }
     }
-}
-
-fn start_prometheus(lab: &Lab, metrics: u16, web: u16) -> Running {
-    let rules = dashboards().join("ferroce.rules.yml");
-    let rules_copy = lab.path().join("rules.yml");
-    fs::copy(rules, &rules_copy).unwrap();
-    let config = lab.path().join("prometheus.yml");
-    let text = format!(
-        "global: {{scrape_interval: 200ms, evaluation_interval: 200ms}}\n\
-         rule_files: [{}]\n\
-         scrape_configs: [{{job_name: ferroce, static_configs: [{{targets: ['127.0.0.1:{metrics}']}}]}}]\n",
-        rules_copy.display()
-    );
-    fs::write(&config, text).unwrap();
-    let prometheus = lab.beside(&[
-        "prometheus",
-        &format!("--config.file={}", config.display()),
-        "--storage.tsdb.path=tsdb",
-        &format!("--web.listen-address=127.0.0.1:{web}"),
-    ]);
-    Ready::Tcp(web).wait(lab, prometheus)
-}
-
-/// What Prometheus answers to a query that has one result, once it has any.
-fn value(web: u16, query: &str) -> Option<f64> {
-    let escaped: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
-    let body = http::get(web, &format!("/api/v1/query?query={escaped}")).body;
-    let answer: Value = serde_json::from_str(&body).ok()?;
-    let result = answer["data"]["result"].as_array()?;
-    result.first()?["value"][1].as_str()?.parse().ok()
 }

@@ -1,3 +1,5 @@
+//! What the screen shows, and that it fits.
+
 use std::time::Duration;
 
 use ferroce_udp::{DeviceSpec, PortLook, QpStates};
