@@ -4,11 +4,14 @@ mod check;
 mod codec;
 mod compare;
 mod emit;
+mod fit;
 mod import;
 mod live;
 pub(crate) mod plot;
 mod profiles;
+mod progress;
 mod trace;
+mod trial_args;
 
 pub(crate) use live::deadly;
 pub(crate) use trace::WaitJson;
@@ -50,6 +53,7 @@ impl Command {
             Verb::Profiles(args) => args.run(to),
             Verb::Import(args) => args.run(to),
             Verb::Compare(args) => args.run(to),
+            Verb::Fit(args) => args.run(to),
         }
     }
 }
@@ -67,6 +71,7 @@ enum Verb {
     Profiles(profiles::Profiles),
     Import(import::Import),
     Compare(compare::Compare),
+    Fit(fit::Fit),
 }
 
 /// The timeout attributes of a QP.

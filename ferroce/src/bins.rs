@@ -14,11 +14,21 @@ const BAR: usize = 18;
 /// Named histograms side by side in the same bins, from the first to the last bin that has
 /// anything in it; `None` if none has.
 pub(crate) fn table(config: &HistogramConfig, columns: &[(String, Vec<u64>)]) -> Option<String> {
+    table_and(config, columns, None)
+}
+
+/// The same with a count besides for each of them, below the bins and drawn like one.
+pub(crate) fn table_and(
+    config: &HistogramConfig,
+    columns: &[(String, Vec<u64>)],
+    besides: Option<(&str, &[u64])>,
+) -> Option<String> {
     let count = |column: &(String, Vec<u64>), bin: usize| column.1.get(bin).copied().unwrap_or(0);
     let is_used = |bin: &usize| columns.iter().any(|column| count(column, *bin) > 0);
     let bins = 0..usize::from(config.bins);
     let (first, last) = (bins.clone().find(is_used)?, bins.rev().find(is_used)?);
     let all = columns.iter().flat_map(|(_, counts)| counts);
+    let all = all.chain(besides.iter().flat_map(|(_, counts)| *counts));
     let most = all.copied().max().unwrap_or(1);
     let names = columns.iter().map(|(name, _)| name.as_str());
     let header: Vec<_> = std::iter::once("timeouts after").chain(names).collect();
@@ -27,6 +37,10 @@ pub(crate) fn table(config: &HistogramConfig, columns: &[(String, Vec<u64>)]) ->
         let mut cells = vec![edges(config, bin)];
         cells.extend(columns.iter().map(|column| bar(count(column, bin), most)));
         table.row(cells);
+    }
+    if let Some((name, counts)) = besides {
+        let bars = counts.iter().map(|count| bar(*count, most));
+        table.row([name.to_owned()].into_iter().chain(bars).collect());
     }
     Some(table.to_string())
 }

@@ -180,7 +180,7 @@ impl Command {
         let wrong = runs.iter().find(|run| !run.verified);
         Ok(Shown {
             text: report::text(&plan, &profile_name, &runs),
-            json: to_json(&report::Json::new(plan.seed, &runs))?,
+            json: to_json(&report::Json::new(&plan, &profile_name, &runs))?,
             svg: svg.transpose().map_err(io::Error::other)?,
             wrong_under: wrong.map(|run| format!("policy {}", run.policy)),
             too_busy: verdict::too_busy(&runs).is_some(),

@@ -19,7 +19,7 @@ mod page;
 mod progress;
 mod report;
 mod run;
-mod source;
+pub(crate) mod source;
 mod tables;
 
 use clap::{Args, Subcommand};

@@ -693,6 +693,7 @@ fn help_documents_the_exit_codes() {
 #[test]
 fn policies_are_compared_over_outages() {
     let lognormal = "lognormal:median=300ms,p99=20s";
+    let svg = scratch("compare", "");
     let args = [
         "adp",
         "compare",
@@ -700,6 +701,12 @@ fn policies_are_compared_over_outages() {
         lognormal,
         "--timeout",
         "20",
+        "--loss",
+        "0.1%",
+        "--count",
+        "200",
+        "--svg",
+        &svg,
         "-j",
     ];
     let compared = good_json(&args);
@@ -709,49 +716,72 @@ fn policies_are_compared_over_outages() {
     let lost = |name| of(name)["lost_p50_ns"].as_u64().unwrap();
     assert!(lost("link-flap") < lost("firmware") && lost("firmware") < lost("ib"));
     assert!(of("fast-recovery")["survived"].as_f64() < of("link-flap")["survived"].as_f64());
-    assert_eq!(good_json(&args), compared);
+    let configuration = &compared["configuration"];
+    assert_eq!(configuration["outages"], lognormal);
+    assert_eq!(configuration["loss"], 0.001);
+    assert_eq!(
+        configuration["round_trip"],
+        "lognormal: median 20 us, p99 200 us"
+    );
+    assert_eq!(
+        (&configuration["timeout"], &configuration["count"]),
+        (&20.into(), &200.into())
+    );
+    let picture = std::fs::read_to_string(&*svg).unwrap();
     assert!(
-        good(&args[..6])
-            .lines()
-            .all(|line| line.chars().count() <= 84)
+        picture.starts_with("<svg") && picture.contains("link-flap") && !picture.contains("NaN")
     );
 
-    let lengths = scratch("lengths", "# seconds\n0.3\n2s\n\n500ms # short\n");
-    let text = good(&["adp", "compare", "ib", "patient", "--outages", &lengths]);
+    assert_eq!(good_json(&args), compared);
+    let other_seed = good_json(&[&args[..], &["--seed", "2"]].concat());
+    assert_ne!(other_seed["policies"], compared["policies"]);
+    let text = good(&[&args[..10], &["ib", "firmware", "nvidia-ranges"]].concat());
     assert!(
-        text.starts_with("3 outages, median 500 ms, longest 2 s; QP 14/7"),
+        text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
     );
-    good(&[
-        "adp",
-        "compare",
-        "ib",
-        "--outages",
-        "flaps:down=2s,up=5s,count=10",
-    ]);
+    assert!(text.contains("spurious"), "{text}");
+}
+
+#[test]
+fn outages_are_lists_files_and_flaps() {
+    let lengths = scratch("lengths", "# seconds\n0.3\n2s\n\n500ms # short\n");
+    let text = good(&["adp", "compare", "ib", "patient", "--outages", &lengths]);
+    let head = "3 outages, median 500 ms, longest 2 s; loss 0%;";
+    assert!(text.starts_with(head), "{text}");
+    let flaps = "flaps:down=2s,up=5s,count=10";
+    let text = good(&["adp", "compare", "ib", "--outages", flaps, "--count", "5"]);
+    let head = "5 queue pairs, 10 times down for 2 s and up for 5 s;";
+    assert!(text.starts_with(head), "{text}");
+    let bad_lengths = scratch("bad-lengths", "1s\n# and\nlong\n");
     for (args, expected) in [
         (
             &["--outages", "lognormal:median=1s"][..],
-            "p99 is missing; write lognormal:median",
+            "missing p99; write lognormal:median",
         ),
         (
             &["--outages", "lognormal:median=1s,p99=1ms"],
-            "is less than median",
+            "p99=1 ms: must be at least the median, 1 s",
         ),
         (
             &["--outages", "flaps:down=1s,up=1s,count=0"],
-            "count must be 1 to 1000",
+            "count \"0\": must be 1 to 1000",
         ),
         (
             &["--outages", "flaps:down=1s,up=1s,down=1s"],
-            "down is given twice",
+            "down is given more than once",
         ),
         (&["--outages", "list:1s,-1s"], "must be a time"),
         (&["--outages", "list:"], "must be a time"),
         (
+            &["--outages", &bad_lengths],
+            "line 3: time \"long\": must be a time",
+        ),
+        (
             &["--outages", "/nowhere"],
             "name a file of lengths, or write lognormal",
         ),
+        (&[], "missing --outages: write lognormal"),
         (
             &["--outages", "list:1s", "--timeout", "0"],
             "timeout 0 turns the timer off",
@@ -760,8 +790,53 @@ fn policies_are_compared_over_outages() {
             &["--outages", "list:1s", "link-flop"],
             "for example link-flap",
         ),
+        (
+            &["--outages", "list:1s", "--loss", "60%"],
+            "between 0 and 0.5",
+        ),
+        (
+            &["--outages", "list:1s", "--rtt", "lognormal:p99=1s"],
+            "missing median",
+        ),
+        (
+            &["--outages", "list:1s", "--svg", "/nowhere/x.svg"],
+            "cannot write /nowhere/x.svg",
+        ),
+        (&["--scenario", "nothing"], "ferroce sim list"),
+        (
+            &["--scenario", "incast-pfc", "--outages", "list:1s"],
+            "no fault of kind link-down",
+        ),
+        (
+            &["--scenario", "switch-reboot", "--loss", "1%"],
+            "cannot be used with",
+        ),
     ] {
         let errors = bad(&[&["adp", "compare"], args].concat());
         assert!(errors.contains(expected), "{errors}");
     }
+}
+
+#[test]
+fn policies_are_compared_on_a_fabric() {
+    let args = [
+        "adp",
+        "compare",
+        "ib",
+        "link-flap",
+        "--scenario",
+        "flap-all-reduce",
+        "--count",
+        "2",
+    ];
+    let compared = good_json(&[&args[..], &["-j"]].concat());
+    let [ib, flap] = [0, 1].map(|at| &compared["policies"][at]);
+    for it in [ib, flap] {
+        assert_eq!(it["survived"], 1.0);
+        assert!(it["retransmissions"].as_f64().unwrap() > 0.0);
+    }
+    let lost = |it: &Value| it["lost_p50_ns"].as_u64().unwrap();
+    assert!(lost(flap) < lost(ib), "{compared}");
+    let text = good(&[&args[..], &["--outages", "list:1ms,5ms"]].concat());
+    assert!(text.contains("2 runs of flap-all-reduce"), "{text}");
 }

@@ -73,7 +73,13 @@ fn a_short_demo_reports_every_policy() {
         &svg,
         "-j",
     ]);
-    assert_eq!(keys(&report), ["runs", "seed", "too_busy"]);
+    assert_eq!(keys(&report), ["configuration", "runs", "seed", "too_busy"]);
+    let configuration = &report["configuration"];
+    assert_eq!(configuration["bytes"], 2 << 20);
+    assert_eq!(configuration["blackout"]["length_ns"], 30_000_000);
+    assert_eq!(configuration["blackout"]["start_percent_of_bytes"], 50.0);
+    assert_eq!(configuration["profile"], "profile link-flap");
+    assert_eq!(configuration["timeout"], 14);
     assert_eq!(report["seed"].as_u64(), Some(12_345_678_901_234_567_890));
     let runs = report["runs"].as_array().unwrap();
     let policies = runs.iter().map(|run| run["policy"].as_str().unwrap());
@@ -113,11 +119,11 @@ fn a_short_demo_reports_every_policy() {
     }
     let picture = std::fs::read_to_string(&*svg).unwrap();
     assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"));
-    for words in ["firmware", "Recovery", "IBV", "NaN"] {
+    for words in ["firmware", "Recovery", "spurious", "IBV", "NaN"] {
         let is_there = picture.contains(words);
         assert_eq!(
             is_there,
-            ["firmware", "Recovery"].contains(&words),
+            ["firmware", "Recovery", "spurious"].contains(&words),
             "{words}"
         );
     }
@@ -326,6 +332,8 @@ fn the_congestion_demo_shows_how_queue_pairs_share() {
     let report = demo_json(&[&args[..], &["--json"]].concat());
     assert_eq!(report["verified"], true);
     assert_eq!(count(&report["bottleneck_bps"]), 200_000_000);
+    assert_eq!(report["configuration"]["flows"], 3);
+    assert_eq!(report["configuration"]["preset"], "paper");
     assert!(count(&report["marked"]) > 0 && count(&report["cnps"]) > 0);
     let phases = report["phases"].as_array().unwrap();
     let qps: Vec<_> = phases.iter().map(|phase| count(&phase["qps"])).collect();
@@ -411,12 +419,43 @@ fn the_congestion_demo_refuses_what_it_cannot_show() {
         ("--congestion --preset none", "choose one of firmware"),
         ("--congestion --loss 1%", "cannot be used with"),
         ("--congestion --width 59", "60..=400"),
-        ("--flows 2", "--congestion"),
+        ("--flows 2", "--flows is an option of --congestion"),
+        // Beside an option that excludes it.
+        (
+            "--bytes 1M --time 1s",
+            "--time is an option of --congestion",
+        ),
+        ("--loss 1% --width 80", "leave --width out"),
+        ("--preset paper --profile backoff", "--preset"),
+        ("--bottleneck 1Gbit", "--bottleneck"),
     ] {
         let (code, _, err) = demo(&args.split(' ').collect::<Vec<_>>());
         assert_eq!(code, 2, "{args}");
         assert!(err.contains(told), "{args}: {err}");
     }
+}
+
+#[test]
+fn an_interface_that_is_down_is_an_error() {
+    // A new network namespace has a loopback interface that is down.
+    let output = Command::new("unshare")
+        .args(["-rn", FERROCE, "demo"])
+        .output();
+    let Ok(output) = output else {
+        return; // there is no such program
+    };
+    let (code, _, err) = said(output);
+    if err.contains("unshare:") {
+        return; // it may not
+    }
+    assert_eq!(code, Some(1), "{err}");
+    let down = "error: lo, which has 127.0.0.1, is down";
+    let up = "`ip link set dev lo up`";
+    let nowhere = "belongs to no interface";
+    assert!(
+        (err.starts_with(down) && err.contains(up)) || err.contains(nowhere),
+        "{err}"
+    );
 }
 
 /// Whatever the machine is busy with, there is the same verdict or none.

@@ -44,15 +44,13 @@
 #![warn(clippy::cast_possible_truncation)]
 
 extern crate alloc;
-#[cfg(any(test, feature = "compare", feature = "file"))]
+#[cfg(any(test, feature = "file"))]
 extern crate std;
 
 mod adp;
 #[cfg(feature = "file")]
 pub mod builtin;
 mod check;
-#[cfg(feature = "compare")]
-pub mod compare;
 mod demand;
 mod endurance;
 #[cfg(feature = "file")]

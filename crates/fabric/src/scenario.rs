@@ -56,7 +56,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 pub use self::check::Finding;
-pub use self::device::Device;
+pub use self::device::{Device, settings_of};
 pub use self::estimate::Estimate;
 pub use self::fault::FaultSpan;
 use self::read::Reader;

@@ -1,190 +1,310 @@
-//! `ferroce adp compare`: how policies fare over many outages.
+//! `ferroce adp compare`: how policies fare in outages and under loss.
 
-mod outages;
+pub(super) mod on_fabric;
+mod picture;
+pub(super) mod report;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ferroce_adp::compare::{Fared, compare};
-use ferroce_adp::{Policy, PolicyKind, builtin};
+use ferroce_adp::{Policy, PolicyKind, QpTimeouts, builtin};
 use ferroce_designer::figures::qp_name;
-use ferroce_time::Span;
+use ferroce_trial::figures::{Fared, Job, jobs};
+use ferroce_trial::{Link, MESSAGES, Train, TrialError};
 use serde::Serialize;
 
-use self::outages::Outages;
-use super::{CommonQpArgs, floor, load};
-use crate::output::{Failure, Output, Table};
+use self::on_fabric::OnFabric;
+use super::progress::Progress;
+use super::trial_args::{LinkArgs, OutageArgs};
+use super::{floor, load, retry_count, timeout_code};
+use crate::output::{Failure, Output};
 
-/// Compare how policies fare over many outages, in virtual time
+/// Compare how policies fare in outages and under loss, in virtual time
 ///
-/// Each outage is lived through by a queue pair of its own, which has something outstanding when
-/// the link goes down, with its own draw of the first wait. It is back when the first
-/// retransmission leaves on a link that is up. Losses on a link that is up are not part of it.
+/// For each outage a pair of devices on a cable is made. Its queue pair has a message outstanding when
+/// the link goes down, with its own draw of the first wait, and sends 32 more of 16 KiB afterwards, over
+/// a link with the loss and the round trips that are asked for. The same seed gives the same figures.
 ///
 /// --outages takes
 /// lognormal:median=300ms,p99=20s  lengths of this distribution;
 /// list:300ms,2s,20s               these lengths;
 /// flaps:down=2s,up=5s,count=10    a link that goes down as often as that;
-/// FILE                            lengths, one on each line, in seconds or with a unit.
+/// FILE or - (standard input)      lengths, one on each line, in seconds or with a unit.
+///
+/// With --scenario it is the jobs of a scenario of `ferroce sim` that meet with its faults, on a whole
+/// fabric; --outages then sets how long its links, switches and hosts are gone.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES, verbatim_doc_comment)]
 pub(crate) struct Compare {
     /// Policies: firmware, ib, built-in profiles or profile files [default: all that are built in]
     #[arg(value_name = "POLICY")]
     policies: Vec<String>,
-    /// The outages
-    #[arg(long, value_name = "OUTAGES")]
-    outages: String,
     #[command(flatten)]
-    qp: CommonQpArgs,
-    /// How many outages of a distribution, or how many queue pairs live through flaps
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    count: u32,
-    /// Seed of what queue pairs draw
+    outages: OutageArgs,
+    #[command(flatten)]
+    link: LinkArgs,
+    /// Compare on this scenario, a file or a built-in one (`ferroce sim list`)
+    #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["loss", "rtt"])]
+    scenario: Option<String>,
+    /// ACK timeout of the QP, a code of 5 bits: 4.096 us doubled T times [default: 14, or the scenario's]
+    #[arg(long, value_name = "T", value_parser = timeout_code)]
+    timeout: Option<u8>,
+    /// Retry count of the QP, 3 bits: 7 means seven [default: 7, or the scenario's]
+    #[arg(long, value_name = "R", value_parser = retry_count)]
+    retry_cnt: Option<u8>,
+    /// How many outages of a distribution, queue pairs that live through flaps, or runs of a scenario
+    /// [default: 500; those of a list; 20 runs of a scenario]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    count: Option<u32>,
+    /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Take timeouts below 16 as they are, as the register field of this name does
     #[arg(long)]
     min_ack_timeout_limit_disabled: bool,
+    /// Draw the time lost and the resume delay as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Print JSON
     #[arg(short, long)]
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Comparison<'a> {
-    timeout: u8,
-    retry_cnt: u8,
-    seed: u64,
-    outages: usize,
-    policies: Vec<PolicyJson<'a>>,
+/// How one policy fared.
+pub(super) struct Tried {
+    pub(super) name: String,
+    pub(super) jobs: Vec<Job>,
+    pub(super) fared: Fared,
 }
 
-/// What dies has lost null.
+/// Everything that the figures depend on.
 #[derive(Serialize)]
-struct PolicyJson<'a> {
-    policy: &'a str,
-    survived: f64,
-    lost_p50_ns: Option<u64>,
-    lost_p99_ns: Option<u64>,
-    resumed_after_p50_ns: Option<u64>,
-    resumed_after_p99_ns: Option<u64>,
-    retransmissions: f64,
+pub(super) struct Configuration {
+    version: &'static str,
+    outages: Option<String>,
+    scenario: Option<String>,
+    /// Tells scenarios apart that differ in anything but their seed.
+    scenario_hash: Option<String>,
+    loss: Option<f64>,
+    round_trip: Option<String>,
+    messages: Option<u32>,
+    timeout: Option<u8>,
+    retry_cnt: Option<u8>,
+    min_ack_timeout_limit_disabled: bool,
+    count: usize,
+    seed: u64,
 }
 
 impl Compare {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let qp = self.qp.qp();
-        if qp.timeout == 0 {
-            return Err(Failure::input(
-                "timeout 0 turns the timer off: nothing is sent again after an outage; write \
-                 --timeout 1 or more",
-            ));
-        }
-        let outages = Outages::read(&self.outages, self.count)?;
         let policies = self.policies()?;
-        let fared: Vec<(&str, Fared)> = policies
-            .iter()
-            .map(|(name, policy)| (name.as_str(), compare(policy, qp, &outages.trains)))
-            .collect();
-        if self.json {
-            let policies = fared
-                .iter()
-                .map(|(name, fared)| PolicyJson::new(name, fared));
-            return to.json(&Comparison {
-                timeout: qp.timeout,
-                retry_cnt: qp.retry_cnt,
-                seed: self.seed,
-                outages: outages.trains.len(),
-                policies: policies.collect(),
-            });
+        let (configuration, title, results) = match &self.scenario {
+            Some(name) => self.on_fabric(&OnFabric::open(name)?, &policies)?,
+            None => self.on_a_pair(&policies)?,
+        };
+        if let Some(path) = &self.svg {
+            let svg = picture::draw(&title, &results).map_err(std::io::Error::other)?;
+            std::fs::write(path, svg).map_err(|error| {
+                Failure::input(format_args!(
+                    "cannot write {}: {error}; name a file in a directory that exists and is yours",
+                    path.display()
+                ))
+            })?;
         }
+        if self.json {
+            return to.json(&report::json(&configuration, &results));
+        }
+        let per = if self.scenario.is_some() {
+            "run"
+        } else {
+            "outage"
+        };
         to.text(&format!(
-            "{}; QP {}; seed {}\n\n{}\n{}",
-            outages.text,
-            qp_name(qp),
-            self.seed,
-            table(&fared),
-            "lost: time without progress, never = the job died; resume: after the link's return;\n\
-             resent: retransmissions into the outage, on average\n"
+            "{}\n\n{}\n{}",
+            title,
+            report::table(&results),
+            report::legend(per)
         ))
+    }
+
+    fn on_a_pair(
+        &self,
+        policies: &[(String, Policy)],
+    ) -> Result<(Configuration, String, Vec<Tried>), Failure> {
+        let outages = self.outages.required()?;
+        let qp = self.qp();
+        let count = self.count.unwrap_or_else(|| outages.usual_count());
+        let trains = outages.outages.trains(count, self.seed);
+        let link = self.link.link();
+        let progress = Progress::new("comparing", policies.len() as u64);
+        let results = policies.iter().map(|(name, policy)| {
+            let result = try_policy(name, policy, qp, &link, &trains, self.seed);
+            progress.step("");
+            result
+        });
+        let results = results.collect::<Result<Vec<_>, _>>()?;
+        let title = format!(
+            "{}; {}; QP {}; seed {}",
+            outages.title(count, &trains),
+            self.link,
+            qp_name(qp),
+            self.seed
+        );
+        let configuration = Configuration {
+            outages: Some(outages.text.clone()),
+            loss: Some(self.link.loss()),
+            round_trip: Some(self.link.round_trip().to_string()),
+            messages: Some(MESSAGES),
+            timeout: Some(qp.timeout),
+            retry_cnt: Some(qp.retry_cnt),
+            ..self.configuration(trains.len())
+        };
+        Ok((configuration, wrapped(&title), results))
+    }
+
+    fn on_fabric(
+        &self,
+        fabric: &OnFabric,
+        policies: &[(String, Policy)],
+    ) -> Result<(Configuration, String, Vec<Tried>), Failure> {
+        let outages = self.outages.read()?;
+        let count = self.count.unwrap_or(20);
+        let lengths = outages
+            .as_ref()
+            .map(|it| it.outages.trains(count, self.seed));
+        let attributes = [("timeout", self.timeout), ("retry_cnt", self.retry_cnt)];
+        let runs = fabric.runs(count, self.seed, lengths.as_deref(), attributes)?;
+        let progress = Progress::new("comparing", policies.len() as u64);
+        let results = policies.iter().map(|(name, policy)| {
+            let jobs = fabric.jobs(name, policy, &runs)?;
+            progress.step("");
+            Ok(Tried {
+                name: name.clone(),
+                fared: Fared::of(&jobs),
+                jobs,
+            })
+        });
+        let results = results.collect::<Result<Vec<_>, Failure>>()?;
+        let title = format!(
+            "{count} runs of {}{}; seeds {} to {}",
+            fabric.name(),
+            match (&outages, &lengths) {
+                (Some(outages), Some(lengths)) => format!("; {}", outages.title(count, lengths)),
+                _ => String::new(),
+            },
+            self.seed,
+            self.seed.wrapping_add(u64::from(count) - 1)
+        );
+        let configuration = Configuration {
+            outages: outages.map(|it| it.text),
+            scenario: Some(fabric.name().to_owned()),
+            scenario_hash: Some(format!("{:016x}", fabric.hash())),
+            timeout: self.timeout,
+            retry_cnt: self.retry_cnt,
+            ..self.configuration(runs.len())
+        };
+        Ok((configuration, wrapped(&title), results))
+    }
+
+    fn configuration(&self, count: usize) -> Configuration {
+        Configuration {
+            version: env!("CARGO_PKG_VERSION"),
+            outages: None,
+            scenario: None,
+            scenario_hash: None,
+            loss: None,
+            round_trip: None,
+            messages: None,
+            timeout: None,
+            retry_cnt: None,
+            min_ack_timeout_limit_disabled: self.min_ack_timeout_limit_disabled,
+            count,
+            seed: self.seed,
+        }
+    }
+
+    fn qp(&self) -> QpTimeouts {
+        QpTimeouts {
+            timeout: self.timeout.unwrap_or(14),
+            retry_cnt: self.retry_cnt.unwrap_or(7),
+        }
     }
 
     /// The policies, by name.
     fn policies(&self) -> Result<Vec<(String, Policy)>, Failure> {
-        let all = || {
-            let names = builtin::all().iter().map(|it| it.name);
-            ["ib", "firmware"]
-                .into_iter()
-                .chain(names)
-                .map(str::to_owned)
-        };
         let names = match self.policies.is_empty() {
-            true => all().collect(),
+            true => all_policies(),
             false => self.policies.clone(),
         };
+        let floor = floor(self.min_ack_timeout_limit_disabled);
         let policies = names.into_iter().map(|name| {
-            let kind = match name.as_str() {
-                "ib" => PolicyKind::IB,
-                //= F14: as a device comes.
-                "firmware" => PolicyKind::Firmware {
-                    quantiser: true,
-                    initial_exponent: None,
-                },
-                file => PolicyKind::Profile(load(Path::new(file))?),
-            };
-            let mut policy = Policy::new(kind);
-            policy.floor = floor(self.min_ack_timeout_limit_disabled);
-            policy.seed = self.seed;
+            let mut policy = Policy::new(kind(&name)?);
+            policy.floor = floor;
             Ok((name, policy))
         });
         policies.collect()
     }
 }
 
-impl<'a> PolicyJson<'a> {
-    fn new(policy: &'a str, fared: &Fared) -> Self {
-        let ns = |span: Span| (span != Span::NEVER).then_some(span.as_nanos());
-        let ([lost_p50, lost_p99], [resumed_p50, resumed_p99]) = (fared.lost, fared.resumed_after);
-        Self {
-            policy,
-            survived: fared.survived,
-            lost_p50_ns: ns(lost_p50),
-            lost_p99_ns: ns(lost_p99),
-            resumed_after_p50_ns: ns(resumed_p50),
-            resumed_after_p99_ns: ns(resumed_p99),
-            retransmissions: fared.retransmissions,
+/// The names of all policies that are built in.
+pub(super) fn all_policies() -> Vec<String> {
+    let profiles = builtin::all().iter().map(|it| it.name);
+    let names = ["ib", "firmware"].into_iter().chain(profiles);
+    names.map(str::to_owned).collect()
+}
+
+/// The policy of a name.
+pub(super) fn kind(name: &str) -> Result<PolicyKind, Failure> {
+    Ok(match name {
+        "ib" => PolicyKind::IB,
+        //= F14: as a device comes.
+        "firmware" => PolicyKind::Firmware {
+            quantiser: true,
+            initial_exponent: None,
+        },
+        file => PolicyKind::Profile(load(Path::new(file))?),
+    })
+}
+
+/// How a policy fares on a pair.
+pub(super) fn try_policy(
+    name: &str,
+    policy: &Policy,
+    qp: QpTimeouts,
+    link: &Link,
+    trains: &[Train],
+    seed: u64,
+) -> Result<Tried, Failure> {
+    let jobs = jobs(policy, qp, link, trains, seed).map_err(|error| match error {
+        TrialError::NoTimer => Failure::input(format_args!("{error}; write --timeout 1 or more")),
+        TrialError::Flood(..) => Failure::input(format_args!(
+            "{name}: {error}; shorten the outages, or see `ferroce adp check`"
+        )),
+        TrialError::Verbs(_) => Failure::broken(error),
+    })?;
+    Ok(Tried {
+        name: name.to_owned(),
+        fared: Fared::of(&jobs),
+        jobs,
+    })
+}
+
+/// Broken into lines that fit a terminal.
+pub(super) fn wrapped(title: &str) -> String {
+    const WIDTH: usize = 80;
+    let mut lines = String::new();
+    let mut column = 0;
+    for part in title.split("; ") {
+        let width = part.chars().count();
+        if column > 0 && column + 2 + width > WIDTH {
+            lines.push_str(";\n");
+            column = 0;
+        } else if column > 0 {
+            lines.push_str("; ");
+            column += 2;
         }
+        lines.push_str(part);
+        column += width;
     }
-}
-
-fn table(fared: &[(&str, Fared)]) -> Table {
-    let header = [
-        "policy",
-        ">survive",
-        ">lost p50",
-        ">p99",
-        ">resume p50",
-        ">p99",
-        ">resent",
-    ];
-    let mut table = Table::new(&header);
-    for (name, fared) in fared {
-        let ([lost_p50, lost_p99], [resumed_p50, resumed_p99]) = (fared.lost, fared.resumed_after);
-        table.row(vec![
-            (*name).to_owned(),
-            percent(fared.survived),
-            lost_p50.about().to_string(),
-            lost_p99.about().to_string(),
-            resumed_p50.about().to_string(),
-            resumed_p99.about().to_string(),
-            format!("{:.0}", fared.retransmissions),
-        ]);
-    }
-    table
-}
-
-/// A share, never rounded up to all of it.
-fn percent(share: f64) -> String {
-    format!("{:.1} %", (share * 1_000.0).floor() / 10.0)
+    lines
 }

@@ -1,6 +1,6 @@
 //! Why the demo could not run.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ferroce_hca::VerbsError;
 use ferroce_udp::OpenError;
@@ -20,6 +20,17 @@ pub(crate) enum Error {
     AddressInUse {
         /// The address asked for.
         address: SocketAddr,
+    },
+    /// An address is on an interface that is down.
+    #[error(
+        "{interface}, which has {address}, is down or has no carrier: bring it up (`ip link set dev \
+         {interface} up`), or take other addresses with --addresses A,B"
+    )]
+    Down {
+        /// The address asked for.
+        address: IpAddr,
+        /// The interface that has it.
+        interface: String,
     },
     /// A device could not be opened.
     #[error("{0}; the demo takes its addresses from --addresses A,B")]

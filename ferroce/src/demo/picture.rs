@@ -192,6 +192,12 @@ impl<'a> Picture<'_, 'a> {
             let color = color(run.policy);
             self.canvas
                 .text(&text, (x + 18, 100), LEFT_CENTER, 14, color)?;
+            let again = format!(
+                "{} packets sent again, {} of them spurious",
+                run.retransmissions, run.spurious
+            );
+            self.canvas
+                .text(&again, (x + 18, 118), LEFT_CENTER, 12, INK)?;
             x += (WIDTH - X.0) / Kind::ALL.len() as i32;
         }
         Ok(())

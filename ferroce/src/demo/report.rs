@@ -1,6 +1,7 @@
 //! What a demo says at the end: a table, a histogram, a sentence, or JSON.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 use serde::Serialize;
 
@@ -83,11 +84,14 @@ fn table(runs: &[Figures]) -> Table {
     table
 }
 
-/// The timeouts of all policies, side by side in the same bins.
+/// The timeouts of all policies, side by side in the same bins, and below them the packets that were sent
+/// again for nothing.
 fn histogram(runs: &[Figures]) -> String {
     let name = |run: &Figures| (run.policy.to_string(), run.histogram());
     let columns: Vec<_> = runs.iter().map(name).collect();
-    bins::table(&BINS, &columns).unwrap_or_else(|| "No timeouts.\n".to_owned())
+    let spurious: Vec<u64> = runs.iter().map(|run| run.spurious).collect();
+    let table = bins::table_and(&BINS, &columns, Some(("spurious", &spurious)));
+    table.unwrap_or_else(|| "No timeouts.\n".to_owned())
 }
 
 /// Runs shorter than this differ by chance.
@@ -299,10 +303,67 @@ pub(super) fn wrap(text: &str) -> String {
 /// The report for programs.
 #[derive(Debug, Serialize)]
 pub(crate) struct Json {
+    configuration: Configuration,
     seed: u64,
     /// Why the runs cannot be compared; null if they can.
     too_busy: Option<String>,
     runs: Vec<RunJson>,
+}
+
+/// What was asked for, defaults included.
+#[derive(Debug, Serialize)]
+struct Configuration {
+    version: &'static str,
+    addresses: [IpAddr; 2],
+    bytes: u64,
+    queue_pairs: usize,
+    loss: f64,
+    /// Null if the link never goes dark.
+    blackout: Option<BlackoutJson>,
+    timeout: u8,
+    retry_cnt: u8,
+    profile: String,
+    /// The profile as the register ROCE_ACCL holds it, hexadecimal.
+    profile_bytes: String,
+    seed: u64,
+}
+
+/// When the link goes dark, and for how long: either of the starts is null.
+#[derive(Debug, Serialize)]
+struct BlackoutJson {
+    length_ns: u64,
+    start_ns: Option<u64>,
+    start_percent_of_bytes: Option<f64>,
+}
+
+impl Configuration {
+    fn new(plan: &Plan, profile_name: &str) -> Self {
+        let blackout = plan.blackout.map(|it| {
+            let (start_ns, start_percent_of_bytes) = match it.start {
+                Start::Time(ns) => (Some(ns), None),
+                Start::Percent(percent) => (None, Some(percent)),
+            };
+            BlackoutJson {
+                length_ns: it.length_ns,
+                start_ns,
+                start_percent_of_bytes,
+            }
+        });
+        let bytes = plan.profile.to_register();
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            addresses: plan.addresses,
+            bytes: plan.bytes,
+            queue_pairs: QPS,
+            loss: plan.loss,
+            blackout,
+            timeout: plan.qp.timeout,
+            retry_cnt: plan.qp.retry_cnt,
+            profile: profile_name.to_owned(),
+            profile_bytes: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            seed: plan.seed,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -329,9 +390,10 @@ struct LatencyJson {
 }
 
 impl Json {
-    pub(crate) fn new(seed: u64, runs: &[Figures]) -> Self {
+    pub(crate) fn new(plan: &Plan, profile_name: &str, runs: &[Figures]) -> Self {
         Self {
-            seed,
+            configuration: Configuration::new(plan, profile_name),
+            seed: plan.seed,
             too_busy: too_busy(runs).as_ref().map(excuse),
             runs: runs.iter().map(RunJson::new).collect(),
         }
@@ -420,8 +482,11 @@ timeouts after    ib                     firmware               profile
 64 ms to 128 ms   ·                      ▋ 1                    ·
 128 ms to 256 ms  ·                      ·                      ·
 256 ms to 512 ms  ██████████████████ 30  ·                      ·
+spurious          ·                      ·                      █▎ 2
 ";
-        assert_eq!(histogram(&three()), expected);
+        let mut runs = three();
+        runs[2].spurious = 2;
+        assert_eq!(histogram(&runs), expected);
         let quiet = [run(Kind::Ib, 10, &[])];
         assert_eq!(histogram(&quiet), "No timeouts.\n");
     }

@@ -8,7 +8,7 @@ use ferroce_hca::{
     MrInfo, Mtu, Personality, QpAttr, QpCap, QpInit, QpType, RecvWr, Secret, Sge, Sges, Span,
 };
 use ferroce_prm::roce_accl::ROCE_ACCL;
-use ferroce_udp::{Device, DeviceConfig, Endpoint};
+use ferroce_udp::{Device, DeviceConfig, Endpoint, Interface};
 use ferroce_wire::{Psn, Qpn};
 
 use super::error::Error;
@@ -56,7 +56,12 @@ impl End {
             sends,
             receives,
         } = layout;
+        let address = config.address;
         let device = Device::open(config)?;
+        if !Interface::has_carrier(address) {
+            let interface = Interface::name_of(address).unwrap_or_default();
+            return Err(Error::Down { address, interface });
+        }
         let buffer = Buffer::zeroed(qps * places * message);
         let (cq, qps, mr) = device.with(|hca| {
             let pd = hca.alloc_pd()?;

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use ferroce_hca::{BinWidthMode, HistogramConfig, Method, TimeUnit};
+use ferroce_hca::{BinWidthMode, Counter, HistogramConfig, Method, TimeUnit};
 use ferroce_prm::adp_retx_histogram::{self, ADP_RETX_HISTOGRAM};
 use ferroce_prm::adp_retx_histogram_config::{self as reg, ADP_RETX_HISTOGRAM_CONFIG};
 use ferroce_prm::{Field, Image};
@@ -191,7 +191,10 @@ impl Hist {
             }
             match view {
                 View::Lines => to.text(&Self::lines(iteration, &config, &counts))?,
-                View::Bars => to.text(&self.picture(iteration, &config, counts))?,
+                View::Bars => {
+                    let spurious = spurious(&*device, to)?;
+                    to.text(&(self.picture(iteration, &config, counts) + &spurious))?;
+                }
                 View::Json => {
                     let bins = bins::json(&config, &counts);
                     to.json(&json!({"device": self.device, "iteration": iteration, "bins": bins}))?;
@@ -309,6 +312,22 @@ impl Hist {
         }
         text + "\n\n"
     }
+}
+
+/// What a device in software has sent again for nothing; a card does not tell.
+fn spurious(device: &dyn Registers, to: &mut Output<'_>) -> Result<String, Failure> {
+    if registers::is_card_name(device.name()) {
+        return Ok(String::new());
+    }
+    let Ok(observer) = super::registry(to)?.observe(device.name()) else {
+        return Ok(String::new());
+    };
+    let count = |counter| observer.state().counter(counter);
+    Ok(format!(
+        "\nspurious retransmissions: {} of {}, since the device exists\n",
+        count(Counter::SpuriousRetransmissions),
+        count(Counter::RetransmittedPackets)
+    ))
 }
 
 type Register = [u8; ADP_RETX_HISTOGRAM_CONFIG.size()];

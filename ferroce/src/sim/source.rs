@@ -74,16 +74,16 @@ pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
 
 /// The text of a scenario, and where it is.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(crate) struct Source {
     /// A built-in name, or a file.
-    pub(super) name: PathBuf,
+    pub(crate) name: PathBuf,
     pub(super) text: String,
     /// What files are relative to that it refers to; none if it is built in.
     directory: Option<PathBuf>,
 }
 
 impl Source {
-    pub(super) fn open(name: &str) -> Result<Self, Failure> {
+    pub(crate) fn open(name: &str) -> Result<Self, Failure> {
         let path = PathBuf::from(name);
         let built_in = BUILT_IN.iter().find(|(known, _)| *known == name);
         if let Some((_, text)) = built_in.filter(|_| !path.exists()) {
@@ -129,7 +129,7 @@ impl Source {
         Ok(Cow::Owned(whole + &text))
     }
 
-    pub(super) fn scenario(&self, values: &[(String, String)]) -> Result<Scenario, Failure> {
+    pub(crate) fn scenario(&self, values: &[(String, String)]) -> Result<Scenario, Failure> {
         self.parse(values).map_err(|error| self.refused(&error))
     }
 

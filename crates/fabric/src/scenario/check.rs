@@ -108,7 +108,7 @@ impl Scenario {
             let hosts = self.hosts_of(number);
             let concerns = |it: &&super::FaultSpan| match it.host_cut_off(&self.topology) {
                 Some(host) => hosts[host as usize],
-                None => it.silences(),
+                None => it.is_outage(),
             };
             let longest = self.faults.iter().filter(concerns);
             let longest = longest.max_by_key(|it| self.outage(it));

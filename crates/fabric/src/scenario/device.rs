@@ -7,7 +7,7 @@ use ferroce_adp::file::Document;
 use ferroce_adp::{AckTimeoutFloor, Policy, PolicyKind, Profile, QpTimeouts};
 use ferroce_dcqcn::presets::{PRESETS, Preset};
 use ferroce_dcqcn::{Param, Params, Rate};
-use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, Settings};
+use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, Settings, SettingsParts};
 use ferroce_prm::{Image, roce_accl as reg};
 use ferroce_time::Span;
 use toml::de::DeValue;
@@ -36,6 +36,15 @@ impl Device {
     #[must_use]
     pub fn total_timeout(&self, qp: QpTimeouts) -> Option<Span> {
         self.policy.total(qp)
+    }
+
+    /// Imposes another retransmission policy on all queue pairs, in place of that of the file.
+    pub fn set_policy(&mut self, name: &str, policy: Policy) {
+        let mut parts = settings_of(&policy);
+        parts.congestion = self.settings.to_parts().congestion;
+        self.settings = Arc::new(Settings::from_parts(parts));
+        name.clone_into(&mut self.policy_name);
+        self.policy = policy;
     }
 
     /// A device for each host of a topology.
@@ -83,15 +92,7 @@ pub(super) fn read<'t>(
         }
         None => read_personality(reader, &section, &mut personality),
     };
-    let mut parts = Settings::new(personality).to_parts();
     let profile = profile.and_then(|(_, profile)| profile);
-    if let Some(profile) = &profile {
-        activate(&mut parts.roce_accl, profile);
-    }
-    if is_free {
-        parts.floor_disabled = u128::MAX;
-    }
-    parts.congestion = congestion(reader, &section);
     let mut policy = Policy::new(match (profile, personality.adaptive) {
         (Some(profile), _) => PolicyKind::Profile(profile),
         (None, false) => PolicyKind::Ib {
@@ -105,6 +106,8 @@ pub(super) fn read<'t>(
     if is_free {
         policy.floor = AckTimeoutFloor::Disabled;
     }
+    let mut parts = settings_of(&policy);
+    parts.congestion = congestion(reader, &section);
     let window = reader.size(&section, "window", (4096, 1 << 30));
     Device {
         settings: Arc::new(Settings::from_parts(parts)),
@@ -228,6 +231,38 @@ fn file<'t>(
             None
         }
     }
+}
+
+/// What a device is set to that imposes a policy on its queue pairs; all else is as after power-on. The
+/// seed of the policy is the device's own.
+#[must_use]
+pub fn settings_of(policy: &Policy) -> SettingsParts {
+    let mut personality = Personality {
+        dec_trigger: policy.dec_trigger,
+        range_bound_exclusive: policy.range_bound_exclusive,
+        ..Personality::default()
+    };
+    match policy.kind {
+        PolicyKind::Firmware {
+            quantiser,
+            initial_exponent,
+        } => (personality.quantiser, personality.initial_exponent) = (quantiser, initial_exponent),
+        PolicyKind::Ib { multiplier } => {
+            (personality.adaptive, personality.ib_multiplier) = (false, multiplier);
+        }
+        PolicyKind::Profile(_) => {}
+    }
+    if let AckTimeoutFloor::Enforced(code) = policy.floor {
+        personality.min_ack_timeout = code;
+    }
+    let mut parts = Settings::new(personality).to_parts();
+    if let PolicyKind::Profile(profile) = &policy.kind {
+        activate(&mut parts.roce_accl, profile);
+    }
+    if policy.floor == AckTimeoutFloor::Disabled {
+        parts.floor_disabled = u128::MAX;
+    }
+    parts
 }
 
 /// Makes a profile the active one of the register ROCE_ACCL.

@@ -52,7 +52,8 @@ impl FaultSpan {
     }
 
     /// Whether nothing gets through to some host while it lasts.
-    pub(super) fn silences(&self) -> bool {
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
         matches!(self.effect, Effect::Down(_) | Effect::Silent(_))
     }
 

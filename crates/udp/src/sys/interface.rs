@@ -27,6 +27,14 @@ impl Interface {
         measure(&name)
     }
 
+    /// The name of the interface with the address.
+    pub fn name_of(address: IpAddr) -> Option<String> {
+        let address = listed(address);
+        let mut all = addresses();
+        all.find(|(found, _)| *found == address)
+            .map(|(_, name)| name)
+    }
+
     /// Whether an interface has the address, and a carrier.
     pub fn has_carrier(address: IpAddr) -> bool {
         let address = listed(address);

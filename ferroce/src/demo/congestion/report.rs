@@ -1,5 +1,7 @@
 //! What the congestion demo says at the end: the course, a table, a sentence, or JSON.
 
+use std::net::IpAddr;
+
 use serde::Serialize;
 
 use super::course::{Course, Phase, PhaseFigures};
@@ -114,6 +116,7 @@ fn conclusion(plan: &Plan, course: &Course) -> String {
 /// The report for programs.
 #[derive(Debug, Serialize)]
 pub(super) struct Json {
+    configuration: Configuration,
     seed: u64,
     bottleneck_bps: u64,
     /// Why the figures say nothing about congestion control; null if they do.
@@ -124,6 +127,38 @@ pub(super) struct Json {
     cnps: u64,
     phases: Vec<PhaseJson>,
     samples: Vec<SampleJson>,
+}
+
+/// What was asked for, defaults included.
+#[derive(Debug, Serialize)]
+struct Configuration {
+    version: &'static str,
+    addresses: [IpAddr; 2],
+    flows: usize,
+    time_ns: u64,
+    bottleneck_bps: u64,
+    preset: &'static str,
+    marks_from_bytes: u32,
+    marks_up_to_bytes: u32,
+    marks_at_most: f64,
+    seed: u64,
+}
+
+impl Configuration {
+    fn new(plan: &Plan) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            addresses: plan.addresses,
+            flows: plan.flows,
+            time_ns: plan.length_ns,
+            bottleneck_bps: plan.bottleneck.bps(),
+            preset: plan.preset,
+            marks_from_bytes: plan.red.kmin(),
+            marks_up_to_bytes: plan.red.kmax(),
+            marks_at_most: plan.red.pmax(),
+            seed: plan.seed,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -161,6 +196,7 @@ impl Json {
         });
         let phase = |phase: &Phase| PhaseJson::new(plan, phase, course.figures(phase));
         Self {
+            configuration: Configuration::new(plan),
             seed: plan.seed,
             bottleneck_bps: plan.bottleneck.bps(),
             too_busy: too_busy(plan, course),

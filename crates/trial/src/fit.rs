@@ -1,0 +1,365 @@
+//! The search for the profile that loses least.
+//!
+//! A search has rounds, and each anneals from a start of its own. What a round finds depends on the
+//! question and its number only, so that rounds that are done can be kept and the others made later.
+
+mod candidates;
+mod state;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use argmin::core::{CostFunction, Error, Executor};
+use argmin::solver::simulatedannealing::{Anneal, SATempFunc, SimulatedAnnealing};
+use ferroce_adp::{
+    AckTimeoutFloor, Demand, Endurance, Policy, PolicyKind, Profile, QpTimeouts, RawProfile,
+};
+use ferroce_time::Span;
+use thiserror::Error as ThisError;
+
+use self::candidates::{simpler, starts, varied};
+pub use self::state::{State, StateError};
+use crate::figures::{Fared, compare};
+use crate::outages::{Outages, Train};
+use crate::pair::{Link, TrialError};
+use crate::random::{Dice, mix};
+
+/// What is asked of a profile, and how it is searched.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Question {
+    /// The outages.
+    pub outages: Outages,
+    /// The link while it is up.
+    pub link: Link,
+    /// The queue pairs.
+    pub qp: QpTimeouts,
+    /// The smallest ACK timeout that counts.
+    pub floor: AckTimeoutFloor,
+    /// Outages that are survived in any case, and how soon a dead peer is noticed.
+    pub demand: Demand,
+    /// Less than this share of all packets may be sent again although nothing was lost.
+    pub spurious_below: f64,
+    /// What the death of a job costs.
+    pub death: Span,
+    /// Outages that each profile is tried on.
+    pub count: u32,
+    /// Rounds of the search.
+    pub rounds: u32,
+    /// Profiles that a round tries.
+    pub steps: u32,
+    /// Of everything random.
+    pub seed: u64,
+}
+
+/// No profile is what is asked for.
+#[derive(Clone, PartialEq, ThisError, Debug)]
+pub enum Impossible {
+    /// The two demands contradict each other.
+    #[error(
+        "nothing survives {} and detects in {}: choose one; a dead peer looks like an outage until the \
+         outage is over",
+        survive.about(), detect_within.about()
+    )]
+    Contradiction {
+        /// What is to be survived.
+        survive: Span,
+        /// How soon a dead peer is to be noticed.
+        detect_within: Span,
+    },
+    /// No total lies between the two.
+    #[error(
+        "no profile survives {} and detects in {}: a total is 2^n us, or the QP's {}; allow \
+         --detect-within {}s, or ask for --survive of less than {}",
+        survive.about(), detect_within.about(), own.about(), above.as_nanos().div_ceil(1_000_000_000),
+        below.about()
+    )]
+    NoTotal {
+        /// What is to be survived.
+        survive: Span,
+        /// How soon a dead peer is to be noticed.
+        detect_within: Span,
+        /// The QP's own total.
+        own: Span,
+        /// The next shorter total.
+        below: Span,
+        /// The next longer total.
+        above: Span,
+    },
+    /// All that were looked at break the demands or are suspicious.
+    #[error(
+        "no profile was found that `ferroce adp check` has nothing to say about and that keeps within \
+         the constraints, with QPs of timeout {} and retry_cnt {}: allow a longer --detect-within or a \
+         shorter --survive, or raise --timeout",
+        qp.timeout, qp.retry_cnt
+    )]
+    Nothing {
+        /// The queue pairs.
+        qp: QpTimeouts,
+    },
+    /// All profiles that were tried repeat too much for nothing.
+    #[error(
+        "--spurious-below {}%: no profile that was tried sends so little again for nothing, the least is \
+         {:.3}%; allow more, or raise --timeout, which caps every wait", limit * 100.0, least * 100.0
+    )]
+    Spurious {
+        /// The share that is allowed.
+        limit: f64,
+        /// The least share of those tried.
+        least: f64,
+    },
+}
+
+/// Why a search failed.
+#[derive(Clone, PartialEq, ThisError, Debug)]
+pub enum FitError {
+    /// No profile is what is asked for.
+    #[error(transparent)]
+    Impossible(#[from] Impossible),
+    /// A trial could not be held.
+    #[error(transparent)]
+    Trial(#[from] TrialError),
+    /// The solver did not do what it should.
+    #[error("the search failed: {0}")]
+    Solver(String),
+}
+
+/// What a round has found.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Round {
+    /// Its number.
+    pub number: u32,
+    /// The best profile.
+    pub profile: Profile,
+    /// The mean time that it loses for each outage, with what deaths cost.
+    pub cost: Span,
+    /// The share of packets that it sends again for nothing.
+    pub spurious_share: f64,
+}
+
+impl Question {
+    /// Whether an answer can exist.
+    ///
+    /// # Errors
+    /// With the demands that contradict each other.
+    pub fn possible(&self) -> Result<(), Impossible> {
+        let Demand {
+            survive,
+            detect_within,
+        } = self.demand;
+        if survive >= detect_within {
+            return Err(Impossible::Contradiction {
+                survive,
+                detect_within,
+            });
+        }
+        let policy = self.policy_of_kind(PolicyKind::IB);
+        let ack = policy.ack_timeout(self.qp).unwrap_or(Span::ZERO);
+        let own = ack * u64::from(self.qp.retry_cnt);
+        let powers = (0..48).map(|n| Span::from_micros(1).doubled(n));
+        let mut totals: Vec<Span> = powers.chain([own]).collect();
+        totals.sort_unstable();
+        let at = totals.partition_point(|total| *total <= survive);
+        let above = totals.get(at).copied().unwrap_or(Span::NEVER);
+        match above <= detect_within {
+            true => Ok(()),
+            false => Err(Impossible::NoTotal {
+                survive,
+                detect_within,
+                own,
+                below: totals[at.saturating_sub(1)],
+                above,
+            }),
+        }
+    }
+
+    /// Makes a round. `on_step` is told of each profile that is tried, and of the least cost so far.
+    ///
+    /// # Errors
+    /// If there is no profile to begin with.
+    pub fn round(&self, number: u32, on_step: &dyn Fn(Span)) -> Result<Round, FitError> {
+        let dice = Dice::new(mix(mix(self.seed, 3), number.into()));
+        let starts = starts(self, &dice);
+        let Some(start) = starts.get(number as usize % starts.len().max(1)) else {
+            return Err(Impossible::Nothing { qp: self.qp }.into());
+        };
+        let search = Search {
+            question: self,
+            trains: self.outages.trains(self.count, self.seed),
+            dice,
+            known: RefCell::default(),
+            least: Cell::new(Span::NEVER),
+            failure: Cell::new(None),
+            on_step,
+        };
+        search.run(*start, number)
+    }
+
+    /// The best of these rounds.
+    ///
+    /// # Errors
+    /// If none keeps within what may be repeated for nothing.
+    pub fn best(&self, rounds: &[Round]) -> Result<Round, Impossible> {
+        let kept = rounds.iter().filter(|it| self.allows(it.spurious_share));
+        let best = kept.min_by_key(|it| (it.cost, it.number)).copied();
+        best.ok_or_else(|| {
+            let shares = rounds.iter().map(|it| it.spurious_share);
+            Impossible::Spurious {
+                limit: self.spurious_below,
+                least: shares.fold(1.0, f64::min),
+            }
+        })
+    }
+
+    /// Whether a profile keeps within the demands as the figures of its policy say, and `adp check` has
+    /// nothing to say about it.
+    #[must_use]
+    pub fn admits(&self, profile: &Profile) -> bool {
+        let is_silent = || {
+            let report = profile.raw().check_for(self.qp, self.floor);
+            report.warnings.is_empty()
+        };
+        self.meets(&self.policy(profile)) && is_silent()
+    }
+
+    /// Whether a policy keeps within the demands.
+    #[must_use]
+    pub fn meets(&self, policy: &Policy) -> bool {
+        let found = Endurance::within(policy, self.qp, self.demand.survive);
+        found.is_some_and(|found| {
+            found.outlives(self.demand.survive) && found.gives_up_last <= self.demand.detect_within
+        })
+    }
+
+    /// Whether so large a share of packets may be sent again for nothing.
+    #[must_use]
+    pub fn allows(&self, spurious_share: f64) -> bool {
+        spurious_share < self.spurious_below
+    }
+
+    /// The policy of a profile.
+    #[must_use]
+    pub fn policy(&self, profile: &Profile) -> Policy {
+        self.policy_of_kind(PolicyKind::Profile(*profile))
+    }
+
+    fn policy_of_kind(&self, kind: PolicyKind) -> Policy {
+        let mut policy = Policy::new(kind);
+        policy.floor = self.floor;
+        policy
+    }
+}
+
+/// One round under way.
+struct Search<'a> {
+    question: &'a Question,
+    trains: Vec<Train>,
+    dice: Dice,
+    /// Profiles that were tried.
+    known: RefCell<HashMap<Profile, (Span, f64)>>,
+    least: Cell<Span>,
+    /// What a trial failed with.
+    failure: Cell<Option<TrialError>>,
+    on_step: &'a dyn Fn(Span),
+}
+
+impl Search<'_> {
+    fn run(self, start: Profile, number: u32) -> Result<Round, FitError> {
+        /// A profile that costs a tenth more is taken every third time at first.
+        const TEMPERATURE: f64 = 0.15;
+        let failed = |error: Error| FitError::Solver(error.to_string());
+        let dice = Dice::new(mix(mix(self.question.seed, 4), number.into()));
+        let solver = SimulatedAnnealing::new_with_rng(TEMPERATURE, dice).map_err(failed)?;
+        let solver = solver.with_temp_func(SATempFunc::TemperatureFast);
+        let steps = u64::from(self.question.steps);
+        let executor = Executor::new(&self, solver)
+            .configure(|state| state.param(start).max_iters(steps))
+            .timer(false);
+        let result = executor.run();
+        if let Some(error) = self.failure.take() {
+            return Err(error.into());
+        }
+        let mut result = result.map_err(failed)?;
+        let best = result.state.take_best_param().unwrap_or(start);
+        let (profile, (cost, spurious_share)) = self.simplest(best)?;
+        Ok(Round {
+            number,
+            profile,
+            cost,
+            spurious_share,
+        })
+    }
+
+    /// The profile without what makes no difference.
+    fn simplest(&self, profile: Profile) -> Result<(Profile, (Span, f64)), FitError> {
+        let mut best = (profile, self.figures(&profile)?);
+        loop {
+            let candidates = simpler(best.0.raw());
+            let candidates = candidates.filter_map(|raw| Profile::try_from(raw).ok());
+            let mut found = None;
+            for simpler in candidates.filter(|it| self.question.admits(it)) {
+                let figures = self.figures(&simpler)?;
+                if figures.0 <= best.1.0 && self.question.allows(figures.1) {
+                    found = Some((simpler, figures));
+                    break;
+                }
+            }
+            match found {
+                Some(simpler) => best = simpler,
+                None => return Ok(best),
+            }
+        }
+    }
+
+    /// What a profile costs, and the share of packets that it sends again for nothing.
+    fn figures(&self, profile: &Profile) -> Result<(Span, f64), TrialError> {
+        if let Some(known) = self.known.borrow().get(profile) {
+            return Ok(*known);
+        }
+        let it = self.question;
+        let policy = it.policy(profile);
+        let fared: Fared = compare(&policy, it.qp, &it.link, &self.trains, it.seed)?;
+        let figures = (fared.cost(it.death), fared.spurious_share);
+        self.known.borrow_mut().insert(*profile, figures);
+        Ok(figures)
+    }
+}
+
+impl CostFunction for &Search<'_> {
+    type Param = Profile;
+    type Output = f64;
+
+    /// The logarithm of the time lost, so that a temperature is a ratio; more for what may not be.
+    fn cost(&self, profile: &Profile) -> Result<f64, Error> {
+        let (cost, spurious) = self.figures(profile).map_err(|error| {
+            self.failure.set(Some(error));
+            Error::from(error)
+        })?;
+        let is_allowed = self.question.allows(spurious);
+        if is_allowed {
+            self.least.set(self.least.get().min(cost));
+        }
+        (self.on_step)(self.least.get());
+        let beyond = match is_allowed {
+            true => 0.0,
+            false => 3.0 + spurious / self.question.spurious_below.max(1e-9),
+        };
+        Ok((cost.as_picos().max(1) as f64).ln() + beyond)
+    }
+}
+
+impl Anneal for &Search<'_> {
+    type Param = Profile;
+    type Output = Profile;
+    type Float = f64;
+
+    /// A neighbour that the question admits; the profile itself if none is found.
+    fn anneal(&self, profile: &Profile, _: f64) -> Result<Profile, Error> {
+        const TRIES: u32 = 200;
+        let neighbour = |_| {
+            let raw: RawProfile = varied(profile.raw(), &self.dice);
+            let neighbour = Profile::try_from(raw).ok();
+            neighbour.filter(|it| it != profile && self.question.admits(it))
+        };
+        Ok((0..TRIES).find_map(neighbour).unwrap_or(*profile))
+    }
+}
