@@ -3,7 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::output::{Failure, Output};
-use crate::{adp, demo, device, explain, identify, mlxreg, pcap, reg, run, serve, sim, sweep};
+use crate::{
+    adp, demo, device, explain, identify, install, mlxreg, pcap, reg, run, serve, sim, sweep,
+};
 
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0  success, including a closed pipe
@@ -49,7 +51,8 @@ enum Command {
 enum Work {
     Run(run::Command),
     Env(run::Env),
-    Install(run::Install),
+    Install(install::Install),
+    Completions(install::Completions),
     Sysfs(run::Sysfs),
     Serve(serve::Command),
     Demo(demo::Command),
@@ -71,6 +74,7 @@ impl Work {
             Self::Run(command) => command.run(to),
             Self::Env(command) => command.run(to),
             Self::Install(command) => command.run(to),
+            Self::Completions(command) => command.run(to),
             Self::Sysfs(command) => command.run(to),
             Self::Serve(command) => command.run(to),
             Self::Demo(command) => command.run(to),

@@ -88,7 +88,7 @@ pub(crate) fn at_pci(registry: &Registry, text: &str) -> Result<Option<DeviceSpe
     let Ok(address) = text.parse::<PciAddress>() else {
         return Ok(None);
     };
-    let devices = registry.devices().map_err(Failure::input)?;
+    let devices = registry.devices()?;
     let mut devices = devices.into_iter().enumerate();
     let found = devices.find(|(place, spec)| spec.pci_at(*place) == address);
     Ok(found.map(|(_, spec)| spec))
@@ -97,9 +97,9 @@ pub(crate) fn at_pci(registry: &Registry, text: &str) -> Result<Option<DeviceSpe
 /// The device of a name with its place among all, or all devices.
 fn devices(registry: &Registry, name: Option<&str>) -> Result<Vec<(usize, DeviceSpec)>, Failure> {
     if let Some(name) = name {
-        registry.device(name).map_err(Failure::input)?; // says which there are
+        registry.device(name)?; // says which there are
     }
-    let all = registry.devices().map_err(Failure::input)?;
+    let all = registry.devices()?;
     let all = all.into_iter().enumerate();
     let is_wanted = |spec: &DeviceSpec| name.is_none_or(|name| spec.name == name);
     Ok(all.filter(|(_, spec)| is_wanted(spec)).collect())

@@ -12,6 +12,7 @@ pub mod demo;
 pub mod device;
 pub mod explain;
 mod identify;
+mod install;
 mod leftover;
 mod lines;
 mod mlxreg;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use ferroce_time::Span;
+use ferroce_udp::RegistryError;
 use serde::Serialize;
 
 /// Where a command prints: facts to `out`, remarks to `err`.
@@ -95,6 +96,18 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+impl From<RegistryError> for Failure {
+    /// What the user has written is input; what the machine or other programs stand in the way of
+    /// is not.
+    fn from(error: RegistryError) -> Self {
+        use RegistryError::{Directory, File, InUse};
+        match error {
+            Directory { .. } | File { .. } | InUse { .. } => Self::broken(error),
+            _ => Self::input(error),
+        }
+    }
+}
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {

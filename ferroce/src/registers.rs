@@ -103,7 +103,7 @@ impl From<Unopened> for Failure {
 pub(crate) fn open(name: &str, to: &mut Output<'_>) -> Result<Box<dyn Registers>, Unopened> {
     if !is_card_name(name) {
         let registry = device::registry(to).map_err(Unopened::Device)?;
-        let spec = registry.device(name).map_err(Failure::input);
+        let spec = registry.device(name).map_err(Failure::from);
         let spec = spec.map_err(Unopened::Device)?;
         return Ok(Box::new(Software { registry, spec }));
     }

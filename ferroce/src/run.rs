@@ -1,4 +1,4 @@
-//! `ferroce run`, `env`, `install` and `sysfs`: unmodified programs on Ferroce's devices.
+//! `ferroce run`, `env` and `sysfs`: unmodified programs on Ferroce's devices.
 //!
 //! | module | does |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | `session` | what is set on the devices for the time of a run, and what they counted in it |
 //! | `namespace` | the devices in `/sys` and `/dev`, for everybody in a namespace |
 //! | `launch` | running the program in place of this one, or watching it |
-//! | `setup` | `env`, `install` and `sysfs` |
+//! | `setup` | `env` and `sysfs` |
 
 mod environment;
 mod in_force;
@@ -20,7 +20,8 @@ mod program;
 mod session;
 mod setup;
 
-pub(crate) use setup::{Env, Install, Sysfs};
+pub(crate) use library::Libraries;
+pub(crate) use setup::{Env, Sysfs};
 
 use std::ffi::OsString;
 use std::fs;
@@ -36,7 +37,6 @@ use ferroce_udp::{DeviceSpec, Guise, LinkSetting, Registry, impairment};
 use self::environment::Environment;
 use self::in_force::Replaced;
 use self::launch::Running;
-use self::library::Libraries;
 use self::session::Session;
 use crate::adp::{self, Personality};
 use crate::device;
@@ -91,8 +91,7 @@ pub struct Command {
     #[arg(
         value_names = ["PROGRAM", "ARGS"],
         required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
+        trailing_var_arg = true
     )]
     program: Vec<OsString>,
 }
@@ -239,8 +238,8 @@ impl Prepared {
     fn prepare(on: &ProgramArgs, to: &mut Output<'_>) -> Result<Self, Failure> {
         let registry = device::registry(to)?;
         let devices = match &on.device {
-            Some(name) => vec![registry.device(name).map_err(Failure::input)?],
-            None => registry.devices().map_err(Failure::input)?,
+            Some(name) => vec![registry.device(name)?],
+            None => registry.devices()?,
         };
         let guise = on.guise.map(Guise::from);
         let shown = match guise {

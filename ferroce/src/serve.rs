@@ -40,7 +40,7 @@ use crate::output::{Failure, Output};
 /// Serve Prometheus metrics and a web page until interrupted
 ///
 /// The metrics are at /metrics. Every device of the user is in the answer, with what it has counted for
-/// all programs, including those that have exited. Counters that cards have, too, go by node_exporter's
+/// all programs, including those that have exited. Counters that cards have, too, have node_exporter's
 /// names.
 ///
 /// The page is at /. It shows the devices live, and a designer of retransmission profiles. Only this

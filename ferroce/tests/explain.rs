@@ -422,7 +422,7 @@ fn impossible_demands_are_refused_with_one_message() {
         ),
         (
             &["--survive", "20s", "--profile", "fast-recovery"],
-            "profile fast-recovery does not do it, whatever the QP's attributes are: it tolerates \
+            "profile fast-recovery does not do it with any attributes of the QP: it tolerates \
              outages up to 3.6 s",
         ),
         (&["--survive", "0s"], "must be a time"),

@@ -218,7 +218,7 @@ mod tests {
         }
         for fwctl in ["/dev/fwctl/fwctl0", "/sys/class/fwctl"] {
             assert!(is_below(fwctl.as_bytes(), FWCTL_PREFIXES), "{fwctl}");
-            assert!(!is_ours(fwctl.as_bytes()), "nobody answers for {fwctl}");
+            assert!(!is_ours(fwctl.as_bytes()), "nothing answers for {fwctl}");
         }
     }
 

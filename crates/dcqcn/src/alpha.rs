@@ -175,7 +175,7 @@ mod tests {
             assert_eq!(rule.decay(1023 << 16, updates), ticked, "{updates} updates");
             ticked = u32::try_from(u64::from(ticked) * 1019 / 1024).unwrap();
         }
-        assert_eq!(rule.decay(1023 << 16, u64::MAX), 0, "and for ever after");
+        assert_eq!(rule.decay(1023 << 16, u64::MAX), 0, "and forever after");
     }
 
     #[test]

@@ -261,7 +261,7 @@ fn what_can_never_happen_is_said_before() {
         ("at = '90s'", "begins at 90 s, after the end"),
         (
             "timeout = 0\n[[fault]]\nkind='loss'\nlink='all'\nprobability=0.1",
-            "waits for ever",
+            "disables the timeout",
         ),
     ] {
         warns(&star(more), words);

@@ -476,10 +476,7 @@ impl Cm {
                 connection.deadline.is_some(),
                 "{comm:?} {connection:?}"
             );
-            assert!(
-                connection.is_owned() || must_wait,
-                "{comm:?} stays for ever"
-            );
+            assert!(connection.is_owned() || must_wait, "{comm:?} stays forever");
             if connection.state.is_request() {
                 *waiting.entry(connection.service_id).or_default() += 1;
             }

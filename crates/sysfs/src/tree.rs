@@ -259,7 +259,7 @@ mod tests {
         };
         let tree = sys_tree(&[example("fr0", 0), pf, vf]);
         let paths: BTreeMap<_, _> = tree.iter().cloned().collect();
-        assert_eq!(paths.len(), tree.len(), "a path comes twice");
+        assert_eq!(paths.len(), tree.len(), "a path is given twice");
         for (path, node) in &tree {
             let Node::Link(target) = node else { continue };
             if target.starts_with('/') {

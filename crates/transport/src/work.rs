@@ -257,7 +257,7 @@ pub enum PostError {
     #[error("IBV_SEND_INLINE needs SEND or RDMA WRITE together with the bytes themselves")]
     InlineMismatch,
     /// A message larger than 2^31 bytes.
-    #[error("the message has {got} bytes, the largest allowed is 2147483648")]
+    #[error("the message has {got} bytes: must be at most 2147483648")]
     MessageTooLong {
         /// Bytes in the list.
         got: u64,

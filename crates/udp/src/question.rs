@@ -34,7 +34,7 @@ pub enum QueryError {
     },
     /// The process is there and silent.
     #[error(
-        "the process in slot {slot} of the device does not answer; if it is stopped, let it go on"
+        "the process in slot {slot} of the device does not answer; if it is stopped, resume it (SIGCONT)"
     )]
     Silent {
         /// The slot.

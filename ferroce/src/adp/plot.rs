@@ -31,11 +31,23 @@ pub(crate) struct Plot {
     #[command(flatten)]
     device: DeviceArgs,
     /// Write an SVG file instead
-    #[arg(short, long, value_name = "SVG")]
+    #[arg(short, long, value_name = "FILE.svg", value_parser = svg_file)]
     output: Option<PathBuf>,
     /// Columns of the terminal picture
     #[arg(long, value_name = "COLS", default_value_t = 96, value_parser = clap::value_parser!(u16).range(60..=400))]
     width: u16,
+}
+
+/// A file for a picture, whose name does not promise another kind of picture.
+fn svg_file(name: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(name);
+    match path.extension().and_then(|it| it.to_str()) {
+        Some(other @ ("png" | "pdf" | "jpg" | "jpeg" | "eps" | "gif")) => Err(format!(
+            "pictures are SVG, not {other}; name it {}",
+            path.with_extension("svg").display()
+        )),
+        _ => Ok(path),
+    }
 }
 
 impl Plot {

@@ -128,7 +128,7 @@ fn conclusion(runs: &[Figures]) -> String {
         );
     };
     let mut text = match others.last() {
-        None => format!("Only {} outlived this link", subject(best.policy)),
+        None => format!("Only {} survived on this link", subject(best.policy)),
         Some(worst) if worst.expiries.is_empty() || worst.elapsed_ns < SHORT_NS => {
             return "Too few timers ran out to tell the policies apart; give them more to do with \
                     --bytes, --loss or --blackout. Every byte that arrived was right."
@@ -511,7 +511,7 @@ spurious          ·                      ·                      █▎ 2
              after 1.6 s. Every byte that arrived was right."
         );
         runs[0].outcome = Outcome::RetryExceeded;
-        assert!(conclusion(&runs).starts_with("Only the profile outlived this link; plain"));
+        assert!(conclusion(&runs).starts_with("Only the profile survived on this link; plain"));
         runs[2].outcome = Outcome::RetryExceeded;
         assert!(conclusion(&runs).starts_with("Every policy gave up: plain"));
         runs[2].verified = false;

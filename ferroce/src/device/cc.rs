@@ -259,7 +259,7 @@ fn change(
 ) -> Result<(), Failure> {
     let registry = registry(to)?;
     let name = name.ok_or_else(|| Failure::input("which device? write -d DEV"))?;
-    let observer = registry.observe(name).map_err(Failure::input)?;
+    let observer = registry.observe(name)?;
     let mut both = None;
     let changed = observer.state().change_congestion(|params| {
         let old = params.clone();

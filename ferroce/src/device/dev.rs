@@ -58,7 +58,7 @@ enum Verb {
         settings: Vec<String>,
     },
     /// Remove a device that no program has open, with its virtual functions
-    #[command(alias = "delete")]
+    #[command(aliases = ["delete", "remove"])]
     Del {
         #[arg(value_name = "DEV")]
         name: String,
@@ -109,20 +109,20 @@ impl Dev {
                 spec.vfs = vfs.unwrap_or(0);
                 spec.link = link.unwrap_or_default();
                 let spec = changed(&spec, &settings)?;
-                registry.add(&spec).map_err(Failure::input)
+                registry.add(&spec).map_err(Failure::from)
             }
             Some(Verb::Del { name, force }) => match force {
-                true => registry.remove_by_force(&name).map_err(Failure::input),
-                false => registry.remove(&name).map_err(Failure::input),
+                true => registry.remove_by_force(&name).map_err(Failure::from),
+                false => registry.remove(&name).map_err(Failure::from),
             },
             Some(Verb::Reset { name }) => reset(&registry, &name),
             Some(Verb::Set { name, settings }) => {
-                let spec = registry.device(&name).map_err(Failure::input)?;
+                let spec = registry.device(&name)?;
                 if spec.vf.is_some() {
-                    registry.card(&name).map_err(Failure::input)?; // says that it is a VF
+                    registry.card(&name)?; // says that it is a VF
                 }
                 let spec = changed(&spec, &settings)?;
-                registry.replace(&spec).map_err(Failure::input)
+                registry.replace(&spec).map_err(Failure::from)
             }
         }
     }
@@ -137,10 +137,10 @@ fn reset(registry: &Registry, name: &str) -> Result<(), Failure> {
                  {name} --yes reset` restarts the firmware of a card"
             )));
         }
-        None => registry.device(name).map_err(Failure::input)?,
+        None => registry.device(name)?,
     };
     let name = spec.name.clone();
-    let observer = registry.observe_device(spec).map_err(Failure::input)?;
+    let observer = registry.observe_device(spec)?;
     if let Function::Vf { pf, .. } = observer.state().function() {
         return Err(Failure::input(format_args!(
             "{name} is a VF of {pf}, and the firmware is the whole card's; `ferroce dev reset {pf}` \

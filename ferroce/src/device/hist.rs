@@ -184,8 +184,8 @@ impl Hist {
             let now = present(&*device)?;
             if counts.len() != usize::from(config.bins) || settings(&now)? != settings(&asked)? {
                 return Err(Failure::broken(format_args!(
-                    "somebody else has configured the histogram of {} otherwise; run this again \
-                     when they are done",
+                    "another program has changed the bins of {} meanwhile; run this again when \
+                     it is done",
                     self.device
                 )));
             }

@@ -70,7 +70,7 @@ impl Impair {
             "clear" => Which::Both,
             _ => Which::Egress,
         };
-        let observer = registry.observe(name).map_err(Failure::input)?;
+        let observer = registry.observe(name)?;
         let directions = self.direction.unwrap_or(usual).directions();
         set(&observer, directions, &impairment)
     }

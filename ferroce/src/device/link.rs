@@ -73,7 +73,7 @@ impl Link {
                 show(&registry, name, format, to)
             }
             Some(Verb::Set { name, what }) => {
-                let observer = registry.observe(link(&name)?).map_err(Failure::input)?;
+                let observer = registry.observe(link(&name)?)?;
                 let what: Vec<_> = what.iter().map(String::as_str).collect();
                 set(&observer, &what)
             }

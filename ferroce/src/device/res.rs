@@ -6,7 +6,7 @@ mod kind;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use ferroce_udp::{Counts, Inquiry, Query, Registry, Resource};
+use ferroce_udp::{Counts, Inquiry, Query, Registry, RegistryError, Resource};
 use serde_json::{Map, Value};
 
 use self::filter::Filter;
@@ -88,11 +88,10 @@ impl<'a> Wanted<'a> {
                 ("dev" | "link", _) => device = Some(link(&pair[1])?),
                 (key, Some(kind)) => filters.push(kind.filter(key, &pair[1])?),
                 (_, None) => {
-                    let names: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
                     return Err(Failure::input(format_args!(
                         "{:?} is no kind of object; write {}, or a device alone",
                         words[0],
-                        names.join(", ")
+                        kind_names()
                     )));
                 }
             }
@@ -110,6 +109,14 @@ impl<'a> Wanted<'a> {
         format: Format,
         to: &mut Output<'_>,
     ) -> Result<(), Failure> {
+        if let (None, Some(name)) = (self.kind, self.device)
+            && let Err(error @ RegistryError::NoSuchDevice { .. }) = registry.device(name)
+        {
+            return Err(Failure::input(format_args!(
+                "{error}, and {name:?} is no kind of object: those are {}",
+                kind_names()
+            )));
+        }
         let query = self.kind.map_or(Some(Query::Count), |kind| kind.query);
         let (question, mut inquiry) = ((query, PATIENCE), Inquiry::default());
         let replies = ask(registry, self.device, question, &mut inquiry, |_, _| true)?;
@@ -136,6 +143,11 @@ impl<'a> Wanted<'a> {
             false => Err(Failure::Broken(silent)),
         }
     }
+}
+
+fn kind_names() -> String {
+    let names: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+    names.join(", ")
 }
 
 fn objects(kind: &Kind, replies: &Replies) -> impl Iterator<Item = Object> {

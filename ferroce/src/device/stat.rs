@@ -91,7 +91,7 @@ impl Stat {
                     [word, name] if word == "link" => Some(link(name)?),
                     [word, ..] => {
                         return Err(Failure::input(format_args!(
-                            "{word:?} is nothing to show; write link DEV, or DEV alone"
+                            "unexpected {word:?}: a device comes alone or after the word link, and all its counters are shown"
                         )));
                     }
                 };
@@ -100,7 +100,7 @@ impl Stat {
             Some(Verb::Names) => names(format, to),
             Some(Verb::Hist(hist)) => hist.run(format, to),
             Some(Verb::Clear { name }) => {
-                let observer = registry.observe(link(&name)?).map_err(Failure::input)?;
+                let observer = registry.observe(link(&name)?)?;
                 observer.state().clear_histogram().map_err(Failure::broken)
             }
         }

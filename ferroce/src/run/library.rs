@@ -4,12 +4,11 @@
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
 use std::hash::{Hash, Hasher};
-use std::io;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use ferroce_doca::headers::{HEADERS, PKG_CONFIG};
 
+use crate::install::put;
 use crate::output::Failure;
 
 /// A library, by the name under which it is loaded.
@@ -115,7 +114,11 @@ impl Libraries {
     fn installed(&self) -> Option<&Path> {
         let directory = self.paths[0].parent()?;
         let names = LIBRARIES.iter().map(|library| directory.join(library.name));
-        names.eq(self.paths.iter().cloned()).then_some(directory)
+        // Some packages cannot hold links.
+        let mut links = LIBRARIES.iter().filter_map(|library| library.link);
+        let is_whole =
+            names.eq(self.paths.iter().cloned()) && links.all(|link| directory.join(link).exists());
+        is_whole.then_some(directory)
     }
 
     fn linked(&self, cache: &Path) -> Result<PathBuf, Failure> {
@@ -130,11 +133,11 @@ impl Libraries {
                 directory.display()
             )));
         }
-        fs::create_dir_all(&directory).map_err(|error| cannot_write(&directory, &error))?;
+        put::directory(&directory)?;
         for (library, path) in LIBRARIES.iter().zip(&self.paths) {
-            put_link(&directory.join(library.name), path)?;
+            put::link(&directory.join(library.name), path)?;
             if let Some(link) = library.link {
-                put_link(&directory.join(link), Path::new(library.name))?;
+                put::link(&directory.join(link), Path::new(library.name))?;
             }
         }
         Ok(directory)
@@ -146,9 +149,9 @@ impl Libraries {
         let (bin, lib) = (prefix.join("bin"), prefix.join("lib/ferroce"));
         let (include, pkg_config) = (prefix.join("include/ferroce"), lib.join("pkgconfig"));
         for directory in [&bin, &lib] {
-            fs::create_dir_all(directory).map_err(|error| cannot_write(directory, &error))?;
+            put::directory(directory)?;
         }
-        let mut entries = fs::read_dir(&lib).map_err(|error| cannot_write(&lib, &error))?;
+        let mut entries = fs::read_dir(&lib).map_err(|error| put::cannot_write(&lib, &error))?;
         if !lib.join(SYSFS).exists() && entries.next().is_some() {
             return Err(Failure::input(format_args!(
                 "{} has other files in it, and Ferroce's libraries bear the names of others; name \
@@ -158,18 +161,18 @@ impl Libraries {
         }
         // The mark comes first, so that an installation that was cut short can be repeated.
         for (library, path) in LIBRARIES.iter().zip(&self.paths).rev() {
-            put_copy(&lib.join(library.name), path)?;
+            put::copy(&lib.join(library.name), path)?;
             if let Some(link) = library.link {
-                put_link(&lib.join(link), Path::new(library.name))?;
+                put::link(&lib.join(link), Path::new(library.name))?;
             }
         }
         for (directory, files) in [(&include, HEADERS), (&pkg_config, PKG_CONFIG)] {
-            fs::create_dir_all(directory).map_err(|error| cannot_write(directory, &error))?;
+            put::directory(directory)?;
             for (name, text) in files {
-                replace(&directory.join(name), |new| fs::write(new, text))?;
+                put::text(&directory.join(name), text.as_bytes())?;
             }
         }
-        put_copy(&bin.join("ferroce"), &self.program)
+        put::copy(&bin.join("ferroce"), &self.program)
     }
 }
 
@@ -206,33 +209,6 @@ fn near(home: &Path, library: &Library) -> Result<PathBuf, Failure> {
 fn is_listable(path: &Path) -> bool {
     let separates = |c: char| c == ':' || c.is_whitespace();
     path.to_str().is_some_and(|path| !path.contains(separates))
-}
-
-fn put_copy(path: &Path, source: &Path) -> Result<(), Failure> {
-    replace(path, |new| fs::copy(source, new).map(drop))
-}
-
-fn put_link(path: &Path, target: &Path) -> Result<(), Failure> {
-    if fs::read_link(path).is_ok_and(|old| old == target) {
-        return Ok(());
-    }
-    replace(path, |new| symlink(target, new))
-}
-
-/// Makes the new file under another name and moves it over the old one, which programs that have
-/// it open keep.
-fn replace(path: &Path, make: impl FnMut(&Path) -> io::Result<()>) -> Result<(), Failure> {
-    let directory = path.parent().unwrap_or_else(|| Path::new("."));
-    let made = tempfile::Builder::new().make_in(directory, make);
-    let moved = made.and_then(|new| Ok(new.persist(path)?));
-    moved.map_err(|error| cannot_write(path, &error))
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::input(format_args!(
-        "cannot write {}: {error}; name a directory you own",
-        path.display()
-    ))
 }
 
 #[cfg(test)]
@@ -283,6 +259,18 @@ mod tests {
         let argp = fs::read_to_string(lib.join("pkgconfig/doca-argp.pc")).unwrap();
         assert!(argp.contains("-ldoca_argp"), "{argp}");
         assert!(prefix.join("include/ferroce/doca_error.h").exists());
+    }
+
+    #[test]
+    fn links_that_an_installation_lacks_are_made_elsewhere() {
+        let (home, cache) = (built(), tempfile::tempdir().unwrap());
+        let prefix = home.path().join("prefix");
+        find(home.path()).install(&prefix).unwrap();
+        fs::remove_file(prefix.join("lib/ferroce/libibverbs.so")).unwrap();
+        let directory = find(&prefix.join("bin")).directory(cache.path()).unwrap();
+        assert!(directory.starts_with(cache.path()));
+        let text = fs::read_to_string(directory.join("libibverbs.so")).unwrap();
+        assert_eq!(text, "libibverbs.so.1");
     }
 
     #[test]

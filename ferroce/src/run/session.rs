@@ -158,8 +158,8 @@ impl Session {
             match put_back {
                 Ok(true) => {}
                 Ok(false) => tell(format!(
-                    "warning: somebody else has set something on {name} meanwhile; it stays as it \
-                     is now"
+                    "warning: something else has changed {name} meanwhile; its settings stay as they \
+                     are now"
                 )),
                 Err(error) => tell(format!("warning: {name} stays as it is now: {error}")),
             }

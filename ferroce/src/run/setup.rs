@@ -1,4 +1,4 @@
-//! `ferroce env`, `install` and `sysfs`: what `run` does, for people who do it themselves.
+//! `ferroce env` and `sysfs`: what `run` does, for people who do it themselves.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,6 @@ use ferroce_udp::{DeviceSpec, Registry};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::library::Libraries;
 use super::{Prepared, ProgramArgs, REFRESH};
 use crate::output::{Failure, Output};
 
@@ -30,24 +29,6 @@ impl Env {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let prepared = Prepared::prepare(&self.on, to)?;
         to.text(&prepared.environment.to_string())
-    }
-}
-
-/// Copy this program and the libraries that programs load into a directory, for images
-///
-/// `DIR/bin/ferroce run` then works without the place where it was built. DIR/lib/ferroce has the
-/// libraries under the names of those they replace; nothing finds them there by itself.
-#[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
-pub(crate) struct Install {
-    /// Where bin and lib/ferroce are or will be, for example /usr/local
-    #[arg(value_name = "DIR")]
-    directory: PathBuf,
-}
-
-impl Install {
-    pub(crate) fn run(self, _: &mut Output<'_>) -> Result<(), Failure> {
-        Libraries::find()?.install(&self.directory)
     }
 }
 
@@ -75,7 +56,7 @@ impl Sysfs {
         }
         let is_new = !self.directory.exists();
         let registry = Registry::open().map_err(Failure::broken)?;
-        let mut shown = registry.devices().map_err(Failure::input)?;
+        let mut shown = registry.devices()?;
         let view = |devices: &[DeviceSpec]| View::sys(&self.directory, &registry, devices);
         let mut current = view(&shown).map_err(Failure::input)?;
         while self.watch && !ended.load(Ordering::Relaxed) {

@@ -98,7 +98,8 @@ impl Scenario {
         for (number, job) in self.jobs.iter().enumerate() {
             let path = format!("job[{number}].timeout");
             if job.attr.timeout == 0 && loses {
-                let text = "timeout = 0 waits for ever: what a fault loses may never be sent again";
+                let text =
+                    "timeout = 0 disables the timeout: what a fault loses may never be sent again";
                 say(&path, text.into());
                 continue;
             }

@@ -55,7 +55,7 @@ pub(super) const ROOT: &[Key] = &[
     key(
         "duration",
         Takes::Time,
-        "Simulated time after which the run ends, whatever is left to do; 60s.",
+        "Simulated time after which the run ends, finished or not; 60s.",
     ),
     key(
         "topology",

@@ -127,6 +127,6 @@ mod tests {
         let same = [
             24, 21, 13, 16, 23, 19, 17, 10, 14, 25, 15, 12, 18, 11, 20, 22,
         ];
-        assert_eq!(receivers(1), same, "a seed means the same for ever");
+        assert_eq!(receivers(1), same, "a seed means the same forever");
     }
 }

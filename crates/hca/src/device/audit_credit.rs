@@ -74,7 +74,7 @@ impl Hca {
         let next = room.next().and_then(|next| self.qps.get(next));
         assert!(
             next.is_none_or(|entry| entry.is_ready() || room.used() > 0),
-            "nobody calls {next:?}"
+            "nothing calls {next:?}"
         );
     }
 }

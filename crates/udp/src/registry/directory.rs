@@ -144,6 +144,10 @@ pub(super) fn private(path: &Path) -> Result<PathBuf, RegistryError> {
         path: path.to_owned(),
         source,
     };
+    if path.is_relative() {
+        let reason = "a relative path is another directory for each program";
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, reason)));
+    }
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
         _ => {}
@@ -162,7 +166,7 @@ pub(super) fn private(path: &Path) -> Result<PathBuf, RegistryError> {
         return wrong("it belongs to another user");
     }
     if there.mode() & 0o077 != 0 {
-        return wrong("other users may enter it (`chmod 700` it)");
+        return wrong("other users may enter it");
     }
     Ok(path.to_owned())
 }

@@ -130,5 +130,7 @@ impl RegistryError {
 
 /// What to do about a directory that cannot be used.
 fn next_step(error: &io::Error) -> &'static str {
-    sys::remedy(error).unwrap_or("set FERROCE_DIR to a directory you own")
+    sys::remedy(error).unwrap_or(
+        "set FERROCE_DIR to a directory you own: an absolute path, of mode 0700 or not there yet",
+    )
 }

@@ -76,7 +76,7 @@ impl Emit {
         let wanted = match (&self.preset, device) {
             (Some(name), _) => preset::named(name)?.params(),
             (None, Some(name)) => {
-                let observer = registry(to)?.observe(name).map_err(Failure::input)?;
+                let observer = registry(to)?.observe(name)?;
                 observer.state().congestion()
             }
             (None, None) => {

@@ -96,7 +96,7 @@ impl Status {
         window: Duration,
         nap: impl Fn(Duration) -> bool,
     ) -> Result<Option<Self>, Failure> {
-        let specs = registry.devices().map_err(Failure::input)?;
+        let specs = registry.devices()?;
         let began = Instant::now();
         let before = totals(registry, &specs);
         let programs = programs(registry, inquiry)?;

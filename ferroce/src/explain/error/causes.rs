@@ -382,7 +382,7 @@ pub(super) const CAUSES: &[Cause] = &[
         },
         next: &[
             "does the receiver post receives before the sender needs them?",
-            "rnr_retry 7 waits for ever; min_rnr_timer of the peer says how long each wait is",
+            "rnr_retry 7 retries without limit; min_rnr_timer of the peer says how long each wait is",
             "a shared receive queue: IBV_EVENT_SRQ_LIMIT_REACHED warns in time",
         ],
     },

@@ -58,7 +58,7 @@ struct Peer {
 
 pub(super) fn explain(name: &str, json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
     let registry = device::registry(to)?;
-    let observer = registry.observe(name).map_err(Failure::input)?;
+    let observer = registry.observe(name)?;
     let state = observer.state();
     let (errors, total) = (state.errors().last(), state.errors().count());
     let last = errors.last();

@@ -1,0 +1,142 @@
+//! What is installed beside the program and its libraries: files for other programs to find.
+//!
+//! All of it is in this program, so that it can install without its sources.
+
+use std::io;
+use std::path::Path;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
+use ferroce_adp::builtin;
+
+use super::put;
+use crate::cli::Cli;
+use crate::output::Failure;
+
+/// When this version was released, as CHANGELOG.md has it.
+const RELEASED: &str = "2026-11-23";
+
+macro_rules! files {
+    ($directory:literal: $($name:literal)+) => {
+        &[$(($name, include_str!(concat!("../../../", $directory, $name)))),+]
+    };
+}
+
+/// Below `share/ferroce` or `share/doc`: a directory, and the files in it.
+type Files = (&'static str, &'static [(&'static str, &'static str)]);
+
+const FILES: &[Files] = &[
+    (
+        "ferroce/dashboards",
+        files!("dashboards/": "ferroce.json" "ferroce.rules.yml"),
+    ),
+    (
+        "ferroce/schemas",
+        files!("docs/": "profile.schema.json" "scenario.schema.json"),
+    ),
+    ("doc/ferroce", files!("": "LICENSE-APACHE" "LICENSE-MIT")),
+];
+
+/// The exporter as a service of the user, below `share`; where the program is replaces `@PREFIX@`.
+const UNIT: (&str, &str, &str) = (
+    "systemd/user",
+    "ferroce-exporter.service",
+    include_str!("../../../packaging/ferroce-exporter.service"),
+);
+
+/// Where each shell looks for completions, below `share`.
+const COMPLETIONS: [(Shell, &str, &str); 3] = [
+    (Shell::Bash, "bash-completion/completions", "ferroce"),
+    (Shell::Zsh, "zsh/site-functions", "_ferroce"),
+    (Shell::Fish, "fish/vendor_completions.d", "ferroce.fish"),
+];
+
+/// Writes profiles, dashboards, schemas, completions, manual pages and a unit for systemd below
+/// `share` of a directory.
+pub(super) fn install(prefix: &Path) -> Result<(), Failure> {
+    let share = &prefix.join("share");
+    for (directory, files) in FILES {
+        let directory = share.join(directory);
+        put::directory(&directory)?;
+        for (name, text) in *files {
+            put::text(&directory.join(name), text.as_bytes())?;
+        }
+    }
+    let profiles = share.join("ferroce/profiles");
+    put::directory(&profiles)?;
+    for profile in builtin::all() {
+        let name = format!("{}.toml", profile.name);
+        put::text(&profiles.join(name), profile.toml.as_bytes())?;
+    }
+    for (shell, directory, name) in COMPLETIONS {
+        let directory = share.join(directory);
+        put::directory(&directory)?;
+        put::text(&directory.join(name), &completions(shell))?;
+    }
+    let (directory, name, unit) = UNIT;
+    let directory = share.join(directory);
+    put::directory(&directory)?;
+    // Units name programs by their whole path, from wherever the directory was given.
+    let prefix = prefix.canonicalize()?;
+    let unit = unit.replace("@PREFIX@", &prefix.display().to_string());
+    put::text(&directory.join(name), unit.as_bytes())?;
+    manual(&share.join("man/man1"))
+}
+
+/// What a shell reads to complete the arguments of `ferroce`.
+pub(super) fn completions(shell: Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "ferroce", &mut script);
+    script
+}
+
+/// One manual page for the program and one for each of its commands.
+fn manual(directory: &Path) -> Result<(), Failure> {
+    put::directory(directory)?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    pages(&command, directory)
+}
+
+fn pages(command: &clap::Command, directory: &Path) -> Result<(), Failure> {
+    let (name, text) = page(command).map_err(Failure::from)?;
+    put::text(&directory.join(name), &text)?;
+    let mut shown = command.get_subcommands().filter(|it| !it.is_hide_set());
+    shown.try_for_each(|it| pages(it, directory))
+}
+
+/// The name of a command's manual page and its text.
+fn page(command: &clap::Command) -> io::Result<(String, Vec<u8>)> {
+    let mut text = Vec::new();
+    // What stands after the help has headings of its own, so it is not left to the generator.
+    let after = command.get_after_help().map(ToString::to_string);
+    let man = Man::new(command.clone().after_help(None::<&str>))
+        .date(RELEASED)
+        .source(concat!("Ferroce ", env!("CARGO_PKG_VERSION")))
+        .manual("Ferroce Manual");
+    man.render(&mut text)?;
+    if let Some(after) = after {
+        after_help(&after).to_writer(&mut text)?;
+    }
+    Ok((man.get_filename(), text))
+}
+
+/// Paragraphs after the help as sections: the first line of each is its heading.
+fn after_help(text: &str) -> Roff {
+    let mut roff = Roff::new();
+    for paragraph in text.split("\n\n") {
+        let (heading, lines) = paragraph.split_once('\n').unwrap_or((paragraph, ""));
+        let heading = match heading.trim_end_matches(':') {
+            "Exit codes" => "EXIT STATUS".to_owned(),
+            other => other.to_uppercase(),
+        };
+        roff.control("SH", [heading.as_str()]).control("nf", []);
+        for line in lines.lines() {
+            roff.text([roman(line)]);
+        }
+        roff.control("fi", []);
+    }
+    roff
+}

@@ -1,0 +1,100 @@
+//! The page of calls names every function of the headers and of the libraries once, and refuses what
+//! the libraries refuse.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+const HEADERS: [(&str, &[&str]); 4] = [
+    ("/usr/include/infiniband/verbs.h", &["ibv_"]),
+    ("/usr/include/rdma/rdma_cma.h", &["rdma_"]),
+    ("/usr/include/rdma/rdma_verbs.h", &["rdma_"]),
+    ("/usr/include/rdma/rsocket.h", &["r"]),
+];
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = path.as_ref();
+    fs::read_to_string(path).unwrap_or_else(|error| {
+        panic!(
+            "{}: {error}; apt-get install libibverbs-dev librdmacm-dev",
+            path.display()
+        )
+    })
+}
+
+fn project(path: &str) -> String {
+    read(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path))
+}
+
+/// Each call of the page with what the page says of it.
+fn page() -> BTreeMap<String, String> {
+    let text = project("docs/calls.md");
+    let mut calls = BTreeMap::new();
+    for row in text
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains('`'))
+    {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let [_, _, names, answer, _] = cells[..] else {
+            panic!("a row has three cells: {row}");
+        };
+        for name in names.split(['`', ' ']).filter(|name| !name.is_empty()) {
+            let before = calls.insert(name.to_owned(), answer.to_owned());
+            assert!(before.is_none(), "{name} stands there twice");
+        }
+    }
+    calls
+}
+
+/// The functions that a header declares at the beginning of a line, or a line after their type.
+fn declared(header: &str, prefixes: &[&str]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for line in header.lines() {
+        let is_code = line.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+        let Some((before, _)) = line.split_once('(').filter(|_| is_code) else {
+            continue;
+        };
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let name = before.rsplit(|c| !is_word(c)).next().unwrap_or_default();
+        let is_call = prefixes.iter().any(|prefix| name.starts_with(prefix));
+        if is_call {
+            names.insert(name.to_owned());
+        }
+    }
+    names
+}
+
+#[test]
+fn every_call_of_the_headers_is_on_the_page() {
+    let page = page();
+    let mut missing = BTreeSet::new();
+    for (path, prefixes) in HEADERS {
+        let calls = declared(&read(path), prefixes);
+        assert!(calls.len() > 10, "{path}: {calls:?}");
+        missing.extend(calls.into_iter().filter(|name| !page.contains_key(name)));
+    }
+    assert!(missing.is_empty(), "docs/calls.md lacks {missing:?}");
+}
+
+#[test]
+fn the_page_says_of_each_symbol_what_the_library_does() {
+    let page = page();
+    for line in project("capi/libibverbs/symbols.txt").lines() {
+        let [name, nodes, kind] = line.split(' ').collect::<Vec<_>>()[..] else {
+            continue;
+        };
+        // Only the public ones; some have a leading underscore, and headers call them without it.
+        if !nodes.starts_with("1.") || line.starts_with('#') {
+            continue;
+        }
+        let name = name.trim_start_matches('_');
+        let answer = page.get(name);
+        let answer = answer.unwrap_or_else(|| panic!("docs/calls.md lacks {name}"));
+        let is_refused = matches!(kind, "eopnotsupp" | "null" | "minus_one");
+        assert_eq!(
+            answer.starts_with("refused"),
+            is_refused,
+            "{name}: {answer}, {kind}"
+        );
+    }
+}

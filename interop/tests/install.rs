@@ -1,0 +1,106 @@
+//! What `ferroce install` lays out, as the programs see it that it is for: shells and `man`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ferroce_interop::Tool;
+use ferroce_interop::lab::Lab;
+
+const BASH: Tool = Tool {
+    program: "bash",
+    debian_package: "bash",
+};
+const ZSH: Tool = Tool {
+    program: "zsh",
+    debian_package: "zsh",
+};
+const FISH: Tool = Tool {
+    program: "fish",
+    debian_package: "fish",
+};
+
+fn share(lab: &Lab) -> PathBuf {
+    lab.path().join("prefix/share")
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// What the generator of the pages writes for each list, and what `man` shows all the same.
+const KNOWN: &str = "skipping paragraph macro: br";
+
+#[test]
+fn each_command_has_a_manual_page_without_mistakes() {
+    let lab = Lab::new("manual");
+    let directory = share(&lab).join("man/man1");
+    let pages = names(&directory);
+    for page in ["ferroce.1", "ferroce-run.1", "ferroce-adp-check.1"] {
+        assert!(pages.iter().any(|name| name == page), "{page}: {pages:?}");
+    }
+    let lint = Command::new("mandoc")
+        .args(["-T", "lint", "-W", "warning"])
+        .args(pages.iter().map(|name| directory.join(name)))
+        .output()
+        .expect("apt-get install mandoc");
+    let lint = String::from_utf8(lint.stdout).unwrap();
+    let mistakes: Vec<_> = lint.lines().filter(|it| !it.contains(KNOWN)).collect();
+    assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));
+    let shown = Command::new("mandoc")
+        .args(["-T", "utf8"])
+        .arg(directory.join("ferroce-run.1"))
+        .output()
+        .expect("apt-get install mandoc");
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("127  there is no such program"), "{shown}");
+}
+
+#[test]
+fn bash_zsh_and_fish_complete_what_is_typed() {
+    let lab = Lab::new("completions");
+    let share = share(&lab);
+    let of = |path: &str| share.join(path).display().to_string();
+
+    let bash = format!(
+        "source '{}'; COMP_WORDS=(ferroce adp che); COMP_CWORD=2; _ferroce ferroce che adp
+         echo \"${{COMPREPLY[@]}}\"",
+        of("bash-completion/completions/ferroce")
+    );
+    assert_eq!(BASH.run(&["--norc", "-c", &bash], b""), "check\n");
+
+    // zsh completes at a prompt only; that it takes the file for the command can be asked.
+    let zsh = format!(
+        "fpath=('{}' $fpath); autoload -U compinit; compinit -u -D; print $_comps[ferroce]
+         autoload +X _ferroce",
+        of("zsh/site-functions")
+    );
+    assert_eq!(ZSH.run(&["-fc", &zsh], b""), "_ferroce\n");
+
+    let fish = format!(
+        "source '{}'; complete -C 'ferroce adp che'",
+        of("fish/vendor_completions.d/ferroce.fish")
+    );
+    let fish = FISH.run(&["--no-config", "-c", &fish], b"");
+    assert!(fish.starts_with("check\t"), "{fish}");
+}
+
+#[test]
+fn profiles_and_dashboards_are_there_as_files() {
+    let lab = Lab::new("shared-files");
+    let share = share(&lab).join("ferroce");
+    assert_eq!(
+        names(&share.join("dashboards")),
+        ["ferroce.json", "ferroce.rules.yml"]
+    );
+    let profiles = share.join("profiles");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../profiles");
+    assert_eq!(names(&profiles), names(&sources));
+    let profile = profiles.join("link-flap.toml").display().to_string();
+    lab.ferroce(&["adp", "check", &profile]).success();
+}
