@@ -113,7 +113,8 @@ impl Bench {
         let port = free_port()?.to_string();
         let command = |address: IpAddr| {
             let mut command = Command::new(&self.ferroce);
-            command.args(["run", "--", tool, "-p", &port]).args(args);
+            command.args(["run", "--link", "udp", "--", tool, "-p", &port]);
+            command.args(args);
             command.env("FERROCE_DIR", &self.state);
             let name = address.to_string().replace(['.', ':'], "_");
             command.env("FERROCE_DEVICES", format!("bench{name}@{address}"));

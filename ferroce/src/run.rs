@@ -106,8 +106,8 @@ pub(crate) struct ProgramArgs {
     /// description, place in /sys
     #[arg(long = "as", value_name = "HARDWARE")]
     guise: Option<Hardware>,
-    /// What carries packets: udp, shm (shared memory, for processes of one user on this host; packets
-    /// to others are dropped), or auto (shared memory where possible, else UDP) [default: the device's]
+    /// What carries packets: auto (shared memory to processes of the same user on this host, else UDP),
+    /// udp, or shm (shared memory alone; packets to others are dropped) [default: the device's]
     #[arg(long, value_name = "LINK")]
     link: Option<LinkSetting>,
     /// Show the devices as cards in /dev/fwctl, whose registers tools such as mstreg read and write

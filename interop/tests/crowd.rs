@@ -8,16 +8,21 @@ use ferroce_interop::lab::Lab;
 
 /// Sockets of processes that have left, which one that stays keeps: two for each of eight places.
 const KEPT_MAX: i64 = 16;
+/// A ring to the other process of a pair, and one from it: traffic may come to use all of them.
+const RINGS_KIB: i64 = 2 * 4096;
 
 /// Runs `crowd` and returns how many descriptors and kilobytes a process gained at most.
-fn crowd(lab: &Lab, pairs: u32, qps: u32, seconds: u32) -> [i64; 2] {
+fn crowd(lab: &Lab, link: &str, [pairs, qps, seconds]: [u32; 3]) -> [i64; 2] {
     let program = lab.compile("crowd");
     // Sixty-four processes on two cores that others use as well take minutes.
     let time = Duration::from_secs(600 + u64::from(seconds));
     let sizes = [pairs, qps, seconds].map(|number| number.to_string());
     let [pairs, qps, seconds] = [&sizes[0], &sizes[1], &sizes[2]];
     let output = lab
-        .run(&[program.to_str().unwrap(), pairs, qps, seconds])
+        .run_with(
+            &["--link", link],
+            &[program.to_str().unwrap(), pairs, qps, seconds],
+        )
         .patiently(time)
         .success();
     let numbers: Vec<i64> = output
@@ -49,22 +54,33 @@ fn files(directory: &Path) -> (usize, u64) {
 #[test]
 fn sixty_four_processes_with_a_thousand_queue_pairs_each() {
     let lab = Lab::new("crowd");
-    crowd(&lab, 32, 1000, 0);
+    crowd(&lab, "auto", [32, 1000, 0]);
 }
 
 /// `FERROCE_CHURN_SECONDS` says for how long; `./test soak` takes minutes.
-#[test]
-fn what_comes_and_goes_leaves_nothing() {
+fn what_comes_and_goes_leaves_nothing(link: &str, gained_max: i64) {
     let seconds = std::env::var("FERROCE_CHURN_SECONDS").map_or(5, |text| text.parse().unwrap());
     let lab = Lab::new("churn");
-    crowd(&lab, 2, 50, 0);
+    crowd(&lab, link, [2, 50, 0]);
     let state = lab.path().join("state");
     let before = files(&state);
-    let [descriptors, kilobytes] = crowd(&lab, 4, 50, seconds);
+    let [descriptors, kilobytes] = crowd(&lab, link, [4, 50, seconds]);
     assert!(descriptors <= KEPT_MAX, "{descriptors} descriptors gained");
-    // Tables and queues reach their size within the first rounds, the allocator's arenas later.
-    assert!(kilobytes < 4096, "{kilobytes} KiB gained");
+    assert!(kilobytes < gained_max, "{kilobytes} KiB gained");
     assert_eq!(files(&state), before, "shared files grow");
     let left = lab.ferroce(&["-j", "res", "show", "qp"]).success();
     assert_eq!(left.trim(), "[]", "queue pairs of processes that are gone");
+}
+
+/// Tables and queues reach their size within the first rounds, the allocator's arenas later.
+const TABLES_KIB: i64 = 4096;
+
+#[test]
+fn what_comes_and_goes_leaves_nothing_over_udp() {
+    what_comes_and_goes_leaves_nothing("udp", TABLES_KIB);
+}
+
+#[test]
+fn what_comes_and_goes_leaves_nothing_but_rings() {
+    what_comes_and_goes_leaves_nothing("auto", TABLES_KIB + RINGS_KIB);
 }

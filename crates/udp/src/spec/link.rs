@@ -13,9 +13,9 @@ use super::SpecError;
 pub enum LinkSetting {
     /// Shared memory to processes of the same user on this host that use a device of the same
     /// directory and allow it, UDP to all others.
+    #[default]
     Auto,
     /// UDP to all.
-    #[default]
     Udp,
     /// Shared memory alone: packets to other peers are dropped. Connection management and multicast
     /// use UDP all the same.
