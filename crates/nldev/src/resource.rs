@@ -169,7 +169,7 @@ fn number_of(row: &Row) -> Option<u32> {
         Resource::Mr(row) => Some(row.mrn),
         Resource::Pd(row) => Some(row.pdn),
         Resource::Srq(row) => Some(row.srqn),
-        Resource::Count(_) | Resource::Flow(_) => None,
+        Resource::Count(_) | Resource::Flow(_) | Resource::Peer(_) => None,
     }
 }
 
@@ -208,7 +208,7 @@ fn put_object(message: &mut Message, resource: &Resource) {
             message.u32(attr::RES_PDN, row.pdn);
             message.u32(attr::RES_PID, row.pid);
         }
-        Resource::Count(_) | Resource::Flow(_) => {}
+        Resource::Count(_) | Resource::Flow(_) | Resource::Peer(_) => {}
     }
 }
 

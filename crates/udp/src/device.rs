@@ -310,7 +310,8 @@ impl Device {
     /// What this process has made on the device.
     pub fn resources(&self, query: Query) -> Vec<Resource> {
         let engine = self.shared.lock();
-        rows(engine.hca(), self.address().ip(), self.now(), query)
+        let links = || engine.peer_links();
+        rows(engine.hca(), self.address().ip(), self.now(), query, links)
     }
 
     /// The port's GIDs. Of a device that was opened without a registry, its own address.

@@ -4,13 +4,14 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 
-use ferroce_driver::{Aside, Driver, Link, Ring, Round, Sent};
+use ferroce_driver::{Aside, Driver, Link, Next, Ring, Round, Sent};
 use ferroce_hca::{Event, Hca, Time};
 
 use crate::link::SocketLink;
 use crate::near::Near;
 use crate::neighbours::Neighbours;
 use crate::port::Leaving;
+use crate::resource::PeerLinks;
 use crate::socket::Socket;
 use crate::sys::Epoll;
 use crate::tap::Tap;
@@ -121,6 +122,26 @@ impl Engine {
     /// Whether it waits until the socket takes more.
     pub(crate) fn awaits_socket(&self) -> bool {
         self.link.awaits_socket()
+    }
+
+    /// What carries the packets to its peers.
+    pub(crate) fn peer_links(&self) -> PeerLinks {
+        let near = self.link.near();
+        near.map_or_else(PeerLinks::udp, Near::links)
+    }
+
+    /// What comes after a round of the helper, which gives memory back before it sleeps.
+    pub(crate) fn tidy(&mut self, round: Round, next: Next) -> Next {
+        let next = self.driver.tidy(round, next);
+        if matches!(next, Next::Sleep(_)) && !round.is_around {
+            self.link.rest();
+        }
+        next
+    }
+
+    /// Takes note of what has woken the helper, and of peers on this host that have ended.
+    pub(crate) fn look_at_lines(&mut self) {
+        self.link.look_at_lines();
     }
 
     /// Whether something lies in a ring.

@@ -12,7 +12,7 @@ use crate::foreign::ForeignPorts;
 use crate::near::{Arrived, Near};
 use crate::neighbours::{Forwarded, Mail, Neighbours};
 use crate::overflow::Overflow;
-use crate::resource::rows;
+use crate::resource::{PeerLinks, rows};
 use crate::ring::Kind as Sealing;
 use crate::socket::{Datagram, Message, RecvBuffers, Socket};
 use crate::tap::{Seen, Tap};
@@ -399,7 +399,8 @@ impl Sorter {
                     return;
                 }
                 Mail::Question(question) => {
-                    let rows = rows(hca, own.ip(), at, question.query());
+                    let links = || near.as_ref().map_or_else(PeerLinks::udp, Near::links);
+                    let rows = rows(hca, own.ip(), at, question.query(), links);
                     question.answer(&rows);
                     return;
                 }

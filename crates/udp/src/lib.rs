@@ -88,8 +88,8 @@ pub use open_error::OpenError;
 pub use question::QueryError;
 pub use registry::{Registry, RegistryError};
 pub use resource::{
-    CmIdRow, Counts, CqRow, FlowRow, LimitRow, MrRow, PdRow, QpRow, QpStates, Query, Resource,
-    SrqRow,
+    CmIdRow, Counts, CqRow, FlowRow, LimitRow, MrRow, PdRow, PeerLink, PeerRow, QpRow, QpStates,
+    Query, Resource, SrqRow,
 };
 pub use shared::{
     Process, ServiceClaim, ServiceError, ServiceScope, settings_from_bytes, settings_to_bytes,

@@ -123,7 +123,15 @@ impl SocketLink {
         !self.stage.is_empty()
     }
 
-    fn look_at_lines(&mut self) {
+    /// Gives memory back that was needed in traffic.
+    pub(crate) fn rest(&mut self) {
+        if let Some(near) = &mut self.intake.near {
+            near.rest();
+        }
+    }
+
+    /// Takes note of what peers on this host have to say apart from packets.
+    pub(crate) fn look_at_lines(&mut self) {
         if let Some(near) = &mut self.intake.near {
             near.look_at_lines();
         }

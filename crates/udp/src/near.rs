@@ -24,7 +24,8 @@ use self::inlets::Inlets;
 pub(crate) use self::offer::Offer;
 use self::outlets::{Outlets, Route};
 use crate::flow::Flows;
-use crate::shared::{Reader, SLOT_MAX, SharedFile};
+use crate::resource::PeerLinks;
+use crate::shared::{Reader, SharedFile};
 use crate::spec::LinkSetting;
 use crate::sys::Epoll;
 use crate::tap::Tap;
@@ -81,6 +82,11 @@ impl Near {
     #[inline]
     pub(crate) fn own(&self) -> SocketAddr {
         self.own
+    }
+
+    /// What carries the packets to the peers of this process.
+    pub(crate) fn links(&self) -> PeerLinks {
+        self.outlets.links()
     }
 
     /// What says whether this process sleeps.
@@ -159,7 +165,8 @@ impl Near {
         tap: Option<&Tap>,
     ) -> Result<Pushed, Full> {
         let slot = (packet.headers.dest_qp.value() >> 16) as u8;
-        if !(1..=SLOT_MAX).contains(&slot) || packet.path.dest.is_multicast() {
+        // Queue pairs 0 and 1, and a group's.
+        if packet.headers.dest_qp.value() <= 1 || packet.path.dest.is_multicast() {
             return Ok(Pushed::NotHere);
         }
         match self.outlets.route((packet.path.dest, slot)) {
@@ -186,6 +193,11 @@ impl Near {
     #[inline]
     pub(crate) fn flush(&mut self) -> bool {
         self.outlets.flush()
+    }
+
+    /// Gives memory back that rings needed in traffic.
+    pub(crate) fn rest(&mut self) {
+        self.outlets.rest();
     }
 
     /// When a packet that waits for room is to be offered again, on the machine's clock.

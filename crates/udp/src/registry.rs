@@ -288,14 +288,9 @@ impl Registry {
     fn remove_states(&self, functions: &[DeviceSpec]) -> Result<(), RegistryError> {
         // A PF is in use with its VFs, and they know better who is.
         for spec in functions.iter().rev() {
-            let path = self.state_path(spec);
-            match SharedFile::is_used(&path) {
-                Ok(false) => {}
-                Ok(true) => {
-                    let name = spec.name.clone();
-                    return Err(RegistryError::InUse { name });
-                }
-                Err(source) => return Err(RegistryError::File { path, source }),
+            if self.is_used(spec)? {
+                let name = spec.name.clone();
+                return Err(RegistryError::InUse { name });
             }
         }
         functions
@@ -312,6 +307,12 @@ impl Registry {
             },
             _ => RegistryError::File { path, source },
         })
+    }
+
+    /// Whether a process has a device, or a VF of it, open.
+    pub fn is_used(&self, spec: &DeviceSpec) -> Result<bool, RegistryError> {
+        let path = self.state_path(spec);
+        SharedFile::is_used(&path).map_err(|source| RegistryError::File { path, source })
     }
 
     /// Opens the file of a device, and of a VF that of its PF; makes what is not there.

@@ -1,6 +1,7 @@
 //! What a process has made on a device, as rows to show. Their keys are those of iproute2's
 //! `rdma resource`, with more for what only this device knows.
 
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::process;
 
@@ -29,10 +30,12 @@ pub enum Query {
     Count = 7,
     /// Queue pairs whose peers have sent CNPs.
     Flow = 8,
+    /// Peers, and what carries packets to them.
+    Peer = 9,
 }
 
 impl Query {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Qp,
         Self::Mr,
         Self::Cq,
@@ -41,6 +44,7 @@ impl Query {
         Self::CmId,
         Self::Count,
         Self::Flow,
+        Self::Peer,
     ];
 
     pub(crate) fn from_code(code: u8) -> Option<Self> {
@@ -68,6 +72,8 @@ pub enum Resource {
     Count(Counts),
     /// See [`Query::Flow`].
     Flow(FlowRow),
+    /// See [`Query::Peer`].
+    Peer(PeerRow),
 }
 
 /// A queue pair.
@@ -301,6 +307,57 @@ pub struct LimitRow {
     pub byte_stage: u16,
 }
 
+/// What carries a process's packets to the processes of a device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PeerRow {
+    /// Their device's address.
+    pub peer: IpAddr,
+    /// What carries the packets; nothing before the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<PeerLink>,
+    /// Queue pairs that are connected to theirs.
+    pub qps: u64,
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
+/// What carries packets to a peer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PeerLink {
+    /// A ring in shared memory.
+    Shm,
+    /// UDP.
+    Udp,
+    /// They are dropped: it would be UDP, which the device's `link` does not allow.
+    None,
+}
+
+/// What carries the packets of a process, by the peer's device and the slot of its process there.
+#[derive(Debug)]
+pub(crate) struct PeerLinks {
+    pub(crate) known: HashMap<(IpAddr, u8), PeerLink>,
+    /// Where nothing is known.
+    pub(crate) others: Option<PeerLink>,
+}
+
+impl PeerLinks {
+    /// Those of a process that uses UDP alone.
+    pub(crate) fn udp() -> Self {
+        Self {
+            known: HashMap::new(),
+            others: Some(PeerLink::Udp),
+        }
+    }
+
+    fn to(&self, peer: (IpAddr, u8)) -> Option<PeerLink> {
+        self.known.get(&peer).copied().or(self.others)
+    }
+}
+
 /// How many resources of each kind a process has.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -385,8 +442,15 @@ impl QpStates {
     }
 }
 
-/// The answer to a query about this process's objects on the device with this address.
-pub(crate) fn rows(hca: &Hca, address: IpAddr, now: Time, query: Query) -> Vec<Resource> {
+/// The answer to a query about this process's objects on the device with this address. `links` is
+/// asked only if that is part of it.
+pub(crate) fn rows(
+    hca: &Hca,
+    address: IpAddr,
+    now: Time,
+    query: Query,
+    links: impl FnOnce() -> PeerLinks,
+) -> Vec<Resource> {
     let view = View {
         hca,
         address,
@@ -403,6 +467,7 @@ pub(crate) fn rows(hca: &Hca, address: IpAddr, now: Time, query: Query) -> Vec<R
         Query::CmId => view.cm_ids().map(Resource::CmId).collect(),
         Query::Count => vec![Resource::Count(view.counts())],
         Query::Flow => view.flows().map(Resource::Flow).collect(),
+        Query::Peer => view.peers(&links()).map(Resource::Peer).collect(),
     }
 }
 
@@ -561,6 +626,27 @@ impl View<'_> {
             prio: look.priority,
             cnps: look.cnps,
             limit: look.limit.as_ref().map(limit),
+            pid: self.pid,
+            comm: self.comm.clone(),
+        })
+    }
+
+    /// Those that queue pairs are connected to, and those that only datagrams went to.
+    fn peers(&self, links: &PeerLinks) -> impl Iterator<Item = PeerRow> {
+        let mut qps = BTreeMap::new();
+        for (&(peer, _), &link) in &links.known {
+            qps.insert((peer, Some(link)), 0);
+        }
+        for look in self.hca.look_at_qps() {
+            let Some(path) = look.path else { continue };
+            let slot = (look.qp.attr().dest_qpn.value() >> 16) as u8;
+            *qps.entry((path.dest, links.to((path.dest, slot))))
+                .or_default() += 1;
+        }
+        qps.into_iter().map(|((peer, link), qps)| PeerRow {
+            peer,
+            link,
+            qps,
             pid: self.pid,
             comm: self.comm.clone(),
         })

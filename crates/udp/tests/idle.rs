@@ -6,11 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{
-    Node, Other, PATIENCE, address, attr, connect, cpu_time, open_files, pattern, role, threads,
+    Node, Other, PATIENCE, Place, address, attr, connect, connect_back, cpu_time, hear, open_files,
+    pattern, role, tell, threads,
 };
 use ferroce_hca::{SendWr, WcStatus};
 use ferroce_udp::socket::BindError;
-use ferroce_udp::{Device, DeviceConfig, OpenError};
+use ferroce_udp::{Device, DeviceConfig, DeviceSpec, LinkSetting, OpenError, Registry};
 
 const LEN: usize = 64 << 10;
 
@@ -62,6 +63,65 @@ fn idle_devices_use_no_cpu() {
         used < took / 10,
         "six idle devices used {used:?} of {took:?}"
     );
+}
+
+/// Two processes have worked over rings; 1 ms after their last packet both cost about as much as one that
+/// sleeps.
+#[test]
+fn idle_rings_use_no_cpu() {
+    let test = "idle_rings_use_no_cpu";
+    let pause = Duration::from_secs(1);
+    let Some(role) = role() else {
+        let place = Place::new();
+        let path = place.path().display();
+        let spec = DeviceSpec {
+            link: LinkSetting::Shm,
+            ..DeviceSpec::new("a", address(44, 5, 0))
+        };
+        place.registry().add(&spec).unwrap();
+        let used = |role: &str| -> Duration {
+            let mut other = Other::start(test, role);
+            let used = other.hear().parse().unwrap();
+            other.finish();
+            Duration::from_nanos(used)
+        };
+        let bare = used("bare");
+        let node = Node::attach(&place.registry(), "a", LEN);
+        let mut child = Other::start(test, &format!("{path}"));
+        let link = child.connect(&node, &attr());
+        assert_eq!(child.hear(), "connected");
+        for _ in 0..100 {
+            node.post(link.qpn, 1, link.memory.write(), node.sge(0, LEN as u32));
+            node.succeed(1);
+        }
+        child.tell("rest");
+        let theirs = Duration::from_nanos(child.hear().parse().unwrap());
+        eprintln!("of {pause:?}: rings {theirs:?}, a process that sleeps {bare:?}");
+        assert!(
+            theirs < bare + pause / 20,
+            "used {theirs:?} of {pause:?}, asleep {bare:?}"
+        );
+        child.finish();
+        return;
+    };
+    if role[0] != "bare" {
+        let node = Node::attach(&Registry::at(role[0].as_ref()).unwrap(), "a", LEN);
+        connect_back(&node, &attr());
+        tell("connected");
+        assert_eq!(hear().as_deref(), Some("rest"));
+        tell(slept(pause).as_nanos());
+        hear();
+        return;
+    }
+    tell(slept(pause).as_nanos());
+}
+
+/// Processor time of this process for as long, from 1 ms on.
+fn slept(pause: Duration) -> Duration {
+    thread::sleep(Duration::from_millis(1));
+    let before = cpu_time();
+    thread::sleep(pause);
+    cpu_time() - before
 }
 
 #[test]

@@ -3,18 +3,15 @@
 
 mod common;
 
+use common::datagrams::{datagram, datagrams};
 use common::echo::{echo, exchange};
 use common::{
     Link, Node, Other, Place, address, attr, check_all_kinds, connect, connect_back, hear,
     impatient, impatient_attr, nothing_was_lost, patient_attr, pattern, role, tell,
 };
 use ferroce_capture::analyse;
-use ferroce_hca::{
-    Counter, Direction, Hca, Impairment, Path, QpCap, QpInit, QpModify, QpState, QpType, SendOp,
-    SendTo, SendWr, UdAddress, WcStatus,
-};
+use ferroce_hca::{Counter, Direction, Hca, Impairment, WcStatus};
 use ferroce_udp::{AttachOptions, Device, DeviceSpec, LinkSetting, Registry, Tap, TapDirection};
-use ferroce_wire::Qpn;
 
 const LEN: usize = 1 << 20;
 
@@ -55,32 +52,6 @@ fn other(role: &[String]) {
         }
         other => panic!("role {other}"),
     }
-}
-
-/// A queue pair for datagrams, which no window holds back.
-fn datagrams(node: &Node) -> Qpn {
-    let qp_type = QpType::Ud;
-    let cap = QpCap {
-        max_send_wr: 4096,
-        ..QpCap::default()
-    };
-    let init = QpInit {
-        cap,
-        ..QpInit::new(qp_type, node.pd, node.cq)
-    };
-    let steps = [
-        (QpState::Reset, QpState::Init),
-        (QpState::Init, QpState::Rtr),
-        (QpState::Rtr, QpState::Rts),
-    ];
-    node.device.with(|hca| {
-        let qpn = hca.create_qp(&init).unwrap();
-        for (from, to) in steps {
-            let change = QpModify::step(qp_type, from, to, attr());
-            hca.modify_qp(qpn, &change, None).unwrap();
-        }
-        qpn
-    })
 }
 
 fn start(test: &str, place: &Place, device: &str, role: &str) -> Other {
@@ -191,19 +162,7 @@ fn a_ring_that_is_full_for_good_holds_up_no_others() {
     // Twice what a ring holds.
     const FLOOD: usize = 2048;
     let own = datagrams(&node);
-    let to = SendTo::Datagram(UdAddress {
-        path: Path {
-            dest: peer.address,
-            traffic_class: 0,
-        },
-        qpn: peer.qpn,
-        qkey: 0,
-    });
-    let datagram = SendWr {
-        to,
-        ..SendWr::new(1, SendOp::Send { imm: None }, node.sge(0, 4096))
-    };
-    let flood = (0..FLOOD).map(|_| datagram.clone());
+    let flood = (0..FLOOD).map(|_| datagram(&node, peer));
     node.device.post_send(own, flood).unwrap();
     let qps = connect(&node, &third, &attr());
     let small = node.sge(0, 8);

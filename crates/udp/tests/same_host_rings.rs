@@ -3,15 +3,14 @@
 
 mod common;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
 
+use common::datagrams::{datagram, datagrams};
+use common::rings::{Mapped, alone, rings, wait_for_rings, wait_until};
 use common::{
-    Link, Node, Other, PATIENCE, Place, address, attr, check_all_kinds, connect, connect_back,
-    hear, impatient, impatient_attr, open_files, role, tell,
+    Link, Node, Other, Place, address, attr, check_all_kinds, connect, connect_back, hear,
+    impatient, impatient_attr, open_files, role, tell,
 };
 use ferroce_hca::{Counter, WcStatus};
 use ferroce_udp::{DeviceSpec, LinkSetting, Registry};
@@ -20,12 +19,6 @@ const LEN: usize = 1 << 20;
 
 /// Rings that a process writes, and that it reads, for each device.
 const RINGS_MAX: usize = 64;
-
-/// One test at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A registry with devices `a` and `b`.
 fn place(test: u8) -> Place {
@@ -44,23 +37,6 @@ fn place(test: u8) -> Place {
 
 fn attach(place: &Place, name: &str, len: usize) -> Node {
     Node::attach(&place.registry(), name, len)
-}
-
-/// Where rings are mapped in this process, both ends of those within it.
-fn rings() -> Vec<u64> {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let rings = maps.lines().filter(|line| line.contains("ferroce-ring"));
-    let start = |line: &str| u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
-    rings.map(start).collect()
-}
-
-/// Waits until there are as many rings: of the end of another process the kernel tells in its time.
-fn wait_for_rings(count: usize) {
-    let started = Instant::now();
-    while rings().len() != count {
-        assert!(started.elapsed() < PATIENCE, "{} rings", rings().len());
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// The process beside the test's own: does nothing, until it is killed or its parent ends.
@@ -147,6 +123,46 @@ fn rings_are_bounded_and_gone_when_their_ends_are() {
     assert_eq!(open_files(), files);
 }
 
+/// Pages come with traffic, as much of them as it needs, and most of them go when that rests.
+#[test]
+fn memory_of_rings_comes_and_goes_with_traffic() {
+    if let Some(role) = role() {
+        return target(&role);
+    }
+    let _alone = alone();
+    let test = "memory_of_rings_comes_and_goes_with_traffic";
+    let place = place(3);
+    let node = attach(&place, "a", LEN);
+    assert!(rings().is_empty());
+    let mut child = Other::start(test, &place.path().display().to_string());
+    let Link { qpn, peer, memory } = child.connect(&node, &attr());
+    assert_eq!(child.hear(), "connected");
+    assert!(rings().is_empty());
+    node.post(qpn, 0, memory.write(), node.sge(0, 8));
+    node.succeed(1);
+    let few = |kib| move |rings: &[Mapped]| rings.iter().all(|ring| ring.used_kib <= kib);
+    assert!(rings().len() == 2 && few(64)(&rings()), "{:?}", rings());
+
+    // As much as the ring holds, for a process that takes nothing.
+    child.stop();
+    let own = datagrams(&node);
+    let flood = (0..1024).map(|_| datagram(&node, peer));
+    node.device.post_send(own, flood).unwrap();
+    node.succeed(1024);
+    assert!(
+        rings().iter().any(|ring| ring.used_kib > 3 << 10),
+        "{:?}",
+        rings()
+    );
+    child.resume();
+    wait_until(few(512));
+    // What is left is as good as ever.
+    node.post(qpn, 0, memory.write(), node.sge(0, LEN as u32));
+    node.succeed(1);
+    child.finish();
+    wait_for_rings(0);
+}
+
 /// A process writes anything anywhere in its rings: that costs it the rings, and their packets. What
 /// goes on goes on by UDP.
 #[test]
@@ -171,7 +187,8 @@ fn a_peer_that_scribbles_costs_its_own_packets_alone() {
         let qps = connect(&a, &b, &attr());
         check_all_kinds(&a, &b, qps, 10_000, round as u64);
         for ring in rings() {
-            memory.write_at(&word.to_ne_bytes(), ring + offset).unwrap();
+            let at = ring.start + offset;
+            memory.write_at(&word.to_ne_bytes(), at).unwrap();
         }
         for more in 1..4 {
             check_all_kinds(&a, &b, connect(&a, &b, &attr()), 400_000, more);

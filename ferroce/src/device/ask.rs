@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use ferroce_udp::{Answer, Inquiry, Observer, Process, Query, QueryError, Registry, Resource};
+use ferroce_udp::{
+    Answer, DeviceSpec, Inquiry, Observer, Process, Query, QueryError, Registry, Resource,
+};
 
 use super::{devices, observe};
 use crate::output::Failure;
@@ -39,9 +41,21 @@ pub(super) fn ask(
     inquiry: &mut Inquiry,
     is_asked: fn(&Observer, &Process) -> bool,
 ) -> Result<Vec<Replies>, Failure> {
+    let devices = devices(registry, name)?;
+    ask_on(registry, &devices, (query, patience), inquiry, is_asked)
+}
+
+/// The same for these devices.
+pub(super) fn ask_on(
+    registry: &Registry,
+    devices: &[(usize, DeviceSpec)],
+    (query, patience): (Option<Query>, Duration),
+    inquiry: &mut Inquiry,
+    is_asked: fn(&Observer, &Process) -> bool,
+) -> Result<Vec<Replies>, Failure> {
     let until = Instant::now() + patience;
     let mut all = Vec::new();
-    for some in devices(registry, name)?.chunks(DEVICES_AT_A_TIME) {
+    for some in devices.chunks(DEVICES_AT_A_TIME) {
         let observers = some.iter().map(|(_, spec)| observe(registry, spec));
         let observers: Vec<_> = observers.collect::<Result<_, _>>()?;
         let replies = observers.iter().zip(some).map(|(observer, (index, spec))| {

@@ -1,17 +1,26 @@
 //! `ferroce dev`: the devices themselves.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use ferroce_hca::Function;
 use ferroce_sysfs::guid;
-use ferroce_udp::{DeviceSpec, LinkSetting, Registry, SpecError};
+use ferroce_udp::{
+    DeviceSpec, Inquiry, LinkSetting, PeerLink, PeerRow, Query, Registry, Resource, SpecError,
+};
+use serde_json::json;
 use toml::{Table, Value};
 
+use super::ask::{Replies, ask_on};
 use super::format::{Before, Format, Row};
-use super::{at_pci, observe, registry, show_each};
+use super::{at_pci, devices, observe, registry, show_each};
 use crate::output::{Failure, Output};
 use crate::registers::is_card_name;
+
+/// How long processes may take to say what carries packets to their peers, all together: one does in
+/// a millisecond, unless it is stopped.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Show, add, remove and change devices
 ///
@@ -28,7 +37,8 @@ pub(crate) struct Dev {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show devices; what `ferroce dev` alone does
+    /// Show devices, and what carries packets to the peers of programs that use them; what `ferroce
+    /// dev` alone does
     #[command(alias = "list")]
     Show {
         /// Only this device
@@ -47,9 +57,8 @@ enum Verb {
         /// on; 0 to 127
         #[arg(long, value_name = "N")]
         vfs: Option<u8>,
-        /// What carries packets: udp, shm (shared memory, for processes of one user on this host;
-        /// packets to others are dropped), or auto (shared memory where possible, else UDP)
-        /// [default: udp]
+        /// What carries packets: auto (shared memory to processes of the same user on this host, else
+        /// UDP), udp, or shm (shared memory alone; packets to others are dropped) [default: auto]
         #[arg(long, value_name = "LINK")]
         link: Option<LinkSetting>,
         /// Settings: node_guid, pci, vendor_part_id, hw_ver, fw_ver, board_id, packet_lifetime,
@@ -156,6 +165,7 @@ fn show(
     format: Format,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
+    let peers = peers(registry, name, to)?;
     show_each(registry, name, format, to, |index, spec| {
         let name = spec.name.as_str();
         let mut row = Row::of_device((index, name), format!("{index}: {name}:"));
@@ -177,8 +187,52 @@ fn show(
             row.put("pci", spec.pci_at(index).to_string());
             details(&mut row, registry, spec)?;
         }
+        if let Some(peers) = peers.iter().find(|peers| peers.name() == (index, name)) {
+            put_peers(&mut row, peers);
+        }
         Ok(row)
     })
+}
+
+/// What carries packets to the peers of the processes that have devices open.
+fn peers(
+    registry: &Registry,
+    name: Option<&str>,
+    to: &mut Output<'_>,
+) -> Result<Vec<Replies>, Failure> {
+    let mut used = devices(registry, name)?;
+    // To look for processes makes a device's file.
+    used.retain(|(_, spec)| registry.is_used(spec).unwrap_or(true));
+    let question = (Some(Query::Peer), PATIENCE);
+    let mut inquiry = Inquiry::default();
+    let replies = ask_on(registry, &used, question, &mut inquiry, |_, _| true)?;
+    for silent in replies.iter().flat_map(|device| &device.silent) {
+        to.remark(format_args!("warning: {}", silent.line))?;
+    }
+    Ok(replies)
+}
+
+fn put_peers(row: &mut Row, replies: &Replies) {
+    let peers = replies.rows.iter().filter_map(|row| match row {
+        Resource::Peer(peer) => Some(peer),
+        _ => None,
+    });
+    let (mut values, mut lines) = (Vec::new(), String::new());
+    for peer in peers {
+        values.push(json!(peer));
+        let link = match peer.link {
+            Some(PeerLink::Shm) => "shm",
+            Some(PeerLink::Udp) => "udp",
+            Some(PeerLink::None) => "none",
+            None => "undecided",
+        };
+        let PeerRow { qps, pid, .. } = peer;
+        let (peer, comm) = (peer.peer, &peer.comm);
+        lines += &format!("    peer {peer} link {link} qps {qps} pid {pid} comm {comm}\n");
+    }
+    if !values.is_empty() {
+        row.put_below("peers", values.into(), &lines);
+    }
 }
 
 fn details(row: &mut Row, registry: &Registry, spec: &DeviceSpec) -> Result<(), Failure> {

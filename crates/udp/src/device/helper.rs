@@ -77,7 +77,7 @@ impl Shared {
         let (now, deadline) = (Engine::now(), engine.poll_timeout());
         let blocked = engine.awaits_socket();
         let next = helper.next(now, round, sent, deadline);
-        let mut next = engine.driver.tidy(round, next);
+        let mut next = engine.tidy(round, next);
         if matches!(next, Next::Sleep(_)) {
             self.set_asleep();
             if engine.has_near() {
@@ -141,6 +141,14 @@ impl Shared {
         let woken = waiter.wait_also(&*self.socket, self.besides(), Some(left), false);
         self.set_awake();
         self.awaits_absence.store(false, Ordering::SeqCst);
+        // A program that polls takes what lies in a ring, and leaves what has woken the helper for it:
+        // that would wake it again and again.
+        if self.reader.is_some()
+            && woken.as_ref().is_ok_and(|wake| wake.readable)
+            && let Some(mut engine) = self.try_lock()
+        {
+            engine.look_at_lines();
+        }
         match woken {
             Ok(wake) if wake.readable || has_near => {
                 thread::park_timeout(POLLING.into());

@@ -14,8 +14,9 @@ use super::line::Line;
 use super::shape::Shape;
 use super::{Offer, RINGS_MAX};
 use crate::flow::Flows;
+use crate::resource::{PeerLink, PeerLinks};
 use crate::ring::{Kind, Memory, PACKET_BYTES_MAX, Producer, Refused};
-use crate::shared::{Peer, PeerFile, Reader, file_name};
+use crate::shared::{Peer, PeerFile, Reader, SLOT_MAX, file_name};
 use crate::spec::LinkSetting;
 use crate::sys::Epoll;
 use crate::tap::{Seen, Tap};
@@ -127,6 +128,28 @@ impl Outlets {
         }
     }
 
+    /// What carries the packets to the peers that some have been sent to.
+    pub(super) fn links(&self) -> PeerLinks {
+        let by_udp = match self.setting {
+            LinkSetting::Shm => PeerLink::None,
+            LinkSetting::Auto | LinkSetting::Udp => PeerLink::Udp,
+        };
+        let link = |way: &Way| match way {
+            Way::Foreign(_) => Some(by_udp),
+            // Of a peer that has ended.
+            way if !self.is_good(*way) => None,
+            Way::Ring(_) => Some(PeerLink::Shm),
+            Way::Udp(_) => Some(by_udp),
+        };
+        let known = self.ways.iter();
+        PeerLinks {
+            known: known
+                .filter_map(|(key, way)| Some((*key, link(way)?)))
+                .collect(),
+            others: None,
+        }
+    }
+
     #[inline]
     fn is_good(&self, way: Way) -> bool {
         match way {
@@ -167,7 +190,8 @@ impl Outlets {
     /// What is to be the way to a peer.
     fn decide(&mut self, key: Key) -> Way {
         let (address, slot) = key;
-        let Some(directory) = self.reader.directory() else {
+        let directory = self.reader.directory();
+        let Some(directory) = directory.filter(|_| (1..=SLOT_MAX).contains(&slot)) else {
             return Way::Foreign(LOOK_AGAIN);
         };
         let path = directory.join(file_name(address, self.own.port()));
@@ -318,6 +342,12 @@ impl Outlets {
     #[inline]
     pub(super) fn retry_at_ns(&self) -> Option<u64> {
         self.retry_at_ns
+    }
+
+    /// See [`super::Near::rest`].
+    pub(super) fn rest(&mut self) {
+        let rings = self.rings.iter_mut().flatten();
+        rings.for_each(|outlet| outlet.producer.rest());
     }
 
     /// See [`super::Near::flush`].

@@ -53,6 +53,18 @@ impl Consumer {
         }
     }
 
+    /// That of a ring in which all up to a position has been written and read.
+    #[cfg(test)]
+    pub(super) fn at(memory: Memory, position: u64) -> Self {
+        let [head, released, tail] = [position; 3];
+        Self {
+            head,
+            released,
+            tail,
+            ..Self::new(memory)
+        }
+    }
+
     /// Whether there is something to read.
     #[inline]
     pub fn has_some(&self) -> bool {

@@ -10,6 +10,8 @@ use super::memory::Memory;
 /// A ring that is found empty goes on at its beginning if it has come this far: so traffic that is
 /// taken at once stays in the caches.
 const ANEW_BYTES: u64 = 256 << 10;
+/// How far apart are the positions at which it is asked whether the ring is empty.
+const ASK_BYTES: u64 = 64 << 10;
 /// Bytes that may wait to be published.
 const UNPUBLISHED_BYTES_MAX: u64 = 16 << 10;
 
@@ -24,6 +26,8 @@ pub struct Producer {
     head: u64,
     /// Where the producer was when it looked whether the ring is empty.
     asked: u64,
+    /// Where it was when memory was given back.
+    rested: u64,
 }
 
 /// Why a packet was not written.
@@ -46,7 +50,28 @@ impl Producer {
             published: 0,
             head: 0,
             asked: 0,
+            rested: 0,
         }
+    }
+
+    /// That of a ring in which all up to a position has been written and read.
+    #[cfg(test)]
+    pub(super) fn at(memory: Memory, position: u64) -> Self {
+        let [tail, published, head, asked, rested] = [position; 5];
+        Self {
+            memory,
+            tail,
+            published,
+            head,
+            asked,
+            rested,
+        }
+    }
+
+    /// The ring's memory.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// Writes a packet of `len` bytes, which `write` fills in; false from it takes the packet back.
@@ -127,11 +152,22 @@ impl Producer {
     /// when it is not, the answer is no.
     #[inline]
     fn is_empty(&mut self) -> bool {
-        if self.tail - self.asked < ANEW_BYTES {
+        if self.tail - self.asked < ASK_BYTES {
             return false;
         }
         self.asked = self.tail;
         self.memory.head().load(Ordering::Acquire) == self.tail
+    }
+
+    /// Gives memory back that much traffic has needed, if all of that has been read. What quiet traffic
+    /// needs is kept.
+    pub fn rest(&mut self) {
+        let may_hold_more = self.tail - self.rested > ANEW_BYTES;
+        if may_hold_more && self.memory.head().load(Ordering::Acquire) == self.tail {
+            self.rested = self.tail;
+            let kept = ANEW_BYTES as usize;
+            self.memory.region.give_back(DATA + kept, CAPACITY - kept);
+        }
     }
 
     #[inline]

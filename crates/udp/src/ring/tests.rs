@@ -1,6 +1,7 @@
 //! Both ends of a ring.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 use std::thread;
 
 use proptest::prelude::*;
@@ -116,6 +117,64 @@ fn a_ring_that_is_emptied_stays_near_its_beginning() {
 
 fn consumer_offset(consumer: &Consumer) -> u64 {
     consumer.position() % CAPACITY as u64
+}
+
+/// Positions beyond 2^32 and 2^63 are like others, and so are laps of the ring. 2^24 packets of one line
+/// each come to 2^30.
+#[test]
+fn positions_may_be_far() {
+    let mut buffer = [0; PACKET_BYTES_MAX];
+    for limit in [1 << 30, 1 << 32, 1 << 63] {
+        let begin = limit - 3 * CAPACITY as u64 / 2;
+        let (memory, file) = Memory::make().unwrap();
+        memory.head().store(begin, Ordering::Relaxed);
+        memory.tail().store(begin, Ordering::Relaxed);
+        let other = Memory::of(OwnedFd::from(file)).unwrap();
+        let (mut producer, mut consumer) =
+            (Producer::at(memory, begin), Consumer::at(other, begin));
+        let mut number = 0;
+        while consumer.position() < limit + CAPACITY as u64 {
+            // Never empty, so that it does not begin anew.
+            push(&mut producer, number, number % 8000).unwrap();
+            producer.publish();
+            if number >= 10 {
+                let entry = read(&mut consumer, &mut buffer).unwrap().unwrap();
+                check(&entry, number - 10);
+                consumer.release();
+            }
+            number += 1;
+        }
+    }
+}
+
+#[test]
+fn what_much_traffic_needed_is_given_back() {
+    let (mut producer, mut consumer) = ends();
+    let mut buffer = [0; PACKET_BYTES_MAX];
+    let far = |producer: &Producer| {
+        let mut bytes = [0; 4096];
+        producer
+            .memory()
+            .region
+            .read(DATA + CAPACITY / 2, &mut bytes);
+        bytes.iter().any(|byte| *byte != 0)
+    };
+    let mut number = 0;
+    for _ in 0..3 {
+        let first = number;
+        while push(&mut producer, number, 4000).is_ok() {
+            number += 1;
+        }
+        producer.publish();
+        producer.rest();
+        assert!(far(&producer), "it was not read");
+        for number in first..number {
+            check(&read(&mut consumer, &mut buffer).unwrap().unwrap(), number);
+        }
+        consumer.release();
+        producer.rest();
+        assert!(!far(&producer));
+    }
 }
 
 #[test]

@@ -115,6 +115,20 @@ impl Region {
         };
         write(room)
     }
+
+    /// Gives the memory of a range of pages back, in which only zeros are then.
+    ///
+    /// # Panics
+    /// Beyond the end.
+    pub(crate) fn give_back(&mut self, offset: usize, len: usize) {
+        assert!(offset <= self.len && len <= self.len - offset);
+        // SAFETY: inside the mapping, of which nothing is borrowed, and whose bytes may change at any
+        // time anyway. If the kernel does not take the memory back, it stays.
+        let _ = unsafe {
+            let at = self.start.as_ptr().add(offset);
+            madvise(at.cast(), len, Advice::LinuxRemove)
+        };
+    }
 }
 
 impl Drop for Region {

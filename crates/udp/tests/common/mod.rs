@@ -7,8 +7,10 @@
     reason = "no test uses all of it"
 )]
 
+pub mod datagrams;
 pub mod echo;
 mod other;
+pub mod rings;
 pub mod services;
 
 use std::collections::HashMap;

@@ -233,6 +233,7 @@ pub(super) fn object(resource: &Resource) -> Object {
         Resource::CmId(row) => json!(row),
         Resource::Count(row) => json!(row),
         Resource::Flow(row) => json!(row),
+        Resource::Peer(row) => json!(row),
     };
     let Value::Object(mut object) = value else {
         return Object::new();

@@ -1,0 +1,57 @@
+//! The rings in the memory of this process, both ends of those within it.
+
+use std::fs;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::PATIENCE;
+
+/// For tests that count them: one at a time.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One end of a ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapped {
+    /// Where it is mapped.
+    pub start: u64,
+    /// How much of it this end has used, of what is there now.
+    pub used_kib: u64,
+}
+
+/// Those that are there.
+pub fn rings() -> Vec<Mapped> {
+    let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut rings = Vec::new();
+    let mut lines = maps.lines();
+    while let Some(line) = lines.next() {
+        if !line.contains("ferroce-ring") {
+            continue;
+        }
+        let start = line.split('-').next().unwrap();
+        let used = lines.by_ref().find_map(|line| line.strip_prefix("Rss:"));
+        let used = used.unwrap().trim().trim_end_matches(" kB");
+        rings.push(Mapped {
+            start: u64::from_str_radix(start, 16).unwrap(),
+            used_kib: used.parse().unwrap(),
+        });
+    }
+    rings
+}
+
+/// Waits until there are as many rings: of the end of another process the kernel tells in its time.
+pub fn wait_for_rings(count: usize) {
+    wait_until(|rings| rings.len() == count);
+}
+
+/// Waits until the rings are as they should be.
+pub fn wait_until(is_so: impl Fn(&[Mapped]) -> bool) {
+    let started = Instant::now();
+    while !is_so(&rings()) {
+        assert!(started.elapsed() < PATIENCE, "{:?}", rings());
+        thread::sleep(Duration::from_millis(1));
+    }
+}
