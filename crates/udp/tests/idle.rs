@@ -65,7 +65,7 @@ fn idle_devices_use_no_cpu() {
     );
 }
 
-/// Two processes have worked over rings; 1 ms after their last packet both cost about as much as one that
+/// 1 ms after its last packet a process that has worked over rings costs about as much as one that
 /// sleeps.
 #[test]
 fn idle_rings_use_no_cpu() {
