@@ -4,7 +4,8 @@
 use std::fs;
 use std::io;
 use std::net::{IpAddr, TcpListener};
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -61,6 +62,31 @@ pub struct Rate {
     pub messages: f64,
 }
 
+/// A state directory of this run, in memory and private as the device wants it.
+#[derive(Debug)]
+pub struct StateDir(PathBuf);
+
+impl StateDir {
+    /// Makes it.
+    pub fn make() -> io::Result<Self> {
+        let path = PathBuf::from(format!("/dev/shm/ferroce-benches-{}", std::process::id()));
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for StateDir {
+    fn drop(&mut self) {
+        // What is left is of no use to anybody, and small.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 /// Where the programs run.
 #[derive(Clone, Debug)]
 pub struct Bench {
@@ -109,15 +135,40 @@ impl Bench {
         Ok(row[4])
     }
 
+    /// What the program `programs/post.c` measures, in the order in which it does: what was done, and
+    /// how many nanoseconds it took.
+    pub fn post(&self) -> Result<Vec<(String, f64)>, Error> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/post.c");
+        let program = self.state.join("post");
+        let mut compiler = Command::new("cc");
+        compiler
+            .args(["-O2", "-Wall", "-o"])
+            .args([&program, &source]);
+        output_of("cc", compiler.arg("-libverbs"))?;
+        let text = output_of("post", self.on_device(self.addresses[0]).arg(&program))?;
+        let figure = |line: &str| {
+            let (what, figure) = line.split_once('\t')?;
+            Some((what.to_owned(), figure.parse().ok()?))
+        };
+        let figures = text.lines().map(figure).collect::<Option<_>>();
+        figures.ok_or_else(|| unreadable("post", &text))
+    }
+
+    /// `ferroce run` with a device at this address, and its peers reached by UDP.
+    fn on_device(&self, address: IpAddr) -> Command {
+        let mut command = Command::new(&self.ferroce);
+        command.args(["run", "--link", "udp", "--"]);
+        command.env("FERROCE_DIR", &self.state);
+        let name = address.to_string().replace(['.', ':'], "_");
+        command.env("FERROCE_DEVICES", format!("bench{name}@{address}"));
+        command
+    }
+
     fn run_perftest(&self, tool: &str, args: &[&str]) -> Result<String, Error> {
         let port = free_port()?.to_string();
         let command = |address: IpAddr| {
-            let mut command = Command::new(&self.ferroce);
-            command.args(["run", "--link", "udp", "--", tool, "-p", &port]);
-            command.args(args);
-            command.env("FERROCE_DIR", &self.state);
-            let name = address.to_string().replace(['.', ':'], "_");
-            command.env("FERROCE_DEVICES", format!("bench{name}@{address}"));
+            let mut command = self.on_device(address);
+            command.args([tool, "-p", &port]).args(args);
             command
         };
         let [server, client] = self.addresses;
@@ -205,14 +256,7 @@ impl Bench {
         }
         let output = client.output()?;
         drop(server);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        if output.status.success() {
-            return Ok(text);
-        }
-        Err(Error::Failed {
-            program: name.to_owned(),
-            says: text + &String::from_utf8_lossy(&output.stderr),
-        })
+        text_of(name, &output)
     }
 }
 
@@ -258,6 +302,28 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Runs a program to its end; returns what it has printed.
+fn output_of(name: &str, command: &mut Command) -> Result<String, Error> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|source| Error::Start {
+        program: name.to_owned(),
+        source,
+    })?;
+    text_of(name, &output)
+}
+
+/// What a program has printed, if all went well.
+fn text_of(name: &str, output: &Output) -> Result<String, Error> {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(text);
+    }
+    Err(Error::Failed {
+        program: name.to_owned(),
+        says: text + &String::from_utf8_lossy(&output.stderr),
+    })
 }
 
 fn unreadable(program: &str, says: &str) -> Error {

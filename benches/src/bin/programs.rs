@@ -1,7 +1,6 @@
 //! Unmodified programs on one device, against what UDP sockets allow and what people would use
 //! without RDMA, in one run.
 
-use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +9,7 @@ use clap::Parser;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use ferroce_benches::bare::{self, PingPong, Stream, Throughput};
-use ferroce_benches::programs::{Bench, Error};
+use ferroce_benches::programs::{Bench, Error, StateDir};
 use ferroce_benches::{BARE_CONTENTION_MAX, finish, median, undisturbed};
 
 /// perftest over `ferroce run`, a server and a client on one device, beside the bare program of
@@ -182,13 +181,13 @@ struct Ratio {
 }
 
 fn measure(args: &Args) -> Result<Report, Box<dyn std::error::Error>> {
-    let state = State::make()?;
+    let state = StateDir::make()?;
     let bench = Bench {
         ferroce: match &args.ferroce {
             Some(path) => path.clone(),
             None => std::env::current_exe()?.with_file_name("ferroce"),
         },
-        state: state.0.clone(),
+        state: state.path().to_owned(),
         addresses: [args.address, args.client_address.unwrap_or(args.address)],
         seconds: args.seconds,
     };
@@ -273,25 +272,6 @@ fn ucx_gbps(bench: &Bench, bytes: usize) -> Result<f64, Box<dyn std::error::Erro
     let messages = UCX_BYTES / bytes as u64;
     let rate: Result<_, Error> = bench.ucx_tcp("ucp_put_bw", bytes, messages);
     Ok(rate?.gbps)
-}
-
-/// A state directory of this run, in memory and private as the device wants it.
-struct State(PathBuf);
-
-impl State {
-    fn make() -> io::Result<Self> {
-        use std::os::unix::fs::DirBuilderExt;
-        let path = PathBuf::from(format!("/dev/shm/ferroce-benches-{}", std::process::id()));
-        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for State {
-    fn drop(&mut self) {
-        // What is left is of no use to anybody, and small.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 impl Report {

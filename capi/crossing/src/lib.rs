@@ -24,7 +24,15 @@ pub fn cross<T>(call: impl FnOnce() -> T, failed: impl FnOnce()) -> Option<T> {
     catch(call, failed)
 }
 
-/// The same for a call that makes no system call, so that it is no place to cancel a thread anyway.
+/// Runs what makes system calls in a call that often makes none, and that only [`catch`]es: the thread is
+/// not cancelled meanwhile.
+#[inline]
+pub fn uncancelled<T>(call: impl FnOnce() -> T) -> T {
+    let _uncancelled = Uncancelled::new();
+    call()
+}
+
+/// [`cross`] for a call that makes no system call, so that it is no place to cancel a thread anyway.
 #[inline]
 pub fn catch<T>(call: impl FnOnce() -> T, failed: impl FnOnce()) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(call)) {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ferroce_border::border;
+use ferroce_crossing::uncancelled;
 use ferroce_hca::{Completion, CqId, CqInit, Notify, WcFlags};
+use ferroce_udp::Device;
 
 use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
 use crate::adapter::{AsyncRoute, read, write};
@@ -28,6 +30,15 @@ pub(crate) struct Cq {
     armed: AtomicBool,
     /// The completion that `ibv_start_poll` and its like are at.
     pub(crate) poller: Poller,
+}
+
+impl Cq {
+    /// A poll would find nothing, and the program does not mean to sleep after it.
+    #[inline]
+    pub(crate) fn is_in_lull(&self) -> bool {
+        let is_in_lull = |device: &Device| device.is_in_lull(self.id);
+        !self.armed.load(Ordering::Relaxed) && self.context.adapter.live().is_ok_and(is_in_lull)
+    }
 }
 
 // SAFETY: the channel's address is only compared and looked up.
@@ -230,25 +241,30 @@ pub(crate) fn close(context: &ContextRef) {
 }
 
 /// Takes completions (ibv_poll_cq(3)).
-#[border(number)]
+#[border(quick_number)]
 pub(crate) unsafe extern "C" fn poll_cq(
     cq: *mut ibv_cq,
     num_entries: c_int,
     wc: *mut ibv_wc,
 ) -> c_int {
-    let result = CQS.get(cq.cast()).and_then(|object| {
+    let found = CQS.get(cq.cast());
+    if found.as_ref().is_ok_and(|object| object.own().is_in_lull()) {
+        return 0;
+    }
+    let polled = || {
+        let cq = found?.own();
         let mut to = wc;
         let max = usize::try_from(num_entries).unwrap_or(0);
-        let taken = take(object.own(), max, |completion| {
+        let taken = take(cq, max, |completion| {
             // SAFETY: the program's array has room for `num_entries`.
             unsafe {
-                to.write(work_completion(object.own(), &completion));
+                to.write(work_completion(cq, &completion));
                 to = to.add(1);
             }
         })?;
         Ok(taken as c_int)
-    });
-    number("ibv_poll_cq", result)
+    };
+    uncancelled(|| number("ibv_poll_cq", polled()))
 }
 
 /// Takes up to `max` completions and returns how many.

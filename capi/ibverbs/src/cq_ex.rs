@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferroce_border::border;
+use ferroce_crossing::uncancelled;
 use ferroce_hca::{Completion, CqInit, WcOpcode};
 use ferroce_wire::Qpn;
 
@@ -146,7 +147,7 @@ pub(crate) fn extended(cq: ibv_cq, wc_flags: Option<u64>) -> ibv_cq_ex {
 }
 
 /// Takes a completion, and the queue for this thread if there is one.
-#[border(status)]
+#[border(quick_status)]
 unsafe extern "C" fn start_poll(queue: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     const CALL: &str = "ibv_start_poll";
     // SAFETY: null, or the program's own structure.
@@ -155,17 +156,21 @@ unsafe extern "C" fn start_poll(queue: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_at
         0 => cq::get(queue),
         _ => Err(Error::invalid("comp_mask", mask, "0")),
     };
-    found.map_or_else(
-        |error| tell(CALL, &error),
-        |object| {
-            object.own().poller.enter();
-            let outcome = advance(CALL, queue, object.own());
-            if outcome != 0 {
-                object.own().poller.leave();
-            }
-            outcome
-        },
-    )
+    if found.as_ref().is_ok_and(|object| object.own().is_in_lull()) {
+        return libc::ENOENT;
+    }
+    let started = |cq: &Cq| {
+        cq.poller.enter();
+        let outcome = advance(CALL, queue, cq);
+        if outcome != 0 {
+            cq.poller.leave();
+        }
+        outcome
+    };
+    uncancelled(|| match found {
+        Ok(object) => started(object.own()),
+        Err(error) => tell(CALL, &error),
+    })
 }
 
 /// Takes another one.

@@ -104,6 +104,22 @@ pub enum Error {
     Reported(c_int),
 }
 
+// On the path of the data, where a result must be small.
+
+impl From<VerbsError> for Box<Error> {
+    #[cold]
+    fn from(error: VerbsError) -> Self {
+        Self::new(error.into())
+    }
+}
+
+impl From<PostError> for Box<Error> {
+    #[cold]
+    fn from(error: PostError) -> Self {
+        VerbsError::from(error).into()
+    }
+}
+
 impl Error {
     /// A value outside its range.
     pub fn invalid(field: &'static str, value: impl TryInto<i128>, allowed: &'static str) -> Self {

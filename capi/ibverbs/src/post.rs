@@ -3,9 +3,8 @@
 use std::ffi::c_int;
 
 use ferroce_border::border;
-use ferroce_hca::{
-    Bytes, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, VerbsError, limits,
-};
+use ferroce_crossing::uncancelled;
+use ferroce_hca::{Bytes, PostError, RecvWr, SendFlags, SendOp, SendWr, Sge, Sges, limits};
 
 use crate::abi::{
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
@@ -22,7 +21,7 @@ pub(crate) struct Chain<W> {
     current: *mut W,
     /// Requests that may follow. In ERR nothing fills a queue, and a chain may be a circle.
     left: u32,
-    refused: Option<Error>,
+    refused: Option<Box<Error>>,
 }
 
 impl<W> Chain<W> {
@@ -35,30 +34,46 @@ impl<W> Chain<W> {
         }
     }
 
-    /// The chain's work requests as those of the device, up to one that makes no sense.
+    /// The chain's work requests, until there have been too many.
+    pub(crate) fn walk<'w>(
+        &mut self,
+        following: impl Fn(&W) -> *mut W,
+    ) -> impl Iterator<Item = &'w W>
+    where
+        W: 'w,
+    {
+        std::iter::from_fn(move || self.step(&following))
+    }
+
+    /// The same as those of the device, up to one that makes no sense.
     pub(crate) fn requests<R>(
         &mut self,
         following: impl Fn(&W) -> *mut W,
         mut convert: impl FnMut(&W) -> Result<R, Error>,
     ) -> impl Iterator<Item = R> {
         std::iter::from_fn(move || {
-            if self.next.is_null() {
-                return None;
-            }
-            self.current = self.next;
-            if self.left == 0 {
-                let max = limits::MAX_WR;
-                self.refused = Some(VerbsError::from(PostError::QueueFull { max }).into());
-                return None;
-            }
-            self.left -= 1;
-            // SAFETY: the program's own structure.
-            let request = unsafe { &*self.current };
-            self.next = following(request);
-            convert(request)
-                .map_err(|error| self.refused = Some(error))
-                .ok()
+            let converted = convert(self.step(&following)?);
+            let refuse = |error| self.refused = Some(Box::new(error));
+            converted.map_err(refuse).ok()
         })
+    }
+
+    #[inline]
+    fn step<'w>(&mut self, following: &impl Fn(&W) -> *mut W) -> Option<&'w W> {
+        if self.next.is_null() {
+            return None;
+        }
+        self.current = self.next;
+        if self.left == 0 {
+            let max = limits::MAX_WR;
+            self.refused = Some(PostError::QueueFull { max }.into());
+            return None;
+        }
+        self.left -= 1;
+        // SAFETY: the program's own structure, which is there during the call.
+        let request = unsafe { &*self.current };
+        self.next = following(request);
+        Some(request)
     }
 
     /// The chain's outcome; tells the program which request was refused.
@@ -68,31 +83,38 @@ impl<W> Chain<W> {
     pub(crate) unsafe fn finish(
         self,
         call: &str,
-        posted: Result<(), Error>,
+        posted: Result<(), Box<Error>>,
         bad: *mut *mut W,
     ) -> c_int {
         let result = posted.and_then(|()| self.refused.map_or(Ok(()), Err));
-        if result.is_err() {
-            // SAFETY: as the caller promises.
-            unsafe { bad.write(self.current) };
+        if result.is_ok() {
+            return 0;
         }
-        status(call, result)
+        // SAFETY: as the caller promises.
+        unsafe { bad.write(self.current) };
+        uncancelled(|| status(call, result.map_err(|error| *error)))
     }
 }
 
 /// Posts send requests (ibv_post_send(3)).
-#[border(status)]
+#[border(quick_status)]
 pub(crate) unsafe extern "C" fn post_send(
     qp: *mut ibv_qp,
     wr: *mut ibv_send_wr,
     bad_wr: *mut *mut ibv_send_wr,
 ) -> c_int {
     let mut chain = Chain::new(wr);
-    let posted = qp::get(qp).and_then(|object| {
-        let own = object.own();
-        let requests = chain.requests(|wr| wr.next, |wr| send_request(own, wr));
-        Ok(own.context.adapter.live()?.post_send(own.qpn, requests)?)
-    });
+    let posted = (|| {
+        let own = qp::get(qp)?.own();
+        let writer = |wr| move |to: &mut SendWr| send_request(own, wr, to);
+        let requests = chain.walk(|wr: &ibv_send_wr| wr.next).map(writer);
+        let device = own.context.adapter.live()?;
+        let (posted, departure) = device.post_first(|hca| hca.post_sends_by(own.qpn, requests));
+        if departure.is_some() {
+            uncancelled(|| drop(departure));
+        }
+        posted
+    })();
     // SAFETY: the program's own variable.
     unsafe { chain.finish("ibv_post_send", posted, bad_wr) }
 }
@@ -105,11 +127,11 @@ pub(crate) unsafe extern "C" fn post_recv(
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
     let mut chain = Chain::new(wr);
-    let posted = qp::get(qp).and_then(|object| {
-        let own = object.own();
+    let posted = (|| {
+        let own = qp::get(qp)?.own();
         let requests = chain.requests(|wr| wr.next, recv_request);
         Ok(own.context.adapter.live()?.post_recvs(own.qpn, requests)?)
-    });
+    })();
     // SAFETY: the program's own variable.
     unsafe { chain.finish("ibv_post_recv", posted, bad_wr) }
 }
@@ -122,29 +144,24 @@ pub(crate) fn recv_request(wr: &ibv_recv_wr) -> Result<RecvWr, Error> {
     })
 }
 
-fn send_request(own: &qp::Qp, wr: &ibv_send_wr) -> Result<SendWr, Error> {
-    let flags = SendFlags::from_bits_truncate(wr.send_flags);
+/// Writes a request of the program to its place.
+#[inline]
+fn send_request(own: &qp::Qp, wr: &ibv_send_wr, to: &mut SendWr) -> Result<(), Box<Error>> {
+    to.wr_id = wr.wr_id;
+    to.flags = SendFlags::from_bits_truncate(wr.send_flags);
     // SAFETY: the program's own array.
-    let (sges, inline) = unsafe {
-        if flags.contains(SendFlags::INLINE) {
+    unsafe {
+        if to.flags.contains(SendFlags::INLINE) {
             let pieces = elements(wr.sg_list, wr.num_sge)?;
             let pieces = pieces.map(|sge| (sge.addr as *const u8, sge.length as usize));
-            let bytes = inline(pieces, limits::MAX_INLINE as usize)?;
-            (Sges::new(), Some(bytes))
+            inline(pieces, limits::MAX_INLINE as usize, &mut to.inline)?;
         } else {
-            (sges(wr.sg_list, wr.num_sge)?, None)
+            to.sges.extend(elements(wr.sg_list, wr.num_sge)?.map(sge));
         }
-    };
-    let op = operation(own, wr)?;
-    let to = own.destination(&op, wr)?;
-    Ok(SendWr {
-        wr_id: wr.wr_id,
-        to,
-        op,
-        flags,
-        sges,
-        inline,
-    })
+    }
+    to.op = operation(own, wr)?;
+    to.to = own.destination(&to.op, wr)?;
+    Ok(())
 }
 
 fn operation(own: &qp::Qp, wr: &ibv_send_wr) -> Result<SendOp, Error> {
@@ -221,29 +238,31 @@ pub(crate) fn sge(sge: ibv_sge) -> Sge {
     }
 }
 
-/// The bytes themselves of inline data, at most `max`: copied once, to where they stay until they are
-/// sent.
+/// Copies the bytes themselves of inline data, at most `max`, to where they stay until they are sent.
 ///
 /// # Safety
 /// The pieces are memory of the program.
+#[inline]
 pub(crate) unsafe fn inline(
     pieces: impl Iterator<Item = (*const u8, usize)> + Clone,
     max: usize,
-) -> Result<Bytes, Error> {
+    to: &mut Option<Bytes>,
+) -> Result<(), Error> {
     let lengths = pieces.clone().map(|(_, length)| length);
     let length = lengths.fold(0, usize::saturating_add);
     if length > max {
         let allowed = "0 to max_inline_data of the queue pair";
         return Err(Error::invalid("inline bytes", length, allowed));
     }
-    Ok(Bytes::filled(length, |mut rest| {
+    to.insert(Bytes::zeroed(length)).fill(|mut rest| {
         for (start, length) in pieces.filter(|(_, length)| *length > 0) {
             let (piece, tail) = rest.split_at_mut(length);
             // SAFETY: as the caller promises.
             piece.copy_from_slice(unsafe { std::slice::from_raw_parts(start, length) });
             rest = tail;
         }
-    }))
+    });
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 
 use ferroce_border::border;
+use ferroce_crossing::uncancelled;
 use ferroce_hca::{SendFlags, SendOp, SendWr, Sge, Sges};
 use libc::pthread_mutex_t;
 
@@ -132,7 +133,7 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     }
 }
 
-#[border(status)]
+#[border(quick_status)]
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: after `wr_start`, which is what the header asks for.
     let Some((own, batch)) = (unsafe { batch(qp) }) else {
@@ -144,21 +145,26 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     };
     // SAFETY: locked by `wr_start` on this thread.
     unsafe { libc::pthread_mutex_unlock(own.builder.mutex.get()) };
-    status("ibv_wr_complete", result)
+    match result {
+        Ok(()) => 0,
+        error => uncancelled(|| status("ibv_wr_complete", error)),
+    }
 }
 
 /// Posts all requests or none.
 fn post_all(own: &qp::Qp, requests: &mut Vec<SendWr>) -> Result<(), Error> {
-    own.context.adapter.live()?.post(|hca| {
+    let device = own.context.adapter.live()?;
+    let (posted, departure) = device.post_first(|hca| {
         let max = own.cap.max_send_wr;
         if hca.send_queue_used(own.qpn) + requests.len() > max as usize {
             return Err(ferroce_hca::PostError::QueueFull { max }.into());
         }
-        requests
-            .drain(..)
-            .try_for_each(|wr| hca.post_send(own.qpn, wr))
-    })?;
-    Ok(())
+        hca.post_sends(own.qpn, requests.drain(..))
+    });
+    if departure.is_some() {
+        uncancelled(|| drop(departure));
+    }
+    Ok(posted?)
 }
 
 #[border(field)]
@@ -302,9 +308,9 @@ unsafe extern "C" fn wr_set_inline_data_list(
         change(qp, |own, request| {
             let buffers = (0..count).map(|index| list.add(index).read_unaligned());
             let pieces = buffers.map(|buffer| (buffer.addr.cast_const().cast(), buffer.length));
-            let bytes = post::inline(pieces, own.cap.max_inline_data as usize)?;
+            let max = own.cap.max_inline_data as usize;
+            post::inline(pieces, max, &mut request.inline)?;
             request.flags |= SendFlags::INLINE;
-            request.inline = Some(bytes);
             Ok(())
         });
     }

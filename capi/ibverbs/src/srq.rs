@@ -251,12 +251,12 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
     let mut chain = Chain::new(wr);
-    let posted = SRQS.get(srq).and_then(|object| {
-        let own = object.own();
-        let mut requests = chain.requests(|wr| wr.next, recv_request);
+    let posted = (|| {
+        let own = SRQS.get(srq)?.own();
+        let requests = chain.requests(|wr| wr.next, recv_request);
         let device = own.context.adapter.live()?;
-        Ok(device.post(|hca| requests.try_for_each(|wr| hca.post_srq_recv(own.id, wr)))?)
-    });
+        Ok(device.post_srq_recvs(own.id, requests)?)
+    })();
     // SAFETY: the program's own variable.
     unsafe { chain.finish("ibv_post_srq_recv", posted, bad_wr) }
 }

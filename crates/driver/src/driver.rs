@@ -6,7 +6,7 @@ use crate::doorbell::{Doorbell, Ring, Waiting};
 use crate::helper::{Next, Round};
 use crate::link::{Aside, Link, Taken};
 use crate::patience::{
-    BATCH_BYTES, RECEIVE_CALLS_MAX, ROUND_PACKETS, STREAM_PACKETS, TRANSMIT_BYTES_MAX, UNREAD,
+    BATCH_BYTES, LULL, RECEIVE_CALLS_MAX, ROUND_PACKETS, STREAM_PACKETS, TRANSMIT_BYTES_MAX, UNREAD,
 };
 
 /// How far [`Driver::transmit`] came.
@@ -35,6 +35,8 @@ pub struct Driver {
     doorbell: Doorbell,
     /// When a polling program last took what had arrived.
     polled: Time,
+    /// When something has come or left last.
+    stirred: Time,
 }
 
 impl Driver {
@@ -47,6 +49,7 @@ impl Driver {
             is_deferred: false,
             doorbell: Doorbell::default(),
             polled: Time::ZERO,
+            stirred: Time::ZERO,
         }
     }
 
@@ -64,6 +67,9 @@ impl Driver {
         }
         // Whoever drives a link that is gone still has its timers run out.
         let packets = self.receive_round(&now, link).unwrap_or(0);
+        if packets > 0 {
+            self.stirred = polled;
+        }
         let is_due = self.run_timers(polled, &now, link);
         if is_due || packets > STREAM_PACKETS {
             self.transmit(&now, link);
@@ -76,6 +82,12 @@ impl Driver {
     #[inline]
     pub fn is_fresh(&self, now: Time) -> bool {
         now.since(self.polled) < UNREAD
+    }
+
+    /// Whether nothing comes or leaves these days, so that polls need not look each time.
+    #[inline]
+    pub fn is_in_lull<L: Link>(&self, now: Time, link: &L) -> bool {
+        now.since(self.stirred) >= LULL && !self.is_deferred && !self.is_blocked(link)
     }
 
     /// What a verb that posts ends with: whether what it has posted leaves at once, which is up to
@@ -149,6 +161,9 @@ impl Driver {
         let mut received = self.receive_round(&now, link).ok();
         if received == Some(0) {
             received = Some(link.receive_aside(&now, &mut self.hca, Aside::All));
+        }
+        if received != Some(0) {
+            self.stirred = began;
         }
         Round {
             received,
@@ -270,6 +285,9 @@ impl Driver {
     fn hand_over<L: Link>(&mut self, now: Time, link: &mut L) -> Option<Sent> {
         let stopped = self.fill(now, link);
         let has_sent = stopped.is_some() || link.waiting() > 0;
+        if has_sent {
+            self.stirred = now;
+        }
         self.doorbell.leave(now, has_sent);
         stopped
     }

@@ -24,6 +24,13 @@ pub const TRANSMIT_BYTES_MAX: usize = 4 << 20;
 /// without an answer from the peer, so it might else lie for ever, and CNPs with it.
 pub const UNREAD: Span = Span::from_micros(100);
 
+/// If nothing has come or left for this long, a poll that finds nothing is not worth a system call each
+/// time.
+pub const LULL: Span = Span::from_micros(100);
+
+/// So often somebody looks then while the program polls: what comes is taken so much later at most.
+pub const LULL_LOOK: Span = Span::from_micros(1);
+
 /// How long a program that waits for a completion spins before it sleeps: waking up costs tens of
 /// microseconds.
 pub const WAIT_SPIN: Span = Span::from_micros(100);

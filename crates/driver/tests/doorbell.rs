@@ -7,7 +7,7 @@ use ferroce_driver::patience::{
     BATCH_BYTES, BATCH_REQUESTS, CALL_REQUESTS, LATE, SUCCESSION, WATCH, WATCH_WAITS,
 };
 use ferroce_driver::{Ring, Waiting, Watch, Watched};
-use ferroce_hca::{Span, Time};
+use ferroce_hca::{Counter, Psn, Span, Time};
 
 const LEAVES: Ring = Ring::Leaves { wants_watch: false };
 const WANTS_WATCH: Ring = Ring::Leaves { wants_watch: true };
@@ -82,7 +82,7 @@ fn what_waits_leaves_when_the_program_polls() {
 fn a_request_of_an_idle_queue_pair_takes_along_what_waits() {
     let mut world = stream();
     world.post(A, 8, true);
-    world.post_other(A, 8, true);
+    world.post_other(A, 1, 8, true);
     assert_eq!(world[A].link.sends, [2], "one batch of two queue pairs");
 }
 
@@ -120,6 +120,78 @@ fn most_of_a_batch_is_as_good_as_a_full_one() {
         world.post(A, 4096, true);
     }
     assert_eq!(world[A].link.sends, [16]);
+}
+
+/// As after 16 million packets: the numbers begin again in the middle of what waits.
+#[test]
+fn what_waits_may_lie_across_the_end_of_the_packet_numbers() {
+    let requests = 10 * BATCH_REQUESTS;
+    let first = Psn::ZERO.wrapping_sub(CALL_REQUESTS + requests / 2);
+    let mut world = World::with(1, first);
+    for _ in 0..=CALL_REQUESTS {
+        world.post(A, 8, true);
+    }
+    world[A].link.sends.clear();
+    for count in 1..=requests {
+        let expected = match count % BATCH_REQUESTS {
+            0 => LEAVES,
+            _ => Ring::Waits,
+        };
+        assert_eq!(world.post(A, 8, true), expected, "request {count}");
+        if expected == LEAVES {
+            // The answer comes when the next batch has begun to wait.
+            world.poll(B);
+        }
+    }
+    for side in [A, B, A, B, A] {
+        world.poll(side);
+    }
+    assert_eq!(world[A].link.sends, [BATCH_REQUESTS as usize; 10]);
+    assert_eq!(world.completed(A), (1 + CALL_REQUESTS + requests) as usize);
+    assert_eq!(world.count(A, Counter::RetransmittedPackets), 0);
+}
+
+#[test]
+fn thousands_of_queue_pairs_that_post_at_once_share_batches() {
+    const QUEUE_PAIRS: usize = 4000;
+    let mut world = World::with(QUEUE_PAIRS, Psn::ZERO);
+    let post_all = |world: &mut World, first| {
+        let mut waiting = 0;
+        for queue_pair in 0..QUEUE_PAIRS {
+            waiting = match world.post_other(A, queue_pair, 8, true) {
+                Ring::Waits => waiting + 1,
+                _ => 0,
+            };
+            assert!(waiting < BATCH_REQUESTS, "the batch is full");
+            assert!(first || waiting > 0 || !world[A].link.sends.is_empty());
+        }
+    };
+    // Each of them was idle. Nobody answers meanwhile.
+    post_all(&mut world, true);
+    assert_eq!(world[A].link.sends, vec![1; QUEUE_PAIRS]);
+    world[A].link.sends.clear();
+    post_all(&mut world, false);
+    world.poll(A);
+    let sends = std::mem::take(&mut world[A].link.sends);
+    let alone = CALL_REQUESTS as usize;
+    assert_eq!(sends[..alone], [1; CALL_REQUESTS as usize]);
+    let full = (QUEUE_PAIRS - alone) / BATCH_REQUESTS as usize;
+    assert_eq!(
+        sends[alone..alone + full],
+        vec![BATCH_REQUESTS as usize; full]
+    );
+    assert_eq!(
+        sends[alone + full..].iter().sum::<usize>(),
+        (QUEUE_PAIRS - alone) % 64
+    );
+    while world.completed(A) < 2 * QUEUE_PAIRS {
+        let before = (world.lying(A), world.lying(B), world.completed(A));
+        world.poll(B);
+        world.poll(A);
+        let after = (world.lying(A), world.lying(B), world.completed(A));
+        assert_ne!(before, after, "nothing goes on");
+    }
+    assert_eq!(world.count(A, Counter::RetransmittedPackets), 0);
 }
 
 /// A machine without a core for the watch: once, and then nothing waits for it any more.

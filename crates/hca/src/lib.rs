@@ -126,7 +126,7 @@ pub use verbs::{CqLook, MrModify, MwBindWr, QpInit, QpLook, RegFlags, SrqLook};
 
 pub use ferroce_dcqcn::Rate;
 pub use ferroce_dcqcn::rp::Phase;
-pub use ferroce_wire::{Qpn, Srqn};
+pub use ferroce_wire::{Psn, Qpn, Srqn};
 
 pub use ferroce_transport::{
     AccessError, AccessFlags, Attr, Bytes, Completion, Counter, CounterInfo, Data, GRH_BYTES,

@@ -34,20 +34,41 @@ impl Bytes {
 
     /// Takes `len` bytes, at most [`Self::LEN_MAX`], that `fill` writes to where they stay. They are
     /// zero before.
+    #[inline]
     pub fn filled(len: usize, fill: impl FnOnce(&mut [u8])) -> Self {
-        let len = len.min(Self::LEN_MAX);
-        if len <= SHORT {
-            let mut bytes = [0; SHORT];
-            fill(&mut bytes[..len]);
-            let len = len as u8; // at most SHORT
-            return Self(Repr::Short { len, bytes });
+        let mut bytes = Self::zeroed(len);
+        bytes.fill(fill);
+        bytes
+    }
+
+    /// So many zeros, at most [`Self::LEN_MAX`].
+    #[inline]
+    pub fn zeroed(len: usize) -> Self {
+        let len = len.min(Self::LEN_MAX) as u16;
+        Self(match usize::from(len) <= SHORT {
+            true => Repr::Short {
+                len: len as u8, // at most SHORT
+                bytes: [0; SHORT],
+            },
+            false => Repr::Shared {
+                start: 0,
+                len,
+                all: repeat_n(0, len.into()).collect(),
+            },
+        })
+    }
+
+    /// Has them written anew, as long as there is no copy of them.
+    #[inline]
+    pub fn fill(&mut self, fill: impl FnOnce(&mut [u8])) {
+        match &mut self.0 {
+            Repr::Short { len, bytes } => fill(&mut bytes[..usize::from(*len)]),
+            Repr::Shared { start, len, all } => {
+                if let Some(all) = Arc::get_mut(all) {
+                    fill(&mut all[*start as usize..][..usize::from(*len)]);
+                }
+            }
         }
-        let mut all: Arc<[u8]> = repeat_n(0, len).collect();
-        if let Some(bytes) = Arc::get_mut(&mut all) {
-            fill(bytes);
-        }
-        let len = len as u16; // at most LEN_MAX
-        Self(Repr::Shared { start: 0, len, all })
     }
 
     /// The `len` bytes from `offset` on, as far as there are so many.

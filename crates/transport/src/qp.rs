@@ -294,21 +294,33 @@ impl Qp {
     }
 
     /// Posts a send request.
+    pub fn post_send<H: Host>(&mut self, wr: SendWr, host: &mut H) -> Result<(), PostError> {
+        self.post_send_by(host, |place, _| {
+            *place = wr;
+            Ok(())
+        })
+    }
+
+    /// Posts a send request that `write` puts into its place, where all is at its default.
     #[inline]
-    pub fn post_send<H: Host>(&mut self, mut wr: SendWr, host: &mut H) -> Result<(), PostError> {
+    pub fn post_send_by<H: Host, E: From<PostError>>(
+        &mut self,
+        host: &mut H,
+        write: impl FnOnce(&mut SendWr, &H) -> Result<(), E>,
+    ) -> Result<(), E> {
         let state = self.state;
-        if matches!(state, QpState::Reset | QpState::Init | QpState::Rtr) {
-            let needs = "RTS, SQD, SQE or ERR";
-            return Err(PostError::WrongState {
-                state,
-                queue: "send",
-                needs,
-            });
-        }
-        if self.config.signal_all {
-            wr.flags |= SendFlags::SIGNALED;
-        }
-        self.requester.post(wr, &self.config)?;
+        let always = match self.config.signal_all {
+            true => SendFlags::SIGNALED,
+            false => SendFlags::empty(),
+        };
+        self.requester.post::<E>(&self.config, |place| {
+            write(place, host)?;
+            place.flags |= always;
+            match state {
+                QpState::Reset | QpState::Init | QpState::Rtr => Err(not_ready(state).into()),
+                _ => Ok(()),
+            }
+        })?;
         if matches!(state, QpState::Err | QpState::Sqe) {
             self.requester.flush(host, self.config.qpn, Fault::FLUSHED);
         }
@@ -573,6 +585,15 @@ impl Qp {
     /// What the peer may do.
     pub fn access(&self) -> AccessFlags {
         self.attr.access
+    }
+}
+
+#[cold]
+fn not_ready(state: QpState) -> PostError {
+    PostError::WrongState {
+        state,
+        queue: "send",
+        needs: "RTS, SQD, SQE or ERR",
     }
 }
 

@@ -1,24 +1,21 @@
 //! How a work request becomes packets.
 
+use std::ops::Deref;
+
 use ferroce_wire::{AtomicEth, BthFlags, Connection, Deth, Headers, Place, Psn, Reth};
 
 use crate::recv::pieces;
 use crate::serial::Serial;
 use crate::work::Fault;
 use crate::{
-    AccessError, Bytes, Host, Key, Outgoing, Payload, QpAttr, QpConfig, QpType, Segment, SendFlags,
-    SendOp, SendTo, Sges,
+    AccessError, Host, Key, Outgoing, Payload, QpAttr, QpConfig, QpType, Segment, SendFlags,
+    SendOp, SendTo, SendWr,
 };
 
 /// A send WQE: the work request and where it stands on the wire.
 #[derive(Debug)]
 pub(crate) struct SendWqe {
-    pub(crate) wr_id: u64,
-    pub(crate) op: SendOp,
-    pub(crate) flags: SendFlags,
-    pub(crate) sges: Sges,
-    pub(crate) inline: Option<Bytes>,
-    pub(crate) to: SendTo,
+    pub(crate) wr: SendWr,
     pub(crate) length: u32,
     /// PSN of the first packet; set when the WQE starts.
     pub(crate) first_psn: Psn,
@@ -26,6 +23,29 @@ pub(crate) struct SendWqe {
     pub(crate) packets: u32,
     /// Send sequence number of its first request, for end-to-end credits.
     pub(crate) ssn: Serial,
+}
+
+impl Default for SendWqe {
+    /// A request that is still to be written.
+    #[inline]
+    fn default() -> Self {
+        Self {
+            wr: SendWr::default(),
+            length: 0,
+            first_psn: Psn::ZERO,
+            packets: 0,
+            ssn: Serial::first(Psn::ZERO),
+        }
+    }
+}
+
+impl Deref for SendWqe {
+    type Target = SendWr;
+
+    #[inline]
+    fn deref(&self) -> &SendWr {
+        &self.wr
+    }
 }
 
 impl SendWqe {

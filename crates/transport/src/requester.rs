@@ -173,63 +173,28 @@ impl Requester {
         matches!(self.timer, RequesterTimer::Rnr { .. })
     }
 
-    /// Takes a request, whose place is on the queue from now on, or refuses it.
+    /// Takes a request that `write` puts into its place on the queue, or refuses it. It is not made
+    /// elsewhere and brought there: to copy it once more takes as long as all else about it.
     #[inline]
-    pub(crate) fn post(&mut self, mut wr: SendWr, config: &QpConfig) -> Result<(), PostError> {
-        let (qp_type, cap) = (config.qp_type, &config.cap);
-        if !qp_type.supports(&wr.op) {
-            let operation = wr.op.name();
-            return Err(PostError::Unsupported { qp_type, operation });
+    pub(crate) fn post<E: From<PostError>>(
+        &mut self,
+        config: &QpConfig,
+        write: impl FnOnce(&mut SendWr) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let max = config.cap.max_send_wr;
+        if self.queue.len() >= max as usize {
+            return Err(PostError::QueueFull { max }.into());
         }
-        if !wr.to.suits(qp_type) {
-            return Err(PostError::WrongAddress { qp_type });
-        }
-        if wr.op.is_local() {
-            wr.sges.clear();
-            wr.inline = None;
-            wr.flags.remove(SendFlags::INLINE);
-        }
-        if self.queue.len() >= cap.max_send_wr as usize {
-            return Err(PostError::QueueFull {
-                max: cap.max_send_wr,
-            });
-        }
-        if wr.sges.len() > cap.max_send_sge as usize {
-            return Err(PostError::TooManySges {
-                got: wr.sges.len(),
-                max: cap.max_send_sge,
-            });
-        }
-        match (wr.flags.contains(SendFlags::INLINE), &wr.inline) {
-            (false, None) => {}
-            (true, Some(bytes)) if !wr.op.needs_response() => {
-                if bytes.len() > cap.max_inline_data as usize {
-                    let max = cap.max_inline_data;
-                    return Err(PostError::InlineTooLong {
-                        got: bytes.len(),
-                        max,
-                    });
-                }
-            }
-            _ => return Err(PostError::InlineMismatch),
-        }
-        let length = wr.length();
-        if length > MAX_MESSAGE_BYTES {
-            return Err(PostError::MessageTooLong { got: length });
-        }
-        self.queue.push_back(SendWqe {
-            wr_id: wr.wr_id,
-            op: wr.op,
-            flags: wr.flags,
-            sges: wr.sges,
-            inline: wr.inline,
-            to: wr.to,
-            length: length as u32, // at most 2^31, checked above
-            first_psn: Psn::ZERO,
-            packets: 0,
-            ssn: FIRST_SSN,
+        self.queue.push_back(SendWqe::default());
+        let posted = self.queue.back_mut().map_or(Ok(()), |wqe| {
+            write(&mut wqe.wr)?;
+            wqe.length = check(&mut wqe.wr, config)?;
+            Ok(())
         });
-        Ok(())
+        if posted.is_err() {
+            self.queue.pop_back();
+        }
+        posted
     }
 
     /// Where the next request goes if it is a datagram.
@@ -718,5 +683,46 @@ impl Requester {
         }
         self.rnr_tries += 1;
         self.rnr_tries <= rnr_retry
+    }
+}
+
+/// Refuses a request that a queue pair does not take; returns the length of its message.
+#[inline]
+fn check(wr: &mut SendWr, config: &QpConfig) -> Result<u32, PostError> {
+    let (qp_type, cap) = (config.qp_type, &config.cap);
+    if !qp_type.supports(&wr.op) {
+        let operation = wr.op.name();
+        return Err(PostError::Unsupported { qp_type, operation });
+    }
+    if !wr.to.suits(qp_type) {
+        return Err(PostError::WrongAddress { qp_type });
+    }
+    if wr.op.is_local() {
+        wr.sges.clear();
+        wr.inline = None;
+        wr.flags.remove(SendFlags::INLINE);
+    }
+    if wr.sges.len() > cap.max_send_sge as usize {
+        return Err(PostError::TooManySges {
+            got: wr.sges.len(),
+            max: cap.max_send_sge,
+        });
+    }
+    match (wr.flags.contains(SendFlags::INLINE), &wr.inline) {
+        (false, None) => {}
+        (true, Some(bytes)) if !wr.op.needs_response() => {
+            if bytes.len() > cap.max_inline_data as usize {
+                let max = cap.max_inline_data;
+                return Err(PostError::InlineTooLong {
+                    got: bytes.len(),
+                    max,
+                });
+            }
+        }
+        _ => return Err(PostError::InlineMismatch),
+    }
+    match wr.length() {
+        got if got > MAX_MESSAGE_BYTES => Err(PostError::MessageTooLong { got }),
+        length => Ok(length as u32), // at most 2^31
     }
 }

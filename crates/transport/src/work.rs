@@ -182,6 +182,21 @@ pub struct SendWr {
     pub to: SendTo,
 }
 
+impl Default for SendWr {
+    /// A SEND of nothing, which is not signalled.
+    #[inline]
+    fn default() -> Self {
+        Self {
+            wr_id: 0,
+            op: SendOp::Send { imm: None },
+            flags: SendFlags::empty(),
+            sges: Sges::new(),
+            inline: None,
+            to: SendTo::Peer,
+        }
+    }
+}
+
 impl SendWr {
     /// A signalled work request with one element of local memory, for the connected peer.
     pub fn new(wr_id: u64, op: SendOp, sge: Sge) -> Self {

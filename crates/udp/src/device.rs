@@ -2,6 +2,7 @@
 
 mod helper;
 mod host;
+mod lull;
 mod progress;
 mod tandem;
 mod watch;
@@ -13,16 +14,19 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use ferroce_driver::Ring;
 use ferroce_driver::patience::WAIT_SPIN;
 use ferroce_hca::{
-    Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, Time, VerbsError,
+    Completion, CqId, DeviceState, Event, Hca, HcaConfig, Notify, RecvWr, SendWr, SrqId, Time,
+    VerbsError,
 };
 use ferroce_wire::Qpn;
 use ferroce_wire::cm::PortSpace;
 
 use self::helper::SOON;
 use self::host::HostView;
-use self::progress::{Events, Shared};
+use self::lull::Lull;
+use self::progress::{Apart, Events, Held, Shared};
 pub use self::tandem::{Spent, Tandem};
 use self::watch::WatchState;
 use crate::attachment::{Attachment, random_secret};
@@ -158,18 +162,19 @@ impl Device {
             mailbox,
             reader,
             groups,
-            engine: Mutex::new(engine),
+            engine: Apart(Mutex::new(engine)),
             forks: sys::forks(),
             nothing: OnceLock::new(),
             wanted: AtomicUsize::new(0),
             events: Mutex::default(),
             sink: OnceLock::new(),
             announced: Condvar::new(),
-            last_poll_ps: AtomicU64::new(0),
+            last_poll_ps: Apart::default(),
+            lull: Lull::default(),
             helper_until_ps: AtomicU64::new(SOON),
             awaits_absence: AtomicBool::new(false),
             stop: AtomicBool::new(false),
-            owner: AtomicUsize::new(0),
+            owner: Apart::default(),
             failed: AtomicBool::new(false),
             watch: WatchState::default(),
             waker: waiter.waker(),
@@ -375,20 +380,30 @@ impl Device {
         qpn: Qpn,
         requests: impl IntoIterator<Item = SendWr>,
     ) -> Result<(), VerbsError> {
-        self.post(|hca| {
-            requests
-                .into_iter()
-                .try_for_each(|wr| hca.post_send(qpn, wr))
-        })
+        self.post(|hca| hca.post_sends(qpn, requests))
     }
 
     /// [`Self::with`] for verbs that post: what the last poll left leaves together with what they
     /// cause, and that may wait for more.
+    #[inline]
     pub fn post<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
+        let (result, departure) = self.post_first(f);
+        drop(departure);
+        result
+    }
+
+    /// [`Self::post`] without what takes system calls, if anything leaves at once.
+    #[inline]
+    pub fn post_first<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> (R, Option<Departure<'_>>) {
         let mut engine = self.shared.lock();
         let result = f(engine.hca_mut());
-        self.shared.ring(&mut engine);
-        result
+        let ring = self.shared.ring(&mut engine);
+        let departure = (ring != Ring::Waits).then(|| Departure {
+            shared: &self.shared,
+            engine,
+            ring,
+        });
+        (result, departure)
     }
 
     /// Posts a receive request.
@@ -402,10 +417,26 @@ impl Device {
         qpn: Qpn,
         requests: impl IntoIterator<Item = RecvWr>,
     ) -> Result<(), VerbsError> {
+        self.post_each(requests, |hca, wr| hca.post_recv(qpn, wr))
+    }
+
+    /// The same to a shared receive queue.
+    pub fn post_srq_recvs(
+        &self,
+        srq: SrqId,
+        requests: impl IntoIterator<Item = RecvWr>,
+    ) -> Result<(), VerbsError> {
+        self.post_each(requests, |hca, wr| hca.post_srq_recv(srq, wr))
+    }
+
+    fn post_each(
+        &self,
+        requests: impl IntoIterator<Item = RecvWr>,
+        post: impl Fn(&mut Hca, RecvWr) -> Result<(), VerbsError>,
+    ) -> Result<(), VerbsError> {
         let mut engine = self.shared.lock();
-        let result = requests
-            .into_iter()
-            .try_for_each(|wr| engine.hca_mut().post_recv(qpn, wr));
+        let mut requests = requests.into_iter();
+        let result = requests.try_for_each(|wr| post(engine.hca_mut(), wr));
         // A queue pair in error completes it at once.
         self.shared.publish(&mut engine);
         result
@@ -449,6 +480,10 @@ impl Device {
         max: usize,
         mut each: impl FnMut(Completion),
     ) -> Result<usize, VerbsError> {
+        let empty = self.shared.lull.empty();
+        if empty == Some(cq) {
+            return Ok(0);
+        }
         let now = self.shared.note_poll();
         self.shared.give_way();
         let Some(mut engine) = self.shared.try_lock() else {
@@ -460,11 +495,26 @@ impl Device {
         if taken > 0 && engine.driver.is_fresh(now) {
             return Ok(taken);
         }
+        if taken == 0 && empty.is_some() {
+            self.shared.lull.go_on(cq);
+            return Ok(0);
+        }
         self.shared.poll_once(now, &mut engine);
         if taken > 0 {
             return Ok(taken);
         }
-        take(engine.hca_mut(), cq, max, &mut each)
+        let taken = take(engine.hca_mut(), cq, max, &mut each)?;
+        if taken == 0 && engine.is_in_lull(now) {
+            self.shared.lull.begin(cq);
+        }
+        Ok(taken)
+    }
+
+    /// Whether nothing has happened on the device for a while, and somebody has looked just now and found
+    /// this completion queue empty: a poll would find nothing, and makes no system call.
+    #[inline]
+    pub fn is_in_lull(&self, cq: CqId) -> bool {
+        self.shared.lull.empty() == Some(cq)
     }
 
     /// Answers what has arrived, ends connections, gives the device's port up, and passes on what
@@ -538,6 +588,22 @@ impl Device {
             return None;
         }
         self.shared.events().queue.pop_front()
+    }
+}
+
+/// What a program has posted and does not wait for more: it leaves when this is dropped. Until then the
+/// device is locked.
+#[must_use = "it leaves when it is dropped"]
+#[derive(Debug)]
+pub struct Departure<'a> {
+    shared: &'a Shared,
+    engine: Held<'a>,
+    ring: Ring,
+}
+
+impl Drop for Departure<'_> {
+    fn drop(&mut self) {
+        self.shared.answer(&mut self.engine, self.ring);
     }
 }
 

@@ -88,6 +88,10 @@ impl Engine {
         self.driver.poll(polled, Self::now, &mut self.link);
     }
 
+    pub(crate) fn is_in_lull(&self, now: Time) -> bool {
+        self.driver.is_in_lull(now, &self.link)
+    }
+
     pub(crate) fn catch_up(&mut self) {
         self.driver.catch_up(Self::now, &mut self.link);
     }

@@ -79,7 +79,7 @@ mod wall_clock;
 
 pub use attach::AttachOptions;
 pub use connect::Endpoint;
-pub use device::{Device, DeviceConfig, EventSink, Spent, Tandem};
+pub use device::{Departure, Device, DeviceConfig, EventSink, Spent, Tandem};
 pub use ferroce_prm::PciAddress;
 pub use gids::GidTable;
 pub use inquiry::{Answer, Inquiry};

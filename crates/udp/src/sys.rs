@@ -13,6 +13,7 @@ mod map;
 mod own_memory;
 mod region;
 mod signals;
+mod ticks;
 
 pub(crate) use descriptors::{memory_file, receive_with, send_with};
 pub(crate) use epoll::Epoll;
@@ -32,3 +33,4 @@ pub(crate) use map::{Shareable, map, shareable};
 pub use own_memory::own_memory;
 pub(crate) use region::{Region, fixed_memory_file};
 pub(crate) use signals::NoSignals;
+pub(crate) use ticks::ticks;

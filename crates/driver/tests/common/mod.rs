@@ -10,7 +10,7 @@ use std::rc::Rc;
 use ferroce_driver::{Aside, Both, Driver, Full, Link, Ring, Sent, Taken, Waiting, drive_both};
 use ferroce_hca::{
     AccessFlags, Attr, Buffer, Counter, CqId, Data, Hca, HcaConfig, Memory, MrInfo, Mtu, Outgoing,
-    Path, QpAttr, QpInit, QpModify, QpState, QpType, Qpn, Received, SendOp, SendWr, Sge, Span,
+    Path, Psn, QpAttr, QpInit, QpModify, QpState, QpType, Qpn, Received, SendOp, SendWr, Sge, Span,
     Time, WcStatus, Window,
 };
 
@@ -112,9 +112,7 @@ pub(crate) struct Side {
     pub(crate) driver: Driver,
     pub(crate) link: Memories,
     cq: CqId,
-    qpn: Qpn,
-    /// Of another queue pair.
-    other: Qpn,
+    qpns: Vec<Qpn>,
     mr: MrInfo,
     completed: usize,
     failed: usize,
@@ -142,8 +140,13 @@ impl IndexMut<usize> for World {
 impl World {
     /// Two devices with two connected queue pairs each.
     pub(crate) fn new() -> Self {
+        Self::with(2, Psn::ZERO)
+    }
+
+    /// Two devices with so many connected queue pairs each, whose first packets have this number.
+    pub(crate) fn with(queue_pairs: usize, first: Psn) -> Self {
         let ways: [Packets; 2] = Default::default();
-        let sides = [A, B].map(|own| Side::new(own, &ways));
+        let sides = [A, B].map(|own| Side::new(own, &ways, queue_pairs, first));
         let now = Rc::new(Cell::new(Time::from_nanos(1_000_000_000)));
         Self { sides, now }
     }
@@ -162,7 +165,7 @@ impl World {
 
     /// Posts a WRITE of so many bytes.
     pub(crate) fn write(&mut self, side: usize, length: u32) {
-        self.write_by(self[side].qpn, side, length);
+        self.write_by(self[side].qpns[0], side, length);
     }
 
     fn write_by(&mut self, qpn: Qpn, side: usize, length: u32) {
@@ -205,9 +208,15 @@ impl World {
         self.ring(side, is_watched)
     }
 
-    /// The same with the other queue pair.
-    pub(crate) fn post_other(&mut self, side: usize, length: u32, is_watched: bool) -> Ring {
-        self.write_by(self[side].other, side, length);
+    /// The same with another one of the queue pairs.
+    pub(crate) fn post_other(
+        &mut self,
+        side: usize,
+        queue_pair: usize,
+        length: u32,
+        is_watched: bool,
+    ) -> Ring {
+        self.write_by(self[side].qpns[queue_pair], side, length);
         self.ring(side, is_watched)
     }
 
@@ -215,7 +224,7 @@ impl World {
     pub(crate) fn read(&mut self, side: usize, length: u32) -> Ring {
         let far = self[1 - side].mr;
         let (va, rkey) = (far.va, far.key.rkey());
-        self.request(self[side].qpn, side, length, SendOp::Read { va, rkey });
+        self.request(self[side].qpns[0], side, length, SendOp::Read { va, rkey });
         self.ring(side, true)
     }
 
@@ -254,7 +263,7 @@ impl World {
     pub(crate) fn end(&mut self, side: usize) {
         self.step(side, |driver, now, link| driver.catch_up(now, link));
         let error = QpModify::to(QpState::Err, Attr::STATE, QpAttr::default());
-        let qpn = self[side].qpn;
+        let qpn = self[side].qpns[0];
         self[side].driver.hca.modify_qp(qpn, &error, None).unwrap();
         self[side].take_completions();
     }
@@ -298,7 +307,7 @@ impl World {
 }
 
 impl Side {
-    fn new(own: usize, ways: &[Packets; 2]) -> Self {
+    fn new(own: usize, ways: &[Packets; 2], queue_pairs: usize, first: Psn) -> Self {
         let mut hca = Hca::new(HcaConfig {
             seed: own as u64,
             // A new path would get no more than a few packets.
@@ -306,13 +315,15 @@ impl Side {
             ..HcaConfig::default()
         });
         let pd = hca.alloc_pd().unwrap();
-        let cq = hca.create_cq(1024).unwrap();
+        let cq = hca.create_cq(1 << 16).unwrap();
         let memory = Memory::Buffer(Buffer::zeroed(MEMORY));
         let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
-        let qpns = [(); 2].map(|()| hca.create_qp(&QpInit::new(QpType::Rc, pd, cq)).unwrap());
-        for qpn in qpns {
-            Self::connect(&mut hca, own, qpn);
-        }
+        let qpns = (0..queue_pairs).map(|_| {
+            let qpn = hca.create_qp(&QpInit::new(QpType::Rc, pd, cq)).unwrap();
+            Self::connect(&mut hca, own, qpn, first);
+            qpn
+        });
+        let qpns = qpns.collect();
         let link = Memories {
             own,
             staged: Vec::new(),
@@ -330,19 +341,20 @@ impl Side {
             driver: Driver::new(hca),
             link,
             cq,
-            qpn: qpns[0],
-            other: qpns[1],
+            qpns,
             mr,
             completed: 0,
             failed: 0,
         }
     }
 
-    fn connect(hca: &mut Hca, own: usize, qpn: Qpn) {
+    fn connect(hca: &mut Hca, own: usize, qpn: Qpn, first: Psn) {
         let attr = QpAttr {
             access: AccessFlags::all(),
             path_mtu: Mtu::Mtu4096,
             dest_qpn: qpn, // the devices number alike
+            sq_psn: first,
+            rq_psn: first,
             timeout: 14,
             retry_cnt: 7,
             max_rd_atomic: 4,

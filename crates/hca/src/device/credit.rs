@@ -166,7 +166,7 @@ impl Hca {
 
     /// A queue pair may have got its first request in a turn that began with answers alone.
     #[inline]
-    pub(super) fn allot_late(&mut self, index: u32) {
+    pub(crate) fn allot_late(&mut self, index: u32) {
         if self.turn_began.is_none() && self.port.in_turn() == Some(index) {
             self.allot(index);
         }

@@ -161,7 +161,7 @@ impl Hca {
 
     /// The same for one whose turn it is to send: what it has on the wire is booked at the end of
     /// the turn.
-    pub(super) fn with_index<R>(
+    pub(crate) fn with_index<R>(
         &mut self,
         index: u32,
         f: impl FnOnce(&mut Qp, &mut QpHost<'_>) -> R,

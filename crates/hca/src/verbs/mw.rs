@@ -7,8 +7,7 @@ use super::no_such;
 use crate::device::Hca;
 use crate::error::{Object, VerbsError};
 use crate::ids::PdId;
-use crate::mr::MrKey;
-use crate::mr::{MwId, MwInfo, MwType};
+use crate::mr::{KeyTable, MrKey, MwId, MwInfo, MwType};
 
 /// A bind of a type 1 memory window (`ibv_mw_bind`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +62,7 @@ impl Hca {
     /// once it is executed. What is wrong with region, range or permissions shows in its
     /// completion, as `IBV_WC_MW_BIND_ERR` (ibv_bind_mw(3)).
     pub fn bind_mw(&mut self, qpn: Qpn, id: MwId, bind: &MwBindWr) -> Result<u32, VerbsError> {
-        self.expect_kind(id, MwType::Type1)?;
+        expect_kind(&self.common.keys, id, MwType::Type1)?;
         let gone = || no_such(Object::Mw, id.0);
         let rkey = self.common.keys.next_rkey(id).ok_or_else(gone)?;
         let wr = SendWr {
@@ -81,16 +80,17 @@ impl Hca {
             inline: None,
             to: SendTo::Peer,
         };
-        self.post_send_unchecked(qpn, wr)?;
+        self.post_bind(qpn, wr)?;
         self.common.keys.announce(id, rkey);
         Ok(rkey)
     }
+}
 
-    pub(super) fn expect_kind(&self, id: MwId, kind: MwType) -> Result<(), VerbsError> {
-        if self.query_mw(id)?.kind == kind {
-            Ok(())
-        } else {
-            Err(VerbsError::WrongMwType)
-        }
+/// Refuses to bind a window that is not there, or not of this kind.
+pub(super) fn expect_kind(keys: &KeyTable, id: MwId, kind: MwType) -> Result<(), VerbsError> {
+    let window = keys.window(id).ok_or_else(|| no_such(Object::Mw, id.0))?;
+    match window.kind == kind {
+        true => Ok(()),
+        false => Err(VerbsError::WrongMwType),
     }
 }

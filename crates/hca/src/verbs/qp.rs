@@ -6,11 +6,12 @@ use ferroce_transport::{
 };
 use ferroce_wire::Qpn;
 
+use super::mw::expect_kind;
 use super::{in_range, no_such, not_busy};
 use crate::cq::{CqId, Unpolled};
 use crate::device::{Hca, QpEntry};
 use crate::error::{Object, VerbsError};
-use crate::host::QpObjects;
+use crate::host::{QpHost, QpObjects};
 use crate::ids::PdId;
 use crate::limits;
 use crate::mr::{MwId, MwType};
@@ -274,33 +275,76 @@ impl Hca {
 
     /// Posts a send request. A BIND_MW is for windows of type 2.
     pub fn post_send(&mut self, qpn: Qpn, wr: SendWr) -> Result<(), VerbsError> {
-        if let SendOp::BindMw(bind) = &wr.op {
-            let id = MwId::of_key(bind.rkey).ok_or_else(|| no_such(Object::Mw, bind.rkey))?;
-            self.expect_kind(id, MwType::Type2)?;
-        }
-        self.post_send_unchecked(qpn, wr)
+        self.post_sends(qpn, [wr])
+    }
+
+    /// Posts send requests one after the other. On an error those before the refused one are posted.
+    #[inline]
+    pub fn post_sends(
+        &mut self,
+        qpn: Qpn,
+        requests: impl IntoIterator<Item = SendWr>,
+    ) -> Result<(), VerbsError> {
+        self.post_sends_by(qpn, requests.into_iter().map(put))
+    }
+
+    /// The same for requests each of which is written into its place by a function.
+    #[inline]
+    pub fn post_sends_by<E: From<VerbsError> + From<PostError>>(
+        &mut self,
+        qpn: Qpn,
+        writers: impl IntoIterator<Item = impl FnOnce(&mut SendWr) -> Result<(), E>>,
+    ) -> Result<(), E> {
+        self.post_binding(MwType::Type2, qpn, writers)
+    }
+
+    /// Posts a bind of a window of type 1.
+    pub(super) fn post_bind(&mut self, qpn: Qpn, wr: SendWr) -> Result<(), VerbsError> {
+        self.post_binding(MwType::Type1, qpn, [put(wr)])
     }
 
     #[inline]
-    pub(super) fn post_send_unchecked(&mut self, qpn: Qpn, wr: SendWr) -> Result<(), VerbsError> {
-        self.check_room(qpn, |qp, unpolled, cap| {
-            (qp.send_queue_len(), unpolled.sends, cap.max_send_wr)
-        })?;
-        let is_local = wr.op.is_local();
-        let bytes = match wr.op.needs_response() {
-            true => 0,
-            false => u32::try_from(wr.length()).unwrap_or(u32::MAX),
-        };
-        let posted = self.with_qp(qpn, |qp, host| {
+    fn post_binding<E: From<VerbsError> + From<PostError>>(
+        &mut self,
+        windows: MwType,
+        qpn: Qpn,
+        writers: impl IntoIterator<Item = impl FnOnce(&mut SendWr) -> Result<(), E>>,
+    ) -> Result<(), E> {
+        let unknown = || no_such(Object::Qp, qpn.value());
+        let index = self.qp_index(qpn).ok_or_else(unknown)?;
+        let mut posted = self.posted;
+        let outcome = self.with_index(index, |qp, host| {
             let is_answered = qp.config().qp_type.is_reliable();
-            let is_idle = qp.send_queue_len() == 0 && is_answered;
-            let at_once = is_idle || is_local || qp.state() != QpState::Rts;
-            qp.post_send(wr, host)?;
-            Ok::<_, PostError>((at_once, is_answered))
+            let max = qp.config().cap.max_send_wr;
+            writers.into_iter().try_for_each(|write| {
+                let waiting = qp.send_queue_len();
+                check_room(waiting, host.unpolled.sends, max)?;
+                let is_idle = waiting == 0 && is_answered;
+                let mut at_once = is_idle || qp.state() != QpState::Rts;
+                let mut bytes = 0;
+                let checked = |wr: &mut SendWr, host: &QpHost<'_>| {
+                    write(wr)?;
+                    if let SendOp::BindMw(bind) = &wr.op {
+                        let id = MwId::of_key(bind.rkey);
+                        let id = id.ok_or_else(|| no_such(Object::Mw, bind.rkey))?;
+                        expect_kind(&host.common.keys, id, windows)?;
+                    }
+                    at_once |= wr.op.is_local();
+                    if !wr.op.needs_response() {
+                        bytes = u32::try_from(wr.length()).unwrap_or(u32::MAX);
+                    }
+                    Ok(())
+                };
+                qp.post_send_by::<_, E>(host, checked)?;
+                posted.add(bytes, at_once, is_answered);
+                Ok(())
+            })
         });
-        let (at_once, is_answered) = posted.ok_or_else(|| no_such(Object::Qp, qpn.value()))??;
-        self.posted.add(bytes, at_once, is_answered);
-        Ok(())
+        self.posted = posted;
+        // Nothing of it is on the wire yet, so there is nothing to book.
+        self.allot_late(index);
+        self.make_ready(index);
+        outcome.unwrap_or_else(|| Err(unknown().into()))
     }
 
     /// What has been posted since the last call, for hosts that collect it into batches.
@@ -311,10 +355,11 @@ impl Hca {
 
     /// Posts a receive request to a queue pair's own queue.
     pub fn post_recv(&mut self, qpn: Qpn, wr: RecvWr) -> Result<(), VerbsError> {
-        self.check_room(qpn, |qp, unpolled, cap| {
-            (qp.recv_queue_len(), unpolled.receives, cap.max_recv_wr)
-        })?;
-        let posted = self.with_qp(qpn, |qp, host| qp.post_recv(wr, host));
+        let posted = self.with_qp(qpn, |qp, host| {
+            let max = qp.config().cap.max_recv_wr;
+            check_room(qp.recv_queue_len(), host.unpolled.receives, max)?;
+            qp.post_recv(wr, host)
+        });
         Ok(posted.ok_or_else(|| no_such(Object::Qp, qpn.value()))??)
     }
 
@@ -324,23 +369,24 @@ impl Hca {
         let used = |entry: &QpEntry| entry.qp.send_queue_len() + entry.unpolled.sends as usize;
         self.qp_entry(qpn).map_or(0, used)
     }
+}
 
-    /// Refuses a request for which unpolled completions leave no room; `used` tells the requests in
-    /// the queue, the unpolled ones, and how many both may be. What the queue itself has no room for
-    /// it refuses itself.
-    fn check_room(
-        &self,
-        qpn: Qpn,
-        used: impl Fn(&Qp, &Unpolled, &QpCap) -> (usize, u32, u32),
-    ) -> Result<(), PostError> {
-        let Some(entry) = self.qp_entry(qpn) else {
-            return Ok(()); // which is refused for that
-        };
-        let (waiting, unpolled, max) = used(&entry.qp, &entry.unpolled, &entry.qp.config().cap);
-        match unpolled > 0 && waiting + unpolled as usize >= max as usize {
-            true => Err(PostError::QueueFull { max }),
-            false => Ok(()),
-        }
+/// Writes a request into its place.
+#[inline]
+fn put(wr: SendWr) -> impl FnOnce(&mut SendWr) -> Result<(), VerbsError> {
+    |place| {
+        *place = wr;
+        Ok(())
+    }
+}
+
+/// Refuses a request for which completions that were not polled leave no room beside those that `wait`.
+/// What the queue itself has no room for it refuses itself.
+#[inline]
+fn check_room(waiting: usize, unpolled: u32, max: u32) -> Result<(), PostError> {
+    match unpolled > 0 && waiting + unpolled as usize >= max as usize {
+        true => Err(PostError::QueueFull { max }),
+        false => Ok(()),
     }
 }
 

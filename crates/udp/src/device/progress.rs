@@ -12,6 +12,7 @@ use ferroce_hca::{DeviceState, Event, Hca, HcaConfig, Limits, Time};
 
 use super::EventSink;
 use super::helper::{SOON, WHENEVER};
+use super::lull::Lull;
 use super::watch::WatchState;
 use crate::engine::Engine;
 use crate::open_error::OpenError;
@@ -42,7 +43,7 @@ pub(super) struct Shared {
     pub(super) reader: Option<Reader>,
     /// Readable if something has arrived for a multicast group, or at a place that is kept.
     pub(super) groups: Arc<Epoll>,
-    pub(super) engine: Mutex<Engine>,
+    pub(super) engine: Apart<Mutex<Engine>>,
     /// The process that opened the device.
     pub(super) forks: u64,
     /// In the place of `engine` in a child of that process: a device without anything. A thread
@@ -54,7 +55,8 @@ pub(super) struct Shared {
     pub(super) sink: OnceLock<EventSink>,
     pub(super) announced: Condvar,
     /// When the program polled last, in picoseconds of the devices' clock; 0 while it is at rest.
-    pub(super) last_poll_ps: AtomicU64,
+    pub(super) last_poll_ps: Apart<AtomicU64>,
+    pub(super) lull: Lull,
     /// Until when the helper sleeps if nothing arrives and nobody wakes it. It goes to sleep only
     /// by a value set while it holds the engine.
     pub(super) helper_until_ps: AtomicU64,
@@ -62,7 +64,7 @@ pub(super) struct Shared {
     pub(super) awaits_absence: AtomicBool,
     pub(super) stop: AtomicBool,
     /// The thread that has the engine, as [`this_thread`] names it; 0 if none has.
-    pub(super) owner: AtomicUsize,
+    pub(super) owner: Apart<AtomicUsize>,
     /// See [`Shared::fail`].
     pub(super) failed: AtomicBool,
     pub(super) watch: WatchState,
@@ -70,6 +72,21 @@ pub(super) struct Shared {
     pub(super) waker: Waker,
     /// Ends its sleep while it stands back.
     pub(super) helper: OnceLock<Thread>,
+}
+
+/// What changes all the time while another thread looks at what does not: in lines of the cache of its
+/// own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Apart<T>(pub(super) T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
 }
 
 impl fmt::Debug for Shared {
@@ -81,6 +98,7 @@ impl fmt::Debug for Shared {
 }
 
 /// The engine in the hands of a thread.
+#[derive(Debug)]
 pub(super) struct Held<'a> {
     engine: MutexGuard<'a, Engine>,
     owner: &'a AtomicUsize,
@@ -174,8 +192,10 @@ impl Shared {
         self.held(nothing.unwrap_or_else(PoisonError::into_inner))
     }
 
+    #[inline]
     fn held<'a>(&'a self, engine: MutexGuard<'a, Engine>) -> Held<'a> {
         self.owner.store(this_thread(), Ordering::Relaxed);
+        self.lull.end();
         Held {
             engine,
             owner: &self.owner,
@@ -187,7 +207,8 @@ impl Shared {
     /// out of one. It would wait for itself.
     #[inline]
     pub(super) fn is_in_call(&self) -> bool {
-        self.owner.load(Ordering::Relaxed) == this_thread()
+        let owner = self.owner.load(Ordering::Relaxed);
+        owner != 0 && owner == this_thread()
     }
 
     /// Ends the device's life after a panic: nobody knows what it has left half-done. From now on it
@@ -209,10 +230,16 @@ impl Shared {
         self.announced.notify_all();
     }
 
+    #[inline]
     pub(super) fn lock(&self) -> Held<'_> {
-        if let Some(engine) = self.try_lock() {
-            return engine;
+        match self.try_lock() {
+            Some(engine) => engine,
+            None => self.wait_for_lock(),
         }
+    }
+
+    #[cold]
+    fn wait_for_lock(&self) -> Held<'_> {
         self.wanted.fetch_add(1, Ordering::Relaxed);
         let engine = match self.engine().lock() {
             Ok(engine) => self.held(engine),
@@ -237,6 +264,7 @@ impl Shared {
         }
     }
 
+    #[inline]
     pub(super) fn try_lock(&self) -> Option<Held<'_>> {
         match self.engine().try_lock() {
             Ok(engine) => Some(self.held(engine)),
@@ -257,6 +285,7 @@ impl Shared {
     pub(super) fn note_poll(&self) -> Time {
         let now = Engine::now();
         self.last_poll_ps.store(now.as_picos(), Ordering::Relaxed);
+        self.watch.note_rest(false);
         now
     }
 
@@ -280,6 +309,7 @@ impl Shared {
     /// The program stops polling: the helper takes over at once.
     pub(super) fn step_back(&self) {
         self.last_poll_ps.store(0, Ordering::SeqCst);
+        self.watch.note_rest(true);
         if self.awaits_absence.load(Ordering::SeqCst) {
             self.waker.wake();
         }

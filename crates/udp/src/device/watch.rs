@@ -15,6 +15,8 @@ use crate::engine::Engine;
 pub(super) struct WatchState {
     /// What waits, as [`Waiting::to_bits`] tells it.
     waiting: AtomicU64,
+    /// The program does not poll any more.
+    is_at_rest: AtomicBool,
     /// The helper is to keep watch.
     pub(super) is_wanted: AtomicBool,
     /// It does. Changes only while a thread has the engine.
@@ -27,6 +29,13 @@ impl WatchState {
     }
 
     #[inline]
+    pub(super) fn note_rest(&self, is_at_rest: bool) {
+        if self.is_at_rest.load(Ordering::Relaxed) != is_at_rest {
+            self.is_at_rest.store(is_at_rest, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
     pub(super) fn tell(&self, waiting: Waiting) {
         let bits = waiting.to_bits();
         if self.waiting.load(Ordering::Relaxed) != bits {
@@ -36,11 +45,16 @@ impl WatchState {
 }
 
 impl Shared {
-    /// Sends what the program has posted, unless that may wait for more.
+    /// What becomes of what the program has posted.
     #[inline]
-    pub(super) fn ring(&self, engine: &mut Engine) {
-        match engine.ring(self.watch.is_kept.load(Ordering::Relaxed)) {
-            Ring::Waits => self.publish(engine),
+    pub(super) fn ring(&self, engine: &mut Engine) -> Ring {
+        engine.ring(self.watch.is_kept.load(Ordering::Relaxed))
+    }
+
+    /// Sends what the program has posted, unless that waits for more.
+    pub(super) fn answer(&self, engine: &mut Engine, ring: Ring) {
+        match ring {
+            Ring::Waits => {}
             Ring::Fill => {
                 self.note_poll_unless_at_rest();
                 engine.send_batches();
@@ -64,7 +78,7 @@ impl Shared {
         debug_assert!(!begun, "one thread keeps watch");
         let mut watch = Watch::new(Engine::now());
         loop {
-            let is_at_rest = self.last_poll(Ordering::Relaxed).is_none();
+            let is_at_rest = self.watch.is_at_rest.load(Ordering::Relaxed);
             let watched = match self.stop.load(Ordering::Acquire) {
                 true => Watched::End,
                 false => watch.look(Engine::now(), self.watch.waiting(), is_at_rest),
