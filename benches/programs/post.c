@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { BYTES = 8, RUN = 32, DEPTH = 256, RUNS = 4000, POLLS = 100000, LOOPS = 5 };
+enum { BYTES = 8, RUN = 32, DEPTH = 256, RUNS = 4000, POLLS = 100000, LOOPS = 5, MESSAGES = 100000 };
 
 #define CHECK(what)                                                                                \
 	do {                                                                                       \
@@ -17,11 +17,17 @@ enum { BYTES = 8, RUN = 32, DEPTH = 256, RUNS = 4000, POLLS = 100000, LOOPS = 5 
 		}                                                                                  \
 	} while (0)
 
-static struct ibv_cq *cq;
-static struct ibv_qp *qp, *other;
+// A queue pair with its completion queue, and its peer on the same device.
+struct end {
+	struct ibv_cq *cq;
+	struct ibv_qp *qp, *peer;
+	int outstanding;
+};
+
+static struct ibv_pd *pd;
 static struct ibv_mr *mr;
 static char memory[4096];
-static int outstanding;
+static struct end ends[2];
 
 static double now_ns(void)
 {
@@ -82,41 +88,53 @@ static void begin(void)
 	CHECK(list && count > 0);
 	struct ibv_context *context = ibv_open_device(list[0]);
 	CHECK(context);
-	struct ibv_pd *pd = ibv_alloc_pd(context);
-	CHECK(pd);
-	cq = ibv_create_cq(context, 2 * DEPTH, NULL, NULL, 0);
-	CHECK(cq);
+	CHECK((pd = ibv_alloc_pd(context)));
 	mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	CHECK(mr);
-	struct ibv_qp_init_attr init = {
-		.send_cq = cq,
-		.recv_cq = cq,
-		.qp_type = IBV_QPT_RC,
-		.sq_sig_all = 1,
-		.cap = { .max_send_wr = DEPTH,
-			 .max_recv_wr = 1,
-			 .max_send_sge = 1,
-			 .max_recv_sge = 1,
-			 .max_inline_data = BYTES },
-	};
-	CHECK((qp = ibv_create_qp(pd, &init)) && (other = ibv_create_qp(pd, &init)));
 	union ibv_gid gid;
 	CHECK(!ibv_query_gid(context, 1, 0, &gid));
-	connect_one(qp, other, gid);
-	connect_one(other, qp, gid);
+	for (struct end *end = ends; end < ends + 2; end++) {
+		CHECK((end->cq = ibv_create_cq(context, 2 * DEPTH, NULL, NULL, 0)));
+		struct ibv_qp_init_attr init = {
+			.send_cq = end->cq,
+			.recv_cq = end->cq,
+			.qp_type = IBV_QPT_RC,
+			.sq_sig_all = 1,
+			.cap = { .max_send_wr = DEPTH,
+				 .max_recv_wr = 1,
+				 .max_send_sge = 1,
+				 .max_recv_sge = 1,
+				 .max_inline_data = BYTES },
+		};
+		CHECK((end->qp = ibv_create_qp(pd, &init)));
+		CHECK((end->peer = ibv_create_qp(pd, &init)));
+		connect_one(end->qp, end->peer, gid);
+		connect_one(end->peer, end->qp, gid);
+	}
 }
 
 // Polls until no more than so many requests wait for their answers.
-static void drain(int most)
+static void drain(struct end *end, int most)
 {
 	struct ibv_wc done[RUN];
-	while (outstanding > most) {
-		int count = ibv_poll_cq(cq, RUN, done);
+	while (end->outstanding > most) {
+		int count = ibv_poll_cq(end->cq, RUN, done);
 		CHECK(count >= 0);
 		for (int i = 0; i < count; i++)
 			CHECK(done[i].status == IBV_WC_SUCCESS);
-		outstanding -= count;
+		end->outstanding -= count;
 	}
+}
+
+static struct ibv_send_wr request(struct ibv_sge *sge, int send_flags)
+{
+	return (struct ibv_send_wr){
+		.sg_list = sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = send_flags,
+		.wr.rdma = { .remote_addr = (uintptr_t)memory + 64, .rkey = mr->rkey },
+	};
 }
 
 // The median of a post behind others: `chained` to a list at a time, its bytes inline or not. The first
@@ -125,31 +143,23 @@ static void drain(int most)
 static double posts(int chained, int send_flags)
 {
 	static double took[RUNS];
-	static struct ibv_send_wr list[RUN];
+	struct end *end = &ends[0];
 	struct ibv_sge sge = { (uintptr_t)memory, BYTES, mr->lkey };
-	for (int i = 0; i < RUN; i++)
-		list[i] = (struct ibv_send_wr){
-			.wr_id = i,
-			.sg_list = &sge,
-			.num_sge = 1,
-			.opcode = IBV_WR_RDMA_WRITE,
-			.send_flags = send_flags,
-			.next = (i + 1) % chained ? &list[i + 1] : NULL,
-			.wr.rdma = { .remote_addr = (uintptr_t)memory + 64, .rkey = mr->rkey },
-		};
+	struct ibv_send_wr first = request(&sge, send_flags), list[RUN], *bad;
+	for (int i = 0; i < RUN; i++) {
+		list[i] = first;
+		list[i].next = (i + 1) % chained ? &list[i + 1] : NULL;
+	}
 	for (int run = 0; run < RUNS; run++) {
-		struct ibv_send_wr *bad;
-		drain(0);
-		list[0].next = NULL;
-		CHECK(!ibv_post_send(qp, &list[0], &bad));
-		list[0].next = chained > 1 ? &list[1] : NULL;
+		drain(end, 0);
+		CHECK(!ibv_post_send(end->qp, &first, &bad));
 		double began = now_ns();
 		for (int i = 0; i < RUN; i += chained)
-			CHECK(!ibv_post_send(qp, &list[i], &bad));
+			CHECK(!ibv_post_send(end->qp, &list[i], &bad));
 		took[run] = (now_ns() - began) / RUN;
-		outstanding += 1 + RUN;
+		end->outstanding += 1 + RUN;
 	}
-	drain(0);
+	drain(end, 0);
 	return median(took, RUNS);
 }
 
@@ -162,11 +172,43 @@ static double polls(void)
 	for (int loop = 0; loop < LOOPS; loop++) {
 		// Nothing has been under way for some time.
 		for (double began = now_ns(); now_ns() - began < 2e6;)
-			CHECK(ibv_poll_cq(cq, 1, &done) == 0);
+			CHECK(ibv_poll_cq(ends[0].cq, 1, &done) == 0);
 		double began = now_ns();
 		for (int i = 0; i < POLLS; i++)
-			CHECK(ibv_poll_cq(cq, 1, &done) == 0);
+			CHECK(ibv_poll_cq(ends[0].cq, 1, &done) == 0);
 		took[loop] = (now_ns() - began) / POLLS;
+	}
+	return median(took, LOOPS);
+}
+
+// A thread's part of MESSAGES messages, with DEPTH of them under way.
+static void *streams(void *argument)
+{
+	struct end *end = argument;
+	struct ibv_sge sge = { (uintptr_t)memory, BYTES, mr->lkey };
+	struct ibv_send_wr wr = request(&sge, IBV_SEND_INLINE), *bad;
+	for (int sent = 0; sent < MESSAGES; sent++) {
+		drain(end, DEPTH - 1);
+		CHECK(!ibv_post_send(end->qp, &wr, &bad));
+		end->outstanding++;
+	}
+	drain(end, 0);
+	return NULL;
+}
+
+// What a message takes where so many threads send, each on a queue pair of its own.
+static double messages(int threads)
+{
+	double took[LOOPS];
+	for (int loop = 0; loop < LOOPS; loop++) {
+		pthread_t other;
+		double began = now_ns();
+		if (threads == 2)
+			CHECK(!pthread_create(&other, NULL, streams, &ends[1]));
+		streams(&ends[0]);
+		if (threads == 2)
+			CHECK(!pthread_join(other, NULL));
+		took[loop] = (now_ns() - began) / MESSAGES / threads;
 	}
 	return median(took, LOOPS);
 }
@@ -197,6 +239,8 @@ int main(void)
 	printf("post, by key\t%.1f\n", posts(1, 0));
 	printf("post in lists of 32, inline\t%.1f\n", posts(RUN, IBV_SEND_INLINE));
 	printf("poll of an empty queue\t%.1f\n", polls());
+	printf("message, 1 thread\t%.1f\n", messages(1));
+	printf("message, 2 threads\t%.1f\n", messages(2));
 	// Nothing is tidied up: the process ends, and the device with it.
 	fflush(stdout);
 	return 0;

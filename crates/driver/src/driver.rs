@@ -1,6 +1,6 @@
 //! When a device receives, answers, sends, spins and sleeps.
 
-use ferroce_hca::{Event, Hca, Outgoing, Time};
+use ferroce_hca::{Event, Hca, Outgoing, Posted, Time};
 
 use crate::doorbell::{Doorbell, Ring, Waiting};
 use crate::helper::{Next, Round};
@@ -95,6 +95,9 @@ impl Driver {
     #[inline]
     pub fn ring(&mut self, is_watched: bool, now: impl Fn() -> Time) -> Ring {
         let posted = self.hca.take_posted();
+        if posted == Posted::default() {
+            return Ring::Waits; // for answers, or there is nothing
+        }
         let ring = self.doorbell.ring(posted, is_watched, now);
         self.is_deferred |= ring == Ring::Waits;
         ring

@@ -61,10 +61,23 @@ fn a_program_that_posts_now_and_then_needs_no_watch() {
 #[test]
 fn requests_that_cannot_leave_need_no_watch() {
     let mut world = World::new();
-    for _ in 0..4 * CALL_REQUESTS {
+    // The fifth finds that it cannot leave, and the others stand behind it.
+    for _ in 0..5 {
         assert_eq!(world.read(A, 8), LEAVES);
     }
+    for _ in 5..4 * CALL_REQUESTS {
+        assert_eq!(world.read(A, 8), Ring::Waits);
+    }
+    assert_eq!(
+        world.waiting(A),
+        Waiting::default(),
+        "for answers, not for a call"
+    );
     assert_eq!(world.lying(B), 4);
+    for side in [B, B, A, A] {
+        world.poll(side);
+    }
+    assert_eq!(world.lying(B), 4, "the next ones");
 }
 
 #[test]
@@ -139,7 +152,8 @@ fn what_waits_may_lie_across_the_end_of_the_packet_numbers() {
         };
         assert_eq!(world.post(A, 8, true), expected, "request {count}");
         if expected == LEAVES {
-            // The answer comes when the next batch has begun to wait.
+            // What has been answered is taken while this batch is under way.
+            world.poll(A);
             world.poll(B);
         }
     }

@@ -233,6 +233,12 @@ impl Qp {
         self.requester.queue.len()
     }
 
+    /// Whether some of them, in RTS, have not left or are to leave once more.
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        self.state == QpState::Rts && self.requester.has_unsent()
+    }
+
     /// Receive requests waiting on its own queue.
     pub fn recv_queue_len(&self) -> usize {
         match &self.receives {

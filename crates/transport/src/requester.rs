@@ -205,6 +205,12 @@ impl Requester {
         }
     }
 
+    /// Whether there is a packet that has not left, or is to leave once more.
+    #[inline]
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.cursor < self.queue.len()
+    }
+
     /// Whether every WQE that started is done.
     pub(crate) fn drained(&self) -> bool {
         self.started == 0
@@ -214,7 +220,7 @@ impl Requester {
     /// in: nothing to send or to report, and the timer runs if it may have to.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.cursor >= self.queue.len()
+        !self.has_unsent()
             && self.local_error.is_none()
             && self.held_back.is_none()
             && (self.una == self.high || self.timer.deadline().is_some())

@@ -308,10 +308,13 @@ impl World {
 
 impl Side {
     fn new(own: usize, ways: &[Packets; 2], queue_pairs: usize, first: Psn) -> Self {
+        // A short packet of each queue pair takes some KiB of a buffer.
+        let window_bytes = (queue_pairs as u32 * (16 << 10)).max(2 << 20);
         let mut hca = Hca::new(HcaConfig {
             seed: own as u64,
             // A new path would get no more than a few packets.
-            window: Window::Fixed(2 << 20),
+            window: Window::Fixed(window_bytes),
+            total_window_bytes: window_bytes,
             ..HcaConfig::default()
         });
         let pd = hca.alloc_pd().unwrap();
@@ -319,7 +322,9 @@ impl Side {
         let memory = Memory::Buffer(Buffer::zeroed(MEMORY));
         let mr = hca.reg_mr(pd, memory, AccessFlags::all()).unwrap();
         let qpns = (0..queue_pairs).map(|_| {
-            let qpn = hca.create_qp(&QpInit::new(QpType::Rc, pd, cq)).unwrap();
+            let mut init = QpInit::new(QpType::Rc, pd, cq);
+            init.cap.max_send_wr = 1024;
+            let qpn = hca.create_qp(&init).unwrap();
             Self::connect(&mut hca, own, qpn, first);
             qpn
         });

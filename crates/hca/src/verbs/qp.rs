@@ -312,6 +312,9 @@ impl Hca {
     ) -> Result<(), E> {
         let unknown = || no_such(Object::Qp, qpn.value());
         let index = self.qp_index(qpn).ok_or_else(unknown)?;
+        // Behind requests that cannot leave before an answer comes: nor can these.
+        let is_stuck = |entry: &QpEntry| !entry.is_ready() && entry.qp.has_unsent();
+        let is_stuck = self.qps.get(index).is_some_and(|entry| is_stuck(entry));
         let mut posted = self.posted;
         let outcome = self.with_index(index, |qp, host| {
             let is_answered = qp.config().qp_type.is_reliable();
@@ -340,14 +343,16 @@ impl Hca {
                 Ok(())
             })
         });
-        self.posted = posted;
-        // Nothing of it is on the wire yet, so there is nothing to book.
-        self.allot_late(index);
-        self.make_ready(index);
+        if !is_stuck {
+            self.posted = posted;
+            // Nothing of it is on the wire yet, so there is nothing to book.
+            self.allot_late(index);
+            self.make_ready(index);
+        }
         outcome.unwrap_or_else(|| Err(unknown().into()))
     }
 
-    /// What has been posted since the last call, for hosts that collect it into batches.
+    /// What has been posted since the last call and may leave, for hosts that collect it into batches.
     #[inline]
     pub fn take_posted(&mut self) -> Posted {
         std::mem::take(&mut self.posted)
