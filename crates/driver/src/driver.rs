@@ -20,6 +20,34 @@ pub enum Sent {
     Blocked,
 }
 
+/// Whether several batches of a stream lie on the link at a time, so that it pays to look again after one.
+/// Where each batch waits for the answer to the one before, there is never a second one, and the look is a
+/// system call for nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct SecondLook {
+    /// Looks to leave out, which doubles with each that has brought nothing.
+    pause: u8,
+    left: u8,
+}
+
+impl SecondLook {
+    const PAUSE_MAX: u8 = 15;
+
+    fn is_worth_it(&mut self) -> bool {
+        let is_worth_it = self.left == 0;
+        self.left = self.left.saturating_sub(1);
+        is_worth_it
+    }
+
+    fn note(&mut self, packets: usize) {
+        self.pause = match packets {
+            0 => Self::PAUSE_MAX.min(2 * self.pause + 1),
+            _ => 0,
+        };
+        self.left = self.pause;
+    }
+}
+
 /// Moves packets between a device and its link.
 #[derive(Debug)]
 pub struct Driver {
@@ -37,6 +65,7 @@ pub struct Driver {
     polled: Time,
     /// When something has come or left last.
     stirred: Time,
+    second_look: SecondLook,
 }
 
 impl Driver {
@@ -50,6 +79,7 @@ impl Driver {
             doorbell: Doorbell::default(),
             polled: Time::ZERO,
             stirred: Time::ZERO,
+            second_look: SecondLook::default(),
         }
     }
 
@@ -202,8 +232,9 @@ impl Driver {
         } = link.glance(&now, &mut self.hca)?;
         packets += link.receive_aside(&now, &mut self.hca, Aside::Announced);
         let is_stream = packets > STREAM_PACKETS;
-        while is_stream && more && packets < ROUND_PACKETS {
+        while is_stream && more && packets < ROUND_PACKETS && self.second_look.is_worth_it() {
             let taken = link.glance(&now, &mut self.hca).unwrap_or_default();
+            self.second_look.note(taken.packets);
             packets += taken.packets;
             more = taken.more;
         }

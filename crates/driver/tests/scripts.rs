@@ -75,6 +75,30 @@ fn several_batches_of_a_stream_get_one_answer() {
     );
 }
 
+/// Where each batch waits for the answer to the one before, a second call brings nothing.
+#[test]
+fn a_second_call_that_brings_nothing_is_made_more_and_more_rarely() {
+    let mut world = World::new();
+    world[B].link.batch = STREAM_PACKETS + 1;
+    let mut calls = |batches: usize| {
+        for _ in 0..batches * (STREAM_PACKETS + 1) {
+            world.write(A, 8);
+        }
+        world.send(A);
+        world[B].link.receives = 0;
+        world.poll(B);
+        world.poll(A);
+        world[B].link.receives
+    };
+    let rounds: Vec<_> = (0..38).map(|_| calls(1)).collect();
+    let second = (0..).zip(&rounds).filter(|(_, calls)| **calls == 2);
+    let second: Vec<usize> = second.map(|(round, _)| round).collect();
+    assert_eq!(second, [0, 2, 6, 14, 30]);
+    // It is made again where several batches lie there.
+    let rounds: Vec<_> = (0..10).map(|_| calls(2)).collect();
+    assert!(rounds[8..].iter().all(|calls| *calls > 1), "{rounds:?}");
+}
+
 /// With a card there is no place where an acknowledgement could lie: what it acknowledges has completed.
 #[test]
 fn what_was_acknowledged_is_not_flushed() {
