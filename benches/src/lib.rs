@@ -8,6 +8,7 @@ pub mod crowd;
 pub mod pacing;
 pub mod pair;
 pub mod programs;
+pub mod quality;
 
 use std::error::Error;
 use std::io::{self, ErrorKind, Write};

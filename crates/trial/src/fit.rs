@@ -19,7 +19,7 @@ use thiserror::Error as ThisError;
 
 use self::candidates::{simpler, starts, varied};
 pub use self::state::{State, StateError};
-use crate::figures::{Fared, compare};
+use crate::figures::{Fared, jobs};
 use crate::outages::{Outages, Train};
 use crate::pair::{Link, TrialError};
 use crate::random::{Dice, mix};
@@ -179,9 +179,6 @@ impl Question {
     pub fn round(&self, number: u32, on_step: &dyn Fn(Span)) -> Result<Round, FitError> {
         let dice = Dice::new(mix(mix(self.seed, 3), number.into()));
         let starts = starts(self, &dice);
-        let Some(start) = starts.get(number as usize % starts.len().max(1)) else {
-            return Err(Impossible::Nothing { qp: self.qp }.into());
-        };
         let search = Search {
             question: self,
             trains: self.outages.trains(self.count, self.seed),
@@ -191,7 +188,7 @@ impl Question {
             failure: Cell::new(None),
             on_step,
         };
-        search.run(*start, number)
+        search.run(&starts, number)
     }
 
     /// The best of these rounds.
@@ -230,6 +227,35 @@ impl Question {
         })
     }
 
+    /// What a profile costs on these outages, and the share of packets that it sends again for nothing.
+    ///
+    /// A job dies of an outage that is longer than its policy survives, and how many those are follows from
+    /// the distribution: of a hundred outages that are tried too few are that long to tell.
+    ///
+    /// # Errors
+    /// If the profile retransmits more often than can be simulated.
+    pub fn figures(&self, profile: &Profile, trains: &[Train]) -> Result<(Span, f64), TrialError> {
+        let policy = self.policy(profile);
+        let jobs = jobs(&policy, self.qp, &self.link, trains, self.seed)?;
+        let fared = Fared::of(&jobs);
+        let Outages::Lengths(lengths) = &self.outages else {
+            return Ok((fared.cost(self.death), fared.spurious_share));
+        };
+        let endurance = Endurance::of(&policy, self.qp).ok_or(TrialError::NoTimer)?;
+        let too_long = lengths.share_above(endurance.survives);
+        // Deaths that loss has caused.
+        let died = trains
+            .iter()
+            .zip(&jobs)
+            .filter(|(train, job)| !job.fate.survived && train.down <= endurance.survives);
+        let died = died.count() as f64 / jobs.len().max(1) as f64;
+        let fared = Fared {
+            survived: 1.0 - (too_long + died).min(1.0),
+            ..fared
+        };
+        Ok((fared.cost(self.death), fared.spurious_share))
+    }
+
     /// Whether so large a share of packets may be sent again for nothing.
     #[must_use]
     pub fn allows(&self, spurious_share: f64) -> bool {
@@ -263,9 +289,10 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn run(self, start: Profile, number: u32) -> Result<Round, FitError> {
+    fn run(self, starts: &[Profile], number: u32) -> Result<Round, FitError> {
         /// A profile that costs a tenth more is taken every third time at first.
         const TEMPERATURE: f64 = 0.15;
+        let start = self.start(starts)?;
         let failed = |error: Error| FitError::Solver(error.to_string());
         let dice = Dice::new(mix(mix(self.question.seed, 4), number.into()));
         let solver = SimulatedAnnealing::new_with_rng(TEMPERATURE, dice).map_err(failed)?;
@@ -287,6 +314,22 @@ impl Search<'_> {
             cost,
             spurious_share,
         })
+    }
+
+    /// The cheapest of the first of these.
+    fn start(&self, starts: &[Profile]) -> Result<Profile, FitError> {
+        const LOOKED_AT: usize = 12;
+        let mut best = None;
+        for start in starts.iter().take(LOOKED_AT) {
+            let (cost, spurious) = self.figures(start)?;
+            let rank = (!self.question.allows(spurious), cost);
+            if best.is_none_or(|(least, _)| rank < least) {
+                best = Some((rank, *start));
+            }
+        }
+        let qp = self.question.qp;
+        best.map(|(_, start)| start)
+            .ok_or_else(|| Impossible::Nothing { qp }.into())
     }
 
     /// The profile without what makes no difference.
@@ -315,10 +358,7 @@ impl Search<'_> {
         if let Some(known) = self.known.borrow().get(profile) {
             return Ok(*known);
         }
-        let it = self.question;
-        let policy = it.policy(profile);
-        let fared: Fared = compare(&policy, it.qp, &it.link, &self.trains, it.seed)?;
-        let figures = (fared.cost(it.death), fared.spurious_share);
+        let figures = self.question.figures(profile, &self.trains)?;
         self.known.borrow_mut().insert(*profile, figures);
         Ok(figures)
     }

@@ -65,6 +65,27 @@ impl Times {
         }
     }
 
+    /// The share of all that is longer than this.
+    #[must_use]
+    pub fn share_above(&self, time: Span) -> f64 {
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..40 {
+            let middle = f64::midpoint(low, high);
+            match self.quantile(middle) > time {
+                true => high = middle,
+                false => low = middle,
+            }
+        }
+        // What is as long as the shortest or the longest of all is not between them.
+        if high < 1e-9 {
+            1.0
+        } else if low > 1.0 - 1e-9 {
+            0.0
+        } else {
+            1.0 - low
+        }
+    }
+
     /// A list of times, one on each line: seconds, or with a unit. What follows a `#` is not read.
     ///
     /// # Errors
@@ -241,6 +262,29 @@ mod tests {
         };
         near(0.5, 300);
         near(0.99, 20_000);
+    }
+
+    #[test]
+    fn shares_above_are_the_inverse_of_quantiles() {
+        let list: Times = "list:1s,2s,3s,4s".parse().unwrap();
+        for (ms, share) in [
+            (500, 1.0),
+            (1_000, 0.75),
+            (2_500, 0.5),
+            (4_000, 0.0),
+            (5_000, 0.0),
+        ] {
+            let found = list.share_above(Span::from_millis(ms));
+            assert!((found - share).abs() < 1e-6, "{ms}: {found}");
+        }
+        let times: Times = "lognormal:median=300ms,p99=20s".parse().unwrap();
+        for share in [0.5, 0.01, 0.001] {
+            let found = times.share_above(times.quantile(1.0 - share));
+            assert!((found / share - 1.0).abs() < 1e-3, "{share}: {found}");
+        }
+        let same = Times::Same(Span::from_secs(1));
+        let shares = [999, 1_000].map(|ms| same.share_above(Span::from_millis(ms)));
+        assert!(shares[0] == 1.0 && shares[1] == 0.0);
     }
 
     #[test]

@@ -19,9 +19,6 @@ use super::trial_args::{Asked, LinkArgs, OutageArgs};
 use super::{CommonQpArgs, floor};
 use crate::output::{Failure, Output};
 
-/// Outages that the fitted profile is shown on, besides those that it was fitted to.
-const EVIDENCE: u32 = 500;
-
 /// Find the profile that loses least in your outages
 ///
 /// The search tries profiles on pairs of devices in virtual time, as `ferroce adp compare` does, and
@@ -64,6 +61,9 @@ pub(crate) struct Fit {
     /// Profiles that each round tries
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
+    /// Outages, other than those, that the profile is compared with other policies on
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    evidence: u32,
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -108,6 +108,11 @@ impl Fit {
         let asked = self.outages.required()?;
         let question = self.question(&asked)?;
         question.possible().map_err(Failure::input)?;
+        if let Some(path) = &self.output {
+            // Before the work, so that a bad path does not cost it.
+            let file = fs::OpenOptions::new().append(true).create(true).open(path);
+            file.map_err(|error| cannot_write(path, &error))?;
+        }
         let state = self.search(&question)?;
         let best = question.best(&state.rounds).map_err(Failure::input)?;
         let found = self.evidence(&asked, &question, best)?;
@@ -155,6 +160,7 @@ impl Fit {
     /// Makes the rounds that are not done.
     fn search(&self, question: &Question) -> Result<State, Failure> {
         let mut state = self.read_state(question)?;
+        self.keep(&state)?;
         let left = question.rounds - state.rounds.len() as u32;
         let progress = Progress::new("fitting", u64::from(left) * u64::from(question.steps));
         while let Some(number) = state.next(question) {
@@ -216,7 +222,7 @@ impl Fit {
         best: Round,
     ) -> Result<Found<'a>, Failure> {
         let evidence_seed = question.seed.wrapping_add(1);
-        let trains = question.outages.trains(EVIDENCE, evidence_seed);
+        let trains = question.outages.trains(self.evidence, evidence_seed);
         let others = all_policies();
         let progress = Progress::new("comparing", others.len() as u64 + 1);
         let mut policies = vec![("fitted".to_owned(), PolicyKind::Profile(best.profile))];

@@ -11,11 +11,11 @@ const BASE: u16 = 4;
 const EXPONENT_MAX: u8 = 32;
 /// Random profiles that are looked at for a start.
 const TRIES: u32 = 2_000;
-/// Starts that are enough.
+/// Random starts that are enough.
 const ENOUGH: usize = 24;
 
-/// Profiles to begin with that the question admits: those that Ferroce comes with, with all totals, and
-/// random ones; in random order.
+/// Profiles to begin with that the question admits: those that Ferroce comes with, and then the same with
+/// other totals and random ones, in random order.
 pub(super) fn starts(question: &Question, dice: &Dice) -> Vec<Profile> {
     let totals = (0..=EXPONENT_MAX).map(Some).chain([None]);
     let totals: Vec<Option<u8>> = totals.collect();
@@ -23,16 +23,19 @@ pub(super) fn starts(question: &Question, dice: &Dice) -> Vec<Profile> {
         let raw = rebased(it.profile.raw());
         totals.iter().map(move |total| with_total(raw, *total))
     });
-    let random = (0..TRIES).map(|_| random(dice));
-    let profiles = built_in.chain(random);
-    let admitted = profiles
-        .filter_map(|raw| Profile::try_from(raw).ok())
-        .filter(|profile| question.admits(profile));
-    let mut starts: Vec<Profile> = admitted.take(ENOUGH).collect();
+    let admitted = |raw| {
+        let profile = Profile::try_from(raw).ok();
+        profile.filter(|profile| question.admits(profile))
+    };
+    let random = (0..TRIES).map(|_| random(dice)).filter_map(admitted);
+    let mut starts: Vec<Profile> = built_in.filter_map(admitted).collect();
+    starts.extend(random.take(ENOUGH));
     for last in (1..starts.len()).rev() {
         starts.swap(last, dice.below(last as u64 + 1) as usize);
     }
-    starts
+    let shipped = builtin::all().iter().map(|it| it.profile);
+    let shipped = shipped.filter(|profile| question.admits(profile));
+    shipped.chain(starts).collect()
 }
 
 /// The same profile with our base, as far as its exponents allow.
@@ -78,7 +81,12 @@ fn random(dice: &Dice) -> RawProfile {
         };
         low += range.range_size + 1;
     }
-    with_total(raw, Some(16 + dice.below(12) as u8))
+    with_total(raw, Some(random_total(dice)))
+}
+
+/// From a second to over half an hour.
+fn random_total(dice: &Dice) -> u8 {
+    18 + dice.below(12) as u8
 }
 
 /// A profile that differs in one to three ways.
@@ -120,7 +128,9 @@ fn vary(raw: &mut RawProfile, dice: &Dice) {
         _ => {
             let total = match dice.below(4) {
                 0 => None,
-                _ => Some(near(raw.retx_total_timeout.max(16), dice)),
+                1 => Some(random_total(dice)),
+                _ if raw.qp_total_timeout => Some(random_total(dice)),
+                _ => Some(near(raw.retx_total_timeout, dice)),
             };
             *raw = with_total(*raw, total);
         }

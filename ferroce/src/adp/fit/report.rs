@@ -6,7 +6,7 @@ use ferroce_designer::figures::{EnduranceJson, qp_name, sentence};
 use ferroce_time::Span;
 use serde::Serialize;
 
-use super::{EVIDENCE, Found};
+use super::Found;
 use crate::adp::compare::report::{PolicyJson, count, percent, short_name};
 use crate::adp::compare::{Tried, wrapped};
 use crate::output::Table;
@@ -29,10 +29,11 @@ pub(super) fn text(found: &Found<'_>) -> String {
     let policy = question.policy(profile);
     let endurance = ferroce_adp::Endurance::of(&policy, question.qp);
     format!(
-        "{}\n\n{}\n{}\n\nOn {EVIDENCE} other outages (seed {}):\n\n{}\n{}{}\n{}\n",
+        "{}\n\n{}\n{}\n\nOn {} other outages (seed {}):\n\n{}\n{}{}\n{}\n",
         wrapped(&title),
         to_toml(profile.raw()),
-        wrapped_sentence(&format!("A QP {qp} {}.", sentence(endurance.as_ref()))),
+        wrapped(&format!("A QP {qp} {}.", sentence(endurance.as_ref()))),
+        fit.evidence,
         found.evidence_seed,
         table(found),
         legend(found),
@@ -105,7 +106,8 @@ fn conclusion(found: &Found<'_>) -> String {
         _ => "as much as".to_owned(),
     };
     format!(
-        "\nThe fitted profile costs {} for each outage, {verdict} the best shipped one,\n{} ({}).\n",
+        "\nThe fitted profile costs {} for each outage: {verdict} the best shipped\n\
+         profile, {}, with {}.\n",
         own.about(),
         best.name,
         other.about()
@@ -114,10 +116,6 @@ fn conclusion(found: &Found<'_>) -> String {
 
 fn ratio(own: Span, other: Span) -> f64 {
     own.as_picos() as f64 / other.as_picos().max(1) as f64
-}
-
-fn wrapped_sentence(text: &str) -> String {
-    wrapped(text)
 }
 
 /// The report for programs.
@@ -201,7 +199,7 @@ pub(super) fn json<'a>(found: &'a Found<'a>) -> Json<'a> {
             rounds: question.rounds,
             steps: question.steps,
             seed: question.seed,
-            evidence_count: EVIDENCE,
+            evidence_count: fit.evidence,
             evidence_seed: *evidence_seed,
         },
         profile: Fitted {
