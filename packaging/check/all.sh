@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # Installs each package in a Debian that has no Rust, no compiler and no RDMA, and uses it there:
-# all.sh DIRECTORY, with the packages in it. In namespaces of its own, as root or with sudo.
+# all.sh PACKAGES BASE, a directory with the packages and the Debian as a tar archive. In namespaces of its
+# own, as root or with sudo.
 set -euo pipefail
 
 packages=$(realpath "$1")
+base=$(realpath "$2")
 here=$(realpath "$(dirname "$0")")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 if ((EUID != 0)); then
-    exec sudo env SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" "$0" "$packages"
+    exec sudo "$0" "$packages" "$base"
 fi
 
 # Runs a command below a root directory: its own processes, its own network, /proc and /dev/shm.
@@ -38,17 +40,13 @@ use() {
 
 root_of() {
     mkdir "$work/$1"
-    tar -C "$work/$1" -xf "$work/base.tar"
+    tar -C "$work/$1" -xf "$base"
     echo "$work/$1"
 }
 
-mmdebstrap --quiet --variant=minbase --format=tar \
-    --include=perftest,ibverbs-utils,rdmacm-utils,iproute2,python3-pytest,python3-pyverbs,python3-venv \
-    bookworm "$work/base.tar"
-
 root=$(root_of tarball)
 tar -C "$root/opt" -xzf "$packages"/ferroce-*-linux.tar.gz
-use tarball "$root" "$(cd "$root" && echo /opt/ferroce-*/bin)"
+use tarball "$root" "/$(cd "$root" && echo opt/ferroce-*/bin)"
 
 root=$(root_of deb)
 cp "$packages"/ferroce_*.deb "$root/tmp/ferroce.deb"
