@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::ops::Deref;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use ferroce_testing::said;
 use ferroce_udp::Registry;
@@ -123,6 +123,8 @@ pub(crate) struct Exporter {
     pub(crate) server: Child,
     /// Where it listens.
     pub(crate) address: String,
+    /// Open as long as it may have something to say.
+    _said: BufReader<ChildStderr>,
 }
 
 impl Exporter {
@@ -130,12 +132,15 @@ impl Exporter {
         let mut server = place.command(&["serve", "--metrics", "127.0.0.1:0"]);
         let mut server = server.stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(server.stderr.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        let mut said = BufReader::new(server.stderr.take().unwrap());
+        said.read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("metrics at http://").unwrap();
         let address = address.strip_suffix("/metrics").unwrap().to_owned();
-        Self { server, address }
+        Self {
+            server,
+            address,
+            _said: said,
+        }
     }
 
     /// The metrics, behind the head of the answer.
