@@ -188,6 +188,7 @@ fn every_kind_of_object_has_its_rows() {
         Resource::Count(counts) => {
             let all = [counts.pd, counts.cq, counts.qp, counts.cm_id, counts.mr];
             assert_eq!((all, counts.srq, counts.ctx), ([1; 5], 1, 1));
+            assert_eq!((counts.qp_states.reset, counts.qp_states.sum()), (1, 1));
         }
         other => panic!("{other:?}"),
     }

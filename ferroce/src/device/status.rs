@@ -61,7 +61,7 @@ impl Command {
             match format.is_json() {
                 true => format.print_json(&status.json(), to)?,
                 false => {
-                    let screen = screen::draw(&status, self.all);
+                    let screen = screen::draw(&status, self.all || format.details);
                     let place = if self.watch.is_some() { in_place() } else { "" };
                     to.text(&format!("{place}{screen}"))?;
                 }

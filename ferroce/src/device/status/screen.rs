@@ -11,8 +11,6 @@ const COLUMNS: usize = 80;
 const LINES: usize = 23;
 /// Lines that are always there: the title, and three headings below an empty line each.
 const FIXED: usize = 7;
-/// At most, so that devices leave room for programs.
-const DEVICES: usize = 3;
 const WARNING_LINES: usize = 5;
 
 /// The screen; with `all`, all rows.
@@ -24,12 +22,7 @@ pub(super) fn draw(status: &Status, all: bool) -> String {
     let (mut devices, mut programs) = (status.devices.len(), status.programs.len().max(1));
     if !all {
         let left = LINES - FIXED - warnings.len() - usize::from(!warnings.is_empty());
-        devices = devices.min(DEVICES);
-        let hidden = usize::from(devices < status.devices.len());
-        let left = left - 2 * devices - hidden;
-        if programs > left {
-            programs = left - 1; // and how many more
-        }
+        (devices, programs) = fitting(devices, programs, left);
     }
     let shown = shown(status, devices);
     let mut lines = vec![title(status), String::new()];
@@ -55,6 +48,26 @@ pub(super) fn draw(status: &Status, all: bool) -> String {
     lines.collect()
 }
 
+/// How many rows of devices, each of two lines, and of programs fit so many lines. Where some do not,
+/// a line says how many; neither takes more than half from the other.
+fn fitting(devices: usize, programs: usize, lines: usize) -> (usize, usize) {
+    if 2 * devices + programs <= lines {
+        return (devices, programs);
+    }
+    let for_devices = lines - programs.min(lines / 2);
+    let (devices, used) = match 2 * devices <= for_devices {
+        true => (devices, 2 * devices),
+        false => {
+            let shown = (for_devices - 1) / 2;
+            (shown, 2 * shown + 1)
+        }
+    };
+    match programs <= lines - used {
+        true => (devices, programs),
+        false => (devices, lines - used - 1),
+    }
+}
+
 fn title(status: &Status) -> String {
     let queue_pairs: u64 = status.programs.iter().map(|it| it.queue_pairs.sum()).sum();
     let many = |count: u64, one: &str| match count {
@@ -77,7 +90,9 @@ fn shown(status: &Status, count: usize) -> Vec<&DeviceLook> {
             .programs
             .iter()
             .any(|it| it.device == device.spec.name);
-        let is_usual = |seen: &Seen| seen.port.is_up && seen.impairment().is_none();
+        let is_usual = |seen: &Seen| {
+            seen.port.is_up && seen.impairment().is_none() && seen.policy.profile_names().is_none()
+        };
         !is_used && device.seen.as_ref().is_ok_and(is_usual)
     };
     let mut devices: Vec<_> = status.devices.iter().collect();
