@@ -31,6 +31,8 @@ const TOP: f64 = 20.0;
 const GAP: f64 = 46.0;
 const LINES_HEIGHT: f64 = 110.0;
 const BAND_HEIGHT: f64 = 20.0;
+/// A series that has no value for longer than this was away.
+const GAP_SECONDS: f64 = 0.5;
 /// Those of Grafana's dashboards, to be told apart with any sight by their order of brightness.
 const COLOURS: [&str; 5] = ["#1f60c4", "#e0752d", "#37872d", "#8f3bb8", "#c4162a"];
 
@@ -121,15 +123,18 @@ fn lines(svg: &mut String, area: &Area, panel: &Panel) {
     }
     for (index, (name, points)) in panel.lines.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
-        let points: Vec<String> = points
-            .iter()
-            .map(|(second, value)| format!("{:.1},{:.1}", area.x(*second), area.y(*value, max)))
-            .collect();
-        let _ = writeln!(
-            svg,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\"/>",
-            points.join(" ")
-        );
+        // A line ends where there was no value for a while.
+        for run in points.chunk_by(|(before, _), (after, _)| after - before <= GAP_SECONDS) {
+            let run: Vec<String> = run
+                .iter()
+                .map(|(second, value)| format!("{:.1},{:.1}", area.x(*second), area.y(*value, max)))
+                .collect();
+            let _ = writeln!(
+                svg,
+                "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\"/>",
+                run.join(" ")
+            );
+        }
         let y = area.top + 12.0 + 18.0 * index as f64;
         let x = WIDTH - RIGHT + 14.0;
         rectangle(svg, (x, y - 6.0), (14.0, 4.0), colour);
@@ -142,8 +147,7 @@ fn bands(svg: &mut String, area: &Area, panel: &Panel, kind: Kind) {
         let y = area.top + BAND_HEIGHT * index as f64;
         for pair in points.windows(2) {
             let [(from, value), (to, _)] = [pair[0], pair[1]];
-            // A series that was away for a while has no points then.
-            if to - from > 1.0 {
+            if to - from > GAP_SECONDS {
                 continue;
             }
             let fill = match kind {

@@ -92,7 +92,7 @@ fn every_query_answers_while_links_flap() {
 fn traffic(lab: &Lab) -> [Running; 2] {
     let tcp = free_port();
     let port = tcp.to_string();
-    let server = "ib_write_bw -s 65536 -t 4 -D 3600 -F -p";
+    let server = "ib_write_bw -s 65536 -t 4 -u 20 -D 3600 -F -p";
     let server: Vec<&str> = server.split(' ').chain([port.as_str()]).collect();
     let client = [&server[..], &["127.0.0.1"]].concat();
     let server = Ready::Tcp(tcp).wait(lab, lab.run(&server));
