@@ -34,7 +34,8 @@ pub fn get_as(port: u16, path: &str, kind: &str) -> Page {
     )
 }
 
-/// Sends a request as it is; the server is to close the connection after the answer.
+/// Sends a request as it is; the server is to close the connection after the answer, or to say how long
+/// that is.
 ///
 /// # Panics
 ///
@@ -44,11 +45,34 @@ pub fn send(port: u16, request: &str) -> Page {
     let patience = Some(Duration::from_secs(60));
     stream.set_read_timeout(patience).expect("not 0");
     stream.write_all(request.as_bytes()).expect("a server");
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("an answer");
+    let mut bytes = Vec::new();
+    let mut more = [0; 1 << 16];
+    while !is_whole(&bytes) {
+        match stream.read(&mut more).expect("an answer") {
+            0 => break,
+            count => bytes.extend(&more[..count]),
+        }
+    }
+    let text = String::from_utf8(bytes).expect("an answer is UTF-8");
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     Page {
         head: head.to_owned(),
         body: body.to_owned(),
     }
+}
+
+/// Whether all of an answer that says how long it is has come: some servers leave the connection open.
+fn is_whole(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer);
+    let Some((head, _)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let mut lengths = head.lines().filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let is_length = name.eq_ignore_ascii_case("content-length");
+        value.trim().parse::<usize>().ok().filter(|_| is_length)
+    });
+    // The head is ASCII, so it is as long as its text.
+    let length = lengths.next();
+    length.is_some_and(|length| answer.len() >= head.len() + 4 + length)
 }

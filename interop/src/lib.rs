@@ -4,6 +4,7 @@
 //! say which when one is missing: a test that cannot run fails, so that nobody takes it for one
 //! that passed.
 
+pub mod browser;
 pub mod chart;
 pub mod http;
 pub mod lab;

@@ -21,6 +21,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("ferroce-adp", 1),
     ("ferroce-dcqcn", 1),
     ("ferroce-designer", 2),
+    ("ferroce-designer-module", 3),
     ("ferroce-transport", 2),
     ("ferroce-capture", 2),
     ("ferroce-fwctl", 2),

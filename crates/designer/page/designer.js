@@ -163,6 +163,8 @@ function soon() {
 }
 
 async function question(what) {
+  // What was about to be asked is out of date.
+  clearTimeout(designer.timer);
   const number = (designer.asked += 1);
   const options = {
     timeout: valueOf(byId("timeout")),

@@ -141,11 +141,15 @@ function drawLadders(place, policies, chosen, label) {
     { x: "time since the first send", y: "wait" },
   );
   for (const { ladder } of shown) {
-    for (const band of ladder.bands.filter((it) => it.high_ns >= low && it.low_ns <= high)) {
+    for (const [range, band] of ladder.bands.entries()) {
+      if (band.high_ns < low || band.low_ns > high) continue;
       const top = y(Math.min(band.high_ns * 1.04, high));
       const bottom = y(Math.max(band.low_ns / 1.04, low));
       const size = { x: area.left, y: top, width: area.right - area.left, height: bottom - top };
-      area.svg.append(drawn("rect", { class: "band", ...size }));
+      area.svg.append(
+        drawn("rect", { class: "band", ...size }),
+        drawn("text", { x: area.right - 4, y: (top + bottom) / 2 + 4, "text-anchor": "end" }, `range ${range}`),
+      );
     }
   }
   for (const { index, ladder } of shown) area.svg.append(...stairs(ladder, index, x, y, area.right));
@@ -177,7 +181,7 @@ function stairs(ladder, index, x, y, right) {
   if (end.event === "error") {
     const [cx, cy] = [x(end.at_ns), y(end.wait_ns)];
     const cross = `M${cx - 5} ${cy - 5}l10 10m0 -10l-10 10`;
-    drawnParts.push(drawn("path", { class: `s${index} cross`, d: cross, "stroke-dasharray": "none" }));
+    drawnParts.push(drawn("path", { class: `s${index} cross`, d: cross }));
   }
   return drawnParts;
 }

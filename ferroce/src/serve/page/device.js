@@ -16,6 +16,7 @@ function deviceCard(name) {
   part.qps = table(["Queue pair", "Type", "State", "Peer", "timeout/retry_cnt", "In flight", "Rate", "Program"]);
   part.qpsNote = element("p", { class: "hint" });
   part.counters = table(["Counter", "Total", "Per second"]);
+  part.countersNote = element("p", { class: "hint" });
   const lines = (names) => element("span", { class: "series" }, ...names.map((text, index) => element("label", {},
     drawn("svg", { viewBox: "0 0 28 10", "aria-hidden": "true" }, drawn("line", { class: `s${index}`, x1: 0, x2: 28, y1: 5, y2: 5 })), text)));
   const plots = element("div", { class: "plots" },
@@ -26,7 +27,7 @@ function deviceCard(name) {
   const root = element("article", { class: "device", "aria-labelledby": id("name") },
     element("h2", { id: id("name") }, name, part.port), part.problem, part.facts, changes, plots,
     element("h3", {}, "Queue pairs"), wide(part.qps, `Queue pairs of ${name}`), part.qpsNote,
-    element("h3", {}, "Counters"), wide(part.counters, `Counters of ${name}`));
+    element("h3", {}, "Counters"), wide(part.counters, `Counters of ${name}`), part.countersNote);
   return { root, part, changes, history: [], device: null };
 }
 
@@ -64,7 +65,7 @@ function showDevice({ part, changes, device, history }) {
   drawLines(part.timeouts, [timeouts, repeated], PLOT_SECONDS, "per second", `Timeouts of ${device.name}`);
   drawBars(part.histogram, device.histogram.bins, `Histogram of waits of ${device.name}`);
   showQps(part, device.qps);
-  showCounters(part.counters, device.counters, history);
+  showCounters(part, device.counters, history);
 }
 
 function policyWithProfile({ by, profile }) {
@@ -108,9 +109,10 @@ function showQps(part, { count, silent, rows }) {
   part.qpsNote.textContent = notes.join(" ");
 }
 
-function showCounters(place, counters, history) {
+function showCounters({ counters: place, countersNote }, counters, history) {
   const recent = history.slice(-2);
   const rows = Object.entries(counters).filter(([, count]) => count > 0 || byId("zeros").checked);
+  countersNote.textContent = rows.length === 0 ? "All counters are zero." : "";
   place.tBodies[0].replaceChildren(...rows.map(([name, count]) => {
     const rate = rates(recent, [name])[0]?.[1] ?? 0;
     return element("tr", {},
