@@ -125,3 +125,69 @@ fn word<'a>(body: &'a Map<String, Value>, key: &str) -> Result<&'a str, Refusal>
         .as_str()
         .ok_or_else(|| Refusal::of(key, value, "text", &next))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const ALL: [Change; 3] = [Change::Profile, Change::Impairment, Change::Link];
+
+    /// Values that are close to what is meant, and any others.
+    fn value() -> impl Strategy<Value = Value> {
+        let words = prop::sample::select(vec![
+            "a",
+            "up",
+            "down",
+            "down for 1s",
+            "egress",
+            "both",
+            "loss=1%",
+            "down=1s@1s",
+            "=",
+            ",",
+            "",
+            "time_base = 4",
+            "0x",
+            "mlxreg --set \"\"",
+        ]);
+        prop_oneof![
+            4 => words.prop_map(Value::from),
+            1 => any::<String>().prop_map(Value::from),
+            1 => any::<i64>().prop_map(Value::from),
+            1 => any::<bool>().prop_map(Value::from),
+            1 => Just(json!({"a": [null]})),
+        ]
+    }
+
+    #[test]
+    fn any_body_is_answered() {
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Registry::at(&directory.path().join("devices")).unwrap();
+        let spec = ferroce_udp::DeviceSpec::new("a", "127.30.68.1".parse().unwrap());
+        registry.add(&spec).unwrap();
+        let keys = [
+            "device",
+            "text",
+            "force",
+            "direction",
+            "impairment",
+            "state",
+            "b",
+        ];
+        let fields = prop::collection::hash_map(prop::sample::select(keys.to_vec()), value(), 0..5);
+        proptest!(|(fields in fields, cut in 0..40_usize, text: String)| {
+            let whole = json!(fields).to_string();
+            let cut: String = whole.chars().take(cut).collect();
+            for change in ALL {
+                for body in [&whole, &cut, &text] {
+                    if let Err(reply) = change.make(&registry, body) {
+                        prop_assert_eq!(reply.status, 400, "{}", body);
+                    }
+                }
+            }
+        });
+    }
+}
