@@ -7,8 +7,10 @@ pub mod control;
 pub mod crowd;
 pub mod pacing;
 pub mod pair;
+pub mod picture;
 pub mod programs;
 pub mod quality;
+mod rounds;
 
 use std::error::Error;
 use std::io::{self, ErrorKind, Write};
@@ -17,6 +19,8 @@ use std::thread;
 use std::time::Duration;
 
 use serde::Serialize;
+
+pub use self::rounds::Rounds;
 
 /// A thread that had to wait for a core for a larger share of its time than this spoils a
 /// measurement of the bare program.

@@ -98,6 +98,8 @@ pub struct Bench {
     pub addresses: [IpAddr; 2],
     /// How long each program measures, in whole seconds.
     pub seconds: u32,
+    /// What carries the packets: `udp`, or `shm` for shared memory.
+    pub link: &'static str,
 }
 
 impl Bench {
@@ -154,10 +156,10 @@ impl Bench {
         figures.ok_or_else(|| unreadable("post", &text))
     }
 
-    /// `ferroce run` with a device at this address, and its peers reached by UDP.
+    /// `ferroce run` with a device at this address.
     fn on_device(&self, address: IpAddr) -> Command {
         let mut command = Command::new(&self.ferroce);
-        command.args(["run", "--link", "udp", "--"]);
+        command.args(["run", "--link", self.link, "--"]);
         command.env("FERROCE_DIR", &self.state);
         let name = address.to_string().replace(['.', ':'], "_");
         command.env("FERROCE_DEVICES", format!("bench{name}@{address}"));
@@ -177,14 +179,14 @@ impl Bench {
         self.pair(tool, command(server), client, &port)
     }
 
-    /// One TCP stream of iperf3.
-    pub fn iperf3(&self) -> Result<f64, Error> {
+    /// One TCP stream of iperf3, written in pieces of so many bytes.
+    pub fn iperf3(&self, bytes: usize) -> Result<f64, Error> {
         let port = free_port()?.to_string();
         let mut server = Command::new("iperf3");
         server.args(["-s", "-1", "-p", &port]);
         let mut client = Command::new("iperf3");
         client.args(["-c", "127.0.0.1", "-J", "-p", &port, "-t"]);
-        client.arg(self.seconds.to_string());
+        client.args([&self.seconds.to_string(), "-l", &bytes.to_string()]);
         let text = self.pair("iperf3", server, client, &port)?;
         let bits = serde_json::from_str::<serde_json::Value>(&text)
             .ok()
@@ -194,11 +196,29 @@ impl Bench {
 
     /// UCX over TCP: `ucx_perftest` with this test, that many messages.
     pub fn ucx_tcp(&self, test: &str, bytes: usize, messages: u64) -> Result<Rate, Error> {
+        self.ucx("tcp", test, bytes, messages)
+    }
+
+    /// UCX over shared memory of POSIX.
+    pub fn ucx_shm(&self, test: &str, bytes: usize, messages: u64) -> Result<Rate, Error> {
+        self.ucx("posix,self", test, bytes, messages)
+    }
+
+    fn ucx(
+        &self,
+        transports: &str,
+        test: &str,
+        bytes: usize,
+        messages: u64,
+    ) -> Result<Rate, Error> {
         let port = free_port()?.to_string();
         let command = || {
             let mut command = Command::new("ucx_perftest");
             command.args(["-p", &port]);
-            command.env("UCX_TLS", "tcp").env("UCX_NET_DEVICES", "lo");
+            command.env("UCX_TLS", transports);
+            if transports == "tcp" {
+                command.env("UCX_NET_DEVICES", "lo");
+            }
             command
         };
         let mut client = command();
@@ -395,6 +415,7 @@ mod tests {
             state: "/nowhere".into(),
             addresses: ["127.0.0.1".parse().unwrap(); 2],
             seconds: 1,
+            link: "udp",
         };
         let error = bench.perftest("ib_write_bw", 8, &[]).unwrap_err();
         assert!(

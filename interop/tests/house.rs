@@ -104,7 +104,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "udp",
         &[
-            &["flow", "gids", "impairment", "resource", "sys"],
+            &["flow", "gids", "impairment", "resource", "shape", "sys"],
             &["foreign", "netlink", "ring", "socket", "wait", "wall_clock"],
             &["fault", "groups", "overflow", "spec", "tap"],
             &["shared", "stage"],

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
-use ferroce_benches::bare::{self, PingPong, Stream};
+use ferroce_benches::bare::{self, Stream};
 use ferroce_benches::pair::Carrier;
 use ferroce_benches::{
-    BARE_CONTENTION_MAX, DEVICE_CONTENTION_MAX, finish, median, pair, undisturbed,
+    BARE_CONTENTION_MAX, DEVICE_CONTENTION_MAX, Rounds, finish, median, pair, undisturbed,
 };
 
 /// The device on loopback beside the bare program of loopback_limit: WRITE streams and the latency
@@ -16,24 +16,11 @@ use ferroce_benches::{
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
-    /// Length of each measurement, in seconds
-    #[arg(long, default_value_t = 0.5)]
-    seconds: f64,
-    /// Rounds; each takes every workload on both sides once, and the table shows medians
-    #[arg(long, default_value_t = 5)]
-    rounds: u32,
-    /// Round trips of each ping-pong
-    #[arg(long, default_value_t = 50_000)]
-    ping_rounds: u32,
-    /// Only the workload with this place in the table, from 0; the last one is the ping-pong
-    #[arg(long)]
-    only: Option<usize>,
+    #[command(flatten)]
+    rounds: Rounds,
     /// Leave the bare program out, for a profiler
     #[arg(long)]
     no_bare: bool,
-    /// Print JSON
-    #[arg(short, long)]
-    json: bool,
 }
 
 #[derive(Debug, serde::Serialize)]
@@ -49,7 +36,7 @@ struct Row {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    finish("loopback_pair", measure(&args), args.json, |rows| {
+    finish("loopback_pair", measure(&args), args.rounds.json, |rows| {
         table(rows)
     })
 }
@@ -57,18 +44,12 @@ fn main() -> ExitCode {
 fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
     let streams: Vec<Stream> = Stream::standard()
         .into_iter()
-        .map(|stream| Stream {
-            seconds: args.seconds,
-            ..stream
-        })
+        .map(|stream| args.rounds.stream(stream))
         .collect();
-    let ping = PingPong {
-        rounds: args.ping_rounds,
-        ..PingPong::default()
-    };
-    let wanted = |place: usize| args.only.is_none_or(|only| only == place);
+    let ping = args.rounds.ping();
+    let wanted = |place: usize| args.rounds.wants(place);
     let mut pairs = vec![Vec::new(); streams.len() + 1];
-    for _ in 0..args.rounds {
+    for _ in 0..args.rounds.rounds {
         for (place, stream) in streams
             .iter()
             .enumerate()

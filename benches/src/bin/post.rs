@@ -62,6 +62,7 @@ fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
         state: state.path().to_owned(),
         addresses: [args.address; 2],
         seconds: 1,
+        link: "udp",
     };
     let rounds = (0..args.rounds).map(|_| bench.post());
     let rounds: Vec<_> = rounds.collect::<Result<_, _>>()?;

@@ -47,6 +47,8 @@ const MIB: usize = 1 << 20;
 /// Messages of UCX, which counts them instead of the time.
 const UCX_BYTES: u64 = 2 << 30;
 const UCX_SMALL: u64 = 1_000_000;
+/// What iperf3 writes at a time unless told otherwise.
+const IPERF_BYTES: usize = 128 << 10;
 const LATENCY_ROUNDS: u32 = 50_000;
 
 /// What is measured, in the order of a round: its name, its unit, how.
@@ -65,7 +67,7 @@ const MEASURES: &[(&str, &str, Measure)] = &[
     ("UCX over TCP 64 KiB", "Gb/s", |bench| {
         ucx_gbps(bench, KIB_64)
     }),
-    ("iperf3", "Gb/s", |bench| Ok(bench.iperf3()?)),
+    ("iperf3", "Gb/s", |bench| Ok(bench.iperf3(IPERF_BYTES)?)),
     ("bare stream 1 MiB", "Gb/s", |bench| stream(bench, MIB)),
     ("ib_write_bw 1 MiB", "Gb/s", |bench| {
         gbps(bench, "ib_write_bw", MIB)
@@ -190,6 +192,7 @@ fn measure(args: &Args) -> Result<Report, Box<dyn std::error::Error>> {
         state: state.path().to_owned(),
         addresses: [args.address, args.client_address.unwrap_or(args.address)],
         seconds: args.seconds,
+        link: "udp",
     };
     let wanted = MEASURES
         .iter()

@@ -5,36 +5,25 @@ use std::process::ExitCode;
 use clap::Parser;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
-use ferroce_benches::bare::{self, PingPong, Stream};
+use ferroce_benches::bare::{self, Stream};
 use ferroce_benches::pair::{self, Carrier};
-use ferroce_benches::{BARE_CONTENTION_MAX, DEVICE_CONTENTION_MAX, finish, median, undisturbed};
+use ferroce_benches::{
+    BARE_CONTENTION_MAX, DEVICE_CONTENTION_MAX, Rounds, finish, median, undisturbed,
+};
 
 /// Devices of one host over shared memory beside the same over UDP: WRITE streams, and the latency of an
 /// 8-byte WRITE beside that of a bare ring. Quote the ratios.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
-    /// Length of each measurement, in seconds
-    #[arg(long, default_value_t = 0.5)]
-    seconds: f64,
-    /// Rounds; each takes every workload once, and the table shows medians
-    #[arg(long, default_value_t = 5)]
-    rounds: u32,
-    /// Round trips of each ping-pong
-    #[arg(long, default_value_t = 50_000)]
-    ping_rounds: u32,
-    /// Only the workload with this place in the table, from 0
-    #[arg(long)]
-    only: Option<usize>,
+    #[command(flatten)]
+    rounds: Rounds,
     /// Shared memory alone, for a profiler
     #[arg(long)]
     alone: bool,
     /// Take measurements as they come, also while others use the cores
     #[arg(long)]
     disturbed: bool,
-    /// Print JSON
-    #[arg(short, long)]
-    json: bool,
 }
 
 impl Args {
@@ -92,13 +81,15 @@ struct Row {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    finish("same_host", measure(&args), args.json, |rows| table(rows))
+    finish("same_host", measure(&args), args.rounds.json, |rows| {
+        table(rows)
+    })
 }
 
 fn measure(args: &Args) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
-    let wanted = |place: usize| args.only.is_none_or(|only| only == place);
+    let wanted = |place: usize| args.rounds.wants(place);
     let mut runs = vec![Vec::new(); WORK.len()];
-    for _ in 0..args.rounds {
+    for _ in 0..args.rounds.rounds {
         for (place, work) in WORK.iter().enumerate().filter(|(place, _)| wanted(*place)) {
             let udp = match args.alone {
                 true => 0.0,
@@ -130,16 +121,15 @@ fn one(args: &Args, work: &Work, carrier: Carrier) -> Result<f64, Box<dyn std::e
     if work.bytes == 0 {
         let latency = undisturbed(
             args.contention_max(DEVICE_CONTENTION_MAX),
-            || pair::ping_pong(carrier, &ping(args)),
+            || pair::ping_pong(carrier, &args.rounds.ping()),
             |run| run.contention,
         )?;
         return Ok(latency.p50_ns / 1e3);
     }
-    let stream = Stream {
+    let stream = args.rounds.stream(Stream {
         message_bytes: work.bytes,
-        seconds: args.seconds,
         ..Stream::default()
-    };
+    });
     let throughput = undisturbed(
         args.contention_max(DEVICE_CONTENTION_MAX),
         || pair::stream(carrier, &stream),
@@ -154,17 +144,10 @@ fn one(args: &Args, work: &Work, carrier: Carrier) -> Result<f64, Box<dyn std::e
 fn bare_ring(args: &Args) -> std::io::Result<f64> {
     let latency = undisturbed(
         args.contention_max(BARE_CONTENTION_MAX),
-        || bare::ring_ping_pong(&ping(args)),
+        || bare::ring_ping_pong(&args.rounds.ping()),
         |run| run.contention,
     )?;
     Ok(latency.p50_ns / 1e3)
-}
-
-fn ping(args: &Args) -> PingPong {
-    PingPong {
-        rounds: args.ping_rounds,
-        ..PingPong::default()
-    }
 }
 
 fn table(rows: &[Row]) -> String {

@@ -66,6 +66,8 @@ pub struct Driver {
     /// When something has come or left last.
     stirred: Time,
     second_look: SecondLook,
+    /// When something was last sent, or looked for to be sent.
+    sent: Time,
 }
 
 impl Driver {
@@ -80,6 +82,7 @@ impl Driver {
             polled: Time::ZERO,
             stirred: Time::ZERO,
             second_look: SecondLook::default(),
+            sent: Time::ZERO,
         }
     }
 
@@ -96,7 +99,9 @@ impl Driver {
             self.transmit(&now, link);
         }
         // Whoever drives a link that is gone still has its timers run out.
-        let packets = self.receive_round(&now, link).unwrap_or(0);
+        // What has arrived may answer what has left since the program noted the time.
+        let at = polled.max(self.sent);
+        let packets = self.receive_round(at, &now, link).unwrap_or(0);
         if packets > 0 {
             self.stirred = polled;
         }
@@ -191,7 +196,7 @@ impl Driver {
         link: &mut L,
     ) -> Round {
         let began = now();
-        let mut received = self.receive_round(&now, link).ok();
+        let mut received = self.receive_round(began, &now, link).ok();
         if received == Some(0) {
             received = Some(link.receive_aside(&now, &mut self.hca, Aside::All));
         }
@@ -217,23 +222,26 @@ impl Driver {
 
     // Steps.
 
-    /// Takes what has arrived by any way. Of a stream, several batches.
+    /// Takes what has arrived by any way. Of a stream, several batches. `at` is a time that has just been
+    /// asked for.
     ///
     /// # Errors
     /// The link is gone for good.
     pub fn receive_round<L: Link>(
         &mut self,
+        at: Time,
         now: impl Fn() -> Time,
         link: &mut L,
     ) -> Result<usize, L::Gone> {
         let Taken {
             mut packets,
             mut more,
-        } = link.glance(&now, &mut self.hca)?;
+        } = link.glance(at, &now, &mut self.hca)?;
         packets += link.receive_aside(&now, &mut self.hca, Aside::Announced);
         let is_stream = packets > STREAM_PACKETS;
         while is_stream && more && packets < ROUND_PACKETS && self.second_look.is_worth_it() {
-            let taken = link.glance(&now, &mut self.hca).unwrap_or_default();
+            let taken = link.glance(now(), &now, &mut self.hca);
+            let taken = taken.unwrap_or_default();
             self.second_look.note(taken.packets);
             packets += taken.packets;
             more = taken.more;
@@ -317,6 +325,7 @@ impl Driver {
     /// Hands the link what the device has to send, and has all batches leave but the last one. That is
     /// still there then, unless it could not go on: for the reason that it returns.
     fn hand_over<L: Link>(&mut self, now: Time, link: &mut L) -> Option<Sent> {
+        self.sent = now;
         let stopped = self.fill(now, link);
         let has_sent = stopped.is_some() || link.waiting() > 0;
         if has_sent {

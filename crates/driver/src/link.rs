@@ -17,12 +17,17 @@ pub trait Link {
     /// The link is gone.
     fn receive(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> Result<Taken, Self::Gone>;
 
-    /// The same for one that looks again at once: what costs much to ask and seldom has something may be
-    /// left out for some microseconds.
+    /// The same for one that looks again at once, and that has looked at the clock at `at`: what costs
+    /// much to ask and seldom has something may be left out for some microseconds.
     ///
     /// # Errors
     /// The link is gone.
-    fn glance(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> Result<Taken, Self::Gone> {
+    fn glance(
+        &mut self,
+        _at: Time,
+        now: impl Fn() -> Time,
+        hca: &mut Hca,
+    ) -> Result<Taken, Self::Gone> {
         self.receive(now, hca)
     }
 

@@ -137,7 +137,7 @@ impl Engine {
     /// What comes after a round of the helper, which gives memory back before it sleeps.
     pub(crate) fn tidy(&mut self, round: Round, next: Next) -> Next {
         let next = self.driver.tidy(round, next);
-        if matches!(next, Next::Sleep(_)) && !round.is_around {
+        if matches!(next, Next::Sleep(_)) {
             self.link.rest();
         }
         next

@@ -65,6 +65,7 @@ mod question;
 mod registry;
 mod resource;
 pub mod ring;
+mod shape;
 mod shared;
 #[allow(unsafe_code, reason = "system calls")]
 pub mod socket;

@@ -39,10 +39,12 @@ struct Turns {
 }
 
 impl Turns {
-    /// Looks in vain until it is looked more rarely.
-    const IN_VAIN_MAX: u32 = 8;
+    /// Looks in vain until it is looked more rarely, and then once more.
+    const IN_VAIN: u32 = 8;
+    const LONG_IN_VAIN: u32 = 64;
     /// So rarely, as long as rings have brought something so lately.
     const PAUSE: Span = Span::from_micros(10);
+    const LONG_PAUSE: Span = Span::from_micros(50);
     const LATELY: Span = Span::from_micros(100);
     /// How often a program that polls looks who is gone.
     const LINES: Span = Span::from_millis(10);
@@ -52,10 +54,11 @@ impl Turns {
             0 => self.in_vain.saturating_add(1),
             _ => 0,
         };
-        let pauses = self.in_vain >= Self::IN_VAIN_MAX && now.since(self.near_at) < Self::LATELY;
-        self.look_at = match pauses {
-            true => now.after(Self::PAUSE),
-            false => now,
+        let is_near = now.since(self.near_at) < Self::LATELY;
+        self.look_at = match self.in_vain {
+            Self::LONG_IN_VAIN.. if is_near => now.after(Self::LONG_PAUSE),
+            Self::IN_VAIN.. if is_near => now.after(Self::PAUSE),
+            _ => now,
         };
     }
 }
@@ -216,11 +219,10 @@ impl Link for SocketLink {
     /// Always looks into the rings, and at the socket if that has had something lately or was not
     /// looked at for a while.
     #[inline]
-    fn glance(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> io::Result<Taken> {
+    fn glance(&mut self, at: Time, now: impl Fn() -> Time, hca: &mut Hca) -> io::Result<Taken> {
         if !self.near().is_some_and(Near::has_inlets) {
             return self.receive(now, hca);
         }
-        let at = now();
         let packets = self.intake.take_near(NEAR_PACKETS, || at, hca);
         if packets > 0 {
             self.turns.near_at = at;

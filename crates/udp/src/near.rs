@@ -9,7 +9,6 @@ mod inlets;
 mod line;
 mod offer;
 mod outlets;
-mod shape;
 
 use std::io;
 use std::net::SocketAddr;

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 
 use ferroce_hca::{Counter, Hca, Outgoing};
-use ferroce_wire::{HEADERS_LEN_MAX, ICRC_LEN, IcrcFlow, pad_len};
+use ferroce_wire::{ICRC_LEN, IcrcFlow};
 
 use crate::fault::Faults;
 use crate::flow::Flows;
+use crate::shape::{Shape, damage};
 use crate::socket::{PAYLOAD_BYTES_MAX, SendError, Socket};
 use crate::tap::{Seen, Tap};
 
@@ -85,11 +86,8 @@ impl Stage {
         socket: &Socket,
     ) -> Result<(), Refused> {
         let dest = SocketAddr::new(packet.path.dest, socket.address().port());
-        let header_len = packet.headers.header_len();
-        let payload_len = packet.payload_len as usize;
-        let payload_end = header_len + payload_len;
-        let icrc_at = payload_end + usize::from(pad_len(payload_len));
-        let len = icrc_at + ICRC_LEN;
+        let shape = Shape::of(packet);
+        let (icrc_at, len) = (shape.icrc_at, shape.len);
         let slot = packet.headers.dest_qp.value() >> 16;
         if self.is_empty() {
             self.begin(dest, packet.path.traffic_class, len, flows)?;
@@ -97,23 +95,14 @@ impl Stage {
         } else if slot != self.slot || !self.fits(dest, packet.path.traffic_class, len, socket) {
             return Err(Refused::NotNow);
         }
-        debug_assert!(header_len <= HEADERS_LEN_MAX);
         let flow = self.flow.as_ref().ok_or(Refused::Family)?;
         let out = &mut self.bytes[self.len..self.len + len];
-        packet
-            .headers
-            .emit(payload_len, out)
-            .map_err(|_| Refused::Never)?;
-        if !hca.gather(packet, &mut out[header_len..payload_end]) {
+        if !shape.write(hca, packet, out) {
             return Err(Refused::Never);
         }
-        out[payload_end..icrc_at].fill(0);
         let icrc = flow.compute(socket.ip_id(self.packets as u16), &out[..icrc_at]);
         out[icrc_at..].copy_from_slice(&icrc.to_le_bytes());
-        if let Some(bit) = packet.corrupt_bit() {
-            let bit = bit as usize;
-            out[bit / 8] ^= 1 << (bit % 8);
-        }
+        damage(packet, out);
         self.len += len;
         self.packets += 1;
         self.closed = len < self.segment;

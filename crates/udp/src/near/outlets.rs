@@ -11,11 +11,11 @@ use ferroce_hca::{Counter, Hca, Outgoing};
 use ferroce_wire::ICRC_LEN;
 
 use super::line::Line;
-use super::shape::Shape;
 use super::{Offer, RINGS_MAX};
 use crate::flow::Flows;
 use crate::resource::{PeerLink, PeerLinks};
 use crate::ring::{Kind, Memory, PACKET_BYTES_MAX, Producer, Refused};
+use crate::shape::{Shape, damage};
 use crate::shared::{Peer, PeerFile, Reader, SLOT_MAX, file_name};
 use crate::spec::LinkSetting;
 use crate::sys::Epoll;
@@ -29,6 +29,8 @@ const BATCH_BYTES: usize = 64 << 10;
 const STALL_NS: u64 = 2_000_000;
 /// How soon a packet that waits for room is offered again if the program does not poll.
 const RETRY_NS: u64 = 50_000;
+/// How long memory is kept after some was given back: programs come to rest often.
+const REST_NS: u64 = 100_000_000;
 /// Peers whose way is remembered. Those without a ring go when it is more.
 const WAYS_MAX: usize = 1024;
 /// Packets to an address that is no device of this directory, until that is looked at again.
@@ -73,6 +75,8 @@ pub(super) struct Outlets {
     bytes: usize,
     /// When a packet that has found no room is offered again.
     retry_at_ns: Option<u64>,
+    /// Until then no memory is given back.
+    rest_at_ns: u64,
     lines: Arc<Epoll>,
     scratch: Vec<u8>,
 }
@@ -105,6 +109,7 @@ impl Outlets {
             unshown: Vec::new(),
             bytes: 0,
             retry_at_ns: None,
+            rest_at_ns: 0,
             lines,
             scratch: Vec::new(),
         }
@@ -346,8 +351,15 @@ impl Outlets {
 
     /// See [`super::Near::rest`].
     pub(super) fn rest(&mut self) {
-        let rings = self.rings.iter_mut().flatten();
-        rings.for_each(|outlet| outlet.producer.rest());
+        let now_ns = Clock.now_ns();
+        if now_ns < self.rest_at_ns {
+            return;
+        }
+        for outlet in self.rings.iter_mut().flatten() {
+            if outlet.producer.rest() {
+                self.rest_at_ns = now_ns + REST_NS;
+            }
+        }
     }
 
     /// See [`super::Near::flush`].
@@ -409,10 +421,7 @@ fn seal(
     let (transport, icrc) = out.split_at_mut(shape.icrc_at);
     debug_assert_eq!(icrc.len(), ICRC_LEN);
     icrc.copy_from_slice(&flow.to_peer.compute(0, transport).to_le_bytes());
-    if let Some(bit) = packet.corrupt_bit() {
-        let bit = bit as usize;
-        out[bit / 8] ^= 1 << (bit % 8);
-    }
+    damage(packet, out);
     true
 }
 

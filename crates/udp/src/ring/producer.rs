@@ -160,14 +160,16 @@ impl Producer {
     }
 
     /// Gives memory back that much traffic has needed, if all of that has been read. What quiet traffic
-    /// needs is kept.
-    pub fn rest(&mut self) {
+    /// needs is kept. Returns whether there was something.
+    pub fn rest(&mut self) -> bool {
         let may_hold_more = self.tail - self.rested > ANEW_BYTES;
-        if may_hold_more && self.memory.head().load(Ordering::Acquire) == self.tail {
+        let is_due = may_hold_more && self.memory.head().load(Ordering::Acquire) == self.tail;
+        if is_due {
             self.rested = self.tail;
             let kept = ANEW_BYTES as usize;
             self.memory.region.give_back(DATA + kept, CAPACITY - kept);
         }
+        is_due
     }
 
     #[inline]

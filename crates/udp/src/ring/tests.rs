@@ -166,14 +166,13 @@ fn what_much_traffic_needed_is_given_back() {
             number += 1;
         }
         producer.publish();
-        producer.rest();
-        assert!(far(&producer), "it was not read");
+        assert!(!producer.rest() && far(&producer), "it was not read");
         for number in first..number {
             check(&read(&mut consumer, &mut buffer).unwrap().unwrap(), number);
         }
         consumer.release();
-        producer.rest();
-        assert!(!far(&producer));
+        assert!(producer.rest() && !far(&producer));
+        assert!(!producer.rest(), "there is nothing more");
     }
 }
 
