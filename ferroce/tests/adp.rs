@@ -840,3 +840,19 @@ fn policies_are_compared_on_a_fabric() {
     let text = good(&[&args[..], &["--outages", "list:1ms,5ms"]].concat());
     assert!(text.contains("2 runs of flap-all-reduce"), "{text}");
 }
+
+#[test]
+fn the_picture_of_the_manual_is_what_the_command_draws() {
+    let svg = scratch("picture", "");
+    let outages = "lognormal:median=300ms,p99=20s";
+    let args = ["adp", "compare", "--outages", outages, "--loss", "0.1%"];
+    let more = ["--timeout", "20", "--count", "200", "--svg", &svg];
+    good(&[&args[..], &more].concat());
+    let drawn = std::fs::read_to_string(&*svg).unwrap();
+    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/compare.svg");
+    let manual = std::fs::read_to_string(manual).unwrap();
+    assert!(
+        drawn == manual,
+        "draw docs/compare.svg anew with the command of docs/outages.md"
+    );
+}

@@ -15,6 +15,7 @@
 //! | [`hpcc_topology`] | any text is a topology or is refused on one of its lines; in what passes its check all hosts reach each other |
 //! | [`hpcc_flows`], [`htsim_matrix`] | any text is a list of flows or is refused on one of its lines; what is read can be run, or its circles are found |
 //! | [`fwctl`] | an ioctl on the node of a device ends with an answer or an error, and writes nothing but where the program gave it room |
+//! | [`outages`] | any text gives outages or is refused with a reason, and so is any state of a search |
 //! | [`profile`] | any profile file or register content is judged without a panic, and a valid one gives finite, ordered traces |
 //! | [`qp_pair`] | no sequence of verbs, packets, losses and register writes makes a device panic, complete a request twice, touch memory it may not, or hang in silence |
 //! | [`ring`] | packets in shared memory arrive as they were sent; if the other process writes anything there, no end panics, reads outside, or goes on for ever |
@@ -28,6 +29,7 @@ mod cursor;
 mod fabric;
 mod fwctl;
 mod mlxreg;
+mod outages;
 mod packet;
 mod profile;
 mod qp_pair;
@@ -43,6 +45,7 @@ pub use cursor::Cursor;
 pub use fabric::{hpcc_flows, hpcc_topology, htsim_matrix};
 pub use fwctl::fwctl;
 pub use mlxreg::mlxreg;
+pub use outages::outages;
 pub use packet::packet;
 pub use profile::profile;
 pub use qp_pair::qp_pair;
@@ -55,10 +58,11 @@ pub use sweep::sweep;
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("packet", packet),
     ("register", register),
     ("mlxreg", mlxreg),
+    ("outages", outages),
     ("fwctl", fwctl),
     ("hpcc_topology", hpcc_topology),
     ("hpcc_flows", hpcc_flows),

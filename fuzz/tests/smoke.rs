@@ -139,6 +139,11 @@ fn mlxreg() {
 }
 
 #[test]
+fn outages() {
+    smoke("outages", 5_000);
+}
+
+#[test]
 fn congestion() {
     smoke("congestion", 50_000);
 }
