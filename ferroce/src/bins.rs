@@ -9,7 +9,7 @@ use crate::adp::plot::short;
 use crate::output::Table;
 
 /// Columns of the longest bar.
-const BAR: usize = 18;
+const BAR: usize = 14;
 
 /// Named histograms side by side in the same bins, from the first to the last bin that has
 /// anything in it; `None` if none has.

@@ -39,6 +39,13 @@ impl fmt::Debug for Output<'_> {
     }
 }
 
+/// Columns of the terminal that standard output is; 80 if it is none. Very wide ones are not filled:
+/// long lines are hard to follow.
+pub(crate) fn columns() -> usize {
+    let size = terminal_size::terminal_size_of(io::stdout());
+    size.map_or(80, |(width, _)| usize::from(width.0).clamp(60, 120))
+}
+
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -737,6 +737,34 @@ fn licences_and_version_are_those_of_the_manifest() {
     assert_eq!(clippy["msrv"], package["rust-version"]);
 }
 
+/// What installs a release names the one that this will be.
+#[test]
+fn packages_and_recipes_have_the_version_of_the_manifest() {
+    let manifest: toml::Table = read("Cargo.toml").parse().expect("Cargo.toml is TOML");
+    let version = &manifest["workspace"]["package"]["version"];
+    let version = version.as_str().expect("a version");
+    let mut violations = Vec::new();
+    for (path, line) in [
+        ("action.yml", format!("    default: {version}")),
+        (
+            "packaging/devcontainer/devcontainer-feature.json",
+            format!("\"default\": \"{version}\""),
+        ),
+        (
+            "packaging/devcontainer/install.sh",
+            format!("version=${{VERSION:-{version}}}"),
+        ),
+        ("CITATION.cff", format!("version: {version}")),
+        ("docs/ci.md", format!("ferroce_{version}_amd64.deb")),
+        ("docs/ci.md", format!("uses: ferroce/ferroce@v{version}")),
+    ] {
+        if !read(path).contains(&line) {
+            violations.push(format!("{path}: {line}"));
+        }
+    }
+    report("versions that are not the manifest's", &violations);
+}
+
 #[test]
 fn the_changelog_has_room_for_what_comes_next() {
     let changelog = read("CHANGELOG.md");

@@ -12,7 +12,7 @@ use ferroce_adp::{PolicyKind, RetryState};
 use ferroce_time::Span;
 
 use super::{Chosen, CommonQpArgs, DeviceArgs, PersonalityArgs, choose};
-use crate::output::{Failure, Output};
+use crate::output::{Failure, Output, columns};
 
 /// Draw the ladder of timeouts that a silent peer meets
 ///
@@ -33,9 +33,9 @@ pub(crate) struct Plot {
     /// Write an SVG file instead
     #[arg(short, long, value_name = "FILE.svg", value_parser = svg_file)]
     output: Option<PathBuf>,
-    /// Columns of the terminal picture
-    #[arg(long, value_name = "COLS", default_value_t = 96, value_parser = clap::value_parser!(u16).range(60..=400))]
-    width: u16,
+    /// Columns of the terminal picture [default: the terminal's]
+    #[arg(long, value_name = "COLS", value_parser = clap::value_parser!(u16).range(60..=400))]
+    width: Option<u16>,
 }
 
 /// A file for a picture, whose name does not promise another kind of picture.
@@ -61,7 +61,10 @@ impl Plot {
             ));
         };
         match &self.output {
-            None => to.text(&terminal::draw(&ladder, self.width.into())),
+            None => {
+                let width = self.width.map_or_else(columns, usize::from);
+                to.text(&terminal::draw(&ladder, width))
+            }
             Some(path) => {
                 let svg = svg::draw(&ladder).map_err(std::io::Error::other)?;
                 fs::write(path, svg).map_err(|error| {

@@ -28,7 +28,7 @@ use self::plan::Plan;
 use super::progress::Progress;
 use super::report::digits;
 use super::{Command, Shown, to_json, units};
-use crate::output::Failure;
+use crate::output::{Failure, columns};
 
 /// Queue pairs that can be told apart.
 const FLOWS_MAX: i64 = terminal::SIGNS.len() as i64;
@@ -54,7 +54,7 @@ pub(super) struct Options {
     /// Parameters of congestion control: a preset of `ferroce cc preset` [default: paper]
     #[arg(long, value_name = "NAME", value_parser = preset)]
     preset: Option<&'static Preset>,
-    /// Columns of the terminal picture, 60 to 400 [default: 94]
+    /// Columns of the terminal picture, 60 to 400 [default: the terminal's]
     #[arg(long, value_name = "COLS", value_parser = clap::value_parser!(u16).range(60..=400))]
     width: Option<u16>,
 }
@@ -152,7 +152,11 @@ pub(super) fn show(command: &Command, tap: Option<Tap>) -> Result<Shown, Failure
     let svg = command.svg.is_some();
     let svg = svg.then(|| picture::draw(&course, plan.bottleneck.bps(), &plan.to_string()));
     Ok(Shown {
-        text: report::text(&plan, &course, options.width.unwrap_or(94).into()),
+        text: report::text(
+            &plan,
+            &course,
+            options.width.map_or_else(columns, usize::from),
+        ),
         json: to_json(&report::Json::new(&plan, &course))?,
         svg: svg.transpose().map_err(io::Error::other)?,
         too_busy: report::too_busy(&plan, &course).is_some(),

@@ -48,20 +48,20 @@ pub(crate) fn settings(plan: &Plan, profile_name: &str) -> String {
     )
 }
 
-/// One row for each policy.
-fn table(runs: &[Figures]) -> Table {
+/// One row for each policy, and a line for each that did not do all of its work. 80 columns are enough.
+fn table(runs: &[Figures]) -> String {
     let mut table = Table::new(&[
         "policy",
-        ">goodput Gb/s",
+        ">Gb/s",
         ">time s",
-        ">latency p50 ms",
+        ">p50 ms",
         ">p99 ms",
         ">max ms",
-        ">retransmissions",
+        ">resent",
         ">timeouts",
         ">spurious",
-        "outcome",
     ]);
+    let mut remarks = String::new();
     for run in runs {
         let latency = |quantile| digits(run.latency.value_at_quantile(quantile) as f64 / 1e6);
         table.row(vec![
@@ -74,14 +74,14 @@ fn table(runs: &[Figures]) -> Table {
             run.retransmissions.to_string(),
             run.expiries.len().to_string(),
             run.spurious.to_string(),
-            if run.verified {
-                run.outcome.name().to_owned()
-            } else {
-                "WRONG BYTES".to_owned()
-            },
         ]);
+        if !run.verified {
+            remarks += &format!("{}: WRONG BYTES\n", run.policy);
+        } else if run.outcome != Outcome::Ok {
+            remarks += &format!("{} failed with {}\n", run.policy, run.outcome.name());
+        }
     }
-    table
+    format!("{table}{remarks}")
 }
 
 /// The timeouts of all policies, side by side in the same bins, and below them the packets that were sent
@@ -283,7 +283,7 @@ fn size(bytes: u64) -> String {
 
 /// Breaks a text into lines of a terminal's width.
 pub(super) fn wrap(text: &str) -> String {
-    const WIDTH: usize = 100;
+    const WIDTH: usize = 80;
     let (mut lines, mut column) = (String::new(), 0);
     for word in text.split(' ') {
         let width = word.chars().count();

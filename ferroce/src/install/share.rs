@@ -15,7 +15,7 @@ use super::put;
 use crate::cli::Cli;
 use crate::output::Failure;
 
-/// When this version was released, as CHANGELOG.md has it.
+/// When this version was released, or when its manual pages last changed before that.
 const RELEASED: &str = "2026-11-23";
 
 macro_rules! files {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use ferroce_hca::Mtu;
-use nix::ifaddrs::getifaddrs;
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
@@ -27,12 +27,18 @@ impl Interface {
         measure(&name)
     }
 
-    /// The name of the interface with the address.
+    /// The name of the interface with the address, also of the loopback interface before it is up,
+    /// when it has none.
     pub fn name_of(address: IpAddr) -> Option<String> {
-        let address = listed(address);
-        let mut all = addresses();
-        all.find(|(found, _)| *found == address)
-            .map(|(_, name)| name)
+        let own = listed(address);
+        let has_it = |it: &InterfaceAddress| it.address.as_ref().and_then(ip_of) == Some(own);
+        let is_for_it = |it: &InterfaceAddress| {
+            address.is_loopback() && it.flags.contains(InterfaceFlags::IFF_LOOPBACK)
+        };
+        let all: Vec<_> = getifaddrs().into_iter().flatten().collect();
+        let found = all.iter().find(|it| has_it(it));
+        let found = found.or_else(|| all.iter().find(|it| is_for_it(it)));
+        found.map(|it| it.interface_name.clone())
     }
 
     /// Whether an interface has the address, and a carrier.

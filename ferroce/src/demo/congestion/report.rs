@@ -26,12 +26,12 @@ fn table(plan: &Plan, course: &Course) -> Table {
     let mut table = Table::new(&[
         "time s",
         ">QPs",
-        ">carried Gb/s",
-        ">busy %",
+        ">Gb/s",
+        ">used %",
         ">least Gb/s",
         ">most Gb/s",
         ">Jain",
-        ">queue mean KB",
+        ">queue KB",
         ">max KB",
     ]);
     for phase in &course.phases {
@@ -90,15 +90,15 @@ fn conclusion(plan: &Plan, course: &Course) -> String {
     let mut parts = Vec::new();
     if let [.., together, last] = course.phases.as_slice() {
         parts.push(format!(
-            "{} QPs shared the bottleneck with a Jain index of {:.3} and kept it {} % busy",
+            "{} QPs shared the bottleneck with a Jain index of {:.3} and used {} % of it",
             plan.flows,
             course.figures(together).jain,
             busy(together)
         ));
         let left = plan.flows - last.flows.len();
-        parts.push(format!("when {left} had left it was {} % busy", busy(last)));
+        parts.push(format!("when {left} had left, {} % of it", busy(last)));
     } else if let [only] = course.phases.as_slice() {
-        parts.push(format!("the QP kept the bottleneck {} % busy", busy(only)));
+        parts.push(format!("the QP used {} % of the bottleneck", busy(only)));
     }
     let dropped = match course.dropped {
         0 => "none was lost in the queue".to_owned(),
