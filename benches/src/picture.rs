@@ -176,7 +176,7 @@ mod tests {
             points: vec![(8, gbps), (4096, 10.0 * gbps), (1 << 20, 100.0 * gbps)],
         };
         let svg = rates("Rates", &[curve("one", 0.1), curve("two", 0.02)]).unwrap();
-        for word in ["one", "two", "8 B", "4 KiB", "0.01", "Gb/s of payload"] {
+        for word in ["one", "two", "8 B", "2 KiB", "0.01", "Gb/s of payload"] {
             assert!(svg.contains(word), "{word}");
         }
         // Three points and a mark in the legend, twice.

@@ -183,6 +183,10 @@ impl Requester {
     ) -> Result<(), E> {
         let max = config.cap.max_send_wr;
         if self.queue.len() >= max as usize {
+            // What is wrong with the request itself is said first.
+            let mut refused = SendWqe::default();
+            write(&mut refused.wr)?;
+            check(&mut refused.wr, config)?;
             return Err(PostError::QueueFull { max }.into());
         }
         self.queue.push_back(SendWqe::default());

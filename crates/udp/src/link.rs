@@ -25,6 +25,8 @@ use crate::wait::Clock;
 const BESIDE_CALLS_MAX: usize = 16;
 /// Packets out of rings in one round, after which what they ask for is answered.
 const NEAR_PACKETS: usize = 64;
+/// More than a ring holds.
+const RING_PACKETS: usize = 1 << 16;
 
 /// When a program that polls looks at the socket while its packets come through rings: each look costs
 /// a system call.
@@ -133,11 +135,29 @@ impl SocketLink {
         }
     }
 
-    /// Takes note of what peers on this host have to say apart from packets.
+    /// Takes note of what peers on this host have to say apart from packets. For the helper, which then
+    /// looks into the rings.
     pub(crate) fn look_at_lines(&mut self) {
         if let Some(near) = &mut self.intake.near {
             near.look_at_lines();
         }
+    }
+
+    /// The same for any thread; returns the number of packets that it has taken from rings.
+    ///
+    /// What woke this process may have been meant for the helper, which sleeps on if it finds nothing
+    /// left of that, and peers take it for awake. So they are told to wake it the next time, and what they
+    /// have put into rings without knowing is taken here.
+    #[cold]
+    fn heed_lines(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> usize {
+        let Some(near) = &mut self.intake.near else {
+            return 0;
+        };
+        if !near.look_at_lines() {
+            return 0;
+        }
+        near.reader().set_asleep();
+        self.intake.take_near(RING_PACKETS, now, hca)
     }
 
     /// Gives this process's place among the sockets that share the port, and those that it keeps, to
@@ -171,7 +191,7 @@ impl SocketLink {
                 break;
             };
             if self.near().is_some_and(|near| near.is_told_of_by(fd)) {
-                self.look_at_lines();
+                packets += self.heed_lines(&now, hca);
                 continue;
             }
             let Some(socket) = self.groups.socket(fd).or_else(|| self.kept.socket(fd)) else {
@@ -223,7 +243,7 @@ impl Link for SocketLink {
         if !self.near().is_some_and(Near::has_inlets) {
             return self.receive(now, hca);
         }
-        let packets = self.intake.take_near(NEAR_PACKETS, || at, hca);
+        let mut packets = self.intake.take_near(NEAR_PACKETS, || at, hca);
         if packets > 0 {
             self.turns.near_at = at;
         }
@@ -233,7 +253,7 @@ impl Link for SocketLink {
         }
         if at >= self.turns.look_at_lines {
             self.turns.look_at_lines = at.after(Turns::LINES);
-            self.look_at_lines();
+            packets += self.heed_lines(&now, hca);
         }
         let received = self.receive(&now, hca)?;
         self.turns.note_look(at, received.packets);
@@ -245,10 +265,11 @@ impl Link for SocketLink {
 
     #[inline]
     fn receive_aside(&mut self, now: impl Fn() -> Time, hca: &mut Hca, which: Aside) -> usize {
-        if which == Aside::All {
-            self.look_at_lines();
-        }
-        let packets = self.receive_beside(&now, hca);
+        let mut packets = match which {
+            Aside::All => self.heed_lines(&now, hca),
+            Aside::Announced => 0,
+        };
+        packets += self.receive_beside(&now, hca);
         let has_mail = self.neighbours().is_some_and(Neighbours::has_mail);
         if !has_mail && which == Aside::Announced {
             return packets;

@@ -132,9 +132,9 @@ impl Near {
         self.tell_room();
     }
 
-    /// Looks whose other ends are gone, and takes note of those who have woken this process.
+    /// Looks whose other ends are gone, and takes what woke this process; returns whether something has.
     #[cold]
-    pub(crate) fn look_at_lines(&mut self) {
+    pub(crate) fn look_at_lines(&mut self) -> bool {
         // No more often than there are lines; those left over come up again.
         for _ in 0..2 * RINGS_MAX {
             let Some(fd) = self.lines.next() else { break };
@@ -145,6 +145,7 @@ impl Near {
         if self.inlets.has_lost_one() {
             self.tell_room();
         }
+        self.inlets.was_woken()
     }
 
     fn tell_room(&self) {

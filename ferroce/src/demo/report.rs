@@ -472,17 +472,17 @@ pub(super) mod tests {
     #[test]
     fn the_histogram_has_the_same_bins_for_all() {
         let expected = "\
-timeouts after    ib                     firmware               profile
-1 ms to 2 ms      ·                      ·                      █▉ 3
-2 ms to 4 ms      ·                      ·                      ·
-4 ms to 8 ms      ·                      ▋ 1                    ·
-8 ms to 16 ms     ·                      █▎ 2                   ·
-16 ms to 32 ms    ·                      ·                      ·
-32 ms to 64 ms    ·                      ·                      ·
-64 ms to 128 ms   ·                      ▋ 1                    ·
-128 ms to 256 ms  ·                      ·                      ·
-256 ms to 512 ms  ██████████████████ 30  ·                      ·
-spurious          ·                      ·                      █▎ 2
+timeouts after    ib                 firmware           profile
+1 ms to 2 ms      ·                  ·                  █▌ 3
+2 ms to 4 ms      ·                  ·                  ·
+4 ms to 8 ms      ·                  ▌ 1                ·
+8 ms to 16 ms     ·                  █ 2                ·
+16 ms to 32 ms    ·                  ·                  ·
+32 ms to 64 ms    ·                  ·                  ·
+64 ms to 128 ms   ·                  ▌ 1                ·
+128 ms to 256 ms  ·                  ·                  ·
+256 ms to 512 ms  ██████████████ 30  ·                  ·
+spurious          ·                  ·                  █ 2
 ";
         let mut runs = three();
         runs[2].spurious = 2;

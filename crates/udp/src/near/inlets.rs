@@ -21,6 +21,7 @@ pub(super) struct Inlets {
     buffer: Box<[u8; PACKET_BYTES_MAX]>,
     lines: Arc<Epoll>,
     has_lost_one: bool,
+    was_woken: bool,
 }
 
 #[derive(Debug)]
@@ -48,6 +49,7 @@ impl Inlets {
             buffer: Box::new([0; PACKET_BYTES_MAX]),
             lines,
             has_lost_one: false,
+            was_woken: false,
         }
     }
 
@@ -94,6 +96,11 @@ impl Inlets {
         }
     }
 
+    /// Whether another process has woken this one since this was asked last.
+    pub(super) fn was_woken(&mut self) -> bool {
+        std::mem::take(&mut self.was_woken)
+    }
+
     /// Looks at the line with this descriptor; false if it is none of these.
     pub(super) fn look(&mut self, fd: i32) -> bool {
         let is_it = |inlet: &Inlet| inlet.line.as_fd().as_raw_fd() == fd;
@@ -101,6 +108,7 @@ impl Inlets {
             return false;
         };
         let inlet = &mut self.inlets[index];
+        self.was_woken = true;
         if !inlet.line.is_open() {
             inlet.is_closed = true;
             // It would come up for ever.
