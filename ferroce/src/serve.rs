@@ -114,7 +114,7 @@ impl Command {
     }
 }
 
-/// What opens the page on this machine. The token is no part of what a browser sends or tells other
+/// What opens the page on this machine. The token is not part of what a browser sends or tells other
 /// sites.
 fn link(mut address: SocketAddr, token: Option<&Token>) -> String {
     match address.ip() {

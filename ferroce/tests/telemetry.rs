@@ -416,7 +416,7 @@ fn bad_requests_are_refused_and_spoil_nothing() {
         let begin: String = request.chars().take(40).collect();
         assert!(allowed.contains(&found.as_str()), "{begin:?}: {found:?}");
     }
-    // A body that nobody has asked for, and that never comes.
+    // A body that was not asked for, and that never comes.
     let mut body = TcpStream::connect(&exporter.address).unwrap();
     let head = b"GET /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\nx";
     body.write_all(head).unwrap();
@@ -445,7 +445,7 @@ fn slow_clients_do_not_keep_others_out() {
     assert!(exporter.page().ends_with("# EOF\n"));
 }
 
-/// A tree that nobody keeps up to date is worse than none.
+/// A tree that is not kept up to date is worse than none.
 #[test]
 fn a_watched_tree_is_removed_at_a_signal() {
     let place = Place::with("fr1", &address(10, 1).to_string());

@@ -396,7 +396,7 @@ fn other_sites_and_other_names_are_refused() {
         QUESTION,
     );
     assert_eq!(status, 415);
-    // Prometheus may call the server whatever it is called.
+    // Prometheus may call the server by any name.
     assert_eq!(
         server
             .ask("GET", "/metrics", "Host: exporter.example.org\r\n", "")

@@ -25,7 +25,7 @@ pub mod key {
     pub const CONTROL: &str = "\u{e009}";
 }
 
-/// A window of a browser that nobody sees.
+/// A window of a browser without a screen.
 #[derive(Debug)]
 pub struct Browser {
     driver: Option<Running>,

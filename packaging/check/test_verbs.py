@@ -1,4 +1,4 @@
-"""A test as somebody has it who uses verbs from Python."""
+"""A test of a project that uses verbs from Python."""
 
 import pytest
 from pyverbs.cq import CQ

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What each package is tried with, in a root of its own: the demo, perftest, a test of somebody's.
+# What each package is tried with, in a root of its own: the demo, perftest, a test in Python.
 set -euo pipefail
 cd /tmp
 

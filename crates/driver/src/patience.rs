@@ -28,7 +28,7 @@ pub const UNREAD: Span = Span::from_micros(100);
 /// time.
 pub const LULL: Span = Span::from_micros(100);
 
-/// So often somebody looks then while the program polls: what comes is taken so much later at most.
+/// So often a thread looks then while the program polls: what comes is taken so much later at most.
 pub const LULL_LOOK: Span = Span::from_micros(1);
 
 /// How long a program that waits for a completion spins before it sleeps: waking up costs tens of

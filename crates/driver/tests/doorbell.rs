@@ -180,7 +180,7 @@ fn thousands_of_queue_pairs_that_post_at_once_share_batches() {
             assert!(first || waiting > 0 || !world[A].link.sends.is_empty());
         }
     };
-    // Each of them was idle. Nobody answers meanwhile.
+    // Each of them was idle. No process answers meanwhile.
     post_all(&mut world, true);
     assert_eq!(world[A].link.sends, vec![1; QUEUE_PAIRS]);
     world[A].link.sends.clear();

@@ -122,7 +122,7 @@ pub const METRICS: &[Metric] = &[
 impl Outcome {
     /// Runs a scenario; none if `goes_on` said no.
     pub fn of(mut scenario: Scenario, goes_on: &dyn Fn() -> bool) -> Option<Self> {
-        // Nobody looks at samples.
+        // No code looks at samples.
         scenario.recording.queues = false;
         scenario.recording.links = false;
         scenario.recording.rates = false;

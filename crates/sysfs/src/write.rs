@@ -106,7 +106,7 @@ impl Writer {
     /// [`WriteError::System`]; what was not removed until then stays.
     pub(crate) fn clear(&self) -> Result<(), WriteError> {
         let _lock = self.lock()?;
-        // The mark last: without it what is left would be taken for somebody else's.
+        // The mark last: without it what is left would be taken for another program's.
         let mark = self.root.join(MARK);
         prune(&self.root, &HashSet::from([mark.clone()])).map_err(at(&self.root))?;
         fs::remove_file(&mark).map_err(at(&mark))

@@ -19,7 +19,7 @@ const SLICE: u64 = 1 << 20;
 /// If a device has no room for the objects that it needs.
 pub fn fate(mut scenario: Scenario, name: &str, policy: &Policy) -> Result<Fate, VerbsError> {
     scenario.device.set_policy(name, *policy);
-    // Nobody looks at samples.
+    // No code looks at samples.
     let recording = &mut scenario.recording;
     (recording.queues, recording.links, recording.rates) = (false, false, false);
     recording.every = scenario.duration;

@@ -510,7 +510,7 @@ impl Device {
         Ok(taken)
     }
 
-    /// Whether nothing has happened on the device for a while, and somebody has looked just now and found
+    /// Whether nothing has happened on the device for a while, and a thread has looked just now and found
     /// this completion queue empty: a poll would find nothing, and makes no system call.
     #[inline]
     pub fn is_in_lull(&self, cq: CqId) -> bool {

@@ -83,7 +83,7 @@ impl Observer {
         }
     }
 
-    /// Whether the port is down because that was set, whatever the host's interface does.
+    /// Whether the port is down because that was set, and not because the host's interface is.
     pub fn is_set_down(&self) -> bool {
         !self.state.outlook(Clock.now()).is_up
     }

@@ -127,7 +127,7 @@ fn rings_are_bounded_and_gone_when_their_ends_are() {
 /// What wakes the helper of a device is seen by threads that poll as well. It is not lost for the helper
 /// when one of them takes it, and the program then turns to something else.
 #[test]
-fn the_helper_wakes_for_the_next_packet_whoever_has_heard_of_the_last() {
+fn the_helper_wakes_for_the_next_packet_after_a_thread_took_its_wake_up() {
     if role().is_some() {
         return;
     }
@@ -141,7 +141,7 @@ fn the_helper_wakes_for_the_next_packet_whoever_has_heard_of_the_last() {
         let write = target.remote(0).write();
         sender.post(at_sender, n, write, sender.sge(0, 8));
         target.device.progress();
-        // Nobody polls at the target now.
+        // No thread polls at the target now.
         sender.succeed(1);
     }
 }

@@ -22,7 +22,7 @@ use super::reply::Reply;
 pub(super) struct Gate {
     /// Names by which other machines may call this one; none if they may not.
     pub(super) remote: Option<Vec<String>>,
-    /// What those know who may change something; none if nobody may.
+    /// What clients know that may change something; none if no client may.
     pub(super) token: Option<Token>,
 }
 
@@ -130,11 +130,11 @@ fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     value.to_str().ok().filter(|_| values.next().is_none())
 }
 
-/// What whoever may change something knows.
+/// What a client that may change something knows.
 pub(super) struct Token(String);
 
 impl Token {
-    /// A token that nobody can guess.
+    /// A token that cannot be guessed.
     pub(super) fn random() -> io::Result<Self> {
         let mut bytes = [0; 16];
         File::open("/dev/urandom")?.read_exact(&mut bytes)?;

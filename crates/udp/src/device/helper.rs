@@ -62,7 +62,7 @@ impl Shared {
         };
         helper.has_begun();
         let round = engine.take(is_around);
-        // It looks again before it sleeps, so nothing needs to wake it, whatever it has heeded.
+        // It looks again before it sleeps, so nothing needs to wake it until then.
         self.set_awake();
         if helper.leaves_answer(round) {
             engine.driver.defer();

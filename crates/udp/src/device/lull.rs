@@ -9,8 +9,8 @@ use ferroce_hca::CqId;
 use crate::sys::ticks;
 use crate::wait::Clock;
 
-/// A stretch of time in which a poll need not look at a device, since somebody has looked just now, in
-/// vain, and nothing has happened there for long. Whoever takes the device ends it.
+/// A stretch of time in which a poll need not look at a device, since a thread has looked just now, in
+/// vain, and nothing has happened there for long. Any thread that takes the device ends it.
 #[derive(Debug, Default)]
 #[repr(align(64))] // each poll looks here
 pub(super) struct Lull {
@@ -60,7 +60,7 @@ static LOOK_TICKS: Rate = Rate {
 };
 
 struct Rate {
-    /// When somebody asked first: by the clock, and by the counter.
+    /// When a thread asked first: by the clock, and by the counter.
     began: LazyLock<(u64, u64)>,
     look: AtomicU64,
 }
@@ -107,7 +107,7 @@ mod tests {
         thread::sleep(Duration::from_nanos(2 * Rate::KNOWN_AFTER_NS));
         lull.begin(cq);
         assert_ne!(lull.ticks.load(Ordering::Relaxed), 0);
-        // As long as it lasts until somebody says so.
+        // As long as it lasts until a thread says so.
         lull.ticks.store(u64::MAX, Ordering::Relaxed);
         assert_eq!(lull.empty(), Some(cq));
         lull.end();
