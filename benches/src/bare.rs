@@ -1,16 +1,16 @@
-//! What UDP sockets allow: the bars for the device, without the device.
+//! The limits of UDP sockets: reference figures without the device.
 //!
 //! [`stream()`] sends the packets of RDMA WRITEs from one thread to another over loopback. It does
-//! what no implementation on sockets can leave out: headers, the invariant CRC on both sides, one
-//! segmented (GSO) call for several packets, one copy from the socket's buffer into the target
-//! memory, and acknowledgements that hold the sender to a window. It leaves out everything else:
-//! one queue pair, no keys, no timers, no retransmission (a lost packet is an error).
+//! only what no implementation on sockets can omit: headers, the invariant CRC on both sides, one
+//! segmented (GSO) call for several packets, one copy from the socket's buffer to the target
+//! memory, and acknowledgements that limit the sender to a window. It has one queue pair, no keys,
+//! no timers and no retransmission (a lost packet is an error).
 //!
 //! [`ping_pong`] bounces one small datagram between two spinning threads.
 //!
-//! Both run inside the calling process, so that a benchmark can measure the device right before
-//! and after under the same conditions. Figures move by tens of percent with the machine's mood:
-//! compare within one run.
+//! Both run inside the calling process, so a benchmark can measure the device directly before and
+//! after under the same conditions. Figures vary by tens of percent with the state of the machine:
+//! compare only within one run.
 
 mod packet;
 mod ping;

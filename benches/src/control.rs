@@ -1,8 +1,8 @@
-//! What control and telemetry cost: counting waits, reading them, registers, a scrape; each beside
-//! what nobody can do without.
+//! The cost of control and telemetry: counting waits, reading them, registers, a scrape; each
+//! compared with the unavoidable minimum.
 //!
-//! Costs are processor time of the thread that pays them, so that they hold with more threads than
-//! cores, too.
+//! Costs are the CPU time of the thread that pays them, so they are also valid with more threads
+//! than cores.
 
 pub mod histogram;
 pub mod registers;

@@ -1,4 +1,4 @@
-//! Benchmark programs of Ferroce, and the bare program the device is held against.
+//! Ferroce's benchmark programs, and the bare program that the device is compared with.
 
 #![forbid(unsafe_code)]
 

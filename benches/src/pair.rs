@@ -1,5 +1,4 @@
-//! The device doing what [`bare`](crate::bare) does, through its own verbs: the figures to hold
-//! against the bars.
+//! Runs the work of [`bare`](crate::bare) on the device, through its own verbs, for comparison.
 
 use std::fs::Permissions;
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,4 +1,4 @@
-//! Curves over the size of messages, as a picture.
+//! Plots curves by message size.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;

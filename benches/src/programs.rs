@@ -1,5 +1,5 @@
-//! Programs of others, each as a server and a client on this machine: perftest through
-//! `ferroce run`, and what people would use without RDMA.
+//! Other projects' programs, each as a server and a client on this machine: perftest through
+//! `ferroce run`, and the alternatives without RDMA.
 
 use std::fs;
 use std::io;

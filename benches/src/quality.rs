@@ -1,4 +1,5 @@
-//! What `identify` and `fit` are worth: shares decided and wrong, and time lost beside shipped profiles.
+//! The quality of `identify` and `fit`: shares decided and wrong, and time lost compared with the
+//! built-in profiles.
 
 use std::error::Error;
 use std::time::Instant;

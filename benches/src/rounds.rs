@@ -1,4 +1,4 @@
-//! What the benchmarks of two devices in one process are told.
+//! Arguments of the benchmarks with two devices in one process.
 
 use crate::bare::{PingPong, Stream};
 

@@ -1,5 +1,5 @@
-//! The few packets a stream of WRITEs needs. Written anew here rather than taken from the device,
-//! so that the bar does not move with what it is a bar for.
+//! The few packets that a stream of WRITEs needs. They are implemented separately from the device,
+//! so that the reference does not change with the device.
 
 use std::net::Ipv4Addr;
 

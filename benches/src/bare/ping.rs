@@ -1,4 +1,4 @@
-//! The least one datagram takes.
+//! The minimum latency of one datagram.
 
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;

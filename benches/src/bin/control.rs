@@ -1,4 +1,5 @@
-//! What control and telemetry cost, in one run: counting waits, reading them, registers, a scrape.
+//! Measures the cost of control and telemetry in one run: counting waits, reading them, registers,
+//! a scrape.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};

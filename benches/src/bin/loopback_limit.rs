@@ -1,4 +1,4 @@
-//! Prints what UDP sockets on this machine allow: see [`ferroce_benches::bare`].
+//! Prints the limits of UDP sockets on this machine: see [`ferroce_benches::bare`].
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;

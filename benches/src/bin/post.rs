@@ -1,4 +1,4 @@
-//! What a post and a poll cost a program, beside a lock and a look at the clock.
+//! Measures the cost of a post and a poll, compared with a lock and a clock reading.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Unmodified programs on one device, against what UDP sockets allow and what people would use
-//! without RDMA, in one run.
+//! Compares unmodified programs on one device with the limits of UDP sockets and with the
+//! alternatives without RDMA, in one run.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

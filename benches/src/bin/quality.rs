@@ -1,4 +1,4 @@
-//! What `ferroce identify` and `ferroce adp fit` are worth, with any seed.
+//! Measures the quality of `ferroce identify` and `ferroce adp fit`, with any seed.
 
 use std::process::ExitCode;
 

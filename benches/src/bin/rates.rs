@@ -1,5 +1,5 @@
-//! Rates over the size of messages: programs on Ferroce, by UDP and by shared memory, beside what
-//! people would use without it, in one run; and their picture.
+//! Measures throughput by message size: programs on Ferroce, over UDP and over shared memory, and
+//! the alternatives without RDMA, in one run; and plots it.
 
 use std::error::Error;
 use std::fs;

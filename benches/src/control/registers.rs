@@ -1,5 +1,5 @@
-//! Access registers, beside the least that a register can cost: a copy of its bytes, and a system
-//! call that copies them.
+//! Access registers, compared with the minimum cost of a register: a copy of its bytes, and a
+//! system call that copies them.
 
 use std::fs::OpenOptions;
 use std::hint::black_box;

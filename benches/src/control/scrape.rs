@@ -1,4 +1,4 @@
-//! A scrape of `ferroce serve --metrics`, beside a server that hands out the same bytes.
+//! A scrape of `ferroce serve --metrics`, compared with a server that returns the same bytes.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

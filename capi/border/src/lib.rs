@@ -1,4 +1,4 @@
-//! The attribute of functions that C programs call.
+//! The attribute for functions that C programs call.
 #![forbid(unsafe_code)]
 
 use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, TokenTree};

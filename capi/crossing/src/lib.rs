@@ -1,14 +1,15 @@
-//! What runs between a C program and the library that it calls.
+//! The layer between a C program and the library that it calls.
 //!
-//! Two things do not get past it:
+//! It stops two things:
 //!
-//! - **Panics.** Unwinding into C ends the process. The call fails instead.
-//! - **Cancellation** (pthread_cancel(3)). The C library cancels a thread by unwinding it from within
-//!   a system call, which Rust code does not survive. So the thread cannot be cancelled in a call.
+//! - **Panics.** Unwinding into C would end the process. Instead, the call fails.
+//! - **Cancellation** (pthread_cancel(3)). The C library cancels a thread by unwinding it from
+//!   within a system call, which Rust code does not survive. The thread therefore cannot be
+//!   cancelled during a call.
 //!
-//! What a call answers after a panic, and what else fails with it, is each library's own matter: the
-//! attribute `#[border(KIND)]` (`capi/border`) leads to the function KIND in the module `border` of
-//! the crate where it stands.
+//! Each library decides what a call returns after a panic, and what else fails with it: the
+//! attribute `#[border(KIND)]` (`capi/border`) calls the function KIND in the module `border` of
+//! its crate.
 
 use std::any::Any;
 use std::ffi::c_int;

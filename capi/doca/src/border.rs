@@ -1,10 +1,10 @@
 //! The border between C programs and the DOCA libraries.
 //!
-//! Everything that a program calls is marked [`#[border]`](ferroce_border::border), and so runs in
-//! one of the functions here, which neither a panic nor a cancellation passes
-//! ([`ferroce_crossing`]). A call that panics fails, with one line on standard error; the others go
-//! on, since an access to a register happens completely or not at all, and what these libraries keep
-//! beside that is a table of handles.
+//! Every function that a program calls is marked [`#[border]`](ferroce_border::border), and runs
+//! inside one of the functions here, which stop panics and cancellations ([`ferroce_crossing`]). A
+//! call that panics fails, with one line on standard error. Other calls continue to work, because
+//! an access to a register happens completely or not at all, and the only other state of these
+//! libraries is a table of handles.
 
 use std::io::{Write as _, stderr};
 use std::panic::{self, PanicHookInfo};

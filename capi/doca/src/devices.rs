@@ -1,4 +1,4 @@
-//! The devices there are: those in software, and cards.
+//! The available devices: software devices and cards.
 
 use std::fs;
 use std::path::{Path, PathBuf};

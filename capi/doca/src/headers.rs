@@ -1,5 +1,5 @@
-//! The headers and pkg-config files that `ferroce install` lays out. They are in the program itself,
-//! so that it can install without its sources.
+//! The headers and pkg-config files that `ferroce install` provides. They are part of the program,
+//! so that it can install them without its sources.
 
 /// A file: its name and its content.
 pub type File = (&'static str, &'static str);

@@ -1,22 +1,22 @@
-//! DOCA's telemetry of adaptive retransmission, and what programs need around it: devices, errors,
-//! log lines, command lines.
+//! DOCA's adaptive retransmission telemetry, and what programs need around it: devices, errors, log
+//! lines, command lines.
 //!
-//! What the calls mean is here; `capi/libdoca_common`, `capi/libdoca_argp` and
+//! The calls are implemented here; `capi/libdoca_common`, `capi/libdoca_argp` and
 //! `capi/libdoca_telemetry` are the libraries that programs load. They turn pointers into values,
 //! and a [`Refusal`] into a number and a log line.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
-//! | [`border`] | what passes between C and the libraries: no panic, no cancellation |
+//! | [`border`] | the border to C: stops panics and cancellations |
 //! | [`error`] | DOCA's error codes, and refusals |
 //! | [`handles`] | objects that programs hold pointers to |
-//! | [`devices`] | the devices there are, by PCI address |
-//! | [`log`] | levels, and what a line looks like |
+//! | [`devices`] | the available devices, by PCI address |
+//! | [`log`] | levels and lines of the log |
 //! | [`argp`] | command lines and JSON files |
 //! | [`telemetry`] | the timeout histogram: capabilities, a context's configuration and states |
-//! | [`registers`] | access to a device's registers, which is all that telemetry needs of it |
+//! | [`registers`] | access to a device's registers, which is all that telemetry needs |
 //! | [`mod@pointer`] | the program's memory, for those libraries |
-//! | [`headers`] | the headers and pkg-config files that `ferroce install` lays out |
+//! | [`headers`] | the headers and pkg-config files that `ferroce install` provides |
 
 #![deny(unsafe_code)]
 

@@ -1,15 +1,15 @@
-//! Answers for the nodes of Ferroce's devices in `/dev/fwctl`, in a program that is started with it.
+//! Answers for the nodes of Ferroce's devices in `/dev/fwctl`, inside a program that preloads it.
 //!
-//! `ferroce run --fwctl` names this library in `LD_PRELOAD`, beside the one that shows the files of
-//! the devices. Tools open a node as they would that of a card; what they get is a file that says
-//! whose node it is. Their calls of `ioctl` on such a file are answered here, from the device's
-//! registers; all other calls go through as they are.
+//! `ferroce run --fwctl` names this library in `LD_PRELOAD`, together with the one that shows the
+//! files of the devices. Tools open a node as they would open a card's, and get a file that
+//! identifies the device. Their `ioctl` calls on such a file are answered here, from the device's
+//! registers; all other calls are passed through unchanged.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
 //! | `answer` | an ioctl of fwctl on the node of a device |
-//! | `memory` | the program's memory, which may not be where the program says |
-//! | `next` | the function of the C library behind this one |
+//! | `memory` | the program's memory, at addresses that may be invalid |
+//! | `next` | the C library's function behind this one |
 
 mod answer;
 mod memory;

@@ -1,8 +1,8 @@
-//! The structures of `infiniband/verbs.h`, field by field, as release 44 lays them out.
+//! The structures of `infiniband/verbs.h`, field by field, as in release 44.
 //!
-//! Later releases only append to what programs allocate, and `verbs_context` grows upwards, so that
-//! programs built against them work as well. `tests/layout.rs` compares sizes and offsets with the
-//! headers of the machine.
+//! Later releases only append to structures that programs allocate, and `verbs_context` grows
+//! towards lower addresses, so programs built against them work as well. `tests/layout.rs` compares
+//! sizes and offsets with the installed headers.
 #![allow(
     non_camel_case_types,
     missing_docs,

@@ -1,4 +1,4 @@
-//! The devices there are, and those this process has open.
+//! The available devices, and those that this process has open.
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};

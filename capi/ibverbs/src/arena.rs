@@ -2,7 +2,7 @@
 //!
 //! A pointer from a program is only followed after it was found among the live objects of its kind,
 //! or, on the data path, after its mark was read. The mark is read from memory that may belong to a
-//! destroyed object: so that memory is kept for the next object of the kind and never freed.
+//! destroyed object, so that memory is kept for the next object of the kind and never freed.
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeSet;

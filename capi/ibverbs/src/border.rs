@@ -1,12 +1,12 @@
 //! The border between C programs and the library.
 //!
-//! Everything that a program calls is marked [`#[border]`](ferroce_border::border), and so runs in
-//! one of the functions here, which neither a panic nor a cancellation passes
-//! ([`ferroce_crossing`]). With a call that panics all devices of the process fail: what the panic
-//! has left half-done must not reach a peer or the program.
+//! Every function that a program calls is marked [`#[border]`](ferroce_border::border), and runs
+//! inside one of the functions here, which stop panics and cancellations ([`ferroce_crossing`]). If
+//! a call panics, all devices of the process fail: whatever the panic left half-done must not reach
+//! a peer or the program.
 //!
-//! The calls that wait for a program's events can be cancelled: they leave the library to wait
-//! (`events`), as programs rely on it.
+//! Calls that wait for a program's events can be cancelled: they leave the library to wait
+//! (`events`), because programs rely on it.
 
 use std::ffi::c_int;
 use std::panic::{self, PanicHookInfo, catch_unwind};

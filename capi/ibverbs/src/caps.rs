@@ -1,4 +1,4 @@
-//! What the device can do.
+//! The device's capabilities.
 
 use std::ffi::{c_int, c_void};
 

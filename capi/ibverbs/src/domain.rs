@@ -1,6 +1,6 @@
-//! Thread domains, and parent domains: protection domains with advice on how their objects are
-//! used. A device in software has no use for the advice, and no memory of objects that the
-//! program's allocators could supply.
+//! Thread domains, and parent domains: protection domains with hints on how their objects are used.
+//! A software device has no use for the hints, and no object memory that the program's allocators
+//! could supply.
 
 use std::ffi::c_int;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! What `fork` leaves to the child.
+//! The state of devices in a child after `fork`.
 //!
-//! Devices stay with the parent: the child opens its own. Of those that it has inherited it can ask
-//! what they and their ports are, and it can destroy the objects, which are the parent's for all
-//! that; every other call on them fails with ENODEV.
+//! Devices stay with the parent: the child opens its own. It can query inherited devices and their
+//! ports, and it can destroy its copies of the objects, which still belong to the parent; every
+//! other call on them fails with ENODEV.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;

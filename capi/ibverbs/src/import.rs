@@ -1,8 +1,8 @@
 //! Objects of other contexts, by their handles (ibv_import_device(3), ibv_import_pd(3),
 //! ibv_import_mr(3)).
 //!
-//! A kernel knows the objects of all processes; here each process has its own. So the handles of
-//! another process's context mean nothing, although the device itself can be opened by it.
+//! A kernel knows the objects of all processes; here each process has its own. Handles of another
+//! process's context are therefore invalid, although the device itself can be opened with it.
 
 use std::ffi::c_int;
 use std::fs::File;

@@ -1,24 +1,24 @@
-//! libibverbs in Rust: what each call of `infiniband/verbs.h` does on a Ferroce device.
+//! libibverbs in Rust: implements each call of `infiniband/verbs.h` on a Ferroce device.
 //!
 //! The functions have the names and signatures of the C library but no C symbols; `capi/libibverbs`
-//! exports them with their versions. They translate and decide nothing: what a verb means is the
-//! device's matter ([`ferroce_hca`]), and this crate turns pointers into handles, structures into
-//! values, and refusals into error numbers.
+//! exports them with their versions. They only translate: the device ([`ferroce_hca`]) implements
+//! the verbs, and this crate turns pointers into handles, structures into values, and refusals into
+//! error numbers.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
 //! | [`abi`] | the structures of the header |
-//! | `arena` | the objects programs hold pointers to, and whether a pointer is one of them |
-//! | [`border`] | what passes between C and the library: no panic, no cancellation
+//! | `arena` | the objects that programs hold pointers to, and the check of such pointers |
+//! | [`border`] | the border to C: stops panics and cancellations |
 //! | `error` | refusals: error number and one line on stderr (`FERROCE_LOG`) |
-//! | `adapter` | the devices there are, and those this process has open |
+//! | `adapter` | the available devices, and those that this process has open |
 //! | `events` | completion channels and asynchronous events on descriptors that can be polled |
 //! | `context`, `pd`, `mr`, `cq`, `qp`, ... | the calls, by the object they are about |
 //!
 //! # Safety
 //!
-//! Every function is called from C with what the header asks for. Pointers to objects of the library
-//! are checked; pointers to the program's own structures cannot be.
+//! Every function is called from C with the arguments that the header requires. Pointers to objects
+//! of the library are checked; pointers to the program's own structures cannot be.
 #![allow(
     clippy::missing_safety_doc,
     reason = "one contract for all calls, stated above: what verbs.h asks for"

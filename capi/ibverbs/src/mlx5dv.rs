@@ -1,8 +1,8 @@
-//! Direct verbs of ConnectX cards, which these devices do not have.
+//! Direct verbs of ConnectX cards, which these devices do not support.
 //!
-//! libmlx5 itself says so of almost all its calls: it knows its own devices. But perftest since 6.28 asks
-//! every device of the vendor for its capabilities and goes no further without an answer. So that one
-//! question has one, which is that there are none.
+//! libmlx5 itself refuses almost all its calls on other devices. But perftest since 6.28 queries
+//! every device of this vendor for its capabilities and does not continue without an answer. That
+//! query therefore succeeds, and reports no capabilities.
 
 use std::ffi::c_int;
 

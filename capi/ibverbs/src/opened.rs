@@ -1,4 +1,4 @@
-//! What the connection manager's library needs of a context.
+//! Access to a context for the connection manager's library.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Posting work requests: the way of the data.
+//! Posting work requests: the data path.
 
 use std::ffi::c_int;
 

@@ -1,4 +1,4 @@
-//! The `ibv_wr_*` functions: work requests put together call by call (ibv_wr_post(3)).
+//! The `ibv_wr_*` functions: work requests composed call by call (ibv_wr_post(3)).
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};

@@ -1,4 +1,4 @@
-//! What programs read of a device in sysfs.
+//! A device's files in sysfs that programs read through the library.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;

@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! Every function is called from C with what its header asks for. Pointers to objects of the library
-//! are checked; pointers to the program's own memory cannot be.
+//! Every function is called from C with the arguments that its header requires. Pointers to objects
+//! of the library are checked; pointers to the program's own memory cannot be.
 #![allow(
     clippy::missing_safety_doc,
     reason = "one contract for all calls, stated above: what the header asks for"

@@ -1,4 +1,4 @@
-//! `doca_dev.h`, and what the libraries beside this one ask about devices.
+//! `doca_dev.h`, and the libraries' own queries about devices.
 
 use std::collections::BTreeMap;
 use std::ffi::c_char;

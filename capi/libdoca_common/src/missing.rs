@@ -1,5 +1,6 @@
-//! What programs link and these libraries do not have: representors, mapped memory, buffers,
-//! progress engines, contexts of work. There are no such objects, so no call can be about one.
+//! Functions that programs link although these libraries do not support them: representors, mapped
+//! memory, buffers, progress engines, contexts of work. No such objects exist, so no call can refer
+//! to one.
 
 use ferroce_border::border;
 use ferroce_doca::{Code, Refusal};

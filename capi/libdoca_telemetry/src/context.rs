@@ -1,4 +1,4 @@
-//! Contexts: their life, and what they read.
+//! Contexts: their lifecycle, and reading the histogram.
 
 use ferroce_border::border;
 use ferroce_doca::pointer::{check, put};

@@ -1,12 +1,11 @@
-//! `libdoca_telemetry.so.2`: the histogram of the timeouts of adaptive retransmission
-//! (`doca_telemetry_adp_retx.h`).
+//! `libdoca_telemetry.so.2`: the adaptive retransmission histogram (`doca_telemetry_adp_retx.h`).
 //!
-//! Devices come from `libdoca_common.so.2`, by its functions for programs.
+//! Devices come from `libdoca_common.so.2`, through its functions for programs.
 //!
 //! # Safety
 //!
-//! Every function is called from C with what its header asks for. Pointers to objects of the library
-//! are checked; pointers to the program's own memory cannot be.
+//! Every function is called from C with the arguments that its header requires. Pointers to objects
+//! of the library are checked; pointers to the program's own memory cannot be.
 #![allow(
     clippy::missing_safety_doc,
     reason = "one contract for all calls, stated above: what the headers ask for"

@@ -1,8 +1,8 @@
 //! `libibverbs.so.1`: every symbol of `symbols.txt` under its version.
 //!
-//! A name that rustc knows to be exported goes into its own version script, where it has no
-//! version. So the names are defined behind its back, by assembly that jumps to the functions, and
-//! get their versions from the script that `build.rs` writes.
+//! rustc puts every symbol that it exports into its own version script, without a version. The
+//! symbols are therefore defined without rustc's knowledge, by assembly that jumps to the
+//! functions, and get their versions from the script that `build.rs` writes.
 #![allow(
     clippy::missing_safety_doc,
     reason = "there is nothing to call from Rust"

@@ -1,10 +1,10 @@
 //! `librdmacm.so.1`: every symbol of `symbols.txt` under its version, each a jump into our
 //! `libibverbs.so.1`.
 //!
-//! Connection manager and queue pairs belong to one device, so all code is in the one library, and
-//! this one only has the names. When it is loaded it looks for the other beside itself and, if that
-//! is not there, among what is loaded already. Where it finds a libibverbs of somebody else every
-//! call fails with `ENOSYS`.
+//! Connection manager and queue pairs belong to one device, so all code is in one library, and this
+//! one only has the symbols. When it is loaded, it looks for the other library in its own directory
+//! and, if it is not there, among the libraries already loaded. If it finds another project's
+//! libibverbs, every call fails with `ENOSYS`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;

@@ -1,6 +1,6 @@
 //! The structures of `rdma/rdma_cma.h` and those of `infiniband/sa.h` that it uses, field by field.
 //!
-//! `tests/layout.rs` compares sizes and offsets with the headers of the machine.
+//! `tests/layout.rs` compares sizes and offsets with the installed headers.
 #![allow(
     non_camel_case_types,
     missing_docs,

@@ -1,4 +1,4 @@
-//! Identifiers made in one go (rdma_create_ep(3)).
+//! Identifiers created in one step (rdma_create_ep(3)).
 
 use std::ffi::c_int;
 use std::net::SocketAddr;

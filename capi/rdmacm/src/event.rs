@@ -1,4 +1,4 @@
-//! What the device tells, as events of the header.
+//! The device's events in the form of the header.
 
 use std::ffi::{c_int, c_void};
 use std::net::IpAddr;

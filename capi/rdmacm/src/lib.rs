@@ -1,37 +1,37 @@
-//! librdmacm in Rust: what each call of `rdma/rdma_cma.h` does with the device's connection
+//! librdmacm in Rust: implements each call of `rdma/rdma_cma.h` with the device's connection
 //! manager.
 //!
-//! The functions have the names and signatures of the C library but no C symbols;
-//! `capi/libibverbs` exports them to `capi/librdmacm`, which has the symbols. Messages, their
-//! repetition and the states of a connection are the device's matter ([`ferroce_hca::cm`]); this
-//! crate has what a program sees: identifiers, event channels, addresses and ports, and the steps
-//! that a queue pair takes meanwhile.
+//! The functions have the names and signatures of the C library but no C symbols; `capi/libibverbs`
+//! exports them to `capi/librdmacm`, which has the symbols. The device implements messages, their
+//! repetition and the states of a connection ([`ferroce_hca::cm`]). This crate implements what a
+//! program sees: identifiers, event channels, addresses and ports, and the state changes of a queue
+//! pair.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
 //! | [`abi`] | the structures of the headers |
-//! | `process` | what a process keeps, and a child of a fork begins without |
-//! | `device` | the open devices, and which one an address belongs to |
+//! | `process` | per-process state, which a forked child does not inherit |
+//! | `device` | the open devices, and the device of an address |
 //! | `id` | identifiers: created, destroyed, moved to another channel |
 //! | `channel` | event channels: descriptors that can be polled, acknowledgements |
-//! | `event` | what the device tells, as events of the header |
-//! | `address`, `resolve`, `port`, `info` | socket addresses, the way to a peer, ports, names |
-//! | `addrinfo` | names resolved by an event, and events of the program's own |
+//! | `event` | the device's events in the form of the header |
+//! | `address`, `resolve`, `port`, `info` | socket addresses, routes, ports, names |
+//! | `addrinfo` | names resolved by an event, and the program's own events |
 //! | `connect`, `params`, `listen` | the two sides of a connection |
 //! | `attr`, `qp`, `srq`, `verbs` | attributes of queue pairs, and the verbs objects of identifiers |
 //! | `multicast` | multicast groups |
-//! | `endpoint`, `option` | what is left of the header |
+//! | `endpoint`, `option` | the rest of the header |
 //! | `rsocket` | sockets over connections |
 //!
 //! # Locks
 //!
-//! The device's lock comes first: events arrive while it is held. So nothing in this crate calls a
-//! device while it holds the routes or the queue of an identifier.
+//! The device's lock comes first, because events arrive while it is held. No code in this crate may
+//! call a device while it holds the lock of the routes or of an identifier's queue.
 //!
 //! # Safety
 //!
-//! Every function is called from C with what the header asks for. Pointers to objects of the library
-//! are checked; pointers to the program's own structures cannot be.
+//! Every function is called from C with the arguments that the header requires. Pointers to objects
+//! of the library are checked; pointers to the program's own structures cannot be.
 #![allow(
     clippy::missing_safety_doc,
     reason = "one contract for all calls, stated above: what rdma_cma.h asks for"

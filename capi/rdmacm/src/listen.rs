@@ -1,4 +1,4 @@
-//! The passive side until somebody asks.
+//! The passive side, up to a connection request.
 
 use std::ffi::c_int;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Options of identifiers, and what this library does not have.
+//! Options of identifiers, and unsupported features.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! What programs say of connections.
+//! Connection parameters given by programs.
 
 use std::ffi::c_void;
 

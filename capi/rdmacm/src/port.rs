@@ -1,4 +1,4 @@
-//! Ports: who has one on a device. All processes of a device share its ports.
+//! Ports and their owners on a device. All processes of a device share its ports.
 
 use std::ffi::c_int;
 

@@ -1,5 +1,5 @@
-//! What a process keeps. A child of a fork begins with nothing: identifiers and sockets made
-//! before the fork are its parent's.
+//! Per-process state. A forked child starts without any: identifiers and sockets created before the
+//! fork belong to its parent.
 
 use std::collections::HashMap;
 use std::ptr::null_mut;

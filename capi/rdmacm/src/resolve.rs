@@ -1,4 +1,4 @@
-//! The way to a peer.
+//! Address and route resolution.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

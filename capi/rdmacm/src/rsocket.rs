@@ -1,9 +1,9 @@
-//! Sockets over connections and datagrams (rsocket(7)), with the protocol of rdma-core's on the wire.
+//! Sockets over connections and datagrams (rsocket(7)), with rdma-core's wire protocol.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
-//! | `wire` | formats of what the ends tell each other |
-//! | `flow` | what may be sent, and what was received: no memory, no calls |
+//! | `wire` | formats of the messages between the ends |
+//! | `flow` | what may be sent, and what was received, without memory or calls |
 //! | `region`, `source`, `maps` | registered memory, the program's, and its memory that the peer writes to |
 //! | `completions`, `link` | a completion queue to sleep on; the queue pair and its buffers |
 //! | `state`, `stream` | the socket: connecting, sending, receiving, ending |

@@ -1,4 +1,4 @@
-//! Verbs that are inline functions of the header and reach the device through its context.
+//! Verbs that are inline functions of the header and call the device through its context.
 
 use std::ffi::c_int;
 use std::mem::offset_of;

@@ -1,10 +1,10 @@
 //! The functions that programs call.
 //!
-//! Each has the name and the arguments of its original in the C library, whose manual page says
-//! what it does. Those with a mode in dots take it as a last argument that is not always given: on
-//! the systems this runs on, such an argument comes in the same register, and is passed on unread.
+//! Each has the name and the arguments of the original in the C library, whose manual page
+//! describes it. Functions with a variadic mode take it as a last argument that may be absent: on
+//! the supported systems, such an argument is in the same register, and is passed on unread.
 //!
-//! Several are where threads are cancelled, which unwinds through them: see [`crate::border`].
+//! Threads can be cancelled in several of them, which unwinds through them: see [`crate::border`].
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::{mem, ptr};

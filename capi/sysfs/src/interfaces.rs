@@ -1,9 +1,9 @@
-//! The addresses of devices among those of interfaces.
+//! Adds the addresses of devices to those of interfaces.
 //!
-//! libfabric and others look for devices at the addresses of interfaces that are not loopback. If all
-//! devices are on loopback, as the default one is, these would find none; then the devices' addresses
-//! are shown as those of an interface that is not. Where a device has an address of its own, it is
-//! found there, and the list stays as it is.
+//! libfabric and others look for devices at the addresses of interfaces other than loopback. If all
+//! devices are on loopback, as the default one is, they would find none, so the devices' addresses
+//! are reported as those of an interface that is not loopback. If a device has an address on
+//! another interface, it is found there, and the list stays unchanged.
 
 use std::ffi::{c_int, c_void};
 use std::net::IpAddr;

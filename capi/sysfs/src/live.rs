@@ -1,4 +1,4 @@
-//! Counters, parameters and the state of ports as they are when they are read.
+//! Current values of counters, parameters and port states.
 
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};

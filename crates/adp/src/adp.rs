@@ -1,4 +1,4 @@
-//! A profile is active: the vendor's documented algorithm, with its gaps filled.
+//! Timeouts under an active profile: the vendor's documented algorithm, with its gaps filled.
 
 use ferroce_time::{Span, Time};
 

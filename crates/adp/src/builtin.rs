@@ -1,4 +1,4 @@
-//! The profiles that Ferroce comes with, by name.
+//! The built-in profiles, by name.
 
 use std::string::String;
 use std::sync::LazyLock;
@@ -10,13 +10,13 @@ use crate::profile::Profile;
 /// A profile with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuiltIn {
-    /// What it is called: `link-flap`.
+    /// Its name: `link-flap`.
     pub name: &'static str,
-    /// What it is for, one sentence.
+    /// Its purpose, in one sentence.
     pub about: String,
     /// The profile file.
     pub toml: &'static str,
-    /// The profile in it.
+    /// The parsed profile.
     pub profile: Profile,
 }
 
@@ -35,7 +35,7 @@ const FILES: &[(&str, &str)] = files![
     "patient"
 ];
 
-/// All of them, sorted by name.
+/// Returns all built-in profiles, sorted by name.
 #[must_use]
 pub fn all() -> &'static [BuiltIn] {
     static ALL: LazyLock<Vec<BuiltIn>> =
@@ -43,7 +43,7 @@ pub fn all() -> &'static [BuiltIn] {
     &ALL
 }
 
-/// The one of this name.
+/// Returns the built-in profile with this name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static BuiltIn> {
     all().iter().find(|built_in| built_in.name == name)

@@ -1,4 +1,4 @@
-//! What is wrong with a profile, and what is legal but suspicious about it.
+//! Errors in a profile, and values that are legal but suspicious.
 
 mod suspicion;
 
@@ -13,14 +13,14 @@ use self::suspicion::Suspicion;
 use crate::policy::{AckTimeoutFloor, QpTimeouts};
 use crate::profile::{Profile, RANGE_NUM_MAX, RawProfile, RawRange};
 
-/// What was found in a profile.
+/// The findings about a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What makes the profile invalid. A device refuses it.
+    /// Reasons why the profile is invalid. A device refuses it.
     pub violations: Vec<Violation>,
-    /// What is legal but suspicious.
+    /// Legal but suspicious values.
     pub warnings: Vec<Warning>,
-    /// What a QP makes of the profile, and is worth knowing.
+    /// Effects of the profile on a QP that are worth knowing.
     pub notes: Vec<Warning>,
 }
 
@@ -31,13 +31,14 @@ impl Report {
         self.violations.is_empty()
     }
 
-    /// Whether jobs would die of the profile, or their network.
+    /// Returns whether the profile would kill jobs, or their network.
     #[must_use]
     pub fn is_deadly(&self) -> bool {
         self.warnings.iter().any(|warning| warning.is_deadly)
     }
 
-    /// The same profile seen with another QP as well: what is found there, too, is said once.
+    /// Merges the findings about the same profile for another QP; findings that both have appear
+    /// once.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         let add = |found: &mut Vec<Warning>, others: Vec<Warning>| {
@@ -56,10 +57,10 @@ impl Report {
     }
 }
 
-/// One thing that makes a profile invalid.
+/// A reason why a profile is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The rule that is broken.
+    /// The violated rule.
     pub rule: Rule,
     /// The field.
     pub field: FieldName,
@@ -84,7 +85,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// One thing that is legal but suspicious.
+/// A legal but suspicious value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The rule it comes from.
@@ -93,12 +94,12 @@ pub struct Warning {
     pub field: FieldName,
     /// Its value.
     pub value: i64,
-    /// What will happen.
+    /// The consequence.
     pub text: String,
     /// What to write instead.
     pub instead: String,
-    /// Whether jobs die of it, or their network: a device is not to be given such a profile
-    /// without being told that it is meant.
+    /// Whether it kills jobs, or their network: such a profile should only be written to a device
+    /// after confirmation.
     pub is_deadly: bool,
 }
 
@@ -115,10 +116,10 @@ impl fmt::Display for Warning {
     }
 }
 
-/// A profile was to be made from values that are not one.
+/// The error for values that are not a valid profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct InvalidProfile {
-    /// What is wrong, at least one.
+    /// The violations, at least one.
     pub violations: Vec<Violation>,
 }
 
@@ -137,7 +138,7 @@ impl fmt::Display for InvalidProfile {
 pub struct FieldName {
     /// The field.
     pub name: &'static str,
-    /// Which range it belongs to.
+    /// The range it belongs to.
     pub range: Option<usize>,
 }
 
@@ -150,7 +151,7 @@ impl fmt::Display for FieldName {
     }
 }
 
-/// What a finding is about.
+/// The rule behind a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rule {
@@ -174,15 +175,15 @@ pub enum Rule {
     NoRetry,
     /// Warning: a range overlaps the one before it (D15).
     Overlap,
-    /// Warning: initial timeouts lie outside every range (D3).
+    /// Warning: initial timeouts are outside every range (D3).
     InitialOutside,
     /// Warning: the total ends before the second retransmission (D5).
     ShortTotal,
     /// Warning: the QP's ACK timeout caps every wait below the first range (D4).
     Capped,
-    /// Warning: a duration leaves the clock and counts as never (D14).
+    /// Warning: a duration exceeds the clock's range and counts as never (D14).
     Saturated,
-    /// Warning: a value that nothing reads.
+    /// Warning: a value has no effect.
     NoEffect,
     /// Warning: the total is shorter than [`TOTAL_MIN`].
     BriefTotal,
@@ -196,28 +197,29 @@ pub enum Rule {
     Hidden,
 }
 
-/// A QP that gives up earlier fails in outages that every network has: a link that trains again, a
-/// route that changes. Our judgement, from the outages that operators report; no text has a limit.
+/// A QP that gives up earlier than this fails in outages that occur in every network: a link that
+/// retrains, a route that changes. This limit is our judgement, from the outages that operators
+/// report; no document specifies one.
 pub const TOTAL_MIN: Span = Span::from_secs(1);
 
 /// No acknowledgement comes back sooner than this on a network with switches, so a shorter wait
-/// retransmits every message that was not lost. Our judgement: an idle fabric's round trip is 5 to
-/// 20 us.
+/// retransmits every message, even if nothing was lost. This limit is our judgement: an idle
+/// fabric's round trip is 5 to 20 us.
 pub const ROUND_TRIP_MIN: Span = Span::from_micros(20);
 
-/// On a loaded network an acknowledgement may take so long. Our judgement: 1 MiB in a switch's queue
-/// takes 84 us at 100 Gb/s.
+/// On a loaded network, an acknowledgement may take this long. This limit is our judgement: 1 MiB
+/// in a switch's queue takes 84 us at 100 Gb/s.
 pub const ROUND_TRIP_LOADED: Span = Span::from_micros(200);
 
-/// The outage in which retransmissions are counted, or what the QP survives of it.
+/// The outage over which retransmissions are counted, or as much of it as the QP survives.
 pub const FLOOD_OUTAGE: Span = Span::from_secs(10);
 
-/// As many retransmissions of one QP in that time add to the congestion that they may come from:
-/// a wait of 10 ms each time.
+/// This many retransmissions of one QP in that time add to the congestion that may have caused
+/// them: a wait of 10 ms each time.
 pub const FLOOD: u64 = 1_000;
 
 impl Rule {
-    /// The decision behind the rule, where there is one: `D12`.
+    /// Returns the decision behind the rule, if there is one: `D12`.
     #[must_use]
     pub const fn decision(self) -> Option<&'static str> {
         Some(match self {

@@ -1,4 +1,4 @@
-//! The way back: from the outages that are to be survived to a QP's attributes, or a profile's.
+//! From outages to settings: finds the QP attributes, or the profile, that survive given outages.
 
 use ferroce_time::Span;
 
@@ -6,27 +6,27 @@ use crate::endurance::Endurance;
 use crate::policy::{Policy, PolicyKind, QpTimeouts};
 use crate::profile::{Profile, RawProfile};
 
-/// What an operator asks of a policy.
+/// An operator's requirements for a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// Every outage up to this long is survived.
+    /// Every outage up to this length must be survived.
     pub survive: Span,
-    /// A dead peer is noticed within this time; [`Span::NEVER`] = whenever.
+    /// A dead peer must be detected within this time; [`Span::NEVER`] = no limit.
     pub detect_within: Span,
 }
 
-/// How one policy meets a [`Demand`].
+/// A setting that meets a [`Demand`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The QP's attributes.
     pub qp: QpTimeouts,
-    /// How such a QP fares. [`Endurance::resumes_within`] and [`Endurance::retransmissions`] are
-    /// those of the outage in question.
+    /// The figures of such a QP. [`Endurance::resumes_within`] and [`Endurance::retransmissions`]
+    /// apply to the demanded outage.
     pub endurance: Endurance,
 }
 
 impl Demand {
-    /// How a QP fares, if that meets the demand.
+    /// Returns the figures of a QP, if it meets the demand.
     #[must_use]
     pub fn met_by(&self, policy: &Policy, qp: QpTimeouts) -> Option<Answer> {
         let endurance = Endurance::within(policy, qp, self.survive)?;
@@ -35,15 +35,16 @@ impl Demand {
         is_met.then_some(Answer { qp, endurance })
     }
 
-    /// The smallest timeout that meets the demand with some retry count, and the smallest such
-    /// count. Timeouts below the enforced minimum are left out, they are the minimum; so is a retry
-    /// count of 0, with which the first packet that overtakes another one is fatal.
+    /// Returns the smallest timeout that meets the demand with some retry count, and the smallest
+    /// such count. Timeouts below the enforced minimum are skipped because they equal the minimum.
+    /// A retry count of 0 is skipped because it makes the first packet that overtakes another one
+    /// fatal.
     #[must_use]
     pub fn smallest(&self, policy: &Policy) -> Option<Answer> {
         attributes(policy).find_map(|qp| self.met_by(policy, qp))
     }
 
-    /// The profile with a total of its own, and the shortest that meets the demand for this QP.
+    /// Returns the profile with its own total, the shortest one that meets the demand for this QP.
     #[must_use]
     pub fn own_total(&self, profile: &Profile, policy: &Policy, qp: QpTimeouts) -> Option<Owned> {
         let totals = 0..=u8::MAX;
@@ -65,7 +66,7 @@ impl Demand {
             })
     }
 
-    /// How soon a dead peer can be noticed at best by QPs that survive this outage.
+    /// Returns the setting that detects a dead peer soonest among those that survive this outage.
     #[must_use]
     pub fn soonest(&self, policy: &Policy) -> Option<Answer> {
         let patient = Self {
@@ -78,12 +79,12 @@ impl Demand {
     }
 }
 
-/// A profile that was given a total of its own, and how it meets the demand.
+/// A profile with its own total, and how it meets the demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owned {
     /// The profile.
     pub profile: Profile,
-    /// How it fares.
+    /// Its figures.
     pub answer: Answer,
 }
 

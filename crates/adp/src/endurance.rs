@@ -1,10 +1,10 @@
-//! What an outage does to a QP: how long it may last, how soon the QP is back afterwards, and when
-//! it gives up.
+//! The effect of an outage on a QP: how long the outage may last, how soon the QP resumes
+//! afterwards, and when it gives up.
 //!
-//! The outage begins when the QP has something outstanding, which is the worst moment: every packet
-//! is lost until the link returns. So a QP survives an outage if and only if one of its
-//! retransmissions leaves after the end of it. The last retransmission goes out one wait before
-//! the error, and what returns during that last wait comes too late: a QP that gives up after 60 s
+//! The outage begins while the QP has something outstanding, which is the worst case, and every
+//! packet is lost until the link returns. A QP therefore survives an outage if and only if it sends
+//! a retransmission after the outage ends. The last retransmission is sent one wait before the
+//! error, and a link that returns during that last wait is too late: a QP that gives up after 60 s
 //! does not survive an outage of 59 s if its last wait is 8 s.
 
 use ferroce_time::{Span, Time};
@@ -12,38 +12,38 @@ use ferroce_time::{Span, Time};
 use crate::policy::{Policy, PolicyKind, QpTimeouts};
 use crate::state::{Expiry, RetryState};
 
-/// How a policy's QPs fare in an outage, whichever initial timeout they draw, whether they have
-/// recovered from an outage before, and however a coarse timer cuts their waits (F14).
-/// [`Span::NEVER`] stands for what has no end.
+/// The figures of a policy's QPs in an outage. They hold for every initial timeout a QP may draw,
+/// whether or not it has recovered from an outage before, and however a coarse timer shortens its
+/// waits (F14). [`Span::NEVER`] means without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endurance {
-    /// The longest outage that every QP survives; zero = not even a lost packet.
+    /// The longest outage that every QP survives; zero if not even a lost packet is survived.
     pub survives: Span,
     /// The longest outage that any QP survives: the one with the latest last retransmission.
     pub survives_at_best: Span,
     /// When the first QP gives up, counted from its last progress.
     pub gives_up_first: Span,
-    /// When the last QP gives up: by then a dead peer has been noticed.
+    /// When the last QP gives up: by then a dead peer has been detected.
     pub gives_up_last: Span,
-    /// How long after the end of an outage the next retransmission leaves, at most. Zero if there
-    /// is none.
+    /// The maximum time from the end of an outage to the next retransmission. Zero if there is
+    /// none.
     pub resumes_within: Span,
-    /// How many times a QP retransmits during an outage, at most.
+    /// The maximum number of retransmissions of a QP during an outage.
     pub retransmissions: u64,
-    /// The shortest wait that a retransmission follows, or the only one there is.
+    /// The shortest wait before a retransmission, or the only wait.
     pub shortest_wait: Span,
 }
 
 impl Endurance {
-    /// The figures for outages of any length that QPs survive. `None` if the QP's ACK timer is off
-    /// (D6): then nothing is ever sent again.
+    /// Returns the figures for outages of any length that QPs survive, or `None` if the QP's ACK
+    /// timer is off (D6) and it never retransmits.
     #[must_use]
     pub fn of(policy: &Policy, qp: QpTimeouts) -> Option<Self> {
         Self::within(policy, qp, Span::NEVER)
     }
 
-    /// The same, but [`resumes_within`](Self::resumes_within) and
-    /// [`retransmissions`](Self::retransmissions) for outages of up to `outage` only.
+    /// Like [`of`](Self::of), but [`resumes_within`](Self::resumes_within) and
+    /// [`retransmissions`](Self::retransmissions) only cover outages of up to `outage`.
     #[must_use]
     pub fn within(policy: &Policy, qp: QpTimeouts, outage: Span) -> Option<Self> {
         policy.ack_timeout(qp)?;
@@ -53,7 +53,7 @@ impl Endurance {
         figures.reduce(Self::or)
     }
 
-    /// The figures of QPs that have drawn one initial timeout.
+    /// Returns the figures of QPs that have drawn one particular initial timeout.
     #[must_use]
     pub fn of_draw(policy: &Policy, qp: QpTimeouts, draw: u8, outage: Span) -> Self {
         Self::of_state(policy, RetryState::with_draw(policy, qp, 0, draw), outage)
@@ -105,7 +105,7 @@ impl Endurance {
         found
     }
 
-    /// Whether every QP survives outages of this length.
+    /// Returns whether every QP survives outages of this length.
     #[must_use]
     pub fn outlives(&self, outage: Span) -> bool {
         self.survives >= outage

@@ -1,11 +1,11 @@
 //! Profiles as TOML files.
 //!
-//! The keys are the register's own field names. One table of them drives reading and the JSON
-//! Schema. What a file may leave out counts as the register's zero, but for `time_unit`,
-//! which is microseconds, and `range_num`, which is the number of `[[timeout_range]]` tables.
+//! The keys are the register's own field names. One table of them drives both reading and the JSON
+//! Schema. A key that a file may omit counts as the register's zero, except for `time_unit`, which
+//! is microseconds, and `range_num`, which is the number of `[[timeout_range]]` tables.
 //!
-//! Writing a profile and reading it back loses nothing: what the register holds beyond `range_num` is written as
-//! further tables, with `range_num` in front of them.
+//! Writing a profile and reading it back loses nothing: entries beyond `range_num` are written as
+//! further tables, after an explicit `range_num`.
 //!
 //! ```
 //! use ferroce_adp::file;
@@ -45,11 +45,11 @@ use crate::check::{FieldName, Report, Rule, Violation};
 use crate::policy::{AckTimeoutFloor, QpTimeouts};
 use crate::profile::{Profile, RawProfile};
 
-/// A profile file that was read: its values, good or bad, and where they stand.
+/// A parsed profile file: its values, valid or not, and their line numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
     raw: RawProfile,
-    /// Integers that no field of the profile can hold.
+    /// Integers too large for any profile field.
     oversize: BTreeMap<Place, Oversize>,
     lines: BTreeMap<Place, usize>,
 }
@@ -61,13 +61,13 @@ type Place = (&'static str, Option<usize>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Oversize {
     value: i64,
-    /// The largest that a device accepts.
+    /// The largest value that a device accepts.
     max: u16,
 }
 
 impl Document {
-    /// Reads a file. All problems of its form are found at once; what the values mean is not looked
-    /// at before [`check`](Self::check).
+    /// Parses a file. All problems of its form are reported at once; [`check`](Self::check) checks
+    /// the values.
     pub fn parse(text: &str) -> Result<Self, FileError> {
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map(|span| line_of(text, span.start));
@@ -81,13 +81,13 @@ impl Document {
         read::document(text, table.get_ref())
     }
 
-    /// The values. Integers that no field can hold stand here as the nearest one that can be held.
+    /// Returns the values. Integers that do not fit are replaced by the nearest value that does.
     #[must_use]
     pub const fn raw(&self) -> &RawProfile {
         &self.raw
     }
 
-    /// The line on which a field was written, counted from 1.
+    /// Returns the line of a field, counted from 1.
     #[must_use]
     pub fn line(&self, field: FieldName) -> Option<usize> {
         self.lines.get(&(field.name, field.range)).copied()
@@ -105,7 +105,7 @@ impl Document {
         self.with_oversize(self.raw.check_for(qp, floor))
     }
 
-    /// The profile, if it is valid.
+    /// Returns the profile, if it is valid.
     pub fn profile(&self) -> Result<Profile, Report> {
         let report = self.check();
         match Profile::try_from(self.raw) {
@@ -151,19 +151,19 @@ impl Document {
     }
 }
 
-/// A file is not a profile, whatever its values.
+/// The error for a file that is not a profile, regardless of its values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct FileError {
-    /// What is wrong, at least one, in the order of the file.
+    /// The problems, at least one, in the order of the file.
     pub problems: Vec<Problem>,
 }
 
-/// One thing that is wrong with the form of a file.
+/// A problem with the form of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A key of a profile stands where it means nothing.
+    /// A profile's key is in a place where it has no meaning.
     #[error("{key} is a key of {place}")]
     Misplaced {
         /// The key, with its range.
@@ -178,29 +178,29 @@ pub enum Problem {
     Missing {
         /// The key, with its range.
         key: String,
-        /// A line that would do.
+        /// A valid example line.
         example: String,
-        /// Where its table begins.
+        /// The line where its table begins.
         line: Option<usize>,
     },
-    /// `range_num` promises more tables than there are.
+    /// `range_num` is larger than the number of tables.
     #[error(
         "range_num = {range_num}, but there are {tables} [[timeout_range]] tables; leave range_num out or write {tables}"
     )]
     RangeNum {
-        /// What the file says.
+        /// The file's value.
         range_num: i64,
-        /// What it has.
+        /// The number of tables.
         tables: usize,
-        /// Where.
+        /// The line.
         line: Option<usize>,
     },
     /// The file is not TOML.
     #[error("not TOML: {message}")]
     Syntax {
-        /// What the parser says.
+        /// The parser's message.
         message: String,
-        /// Where.
+        /// The line.
         line: Option<usize>,
     },
     /// A key is not one of a profile.
@@ -208,21 +208,21 @@ pub enum Problem {
     UnknownKey {
         /// The key, with its range.
         key: String,
-        /// The valid key that resembles it most.
+        /// The most similar valid key.
         nearest: &'static str,
-        /// Where.
+        /// The line.
         line: Option<usize>,
     },
-    /// A word is not one of an enumeration.
+    /// A word is not a value of an enumeration.
     #[error("{key} = \"{value}\" is unknown; allowed: {allowed}")]
     UnknownValue {
         /// The key, with its range.
         key: String,
         /// The word.
         value: String,
-        /// The words that are known.
+        /// The valid words.
         allowed: String,
-        /// Where.
+        /// The line.
         line: Option<usize>,
     },
     /// A value has the wrong type.
@@ -230,17 +230,17 @@ pub enum Problem {
     WrongType {
         /// The key, with its range.
         key: String,
-        /// What it takes.
+        /// The expected type.
         expected: &'static str,
-        /// What it got.
+        /// The type found.
         got: &'static str,
-        /// Where.
+        /// The line.
         line: Option<usize>,
     },
 }
 
 impl Problem {
-    /// The line it is on, counted from 1.
+    /// Returns the line, counted from 1.
     #[must_use]
     pub const fn line(&self) -> Option<usize> {
         match self {
@@ -255,7 +255,7 @@ impl Problem {
     }
 }
 
-/// The candidate that resembles `word` most.
+/// Returns the candidate that is most similar to `word`.
 #[must_use]
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     candidates

@@ -1,18 +1,18 @@
-//! The firmware's own ladder, as measured in public on ConnectX-6 (D23).
+//! The firmware's own timeouts, as measured in public on ConnectX-6 (D23).
 //!
-//! With the QP's enforced timeout code `c`, a QP that hears nothing waits
-//! `X, X, 2X, 4X .. N(c)`, which is `2 N(c)` together and costs one unit of the retry count, and
-//! then `retry_cnt - 1` times `2 N(c)`. So it fails after `retry_cnt * 2 * N(c)`, wherever `X`
-//! starts. The waits up to `N(c)` are adaptive retransmissions, the others plain timeouts.
+//! With the QP's enforced timeout code `c`, a QP that hears nothing waits `X, X, 2X, 4X .. N(c)`,
+//! which add up to `2 N(c)` and cost one retry, and then `retry_cnt - 1` times `2 N(c)`. It
+//! therefore fails after `retry_cnt * 2 * N(c)`, regardless of `X`. The waits up to `N(c)` are
+//! adaptive retransmissions, the others plain timeouts.
 //!
-//! Two things were measured that this does not explain, and it imitates them:
+//! Two measurements do not fit this description, and are imitated:
 //! - with a retry count of 0 the QP still retransmits seven times, and fails at the eighth expiry;
-//! - without the enforced minimum there is no adaptive retransmission at all (D8): the QP waits
-//!   about `N(T)`, sends nothing, and then `N(T)` every time, as in plain InfiniBand (F15).
+//! - without the enforced minimum, there is no adaptive retransmission (D8): the QP waits about
+//!   `N(T)`, sends nothing, and then waits `N(T)` every time, as in plain InfiniBand (F15).
 //!
-//! What progress does to the ladder was not measured with a peer that answers. Operators report that
-//! every loss is first answered within milliseconds whatever the QP's timeout is, so here progress
-//! takes the ladder back to `X`.
+//! The effect of progress was not measured with a peer that answers. Operators report that every
+//! loss is first answered within milliseconds, regardless of the QP's timeout, so here progress
+//! returns the wait to `X`.
 
 use ferroce_time::{Span, Time};
 

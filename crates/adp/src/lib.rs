@@ -1,20 +1,19 @@
 //! Adaptive retransmission: profiles, the per-QP timeout state machine, personalities and traces.
 //!
-//! A reliable QP that hears nothing from its peer has two questions: how long to wait before it
-//! sends again, and when to give up. This crate answers them and does nothing else. Time comes in
-//! as an argument, nothing allocates on the way to an answer, and a QP keeps 32 bytes.
+//! A reliable QP that hears nothing from its peer has to decide how long to wait before it
+//! retransmits, and when to give up. This crate makes these decisions and does nothing else. Time
+//! is an argument, nothing allocates while a decision is made, and a QP's state takes 32 bytes.
 //!
-//! - [`Policy`] is what the device imposes on all of its QPs: plain InfiniBand waits, the firmware's
-//!   own ladder, or a [`Profile`] ([`PolicyKind`]).
-//! - [`RetryState`] is where one QP stands. Its host calls [`start`](RetryState::start),
+//! - [`Policy`] is the device's setting for all of its QPs: plain InfiniBand waits, the firmware's
+//!   own timeouts, or a [`Profile`] ([`PolicyKind`]).
+//! - [`RetryState`] is the state of one QP. Its host calls [`start`](RetryState::start),
 //!   [`on_timeout`](RetryState::on_timeout) and [`on_progress`](RetryState::on_progress), and arms
 //!   its timer with [`wait`](RetryState::wait).
 //! - [`trace`] replays a QP against a silent peer or a list of events.
-//! - [`Endurance`] says which outages a policy's QPs survive, how soon they are back, and when they
-//!   give up; [`Demand`] searches the smallest timeout that survives a given one.
-//! - [`RawProfile`] is a profile as a register or a file holds it, good or bad;
-//!   [`RawProfile::check`] says what is wrong with it, and a [`Profile`] can only be made from one
-//!   that is right.
+//! - [`Endurance`] computes which outages a policy's QPs survive, how soon they resume, and when
+//!   they give up; [`Demand`] searches the smallest timeout that survives a given outage.
+//! - [`RawProfile`] is a profile as a register or a file holds it, valid or not.
+//!   [`RawProfile::check`] finds its errors, and a [`Profile`] can only be made from a valid one.
 //!
 //! ```
 //! use ferroce_adp::{Expiry, Policy, PolicyKind, QpTimeouts, RetryState};
@@ -36,8 +35,8 @@
 //!
 //! # Decisions
 //!
-//! The vendor's text leaves questions open. They were decided once, and the code cites each
-//! decision as `D<n>` where it implements it. `docs/adaptive-retransmission.md` lists them all.
+//! The vendor's text leaves questions open. Each was decided once, and the code cites the decision
+//! as `D<n>` where it implements it. `docs/adaptive-retransmission.md` lists them all.
 
 #![no_std]
 #![forbid(unsafe_code)]

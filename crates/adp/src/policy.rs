@@ -1,4 +1,4 @@
-//! What the device imposes on all of its QPs.
+//! The device's retransmission settings, which apply to all of its QPs.
 
 use ferroce_time::Span;
 
@@ -9,14 +9,15 @@ use crate::state::RetryState;
 /// The exponents from which the firmware draws its first timeout, as measured: 4.2 to 67 ms.
 pub const FIRMWARE_EXPONENTS: core::ops::RangeInclusive<u8> = 10..=14;
 
-/// Without the enforced minimum: how long a QP's first wait is, in hundredths of its timeout (F15).
+/// The length of a QP's first wait without the enforced minimum, in hundredths of its timeout
+/// (F15).
 pub const INITIAL_WAIT_PERCENT: core::ops::RangeInclusive<u8> = 51..=116;
 
 /// What InfiniBand counts timeouts in.
 pub(crate) const UNIT: Span = Span::from_nanos(4096);
 
-/// How long an InfiniBand ACK timeout code is: 4.096 us doubled `code` times. `None` for 0, which
-/// means that the timer is off. Codes have five bits.
+/// Returns the duration of an InfiniBand ACK timeout code: 4.096 us doubled `code` times, or `None`
+/// for 0, which switches the timer off. Codes have five bits.
 //= D6: 0 is infinite.
 #[must_use]
 pub const fn ack_timeout(code: u8) -> Option<Span> {
@@ -39,17 +40,17 @@ pub struct QpTimeouts {
 /// The smallest ACK timeout code the device enforces (D8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AckTimeoutFloor {
-    /// `min_ack_timeout_limit_disabled` is set: every code counts as it is.
+    /// `min_ack_timeout_limit_disabled` is set: every code is used as it is.
     Disabled,
     /// A smaller code counts as this one. 5 bits.
     Enforced(u8),
 }
 
 impl AckTimeoutFloor {
-    /// What real devices enforce: 16, 268 ms.
+    /// The minimum that real devices enforce: 16, 268 ms.
     pub const DEFAULT: Self = Self::Enforced(16);
 
-    /// The code that counts when a QP asks for `code`; 0 stays 0.
+    /// Returns the effective code for a QP that asks for `code`; 0 stays 0.
     //= D8: the effective timeout is N(max(T, floor)).
     #[must_use]
     pub const fn apply(self, code: u8) -> u8 {
@@ -77,10 +78,10 @@ pub enum DecTrigger {
     PerRecovery,
 }
 
-/// How timeouts follow each other.
+/// The sequence of timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PolicyKind {
-    /// The firmware's own ladder, as measured on real devices (D23).
+    /// The firmware's own timeouts, as measured on real devices (D23).
     Firmware {
         /// Whether some waits are shortened to three quarters, as the coarse timers of real devices
         /// do (D24, F14).
@@ -88,10 +89,10 @@ pub enum PolicyKind {
         /// The first exponent, of 4.096 us; drawn from [`FIRMWARE_EXPONENTS`] when `None`.
         initial_exponent: Option<u8>,
     },
-    /// Adaptive retransmission is off: the QP's timeout again and again.
+    /// Adaptive retransmission is off: every wait is the QP's timeout.
     Ib {
         /// How many times the timeout code's duration a timer runs; the standard allows 1 to 4.
-        /// Other values count as the nearest of these.
+        /// Other values are clamped.
         multiplier: u8,
     },
     /// A profile is active.
@@ -99,7 +100,7 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
-    /// The firmware's own ladder with exact timers and a drawn start.
+    /// The firmware's own timeouts, with exact timers and a randomly drawn start.
     pub const FIRMWARE: Self = Self::Firmware {
         quantiser: false,
         initial_exponent: None,
@@ -109,14 +110,14 @@ impl PolicyKind {
     pub const IB: Self = Self::Ib { multiplier: 1 };
 }
 
-/// What the device imposes on all of its QPs.
+/// The device's retransmission settings, which apply to all of its QPs.
 ///
-/// A host that changes [`kind`](Self::kind) does so with [`change`](Self::change), which raises
-/// [`epoch`](Self::epoch), and every QP starts anew when its running timer has finished (D22). The
-/// other values act from the next timer on.
+/// A host changes [`kind`](Self::kind) with [`change`](Self::change), which increments
+/// [`epoch`](Self::epoch), and every QP starts again when its running timer has expired (D22). The
+/// other values take effect with the next timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
-    /// How timeouts follow each other.
+    /// The sequence of timeouts.
     pub kind: PolicyKind,
     /// The smallest ACK timeout code.
     pub floor: AckTimeoutFloor,
@@ -135,8 +136,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// A policy with everything else at its default: floor 16, closed ranges, a step down with
-    /// every progress, exact timers, no slow restart, seed 0.
+    /// Creates a policy with defaults for everything else: floor 16, closed ranges, a step down
+    /// with every progress, exact timers, no slow restart, seed 0.
     #[must_use]
     pub const fn new(kind: PolicyKind) -> Self {
         Self {
@@ -151,8 +152,8 @@ impl Policy {
         }
     }
 
-    /// Imposes another kind and minimum. The epoch rises if the kind changes (D22), and if the
-    /// firmware's ladder appears or disappears with the minimum (D8), which is another ladder.
+    /// Sets another kind and minimum. The epoch is incremented if the kind changes (D22), and if
+    /// the change of the minimum switches the firmware's adaptive timeouts on or off (D8).
     pub fn change(&mut self, kind: PolicyKind, floor: AckTimeoutFloor) {
         let is_disabled = |floor| floor == AckTimeoutFloor::Disabled;
         let is_other_ladder = matches!(kind, PolicyKind::Firmware { .. })
@@ -164,29 +165,31 @@ impl Policy {
         }
     }
 
-    /// How long the QP's ACK timeout is, with the minimum enforced; `None` = never (D6, D8). Under
-    /// a profile it caps every wait.
+    /// Returns the QP's ACK timeout with the minimum enforced, or `None` if it never expires (D6,
+    /// D8). Under a profile it caps every wait.
     #[must_use]
     pub const fn ack_timeout(&self, qp: QpTimeouts) -> Option<Span> {
         ack_timeout(self.floor.apply(qp.timeout))
     }
 
-    /// How long a silent peer is tolerated; `None` = for ever.
+    /// Returns how long a silent peer is tolerated; `None` = forever.
     ///
-    /// Under a profile this is the total timeout, and 0 means up to the first expiry. Else it is
-    /// the sum of the waits, with exact timers, and with the slowest draw where it depends on one.
+    /// Under a profile this is the total timeout, where 0 means up to the first expiry. Otherwise
+    /// it is the sum of the waits with exact timers, and with the slowest draw if it depends on
+    /// one.
     #[must_use]
     pub fn total(&self, qp: QpTimeouts) -> Option<Span> {
         RetryState::with_draw(self, qp, 0, u8::MAX).total(self)
     }
 
-    /// The same with the fastest draw, and each wait as short as a coarse timer makes it.
+    /// Like [`total`](Self::total), but with the fastest draw, and with each wait as short as a
+    /// coarse timer makes it.
     #[must_use]
     pub fn shortest_total(&self, qp: QpTimeouts) -> Option<Span> {
         RetryState::with_draw(self, qp, 0, 0).shortest_total(self)
     }
 
-    /// How long a requester waits for a receiver that has asked for `wait`.
+    /// Returns how long a requester waits for a receiver that has asked for `wait`.
     //= F17: in whole ticks, and one more because it may begin at the end of one.
     #[must_use]
     pub fn receiver_wait(&self, wait: Span) -> Span {
@@ -197,7 +200,7 @@ impl Policy {
         }
     }
 
-    /// How many initial timeouts a QP draws from.
+    /// Returns how many initial timeouts a QP draws from.
     #[must_use]
     pub fn draws(&self) -> u8 {
         match &self.kind {

@@ -1,4 +1,4 @@
-//! A profile: plain values as a register or a file holds them, and the valid thing.
+//! A profile: the plain values in a register or a file, and the validated type.
 
 use core::fmt;
 
@@ -8,17 +8,17 @@ use ferroce_time::Span;
 use crate::check::{self, InvalidProfile, Report, Violation};
 use crate::policy::{AckTimeoutFloor, QpTimeouts};
 
-/// How many timeout ranges a profile has room for.
+/// The maximum number of timeout ranges in a profile.
 pub const RANGE_NUM_MAX: usize = reg::RANGE_NUM_MAX;
 
 /// Size of a profile in its register, in bytes.
 pub const PROFILE_SIZE: usize = reg::PROFILE_SIZE;
 
-/// A profile's field values exactly as a register or a file holds them, good or bad.
+/// A profile's field values exactly as a register or a file holds them, valid or not.
 ///
 /// Exponents count doublings of `time_base`: a value `n` means `time_base << n`. Fields are as wide
-/// as the next Rust integer, so a value may even be too large for its register field; [`check`]
-/// says so.
+/// as the next Rust integer, so a value may be too large for its register field; [`check`] reports
+/// this.
 ///
 /// [`check`]: Self::check
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,12 +40,12 @@ pub struct RawProfile {
     pub timeout_init_low_bound: u8,
     /// How many exponents the initial timeout is drawn from; 0 means 1 (D1).
     pub timeout_init_range_size: u8,
-    /// The ranges; entries from `range_num` on mean nothing, but are kept.
+    /// The ranges; entries from `range_num` on have no effect, but are kept.
     pub timeout_range: [RawRange; RANGE_NUM_MAX],
 }
 
 impl RawProfile {
-    /// A profile of microseconds with nothing in it; not valid as it is.
+    /// An empty profile in microseconds; not valid by itself.
     pub const EMPTY: Self = Self {
         time_base: 0,
         time_unit: 1,
@@ -58,8 +58,8 @@ impl RawProfile {
         timeout_range: [RawRange::EMPTY; RANGE_NUM_MAX],
     };
 
-    /// Everything that makes the profile invalid, and everything about it that is legal but
-    /// suspicious, seen with the commonest QP: timeout 14, retry count 7, minimum enforced.
+    /// Returns all errors and suspicious values of the profile, for the most common QP: timeout 14,
+    /// retry count 7, minimum enforced.
     #[must_use]
     pub fn check(&self) -> Report {
         self.check_for(
@@ -71,13 +71,14 @@ impl RawProfile {
         )
     }
 
-    /// The same, seen with a certain QP. Violations do not depend on it, some warnings do.
+    /// Like [`check`](Self::check), for a given QP. Violations do not depend on it, some warnings
+    /// do.
     #[must_use]
     pub fn check_for(&self, qp: QpTimeouts, floor: AckTimeoutFloor) -> Report {
         check::check(self, qp, floor)
     }
 
-    /// The values in the profile part of a `ROCE_ACCL` register. Reserved bits are not looked at.
+    /// Reads the values from the profile part of a `ROCE_ACCL` register. Reserved bits are ignored.
     #[must_use]
     pub fn from_register(bytes: &[u8; PROFILE_SIZE]) -> Self {
         let mut register = [0; reg::PROFILE_OFFSET + PROFILE_SIZE];
@@ -109,8 +110,8 @@ impl RawProfile {
         }
     }
 
-    /// The profile part of a `ROCE_ACCL` register, reserved bits zero. Fails where a value is too
-    /// large for its field.
+    /// Returns the profile part of a `ROCE_ACCL` register, with reserved bits zero. Fails if a
+    /// value is too large for its field.
     pub fn to_register(&self) -> Result<[u8; PROFILE_SIZE], SetError> {
         let mut register = [0; reg::PROFILE_OFFSET + PROFILE_SIZE];
         let Ok(mut image) = Image::new(&reg::ROCE_ACCL, &mut register[..]) else {
@@ -156,11 +157,11 @@ pub struct RawRange {
     pub range_low_bound: u8,
     /// How far the range reaches above its low bound.
     pub range_size: u8,
-    /// How many times each timeout is used before it doubles, 10 bits; 0 means 1 (D13).
+    /// How often each timeout is used before it doubles, 10 bits; 0 means 1 (D13).
     pub timeout_retry_num: u16,
     /// How the timeout shrinks: the number of a [`DecMode`].
     pub dec_mode: u8,
-    /// The range that follows downwards.
+    /// The next range on the way down.
     pub prev_range_index: u8,
 }
 
@@ -175,10 +176,10 @@ impl RawRange {
     };
 }
 
-/// A valid profile. The only way to get one is [`TryFrom<RawProfile>`].
+/// A valid profile, created with [`TryFrom<RawProfile>`].
 ///
-/// All 0x30 bytes of register fields are kept, the entries beyond `range_num` included, so that a
-/// query answers with exactly what was set.
+/// All 0x30 bytes of register fields are kept, including the entries beyond `range_num`, so that a
+/// query returns exactly what was set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Profile {
     raw: RawProfile,
@@ -187,12 +188,12 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The profile in the profile part of a `ROCE_ACCL` register.
+    /// Reads the profile from the profile part of a `ROCE_ACCL` register.
     pub fn from_register(bytes: &[u8; PROFILE_SIZE]) -> Result<Self, InvalidProfile> {
         Self::try_from(RawProfile::from_register(bytes))
     }
 
-    /// The profile part of a `ROCE_ACCL` register.
+    /// Returns the profile part of a `ROCE_ACCL` register.
     #[must_use]
     pub fn to_register(&self) -> [u8; PROFILE_SIZE] {
         match self.raw.to_register() {
@@ -201,19 +202,19 @@ impl Profile {
         }
     }
 
-    /// The field values.
+    /// Returns the field values.
     #[must_use]
     pub const fn raw(&self) -> &RawProfile {
         &self.raw
     }
 
-    /// The ranges in use, at least one, ordered by low bound.
+    /// Returns the ranges in use, at least one, ordered by low bound.
     pub fn ranges(&self) -> impl ExactSizeIterator<Item = Range> + DoubleEndedIterator + '_ {
         let used = &self.raw.timeout_range[..usize::from(self.raw.range_num)];
         used.iter().map(|raw| Range { raw: *raw })
     }
 
-    /// How many exponents the initial timeout is drawn from.
+    /// Returns how many exponents the initial timeout is drawn from.
     //= D1: the bound `low + size - 1` is the last one drawn; a size of 0 or 1 leaves only `low`.
     #[must_use]
     pub const fn draws(&self) -> u8 {
@@ -223,7 +224,8 @@ impl Profile {
         }
     }
 
-    /// How long `time_base << exponent` is; [`Span::NEVER`] where that leaves the clock.
+    /// Returns the duration `time_base << exponent`, or [`Span::NEVER`] if it exceeds the clock's
+    /// range.
     //= D14: saturates.
     #[must_use]
     pub const fn duration(&self, exponent: u16) -> Span {
@@ -277,13 +279,13 @@ pub struct Range {
 }
 
 impl Range {
-    /// The smallest exponent.
+    /// Returns the smallest exponent.
     #[must_use]
     pub const fn low(&self) -> u16 {
         self.raw.range_low_bound as u16
     }
 
-    /// The largest exponent.
+    /// Returns the largest exponent.
     //= D2: the range is closed, `low + size` belongs to it; `exclusive` drops it for calibration,
     //= and a range keeps at least its low bound.
     #[must_use]
@@ -297,7 +299,7 @@ impl Range {
             }
     }
 
-    /// How many times each timeout is used.
+    /// Returns how often each timeout is used.
     //= D13: each timeout is used at least once.
     #[must_use]
     pub const fn uses(&self) -> u16 {
@@ -307,7 +309,7 @@ impl Range {
         }
     }
 
-    /// How the timeout shrinks.
+    /// Returns how the timeout shrinks.
     #[must_use]
     pub const fn dec_mode(&self) -> DecMode {
         match self.raw.dec_mode {
@@ -317,7 +319,7 @@ impl Range {
         }
     }
 
-    /// The range that follows downwards.
+    /// Returns the next range on the way down.
     #[must_use]
     pub const fn prev(&self) -> u8 {
         self.raw.prev_range_index
@@ -331,6 +333,6 @@ pub enum DecMode {
     Div4,
     /// To a half, not below the low bound.
     Div2,
-    /// To the low bound at once.
+    /// Directly to the low bound.
     LowBound,
 }

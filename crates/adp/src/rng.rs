@@ -1,4 +1,4 @@
-//! Randomness that needs no state: a hash of what identifies the draw (D26).
+//! Stateless randomness: a hash of what identifies the draw (D26).
 
 /// A uniform number in `0..n`, the same for the same key.
 ///

@@ -1,4 +1,4 @@
-//! Where one QP stands.
+//! The retransmission state of one QP.
 
 use ferroce_time::{Span, Time};
 
@@ -35,7 +35,7 @@ macro_rules! dispatch {
     };
 }
 
-/// Where one QP stands between waiting and giving up.
+/// The retransmission state of one QP: how long to wait, and when to give up.
 ///
 /// The host owns the timer. It calls
 /// - [`start`](Self::start) when it sends on a QP that had nothing outstanding,
@@ -76,15 +76,16 @@ pub(crate) const NO_RANGE: u8 = u8::MAX;
 const _: () = assert!(size_of::<RetryState>() <= 32, "a million QPs keep one each");
 
 impl RetryState {
-    /// The state of a new QP, its initial timeout drawn from the policy's seed and its number.
+    /// Creates the state of a new QP, whose initial timeout is drawn from the policy's seed and the
+    /// QP's number.
     //= D26, D1
     #[must_use]
     pub fn new(policy: &Policy, qp: QpTimeouts, qpn: u32) -> Self {
         Self::with_draw(policy, qp, qpn, policy.draw(qpn))
     }
 
-    /// The same with the draw forced: `draw` counts from the smallest initial timeout, and the
-    /// largest one stands for what lies beyond.
+    /// Like [`new`](Self::new), with a given draw. `draw` counts from the smallest initial timeout;
+    /// larger values than possible mean the largest.
     #[must_use]
     pub fn with_draw(policy: &Policy, qp: QpTimeouts, qpn: u32, draw: u8) -> Self {
         let qp = QpTimeouts {
@@ -120,14 +121,14 @@ impl RetryState {
         Some(state)
     }
 
-    /// A first send on an idle QP.
+    /// Records a first send on an idle QP.
     //= D5: the clock of the total timeout restarts.
     pub fn start(&mut self, policy: &Policy, now: Time) {
         self.catch_up(policy);
         self.clock = now;
     }
 
-    /// How long the ACK timer runs if it is armed at `now`; `None` = it does not run (D6).
+    /// Returns how long the ACK timer runs if it is armed at `now`; `None` = it does not run (D6).
     #[inline]
     #[must_use]
     pub fn wait(&self, policy: &Policy, now: Time) -> Option<Span> {
@@ -161,7 +162,7 @@ impl RetryState {
         self.expiries = u8::try_from(add(self.expiries.into())).unwrap_or(u8::MAX);
     }
 
-    /// The ACK timer expired.
+    /// Handles an expired ACK timer.
     #[inline]
     pub fn on_timeout(&mut self, policy: &Policy, now: Time) -> Expiry {
         let Some(ack) = policy.ack_timeout(self.qp) else {
@@ -174,7 +175,7 @@ impl RetryState {
         dispatch!(policy, algorithm => algorithm.on_timeout(policy, self, ack, now))
     }
 
-    /// The oldest unacknowledged PSN advanced.
+    /// Handles progress: the oldest unacknowledged PSN advanced.
     //= D17: the retry count resets, and the timeout shrinks as the policy says.
     //= D5: the clock restarts.
     #[inline]
@@ -188,8 +189,8 @@ impl RetryState {
         self.clock = now;
     }
 
-    /// A NAK for a sequence error, or a gap in the responses that amounts to one, asks for a
-    /// retransmission: whether the QP may still retry.
+    /// Handles a request to retransmit, by a sequence error NAK or an equivalent gap in the
+    /// responses. Returns whether the QP may still retry.
     //= D7: these use the retry count as the standard says, whatever the policy; progress resets it.
     pub fn on_sequence_nak(&mut self, policy: &Policy) -> bool {
         self.catch_up(policy);
@@ -198,29 +199,31 @@ impl RetryState {
         may
     }
 
-    /// The peer has received the oldest request, in its turn, and had no place for it.
+    /// Handles an RNR NAK: the peer has received the oldest request in order, and had no receive
+    /// posted.
     ///
-    /// Nothing was lost, so nothing of the retry count is spent; the timeout stays as it is.
+    /// Nothing was lost, so no retry is used up, and the timeout does not change.
     pub fn on_receiver_not_ready(&mut self, policy: &Policy) {
         self.catch_up(policy);
         self.retries = 0;
     }
 
-    /// How many more sequence NAKs may be answered before the QP fails.
+    /// Returns how many more sequence NAKs may be answered before the QP fails.
     #[must_use]
     pub const fn retries_left(&self) -> u8 {
         self.qp.retry_cnt.saturating_sub(self.retries)
     }
 
-    /// The timeout in use, as a number of doublings: of the profile's `time_base` under a profile,
-    /// else of 4.096 us. Under [`PolicyKind::Ib`] this is the enforced timeout code, which the wait
-    /// is a multiple of.
+    /// Returns the current timeout as a number of doublings: of the profile's `time_base` under a
+    /// profile, otherwise of 4.096 us. Under [`PolicyKind::Ib`] this is the enforced timeout code,
+    /// of which the wait is a multiple.
     #[must_use]
     pub const fn exponent(&self) -> u16 {
         self.exponent
     }
 
-    /// The range in use; `None` while the initial timeout is, and for policies without ranges.
+    /// Returns the current range, or `None` during the initial timeout and for policies without
+    /// ranges.
     #[must_use]
     pub const fn range(&self) -> Option<u8> {
         match self.range {
@@ -229,26 +232,26 @@ impl RetryState {
         }
     }
 
-    /// The offset of the initial timeout in what it was drawn from.
+    /// Returns the offset of the initial timeout in its range of draws.
     #[must_use]
     pub const fn draw(&self) -> u8 {
         self.draw
     }
 
-    /// The QP's attributes, reduced to their fields.
+    /// Returns the QP's attributes, reduced to their fields.
     #[must_use]
     pub const fn qp(&self) -> QpTimeouts {
         self.qp
     }
 
-    /// How long the QP's ACK timeout is, with the minimum enforced; `None` = never.
+    /// Returns the QP's ACK timeout with the minimum enforced; `None` = never.
     #[must_use]
     pub const fn ack_timeout(&self, policy: &Policy) -> Option<Span> {
         policy.ack_timeout(self.qp)
     }
 
-    /// How long a silent peer is tolerated; `None` = for ever. See [`Policy::total`]; this one
-    /// knows the draw.
+    /// Returns how long a silent peer is tolerated; `None` = forever. Like [`Policy::total`], but
+    /// for this QP's draw.
     #[must_use]
     pub fn total(&self, policy: &Policy) -> Option<Span> {
         let ack = policy.ack_timeout(self.qp)?;
@@ -256,7 +259,8 @@ impl RetryState {
         dispatch!(policy, algorithm => algorithm.total(policy, &state, ack))
     }
 
-    /// The same if a coarse timer shortens every wait that it may. See [`Policy::shortest_total`].
+    /// Like [`total`](Self::total), if a coarse timer shortens every wait that it may. See
+    /// [`Policy::shortest_total`].
     #[must_use]
     pub fn shortest_total(&self, policy: &Policy) -> Option<Span> {
         let ack = policy.ack_timeout(self.qp)?;
@@ -303,19 +307,19 @@ impl RetryState {
     }
 }
 
-/// What an expired timer means.
+/// The consequence of an expired timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Expiry {
     /// The QP fails with `IBV_WC_RETRY_EXC_ERR`.
     Fatal,
-    /// The oldest packet is sent again, and the rest by what the peer answers to it.
+    /// The QP retransmits the oldest packet; the peer's answer determines the rest.
     Retransmit {
-        /// Whether the timer was one of adaptive retransmission: then it counts as
-        /// `roce_adp_retrans` and enters the histogram (D25), else as `local_ack_timeout_err`.
+        /// Whether it was an adaptive retransmission timer. If so, it counts as `roce_adp_retrans`
+        /// and is added to the histogram (D25), otherwise it counts as `local_ack_timeout_err`.
         adaptive: bool,
     },
-    /// The first wait of a QP without an enforced minimum is over: it counts as
+    /// The first wait of a QP without an enforced minimum has ended: it counts as
     /// `local_ack_timeout_err`, nothing is sent, and the timer starts again (F15).
     Initial,
 }

@@ -1,15 +1,15 @@
-//! Replays of one QP: against a silent peer, or along a list of events.
+//! Replays of one QP, with a silent peer or with a list of events.
 
 use ferroce_time::{Span, Time};
 
 use crate::policy::{Policy, QpTimeouts};
 use crate::state::{Expiry, RetryState};
 
-/// A QP whose peer is silent from its first send on: an iterator over its waits, up to the one that
-/// ends in the error.
+/// A QP whose peer is silent from the first send: an iterator over its waits, up to the one that
+/// ends with the error.
 ///
-/// It may not end: then [`Wait::event`] of the only wait is [`Event::Never`], or the total is
-/// infinite and the waits go on for as long as the caller likes to [`take`](Iterator::take) them.
+/// It may never end: either [`Wait::event`] of the only wait is [`Event::Never`], or the total is
+/// infinite and the waits go on for as long as the caller [`take`](Iterator::take)s them.
 #[derive(Clone, Debug)]
 pub struct SilentPeer {
     policy: Policy,
@@ -19,7 +19,7 @@ pub struct SilentPeer {
 }
 
 impl SilentPeer {
-    /// A QP that is about to send for the first time.
+    /// Creates a QP that is about to send for the first time.
     #[must_use]
     pub fn new(policy: Policy, mut state: RetryState) -> Self {
         state.start(&policy, Time::ZERO);
@@ -31,7 +31,7 @@ impl SilentPeer {
         }
     }
 
-    /// The same with the draw forced, counted from the smallest initial timeout.
+    /// Like [`new`](Self::new), with a given draw, counted from the smallest initial timeout.
     #[must_use]
     pub fn with_draw(policy: Policy, qp: QpTimeouts, draw: u8) -> Self {
         Self::new(policy, RetryState::with_draw(&policy, qp, 0, draw))
@@ -76,32 +76,32 @@ pub struct Wait {
     pub wait: Option<Span>,
     /// When it expired, counted from the first send.
     pub at: Option<Span>,
-    /// The timeout in use meanwhile; see [`RetryState::exponent`].
+    /// The timeout during this wait; see [`RetryState::exponent`].
     pub exponent: u16,
-    /// The range in use meanwhile; see [`RetryState::range`].
+    /// The range during this wait; see [`RetryState::range`].
     pub range: Option<u8>,
-    /// What the expiry meant.
+    /// The consequence of the expiry.
     pub event: Event,
 }
 
-/// What the expiry of a timer meant.
+/// The consequence of an expired timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The QP failed with `IBV_WC_RETRY_EXC_ERR`.
     Error,
     /// The timer never expires.
     Never,
-    /// The oldest packet was sent again.
+    /// The oldest packet was retransmitted.
     Retransmit {
-        /// Whether it was a timer of adaptive retransmission; see [`Expiry::Retransmit`].
+        /// Whether it was an adaptive retransmission timer; see [`Expiry::Retransmit`].
         adaptive: bool,
     },
     /// Nothing was sent; see [`Expiry::Initial`].
     Initial,
 }
 
-/// A QP along a list of inputs, in model time: a timeout comes when the timer armed by the input
-/// before it expires, progress comes at once.
+/// A QP with a list of inputs, in model time: a timeout occurs when the timer armed after the input
+/// before it expires, progress occurs immediately.
 #[derive(Clone, Debug)]
 pub struct Replay<I> {
     policy: Policy,
@@ -112,7 +112,7 @@ pub struct Replay<I> {
 }
 
 impl<I: Iterator<Item = Input>> Replay<I> {
-    /// A QP that has just sent for the first time.
+    /// Creates a QP that has just sent for the first time.
     #[must_use]
     pub fn new(policy: Policy, mut state: RetryState, inputs: I) -> Self {
         state.start(&policy, Time::ZERO);
@@ -157,7 +157,7 @@ impl<I: Iterator<Item = Input>> Iterator for Replay<I> {
     }
 }
 
-/// What happens to a QP in a [`Replay`].
+/// An input to a QP in a [`Replay`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The oldest unacknowledged PSN advances, and something stays outstanding.
@@ -166,16 +166,16 @@ pub enum Input {
     Timeout,
 }
 
-/// Where a QP stands after one [`Input`].
+/// The state of a QP after one [`Input`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The input.
     pub input: Input,
-    /// The timeout in use; see [`RetryState::exponent`].
+    /// The current timeout; see [`RetryState::exponent`].
     pub exponent: u16,
-    /// The range in use; see [`RetryState::range`].
+    /// The current range; see [`RetryState::range`].
     pub range: Option<u8>,
-    /// How long the timer runs that is armed now; `None` = it does not, or the QP has failed.
+    /// The duration of the timer that is now armed; `None` = there is none, or the QP has failed.
     pub timer: Option<Span>,
     /// Whether the input was the fatal timeout.
     pub has_failed: bool,

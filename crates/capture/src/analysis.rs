@@ -1,4 +1,4 @@
-//! A capture from its first frame to its last.
+//! Analysis of a whole capture.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -7,33 +7,33 @@ use crate::conversations::Conversations;
 use crate::datagram::{Other, datagram};
 use crate::reader::{End, ReadError, read_frames};
 
-/// What a capture holds.
+/// The contents of a capture.
 #[derive(Debug)]
 pub struct Analysis {
     /// Frames.
     pub totals: Totals,
-    /// Packets of RoCEv2.
+    /// RoCEv2 packets.
     pub conversations: Conversations,
     /// How the file ended.
     pub end: End,
 }
 
-/// Frames by what they are.
+/// Frames by kind.
 #[derive(Debug, Default)]
 pub struct Totals {
     /// All of them.
     pub frames: u64,
-    /// Datagrams of RoCEv2.
+    /// RoCEv2 datagrams.
     pub roce: u64,
     /// Frames of other protocols.
     pub other: u64,
-    /// Frames cut off before the transport header.
+    /// Frames truncated before the transport header.
     pub cut: u64,
     /// Fragments.
     pub fragments: u64,
-    /// Frames of links that are not understood, by the number of the link type.
+    /// Frames of unsupported links, by the number of the link type.
     pub links: BTreeMap<i32, u64>,
-    /// Times that lie before the one of the frame before.
+    /// Frames whose time is before that of the previous frame.
     pub backwards: u64,
     /// The first and the last time, in nanoseconds since the file's epoch.
     pub time: Option<(u64, u64)>,
@@ -42,7 +42,7 @@ pub struct Totals {
 /// Reads a whole capture.
 ///
 /// # Errors
-/// See [`ReadError`].
+/// Returns [`ReadError`] if the file cannot be read as a capture.
 pub fn analyse<R: Read + Send>(source: R) -> Result<Analysis, ReadError> {
     let mut totals = Totals::default();
     let mut conversations = Conversations::default();

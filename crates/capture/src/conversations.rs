@@ -1,4 +1,4 @@
-//! Who speaks to whom: the packets of a capture, sorted by queue pair and direction.
+//! The packets of a capture, sorted by queue pair and direction.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use ferroce_wire::{
 use crate::datagram::Datagram;
 use crate::requests::{Refusal, Requests};
 
-/// Directions of queue pairs that are followed; packets of others are only counted.
+/// The maximum number of directions that are followed; packets of others are only counted.
 pub const WAYS_MAX: usize = 1 << 16;
 /// Connection requests that wait for their answer.
 const CONNECTING_MAX: usize = 1 << 14;
@@ -23,7 +23,7 @@ const TWICE_NS: u64 = 2_000;
 /// The ECN bits of a packet that a switch has marked.
 const CONGESTION_EXPERIENCED: u8 = 3;
 
-/// Where packets go: from one host to a queue pair of another.
+/// A direction: from one host to a queue pair of another.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WayKey {
     /// The host that sends.
@@ -34,12 +34,12 @@ pub struct WayKey {
     pub dest_qp: Qpn,
 }
 
-/// What went one way.
+/// The traffic of one direction.
 #[derive(Clone, Debug)]
 pub struct Way {
-    /// Where.
+    /// The direction.
     pub key: WayKey,
-    /// The queue pair that sends, if the capture tells: packets carry their destination only.
+    /// The sending queue pair, if the capture shows it: packets carry only their destination.
     pub src_qp: Option<Qpn>,
     /// The service of its first packet.
     pub service: Service,
@@ -47,11 +47,11 @@ pub struct Way {
     pub packets: u64,
     /// Bytes of payload.
     pub bytes: u64,
-    /// Packets captured twice; they count once.
+    /// Packets captured twice; they are counted once.
     pub twice: u64,
-    /// Packets whose ICRC is wrong; nothing in them is believed.
+    /// Packets whose ICRC is wrong; their contents are ignored.
     pub icrc_wrong: u64,
-    /// Packets that a switch has marked because of congestion.
+    /// Packets that a switch marked because of congestion.
     pub marked: u64,
     /// Congestion notifications.
     pub cnps: u64,
@@ -87,14 +87,14 @@ pub struct Responses {
 #[derive(Clone, Debug)]
 enum Reverse {
     Unknown,
-    /// These fitted every acknowledgement so far.
+    /// These matched every acknowledgement so far.
     OneOf(Vec<usize>),
-    /// Too many acknowledgements fitted none or several: it is looked for no longer.
+    /// Too many acknowledgements matched none or several; the search has ended.
     Undecidable,
     Known(usize),
 }
 
-/// All that a capture says about queue pairs.
+/// Everything that a capture shows about queue pairs.
 #[derive(Debug, Default)]
 pub struct Conversations {
     /// Directions, in the order of their first packets.
@@ -105,9 +105,9 @@ pub struct Conversations {
     pub icrc_right: u64,
     /// Packets whose ICRC is wrong.
     pub icrc_wrong: u64,
-    /// Packets cut off before their ICRC.
+    /// Packets truncated before their ICRC.
     pub icrc_unknown: u64,
-    /// Packets of RoCEv2 that are malformed, and how the first one is.
+    /// Malformed RoCEv2 packets; [`Self::first_malformed`] describes the first one.
     pub malformed: u64,
     /// See [`Self::malformed`].
     pub first_malformed: Option<String>,
@@ -115,12 +115,12 @@ pub struct Conversations {
     /// Directions from one host to another.
     between: HashMap<(IpAddr, IpAddr), Vec<usize>>,
     flows: HashMap<(IpAddr, IpAddr, u16), IcrcFlow>,
-    /// Who asked for a connection, by address and communication ID: the queue pair.
+    /// Queue pairs that asked for a connection, by address and communication ID.
     connecting: HashMap<(IpAddr, u32), Qpn>,
 }
 
 impl Conversations {
-    /// The next packet of the capture.
+    /// Adds the next packet of the capture.
     pub fn add(&mut self, datagram: &Datagram<'_>) {
         let is_right = self.check_icrc(datagram);
         let (headers, payload) = match read(datagram) {
@@ -165,7 +165,7 @@ impl Conversations {
         }
     }
 
-    /// The capture ends with a packet of this time.
+    /// Ends the analysis; the last packet has this time.
     pub fn finish(&mut self, at: u64) {
         for at_way in 0..self.ways.len() {
             if let Reverse::Known(reverse) = self.ways[at_way].reverse {

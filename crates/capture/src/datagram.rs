@@ -1,4 +1,4 @@
-//! Frames as datagrams of RoCEv2: what is around them is taken off.
+//! Extracts RoCEv2 datagrams from frames.
 
 use std::net::IpAddr;
 
@@ -12,52 +12,52 @@ use crate::reader::Frame;
 const TUNNELS_MAX: usize = 4;
 const UDP_HEADER_LEN: usize = 8;
 
-/// A datagram to the UDP port of RoCEv2.
+/// A datagram to RoCEv2's UDP port.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
     /// When it was captured, in nanoseconds since the epoch of the file.
     pub at_ns: u64,
-    /// Where it comes from.
+    /// Source address.
     pub src: IpAddr,
-    /// Where it goes.
+    /// Destination address.
     pub dst: IpAddr,
-    /// The UDP port it comes from.
+    /// Source UDP port.
     pub src_port: u16,
-    /// IPv4 Identification, 0 of IPv6.
+    /// IPv4 Identification, 0 for IPv6.
     pub ip_id: u16,
-    /// Explicit congestion notification: 3 if a switch has marked the packet.
+    /// Explicit congestion notification: 3 if a switch marked the packet.
     pub ecn: u8,
-    /// BTH to ICRC, as much of it as the capture holds.
+    /// BTH to ICRC, as far as it was captured.
     pub bytes: &'a [u8],
-    /// How long that is on the link.
+    /// Its length on the link.
     pub len: usize,
 }
 
 impl Datagram<'_> {
-    /// Whether the capture holds only the beginning of it.
+    /// Returns whether the capture has only the beginning of it.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.bytes.len() < self.len
     }
 }
 
-/// Why a frame is no datagram of RoCEv2.
+/// The reason why a frame is not a RoCEv2 datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Other {
-    /// It comes from a link of a kind that is not understood.
+    /// It comes from an unsupported kind of link.
     Link(Linktype),
-    /// It is of another protocol.
+    /// It belongs to another protocol.
     Protocol,
-    /// It is cut off before the transport header.
+    /// It is truncated before the transport header.
     Cut,
     /// It is a fragment, which RoCEv2 does not allow.
     Fragment,
 }
 
-/// Takes off Ethernet, VLAN tags, Linux cooked headers, GRE, IP and UDP.
+/// Removes Ethernet, VLAN tags, Linux cooked headers, GRE, IP and UDP.
 ///
 /// # Errors
-/// See [`Other`].
+/// Returns [`Other`] if the frame is not a RoCEv2 datagram.
 pub fn datagram<'a>(frame: &Frame<'a>) -> Result<Datagram<'a>, Other> {
     let mut layers = of_link(frame)?;
     for _ in 0..TUNNELS_MAX {

@@ -1,5 +1,5 @@
-//! What the time between two failures says: a program that tries again at once fails again after as
-//! long as its policy tolerates silence.
+//! Finds policies from the time between failures: a program that retries immediately fails again
+//! after as long as its policy tolerates silence.
 
 use std::ops::RangeInclusive;
 
@@ -15,25 +15,25 @@ const LATE: u64 = 30;
 /// Retry counts as programs set them, the commonest first.
 const RETRY_CNTS: [u8; 7] = [7, 6, 5, 4, 3, 2, 1];
 
-/// A policy that tolerates silence for about as long as was seen.
+/// A policy that tolerates silence for about the observed time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tolerates {
-    /// Which policy.
+    /// The kind of policy.
     pub policy: Tolerant,
     /// The queue pair's timeout.
     pub timeout: RangeInclusive<u8>,
     /// Its retry count.
     pub retry_cnt: u8,
-    /// How long that tolerates silence.
+    /// How long it tolerates silence.
     pub total: Span,
 }
 
 /// A kind of policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tolerant {
-    /// The ladder of a card's firmware.
+    /// The firmware's own timeouts.
     Firmware,
-    /// The timeout again and again.
+    /// Plain InfiniBand: every wait is the timeout.
     Plain {
         /// How many times the timeout's duration a timer runs.
         multiplier: u8,
@@ -42,18 +42,19 @@ pub enum Tolerant {
     },
 }
 
-/// What the times between failures say.
+/// The policies that explain the times between failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failures {
-    /// The time that repeats, or else the shortest.
+    /// The time that occurs repeatedly, or else the shortest.
     pub gap: Span,
-    /// How many times are that long, within a thousandth.
+    /// How many times have that length, within a thousandth.
     pub repeated: usize,
-    /// Policies that tolerate silence so long, the commonest first.
+    /// Policies that tolerate silence for that long, the most common first.
     pub policies: Vec<Tolerates>,
 }
 
-/// Says which policies explain the times between failures. `None` if there are none.
+/// Finds the policies that explain the times between failures. Returns `None` if there are no
+/// times.
 #[must_use]
 pub fn explain_failures(gaps: &[Span]) -> Option<Failures> {
     let like = |one: Span| {

@@ -1,8 +1,8 @@
-//! Which retransmission policy explains the waits of a queue pair.
+//! Finds the retransmission policies that explain a queue pair's waits.
 //!
-//! Each kind of policy is fitted to the waits, with the timers of an exact sender and with those of a
-//! card, and gets a likelihood; what is more complicated pays for it. Kinds that come near the best
-//! one are all in the answer: nothing is guessed.
+//! Each kind of policy is fitted to the waits, once with exact timers and once with those of a
+//! card, and gets a likelihood; more complicated ones get a penalty. The answer includes all kinds
+//! that come close to the best one: nothing is guessed.
 
 mod firmware;
 mod likelihood;
@@ -32,21 +32,21 @@ const EXPLAINS: f64 = -16.0;
 /// queues on the way may have drawn packets apart.
 const SHORTEST: Span = Span::from_millis(1);
 
-/// What explains the waits of a queue pair.
+/// The policies that explain a queue pair's waits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// How sure it is.
+    /// How certain the answer is.
     pub sure: Sure,
-    /// Policies that explain all waits, the likeliest first.
+    /// Policies that explain all waits, the most likely first.
     pub policies: Vec<Policy>,
-    /// How many waits there are.
+    /// The number of waits.
     pub waits: usize,
 }
 
-/// How sure an answer is.
+/// How certain an answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sure {
-    /// No policy that is known explains the waits, or there are fewer than two.
+    /// No known policy explains the waits, or there are fewer than two.
     No,
     /// Several kinds of policy explain them.
     Undecided,
@@ -59,30 +59,32 @@ pub enum Sure {
 /// A policy that explains waits.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Policy {
-    /// The queue pair's timeout again and again: adaptive retransmission is off.
+    /// Plain InfiniBand: every wait is the queue pair's timeout, because adaptive retransmission is
+    /// off.
     Plain {
-        /// What the waits can mean.
+        /// The possible meanings of the waits.
         readings: Vec<Reading>,
         /// The retry count.
         retry_cnt: RangeInclusive<u8>,
     },
-    /// The ladder of a card's firmware, adaptive retransmission without a profile.
+    /// The firmware's own timeouts: adaptive retransmission without a profile.
     Firmware {
-        /// The first wait is 4.096 us doubled so often.
+        /// The first wait is 4.096 us doubled this many times.
         first: u8,
-        /// The longest adaptive wait is 4.096 us doubled so often: the timeout with the enforced
-        /// minimum. A range if the ladder did not come to its top.
+        /// The longest adaptive wait is 4.096 us doubled this many times: the timeout with the
+        /// enforced minimum. A range if the waits did not reach the maximum.
         top: RangeInclusive<u8>,
         /// Whether some waits are shortened to three quarters, as coarse timers do.
         coarse: bool,
         /// The retry count.
         retry_cnt: RangeInclusive<u8>,
     },
-    /// A profile of adaptive retransmission.
+    /// An adaptive retransmission profile.
     Profile {
-        /// The waits of the longest ladder: what they are, and how often each was used.
+        /// The waits of the longest sequence, and how often each was used.
         steps: Vec<Step>,
-        /// The queue pair's timeout, if it cuts the waits of the profile: 4.096 us doubled so often.
+        /// The queue pair's timeout, if it caps the profile's waits: 4.096 us doubled this many
+        /// times.
         cap: Option<u8>,
     },
 }
@@ -93,7 +95,7 @@ struct Explanation {
     policy: Policy,
 }
 
-/// Says which policies explain the ladders of one queue pair.
+/// Finds the policies that explain one queue pair's waits.
 #[must_use]
 pub fn identify(ladders: &[Ladder]) -> Answer {
     let ladders: Vec<&Ladder> = ladders

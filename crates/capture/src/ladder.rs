@@ -7,10 +7,10 @@ use ferroce_wire::Psn;
 /// hundreds of retries.
 const WAITS_MAX: usize = 1024;
 
-/// One packet sent again and again, and how long the queue pair waited each time.
+/// One packet sent repeatedly, and how long the queue pair waited each time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ladder {
-    /// The packet with which each round began.
+    /// The first packet of each round.
     pub psn: Psn,
     /// Whether the first wait is known.
     pub start: Start,
@@ -23,24 +23,24 @@ pub struct Ladder {
     last: u64,
 }
 
-/// What is known of the beginning of the first wait.
+/// What is known about the start of the first wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// The timer ran from then.
+    /// The timer started at this time.
     Known,
-    /// It ran from then at the earliest: an acknowledgement that was not captured may have
+    /// The timer started at this time or later: an acknowledgement that was not captured may have
     /// restarted it.
     NotBefore,
     /// Nothing.
     Unknown,
 }
 
-/// How a ladder ended.
+/// How a sequence of waits ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The packet was acknowledged, or the queue pair went on.
+    /// The packet was acknowledged, or the queue pair continued.
     Answered {
-        /// When that showed, in nanoseconds since the epoch of the file.
+        /// When this was first seen, in nanoseconds since the epoch of the file.
         at: u64,
     },
     /// Nothing more of the queue pair was captured.
@@ -53,7 +53,7 @@ pub enum End {
 }
 
 impl Ladder {
-    /// A timer that ran from `since` and expired at `at`.
+    /// Creates a sequence with one wait: a timer that ran from `since` and expired at `at`.
     #[must_use]
     pub fn new(psn: Psn, start: Start, since: u64, at: u64) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Ladder {
         }
     }
 
-    /// A ladder of these times, in nanoseconds: the first is when the timer began.
+    /// Creates a sequence from times in nanoseconds; the first is the start of the timer.
     #[must_use]
     pub fn of_times(times: &[u64], end: End) -> Option<Self> {
         let [since, first, rest @ ..] = times else {
@@ -78,7 +78,7 @@ impl Ladder {
         Some(ladder)
     }
 
-    /// The next expiry.
+    /// Adds the next expiry.
     pub fn push(&mut self, at: u64) {
         if self.waits.len() < WAITS_MAX {
             self.waits

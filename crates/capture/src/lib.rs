@@ -1,14 +1,15 @@
-//! Captures and logs that others have made: what went wrong in them, and which retransmission policy
-//! explains the waits.
+//! Analysis of captures and logs: what went wrong in them, and which retransmission policy explains
+//! the waits.
 //!
-//! - [`read_frames`] reads pcap and pcapng; [`datagram`] takes off what is around a RoCEv2 packet.
+//! - [`read_frames`] reads pcap and pcapng; [`datagram`] extracts RoCEv2 packets from frames.
 //! - [`analyse`] does both and sorts the packets by queue pair and direction ([`Way`]): PSNs,
-//!   opcodes, acknowledgements, and the waits before packets that were sent again ([`Ladder`]).
-//! - [`identify`] says which policies explain such waits, and how sure that is.
-//! - [`Log`] finds the times at which programs failed in what they wrote; [`explain_failures`] says
-//!   which policies make them fail so far apart.
+//!   opcodes, acknowledgements, and the waits before retransmissions ([`Ladder`]).
+//! - [`identify`] finds the policies that explain such waits, and how certain the answer is.
+//! - [`Log`] finds the times at which programs failed in their logs; [`explain_failures`] finds the
+//!   policies that explain the time between failures.
 //!
-//! Memory does not grow with the capture: every table has a bound, and what does not fit is counted.
+//! Memory does not grow with the capture: every table has a bound, and entries beyond it are
+//! counted.
 
 #![forbid(unsafe_code)]
 

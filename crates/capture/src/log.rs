@@ -1,7 +1,7 @@
-//! Logs of programs: when queue pairs failed because nothing answered.
+//! Program logs: when queue pairs failed because their peer did not answer.
 //!
-//! NCCL, UCX, Mooncake, perftest and the kernel write different lines; what they have in common is a
-//! time and one of the names of `IBV_WC_RETRY_EXC_ERR`.
+//! NCCL, UCX, Mooncake, perftest and the kernel write different lines. They have in common a time
+//! and one of the names of `IBV_WC_RETRY_EXC_ERR`.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
@@ -34,17 +34,17 @@ const NAMES: [&str; 10] = [
 /// What comes before the name of a peer.
 const PEERS: [&str; 4] = ["peer_nic: ", "from peer ", "rqpn ", "remote_ip="];
 
-/// The failures that a log tells of.
+/// The failures in a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
     /// Lines.
     pub lines: u64,
     /// Lines with the error.
     pub errors: u64,
-    /// Of these, lines without a time.
+    /// Those of them without a time.
     pub untimed: u64,
-    /// When queue pairs failed, in nanoseconds, by peer if the lines name it. The order is that of
-    /// time.
+    /// When queue pairs failed, in nanoseconds, by peer if the lines name it; in chronological
+    /// order.
     pub failures: BTreeMap<String, Vec<u64>>,
     kept: usize,
 }
@@ -53,7 +53,7 @@ impl Log {
     /// Reads a log line by line, in constant memory.
     ///
     /// # Errors
-    /// The log cannot be read.
+    /// Returns an error if the log cannot be read.
     pub fn read(mut source: impl BufRead) -> io::Result<Self> {
         let mut log = Self::default();
         let mut line = Vec::new();
@@ -90,8 +90,8 @@ impl Log {
         }
     }
 
-    /// The times between failures of the same peer, one after the other; between all failures if no
-    /// peer failed twice.
+    /// Returns the times between consecutive failures of the same peer, or between all failures if
+    /// no peer failed twice.
     #[must_use]
     pub fn gaps(&self) -> Vec<Span> {
         let gaps = |times: &Vec<u64>| -> Vec<Span> {

@@ -1,4 +1,5 @@
-//! Capture files as frames, one at a time: pcap and pcapng of any byte order and time resolution.
+//! Reads frames from capture files, one at a time: pcap and pcapng of any byte order and time
+//! resolution.
 
 use std::io::{self, Read};
 
@@ -13,14 +14,14 @@ const BLOCK_MAX: usize = 64 << 20;
 /// Interfaces of a section that are remembered. Packets of others are counted as of no known link.
 const INTERFACES_MAX: usize = 4096;
 
-/// A frame as it was captured.
+/// A captured frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// When, in nanoseconds since the epoch of the file.
+    /// The time of capture, in nanoseconds since the epoch of the file.
     pub at_ns: u64,
-    /// What kind of link it comes from.
+    /// The kind of link it was captured on.
     pub link: Linktype,
-    /// Its bytes, as many as the capture holds.
+    /// Its bytes, as far as they were captured.
     pub bytes: &'a [u8],
     /// Its length on the link, in bytes.
     pub len: usize,
@@ -29,40 +30,42 @@ pub struct Frame<'a> {
 /// How a file ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// After a whole block.
+    /// After a complete block.
     Whole,
-    /// In the middle of one, as a killed program leaves it: everything before that was read.
+    /// In the middle of a block, as when the capturing program is killed: everything before it was
+    /// read.
     Cut,
 }
 
-/// Why a file cannot be read as a capture.
+/// The reason why a file cannot be read as a capture.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// It begins as no capture does.
+    /// It does not begin like a capture.
     #[error("not a capture: expected a file in the format pcap or pcapng")]
     NotACapture,
-    /// A block cannot be understood, and so neither can what follows.
+    /// A block cannot be parsed, so the rest cannot be either.
     #[error("damaged after {offset} bytes: expected a block of pcap or pcapng")]
     Damaged {
-        /// Bytes that were understood.
+        /// The number of bytes read before it.
         offset: u64,
     },
-    /// A block is longer than any that makes sense.
+    /// A block is longer than any valid one.
     #[error("a block of more than {BLOCK_MAX} bytes after {offset} bytes")]
     TooLong {
-        /// Bytes that were understood.
+        /// The number of bytes read before it.
         offset: u64,
     },
-    /// The system cannot read it.
+    /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Hands each frame of a capture to `each`, in the order of the file, in constant memory.
+/// Passes each frame of a capture to `each`, in the order of the file, in constant memory.
 ///
 /// # Errors
-/// See [`ReadError`]. Frames before the error have been handed out.
+/// Returns [`ReadError`] if the file cannot be read as a capture. Frames before the error have
+/// already been passed on.
 pub fn read_frames<R: Read + Send>(
     source: R,
     mut each: impl FnMut(&Frame<'_>),

@@ -1,5 +1,5 @@
-//! The requests of one queue pair, in the order in which they were captured: what is missing, what was
-//! sent again, and how long the waits before that were.
+//! The requests of one queue pair, in the order of capture: what is missing, what was
+//! retransmitted, and how long the waits before that were.
 
 use std::collections::VecDeque;
 
@@ -21,38 +21,39 @@ const OVERTAKEN_NS: u64 = 1_000_000;
 const OUTSTANDING_MAX: u32 = 1 << 16;
 const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
 
-/// What the requests of a queue pair have in them.
+/// The contents of a queue pair's requests.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
-    /// Packets, repeated ones included.
+    /// Packets, including retransmissions.
     pub packets: u64,
     /// The first PSN.
     pub first: Option<Psn>,
     /// Packets that were seen before.
     pub repeated: u64,
-    /// Times that the queue pair went back.
+    /// How often the queue pair went back.
     pub rounds: u64,
-    /// Of these, the times after a NAK that was captured.
+    /// How often it did so after a captured NAK.
     pub rounds_after_nak: u64,
-    /// Of these, the times after an RNR NAK that was captured.
+    /// How often it did so after a captured RNR NAK.
     pub rounds_after_rnr: u64,
-    /// Packets that were missing when a later one came: lost before the point of capture, or by it.
+    /// Packets that were missing when a later one arrived: lost before the point of capture, or by
+    /// the capture.
     pub missing: u64,
-    /// Of these, packets that came later.
+    /// Those of them that arrived later.
     pub late: u64,
-    /// Where the first missing packet was, and when that showed.
+    /// The first missing packet, and when it was found missing.
     pub first_missing: Option<(Psn, u64)>,
-    /// Opcodes that do not follow from the one before, of packets in order.
+    /// Packets in order whose opcodes cannot follow the one before.
     pub out_of_sequence: u64,
     /// The first of these.
     pub first_out_of_sequence: Option<(Psn, Opcode)>,
-    /// Payload of packets that are not the last of their message, in bytes.
+    /// The payload of packets that are not the last of their message, in bytes.
     pub mtu: Option<u32>,
-    /// The newest PSN that was acknowledged, where the responses were captured.
+    /// The newest acknowledged PSN, if responses were captured.
     pub acknowledged: Option<Psn>,
-    /// Waits that ended with packets sent again.
+    /// Waits that ended with a retransmission.
     pub ladders: Vec<Ladder>,
-    /// Ladders that were not kept.
+    /// Sequences of waits that were not kept.
     pub ladders_dropped: u64,
     next: Next,
     last: Option<Psn>,
@@ -70,7 +71,7 @@ enum Next {
     #[default]
     Any,
     Exactly(Psn),
-    /// After a READ of so many bytes; the MTU says how many responses those are.
+    /// After a READ of this many bytes; the number of responses depends on the MTU.
     AfterRead {
         psn: Psn,
         length: u32,
@@ -165,7 +166,7 @@ impl Requests {
         self.close(End::Silent { for_ns: silent_for });
     }
 
-    /// How many packets were not acknowledged, where responses were captured.
+    /// Returns how many packets were not acknowledged, if responses were captured.
     #[must_use]
     pub fn unanswered(&self) -> Option<u32> {
         let Next::Exactly(next) = self.next else {
@@ -174,7 +175,7 @@ impl Requests {
         Some(next.since(self.acknowledged?) - 1)
     }
 
-    /// The newest PSN.
+    /// Returns the newest PSN.
     #[must_use]
     pub fn newest(&self) -> Option<Psn> {
         match self.next {

@@ -1,4 +1,4 @@
-//! The estimate of congestion of one flow, evaluated when somebody asks.
+//! One flow's estimate of congestion, evaluated on demand.
 
 use ferroce_time::{Span, Time};
 

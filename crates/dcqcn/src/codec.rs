@@ -7,10 +7,10 @@ use thiserror::Error;
 use crate::param::{Param, Vocabulary};
 use crate::params::{ParamError, Params};
 
-/// Why bytes could not be read as parameters.
+/// The reason why bytes could not be read as parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
-    /// They are too many, too few, or no multiple of four.
+    /// The number of bytes is too large, too small, or not a multiple of four.
     #[error(transparent)]
     Length(#[from] LengthError),
     /// One of the values is out of range or reserved.
@@ -19,8 +19,8 @@ pub enum DecodeError {
 }
 
 impl Params {
-    /// Writes what `layout` ([`ferroce_prm::cong`]) has room for into `bytes`, and leaves every other
-    /// bit alone. Fields beyond the end of a shorter buffer are left out.
+    /// Writes the fields that `layout` ([`ferroce_prm::cong`]) has into `bytes`, and leaves every
+    /// other bit unchanged. Fields beyond the end of a shorter buffer are left out.
     ///
     /// ```
     /// use ferroce_dcqcn::Params;
@@ -44,8 +44,8 @@ impl Params {
         Ok(())
     }
 
-    /// Reads parameters from `bytes`. Of a command only those that `field_select` names are read, of
-    /// a configuration record all. A value out of range changes nothing.
+    /// Reads parameters from `bytes`: from a command only those named by `field_select`, from a
+    /// configuration record all. If a value is out of range, nothing changes.
     pub fn decode(
         &mut self,
         layout: &'static Register,
@@ -62,7 +62,8 @@ impl Params {
         Ok(())
     }
 
-    /// The same as the device does it: values out of range are clipped to the nearest valid ones.
+    /// Like [`decode`](Self::decode), but values out of range are clipped to the nearest valid
+    /// ones, as the device does.
     pub fn decode_clipped(
         &mut self,
         layout: &'static Register,

@@ -1,15 +1,15 @@
-//! The congestion point: which packets a switch marks.
+//! The congestion point: decides which packets a switch marks.
 
 use thiserror::Error;
 
 /// Random early detection on the instantaneous length of the egress queue of one priority.
 ///
-/// Up to `kmin` nothing is marked, at `kmax` a share `pmax`, linearly in between, and everything
-/// above `kmax`.
+/// Nothing is marked up to `kmin`, a share `pmax` at `kmax`, a linearly increasing share in
+/// between, and everything above `kmax`.
 ///
-/// Ask when a packet **leaves** the queue, with the length it leaves behind: a mark put on at
-/// enqueueing is as old as the queue is long when the receiver sees it, and that delay makes the
-/// control loop swing (Zhu et al., CoNEXT 2016).
+/// Ask when a packet **leaves** the queue, with the length of the queue behind it. A mark applied
+/// when the packet enters the queue would be as old as the queue is long when the receiver sees it,
+/// and that delay makes the control loop oscillate (Zhu et al., CoNEXT 2016).
 ///
 /// ```
 /// use ferroce_dcqcn::CongestionPoint;
@@ -27,18 +27,18 @@ pub struct CongestionPoint {
     pmax_ppm: u32,
 }
 
-/// Thresholds that make no sense.
+/// The reason why thresholds are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RedError {
-    /// The thresholds are the wrong way round.
+    /// The thresholds are in the wrong order.
     #[error("kmin: {kmin} bytes is above kmax, {kmax}; choose 0..={kmax}, or raise kmax")]
     Order {
-        /// Where marking begins, bytes.
+        /// The length where marking begins, bytes.
         kmin: u32,
-        /// Where all is marked, bytes.
+        /// The length above which everything is marked, bytes.
         kmax: u32,
     },
-    /// More than all packets.
+    /// The share is larger than all packets.
     #[error("pmax: {0} ppm is outside 0..={max}; choose a value in that range", max = PPM)]
     Share(u32),
 }
@@ -47,8 +47,8 @@ pub enum RedError {
 const PPM: u32 = 1_000_000;
 
 impl CongestionPoint {
-    /// Thresholds in bytes, and the share of packets marked at `kmax` in parts per million. Equal
-    /// thresholds are a step.
+    /// Creates a congestion point from thresholds in bytes and the share of packets marked at
+    /// `kmax` in parts per million. Equal thresholds make a step.
     pub const fn new(kmin: u32, kmax: u32, pmax_ppm: u32) -> Result<Self, RedError> {
         if kmin > kmax {
             return Err(RedError::Order { kmin, kmax });
@@ -63,31 +63,32 @@ impl CongestionPoint {
         })
     }
 
-    /// Where marking begins, bytes.
+    /// Returns the length where marking begins, bytes.
     #[must_use]
     pub const fn kmin(&self) -> u32 {
         self.kmin
     }
 
-    /// Above this all is marked, bytes.
+    /// Returns the length above which everything is marked, bytes.
     #[must_use]
     pub const fn kmax(&self) -> u32 {
         self.kmax
     }
 
-    /// The share at `kmax`, 0 to 1.
+    /// Returns the share at `kmax`, 0 to 1.
     #[must_use]
     pub fn pmax(&self) -> f64 {
         f64::from(self.pmax_ppm) / f64::from(PPM)
     }
 
-    /// The same in parts per million.
+    /// Returns the share at `kmax`, in parts per million.
     #[must_use]
     pub const fn pmax_ppm(&self) -> u32 {
         self.pmax_ppm
     }
 
-    /// Whether to mark a packet that leaves `queue_bytes` behind. `random` is uniform over its type.
+    /// Returns whether to mark a packet that leaves `queue_bytes` behind. `random` must be uniform
+    /// over its type.
     #[inline]
     #[must_use]
     pub fn mark(&self, queue_bytes: u64, random: u32) -> bool {
@@ -103,7 +104,7 @@ impl CongestionPoint {
         u128::from(random) * span < excess << 32
     }
 
-    /// The share of packets marked at this length, 0 to 1.
+    /// Returns the share of packets marked at this length, 0 to 1.
     #[must_use]
     pub fn probability(&self, queue_bytes: u32) -> f64 {
         if queue_bytes <= self.kmin {

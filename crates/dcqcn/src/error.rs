@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// A field holds a value that it must not.
+/// The error for a field with an invalid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{field}: {value} is outside {min}..={max}; choose a value in that range")]
 pub struct RangeError {
@@ -17,10 +17,10 @@ pub struct RangeError {
 }
 
 impl RangeError {
-    /// Whether a field's value lies in its range.
+    /// Checks whether a field's value is in its range.
     ///
     /// # Errors
-    /// If it does not.
+    /// Returns [`RangeError`] if it is not.
     pub const fn check(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), Self> {
         if value < min || value > max {
             return Err(Self {

@@ -1,18 +1,19 @@
-//! The fluid model of the paper's algorithm: N alike flows on one link, as differential equations.
+//! The fluid model of the paper's algorithm: N identical flows on one link, as differential
+//! equations.
 //!
-//! Source: Zhu et al., SIGCOMM 2015, section 5, and "ECN or Delay", CoNEXT 2016. Rates are packets
-//! per second, times seconds, the queue packets.
+//! Source: Zhu et al., SIGCOMM 2015, section 5, and "ECN or Delay", CoNEXT 2016. Rates are in
+//! packets per second, times in seconds, the queue in packets.
 
 use std::vec::Vec;
 
 use crate::cp::CongestionPoint;
 
-/// A link and what its flows have in common.
+/// A link and the parameters that its flows have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fluid {
     /// C, the link's capacity, packets/s.
     pub capacity: f64,
-    /// N, how many flows share it.
+    /// N, the number of flows.
     pub flows: f64,
     /// Bytes of a packet.
     pub packet_bytes: f64,
@@ -34,7 +35,7 @@ pub struct Fluid {
     pub red: CongestionPoint,
 }
 
-/// Where all rates of change are zero.
+/// The point where all rates of change are zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FixedPoint {
     /// p, the share of packets marked.
@@ -47,12 +48,12 @@ pub struct FixedPoint {
     pub alpha: f64,
     /// CNPs per second and flow.
     pub cnps: f64,
-    /// Queue in bytes; `None` if no length up to kmax marks that much, so that the queue stays near
-    /// kmax.
+    /// Queue in bytes, or `None` if no length up to kmax marks that much, so that the queue stays
+    /// near kmax.
     pub queue: Option<f64>,
 }
 
-/// What the queue did in a run of the equations.
+/// The queue in a run of the equations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueTrace {
     /// Mean length, bytes.
@@ -104,7 +105,7 @@ impl Fluid {
         }
     }
 
-    /// The only point at which rates, alpha and queue stay as they are.
+    /// Returns the only point at which rates, alpha and queue do not change.
     #[must_use]
     pub fn fixed_point(&self) -> FixedPoint {
         let rate = self.capacity / self.flows;
@@ -138,8 +139,8 @@ impl Fluid {
         }
     }
 
-    /// The paper's closed form for the marking share at the fixed point. It is too high by a fifth
-    /// and more.
+    /// Returns the paper's closed form for the marking share at the fixed point. It is too high by
+    /// a fifth and more.
     #[must_use]
     pub fn approximate_marked(&self) -> f64 {
         let events = 1.0 / self.byte_counter + self.flows / (self.timer * self.capacity);
@@ -149,7 +150,7 @@ impl Fluid {
     }
 
     /// Solves the equations for `duration` seconds from line rate and an empty queue, with feedback
-    /// that is `delay` seconds old, and reports on the second half.
+    /// that is `delay` seconds old, and returns the figures of the second half.
     #[must_use]
     pub fn run(&self, delay: f64, duration: f64) -> QueueTrace {
         const STEP: f64 = 1e-6;

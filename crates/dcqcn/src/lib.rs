@@ -1,27 +1,28 @@
 //! DCQCN, the congestion control of RoCE networks, without clock, socket or thread.
 //!
-//! Three parties take part. A switch whose queue grows marks packets: the congestion point. A
-//! receiver of marked packets answers with CNPs, not too many: the notification point. A sender that
-//! gets CNPs slows down and recovers: the reaction point, one for each flow.
+//! Three parties take part. The congestion point is a switch that marks packets when its queue
+//! grows. The notification point is a receiver, which answers marked packets with a limited number
+//! of CNPs. The reaction point, one for each flow, is a sender that slows down when it gets CNPs
+//! and recovers afterwards.
 //!
-//! - [`Params`] are the parameters of NVIDIA adapters, read and printed in the words of four tools
-//!   ([`Param`], [`Vocabulary`]); [`presets`] has published sets.
-//!   [`Params::encode`] and [`Params::decode`] move them to and from configuration records and
-//!   commands ([`ferroce_prm::cong`]).
-//! - [`Switches`] are the questions about which the sources disagree.
-//! - [`rp`] holds two reaction points: NVIDIA's and that of the algorithm's authors.
+//! - [`Params`] are the parameters of NVIDIA adapters, read and printed with the names of four
+//!   tools ([`Param`], [`Vocabulary`]); [`presets`] has published sets. [`Params::encode`] and
+//!   [`Params::decode`] convert them to and from configuration records and commands
+//!   ([`ferroce_prm::cong`]).
+//! - [`Switches`] select answers to the questions on which the sources disagree.
+//! - [`rp`] has two reaction points: NVIDIA's and the one published by the algorithm's authors.
 //! - [`np`] and [`CongestionPoint`] are the other two parties.
 //! - `fluid` (feature `model`) predicts the queue that N flows share; simulations of the fabric are
-//!   held against it.
+//!   compared with it.
 //!
-//! A flow that nothing happens to costs nothing: periods that passed are made up for when somebody
-//! asks for the rate, with the same result as if they had been ticked through.
+//! An idle flow costs nothing: elapsed periods are made up for when the rate is requested, with the
+//! same result as if each had been processed on time.
 //!
 //! # Bad input
 //!
-//! Reading text or setting a value refuses what is unknown or out of range and says what would be
-//! right ([`ParamError`]). [`Params::set_clipped`] is the way of the device, which takes the nearest
-//! valid value instead. Rates above the port's speed are clipped to it when they are used.
+//! Reading text or setting a value refuses unknown names and values out of range, with a suggestion
+//! ([`ParamError`]). [`Params::set_clipped`] instead takes the nearest valid value, as the device
+//! does. Rates above the port's speed are clipped to it when they are used.
 
 #![no_std]
 #![forbid(unsafe_code)]

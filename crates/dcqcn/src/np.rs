@@ -1,14 +1,15 @@
-//! The notification point: when a receiver of marked packets sends a CNP, and with which priority.
+//! The notification point: decides when a receiver of marked packets sends a CNP, and with which
+//! priority.
 
 use ferroce_time::{Span, Time};
 
 use crate::param::Param;
 use crate::params::Params;
 
-/// What the notification point looks at in an arriving packet.
+/// The properties of an arriving packet that matter to the notification point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Arrival {
-    /// Whether its ECN field says Congestion Experienced.
+    /// Whether its ECN field is Congestion Experienced.
     pub ce: bool,
     /// Its DSCP, 0..=63.
     pub dscp: u8,
@@ -16,7 +17,7 @@ pub struct Arrival {
     pub pcp: u8,
 }
 
-/// How to send a CNP.
+/// The header fields of a CNP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cnp {
     /// Its DSCP.
@@ -25,10 +26,10 @@ pub struct Cnp {
     pub pcp: u8,
 }
 
-/// When the next CNP may be sent: one for the port, or one in each flow.
+/// The earliest time of the next CNP: one for the port, or one in each flow.
 ///
-/// What a flow is, the host decides by where it keeps these: a queue pair has one. A datagram queue
-/// pair hears many senders; it may keep one for each of a bounded number of them.
+/// The host defines what a flow is by where it keeps these timers: a queue pair has one. A datagram
+/// queue pair has many senders; it may keep one for each of a bounded number of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CnpTimer {
     open: Time,
@@ -44,13 +45,13 @@ impl CnpTimer {
     }
 }
 
-/// What CNPs are moderated by.
+/// The scope of the minimum interval between CNPs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Moderation {
-    /// Between any two CNPs of a port the interval passes. The device's default: the parameter is
-    /// documented as the time between CNPs "from the port".
+    /// The interval applies to any two CNPs of a port. This is the device's default: the parameter
+    /// is documented as the time between CNPs "from the port".
     Port,
-    /// Between two CNPs of a flow the interval passes.
+    /// The interval applies to two CNPs of a flow.
     Flow,
 }
 
@@ -79,7 +80,7 @@ pub struct NotificationPoint {
 }
 
 impl NotificationPoint {
-    /// A port's notification point. It has no CNP behind it.
+    /// Creates a port's notification point, which has not sent a CNP yet.
     #[must_use]
     pub fn new(params: &Params) -> Self {
         Self {
@@ -95,7 +96,7 @@ impl NotificationPoint {
         }
     }
 
-    /// The same, sending a CNP with each NAK, too, as ConnectX-5 and ConnectX-6 do while slow
+    /// Makes it send a CNP with each NAK as well, as ConnectX-5 and ConnectX-6 do while slow
     /// restart is on; ConnectX-4 does not.
     #[must_use]
     pub const fn with_naks(mut self, with_naks: bool) -> Self {
@@ -103,13 +104,14 @@ impl NotificationPoint {
         self
     }
 
-    /// What CNPs are moderated by.
+    /// Returns the scope of the minimum interval between CNPs.
     #[must_use]
     pub const fn moderation(&self) -> Moderation {
         self.moderation
     }
 
-    /// A packet of a queue pair has arrived; says whether to answer with a CNP at once.
+    /// Handles the arrival of a queue pair's packet. Returns the CNP to answer with immediately, if
+    /// any.
     #[inline]
     pub fn on_packet(&mut self, now: Time, packet: Arrival, flow: &mut CnpTimer) -> Option<Cnp> {
         if !packet.ce {
@@ -122,8 +124,8 @@ impl NotificationPoint {
         timer.take(now, self.interval).then(|| self.answer(packet))
     }
 
-    /// `packet` is being answered with a NAK; says whether a CNP goes with it. These are not
-    /// moderated.
+    /// Handles a NAK in answer to `packet`. Returns the CNP to send with it, if any. The minimum
+    /// interval does not apply to these.
     #[must_use]
     pub fn on_nak(&self, packet: Arrival) -> Option<Cnp> {
         self.with_naks.then(|| self.answer(packet))

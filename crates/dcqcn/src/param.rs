@@ -1,10 +1,10 @@
-//! Which parameters there are: names, units, ranges, defaults.
+//! The parameters: names, units, ranges, defaults.
 
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
-/// The tools' ways to call a parameter.
+/// The tools' naming schemes for parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vocabulary {
     /// Leaves below `/sys/class/net/<if>/ecn/roce_rp` and `roce_np` (`rpg_ai_rate`).
@@ -18,11 +18,11 @@ pub enum Vocabulary {
 }
 
 impl Vocabulary {
-    /// All of them, in the order in which a name is looked for.
+    /// All naming schemes, in the order in which names are looked up.
     pub const ALL: [Self; 4] = [Self::Sysfs, Self::Debugfs, Self::NvConfig, Self::WinOf];
 }
 
-/// What a value counts.
+/// The unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
     /// 0 or 1.
@@ -85,10 +85,10 @@ macro_rules! parameters {
     ($($param:ident [$sysfs:literal $debugfs:literal $nvconfig:literal $winof:literal]
        $unit:ident $min:literal..$max:expr, $bits:literal bits, default $default:literal,
        $source:ident, $doc:literal;)*) => {
-        /// A parameter of DCQCN as NVIDIA adapters have it.
+        /// A DCQCN parameter of NVIDIA adapters.
         ///
-        /// Source: NVIDIA, "DCQCN CC parameters", and the configuration database of mlxconfig for
-        /// field widths and what that page leaves out.
+        /// Source: NVIDIA, "DCQCN CC parameters", and mlxconfig's configuration database for field
+        /// widths and for what that page omits.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Param {
             $(#[doc = $doc] $param,)*
@@ -207,14 +207,15 @@ impl Param {
         &ROWS[self as usize]
     }
 
-    /// What a tool calls the parameter; `None` if it does not have it.
+    /// Returns a tool's name for the parameter, or `None` if the tool does not have it.
     #[must_use]
     pub fn name_in(self, vocabulary: Vocabulary) -> Option<&'static str> {
         let name = self.row().names[vocabulary as usize];
         (!name.is_empty()).then_some(name)
     }
 
-    /// Its file below `/sys/class/net/<if>/ecn`, or the directory with a file for each priority.
+    /// Returns its file below `/sys/class/net/<if>/ecn`, or the directory with a file for each
+    /// priority.
     #[must_use]
     pub fn ecn_path(self) -> Option<String> {
         let name = self.name_in(Vocabulary::Sysfs)?;
@@ -226,57 +227,58 @@ impl Param {
         })
     }
 
-    /// The name that Ferroce prints: that of sysfs where there is one, else that of mlxconfig.
+    /// Returns the name that Ferroce prints: the name in sysfs if there is one, otherwise
+    /// mlxconfig's.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.name_in(Vocabulary::Sysfs)
             .unwrap_or_else(|| self.row().names[Vocabulary::NvConfig as usize])
     }
 
-    /// What its value counts.
+    /// Returns the unit of its value.
     #[must_use]
     pub const fn unit(self) -> Unit {
         self.row().unit
     }
 
-    /// The smallest valid value.
+    /// Returns the smallest valid value.
     #[must_use]
     pub const fn min(self) -> u32 {
         self.row().range.0
     }
 
-    /// The largest valid value. Rates are limited by the port's speed besides
+    /// Returns the largest valid value. Rates are also limited by the port's speed
     /// ([`Params::check`](crate::Params::check)).
     #[must_use]
     pub const fn max(self) -> u32 {
         self.row().range.1
     }
 
-    /// How many bits the firmware's field has.
+    /// Returns the width of the firmware's field in bits.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.row().bits
     }
 
-    /// The firmware's default.
+    /// Returns the firmware's default.
     #[must_use]
     pub const fn default_value(self) -> u32 {
         self.row().default
     }
 
-    /// Where its unit, range and default were published.
+    /// Returns where its unit, range and default were published.
     #[must_use]
     pub const fn source(self) -> &'static str {
         self.row().source
     }
 
-    /// What it means, one or two sentences.
+    /// Returns its meaning, in one or two sentences.
     #[must_use]
     pub const fn doc(self) -> &'static str {
         self.row().doc
     }
 
-    /// The valid value nearest to `value`.
+    /// Returns the valid value nearest to `value`.
     #[must_use]
     pub fn clip(self, value: u32) -> u32 {
         value.clamp(self.min(), self.max())

@@ -1,4 +1,4 @@
-//! A set of parameters, and reading and writing it as the tools do.
+//! A set of parameters, with reading and writing as the tools do it.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -32,7 +32,7 @@ pub struct Params {
     values: [u32; Param::ALL.len()],
 }
 
-/// Why a parameter could not be set.
+/// The reason why a parameter could not be set.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParamError {
     /// No tool has a parameter of this name.
@@ -43,12 +43,12 @@ pub enum ParamError {
         /// The most similar name, in the same vocabulary where possible.
         nearest: &'static str,
     },
-    /// A priority that does not exist, or one behind a parameter that has none.
+    /// The priority does not exist, or follows a parameter that has no priorities.
     #[error("{param}: {priority:?} is no priority; use {param}/0 to {param}/7")]
     Priority {
         /// The parameter.
         param: Param,
-        /// What stood behind its name.
+        /// The text after its name.
         priority: String,
     },
     /// The text is not a number.
@@ -59,7 +59,7 @@ pub enum ParamError {
         /// The text that was given.
         text: String,
     },
-    /// There is no `=` in an assignment.
+    /// An assignment has no `=`.
     #[error("{text:?} assigns nothing; write NAME=VALUE")]
     NoValue {
         /// The text that was given.
@@ -91,13 +91,13 @@ impl Default for Params {
 }
 
 impl Params {
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     #[must_use]
     pub const fn get(&self, param: Param) -> u32 {
         self.values[param as usize]
     }
 
-    /// Sets a parameter. A value out of range changes nothing.
+    /// Sets a parameter. If the value is out of range, nothing changes.
     pub fn set(&mut self, param: Param, value: u32) -> Result<(), ParamError> {
         if param.clip(value) != value {
             return Err(out_of_range(param, value, param.max()));
@@ -121,7 +121,7 @@ impl Params {
         self
     }
 
-    /// Sets what `NAME=VALUE` says, in any vocabulary.
+    /// Carries out an assignment `NAME=VALUE`, with a name of any tool.
     pub fn assign(&mut self, text: &str) -> Result<(), ParamError> {
         let Some((name, value)) = text.split_once('=') else {
             return Err(ParamError::NoValue {
@@ -132,11 +132,11 @@ impl Params {
         self.write(target, value.trim())
     }
 
-    /// Writes a value as text: decimal, `0x` hexadecimal or `0` octal as files in debugfs take it,
-    /// `True` or `False` as mlxconfig prints it.
+    /// Writes a value given as text: decimal, `0x` hexadecimal or `0` octal as files in debugfs
+    /// accept it, `True` or `False` as mlxconfig prints it.
     ///
-    /// A priority for CNPs written to a file also sets `np_cnp_prio_mode` to 0, as Linux's driver
-    /// does, since it would have no effect otherwise.
+    /// Writing a CNP priority to a file also sets `np_cnp_prio_mode` to 0, as Linux's driver does,
+    /// because the priority would have no effect otherwise.
     pub fn write(&mut self, target: Target, text: &str) -> Result<(), ParamError> {
         let param = target.param;
         let value = number(text).ok_or_else(|| ParamError::NotANumber {
@@ -174,7 +174,7 @@ impl Params {
         }
     }
 
-    /// The value as the file of this name shows it.
+    /// Returns the value as the file with this name shows it.
     #[must_use]
     pub fn read(&self, target: Target) -> u32 {
         let value = self.get(target.param);
@@ -183,21 +183,21 @@ impl Params {
             .map_or(value, |priority| value >> priority & 1)
     }
 
-    /// Whether CNPs slow down queue pairs of this priority (0..=7).
+    /// Returns whether CNPs slow down queue pairs of this priority (0..=7).
     #[must_use]
     pub const fn heeds_cnps(&self, priority: u8) -> bool {
         priority < 8 && self.get(Param::PrioMask) >> priority & 1 != 0
     }
 
-    /// Whether marked packets of this priority (0..=7) are answered with CNPs.
+    /// Returns whether marked packets of this priority (0..=7) are answered with CNPs.
     #[must_use]
     pub const fn answers_marks(&self, priority: u8) -> bool {
         priority < 8 && self.get(Param::NpPrioMask) >> priority & 1 != 0
     }
 
-    /// Names the first rate that the port's speed rules out.
+    /// Checks the rates against the port's speed, and returns an error for the first one above it.
     ///
-    /// The device does not refuse such a value but clips it to `line` when it is used.
+    /// The device does not refuse such a value; it clips it to `line` when it is used.
     pub fn check(&self, line: Rate) -> Result<(), ParamError> {
         let max = u32::try_from(line.bps() / 1_000_000).unwrap_or(u32::MAX);
         match self.above(line).next() {
@@ -206,14 +206,14 @@ impl Params {
         }
     }
 
-    /// The rates above the port's speed, which act as that.
+    /// Returns the rates above the port's speed, which act as that speed.
     pub fn above(&self, line: Rate) -> impl Iterator<Item = Param> {
         let rates = Param::ALL.iter().filter(|p| p.unit() == Unit::Mbps);
         rates.copied().filter(move |param| self.mbps(*param) > line)
     }
 
-    /// All that this vocabulary has a name for, as lines of `NAME=VALUE`, which
-    /// [`Params::assign`] reads back.
+    /// Returns everything that has a name in this vocabulary, as lines of `NAME=VALUE`, which
+    /// [`Params::assign`] can read.
     pub fn display(&self, vocabulary: Vocabulary) -> impl fmt::Display {
         Lines {
             params: self,

@@ -6,12 +6,12 @@ use crate::params::Params;
 use crate::rate::Rate;
 use crate::rp::PaperParams;
 
-/// A published set of parameters of an adapter: what differs from the firmware's defaults.
+/// A published set of an adapter's parameters, as differences from the firmware's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// The name to choose it by.
+    /// Its name.
     pub name: &'static str,
-    /// Where it was published, and what for.
+    /// Where it was published, and its purpose.
     pub source: &'static str,
     changes: &'static [(Param, u32)],
 }
@@ -26,8 +26,8 @@ pub const FIRMWARE: Preset = Preset {
     changes: &[],
 };
 
-/// The paper's algorithm as far as an adapter's parameters reach: its byte counter counts at most
-/// 2 MB, where the paper has 10 MB. The minimum and the hyper increase are those of its authors'
+/// The paper's algorithm, as far as an adapter's parameters allow: its byte counter counts at most
+/// 2 MB, where the paper has 10 MB. The minimum and the hyper increase are those of the authors'
 /// simulator.
 pub const PAPER: Preset = Preset {
     name: "paper",
@@ -46,8 +46,8 @@ pub const PAPER: Preset = Preset {
     ],
 };
 
-/// The "Mellanox version" of HPCC's simulator at 100 Gb/s. It has no byte counter, and its CNPs ride
-/// on acknowledgements without an interval.
+/// The "Mellanox version" of HPCC's simulator at 100 Gb/s. It has no byte counter, and its CNPs are
+/// flags on acknowledgements, without an interval.
 pub const HPCC: Preset = Preset {
     name: "hpcc",
     source: "alibaba-edu/High-Precision-Congestion-Control, simulation",
@@ -62,8 +62,9 @@ pub const HPCC: Preset = Preset {
     ],
 };
 
-/// Within the ranges that raised the bandwidth of collectives on 400 Gb/s adapters: interval of CNPs
-/// 0..2, minimum factor 80..98, monitor period 1..4, additive increase 8..20, timer 20..100.
+/// Values within the ranges that raised the bandwidth of collectives on 400 Gb/s adapters: interval
+/// of CNPs 0..2, minimum factor 80..98, monitor period 1..4, additive increase 8..20, timer
+/// 20..100.
 pub const BARRE: Preset = Preset {
     name: "barre",
     source: "Barre, USENIX ATC 2025, table 2: the middle of its ranges",
@@ -76,7 +77,7 @@ pub const BARRE: Preset = Preset {
     ],
 };
 
-/// Long round trips.
+/// For long round trips.
 pub const WAN: Preset = Preset {
     name: "wan",
     source: "GWDG, tuning of RoCE over long distances",
@@ -84,19 +85,19 @@ pub const WAN: Preset = Preset {
 };
 
 impl Preset {
-    /// The preset with this name.
+    /// Returns the preset with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         PRESETS.iter().find(|preset| preset.name == name)
     }
 
-    /// What it changes of the firmware's defaults.
+    /// Returns its differences from the firmware's defaults.
     #[must_use]
     pub const fn changes(&self) -> &'static [(Param, u32)] {
         self.changes
     }
 
-    /// The whole set.
+    /// Returns the whole set.
     #[must_use]
     pub fn params(&self) -> Params {
         let firmware = Params::default();
@@ -128,7 +129,7 @@ pub const PAPER_SIMULATOR: PaperParams = PaperParams {
 /// Marking in the paper, for 40 Gb/s: 5 KB, 200 KB, 1 %.
 pub const PAPER_RED: CongestionPoint = red(5_000, 200_000, 10_000);
 
-/// Almost the same slope, carried on to 2 MB and 10 %, as the authors' model of many flows has it.
+/// Almost the same slope, continued to 2 MB and 10 %, as in the authors' model of many flows.
 pub const PAPER_RED_EXTENDED: CongestionPoint = red(5_000, 2_000_000, 100_000);
 
 /// Marking in conweave's simulations at any speed: 100 KB, 400 KB, 20 %.

@@ -7,7 +7,7 @@ use ferroce_time::Span;
 /// A rate in bit/s, at most [`Rate::MAX`].
 ///
 /// Parameters are given in Mb/s, but a cut of a slow flow must not vanish in rounding, so the state
-/// of a flow counts single bits.
+/// of a flow uses single bits.
 ///
 /// ```
 /// use ferroce_dcqcn::Rate;
@@ -19,16 +19,16 @@ use ferroce_time::Span;
 pub struct Rate(u64);
 
 impl Rate {
-    /// The largest rate, 2^32 - 1 Mb/s: what a 32-bit field in Mb/s can say.
+    /// The largest rate, 2^32 - 1 Mb/s: the maximum of a 32-bit field in Mb/s.
     pub const MAX: Self = Self::from_mbps(u32::MAX);
 
-    /// A rate of `mbps` megabits (10^6 bits) per second.
+    /// Creates a rate of `mbps` megabits (10^6 bits) per second.
     #[must_use]
     pub const fn from_mbps(mbps: u32) -> Self {
         Self(mbps as u64 * 1_000_000)
     }
 
-    /// A rate of `bps` bits per second; what is above [`Rate::MAX`] is clipped to it.
+    /// Creates a rate of `bps` bits per second, clipped to [`Rate::MAX`].
     #[must_use]
     pub const fn from_bps(bps: u64) -> Self {
         if bps > Self::MAX.0 {
@@ -38,13 +38,13 @@ impl Rate {
         }
     }
 
-    /// Bits per second.
+    /// Returns the bits per second.
     #[must_use]
     pub const fn bps(self) -> u64 {
         self.0
     }
 
-    /// How long `bytes` take at this rate, rounded up; [`Span::NEVER`] at rate 0.
+    /// Returns how long `bytes` take at this rate, rounded up; [`Span::NEVER`] at rate 0.
     #[must_use]
     pub fn transmission(self, bytes: u32) -> Span {
         const PS_PER_SECOND: u64 = 1_000_000_000_000;

@@ -1,4 +1,4 @@
-//! The reaction point: how fast one flow may send.
+//! The reaction point: determines how fast one flow may send.
 
 mod increase;
 mod nvidia;
@@ -14,12 +14,12 @@ use crate::rate::Rate;
 
 /// The rate of one flow, driven by its CNPs, its bytes and the time.
 ///
-/// The configuration belongs to the port and is passed to each call, so that a flow keeps its state
-/// only. Times are of any clock that does not go back. One that does makes cuts and
-/// increases come too early or too late, and no other harm. The configuration may change between two
-/// calls; what is running ends as it was set.
+/// The configuration belongs to the port and is passed to each call, so that a flow stores only its
+/// state. Times may come from any clock that does not go back. If a clock does go back, cuts and
+/// increases come too early or too late, with no other effect. The configuration may change between
+/// two calls; timers that are running end as they were set.
 ///
-/// Nothing has to be called at a certain time: periods that passed are made up for in the next call.
+/// No call is needed at a particular time: the next call makes up for elapsed periods.
 pub trait ReactionPoint: Copy {
     /// What all flows of a port have in common.
     type Config;

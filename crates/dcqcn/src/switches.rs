@@ -1,8 +1,7 @@
-//! Where the sources disagree about the reaction point, or are silent.
+//! Questions about the reaction point on which the sources disagree or are silent.
 //!
 //! NVIDIA publishes parameters, not the algorithm. Each type here is one question, its variants are
-//! the answers that a published source gives, and the default is what Ferroce takes the firmware to
-//! do.
+//! the answers given by published sources, and the default is what Ferroce assumes of the firmware.
 
 /// One answer to each question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -11,19 +10,19 @@ pub struct Switches {
     pub stage_comparison: StageComparison,
     /// What `rpg_byte_reset` counts.
     pub byte_reset_unit: ByteResetUnit,
-    /// What happens first when an update of alpha and a cut fall together.
+    /// Which happens first if an update of alpha and a cut coincide.
     pub tie: Tie,
-    /// What the first CNP of a flow does.
+    /// The effect of a flow's first CNP.
     pub first_cnp: FirstCnp,
     /// When and by how much hyper increase raises the target.
     pub hyper_increase: HyperIncrease,
-    /// Whether `dce_tcp_g` is what alpha keeps or what it takes.
+    /// Whether `dce_tcp_g` is the weight of the old alpha or of the new value.
     pub alpha_weight: AlphaWeight,
-    /// How finely alpha is kept between updates.
+    /// The resolution of alpha between updates.
     pub alpha_precision: AlphaPrecision,
-    /// Whether `rpg_min_dec_fac` is what a cut leaves or what it takes.
+    /// Whether `rpg_min_dec_fac` limits what a cut leaves or what it takes.
     pub min_dec_fac: MinDecFac,
-    /// What becomes of a flow that is back at full rate.
+    /// What happens to a flow that is back at full rate.
     pub full_rate: FullRate,
     /// Two rules of 802.1Qau that some simulators keep: the timer and the byte counter run twice as
     /// fast in hyper increase, and a target above ten times the rate is divided by eight at the
@@ -56,7 +55,7 @@ pub enum ByteResetUnit {
     Bytes,
 }
 
-/// What happens first when an update of alpha and a cut fall together.
+/// Which happens first if an update of alpha and a cut coincide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Tie {
     /// The update, so that the cut sees the new alpha. HPCC's simulator.
@@ -66,7 +65,7 @@ pub enum Tie {
     CutFirst,
 }
 
-/// What the first CNP of a flow does, besides starting the timers and setting alpha and the rate.
+/// The effect of a flow's first CNP, besides starting the timers and setting alpha and the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FirstCnp {
     /// The cut follows one monitor period later, and the first update of alpha does not count it.
@@ -76,7 +75,7 @@ pub enum FirstCnp {
     /// The cut follows one monitor period later, and the first update of alpha counts it, as for any
     /// other CNP.
     CutsLaterAndCounts,
-    /// It cuts at once with the initial alpha, and neither period counts it.
+    /// It causes an immediate cut with the initial alpha, and neither period counts it.
     CutsAtOnce,
 }
 
@@ -93,7 +92,7 @@ pub enum HyperIncrease {
     AfterOneStep,
 }
 
-/// Whether `dce_tcp_g` is what alpha keeps or what it takes.
+/// Whether `dce_tcp_g` is the weight of the old alpha or of the new value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AlphaWeight {
     /// `alpha <- G * alpha + (1 - G) * cnp`. NVIDIA's note DOC-2790, version 19.
@@ -103,7 +102,7 @@ pub enum AlphaWeight {
     Takes,
 }
 
-/// How finely alpha is kept between updates. Each update rounds down.
+/// The resolution of alpha between updates. Each update rounds down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AlphaPrecision {
     /// In 1/1024, as its parameters. Below 1024/(1024 - G) it then falls by one at each update and
@@ -114,23 +113,24 @@ pub enum AlphaPrecision {
     Bits26,
 }
 
-/// Whether `rpg_min_dec_fac` is what a cut leaves or what it takes.
+/// Whether `rpg_min_dec_fac` limits what a cut leaves or what it takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MinDecFac {
-    /// The least that a cut leaves: 25 allows a cut of 75 %. 802.1Qau, NVIDIA's example.
+    /// The minimum that a cut leaves: 25 allows a cut of 75 %. 802.1Qau, NVIDIA's example.
     #[default]
     Leaves,
-    /// The most that a cut takes: 25 allows a cut of 25 %. NVIDIA's parameter page, by the word.
+    /// The maximum that a cut takes: 25 allows a cut of 25 %. NVIDIA's parameter page, read
+    /// literally.
     Takes,
 }
 
-/// What becomes of a flow that is back at full rate.
+/// What happens to a flow that is back at full rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FullRate {
     /// Its limiter is released and its state forgotten: the next CNP is a first one. mlxconfig's
     /// help for `RPG_MAX_RATE`.
     #[default]
     Releases,
-    /// Its timers stop until the next CNP, alpha goes on. Pensando, the paper.
+    /// Its timers stop until the next CNP, alpha continues. Pensando, the paper.
     Keeps,
 }

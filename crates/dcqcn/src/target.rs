@@ -1,30 +1,30 @@
-//! What the tools' names mean.
+//! Resolves the tools' names.
 
 use alloc::string::ToString;
 
 use crate::param::{Param, Vocabulary};
 use crate::params::ParamError;
 
-/// What a name means: a parameter, or the bit of a priority in one.
+/// The meaning of a name: a parameter, or the bit of a priority in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The parameter.
     pub param: Param,
-    /// The name is that of a mask without a point: what is written goes to the masks of both, what
-    /// is read is the reaction point's, which is `param`.
+    /// The name is that of a mask without a point: writing sets the masks of both points, reading
+    /// returns the reaction point's, which is `param`.
     pub is_for_both: bool,
-    /// Whose name it is.
+    /// The tool that uses the name.
     pub vocabulary: Vocabulary,
     /// 0..=7: only this priority's bit.
     pub priority: Option<u8>,
 }
 
 impl Target {
-    /// The parameter with this name in any vocabulary. A path before it is ignored
-    /// (`ecn/roce_rp/rpg_gd`), so are a port's suffix (`RPG_GD_P2`) and case.
+    /// Returns the parameter with this name in any vocabulary. A path before it is ignored
+    /// (`ecn/roce_rp/rpg_gd`), and so are a port's suffix (`RPG_GD_P2`) and case.
     ///
-    /// The masks of priorities belong to a point. The path says which (`roce_np/enable/3`); without
-    /// it, and in tools that have one mask, the name means both.
+    /// The masks of priorities belong to a point. The path determines which (`roce_np/enable/3`);
+    /// without it, and in tools that have one mask, the name means both.
     pub fn parse(text: &str) -> Result<Self, ParamError> {
         let (path, leaf) = text.rsplit_once('/').unwrap_or(("", text));
         if let Some(mask) = Self::of_file(path) {

@@ -1,9 +1,9 @@
-//! The designer's answers as a WebAssembly module, for a page that needs no server:
-//! `cargo run -p ferroce-designer --example page` puts both into one file.
+//! The designer's answers as a WebAssembly module, for a page that needs no server: `cargo run -p
+//! ferroce-designer --example page` combines both into one file.
 //!
-//! Texts cross the border byte by byte, so that no memory is shared and nothing here is unsafe: the
-//! page [`put`]s the name of a question, a zero byte and the question, [`ask`]s, and [`take`]s as many
-//! bytes of the answer as that says.
+//! Texts are passed byte by byte, so no memory is shared and nothing here is unsafe: the page
+//! [`put`]s the name of a question, a zero byte and the question, [`ask`]s, and [`take`]s as many
+//! bytes of the answer as `ask` returned.
 
 use std::cell::RefCell;
 

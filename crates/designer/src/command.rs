@@ -1,4 +1,4 @@
-//! The commands that program a card with a profile, and the bytes that they send.
+//! Commands that program a card with a profile, and the bytes that they send.
 
 use ferroce_adp::{PROFILE_SIZE, Profile};
 use ferroce_prm::roce_accl::{self as reg, ROCE_ACCL};

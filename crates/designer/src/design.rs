@@ -1,4 +1,4 @@
-//! What a profile does.
+//! The effect of a profile.
 
 use ferroce_adp::builtin;
 use ferroce_adp::file::import::{Imported, import};

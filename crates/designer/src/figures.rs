@@ -1,4 +1,4 @@
-//! How outages are endured, in words and as JSON.
+//! Behaviour in outages, in words and as JSON.
 
 use ferroce_adp::{Endurance, QpTimeouts};
 use ferroce_time::Span;

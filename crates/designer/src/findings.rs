@@ -1,4 +1,4 @@
-//! What is wrong or suspicious about a profile, and how QPs fare with it.
+//! Errors and suspicious values in a profile, and its effect on QPs.
 
 use ferroce_adp::file::Document;
 use ferroce_adp::file::import::ImportError;

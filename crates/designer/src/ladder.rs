@@ -1,4 +1,4 @@
-//! The ladder of waits that a silent peer meets.
+//! The waits of a QP with a silent peer.
 
 use ferroce_adp::trace::{Event, SilentPeer, Wait};
 use ferroce_adp::{Policy, PolicyKind, QpTimeouts, RetryState};

@@ -1,14 +1,14 @@
-//! The profile designer: what a profile does, as a web page asks for it and as commands print it.
+//! The profile designer: computes the effect of a profile, for the web page and for commands.
 //!
-//! A page knows the fields of a profile and draws what it is told; every figure on it comes from
-//! here. A question and its answer are JSON texts, so that the page may ask a server, or this crate
+//! The page knows the fields of a profile and displays what it is given; every figure on it comes
+//! from here. A question and its answer are JSON texts, so the page can ask a server, or this crate
 //! compiled to WebAssembly in the page itself.
 //!
-//! - [`figures`] says how outages are endured, [`findings`] what is wrong with a profile,
-//!   [`command`] how a card is programmed with it: `ferroce adp` prints the same.
-//! - [`ladder`] is the waits of a QP whose peer is silent, as something to draw.
+//! - [`figures`] describes behaviour in outages, [`findings`] errors in a profile, and [`command`]
+//!   how to program a card with it: `ferroce adp` prints the same.
+//! - [`ladder`] has the waits of a QP with a silent peer, for plotting.
 //! - [`answer`] answers the page.
-//! - [`page`] is the page's files.
+//! - [`page`] has the page's files.
 //!
 //! ```
 //! let question = r#"{"text": "time_base = 5\nqp_total_timeout = true"}"#;

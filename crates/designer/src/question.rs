@@ -1,4 +1,4 @@
-//! What a page asks, as JSON, and what it is answered.
+//! The page's questions as JSON, and their answers.
 
 use std::borrow::Cow;
 use std::fmt;

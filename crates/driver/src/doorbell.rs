@@ -1,4 +1,4 @@
-//! When what a program posts leaves: at once, or with what it posts next.
+//! Decides when posted requests are sent: immediately, or together with the next ones.
 
 use ferroce_hca::{Posted, Span, Time};
 

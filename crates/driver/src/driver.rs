@@ -1,4 +1,4 @@
-//! When a device receives, answers, sends, spins and sleeps.
+//! Decides when a device receives, answers, sends, spins and sleeps.
 
 use ferroce_hca::{Event, Hca, Outgoing, Posted, Time};
 

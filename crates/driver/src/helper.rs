@@ -1,4 +1,4 @@
-//! Who drives a device: its program, or the thread that serves it.
+//! Decides who drives a device: its program, or its helper thread.
 
 use ferroce_hca::{Span, Time};
 

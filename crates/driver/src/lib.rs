@@ -1,12 +1,12 @@
-//! How a device is driven: when to receive, to answer and to send, when to spin, sleep and wake, and
-//! which of several threads does so.
+//! How a device is driven: when to receive, to answer and to send, when to spin, sleep and wake,
+//! and which of several threads does so.
 //!
-//! A [`Driver`] moves packets between an [`Hca`](ferroce_hca::Hca) and a [`Link`]. It knows no clock,
-//! socket or thread: time and link are arguments, so that its decisions are the same, and can be
-//! tested, on sockets, on memory, and on a simulated wire. A [`Helper`] has the decisions of the
-//! thread that drives a device while its program does not, and [`drive_both`] those of a thread that
-//! drives two devices which talk to each other. The numbers by which they decide stand in
-//! [`patience`], each with its reason.
+//! A [`Driver`] moves packets between an [`Hca`](ferroce_hca::Hca) and a [`Link`]. It has no clock,
+//! socket or thread: time and link are arguments, so its decisions are the same, and can be tested,
+//! on sockets, on memory, and on a simulated wire. A [`Helper`] makes the decisions of the thread
+//! that drives a device while its program does not, and [`drive_both`] those of a thread that
+//! drives two devices connected to each other. [`patience`] has the constants for these decisions,
+//! with the reason for each.
 #![forbid(unsafe_code)]
 
 mod doorbell;

@@ -1,4 +1,4 @@
-//! What a driver needs of the thing that carries packets.
+//! The driver's interface to whatever carries packets.
 
 use ferroce_hca::{Event, Hca, Outgoing, Time};
 

@@ -1,7 +1,7 @@
-//! The numbers by which a device is driven, each with its reason.
+//! The constants by which a device is driven, with the reason for each.
 //!
-//! They were found by measurement on loopback, where a packet takes about a microsecond, a system
-//! call without data half of one, and a wake-up ten to fifty.
+//! They were measured on loopback, where a packet takes about a microsecond, a system call without
+//! data half a microsecond, and a wake-up ten to fifty.
 
 use ferroce_hca::Span;
 

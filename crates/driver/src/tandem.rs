@@ -1,4 +1,4 @@
-//! Two devices that one thread drives.
+//! Two devices driven by one thread.
 
 use ferroce_hca::Time;
 

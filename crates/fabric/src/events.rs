@@ -1,13 +1,13 @@
-//! What happens next: one event at most of each of a fixed number of sources.
+//! The event queue: at most one event for each of a fixed number of sources.
 //!
-//! A source is something that can say when it wants attention next: a host, a port, the far end of a
-//! line. So the queue never holds more than there are sources, nothing in it is ever out of date, and
-//! the order depends on nothing but times and the sources' numbers.
+//! A source is anything that can state when it needs attention next: a host, a port, the far end of
+//! a line. The queue therefore never holds more entries than there are sources, none of them is
+//! ever out of date, and the order depends only on times and the sources' numbers.
 //!
-//! Nearly all events lie no further ahead than a frame takes to cross a line. They are in a ring of
-//! buckets of which each is so short that it seldom holds more than one or two; finding, moving and
-//! taking one costs a few words of memory and no comparisons that a processor cannot foresee. Others,
-//! timers above all, and what is too much for one bucket, are in a heap.
+//! Nearly all events are no further ahead than a frame takes to cross a line. They are in a ring of
+//! buckets, each so short that it seldom holds more than one or two. Finding, moving and removing
+//! one costs a few words of memory and no comparisons that a processor cannot predict. Others,
+//! mainly timers, and entries that do not fit into a bucket, are in a heap.
 
 mod heap;
 mod ring;

@@ -1,4 +1,4 @@
-//! Cards on a network.
+//! Devices on a network.
 
 mod answers;
 mod capture;

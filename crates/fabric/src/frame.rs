@@ -1,4 +1,4 @@
-//! What travels: packets, and the frames that switches look at.
+//! Packets, and the frames that switches handle.
 
 use ferroce_hca::Outgoing;
 

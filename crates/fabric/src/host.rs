@@ -1,4 +1,4 @@
-//! Hosts: a device, and what it needs to talk to others.
+//! Hosts: a device, and what it needs to communicate.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,4 +1,4 @@
-//! What theory says: the best that a fabric can do, to hold simulations against.
+//! Theoretical results: the best that a fabric can do, for comparison with simulations.
 
 mod max_min;
 mod path;

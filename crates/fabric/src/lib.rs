@@ -1,9 +1,9 @@
-//! A fabric on virtual time: the same devices that run on sockets, on links and switches of a
+//! A fabric in virtual time: the same devices that run on sockets, on links and switches of a
 //! simulated network, with workloads and faults.
 //!
-//! [`Fabric`] is a network with a device at each end, [`Simulation`] a workload on it that meets with
-//! faults, [`scenario`] such a thing as a file. Below them, a [`Network`] takes anything that can send and
-//! receive ([`Stations`]).
+//! [`Fabric`] is a network with a device at each end, [`Simulation`] runs a workload with faults on
+//! it, and [`scenario`] reads both from a file. Below them, a [`Network`] takes anything that can
+//! send and receive ([`Stations`]).
 //!
 //! ```
 //! use ferroce_fabric::topology::CableSpec;

@@ -1,4 +1,4 @@
-//! One direction of a cable: what has left one end and not reached the other.
+//! One direction of a cable: frames that have left one end and not yet reached the other.
 
 use std::collections::VecDeque;
 

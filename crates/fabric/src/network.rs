@@ -1,4 +1,4 @@
-//! Lines and switches, what is under way on them, and what happens next.
+//! Lines and switches, the frames on them, and the next event.
 
 mod build;
 mod cables;

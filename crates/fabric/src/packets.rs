@@ -1,4 +1,4 @@
-//! Packets under way, by number.
+//! Packets in flight, by number.
 
 use crate::frame::Parcel;
 

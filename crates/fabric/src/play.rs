@@ -1,4 +1,4 @@
-//! A workload played on a fabric: connections, messages, and what became of them.
+//! Runs a workload on a fabric: connections, messages, and their results.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};

@@ -1,4 +1,4 @@
-//! What has come of a simulation, as figures.
+//! The results of a simulation, as figures.
 
 mod ideal;
 

@@ -1,7 +1,7 @@
-//! Which way packets go: equal-cost shortest paths, and the choice between them.
+//! Routing: equal-cost shortest paths, and the choice between them.
 //!
-//! A switch looks up the ports that lead to the destination on a shortest path, and takes one of them
-//! by a hash of the flow, [`pick`]. Hosts do not forward.
+//! A switch looks up the ports that lead to the destination on a shortest path, and takes one of
+//! them by a hash of the flow, [`pick`]. Hosts do not forward.
 
 use std::collections::HashMap;
 

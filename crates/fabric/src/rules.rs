@@ -1,4 +1,4 @@
-//! What becomes of single packets: a script, or anything else that looks at them.
+//! Rules for single packets: a script, or anything else that inspects them.
 
 use std::fmt;
 

@@ -1,19 +1,19 @@
-//! Scenarios: a fabric, what hosts do on it, what goes wrong, and what to record, as a TOML file.
+//! Scenarios: a fabric, the jobs of its hosts, faults, and what to record, as a TOML file.
 //!
-//! Reading is strict: an unknown key, a value out of range or a host that does not exist is an error
-//! with its line. What a file refers to is read by the caller.
+//! Reading is strict: an unknown key, a value out of range or a host that does not exist is an
+//! error with its line. The caller reads the files that a scenario refers to.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
 //! | `keys` | the table of all keys |
-//! | `read` | values of TOML, and what is wrong with them |
-//! | `plain` | values put in the place of others |
+//! | `read` | TOML values, and errors in them |
+//! | `plain` | replacing values |
 //! | `names` | hosts and cables by name |
 //! | `topology`, `switches`, `device`, `job`, `fault` | one table of the file each |
-//! | `check` | what can never happen, or is surely deadly |
-//! | `estimate` | how much work a run is |
+//! | `check` | finds what can never happen, or is certainly fatal |
+//! | `estimate` | the amount of work of a run |
 //! | `schema` | the JSON Schema |
-//! | `hash` | what tells scenarios apart |
+//! | `hash` | identifies a scenario |
 //!
 //! ```
 //! use ferroce_fabric::scenario::Scenario;

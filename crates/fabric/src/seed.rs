@@ -1,4 +1,4 @@
-//! Seeds of parts, from the seed of the whole.
+//! Derives the seeds of parts from the overall seed.
 
 /// The seed of one part: neighbouring parts have nothing in common (splitmix64).
 pub(crate) fn sub_seed(seed: u64, part: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! A workload on a fabric that meets with faults, and what is recorded of it.
+//! A workload with faults on a fabric, and what is recorded of it.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Reading text files that others' programs wrote.
+//! Reads text files of other simulators.
 
 use std::fmt::Display;
 use std::str::FromStr;

@@ -1,9 +1,9 @@
-//! What is connected to what.
+//! Topologies: hosts, switches and cables.
 //!
-//! A [`Topology`] is plain data: hosts, switches and the cables between them. It comes from a builder
-//! ([`Topology::pair`], [`Topology::star`], [`Dumbbell`], [`LeafSpine`], [`FatTree`], [`RailPod`],
-//! [`Topology::from_list`]), from a file ([`HpccTopology`]), or is made by hand; [`Topology::check`] says
-//! whether it can be simulated.
+//! A [`Topology`] is plain data: hosts, switches and the cables between them. It comes from a
+//! builder ([`Topology::pair`], [`Topology::star`], [`Dumbbell`], [`LeafSpine`], [`FatTree`],
+//! [`RailPod`], [`Topology::from_list`]), from a file ([`HpccTopology`]), or is constructed
+//! directly; [`Topology::check`] checks whether it can be simulated.
 //!
 //! ```
 //! use ferroce_fabric::topology::{CableSpec, LeafSpine};

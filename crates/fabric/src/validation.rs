@@ -1,9 +1,9 @@
-//! Predicted against observed: reaction points on the network and the fluid model's equations, held
-//! against the model's fixed point and against what others have published.
+//! Compares predictions with observations: reaction points on the network and the fluid model's
+//! equations with the model's fixed point and with published results.
 //!
-//! The bands around the fixed point are how far packet simulators of others sit from the fluid model,
-//! which knows neither packets nor phases. Of CNPs there are 13 to 17 % more than the model says; the
-//! band leaves room for that.
+//! The bands around the fixed point are how far other packet simulators deviate from the fluid
+//! model, which has no packets and no phases. There are 13 to 17 % more CNPs than the model
+//! predicts; the band allows for that.
 
 pub mod flows;
 

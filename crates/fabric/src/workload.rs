@@ -1,9 +1,9 @@
-//! What hosts send to each other, and when.
+//! Workloads: what hosts send to each other, and when.
 //!
-//! A [`Workload`] is plain data: transfers, and which of them wait for others. It comes from a
-//! function over typed parameters ([`incast`], [`permutation`], [`Collective`], [`Poisson`],
-//! [`Requests`]), from a file ([`Workload::from_hpcc`], [`Workload::from_htsim`]), or is made by hand;
-//! [`Workload::check`] says whether a topology can run it. Several become one by [`Workload::merge`].
+//! A [`Workload`] is plain data: transfers, and their dependencies. It comes from a function over
+//! typed parameters ([`incast`], [`permutation`], [`Collective`], [`Poisson`], [`Requests`]), from
+//! a file ([`Workload::from_hpcc`], [`Workload::from_htsim`]), or is constructed directly;
+//! [`Workload::check`] checks whether a topology can run it. [`Workload::merge`] combines several.
 //!
 //! ```
 //! use ferroce_fabric::workload::{Collective, Workload, incast};

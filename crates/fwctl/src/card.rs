@@ -1,4 +1,4 @@
-//! Real cards: finding, opening, reading and writing registers.
+//! Real cards: find them, open them, read and write their registers.
 
 mod find;
 mod list;
@@ -17,8 +17,8 @@ use crate::uapi::{DEVICE_TYPE_MLX5, FWCTL_RPC, Mlx5Info, Rpc, Scope, device_type
 pub use self::find::{FindError, Places, is_card_name};
 pub use self::list::Found;
 
-/// The most bytes of a register that cards take at once; tools ask for as many where a register
-/// has no length of its own.
+/// The maximum length of a register that cards accept at once, bytes. Tools request this length for
+/// registers that have no fixed length.
 pub const REGISTER_LEN_MAX: usize = 812;
 
 /// An open card.
@@ -29,7 +29,7 @@ pub struct Card {
     info: Mlx5Info,
 }
 
-/// Why a card did not do what it was asked to.
+/// The reason why a card could not be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CardError {
@@ -45,12 +45,12 @@ pub enum CardError {
         /// The node.
         path: PathBuf,
     },
-    /// The node does not open for another reason.
+    /// The node could not be opened for another reason.
     #[error("cannot open {}: {source}", path.display())]
     Open {
         /// The node.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The node belongs to a device of another kind.
@@ -61,7 +61,7 @@ pub enum CardError {
     OtherKind {
         /// The node.
         path: PathBuf,
-        /// What it says it is.
+        /// The device type it reports.
         device_type: u32,
     },
     /// The kernel did not pass the command on.
@@ -72,29 +72,30 @@ pub enum CardError {
         /// The error number.
         errno: Errno,
     },
-    /// The card refused.
+    /// The card refused the command.
     #[error("{}: register {register_id:#06x}: {status}{}", path.display(), advice(*status, *syndrome, *info))]
     Refused {
         /// The node.
         path: PathBuf,
         /// Number of the register.
         register_id: u16,
-        /// Why.
+        /// The status.
         status: Status,
-        /// More of why, for the card's makers.
+        /// Details for the card's manufacturer.
         syndrome: u32,
-        /// What the firmware lets the node do.
+        /// What the firmware allows the node to do.
         info: Mlx5Info,
     },
 }
 
 impl Card {
-    /// Opens the card of a name: `fwctl0`, `/dev/fwctl/fwctl0`, a PCI address such as
+    /// Opens the card with a name: `fwctl0`, `/dev/fwctl/fwctl0`, a PCI address such as
     /// `0000:1a:00.0` or `1a:00.0`, or MFT's `/dev/mst/mt4129_pciconf0`.
     ///
     /// # Errors
     ///
-    /// There is no such card, it may not be opened, or it is none that has these registers.
+    /// Returns an error if there is no such card, if the user may not open it, or if it does not
+    /// have these registers.
     pub fn open(name: &str) -> Result<Self, CardError> {
         let path = Places::default().node(name)?;
         let node = OpenOptions::new().read(true).write(true).open(&path);
@@ -111,24 +112,24 @@ impl Card {
         Ok(Self { path, node, info })
     }
 
-    /// The node.
+    /// Returns the node's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the firmware lets this open node do.
+    /// Returns what the firmware allows this open node to do.
     #[must_use]
     pub fn info(&self) -> Mlx5Info {
         self.info
     }
 
-    /// Reads or writes a register. `data` is its content, and for a read carries its index, too;
-    /// it changes with a read that was done and else not at all.
+    /// Reads or writes a register. `data` is its content; for a read, it also carries the
+    /// register's index. Only a successful read changes `data`.
     ///
     /// # Errors
     ///
-    /// [`CardError::Kernel`] and [`CardError::Refused`].
+    /// Returns [`CardError::Kernel`] or [`CardError::Refused`].
     pub fn access(&self, id: u16, method: Method, data: &mut [u8]) -> Result<(), CardError> {
         let call = Call::new(id, method, data);
         let mut output = vec![0; call.out_len];
@@ -159,20 +160,20 @@ impl Card {
     }
 }
 
-/// What is sent to a card for one access of a register.
+/// The data sent to a card for one access of a register.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Call {
-    /// How far it reaches: as little as the kernel wants for it, so that neither `CAP_SYS_RAWIO`
-    /// is needed nor the kernel tainted.
+    /// Its scope: the smallest that the kernel requires, so that `CAP_SYS_RAWIO` is not needed and
+    /// the kernel is not tainted.
     pub scope: Scope,
     /// The command.
     pub input: Vec<u8>,
-    /// Bytes of the answer.
+    /// Length of the answer, bytes.
     pub out_len: usize,
 }
 
 impl Call {
-    /// The call that reads or writes a register.
+    /// Creates the call that reads or writes a register.
     #[must_use]
     pub fn new(id: u16, method: Method, data: &[u8]) -> Self {
         Self {
@@ -185,7 +186,7 @@ impl Call {
         }
     }
 
-    /// The call in words and bytes, one line for each 16 of them.
+    /// Returns the call in words and bytes, with 16 bytes per line.
     #[must_use]
     pub fn dump(&self) -> String {
         let mut text = format!(

@@ -1,4 +1,4 @@
-//! The system call.
+//! The ioctl system call.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

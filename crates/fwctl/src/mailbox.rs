@@ -8,28 +8,28 @@ pub const ACCESS_REG: u16 = 0x805;
 /// The same command under the name for programs without privileges.
 pub const ACCESS_REGISTER_USER: u16 = 0xb0c;
 
-/// Bytes in front of a register's content, in a command and in its answer.
+/// Length of the header before a register's content, in a command and in its answer, bytes.
 pub const HEADER_LEN: usize = 16;
 
-/// A command. What stands in its fields need not make sense.
+/// A command. Its fields need not be valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request<'a> {
     /// [`ACCESS_REG`], or another command.
     pub opcode: u16,
-    /// The firmware's number for who asks; the kernel writes its own over it.
+    /// The firmware's number for the caller; the kernel overwrites it.
     pub uid: u16,
     /// A [`Method`], if the command is ACCESS_REG.
     pub op_mod: u16,
     /// Number of the register.
     pub register_id: u16,
-    /// What some registers take beside their content; 0 for the others.
+    /// An argument that some registers take in addition to their content; 0 for the others.
     pub argument: u32,
     /// Content of the register.
     pub data: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// The command that reads or writes a register.
+    /// Creates the command that reads or writes a register.
     #[must_use]
     pub const fn access(register_id: u16, method: Method, data: &'a [u8]) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Reads a command; `None` if it ends before its content begins.
+    /// Parses a command; `None` if it ends before its content begins.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (header, data) = bytes.split_first_chunk::<HEADER_LEN>()?;
@@ -57,7 +57,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// The bytes of the command.
+    /// Returns the bytes of the command.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; HEADER_LEN + self.data.len()];
@@ -70,7 +70,7 @@ impl<'a> Request<'a> {
         bytes
     }
 
-    /// What is to be done with the register; `None` if the firmware knows no such thing.
+    /// Returns the method, or `None` if the firmware does not know it.
     #[must_use]
     pub const fn method(&self) -> Option<Method> {
         Method::of(self.op_mod)
@@ -80,16 +80,16 @@ impl<'a> Request<'a> {
 /// The answer to a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reply<'a> {
-    /// How it went.
+    /// The result.
     pub status: Status,
-    /// What the firmware's makers can tell from it; 0 if it went well.
+    /// Details for the firmware's authors; 0 on success.
     pub syndrome: u32,
     /// Content of the register.
     pub data: &'a [u8],
 }
 
 impl<'a> Reply<'a> {
-    /// Reads an answer; `None` if it ends before its content begins.
+    /// Parses an answer; `None` if it ends before its content begins.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (header, data) = bytes.split_first_chunk::<HEADER_LEN>()?;
@@ -101,7 +101,7 @@ impl<'a> Reply<'a> {
         })
     }
 
-    /// The answer in `len` bytes, as many as the asker has room for.
+    /// Returns the answer in `len` bytes, the space that the caller has.
     #[must_use]
     pub fn to_bytes(&self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; HEADER_LEN];

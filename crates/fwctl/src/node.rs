@@ -1,7 +1,7 @@
-//! What a node does with an ioctl, as the kernel's fwctl core and its mlx5 driver do it.
+//! Handling of a node's ioctls, as in the kernel's fwctl core and its mlx5 driver.
 //!
-//! The node is the logic alone: how to reach the program's memory, and the device whose registers
-//! it shows, are arguments.
+//! The node is only the logic: access to the program's memory, and to the device whose registers it
+//! shows, are arguments.
 
 use nix::errno::Errno;
 
@@ -12,7 +12,7 @@ use crate::uapi::{
     DEVICE_TYPE_MLX5, FWCTL_INFO, FWCTL_RPC, Info, MAX_RPC_LEN, Mlx5Info, Rpc, Scope,
 };
 
-/// The memory of the program that asks.
+/// The memory of the calling program.
 pub trait UserMemory {
     /// Reads bytes; `false` if they are not all there.
     fn read(&self, address: u64, out: &mut [u8]) -> bool;
@@ -31,19 +31,20 @@ const CHUNK: usize = 4096;
 
 /// Carries out an ioctl on a node.
 ///
-/// `access` reads or writes a register of the device: its number, what to do, and its content,
-/// which a read replaces.
+/// `access` reads or writes a register of the device. Its arguments are the register's number, the
+/// method, and the content, which a read replaces.
 ///
-/// Of the commands that the kernel's driver lets through, the device knows those that access
-/// registers; the others fail as those do that the driver holds back. Whoever may open the node has
-/// all rights to it, those of [`Scope::DebugWriteFull`] included: it is the user's own device.
+/// Of the commands that the kernel's driver allows, the device supports those that access
+/// registers; the others fail like those that the driver rejects. Anyone who can open the node has
+/// all rights to it, including those of [`Scope::DebugWriteFull`], because it is the user's own
+/// device.
 ///
 /// # Errors
 ///
-/// Those of the kernel: `ENOTTY` for another ioctl; `EFAULT` where memory is not the program's;
-/// `EINVAL` for a structure that is too short, `E2BIG` for one with unknown fields in use;
-/// `EOPNOTSUPP` for unknown flags and scopes; `EMSGSIZE` for a command or an answer below 16 bytes
-/// or above 2 MiB; `EBADMSG` for a command that the scope does not allow.
+/// Returns the kernel's errors: `ENOTTY` for another ioctl; `EFAULT` if memory is not the
+/// program's; `EINVAL` for a structure that is too short, `E2BIG` for one with unknown fields in
+/// use; `EOPNOTSUPP` for unknown flags and scopes; `EMSGSIZE` for a command or an answer below 16
+/// bytes or above 2 MiB; `EBADMSG` for a command that the scope does not allow.
 pub fn ioctl(
     command: u32,
     argument: u64,

@@ -1,7 +1,7 @@
 //! The structures of the node's two ioctls (`include/uapi/fwctl/fwctl.h`), in the machine's own
 //! byte order.
 
-/// Says what kind of card it is.
+/// Returns the kind of card.
 pub const FWCTL_INFO: u32 = 0x9a00;
 
 /// Sends a command to the firmware and waits for its answer.
@@ -10,22 +10,22 @@ pub const FWCTL_RPC: u32 = 0x9a01;
 /// The longest command, and the longest answer, in bytes.
 pub const MAX_RPC_LEN: u32 = 2 << 20;
 
-/// How far a command may reach; the numbers of [`Rpc::scope`].
+/// The scope of a command; the numbers of [`Rpc::scope`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u32)]
 pub enum Scope {
-    /// What an administrator may configure. The kernel lets registers be written with it.
+    /// Configuration by an administrator. The kernel allows it to write registers.
     Configuration = 0,
-    /// Reads for debugging. The kernel lets registers be read from here on.
+    /// Reads for debugging. The kernel allows this and all further scopes to read registers.
     DebugReadOnly = 1,
-    /// Writes for debugging; the kernel counts as tainted afterwards.
+    /// Writes for debugging; taints the kernel.
     DebugWrite = 2,
-    /// Everything; needs `CAP_SYS_RAWIO`, and taints.
+    /// Everything; needs `CAP_SYS_RAWIO`, and taints the kernel.
     DebugWriteFull = 3,
 }
 
 impl Scope {
-    /// The scope of a number; `None` if there is none.
+    /// Returns the scope with this number, or `None` if there is none.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
@@ -41,21 +41,21 @@ impl Scope {
 /// `struct fwctl_info`, the argument of [`FWCTL_INFO`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Info {
-    /// Bytes of the structure as the program knows it.
+    /// Size of the structure as the program knows it, bytes.
     pub size: u32,
     /// 0.
     pub flags: u32,
     /// Answer: the kind of card, see [`device_type_name`].
     pub out_device_type: u32,
-    /// Room at `out_device_data`; as an answer, how much the driver had to tell.
+    /// Size of the buffer at `out_device_data`; in the answer, the size of the driver's data.
     pub device_data_len: u32,
-    /// Address that the driver's part of the answer goes to; of [`DEVICE_TYPE_MLX5`] a
+    /// Address of the buffer for the driver's part of the answer; for [`DEVICE_TYPE_MLX5`] a
     /// [`Mlx5Info`].
     pub out_device_data: u64,
 }
 
 impl Info {
-    /// Bytes of the structure.
+    /// Size of the structure, bytes.
     pub const SIZE: usize = 24;
 
     /// Reads the structure.
@@ -86,22 +86,22 @@ impl Info {
 /// `struct fwctl_rpc`, the argument of [`FWCTL_RPC`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rpc {
-    /// Bytes of the structure as the program knows it.
+    /// Size of the structure as the program knows it, bytes.
     pub size: u32,
     /// A [`Scope`].
     pub scope: u32,
-    /// Bytes of the command.
+    /// Length of the command, bytes.
     pub in_len: u32,
-    /// Room for the answer; as an answer, its length.
+    /// Size of the buffer for the answer; in the answer, its length.
     pub out_len: u32,
     /// Address of the command.
     pub input: u64,
-    /// Address that the answer goes to.
+    /// Address of the buffer for the answer.
     pub output: u64,
 }
 
 impl Rpc {
-    /// Bytes of the structure.
+    /// Size of the structure, bytes.
     pub const SIZE: usize = 32;
 
     /// Reads the structure.
@@ -131,10 +131,10 @@ impl Rpc {
     }
 }
 
-/// Kind of card of NVIDIA's since ConnectX-4.
+/// The device type of NVIDIA cards since ConnectX-4.
 pub const DEVICE_TYPE_MLX5: u32 = 1;
 
-/// What a kind of card is called.
+/// Returns the name of a device type.
 #[must_use]
 pub const fn device_type_name(device_type: u32) -> &'static str {
     match device_type {
@@ -146,20 +146,21 @@ pub const fn device_type_name(device_type: u32) -> &'static str {
     }
 }
 
-/// `struct fwctl_info_mlx5`, what the driver of [`DEVICE_TYPE_MLX5`] tells of an open node.
+/// `struct fwctl_info_mlx5`, the information about an open node from the driver of
+/// [`DEVICE_TYPE_MLX5`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mlx5Info {
     /// The firmware's number for the open node.
     pub uid: u32,
-    /// What the firmware lets it do.
+    /// What the firmware allows it to do.
     pub uctx_caps: u32,
 }
 
 impl Mlx5Info {
-    /// Bytes of the structure.
+    /// Size of the structure, bytes.
     pub const SIZE: usize = 8;
 
-    /// Bit of `uctx_caps`: registers that concern the whole card can be reached.
+    /// Bit of `uctx_caps`: registers of the whole card are accessible.
     pub const TOOLS_RESOURCES: u32 = 0x4;
 
     /// Reads the structure.

@@ -1,7 +1,7 @@
-//! When a port has no carrier on purpose.
+//! Deliberate loss of a port's carrier.
 //!
-//! A port is down during [`Outages`], of which a [`Schedule`] holds several, and during blackouts that
-//! take the carrier with them. It is up at all other times, if the host's own interface is.
+//! A port is down during [`Outages`], of which a [`Schedule`] holds several, and during blackouts
+//! that include the carrier. It is up at all other times, if the host's own interface is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

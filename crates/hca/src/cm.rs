@@ -1,12 +1,12 @@
-//! The connection manager (IBA vol 1, chapter 12): queue pairs 1 of two devices agree on a
-//! connection before, and on its end after, two programs' queue pairs speak.
+//! The connection manager (IBA vol 1, chapter 12): queue pairs 1 of two devices set up and end
+//! connections between two programs' queue pairs.
 //!
-//! Like the device it is a part of it knows no clock and no socket. A program calls [`Cm`] through
-//! [`crate::Hca::cm_mut`] and learns what happened from [`crate::Hca::poll_cm_event`]; it moves its
-//! queue pairs itself.
+//! Like the device it belongs to, it has no clock and no socket. A program calls [`Cm`] through
+//! [`crate::Hca::cm_mut`] and gets events from [`crate::Hca::poll_cm_event`]; it changes the state
+//! of its queue pairs itself.
 //!
-//! Every message that wants an answer is repeated until it comes or the retries run out, and a
-//! repeated message is answered again.
+//! Every message that requires an answer is repeated until the answer arrives or the retries are
+//! used up, and a repeated message is answered again.
 
 mod bounds;
 mod call;

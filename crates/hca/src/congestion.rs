@@ -1,7 +1,7 @@
-//! Congestion control of the port: DCQCN as it acts on the wire.
+//! The port's congestion control: DCQCN as it acts on the wire.
 //!
 //! The notification point answers packets marked CE with CNPs. The reaction point gives a queue
-//! pair whose peer sends CNPs a [`Limiter`], and takes it away when the rate has recovered.
+//! pair whose peer sends CNPs a [`Limiter`], and removes it when the rate has recovered.
 
 mod datagram;
 mod limiter;

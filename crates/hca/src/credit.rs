@@ -1,10 +1,11 @@
-//! Who may send now, where many queue pairs send into one buffer.
+//! Credit: decides who may send when many queue pairs send into one buffer.
 //!
-//! A peer's socket drops what its receive buffer has no room for. So what all queue pairs of this
-//! device have on the wire to one address stays below a bound, however many they are, however they
-//! start, and in however many processes. Room is taken burst by burst by whoever comes; who finds none waits in a queue, and
-//! as soon as one waits, everybody who wants more goes behind it. The same holds for the responses
-//! to this device's READs, which come to its own socket.
+//! A peer's socket drops packets that do not fit into its receive buffer. The amount that all queue
+//! pairs of this device have in flight to one address therefore stays below a bound, regardless of
+//! their number, their start and the number of processes. Queue pairs take room burst by burst. If
+//! there is none, they wait in a queue, and while any of them waits, all others that want more wait
+//! behind it. The same applies to the responses to this device's READs, which arrive at its own
+//! socket.
 
 mod lease;
 mod path;

@@ -1,23 +1,22 @@
-//! The device: what it consists of. Verbs are in [`crate::verbs`]; the rest of what it does lies in
-//! the rooms beside:
+//! The device and its parts. Verbs are in [`crate::verbs`]; everything else is in these modules:
 //!
-//! | room | holds |
+//! | module | content |
 //! |---|---|
-//! | `config` | what a device is made with |
+//! | `config` | the parameters of a new device |
 //! | `control` | registers and settings, read and written from outside |
-//! | `receive` | packets that come in: the impaired link, whom they are for, who may have them |
-//! | `port` | what waits to be sent, by priority, and what may leave |
-//! | `transmit` | packets that go out: whose turn it is, and the impaired link |
+//! | `receive` | incoming packets: the impaired link, their destination, and permission checks |
+//! | `port` | packets waiting to be sent, by priority, and which of them may leave |
+//! | `transmit` | outgoing packets: the order of queue pairs, and the impaired link |
 //! | `payload` | the bytes of those packets |
-//! | `timers` | deadlines: when the host is to come back, and what happens then |
-//! | `queue_pair` | a queue pair with the device around it |
-//! | `rest` | memory that traffic has taken and a device at rest does not need |
-//! | `credit` | what is on the wire, and who may send how much |
-//! | `carrier` | whether the port has one, and what it tells programs of that |
-//! | `congestion`, `flows` | congestion notified and heeded, and a look at it |
-//! | `gid` | queue pairs whose GID is gone |
+//! | `timers` | deadlines: when the host must call again, and what happens then |
+//! | `queue_pair` | a queue pair in its device |
+//! | `rest` | releases memory that an idle device does not need |
+//! | `credit` | what is in flight, and who may send how much |
+//! | `carrier` | the state of the port's carrier, and the events for it |
+//! | `congestion`, `flows` | congestion control, and its state for display |
+//! | `gid` | queue pairs whose GID was removed |
 //! | `cm` | the connection manager's packets |
-//! | `audit`, `audit_credit` | whether the device's books agree with each other |
+//! | `audit`, `audit_credit` | consistency checks |
 
 mod audit;
 mod audit_credit;

@@ -1,4 +1,4 @@
-//! Why a verb failed.
+//! Errors of the verbs.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};

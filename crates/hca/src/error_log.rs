@@ -1,4 +1,4 @@
-//! The last errors of a device, for whoever asks what went wrong when it is over.
+//! The last errors of a device, for diagnosis afterwards.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering, fence};

@@ -1,4 +1,4 @@
-//! What the device tells its host besides completions.
+//! The device's events for its host, other than completions.
 
 use std::io;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Which function of its card a device is.
+//! The function of its card that a device represents.
 
 /// Which function of its card a device is.
 #[derive(Clone, PartialEq, Eq, Debug)]

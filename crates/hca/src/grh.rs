@@ -1,4 +1,4 @@
-//! The IP header in front of a datagram, as programs see it.
+//! The IP header before a datagram, in the form that programs see.
 
 use std::net::IpAddr;
 

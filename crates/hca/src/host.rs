@@ -1,5 +1,5 @@
-//! The device as one queue pair sees it for the length of one call: what it shares with the others,
-//! lent to the transport.
+//! The device as one queue pair sees it during one call: the parts it shares with the others, lent
+//! to the transport.
 
 use std::collections::VecDeque;
 

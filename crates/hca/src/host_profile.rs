@@ -1,4 +1,4 @@
-//! What a host makes of the device.
+//! Parameters that a host sets for its devices.
 
 use std::sync::{Arc, LazyLock};
 

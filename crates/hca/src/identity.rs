@@ -1,4 +1,4 @@
-//! What tools see of a device when they open it.
+//! The identity that tools read when they open a device.
 
 use ferroce_prm::mgir;
 

@@ -1,7 +1,7 @@
-//! A bad link, on purpose.
+//! Deliberate degradation of a link.
 //!
-//! An [`Impairment`] describes it; one applies to what the device sends, another to what it
-//! receives. All randomness comes from the device's seed.
+//! An [`Impairment`] describes it; one applies to the packets that the device sends, another to
+//! those that it receives. All randomness comes from the device's seed.
 
 mod queue;
 

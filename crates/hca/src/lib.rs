@@ -1,13 +1,12 @@
 //! The device, sans-IO: protection domains, memory regions, completion queues, shared receive
 //! queues, queue pairs, registers, counters, the timeout histogram and link impairments.
 //!
-//! An [`Hca`] knows no clock, socket, thread or global random source. Its host (real sockets, or a
-//! fabric simulator) calls it in one order: an input ([`Hca::handle_packet`],
-//! [`Hca::handle_timeout`], or a verb), then drains the outputs ([`Hca::poll_transmit`],
-//! [`Hca::poll_completion`], [`Hca::poll_event`]) and asks for the next deadline
-//! ([`Hca::poll_timeout`]).
+//! An [`Hca`] has no clock, socket, thread or global random source. Its host (real sockets, or a
+//! fabric simulator) first calls it with an input ([`Hca::handle_packet`], [`Hca::handle_timeout`],
+//! or a verb), then drains the outputs ([`Hca::poll_transmit`], [`Hca::poll_completion`],
+//! [`Hca::poll_event`]) and asks for the next deadline ([`Hca::poll_timeout`]).
 //!
-//! This host has no network at all, so that a SEND ends when its retries are over:
+//! This example host has no network at all, so a SEND fails when its retries are used up:
 //!
 //! ```
 //! use ferroce_hca::{
@@ -53,7 +52,8 @@
 //! # Ok::<(), ferroce_hca::VerbsError>(())
 //! ```
 //!
-//! `unsafe` is denied everywhere but in `memory`, the one module that touches registered memory.
+//! `unsafe` is denied everywhere except in `memory`, the one module that accesses registered
+//! memory.
 #![deny(unsafe_code)]
 
 pub mod carrier;

@@ -1,7 +1,7 @@
-//! What the device can do: the table behind `ibv_query_device` and `ibv_query_device_ex`.
+//! The device's capabilities: the table behind `ibv_query_device` and `ibv_query_device_ex`.
 //!
-//! Numbers are those of the device as a whole, in the units of `ibv_device_attr`. What is not here
-//! is 0 there: reliable datagrams, raw packets, fast memory regions, TSO, RSS, tag matching,
+//! The numbers apply to the whole device, in the units of `ibv_device_attr`. Anything not listed
+//! here is 0 there: reliable datagrams, raw packets, fast memory regions, TSO, RSS, tag matching,
 //! packet pacing, completion moderation (`ibv_modify_cq`).
 
 use crate::numbers;

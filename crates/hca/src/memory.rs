@@ -1,10 +1,10 @@
-//! Memory that work requests and remote peers reach.
+//! Memory that work requests and remote peers access.
 //!
-//! As with a real card, the device reads and writes registered memory at its own pace, while the
-//! program may touch the same bytes. What a program sees of a transfer before its completion is
-//! undefined, with one exception: programs that spin on the last bytes of a packet work. Its last
-//! word of 8, 4, 2 or 1 bytes, whichever is aligned, is written last and at once, and who sees it
-//! sees all bytes before it.
+//! As with a real card, the device reads and writes registered memory at any time, while the
+//! program may access the same bytes. The state of a transfer before its completion is undefined,
+//! with one exception: programs that spin on the last bytes of a packet work. Its last word of 8,
+//! 4, 2 or 1 bytes, whichever is aligned, is written last and atomically, and a program that sees
+//! it sees all bytes before it.
 
 mod access;
 

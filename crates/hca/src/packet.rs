@@ -1,4 +1,4 @@
-//! Packets as the device gets them, and what an impaired link does to packets.
+//! Incoming packets, and the effect of an impaired link on packets.
 
 use std::net::IpAddr;
 

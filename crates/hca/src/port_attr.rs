@@ -1,5 +1,5 @@
-//! What programs are told about the port, whether they ask by verbs or read files of sysfs. Numbers
-//! and names are those of the InfiniBand specification (vol 1, 14.2.5.6), as kernels tell them.
+//! Port attributes, whether programs query them through verbs or read them from sysfs. Numbers and
+//! names are those of the InfiniBand specification (vol 1, 14.2.5.6), as kernels report them.
 
 use ferroce_transport::Mtu;
 use ferroce_wire::PKEY_DEFAULT;

@@ -1,4 +1,4 @@
-//! The counters that every InfiniBand or RoCE port has, in terms of those that the device keeps.
+//! The counters that every InfiniBand or RoCE port has, computed from the device's own.
 
 use ferroce_transport::Counter;
 

@@ -1,4 +1,4 @@
-//! What programs have posted since a host looked last.
+//! What programs have posted since the host last checked.
 
 /// What has been posted, for a host that decides when it leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,4 +1,4 @@
-//! Access registers: who answers for which, and with what status.
+//! Access registers: dispatch and status codes.
 
 mod accelerations;
 mod histogram;

@@ -1,4 +1,4 @@
-//! Numbers that nobody outside can guess.
+//! Numbers that outsiders cannot guess.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What puts packets on the wire one after the other, at the rate of the port.
+//! Sends packets one after the other, at the rate of the port.
 
 use ferroce_dcqcn::Rate;
 use ferroce_transport::{Outgoing, Time};

@@ -1,5 +1,5 @@
-//! Everything about a card that is set, not counted, as one value that is never changed: whoever
-//! changes a setting puts another value in its place. So any number of devices share one.
+//! All settings of a card, as one immutable value. To change a setting, replace the value. Any
+//! number of devices can share one.
 
 mod personality;
 

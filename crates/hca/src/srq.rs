@@ -1,4 +1,4 @@
-//! Shared receive queues, with their limit events and the ties of XRC.
+//! Shared receive queues, with their limit events and their links to XRC.
 
 use ferroce_transport::{PostError, ReceiveQueue, RecvWqe, RecvWr};
 

@@ -1,5 +1,5 @@
-//! What is known of a device outside its objects: settings, histogram, counters. A handle to them,
-//! whether they are one process's own or lie in memory that several map.
+//! The state of a device outside its objects: settings, histogram, counters. A handle to it,
+//! whether it belongs to one process or is in memory that several processes map.
 
 mod carrier;
 mod histograms;

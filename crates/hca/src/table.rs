@@ -1,4 +1,4 @@
-//! Objects by index, which is used again late: a stale handle rarely meets a new object.
+//! Objects by index. Indexes are reused late, so that a stale handle rarely refers to a new object.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The verbs: objects are made, changed and destroyed.
+//! The verbs, which create, change and destroy objects.
 
 mod audit;
 mod cq;

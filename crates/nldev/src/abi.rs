@@ -1,4 +1,4 @@
-//! The numbers of `rdma/rdma_netlink.h`, as far as they are used here.
+//! The numbers of `rdma/rdma_netlink.h` that are used here.
 
 /// The client that tells of devices.
 pub(crate) const NLDEV: u16 = 5;

@@ -1,18 +1,18 @@
-//! RDMA netlink: what a kernel would answer about Ferroce's devices.
+//! RDMA netlink: answers in place of the kernel about Ferroce's devices.
 //!
-//! Programs such as iproute2's `rdma` and UCX ask the kernel by sockets of `NETLINK_RDMA`, in messages
-//! whose numbers are those of Linux's `rdma/rdma_netlink.h`. [`answer`] takes such a request and returns
-//! what the kernel would have sent. How the two reach each other is somebody else's matter.
+//! Programs such as iproute2's `rdma` and UCX query the kernel through `NETLINK_RDMA` sockets, with
+//! messages whose numbers are those of Linux's `rdma/rdma_netlink.h`. [`answer`] takes such a
+//! request and returns what the kernel would have sent. The caller transports requests and answers.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
 //! | `message` | messages and attributes as bytes |
 //! | `abi` | the numbers |
 //! | `device` | devices, ports, the system |
-//! | `resource` | what programs have made on a device |
+//! | `resource` | programs' objects on a device |
 //! | `stat` | counters |
 //!
-//! Questions are answered; whatever would change something is refused with `EOPNOTSUPP`.
+//! Queries are answered; requests that would change something are refused with `EOPNOTSUPP`.
 #![forbid(unsafe_code)]
 
 mod abi;

@@ -1,5 +1,5 @@
-//! Messages and attributes as bytes (netlink(7)): numbers are in the order of the host, and everything
-//! begins at a multiple of four.
+//! Messages and attributes as bytes (netlink(7)): numbers are in host byte order, and everything is
+//! aligned to four bytes.
 
 use std::iter::Peekable;
 

@@ -1,4 +1,4 @@
-//! What programs have made on a device.
+//! Programs' objects on a device.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

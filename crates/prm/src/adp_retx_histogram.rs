@@ -1,9 +1,10 @@
-//! ADP_RETX_HISTOGRAM, the counts. It has no index and as many bins as ADP_RETX_HISTOGRAM_CONFIG
-//! gave it; the table knows the first one, [`bins`] and [`put_bins`] all of them.
+//! ADP_RETX_HISTOGRAM, the histogram's counts. It has no index and as many bins as
+//! ADP_RETX_HISTOGRAM_CONFIG specifies; the field table has the first one, [`bins`] and
+//! [`put_bins`] have all of them.
 
 use crate::Register;
 
-/// Where the bins begin.
+/// Offset of the first bin, bytes.
 pub const BINS_OFFSET: usize = 0x10;
 
 /// Size of a bin: a big-endian number of 64 bits.
@@ -25,13 +26,13 @@ define_fields! {
     HISTOGRAM_BIN_LO = "histogram_bin[0]_lo", (0x14, 0, 32), Rw, at "histogram_bin[0].lo";
 }
 
-/// Bytes of the register with this many bins.
+/// Returns the size of the register with this many bins, bytes.
 #[must_use]
 pub const fn size(bins: u8) -> usize {
     BINS_OFFSET + bins as usize * BIN_SIZE
 }
 
-/// The bins that lie in `data` completely.
+/// Returns the bins that are completely in `data`.
 pub fn bins(data: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let (bins, _) = data.get(BINS_OFFSET..).unwrap_or_default().as_chunks();
     bins.iter().copied().map(u64::from_be_bytes)

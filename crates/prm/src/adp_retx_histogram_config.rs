@@ -1,5 +1,5 @@
-//! ADP_RETX_HISTOGRAM_CONFIG, how the waits of adaptive retransmission are sorted into bins, and
-//! whether they are counted.
+//! ADP_RETX_HISTOGRAM_CONFIG: how adaptive retransmission waits are sorted into bins, and whether
+//! they are counted.
 
 use crate::Register;
 

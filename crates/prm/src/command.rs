@@ -1,19 +1,19 @@
-//! The words of ACCESS_REG, the firmware's command for registers: what is asked, and how it went.
+//! The method and the status of ACCESS_REG, the firmware's command for registers.
 
 use core::fmt;
 
-/// What an access register is asked to do; the numbers of the ACCESS_REG command's `op_mod`.
+/// What to do with an access register; the numbers of the ACCESS_REG command's `op_mod`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Method {
     /// SET.
     Write = 0,
-    /// GET. The content goes with the command, too: it may have an index in it.
+    /// GET. The command includes the content, because it may have an index in it.
     Query = 1,
 }
 
 impl Method {
-    /// The method with this number; `None` if the firmware knows no such thing.
+    /// Returns the method with this number, or `None` if the firmware does not know it.
     #[must_use]
     pub const fn of(op_mod: u16) -> Option<Self> {
         match op_mod {
@@ -24,28 +24,28 @@ impl Method {
     }
 }
 
-/// How the firmware says a command went.
+/// The firmware's status of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(pub u8);
 
 impl Status {
-    /// It was done.
+    /// The command succeeded.
     pub const OK: Self = Self(0x00);
     /// The device itself has failed.
     pub const INTERNAL_ERROR: Self = Self(0x01);
-    /// The register cannot be accessed so, or not by this function.
+    /// The register cannot be accessed in this way, or not by this function.
     pub const BAD_OPERATION: Self = Self(0x02);
-    /// A field has a value that is not allowed.
+    /// A field has an invalid value.
     pub const BAD_PARAMETER: Self = Self(0x03);
     /// There is no such register.
     pub const NOT_SUPPORTED: Self = Self(0x04);
     /// The data exceeds a limit.
     pub const LIMIT: Self = Self(0x08);
-    /// There is nothing with this index.
+    /// The index does not exist.
     pub const BAD_INDEX: Self = Self(0x0a);
-    /// The command has another length than the register.
+    /// The length of the command differs from that of the register.
     pub const BAD_INPUT_LENGTH: Self = Self(0x50);
-    /// There is too little room for the answer.
+    /// The buffer for the answer is too small.
     pub const BAD_OUTPUT_LENGTH: Self = Self(0x51);
 
     /// The manual's name for it, and what it means when a register was accessed.

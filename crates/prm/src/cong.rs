@@ -1,7 +1,7 @@
-//! Where the parameters of RoCE congestion control (DCQCN) lie: in the configuration records that
+//! Layouts of the RoCE congestion control (DCQCN) parameters: in the configuration records that
 //! survive a reset, and in the commands that change a running port.
 //!
-//! These are no access registers, so [`REGISTERS`](crate::REGISTERS) does not list them; what is
+//! These are not access registers, so [`REGISTERS`](crate::REGISTERS) does not list them. What is
 //! called their id here is the type of the record, or the `cong_protocol` of the command.
 //!
 //! Sources: mlxconfig's database for the records, `mlx5_ifc.h` of Linux for the commands.
@@ -104,8 +104,8 @@ pub const LAYOUTS: &[&Register] = &[
     &CONG_CONTROL_NP,
 ];
 
-/// The bit of `field_select` in `MODIFY_CONG_PARAMS` that says that a field is written; `None` for
-/// fields of the configuration records, which are always written.
+/// Returns the bit of `field_select` in `MODIFY_CONG_PARAMS` that selects a field for writing, or
+/// `None` for fields of the configuration records, which are always written.
 #[must_use]
 pub fn select_bit(field: &Field) -> Option<u32> {
     let bit = match field.name() {

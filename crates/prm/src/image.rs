@@ -2,18 +2,18 @@
 
 use crate::{Field, Register};
 
-/// A register over a byte buffer: single fields are read and written, everything else stays as it
-/// is, reserved bits included.
+/// A register over a byte buffer. Single fields are read and written; all other bits, including
+/// reserved ones, stay unchanged.
 ///
-/// The buffer may be shorter than the register, because older tools send only the part they know:
-/// fields beyond its end read as zero and cannot be set.
+/// The buffer may be shorter than the register, because older tools send only the part they know.
+/// Fields beyond its end read as zero and cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image<B> {
     bytes: B,
 }
 
 impl<B: AsRef<[u8]>> Image<B> {
-    /// Puts `register` over `bytes`, whose length must be a multiple of four, not zero and at most
+    /// Lays `register` over `bytes`, whose length must be a multiple of four, not zero and at most
     /// [`Register::max_size`].
     pub fn new(register: &'static Register, bytes: B) -> Result<Self, LengthError> {
         let len = bytes.as_ref().len();
@@ -27,7 +27,7 @@ impl<B: AsRef<[u8]>> Image<B> {
         Ok(Self { bytes })
     }
 
-    /// The value of a field; zero if the field lies beyond the end of the buffer.
+    /// Returns the value of a field, or zero if the field is beyond the end of the buffer.
     pub fn get(&self, field: &Field) -> u32 {
         let dword = self.bytes.as_ref().get(field.offset()..field.offset() + 4);
         let Some(Ok(dword)) = dword.map(<[u8; 4]>::try_from) else {
@@ -36,24 +36,24 @@ impl<B: AsRef<[u8]>> Image<B> {
         (u32::from_be_bytes(dword) & field.mask()) >> field.lsb()
     }
 
-    /// Whether a field of one bit is set.
+    /// Returns whether a one-bit field is set.
     pub fn is_set(&self, field: &Field) -> bool {
         self.get(field) != 0
     }
 
-    /// The buffer.
+    /// Returns the buffer.
     pub const fn as_inner(&self) -> &B {
         &self.bytes
     }
 
-    /// The buffer back.
+    /// Returns the buffer by value.
     pub fn into_inner(self) -> B {
         self.bytes
     }
 }
 
 impl<B: AsMut<[u8]>> Image<B> {
-    /// Writes a field and leaves every other bit alone.
+    /// Writes a field and leaves every other bit unchanged.
     pub fn set(&mut self, field: &Field, value: u32) -> Result<(), SetError> {
         if value > field.max() {
             return Err(SetError::TooLarge {
@@ -86,7 +86,7 @@ pub struct LengthError {
     pub register: &'static str,
     /// The length that was given.
     pub len: usize,
-    /// The largest that is right.
+    /// The largest valid length.
     pub max: usize,
 }
 
@@ -94,7 +94,7 @@ pub struct LengthError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetError {
-    /// The field has too few bits for the value.
+    /// The value is too large for the field.
     #[error("{field} = {value} does not fit: the largest value is {max} ({max:#x})")]
     TooLarge {
         /// Name of the field.

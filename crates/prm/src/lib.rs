@@ -1,9 +1,9 @@
-//! Access registers of the device: one constant field table per register drives the lossless codec.
+//! Access registers of the device, with one constant field table per register.
 //!
 //! A [`Register`] is a name, an id, a size and a table of [`Field`]s. The table is the only place
-//! where a bit position is written down; codec, help, JSON and mlxreg-like text all read it. An
-//! [`Image`] puts a register over a byte buffer and reads and writes single fields. It knows no
-//! meaning: whether a value makes sense is the business of the crate that owns the feature.
+//! that defines bit positions; codec, help, JSON and mlxreg-like text all use it. An [`Image`] lays
+//! a register over a byte buffer and reads and writes single fields. This crate does not interpret
+//! values: the crate that owns a feature decides whether a value is valid.
 //!
 //! Registers are big-endian dwords. A field is named by the byte offset of its dword and the number
 //! of its least significant bit inside that dword, bit 0 being the last bit on the wire, exactly as
@@ -20,7 +20,7 @@
 //! assert_eq!(bytes[0x10..0x14], [0x80, 0, 0, 4]);
 //! ```
 //!
-//! A further register is one more module with its table, and one more line in [`REGISTERS`].
+//! To add a register, add a module with its table, and a line in [`REGISTERS`].
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -57,7 +57,7 @@ pub const REGISTERS: &[&Register] = &[
     &roce_accl::ROCE_ACCL,
 ];
 
-/// The register with this id, if it is known.
+/// Returns the register with this id, if it is known.
 #[must_use]
 pub fn by_id(id: u16) -> Option<&'static Register> {
     REGISTERS
@@ -66,7 +66,7 @@ pub fn by_id(id: u16) -> Option<&'static Register> {
         .find(|register| register.id() == id)
 }
 
-/// The register with this name, if it is known. Case matters, as it does to mlxreg.
+/// Returns the register with this name, if it is known. Names are case-sensitive, as in mlxreg.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Register> {
     REGISTERS

@@ -14,10 +14,10 @@ pub const FULL_CHIP_RESET: u32 = 0x1;
 
 define_fields! {
     table FIELDS;
-    /// Query: the triggers that there are. Set: the one to reset with, a bit each.
+    /// Query: the available triggers. Set: the trigger to reset with, one bit each.
     RESET_TRIGGER = "reset_trigger", (0x4, 0, 8), Rw,
         values &[(1, "TRIGGER0"), (2, "TRIGGER1"), (8, "TRIGGER3"), (0x40, "TRIGGER6")];
-    /// The kinds of reset that there are, a bit each.
+    /// The available kinds of reset, one bit each.
     RESET_TYPE = "reset_type", (0x4, 8, 8), Ro,
         values &[
             (1, "Full_Chip_Reset"),
@@ -26,7 +26,7 @@ define_fields! {
             (0x10, "ARM_OS_Shutdown"),
             (0x20, "Network_Reset"),
         ];
-    /// How far a reset has come.
+    /// Progress of a reset.
     RESET_STATE = "reset_state", (0x4, 16, 4), Ro,
         values &[
             (0, "IDLE"),
@@ -42,15 +42,15 @@ define_fields! {
     /// How the PCIe link is toggled.
     PCI_RESET_REQ_METHOD = "pci_reset_req_method", (0x4, 21, 3), Rw,
         values &[(0, "Link_Disable"), (1, "Hot_Reset")];
-    /// Which bit of reset_type is wanted.
+    /// The selected bit of reset_type.
     RST_TYPE_SEL = "rst_type_sel", (0x4, 24, 3), Rw;
-    /// What the driver answers to the question for a reset.
+    /// The driver's answer to a request for a reset.
     PCI_SYNC_FOR_FW_UPDATE_RESP = "pci_sync_for_fw_update_resp", (0x4, 27, 2), Wo,
         values &[(0, "NONE"), (1, "Acknowledgment"), (2, "Dis_acknowledgment")];
-    /// Who sees to it that nobody uses the card meanwhile.
+    /// Who ensures that the card is not used during the reset.
     PCI_SYNC_FOR_FW_UPDATE_START = "pci_sync_for_fw_update_start", (0x4, 29, 2), Rw,
         values &[(0, "Legacy_Flow"), (1, "Synced_Driver_Flow"), (2, "Synced_Tool_Flow")];
-    /// The PCI slot has to be looked at anew.
+    /// The PCI slot has to be rescanned.
     PCI_RESCAN_REQUIRED = "pci_rescan_required", (0x4, 31, 1), Ro;
 }
 

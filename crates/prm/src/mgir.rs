@@ -1,4 +1,4 @@
-//! MGIR, what a card is: tools read it when they open one.
+//! MGIR, the identity of a card: tools read it when they open one.
 
 use crate::{Field, Register};
 
@@ -11,7 +11,7 @@ pub const MGIR: Register = Register::new("MGIR", 0x9020, 0xa0, FIELDS)
 /// Bytes of [`PSID`].
 pub const PSID_LEN: usize = 16;
 
-/// Where [`PSID`] lies.
+/// Offset of [`PSID`], bytes.
 pub const PSID_OFFSET: usize = 0x30;
 
 define_fields! {

@@ -1,16 +1,18 @@
-//! Register contents as mlxreg's options `--indexes` and `--set` write them, and its complaints.
+//! Register contents in the form of mlxreg's options `--indexes` and `--set`, and its error
+//! messages.
 //!
-//! Where a field is known by name, `name=value,name=value`; of a register known by number only,
-//! `address.offset:size=value`: the byte address of a dword, the number of the least significant
-//! bit in it, a width in bits. Numbers are decimal, hexadecimal after `0x` or octal after `0`.
+//! For a register with known fields, the form is `name=value,name=value`. For a register known only
+//! by number, it is `address.offset:size=value`: the byte address of a dword, the number of the
+//! least significant bit in it, and a width in bits. Numbers are decimal, hexadecimal after `0x` or
+//! octal after `0`.
 
 use crate::{Access, Field, Image, Register, SetError};
 
 /// The most fields a register's table may have here.
 const FIELDS_MAX: usize = 256;
 
-/// Writes the fields that `indexes` and `data` name into the content of `register`, which stays
-/// partly written if one of them is wrong.
+/// Writes the fields named in `indexes` and `data` to the content of `register`, which stays partly
+/// written if one of them is wrong.
 pub fn apply<'a>(
     register: &'static Register,
     bytes: &mut [u8],
@@ -66,7 +68,7 @@ fn set<'a>(
     })
 }
 
-/// Writes the places that `indexes` and `data` name into the content of any register.
+/// Writes the positions named in `indexes` and `data` to the content of any register.
 pub fn apply_raw<'a>(
     bytes: &mut [u8],
     indexes: &'a str,
@@ -121,7 +123,7 @@ fn set_raw<'a>(
     Ok(())
 }
 
-/// A number as C programs take it: decimal, or after `0x` hexadecimal, or after `0` octal.
+/// Reads a number in C notation: decimal, hexadecimal after `0x`, or octal after `0`.
 pub fn number(text: &str) -> Result<u32, TextError<'_>> {
     let digits = text.trim_ascii_start();
     if digits.starts_with('-') {
@@ -162,7 +164,7 @@ fn pair(text: &str, by: char) -> Result<(&str, &str), TextError<'_>> {
     }
 }
 
-/// Why a text is no register content, in mlxreg's words.
+/// The reason why a text is not a register's content, in mlxreg's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the text says it")]

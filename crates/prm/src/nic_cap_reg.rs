@@ -1,4 +1,4 @@
-//! NIC_CAP_REG, which registers a card has.
+//! NIC_CAP_REG, the registers that a card has.
 
 use crate::Register;
 

@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use thiserror::Error;
 
-/// The address of a PCI function: `0000:1a:00.0`. Domain 0 may be left out when it is read, as in
+/// The address of a PCI function: `0000:1a:00.0`. Domain 0 may be omitted on input, as in
 /// `1a:00.0`.
 ///
 /// ```
@@ -34,7 +34,8 @@ pub struct PciAddress {
 pub struct PciAddressError;
 
 impl PciAddress {
-    /// The function with the number `id` in a domain: 8 bits of bus, 5 of device, 3 of function.
+    /// Creates the address of function number `id` in a domain: 8 bits of bus, 5 of device, 3 of
+    /// function.
     #[must_use]
     pub const fn new(domain: u32, id: u16) -> Self {
         let [bus, devfn] = id.to_be_bytes();
@@ -46,21 +47,20 @@ impl PciAddress {
         }
     }
 
-    /// The domain; that of the first root complex is 0.
+    /// Returns the domain; that of the first root complex is 0.
     #[must_use]
     pub const fn domain(self) -> u32 {
         self.domain
     }
 
-    /// Its number in the domain.
+    /// Returns the function's number in the domain.
     #[must_use]
     pub const fn id(self) -> u16 {
         u16::from_be_bytes([self.bus, self.device << 3 | self.function])
     }
 
-    /// The address so many functions behind this one, as with ARI, where functions have numbers of
-    /// eight bits, which lie where the device's number lies otherwise. `None` behind the end of the
-    /// domain.
+    /// Returns the address `functions` after this one, as with ARI, where function numbers have
+    /// eight bits and occupy the device number's bits. Returns `None` beyond the end of the domain.
     #[must_use]
     pub const fn behind(self, functions: u16) -> Option<Self> {
         match self.id().checked_add(functions) {
@@ -69,7 +69,7 @@ impl PciAddress {
         }
     }
 
-    /// Another function of the same device, from 0 to 7.
+    /// Returns another function of the same device, 0 to 7.
     #[must_use]
     pub fn sibling(self, function: u8) -> Option<Self> {
         (function < 8).then_some(Self { function, ..self })

@@ -1,4 +1,4 @@
-//! What a register is made of.
+//! Registers and fields.
 
 /// A register: its name, its id on the wire, its size and its fields.
 #[derive(Debug)]
@@ -12,8 +12,8 @@ pub struct Register {
 }
 
 impl Register {
-    /// A register from its table. Checked at compile time when used in a `const`: fields lie
-    /// inside the register and no two of them share a bit.
+    /// Creates a register from its table. Checked at compile time when used in a `const`: all
+    /// fields are inside the register and no two of them share a bit.
     #[must_use]
     pub const fn new(
         name: &'static str,
@@ -49,15 +49,15 @@ impl Register {
         }
     }
 
-    /// The same register with a sentence about it.
+    /// Adds a sentence about the register.
     #[must_use]
     pub const fn about(mut self, doc: &'static str) -> Self {
         self.doc = doc;
         self
     }
 
-    /// The same register, of which tools may send and ask for up to `max_size` bytes: what lies
-    /// beyond the table is not made of fields, or of nothing.
+    /// Allows tools to send and request up to `max_size` bytes. The bytes beyond the table are not
+    /// made of fields, or are unused.
     #[must_use]
     pub const fn up_to(mut self, max_size: usize) -> Self {
         assert!(
@@ -68,43 +68,44 @@ impl Register {
         self
     }
 
-    /// The name operators type, `ROCE_ACCL`.
+    /// Returns the name that operators use, `ROCE_ACCL`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The register id, `0x402c`.
+    /// Returns the register id, `0x402c`.
     #[must_use]
     pub const fn id(&self) -> u16 {
         self.id
     }
 
-    /// Size in bytes, as tools know it.
+    /// Returns the size in bytes, as tools know it.
     #[must_use]
     pub const fn size(&self) -> usize {
         self.size
     }
 
-    /// The largest size in bytes of its data; the same unless the register has no fixed length.
+    /// Returns the largest size of its data in bytes; the same as [`size`](Self::size) unless the
+    /// register has no fixed length.
     #[must_use]
     pub const fn max_size(&self) -> usize {
         self.max_size
     }
 
-    /// What the register is for, one sentence.
+    /// Returns the purpose of the register, in one sentence.
     #[must_use]
     pub const fn doc(&self) -> &'static str {
         self.doc
     }
 
-    /// All fields, in the order in which tools print them.
+    /// Returns all fields, in the order in which tools print them.
     #[must_use]
     pub const fn fields(&self) -> &'static [&'static Field] {
         self.fields
     }
 
-    /// The field that `name` means: its short name (`range_size_0`), its full path
+    /// Returns the field with a name: its short name (`range_size_0`), its full path
     /// (`adp_retx_profile.timeout_range[0].range_size`) or a part of the path that follows a dot.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&'static Field> {
@@ -129,8 +130,8 @@ pub struct Field {
 }
 
 impl Field {
-    /// A field of `width` bits whose least significant bit is bit `lsb` of the dword at byte
-    /// `offset`. Checked at compile time when used in a `const`.
+    /// Creates a field of `width` bits whose least significant bit is bit `lsb` of the dword at
+    /// byte `offset`. Checked at compile time when used in a `const`.
     #[must_use]
     pub const fn new(
         name: &'static str,
@@ -154,82 +155,81 @@ impl Field {
         }
     }
 
-    /// The same field with a full path that differs from its short name.
+    /// Sets a full path that differs from the short name.
     #[must_use]
     pub const fn at(mut self, path: &'static str) -> Self {
         self.path = path;
         self
     }
 
-    /// The same field with names for its values.
+    /// Sets names for the field's values.
     #[must_use]
     pub const fn with_values(mut self, values: &'static [(u32, &'static str)]) -> Self {
         self.values = values;
         self
     }
 
-    /// The short name, unique in its register: `range_size_0`.
+    /// Returns the short name, unique in its register: `range_size_0`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The full path: `adp_retx_profile.timeout_range[0].range_size`.
+    /// Returns the full path: `adp_retx_profile.timeout_range[0].range_size`.
     #[must_use]
     pub const fn path(&self) -> &'static str {
         self.path
     }
 
-    /// Byte offset of the dword that holds the field.
+    /// Returns the byte offset of the dword that holds the field.
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Number of the least significant bit inside the dword.
+    /// Returns the number of the least significant bit inside the dword.
     #[must_use]
     pub const fn lsb(&self) -> u8 {
         self.lsb
     }
 
-    /// Width in bits.
+    /// Returns the width in bits.
     #[must_use]
     pub const fn width(&self) -> u8 {
         self.width
     }
 
-    /// Who may write the field.
+    /// Returns who may write the field.
     #[must_use]
     pub const fn access(&self) -> Access {
         self.access
     }
 
-    /// Names of the values that have one. Values without a name are reserved where this is not
-    /// empty.
+    /// Returns the named values. If there are any, values without a name are reserved.
     #[must_use]
     pub const fn values(&self) -> &'static [(u32, &'static str)] {
         self.values
     }
 
-    /// What the field means, one sentence.
+    /// Returns the meaning of the field, in one sentence.
     #[must_use]
     pub const fn doc(&self) -> &'static str {
         self.doc
     }
 
-    /// The largest value the field can hold.
+    /// Returns the largest value that the field can hold.
     #[must_use]
     pub const fn max(&self) -> u32 {
         u32::MAX >> (32 - self.width)
     }
 
-    /// The bits of the dword that belong to the field.
+    /// Returns the field's bits in the dword.
     #[must_use]
     pub const fn mask(&self) -> u32 {
         self.max() << self.lsb
     }
 
-    /// The name of a value, where it has one.
+    /// Returns the name of a value, if it has one.
     #[must_use]
     pub fn value_name(&self, value: u32) -> Option<&'static str> {
         self.values
@@ -238,7 +238,7 @@ impl Field {
             .map(|(_, name)| *name)
     }
 
-    /// The value with this name, where there is one.
+    /// Returns the value with this name, if there is one.
     #[must_use]
     pub fn value_named(&self, name: &str) -> Option<u32> {
         self.values
@@ -262,18 +262,18 @@ impl Field {
 /// Who may write a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Selects what a query or a set is about; goes with both.
+    /// Selects what a query or a set refers to; used by both.
     Index,
-    /// The device tells, nobody writes.
+    /// Set by the device only.
     Ro,
     /// Read and written.
     Rw,
-    /// Written; reads as zero.
+    /// Write-only; reads as zero.
     Wo,
 }
 
 impl Access {
-    /// The word tools print: `INDEX`, `RO`, `RW`, `WO`.
+    /// Returns the word that tools print: `INDEX`, `RO`, `RW`, `WO`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,15 +1,15 @@
 //! ROCE_ACCL, the register that switches RoCE accelerations and carries the adaptive
 //! retransmission profile.
 //!
-//! A query returns ones in the select bits of what can be configured; a set writes only what its
-//! select bits name.
+//! A query returns ones in the select bits of features that can be configured. A set writes only
+//! the features whose select bits are set.
 
 use crate::{Access, Field, Register};
 
-/// How many timeout ranges a profile has room for.
+/// The maximum number of timeout ranges in a profile.
 pub const RANGE_NUM_MAX: usize = 4;
 
-/// Where the profile lies inside the register.
+/// Offset of the profile in the register, bytes.
 pub const PROFILE_OFFSET: usize = 0x10;
 
 /// Size of the profile in bytes.
@@ -19,7 +19,7 @@ pub const PROFILE_SIZE: usize = 0x30;
 pub const ROCE_ACCL: Register = Register::new("ROCE_ACCL", 0x402c, 0x80, FIELDS)
     .about("RoCE accelerations, and the adaptive retransmission profile.");
 
-/// The select bits of a set: each says that one feature is written.
+/// The select bits of a set: each one selects a feature for writing.
 pub const SELECTS: &[&Field] = &[
     &ROCE_ADP_RETRANS_FIELD_SELECT,
     &ROCE_TX_WINDOW_FIELD_SELECT,
@@ -37,7 +37,7 @@ pub const SELECTS: &[&Field] = &[
     &ADP_RETX_PROFILE_SELECT,
 ];
 
-/// The select bit without which a set does not write `field`; `None` if nobody writes it, or if it
+/// Returns the select bit that a set needs to write `field`, or `None` if the field is read-only or
 /// is itself a select bit.
 #[must_use]
 pub fn select_of(field: &Field) -> Option<&'static Field> {

@@ -1,4 +1,4 @@
-//! Everything that was found out: the union of all parts.
+//! All results: the union of all parts.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;

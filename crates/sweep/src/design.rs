@@ -1,4 +1,4 @@
-//! Which values of the axes are combined.
+//! Combinations of the axes' values.
 
 use toml::Value;
 

@@ -1,26 +1,26 @@
-//! Sweeps: one scenario of the fabric, run many times with other values of some of its fields and
-//! other seeds, on as many processes and machines as there are.
+//! Sweeps: one scenario of the fabric, run many times with different values of some of its fields
+//! and different seeds, on any number of processes and machines.
 //!
-//! A sweep file says which fields, and which values. Its [`Plan`] is a list of points, each with a
-//! name of its own: the hash of the scenario it runs, its seed and the program's version. From then on
-//! nobody talks to anybody: a worker takes the points of its [`Shard`], skips those whose results are
-//! there, and adds [parts] to the sweep's directory; [`Collected`] is the union of them.
+//! A sweep file specifies the fields and their values. Its [`Plan`] is a list of points, each
+//! identified by the hash of its scenario, its seed and the program's version. Workers do not
+//! communicate: a worker takes the points of its [`Shard`], skips those that have results, and adds
+//! [parts] to the sweep's directory; [`Collected`] is the union of them.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
 //! | `lines` | lines of a TOML file by the path of a key |
-//! | `random` | random numbers, the same for ever |
+//! | `random` | random numbers that never change between versions |
 //! | `stats` | means and shares, with their confidence intervals |
 //! | `field` | a field of a scenario by its path |
 //! | `range` | ranges of numbers, times, sizes and rates |
 //! | `file` | the sweep file |
-//! | `design` | which values are combined |
+//! | `design` | combinations of values |
 //! | `plan` | the points, and the file that lists them |
-//! | `outcome` | what came of a run, in numbers |
+//! | `outcome` | the result of a run, in numbers |
 //! | `parts` | results on disk |
-//! | `shard` | whose points are whose |
-//! | `run` | works through a shard |
-//! | `collect` | everything that was found out |
+//! | `shard` | the assignment of points to workers |
+//! | `run` | processes a shard |
+//! | `collect` | all results |
 //! | `survival` | the share of jobs that survive, curve by curve |
 #![forbid(unsafe_code)]
 

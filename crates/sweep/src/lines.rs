@@ -1,4 +1,4 @@
-//! Lines of a TOML file by the path of a key, and what is wrong there.
+//! Lines of a TOML file by the path of a key, and errors there.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What came of a run, in numbers that are the same wherever and whenever it runs.
+//! The result of a run, in numbers that are the same at any time and on any machine.
 
 use ferroce_fabric::scenario::Scenario;
 use ferroce_fabric::topology::NodeId;

@@ -1,8 +1,8 @@
-//! Results on disk: files of rows that are complete, or not there.
+//! Results on disk: files of rows that are either complete or absent.
 //!
-//! A part is written under another name, brought to the disk, and renamed; so what a worker leaves that
-//! is killed, or that finds the disk full, is no part. Its last line says how many rows it has and their
-//! hash, in case a file system loses some of it afterwards.
+//! A part is written under another name, flushed to disk, and renamed, so if a worker is killed or
+//! the disk is full, no incomplete part remains. Its last line has the number of rows and their
+//! hash, in case a file system loses some of it later.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

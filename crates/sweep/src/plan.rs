@@ -1,7 +1,7 @@
 //! The points of a sweep, and the file that lists them.
 //!
-//! The plan holds all that a worker needs: the scenario, the files it refers to, and of each point what
-//! is different. So what is changed in those files while a sweep runs does not change the sweep.
+//! The plan holds everything that a worker needs: the scenario, the files it refers to, and the
+//! differences of each point. If those files change while a sweep runs, the sweep is not affected.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;

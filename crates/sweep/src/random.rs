@@ -1,4 +1,4 @@
-//! Random numbers that are the same on every machine and for ever.
+//! Random numbers that are the same on every machine and in every version.
 
 /// Mixes a number into another one (splitmix64): neighbours have nothing in common.
 pub(crate) fn mix(seed: u64, part: u64) -> u64 {

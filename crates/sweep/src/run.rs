@@ -1,4 +1,4 @@
-//! Works through a shard.
+//! Processes a shard.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Whose points are whose.
+//! The assignment of points to workers.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What is shown of one device.
+//! The files of one device.
 
 use ferroce_dcqcn::Params;
 use ferroce_hca::Counter;

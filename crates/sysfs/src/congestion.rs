@@ -1,9 +1,8 @@
-//! The files of congestion control: those that MLNX_OFED has beside a network interface, and those
-//! that Linux has in debugfs.
+//! The files of congestion control: MLNX_OFED's beside a network interface, and Linux's in debugfs.
 //!
-//! They are shown once for each device, below its PCI function; `/sys/class/net/IF/ecn` leads to
-//! those of the first device with that interface. A file is named by where it lies in the tree,
-//! which says whose it is and what it sets.
+//! They appear once for each device, below its PCI function; `/sys/class/net/IF/ecn` leads to those
+//! of the first device with that interface. A file's path in the tree identifies the device and the
+//! parameter.
 
 use std::fs;
 use std::path::Path;

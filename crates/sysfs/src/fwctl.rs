@@ -1,8 +1,8 @@
 //! Nodes of `/dev/fwctl`.
 //!
-//! A program opens a file that says whose node it is. So whoever answers for the node knows it by
-//! the descriptor alone, however the program came by that: opened, duplicated, or inherited over
-//! `fork` and `exec`.
+//! A program opens a file that identifies the device of the node. The library that answers for the
+//! node therefore needs only the descriptor, whether the program opened, duplicated or inherited it
+//! over `fork` and `exec`.
 
 /// What such a file begins with.
 const MARK: &str = "ferroce-fwctl ";

@@ -1,16 +1,16 @@
-//! Devices as the files that Linux shows of RDMA devices.
+//! Devices in the form of the files that Linux has for RDMA devices.
 //!
-//! Programs that look past libibverbs read `/sys/class/infiniband` and `/dev/infiniband`: UCX,
-//! NCCL, Open MPI, exporters, scripts. This crate makes that tree from the same descriptions and
-//! the same counter table as everything else, and [`View`] keeps it in a directory.
+//! Programs that bypass libibverbs read `/sys/class/infiniband` and `/dev/infiniband`: UCX, NCCL,
+//! Open MPI, exporters, scripts. This crate creates that tree from the same descriptions and the
+//! same counter table as everything else, and [`View`] keeps it in a directory.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
-//! | `card` | what is shown of one device |
+//! | `card` | the files of one device |
 //! | `tree` | the files of all devices |
 //! | `congestion` | the parameters of congestion control |
 //! | `fwctl` | nodes of `/dev/fwctl` |
-//! | `port` | the files of a port, among them the counters |
+//! | `port` | the files of a port, including the counters |
 //! | `write` | a tree in a directory, kept up to date |
 //! | `netdev` | the network interface of an address |
 //! | [`View`] | the devices of a registry, shown in a directory |

@@ -1,4 +1,4 @@
-//! Packets as they cross the network of the tests.
+//! Packets on the tests' network.
 
 use std::net::IpAddr;
 

@@ -1,17 +1,18 @@
-//! What tests need to play with devices on the fabric's network: the world of the tests.
+//! Devices on the fabric's network, for tests.
 //!
-//! Tests, fuzz targets and benchmarks of several crates use it; no part of the product does.
+//! Tests, fuzz targets and benchmarks of several crates use this crate; no part of the product
+//! does.
 //!
-//! | module | has |
+//! | module | content |
 //! |---|---|
 //! | [`world`] | any number of devices at the ends of a network |
 //! | [`side`] | one of them, its memory, and what comes out of it |
-//! | [`flight`] | packets on their way |
-//! | [`socket`] | sockets whose receive buffers end somewhere |
+//! | [`flight`] | packets in flight |
+//! | [`socket`] | sockets with limited receive buffers |
 //! | [`register`] | accesses to registers of a device |
-//! | [`message`], [`oracle`] | messages between two queue pairs, and what must have come of them |
-//! | [`said`](said()) | what a program has printed, and how it ended |
-//! | [`dice`], [`seeds`] | randomness from a seed, and runs that tell theirs when they fail |
+//! | [`message`], [`oracle`] | messages between two queue pairs, and their expected results |
+//! | [`said`](said()) | the output of a program, and how it ended |
+//! | [`dice`], [`seeds`] | randomness from a seed, and runs that print their seed when they fail |
 
 #![forbid(unsafe_code)]
 

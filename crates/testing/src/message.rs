@@ -1,4 +1,4 @@
-//! Messages between two queue pairs: what there is, and where they go in the peer's memory.
+//! Messages between two queue pairs, and their destinations in the peer's memory.
 
 use ferroce_transport::{SendOp, SendWr};
 

@@ -1,4 +1,4 @@
-//! What must have come of messages, from executing them one after the other.
+//! The expected results of messages, computed by executing them one after the other.
 
 use ferroce_transport::{Completion, SendFlags, SendOp, WcFlags, WcOpcode, WcStatus};
 

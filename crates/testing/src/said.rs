@@ -1,4 +1,4 @@
-//! What a program has said in the end.
+//! The output of a program that has ended.
 
 use std::process::Output;
 

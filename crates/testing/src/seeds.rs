@@ -1,4 +1,4 @@
-//! Runs that each have a seed.
+//! Runs with different seeds.
 
 use std::env;
 

@@ -1,4 +1,4 @@
-//! A device at the end of a network, and what tests do with it.
+//! A device at the end of a network, with operations for tests.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Sockets whose receive buffers end somewhere, and hosts that take their time to empty them.
+//! Sockets with limited receive buffers, and hosts that are slow to empty them.
 
 use std::collections::VecDeque;
 

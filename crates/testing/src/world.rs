@@ -1,4 +1,4 @@
-//! Devices on a network of the fabric that takes no time but its latency.
+//! Devices on a network of the fabric that takes no time except its latency.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

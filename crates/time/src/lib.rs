@@ -1,15 +1,15 @@
-//! Time as every part of Ferroce counts it: whole picoseconds in a `u64`.
+//! Time as all of Ferroce represents it: whole picoseconds in a `u64`.
 //!
-//! A [`Time`] is a point on the clock of a host, a [`Span`] is how long something takes. A 64-byte
-//! packet at 400 Gb/s takes 1.28 ns, so nanoseconds would be too coarse for a port; picoseconds keep
-//! it exact.
+//! A [`Time`] is a point on a host's clock, and a [`Span`] is a length of time. A 64-byte packet at
+//! 400 Gb/s takes 1.28 ns, so nanoseconds would be too coarse for a port; picoseconds represent it
+//! exactly.
 //!
 //! Both types saturate at about 213 days (2^64 ps). Their last value is called *never*
-//! ([`Time::NEVER`], [`Span::NEVER`]): a deadline that lies further ahead is not reached. A host
-//! therefore counts from its own start, not from that of its machine.
+//! ([`Time::NEVER`], [`Span::NEVER`]): a deadline further ahead is never reached. A host therefore
+//! counts from its own start, not from the start of its machine.
 //!
-//! Nanoseconds and [`core::time::Duration`] belong to the edges: clocks, files, registers, programs.
-//! On the way out they are rounded down, on the way in they saturate.
+//! Nanoseconds and [`core::time::Duration`] are only used at the edges: clocks, files, registers,
+//! programs. Conversions to them round down; conversions from them saturate.
 //!
 //! ```
 //! use ferroce_time::{Span, Time};

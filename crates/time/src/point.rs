@@ -4,10 +4,10 @@ use core::fmt;
 
 use crate::{PS_PER_NS, Span, picos};
 
-/// A point in time: whole picoseconds since the host's own epoch.
+/// A point in time: whole picoseconds since the host's epoch.
 ///
-/// The host decides what the epoch is (program start, simulation start); everything below it only
-/// compares and adds.
+/// The host chooses the epoch (program start, simulation start); the layers below only compare and
+/// add times.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
@@ -18,43 +18,43 @@ impl Time {
     /// The end of time, about 213 days after the epoch. A deadline here is never reached.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// The point `ps` picoseconds after the epoch.
+    /// Returns the point `ps` picoseconds after the epoch.
     #[must_use]
     pub const fn from_picos(ps: u64) -> Self {
         Self(ps)
     }
 
-    /// The point `ns` nanoseconds after the epoch.
+    /// Returns the point `ns` nanoseconds after the epoch.
     #[must_use]
     pub const fn from_nanos(ns: u64) -> Self {
         Self(picos(ns, PS_PER_NS))
     }
 
-    /// Picoseconds since the epoch.
+    /// Returns the picoseconds since the epoch.
     #[must_use]
     pub const fn as_picos(self) -> u64 {
         self.0
     }
 
-    /// Whole nanoseconds since the epoch.
+    /// Returns the whole nanoseconds since the epoch.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0 / PS_PER_NS
     }
 
-    /// The point that lies `span` later.
+    /// Returns the point `span` later.
     #[must_use]
     pub const fn after(self, span: Span) -> Self {
         Self(self.0.saturating_add(span.as_picos()))
     }
 
-    /// The point that lies `span` earlier, but not before the epoch.
+    /// Returns the point `span` earlier, but not before the epoch.
     #[must_use]
     pub const fn before(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.as_picos()))
     }
 
-    /// How long after `earlier` this is; [`Span::ZERO`] if `earlier` is later.
+    /// Returns the time from `earlier` to this point, or [`Span::ZERO`] if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Span {
         Span::from_picos(self.0.saturating_sub(earlier.0))

@@ -1,4 +1,4 @@
-//! Spans for people.
+//! Human-readable spans.
 
 use core::fmt::{self, Write as _};
 
@@ -56,8 +56,8 @@ const COARSE_UNITS: [(&str, u64, u64); 7] = [
     ("ns", 1_000, 0),
 ];
 
-/// A span as people say it: `60.1 s`, `268 ms`. Made by [`Span::about`], [`Span::at_least`] and
-/// [`Span::at_most`].
+/// A span rounded for people: `60.1 s`, `268 ms`. Returned by [`Span::about`], [`Span::at_least`]
+/// and [`Span::at_most`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rounded {
     span: Span,
@@ -73,7 +73,7 @@ enum To {
 }
 
 impl Span {
-    /// The span for people. Below 100 of its unit it has one decimal, else none.
+    /// Rounds the span for people: one decimal below 100 of its unit, otherwise none.
     ///
     /// ```
     /// use ferroce_time::Span;
@@ -87,13 +87,13 @@ impl Span {
         self.rounded(To::Nearest)
     }
 
-    /// The same, rounded down: what is promised to last so long, does.
+    /// Like [`about`](Self::about), but rounded down, for a lower bound.
     #[must_use]
     pub const fn at_least(self) -> Rounded {
         self.rounded(To::Down)
     }
 
-    /// The same, rounded up: what is promised to happen by then, has happened.
+    /// Like [`about`](Self::about), but rounded up, for an upper bound.
     #[must_use]
     pub const fn at_most(self) -> Rounded {
         self.rounded(To::Up)

@@ -6,12 +6,12 @@ use core::time::Duration;
 
 use crate::{PS_PER_NS, picos};
 
-/// How long something takes, in whole picoseconds.
+/// A length of time, in whole picoseconds.
 ///
-/// Arithmetic saturates at [`Span::ZERO`] and [`Span::NEVER`]; it never wraps or panics. It is called
-/// a span, for a [`Duration`] counts in nanoseconds, takes 16 bytes and panics.
+/// Arithmetic saturates at [`Span::ZERO`] and [`Span::NEVER`]; it never wraps or panics. The type
+/// has its own name because a [`Duration`] counts in nanoseconds, takes 16 bytes and panics.
 ///
-/// It prints itself exactly, in the largest unit it reaches:
+/// It prints exactly, in the largest unit it reaches:
 ///
 /// ```
 /// use ferroce_time::Span;
@@ -26,58 +26,58 @@ impl Span {
     /// No time at all.
     pub const ZERO: Self = Self(0);
 
-    /// The longest span, about 213 days: one that does not end.
+    /// The longest span, about 213 days. Stands for a span that does not end.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// A span of `ps` picoseconds.
+    /// Creates a span of `ps` picoseconds.
     #[must_use]
     pub const fn from_picos(ps: u64) -> Self {
         Self(ps)
     }
 
-    /// A span of `ns` nanoseconds.
+    /// Creates a span of `ns` nanoseconds.
     #[must_use]
     pub const fn from_nanos(ns: u64) -> Self {
         Self(picos(ns, PS_PER_NS))
     }
 
-    /// A span of `us` microseconds.
+    /// Creates a span of `us` microseconds.
     #[must_use]
     pub const fn from_micros(us: u64) -> Self {
         Self(picos(us, 1_000 * PS_PER_NS))
     }
 
-    /// A span of `ms` milliseconds.
+    /// Creates a span of `ms` milliseconds.
     #[must_use]
     pub const fn from_millis(ms: u64) -> Self {
         Self(picos(ms, 1_000_000 * PS_PER_NS))
     }
 
-    /// A span of `s` seconds.
+    /// Creates a span of `s` seconds.
     #[must_use]
     pub const fn from_secs(s: u64) -> Self {
         Self(picos(s, 1_000_000_000 * PS_PER_NS))
     }
 
-    /// Picoseconds.
+    /// Returns the span in picoseconds.
     #[must_use]
     pub const fn as_picos(self) -> u64 {
         self.0
     }
 
-    /// Whole nanoseconds.
+    /// Returns the span in whole nanoseconds.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0 / PS_PER_NS
     }
 
-    /// `n` times this, where a constant is needed; elsewhere write `*`.
+    /// Returns `n` times this span. For constants; elsewhere use `*`.
     #[must_use]
     pub const fn times(self, n: u64) -> Self {
         Self(self.0.saturating_mul(n))
     }
 
-    /// Doubled `n` times.
+    /// Returns this span doubled `n` times.
     #[must_use]
     pub const fn doubled(self, n: u32) -> Self {
         // Those that lose a bit on the way.

@@ -1,4 +1,4 @@
-//! What a responder still has to send: acknowledgements, NAKs, READ responses and atomic results, in
+//! The responder's pending answers: acknowledgements, NAKs, READ responses and atomic results, in
 //! the order of their PSNs.
 
 use std::collections::VecDeque;

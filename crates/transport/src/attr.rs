@@ -1,4 +1,5 @@
-//! Attributes of a queue pair, and which of them each change of state takes (`ibv_modify_qp`).
+//! Attributes of a queue pair, and which of them each change of state requires and accepts
+//! (`ibv_modify_qp`).
 
 use std::fmt;
 
@@ -13,9 +14,9 @@ use crate::transition::{Needs, transition};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u32)]
 pub enum QpState {
-    /// Newly created; takes nothing.
+    /// Newly created; accepts no work requests.
     Reset = 0,
-    /// Takes receive work requests.
+    /// Accepts receive work requests.
     Init = 1,
     /// Ready to receive.
     Rtr = 2,
@@ -30,7 +31,7 @@ pub enum QpState {
 }
 
 impl QpState {
-    /// The state with this number of `ibv_qp_state`.
+    /// Returns the state with this number of `ibv_qp_state`.
     pub fn from_u32(value: u32) -> Option<Self> {
         use QpState::*;
         [Reset, Init, Rtr, Rts, Sqd, Sqe, Err]
@@ -61,12 +62,12 @@ impl Mtu {
         Self::Mtu4096,
     ];
 
-    /// Payload bytes of a full packet.
+    /// Returns the payload bytes of a full packet.
     pub const fn bytes(self) -> u32 {
         128 << self as u8
     }
 
-    /// The MTU of `bytes` payload bytes.
+    /// Returns the MTU of `bytes` payload bytes.
     pub fn from_bytes(bytes: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|mtu| mtu.bytes() == bytes)
     }
@@ -90,7 +91,7 @@ bitflags! {
 }
 
 impl AccessFlags {
-    /// Everything that a peer may be permitted.
+    /// Everything that a peer can be permitted.
     pub const REMOTE: Self = Self::REMOTE_WRITE
         .union(Self::REMOTE_READ)
         .union(Self::REMOTE_ATOMIC);
@@ -166,8 +167,8 @@ impl fmt::Display for Attr {
 
 /// Attributes of a queue pair, as `ibv_query_qp` returns them.
 ///
-/// The address vector itself belongs to the device, which knows addresses; the transport only
-/// insists that it comes when it must.
+/// The address vector belongs to the device, which knows addresses; the transport only requires
+/// that it is given when needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpAttr {
     /// What the peer may do.
@@ -242,7 +243,7 @@ pub struct QpModify {
 }
 
 impl QpModify {
-    /// A move to `state` with the attributes of `mask` taken from `attr`.
+    /// Creates a move to `state` with the attributes of `mask`, taken from `attr`.
     pub fn to(state: QpState, mask: Attr, attr: QpAttr) -> Self {
         Self {
             mask: mask | Attr::STATE,
@@ -267,7 +268,8 @@ impl QpModify {
         Self::step(QpType::Rc, QpState::Rtr, QpState::Rts, attr)
     }
 
-    /// The move from one state to another with all attributes that it needs, and no others.
+    /// Creates the move from one state to another with all attributes that it requires, and no
+    /// others.
     pub fn step(qp_type: QpType, from: QpState, to: QpState, attr: QpAttr) -> Self {
         let needs = transition(qp_type, from, to);
         Self::to(
@@ -278,7 +280,7 @@ impl QpModify {
     }
 }
 
-/// Why a modify was refused. Nothing was changed.
+/// The reason why a modify was refused. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum ModifyError {
@@ -295,12 +297,12 @@ pub enum ModifyError {
     /// `cur_qp_state` does not match.
     #[error("IBV_QP_CUR_STATE says {claimed:?}, the QP is in {actual:?}")]
     NotInState {
-        /// What the caller said.
+        /// The caller's assumption.
         claimed: QpState,
-        /// What is true.
+        /// The actual state.
         actual: QpState,
     },
-    /// Attributes that this transition needs.
+    /// Attributes that this transition requires are missing.
     #[error("{from:?} to {to:?} of type {qp_type} needs {missing} too")]
     Missing {
         /// Type of the QP.
@@ -312,7 +314,7 @@ pub enum ModifyError {
         /// Attributes to add.
         missing: Attr,
     },
-    /// Attributes that this transition does not take.
+    /// This transition does not accept these attributes.
     #[error("{from:?} to {to:?} of type {qp_type} does not take {extra}")]
     NotAllowed {
         /// Type of the QP.
@@ -327,7 +329,7 @@ pub enum ModifyError {
     /// Alternate paths belong to InfiniBand; no RoCE device has them.
     #[error("RoCE has no alternate paths; leave IBV_QP_ALT_PATH out")]
     NoAlternatePath,
-    /// A value outside its range.
+    /// A value is outside its range.
     #[error("{field} is {value}; allowed: {min} to {max}")]
     OutOfRange {
         /// Name of the `ibv_qp_attr` field.

@@ -1,5 +1,5 @@
-//! For tests and simulators: whether what a queue pair remembers is consistent and bounded, and a
-//! way to make it old.
+//! For tests and simulators: checks that a queue pair's state is consistent and bounded, and a way
+//! to age a connection.
 
 use ferroce_wire::rnr_timer_ns;
 
@@ -8,12 +8,13 @@ use crate::responder::{ReceiveSource, Responder};
 use crate::{Qp, QpCap, Span, Time};
 
 impl Qp {
-    /// Checks the books of the queue pair, on a device whose queue pairs may have at most
-    /// `rd_atomic_max` READs and atomics outstanding in either direction. Everything is bounded: what
-    /// waits, and for how long.
+    /// Checks the queue pair's state, on a device whose queue pairs may have at most
+    /// `rd_atomic_max` READs and atomics outstanding in either direction. Everything is bounded:
+    /// the amount of waiting work, and the time it waits.
     ///
     /// # Panics
-    /// If they are wrong, or something has grown beyond its bound, which is a bug in the queue pair.
+    /// Panics if the state is inconsistent, or if something has exceeded its bound, which is a bug
+    /// in the queue pair.
     pub fn audit(&self, now: Time, rd_atomic_max: u8) {
         let (requester, responder, receives) = self.halves();
         let QpCap {
@@ -29,10 +30,11 @@ impl Qp {
         }
     }
 
-    /// Makes the connection older by `sent` and `received` messages, as if it had exchanged so many
-    /// WRITEs of one packet that all arrived and were acknowledged: what it remembers stays, and lies
-    /// so much further back. The peer must be made older by the same, the other way round. False, and
-    /// nothing is done, while a request of this queue pair is under way or a message half received.
+    /// Ages the connection by `sent` and `received` messages, as if it had exchanged this many
+    /// WRITEs of one packet that all arrived and were acknowledged: its state stays the same, but
+    /// refers to PSNs further back. The peer must be aged by the same amounts in the other
+    /// direction. Returns false, without doing anything, while a request of this queue pair is in
+    /// progress or a message is half received.
     pub fn fast_forward(&mut self, sent: u32, received: u32) -> bool {
         if !self.can_fast_forward() {
             return false;
@@ -43,8 +45,8 @@ impl Qp {
         true
     }
 
-    /// Whether [`Self::fast_forward`] would do it. Both ends of a connection have to before one is made
-    /// older: it would be older than its peer otherwise.
+    /// Returns whether [`Self::fast_forward`] would succeed. It must be possible at both ends of a
+    /// connection before either is aged.
     pub fn can_fast_forward(&self) -> bool {
         let (requester, responder, _) = self.halves();
         requester.in_flight() == 0 && requester.started == 0 && !responder.in_message()

@@ -1,4 +1,4 @@
-//! Bytes that a packet or a work request carries itself: a few in place, more in shared memory.
+//! Bytes inside a packet or a work request: a few in place, more in shared memory.
 
 use std::fmt;
 use std::iter::repeat_n;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Bytes that are kept without an allocation.
 const SHORT: usize = 22;
 
-/// Bytes that do not change any more. A copy of them, and a part, costs no second copy.
+/// Immutable bytes. Copies and parts share the memory.
 #[derive(Clone)]
 pub struct Bytes(Repr);
 
@@ -29,11 +29,11 @@ enum Repr {
 const _: () = assert!(size_of::<Bytes>() <= 24, "a part of each packet");
 
 impl Bytes {
-    /// The longest: no packet and no inline request is longer.
+    /// The maximum length: no packet and no inline request is longer.
     pub const LEN_MAX: usize = u16::MAX as usize;
 
-    /// Takes `len` bytes, at most [`Self::LEN_MAX`], that `fill` writes to where they stay. They are
-    /// zero before.
+    /// Creates `len` bytes, at most [`Self::LEN_MAX`], written in place by `fill`. They are zero
+    /// before.
     #[inline]
     pub fn filled(len: usize, fill: impl FnOnce(&mut [u8])) -> Self {
         let mut bytes = Self::zeroed(len);
@@ -41,7 +41,7 @@ impl Bytes {
         bytes
     }
 
-    /// So many zeros, at most [`Self::LEN_MAX`].
+    /// Creates `len` zeros, at most [`Self::LEN_MAX`].
     #[inline]
     pub fn zeroed(len: usize) -> Self {
         let len = len.min(Self::LEN_MAX) as u16;
@@ -58,7 +58,7 @@ impl Bytes {
         })
     }
 
-    /// Has them written anew, as long as there is no copy of them.
+    /// Lets `fill` overwrite them, if there is no copy of them.
     #[inline]
     pub fn fill(&mut self, fill: impl FnOnce(&mut [u8])) {
         match &mut self.0 {
@@ -71,7 +71,7 @@ impl Bytes {
         }
     }
 
-    /// The `len` bytes from `offset` on, as far as there are so many.
+    /// Returns the `len` bytes from `offset` on, or fewer at the end.
     #[must_use]
     pub fn part(&self, offset: u32, len: u32) -> Self {
         let have = self.len() as u32; // at most LEN_MAX

@@ -1,4 +1,4 @@
-//! The half of the requester that listens: acknowledgements, responses and timeouts.
+//! The receiving half of the requester: acknowledgements, responses and timeouts.
 
 use ferroce_adp::{Expiry, PolicyKind};
 use ferroce_wire::{Aeth, Headers, NakCode, Opcode, Psn, Qpn, Syndrome, rnr_timer_ns};

@@ -3,14 +3,14 @@
 /// How a [`Counter`] is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CounterInfo {
-    /// Which counter this row describes.
+    /// The counter.
     pub counter: Counter,
     /// Name, as in `/sys/class/infiniband/DEV/ports/1/hw_counters/`.
     pub name: &'static str,
-    /// Name of the OpenMetrics family, without the `_total` of its samples: node_exporter's where
-    /// that has one (its release 1.12), else our own.
+    /// Name of the OpenMetrics family, without the `_total` of its samples: node_exporter's if it
+    /// has one (in release 1.12), otherwise our own.
     pub metric: &'static str,
-    /// What the kernel's software RoCE (rdma_rxe) calls the same thing, for comparisons.
+    /// The name of the same counter in the kernel's software RoCE (rdma_rxe), for comparisons.
     pub rxe: Option<&'static str>,
     /// One sentence for help texts and exporters.
     pub help: &'static str,
@@ -29,10 +29,10 @@ macro_rules! counters {
     ($(
         $variant:ident $name:literal $prefix:ident $metric:literal $(rxe $rxe:literal)? $help:literal;
     )*) => {
-        /// What the device counts.
+        /// The device's counters.
         ///
-        /// One table feeds every output: the names are those of mlx5's `hw_counters` where that
-        /// driver has one, so that operators and exporters find what they know.
+        /// One table feeds every output. The names are those of mlx5's `hw_counters` if that driver
+        /// has one, so that operators and exporters find familiar names.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
         #[repr(usize)]
         #[non_exhaustive]
@@ -131,7 +131,7 @@ impl Counter {
     /// Number of counters.
     pub const COUNT: usize = Self::TABLE.len();
 
-    /// Name, as in `hw_counters/`.
+    /// Returns the name, as in `hw_counters/`.
     pub fn name(self) -> &'static str {
         Self::TABLE[self as usize].name
     }

@@ -8,8 +8,8 @@ use crate::work::Fault;
 use crate::{Counter, Data, Grh, Host, Qp, WcFlags, WcOpcode};
 
 impl Qp {
-    /// Takes a datagram for this QP, or for a group it is attached to, and puts it behind its IP
-    /// header. Nobody is told about one that cannot be received; a counter says why (IBA vol 1,
+    /// Handles a datagram for this QP, or for a group it is attached to, and stores it after its IP
+    /// header. A datagram that cannot be received is dropped, and a counter shows why (IBA vol 1,
     /// 9.8.3).
     pub fn handle_datagram<H: Host>(
         &mut self,

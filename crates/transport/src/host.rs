@@ -1,4 +1,4 @@
-//! What a queue pair needs from the device around it: memory, completion queues, counters, events.
+//! The interface between a queue pair and its device: memory, completion queues, counters, events.
 
 use ferroce_adp::Policy;
 use ferroce_wire::Srqn;
@@ -6,10 +6,10 @@ use thiserror::Error;
 
 use crate::{Completion, Counter, MwBind, Outgoing, RecvWqe, Span, Time, WorkQueue};
 
-/// What a queue pair needs from the device around it.
+/// The services that a queue pair needs from its device.
 ///
-/// The device implements it over its tables, borrowed for one call; tests implement it over a
-/// few vectors.
+/// The device implements it over its tables, borrowed for one call; tests implement it over a few
+/// vectors.
 pub trait Host {
     /// The retransmission policy in force; read at each timer.
     fn policy(&self) -> &Policy;
@@ -86,20 +86,20 @@ pub trait Host {
     fn bind_mw(&mut self, bind: &MwBind) -> Result<(), AccessError>;
 }
 
-/// A key to registered memory, and in which role it is used.
+/// A key to registered memory, and the role in which it is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
     /// An lkey of a send request, in the QP's protection domain.
     Local(u32),
     /// An lkey of a receive request, in the protection domain of the queue that it was posted to: a
-    /// shared receive queue may have another one than the QP.
+    /// shared receive queue may have a different one than the QP.
     Receive(u32),
     /// An rkey, presented by the peer.
     Remote(u32),
 }
 
 impl Key {
-    /// The key itself.
+    /// Returns the key.
     pub fn number(self) -> u32 {
         let (Self::Local(number) | Self::Receive(number) | Self::Remote(number)) = self;
         number
@@ -109,7 +109,7 @@ impl Key {
 /// A piece of registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
-    /// The key that opens it.
+    /// The key that gives access to it.
     pub key: Key,
     /// Virtual address of the first byte.
     pub va: u64,
@@ -117,7 +117,7 @@ pub struct Segment {
     pub len: u32,
 }
 
-/// A place in registered memory that a key has opened. It is good until the next input.
+/// A position in registered memory that a key gave access to. It is valid until the next input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, packed(4))] // beside it in a packet is more
 pub struct MemoryRef {
@@ -127,7 +127,7 @@ pub struct MemoryRef {
     pub region: u32,
 }
 
-/// Why an access to registered memory is refused.
+/// The reason why an access to registered memory is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum AccessError {
@@ -140,16 +140,16 @@ pub enum AccessError {
     /// The type 2 window was bound by another QP.
     #[error("the memory window was bound by another QP")]
     WrongQp,
-    /// The range reaches outside the region.
+    /// The range extends beyond the region.
     #[error("the range reaches outside the memory region")]
     OutOfBounds,
     /// The region does not permit this kind of access.
     #[error("the memory region does not permit this access")]
     NotPermitted,
-    /// A type 2 window opens memory already; it must be invalidated first.
+    /// The type 2 window is already bound; it must be invalidated first.
     #[error("the memory window is bound; invalidate it first")]
     Bound,
-    /// Nothing is mapped there, or not for this kind of access.
+    /// The memory is not mapped, or not for this kind of access.
     #[error("no memory of the program is mapped at this address for this access")]
     Unmapped,
 }
@@ -161,7 +161,7 @@ pub enum AccessError {
 pub enum Data<'a> {
     /// The bytes.
     Bytes(&'a [u8]),
-    /// Only how many bytes there would be.
+    /// Only the number of bytes.
     Length(u32),
 }
 
@@ -179,7 +179,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// The `len` bytes from `offset` on; both inside the payload.
+    /// Returns the `len` bytes from `offset` on; both must be inside the payload.
     #[must_use]
     pub fn slice(&self, offset: u32, len: u32) -> Self {
         match self {
@@ -209,11 +209,11 @@ pub enum AtomicOp {
 /// An expiry of a requester's retransmission timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimerExpiry {
-    /// The wait that ran out, at its effective (capped) length (D25).
+    /// The wait that expired, at its effective (capped) length (D25).
     pub wait: Span,
-    /// Whether the wait belongs to adaptive retransmission; only those enter the histogram.
+    /// Whether the wait belongs to adaptive retransmission; only those are added to the histogram.
     pub adaptive: bool,
-    /// Whether it was the last one: the QP failed instead of sending again.
+    /// Whether it was the last one: the QP failed instead of retransmitting.
     pub fatal: bool,
 }
 
@@ -225,9 +225,9 @@ pub enum QpEvent {
     CommunicationEstablished,
     /// The send queue is drained after a move to SQD (`IBV_EVENT_SQ_DRAINED`).
     SendQueueDrained,
-    /// The peer broke the protocol (`IBV_EVENT_QP_REQ_ERR`).
+    /// The peer violated the protocol (`IBV_EVENT_QP_REQ_ERR`).
     RequestError,
-    /// The peer presented a key or range it may not use (`IBV_EVENT_QP_ACCESS_ERR`).
+    /// The peer used a key or range that it may not use (`IBV_EVENT_QP_ACCESS_ERR`).
     AccessError,
     /// The last receive WQE from a shared queue is done (`IBV_EVENT_QP_LAST_WQE_REACHED`).
     LastWqeReached,

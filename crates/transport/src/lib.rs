@@ -1,33 +1,33 @@
 //! Queue pairs of a RoCEv2 device, sans-IO.
 //!
 //! A [`Qp`] is a deterministic state machine. It owns no clock, socket, thread or random source:
-//! time comes in as an argument, and everything it needs from the device around it (memory,
-//! completion queues, counters, the retransmission policy) comes in as a [`Host`].
+//! time is an argument, and everything it needs from its device (memory, completion queues,
+//! counters, the retransmission policy) is provided by a [`Host`].
 //!
-//! The calls fall into four kinds, in the order every host uses them:
+//! There are four kinds of calls, which every host uses in this order:
 //!
 //! * verbs: [`Qp::modify`], [`Qp::post_send`], [`Qp::post_recv`];
 //! * input: [`Qp::handle_packet`], [`Qp::handle_timeout`];
-//! * output, drained to the end after each of the above: [`Qp::poll_transmit`], then
+//! * output, drained completely after each of the above: [`Qp::poll_transmit`], then
 //!   [`Qp::poll_timeout`] for the next deadline;
 //! * getters.
 //!
-//! The rooms inside follow the reliable-connection protocol (IBA vol 1, chapter 9.7):
+//! The modules follow the reliable-connection protocol (IBA vol 1, chapter 9.7):
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
-//! | `requester` | decides which WQE sends when; windows, fences, credits, go-back-N |
-//! | `window` | how much may be on the wire |
+//! | `requester` | decides when each WQE is sent; windows, fences, credits, go-back-N |
+//! | `window` | how much may be in flight |
 //! | `request` | turns a send WQE into request packets |
-//! | `completer` | takes acknowledgements and responses, completes WQEs, decides about retries |
-//! | `recovery` | what a timeout made it send again, and whether it had to |
+//! | `completer` | handles acknowledgements and responses, completes WQEs, decides about retries |
+//! | `recovery` | what to retransmit after a timeout, and whether it was necessary |
 //! | `responder` | executes requests, recognises duplicates |
-//! | `answers` | what the responder has still to say |
-//! | `owed` | which requests wait for their first answer |
-//! | `serial` | sequence numbers that are remembered for longer than packets are under way |
-//! | `unreliable`, `datagram` | what is different for UC and UD receives |
+//! | `answers` | the responder's pending answers |
+//! | `owed` | requests that wait for their first answer |
+//! | `serial` | sequence numbers that are stored for longer than packets are in flight |
+//! | `unreliable`, `datagram` | UC and UD receives |
 //! | `packet`, `bytes` | packets to send, as values |
-//! | `service` | queue pair types, and whom they talk to |
+//! | `service` | queue pair types and their peers |
 //! | `audit` | checks and shortcuts for tests and simulators |
 //! | `attr` | the state table and attribute rules of `ibv_modify_qp` |
 #![forbid(unsafe_code)]

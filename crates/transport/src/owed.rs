@@ -1,4 +1,4 @@
-//! Which requests wait for their first answer.
+//! Requests that wait for their first answer.
 
 use crate::serial::Serial;
 

@@ -1,4 +1,4 @@
-//! A packet to send, as a value: what it says, where its payload lies, and the way it goes.
+//! A packet to send, as a value: its headers, its payload's location, and its path.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU16;
@@ -7,17 +7,17 @@ use ferroce_wire::{Connection, Headers, ICRC_LEN, Place, ethernet, pad_len};
 
 use crate::{Bytes, MemoryRef, Path};
 
-/// A packet to send: header values, the way, and where the payload lies. The host adds addresses,
+/// A packet to send: header values, path, and location of the payload. The host adds addresses,
 /// gathers the payload and computes the ICRC.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     /// Header values.
     pub headers: Headers,
-    /// Where the payload lies.
+    /// Location of the payload.
     pub payload: Payload,
     /// Length of the payload in bytes, without pad.
     pub payload_len: u32,
-    /// The way. A queue pair sets that of datagrams, and leaves the way to its peer to the device.
+    /// The path. A queue pair sets it for datagrams, and leaves the path to its peer to the device.
     pub path: Path,
     corrupt: Option<NonZeroU16>,
 }
@@ -25,7 +25,7 @@ pub struct Outgoing {
 const _: () = assert!(size_of::<Outgoing>() <= 96, "a packet as a value");
 
 impl Outgoing {
-    /// Room for a packet, to be filled by [`Qp::poll_transmit`](crate::Qp::poll_transmit).
+    /// Creates space for a packet, to be filled by [`Qp::poll_transmit`](crate::Qp::poll_transmit).
     pub const fn empty() -> Self {
         Self {
             headers: Headers::send(Connection::Rc, Place::Only, None),
@@ -39,7 +39,7 @@ impl Outgoing {
         }
     }
 
-    /// A packet that carries its payload, at most [`Bytes::LEN_MAX`] bytes.
+    /// Creates a packet that contains its payload, at most [`Bytes::LEN_MAX`] bytes.
     pub fn carrying(headers: Headers, path: Path, payload: Bytes) -> Self {
         let mut packet = Self::empty();
         (packet.headers, packet.path) = (headers, path);
@@ -57,27 +57,27 @@ impl Outgoing {
         self.corrupt = None;
     }
 
-    /// Bytes from the BTH to the ICRC: what congestion control and bottlenecks count.
+    /// Returns the bytes from the BTH to the ICRC, which congestion control and bottlenecks count.
     #[inline]
     pub fn frame_bytes(&self) -> u32 {
         frame_bytes(&self.headers, self.payload_len)
     }
 
-    /// Bytes of an Ethernet link that it takes, with everything around it: what a port or a switch
-    /// needs time for. See [`ethernet::wire_len`].
+    /// Returns the bytes it takes on an Ethernet link, with everything around it, for which a port
+    /// or a switch needs time. See [`ethernet::wire_len`].
     #[inline]
     pub fn wire_bytes(&self) -> u32 {
         ethernet::wire_len(self.path.dest, self.frame_bytes() as usize) as u32 // less than 8 KiB
     }
 
-    /// A bit of the packet, counted from the start of the BTH, that the impaired link flips after the
-    /// ICRC is computed.
+    /// Returns the bit of the packet, counted from the start of the BTH, that the impaired link
+    /// flips after the ICRC is computed.
     #[inline]
     pub fn corrupt_bit(&self) -> Option<u32> {
         self.corrupt.map(|bit| u32::from(bit.get()) - 1)
     }
 
-    /// Has a bit flipped, counted modulo the packet's length.
+    /// Requests that a bit is flipped, counted modulo the packet's length.
     pub fn corrupt(&mut self, bit: u32) {
         let bit = bit % (8 * self.frame_bytes());
         // A packet has less than 8 KiB.
@@ -85,7 +85,7 @@ impl Outgoing {
     }
 }
 
-/// Bytes of a packet from the BTH to the ICRC.
+/// Returns the bytes of a packet from the BTH to the ICRC.
 #[inline]
 pub fn frame_bytes(headers: &Headers, payload_len: u32) -> u32 {
     let pad = pad_len(payload_len as usize);
@@ -93,16 +93,16 @@ pub fn frame_bytes(headers: &Headers, payload_len: u32) -> u32 {
     around as u32 + payload_len
 }
 
-/// Where the payload of an [`Outgoing`] lies.
+/// The location of an [`Outgoing`]'s payload.
 #[derive(Clone, Debug)]
 pub enum Payload {
-    /// Nowhere: it has no bytes.
+    /// There is no payload.
     Empty,
-    /// In one piece in registered memory.
+    /// One piece of registered memory.
     Memory(MemoryRef),
-    /// In several, each with its length, that follow each other on the wire.
+    /// Several pieces of memory with their lengths, in the order on the wire.
     Pieces(Box<[(MemoryRef, u32)]>),
-    /// In the packet (`IBV_SEND_INLINE`, and what was held back).
+    /// Inside the packet (`IBV_SEND_INLINE`, and retained data).
     Carried(Bytes),
 }
 

@@ -33,7 +33,7 @@ pub struct QpCap {
 }
 
 impl QpCap {
-    /// Nothing at all, as of an XRC_RECV queue pair.
+    /// No capacity at all, as for an XRC_RECV queue pair.
     pub const NONE: Self = Self {
         max_send_wr: 0,
         max_recv_wr: 0,
@@ -55,14 +55,14 @@ impl Default for QpCap {
     }
 }
 
-/// What a queue pair is created with.
+/// The parameters of a new queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpConfig {
     /// Its number.
     pub qpn: Qpn,
     /// Its type.
     pub qp_type: QpType,
-    /// The port's MTU: the longest datagram.
+    /// The port's MTU, which limits datagrams.
     pub port_mtu: Mtu,
     /// Capacities.
     pub cap: QpCap,
@@ -70,14 +70,14 @@ pub struct QpConfig {
     pub srq: bool,
     /// Every send request produces a completion (`sq_sig_all`).
     pub signal_all: bool,
-    /// Bytes the requester keeps in flight; a few packets at least are always allowed. Choose
+    /// Maximum bytes that the requester keeps in flight; a few packets are always allowed. Choose
     /// it below the receive buffer of the peer's socket.
     pub window_bytes: u32,
-    /// Bytes of the responses that one READ request asks for, at most. A long READ is several such
-    /// requests.
+    /// Maximum bytes of responses that one READ request asks for. A long READ is split into several
+    /// such requests.
     pub read_bytes: u32,
-    /// A full window stays shut until half of it is acknowledged, so that packets leave in bursts and not
-    /// by ones and twos as acknowledgements trickle in.
+    /// A full window stays closed until half of it is acknowledged, so that packets leave in bursts
+    /// and not one or two at a time as acknowledgements arrive.
     pub in_bursts: bool,
 }
 
@@ -86,13 +86,13 @@ const _: () = assert!(
     "a million QPs at rest are kept in memory"
 );
 
-/// A queue pair. What both halves of it are asked at each packet stands first.
+/// A queue pair. The fields that both halves need for each packet come first.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Qp {
     state: QpState,
     communication_established: bool,
-    /// Whose turn it is to send, and for how many packets more.
+    /// Which half sends next, and how many more packets.
     turn: Turn,
     config: QpConfig,
     attr: QpAttr,
@@ -117,7 +117,7 @@ impl Turn {
 }
 
 impl Qp {
-    /// A queue pair in RESET.
+    /// Creates a queue pair in RESET.
     pub fn new(config: QpConfig, policy: &Policy) -> Self {
         let QpConfig {
             qpn,
@@ -144,23 +144,23 @@ impl Qp {
         }
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn qpn(&self) -> Qpn {
         self.config.qpn
     }
 
-    /// Its state.
+    /// Returns its state.
     pub fn state(&self) -> QpState {
         self.state
     }
 
-    /// Its attributes as last set.
+    /// Returns its attributes as last set.
     pub fn attr(&self) -> &QpAttr {
         &self.attr
     }
 
-    /// Its attributes as `ibv_query_qp` tells them: the PSNs are those that come next, as with
-    /// cards, so that a peer which is set up with them goes on where this side stopped (F18, F19).
+    /// Returns its attributes as `ibv_query_qp` reports them. The PSNs are the next ones, as with
+    /// cards, so that a peer configured with them continues where this side stopped (F18, F19).
     pub fn live_attr(&self) -> QpAttr {
         QpAttr {
             rq_psn: self.expected_psn(),
@@ -169,22 +169,22 @@ impl Qp {
         }
     }
 
-    /// Whether what has begun before the move to SQD is still to be finished (`sq_draining`).
+    /// Returns whether work started before the move to SQD is still unfinished (`sq_draining`).
     pub fn is_draining(&self) -> bool {
         self.state == QpState::Sqd && !self.requester.drained()
     }
 
-    /// What it was created with.
+    /// Returns the parameters it was created with.
     pub fn config(&self) -> &QpConfig {
         &self.config
     }
 
-    /// Where its retransmission timeout stands.
+    /// Returns its retransmission state.
     pub fn retry(&self) -> &RetryState {
         &self.requester.retry
     }
 
-    /// `timeout` and `retry_cnt` as last set.
+    /// Returns `timeout` and `retry_cnt` as last set.
     pub fn timeouts(&self) -> QpTimeouts {
         QpTimeouts {
             timeout: self.attr.timeout,
@@ -192,54 +192,56 @@ impl Qp {
         }
     }
 
-    /// PSNs sent and not acknowledged.
+    /// Returns the number of PSNs sent and not acknowledged.
     pub fn in_flight(&self) -> u32 {
         self.requester.in_flight()
     }
 
-    /// PSNs on the wire that count against the [`Allowance`]: those in flight, but after going back
-    /// only what was sent again, without the first packet.
+    /// Returns the number of PSNs in flight that count towards the [`Allowance`]: all those in
+    /// flight, but after going back only what was retransmitted, without the first packet.
     pub fn on_wire(&self) -> u32 {
         self.requester.on_wire()
     }
 
-    /// Those of them that stand for responses to READs and atomics, and what lies between such.
+    /// Returns how many of them stand for responses to READs and atomics, including those between
+    /// such responses.
     pub fn responses_on_wire(&self) -> u32 {
         self.requester.responses_on_wire()
     }
 
-    /// What of its [`Allowance`] was too little for the last request, which is still to be sent.
+    /// Returns which part of its [`Allowance`] was too small for the last request that is still to
+    /// be sent.
     pub fn held_back(&self) -> Option<HeldBack> {
         self.requester.held_back()
     }
 
-    /// Where the next request goes if it is a datagram.
+    /// Returns the destination of the next request if it is a datagram.
     pub fn next_datagram(&self) -> Option<UdAddress> {
         self.requester.next_datagram()
     }
 
-    /// The PSN after the last one sent; 0 before RTS.
+    /// Returns the PSN after the last one sent; 0 before RTS.
     pub fn next_psn(&self) -> Psn {
         self.requester.high
     }
 
-    /// The PSN the responder waits for.
+    /// Returns the PSN that the responder expects.
     pub fn expected_psn(&self) -> Psn {
         self.responder.expected_psn()
     }
 
-    /// Send requests not completed.
+    /// Returns the number of send requests not completed.
     pub fn send_queue_len(&self) -> usize {
         self.requester.queue.len()
     }
 
-    /// Whether some of them, in RTS, have not left or are to leave once more.
+    /// Returns whether some of them, in RTS, have not been sent or must be retransmitted.
     #[inline]
     pub fn has_unsent(&self) -> bool {
         self.state == QpState::Rts && self.requester.has_unsent()
     }
 
-    /// Receive requests waiting on its own queue.
+    /// Returns the number of receive requests on its own queue.
     pub fn recv_queue_len(&self) -> usize {
         match &self.receives {
             ReceiveSource::Own(queue) => queue.len(),
@@ -247,7 +249,7 @@ impl Qp {
         }
     }
 
-    /// Gives back the memory that its queues took and need no more. What waits in them stays.
+    /// Releases memory that its queues no longer need. Waiting requests stay.
     pub fn shrink(&mut self) {
         self.requester.shrink();
         self.responder.shrink();
@@ -258,7 +260,7 @@ impl Qp {
 
     // Verbs.
 
-    /// Changes attributes and state as `ibv_modify_qp` does: all of it, or on error nothing.
+    /// Changes attributes and state as `ibv_modify_qp` does, atomically: all or none.
     pub fn modify<H: Host>(&mut self, change: &QpModify, host: &mut H) -> Result<(), ModifyError> {
         let from = self.state;
         let to = change.check(self.config.qp_type, from)?;
@@ -307,7 +309,7 @@ impl Qp {
         })
     }
 
-    /// Posts a send request that `write` puts into its place, where all is at its default.
+    /// Posts a send request that `write` fills in, starting from defaults.
     #[inline]
     pub fn post_send_by<H: Host, E: From<PostError>>(
         &mut self,
@@ -360,14 +362,13 @@ impl Qp {
 
     // Input.
 
-    /// Whether packets for this QP are taken in its present state.
+    /// Returns whether the QP accepts packets in its current state.
     pub fn takes_packets(&self) -> bool {
         use QpState::{Rtr, Rts, Sqd, Sqe};
         matches!(self.state, Rtr | Rts | Sqd | Sqe)
     }
 
-    /// Takes a packet that is for this QP and comes from its peer; see [`Self::handle_datagram`]
-    /// for UD.
+    /// Handles a packet for this QP from its peer; see [`Self::handle_datagram`] for UD.
     pub fn handle_packet<H: Host>(
         &mut self,
         now: Time,
@@ -430,7 +431,7 @@ impl Qp {
         (&mut self.responder, cx)
     }
 
-    /// Tells the QP what time it is.
+    /// Handles timers up to the current time.
     pub fn handle_timeout<H: Host>(&mut self, now: Time, host: &mut H) {
         let verdict = self.requester.handle_timeout(now, host);
         self.conclude(verdict, host);
@@ -480,25 +481,26 @@ impl Qp {
         responder.flush(&mut cx);
     }
 
-    /// Changes the window for now, to at most the one of [`QpConfig`]: the device divides what the
-    /// peers' sockets hold among its busy queue pairs, and congestion control may want less. Two
-    /// packets may be in flight in any case.
+    /// Sets the current window, limited to that of [`QpConfig`]: the device divides the capacity of
+    /// the peers' sockets among its busy queue pairs, and congestion control may require less. Two
+    /// packets may always be in flight.
     pub fn share_window(&mut self, bytes: u32) {
         self.requester.share_window(bytes);
     }
 
-    /// Changes what may be on the wire for now, when others have sent into the same buffer or taken
-    /// what they sent out of it. The last packet that it allows asks for an answer. Beyond it goes
-    /// only the one packet that asks for an answer if none is due, and the oldest unacknowledged
-    /// packet again, which is not counted.
+    /// Sets the number of packets that may currently be in flight, when others have filled or
+    /// emptied the same buffer. The last allowed packet asks for an answer. Beyond the limit, only
+    /// two packets may be sent: one that asks for an answer if none is due, and the oldest
+    /// unacknowledged packet again, which is not counted.
     pub fn allow(&mut self, allowance: Allowance) {
         self.requester.allow(allowance);
     }
 
     // Output.
 
-    /// Writes the next packet to send to `out`, answers and requests in turn; false when there is
-    /// nothing to send until the next input. Packets are large: the caller keeps the room for one.
+    /// Writes the next packet to send to `out`, alternating between answers and requests. Returns
+    /// false if there is nothing to send until the next input. Packets are large, so the caller
+    /// provides the space.
     pub fn poll_transmit<H: Host>(&mut self, now: Time, host: &mut H, out: &mut Outgoing) -> bool {
         for _ in 0..2 {
             let made = match self.turn.responder {
@@ -566,13 +568,13 @@ impl Qp {
         made
     }
 
-    /// When [`Self::handle_timeout`] wants to be called next.
+    /// Returns when [`Self::handle_timeout`] must be called next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.requester.timer.deadline()
     }
 
-    /// Whether [`Self::poll_transmit`] has nothing to do before the next input: so it is after the last
-    /// packet of most queue pairs, and after most packets that come in.
+    /// Returns whether [`Self::poll_transmit`] has nothing to do before the next input. This is the
+    /// case after the last packet of most queue pairs, and after most incoming packets.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         let all_sent = match self.state {
@@ -583,12 +585,12 @@ impl Qp {
         all_sent && !self.has_answers()
     }
 
-    /// Whether answers are waiting to be sent.
+    /// Returns whether answers are waiting to be sent.
     pub fn has_answers(&self) -> bool {
         self.responder.has_pending()
     }
 
-    /// What the peer may do.
+    /// Returns what the peer may access.
     pub fn access(&self) -> AccessFlags {
         self.attr.access
     }

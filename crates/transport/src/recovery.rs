@@ -1,4 +1,4 @@
-//! Repeats what the peer may not have.
+//! Retransmits packets that the peer may not have.
 
 use ferroce_wire::Psn;
 

@@ -1,4 +1,4 @@
-//! Receive queues, and how data is scattered over a list of memory.
+//! Receive queues, and scattering data over a list of memory.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::{AccessError, Data, Host, Key, PostError, RecvWr, Segment, Sges};
 pub struct RecvWqe {
     /// Returned in the completion.
     pub wr_id: u64,
-    /// Where a SEND may be put.
+    /// Destination of a SEND.
     pub sges: Sges,
 }
 
@@ -79,7 +79,7 @@ pub struct ReceiveQueue {
 }
 
 impl ReceiveQueue {
-    /// A queue for `max_wr` requests of at most `max_sge` elements each.
+    /// Creates a queue for `max_wr` requests of at most `max_sge` elements each.
     pub fn new(max_wr: u32, max_sge: u32) -> Self {
         Self {
             wqes: VecDeque::new(),
@@ -116,32 +116,32 @@ impl ReceiveQueue {
         self.wqes.push_front(wqe);
     }
 
-    /// Gives back the memory that it took and needs no more.
+    /// Releases memory that it no longer needs.
     pub fn shrink(&mut self) {
         self.wqes.shrink_to_fit();
     }
 
-    /// Requests waiting.
+    /// Returns the number of waiting requests.
     pub fn len(&self) -> usize {
         self.wqes.len()
     }
 
-    /// Whether no request is waiting.
+    /// Returns whether no request is waiting.
     pub fn is_empty(&self) -> bool {
         self.wqes.is_empty()
     }
 
-    /// Requests it can hold.
+    /// Returns its capacity in requests.
     pub fn max_wr(&self) -> u32 {
         self.max_wr
     }
 
-    /// Changes how many it can hold, to no less than it holds.
+    /// Changes its capacity, to no less than its current length.
     pub fn resize(&mut self, max_wr: u32) {
         self.max_wr = max_wr;
     }
 
-    /// Elements a request may have.
+    /// Returns the maximum number of elements per request.
     pub fn max_sge(&self) -> u32 {
         self.max_sge
     }

@@ -1,4 +1,4 @@
-//! How a work request becomes packets.
+//! Turns work requests into packets.
 
 use std::ops::Deref;
 

@@ -1,5 +1,5 @@
-//! The requester: the send queue, what of it may go out now, and going back after a loss. The four
-//! PSNs at [`Requester`] are the key to this crate.
+//! The requester: the send queue, what may be sent now, and going back after a loss. The four PSNs
+//! at [`Requester`] are the key to this crate.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Responder resources: READs and atomics that may be asked for again.
+//! Responder resources: READs and atomics that may be requested again.
 
 use std::collections::VecDeque;
 

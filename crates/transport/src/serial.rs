@@ -1,4 +1,4 @@
-//! Sequence numbers on their circle, and off it.
+//! Sequence numbers, on their circle and as unbounded counters.
 
 use std::fmt;
 use std::ops::{Add, AddAssign};

@@ -1,4 +1,4 @@
-//! Types of queue pairs, and whom they talk to.
+//! Queue pair types and their peers.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,8 +7,8 @@ use ferroce_wire::{Opcode, Qpn, Service, Srqn};
 
 use crate::SendOp;
 
-/// Bytes before the payload of a received datagram that hold the IP header it came with
-/// (IBA vol 1, 11.4.1.2; RoCEv2 annex, A17.4.5).
+/// Bytes before the payload of a received datagram, which hold its IP header (IBA vol 1, 11.4.1.2;
+/// RoCEv2 annex, A17.4.5).
 pub const GRH_BYTES: u32 = 40;
 
 /// The IP header of a received datagram: 40 bytes of IPv6, or 20 of IPv4 in the second half.
@@ -27,12 +27,12 @@ pub enum QpType {
     Ud = 4,
     /// Sending end of an extended reliable connection (IBA vol 1, annex A14).
     XrcSend = 9,
-    /// Receiving end: each request names the shared receive queue that it is for.
+    /// Receiving end: each request names its shared receive queue.
     XrcRecv = 10,
 }
 
 impl QpType {
-    /// The service its packets belong to.
+    /// Returns the service of its packets.
     #[inline]
     pub const fn service(self) -> Service {
         match self {
@@ -43,8 +43,8 @@ impl QpType {
         }
     }
 
-    /// Whether a packet with this opcode may be for it: of its service, and the ends of an XRC
-    /// connection take either responses or requests.
+    /// Returns whether a packet with this opcode can be for it: the opcode must be of its service,
+    /// and for XRC a response or a request, depending on the end.
     #[inline]
     pub fn takes(self, opcode: Opcode) -> bool {
         opcode.service() == self.service()
@@ -55,13 +55,13 @@ impl QpType {
             }
     }
 
-    /// Whether the peer acknowledges what arrives.
+    /// Returns whether the peer acknowledges what arrives.
     #[inline]
     pub const fn is_reliable(self) -> bool {
         matches!(self, Self::Rc | Self::XrcSend | Self::XrcRecv)
     }
 
-    /// Whether it talks to one peer only, that of its address vector.
+    /// Returns whether it has only one peer, that of its address vector.
     #[inline]
     pub const fn is_connected(self) -> bool {
         !matches!(self, Self::Ud)
@@ -92,7 +92,7 @@ impl fmt::Display for QpType {
     }
 }
 
-/// The way to a peer (the address vector of RoCE v2).
+/// The path to a peer (the address vector of RoCE v2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Path {
     /// The peer's address.
@@ -101,25 +101,25 @@ pub struct Path {
     pub traffic_class: u8,
 }
 
-/// Where a datagram goes: an address handle, and the queue pair behind it.
+/// The destination of a datagram: an address handle and a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct UdAddress {
-    /// The way there; a multicast address for a group.
+    /// The path; for a group, with a multicast address.
     pub path: Path,
     /// The receiving queue pair; [`Qpn::MULTICAST`] for a group.
     pub qpn: Qpn,
-    /// The receiver's Q_Key. With its highest bit set the sender's own Q_Key is used instead
-    /// (IBA vol 1, 10.2.5).
+    /// The receiver's Q_Key. If its highest bit is set, the sender's own Q_Key is used instead (IBA
+    /// vol 1, 10.2.5).
     pub qkey: u32,
 }
 
-/// Whom a send request is for.
+/// The destination of a send request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub enum SendTo {
     /// The peer that the queue pair is connected to (RC, UC).
     #[default]
     Peer,
-    /// Anybody (UD).
+    /// Any queue pair (UD).
     Datagram(UdAddress),
     /// A shared receive queue of the peer's device (XRC).
     Srq(Srqn),

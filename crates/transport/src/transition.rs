@@ -1,5 +1,5 @@
-//! Which attributes a queue pair takes on its way from one state to another (IBA vol 1, 11.2.5.2,
-//! table of Modify QP; where that leaves a choice, as the Linux verbs have it).
+//! Which attributes each change of a queue pair's state requires and accepts (IBA vol 1, 11.2.5.2,
+//! table of Modify QP; where that leaves a choice, as in the Linux verbs).
 
 use crate::{Attr, QpState, QpType};
 

@@ -1,4 +1,4 @@
-//! What is different for receives of UC.
+//! UC receives.
 
 use ferroce_wire::{BthFlags, Headers, NakCode};
 

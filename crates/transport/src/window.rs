@@ -1,4 +1,4 @@
-//! How much a requester may have on the wire.
+//! Limits on the amount of data that a requester has in flight.
 
 use ferroce_wire::Psn;
 
@@ -9,16 +9,18 @@ use crate::{QpAttr, Span, Time};
 /// to tell old from new.
 const WINDOW_PACKETS_MAX: u32 = 1 << 22;
 
-/// What a queue pair may have on the wire, which its device decides: many send into one buffer.
+/// The amount that a queue pair may have in flight. The device decides it, because many queue pairs
+/// send into one buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allowance {
-    /// PSNs after the oldest unacknowledged one, that one included.
+    /// Number of PSNs, starting with the oldest unacknowledged one.
     pub packets: u32,
-    /// Nobody else has anything on that way: one request may be as long as it is.
+    /// No other queue pair has anything in flight on that path, so one request may be of any
+    /// length.
     pub alone: bool,
-    /// Those of them that stand for responses.
+    /// How many of them may stand for responses.
     pub responses: u32,
-    /// Nobody else waits for responses: one request may ask for as many as it does.
+    /// No other queue pair waits for responses, so one request may ask for any number.
     pub alone_reading: bool,
 }
 
@@ -32,12 +34,12 @@ impl Allowance {
     };
 }
 
-/// Which part of its [`Allowance`] a queue pair needs more of to go on.
+/// The part of its [`Allowance`] that a queue pair needs more of to continue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeldBack {
-    /// Packets on the wire.
+    /// Packets in flight.
     Packets,
-    /// Responses on the wire.
+    /// Responses in flight.
     Responses,
 }
 

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::{AccessError, AccessFlags, Bytes, Counter, Host, QpType, SendTo, Time};
 
-/// A scatter/gather element: local memory opened by an lkey.
+/// A scatter/gather element: local memory and its lkey.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sge {
     /// Virtual address of the first byte.
@@ -85,50 +85,51 @@ pub enum SendOp {
         /// Addend.
         add: u64,
     },
-    /// Binds a memory window; nothing goes over the wire (IBA vol 1, 10.6.6.2).
+    /// Binds a memory window; nothing is sent (IBA vol 1, 10.6.6.2).
     BindMw(MwBind),
-    /// Takes the memory from a type 2 memory window; nothing goes over the wire.
+    /// Unbinds a type 2 memory window; nothing is sent.
     LocalInvalidate {
-        /// The window's present key.
+        /// The window's current key.
         rkey: u32,
     },
 }
 
-/// What a memory window is to open (`ibv_mw_bind_info`).
+/// The binding of a memory window (`ibv_mw_bind_info`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MwBind {
-    /// The key the window is to have from then on. The upper 24 bits name the window.
+    /// The window's new key. The upper 24 bits identify the window.
     pub rkey: u32,
-    /// Key of the memory region; not looked at if `length` is 0.
+    /// Key of the memory region; ignored if `length` is 0.
     pub lkey: u32,
     /// First byte, as an address in the region.
     pub va: u64,
-    /// Length in bytes; 0 takes the memory away from a type 1 window.
+    /// Length in bytes; 0 unbinds a type 1 window.
     pub length: u64,
-    /// What the peer may do; of the flags only the remote ones count.
+    /// What the peer may do; only the remote flags count.
     pub access: AccessFlags,
-    /// The peer counts from the start of the window (`IBV_ACCESS_ZERO_BASED`), instead of naming
-    /// addresses of the region.
+    /// The peer's addresses count from the start of the window (`IBV_ACCESS_ZERO_BASED`), instead
+    /// of being addresses of the region.
     pub zero_based: bool,
 }
 
 impl SendOp {
-    /// Operations of the device on its own keys: no packet, no PSN.
+    /// Returns whether it is an operation of the device on its own keys, without packet and PSN.
     pub fn is_local(&self) -> bool {
         matches!(self, Self::BindMw(_) | Self::LocalInvalidate { .. })
     }
 
-    /// READ and atomics: the peer answers with data and keeps a responder resource.
+    /// Returns whether it is a READ or atomic, for which the peer answers with data and keeps a
+    /// responder resource.
     pub fn needs_response(&self) -> bool {
         matches!(self, Self::Read { .. }) || self.is_atomic()
     }
 
-    /// Compare-and-swap or fetch-and-add.
+    /// Returns whether it is a compare-and-swap or fetch-and-add.
     pub fn is_atomic(&self) -> bool {
         matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. })
     }
 
-    /// Whether the message consumes a receive WQE of the peer, and so a credit.
+    /// Returns whether the message consumes a receive WQE of the peer, and therefore a credit.
     pub fn consumes_receive(&self) -> bool {
         matches!(
             self,
@@ -136,7 +137,7 @@ impl SendOp {
         )
     }
 
-    /// What it is called in messages.
+    /// Returns its name in messages.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Send { .. } => "SEND",
@@ -150,7 +151,7 @@ impl SendOp {
         }
     }
 
-    /// The opcode of its completion.
+    /// Returns the opcode of its completion.
     pub fn wc_opcode(&self) -> WcOpcode {
         match self {
             Self::Send { .. } | Self::SendInvalidate { .. } => WcOpcode::Send,
@@ -169,16 +170,16 @@ impl SendOp {
 pub struct SendWr {
     /// Returned in the completion.
     pub wr_id: u64,
-    /// What to do.
+    /// The operation.
     pub op: SendOp,
     /// Flags.
     pub flags: SendFlags,
-    /// Local memory: source of SEND and WRITE, destination of READ and atomics. Operations on
-    /// keys have none; what is here is ignored.
+    /// Local memory: source of SEND and WRITE, destination of READ and atomics. Ignored by
+    /// operations on keys.
     pub sges: Sges,
-    /// The bytes themselves, in place of `sges`, with [`SendFlags::INLINE`].
+    /// The bytes themselves, instead of `sges`, with [`SendFlags::INLINE`].
     pub inline: Option<Bytes>,
-    /// Whom it is for; the type of the queue pair decides which kind it must be.
+    /// The destination; the type of the queue pair determines which kind it must be.
     pub to: SendTo,
 }
 
@@ -198,7 +199,7 @@ impl Default for SendWr {
 }
 
 impl SendWr {
-    /// A signalled work request with one element of local memory, for the connected peer.
+    /// Creates a signalled work request with one element of local memory, for the connected peer.
     pub fn new(wr_id: u64, op: SendOp, sge: Sge) -> Self {
         Self {
             wr_id,
@@ -210,7 +211,7 @@ impl SendWr {
         }
     }
 
-    /// Bytes of its message.
+    /// Returns the length of its message in bytes.
     #[inline]
     pub fn length(&self) -> u64 {
         match &self.inline {
@@ -225,15 +226,15 @@ impl SendWr {
 pub struct RecvWr {
     /// Returned in the completion.
     pub wr_id: u64,
-    /// Where a SEND may be put.
+    /// Destination of a SEND.
     pub sges: Sges,
 }
 
-/// Why a work request was not accepted. Nothing was queued.
+/// The reason why a work request was not accepted. Nothing was queued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum PostError {
-    /// The queue pair is in a state that takes no such work requests.
+    /// The queue pair's state does not accept such work requests.
     #[error("the QP is in state {state:?}; {queue} work requests need {needs}")]
     WrongState {
         /// The present state.
@@ -243,7 +244,7 @@ pub enum PostError {
         /// States that accept it.
         needs: &'static str,
     },
-    /// The queue holds as many outstanding requests as it was created for.
+    /// The queue holds its maximum of outstanding requests.
     #[error(
         "the queue is full: {max} outstanding work requests; poll the CQ, or create the QP with a larger max_send_wr/max_recv_wr"
     )]
@@ -251,7 +252,7 @@ pub enum PostError {
         /// Capacity.
         max: u32,
     },
-    /// More elements than the queue was created for.
+    /// There are more elements than the queue was created for.
     #[error("{got} scatter/gather elements, the queue was created for at most {max}")]
     TooManySges {
         /// Elements given.
@@ -259,7 +260,7 @@ pub enum PostError {
         /// Largest number allowed.
         max: u32,
     },
-    /// More inline data than the QP was created for.
+    /// There is more inline data than the QP was created for.
     #[error("{got} bytes inline, the QP was created for at most {max}")]
     InlineTooLong {
         /// Bytes given.
@@ -267,26 +268,26 @@ pub enum PostError {
         /// Largest number allowed.
         max: u32,
     },
-    /// READ and atomics write to local memory and cannot be inline; other operations need
-    /// their bytes when the flag is set.
+    /// READ and atomics write to local memory and cannot be inline; other operations need their
+    /// bytes if the flag is set.
     #[error("IBV_SEND_INLINE needs SEND or RDMA WRITE together with the bytes themselves")]
     InlineMismatch,
-    /// A message larger than 2^31 bytes.
+    /// The message is larger than 2^31 bytes.
     #[error("the message has {got} bytes: must be at most 2147483648")]
     MessageTooLong {
         /// Bytes in the list.
         got: u64,
     },
-    /// The service of this QP has no such operation.
+    /// The QP's service does not have this operation.
     #[error("a queue pair of type {qp_type} has no {operation}; create one of another type")]
     Unsupported {
         /// The QP's type.
         qp_type: QpType,
-        /// What was asked of it, see [`SendOp::name`].
+        /// The operation, see [`SendOp::name`].
         operation: &'static str,
     },
-    /// Datagrams need an address, requests of XRC a shared receive queue; what another QP sends goes
-    /// to its peer.
+    /// Datagrams need an address, and XRC requests need a shared receive queue; all other requests
+    /// go to the QP's peer.
     #[error(
         "a UD work request needs an address handle, remote QPN and Q_Key, one of XRC the number of \
          an SRQ, and no other takes them; this QP is of type {qp_type}"
@@ -306,7 +307,7 @@ pub enum PostError {
     UsesSrq,
 }
 
-/// Which of its two work queues a completion belongs to.
+/// The work queue that a completion belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WorkQueue {
     /// Send queue.
@@ -337,7 +338,7 @@ pub enum WcStatus {
 }
 
 impl WcStatus {
-    /// All of them, in the order of their numbers.
+    /// All statuses, in the order of their numbers.
     pub const ALL: [Self; 13] = [
         Self::Success,
         Self::LocLenErr,
@@ -354,12 +355,12 @@ impl WcStatus {
         Self::RnrRetryExcErr,
     ];
 
-    /// The one with this number.
+    /// Returns the status with this number.
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|it| *it as u32 == number)
     }
 
-    /// The name as verbs programs print it.
+    /// Returns the name as verbs programs print it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Success => "IBV_WC_SUCCESS",
@@ -378,8 +379,8 @@ impl WcStatus {
         }
     }
 
-    /// The vendor syndrome that ConnectX reports with this status, if it is always the same one; 0
-    /// where nothing is known.
+    /// Returns the vendor syndrome that ConnectX reports with this status, if it is always the same
+    /// one; 0 if it is not known.
     //= F1, F6: 0x89 and 0x61.
     pub fn vendor_err(self) -> u32 {
         match self {
@@ -495,12 +496,12 @@ impl WcOpcode {
         Self::RecvRdmaWithImm,
     ];
 
-    /// The one with this number.
+    /// Returns the opcode with this number.
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|it| *it as u32 == number)
     }
 
-    /// What it is called in messages.
+    /// Returns its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Send => "SEND",
@@ -515,7 +516,7 @@ impl WcOpcode {
         }
     }
 
-    /// The queue whose requests complete with it.
+    /// Returns the work queue whose requests complete with it.
     pub fn work_queue(self) -> WorkQueue {
         match self {
             Self::Recv | Self::RecvRdmaWithImm => WorkQueue::Recv,
@@ -558,15 +559,15 @@ pub struct Completion {
     pub src_qp: Qpn,
     /// Flags.
     pub flags: WcFlags,
-    /// The peer asked for a solicited event, or the completion is an error; for
-    /// `ibv_req_notify_cq` with `solicited_only`.
+    /// The peer asked for a solicited event, or the completion is an error; for `ibv_req_notify_cq`
+    /// with `solicited_only`.
     pub solicited: bool,
-    /// When the device put it on its queue, by the device's clock; zero before that.
+    /// When the device added it to its queue, by the device's clock; zero before that.
     pub timestamp: Time,
 }
 
 impl Completion {
-    /// An error completion; its data fields are zero.
+    /// Creates an error completion; its data fields are zero.
     pub fn error(wr_id: u64, status: WcStatus, opcode: WcOpcode, qpn: Qpn) -> Self {
         Self {
             wr_id,
@@ -583,7 +584,7 @@ impl Completion {
         }
     }
 
-    /// A successful completion without data.
+    /// Creates a successful completion without data.
     pub fn success(wr_id: u64, opcode: WcOpcode, qpn: Qpn) -> Self {
         Self {
             wr_id,

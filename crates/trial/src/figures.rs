@@ -1,4 +1,4 @@
-//! How the jobs of a policy fared.
+//! The results of a policy's jobs.
 
 use ferroce_adp::{Policy, QpTimeouts};
 use ferroce_time::Span;
@@ -8,12 +8,12 @@ use crate::outages::Train;
 use crate::pair::{Fate, Link, TrialError, fate};
 use crate::random::mix;
 
-/// What became of a job that met with outages.
+/// The result of a job that experienced outages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// What became of it.
+    /// The result of its queue pair.
     pub fate: Fate,
-    /// How many outages it met with.
+    /// The number of outages it experienced.
     pub outages: u32,
 }
 
@@ -23,30 +23,30 @@ impl Job {
     }
 }
 
-/// How the jobs of a policy fared. What dies has lost [`Span::NEVER`].
+/// The results of a policy's jobs. A job that dies has lost [`Span::NEVER`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fared {
-    /// How many jobs.
+    /// The number of jobs.
     pub jobs: usize,
     /// The share of them that survived, 0 to 1.
     pub survived: f64,
-    /// Time lost per outage, of all jobs: median and 99 of 100.
+    /// Time lost per outage, for all jobs: median and 99th percentile.
     pub lost: [Span; 2],
-    /// Time lost per outage, of the jobs that survived: the mean.
+    /// Mean time lost per outage, for jobs that survived.
     pub lost_mean: Span,
-    /// How long the link had been up before something was sent again, of the jobs that survived: median
-    /// and 99 of 100.
+    /// How long the link had been up again before anything was sent, for jobs that survived: median
+    /// and 99th percentile.
     pub resumed_after: [Span; 2],
-    /// Packets sent again per outage, on average.
+    /// Mean number of retransmissions per outage.
     pub retransmissions: f64,
-    /// Those that were sent again although nothing was lost.
+    /// Mean number of these that were spurious.
     pub spurious: f64,
-    /// Those as a share of all packets sent.
+    /// Spurious retransmissions as a share of all packets sent.
     pub spurious_share: f64,
 }
 
 impl Fared {
-    /// The mean time lost per outage, if the death of a job costs so much.
+    /// Returns the mean time lost per outage, if the death of a job costs this much.
     #[must_use]
     pub fn cost(&self, death: Span) -> Span {
         let mean = self.survived * self.lost_mean.as_picos() as f64
@@ -55,7 +55,7 @@ impl Fared {
         Span::from_picos(mean as u64)
     }
 
-    /// The figures of these jobs.
+    /// Computes the figures of these jobs.
     #[must_use]
     pub fn of(jobs: &[Job]) -> Self {
         let survivors: Vec<_> = jobs.iter().filter(|it| it.fate.survived).collect();
@@ -86,10 +86,10 @@ impl Fared {
     }
 }
 
-/// Lets one queue pair live through each of the trains, on as many processors as there are.
+/// Runs one queue pair through each of the trains, on all processors.
 ///
 /// # Errors
-/// If the policy retransmits more often than can be simulated, or not at all.
+/// Returns an error if the policy retransmits more often than can be simulated, or not at all.
 pub fn jobs(
     policy: &Policy,
     qp: QpTimeouts,
@@ -110,10 +110,10 @@ pub fn jobs(
     trains.par_iter().enumerate().map(job).collect()
 }
 
-/// The figures of [these](jobs).
+/// Computes the figures of [these jobs](jobs).
 ///
 /// # Errors
-/// The same.
+/// As for [`jobs`].
 pub fn compare(
     policy: &Policy,
     qp: QpTimeouts,

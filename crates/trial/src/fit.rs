@@ -1,7 +1,8 @@
-//! The search for the profile that loses least.
+//! Searches for the profile with the lowest cost.
 //!
-//! A search has rounds, and each anneals from a start of its own. What a round finds depends on the
-//! question and its number only, so that rounds that are done can be kept and the others made later.
+//! A search consists of rounds, each of which anneals from its own start. The result of a round
+//! depends only on the question and the round's number, so completed rounds can be kept and others
+//! added later.
 
 mod candidates;
 mod state;
@@ -24,7 +25,7 @@ use crate::outages::{Outages, Train};
 use crate::pair::{Link, TrialError};
 use crate::random::{Dice, mix};
 
-/// What is asked of a profile, and how it is searched.
+/// The requirements for a profile, and the parameters of the search.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Question {
     /// The outages.
@@ -33,40 +34,40 @@ pub struct Question {
     pub link: Link,
     /// The queue pairs.
     pub qp: QpTimeouts,
-    /// The smallest ACK timeout that counts.
+    /// The smallest ACK timeout that the device enforces.
     pub floor: AckTimeoutFloor,
-    /// Outages that are survived in any case, and how soon a dead peer is noticed.
+    /// Outages that must be survived, and how soon a dead peer must be detected.
     pub demand: Demand,
-    /// Less than this share of all packets may be sent again although nothing was lost.
+    /// The maximum share of packets that may be retransmitted spuriously.
     pub spurious_below: f64,
-    /// What the death of a job costs.
+    /// The cost of the death of a job.
     pub death: Span,
-    /// Outages that each profile is tried on.
+    /// The number of outages that each profile is tested with.
     pub count: u32,
     /// Rounds of the search.
     pub rounds: u32,
-    /// Profiles that a round tries.
+    /// The number of profiles that a round tests.
     pub steps: u32,
-    /// Of everything random.
+    /// The seed of everything random.
     pub seed: u64,
 }
 
-/// No profile is what is asked for.
+/// No profile meets the requirements.
 #[derive(Clone, PartialEq, ThisError, Debug)]
 pub enum Impossible {
-    /// The two demands contradict each other.
+    /// The two requirements contradict each other.
     #[error(
         "nothing survives {} and detects in {}: choose one; a dead peer looks like an outage until the \
          outage is over",
         survive.about(), detect_within.about()
     )]
     Contradiction {
-        /// What is to be survived.
+        /// The outage to survive.
         survive: Span,
-        /// How soon a dead peer is to be noticed.
+        /// How soon a dead peer must be detected.
         detect_within: Span,
     },
-    /// No total lies between the two.
+    /// No total is between the two.
     #[error(
         "no profile survives {} and detects in {}: a total is 2^n us, or the QP's {}; allow \
          --detect-within {}s, or ask for --survive of less than {}",
@@ -74,9 +75,9 @@ pub enum Impossible {
         below.about()
     )]
     NoTotal {
-        /// What is to be survived.
+        /// The outage to survive.
         survive: Span,
-        /// How soon a dead peer is to be noticed.
+        /// How soon a dead peer must be detected.
         detect_within: Span,
         /// The QP's own total.
         own: Span,
@@ -85,7 +86,7 @@ pub enum Impossible {
         /// The next longer total.
         above: Span,
     },
-    /// All that were looked at break the demands or are suspicious.
+    /// All tested profiles violate the requirements or are suspicious.
     #[error(
         "no profile was found that `ferroce adp check` has nothing to say about and that keeps within \
          the constraints, with QPs of timeout {} and retry_cnt {}: allow a longer --detect-within or a \
@@ -96,51 +97,51 @@ pub enum Impossible {
         /// The queue pairs.
         qp: QpTimeouts,
     },
-    /// All profiles that were tried repeat too much for nothing.
+    /// All tested profiles have too many spurious retransmissions.
     #[error(
         "--spurious-below {}%: no profile that was tried sends so little again for nothing, the least is \
          {:.3}%; allow more, or raise --timeout, which caps every wait", limit * 100.0, least * 100.0
     )]
     Spurious {
-        /// The share that is allowed.
+        /// The allowed share.
         limit: f64,
-        /// The least share of those tried.
+        /// The smallest share among them.
         least: f64,
     },
 }
 
-/// Why a search failed.
+/// The reason why a search failed.
 #[derive(Clone, PartialEq, ThisError, Debug)]
 pub enum FitError {
-    /// No profile is what is asked for.
+    /// No profile meets the requirements.
     #[error(transparent)]
     Impossible(#[from] Impossible),
-    /// A trial could not be held.
+    /// A trial could not be run.
     #[error(transparent)]
     Trial(#[from] TrialError),
-    /// The solver did not do what it should.
+    /// The solver failed.
     #[error("the search failed: {0}")]
     Solver(String),
 }
 
-/// What a round has found.
+/// The result of a round.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Round {
     /// Its number.
     pub number: u32,
     /// The best profile.
     pub profile: Profile,
-    /// The mean time that it loses for each outage, with what deaths cost.
+    /// Its mean cost per outage, including that of deaths.
     pub cost: Span,
-    /// The share of packets that it sends again for nothing.
+    /// Its share of spurious retransmissions.
     pub spurious_share: f64,
 }
 
 impl Question {
-    /// Whether an answer can exist.
+    /// Checks whether a solution can exist.
     ///
     /// # Errors
-    /// With the demands that contradict each other.
+    /// Returns the requirements that contradict each other.
     pub fn possible(&self) -> Result<(), Impossible> {
         let Demand {
             survive,
@@ -172,10 +173,10 @@ impl Question {
         }
     }
 
-    /// Makes a round. `on_step` is told of each profile that is tried, and of the least cost so far.
+    /// Runs a round. `on_step` is called for each tested profile, with the lowest cost so far.
     ///
     /// # Errors
-    /// If there is no profile to begin with.
+    /// Returns an error if there is no profile to start with.
     pub fn round(&self, number: u32, on_step: &dyn Fn(Span)) -> Result<Round, FitError> {
         let dice = Dice::new(mix(mix(self.seed, 3), number.into()));
         let starts = starts(self, &dice);
@@ -191,10 +192,10 @@ impl Question {
         search.run(&starts, number)
     }
 
-    /// The best of these rounds.
+    /// Returns the best of these rounds.
     ///
     /// # Errors
-    /// If none keeps within what may be repeated for nothing.
+    /// Returns an error if all of them exceed the allowed share of spurious retransmissions.
     pub fn best(&self, rounds: &[Round]) -> Result<Round, Impossible> {
         let kept = rounds.iter().filter(|it| self.allows(it.spurious_share));
         let best = kept.min_by_key(|it| (it.cost, it.number)).copied();
@@ -207,8 +208,7 @@ impl Question {
         })
     }
 
-    /// Whether a profile keeps within the demands as the figures of its policy say, and `adp check` has
-    /// nothing to say about it.
+    /// Returns whether a profile meets the requirements, and `adp check` has no warnings about it.
     #[must_use]
     pub fn admits(&self, profile: &Profile) -> bool {
         let is_silent = || {
@@ -218,7 +218,7 @@ impl Question {
         self.meets(&self.policy(profile)) && is_silent()
     }
 
-    /// Whether a policy keeps within the demands.
+    /// Returns whether a policy meets the requirements.
     #[must_use]
     pub fn meets(&self, policy: &Policy) -> bool {
         let found = Endurance::within(policy, self.qp, self.demand.survive);
@@ -227,13 +227,14 @@ impl Question {
         })
     }
 
-    /// What a profile costs on these outages, and the share of packets that it sends again for nothing.
+    /// Returns a profile's cost on these outages, and its share of spurious retransmissions.
     ///
-    /// A job dies of an outage that is longer than its policy survives, and how many those are follows from
-    /// the distribution: of a hundred outages that are tried too few are that long to tell.
+    /// A job dies if an outage is longer than its policy survives. The share of such outages is
+    /// computed from the distribution, because a hundred tested outages contain too few of that
+    /// length.
     ///
     /// # Errors
-    /// If the profile retransmits more often than can be simulated.
+    /// Returns an error if the profile retransmits more often than can be simulated.
     pub fn figures(&self, profile: &Profile, trains: &[Train]) -> Result<(Span, f64), TrialError> {
         let policy = self.policy(profile);
         let jobs = jobs(&policy, self.qp, &self.link, trains, self.seed)?;
@@ -256,13 +257,13 @@ impl Question {
         Ok((fared.cost(self.death), fared.spurious_share))
     }
 
-    /// Whether so large a share of packets may be sent again for nothing.
+    /// Returns whether this share of spurious retransmissions is allowed.
     #[must_use]
     pub fn allows(&self, spurious_share: f64) -> bool {
         spurious_share < self.spurious_below
     }
 
-    /// The policy of a profile.
+    /// Returns the policy with this profile.
     #[must_use]
     pub fn policy(&self, profile: &Profile) -> Policy {
         self.policy_of_kind(PolicyKind::Profile(*profile))
@@ -280,10 +281,10 @@ struct Search<'a> {
     question: &'a Question,
     trains: Vec<Train>,
     dice: Dice,
-    /// Profiles that were tried.
+    /// Profiles tested so far.
     known: RefCell<HashMap<Profile, (Span, f64)>>,
     least: Cell<Span>,
-    /// What a trial failed with.
+    /// The error of a trial that failed.
     failure: Cell<Option<TrialError>>,
     on_step: &'a dyn Fn(Span),
 }

@@ -1,17 +1,17 @@
-//! Retransmission policies on trial: how queue pairs fare in outages and under loss.
+//! Trials of retransmission policies: how queue pairs perform in outages and under loss.
 //!
-//! A trial is a pair of devices on a cable of the fabric, in virtual time. One queue pair has a message
-//! outstanding whenever the link goes down, and sends some more afterwards, over a link that may lose
-//! packets and takes its time. Everything random comes from a seed.
+//! A trial is a pair of devices on a simulated cable, in virtual time. One queue pair has a message
+//! outstanding whenever the link goes down, and sends more messages afterwards, over a link with
+//! delay and possibly loss. Everything random comes from a seed.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
 //! | [`times`] | distributions of times, as operators write them |
 //! | [`outages`] | outages: their lengths, or links that flap |
-//! | [`pair`] | one queue pair lives through one train of outages |
-//! | [`figures`] | how many of them fared |
+//! | [`pair`] | one queue pair in one train of outages |
+//! | [`figures`] | statistics over many of them |
 //! | [`scenario`] | the same on a whole fabric |
-//! | [`fit`] | the search for the profile that loses least |
+//! | [`fit`] | the search for the profile with the lowest cost |
 //!
 //! ```
 //! use ferroce_adp::{Policy, PolicyKind, QpTimeouts};

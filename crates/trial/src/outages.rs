@@ -11,19 +11,19 @@ use crate::times::{ReadError, Times, settings, time};
 /// How often a link may flap in one trial.
 const FLAPS_MAX: u32 = 1_000;
 
-/// Once and again the link goes down.
+/// A link that goes down one or more times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
     /// How long it is down each time.
     pub down: Span,
     /// How long it is up in between.
     pub up: Span,
-    /// How many times it goes down.
+    /// How often it goes down.
     pub count: u32,
 }
 
 impl Train {
-    /// A single outage.
+    /// Creates a single outage.
     #[must_use]
     pub const fn once(down: Span) -> Self {
         Self {
@@ -34,18 +34,19 @@ impl Train {
     }
 }
 
-/// The outages that jobs meet with.
+/// The outages that jobs experience.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outages {
-    /// Each job meets with one, of these lengths.
+    /// Each job experiences one outage, with a length from this distribution.
     Lengths(Times),
-    /// Each job meets with this train.
+    /// Each job experiences this train.
     Flaps(Train),
 }
 
 impl Outages {
-    /// A train for each of so many jobs. Lengths are spread evenly over their distribution; the seed says
-    /// where in its part each lies, so that other seeds give other lengths of the same distribution.
+    /// Creates a train for each of `count` jobs. Lengths are spread evenly over their distribution.
+    /// The seed determines the position of each within its part, so other seeds give other lengths
+    /// of the same distribution.
     #[must_use]
     pub fn trains(&self, count: u32, seed: u64) -> Vec<Train> {
         let train = |at: u32| match self {

@@ -1,4 +1,4 @@
-//! One queue pair lives through one train of outages.
+//! One queue pair in one train of outages.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,8 +18,8 @@ use crate::outages::Train;
 use crate::random::{mix, share};
 use crate::times::Times;
 
-/// Messages after each outage, one after another: what it takes to come down any ladder, and what losses
-/// meet with.
+/// Messages after each outage, sent one after another: enough to return to the first wait of any
+/// policy, and to experience losses.
 pub const MESSAGES: u32 = 32;
 /// Packets of a message.
 const PACKETS: u32 = 4;
@@ -39,7 +39,7 @@ const RETRANSMISSIONS_MAX: u64 = 200_000;
 /// The link while it is up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Link {
-    /// Packets lost each way, of 2^32.
+    /// The share of packets lost in each direction, in units of 2^-32.
     pub loss: u32,
     /// How long an acknowledgement takes.
     pub round_trip: Times,
@@ -59,27 +59,28 @@ impl Default for Link {
     }
 }
 
-/// What became of one queue pair.
+/// The result of one queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fate {
-    /// Whether it never gave up.
+    /// Whether the queue pair never gave up.
     pub survived: bool,
-    /// How much longer its messages took than without outages and losses, all together.
+    /// How much longer its messages took in total than without outages and losses.
     pub lost: Span,
-    /// How long the link had been up before the QP retransmitted, the worst time.
+    /// The longest time that the link had been up again before the QP retransmitted.
     pub resumed_after: Span,
-    /// Requests that left it, repetitions included.
+    /// Requests that it sent, including retransmissions.
     pub packets: u64,
-    /// How many times it sent a packet again.
+    /// How often it retransmitted a packet.
     pub retransmissions: u64,
-    /// Those of them that the receiver had executed, although no answer was lost.
+    /// Retransmissions of packets that the receiver had already executed, although no answer was
+    /// lost.
     pub spurious: u64,
 }
 
-/// A trial cannot be held.
+/// The reason why a trial cannot be run.
 #[derive(Clone, Copy, PartialEq, Eq, Error, Debug)]
 pub enum TrialError {
-    /// The devices have no room.
+    /// The devices have no room for its objects.
     #[error("the devices have no room: {0}")]
     Verbs(#[from] VerbsError),
     /// The policy retransmits too often.
@@ -93,11 +94,11 @@ pub enum TrialError {
     NoTimer,
 }
 
-/// Lets a queue pair live through a train of outages. The seed decides what it draws, how long round trips
-/// take and what is lost.
+/// Runs a queue pair through a train of outages. The seed determines what it draws, how long round
+/// trips take and which packets are lost.
 ///
 /// # Errors
-/// If the policy retransmits more often than can be simulated, or not at all.
+/// Returns an error if the policy retransmits more often than can be simulated, or not at all.
 pub fn fate(
     policy: &Policy,
     qp: QpTimeouts,
@@ -121,19 +122,19 @@ struct Pair<'a> {
     qpns: [Qpn; 2],
     link: &'a Link,
     seed: u64,
-    /// How much later answers to the present message come than the cable lets them.
+    /// How much later answers to the current message arrive than the cable alone would cause.
     late: Rc<Cell<Span>>,
-    /// How long a message takes with nothing in its way.
+    /// How long a message takes without disturbance.
     ideal: Span,
-    /// When the present message was posted.
+    /// When the current message was posted.
     posted: Option<Time>,
-    /// Messages that follow it.
+    /// The number of messages after it.
     left: u32,
-    /// Messages so far.
+    /// The number of messages so far.
     messages: u64,
-    /// When the link returned, as long as nothing was sent again since.
+    /// When the link returned, as long as nothing has been retransmitted since.
     up_since: Option<Time>,
-    /// What had been sent again when that was last looked at.
+    /// The number of retransmissions when it was last read.
     repeated: u64,
     fate: Fate,
 }

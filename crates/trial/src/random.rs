@@ -1,4 +1,4 @@
-//! Random numbers that are the same on every machine and for ever.
+//! Random numbers that are the same on every machine and in every version.
 
 use std::cell::Cell;
 

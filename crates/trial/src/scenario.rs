@@ -1,4 +1,4 @@
-//! Policies on a whole fabric: the jobs of a scenario, with its faults and without them.
+//! Policies on a whole fabric: the jobs of a scenario, with and without its faults.
 
 use ferroce_adp::Policy;
 use ferroce_fabric::scenario::{FaultSpan, Scenario};
@@ -11,12 +11,12 @@ use crate::pair::Fate;
 /// Events between two looks at how a run stands.
 const SLICE: u64 = 1 << 20;
 
-/// How the jobs of a scenario fare under a policy: they have survived if all are done in time. Time is lost
-/// in comparison with the same run without faults; the outages that count are those that cut off a host, a
+/// Runs the jobs of a scenario under a policy. They survive if all are done in time. Lost time is
+/// relative to the same run without faults; the outages that count are those that cut off a host, a
 /// cable or a switch.
 ///
 /// # Errors
-/// If a device has no room for the objects that it needs.
+/// Returns an error if a device has no room for the objects that it needs.
 pub fn fate(mut scenario: Scenario, name: &str, policy: &Policy) -> Result<Fate, VerbsError> {
     scenario.device.set_policy(name, *policy);
     // No code looks at samples.

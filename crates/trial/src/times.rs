@@ -9,16 +9,16 @@ use thiserror::Error;
 
 /// No time of a distribution is longer.
 const DAY_NS: u64 = 24 * 3_600 * 1_000_000_000;
-/// Values of a list.
+/// The maximum number of values in a list.
 pub const LIST_MAX: usize = 100_000;
 
-/// Why a text is not what it should be.
+/// The reason why a text is not a list or distribution of times.
 #[derive(Clone, PartialEq, Eq, Error, Debug)]
 #[error("{}{what}: {reason}", line.map_or(String::new(), |line| format!("line {line}: ")))]
 pub struct ReadError {
-    /// The line it is on, counted from 1, if the text has lines.
+    /// The line, counted from 1, if the text has lines.
     pub line: Option<usize>,
-    /// The field, and its value.
+    /// The field and its value.
     pub what: String,
     /// What is wrong, and what to write instead.
     pub reason: String,
@@ -46,12 +46,12 @@ pub enum Times {
         /// 99 of 100 are shorter; at least the median.
         p99: Span,
     },
-    /// Each of these as often, in order of length; at least one.
+    /// Each of these with equal probability, in order of length; at least one.
     List(Vec<Span>),
 }
 
 impl Times {
-    /// The time that so large a share of all, 0 to 1, is shorter than.
+    /// Returns the time that the given share of values, 0 to 1, is shorter than.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Span {
         match self {
@@ -65,7 +65,7 @@ impl Times {
         }
     }
 
-    /// The share of all that is longer than this.
+    /// Returns the share of values that is longer than this.
     #[must_use]
     pub fn share_above(&self, time: Span) -> f64 {
         let (mut low, mut high) = (0.0, 1.0);
@@ -86,10 +86,11 @@ impl Times {
         }
     }
 
-    /// A list of times, one on each line: seconds, or with a unit. What follows a `#` is not read.
+    /// Reads a list of times, one per line: in seconds, or with a unit. Text after a `#` is
+    /// ignored.
     ///
     /// # Errors
-    /// With the line that is wrong.
+    /// Returns an error with the line that is wrong.
     pub fn from_lines(text: &str) -> Result<Self, ReadError> {
         let lines = (1..).zip(text.lines()).map(|(line, text)| {
             let text = text.split('#').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How a process takes its place on a device.
+//! How a process joins a device.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

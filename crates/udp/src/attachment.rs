@@ -1,4 +1,4 @@
-//! A process's place on a device, and what is random about it.
+//! A process's membership of a device, and its random numbers.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What two programs tell each other before their queue pairs can talk.
+//! The information that two programs exchange before their queue pairs can communicate.
 
 use std::net::IpAddr;
 

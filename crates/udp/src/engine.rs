@@ -1,4 +1,4 @@
-//! A device with its driver and its sockets, as the threads of a program take turns at it.
+//! A device with its driver and its sockets, which a program's threads use in turn.
 
 use std::io;
 use std::sync::Arc;

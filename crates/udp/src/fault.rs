@@ -1,4 +1,4 @@
-//! What is wrong with the way out, told once.
+//! Errors on the sending path, each reported once.
 
 use std::io;
 use std::net::IpAddr;

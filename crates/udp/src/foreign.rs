@@ -1,8 +1,8 @@
-//! Packets that another user of this host has forged.
+//! Packets forged by other users of this host.
 //!
-//! Any user can send from any address of the host, and so in the name of any device on it; but only
-//! this user's sockets can have the devices' port at an address where he has a device. Other hosts
-//! send from whatever port they like.
+//! Any user can send from any address of the host, and therefore in the name of any device on it.
+//! But only this user's sockets can have the devices' port at an address where this user has a
+//! device. Other hosts may send from any port.
 
 use std::net::{IpAddr, SocketAddr};
 

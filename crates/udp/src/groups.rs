@@ -1,7 +1,7 @@
-//! The multicast groups that the host is in for a device.
+//! The multicast groups that the host has joined for a device.
 //!
-//! Each has a socket bound to the group's address, as any number of sockets may be: every process
-//! in the group gets its own copy of a packet, and the packets of other groups stay away.
+//! Each has a socket bound to the group's address. Any number of sockets may be bound to it: every
+//! process in the group gets its own copy of a packet, and no packets of other groups.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

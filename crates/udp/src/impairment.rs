@@ -1,6 +1,6 @@
-//! Impairments of a link as text: a list of parts, `none` if there are none.
+//! Link impairments as text: a list of parts, or `none`.
 //!
-//! Probabilities, times, rates and sizes are written as everywhere ([`ferroce_units`]):
+//! Probabilities, times, rates and sizes have the usual form ([`ferroce_units`]):
 //!
 //! ```
 //! use ferroce_udp::impairment;

@@ -1,4 +1,4 @@
-//! Asks many processes at a time.
+//! Queries many processes at a time.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What arrives: whom a datagram is for, and that it is believed.
+//! Incoming datagrams: their destination, and their validation.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,10 +1,11 @@
-//! Sockets of processes that have left, which keep their places among those that share the port.
+//! Sockets of processes that have left, which keep their positions among those that share the port.
 //!
-//! The kernel knows these sockets by index. When one goes, the last one takes its index, of which
-//! nobody is told: packets for that one's process come to another one, which forwards them, until
-//! somebody has found out, and those that come straight after that overtake them. So who leaves gives
-//! its socket to another process. That keeps it, and passes on what comes there, until no process has
-//! a later place.
+//! The kernel identifies these sockets by index. When one is closed, the last one gets its index,
+//! without notice to any process. Packets for the process of that last socket then arrive at
+//! another process, which forwards them until the new index is known, and packets that arrive
+//! directly after that overtake them. A process that leaves therefore gives its socket to another
+//! process, which keeps it, and passes on what arrives there, until no process has a later
+//! position.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;

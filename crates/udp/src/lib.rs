@@ -1,42 +1,42 @@
 //! The device on real UDP sockets.
 //!
-//! A [`Device`] is an [`ferroce_hca::Hca`] with an address. There is no daemon: whoever polls
-//! drives it, and one helper thread serves the passive side and the timers while nobody does. When
-//! each of them does what is decided by [`ferroce_driver`].
+//! A [`Device`] is an [`ferroce_hca::Hca`] with an address. There is no daemon: any thread that
+//! polls drives the device, and one helper thread serves the passive side and the timers at other
+//! times. [`ferroce_driver`] decides when each of them does what.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
 //! | [`socket`] | one UDP socket with segmentation, coalescing, traffic class; the only system calls on the packet path |
 //! | [`wait`] | sleeping, waking, the clock |
 //! | `stage` | turns packets into bytes with ICRC and collects them into batches of one system call |
 //! | `flow` | the ICRC state of each peer address |
 //! | `foreign` | packets that other users of this host have forged |
-//! | `fault` | what is wrong with the way out, told once |
-//! | `link` | the sockets as what the driver moves packets over |
-//! | `intake` | what arrives: what each datagram is, and whose |
+//! | `fault` | errors on the sending path, each reported once |
+//! | `link` | the sockets as the driver's link |
+//! | `intake` | incoming datagrams: their kind and destination |
 //! | `engine` | a device with its driver and its sockets |
 //! | [`device`](Device) | the engine behind a lock, the helper thread, waiting |
 //! | [`tap`](Tap) | packet captures |
 //! | [`wall_clock`](WallClock) | the time of day of completions and of captured packets |
 //! | `spec`, `registry` | the devices of a user, each a TOML file |
-//! | [`impairment`] | what a link does to packets, as text |
+//! | [`impairment`] | link impairments as text |
 //! | `shared` | the file that the processes of a device map: state, slots |
 //! | `steering` | lets the kernel bring packets to the process they belong to |
-//! | `kept` | sockets of processes that have left, which keep their places among those of the port |
-//! | `groups` | the multicast groups that the host is in for the device |
+//! | `kept` | sockets of processes that have left, which keep their positions among those of the port |
+//! | `groups` | the multicast groups that the host has joined for the device |
 //! | `netlink`, [`gids`](GidTable) | the host's interfaces and addresses: ports that go down, GIDs |
 //! | [`ring`] | packets in memory that two processes share |
-//! | `near` | peers on this host, who are sent packets through such rings |
+//! | `near` | peers on this host, reached through such rings |
 //! | `neighbours` | hands packets on to the process they belong to |
 //! | `resource` | the rows of `ferroce res` |
-//! | `question` | asks a process for them, and answers |
-//! | [`Inquiry`] | asks many processes at a time |
+//! | `question` | queries a process for them, and answers |
+//! | [`Inquiry`] | queries many processes at a time |
 //! | `port` | when a process shares the device's port |
-//! | `attach`, `attachment` | a process takes its place on a device |
-//! | [`Observer`] | a look at a device from outside |
-//! | `sys` | other system calls: files, descriptors that travel or stay, memory that may not be mapped |
+//! | `attach`, `attachment` | a process joins a device |
+//! | [`Observer`] | a view of a device from outside |
+//! | `sys` | other system calls: files, descriptors passed between processes, memory that may not be mapped |
 //!
-//! `unsafe` is denied everywhere but in `socket` and `sys`, which make system calls.
+//! `unsafe` is denied everywhere except in `socket` and `sys`, which make system calls.
 #![deny(unsafe_code)]
 
 mod attach;

@@ -1,4 +1,4 @@
-//! The sockets of a device as its link.
+//! A device's sockets as the driver's link.
 
 use std::io;
 use std::net::SocketAddr;

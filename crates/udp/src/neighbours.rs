@@ -1,5 +1,5 @@
-//! The other processes of the device. A packet for one of them may arrive here, since all share one
-//! UDP port; it is handed on in batches.
+//! The other processes on the device. Packets for one of them may arrive here, because all share
+//! one UDP port; they are forwarded in batches.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! What the kernel tells of interfaces and addresses (rtnetlink(7)).
+//! The kernel's notifications about interfaces and addresses (rtnetlink(7)).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

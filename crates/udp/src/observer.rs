@@ -1,4 +1,4 @@
-//! A look at a device from outside.
+//! A view of a device from outside.
 
 use std::io;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Why a device could not be opened.
+//! The reasons why a device could not be opened.
 
 use std::io;
 

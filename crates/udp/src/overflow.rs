@@ -1,4 +1,4 @@
-//! What the kernel dropped for want of room.
+//! Packets that the kernel dropped because a buffer was full.
 
 use ferroce_hca::{Span, Time};
 

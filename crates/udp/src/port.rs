@@ -1,9 +1,10 @@
-//! When a process shares the device's port: from its first object that packets could be for until
-//! it ends. One that only looks at the device never does, and so is in nobody's way.
+//! Decides when a process shares the device's port: from its first object that can receive packets
+//! until it exits. A process that only observes the device never does, and so does not affect
+//! others.
 //!
-//! The kernel puts packets for any process of the device into the sockets of all that share the
-//! port, so none may go before what is in its own has been passed on; [`Socket::leave`] has more. Nor
-//! may those of others move; [`KeptPlaces`] has more.
+//! The kernel distributes packets for all processes of the device over the sockets that share the
+//! port. No socket may therefore be closed before its packets have been passed on; see
+//! [`Socket::leave`]. Nor may the others change their positions; see [`KeptPlaces`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! How an observer asks a process about its objects.
+//! How an observer queries a process about its objects.
 //!
-//! A question is one byte in the process's mailbox, with two descriptors: a file that takes the
-//! answer, and the end of a stream that tells when it is whole. If the process dies, that end closes
-//! with it. Only the user's own processes reach a mailbox.
+//! A query is one byte in the process's mailbox, with two descriptors: a file for the answer, and
+//! the end of a stream that signals when it is complete. If the process dies, that end closes with
+//! it. Only the user's own processes can reach a mailbox.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};

@@ -1,4 +1,4 @@
-//! The devices of a user in a network namespace.
+//! A user's devices in a network namespace.
 
 mod directory;
 mod error;

@@ -1,5 +1,5 @@
-//! What a process has made on a device, as rows to show. Their keys are those of iproute2's
-//! `rdma resource`, with more for what only this device knows.
+//! A process's objects on a device, as rows for display. Their keys are those of iproute2's `rdma
+//! resource`, with additional ones for what only this device has.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

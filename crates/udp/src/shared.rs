@@ -1,7 +1,7 @@
-//! What the processes of a device share: a file that all of them map.
+//! The state that the processes of a device share: a file that all of them map.
 //!
-//! The kernel's locks on bytes of the file say who is alive: they end with their owner, however that
-//! dies. Nothing written in the file has to be put right afterwards.
+//! The kernel's locks on bytes of the file show which processes are alive: they are released when
+//! their owner ends, for any reason. Nothing written in the file has to be repaired afterwards.
 
 mod gids;
 mod layout;

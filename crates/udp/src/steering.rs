@@ -1,9 +1,10 @@
-//! Lets the kernel bring packets to the process that they are for, which saves handing them on.
+//! Makes the kernel deliver packets to the process that they are for, which saves forwarding them.
 //!
-//! The kernel takes a program that picks a socket by its index, and tells nobody which index a
-//! socket has; [`Socket::steer`] says more. So whoever joins, or has had to hand packets on, finds
-//! out: it sends a probe to each index, and each process notes in the shared file which probe has
-//! come to it. Where that is wrong, unknown or refused, packets take the longer way.
+//! The kernel takes a program that selects a socket by its index, but does not reveal the index of
+//! a socket; [`Socket::steer`] has details. A process that joins, or has had to forward packets,
+//! therefore finds out: it sends a probe to each index, and each process records in the shared file
+//! which probe it received. If the result is wrong or unknown, or if steering is refused, packets
+//! are forwarded.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;

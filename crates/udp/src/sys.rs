@@ -1,4 +1,4 @@
-//! System calls that neither the standard library nor a crate in use wraps.
+//! System calls that neither the standard library nor a dependency wraps.
 
 mod descriptors;
 mod epoll;

@@ -1,8 +1,9 @@
-//! Sleeping until a packet, a deadline or another thread needs attention, and the clock behind it.
+//! Sleeping until a packet, a deadline or another thread needs attention, and the clock for it.
 //!
-//! Going to sleep and waking up costs tens of microseconds on many machines, against two for a
-//! datagram to a spinning receiver. So whoever waits for a reply should poll a while before it
-//! comes here; the helper thread, which serves a passive device, lives here.
+//! Going to sleep and waking up costs tens of microseconds on many machines, compared with two for
+//! a datagram to a spinning receiver. A thread that waits for a reply should therefore poll for a
+//! while before it sleeps here. The helper thread, which serves a passive device, sleeps here most
+//! of the time.
 
 use std::io;
 use std::num::NonZeroU64;

@@ -1,4 +1,4 @@
-//! The time of day of completions and of captured packets.
+//! The time of day for completions and captured packets.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Decimal numbers, exactly.
+//! Exact decimal numbers.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::Invalid;
 
-/// A decimal number that is not negative: up to 38 digits, and where its point is.
+/// A non-negative decimal number: up to 38 digits and the position of its point.
 ///
 /// ```
 /// use ferroce_units::Decimal;
@@ -41,8 +41,8 @@ impl Decimal {
         exponent: 0,
     };
 
-    /// The number that stands for this one in the fewest digits; `None` for what is negative or not
-    /// finite.
+    /// Returns the number that represents this one in the fewest digits, or `None` if it is
+    /// negative or not finite.
     #[must_use]
     pub fn from_f64(number: f64) -> Option<Self> {
         // Display of a float is exact in that it is read as the same.
@@ -58,7 +58,7 @@ impl Decimal {
             .unwrap_or(f64::INFINITY)
     }
 
-    /// So many times the number, if it is whole and fits.
+    /// Returns the number multiplied by `factor`, if the result is whole and fits.
     #[must_use]
     pub fn times(self, factor: u64) -> Option<u64> {
         let product = self.digits.checked_mul(factor.into())?;

@@ -1,15 +1,15 @@
-//! Quantities as people write them on command lines, in files and in environment variables.
+//! Quantities as people write them: on command lines, in files and in environment variables.
 //!
-//! There is one grammar: a decimal number, a space if you like, and a unit, in which case does not
-//! matter. Reading is exact: what is not a whole number of the smallest unit is refused, not rounded.
-//! Writing takes the largest unit that needs no fraction, and what is written is read as the same
-//! value.
+//! There is one grammar: a decimal number, an optional space, and a unit in upper or lower case.
+//! Reading is exact: a value that is not a whole number of the smallest unit is refused, not
+//! rounded. Writing uses the largest unit that needs no fraction, and reading the result gives the
+//! same value.
 //!
 //! | | units | example |
 //! |---|---|---|
 //! | [`TIME`] | ns, us (or µs), ms, s, min | `1.5ms` |
 //! | [`SIZE`] | B or none; KiB or K, MiB or M, GiB, TiB (1024); KB, MB, GB, TB (1000) | `64KiB` |
-//! | [`RATE`] | bit, kbit, Mbit, Gbit a second, as tc(8) | `2.5Gbit` |
+//! | [`RATE`] | bit, kbit, Mbit, Gbit per second, as in tc(8) | `2.5Gbit` |
 //! | [`Probability`] | none, or % | `0.1%` |
 //!
 //! ```
@@ -25,8 +25,8 @@
 //! );
 //! ```
 //!
-//! Values are plain integers in the smallest unit: nanoseconds, bytes, bits a second. They become
-//! what the device counts in where they are handed to it.
+//! Values are plain integers in the smallest unit: nanoseconds, bytes, bits per second. They are
+//! converted to a device's own units where they are passed to it.
 
 #![forbid(unsafe_code)]
 
@@ -38,19 +38,19 @@ pub use decimal::Decimal;
 pub use probability::Probability;
 pub use quantity::{DECIMAL_SIZE, Quantity, RATE, SIZE, TIME};
 
-/// Why a text is not a quantity: what it must be.
+/// The error for a text that is not a valid quantity. It states what the text must be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invalid {
     must: String,
 }
 
 impl Invalid {
-    /// For a text that must be this: `a time in ns`.
+    /// Creates the error for a text that must be `what`, such as `a time in ns`.
     pub fn must_be(what: impl Into<String>) -> Self {
         Self { must: what.into() }
     }
 
-    /// What the text must be, without "must be".
+    /// Returns what the text must be, without "must be".
     #[must_use]
     pub fn must(&self) -> &str {
         &self.must

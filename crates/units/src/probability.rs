@@ -5,30 +5,30 @@ use std::str::FromStr;
 
 use crate::{Decimal, Invalid};
 
-/// A probability, 0 to 1, as it was written: `0.01` or `1%`. It prints as a percentage.
+/// A probability from 0 to 1, as it was written: `0.01` or `1%`. It prints as a percentage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Probability(Decimal);
 
 impl Probability {
-    /// Never.
+    /// Probability 0.
     pub const ZERO: Self = Self(Decimal::ZERO);
 
-    /// What [`FromStr`] takes.
+    /// The forms that [`FromStr`] accepts.
     pub const FORMS: &str = "a probability between 0 and 1 (or 0% to 100%)";
 
-    /// The probability that a device has; `None` for what is none.
+    /// Returns the probability for a device's value, or `None` if it is not a probability.
     #[must_use]
     pub fn from_f64(probability: f64) -> Option<Self> {
         Decimal::from_f64(probability).and_then(Self::new)
     }
 
-    /// The nearest float: what random draws are compared with.
+    /// Returns the nearest float, to be compared with random draws.
     #[must_use]
     pub fn as_f64(self) -> f64 {
         self.0.as_f64()
     }
 
-    /// How many of so many it is, if that is a whole number.
+    /// Returns the probability in units of one `of`-th, if that is a whole number.
     #[must_use]
     pub fn parts(self, of: u32) -> Option<u32> {
         self.0

@@ -7,15 +7,15 @@ use crate::{Decimal, Invalid};
 /// A unit's name and how many of the smallest it is.
 type Unit = (&'static str, u64);
 
-/// A kind of quantity, and the units it is written in.
+/// A kind of quantity and its units.
 #[derive(Debug)]
 pub struct Quantity {
-    /// With its units, for people: `a time in ns, us, ms, s or min`.
+    /// The accepted forms in words: `a time in ns, us, ms, s or min`.
     forms: &'static str,
     example: &'static str,
-    /// All units that are read.
+    /// All units that can be read.
     units: &'static [Unit],
-    /// Those that are written, from the largest on; the last one is the smallest unit.
+    /// The units for writing, in descending order; the last one is the smallest unit.
     written: &'static [Unit],
 }
 
@@ -48,14 +48,14 @@ pub const SIZE: Quantity = Quantity {
     ],
 };
 
-/// [`SIZE`], written in thousands, as lengths of a switch's queues are.
+/// [`SIZE`], written in powers of 1000, as for the lengths of a switch's queues.
 pub const DECIMAL_SIZE: Quantity = Quantity {
     example: "200KB",
     written: &[("MB", 1_000_000), ("KB", 1_000), ("B", 1)],
     ..SIZE
 };
 
-/// Rates, in bits a second, with the names that tc(8) has for them.
+/// Rates, in bits per second, with tc(8)'s unit names.
 pub const RATE: Quantity = Quantity {
     forms: "a rate in bit, kbit, Mbit or Gbit a second",
     example: "2.5Gbit",
@@ -92,20 +92,21 @@ const RATES: &[Unit] = &[
 ];
 
 impl Quantity {
-    /// The value of a text, in the smallest unit. 0 needs no unit.
+    /// Reads the value of a text, in the smallest unit. 0 needs no unit.
     ///
     /// # Errors
-    /// With what the text must be.
+    /// Returns [`Invalid`] if the text is not such a quantity.
     pub fn read(&self, text: &str) -> Result<u64, Invalid> {
         self.parse(text).ok_or_else(|| {
             Invalid::must_be(format!("{}, for example {}", self.forms, self.example))
         })
     }
 
-    /// The same for a value that must lie in a range.
+    /// Reads a value that must be within a range.
     ///
     /// # Errors
-    /// With what the text must be, range and all.
+    /// Returns [`Invalid`], with the range, if the text is not such a quantity or is outside the
+    /// range.
     pub fn read_in(&self, text: &str, range: RangeInclusive<u64>) -> Result<u64, Invalid> {
         let value = self.parse(text).filter(|value| range.contains(value));
         value.ok_or_else(|| {
@@ -117,8 +118,8 @@ impl Quantity {
         })
     }
 
-    /// The text of a value, which is read as the same value: in the largest unit that needs no
-    /// fraction.
+    /// Writes a value in the largest unit that needs no fraction. Reading the text gives the same
+    /// value.
     #[must_use]
     pub fn write(&self, value: u64) -> String {
         let fits = |(_, unit): &&Unit| value > 0 && value.is_multiple_of(*unit);

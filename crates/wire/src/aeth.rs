@@ -7,11 +7,11 @@ use crate::ids::{be24, bytes24};
 /// ACK extended transport header, 4 bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Aeth {
-    /// What the responder says: ACK, RNR NAK or NAK.
+    /// The responder's answer: ACK, RNR NAK or NAK.
     pub syndrome: Syndrome,
     /// Message sequence number: messages completed by the responder, modulo 2^24.
     ///
-    /// Emitting writes the low 24 bits.
+    /// Only the low 24 bits are written.
     pub msn: u32,
 }
 
@@ -29,26 +29,26 @@ impl Aeth {
     }
 }
 
-/// First byte of an AETH: two bits of kind under a reserved zero bit, five bits of value.
+/// First byte of an AETH: a reserved zero bit, two bits of kind, five bits of value.
 ///
-/// [`from_u8`](Self::from_u8) and [`to_u8`](Self::to_u8) keep every byte, defined or not.
+/// [`from_u8`](Self::from_u8) and [`to_u8`](Self::to_u8) preserve every byte, defined or not.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Syndrome {
     /// Everything up to the PSN has arrived (kind 0).
     Ack {
-        /// End-to-end flow control of SENDs: receive requests the responder has posted.
+        /// End-to-end flow control of SENDs: the number of receives that the responder has posted.
         credit: CreditCode,
     },
-    /// No receive request was posted; try again after a while (kind 1).
+    /// No receive was posted; the requester retries after the given time (kind 1).
     Rnr {
-        /// Code 0..32 of the least time to wait; see [`rnr_timer_ns`]. Only five bits are written.
+        /// Code 0..32 of the minimum wait; see [`rnr_timer_ns`]. Only five bits are written.
         timer: u8,
     },
     /// The request was refused (kind 3).
     Nak(NakCode),
     /// Kind 2, or any byte with the reserved top bit set; holds the whole byte.
     ///
-    /// A byte of another kind put in here by hand comes back from a round trip as that kind.
+    /// A byte of another kind, constructed by hand, comes back from a round trip as that kind.
     Reserved(u8),
 }
 
@@ -59,7 +59,7 @@ impl Default for Syndrome {
 }
 
 impl Syndrome {
-    /// Reads the byte; every byte has exactly one value.
+    /// Decodes the byte; every byte has exactly one value.
     pub const fn from_u8(byte: u8) -> Self {
         let value = byte & 0x1f;
         match byte >> 5 {
@@ -72,7 +72,7 @@ impl Syndrome {
         }
     }
 
-    /// The byte on the wire.
+    /// Returns the byte on the wire.
     pub const fn to_u8(self) -> u8 {
         match self {
             Self::Ack { credit } => credit.code(),
@@ -83,25 +83,25 @@ impl Syndrome {
     }
 }
 
-/// Why a responder refused a request; five bits (IBA vol 1, 9.7.5.2.8).
+/// The reason why a responder refused a request; five bits (IBA vol 1, 9.7.5.2.8).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum NakCode {
-    /// A packet is missing; send again from the PSN of the NAK (code 0).
+    /// A packet is missing; the requester retransmits from the PSN of the NAK (code 0).
     SequenceError,
     /// Unexpected opcode or length, or an operation the QP does not allow (code 1).
     InvalidRequest,
     /// Unknown remote key, outside its region, or without the access right (code 2).
     RemoteAccess,
-    /// The responder failed by its own fault (code 3).
+    /// The responder failed for a reason of its own (code 3).
     RemoteOperational,
     /// Reliable datagrams only (code 4).
     InvalidRdRequest,
-    /// Reserved codes 5..32; only five bits are written.
+    /// Reserved codes 5..32. Only five bits are written.
     Other(u8),
 }
 
 impl NakCode {
-    /// The reason behind the low five bits of `code`.
+    /// Returns the reason for the low five bits of `code`.
     pub const fn from_u8(code: u8) -> Self {
         match code & 0x1f {
             0 => Self::SequenceError,
@@ -113,7 +113,7 @@ impl NakCode {
         }
     }
 
-    /// The code, 0..32.
+    /// Returns the code, 0..32.
     pub const fn to_u8(self) -> u8 {
         match self {
             Self::SequenceError => 0,
@@ -139,25 +139,26 @@ impl fmt::Display for NakCode {
     }
 }
 
-/// Number of receive requests, coded in five bits (IBA vol 1, 9.7.7.2).
+/// A number of receives, coded in five bits (IBA vol 1, 9.7.7.2).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct CreditCode(u8);
 
 impl CreditCode {
-    /// Code 31: the responder counts no credits, for example because of a shared receive queue.
+    /// Code 31: the responder does not count credits, for example because of a shared receive
+    /// queue.
     pub const INVALID: Self = Self(31);
 
-    /// Takes the low five bits of `code`.
+    /// Creates a code from the low five bits of `code`.
     pub const fn new(code: u8) -> Self {
         Self(code & 0x1f)
     }
 
-    /// The code, 0..32.
+    /// Returns the code, 0..32.
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// Receive requests available; `None` for [`INVALID`](Self::INVALID).
+    /// Returns the number of receives available, or `None` for [`INVALID`](Self::INVALID).
     pub const fn credits(self) -> Option<u32> {
         let code = self.0 as u32;
         match code {
@@ -169,7 +170,7 @@ impl CreditCode {
         }
     }
 
-    /// The largest code that does not promise more than `credits`.
+    /// Returns the largest code that does not promise more than `credits`.
     pub const fn from_credits(credits: u32) -> Self {
         let Some(log) = credits.checked_ilog2() else {
             return Self(0);
@@ -184,7 +185,7 @@ impl CreditCode {
     }
 }
 
-/// Least time a requester waits after an RNR NAK, by timer code, ns (IBA vol 1, 9.7.5.2.8). Code 0
+/// Minimum wait of a requester after an RNR NAK, by timer code, ns (IBA vol 1, 9.7.5.2.8). Code 0
 /// is the longest; code 25 is 61.44 ms.
 pub const RNR_TIMER_NS: [u64; 32] = [
     655_360_000,
@@ -221,7 +222,7 @@ pub const RNR_TIMER_NS: [u64; 32] = [
     491_520_000,
 ];
 
-/// Least time to wait for the low five bits of `code`, ns; see [`RNR_TIMER_NS`].
+/// Returns the minimum wait for the low five bits of `code`, ns; see [`RNR_TIMER_NS`].
 pub const fn rnr_timer_ns(code: u8) -> u64 {
     RNR_TIMER_NS[(code & 0x1f) as usize]
 }

@@ -1,8 +1,8 @@
-//! Messages of the connection manager (IBA vol 1, chapter 12): what queue pairs 1 send each other
-//! before, and after, two programs' queue pairs speak.
+//! Messages of the connection manager (IBA vol 1, chapter 12), which queue pairs 1 exchange to set
+//! up and end connections.
 //!
-//! Each message is a management datagram (MAD) of 256 bytes in one UD packet. The names of the
-//! fields are those of the standard; "local" always means the sender.
+//! Each message is a management datagram (MAD) of 256 bytes in one UD packet. The fields have the
+//! names of the standard; "local" always means the sender.
 
 mod address;
 mod field;
@@ -21,10 +21,10 @@ use crate::extension::Deth;
 use crate::headers::Headers;
 use crate::ids::{Psn, Qpn};
 
-/// Bytes of a MAD.
+/// Size of a MAD, bytes.
 pub const MAD_LEN: usize = 256;
 
-/// Q_Key of queue pair 1 everywhere.
+/// Q_Key of queue pair 1 on every device.
 pub const GSI_QKEY: u32 = 0x8001_0000;
 
 const MAD_HEADER_LEN: usize = MAD_LEN - BODY_LEN;
@@ -33,7 +33,7 @@ const CLASS: u8 = 7;
 const CLASS_VERSION: u8 = 2;
 const METHOD_SEND: u8 = 3;
 
-/// Headers of a packet with a MAD, from queue pair 1 to queue pair 1.
+/// Returns the headers of a packet with a MAD, from queue pair 1 to queue pair 1.
 pub const fn headers(psn: Psn) -> Headers {
     let deth = Deth {
         qkey: GSI_QKEY,
@@ -45,7 +45,7 @@ pub const fn headers(psn: Psn) -> Headers {
 /// A MAD of the connection manager.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Mad {
-    /// Transaction: an answer has that of the message it answers.
+    /// Transaction ID: an answer has the ID of the message it answers.
     pub tid: u64,
     /// The message.
     pub message: Message,
@@ -62,7 +62,7 @@ macro_rules! kinds {
         }
 
         impl Message {
-            /// The attribute ID that names the kind of message in the MAD header.
+            /// Returns the attribute ID that identifies the kind of message in the MAD header.
             pub const fn attribute(&self) -> u16 {
                 match self {
                     $(Self::$name(_) => $attribute,)*
@@ -104,7 +104,7 @@ kinds! {
 }
 
 impl Message {
-    /// The receiver's own name for the connection or request, in messages that carry it.
+    /// Returns the receiver's ID for the connection or request, in messages that carry one.
     pub const fn addressee(&self) -> Option<u32> {
         Some(match self {
             Self::Req(_) | Self::SidrReq(_) => return None,
@@ -120,7 +120,7 @@ impl Message {
 }
 
 impl Mad {
-    /// Reads a MAD. Reserved fields and the status, which mean nothing here, may hold anything.
+    /// Parses a MAD. Reserved fields and the status are ignored.
     pub fn parse(bytes: &[u8]) -> Result<Self, MadError> {
         let (common, tid, attribute, body) =
             split(bytes).ok_or(MadError::Length { got: bytes.len() })?;
@@ -148,7 +148,7 @@ impl Mad {
         })
     }
 
-    /// The bytes of the MAD.
+    /// Returns the bytes of the MAD.
     pub fn emit(&self) -> [u8; MAD_LEN] {
         let mut mad = [0; MAD_LEN];
         mad[..4].copy_from_slice(&[BASE_VERSION, CLASS, CLASS_VERSION, METHOD_SEND]);
@@ -172,27 +172,27 @@ fn split(bytes: &[u8]) -> Option<Parts<'_>> {
     Some((common, tid, attribute, body.try_into().ok()?))
 }
 
-/// Why bytes are no MAD of the connection manager.
+/// The reason why bytes are not a MAD of the connection manager.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum MadError {
-    /// A MAD has one length.
+    /// The length is not that of a MAD.
     #[error("a MAD has {MAD_LEN} bytes, got {got}")]
     Length {
         /// Length found, bytes.
         got: usize,
     },
-    /// It belongs to another management class, or another version of this one.
+    /// The MAD belongs to another management class, or to another version of this one.
     #[error("MAD {field} is {got}, expected {expected}")]
     Field {
         /// Name of the field.
         field: &'static str,
         /// The value found.
         got: u8,
-        /// The only value that a message of the connection manager has.
+        /// The only valid value.
         expected: u8,
     },
-    /// There is no such message, or it is about alternate paths, which RoCE does not have.
+    /// There is no such message, or it concerns alternate paths, which RoCE does not have.
     #[error("attribute {got:#x} is no message that is answered here")]
     Attribute {
         /// The attribute ID found.
@@ -200,7 +200,7 @@ pub enum MadError {
     },
 }
 
-/// Why a connection is refused (IBA vol 1, 12.6.7.2).
+/// The reason for a rejection (IBA vol 1, 12.6.7.2).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RejectReason(pub u16);
 
@@ -211,15 +211,15 @@ impl RejectReason {
     pub const NO_RESOURCES: Self = Self(3);
     /// The sender gave up waiting.
     pub const TIMEOUT: Self = Self(4);
-    /// The sender does not know the connection (any more).
+    /// The sender does not know the connection, or no longer knows it.
     pub const INVALID_COMM_ID: Self = Self(6);
-    /// Nobody listens.
+    /// No program listens for this service.
     pub const INVALID_SERVICE_ID: Self = Self(8);
-    /// The service is of another transport.
+    /// The service uses another transport.
     pub const INVALID_TRANSPORT: Self = Self(9);
-    /// One side has a connection with the same queue pair that the other knows nothing of.
+    /// One side has a connection with the same queue pair that the other does not know.
     pub const STALE_CONNECTION: Self = Self(10);
-    /// The program that listens does not want the connection.
+    /// The listening program refused the connection.
     pub const CONSUMER: Self = Self(28);
 }
 

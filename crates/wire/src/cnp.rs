@@ -1,7 +1,8 @@
-//! Congestion notification packets of RoCEv2 (IBA vol 1, annex A17.9.3).
+//! RoCEv2 congestion notification packets (IBA vol 1, annex A17.9.3).
 //!
-//! The notification point sends one back to the queue pair whose packet arrived with CE. Pacing
-//! of CNPs, and the DSCP they travel with, are not a matter of the packet and thus not here.
+//! When a packet arrives with CE, the notification point sends a CNP to the queue pair it came
+//! from. The rate of CNPs and their DSCP do not depend on the packet format and are not handled
+//! here.
 
 use crate::headers::{BTH_LEN, BthFlags, CNP_RESERVED_LEN, Headers, ICRC_LEN};
 use crate::icrc::IcrcFlow;
@@ -12,7 +13,8 @@ use crate::packet::Packet;
 /// Length of a CNP from BTH to ICRC, bytes.
 pub const LEN: usize = BTH_LEN + CNP_RESERVED_LEN + ICRC_LEN;
 
-/// Headers of a CNP to `dest_qp`, the sender of the marked packet, in the flow's partition.
+/// Returns the headers of a CNP to `dest_qp`, the sender of the marked packet, in the flow's
+/// partition.
 pub const fn headers(dest_qp: Qpn, pkey: u16) -> Headers {
     let mut headers = Headers::cnp().to(dest_qp, Psn::ZERO);
     headers.pkey = pkey;
@@ -20,10 +22,10 @@ pub const fn headers(dest_qp: Qpn, pkey: u16) -> Headers {
     headers
 }
 
-/// A whole CNP as UDP carries it.
+/// Builds a complete CNP, as the payload of a UDP datagram.
 ///
-/// `flow` is the CNP's own flow, from the receiver of the marked packet to its sender; `ip_id` the
-/// IPv4 Identification that the CNP will have.
+/// `flow` is the CNP's own flow, from the receiver of the marked packet to its sender. `ip_id` is
+/// the IPv4 Identification that the CNP will have.
 pub fn build(dest_qp: Qpn, pkey: u16, flow: &IcrcFlow, ip_id: u16) -> [u8; LEN] {
     let mut packet = [0; LEN];
     let written = headers(dest_qp, pkey).emit_packet(&[], flow, ip_id, &mut packet);
@@ -31,7 +33,7 @@ pub fn build(dest_qp: Qpn, pkey: u16, flow: &IcrcFlow, ip_id: u16) -> [u8; LEN] 
     packet
 }
 
-/// The queue pair that a well-formed CNP notifies; `None` for any other packet.
+/// Returns the queue pair that a well-formed CNP notifies, or `None` for any other packet.
 ///
 /// Does not check the ICRC.
 pub fn recognise(packet: &Packet<'_>) -> Option<Qpn> {

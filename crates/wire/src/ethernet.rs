@@ -1,4 +1,4 @@
-//! What a packet takes on an Ethernet link, around what UDP carries.
+//! Sizes of packets on an Ethernet link, including everything around the UDP payload.
 
 use core::net::IpAddr;
 
@@ -12,15 +12,15 @@ pub const UDP_HEADER_LEN: usize = 8;
 pub const ETHERNET_HEADER_LEN: usize = 14;
 /// Bytes of the frame check sequence at the end of an Ethernet frame.
 pub const FCS_LEN: usize = 4;
-/// Bytes of the shortest Ethernet frame; what is shorter is padded.
+/// Bytes of the shortest Ethernet frame; shorter ones are padded.
 pub const FRAME_LEN_MIN: usize = 64;
 /// Bytes before an Ethernet frame: preamble and start delimiter.
 pub const PREAMBLE_LEN: usize = 8;
-/// Bytes for which a link is silent between two Ethernet frames.
+/// Length of the gap between two Ethernet frames, bytes.
 pub const INTERFRAME_GAP: usize = 12;
 
-/// Bytes of the Ethernet frame, as a switch's buffer holds it, around a packet to `dest` that has
-/// `packet_len` bytes from its BTH to its ICRC.
+/// Returns the size of the Ethernet frame, as a switch's buffer holds it, for a packet to `dest`
+/// with `packet_len` bytes from its BTH to its ICRC.
 ///
 /// ```
 /// use ferroce_wire::{ethernet, BTH_LEN, ICRC_LEN};
@@ -43,7 +43,8 @@ pub const fn frame_len(dest: IpAddr, packet_len: usize) -> usize {
     }
 }
 
-/// Bytes for which the same packet occupies the link: the frame, its preamble, and the gap behind it.
+/// Returns the bytes for which the same packet occupies the link: the frame, its preamble and the
+/// gap after it.
 #[inline]
 pub const fn wire_len(dest: IpAddr, packet_len: usize) -> usize {
     PREAMBLE_LEN + frame_len(dest, packet_len) + INTERFRAME_GAP

@@ -1,14 +1,15 @@
-//! Extension headers: what stands between the base transport header and the payload.
+//! Extension headers, between the base transport header and the payload.
 
 use crate::aeth::Aeth;
 use crate::headers::{BTH_LEN, RETH_LEN};
 use crate::ids::{Qpn, Srqn};
 use crate::opcode::{Class, Opcode};
 
-/// RDMA extended transport header, 16 bytes: where a WRITE or READ acts (IBA vol 1, 9.3.3).
+/// RDMA extended transport header, 16 bytes: the memory that a WRITE or READ accesses (IBA vol 1,
+/// 9.3.3).
 ///
-/// Packed, as [`AtomicEth`] is, for [`Headers`](crate::Headers) to take 48 bytes: read the fields by
-/// value.
+/// Packed, like [`AtomicEth`], so that [`Headers`](crate::Headers) takes 48 bytes. Read the fields
+/// by value.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(C, packed(4))]
 pub struct Reth {
@@ -16,7 +17,7 @@ pub struct Reth {
     pub va: u64,
     /// Remote key that grants access to it.
     pub rkey: u32,
-    /// Length of the whole message, bytes; 0..=2^31.
+    /// Length of the whole message, bytes, 0..=2^31.
     pub length: u32,
 }
 
@@ -39,23 +40,23 @@ pub struct AtomicEth {
     pub va: u64,
     /// Remote key that grants access to it.
     pub rkey: u32,
-    /// What to store on a match (compare-and-swap) or what to add (fetch-and-add).
+    /// The value to store on a match (compare-and-swap) or to add (fetch-and-add).
     pub swap_or_add: u64,
-    /// What to compare with; unused by fetch-and-add.
+    /// The value to compare with; unused by fetch-and-add.
     pub compare: u64,
 }
 
 /// Datagram extended transport header, 8 bytes (IBA vol 1, 9.3.2).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Deth {
-    /// Queue key; the receiving QP takes the datagram only if it has the same one.
+    /// Queue key; the receiving QP accepts the datagram only if it has the same one.
     pub qkey: u32,
     /// Queue pair that sent the datagram.
     pub src_qp: Qpn,
 }
 
-/// A value for each extension header there is, for [`Headers::with_values`]: a packet gets those
-/// that its opcode carries.
+/// A value for each extension header, for [`Headers::with_values`]; a packet gets those that its
+/// opcode carries.
 ///
 /// [`Headers::with_values`]: crate::Headers::with_values
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]

@@ -1,5 +1,5 @@
-//! Polynomials over GF(2) modulo the CRC-32 polynomial, which turn questions about bits of a
-//! message into arithmetic on its CRC.
+//! Polynomials over GF(2) modulo the CRC-32 polynomial. They turn questions about bits of a message
+//! into arithmetic on its CRC.
 //!
 //! A word holds the coefficient of x^k in bit 31-k, the order in which the reflected CRC keeps
 //! its register. A message bit followed by n more bits contributes x^(n+32) to the CRC.

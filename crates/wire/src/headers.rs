@@ -1,4 +1,4 @@
-//! Transport headers as plain values, and their way into bytes.
+//! Transport headers as plain values, and how to write them.
 
 use bitflags::bitflags;
 use thiserror::Error;
@@ -35,7 +35,7 @@ pub const CNP_RESERVED_LEN: usize = 16;
 pub const HEADERS_LEN_MAX: usize = BTH_LEN + XRCETH_LEN + ATOMIC_ETH_LEN;
 /// Length of the invariant CRC at the end of a packet, bytes.
 pub const ICRC_LEN: usize = 4;
-/// The partition key that every RoCE port has: full member of the default partition.
+/// The partition key of every RoCE port: full member of the default partition.
 pub const PKEY_DEFAULT: u16 = 0xffff;
 
 bitflags! {
@@ -55,15 +55,15 @@ bitflags! {
     }
 }
 
-/// All headers of a packet between UDP and payload, as owned values: the base transport header
-/// (IBA vol 1, 9.2) and the extension headers that its opcode carries.
+/// All headers of a packet between UDP and payload, as owned values: the base transport header (IBA
+/// vol 1, 9.2) and the extension headers that its opcode carries.
 ///
-/// There is no way to make one whose extension headers are not those of its opcode. The pad count is
-/// not among the values, because the payload's length gives it; nor is the version of the transport
-/// header, which is 0. Reserved bits are zero when sent and not looked at when received.
+/// The extension headers always match the opcode. The pad count is not stored, because it follows
+/// from the payload's length; nor is the version of the transport header, which is 0. Reserved bits
+/// are sent as zero and ignored on receipt.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Headers {
-    /// Queue pair the packet goes to.
+    /// Destination queue pair.
     pub dest_qp: Qpn,
     /// Sequence number of the packet.
     pub psn: Psn,
@@ -77,7 +77,7 @@ pub struct Headers {
 
 const _: () = assert!(size_of::<Headers>() <= 48, "copied for each packet");
 
-/// Place of a packet in its message.
+/// Position of a packet in its message.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Place {
     /// The only packet.
@@ -91,7 +91,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The place of a packet that is, or is not, the first and the last of its message.
+    /// Returns the position of a packet, given whether it is the first and the last of its message.
     #[inline]
     pub const fn new(first: bool, last: bool) -> Self {
         match (first, last) {
@@ -108,19 +108,19 @@ impl Place {
     }
 }
 
-/// Service of a request between connected queue pairs.
+/// Transport service of a request between connected queue pairs.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Connection {
     /// Reliable connection.
     Rc,
     /// Unreliable connection.
     Uc,
-    /// Extended reliable connection, and the shared receive queue that the request is for.
+    /// Extended reliable connection, with the shared receive queue that the request is for.
     Xrc(Srqn),
 }
 
 impl Connection {
-    /// A reliable one: extended if there is a shared receive queue to name.
+    /// Returns the reliable service: extended if a shared receive queue is given.
     #[inline]
     pub const fn reliable(srqn: Option<Srqn>) -> Self {
         match srqn {
@@ -141,7 +141,7 @@ impl Connection {
 
 /// Making them. Destination and PSN are still to be set with [`Headers::to`].
 impl Headers {
-    /// A packet of a SEND. `imm` is the message's immediate data, which its last packet carries.
+    /// Creates a packet of a SEND. The last packet carries `imm`, the message's immediate data.
     #[inline]
     pub const fn send(connection: Connection, place: Place, imm: Option<u32>) -> Self {
         use Opcode::*;
@@ -159,7 +159,8 @@ impl Headers {
         }
     }
 
-    /// A packet of a SEND of RC or XRC that takes `rkey` from the peer with its last packet.
+    /// Creates a packet of a SEND with invalidate of RC or XRC. The last packet carries `rkey`, the
+    /// peer's key to invalidate.
     #[inline]
     pub const fn send_invalidate(srqn: Option<Srqn>, place: Place, rkey: u32) -> Self {
         use Opcode::*;
@@ -173,8 +174,8 @@ impl Headers {
         }
     }
 
-    /// A packet of a WRITE to where `reth` says, which its first packet carries, as its last does
-    /// the immediate data.
+    /// Creates a packet of a WRITE. The first packet carries `reth`, which says where to write; the
+    /// last one carries the immediate data.
     #[inline]
     pub const fn write(connection: Connection, place: Place, reth: Reth, imm: Option<u32>) -> Self {
         use Opcode::*;
@@ -210,7 +211,7 @@ impl Headers {
         }
     }
 
-    /// A READ request of RC or XRC.
+    /// Creates a READ request of RC or XRC.
     #[inline]
     pub const fn read(srqn: Option<Srqn>, reth: Reth) -> Self {
         let opcode = Opcode::RcReadRequest;
@@ -220,13 +221,13 @@ impl Headers {
         }
     }
 
-    /// A compare-and-swap of RC or XRC.
+    /// Creates a compare-and-swap of RC or XRC.
     #[inline]
     pub const fn compare_swap(srqn: Option<Srqn>, atomic: AtomicEth) -> Self {
         Self::atomic_request(Opcode::RcCompareSwap, srqn, atomic)
     }
 
-    /// A fetch-and-add of RC or XRC.
+    /// Creates a fetch-and-add of RC or XRC.
     #[inline]
     pub const fn fetch_add(srqn: Option<Srqn>, atomic: AtomicEth) -> Self {
         Self::atomic_request(Opcode::RcFetchAdd, srqn, atomic)
@@ -239,7 +240,7 @@ impl Headers {
         }
     }
 
-    /// A packet of a READ response of RC; one in the middle leaves out `aeth`.
+    /// Creates a packet of an RC READ response; one in the middle has no `aeth`.
     #[inline]
     pub const fn read_response(place: Place, aeth: Aeth) -> Self {
         use Opcode::*;
@@ -256,20 +257,21 @@ impl Headers {
         Self::new(at(place, opcodes), extensions)
     }
 
-    /// An acknowledge of RC, positive or not.
+    /// Creates an RC acknowledge, positive or negative.
     #[inline]
     pub const fn acknowledge(aeth: Aeth) -> Self {
         Self::new(Opcode::RcAcknowledge, Extensions::Aeth(aeth))
     }
 
-    /// An acknowledge of RC that brings the value which an atomic operation found.
+    /// Creates an RC acknowledge with the original value that an atomic operation found.
     #[inline]
     pub const fn atomic_acknowledge(aeth: Aeth, original: u64) -> Self {
         let extensions = Extensions::AtomicAck(aeth, Word(original));
         Self::new(Opcode::RcAtomicAcknowledge, extensions)
     }
 
-    /// A response of RC as one of XRC; the two differ in nothing else. Anything else stays what it is.
+    /// Converts an RC response to an XRC one; they differ in nothing else. Other packets are
+    /// returned unchanged.
     #[inline]
     #[must_use]
     pub const fn as_xrc_response(mut self) -> Self {
@@ -279,7 +281,7 @@ impl Headers {
         self
     }
 
-    /// A datagram.
+    /// Creates a datagram.
     #[inline]
     pub const fn datagram(deth: Deth, imm: Option<u32>) -> Self {
         match imm {
@@ -293,12 +295,12 @@ impl Headers {
         Self::new(Opcode::Cnp, Extensions::None)
     }
 
-    /// A packet of any opcode with those of the `values` that it carries.
+    /// Creates a packet of any opcode, with those of the `values` that it carries.
     pub const fn with_values(opcode: Opcode, values: &ExtensionValues) -> Self {
         Self::new(opcode, Extensions::of(opcode, values))
     }
 
-    /// The same to another queue pair, with another sequence number.
+    /// Returns the same headers with another destination queue pair and sequence number.
     #[inline]
     #[must_use]
     pub const fn to(mut self, dest_qp: Qpn, psn: Psn) -> Self {
@@ -357,25 +359,25 @@ impl Headers {
 
 /// What they say.
 impl Headers {
-    /// Operation, and with it the extension headers that follow.
+    /// Returns the opcode, which determines the extension headers.
     #[inline]
     pub const fn opcode(&self) -> Opcode {
         self.opcode
     }
 
-    /// Whether the packet asks the responder for an acknowledge.
+    /// Returns whether the packet asks the responder for an acknowledge.
     #[inline]
     pub const fn asks_for_ack(&self) -> bool {
         self.flags.contains(BthFlags::ACK_REQ)
     }
 
-    /// Whether the packet asks the responder to wake a waiting consumer.
+    /// Returns whether the packet asks the responder to wake a waiting consumer.
     #[inline]
     pub const fn is_solicited(&self) -> bool {
         self.flags.contains(BthFlags::SOLICITED)
     }
 
-    /// RDMA header of a WRITE's first packet and of a READ request.
+    /// Returns the RDMA header of a WRITE's first packet or a READ request.
     #[inline]
     pub const fn reth(&self) -> Option<Reth> {
         match self.extensions {
@@ -387,7 +389,7 @@ impl Headers {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the same header for modification.
     pub const fn reth_mut(&mut self) -> Option<&mut Reth> {
         match &mut self.extensions {
             Extensions::Reth(reth)
@@ -398,7 +400,7 @@ impl Headers {
         }
     }
 
-    /// ACK header of a response.
+    /// Returns the ACK header of a response.
     #[inline]
     pub const fn aeth(&self) -> Option<Aeth> {
         match self.extensions {
@@ -407,7 +409,7 @@ impl Headers {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the same header for modification.
     pub const fn aeth_mut(&mut self) -> Option<&mut Aeth> {
         match &mut self.extensions {
             Extensions::Aeth(aeth) | Extensions::AtomicAck(aeth, _) => Some(aeth),
@@ -415,7 +417,7 @@ impl Headers {
         }
     }
 
-    /// Atomic header of a compare-and-swap or fetch-and-add.
+    /// Returns the atomic header of a compare-and-swap or fetch-and-add.
     #[inline]
     pub const fn atomic(&self) -> Option<AtomicEth> {
         match self.extensions {
@@ -424,7 +426,7 @@ impl Headers {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the same header for modification.
     pub const fn atomic_mut(&mut self) -> Option<&mut AtomicEth> {
         match &mut self.extensions {
             Extensions::Atomic(atomic) | Extensions::XrcAtomic(_, atomic) => Some(atomic),
@@ -432,7 +434,7 @@ impl Headers {
         }
     }
 
-    /// Original value of the word, on an atomic acknowledge.
+    /// Returns the original value of the word, on an atomic acknowledge.
     #[inline]
     pub const fn atomic_ack(&self) -> Option<u64> {
         match self.extensions {
@@ -441,7 +443,8 @@ impl Headers {
         }
     }
 
-    /// Immediate data; the number is the one `ibv_wc.imm_data` holds in network byte order.
+    /// Returns the immediate data, as the number that `ibv_wc.imm_data` holds in network byte
+    /// order.
     #[inline]
     pub const fn imm(&self) -> Option<u32> {
         match self.extensions {
@@ -454,7 +457,7 @@ impl Headers {
         }
     }
 
-    /// Remote key to invalidate.
+    /// Returns the remote key to invalidate.
     #[inline]
     pub const fn ieth(&self) -> Option<u32> {
         match self.extensions {
@@ -463,7 +466,7 @@ impl Headers {
         }
     }
 
-    /// Datagram header of a UD packet.
+    /// Returns the datagram header of a UD packet.
     #[inline]
     pub const fn deth(&self) -> Option<Deth> {
         match self.extensions {
@@ -472,7 +475,7 @@ impl Headers {
         }
     }
 
-    /// Shared receive queue that an XRC request is for (IBA vol 1, annex A14).
+    /// Returns the shared receive queue that an XRC request is for (IBA vol 1, annex A14).
     #[inline]
     pub const fn xrceth(&self) -> Option<Srqn> {
         match self.extensions {
@@ -486,7 +489,7 @@ impl Headers {
         }
     }
 
-    /// Length of the headers, bytes; follows from the opcode.
+    /// Returns the length of the headers in bytes, which depends on the opcode.
     #[inline]
     pub const fn header_len(&self) -> usize {
         self.opcode.header_len()
@@ -498,7 +501,7 @@ impl Headers {
     /// Writes the headers of a packet with `payload_len` bytes of payload to the start of `buffer`
     /// and returns their length in bytes.
     ///
-    /// Payload, pad and ICRC are up to the caller. On an error `buffer` is as before.
+    /// The caller adds payload, pad and ICRC. On an error, `buffer` is unchanged.
     #[inline]
     pub fn emit(&self, payload_len: usize, buffer: &mut [u8]) -> Result<usize, EmitError> {
         let opcode = self.opcode;
@@ -521,8 +524,8 @@ impl Headers {
     /// Writes a whole packet, BTH to ICRC inclusive, to the start of `buffer` and returns its
     /// length in bytes.
     ///
-    /// For tests, captures and small packets; a fast sender gathers the payload from where it lies
-    /// and uses [`IcrcFlow::compute_gathered`].
+    /// For tests, captures and small packets. Fast senders gather the payload from its original
+    /// memory and use [`IcrcFlow::compute_gathered`].
     pub fn emit_packet(
         &self,
         payload: &[u8],
@@ -571,11 +574,11 @@ impl Headers {
     }
 }
 
-/// Why headers cannot be written: a mistake of the local caller.
+/// The reason why headers cannot be written: an error of the local caller.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum EmitError {
-    /// The buffer cannot hold what is to be written.
+    /// The buffer is too short.
     #[error("buffer too short: expected at least {expected} bytes, got {got}")]
     BufferTooShort {
         /// Length of the headers or the packet, bytes.
@@ -583,7 +586,7 @@ pub enum EmitError {
         /// Length of the buffer, bytes.
         got: usize,
     },
-    /// There is payload for an opcode that never has any.
+    /// A payload was given for an opcode that never has one.
     #[error("{opcode} has no payload, but {got} bytes were given")]
     UnexpectedPayload {
         /// The opcode of the BTH.
@@ -593,7 +596,7 @@ pub enum EmitError {
     },
 }
 
-/// Number of pad bytes (0..4) after a payload of `payload_len` bytes.
+/// Returns the number of pad bytes (0..4) after a payload of `payload_len` bytes.
 #[inline]
 pub const fn pad_len(payload_len: usize) -> u8 {
     match payload_len % 4 {

@@ -1,16 +1,16 @@
 //! The invariant CRC that ends every packet, for RoCEv2 over IPv4 and IPv6
 //! (IBA vol 1, annex A17.3.3).
 //!
-//! It is a CRC-32 over eight bytes of ones, then the packet from its IP header to the end of the
-//! pad. Fields that routers may change count as ones: TOS, TTL and checksum of IPv4; traffic
-//! class, flow label and hop limit of IPv6; the checksum of UDP; the congestion bits of the BTH.
-//! On the wire the result is little-endian.
+//! It is a CRC-32 over eight bytes of ones, followed by the packet from its IP header to the end of
+//! the pad. Fields that routers may change count as ones: TOS, TTL and checksum of IPv4; traffic
+//! class, flow label and hop limit of IPv6; the checksum of UDP; the congestion bits of the BTH. On
+//! the wire the result is little-endian.
 //!
-//! The IPv4 header is taken to be 20 bytes long, and sent with Don't Fragment set and an offset of
-//! 0. Its Identification is *not* masked, which is unfortunate for a receiver on a UDP socket: no
-//! socket reveals it. Ferroce sends 0, or the index of the packet in a segmented batch; others, such
-//! as the kernel's soft-RoCE, count.
-//! [`IcrcFlow::verify`] gets around it, see [`IdPolicy`].
+//! The IPv4 header is assumed to be 20 bytes long, and sent with Don't Fragment set and an offset
+//! of 0. Its Identification is *not* masked, which is a problem for a receiver on a UDP socket,
+//! because no socket reveals it. Ferroce sends 0, or the index of the packet in a segmented batch;
+//! other implementations, such as the kernel's soft-RoCE, use a counter. [`IcrcFlow::verify`] works
+//! around this; see [`IdPolicy`].
 
 use core::net::IpAddr;
 
@@ -39,7 +39,7 @@ pub enum IpPair {
 }
 
 impl IpPair {
-    /// Pairs two addresses; `None` if they are of different families.
+    /// Combines two addresses, or returns `None` if they are of different families.
     pub const fn new(src: IpAddr, dst: IpAddr) -> Option<Self> {
         match (src, dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => Some(Self::V4 {
@@ -57,14 +57,14 @@ impl IpPair {
 
 /// Computes and verifies the ICRCs of one flow: two addresses and two UDP ports.
 ///
-/// Small enough to keep per destination. A CRC is affine in every bit of its input, so what all
-/// packets of a flow have in common is reduced to one word; a packet adds the contributions of
-/// its length, its Identification and its BTH by table, and only what follows the BTH is run
-/// through the CRC.
+/// Small enough to keep one per destination. A CRC is affine in every bit of its input, so the part
+/// that all packets of a flow have in common is reduced to one word. Each packet adds the
+/// contributions of its length, its Identification and its BTH from tables, and only the bytes
+/// after the BTH run through the CRC.
 #[derive(Clone, Copy, Debug)]
 pub struct IcrcFlow {
     family: Family,
-    /// CRC of the prefix and a BTH, with everything zero that differs between packets.
+    /// CRC of the prefix and a BTH, with all varying fields set to zero.
     common: u32,
 }
 
@@ -111,11 +111,11 @@ impl IcrcFlow {
         }
     }
 
-    /// The ICRC of a packet whose bytes lie together.
+    /// Computes the ICRC of a packet in contiguous memory.
     ///
-    /// `transport` reaches from the BTH to the end of the pad; `ip_id` is the IPv4 Identification
-    /// (ignored for IPv6). Append the result with `to_le_bytes`. Less than a BTH is no packet and
-    /// gets an arbitrary number.
+    /// `transport` extends from the BTH to the end of the pad; `ip_id` is the IPv4 Identification
+    /// (ignored for IPv6). Append the result with `to_le_bytes`. If `transport` is shorter than a
+    /// BTH, the result is arbitrary.
     #[inline]
     pub fn compute(&self, ip_id: u16, transport: &[u8]) -> u32 {
         let (mut hasher, rest) = self.start(ip_id, transport.len(), transport);
@@ -123,10 +123,10 @@ impl IcrcFlow {
         hasher.finalize()
     }
 
-    /// The ICRC of a packet in pieces: `header` (at least the BTH), then the rest wherever it
-    /// lies, then `pad` zero bytes (0..4).
+    /// Computes the ICRC of a packet in pieces: `header` (at least the BTH), then the pieces, then
+    /// `pad` zero bytes (0..4).
     ///
-    /// The pieces are visited twice, first for their length.
+    /// The pieces are iterated over twice, first to find their length.
     #[inline]
     pub fn compute_gathered<'p, I>(&self, ip_id: u16, header: &[u8], pieces: I, pad: u8) -> u32
     where
@@ -153,8 +153,8 @@ impl IcrcFlow {
     /// Checks the ICRC at the end of `packet` (BTH to ICRC inclusive) under
     /// [`IdPolicy::AnyId`], trying `expected_id` first.
     ///
-    /// [`IcrcVerifier`] does the same with a choice of policy and, for peers whose ID is seldom
-    /// the expected one, faster.
+    /// [`IcrcVerifier`] does the same with a choice of policies, and is faster for peers whose ID
+    /// is rarely the expected one.
     pub fn verify(&self, expected_id: u16, packet: &[u8]) -> Verdict {
         self.verify_with(expected_id, packet, IdPolicy::AnyId, unshift_factor)
     }
@@ -216,44 +216,45 @@ impl IcrcFlow {
     }
 }
 
-/// Which IPv4 Identifications a receiver believes that a packet may have had.
+/// The IPv4 Identifications that a receiver accepts as possible for a packet.
 ///
 /// The Identification's 16 bits enter the CRC linearly, and no two values of them give the same
-/// ICRC. A receiver that cannot see them can therefore still say which one, if any, explains the
-/// ICRC it got. The price: a damaged packet passes if its ICRC happens to be explained by any of
-/// the 2^17 combinations of Identification and Don't Fragment, which leaves 15 bits of protection
-/// (16 while the flag is known) of the 32. The UDP checksum, where there is one, comes on top.
+/// ICRC. A receiver that cannot see them can therefore still determine which one, if any, explains
+/// the ICRC it received. The price: a damaged packet passes if its ICRC happens to be explained by
+/// any of the 2^17 combinations of Identification and Don't Fragment, which leaves 15 of the 32
+/// bits of protection (16 if the flag is known). The UDP checksum, if there is one, adds to that.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum IdPolicy {
     /// Only the expected Identification, with Don't Fragment set: full 32 bits of protection.
     Exact,
-    /// The expected Identification or any other, with Don't Fragment or without.
+    /// The expected Identification or any other, with or without Don't Fragment.
     #[default]
     AnyId,
 }
 
-/// Outcome of checking an ICRC.
+/// Result of checking an ICRC.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Verdict {
     /// The ICRC is right.
     Ok {
-        /// IPv4 Identification that explains it; 0 for IPv6. A host may predict the next one.
+        /// The IPv4 Identification that explains it; 0 for IPv6. A host may predict the next one
+        /// from it.
         ip_id: u16,
         /// Whether the IPv4 header had Don't Fragment set; false for IPv6, which has no flag.
         dont_fragment: bool,
     },
-    /// Nothing that the policy allows explains the ICRC.
+    /// Nothing allowed by the policy explains the ICRC.
     Bad,
 }
 
 impl Verdict {
-    /// Whether the packet may be believed.
+    /// Returns whether the packet passed the check.
     pub const fn is_ok(self) -> bool {
         matches!(self, Self::Ok { .. })
     }
 }
 
-/// Checks ICRCs under a chosen [`IdPolicy`], remembering what depends on packet length only.
+/// Checks ICRCs under a chosen [`IdPolicy`], caching the values that depend only on packet length.
 #[derive(Clone, Debug)]
 pub struct IcrcVerifier {
     policy: IdPolicy,
@@ -262,7 +263,7 @@ pub struct IcrcVerifier {
 }
 
 impl IcrcVerifier {
-    /// An empty memory; fills itself.
+    /// Creates a verifier with an empty cache.
     pub const fn new(policy: IdPolicy) -> Self {
         // No packet has this length, so the entry is never taken for one.
         Self {
@@ -271,15 +272,15 @@ impl IcrcVerifier {
         }
     }
 
-    /// The policy in force.
+    /// Returns the policy.
     pub const fn policy(&self) -> IdPolicy {
         self.policy
     }
 
     /// Checks the ICRC at the end of `packet` (BTH to ICRC inclusive), trying `expected_id` first.
     ///
-    /// One CRC over the packet if the ID is the expected one, and one polynomial multiplication
-    /// more if it is not.
+    /// This takes one CRC over the packet if the ID is the expected one, and one additional
+    /// polynomial multiplication if it is not.
     #[inline]
     pub fn verify(&mut self, flow: &IcrcFlow, expected_id: u16, packet: &[u8]) -> Verdict {
         flow.verify_with(expected_id, packet, self.policy, |len| {

@@ -1,5 +1,5 @@
-//! The 24-bit numbers of transport headers: packet sequence number, queue pair number, and number
-//! of a shared receive queue.
+//! The 24-bit numbers of transport headers: packet sequence number, queue pair number, and shared
+//! receive queue number.
 
 use core::fmt;
 
@@ -18,40 +18,41 @@ impl Psn {
     /// Sequence number 0.
     pub const ZERO: Self = Self(0);
 
-    /// Takes the low 24 bits of `value`.
+    /// Creates a sequence number from the low 24 bits of `value`.
     pub const fn new(value: u32) -> Self {
         Self(value & MASK)
     }
 
-    /// The number, 0..2^24.
+    /// Returns the number, 0..2^24.
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// The PSN `count` packets later.
+    /// Returns the PSN `count` packets later.
     #[must_use]
     pub const fn wrapping_add(self, count: u32) -> Self {
         Self::new(self.0.wrapping_add(count))
     }
 
-    /// The PSN `count` packets earlier.
+    /// Returns the PSN `count` packets earlier.
     #[must_use]
     pub const fn wrapping_sub(self, count: u32) -> Self {
         Self::new(self.0.wrapping_sub(count))
     }
 
-    /// The PSN of the following packet.
+    /// Returns the PSN of the following packet.
     #[must_use]
     pub const fn next(self) -> Self {
         self.wrapping_add(1)
     }
 
-    /// How many packets `self` lies after `earlier`, going forward around the circle: 0..2^24.
+    /// Returns how many packets `self` is after `earlier`, going forward around the circle:
+    /// 0..2^24.
     pub const fn since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0) & MASK
     }
 
-    /// Signed distance from `other` to `self`, the shorter way around: -2^23..2^23.
+    /// Returns the signed distance from `other` to `self`, the shorter way around: -2^23..2^23.
     ///
     /// Two numbers exactly half a circle apart are -2^23 from each other in both directions.
     pub const fn delta(self, other: Self) -> i32 {
@@ -59,12 +60,12 @@ impl Psn {
         (self.0.wrapping_sub(other.0) << 8).cast_signed() >> 8
     }
 
-    /// Whether `self` lies in the half circle before `other`.
+    /// Returns whether `self` is in the half circle before `other`.
     pub const fn is_before(self, other: Self) -> bool {
         self.delta(other) < 0
     }
 
-    /// Whether `self` lies in the half circle after `other`.
+    /// Returns whether `self` is in the half circle after `other`.
     pub const fn is_after(self, other: Self) -> bool {
         self.delta(other) > 0
     }
@@ -95,17 +96,17 @@ impl From<Psn> for u32 {
 pub struct Qpn(u32);
 
 impl Qpn {
-    /// QP 1, the general services interface; connection management speaks to it.
+    /// QP 1, the general services interface, which is used for connection management.
     pub const GSI: Self = Self(1);
     /// The destination QP of multicast datagrams.
     pub const MULTICAST: Self = Self(MASK);
 
-    /// Takes the low 24 bits of `value`.
+    /// Creates a number from the low 24 bits of `value`.
     pub const fn new(value: u32) -> Self {
         Self(value & MASK)
     }
 
-    /// The number, 0..2^24.
+    /// Returns the number, 0..2^24.
     pub const fn value(self) -> u32 {
         self.0
     }
@@ -131,17 +132,17 @@ impl From<Qpn> for u32 {
     }
 }
 
-/// Number of a shared receive queue of XRC: 24 bits (IBA vol 1, annex A14).
+/// Number of an XRC shared receive queue: 24 bits (IBA vol 1, annex A14).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Srqn(u32);
 
 impl Srqn {
-    /// Takes the low 24 bits of `value`.
+    /// Creates a number from the low 24 bits of `value`.
     pub const fn new(value: u32) -> Self {
         Self(value & MASK)
     }
 
-    /// The number, 0..2^24.
+    /// Returns the number, 0..2^24.
     pub const fn value(self) -> u32 {
         self.0
     }

@@ -1,17 +1,17 @@
 //! RoCEv2 packets: headers, ICRC, CNP and pcapng (no clock, no socket, no unsafe).
 //!
-//! Everything here works on what UDP carries between its own header and its end: base transport
-//! header, extension headers, payload, pad, ICRC.
+//! Everything here concerns the payload of a UDP datagram: base transport header, extension
+//! headers, payload, pad, ICRC.
 //!
 //! - [`Packet`] is a zero-copy view of received bytes. [`Packet::new_checked`] is the only place
 //!   where parsing can fail.
-//! - [`Headers`] is the same as owned values, and the way to write a packet.
+//! - [`Headers`] holds the same as owned values, and is used to write packets.
 //! - [`IcrcFlow`] computes the ICRC of a flow's packets; [`IcrcVerifier`] checks them.
-//! - [`cm`] has the messages of connection management, which travel as payload.
-//! - [`cnp`] and [`pcapng`] are small users of the others.
-//! - [`ethernet`] says how many bytes of a link a packet takes.
+//! - [`cm`] has the messages of connection management, which are sent as payload.
+//! - [`cnp`] and [`pcapng`] are small modules built on the others.
+//! - [`ethernet`] computes how many bytes of a link a packet takes.
 //!
-//! No function of this crate panics, whatever bytes or values it is given, and only
+//! No function of this crate panics, regardless of the bytes or values it is given, and only
 //! [`pcapng`] allocates.
 //!
 //! ```

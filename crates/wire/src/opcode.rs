@@ -52,13 +52,13 @@ macro_rules! opcodes {
             /// Every opcode, in ascending order of its byte.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The opcode of a BTH's first byte; `None` if ferroce does not know it.
+            /// Returns the opcode for a BTH's first byte, or `None` if Ferroce does not know it.
             #[inline]
             pub const fn from_u8(byte: u8) -> Option<Self> {
                 BY_BYTE[byte as usize]
             }
 
-            /// Human-readable name, for example `RC SEND first`.
+            /// Returns a human-readable name, for example `RC SEND first`.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
@@ -261,13 +261,13 @@ static HEADER_LENS: [u8; 256] = {
 };
 
 impl Opcode {
-    /// The opcode's byte in the BTH.
+    /// Returns the opcode's byte in the BTH.
     #[inline]
     pub const fn as_u8(self) -> u8 {
         self as u8
     }
 
-    /// The same operation of another service; `None` if that service has no such operation.
+    /// Returns the same operation of another service, or `None` if that service does not have it.
     #[inline]
     pub const fn of_service(self, service: Service) -> Option<Self> {
         if matches!(self, Self::Cnp) != matches!(service, Service::Cnp) {
@@ -276,13 +276,14 @@ impl Opcode {
         Self::from_u8(self.as_u8() & 0x1f | service.bits())
     }
 
-    /// The same operation of RC, which has those of all services; a CNP stands for itself.
+    /// Returns the same operation of RC, which has those of all services; a CNP is returned
+    /// unchanged.
     #[inline]
     pub const fn operation(self) -> Self {
         OPERATIONS[self as usize]
     }
 
-    /// The transport service the opcode belongs to.
+    /// Returns the transport service that the opcode belongs to.
     #[inline]
     pub const fn service(self) -> Service {
         match self.as_u8() {
@@ -333,8 +334,8 @@ impl Opcode {
         self.has(Properties::ONLY)
     }
 
-    /// Begins a message: first, only, and the operations that always have one packet
-    /// (READ request, atomics, both acknowledges). A CNP is no message.
+    /// Begins a message: first, only, and the operations that always have one packet (READ request,
+    /// atomics, both acknowledges). A CNP is not a message.
     #[inline]
     pub const fn starts_message(self) -> bool {
         !self.has(Properties::MIDDLE | Properties::LAST | Properties::CNP)
@@ -436,7 +437,7 @@ impl Opcode {
         PROPERTIES[self as usize].0 & any_of != 0
     }
 
-    /// Length of the BTH and all extension headers, bytes; always a multiple of 4.
+    /// Returns the length of the BTH and all extension headers in bytes; always a multiple of 4.
     ///
     /// The 16 reserved bytes of a CNP count as a header.
     #[inline]

@@ -1,4 +1,4 @@
-//! Zero-copy view of a received packet: everything that UDP carries, BTH to ICRC.
+//! Zero-copy view of a received packet: the payload of a UDP datagram, BTH to ICRC.
 
 use thiserror::Error;
 
@@ -6,10 +6,10 @@ use crate::extension::Extensions;
 use crate::headers::{BTH_LEN, Headers, ICRC_LEN};
 use crate::opcode::Opcode;
 
-/// A well-formed packet in someone else's buffer.
+/// A well-formed packet in a borrowed buffer.
 ///
-/// [`new_checked`](Self::new_checked) reads all headers once; afterwards nothing can fail. It
-/// does not look at the ICRC: see [`IcrcFlow::verify`](crate::IcrcFlow::verify).
+/// [`new_checked`](Self::new_checked) reads all headers once; after that, nothing can fail. It does
+/// not check the ICRC: see [`IcrcFlow::verify`](crate::IcrcFlow::verify).
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     bytes: &'a [u8],
@@ -21,8 +21,8 @@ pub struct Packet<'a> {
 impl<'a> Packet<'a> {
     /// Parses the payload of a UDP datagram.
     ///
-    /// Whether the opcode suits the queue pair, and the payload's length its place in the
-    /// message, is the transport's to judge.
+    /// The transport has to check whether the opcode is valid for the queue pair, and whether the
+    /// payload's length is valid for its position in the message.
     #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let Some(bth_bytes) = bytes.first_chunk::<BTH_LEN>() else {
@@ -83,42 +83,42 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// The headers as owned values.
+    /// Returns the headers as owned values.
     #[inline]
     pub const fn headers(&self) -> &Headers {
         &self.headers
     }
 
-    /// Zero bytes between payload and ICRC, 0..4.
+    /// Returns the number of zero bytes between payload and ICRC, 0..4.
     #[inline]
     pub const fn pad(&self) -> u8 {
         self.bytes[1] >> 4 & 0x03
     }
 
-    /// The payload without pad and ICRC.
+    /// Returns the payload without pad and ICRC.
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The ICRC that the packet carries, as the number [`IcrcFlow::compute`] returns.
+    /// Returns the packet's ICRC, as the number that [`IcrcFlow::compute`] returns.
     ///
     /// [`IcrcFlow::compute`]: crate::IcrcFlow::compute
     pub const fn icrc(&self) -> u32 {
         self.icrc
     }
 
-    /// The whole packet, BTH to ICRC inclusive.
+    /// Returns the whole packet, BTH to ICRC inclusive.
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 }
 
 impl Headers {
-    /// Reads the headers of a packet of which perhaps only the beginning is there, as captures cut
-    /// packets. What follows the headers is not looked at.
+    /// Reads the headers of a packet that may be truncated, as in captures. The rest is ignored.
     ///
     /// # Errors
-    /// The opcode, the version, or fewer bytes than the opcode's headers take.
+    /// Returns an error if the opcode or the version is unknown, or if there are fewer bytes than
+    /// the opcode's headers take.
     pub fn read_prefix(bytes: &[u8]) -> Result<Self, ParseError> {
         let Some(bth) = bytes.first_chunk::<BTH_LEN>() else {
             return Err(truncated(BTH_LEN, bytes));
@@ -141,10 +141,11 @@ fn opcode(bth: &[u8; BTH_LEN]) -> Result<Opcode, ParseError> {
     }
 }
 
-/// Why bytes are not a RoCEv2 packet that ferroce understands: a fault of the peer or the way.
+/// The reason why bytes are not a RoCEv2 packet that Ferroce understands: an error of the peer or
+/// on the path.
 ///
-/// Offsets count from the first byte of the BTH. Such a packet is to be dropped in silence, as if
-/// its ICRC had been wrong.
+/// Offsets count from the first byte of the BTH. Such a packet must be dropped silently, as if its
+/// ICRC had been wrong.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -156,7 +157,7 @@ pub enum ParseError {
         /// Its value.
         got: u8,
     },
-    /// Fewer bytes than the pad count lie between the headers and the ICRC.
+    /// There are fewer bytes between the headers and the ICRC than the pad count.
     #[error("pad count at offset 1 is {pad}, but only {got} bytes follow the headers")]
     PadTooLarge {
         /// The pad count, 1..4.
@@ -164,7 +165,7 @@ pub enum ParseError {
         /// Bytes between headers and ICRC.
         got: usize,
     },
-    /// A packet that never has payload announces pad.
+    /// A packet that never has payload has a pad count.
     #[error("pad count at offset 1 of {opcode}: expected 0, got {got}")]
     PadWithoutPayload {
         /// The opcode of the BTH.
@@ -178,12 +179,12 @@ pub enum ParseError {
         /// The version, 1..16.
         got: u8,
     },
-    /// Ends before the headers of the opcode and the ICRC.
+    /// The packet ends before the headers of the opcode and the ICRC.
     #[error("truncated at offset {got}: expected at least {expected} bytes")]
     Truncated {
-        /// Least length of the packet, bytes.
+        /// Minimum length of the packet, bytes.
         expected: usize,
-        /// Its length, bytes; thus the offset of the first missing byte.
+        /// Its length, bytes, which is the offset of the first missing byte.
         got: usize,
     },
     /// The length is not a multiple of 4.
@@ -197,12 +198,12 @@ pub enum ParseError {
     UnexpectedPayload {
         /// The opcode of the BTH.
         opcode: Opcode,
-        /// Where the headers end.
+        /// Offset of the end of the headers.
         offset: usize,
         /// Bytes between headers and ICRC.
         got: usize,
     },
-    /// No opcode of RC, UC, UD or XRC, nor the CNP.
+    /// The opcode is not one of RC, UC, UD or XRC, nor the CNP.
     #[error("opcode at offset 0: got {got:#04x}, which is no opcode of RC, UC, UD, XRC or CNP")]
     UnknownOpcode {
         /// The byte.

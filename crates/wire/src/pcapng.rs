@@ -9,8 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::ethernet::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, UDP_HEADER_LEN};
 
-/// Addressing of a captured packet, from which its IP and UDP headers are made, and which way it
-/// went.
+/// Addresses of a captured packet, from which its IP and UDP headers are made, and its direction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct UdpMeta {
     /// Source address and port.
@@ -25,11 +24,11 @@ pub struct UdpMeta {
     pub ttl: u8,
     /// Don't Fragment flag of IPv4. The ICRC depends on it.
     pub dont_fragment: bool,
-    /// Which way the packet went, if the capture is to tell.
+    /// The direction of the packet, if the capture is to show it.
     pub direction: Option<Direction>,
 }
 
-/// Which way a captured packet went, as Wireshark shows it (`frame.packet_flags_direction`).
+/// The direction of a captured packet, as Wireshark shows it (`frame.packet_flags_direction`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Direction {
     /// It was received.
@@ -49,7 +48,7 @@ impl Direction {
 }
 
 impl UdpMeta {
-    /// Headers as ferroce sends them: TOS 0, Identification 0, TTL 64, Don't Fragment; no
+    /// Creates headers as Ferroce sends them: TOS 0, Identification 0, TTL 64, Don't Fragment; no
     /// direction.
     pub const fn new(src: SocketAddr, dst: SocketAddr) -> Self {
         Self {
@@ -65,8 +64,9 @@ impl UdpMeta {
 
     /// Appends an IP packet: IP and UDP headers around `payload`.
     ///
-    /// The UDP checksum is absent (0) over IPv4 and real over IPv6, which demands one. Fails with
-    /// [`io::ErrorKind::InvalidInput`], perhaps after a part, as [`Writer::write_packet`] does.
+    /// The UDP checksum is absent (0) over IPv4, and real over IPv6, which requires one. Fails with
+    /// [`io::ErrorKind::InvalidInput`], possibly after a part was written, under the same
+    /// conditions as [`Writer::write_packet`].
     pub fn write_datagram(&self, payload: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         let too_long = |_| invalid(format!("payload of {} bytes exceeds UDP", payload.len()));
         let udp_len = u16::try_from(UDP_HEADER_LEN + payload.len()).map_err(too_long)?;
@@ -120,9 +120,9 @@ impl UdpMeta {
     }
 }
 
-/// Writes a capture to any byte sink, one `write_all` per packet.
+/// Writes a capture to any byte sink, with one `write_all` per packet.
 ///
-/// Put a `BufWriter` around a file; [`flush`](Self::flush) passes through to it.
+/// Use a `BufWriter` around a file; [`flush`](Self::flush) is passed through to it.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     sink: W,
@@ -161,11 +161,11 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Appends a packet: `udp_payload` reaches from the BTH to the ICRC, `ts_ns` counts from the
+    /// Appends a packet. `udp_payload` extends from the BTH to the ICRC, `ts_ns` counts from the
     /// Unix epoch (or from the start of a simulation).
     ///
-    /// Fails with [`io::ErrorKind::InvalidInput`], having written nothing, if the addresses differ
-    /// in family or the datagram would be too long.
+    /// Fails with [`io::ErrorKind::InvalidInput`], without writing anything, if the addresses
+    /// differ in family or the datagram would be too long.
     pub fn write_packet(
         &mut self,
         ts_ns: u64,
@@ -216,7 +216,7 @@ impl<W: Write> Writer<W> {
         self.sink.flush()
     }
 
-    /// Gives the sink back; a capture needs no end mark.
+    /// Returns the sink; a capture needs no end mark.
     pub fn into_inner(self) -> W {
         self.sink
     }

@@ -1,4 +1,4 @@
-//! The configuration of the histogram, and the register that has it.
+//! The configuration of the histogram, and its register.
 
 use ferroce_hca::Method;
 use ferroce_prm::adp_retx_histogram_config::{self as reg, ADP_RETX_HISTOGRAM_CONFIG};

@@ -1,4 +1,4 @@
-//! A context: what a program wants of the histogram, and whether it runs.
+//! A context: the histogram configuration that a program asks for, and whether it is running.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,5 +1,5 @@
-//! Regions of memory that a descriptor stands for: DMA-bufs (udmabuf, for example) and memfds, which
-//! are what a udmabuf consists of. Both are memory of processes, so the device maps them.
+//! Regions of memory that a descriptor refers to: DMA-bufs (udmabuf, for example) and memfds, which
+//! back a udmabuf. Both are process memory, so the device maps them.
 
 use std::ffi::{c_int, c_void};
 use std::fs::read_link;

@@ -1,4 +1,4 @@
-//! The call that registers whatever a region can consist of (ibv_reg_mr_ex(3)).
+//! The call that registers any kind of region (ibv_reg_mr_ex(3)).
 
 use std::ptr::addr_of;
 

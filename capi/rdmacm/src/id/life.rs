@@ -1,4 +1,4 @@
-//! Identifiers: made, destroyed and moved.
+//! Creating, destroying and moving identifiers.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A completion queue with a descriptor to sleep on, and what is posted for it.
+//! A completion queue with a descriptor to sleep on, and the requests posted for it.
 
 use std::ffi::{c_int, c_void};
 use std::mem;

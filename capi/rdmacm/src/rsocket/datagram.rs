@@ -1,8 +1,8 @@
-//! Sockets for datagrams.
+//! Datagram sockets.
 //!
-//! Each has a socket of UDP, over which the ends learn of each other's queue pairs: the first datagrams
-//! to a peer go there, with the number of the sender's queue pair, until the peer has answered with
-//! its own. Then they go from queue pair to queue pair.
+//! Each has a UDP socket, through which the ends learn each other's queue pairs: the first
+//! datagrams to a peer use it, and carry the number of the sender's queue pair, until the peer has
+//! answered with its own. After that, datagrams go from queue pair to queue pair.
 
 mod header;
 mod port;

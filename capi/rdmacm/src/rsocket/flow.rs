@@ -1,11 +1,11 @@
-//! What may be sent, and what was received and not read: the protocol of rsocket(7).
+//! The protocol of rsocket(7): what may be sent, and what was received but not yet read.
 //!
-//! Data is written into the peer's receive buffer, of which it offers one half after the other, and
-//! announced by a number that goes with the write. Such a message takes one of the receive requests
-//! that the peer has posted, so the peer also says how many messages it can take.
+//! Data is written into the peer's receive buffer, which the peer offers one half at a time, and is
+//! announced by a number that accompanies the write. Each such message uses one of the peer's
+//! posted receives, so the peer also announces how many messages it can take.
 //!
-//! No memory and no calls here: [`link`](super::link) does what this decides, and the tests do it with
-//! two ends on a network of their own.
+//! This module has no memory and makes no calls: [`link`](super::link) carries out its decisions,
+//! and the tests do so with two ends on a network of their own.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Bytes of a program that are to be sent.
+//! A program's bytes to send.
 
 use libc::iovec;
 

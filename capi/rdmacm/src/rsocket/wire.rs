@@ -1,4 +1,4 @@
-//! What the ends of a stream tell each other: the formats of rsocket(7), as other hosts speak them.
+//! The messages between the ends of a stream, in the formats of rsocket(7) that other hosts use.
 
 /// Places in which a peer is offered memory, one for each half of the receive buffer.
 pub(super) const OFFERS: usize = 2;

@@ -1,4 +1,4 @@
-//! What is legal but suspicious about a profile.
+//! Legal but suspicious values in a profile.
 
 use alloc::format;
 use alloc::string::String;

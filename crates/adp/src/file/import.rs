@@ -1,8 +1,9 @@
-//! Profiles as operators have them: what tools print of a card, and what they are told to write.
+//! Profiles in the forms that operators have: the output of tools for cards, and the commands that
+//! program them.
 //!
-//! All of them are one register, ROCE_ACCL, in another form. So each form is read into the bytes of
-//! that register and a mask of the bits that the text speaks of, and what is in them is looked at
-//! once. No text makes this panic, and what it cannot read it refuses.
+//! All of them represent one register, ROCE_ACCL. Each form is therefore read into the bytes of
+//! that register and a mask of the bits that the text contains, which are then checked in one
+//! place. No text causes a panic, and text that cannot be read is refused.
 
 mod command;
 mod dump;
@@ -22,22 +23,22 @@ use crate::profile::{PROFILE_SIZE, RANGE_NUM_MAX, RawProfile};
 /// A profile that was imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// What the text is.
+    /// The form of the text.
     pub form: Form,
-    /// Its profile, good or bad, and where it stands, if it is a profile file.
+    /// Its profile, valid or not, with line numbers if it is a profile file.
     pub document: Document,
-    /// What the text says beside that, and what it leaves open; whole sentences.
+    /// What else the text contains, and what it leaves open; whole sentences.
     pub remarks: Vec<String>,
 }
 
-/// What a text is.
+/// The form of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A profile file.
     Toml,
-    /// What mlxreg or mstreg print of the register known by name: a row for each field.
+    /// The output of mlxreg or mstreg for the register by name: one row per field.
     Fields,
-    /// What they print of it known by number: a row for each dword.
+    /// Their output for the register by number: one row per dword.
     Dwords,
     /// The register's bytes in hex.
     Dump,
@@ -46,7 +47,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// What a text looks like; whether it is right is not looked at.
+    /// Guesses the form of a text, without checking it.
     #[must_use]
     pub fn of(text: &str) -> Self {
         if let Some(form) = table::form(text) {
@@ -61,7 +62,7 @@ impl Form {
         }
     }
 
-    /// In words.
+    /// Returns the form in words.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -74,14 +75,14 @@ impl Form {
     }
 }
 
-/// Why a text is not a profile.
+/// The reason why a text is not a profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// It is a profile file with something wrong in it.
+    /// It is a profile file with errors.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A field of the profile is missing in a table.
+    /// A table lacks a field of the profile.
     #[error(
         "the table has no row {0}; it seems to be cut: give all of it, or all 128 bytes of the \
          register"
@@ -90,18 +91,18 @@ pub enum ImportError {
     /// A row, a word or an option cannot be read, with the reason.
     #[error("line {line}: {reason}")]
     Line {
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: usize,
         /// What is wrong, and what to give.
         reason: String,
     },
-    /// The bytes have the wrong number.
+    /// The number of bytes is wrong.
     #[error("ROCE_ACCL has 128 bytes (64 in older tools), not {0}; give all of it")]
     Size(usize),
     /// A command cannot be read, with the reason.
     #[error("{0}")]
     Command(String),
-    /// No profile is in use.
+    /// No profile is active.
     #[error(
         "no profile is set: the card uses the firmware's own timeouts (adp_retx_profile_id = 0, and \
          no range)"
@@ -109,7 +110,7 @@ pub enum ImportError {
     NoProfile,
 }
 
-/// Reads a profile in any of its forms.
+/// Reads a profile in any of these forms.
 pub fn import(text: &str) -> Result<Imported, ImportError> {
     let form = Form::of(text);
     let content = match form {
@@ -136,7 +137,7 @@ type Bytes = [u8; ROCE_ACCL.size()];
 #[derive(Clone, Debug)]
 struct Content {
     bytes: Bytes,
-    /// Its bits are set where the text says what they are.
+    /// A mask of the bits that the text contains.
     known: Bytes,
     remarks: Vec<String>,
 }

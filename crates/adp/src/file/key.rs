@@ -1,4 +1,4 @@
-//! The keys of a profile file: what each takes, and the field it fills.
+//! The keys of a profile file: the values that each accepts, and the field it sets.
 
 use crate::profile::{RawProfile, RawRange};
 

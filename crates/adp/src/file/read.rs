@@ -1,4 +1,4 @@
-//! Reads a profile from TOML, and gathers what is wrong with its form.
+//! Reads a profile from TOML and collects problems with its form.
 
 use std::borrow::{Cow, ToOwned};
 use std::format;

@@ -9,7 +9,7 @@ use ferroce_prm::roce_accl;
 use super::key::{HEADER, Key, Needed, RANGE, Takes};
 use crate::profile::RANGE_NUM_MAX;
 
-/// The JSON Schema of a profile file.
+/// Returns the JSON Schema of a profile file.
 #[must_use]
 pub fn json_schema() -> String {
     let mut out = String::from(

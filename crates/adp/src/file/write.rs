@@ -10,7 +10,7 @@ use ferroce_time::Span;
 
 use crate::profile::{RANGE_NUM_MAX, RawProfile, RawRange};
 
-/// The profile as a file, with every duration spelt out in a comment.
+/// Returns the profile as a file, with every duration in a comment.
 #[must_use]
 pub fn to_toml(raw: &RawProfile) -> String {
     // Durations can only be told where the base is one.

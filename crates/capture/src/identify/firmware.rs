@@ -1,4 +1,4 @@
-//! The ladder of a card's firmware: X, X, 2X, 4X up to the timeout, then twice the timeout.
+//! The firmware's own timeouts: X, X, 2X, 4X up to the timeout, then twice the timeout.
 
 use std::ops::RangeInclusive;
 
@@ -26,7 +26,7 @@ const SHORTENED: f64 = -0.7;
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     first: u8,
-    /// Whether the first step is used once only.
+    /// Whether the first step is used only once.
     is_older: bool,
     top: u8,
 }

@@ -1,7 +1,7 @@
-//! How likely a wait is if a timer of a given length was behind it.
+//! The likelihood of a wait, given a timer of a certain length.
 //!
-//! Densities per microsecond, as natural logarithms. Two kinds of senders are told apart: those with
-//! exact timers, captured where they send, and cards, whose timers tick coarsely.
+//! Densities are per microsecond, as natural logarithms. There are two kinds of senders: those with
+//! exact timers, captured at the sender, and cards, whose timers are coarse.
 
 use ferroce_time::Span;
 

@@ -17,12 +17,12 @@ const FIRST_PERCENT: RangeInclusive<u64> = 150..=217;
 /// One of 31 timeouts, once or twice.
 const CHOICE: f64 = -4.0;
 
-/// What a wait can mean.
+/// A possible meaning of a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// The queue pair's timeout.
     pub timeout: RangeInclusive<u8>,
-    /// How many times its duration a timer runs; 2 as on cards with adaptive retransmission off.
+    /// How many times its duration a timer runs; 2 on cards with adaptive retransmission off.
     pub multiplier: u8,
     /// Whether the minimum of 16 is enforced; `None` if that makes no difference.
     pub floor: Option<bool>,

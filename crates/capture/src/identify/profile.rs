@@ -1,4 +1,4 @@
-//! A profile: waits of 4 us doubled so often, which grow; at most the queue pair's timeout.
+//! A profile: increasing waits of 4 us times powers of two, at most the queue pair's timeout.
 
 use ferroce_adp::ack_timeout;
 use ferroce_time::Span;

@@ -1,4 +1,4 @@
-//! How a rate recovers: fast recovery, additive increase, hyper increase. Common to both reaction
+//! Recovery of a rate: fast recovery, additive increase, hyper increase. Shared by both reaction
 //! points.
 
 use ferroce_time::{Span, Time};
@@ -33,13 +33,14 @@ pub(super) struct Recovery {
     pub(super) current: Rate,
     pub(super) target: Rate,
     bytes: u64,
-    /// The timer's next event. Phases of different speed count from one event to the next.
+    /// The time of the timer's next event. Phases of different speed count from one event to the
+    /// next.
     timer_due: Time,
     pub(super) time_stage: u16,
     pub(super) byte_stage: u16,
 }
 
-/// How the next event raises a rate.
+/// How the next event increases a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Halfway to the target.

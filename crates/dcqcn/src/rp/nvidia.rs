@@ -1,11 +1,10 @@
 //! The reaction point of NVIDIA adapters.
 //!
-//! CNPs only leave marks. At the end of each `dce_tcp_rtt` alpha rises if there was one in it and
-//! falls otherwise; at the end of each `rate_reduce_monitor_period` the rate is cut if there was one
-//! in it. Both periods, of a few microseconds, run from the flow's first CNP on. They would cost a
-//! timer event each if they were timers; here the updates of alpha are made up for when a cut needs
-//! it, and only a period with a CNP leads to a cut, so that a flow has one deadline: its next cut or
-//! its next increase.
+//! CNPs only set flags. At the end of each `dce_tcp_rtt`, alpha rises if there was a CNP in it, and
+//! falls otherwise. At the end of each `rate_reduce_monitor_period`, the rate is cut if there was a
+//! CNP in it. Both periods, of a few microseconds, run from the flow's first CNP on. As timers,
+//! they would cost an event each. Instead, alpha is updated when a cut needs it, and only a period
+//! with a CNP leads to a cut, so a flow has one deadline: its next cut or its next increase.
 
 use ferroce_time::{Span, Time};
 
@@ -20,14 +19,14 @@ use crate::switches::{ByteResetUnit, FirstCnp, FullRate, MinDecFac, Switches, Ti
 /// The smallest step of the clock.
 const TICK: Span = Span::from_picos(1);
 
-/// A port's parameters, made ready for use.
+/// A port's parameters, prepared for use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvidiaConfig {
     alpha: AlphaRule,
     increase: Increase,
     cut_period: Span,
     gd: u32,
-    /// The least that a cut leaves, in percent.
+    /// The minimum that a cut leaves, in percent.
     leaves: u32,
     min_rate: Rate,
     first_rate: Rate,
@@ -46,8 +45,8 @@ enum Clamp {
 }
 
 impl NvidiaConfig {
-    /// The configuration of a port with speed `line`, which must not be 0. Rates above it are
-    /// clipped to it.
+    /// Creates the configuration of a port with speed `line`, which must not be 0. Rates above it
+    /// are clipped to it.
     #[must_use]
     pub fn new(params: &Params, switches: &Switches, line: Rate) -> Self {
         let or_line = |param| match params.get(param) {
@@ -103,7 +102,7 @@ impl NvidiaConfig {
         }
     }
 
-    /// The port's speed.
+    /// Returns the port's speed.
     #[must_use]
     pub const fn line(&self) -> Rate {
         self.increase.line
@@ -128,7 +127,7 @@ impl NvidiaConfig {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NvidiaRp {
-    /// When something changes by itself.
+    /// The next time at which the state changes by itself.
     next: Time,
     recovery: Recovery,
     alpha: Alpha,
@@ -205,13 +204,14 @@ impl ReactionPoint for NvidiaRp {
 }
 
 impl NvidiaRp {
-    /// The phase that its next increase is in, as of the last call.
+    /// Returns the phase of its next increase, as of the last call.
     #[must_use]
     pub fn phase(&self, config: &NvidiaConfig) -> Phase {
         self.recovery.next_phase(&config.increase)
     }
 
-    /// Events of the timer and of the byte counter since the last cut, as of the last call.
+    /// Returns the events of the timer and of the byte counter since the last cut, as of the last
+    /// call.
     #[must_use]
     pub fn stages(&self) -> (u16, u16) {
         (self.recovery.time_stage, self.recovery.byte_stage)

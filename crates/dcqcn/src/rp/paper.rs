@@ -1,7 +1,8 @@
 //! The reaction point as its authors published it: Zhu et al., "Congestion Control for Large-Scale
 //! RDMA Deployments", SIGCOMM 2015.
 //!
-//! Each CNP cuts at once, then raises alpha. Without a CNP alpha falls once in every `alpha_timer`.
+//! Each CNP causes an immediate cut, then raises alpha. Without CNPs, alpha falls once in every
+//! `alpha_timer`.
 
 use ferroce_time::{Span, Time};
 
@@ -11,7 +12,7 @@ use crate::error::RangeError;
 use crate::rate::Rate;
 use crate::switches::{HyperIncrease, StageComparison};
 
-/// The paper's parameters, with those of its authors' model as defaults.
+/// The paper's parameters; the defaults are those of the authors' model.
 ///
 /// Source of the defaults: Zhu et al., "ECN or Delay", CoNEXT 2016, model files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub struct PaperParams {
     pub additive: Rate,
     /// R_HAI: step of hyper increase; at least 1 Mb/s.
     pub hyper: Rate,
-    /// No flow is slower than this.
+    /// The minimum rate of a flow.
     pub min_rate: Rate,
     /// What "below F" means.
     pub stage_comparison: StageComparison,
@@ -55,7 +56,7 @@ impl Default for PaperParams {
     }
 }
 
-/// A port's parameters, made ready for use.
+/// A port's parameters, prepared for use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaperConfig {
     inverse_gain: u32,
@@ -65,8 +66,8 @@ pub struct PaperConfig {
 }
 
 impl PaperConfig {
-    /// The configuration of a port with speed `line`, which must not be 0. Rates above it are
-    /// clipped to it.
+    /// Creates the configuration of a port with speed `line`, which must not be 0. Rates above it
+    /// are clipped to it.
     pub fn new(params: &PaperParams, line: Rate) -> Result<Self, RangeError> {
         /// An hour, so that no sum of times overflows.
         const NS_MAX: u64 = 3_600_000_000_000;
@@ -108,7 +109,7 @@ const ALPHA_BITS: u32 = 30;
 /// A flow under the paper's algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaperRp {
-    /// When the rate changes by itself.
+    /// The next time at which the rate changes by itself.
     next: Time,
     recovery: Recovery,
     /// The last CNP, or the last fall of alpha since.

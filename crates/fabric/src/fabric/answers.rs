@@ -1,7 +1,7 @@
-//! Which repetitions were for nothing.
+//! Detects spurious retransmissions.
 //!
-//! A device knows only what comes back to it; the fabric knows what arrived. Who repeats a request that
-//! its receiver has executed does so for nothing, unless the answer was lost.
+//! A device knows only what comes back to it; the fabric knows what arrived. A retransmission of a
+//! request that its receiver has executed is spurious, unless the answer was lost.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Captures: what passes a port, as bytes. Nowhere else do packets become bytes.
+//! Captures: a port's packets as bytes. Packets become bytes nowhere else.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! The time a path takes when nothing else is on it.
+//! The time a path takes when it carries nothing else.
 
 use ferroce_dcqcn::Rate;
 use ferroce_time::Span;

@@ -1,4 +1,4 @@
-//! What a network is made of, and how it begins.
+//! Parts and initial state of a network.
 
 use ferroce_time::{Span, Time};
 

@@ -1,4 +1,4 @@
-//! What happens to cables: they are cut and mended, get slower, lose and damage packets.
+//! Changes to cables: they are cut and repaired, slow down, lose and damage packets.
 
 use ferroce_dcqcn::Rate;
 

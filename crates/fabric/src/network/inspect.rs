@@ -1,4 +1,4 @@
-//! What is known of a network, what is under way on it, and whether its books agree.
+//! Information about a network and the frames on it, and consistency checks.
 
 use ferroce_time::Span;
 

@@ -1,4 +1,4 @@
-//! The queue of a port against the formulas for queues with random arrivals.
+//! Compares a port's queue with the formulas for queues with random arrivals.
 
 use ferroce_dcqcn::Rate;
 use ferroce_time::{Span, Time};

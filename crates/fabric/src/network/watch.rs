@@ -1,4 +1,4 @@
-//! Looking at packets: those that pass a port, and those that are lost.
+//! Observers of packets: those that pass a port, and those that are lost.
 
 use ferroce_time::Time;
 

@@ -1,4 +1,4 @@
-//! How long things take at least: alone in the fabric, or on the busiest port.
+//! Minimum durations: alone in the fabric, or on the busiest port.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! What can never happen in a scenario, or is surely deadly, said before it runs.
+//! Finds what can never happen in a scenario, or is certainly fatal, before it runs.
 
 use ferroce_adp::QpTimeouts;
 use ferroce_dcqcn::Rate;

@@ -1,4 +1,4 @@
-//! How much work a run is, before it is done.
+//! Estimates the amount of work of a run.
 
 use std::collections::VecDeque;
 

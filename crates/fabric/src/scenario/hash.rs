@@ -1,4 +1,4 @@
-//! What tells scenarios apart.
+//! A hash that identifies a scenario.
 
 use std::fmt::Write as _;
 

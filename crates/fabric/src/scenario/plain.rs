@@ -1,4 +1,4 @@
-//! Values of TOML without the places that they stand at, and values put in their place.
+//! TOML values without their positions, and replacing them.
 
 use std::borrow::Cow;
 

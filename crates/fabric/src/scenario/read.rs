@@ -1,4 +1,4 @@
-//! Reads values from TOML, and gathers what is wrong with them.
+//! Reads values from TOML, and collects errors in them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

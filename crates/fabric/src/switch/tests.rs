@@ -1,4 +1,4 @@
-//! Queues, marks and books of one switch.
+//! Queues, marks and accounting of one switch.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What the builders share.
+//! Code that the builders share.
 
 use super::check::within;
 use super::{

@@ -1,4 +1,4 @@
-//! Whether a topology can be simulated.
+//! Checks whether a topology can be simulated.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Why something is not a topology.
+//! The reasons why a topology is invalid.
 
 use ferroce_time::Span;
 

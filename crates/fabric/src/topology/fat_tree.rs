@@ -1,4 +1,4 @@
-//! Three tiers.
+//! Fat-trees with three tiers.
 
 use super::assembly::Assembly;
 use super::check::within;

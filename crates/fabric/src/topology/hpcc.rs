@@ -1,8 +1,8 @@
-//! The topology files of HPCC's simulator, which conweave, SimAI and astra-sim's network read, too.
+//! The topology files of HPCC's simulator, which conweave, SimAI and astra-sim's network also read.
 //!
-//! The first line has the numbers of nodes, switches and links, the second the numbers of those nodes
-//! that are switches. A line for each link follows: two nodes, rate, delay, and how likely it loses a
-//! packet. What comes after the last link is not looked at.
+//! The first line has the numbers of nodes, switches and links; the second has the numbers of those
+//! nodes that are switches. A line for each link follows: two nodes, rate, delay, and loss
+//! probability. Everything after the last link is ignored.
 
 use ferroce_dcqcn::Rate;
 use ferroce_time::Span;

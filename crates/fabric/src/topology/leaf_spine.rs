@@ -1,4 +1,4 @@
-//! Two tiers.
+//! Leaf-spine networks with two tiers.
 
 use super::assembly::Assembly;
 use super::check::within;

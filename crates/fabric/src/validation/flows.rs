@@ -1,8 +1,10 @@
-//! N flows through one port of a star: all that congestion control sees of a network, and no devices.
+//! N flows through one port of a star: the part of a network that congestion control sees, without
+//! devices.
 //!
-//! A flow is a reaction point that always has packets to send, on a host of its own; the last host
-//! receives them, and answers marks with CNPs. So any reaction point can be looked at, also one that no
-//! device has. Nothing is lost: the port's queue has no end, as with flow control.
+//! A flow is a reaction point that always has packets to send, on a host of its own. The last host
+//! receives them, and answers marks with CNPs. This makes it possible to observe any reaction
+//! point, including one that no device has. Nothing is lost: the port's queue is unlimited, as with
+//! flow control.
 
 use std::collections::VecDeque;
 

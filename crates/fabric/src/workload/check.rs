@@ -1,4 +1,4 @@
-//! Whether a topology can run a workload.
+//! Checks whether a topology can run a workload.
 
 use ferroce_time::{Span, Time};
 

@@ -1,4 +1,4 @@
-//! What groups of hosts do together: all-reduce and its relatives.
+//! Collective operations: all-reduce and related ones.
 
 mod algorithm;
 

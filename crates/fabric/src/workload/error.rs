@@ -1,4 +1,4 @@
-//! Why something is not a workload.
+//! The reasons why a workload is invalid.
 
 use super::{EDGES_MAX, JOBS_MAX, TRANSFER_BYTES_MAX, TRANSFERS_MAX};
 

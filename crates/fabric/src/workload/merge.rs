@@ -1,4 +1,4 @@
-//! Several workloads as one.
+//! Combines several workloads.
 
 use super::plan::reserve;
 use super::{JOBS_MAX, Transfer, TransferId, Workload, WorkloadError};

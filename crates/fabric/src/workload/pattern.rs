@@ -1,4 +1,4 @@
-//! Who sends to whom, all at once.
+//! Patterns in which all hosts send at once.
 
 use ferroce_time::{Span, Time};
 

@@ -1,4 +1,4 @@
-//! What the generators share.
+//! Code that the generators share.
 
 use std::collections::HashSet;
 

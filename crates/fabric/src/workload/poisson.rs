@@ -1,4 +1,4 @@
-//! Arrivals at random.
+//! Random arrivals.
 
 use ferroce_dcqcn::Rate;
 use ferroce_time::{Span, Time};

@@ -1,4 +1,4 @@
-//! Which node belongs to a name.
+//! Finds the node that belongs to a name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,18 +10,18 @@ use thiserror::Error;
 /// NVIDIA's networking cards.
 pub(super) const VENDOR: u32 = 0x15b3;
 
-/// Where the system shows its devices.
+/// The directories where the system shows its devices.
 #[derive(Clone, Debug)]
 pub struct Places {
     pub(super) sys: PathBuf,
     pub(super) dev: PathBuf,
 }
 
-/// Why no node belongs to a name.
+/// The reason why a name has no node.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum FindError {
-    /// The kernel shows no nodes at all.
+    /// The kernel shows no nodes.
     #[error(
         "this system has no fwctl nodes; load the driver with `modprobe mlx5_fwctl` (Linux 6.15 or \
          newer), or install NVIDIA's fwctl-dkms"
@@ -32,7 +32,7 @@ pub enum FindError {
     NoSuchCard {
         /// The name given.
         name: String,
-        /// Those that are, with their PCI addresses.
+        /// The existing nodes, with their PCI addresses.
         known: String,
     },
     /// The kernel shows the node, but this system has no such file.
@@ -40,7 +40,7 @@ pub enum FindError {
         "the card is there, but {path} is not; in a container, pass it in with `--device={path}`", path = .0.display()
     )]
     NoNode(PathBuf),
-    /// The name is none of a card.
+    /// The name is not a card's.
     #[error(
         "{name:?} is no name of a card; write fwctl0, a PCI address such as 0000:1a:00.0, or \
          /dev/mst/mt4129_pciconf0"
@@ -60,15 +60,15 @@ impl Default for Places {
     }
 }
 
-/// Whether a name is one of a card rather than of a device in software.
+/// Returns whether a name is that of a card rather than of a software device.
 #[must_use]
 pub fn is_card_name(name: &str) -> bool {
     Name::parse(name).is_some()
 }
 
 impl Places {
-    /// Path of the node that a name means, as [`super::Card::open`] takes it. Whether a node of an
-    /// own name exists, opening it tells.
+    /// Returns the path of the node for a name, in the forms that [`super::Card::open`] accepts.
+    /// Whether a node given by its own name exists is only known when it is opened.
     ///
     /// # Errors
     ///

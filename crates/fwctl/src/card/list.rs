@@ -1,4 +1,4 @@
-//! The cards of this system.
+//! Lists the cards of this system.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,25 +8,25 @@ use ferroce_prm::PciAddress;
 
 use super::find::{Places, VENDOR, hex};
 
-/// What the system shows of a card before it is opened: a PCI function, physical or virtual, that
-/// has a node or that the mlx5 driver runs.
+/// The system's information about a card before it is opened: a PCI function, physical or virtual,
+/// that has a node or is driven by mlx5.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     /// Its PCI address, by which [`super::Card::open`] opens it.
     pub pci: PciAddress,
     /// Its node; `None` if the kernel shows none.
     pub node: Option<PathBuf>,
-    /// Its name as a device of verbs; `None` if it is none.
+    /// Its name as a verbs device; `None` if it is not one.
     pub ibdev: Option<String>,
-    /// Its network interface; `None` if there is none here.
+    /// Its network interface; `None` if there is none.
     pub interface: Option<String>,
     /// Whether it is a virtual function.
     pub is_virtual: bool,
 }
 
 impl Places {
-    /// The cards, in the order of their PCI addresses. Functions below those of PCI have none, and
-    /// are not among them.
+    /// Returns the cards, in the order of their PCI addresses. Functions below PCI functions have
+    /// no PCI address and are not included.
     #[must_use]
     pub fn cards(&self) -> Vec<Found> {
         let mut cards = BTreeMap::new();

@@ -1,10 +1,10 @@
-//! How much the connection manager keeps for others, and for how long at most.
+//! Limits on the state that the connection manager keeps for peers, and on how long it keeps it.
 //!
-//! What a program owns is bounded by the program. The rest comes from peers: requests that wait for
-//! the program, and what is left of connections that the program has let go, which stays until the
-//! network has forgotten them. Of one source only so much is kept, and where there is no room the
-//! oldest leftover goes: it is there for messages that come again, which get an answer of their own
-//! if nobody remembers them.
+//! State that a program owns is bounded by the program. The rest comes from peers: requests that
+//! wait for the program, and remnants of connections that the program has released, which stay
+//! until their packets cannot arrive any more. The amount for each source is limited, and if there
+//! is no room, the oldest remnant is dropped. It exists to answer repeated messages, which also get
+//! an answer if no remnant of their connection is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What a program asks of the connection manager.
+//! Calls by which programs use the connection manager.
 
 use ferroce_transport::Time;
 use ferroce_wire::PKEY_DEFAULT;

@@ -1,4 +1,4 @@
-//! One connection: its state, its peer, and what was last sent about it.
+//! One connection: its state, its peer, and the last message sent for it.
 
 use std::fmt;
 use std::net::IpAddr;

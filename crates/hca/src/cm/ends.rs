@@ -1,11 +1,11 @@
-//! Ends of connections that the program is about to hear of.
+//! Ends of connections that are about to be reported to the program.
 //!
-//! With a card a completion is in memory before its packet has left the receiver's cache, while a
-//! DREQ takes the way through queue pair 1, the kernel and a file descriptor. A program that polls
-//! its completion queue beside its event channel therefore has the completions of a connection
-//! before it hears of its end, and may destroy the queue pair, and what it has not polled with it,
-//! as soon as it does. Here both come out of one batch of packets. So an end waits until what
-//! completed before it was polled, but not long: a program need not poll at all.
+//! With a card, a completion is in memory before its packet has left the receiver's cache, while a
+//! DREQ goes through queue pair 1, the kernel and a file descriptor. A program that polls its
+//! completion queue beside its event channel therefore has the completions of a connection before
+//! it learns of its end, and may then immediately destroy the queue pair, with everything it has
+//! not polled. Here both come out of one batch of packets. An end therefore waits until earlier
+//! completions were polled, but not for long, because a program need not poll at all.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What the connection manager tells a program.
+//! Events of the connection manager.
 
 use std::net::IpAddr;
 

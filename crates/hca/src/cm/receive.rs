@@ -1,4 +1,4 @@
-//! What peers tell the connection manager.
+//! Messages from peers.
 
 use std::net::IpAddr;
 

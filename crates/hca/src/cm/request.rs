@@ -1,4 +1,4 @@
-//! What programs ask of the connection manager, as messages.
+//! Messages for the requests of programs.
 
 use std::net::IpAddr;
 

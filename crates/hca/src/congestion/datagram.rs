@@ -1,4 +1,4 @@
-//! Marks and notifications of flows that have no connection.
+//! Marks and notifications of flows without a connection.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Holds a queue pair's packets back to a rate.
+//! Limits a queue pair's packets to a rate.
 
 use ferroce_dcqcn::Rate;
 use ferroce_dcqcn::rp::{NvidiaConfig, NvidiaRp, ReactionPoint};

@@ -1,9 +1,9 @@
-//! Shares in what a peer takes, for the processes of a device.
+//! Shares of a peer's capacity, for the processes of a device.
 //!
-//! Each process books for itself what it has on the wire. What all of them have there together stays
-//! below the bound because whoever wants more than a little leases it first, out of one total for
-//! each peer. A process that finds nothing left has [`FLOOR_BYTES`] all the same, so nobody has to
-//! wait for another process, or to be woken by one.
+//! Each process accounts for what it has in flight. The sum over all processes stays below the
+//! bound because a process that wants more than a small amount leases it first, from one total per
+//! peer. A process that finds nothing left still has [`FLOOR_BYTES`], so no process has to wait for
+//! another, or be woken by one.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

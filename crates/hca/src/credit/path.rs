@@ -1,4 +1,4 @@
-//! How much the way to a peer, and the peer itself, take at a time.
+//! How much the path to a peer, and the peer itself, can take at a time.
 
 use ferroce_transport::{Mtu, Span, Time};
 

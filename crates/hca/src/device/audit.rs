@@ -1,4 +1,4 @@
-//! Looks for what must never be true of a device.
+//! Checks invariants of a device.
 
 use ferroce_transport::QpCap;
 use ferroce_wire::Qpn;

@@ -1,4 +1,4 @@
-//! Compares what the bound at each peer counts with its queue pairs.
+//! Compares the credit used at each peer with the device's queue pairs.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! Whether the port has a carrier. While it has none nothing leaves or arrives, and timers go on:
+//! The port's carrier. While there is none, nothing leaves or arrives, and timers keep running:
 //! queue pairs retry, and fail or resume.
 //!
-//! A port that is up costs nothing: both links are dark while it is down, and when that changes next
-//! stands in the heap of timers.
+//! A port that is up costs nothing: both links drop everything while it is down, and the time of
+//! the next change is in the timer heap.
 
 use ferroce_transport::{Span, Time};
 

@@ -1,4 +1,4 @@
-//! What a device is made with.
+//! The parameters of a new device.
 
 use std::sync::Arc;
 

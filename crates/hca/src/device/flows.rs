@@ -1,4 +1,4 @@
-//! What congestion control does to queue pairs, for those who show it.
+//! The effect of congestion control on queue pairs, for display.
 
 use std::net::IpAddr;
 

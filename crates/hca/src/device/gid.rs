@@ -1,4 +1,4 @@
-//! The host's addresses as the device's GIDs. Which there are is the host's matter.
+//! The host's addresses as the device's GIDs. The host decides which ones exist.
 
 use super::Hca;
 use crate::event::Event;

@@ -1,4 +1,4 @@
-//! The bytes of packets that leave.
+//! The bytes of outgoing packets.
 
 use ferroce_transport::{Bytes, MemoryRef, Outgoing, Payload};
 

@@ -1,9 +1,9 @@
-//! What waits for the port, by priority, and what of it may leave.
+//! Packets waiting for the port, by priority, and which of them may leave.
 //!
-//! A port with a rate takes packets one at a time. Its queues have priorities, the higher one always
-//! first: a packet's is the upper three bits of its DSCP, as cards map one to the other that trust the
-//! DSCP. Each may be paused, as by priority flow control (IEEE 802.1Qbb), which stops its packets and
-//! nobody else's. A port without a rate has one queue.
+//! A port with a rate sends packets one at a time. Its queues have strict priorities: a packet's
+//! priority is the upper three bits of its DSCP, the mapping of cards that trust the DSCP. Each can
+//! be paused, as with priority flow control (IEEE 802.1Qbb), which stops only its own packets. A
+//! port without a rate has one queue.
 
 use std::collections::VecDeque;
 

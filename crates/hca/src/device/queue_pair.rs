@@ -1,4 +1,4 @@
-//! A queue pair with the device around it.
+//! A queue pair in its device.
 
 use std::net::IpAddr;
 

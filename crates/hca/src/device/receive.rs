@@ -1,4 +1,4 @@
-//! Packets that come in: the impaired link, whom they are for, and whether those may have them.
+//! Incoming packets: the impaired link, their destination, and permission checks.
 
 use ferroce_transport::{Counter, Path, Time, frame_bytes};
 use ferroce_wire::{Opcode, Qpn, Service};

@@ -1,4 +1,4 @@
-//! What traffic has taken and a device at rest does not need.
+//! Releases memory that traffic used and an idle device does not need.
 
 use super::Hca;
 

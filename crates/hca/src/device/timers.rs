@@ -1,4 +1,4 @@
-//! Deadlines: when the host is to come back, and what happens then.
+//! Deadlines: when the host must call again, and what happens then.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! Packets that go out: whose turn it is, and the impaired link.
+//! Outgoing packets: the order of queue pairs, and the impaired link.
 
 use ferroce_transport::{Counter, Outgoing, Time};
 

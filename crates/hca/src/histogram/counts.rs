@@ -1,4 +1,4 @@
-//! The counts of a histogram, which change while they are read.
+//! The counts of a histogram, which may change while they are read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! The bottleneck of a link: one queue that drains at a set rate.
+//! A link's bottleneck: one queue that drains at a set rate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

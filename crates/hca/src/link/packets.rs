@@ -1,4 +1,4 @@
-//! Packets that a link holds, each in a place of its own until it leaves.
+//! Packets that a link holds, each in a slot of its own until it leaves.
 
 /// Place of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -1,4 +1,4 @@
-//! What an impaired link does to packets.
+//! The effect of an impaired link on packets.
 
 use ferroce_dcqcn::{CongestionPoint, Rate};
 

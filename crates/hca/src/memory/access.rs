@@ -1,14 +1,14 @@
-//! Accesses to memory of the program that may not be there: they fail instead of ending the process.
+//! Accesses to program memory that may not be mapped: they fail instead of ending the process.
 //!
 //! All loads and stores are in one stretch of assembly. A handler of memory faults that finds the
-//! faulting instruction in it ([`landing`]) lets the thread go on at the stretch's exit, which
-//! answers "failed"; so an access that succeeds pays nothing. Elsewhere than on x86-64 these are
-//! plain accesses, [`RECOVERS`] says so, and hosts give the device memory that is
-//! [checked](super::Memory::checked).
+//! faulting instruction in it ([`landing`]) continues the thread at the end of the stretch, which
+//! returns "failed"; an access that succeeds therefore costs nothing extra. On architectures other
+//! than x86-64 these are plain accesses, as [`RECOVERS`] shows, and hosts give the device memory
+//! that is [checked](super::Memory::checked).
 //!
-//! The copy is as fast as that of the C library from some bytes to megabytes, measured by
-//! `benches/memory.rs`: vectors of 32 bytes where the processor has them, and its own copy
-//! instruction for what no packet is long enough for.
+//! The copy is as fast as the C library's from a few bytes to megabytes, as measured by
+//! `benches/memory.rs`. It uses vectors of 32 bytes if the processor has them, and the processor's
+//! copy instruction for sizes beyond that of any packet.
 
 #[cfg(target_arch = "x86_64")]
 pub use recovering::{RECOVERS, landing};

@@ -1,5 +1,5 @@
-//! Memory windows: parts of a region with a key of their own, for a protection domain or for one
-//! queue pair.
+//! Memory windows: parts of a region with their own key, for a protection domain or for one queue
+//! pair.
 
 use ferroce_transport::{AccessError, AccessFlags, MwBind};
 use ferroce_wire::Qpn;

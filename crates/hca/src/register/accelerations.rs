@@ -1,4 +1,4 @@
-//! ROCE_ACCL: what a query shows and what a set does.
+//! ROCE_ACCL: queries and sets.
 
 use ferroce_prm::roce_accl as reg;
 use ferroce_prm::{Field, Image};

@@ -1,4 +1,4 @@
-//! MGIR and NIC_CAP_REG: what the device is and has.
+//! MGIR and NIC_CAP_REG: the device's identity and capabilities.
 
 use ferroce_prm::mgir::{self, MGIR};
 use ferroce_prm::nic_cap_reg::{self, NIC_CAP_REG};

@@ -1,4 +1,4 @@
-//! MFRL: the way back from a profile to the firmware's own timeouts (D21).
+//! MFRL: resets the device to the firmware's own timeouts (D21).
 
 use ferroce_prm::mfrl::{self as reg, MFRL};
 use ferroce_prm::{Field, Image};

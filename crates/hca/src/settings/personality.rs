@@ -1,4 +1,4 @@
-//! What no register controls.
+//! Settings that no register controls.
 
 use ferroce_adp::DecTrigger;
 

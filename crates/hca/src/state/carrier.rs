@@ -1,4 +1,4 @@
-//! Whether the port of a card is to be up, and how often it went down.
+//! Whether a card's port should be up, and how often it went down.
 
 use ferroce_transport::Time;
 

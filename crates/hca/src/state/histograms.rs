@@ -1,4 +1,4 @@
-//! The timeout histogram of a device, and of the card of which it is a function.
+//! The timeout histogram of a device, and that of the card it is a function of.
 
 use super::{DeviceState, Memory, SettingError, VfBlock, WriteLockError};
 use crate::function::Function;

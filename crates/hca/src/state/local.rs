@@ -1,4 +1,4 @@
-//! The state of a device that one process has to itself.
+//! The state of a device that only one process uses.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

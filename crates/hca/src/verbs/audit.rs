@@ -1,4 +1,4 @@
-//! Compares how many users objects count with those they have.
+//! Compares the reference counts of objects with their actual users.
 
 use std::collections::HashMap;
 

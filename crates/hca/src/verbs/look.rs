@@ -1,4 +1,4 @@
-//! What there is, for those who show it.
+//! Lists of objects, for display.
 
 use ferroce_transport::{Path, Qp};
 use ferroce_wire::Srqn;

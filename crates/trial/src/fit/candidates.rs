@@ -1,4 +1,4 @@
-//! Profiles to try: where to begin, and what is near.
+//! Profiles to test: starting points and their neighbours.
 
 use ferroce_adp::{PROFILE_SIZE, Profile, RANGE_NUM_MAX, RawProfile, RawRange, builtin};
 

@@ -1,4 +1,4 @@
-//! What a search has found so far, as a file.
+//! The state of a search as a file.
 
 use std::collections::BTreeMap;
 
@@ -12,30 +12,30 @@ use super::{Question, Round};
 /// Rounds that a file may have.
 const ROUNDS_MAX: usize = 10_000;
 
-/// The rounds of a search that are done.
+/// The completed rounds of a search.
 #[derive(Clone, PartialEq, Debug)]
 pub struct State {
     question: BTreeMap<String, String>,
-    /// In order, each once.
+    /// In order, without repetitions.
     pub rounds: Vec<Round>,
 }
 
-/// Why a file is not the state of a search.
+/// The reason why a file is not the state of a search.
 #[derive(Clone, PartialEq, Eq, Error, Debug)]
 pub enum StateError {
-    /// It is not what [`State::to_json`] writes.
+    /// It was not written by [`State::to_json`].
     #[error("not the state of a search: {0}; name another file, or remove this one to begin anew")]
     Malformed(String),
-    /// A value cannot be.
+    /// A value is invalid.
     #[error("rounds[{at}].{field} is {value}: must be {must}; remove the file to begin anew")]
     Value {
-        /// The round's place in the file.
+        /// The round's index in the file.
         at: usize,
         /// The field.
         field: &'static str,
         /// Its value.
         value: String,
-        /// What is allowed.
+        /// The valid values.
         must: String,
     },
     /// It belongs to another search.
@@ -44,7 +44,7 @@ pub enum StateError {
          repeat that search with the options it began with"
     )]
     Other {
-        /// What differs.
+        /// The field that differs.
         field: String,
         /// In the file.
         there: String,
@@ -71,7 +71,7 @@ struct RoundFile {
 }
 
 impl State {
-    /// Nothing is done yet.
+    /// Creates the state of a search that has not started.
     #[must_use]
     pub fn new(question: &Question) -> Self {
         Self {
@@ -80,10 +80,10 @@ impl State {
         }
     }
 
-    /// Reads the state of the search for an answer to this question.
+    /// Reads the state of the search for this question.
     ///
     /// # Errors
-    /// If it is not one, or that of another search.
+    /// Returns an error if the text is not such a state, or belongs to another search.
     pub fn read(text: &str, question: &Question) -> Result<Self, StateError> {
         let file: File =
             serde_json::from_str(text).map_err(|error| StateError::Malformed(error.to_string()))?;
@@ -144,7 +144,7 @@ impl State {
         })
     }
 
-    /// The round that comes next, if not all are done.
+    /// Returns the next round, unless all are completed.
     #[must_use]
     pub fn next(&self, question: &Question) -> Option<u32> {
         let is_done = |number: &u32| self.rounds.iter().any(|it| it.number == *number);
@@ -157,7 +157,7 @@ impl State {
         self.rounds.insert(at, round);
     }
 
-    /// The state as [`Self::read`] takes it.
+    /// Returns the state in the form that [`Self::read`] reads.
     #[must_use]
     pub fn to_json(&self) -> String {
         let rounds = self.rounds.iter().map(|it| RoundFile {

@@ -1,4 +1,4 @@
-//! What becomes of the device's address and interface on this host.
+//! Changes to the device's address and interface on this host.
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;

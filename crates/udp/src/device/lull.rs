@@ -1,4 +1,4 @@
-//! Polls while nothing happens on a device.
+//! Polls while a device is idle.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

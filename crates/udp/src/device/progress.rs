@@ -1,4 +1,4 @@
-//! What the threads of a program and the device's helper share, and how they take turns at it.
+//! The state that a program's threads and the device's helper share, and how they take turns.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};

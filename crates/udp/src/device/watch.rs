@@ -1,4 +1,4 @@
-//! Requests that wait for others to leave with, and the helper's watch over them.
+//! Requests that wait to be sent together with others, and the helper's watch over them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! Directories that are the user's own.
+//! Directories that belong to the user alone.
 
 use std::env;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Why the registry could not do something.
+//! Errors of the registry.
 
 use std::io;
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
-//! The GID table that the processes of a device share. All of them hear of the same news, in whatever
-//! order, and bring it to the same state.
+//! The GID table that the processes of a device share. All of them get the same notifications, in
+//! any order, and reach the same state.
 
 use std::io;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What the file that the processes of a device map has where.
+//! Layout of the file that the processes of a device map.
 
 use std::fs::File;
 use std::io;

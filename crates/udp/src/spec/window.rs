@@ -1,4 +1,4 @@
-//! How much a device keeps on the wire to one peer.
+//! How much a device keeps in flight to one peer.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Descriptors that travel between processes (SCM_RIGHTS, unix(7)).
+//! Passing descriptors between processes (SCM_RIGHTS, unix(7)).
 
 use std::ffi::CStr;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! One descriptor in place of several sockets.
+//! One descriptor that stands for several sockets.
 
 use std::io;
 use std::mem::MaybeUninit;

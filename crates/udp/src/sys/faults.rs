@@ -1,19 +1,19 @@
-//! Memory that a program takes away while its device may reach it.
+//! Handles memory that a program unmaps while its device may access it.
 //!
-//! A device's accesses to memory of programs can be made to fail ([`ferroce_hca::landing`]). What it
-//! takes is a handler of the signals by which the kernel reports that nothing is mapped (SIGSEGV,
-//! SIGBUS). These signals are the program's: it may have a handler for them, for a write barrier
-//! (mprotect(2) and a handler that makes the page writable), or one that prints a stack and ends the
-//! process. So the handler here goes by these rules:
+//! A device's accesses to program memory can be made to fail ([`ferroce_hca::landing`]). This needs
+//! a handler for the signals by which the kernel reports unmapped memory (SIGSEGV, SIGBUS). These
+//! signals belong to the program: it may have a handler for them, for a write barrier (mprotect(2)
+//! and a handler that makes the page writable), or one that prints a stack and ends the process.
+//! The handler here therefore follows these rules:
 //!
-//! - A fault anywhere but in the device's accesses is handed on to what was there before, with the
-//!   flags and the mask that it asked for.
-//! - A fault in these accesses on a page that is mapped, but not for this access, is first shown to
-//!   the program's handler. If the access is possible then, it is repeated.
-//! - Otherwise the access fails, and nobody else hears of it.
+//! - A fault outside the device's accesses is passed on to the previous handler, with the flags and
+//!   the mask that it asked for.
+//! - A fault in these accesses on a page that is mapped, but not for this access, is first passed
+//!   to the program's handler. If the access is possible afterwards, it is repeated.
+//! - Otherwise the access fails, and no other handler is called.
 //!
-//! A program that installs its handler later finds this one as the one before, as with any library
-//! that has a handler. It stays in front until memory is registered again.
+//! A program that installs its handler later finds this one as the previous handler, as with any
+//! library that has a handler. The program's stays in front until memory is registered again.
 
 use std::ffi::{c_int, c_void};
 use std::mem::{self, MaybeUninit};

@@ -1,4 +1,4 @@
-//! Room for a file, and locks on its bytes.
+//! Allocating space for a file, and locks on its bytes.
 
 use std::fs::File;
 use std::io;

@@ -1,10 +1,10 @@
 //! A child of `fork` has copies of its parent's descriptors, and none of its threads. The copies
-//! would keep the parent's port, its slot and its name alive when it is dead.
+//! would keep the parent's port, its slot and its name alive after its death.
 //!
-//! A child of `clone` made without the C library tells nobody. It is known by memory that the kernel
-//! clears in every child.
+//! A child of `clone` made without the C library is not announced. It is detected by memory that
+//! the kernel clears in every child.
 //!
-//! What the child does runs with one thread, perhaps in a signal handler: bare system calls on
+//! The child's code runs with one thread, perhaps in a signal handler: bare system calls on
 //! numbers, no allocation.
 
 use std::io::{self, Write};

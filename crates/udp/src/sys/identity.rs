@@ -1,4 +1,4 @@
-//! Who this process is, and in which network namespace.
+//! The identity of this process and its network namespace.
 
 use std::fs;
 use std::io;

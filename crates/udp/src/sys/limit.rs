@@ -1,4 +1,4 @@
-//! Limits of the process (getrlimit(2)), and what to do about errors that come of them.
+//! Limits of the process (getrlimit(2)), and how to resolve the errors they cause.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! A list that is read without a lock.
+//! A list that can be read without a lock.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};

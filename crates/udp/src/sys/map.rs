@@ -1,4 +1,4 @@
-//! Files as memory.
+//! Memory-mapped files.
 
 use std::fs::File;
 use std::io;

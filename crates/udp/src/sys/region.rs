@@ -1,4 +1,4 @@
-//! Memory that two processes use at the same time, and that goes when neither uses it any more.
+//! Memory that two processes use at the same time, and that is freed when neither uses it any more.
 
 use std::fs::File;
 use std::io;

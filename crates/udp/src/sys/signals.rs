@@ -1,4 +1,4 @@
-//! Which signals a thread of the library takes.
+//! The signals that a thread of the library accepts.
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 

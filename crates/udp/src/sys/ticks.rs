@@ -1,4 +1,5 @@
-//! A counter that is read in half the time of the clock, for what only needs to be about right.
+//! A counter that takes half as long to read as the clock, for purposes that need only approximate
+//! times.
 
 /// A number that grows steadily, on most machines alike on all cores.
 #[inline]

@@ -1,15 +1,15 @@
-//! How IP addresses and ports travel in messages (IBA vol 1, annex A11).
+//! IP addresses and ports in messages (IBA vol 1, annex A11).
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::field::{Body, Place, Value};
 
-/// Kinds of ports, one for each kind of service.
+/// Port spaces, one for each kind of service.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u16)]
 pub enum PortSpace {
-    /// Datagrams in the style of IP over InfiniBand.
+    /// Datagrams in the manner of IP over InfiniBand.
     Ipoib = 0x0002,
     /// Connections; `RDMA_PS_TCP`.
     Tcp = 0x0106,
@@ -24,22 +24,22 @@ impl PortSpace {
     pub const ALL: [Self; 4] = [Self::Ipoib, Self::Tcp, Self::Udp, Self::Ib];
 }
 
-/// Identity of a service; if it is one of IP, a port space and a port.
+/// ID of a service; for an IP service it consists of a port space and a port.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ServiceId(pub u64);
 
 impl ServiceId {
-    /// The service on a port.
+    /// Returns the ID of the service on a port.
     pub const fn new(space: PortSpace, port: u16) -> Self {
         Self((space as u64) << 16 | port as u64)
     }
 
-    /// The port, whatever the port space.
+    /// Returns the port, in any port space.
     pub const fn port(self) -> u16 {
         (self.0 & 0xffff) as u16
     }
 
-    /// The port space, if it is one of IP.
+    /// Returns the port space of an IP service.
     pub fn space(self) -> Option<PortSpace> {
         PortSpace::ALL
             .into_iter()
@@ -66,22 +66,22 @@ impl Value for ServiceId {
     }
 }
 
-/// What stands before the program's private data in a REQ or SIDR_REQ for a service of IP: who
-/// asks whom.
+/// The header before the program's private data in a REQ or SIDR_REQ for an IP service: the
+/// addresses of both ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AddressHeader {
-    /// Address and port of whoever asks.
+    /// Address and port of the requester.
     pub source: SocketAddr,
-    /// Address that is asked; the port is in the service ID.
+    /// Address of the responder; the port is in the service ID.
     pub dest: IpAddr,
 }
 
 impl AddressHeader {
-    /// Bytes of private data that it takes.
+    /// Size of the header in the private data, bytes.
     pub const LEN: usize = 36;
 
-    /// The header at the start of private data, or `None` if there is none: another version, or
-    /// neither IPv4 nor IPv6.
+    /// Parses the header at the start of private data. Returns `None` if there is none: another
+    /// version, or neither IPv4 nor IPv6.
     pub fn parse(private: &[u8]) -> Option<Self> {
         let [0, version, port_a, port_b, addresses @ ..] =
             private.first_chunk::<{ Self::LEN }>()?
@@ -100,7 +100,7 @@ impl AddressHeader {
         })
     }
 
-    /// The bytes of the header. Addresses of different families both travel as IPv6.
+    /// Returns the bytes of the header. Addresses of different families are both written as IPv6.
     pub fn emit(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         let (version, source, dest) = match (self.source.ip(), self.dest) {

@@ -1,4 +1,4 @@
-//! Values that lie at fixed bits of a message.
+//! Values at fixed bits of a message.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
@@ -117,7 +117,7 @@ impl<const N: u32> Bits<N> {
     /// The largest value.
     pub const MAX: Self = Self(u32::MAX >> (32 - N));
 
-    /// The number, if it has no more than `N` bits.
+    /// Creates the number, if it fits in `N` bits.
     pub const fn new(value: u32) -> Option<Self> {
         if value <= Self::MAX.0 {
             Some(Self(value))
@@ -126,7 +126,7 @@ impl<const N: u32> Bits<N> {
         }
     }
 
-    /// The number, or the largest value if that is less.
+    /// Creates the number, limited to the largest value.
     pub const fn saturating(value: u32) -> Self {
         match Self::new(value) {
             Some(bits) => bits,
@@ -134,7 +134,7 @@ impl<const N: u32> Bits<N> {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn value(self) -> u32 {
         self.0
     }
@@ -164,7 +164,7 @@ impl<const N: u32> Value for Bits<N> {
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
-    /// The address.
+    /// Returns the address.
     pub fn ip(self) -> IpAddr {
         Ipv6Addr::from(self.0).to_canonical()
     }
@@ -195,12 +195,12 @@ impl Value for Gid {
     }
 }
 
-/// Private data: `N` bytes that the programs exchange, zeros behind what they use.
+/// Private data: `N` bytes for the programs, padded with zeros.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Private<const N: usize>(pub [u8; N]);
 
 impl<const N: usize> Private<N> {
-    /// The bytes, followed by zeros.
+    /// Pads the bytes with zeros.
     pub fn new(bytes: &[u8]) -> Result<Self, PrivateTooLong> {
         let mut private = Self::default();
         let room = private.0.get_mut(..bytes.len()).ok_or(PrivateTooLong {
@@ -228,12 +228,12 @@ impl<const N: usize> Value for Private<N> {
     }
 }
 
-/// There is more private data than the message has room for.
+/// The error for more private data than the message can hold.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("{got} bytes of private data, the message has room for {max}")]
 pub struct PrivateTooLong {
-    /// Room, bytes.
+    /// Maximum length, bytes.
     pub max: usize,
-    /// Given, bytes.
+    /// Given length, bytes.
     pub got: usize,
 }

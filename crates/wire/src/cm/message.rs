@@ -1,10 +1,10 @@
-//! The messages, field by field; the place counts from the end of the MAD header.
+//! The messages, field by field. Offsets count from the end of the MAD header.
 
 use super::field::{Bits, Body, Gid, Private, Value, at, bit};
 use super::{RejectReason, ServiceId};
 use crate::ids::{Psn, Qpn};
 
-/// Defines messages whose fields are read and written from one list of places.
+/// Defines messages whose fields are read and written from one list of offsets.
 macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident {
         $($(#[$field_doc:meta])* $field:ident: $type:ty = $place:expr,)*
@@ -28,11 +28,11 @@ macro_rules! messages {
 }
 
 messages! {
-    /// Request for communication (IBA vol 1, 12.6.5). Without an alternate path.
+    /// Request for communication (IBA vol 1, 12.6.5), without an alternate path.
     Req {
-        /// The sender's name for the connection.
+        /// The sender's ID for the connection.
         local_comm_id: u32 = at(0),
-        /// What is asked for.
+        /// The requested service.
         service_id: ServiceId = at(8),
         /// GUID of the sender's device.
         ca_guid: u64 = at(16),
@@ -40,9 +40,9 @@ messages! {
         qkey: u32 = at(28),
         /// The sender's queue pair.
         qpn: Qpn = at(32),
-        /// READs and atomics that the sender takes at a time.
+        /// Number of READs and atomics that the sender accepts at a time.
         responder_resources: u8 = at(35),
-        /// READs and atomics that the sender wants to have outstanding.
+        /// Number of READs and atomics that the sender wants to have outstanding.
         initiator_depth: u8 = at(39),
         /// How long the receiver may take to answer: 4.096 µs · 2^n.
         remote_response_timeout: Bits<5> = at(43),
@@ -61,17 +61,17 @@ messages! {
         pkey: u16 = at(48),
         /// Path MTU, 1 (256 bytes) to 5 (4096 bytes).
         mtu: Bits<4> = at(50),
-        /// RNR retries for the receiver's queue pair; 7 is for ever.
+        /// RNR retries for the receiver's queue pair; 7 means no limit.
         rnr_retry_count: Bits<3> = bit(50, 5),
-        /// How many times each side repeats a message of the connection manager.
+        /// How often each side repeats a message of the connection manager.
         max_cm_retries: Bits<4> = at(51),
         /// The sender's queue pair has a shared receive queue.
         srq: bool = bit(51, 4),
         /// 1 for XRC, with `transport` 3.
         extended_transport: Bits<3> = bit(51, 5),
-        /// The sender's LID; without meaning in RoCE.
+        /// The sender's LID; unused in RoCE.
         local_lid: u16 = at(52),
-        /// The receiver's LID; without meaning in RoCE.
+        /// The receiver's LID; unused in RoCE.
         remote_lid: u16 = at(54),
         /// The sender's address.
         local_gid: Gid = at(56),
@@ -97,11 +97,11 @@ messages! {
 
     /// Message receipt acknowledgement: the answer will take longer (IBA vol 1, 12.6.6).
     Mra {
-        /// The sender's name for the connection.
+        /// The sender's ID for the connection.
         local_comm_id: u32 = at(0),
-        /// The receiver's name for it.
+        /// The receiver's ID for it.
         remote_comm_id: u32 = at(4),
-        /// Which message: see [`Answered`].
+        /// The message this one is about; see [`Answered`].
         answered: Bits<2> = at(8),
         /// How long the answer may take from now: 4.096 µs · 2^n.
         service_timeout: Bits<5> = at(9),
@@ -111,17 +111,17 @@ messages! {
 
     /// Rejection (IBA vol 1, 12.6.7).
     Rej {
-        /// The sender's name for the connection, 0 if it has none.
+        /// The sender's ID for the connection, 0 if it has none.
         local_comm_id: u32 = at(0),
-        /// The receiver's name for it, 0 if the sender never learnt it.
+        /// The receiver's ID for it, 0 if the sender never learnt it.
         remote_comm_id: u32 = at(4),
-        /// Which message: see [`Answered`].
+        /// The message this one is about; see [`Answered`].
         answered: Bits<2> = at(8),
-        /// Bytes of `info` that mean something.
+        /// Number of meaningful bytes in `info`.
         info_len: Bits<7> = at(9),
-        /// Why.
+        /// The reason.
         reason: RejectReason = at(10),
-        /// Additional information, by reason.
+        /// Additional information, depending on the reason.
         info: Private<72> = at(12),
         /// Private data.
         private: Private<148> = at(84),
@@ -129,30 +129,30 @@ messages! {
 
     /// Reply to a request for communication (IBA vol 1, 12.6.8).
     Rep {
-        /// The sender's name for the connection.
+        /// The sender's ID for the connection.
         local_comm_id: u32 = at(0),
-        /// The receiver's name for it.
+        /// The receiver's ID for it.
         remote_comm_id: u32 = at(4),
         /// Q_Key of the sender's queue pair, for datagrams.
         qkey: u32 = at(8),
         /// The sender's queue pair, 0 if it is in `eecn`.
         qpn: Qpn = at(12),
-        /// The sender's queue pair, if the request was one for XRC: the target's queue pair takes
-        /// the place of an end-to-end context.
+        /// The sender's queue pair, if the request was one for XRC: the target's queue pair
+        /// replaces an end-to-end context.
         eecn: Qpn = at(16),
         /// PSN with which the *receiver* begins to send, as in a REQ.
         starting_psn: Psn = at(20),
-        /// READs and atomics that the sender takes at a time.
+        /// Number of READs and atomics that the sender accepts at a time.
         responder_resources: u8 = at(24),
-        /// READs and atomics that the sender will have outstanding.
+        /// Number of READs and atomics that the sender will have outstanding.
         initiator_depth: u8 = at(25),
         /// How long the sender may take to acknowledge: 4.096 µs · 2^n.
         target_ack_delay: Bits<5> = at(26),
-        /// What became of the alternate path.
+        /// The result for the alternate path.
         failover: Bits<2> = bit(26, 5),
         /// The sender does end-to-end flow control.
         flow_control: bool = bit(26, 7),
-        /// RNR retries for the receiver's queue pair; 7 is for ever.
+        /// RNR retries for the receiver's queue pair; 7 means no limit.
         rnr_retry_count: Bits<3> = at(27),
         /// The sender's queue pair has a shared receive queue.
         srq: bool = bit(27, 3),
@@ -164,9 +164,9 @@ messages! {
 
     /// Ready to use: the reply arrived (IBA vol 1, 12.6.9).
     Rtu {
-        /// The sender's name for the connection.
+        /// The sender's ID for the connection.
         local_comm_id: u32 = at(0),
-        /// The receiver's name for it.
+        /// The receiver's ID for it.
         remote_comm_id: u32 = at(4),
         /// Private data.
         private: Private<224> = at(8),
@@ -174,9 +174,9 @@ messages! {
 
     /// Request to disconnect (IBA vol 1, 12.6.10).
     Dreq {
-        /// The sender's name for the connection.
+        /// The sender's ID for the connection.
         local_comm_id: u32 = at(0),
-        /// The receiver's name for it.
+        /// The receiver's ID for it.
         remote_comm_id: u32 = at(4),
         /// The receiver's queue pair.
         remote_qpn: Qpn = at(8),
@@ -186,9 +186,9 @@ messages! {
 
     /// Reply to a request to disconnect (IBA vol 1, 12.6.11).
     Drep {
-        /// The sender's name for the connection.
+        /// The sender's ID for the connection.
         local_comm_id: u32 = at(0),
-        /// The receiver's name for it.
+        /// The receiver's ID for it.
         remote_comm_id: u32 = at(4),
         /// Private data.
         private: Private<224> = at(8),
@@ -196,11 +196,11 @@ messages! {
 
     /// Request for the queue pair of a datagram service (IBA vol 1, 12.11.1).
     SidrReq {
-        /// The sender's name for the request.
+        /// The sender's ID for the request.
         request_id: u32 = at(0),
         /// Partition.
         pkey: u16 = at(4),
-        /// What is asked for.
+        /// The requested service.
         service_id: ServiceId = at(8),
         /// Private data.
         private: Private<216> = at(16),
@@ -208,11 +208,11 @@ messages! {
 
     /// Reply to a request for a datagram service (IBA vol 1, 12.11.2).
     SidrRep {
-        /// The name of the request.
+        /// The ID of the request.
         request_id: u32 = at(0),
         /// 0 if there is such a service; see [`SidrRep::NOT_SUPPORTED`] and the others.
         status: u8 = at(4),
-        /// Bytes of `info` that mean something.
+        /// Number of meaningful bytes in `info`.
         info_len: u8 = at(5),
         /// The queue pair.
         qpn: Qpn = at(8),
@@ -220,7 +220,7 @@ messages! {
         service_id: ServiceId = at(12),
         /// The queue pair's Q_Key.
         qkey: u32 = at(20),
-        /// Additional information, by status.
+        /// Additional information, depending on the status.
         info: Private<72> = at(24),
         /// Private data.
         private: Private<136> = at(96),
@@ -245,9 +245,9 @@ impl From<Answered> for Bits<2> {
 }
 
 impl Rej {
-    /// A rejection for [`RejectReason::TIMEOUT`], which names the connection by the sender's GUID
-    /// beside its `local_comm_id`: the sender never learnt the receiver's name for it (IBA vol 1,
-    /// table 108; Linux looks it up by these two and nothing else).
+    /// Creates a rejection for [`RejectReason::TIMEOUT`]. It identifies the connection by the
+    /// sender's GUID and its `local_comm_id`, because the sender never learnt the receiver's ID for
+    /// it (IBA vol 1, table 108; Linux looks it up by these two only).
     pub fn gave_up(local_comm_id: u32, ca_guid: u64) -> Self {
         let mut rej = Self {
             local_comm_id,
@@ -262,7 +262,7 @@ impl Rej {
         rej
     }
 
-    /// The sender's GUID in a rejection for [`RejectReason::TIMEOUT`].
+    /// Returns the sender's GUID from a rejection for [`RejectReason::TIMEOUT`].
     pub fn ca_guid(&self) -> u64 {
         self.info
             .0
@@ -272,9 +272,9 @@ impl Rej {
 }
 
 impl SidrRep {
-    /// Status: nobody offers the service.
+    /// Status: no program offers the service.
     pub const NOT_SUPPORTED: u8 = 1;
-    /// Status: whoever offers the service declined.
+    /// Status: the program that offers the service declined.
     pub const REJECTED: u8 = 2;
     /// Status: there is no queue pair for it.
     pub const NO_QP: u8 = 3;

@@ -1,4 +1,4 @@
-//! What precedes datagrams: the formats of rsocket(7), as other hosts speak them.
+//! The headers of datagrams, in the formats of rsocket(7) that other hosts use.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

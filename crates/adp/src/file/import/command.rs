@@ -1,4 +1,4 @@
-//! Commands that write the register: of mlxreg and mstreg, by names or by places, and `ferroce reg
+//! Commands that write the register: mlxreg and mstreg, by field name or position, and `ferroce reg
 //! set`.
 
 use std::format;

@@ -1,5 +1,5 @@
-//! The register's bytes in hex: one line or many, with or without `0x`, with offsets in front and
-//! text behind as xxd and hexdump have them, or as the command buffer that mlxreg generates.
+//! Hex dumps of the register: one line or many, with or without `0x`, with offsets and text as xxd
+//! and hexdump print them, or the command buffer that mlxreg generates.
 
 use std::format;
 use std::vec::Vec;

@@ -1,4 +1,4 @@
-//! Tables of mlxreg and mstreg: a row for each field, or for each dword.
+//! Tables printed by mlxreg and mstreg: one row per field or per dword.
 
 use std::format;
 use std::string::{String, ToString};

@@ -1,4 +1,4 @@
-//! Who sends how much to whom in which step.
+//! Which host sends how much to which other host in each step.
 
 use super::super::WorkloadError;
 use super::share;
