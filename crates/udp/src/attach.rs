@@ -15,6 +15,7 @@ use crate::shared::SLOT_MAX;
 use crate::socket::{Options, Socket};
 use crate::sys::Interface;
 use crate::tap::Tap;
+use crate::wait::Waiter;
 
 /// How a process attaches to a device.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +35,17 @@ impl Device {
         name: &str,
         options: AttachOptions,
     ) -> Result<Self, OpenError> {
+        let (mut device, waiter) = Self::attach_unserved(registry, name, options)?;
+        device.serve(waiter)?;
+        Ok(device)
+    }
+
+    /// The same without the threads that serve the device, and what its helper would wait by.
+    pub(crate) fn attach_unserved(
+        registry: &Registry,
+        name: &str,
+        options: AttachOptions,
+    ) -> Result<(Self, Waiter), OpenError> {
         let spec = registry.device(name)?;
         let shared = registry.share(&spec)?;
         let failed = |source| RegistryError::state(shared.path(), source);
@@ -72,7 +84,7 @@ impl Device {
             shared: Some(shared),
         };
         let hca = |config| Hca::with_state(config, state);
-        Self::start(
+        Self::build(
             socket,
             config,
             hca,

@@ -1,5 +1,7 @@
 //! A device behind its lock, and the threads that drive it.
 
+#[cfg(test)]
+pub(crate) mod by_hand;
 mod helper;
 mod host;
 mod lull;
@@ -118,22 +120,14 @@ impl Device {
         Ok(device)
     }
 
-    pub(crate) fn start(
-        socket: Socket,
-        config: HcaConfig,
-        hca: impl FnOnce(HcaConfig) -> Hca,
-        tap: Option<Tap>,
-        attachment: Attachment,
-        neighbours: Option<Neighbours>,
-    ) -> Result<Self, OpenError> {
-        let (mut device, waiter) = Self::build(socket, config, hca, tap, attachment, neighbours)?;
-        device.start_watcher()?;
-        device.start_helper(waiter)?;
-        Ok(device)
+    /// Starts the threads that serve a device which several processes may have open.
+    pub(crate) fn serve(&mut self, waiter: Waiter) -> Result<(), OpenError> {
+        self.start_watcher()?;
+        self.start_helper(waiter)
     }
 
     /// A device without its helper thread, and what that one will wait by.
-    fn build(
+    pub(crate) fn build(
         socket: Socket,
         mut config: HcaConfig,
         hca: impl FnOnce(HcaConfig) -> Hca,

@@ -30,6 +30,24 @@ pub(crate) struct Intake {
     pub(crate) sorter: Sorter,
 }
 
+/// What a receive call has brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Brought {
+    /// Packets out of the socket.
+    pub(crate) far: usize,
+    /// Packets that lay in rings meanwhile.
+    pub(crate) near: usize,
+    /// Something may still lie in the socket.
+    pub(crate) more: bool,
+}
+
+impl From<Brought> for Taken {
+    fn from(Brought { far, near, more }: Brought) -> Self {
+        let packets = far + near;
+        Self { packets, more }
+    }
+}
+
 /// Where something arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
@@ -108,12 +126,12 @@ impl Intake {
         place: Place,
         now: impl Fn() -> Time,
         hca: &mut Hca,
-    ) -> io::Result<Taken> {
+    ) -> io::Result<Brought> {
         let room = self.backlog.room();
         self.buffers.make_room(room);
         let messages = socket.recv(&mut self.buffers)?;
-        let mut packets = self.take_near(usize::MAX, &now, hca);
-        let mut bytes = 0;
+        let near = self.take_near(usize::MAX, &now, hca);
+        let (mut far, mut bytes) = (0, 0);
         if messages > 0 {
             let (at, dest) = (now(), socket.address());
             if place == Place::Own {
@@ -121,13 +139,14 @@ impl Intake {
             }
             for message in self.buffers.messages() {
                 bytes = message.bytes.len();
-                packets += self.sorter.take(at, dest, place, &message, hca);
+                far += self.sorter.take(at, dest, place, &message, hca);
             }
         }
         self.backlog.note(room, messages, bytes);
         self.sorter.flush_mail(now, hca);
-        Ok(Taken {
-            packets,
+        Ok(Brought {
+            far,
+            near,
             more: messages == room,
         })
     }

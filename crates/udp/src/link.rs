@@ -10,7 +10,7 @@ use ferroce_hca::{Counter, Event, Hca, Outgoing, Span, Time};
 
 use crate::fault::Faults;
 use crate::groups::Groups;
-use crate::intake::{Intake, Place};
+use crate::intake::{Brought, Intake, Place};
 use crate::kept::KeptPlaces;
 use crate::near::{Near, Pushed};
 use crate::neighbours::Neighbours;
@@ -198,7 +198,7 @@ impl SocketLink {
                 break;
             };
             packets += match self.intake.receive(&socket, Place::Beside, &now, hca) {
-                Ok(taken) => taken.packets,
+                Ok(brought) => brought.far + brought.near,
                 Err(_) => {
                     self.faults.fatal();
                     0
@@ -206,6 +206,16 @@ impl SocketLink {
             };
         }
         packets
+    }
+
+    /// Takes what one call brings on the device's own socket.
+    #[inline]
+    fn receive_own(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> io::Result<Brought> {
+        if self.is_given {
+            return Ok(Brought::default());
+        }
+        let brought = self.intake.receive(&self.socket, Place::Own, now, hca);
+        brought.inspect_err(|_| self.faults.fatal())
     }
 
     /// Packets to this destination never leave.
@@ -229,11 +239,7 @@ impl Link for SocketLink {
 
     #[inline]
     fn receive(&mut self, now: impl Fn() -> Time, hca: &mut Hca) -> io::Result<Taken> {
-        if self.is_given {
-            return Ok(Taken::default());
-        }
-        let received = self.intake.receive(&self.socket, Place::Own, now, hca);
-        received.inspect_err(|_| self.faults.fatal())
+        self.receive_own(now, hca).map(Taken::from)
     }
 
     /// Always looks into the rings, and at the socket if that has had something lately or was not
@@ -255,11 +261,12 @@ impl Link for SocketLink {
             self.turns.look_at_lines = at.after(Turns::LINES);
             packets += self.heed_lines(&now, hca);
         }
-        let received = self.receive(&now, hca)?;
-        self.turns.note_look(at, received.packets);
+        let brought = self.receive_own(&now, hca)?;
+        // Packets come through rings during the call, too: they say nothing of the socket.
+        self.turns.note_look(at, brought.far);
         Ok(Taken {
-            packets: packets + received.packets,
-            more: packets > 0 || received.more,
+            packets: packets + brought.far + brought.near,
+            more: packets > 0 || brought.more,
         })
     }
 
@@ -382,5 +389,34 @@ impl Link for SocketLink {
     #[inline]
     fn poll_event(&mut self) -> Option<Event> {
         self.faults.poll()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::by_hand::pair;
+    use crate::engine::Engine;
+
+    /// A look at the socket takes what has come through rings meanwhile. As long as it has nothing
+    /// itself, it is looked at more and more rarely all the same.
+    #[test]
+    fn packets_of_rings_do_not_have_the_socket_looked_at_more_often() {
+        let (sender, target, _place) = pair(2);
+        // Until so many may be on the wire.
+        for _ in 0..20 {
+            sender.writes(&target, 100);
+            sender.succeed(&target, 100);
+        }
+        // More than are taken before it is looked at.
+        sender.writes(&target, 100);
+        sender.device.progress();
+        target.with_engine(|Engine { driver, link }| {
+            link.turns = Turns::default();
+            let at = Engine::now();
+            let taken = link.glance(at, Engine::now, &mut driver.hca).unwrap();
+            assert!(taken.packets > NEAR_PACKETS, "{taken:?}");
+            assert_eq!((link.turns.near_at, link.turns.in_vain), (at, 1));
+        });
     }
 }

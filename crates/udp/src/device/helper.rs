@@ -172,3 +172,48 @@ impl Drop for FailOnPanic<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::by_hand::{Side, pair};
+
+    /// What the helper does last before it sleeps; whether it may.
+    fn falls_asleep(side: &Side) -> bool {
+        let shared = &side.device.shared;
+        let engine = shared.lock();
+        shared.set_asleep();
+        !engine.has_near()
+    }
+
+    /// Whether the helper, asleep, would wake now.
+    fn wakes(side: &mut Side) -> bool {
+        let shared = &side.device.shared;
+        let now = Some(Duration::ZERO);
+        let woken = side
+            .waiter
+            .wait_also(&*shared.socket, shared.besides(), now, false);
+        woken.unwrap().readable
+    }
+
+    /// What wakes the helper of a device is seen by threads that poll as well. It is not lost for the
+    /// helper when one of them takes it, and the program then turns to something else.
+    #[test]
+    fn a_thread_that_takes_a_wake_up_leaves_the_next_one_to_the_helper() {
+        let (sender, mut target, _place) = pair(1);
+        sender.writes(&target, 1);
+        sender.succeed(&target, 1);
+
+        assert!(falls_asleep(&target) && !wakes(&mut target));
+        sender.writes(&target, 1);
+        assert!(wakes(&mut target));
+        // Its program polls in this moment, and takes what was to wake it.
+        target.with_engine(Engine::receive_aside);
+        assert!(!wakes(&mut target));
+        sender.succeed(&target, 1);
+
+        // The helper sleeps on, and no thread polls.
+        sender.writes(&target, 1);
+        assert!(wakes(&mut target));
+    }
+}
