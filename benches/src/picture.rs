@@ -19,16 +19,17 @@ const X: (i32, i32) = (80, 930);
 const Y: (i32, i32) = (110, 560);
 const INK: RGBColor = RGBColor(0x22, 0x2b, 0x36);
 const FAINT: RGBColor = RGBColor(0xd9, 0xde, 0xe4);
-const COLORS: [RGBColor; 6] = [
+const COLORS: [RGBColor; 7] = [
     RGBColor(0xc0, 0x1c, 0x28),
     RGBColor(0x0b, 0x4f, 0x9e),
     RGBColor(0x5a, 0x5a, 0x5a),
     RGBColor(0xb3, 0x5c, 0x00),
+    RGBColor(0xd9, 0x9a, 0x00),
     RGBColor(0x2e, 0x8b, 0x3a),
     RGBColor(0x7b, 0x3f, 0xa8),
 ];
 /// A column of the legend.
-const LEGEND: (i32, usize) = (283, 3);
+const LEGEND: (i32, usize) = (213, 4);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;

@@ -196,17 +196,29 @@ impl Bench {
 
     /// UCX over TCP: `ucx_perftest` with this test, that many messages.
     pub fn ucx_tcp(&self, test: &str, bytes: usize, messages: u64) -> Result<Rate, Error> {
-        self.ucx("tcp", test, bytes, messages)
+        self.ucx(
+            &[("UCX_TLS", "tcp"), ("UCX_NET_DEVICES", "lo")],
+            test,
+            bytes,
+            messages,
+        )
     }
 
-    /// UCX over shared memory of POSIX.
+    /// UCX over shared memory of POSIX, with memory that UCX has allocated: the target's is shared, and the
+    /// source writes to it.
     pub fn ucx_shm(&self, test: &str, bytes: usize, messages: u64) -> Result<Rate, Error> {
-        self.ucx("posix,self", test, bytes, messages)
+        self.ucx(&[("UCX_TLS", "posix,self")], test, bytes, messages)
+    }
+
+    /// The same with memory as programs allocate it, which is not shared.
+    pub fn ucx_shm_heap(&self, test: &str, bytes: usize, messages: u64) -> Result<Rate, Error> {
+        let settings = [("UCX_TLS", "posix,self"), ("UCX_ALLOC_PRIO", "heap")];
+        self.ucx(&settings, test, bytes, messages)
     }
 
     fn ucx(
         &self,
-        transports: &str,
+        settings: &[(&str, &str)],
         test: &str,
         bytes: usize,
         messages: u64,
@@ -215,10 +227,7 @@ impl Bench {
         let command = || {
             let mut command = Command::new("ucx_perftest");
             command.args(["-p", &port]);
-            command.env("UCX_TLS", transports);
-            if transports == "tcp" {
-                command.env("UCX_NET_DEVICES", "lo");
-            }
+            command.envs(settings.iter().copied());
             command
         };
         let mut client = command();

@@ -16,8 +16,9 @@ use ferroce_benches::programs::{Bench, StateDir};
 use ferroce_benches::{finish, median};
 
 /// ib_write_bw over `ferroce run`, with packets in shared memory and over UDP, beside the bare program
-/// of loopback_limit, UCX over shared memory and over TCP, and iperf3: payload in Gb/s for sizes of
-/// messages from 8 bytes to 1 MiB, and ib_write_lat. Quote the ratios.
+/// of loopback_limit, UCX over shared memory (with memory that it shares itself, and with malloc's) and
+/// over TCP, and iperf3: payload in Gb/s for sizes of messages from 8 bytes to 1 MiB, and ib_write_lat.
+/// Quote the ratios.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
@@ -55,7 +56,7 @@ const LATENCY_ROUNDS: u32 = 50_000;
 
 /// Gb/s with messages of a size.
 type Measure = fn(&Bench, usize) -> Result<f64, Box<dyn Error>>;
-const MEASURES: [(&str, Measure); 6] = [
+const MEASURES: [(&str, Measure); 7] = [
     ("Ferroce, shared memory", |bench, bytes| {
         ferroce(bench, "shm", bytes)
     }),
@@ -63,6 +64,10 @@ const MEASURES: [(&str, Measure); 6] = [
     ("bare UDP", bare_udp),
     ("UCX, posix shared memory", |bench, bytes| {
         Ok(bench.ucx_shm("ucp_put_bw", bytes, messages(bytes))?.gbps)
+    }),
+    ("UCX, posix, malloc", |bench, bytes| {
+        let messages = messages(bytes) / 4;
+        Ok(bench.ucx_shm_heap("ucp_put_bw", bytes, messages)?.gbps)
     }),
     ("UCX, TCP", |bench, bytes| {
         Ok(bench.ucx_tcp("ucp_put_bw", bytes, messages(bytes))?.gbps)

@@ -5,7 +5,6 @@ mod common;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
 
 use common::datagrams::{datagram, datagrams};
 use common::rings::{Mapped, alone, rings, wait_for_rings, wait_until};
@@ -122,28 +121,6 @@ fn rings_are_bounded_and_gone_when_their_ends_are() {
     drop((sender, target));
     wait_for_rings(0);
     assert_eq!(open_files(), files);
-}
-
-/// What wakes the helper of a device is seen by threads that poll as well. It is not lost for the helper
-/// when one of them takes it, and the program then turns to something else.
-#[test]
-fn the_helper_wakes_for_the_next_packet_after_a_thread_took_its_wake_up() {
-    if role().is_some() {
-        return;
-    }
-    let _alone = alone();
-    let place = place(4);
-    let (sender, target) = (attach(&place, "a", LEN), attach(&place, "b", LEN));
-    let (at_sender, _) = connect(&sender, &target, &attr());
-    for n in 0..200 {
-        // Long enough that both helpers sleep, and that polls look at all that wakes them.
-        std::thread::sleep(Duration::from_millis(11));
-        let write = target.remote(0).write();
-        sender.post(at_sender, n, write, sender.sge(0, 8));
-        target.device.progress();
-        // No thread polls at the target now.
-        sender.succeed(1);
-    }
 }
 
 /// Pages come with traffic, as much of them as it needs, and most of them go when that rests.
