@@ -35,7 +35,7 @@ pub type Work<'a> = dyn Fn() -> u64 + Sync + 'a;
 ///
 /// # Errors
 ///
-/// If the kernel keeps no account of processor time.
+/// Returns an error if the kernel keeps no account of processor time.
 pub fn costs(seconds: f64, works: &[&Work<'_>]) -> io::Result<Vec<f64>> {
     let stop = AtomicBool::new(false);
     let run = |work: &Work<'_>| {

@@ -101,7 +101,7 @@ pub struct Effort {
 /// Fits a profile to each of the distributions, for QPs as NCCL's.
 ///
 /// # Errors
-/// If a search fails.
+/// Returns an error if a search fails.
 pub fn fit(seed: u64, effort: Effort) -> Result<Vec<Fitted>, Box<dyn Error>> {
     let fitted = DISTRIBUTIONS.map(|it| fit_one(it, seed, effort));
     fitted.into_iter().collect()

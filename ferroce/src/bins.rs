@@ -1,4 +1,4 @@
-//! Histograms of timeouts, for people and for programs.
+//! Timeout histograms, as text and as JSON.
 
 use std::fmt::Write as _;
 

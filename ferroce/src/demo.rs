@@ -1,17 +1,17 @@
-//! `ferroce demo`: the device at work on a bad link, under three retransmission policies, or through
-//! a bottleneck under congestion control.
+//! `ferroce demo`: the device on a bad link, under three retransmission policies, or with a
+//! bottleneck under congestion control.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
 //! | `units` | values on the command line |
-//! | `plan` | what will be done |
+//! | `plan` | what the demo will do |
 //! | `workload` | the messages and their bytes |
 //! | `rig` | two devices on two sockets, connected |
 //! | `run` | one run: the workload under one policy, and its requesting end |
 //! | `server` | the other end |
-//! | `figures` | what a run has shown |
-//! | `progress` | the line that moves meanwhile |
-//! | `verdict` | whether the machine let the runs be compared |
+//! | `figures` | the results of a run |
+//! | `progress` | the progress line |
+//! | `verdict` | whether the runs can be compared on this machine |
 //! | `report` | table, histogram, conclusion, JSON |
 //! | `picture` | the same as SVG |
 //! | `congestion` | all of that for congestion control |

@@ -1,19 +1,19 @@
-//! `ferroce dev`, `link`, `stat`, `res`, `impair`, `cc` and `status`: a look at the devices and a hand on them while
-//! programs run, in the manner of iproute2's `rdma`.
+//! `ferroce dev`, `link`, `stat`, `res`, `impair`, `cc` and `status`: show and change devices while
+//! programs run, like iproute2's `rdma`.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
 //! | `format` | lines and JSON as `rdma` prints them |
 //! | `dev` | the devices themselves |
-//! | `res` | what programs have made on them |
-//! | `stat` | what they have counted |
-//! | `hist` | the histogram of their timeouts |
+//! | `res` | programs' objects |
+//! | `stat` | counters |
+//! | `hist` | the timeout histogram |
 //! | `status` | all of these on one screen |
-//! | `ask` | asks programs for `res`, `cc` and `status` |
-//! | `link` | whether their ports are up |
-//! | `impair` | what their links do to packets |
-//! | `cc` | how they answer congestion |
-//! | `watch` | looking again and again |
+//! | `ask` | queries programs for `res`, `cc` and `status` |
+//! | `link` | the state of ports |
+//! | `impair` | link impairments |
+//! | `cc` | congestion control |
+//! | `watch` | repeated output |
 
 mod ask;
 mod cc;

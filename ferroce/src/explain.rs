@@ -1,4 +1,4 @@
-//! `ferroce explain`: why it behaves as it does.
+//! `ferroce explain`: explains device behaviour.
 
 mod app;
 mod error;

@@ -1,4 +1,4 @@
-//! `ferroce identify`: which retransmission policy explains what was seen.
+//! `ferroce identify`: finds the retransmission policy that explains the observed waits.
 
 mod words;
 

@@ -1,8 +1,8 @@
-//! `ferroce install` and `completions`: the program where other programs and shells find it.
+//! `ferroce install` and `completions`: put the program where other programs and shells find it.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
-//! | `put` | files and links that take the place of older ones |
+//! | `put` | files and links that replace older ones |
 //! | `share` | profiles, dashboards, completions, manual pages |
 
 pub(crate) mod put;

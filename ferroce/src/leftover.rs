@@ -1,11 +1,12 @@
-//! Settings that a run has left on its devices because it was killed.
+//! Settings that a killed run has left on its devices.
 //!
-//! A run notes what it sets in a file beside the devices and keeps that locked. The kernel unlocks
-//! the file when the run ends, however that happens; a command that finds one unlocked puts back
-//! what was set before, unless somebody has set something since.
+//! A run records its settings in a file beside the devices and keeps that file locked. The kernel
+//! unlocks the file when the run ends, for any reason. A command that finds an unlocked file
+//! restores the previous settings, unless they have been changed since.
 //!
-//! Runs overlap. The notes of a device's runs make a chain: each has found what the one before it has
-//! set. A run that ends leaves the chain: what it has found is then what the next one has to put back.
+//! Runs overlap. The records of a device's runs form a chain: each one has the settings that the
+//! previous one made. When a run ends, it leaves the chain, and the next one takes over the
+//! settings that it would have restored.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

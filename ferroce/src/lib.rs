@@ -1,7 +1,7 @@
-//! The one program: its command line, and what the commands print.
+//! The `ferroce` program: its command line and its output.
 //!
-//! A library, so that tests and fuzzers reach the same code that the program runs. The commands
-//! decide nothing about the device; they read input, ask the crates below, and show the answer.
+//! It is a library so that tests and fuzzers use the same code as the program. The commands make no
+//! decisions about the device; they read input, call the crates below, and print the answer.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! How explanations and findings are laid out.
+//! Layout of explanations and findings.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The `ferroce` program. Everything it does is in the library beside it.
+//! The `ferroce` program. All its code is in the library of this crate.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! `ferroce mlxreg`: the register tool of cards, with its options, tables, prompts and complaints,
-//! on Ferroce's devices. What scripts do to cards they do to these.
+//! `ferroce mlxreg`: the register tool for cards, with its options, tables, prompts and error
+//! messages, on Ferroce's devices. Scripts for cards run unmodified.
 
 mod options;
 mod print;

@@ -1,4 +1,4 @@
-//! Where commands print, and how they fail.
+//! Output and errors of commands.
 
 use std::fmt;
 use std::io::{self, Write};

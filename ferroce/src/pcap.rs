@@ -1,4 +1,4 @@
-//! `ferroce pcap`: what went wrong in a capture.
+//! `ferroce pcap`: finds what went wrong in a capture.
 
 mod findings;
 

@@ -1,4 +1,4 @@
-//! The retransmission policy of a device in the few words that a status line or a label has room for.
+//! A device's retransmission policy in a few words, for a status line or a label.
 
 use std::fmt;
 

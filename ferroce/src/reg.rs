@@ -1,4 +1,4 @@
-//! `ferroce reg`: access registers in words.
+//! `ferroce reg`: access registers by name.
 
 mod change;
 mod show;

@@ -1,4 +1,4 @@
-//! Whose registers a command reads and writes: those of a device in software, or a real card's.
+//! The registers that a command accesses: those of a software device or of a real card.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -1,14 +1,14 @@
 //! `ferroce run`, `env` and `sysfs`: unmodified programs on Ferroce's devices.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
 //! | `library` | the libraries that programs load instead of the system's |
-//! | `environment` | the variables that make them do so |
-//! | `program` | the program: where it is, and whether it can be helped |
-//! | `in_force` | what is set on the devices already |
-//! | `session` | what is set on the devices for the time of a run, and what they counted in it |
-//! | `namespace` | the devices in `/sys` and `/dev`, for everybody in a namespace |
-//! | `launch` | running the program in place of this one, or watching it |
+//! | `environment` | the variables that make programs load them |
+//! | `program` | the program: its path, and whether it is supported |
+//! | `in_force` | settings that are already in force on the devices |
+//! | `session` | settings for the duration of a run, and its counters |
+//! | `namespace` | the devices in `/sys` and `/dev` of a mount namespace |
+//! | `launch` | executes or watches the program |
 //! | `setup` | `env` and `sysfs` |
 
 mod environment;

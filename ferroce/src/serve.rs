@@ -1,19 +1,19 @@
-//! `ferroce serve`: what devices have counted, for Prometheus and on a page.
+//! `ferroce serve`: metrics for Prometheus, and a web page.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
 //! | `metrics` | the devices as OpenMetrics families |
-//! | `congestion` | those of congestion control |
-//! | `policies` | those of what is in force: retransmission policy, impairments |
-//! | `census` | asks programs how many queue pairs they have |
-//! | `limited` | asks programs which of their queue pairs are slowed down |
-//! | `plain` | the same as text of the older format |
+//! | `congestion` | the families for congestion control |
+//! | `policies` | the families for what is in force: retransmission policy, impairments |
+//! | `census` | queries programs for the number of their queue pairs |
+//! | `limited` | queries programs for queue pairs that are slowed down |
+//! | `plain` | the metrics in the older text format |
 //! | `live` | the devices as the page shows them |
-//! | `change` | what the page may change on them |
-//! | `gate` | who may see the page and change something |
-//! | `site` | what there is at which path |
+//! | `change` | changes that the page can make to devices |
+//! | `gate` | access control for the page and for changes |
+//! | `site` | the contents of each path |
 //! | `reply` | an answer |
-//! | `http` | takes requests and hands out answers |
+//! | `http` | receives requests and sends answers |
 
 mod census;
 mod change;

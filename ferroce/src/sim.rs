@@ -1,13 +1,13 @@
 //! `ferroce sim`: scenarios in the fabric simulator.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
 //! | `source` | scenarios by file or built-in name |
 //! | `run` | runs one |
-//! | `captures` | files that ports are recorded to |
-//! | `check` | says what is wrong or suspicious about one |
-//! | `progress` | the line that moves meanwhile |
-//! | `report` | what a person reads afterwards |
+//! | `captures` | capture files of ports |
+//! | `check` | finds errors and suspicious values in one |
+//! | `progress` | the progress line |
+//! | `report` | the report as text |
 //! | `directory` | a directory of results |
 //! | `tables` | its tables, as CSV and Parquet |
 //! | `page` | the report as HTML |

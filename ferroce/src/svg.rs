@@ -1,4 +1,4 @@
-//! What all pictures are drawn with: SVG through plotters, in the same colours and letters.
+//! The basis of all pictures: SVG through plotters, with common colours and fonts.
 
 use std::ops::Range;
 

@@ -1,15 +1,16 @@
-//! `ferroce sweep`: one scenario many times, with other values and seeds, here or on a cluster.
+//! `ferroce sweep`: runs one scenario many times, with different values and seeds, locally or on a
+//! cluster.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
-//! | `source` | the sweep file, and the directory of its results |
-//! | `progress` | the line that moves meanwhile |
+//! | `source` | the sweep file, and the results directory |
+//! | `progress` | the progress line |
 //! | `signals` | Ctrl-C and SIGTERM |
 //! | `plan` | lists the points |
-//! | `run` | works through a shard |
-//! | `collect` | unites the results |
+//! | `run` | processes a shard |
+//! | `collect` | combines the results |
 //! | `survival` | the survival curve, as a picture and a page |
-//! | `launch` | starts shards; `batch` writes what schedulers take |
+//! | `launch` | starts shards; `batch` writes files for schedulers |
 
 mod batch;
 mod collect;

@@ -1,4 +1,4 @@
-//! Captures and logs of strangers.
+//! Captures and logs of unknown origin.
 
 use ferroce_capture::{Log, Policy, analyse, explain_failures, identify};
 

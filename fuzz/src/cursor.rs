@@ -1,4 +1,4 @@
-//! An input as a row of decisions.
+//! An input as a sequence of decisions.
 
 /// Reads decisions off an input. At its end everything is zero, so every input is complete.
 #[derive(Clone, Debug)]

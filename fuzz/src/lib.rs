@@ -1,4 +1,4 @@
-//! What the fuzz targets do with their input.
+//! The fuzz targets.
 //!
 //! Each target is a function over bytes that panics when the code under test breaks a promise.
 //! cargo-fuzz calls it through `fuzz_targets/`, and `tests/smoke.rs` calls it with the checked-in
@@ -7,19 +7,19 @@
 //! | target | promise |
 //! |---|---|
 //! | [`packet`] | any bytes parse or are refused; what parses survives a round trip; the ICRC sees every flipped bit |
-//! | [`capture`] | any capture or log is read to its end or refused, and nothing impossible is said of it |
-//! | [`cm`] | no messages, calls and times leave a connection manager without an end, or its books wrong |
-//! | [`register`] | a register access happens completely or not at all, whatever its bytes and length |
-//! | [`mlxreg`] | any text is register content or is refused; it writes no bit that it does not name |
+//! | [`capture`] | any capture or log is read to its end or refused, and nothing impossible is reported about it |
+//! | [`cm`] | no messages, calls and times leave a connection manager without an end, or in an inconsistent state |
+//! | [`register`] | a register access happens completely or not at all, regardless of its bytes and length |
+//! | [`mlxreg`] | any text is register content or is refused; only bits that it names are written |
 //! | [`congestion`] | any record, command or text gives parameters in range or is refused, and comes back as it was read |
-//! | [`hpcc_topology`] | any text is a topology or is refused on one of its lines; in what passes its check all hosts reach each other |
-//! | [`hpcc_flows`], [`htsim_matrix`] | any text is a list of flows or is refused on one of its lines; what is read can be run, or its circles are found |
-//! | [`fwctl`] | an ioctl on the node of a device ends with an answer or an error, and writes nothing but where the program gave it room |
+//! | [`hpcc_topology`] | any text is a topology or is refused on one of its lines; in a topology that passes its check, all hosts reach each other |
+//! | [`hpcc_flows`], [`htsim_matrix`] | any text is a list of flows or is refused on one of its lines; a list that is read can be run, or its cycles are found |
+//! | [`fwctl`] | an ioctl on the node of a device ends with an answer or an error, and writes only to the program's buffers |
 //! | [`outages`] | any text gives outages or is refused with a reason, and so is any state of a search |
-//! | [`profile`] | any profile file or register content is judged without a panic, and a valid one gives finite, ordered traces |
-//! | [`qp_pair`] | no sequence of verbs, packets, losses and register writes makes a device panic, complete a request twice, touch memory it may not, or hang in silence |
-//! | [`ring`] | packets in shared memory arrive as they were sent; if the other process writes anything there, no end panics, reads outside, or goes on for ever |
-//! | [`scenario`] | any scenario file is a scenario or is refused with a reason, and a small one runs to an end with its books in order |
+//! | [`profile`] | any profile file or register content is checked without a panic, and a valid one gives finite, ordered traces |
+//! | [`qp_pair`] | no sequence of verbs, packets, losses and register writes makes a device panic, complete a request twice, access memory it may not, or hang |
+//! | [`ring`] | packets in shared memory arrive as they were sent; regardless of what the other process writes there, neither end panics, reads outside, or loops forever |
+//! | [`scenario`] | any scenario file is a scenario or is refused with a reason, and a small one runs to an end in a consistent state |
 //! | [`sweep`] | any sweep file is a sweep or is refused with reasons, and each point of its plan is a scenario again |
 
 mod capture;

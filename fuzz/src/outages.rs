@@ -1,4 +1,4 @@
-//! Outages as operators write them, and what a search has kept.
+//! Outages as operators write them, and saved states of a search.
 
 use ferroce_adp::{AckTimeoutFloor, Demand, QpTimeouts};
 use ferroce_time::Span;

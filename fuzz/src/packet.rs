@@ -1,4 +1,4 @@
-//! Packets of any bytes.
+//! Packets of arbitrary bytes.
 
 use ferroce_wire::{
     Aeth, AtomicEth, BthFlags, Deth, ExtensionValues, HEADERS_LEN_MAX, Headers, ICRC_LEN, IcrcFlow,

@@ -1,4 +1,4 @@
-//! Profiles of any values.
+//! Profiles with arbitrary values.
 
 use ferroce_adp::trace::{Event, Input, Replay, SilentPeer};
 use ferroce_adp::{

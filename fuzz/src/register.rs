@@ -1,4 +1,4 @@
-//! Access registers of any contents.
+//! Access registers with arbitrary contents.
 
 use ferroce_adp::trace::{Event, SilentPeer};
 use ferroce_adp::{QpTimeouts, RetryState};

@@ -1,4 +1,4 @@
-//! Rings of packets whose other end has gone wrong.
+//! Rings of packets whose other end is broken.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;

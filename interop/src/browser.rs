@@ -1,4 +1,4 @@
-//! A headless browser, driven as the WebDriver standard says.
+//! A headless browser, driven through the WebDriver standard.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Browser {
     ///
     /// # Panics
     ///
-    /// If there is no chromium or no chromedriver, or they do not work.
+    /// Panics if there is no chromium or no chromedriver, or they do not work.
     pub fn open(lab: &Lab, (width, height): (u32, u32)) -> Self {
         for (program, package) in [
             ("chromedriver", "chromium-driver"),
@@ -122,7 +122,7 @@ impl Browser {
     ///
     /// # Panics
     ///
-    /// If it cannot be opened; so do the other functions if the browser does not answer.
+    /// Panics if it cannot be opened; so do the other functions if the browser does not answer.
     pub fn go(&self, url: &str) {
         self.call("POST", "/url", &json!({"url": url}));
     }

@@ -1,4 +1,4 @@
-//! Answers of Prometheus as a picture: panels one below the other, over one axis of time.
+//! Prometheus's answers as a picture: panels one below the other, with a common time axis.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Just enough of HTTP to ask exporters on loopback.
+//! The part of HTTP needed to query exporters on loopback.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ pub struct Page {
 ///
 /// # Panics
 ///
-/// If there is no server, or it does not answer within a while.
+/// Panics if there is no server, or it does not answer within a while.
 pub fn get(port: u16, path: &str) -> Page {
     send(port, &format!("GET {path} HTTP/1.0\r\n\r\n"))
 }

@@ -1,5 +1,5 @@
-//! A place where other people's programs run on Ferroce: its own device, its own state directory,
-//! and no privileges.
+//! An environment in which other projects' programs run on Ferroce: its own device, its own state
+//! directory, and no privileges.
 
 mod running;
 
@@ -44,7 +44,7 @@ impl Lab {
     ///
     /// # Panics
     ///
-    /// If the program `ferroce` has not been built or cannot install itself.
+    /// Panics if the program `ferroce` has not been built or cannot install itself.
     pub fn new(name: &str) -> Self {
         static LABS: AtomicU32 = AtomicU32::new(1);
         let number = LABS.fetch_add(1, Ordering::Relaxed);
@@ -101,7 +101,7 @@ impl Lab {
     ///
     /// # Panics
     ///
-    /// If there is no compiler, no libibverbs-dev or no librdmacm-dev.
+    /// Panics if there is no compiler, no libibverbs-dev or no librdmacm-dev.
     pub fn compile(&self, name: &str) -> PathBuf {
         let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
         let program = self.path().join(name);
@@ -158,7 +158,7 @@ impl Lab {
     ///
     /// # Panics
     ///
-    /// If the device is in use.
+    /// Panics if the device is in use.
     pub fn exact_timers(&self) {
         let set = ["dev", "set", DEVICE, "personality.quantiser", "off"];
         self.ferroce(&set).success();
@@ -185,7 +185,7 @@ impl Lab {
 ///
 /// # Panics
 ///
-/// If it has none for a while.
+/// Panics if it has none for a while.
 pub fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
@@ -203,7 +203,7 @@ pub fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
 ///
 /// # Panics
 ///
-/// If it is not for several times.
+/// Panics if it is not for several times.
 pub fn undisturbed<T>(mut observe: impl FnMut() -> T, strays: impl Fn(&T) -> Option<String>) -> T {
     let mut told = String::new();
     for _ in 0..OBSERVATIONS_MAX {
@@ -221,7 +221,7 @@ pub fn undisturbed<T>(mut observe: impl FnMut() -> T, strays: impl Fn(&T) -> Opt
 ///
 /// # Panics
 ///
-/// If none is free.
+/// Panics if none is free.
 pub fn free_port() -> u16 {
     static PORTS: AtomicU16 = AtomicU16::new(0);
     // Below the ports that the system hands out by itself, and apart from those of other tests.
@@ -262,7 +262,7 @@ impl Ready {
     ///
     /// # Panics
     ///
-    /// If the server ends or does not become ready in time.
+    /// Panics if the server ends or does not become ready in time.
     pub fn wait(self, lab: &Lab, mut server: Running) -> Running {
         let started = Instant::now();
         while !self.is_ready(lab) {
@@ -304,7 +304,7 @@ fn as_root() -> bool {
 ///
 /// # Panics
 ///
-/// If the program has not been built.
+/// Panics if the program has not been built.
 pub fn library(name: &str) -> PathBuf {
     program().with_file_name(name)
 }
@@ -313,7 +313,7 @@ pub fn library(name: &str) -> PathBuf {
 ///
 /// # Panics
 ///
-/// If it has not been built.
+/// Panics if it has not been built.
 pub fn program() -> PathBuf {
     if let Some(path) = env::var_os("FERROCE_BIN") {
         return path.into();

@@ -1,13 +1,14 @@
-//! Queue pairs that are given a profile while they retransmit: what they do, and what they should.
+//! Queue pairs that are given a profile while they retransmit: their observed and their expected
+//! waits.
 //!
-//! Many queue pairs in several processes send without a break. Their link goes dark again and again,
-//! and each time a profile is applied from outside while all of them climb their ladders. The
-//! captures show when each packet left, `ferroce adp trace` says when it should have.
+//! Many queue pairs in several processes send without a break. Their link has repeated blackouts,
+//! and each time a profile is applied from outside while all of them retransmit. The captures show
+//! when each packet was sent, and `ferroce adp trace` shows when it should have been.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
-//! | `capture` | finds in the captures which messages were sent how often, and when |
-//! | `ladder` | holds what was seen against what `adp trace` prints |
+//! | `capture` | finds in the captures which messages were sent, how often, and when |
+//! | `ladder` | compares the observed waits with those that `adp trace` prints |
 
 mod capture;
 mod ladder;
@@ -79,7 +80,7 @@ impl Observation {
     ///
     /// # Panics
     ///
-    /// If there is none of that name.
+    /// Panics if there is none of that name.
     pub fn counter(&self, name: &str) -> u64 {
         self.counters[name]
     }
@@ -98,7 +99,7 @@ impl Observation {
 ///
 /// # Panics
 ///
-/// If anything cannot be run, a message is lost or damaged, or a queue pair fails.
+/// Panics if anything cannot be run, a message is lost or damaged, or a queue pair fails.
 pub fn observe(lab: &Lab, profiles: &[&str]) -> Observation {
     let files: Vec<String> = profiles.iter().map(|name| copy(lab, name)).collect();
     lab.exact_timers();

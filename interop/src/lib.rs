@@ -1,7 +1,7 @@
-//! Tests of ferroce against programs and libraries that others wrote.
+//! Tests of Ferroce with other projects' programs and libraries.
 //!
-//! The tests are in `tests/`; this library holds what they share. They need Debian packages and
-//! say which when one is missing: a test that cannot run fails, so that nobody takes it for one
+//! The tests are in `tests/`; this library holds their common parts. They need Debian packages, and
+//! name the ones that are missing: a test that cannot run fails, so that it is not taken for one
 //! that passed.
 
 pub mod browser;
@@ -63,7 +63,7 @@ pub fn sample(opcode: Opcode, dest_qp: Qpn, psn: Psn) -> Headers {
 ///
 /// # Panics
 ///
-/// If an address does not parse.
+/// Panics if an address does not parse.
 pub fn meta(src: &str, dst: &str) -> UdpMeta {
     let parse = |text: &str| -> SocketAddr { text.parse().expect("address and port") };
     UdpMeta::new(parse(src), parse(dst))
@@ -73,7 +73,7 @@ pub fn meta(src: &str, dst: &str) -> UdpMeta {
 ///
 /// # Panics
 ///
-/// If the addresses differ in family or the headers cannot be written.
+/// Panics if the addresses differ in family or the headers cannot be written.
 pub fn build(headers: Headers, payload: &[u8], meta: &UdpMeta) -> Vec<u8> {
     let ip = IpPair::new(meta.src.ip(), meta.dst.ip()).expect("addresses of one family");
     let flow = IcrcFlow::new(ip, meta.src.port(), meta.dst.port());
@@ -99,7 +99,7 @@ impl Tool {
     ///
     /// # Panics
     ///
-    /// If it is missing or fails; the message says what to install.
+    /// Panics if it is missing or fails; the message says what to install.
     pub fn run<S: AsRef<str>>(&self, args: &[S], stdin: &[u8]) -> String {
         let Self {
             program,

@@ -44,7 +44,7 @@ impl Prometheus {
     ///
     /// # Panics
     ///
-    /// If it cannot be started: the package is `prometheus`.
+    /// Panics if it cannot be started: the package is `prometheus`.
     pub fn start(lab: &Lab, metrics: u16) -> Self {
         let rules = lab.path().join("rules.yml");
         fs::copy(dashboards().join("ferroce.rules.yml"), &rules).expect("own directory");
@@ -87,7 +87,7 @@ impl Prometheus {
     ///
     /// # Errors
     ///
-    /// What Prometheus says if it cannot evaluate the query.
+    /// Returns Prometheus's message if it cannot evaluate the query.
     pub fn query(&self, query: &str) -> Result<Vec<Series>, String> {
         self.ask(&format!("/api/v1/query?query={}", escaped(query)))
     }
@@ -96,7 +96,7 @@ impl Prometheus {
     ///
     /// # Errors
     ///
-    /// What Prometheus says if it cannot evaluate the query.
+    /// Returns Prometheus's message if it cannot evaluate the query.
     pub fn range(
         &self,
         query: &str,

@@ -1,4 +1,4 @@
-//! How long unmodified verbs wait before `IBV_WC_RETRY_EXC_ERR`, and how long they should.
+//! How long unmodified verbs wait before `IBV_WC_RETRY_EXC_ERR`, and how long they should wait.
 
 use std::path::{Path, PathBuf};
 
@@ -101,7 +101,7 @@ impl Observed {
 ///
 /// # Panics
 ///
-/// If the program cannot be built or run, or ends with anything but the expected error.
+/// Panics if the program cannot be built or run, or ends with anything but the expected error.
 pub fn observe(lab: &Lab, way: Way, settings: &[QpTimeouts]) -> Vec<Observed> {
     lab.exact_timers();
     let program = lab.compile("retry_times");

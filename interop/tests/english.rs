@@ -40,12 +40,48 @@ const SLIPS: &[(&str, &str)] = &[
     ("with commas", "comma-separated"),
 ];
 
+/// The same for pages and for the fronts of crates and modules, which are read as text.
+const IN_TEXT: &[(&str, &str)] = &[
+    ("also.", "as well"),
+    ("amid", "during, among"),
+    ("anybody", "anyone, any program"),
+    ("became of", "the result of"),
+    ("becomes of", "the result of"),
+    ("but for", "except for"),
+    ("came of", "the result of"),
+    ("come round", "wrap"),
+    ("comes round", "wraps"),
+    ("everybody", "everyone, all"),
+    ("for want of", "for lack of"),
+    ("go by", "use, follow"),
+    ("goes by", "uses, follows"),
+    ("heed", "react to"),
+    ("heeds", "reacts to"),
+    ("held against", "compared with"),
+    ("in silence", "silently"),
+    ("in the place of", "instead of"),
+    ("in the words of", "with the names of"),
+    ("in vain", "unnecessarily"),
+    ("lay out", "install, provide"),
+    ("lays out", "installs, provides"),
+    ("lie in", "are in"),
+    ("lies in", "is in"),
+    ("lived through", "simulated, survived"),
+    ("mended", "repaired, fixed"),
+    ("some hundred", "a few hundred"),
+    ("some thousand", "a few thousand"),
+    ("takes the place of", "replaces"),
+    ("tell of", "report"),
+    ("tells of", "reports"),
+    ("what what", "two clauses"),
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// The slips in a line of text, each with what to write.
-fn slips(line: &str) -> Vec<String> {
+fn slips(line: &str, known: &[&[(&str, &str)]]) -> Vec<String> {
     let line = line.to_lowercase();
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let stands_alone = |slip: &str| {
@@ -53,14 +89,51 @@ fn slips(line: &str) -> Vec<String> {
             !line[..at].ends_with(is_part) && !line[at + slip.len()..].starts_with(is_part)
         })
     };
-    let found = SLIPS.iter().filter(|(slip, _)| stands_alone(slip));
+    let found = known.concat();
+    let found = found.iter().filter(|(slip, _)| stands_alone(slip));
     let found = found.map(|(slip, better)| format!("{slip:?}; write {better}"));
     found.collect()
 }
 
-fn check(what: &str, lines: impl IntoIterator<Item = (String, String)>) {
+/// "is no part", where "is not a part" is meant.
+///
+/// "There is no", "is no longer", "is no faster" and a sentence that ends in "is no" are as they
+/// should be. A line that begins with "is no" may continue "there".
+fn is_no(line: &str) -> bool {
+    let line = line.to_lowercase();
+    line.match_indices(" is no ").any(|(at, found)| {
+        let before = line[..at].rsplit(' ').next().unwrap_or_default();
+        let after = line[at + found.len()..].split(' ').next();
+        let after = after.unwrap_or_default();
+        let is_word = |word: &str| word.starts_with(|c: char| c.is_alphabetic());
+        let is_subject = is_word(before) && before != "there";
+        let compares = after.ends_with("er") || ["more", "less"].contains(&after);
+        is_subject && is_word(after) && !compares
+    })
+}
+
+#[test]
+fn is_no_finds_what_is_not_and_nothing_else() {
+    assert!(is_no("it is no vulnerability"));
+    assert!(is_no("a name that is no option is refused"));
+    for fine in [
+        "there is no daemon",
+        "it is no longer held",
+        "it is no faster alone",
+        "the answer is no |",
+        "//! is no room",
+        "that is no more than a guess",
+    ] {
+        assert!(!is_no(fine), "{fine}");
+    }
+}
+
+fn check(what: &str, known: &[&[(&str, &str)]], lines: impl IntoIterator<Item = (String, String)>) {
     let found = lines.into_iter().flat_map(|(place, line)| {
-        let slips = slips(&line);
+        let mut slips = slips(&line, known);
+        if known.len() > 1 && is_no(&line) {
+            slips.push("\"is no\"; write is not a, or unknown".to_owned());
+        }
         slips
             .into_iter()
             .map(move |slip| format!("{place}: {slip}"))
@@ -86,16 +159,51 @@ fn lines(directory: &Path, ending: &str) -> Vec<(String, String)> {
     numbered
 }
 
+/// The text of pages: what a program prints or an operator types is not theirs.
+fn without_blocks(page: Vec<(String, String)>) -> Vec<(String, String)> {
+    let mut is_in_block = false;
+    let mut text = page;
+    text.retain(|(_, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_in_block ^= is_fence;
+        !is_fence && !is_in_block
+    });
+    text
+}
+
 #[test]
 fn the_manual_is_plain() {
     let mut manual = lines(&root().join("docs"), "md");
-    // Decisions are for those who work on it.
-    manual.retain(|(place, _)| !place.contains("/design/"));
-    for page in ["README.md", "CHANGELOG.md", "SECURITY.md"] {
+    for page in [
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "README.md",
+        "SECURITY.md",
+    ] {
         let text = fs::read_to_string(root().join(page)).expect("a page of the project");
         manual.extend(text.lines().map(|line| (page.to_owned(), line.to_owned())));
     }
-    check("the manual", manual);
+    // The user of that name.
+    manual.retain(|(_, line)| !line.contains("`nobody`"));
+    check("the manual", &[SLIPS], manual.clone());
+    check(
+        "the manual's text",
+        &[SLIPS, IN_TEXT],
+        without_blocks(manual),
+    );
+}
+
+#[test]
+fn fronts_are_plain() {
+    for directory in ["crates", "capi", "ferroce", "benches", "interop", "fuzz"] {
+        let mut fronts = lines(&root().join(directory), "rs");
+        fronts.retain(|(place, line)| {
+            let is_source = place.contains("/src/") && !place.contains("/target/");
+            is_source && line.starts_with("//!")
+        });
+        check("fronts", &[SLIPS, IN_TEXT], fronts);
+    }
 }
 
 #[test]
@@ -108,7 +216,7 @@ fn messages_are_plain() {
             // Identifiers may say what they like.
             is_shown && !is_comment && line.contains(['"', '\\'])
         });
-        check("messages", code);
+        check("messages", &[SLIPS], code);
     }
 }
 
@@ -117,6 +225,7 @@ fn help_is_plain() {
     let lab = Lab::new("english");
     check(
         "help",
+        &[SLIPS],
         lines(&lab.path().join("prefix/share/man/man1"), "1"),
     );
 }

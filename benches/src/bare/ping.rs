@@ -75,7 +75,7 @@ impl Latency {
 /// The sockets are what the standard library makes of them: no options, no control messages.
 ///
 /// # Errors
-/// When a socket call fails, or a datagram stays away for a second.
+/// Returns an error when a socket call fails, or a datagram stays away for a second.
 pub fn ping_pong(config: &PingPong) -> Result<Latency, Error> {
     let ping = UdpSocket::bind("127.0.0.1:0")?;
     let pong = UdpSocket::bind("127.0.0.2:0")?;

@@ -13,7 +13,7 @@ use super::{Contention, Latency, PingPong};
 /// Bounces packets as long as an 8-byte WRITE's between two threads that spin.
 ///
 /// # Errors
-/// When there is no memory.
+/// Returns an error when there is no memory.
 pub fn ring_ping_pong(config: &PingPong) -> io::Result<Latency> {
     let ((mut there, mut at_far), (mut back, mut at_near)) = (ring()?, ring()?);
     let rounds = config.warm_up_rounds + config.rounds;

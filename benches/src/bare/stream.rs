@@ -93,7 +93,8 @@ pub struct Throughput {
 /// as bandwidth tests on verbs do.
 ///
 /// # Errors
-/// When a socket call fails, a packet is lost, or the data does not arrive as it was sent.
+/// Returns an error when a socket call fails, a packet is lost, or the data does not arrive as it
+/// was sent.
 pub fn stream(config: &Stream) -> Result<Throughput, Error> {
     let plan = Plan::new(config)?;
     let options = Options {

@@ -88,7 +88,7 @@ pub fn by_threads(seconds: f64, waits: Waits, threads: usize) -> Result<Beside, 
 ///
 /// # Errors
 ///
-/// If a child cannot be run or fails.
+/// Returns an error if a child cannot be run or fails.
 pub fn by_processes(
     child: impl Fn() -> Command,
     waits: Waits,
@@ -113,7 +113,7 @@ pub fn by_processes(
 ///
 /// # Errors
 ///
-/// If there is no such device.
+/// Returns an error if there is no such device.
 pub fn in_process(
     directory: &Path,
     device: &str,
@@ -130,7 +130,7 @@ pub fn in_process(
 ///
 /// # Errors
 ///
-/// If there is no such device.
+/// Returns an error if there is no such device.
 pub fn prepare(directory: &Path, device: &str) -> Result<(), Error> {
     let observer = Registry::at(directory)?.observe(device)?;
     Ok(observer.state().configure_histogram(layout())?)

@@ -26,7 +26,7 @@ pub const REGISTERS: [&Register; 2] = [&ROCE_ACCL, &ADP_RETX_HISTOGRAM_CONFIG];
 ///
 /// # Errors
 ///
-/// If the file cannot be made, or as [`costs`].
+/// Returns an error if the file cannot be made, or as [`costs`].
 pub fn bare(seconds: f64, directory: &Path) -> Result<[f64; 3], Error> {
     let path = directory.join("register");
     let mut options = OpenOptions::new();
@@ -62,7 +62,7 @@ pub fn bare(seconds: f64, directory: &Path) -> Result<[f64; 3], Error> {
 ///
 /// # Errors
 ///
-/// If there is no such device, it refuses, or as [`costs`].
+/// Returns an error if there is no such device, it refuses, or as [`costs`].
 pub fn access(
     seconds: f64,
     register: &Register,

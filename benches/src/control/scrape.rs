@@ -63,7 +63,7 @@ impl Fleet {
     ///
     /// # Errors
     ///
-    /// If a process cannot be run, or fails.
+    /// Returns an error if a process cannot be run, or fails.
     pub fn start(
         ferroce: &Path,
         directory: &Path,
@@ -114,7 +114,7 @@ impl Fleet {
     ///
     /// # Errors
     ///
-    /// If the exporter does not answer.
+    /// Returns an error if the exporter does not answer.
     pub fn scrape(&self, times: u32) -> Result<Scrape, Error> {
         let answer = get(self.address)?.0;
         let schedstat = PathBuf::from(format!("/proc/{}/schedstat", self.exporter.0.id()));
@@ -189,7 +189,7 @@ fn get(address: SocketAddr) -> Result<(Vec<u8>, Duration), Error> {
 ///
 /// # Errors
 ///
-/// If there is no such device, or anything on it fails.
+/// Returns an error if there is no such device, or anything on it fails.
 pub fn hold(name: &str, queue_pairs: u32) -> Result<(), Error> {
     let registry = Registry::open()?;
     let device = Device::attach(&registry, name, AttachOptions::default())?;

@@ -1,10 +1,10 @@
-//! Sockets of RDMA netlink, by which programs ask the kernel about devices.
+//! RDMA netlink sockets, through which programs query the kernel about devices.
 //!
-//! Such a socket becomes one of `NETLINK_USERSOCK`, which every kernel has and whose other ends are
-//! sockets of programs. So it can be bound, polled and read like the one that was asked for, and
-//! nothing else is caught but what is sent to the kernel by it: that is answered here, in the thread that
-//! sends, by messages from another socket. What does not fit into the program's receive buffer follows
-//! from a thread, as a kernel's lists go on when they are read.
+//! Such a socket becomes one of `NETLINK_USERSOCK`, which every kernel has and which connects
+//! programs. It can therefore be bound, polled and read like the requested one, and only what is
+//! sent to the kernel through it is intercepted: that is answered here, in the sending thread, with
+//! messages from another socket. What does not fit into the program's receive buffer follows from a
+//! thread, just as a kernel continues its lists when they are read.
 
 use std::ffi::{c_int, c_void};
 use std::mem;

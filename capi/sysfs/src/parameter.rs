@@ -1,9 +1,9 @@
-//! Files that are written: parameters, which act at once or are refused with an error.
+//! Writable files: parameters that take effect immediately or are refused with an error.
 //!
-//! Who opens such a file for writing gets a memory file named after it. The name goes with the
-//! descriptor wherever that goes: into a duplicate, a child, a program that the child becomes. What
-//! is written is caught on the way in, or found in the memory file when a stream is flushed or the
-//! descriptor closed, since the C library's streams write by themselves.
+//! A process that opens such a file for writing gets a memory file named after it. The name stays
+//! with the descriptor in a duplicate, in a child, and in a program that the child executes. Writes
+//! are intercepted, or found in the memory file when a stream is flushed or the descriptor closed,
+//! because the C library's streams write by themselves.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::Write as _;

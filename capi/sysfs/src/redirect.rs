@@ -1,4 +1,4 @@
-//! From the path a program means to the one that it gets, and back.
+//! Translates the path that a program asks for to the path that it gets, and back.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering};

@@ -26,28 +26,28 @@ use crate::topology::{NodeId, Topology};
 
 /// A fabric: a network with a device at each end.
 ///
-/// [`Fabric::run`] lives through what happens next. What comes out of the devices gathers in
-/// [`Fabric::completions`] and [`Fabric::told`], for whoever drives the fabric to take.
+/// [`Fabric::run`] processes the next events. The devices' outputs are collected in
+/// [`Fabric::completions`] and [`Fabric::told`], for the caller to take.
 #[derive(Debug)]
 pub struct Fabric {
     net: Network<Outgoing>,
     hosts: Vec<Host>,
     answers: Answers,
     captures: Captures,
-    /// What hosts have completed.
+    /// Completions, with their hosts.
     pub completions: Vec<(u32, Completion)>,
-    /// What devices have told besides.
+    /// Other events of devices, with their hosts.
     pub told: Vec<(u32, Event)>,
 }
 
 impl Fabric {
-    /// A fabric whose hosts have these devices, in order.
+    /// Creates a fabric whose hosts have these devices, in order.
     ///
     /// # Errors
-    /// If a device has no room for the objects that each host needs.
+    /// Returns an error if a device has no room for the objects that each host needs.
     ///
     /// # Panics
-    /// If there are not as many devices as hosts.
+    /// Panics if there are not as many devices as hosts.
     pub fn new(
         config: FabricConfig,
         devices: impl IntoIterator<Item = Hca>,
@@ -86,18 +86,18 @@ impl Fabric {
         (net, cards)
     }
 
-    /// What time it is.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         self.net.now()
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     pub fn next_event(&mut self) -> Option<Time> {
         self.net.next_event()
     }
 
-    /// Lives through what happens before `limit`, until something comes out of a device or so many
-    /// events are over; these are taken off `events`.
+    /// Processes events before `limit`, until a device has output or the given number of events is
+    /// used up. Subtracts the processed ones from `events`.
     pub fn run(&mut self, limit: Time, events: &mut u64) {
         let (net, mut cards) = self.parts();
         net.run(&mut cards, limit, events);
@@ -119,10 +119,11 @@ impl Fabric {
         }
     }
 
-    /// Records what passes the port at a cable's first (0) or second (1) end from now on, as pcapng.
+    /// Starts to record the packets that pass the port at a cable's first (0) or second (1) end, as
+    /// pcapng.
     ///
     /// # Errors
-    /// If that cannot be written.
+    /// Returns an error if that cannot be written.
     pub fn capture(&mut self, cable: usize, end: usize, to: Sink) -> io::Result<()> {
         let port = Network::<Outgoing>::leaving(cable, end);
         self.captures.begin(port, to)?;
@@ -130,104 +131,106 @@ impl Fabric {
         Ok(())
     }
 
-    /// Writes captures out.
+    /// Completes the captures.
     ///
     /// # Errors
-    /// If one of them is not whole.
+    /// Returns an error if one of them is not whole.
     pub fn finish_captures(&mut self) -> io::Result<()> {
         self.take_seen();
         self.captures.finish()
     }
 
-    /// Requests that were sent again although their receivers have executed them, and although no answer
-    /// was lost: those that have arrived or will, unless the queue pair there is gone by then.
+    /// Returns the number of spurious retransmissions: requests retransmitted although their
+    /// receivers have executed them, and although no answer was lost. Includes those that will
+    /// arrive, unless the queue pair has been destroyed by then.
     pub fn spurious(&self) -> u64 {
         let coming = self.net.under_way().chain(self.net.waiting());
         self.answers.spurious(&self.hosts, coming)
     }
 
-    /// Whether something has come out of a device and was not taken.
+    /// Returns whether a device has output that was not taken.
     pub fn has_output(&self) -> bool {
         !self.completions.is_empty() || !self.told.is_empty()
     }
 
-    /// Lets time pass in which nothing happens.
+    /// Advances the time while there are no events.
     ///
     /// # Panics
-    /// If time stands still.
+    /// Panics if time stands still.
     pub fn advance(&mut self, to: Time) {
         self.net.advance(to);
     }
 
-    /// A host.
+    /// Returns a host.
     pub fn host(&self, host: u32) -> &Host {
         &self.hosts[host as usize]
     }
 
-    /// A host, to call verbs of its device; [`Self::kick`] it afterwards.
+    /// Returns a host for calling verbs of its device; call [`Self::kick`] afterwards.
     pub fn host_mut(&mut self, host: u32) -> &mut Host {
         &mut self.hosts[host as usize]
     }
 
-    /// What is connected to what.
+    /// Returns the topology.
     pub fn topology(&self) -> &Topology {
         self.net.topology()
     }
 
-    /// What becomes of packets that leave hosts, besides all that cables and switches do to them.
+    /// Returns the rules for packets that leave hosts, which apply before cables and switches.
     pub fn rules(&mut self) -> &mut Rules<Outgoing> {
         &mut self.net.rules
     }
 
-    /// Frames that have crossed a line, on their way from end to end.
+    /// Returns the number of line crossings by frames on their path from end to end.
     pub fn hops(&self) -> u64 {
         self.net.hops()
     }
 
-    /// What the line has counted that leaves a cable's first (0) or second (1) end.
+    /// Returns the counters of the line that leaves a cable's first (0) or second (1) end.
     pub fn line(&self, cable: usize, end: usize) -> LineCounters {
         self.net.line(cable, end)
     }
 
-    /// What a switch has counted.
+    /// Returns the counters of a switch.
     pub fn switch(&self, switch: NodeId) -> &SwitchCounters {
         self.net.switch(switch)
     }
 
-    /// Bytes that wait at the end of a cable for the line that leaves it, and the most of one priority
-    /// that ever have; none at a host, whose device waits.
+    /// Returns the bytes that wait at the end of a cable for the line that leaves it, and the
+    /// maximum that one priority has had. Zero at a host, whose device does the waiting.
     pub fn queue(&self, cable: usize, end: usize) -> (u64, u64) {
         self.net.queue(cable, end)
     }
 
-    /// Cuts a cable, or mends it. What is on it is lost, and what waits for it.
+    /// Cuts a cable, or repairs it. What is on it is lost, and so is what waits for it.
     pub fn set_up(&mut self, cable: usize, is_up: bool) {
         let (net, mut cards) = self.parts();
         net.set_up(&mut cards, cable, is_up);
     }
 
-    /// Switches find ways around cables that are down, and use those again that are up.
+    /// Makes switches find paths around cables that are down, and use cables again that are up.
     pub fn reroute(&mut self) {
         self.net.reroute();
     }
 
-    /// Changes the rate of a cable both ways, for what is sent from now on.
+    /// Changes the rate of a cable in both directions, for packets sent from now on.
     pub fn set_rate(&mut self, cable: usize, rate: Rate) {
         self.net.set_rate(cable, rate);
     }
 
-    /// Has a cable lose packets both ways.
+    /// Makes a cable lose packets in both directions.
     pub fn set_loss(&mut self, cable: usize, loss: Loss) {
         self.net.set_loss(cable, loss);
     }
 
-    /// Has a cable flip a bit of so many packets of 2^32 both ways, which no switch notices.
+    /// Makes a cable flip a bit in a share of packets, in units of 2^-32, in both directions, which
+    /// no switch notices.
     pub fn set_corruption(&mut self, cable: usize, share: u32) {
         self.net.set_corruption(cable, share);
     }
 
-    /// Has a host's device forget its queue pairs, as after a reset: what they had to do is flushed, and
-    /// they answer nobody any more.
+    /// Makes a host's device forget its queue pairs, as after a reset: their work is flushed, and
+    /// they do not answer any more.
     pub fn reset_nic(&mut self, host: u32) {
         let hca = &mut self.hosts[host as usize].hca;
         let qpns: Vec<_> = hca.qps().map(Qp::qpn).collect();
@@ -240,19 +243,19 @@ impl Fabric {
         self.kick(host);
     }
 
-    /// A host neither sends nor hears anything, or does so again. Its device goes on.
+    /// Sets whether a host is cut off from the network. Its device keeps running.
     pub fn set_silent(&mut self, host: u32, is_silent: bool) {
         self.hosts[host as usize].is_silent = is_silent;
         self.kick(host);
     }
 
-    /// A host has been given something to do: has it send, and takes what its device has to tell.
+    /// Makes a host send after verbs were called, and collects its device's outputs.
     pub fn kick(&mut self, host: u32) {
         let (net, mut cards) = self.parts();
         net.kick(&mut cards, host);
     }
 
-    /// Gives back memory that traffic has taken and that hosts at rest do not need.
+    /// Releases memory that traffic has used and idle hosts do not need.
     pub fn rest(&mut self) {
         for host in &mut self.hosts {
             host.hca.rest();
@@ -260,10 +263,10 @@ impl Fabric {
         self.net.rest();
     }
 
-    /// Checks that nothing is lost but what is counted, and that the books of all parts agree.
+    /// Checks that all losses are counted, and that all parts are consistent.
     ///
     /// # Panics
-    /// If something is wrong.
+    /// Panics if something is wrong.
     pub fn audit(&self) {
         self.net.audit();
         self.hosts.iter().for_each(|host| host.hca.audit());

@@ -5,7 +5,7 @@ use ferroce_hca::Outgoing;
 use crate::line::AROUND_FRAME;
 use crate::packets::PacketId;
 
-/// What crosses a network. Its places are used again and again.
+/// A packet type that a network can carry. Its slots are reused.
 pub trait Parcel: Clone {
     /// What a place holds before anything was put there.
     fn empty() -> Self;
@@ -25,28 +25,28 @@ impl Parcel for Outgoing {
     }
 }
 
-/// A frame on its way: what switches look at. The packet itself stays where it is.
+/// A frame in flight: the part of a packet that switches see. The packet itself stays in its slot.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     pub(crate) packet: PacketId,
-    /// The host it comes from.
+    /// The sending host.
     pub source: u32,
-    /// The host it goes to.
+    /// The receiving host.
     pub dest: u32,
-    /// What spreads flows over equal paths.
+    /// The hash that spreads flows over equal paths.
     pub flow: u32,
-    /// From the Ethernet header to the check sequence.
+    /// Length from the Ethernet header to the check sequence.
     pub bytes: u16,
     /// By which port it came to the switch that it is in.
     pub(crate) ingress: u16,
-    /// Which of the eight, at all ports.
+    /// The priority, one of eight, at all ports.
     pub priority: u8,
-    /// What its ECN bits say.
+    /// Its ECN codepoint.
     pub ecn: Ecn,
 }
 
 impl Frame {
-    /// The frame of a packet.
+    /// Returns the frame of a packet.
     #[inline]
     #[must_use]
     pub fn of(source: u32, dest: u32, packet: &Outgoing) -> Self {
@@ -59,7 +59,7 @@ impl Frame {
         }
     }
 
-    /// A frame of so many bytes, of priority 0 and not to be marked.
+    /// Creates a frame of this length, with priority 0 and not ECN-capable.
     #[inline]
     #[must_use]
     pub const fn new(source: u32, dest: u32, bytes: u16) -> Self {
@@ -76,7 +76,7 @@ impl Frame {
     }
 }
 
-/// What a frame's ECN bits say.
+/// A frame's ECN codepoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ecn {
     /// It must not be marked.
@@ -88,7 +88,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// What the bits of a traffic class say.
+    /// Returns the ECN codepoint of a traffic class.
     #[inline]
     #[must_use]
     pub const fn of(traffic_class: u8) -> Self {
@@ -99,7 +99,7 @@ impl Ecn {
         }
     }
 
-    /// A traffic class, marked if that is what the bits say.
+    /// Returns a traffic class with this codepoint.
     #[inline]
     #[must_use]
     pub fn on(self, traffic_class: u8) -> u8 {

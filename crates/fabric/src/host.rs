@@ -15,7 +15,7 @@ use crate::workload::TRANSFER_BYTES_MAX;
 /// Completions that one host may have waiting.
 const CQ_ENTRIES: u32 = 1 << 16;
 
-/// The address of a host: 10.0.0.1 and on.
+/// Returns the address of a host, starting at 10.0.0.1.
 pub fn address(host: u32) -> IpAddr {
     Ipv4Addr::from_bits(0x0a00_0001 + host).into()
 }
@@ -29,7 +29,7 @@ pub(crate) fn host_of(address: IpAddr) -> Option<u32> {
     }
 }
 
-/// A host: a device, and what it needs to talk to others.
+/// A host: a device, and what it needs to communicate.
 #[derive(Debug)]
 pub struct Host {
     /// The device.
@@ -64,7 +64,7 @@ impl Host {
         })
     }
 
-    /// An RC queue pair in RESET.
+    /// Creates an RC queue pair in RESET.
     pub fn create_qp(&mut self, depth: u32) -> Result<Qpn, VerbsError> {
         let init = QpInit {
             cap: QpCap {
@@ -77,7 +77,7 @@ impl Host {
         self.hca.create_qp(&init)
     }
 
-    /// Brings a queue pair to RTS, towards one of another host.
+    /// Connects a queue pair to one of another host, and brings it to RTS.
     pub fn connect(
         &mut self,
         qpn: Qpn,
@@ -117,7 +117,8 @@ impl Host {
         port.copied().unwrap_or(0xc000)
     }
 
-    /// A WRITE with immediate data, which the receiver notices, of so many bytes into memory of a host.
+    /// Returns a WRITE with immediate data, which the receiver notices, of `bytes` into memory of a
+    /// host.
     pub fn write(&self, to: &MrInfo, bytes: u32, wr_id: u64) -> SendWr {
         SendWr {
             wr_id,
@@ -137,12 +138,12 @@ impl Host {
         }
     }
 
-    /// Its registered memory, which reads as zeros and keeps nothing.
+    /// Returns its registered memory, which reads as zeros and stores nothing.
     pub fn memory(&self) -> &MrInfo {
         &self.memory
     }
 
-    /// A receive that takes no bytes.
+    /// Returns a receive that takes no bytes.
     pub fn receive(wr_id: u64) -> RecvWr {
         RecvWr {
             wr_id,
@@ -151,7 +152,7 @@ impl Host {
     }
 }
 
-/// What a device is made with that is a card on a port of a fabric.
+/// Returns the configuration of a device that is a card on a port of a fabric.
 pub fn card(seed: u64) -> HcaConfig {
     HcaConfig {
         seed,

@@ -9,28 +9,28 @@ use ferroce_time::Span;
 pub use self::max_min::{fair_shares, max_min};
 pub use self::path::{Framing, Hop, Path};
 
-/// The bytes that every rank sends in an all-reduce of so many bytes: 2S(N-1)/N, rounded down.
+/// Returns the bytes that every rank sends in an all-reduce of `bytes`: 2S(N-1)/N, rounded down.
 #[must_use]
 pub fn all_reduce_bytes(ranks: u32, bytes: u64) -> u64 {
     2 * half_bytes(ranks, bytes)
 }
 
-/// How long an all-reduce takes at least where every rank sends at this rate: 2S(N-1)/(N*B), without
-/// headers and delays, rounded up.
+/// Returns the minimum time of an all-reduce if every rank sends at this rate: 2S(N-1)/(N*B),
+/// without headers and delays, rounded up.
 #[must_use]
 pub fn all_reduce_time(ranks: u32, bytes: u64, rate: Rate) -> Span {
     half_time(ranks, bytes, rate, 2)
 }
 
-/// How long a reduce-scatter, an all-gather or an all-to-all takes at least where every rank sends at
-/// this rate: S(N-1)/(N*B), without headers and delays, rounded up.
+/// Returns the minimum time of a reduce-scatter, an all-gather or an all-to-all if every rank sends
+/// at this rate: S(N-1)/(N*B), without headers and delays, rounded up.
 #[must_use]
 pub fn half_reduce_time(ranks: u32, bytes: u64, rate: Rate) -> Span {
     half_time(ranks, bytes, rate, 1)
 }
 
-/// How long an incast of so many bytes from each sender takes at least: all go through the receiver's
-/// cable.
+/// Returns the minimum time of an incast of `bytes_each` from each sender: all of them go through
+/// the receiver's cable.
 #[must_use]
 pub fn incast_time(senders: u32, bytes_each: u64, rate: Rate) -> Span {
     duration(u128::from(senders) * u128::from(bytes_each), 1, rate)

@@ -31,41 +31,41 @@ const _: () = assert!(
     "moved for each line crossed"
 );
 
-/// What a line has carried.
+/// Counters of a line.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct LineCounters {
-    /// Frames that left, lost ones included.
+    /// Frames that left, including lost ones.
     pub frames: u64,
-    /// Their bytes, with what is around them.
+    /// Their bytes, with all overhead.
     pub bytes: u64,
     /// Frames lost at random.
     pub lost: u64,
     /// Frames lost because the line was down or was cut while they were on it.
     pub dropped_down: u64,
-    /// Frames that waited for it when it was cut, and were thrown away. They are not among those that
-    /// left.
+    /// Frames that waited for it when it was cut, and were dropped. They are not included in those
+    /// that left.
     pub flushed: u64,
     /// PFC frames that left.
     pub pauses: u64,
 }
 
-/// How a cable loses packets: it is in one of two states, of which one is the worse (Gilbert and Elliott).
-/// All are shares of 2^32. One that is always in the better state loses packets independently of each
-/// other.
+/// How a cable loses packets: it is in one of two states, a better and a worse one (Gilbert and
+/// Elliott). All values are in units of 2^-32. A cable that is always in the better state loses
+/// packets independently of each other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Loss {
-    /// Packets lost in the better state.
+    /// Share of packets lost in the better state.
     pub good: u32,
-    /// Packets lost in the worse state.
+    /// Share of packets lost in the worse state.
     pub bad: u32,
-    /// Packets of the better state after which the worse begins.
+    /// Share of packets in the better state after which the worse begins.
     pub enter: u32,
-    /// Packets of the worse state after which it ends.
+    /// Share of packets in the worse state after which it ends.
     pub leave: u32,
 }
 
 impl Loss {
-    /// Packets lost independently of each other.
+    /// Creates a loss where packets are lost independently of each other.
     #[must_use]
     pub const fn random(share: u32) -> Self {
         Self {

@@ -24,21 +24,21 @@ use crate::topology::{NodeId, Topology};
 /// Events at one moment before that is taken for a mistake of ours.
 const EVENTS_AT_ONCE_MAX: u32 = 100_000_000;
 
-/// What a fabric is made with.
+/// The configuration of a fabric.
 #[derive(Clone, Debug)]
 pub struct FabricConfig {
-    /// What is connected to what; it has been checked.
+    /// The topology, which must have been checked.
     pub topology: Topology,
-    /// All switches.
+    /// The configuration of all switches.
     pub switch: SwitchConfig,
-    /// Of everything random but in the devices.
+    /// The seed of everything random, except in the devices.
     pub seed: u64,
 }
 
-/// What stands at the ends of a network: hosts, by their numbers.
+/// The stations at the ends of a network: hosts, by their numbers.
 ///
-/// A network calls them when something reaches them or their time has come. Whoever does something
-/// with a host tells it to [`Network::kick`] that host afterwards.
+/// A network calls them when something reaches them or their time has come. Code that makes a host
+/// do something calls [`Network::kick`] afterwards.
 pub trait Stations<P> {
     /// Takes the next packet that a host may send now.
     fn transmit(&mut self, now: Time, host: u32, packet: &mut P) -> Option<Frame>;
@@ -74,11 +74,11 @@ pub trait Stations<P> {
     }
 }
 
-/// A network: what is connected, and what is under way.
+/// A network: its topology, and the frames in flight.
 ///
-/// [`Network::run`] lives through what happens next, to the network and to the stations at its ends.
+/// [`Network::run`] processes the next events of the network and of the stations at its ends.
 pub struct Network<P> {
-    /// What becomes of packets that leave hosts.
+    /// The rules for packets that leave hosts.
     pub rules: Rules<P>,
     pub(crate) watch: Watch<P>,
     now: Time,
@@ -111,18 +111,18 @@ impl<P> fmt::Debug for Network<P> {
 }
 
 impl<P: Parcel> Network<P> {
-    /// What time it is.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// When something happens next.
+    /// Returns the time of the next event.
     pub fn next_event(&mut self) -> Option<Time> {
         self.events.peek().map(|(at, _)| at)
     }
 
-    /// Lives through what happens before `limit`, until there are news or so many events are over; these
-    /// are taken off `events`.
+    /// Processes events before `limit`, until there is news or the given number of events is used
+    /// up. Subtracts the processed ones from `events`.
     pub fn run(&mut self, ends: &mut impl Stations<P>, limit: Time, events: &mut u64) {
         let (hosts, lines) = (self.host_lines.len() as u32, self.lines.len() as u32);
         while *events > 0
@@ -145,8 +145,7 @@ impl<P: Parcel> Network<P> {
         }
     }
 
-    /// Lives through all that happens next at the same moment, if that comes by `until`; returns
-    /// whether it did.
+    /// Processes all events of the next time, if that is not after `until`. Returns whether it did.
     pub fn step(&mut self, ends: &mut impl Stations<P>, until: Time) -> bool {
         let next = self.next_event().filter(|next| *next <= until);
         let mut events = u64::MAX;
@@ -156,10 +155,10 @@ impl<P: Parcel> Network<P> {
         next.is_some()
     }
 
-    /// Lets time pass in which nothing happens.
+    /// Advances the time while there are no events.
     ///
     /// # Panics
-    /// If time stands still.
+    /// Panics if time stands still.
     pub fn advance(&mut self, to: Time) {
         debug_assert!(
             self.next_event().is_none_or(|next| to <= next),
@@ -173,7 +172,8 @@ impl<P: Parcel> Network<P> {
         self.count_event();
     }
 
-    /// Lets time jump, if that is ahead. What was due meanwhile is late, and happens at the end of it.
+    /// Jumps to a time, if that is ahead. Events due before are late, and happen at the end of the
+    /// jump.
     pub fn skip(&mut self, to: Time) {
         if to <= self.now {
             return;
@@ -205,7 +205,7 @@ impl<P: Parcel> Network<P> {
         (node.0 - self.topology.hosts) as usize
     }
 
-    /// A host has been given something to do: has it send, and takes what it has to tell.
+    /// Makes a host send, and collects its outputs.
     pub fn kick(&mut self, ends: &mut impl Stations<P>, host: u32) {
         self.transmit(ends, host);
         ends.collect(self.now, host);
@@ -218,7 +218,7 @@ impl<P: Parcel> Network<P> {
         self.events.set(host, next);
     }
 
-    /// Gives back memory that traffic has taken.
+    /// Releases memory that traffic has used.
     pub fn rest(&mut self) {
         self.lines.iter_mut().for_each(Line::rest);
         self.switches.iter_mut().for_each(Switch::rest);

@@ -13,13 +13,13 @@ use crate::workload::{Dependents, TransferId, Workload};
 /// How a job uses its connections.
 #[derive(Clone, PartialEq, Debug)]
 pub struct JobConfig {
-    /// Of its queue pairs.
+    /// Attributes of its queue pairs.
     pub attr: QpAttr,
     /// DSCP and ECN bits of its packets.
     pub traffic_class: u8,
-    /// Messages that a queue pair may have outstanding.
+    /// Maximum number of outstanding messages per queue pair.
     pub depth: u32,
-    /// Each transfer has a queue pair of its own, in place of one for all between two hosts.
+    /// Each transfer has its own queue pair, instead of one for all transfers between two hosts.
     pub qp_per_transfer: bool,
     /// What happens when a queue pair fails.
     pub on_error: OnError,
@@ -35,14 +35,14 @@ pub enum OnError {
     Reconnect(Span),
 }
 
-/// What became of a transfer.
+/// The result of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// When it was posted; never, if it was not.
+    /// When it was posted; [`Time::NEVER`] if it was not.
     pub started: Time,
     /// When its receiver noticed it.
     pub delivered: Time,
-    /// When its sender did.
+    /// When its sender got the acknowledgement.
     pub acknowledged: Time,
 }
 
@@ -54,7 +54,7 @@ impl Outcome {
     };
 }
 
-/// A retransmission timer that ran out.
+/// A retransmission timer that expired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timeout {
     /// When.
@@ -65,37 +65,37 @@ pub struct Timeout {
     pub qpn: Qpn,
     /// The job that it works for.
     pub job: u16,
-    /// How long it had waited, and what came of it.
+    /// How long it had waited, and the consequence.
     pub expiry: TimerExpiry,
 }
 
-/// What became of a job.
+/// The result of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct JobOutcome {
-    /// Transfers that it has.
+    /// Number of transfers.
     pub transfers: u32,
     /// Those delivered.
     pub delivered: u32,
-    /// Those acknowledged, too.
+    /// Transfers delivered and acknowledged.
     pub acknowledged: u32,
     /// When the first was posted.
     pub began: Option<Time>,
     /// When the last was delivered, if all were.
     pub ended: Option<Time>,
-    /// When it was aborted, and by what.
+    /// When it was aborted, and the reason.
     pub died: Option<(Time, WcStatus)>,
     /// Queue pairs that failed.
     pub failures: u32,
 }
 
-/// A workload played on a fabric.
+/// Runs a workload on a fabric.
 #[derive(Debug)]
 pub struct Player {
     workload: Workload,
     jobs: Vec<JobConfig>,
-    /// What became of each transfer.
+    /// The result of each transfer.
     pub outcomes: Vec<Outcome>,
-    /// What became of each job.
+    /// The result of each job.
     pub job_outcomes: Vec<JobOutcome>,
     /// All timeouts, in order.
     pub timeouts: Vec<Timeout>,
@@ -116,18 +116,18 @@ pub struct Player {
     unfinished: u32,
 }
 
-/// A connection, and what its sender has come through.
+/// A connection, and the statistics of its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionLook {
     /// The sending and the receiving host.
     pub ends: [u32; 2],
     /// The job that it works for.
     pub job: u16,
-    /// Its queue pairs, the last ones if it was made anew.
+    /// Its queue pairs; the last ones if it was reconnected.
     pub qpns: [Qpn; 2],
-    /// Retransmission timers that ran out.
+    /// Retransmission timers that expired.
     pub timeouts: u32,
-    /// How long these had waited together.
+    /// Total time of their waits.
     pub waited: Span,
     /// How often a queue pair failed.
     pub failures: u32,
@@ -145,10 +145,10 @@ struct Connection {
 }
 
 impl Player {
-    /// A workload that has been checked; a configuration for each job.
+    /// Creates a player for a checked workload, with a configuration for each job.
     ///
     /// # Panics
-    /// If there are not as many configurations as jobs.
+    /// Panics if there are not as many configurations as jobs.
     pub fn new(workload: Workload, jobs: Vec<JobConfig>) -> Self {
         assert_eq!(jobs.len(), workload.jobs.len(), "configurations and jobs");
         let count = workload.transfers.len();
@@ -180,38 +180,39 @@ impl Player {
         }
     }
 
-    /// What is played.
+    /// Returns the workload.
     pub fn workload(&self) -> &Workload {
         &self.workload
     }
 
-    /// All connections that there have been.
+    /// Returns all connections so far.
     pub fn connections(&self) -> impl Iterator<Item = &ConnectionLook> {
         self.connections.iter().map(|it| &it.look)
     }
 
-    /// The connection that a transfer used, by its place among [them](Self::connections), if it began.
+    /// Returns the connection that a transfer used, as an index into [all
+    /// connections](Self::connections), if it began.
     pub fn connection_of(&self, transfer: TransferId) -> Option<u32> {
         let connection = self.of_transfer[transfer.0 as usize];
         (connection != u32::MAX).then_some(connection)
     }
 
-    /// Whether all that jobs have to do is done and acknowledged, but for jobs that died.
+    /// Returns whether all work of all jobs is done and acknowledged, except for jobs that died.
     pub fn is_over(&self) -> bool {
         self.unfinished == 0
     }
 
-    /// When it wants to do something next, if nothing happens before.
+    /// Returns when it must be called next, if there is no event before.
     pub fn next(&self) -> Option<Time> {
         let later = self.later.peek().map(|Reverse((at, _))| *at);
         let broken = self.broken.front().map(|(at, _)| *at);
         [later, broken].into_iter().flatten().min()
     }
 
-    /// Does what is due, now that the fabric's time has come.
+    /// Performs what is due at the fabric's time.
     ///
     /// # Errors
-    /// If a device has no room for another queue pair.
+    /// Returns an error if a device has no room for another queue pair.
     pub fn run_due(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
         let now = fabric.now();
         while let Some(&Reverse((at, id))) = self.later.peek()
@@ -229,10 +230,10 @@ impl Player {
         Ok(())
     }
 
-    /// Takes what has come out of the devices.
+    /// Takes the devices' outputs.
     ///
     /// # Errors
-    /// If a device has no room for another queue pair.
+    /// Returns an error if a device has no room for another queue pair.
     pub fn take(&mut self, fabric: &mut Fabric) -> Result<(), VerbsError> {
         // Before the completions, which may end queue pairs.
         for (host, event) in fabric.told.drain(..) {

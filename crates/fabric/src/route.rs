@@ -13,7 +13,7 @@ use crate::topology::{NodeId, Port, Ports, Topology};
 /// The ports of every switch that lead to every host on a shortest path.
 ///
 /// All hosts of a switch share their routes to it, and equal sets of ports are stored once: 8,192
-/// hosts in a three-tier fat-tree take some 3 MB.
+/// hosts in a three-tier fat-tree take about 3 MB.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
     hosts: u32,
@@ -69,9 +69,10 @@ impl Sets {
 }
 
 impl Routes {
-    /// The routes over those cables, by their places in [`Topology::cables`], that are up.
+    /// Computes the routes over those cables, by their indexes in [`Topology::cables`], that are
+    /// up.
     ///
-    /// The topology has been [checked](Topology::check).
+    /// The topology must have been [checked](Topology::check).
     #[must_use]
     pub fn new(topology: &Topology, is_up: impl Fn(usize) -> bool) -> Self {
         let ports = Ports::of(topology);
@@ -92,10 +93,10 @@ impl Routes {
         routes
     }
 
-    /// Finds ways around a cable that is down, or uses it again when it is up.
+    /// Finds paths around a cable that is down, or uses it again when it is up.
     ///
-    /// Most paths are as long as before: then only its further end, seen from their destination, has
-    /// another set of ports.
+    /// Most paths stay as long as before: then only its further end, seen from their destination,
+    /// has another set of ports.
     pub fn set_up(&mut self, topology: &Topology, cable: usize, is_up: bool) {
         let ends = topology.cables[cable].ends;
         if let Some(host) = ends.into_iter().find(|end| topology.is_host(*end)) {
@@ -121,8 +122,8 @@ impl Routes {
         }
     }
 
-    /// The ports of a switch, by their numbers, that lead to a host on a shortest path; none if there
-    /// is no path.
+    /// Returns the ports of a switch, by their numbers, that lead to a host on a shortest path;
+    /// none if there is no path.
     #[inline]
     #[must_use]
     pub fn ports(&self, switch: NodeId, dst_host: u32) -> &[u16] {
@@ -140,8 +141,8 @@ impl Routes {
         self.sets.at(self.table[self.cell(*row, at)])
     }
 
-    /// How many cables are on a shortest path between two hosts that are on switches; `None` if there
-    /// is no path.
+    /// Returns the number of cables on a shortest path between two hosts that are on switches, or
+    /// `None` if there is no path.
     #[must_use]
     pub fn hops(&self, src_host: u32, dst_host: u32) -> Option<u32> {
         let row = |host: u32| self.rows.get(host as usize).filter(|row| **row != NO_ROW);
@@ -153,7 +154,7 @@ impl Routes {
         (between != FAR).then(|| u32::from(between) + 2)
     }
 
-    /// How many bytes of memory the routes take.
+    /// Returns the memory of the routes in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         size_of_val(&*self.homes)
@@ -311,10 +312,11 @@ impl Neighbours {
     }
 }
 
-/// The port that a flow takes of those that lead to its destination; `None` if there are none.
+/// Returns the port that a flow takes of those that lead to its destination, or `None` if there are
+/// none.
 ///
-/// Switches with different salts choose independently of each other. Without that, all flows that
-/// one tier sends the same way would be sent the same way by the next (polarisation).
+/// Switches with different salts choose independently of each other. Otherwise all flows that one
+/// tier sends the same way would be sent the same way by the next (polarisation).
 #[inline]
 #[must_use]
 pub fn pick(ports: &[u16], flow_hash: u32, switch_salt: u32) -> Option<u16> {
@@ -327,7 +329,8 @@ pub fn pick(ports: &[u16], flow_hash: u32, switch_salt: u32) -> Option<u16> {
     ports.get(at as usize).copied()
 }
 
-/// The hash of a flow as switches see it: addresses, and the UDP source port; the rest is the same.
+/// Returns the hash of a flow as switches see it: addresses, and the UDP source port; everything
+/// else is the same.
 #[inline]
 #[must_use]
 pub fn flow_hash(src_host: u32, dst_host: u32, udp_source_port: u16) -> u32 {
@@ -335,12 +338,13 @@ pub fn flow_hash(src_host: u32, dst_host: u32, udp_source_port: u16) -> u32 {
     (sub_seed(ends, udp_source_port.into()) >> 32) as u32
 }
 
-/// The UDP source port of a queue pair's packets, from the numbers of both queue pairs.
+/// Returns the UDP source port of a queue pair's packets, derived from the numbers of both queue
+/// pairs.
 ///
-/// It is what Linux computes where the flow label of an address is 0 (`rdma_get_udp_sport`), and
-/// mlx5, rxe, hns and irdma with it: the product of both numbers is folded into a flow label of 20
-/// bits, and that into the 14 lower bits of a port from 0xc000 on. Both ways of a connection get the
-/// same.
+/// This is what Linux computes if the flow label of an address is 0 (`rdma_get_udp_sport`), and
+/// therefore what mlx5, rxe, hns and irdma use: the product of both numbers is folded into a flow
+/// label of 20 bits, and that into the 14 lower bits of a port from 0xc000 on. Both directions of a
+/// connection get the same port.
 #[must_use]
 pub fn udp_source_port(src_qpn: Qpn, dst_qpn: Qpn) -> u16 {
     let [src, dst] = [src_qpn, dst_qpn].map(|it| u64::from(u32::from(it)));

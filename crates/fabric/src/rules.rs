@@ -4,7 +4,7 @@ use std::fmt;
 
 use ferroce_time::Span;
 
-/// What becomes of a packet.
+/// What happens to a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// It arrives.
@@ -35,7 +35,7 @@ impl Fate {
 
 type Rule<P> = Box<dyn FnMut(&P) -> Option<Fate>>;
 
-/// What decides on the fate of packets: the first rule that has an opinion.
+/// Rules for packets: the first one that returns a fate decides.
 pub struct Rules<P>(Vec<Rule<P>>);
 
 impl<P> Default for Rules<P> {
@@ -51,12 +51,12 @@ impl<P> fmt::Debug for Rules<P> {
 }
 
 impl<P> Rules<P> {
-    /// Another rule, behind those there are.
+    /// Appends a rule.
     pub fn add(&mut self, rule: impl FnMut(&P) -> Option<Fate> + 'static) {
         self.0.push(Box::new(rule));
     }
 
-    /// A rule for the next `times` packets that match.
+    /// Appends a rule for the next `times` packets that match.
     pub fn strike(&mut self, times: usize, fate: Fate, matches: impl Fn(&P) -> bool + 'static) {
         let mut left = times;
         self.add(move |packet| {
@@ -68,12 +68,12 @@ impl<P> Rules<P> {
         });
     }
 
-    /// Every packet arrives again.
+    /// Removes all rules, so every packet arrives again.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no rules.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -66,25 +66,25 @@ use crate::{
     Fabric, FabricConfig, Fault, JobConfig, Player, Recording, Simulation, SwitchConfig, Workload,
 };
 
-/// Reads a file that a scenario refers to: its text, or why it cannot be read.
+/// Reads a file that a scenario refers to. Returns its text, or why it cannot be read.
 pub type Resolver<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
 
-/// A scenario that was read, and can be run.
+/// A parsed scenario that can be run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// One line for lists and reports, empty if the file has none.
     pub title: String,
-    /// What the scenario is to answer, empty if the file does not say.
+    /// The question of the scenario, empty if the file has none.
     pub question: String,
-    /// What came out of it, empty if the file does not say.
+    /// The answer, empty if the file has none.
     pub answer: String,
     /// Seed of everything random.
     pub seed: u64,
-    /// When a run ends at the latest.
+    /// The maximum duration of a run.
     pub duration: Span,
-    /// What is connected to what.
+    /// The topology.
     pub topology: Topology,
-    /// All switches.
+    /// The configuration of all switches.
     pub switch: SwitchConfig,
     /// The NIC of every host.
     pub device: Device,
@@ -92,19 +92,19 @@ pub struct Scenario {
     pub workload: Workload,
     /// How the jobs of the workload use their connections.
     pub jobs: Vec<JobConfig>,
-    /// What goes wrong, each as one span of time.
+    /// The faults, each as one span of time.
     pub faults: Vec<FaultSpan>,
-    /// The same as single events.
+    /// The faults as single events.
     pub timeline: Vec<(Time, Fault)>,
     /// What is recorded.
     pub recording: Recording,
-    /// Tells scenarios apart that differ in anything but their seed and comments.
+    /// Identifies the scenario; the seed and comments do not affect it.
     pub hash: u64,
     /// The lines of the file's keys, by their path.
     lines: BTreeMap<String, usize>,
 }
 
-/// One thing that is wrong with a file.
+/// An error in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     /// The line it is on, counted from 1.
@@ -113,10 +113,10 @@ pub struct Problem {
     pub text: String,
 }
 
-/// A file is not a scenario that can be run.
+/// The error for a file that is not a scenario that can be run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScenarioError {
-    /// What is wrong, at least one, in the order of the file.
+    /// The errors, at least one, in the order of the file.
     pub problems: Vec<Problem>,
 }
 
@@ -133,20 +133,20 @@ impl fmt::Display for ScenarioError {
 impl std::error::Error for ScenarioError {}
 
 impl Scenario {
-    /// Reads a scenario. `resolve` reads the files that it refers to, by the names it uses.
+    /// Parses a scenario. `resolve` reads the files that it refers to, by the names it uses.
     ///
     /// # Errors
-    /// With everything that is wrong with it.
+    /// Returns all errors in the scenario.
     pub fn parse(text: &str, resolve: &mut Resolver<'_>) -> Result<Self, ScenarioError> {
         Self::parse_with(text, &[], resolve)
     }
 
-    /// The same with some values put in the place of those of the file, or beside them: paths such as
-    /// `job[0].timeout` (`job.timeout` is that of all jobs), and values as TOML has them. What is not
-    /// TOML is taken as a string.
+    /// Like [`parse`](Self::parse), with some values replaced or added: paths such as
+    /// `job[0].timeout` (`job.timeout` is that of all jobs), and values in TOML syntax. Text that
+    /// is not TOML is taken as a string.
     ///
     /// # Errors
-    /// With everything that is wrong with it.
+    /// Returns all errors in the scenario.
     pub fn parse_with(
         text: &str,
         values: &[(String, String)],
@@ -175,19 +175,19 @@ impl Scenario {
         }
     }
 
-    /// The port of a name: its cable, and which end of it (0 or 1). `leaf0-spine1` is the port of leaf0
-    /// towards spine1, `h3` that of a host.
+    /// Returns the port with a name: its cable, and which end of it (0 or 1). `leaf0-spine1` is
+    /// leaf0's port towards spine1, `h3` is a host's port.
     ///
     /// # Errors
-    /// Says which names there are, if none is meant by this.
+    /// Returns the existing names if there is no such port.
     pub fn port(&self, name: &str) -> Result<(usize, usize), String> {
         names::port_named(name, &self.topology)
     }
 
-    /// The scenario as a simulation at time zero.
+    /// Creates a simulation of the scenario at time zero.
     ///
     /// # Errors
-    /// If a device has no room for the objects that each host needs.
+    /// Returns an error if a device has no room for the objects that each host needs.
     pub fn simulation(&self) -> Result<Simulation, VerbsError> {
         let devices = self.device.devices(&self.topology, self.seed);
         let config = FabricConfig {
@@ -302,11 +302,11 @@ fn read_recording<'t>(reader: &mut Reader<'t>, root: &read::Section<'t>, busy: S
     }
 }
 
-/// The text of a scenario with these values in it, as [`Scenario::parse_with`] takes them; comments are
-/// lost.
+/// Returns the text of a scenario with these values, in the form that [`Scenario::parse_with`]
+/// takes; comments are lost.
 ///
 /// # Errors
-/// If it is not TOML, or has no place for a value.
+/// Returns an error if it is not TOML, or has no place for a value.
 pub fn text_with(text: &str, values: &[(String, String)]) -> Result<String, ScenarioError> {
     let table = table_with(text, values)?;
     Ok(plain::table(table.get_ref()).to_string())

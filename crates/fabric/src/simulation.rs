@@ -10,7 +10,7 @@ use crate::fabric::Fabric;
 use crate::line::Loss;
 use crate::play::Player;
 
-/// What happens to a fabric.
+/// An event that changes a fabric.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Fault {
     /// A cable is cut: what is on it and what waits for it is lost, and so is what is sent until it is
@@ -34,18 +34,18 @@ pub enum Fault {
     NicReset(u32),
 }
 
-/// What is recorded while time passes, besides what happens to transfers and timers.
+/// What is recorded over time, besides transfers and timers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recording {
-    /// How often.
+    /// The sampling interval.
     pub every: Span,
-    /// Samples of each kind that are kept at most; later ones are not taken.
+    /// Maximum number of samples of each kind; later ones are dropped.
     pub samples_max: usize,
-    /// Bytes that wait at each port of a switch, where any do.
+    /// Record the bytes that wait at each port of a switch, if any.
     pub queues: bool,
-    /// Bytes that each line has carried in that time, where any.
+    /// Record the bytes that each line has carried in the interval, if any.
     pub links: bool,
-    /// Rates of the queue pairs that congestion control slows down.
+    /// Record the rates of queue pairs that congestion control slows down.
     pub rates: bool,
 }
 
@@ -54,7 +54,8 @@ pub struct Recording {
 pub struct Sample {
     /// When.
     pub at: Time,
-    /// Of which line (twice the cable's number, and one more for the way from its second end), or host.
+    /// The line (twice the cable's number, plus one for the direction from its second end), or the
+    /// host.
     pub of: u32,
     /// The queue pair; zero for lines.
     pub qpn: u32,
@@ -62,7 +63,7 @@ pub struct Sample {
     pub value: u64,
 }
 
-/// What was recorded while time passed, each kind in order of time.
+/// The recorded samples, each kind in order of time.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Samples {
     /// Bytes that waited for lines.
@@ -71,11 +72,11 @@ pub struct Samples {
     pub links: Vec<Sample>,
     /// Rates of queue pairs, bit/s.
     pub rates: Vec<Sample>,
-    /// Some were not taken because there were too many.
+    /// Whether samples were dropped because there were too many.
     pub is_cut_short: bool,
 }
 
-/// How a simulation stands.
+/// The state of a simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// There is more to come.
@@ -88,12 +89,12 @@ pub enum Standing {
     Stuck,
 }
 
-/// A workload on a fabric that meets with faults.
+/// A workload with faults on a fabric.
 #[derive(Debug)]
 pub struct Simulation {
     /// The fabric.
     pub fabric: Fabric,
-    /// What is played on it, and what has come of it.
+    /// The workload and its results.
     pub player: Player,
     /// What was recorded.
     pub samples: Samples,
@@ -107,7 +108,8 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Faults in any order; those of the same time happen in the order given.
+    /// Creates a simulation. Faults may be in any order; those of the same time happen in the order
+    /// given.
     pub fn new(
         fabric: Fabric,
         player: Player,
@@ -133,15 +135,15 @@ impl Simulation {
         }
     }
 
-    /// Events lived through.
+    /// Returns the number of events processed.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// Lives through so many events at most.
+    /// Processes up to this many events.
     ///
     /// # Errors
-    /// If a device has no room for another queue pair.
+    /// Returns an error if a device has no room for another queue pair.
     pub fn run(&mut self, events: u64) -> Result<Standing, VerbsError> {
         let mut left = events;
         while left > 0 {

@@ -8,33 +8,35 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::frame::{Ecn, Frame};
 
-/// Priorities of a port (IEEE 802.1Q).
+/// Number of priorities of a port (IEEE 802.1Q).
 pub const PRIORITIES: usize = 8;
 
-/// How a switch is configured; all ports alike.
+/// The configuration of a switch; all ports are alike.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SwitchConfig {
-    /// The buffer that all ports share, bytes, headroom included.
+    /// The buffer that all ports share, bytes, including headroom.
     pub buffer_bytes: u64,
     /// Which packets of ECN-capable flows are marked; the same for each priority.
     pub ecn: Option<CongestionPoint>,
     /// Priorities that are paused and not dropped, a bit each.
     pub lossless: u8,
-    /// What one port may still send for a lossless priority after it was paused, bytes. What of the
-    /// buffer is not headroom of any port is shared.
+    /// What one port may still send for a lossless priority after it was paused, bytes. The part of
+    /// the buffer that is not headroom of any port is shared.
     pub headroom_bytes: u64,
-    /// A lossless priority of an ingress port is paused when it takes more than 2^n of what is free of
-    /// the shared buffer; n in -8..=3.
+    /// A lossless priority of an ingress port is paused when it takes more than 2^n of the free
+    /// part of the shared buffer; n in -8..=3.
     pub pause_alpha_log2: i8,
-    /// It is resumed when it takes so much less.
+    /// It is resumed when it takes this much less.
     pub resume_offset_bytes: u64,
-    /// A queue of another priority drops what would make it take more than 2^n of what is free.
+    /// A queue of another priority drops frames that would make it take more than 2^n of the free
+    /// part.
     pub drop_alpha_log2: i8,
     /// Which priority is served first.
     pub schedule: Schedule,
-    /// A frame is forwarded when its first 64 bytes have arrived, where the ports' rates allow it.
+    /// A frame is forwarded when its first 64 bytes have arrived, if the ports' rates allow it.
     pub cuts_through: bool,
-    /// Each packet goes another of the shortest ways; otherwise all of a flow go the same.
+    /// Each packet takes a different one of the shortest paths; otherwise all packets of a flow
+    /// take the same.
     pub sprays: bool,
 }
 
@@ -66,20 +68,20 @@ impl Default for SwitchConfig {
     }
 }
 
-/// What a switch has counted.
+/// Counters of a switch.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct SwitchCounters {
     /// Frames forwarded.
     pub forwarded: u64,
     /// Frames marked.
     pub marked: u64,
-    /// Frames that a priority without pauses had no room for.
+    /// Frames dropped because a priority without pauses had no room.
     pub dropped_full: u64,
-    /// Frames that a paused priority had no headroom for: the headroom is too small.
+    /// Frames dropped because a paused priority had no headroom: the headroom is too small.
     pub dropped_lossless: u64,
-    /// Frames that no port leads on.
+    /// Frames without a route.
     pub unreachable: u64,
-    /// The most that the buffer has held, bytes.
+    /// Maximum use of the buffer, bytes.
     pub buffer_max: u64,
 }
 
@@ -388,7 +390,7 @@ impl Switch {
     /// Checks that the books agree with what lies in the queues.
     ///
     /// # Panics
-    /// If they do not.
+    /// Panics if they do not.
     pub(crate) fn audit(&self) {
         let (mut lossless, mut others) = (0, 0);
         let (mut shared, mut headroom) = (0, 0);

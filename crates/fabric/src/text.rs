@@ -3,13 +3,13 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// Why a text is not what it should be, and where.
+/// The reason why a text could not be read, and its line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct ReadError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, and what is allowed.
+    /// What is wrong, and which values are valid.
     pub message: String,
 }
 

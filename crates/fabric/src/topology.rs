@@ -47,38 +47,38 @@ pub use self::ports::{Port, Ports};
 pub use self::rail::RailPod;
 pub use self::simple::Dumbbell;
 
-/// The most hosts that a topology may have.
+/// The maximum number of hosts in a topology.
 pub const HOSTS_MAX: u32 = 1 << 16;
-/// The most switches that a topology may have.
+/// The maximum number of switches in a topology.
 pub const SWITCHES_MAX: u32 = 1 << 16;
-/// The most cables that a topology may have.
+/// The maximum number of cables in a topology.
 pub const CABLES_MAX: u32 = 1 << 20;
-/// The most ports that a switch may have: their numbers are 16 bits wide.
+/// The maximum number of ports of a switch: their numbers are 16 bits wide.
 pub const PORTS_MAX: u32 = u16::MAX as u32;
-/// The slowest cable.
+/// The minimum rate of a cable.
 pub const RATE_MIN: Rate = Rate::from_mbps(1);
-/// The longest delay of a cable: several times around the earth.
+/// The maximum delay of a cable: several times around the earth.
 pub const DELAY_MAX: Span = Span::from_secs(1);
 
 /// A host or a switch. Hosts come first: those of `n` hosts are 0 to n - 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(pub u32);
 
-/// A cable between two nodes; both ways are alike.
+/// A cable between two nodes; both directions are alike.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cable {
-    /// What it connects.
+    /// The nodes that it connects.
     pub ends: [NodeId; 2],
-    /// Of either way.
+    /// Rate of each direction.
     pub rate: Rate,
-    /// Of either way, without serialization.
+    /// Delay of each direction, without serialization.
     pub delay: Span,
-    /// How likely it loses a packet, each on its own, either way.
+    /// Probability of losing a packet, independently for each packet and direction.
     pub loss: Probability,
 }
 
 impl Cable {
-    /// A cable that loses nothing.
+    /// Creates a cable without loss.
     #[must_use]
     pub const fn new(a: NodeId, b: NodeId, spec: CableSpec) -> Self {
         Self {
@@ -89,7 +89,8 @@ impl Cable {
         }
     }
 
-    /// The loss as a share of 2^32, as random draws are compared with; certain loss is 1 less.
+    /// Returns the loss in units of 2^-32, for comparison with random draws; certain loss is 1
+    /// less.
     #[must_use]
     pub fn loss_share(&self) -> u32 {
         // A float that is too large becomes the largest integer.
@@ -97,56 +98,56 @@ impl Cable {
     }
 }
 
-/// What builders make many cables of.
+/// The parameters from which builders create many cables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CableSpec {
-    /// Of either way, [`RATE_MIN`] to [`Rate::MAX`].
+    /// Rate of each direction, [`RATE_MIN`] to [`Rate::MAX`].
     pub rate: Rate,
-    /// Of either way, without serialization, at most [`DELAY_MAX`].
+    /// Delay of each direction, without serialization, at most [`DELAY_MAX`].
     pub delay: Span,
 }
 
 impl CableSpec {
-    /// Cables of this rate and delay.
+    /// Creates the parameters from a rate and a delay.
     #[must_use]
     pub const fn new(rate: Rate, delay: Span) -> Self {
         Self { rate, delay }
     }
 }
 
-/// What is connected to what.
+/// Hosts, switches and cables.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Topology {
-    /// How many hosts; each is a network card with one port.
+    /// Number of hosts; each is a network card with one port.
     pub hosts: u32,
-    /// The names of all nodes, which are different from each other; hosts first.
+    /// The names of all nodes, which must be unique; hosts first.
     pub names: Vec<String>,
     /// All cables. Their order numbers the ports of each node, see [`Ports`].
     pub cables: Vec<Cable>,
 }
 
 impl Topology {
-    /// How many nodes, hosts and switches.
+    /// Returns the number of nodes, hosts and switches.
     pub fn nodes(&self) -> u32 {
         self.names.len() as u32
     }
 
-    /// How many switches.
+    /// Returns the number of switches.
     pub fn switches(&self) -> u32 {
         self.nodes().saturating_sub(self.hosts)
     }
 
-    /// Whether a node is a host.
+    /// Returns whether a node is a host.
     pub fn is_host(&self, node: NodeId) -> bool {
         node.0 < self.hosts
     }
 
-    /// The name of a node, empty if there is no such node.
+    /// Returns the name of a node, or an empty string if there is no such node.
     pub fn name(&self, node: NodeId) -> &str {
         self.names.get(node.0 as usize).map_or("", String::as_str)
     }
 
-    /// The node of that name. It looks at every name.
+    /// Returns the node with this name. This searches all names.
     pub fn find(&self, name: &str) -> Option<NodeId> {
         let at = self.names.iter().position(|it| it == name)?;
         Some(NodeId(at as u32))

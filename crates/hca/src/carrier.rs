@@ -8,31 +8,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ferroce_transport::{Span, Time};
 use thiserror::Error;
 
-/// Outages of the same length, one after the other.
+/// Outages of the same length, at regular intervals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outages {
     /// When the first begins.
     pub first: Time,
     /// How long each lasts; [`Span::NEVER`] if it does not end.
     pub length: Span,
-    /// From the beginning of one to that of the next.
+    /// Time from the beginning of one to that of the next.
     pub every: Span,
-    /// How many there are.
+    /// Number of outages.
     pub times: u32,
 }
 
-/// A value that makes no sense.
+/// The error for an invalid value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("invalid {field}: must be {allowed}")]
 pub struct ScheduleError {
     /// Name of the field.
     pub field: &'static str,
-    /// What is allowed.
+    /// The valid values.
     pub allowed: &'static str,
 }
 
 impl Outages {
-    /// One that begins at a point in time.
+    /// Creates a single outage that begins at a point in time.
     pub const fn once(first: Time, length: Span) -> Self {
         Self {
             first,
@@ -42,7 +42,7 @@ impl Outages {
         }
     }
 
-    /// Whether all values make sense.
+    /// Checks whether all values are valid.
     pub fn check(&self) -> Result<(), ScheduleError> {
         let wrong = |field, allowed| Err(ScheduleError { field, allowed });
         if self.length == Span::ZERO {
@@ -86,15 +86,15 @@ impl Outages {
     }
 }
 
-/// When a port is to be down.
+/// The times when a port is down.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Schedule(Vec<Outages>);
 
 impl Schedule {
-    /// How many [`Outages`] fit.
+    /// The maximum number of [`Outages`].
     pub const LEN_MAX: usize = 128;
 
-    /// A schedule of these; those that overlap are one outage.
+    /// Creates a schedule; overlapping outages are one outage.
     pub fn new(outages: Vec<Outages>) -> Result<Self, ScheduleError> {
         if outages.len() > Self::LEN_MAX {
             return Err(ScheduleError {
@@ -106,23 +106,23 @@ impl Schedule {
         Ok(Self(outages))
     }
 
-    /// Down from a point in time on.
+    /// Creates a schedule that takes the port down at a point in time, without end.
     pub fn down_from(at: Time) -> Self {
         Self(vec![Outages::once(at, Span::NEVER)])
     }
 
-    /// What it consists of.
+    /// Returns the outages.
     pub fn outages(&self) -> &[Outages] {
         &self.0
     }
 }
 
-/// How a port is at a point in time, and until when.
+/// The state of a port at a point in time, and until when it lasts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outlook {
-    /// It has a carrier.
+    /// Whether it has a carrier.
     pub is_up: bool,
-    /// When that is to be looked at again; `None` if it stays so.
+    /// When to check again; `None` if the state does not change any more.
     pub until: Option<Time>,
 }
 

@@ -36,7 +36,7 @@ pub use request::{ConnectReply, ConnectRequest, SidrReply, SidrRequest, Transpor
 use crate::secret::{Draw, Secret, shuffle};
 use crate::state::DeviceState;
 
-/// A connection's name on this side.
+/// The ID of a connection on this side.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CommId(pub u32);
 
@@ -44,7 +44,7 @@ pub struct CommId(pub u32);
 const INDEX_BITS: u32 = 24;
 const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 
-/// To whom a message of the connection manager is addressed, where several processes share a
+/// The process that a message of the connection manager is for, if several processes share a
 /// device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
@@ -52,10 +52,9 @@ pub enum Owner {
     Here,
     /// The process in this slot.
     Slot(u8),
-    /// Whoever listens on this service, which this process does not.
+    /// The process that listens on this service, which is not this one.
     Service(ServiceId),
-    /// Nobody in particular. Whoever has it hands it to his device, which answers it if it has an
-    /// answer.
+    /// Any process. The process that has it passes it to its device, which answers it if it can.
     Any,
 }
 
@@ -139,7 +138,7 @@ impl Cm {
         }
     }
 
-    /// To whom the payload of a packet for queue pair 1 is addressed.
+    /// Returns the process that the payload of a packet for queue pair 1 is for.
     pub fn owner(&self, source: IpAddr, payload: &[u8]) -> Owner {
         let Ok(Mad { message, .. }) = Mad::parse(payload) else {
             return Owner::Any;
@@ -165,14 +164,14 @@ impl Cm {
         }
     }
 
-    /// The connections and requests that the program has not destroyed, and those that still wait
-    /// for the network to forget them.
+    /// Returns the connections and requests that the program has not destroyed, and those that stay
+    /// until their packets cannot arrive any more.
     pub fn connections(&self) -> impl Iterator<Item = CmInfo> {
         let infos = self.connections.iter();
         infos.map(|(comm, connection)| connection.info(*comm))
     }
 
-    /// The services that the program listens on.
+    /// Returns the services that the program listens on.
     pub fn services(&self) -> impl Iterator<Item = ServiceId> {
         self.listeners.keys().copied()
     }
@@ -182,7 +181,7 @@ impl Cm {
         !self.listeners.is_empty() || !self.connections.is_empty()
     }
 
-    /// A first PSN for a connection's queue pair, which nobody can foresee.
+    /// Returns an unpredictable first PSN for a connection's queue pair.
     pub fn first_psn(&mut self) -> Psn {
         self.psns += 1;
         Psn::new(self.secret.draw(Draw::FirstPsn, self.psns) as u32) // as many bits as it has

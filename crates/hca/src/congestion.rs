@@ -158,7 +158,7 @@ impl Congestion {
     /// Checks that no more CNPs wait than may.
     ///
     /// # Panics
-    /// If more do.
+    /// Panics if more do.
     pub(crate) fn audit(&self) {
         assert!(self.cnps.len() <= CNPS_MAX, "{} CNPs", self.cnps.len());
     }

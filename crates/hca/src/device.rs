@@ -70,8 +70,8 @@ use crate::table::Table;
 
 /// A RoCE device; see the crate's documentation for the order of calls.
 ///
-/// The fields come in the order in which packets need them, those first that every packet needs: in a
-/// simulation nothing of a device whose turn comes is in the processor's caches.
+/// Fields are in the order in which packets need them, those that every packet needs first. In a
+/// simulation, nothing of the next device is in the processor's caches.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Hca {
@@ -128,20 +128,20 @@ const _: () = {
 };
 
 impl Hca {
-    /// A device after power-on that nobody shares.
+    /// Creates a device in its power-on state, for one process.
     pub fn new(config: HcaConfig) -> Self {
         let state = DeviceState::new(config.personality);
         Self::with_state(config, state)
     }
 
-    /// A device that nobody shares, with settings that others may have, too; the configuration's
-    /// personality is not used.
+    /// Creates a device for one process, with settings that other devices may share; the
+    /// configuration's personality is not used.
     pub fn with_settings(config: HcaConfig, settings: Arc<Settings>) -> Self {
         let state = DeviceState::local(settings, Identity::default());
         Self::with_state(config, state)
     }
 
-    /// A device that finds its registers, personality, impairments and counters in `state`; the
+    /// Creates a device with its registers, personality, impairments and counters in `state`; the
     /// configuration's personality is not used.
     pub fn with_state(mut config: HcaConfig, state: DeviceState) -> Self {
         config.limits = config.limits.capped();
@@ -194,27 +194,27 @@ impl Hca {
         hca
     }
 
-    /// What the device was made with.
+    /// Returns the configuration that the device was created with.
     pub fn config(&self) -> &HcaConfig {
         &self.config
     }
 
-    /// Registers, personality, impairments, histogram and counters, for observers.
+    /// Returns the registers, personality, impairments, histogram and counters, for observers.
     pub fn state(&self) -> &DeviceState {
         &self.common.state
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The retransmission policy in force.
+    /// Returns the retransmission policy in force.
     pub fn policy(&self) -> &Policy {
         &self.common.policy
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         // What the program has polled meanwhile may have been in the way of one.
         self.tell_cm();

@@ -38,11 +38,11 @@ impl fmt::Display for Object {
     }
 }
 
-/// Why a verb was refused. Nothing was changed.
+/// The reason why a verb was refused. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum VerbsError {
-    /// The handle names nothing (`EINVAL`).
+    /// The handle is invalid (`EINVAL`).
     #[error("no {object} has the handle {handle:#x}; it was never created, or destroyed")]
     NoSuch {
         /// What was looked for.
@@ -58,7 +58,7 @@ pub enum VerbsError {
         /// How many use it.
         users: u32,
     },
-    /// The device holds as many as it can (`ENOMEM`).
+    /// The device has the maximum number of these objects (`ENOMEM`).
     #[error("the device holds at most {max} objects of the kind {object}")]
     TooMany {
         /// What was to be created.
@@ -66,7 +66,7 @@ pub enum VerbsError {
         /// The limit.
         max: u32,
     },
-    /// A value outside what the device can do (`EINVAL`).
+    /// A value is outside the device's capabilities (`EINVAL`).
     #[error("{field} is {value}; allowed: {min} to {max}")]
     OutOfRange {
         /// Name of the attribute.
@@ -81,19 +81,19 @@ pub enum VerbsError {
     /// REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE (`EINVAL`).
     #[error("IBV_ACCESS_REMOTE_WRITE and IBV_ACCESS_REMOTE_ATOMIC need IBV_ACCESS_LOCAL_WRITE too")]
     NeedsLocalWrite,
-    /// Access flags that no registration knows (`EINVAL`).
+    /// The access flags are unknown (`EINVAL`).
     #[error("access flags {bits:#x} are unknown; clear them")]
     UnknownAccess {
         /// The unknown ones.
         bits: u32,
     },
-    /// What a device of this kind lacks (`EOPNOTSUPP`).
+    /// The device does not support this feature (`EOPNOTSUPP`).
     #[error("the device does not support {what}")]
     NotSupported {
         /// The flag or operation, as verbs programs know it.
         what: &'static str,
     },
-    /// The whole address space was named, but not from 0 or without `IBV_ACCESS_ON_DEMAND`
+    /// The whole address space was given, but not from 0 or without `IBV_ACCESS_ON_DEMAND`
     /// (`EINVAL`).
     #[error("a region of the whole address space starts at 0 and needs IBV_ACCESS_ON_DEMAND")]
     NeedsOnDemand,
@@ -119,13 +119,13 @@ pub enum VerbsError {
         "the shared receive queue is of type XRC; make one of type IBV_SRQT_BASIC for this queue pair"
     )]
     XrcSrq,
-    /// No multicast address (`EINVAL`).
+    /// The address is not a multicast address (`EINVAL`).
     #[error("{gid} is no multicast GID; those begin with ff, or are ::ffff: and an IPv4 group")]
     NotMulticast {
         /// The GID, in the notation of an IPv6 address.
         gid: Ipv6Addr,
     },
-    /// A multicast group has as many queue pairs as one can have (`ENOMEM`).
+    /// The multicast group has the maximum number of queue pairs (`ENOMEM`).
     #[error("the multicast group {group} has {max} queue pairs, the most there can be")]
     GroupFull {
         /// The group.
@@ -161,7 +161,7 @@ mod errno {
 }
 
 impl VerbsError {
-    /// The error number that a verbs program sees.
+    /// Returns the error number that a verbs program sees.
     pub fn errno(&self) -> i32 {
         match self {
             Self::Busy { .. } => errno::EBUSY,

@@ -12,48 +12,49 @@ use crate::cm::Overload;
 use crate::cq::CqId;
 use crate::srq::SrqId;
 
-/// What the device tells its host besides completions.
+/// The device's events for its host, other than completions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Event {
     /// An armed completion queue has a completion.
     Completion(CqId),
-    /// The connection manager has events: [`crate::Hca::poll_cm_event`]. Told again only after
-    /// all were taken.
+    /// The connection manager has events: [`crate::Hca::poll_cm_event`]. Repeated only after all
+    /// were taken.
     ConnectionManager,
-    /// A completion queue had no room (`IBV_EVENT_CQ_ERR`). It takes no completions any more, and
-    /// every QP that has one for it fails with [`Self::QpFatal`].
+    /// A completion queue was full (`IBV_EVENT_CQ_ERR`). It takes no more completions, and every QP
+    /// that has one for it fails with [`Self::QpFatal`].
     CqOverrun(CqId),
-    /// The host's link is broken for good, and nothing arrives or leaves any more
+    /// The host's link has failed permanently, and nothing arrives or leaves any more
     /// (`IBV_EVENT_DEVICE_FATAL`).
     DeviceFatal,
     /// The user has removed the device; [`Self::DeviceFatal`] follows.
     DeviceRemoved,
     /// An asynchronous event of a QP.
     Qp(Qpn, QpEvent),
-    /// A QP failed because its completion queue had no room (`IBV_EVENT_QP_FATAL`).
+    /// A QP failed because its completion queue was full (`IBV_EVENT_QP_FATAL`).
     QpFatal(Qpn),
     /// The port has no carrier any more (`IBV_EVENT_PORT_ERR`).
     PortError,
     /// The port has a carrier again (`IBV_EVENT_PORT_ACTIVE`).
     PortActive,
-    /// The host's addresses, and so the port's GIDs, are others (`IBV_EVENT_GID_CHANGE`). The host
-    /// tells itself.
+    /// The host's addresses, and therefore the port's GIDs, have changed (`IBV_EVENT_GID_CHANGE`).
+    /// The host raises this event itself.
     GidChange,
-    /// The host is to join an IP multicast group, so that its packets arrive.
+    /// The host must join an IP multicast group, so that its packets arrive.
     JoinGroup(IpAddr),
-    /// The host is to leave an IP multicast group.
+    /// The host must leave an IP multicast group.
     LeaveGroup(IpAddr),
-    /// The host could not send to a peer, for a reason that repeating does not change. The packets
-    /// count as `tx_dropped`; the QP fails when its retries run out. Told once for each peer and
-    /// reason.
+    /// The host could not send to a peer, for a reason that repetition does not change. The packets
+    /// count as `tx_dropped`; the QP fails when its retries are used up. Reported once for each
+    /// peer and reason.
     SendRefused {
         /// The peer.
         dest: IpAddr,
         /// The reason.
         reason: Refusal,
     },
-    /// The host could not join a multicast group: nothing of it arrives, until it is joined anew.
+    /// The host could not join a multicast group: its packets do not arrive until it is joined
+    /// again.
     GroupRefused {
         /// The group.
         group: IpAddr,
@@ -61,10 +62,10 @@ pub enum Event {
         reason: Refusal,
     },
     /// The host's receive buffer was full, and packets were dropped; they count as
-    /// `rx_socket_overflow`. Told once.
+    /// `rx_socket_overflow`. Reported once.
     ReceiveOverflow,
-    /// A request for a connection was dropped for want of room. Told once for each cause; all of
-    /// them are counted.
+    /// A connection request was dropped because there was no room. Reported once for each cause;
+    /// all of them are counted.
     RequestDropped {
         /// Who asked.
         source: IpAddr,
@@ -75,7 +76,7 @@ pub enum Event {
     },
     /// A shared receive queue fell below its limit (`IBV_EVENT_SRQ_LIMIT_REACHED`).
     SrqLimit(SrqId),
-    /// A retransmission timer ran out. Only with [`crate::HcaConfig::trace_timers`].
+    /// A retransmission timer expired. Only with [`crate::HcaConfig::trace_timers`].
     TimerExpired {
         /// The queue pair.
         qpn: Qpn,
@@ -86,7 +87,7 @@ pub enum Event {
     },
 }
 
-/// Why a host cannot send to a peer.
+/// The reason why a host cannot send to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -99,7 +100,7 @@ pub enum Refusal {
         /// Bytes of UDP payload.
         bytes: usize,
     },
-    /// What the operating system said: no route, a firewall, another address family.
+    /// The operating system's error: no route, a firewall, another address family.
     #[error("{}", io::Error::from_raw_os_error(*errno))]
     Os {
         /// Its error number.

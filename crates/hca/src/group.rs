@@ -38,7 +38,7 @@ impl Groups {
     /// Checks that there are not more than may be.
     ///
     /// # Panics
-    /// If there are.
+    /// Panics if there are.
     pub(crate) fn audit(&self) {
         assert!(self.len() <= limits::MAX_MCAST_GRP as usize);
         for members in self.members.values() {

@@ -5,48 +5,49 @@ use std::sync::{Arc, LazyLock};
 use ferroce_dcqcn::Rate;
 use ferroce_transport::Span;
 
-/// Constants that belong to the host of a device and not to the device: how the machine around it
-/// wakes up, sends and receives.
+/// Constants that belong to a device's host and not to the device: how the machine around it wakes
+/// up, sends and receives.
 ///
-/// [`HostProfile::SOCKETS`] is for UDP sockets on a machine that runs other things, too;
-/// [`HostProfile::card`] for a device that is a card, as in a simulated fabric.
+/// [`HostProfile::SOCKETS`] is for UDP sockets on a shared machine; [`HostProfile::card`] is for a
+/// device that is a card, as in a simulated fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)] // what packets need stands first
 pub struct HostProfile {
-    /// Bytes at a peer, as its buffer counts them, that are worth a turn: nobody's share is smaller, and
-    /// who waits for room waits for as much.
+    /// Minimum bytes at a peer, as its buffer counts them, for a turn: no share is smaller, and a
+    /// queue pair that waits for room waits for this much.
     pub turn_bytes: u32,
-    /// Rate of the port. A packet is handed out when the one before it has left, and its timers start
-    /// when it has left itself. Without a rate that is all at once.
+    /// Rate of the port. A packet is returned when the one before it has left, and its timers start
+    /// when it has left itself. Without a rate, all of this happens immediately.
     pub port_rate: Option<Rate>,
-    /// A queue pair that congestion control slows down sleeps this much longer than until its turn, so
-    /// that then a batch leaves and not a single packet.
+    /// A queue pair that congestion control slows down sleeps this much longer than necessary, so
+    /// that a batch leaves and not a single packet.
     pub pacing_tick: Span,
-    /// One that had nothing to send may send as much at once as passes in this time. More would be a
-    /// burst into the very queue that the rate is to spare.
+    /// A queue pair that had nothing to send may immediately send as much as its rate allows in
+    /// this time. More would be a burst into the very queue that the rate limit protects.
     pub pacing_credit: Span,
-    /// A sleeper that the host wakes up late makes up for as much as this.
+    /// If the host wakes up late, a queue pair makes up for at most this much.
     pub lateness_max: Span,
-    /// A queue pair that is slowed down keeps in flight what it may send in this time. Of that a quarter
-    /// passes between two requests for an acknowledgement, which must be less than the shortest
-    /// timeouts, 8 ms.
+    /// A queue pair that is slowed down keeps in flight what it may send in this time. A quarter of
+    /// that is the time between two requests for an acknowledgement, which must be less than the
+    /// shortest timeouts, 8 ms.
     pub paced_window: Span,
-    /// Packets that one queue pair sends before the next one gets its turn.
+    /// Maximum packets that one queue pair sends before the next one gets its turn.
     pub turn_packets: u32,
-    /// Bytes of the responses that one READ request asks for, at most.
+    /// Maximum bytes of responses that one READ request asks for.
     pub read_bytes: u32,
-    /// A full window stays shut until half of it is acknowledged: packets leave in bursts that one system
-    /// call takes, not by ones and twos as acknowledgements trickle in.
+    /// A full window stays closed until half of it is acknowledged: packets leave in bursts that
+    /// one system call takes, and not one or two at a time as acknowledgements arrive.
     pub in_bursts: bool,
-    /// Packets arrive in buffers that drop what they have no room for, here and at the peers: all queue
-    /// pairs together keep what is on the wire below a bound.
+    /// Packets arrive in buffers that drop what does not fit, here and at the peers: all queue
+    /// pairs together keep what is in flight below a bound.
     pub books_room: bool,
-    /// Who waits for room at a peer looks this often whether what is on the wire is lost.
+    /// A queue pair that waits for room at a peer checks at this interval whether what is in flight
+    /// is lost.
     pub write_off_after: Span,
 }
 
 impl HostProfile {
-    /// UDP sockets, and threads that share a machine.
+    /// The profile for UDP sockets and threads on a shared machine.
     pub const SOCKETS: Self = Self {
         // The machine's own port is behind them.
         port_rate: None,
@@ -69,15 +70,15 @@ impl HostProfile {
         write_off_after: Span::from_secs(1),
     };
 
-    /// [`Self::SOCKETS`], to be shared by devices.
+    /// Returns [`Self::SOCKETS`], shared by devices.
     pub fn sockets() -> Arc<Self> {
         static SHARED: LazyLock<Arc<HostProfile>> =
             LazyLock::new(|| Arc::new(HostProfile::SOCKETS));
         Arc::clone(&SHARED)
     }
 
-    /// A card with a port of this rate, at least 1 Mb/s: nothing sleeps, nothing is late, and bursts
-    /// are short.
+    /// Returns the profile of a card with a port of this rate, at least 1 Mb/s: nothing sleeps,
+    /// nothing is late, and bursts are short.
     #[must_use]
     pub const fn card(rate: Rate) -> Self {
         let rate = at_least_1_mbps(rate);

@@ -11,7 +11,7 @@ use thiserror::Error;
 pub use queue::Bottleneck;
 pub(crate) use queue::{Backlog, Service};
 
-/// Which packets an impairment applies to.
+/// The packets that an impairment applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// Those the device sends.
@@ -23,7 +23,7 @@ pub enum Direction {
 /// A time during which nothing passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blackout {
-    /// First moment.
+    /// When it begins.
     pub from: Time,
     /// How long it lasts.
     pub length: Span,
@@ -39,17 +39,17 @@ pub struct BurstLoss {
     pub mean_length: f64,
 }
 
-/// What the link does to packets in one direction. Probabilities are for each packet, 0 to 1.
+/// The effect of the link on packets in one direction. Probabilities are for each packet, 0 to 1.
 ///
-/// A packet that is not lost at random goes through the bottleneck's queue first. What else the link
-/// does to it happens behind that, so that a delay comes on top of the time in the queue.
+/// A packet that is not lost at random first goes through the bottleneck's queue. All other effects
+/// follow, so a delay is added to the time in the queue.
 ///
-/// The link holds at most [`Self::HELD_MAX`] packets; what comes on top is lost.
+/// The link holds at most [`Self::HELD_MAX`] packets; further ones are lost.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Impairment {
     /// Probability of a loss.
     pub loss: f64,
-    /// Bursts of losses, on top.
+    /// Additional losses in bursts.
     pub burst: Option<BurstLoss>,
     /// Probability of a second copy.
     pub duplicate: f64,
@@ -61,19 +61,20 @@ pub struct Impairment {
     pub bottleneck: Option<Bottleneck>,
     /// Constant delay.
     pub delay: Span,
-    /// Random extra delay up to this one. Packets keep their order.
+    /// Maximum random extra delay. Packets keep their order.
     pub jitter: Span,
-    /// Probability that a packet is held back by `reorder_by` more and later ones overtake it.
+    /// Probability that a packet is held back by a further `reorder_by`, so that later ones
+    /// overtake it.
     pub reorder: f64,
-    /// How long.
+    /// The delay of such packets.
     pub reorder_by: Span,
     /// Times during which nothing passes.
     pub blackouts: Vec<Blackout>,
-    /// The port notices them: it is down meanwhile. Else something behind it is dark.
+    /// Whether the port goes down during blackouts. Otherwise they are behind the port.
     pub carrier: bool,
 }
 
-/// A value that makes no sense.
+/// The error for an invalid value.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
 #[error("invalid {field} {value}: must be {allowed}")]
 pub struct ImpairmentError {
@@ -81,17 +82,17 @@ pub struct ImpairmentError {
     pub field: &'static str,
     /// Value given.
     pub value: f64,
-    /// What is allowed.
+    /// The valid values.
     pub allowed: &'static str,
 }
 
 impl Impairment {
-    /// Packets that a link in one direction holds back at a time.
+    /// Maximum number of packets that a link holds back in one direction.
     pub const HELD_MAX: usize = 1 << 16;
-    /// Blackouts of a link in one direction.
+    /// Maximum number of blackouts of a link in one direction.
     pub const BLACKOUTS_MAX: usize = 32;
 
-    /// Whether all values make sense.
+    /// Checks whether all values are valid.
     pub fn check(&self) -> Result<(), ImpairmentError> {
         let burst = self.burst.unwrap_or(BurstLoss {
             enter: 0.0,
@@ -142,7 +143,7 @@ impl Impairment {
         Ok(())
     }
 
-    /// The same with the blackouts counted from `start`, not from the host's epoch.
+    /// Makes the times of blackouts relative to `start` instead of the host's epoch.
     #[must_use]
     pub fn beginning_at(mut self, start: Time) -> Self {
         for blackout in &mut self.blackouts {

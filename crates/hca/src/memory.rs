@@ -47,7 +47,7 @@ impl Buffer {
     /// A block of `len` zero bytes.
     ///
     /// # Panics
-    /// If `len` is larger than half the address space, or memory is exhausted.
+    /// Panics if `len` is larger than half the address space, or memory is exhausted.
     pub fn zeroed(len: usize) -> Self {
         // A block has at least a page, so that its address is always its own.
         let layout = Layout::from_size_align(len.max(1).next_multiple_of(PAGE), PAGE)
@@ -78,7 +78,7 @@ impl Buffer {
     /// Copies `bytes` into the block at `offset`.
     ///
     /// # Panics
-    /// If the range reaches outside the block.
+    /// Panics if the range reaches outside the block.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         let at = self.range(offset, bytes.len());
         // SAFETY: `range` checked that all of it lies in the block. The block is there.
@@ -88,7 +88,7 @@ impl Buffer {
     /// Copies from the block at `offset` into `bytes`.
     ///
     /// # Panics
-    /// If the range reaches outside the block.
+    /// Panics if the range reaches outside the block.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) {
         let at = self.range(offset, bytes.len());
         // SAFETY: `range` checked that all of it lies in the block. The block is there.
@@ -98,7 +98,7 @@ impl Buffer {
     /// The 8 bytes at `offset`, a multiple of 8, read at once; for programs that spin on a word.
     ///
     /// # Panics
-    /// If the word reaches outside the block or is not aligned.
+    /// Panics if the word reaches outside the block or is not aligned.
     pub fn load(&self, offset: usize) -> u64 {
         assert!(
             offset.is_multiple_of(8),

@@ -101,7 +101,7 @@ impl<T> Table<T> {
     /// Checks the books of the table.
     ///
     /// # Panics
-    /// If they are wrong.
+    /// Panics if they are wrong.
     pub(crate) fn audit(&self) {
         assert!(self.indices <= self.max);
         assert!(self.others.len() <= self.indices());

@@ -14,28 +14,28 @@ use crate::stats::{Estimate, mean, share};
 pub struct Collected<'a> {
     plan: &'a Plan,
     rows: BTreeMap<Id, Row>,
-    /// Results that were there more than once.
+    /// Number of results that existed more than once.
     pub duplicates: u64,
-    /// Points of which there are results that differ.
+    /// Points with results that differ.
     pub unequal: Vec<Id>,
-    /// Results of points that the plan does not have.
+    /// Number of results of points that are not in the plan.
     pub foreign: u64,
-    /// Files that are cut short or damaged, and what is wrong with them.
+    /// Truncated or damaged files, and what is wrong with them.
     pub damaged: Vec<(PathBuf, String)>,
-    /// What each combination gave, in the plan's order.
+    /// The results of each combination, in the plan's order.
     pub groups: Vec<Summary>,
 }
 
-/// What a combination gave.
+/// The results of a combination.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// The value of each axis.
     pub labels: Vec<String>,
     /// Points that have results.
     pub runs: u64,
-    /// Those in which all jobs survived.
+    /// Points in which all jobs survived.
     pub survived: u64,
-    /// Points that have none.
+    /// Points without results.
     pub missing: u64,
     /// The share that survived.
     pub survival: Option<Estimate>,
@@ -44,7 +44,7 @@ pub struct Summary {
 }
 
 impl<'a> Collected<'a> {
-    /// The results of a plan among all that there are.
+    /// Selects the results of a plan from all results.
     #[must_use]
     pub fn new(plan: &'a Plan, parts: Parts) -> Self {
         let planned: BTreeSet<Id> = plan.points.iter().map(|it| it.id).collect();
@@ -79,32 +79,33 @@ impl<'a> Collected<'a> {
         }
     }
 
-    /// What was planned.
+    /// Returns the plan.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         self.plan
     }
 
-    /// What came of a point.
+    /// Returns the result of a point.
     #[must_use]
     pub fn outcome(&self, id: Id) -> Option<&Outcome> {
         self.rows.get(&id).map(|row| &row.outcome)
     }
 
-    /// Points without a result.
+    /// Returns the points without a result.
     pub fn missing(&self) -> impl Iterator<Item = &Point> {
         let points = self.plan.points.iter();
         points.filter(|point| !self.rows.contains_key(&point.id))
     }
 
-    /// Points that could not be run, and why.
+    /// Returns the points that could not be run, with the reason.
     pub fn failed(&self) -> impl Iterator<Item = (Id, &str)> {
         let rows = self.rows.values();
         let failed = rows.filter(|row| row.outcome.standing == Standing::Failed);
         failed.map(|row| (row.id, row.outcome.error.as_deref().unwrap_or_default()))
     }
 
-    /// One line for each combination, as CSV: means and shares with the ends of their intervals.
+    /// Returns one line of CSV for each combination: means and shares with the bounds of their
+    /// intervals.
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = String::new();
@@ -136,7 +137,7 @@ impl<'a> Collected<'a> {
         text
     }
 
-    /// One line for each point of each combination, as CSV.
+    /// Returns one line of CSV for each point of each combination.
     #[must_use]
     pub fn points(&self) -> String {
         let mut text = String::new();

@@ -12,15 +12,15 @@ pub struct Sweep {
     pub title: String,
     /// The scenario's file, as the sweep's file names it.
     pub scenario: String,
-    /// What is assumed about what goes wrong, for reports; empty if the file does not say.
+    /// The assumption about faults, for reports; empty if the file has none.
     pub assumption: String,
-    /// Which values are combined.
+    /// How values are combined.
     pub design: Design,
-    /// How often each combination is run, each time with another seed.
+    /// The number of runs of each combination, each with another seed.
     pub seeds: u32,
     /// The first of these seeds.
     pub first_seed: u64,
-    /// Each run is compared with one in which nothing goes wrong.
+    /// Whether each run is compared with one without faults.
     pub baseline: bool,
     /// The fields that have several values.
     pub(crate) axes: Vec<Axis>,
@@ -28,7 +28,7 @@ pub struct Sweep {
     pub(crate) draws: Vec<Draw>,
 }
 
-/// Which values of the axes are combined.
+/// How the axes' values are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Design {
     /// Each with each.
@@ -37,7 +37,7 @@ pub enum Design {
     List,
     /// So many at random.
     Random(u32),
-    /// So many, of which each axis has one in each part of its range.
+    /// The given number of combinations, with one value of each axis in each part of its range.
     LatinHypercube(u32),
 }
 
@@ -106,10 +106,10 @@ const SCALES: &[&str] = &["lin", "log"];
 const MANY: i64 = 1_000_000;
 
 impl Sweep {
-    /// Reads a sweep file.
+    /// Parses a sweep file.
     ///
     /// # Errors
-    /// With everything that is wrong with it.
+    /// Returns all errors in the file.
     pub fn parse(text: &str) -> Result<Self, Problems> {
         let lines = Lines::of(text)?;
         let table: Table = text.parse().map_err(|error: toml::de::Error| {

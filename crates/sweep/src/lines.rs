@@ -5,16 +5,16 @@ use std::fmt;
 
 use toml::de::{DeTable, DeValue};
 
-/// One thing that is wrong with a file.
+/// An error in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// The line it is on, counted from 1.
+    /// The line, counted from 1.
     pub line: Option<usize>,
     /// What it is, and what to write instead.
     pub text: String,
 }
 
-/// What is wrong with a file, at least one thing.
+/// The errors in a file, at least one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problems(pub Vec<Problem>);
 

@@ -23,9 +23,9 @@ use crate::random::{hash, mix};
 pub struct Row {
     /// Of which point.
     pub id: Id,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
-    /// How long it took; that is different every time.
+    /// How long it took, which differs every time.
     pub took_ms: u64,
 }
 
@@ -35,7 +35,7 @@ struct End {
     hash: String,
 }
 
-/// A file could not be written or read.
+/// The error for a file that could not be written or read.
 #[derive(Error, Debug)]
 #[error("{}: {error}", path.display())]
 pub struct StoreError {
@@ -54,12 +54,12 @@ impl StoreError {
     }
 }
 
-/// What a sweep's directory has of results.
+/// The results in a sweep's directory.
 #[derive(Default, Debug)]
 pub struct Parts {
     /// All rows, in the order of the files' names.
     pub rows: Vec<Row>,
-    /// Files that are cut short or damaged, and what is wrong with them.
+    /// Truncated or damaged files, and what is wrong with them.
     pub damaged: Vec<(PathBuf, String)>,
 }
 
@@ -70,7 +70,7 @@ impl Parts {
     /// Reads all parts.
     ///
     /// # Errors
-    /// If the directory cannot be read.
+    /// Returns an error if the directory cannot be read.
     pub fn read(directory: &Path) -> Result<Self, StoreError> {
         let mut parts = Self::default();
         for path in files(directory)? {
@@ -83,7 +83,7 @@ impl Parts {
         Ok(parts)
     }
 
-    /// The points that have a result.
+    /// Returns the points that have a result.
     #[must_use]
     pub fn ids(&self) -> BTreeSet<Id> {
         self.rows.iter().map(|row| row.id).collect()
@@ -126,7 +126,7 @@ fn rows(text: &[u8]) -> Result<Vec<Row>, String> {
 /// Adds a part.
 ///
 /// # Errors
-/// If it cannot be written; then there is none.
+/// Returns an error if it cannot be written; no part is left in that case.
 pub fn add(directory: &Path, rows: &[Row]) -> Result<(), StoreError> {
     let mut text = Vec::new();
     for row in rows {
@@ -148,10 +148,10 @@ pub fn add(directory: &Path, rows: &[Row]) -> Result<(), StoreError> {
     write(directory, &format!("{FIRST}{name:016x}{LAST}"), &text)
 }
 
-/// Writes a file so that it is complete or not there, in place of one that is there.
+/// Writes or replaces a file, so that it is either complete or absent.
 ///
 /// # Errors
-/// If it cannot be written.
+/// Returns an error if it cannot be written.
 pub fn write(directory: &Path, name: &str, text: &[u8]) -> Result<(), StoreError> {
     let path = directory.join(name);
     let write = || {

@@ -66,20 +66,20 @@ impl<'de> Deserialize<'de> for Id {
 pub struct Point {
     /// Its name.
     pub id: Id,
-    /// Whose values it has, by the place in [`Plan::groups`].
+    /// The group that it belongs to, as an index into [`Plan::groups`].
     pub group: usize,
     /// The seed.
     pub seed: u64,
-    /// The values of the fields that are drawn with every seed, in the order of [`Plan::drawn`].
+    /// The values of the fields that are drawn for every seed, in the order of [`Plan::drawn`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     draws: Vec<Value>,
-    /// Nothing goes wrong in it: others are compared with it.
+    /// Whether it has no faults, for comparison with others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub faultless: bool,
 }
 
 impl Point {
-    /// The values of the fields that are drawn, as written.
+    /// Returns the values of the drawn fields, as written.
     pub fn drawn(&self) -> impl Iterator<Item = String> {
         let text = |value: &Value| {
             value
@@ -90,7 +90,7 @@ impl Point {
     }
 }
 
-/// A combination of values, and the points that have it.
+/// A combination of values, and its points.
 #[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
 pub struct Group {
     /// The value of each axis.
@@ -105,7 +105,7 @@ pub struct Group {
 pub struct Run {
     /// The point.
     pub id: Id,
-    /// The one it is compared with.
+    /// The point it is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Id>,
 }
@@ -114,17 +114,17 @@ pub struct Run {
 #[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
 pub struct Plan {
     format: u32,
-    /// The version of the program that made it, and that runs it.
+    /// The version of the program that created it, which also has to run it.
     pub version: String,
     /// One line for reports, which may be empty.
     pub title: String,
-    /// What is assumed about what goes wrong, which may be empty.
+    /// The assumption about faults, which may be empty.
     pub assumption: String,
     /// The axes' names.
     pub axes: Vec<String>,
-    /// The fields that are drawn with every seed.
+    /// The fields that are drawn for every seed.
     pub drawn: Vec<String>,
-    /// How often each combination is run.
+    /// The number of runs of each combination.
     pub seeds: u32,
     /// All combinations.
     pub groups: Vec<Group>,
@@ -134,16 +134,16 @@ pub struct Plan {
     files: BTreeMap<String, String>,
 }
 
-/// A sweep cannot be planned.
+/// The reason why a sweep cannot be planned.
 #[derive(Clone, PartialEq, Eq, Error, Debug)]
 pub enum PlanError {
-    /// Its scenario is wrong by itself.
+    /// Its scenario is invalid.
     #[error("{0}")]
     Scenario(ScenarioError),
-    /// Some of its points are no scenarios.
+    /// Some of its points are not valid scenarios.
     #[error("{}", .0.join("\n"))]
     Points(Vec<String>),
-    /// It has more points than a plan.
+    /// It has more points than a plan can have.
     #[error(
         "the sweep has {0} points, and a plan at most {POINTS_MAX}; write fewer values or seeds, or \
          design = \"latin-hypercube\" with samples = 1000"
@@ -160,10 +160,11 @@ pub enum PlanError {
 pub type Resolve<'a> = dyn FnMut(&str) -> Result<String, String> + Send + 'a;
 
 impl Plan {
-    /// The points of a sweep over a scenario. `resolve` reads the files that the scenario refers to.
+    /// Creates the points of a sweep over a scenario. `resolve` reads the files that the scenario
+    /// refers to.
     ///
     /// # Errors
-    /// If a combination of values is no scenario.
+    /// Returns an error if a combination of values is no scenario.
     pub fn new(
         sweep: &Sweep,
         scenario: &str,
@@ -207,10 +208,10 @@ impl Plan {
         })
     }
 
-    /// The scenario of one of its points.
+    /// Returns the scenario of one of its points.
     ///
     /// # Errors
-    /// If it is not the one that was planned.
+    /// Returns an error if it is not the one that was planned.
     pub fn scenario(&self, point: &Point) -> Result<Scenario, String> {
         let base = Base::new(&self.scenario);
         let group = self.groups.get(point.group);
@@ -240,10 +241,10 @@ impl Plan {
         "the plan is damaged or was changed by hand; plan again".into()
     }
 
-    /// Writes it into the sweep's directory, in place of one that is there.
+    /// Writes it to the sweep's directory, replacing an existing one.
     ///
     /// # Errors
-    /// If it cannot be written; then what was there is still there.
+    /// Returns an error if it cannot be written; an existing plan stays in that case.
     pub fn write(&self, directory: &Path) -> Result<(), StoreError> {
         let text =
             serde_json::to_vec(self).map_err(|error| StoreError::new(directory, error.into()))?;
@@ -253,7 +254,7 @@ impl Plan {
     /// Reads it from the sweep's directory.
     ///
     /// # Errors
-    /// If it is not there or not a plan.
+    /// Returns an error if it is not there or not a plan.
     pub fn read(directory: &Path) -> Result<Self, StoreError> {
         let path = directory.join(FILE);
         let text = std::fs::read(&path).map_err(|error| StoreError::new(&path, error))?;
@@ -268,7 +269,7 @@ impl Plan {
         }
     }
 
-    /// Whether a directory has one.
+    /// Returns whether a directory has a plan.
     #[must_use]
     pub fn is_in(directory: &Path) -> bool {
         directory.join(FILE).exists()

@@ -28,32 +28,32 @@ pub enum Halt {
     Now,
 }
 
-/// What to run, and how.
+/// The parameters of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Whose points.
     pub shard: Shard,
-    /// How many at the same time; 0 is as many as there are processors.
+    /// Number of threads; 0 means one per processor.
     pub threads: usize,
-    /// So many at most.
+    /// Maximum number of points to run.
     pub points_max: usize,
-    /// Those, too, that have a result: collecting compares both.
+    /// Whether to run points that already have a result; collecting compares both.
     pub again: bool,
 }
 
-/// How far a worker is.
+/// The progress of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// Points that it has run.
+    /// Number of points it has run.
     pub done: usize,
-    /// Points that it has to run.
+    /// Number of points it has to run.
     pub total: usize,
-    /// Since it began.
+    /// Time since it started.
     pub elapsed: Duration,
 }
 
 impl Progress {
-    /// How long the rest takes if it is like what is done.
+    /// Returns the estimated remaining time.
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
         let left = self.total.checked_sub(self.done)?;
@@ -62,7 +62,7 @@ impl Progress {
     }
 }
 
-/// What a worker has done.
+/// The result of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ran {
     /// Points whose results it has added.
@@ -75,7 +75,7 @@ pub struct Ran {
     pub elapsed: Duration,
 }
 
-/// A worker cannot go on; the results that it has added stay.
+/// The reason why a worker cannot continue; the results that it has added stay.
 #[derive(Error, Debug)]
 pub enum RunError {
     /// A file could not be read or written.
@@ -89,10 +89,11 @@ pub enum RunError {
     Threads(#[from] rayon::ThreadPoolBuildError),
 }
 
-/// Runs those points of a shard that have no results, and adds these to the sweep's directory.
+/// Runs the points of a shard that have no results, and adds their results to the sweep's
+/// directory.
 ///
 /// # Errors
-/// If a file cannot be read or written, or a point is not what the plan says.
+/// Returns an error if a file cannot be read or written, or a point is not what the plan says.
 pub fn run(
     plan: &Plan,
     directory: &Path,

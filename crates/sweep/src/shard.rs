@@ -14,13 +14,13 @@ pub struct Shard {
     count: u64,
 }
 
-/// Nobody can tell which shard is meant.
+/// The reason why the shard cannot be determined.
 #[derive(Clone, PartialEq, Eq, Error, Debug)]
 pub enum ShardError {
     /// A text is not one.
     #[error("must be i/S with i from 0 to S-1, for example 0/8")]
     Text,
-    /// The environment has a number that is not one, or too large.
+    /// The number in the environment is invalid or too large.
     #[error("{variable} = {value}: must be a number from 0 to {}; or say which shard: --shard 0/{count}", .count - 1)]
     Index {
         /// The variable.
@@ -30,7 +30,7 @@ pub enum ShardError {
         /// Shards that there are.
         count: u64,
     },
-    /// The environment says which shard, and not of how many.
+    /// The environment specifies the shard, but not the number of shards.
     #[error("{0} says which shard this is, and nothing says of how many; add --shards S")]
     Count(&'static str),
 }
@@ -46,20 +46,20 @@ const SCHEDULERS: &[(&str, Option<&str>)] = &[
 ];
 
 impl Shard {
-    /// Everything.
+    /// The only shard: everything.
     pub const WHOLE: Self = Self { index: 0, count: 1 };
 
-    /// The shard of so many.
+    /// Creates a shard, given its index and the number of shards.
     #[must_use]
     pub fn new(index: u64, count: u64) -> Option<Self> {
         (index < count).then_some(Self { index, count })
     }
 
-    /// What the environment says, by whichever scheduler; `count` is how many shards there are, if that
-    /// is known otherwise. None if no scheduler says anything.
+    /// Reads the shard from the environment of any supported scheduler. `count` is the number of
+    /// shards, if it is known otherwise. Returns `None` if no scheduler's variables are set.
     ///
     /// # Errors
-    /// If what it says is of no use.
+    /// Returns an error if what it says is of no use.
     pub fn of_environment(
         variable: impl Fn(&str) -> Option<String>,
         count: Option<u64>,
@@ -82,7 +82,7 @@ impl Shard {
         }
     }
 
-    /// Whether a point is of this shard.
+    /// Returns whether a point belongs to this shard.
     #[must_use]
     pub fn has(&self, id: Id) -> bool {
         id.0 % self.count == self.index

@@ -2,20 +2,20 @@
 
 use serde::Serialize;
 
-/// A value and the interval that holds the true one with a probability of 95 %.
+/// A value and the interval that contains the true one with a probability of 95 %.
 #[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct Estimate {
     /// The value.
     pub value: f64,
-    /// Where the interval begins.
+    /// The lower bound of the interval.
     pub low: f64,
     /// Where it ends.
     pub high: f64,
-    /// From so many samples.
+    /// The number of samples.
     pub samples: u64,
 }
 
-/// The mean, with Student's t; none without samples. One sample says nothing about others: its
+/// Returns the mean, with Student's t interval, or `None` without samples. With one sample, the
 /// interval is infinite.
 #[must_use]
 pub fn mean(samples: &[f64]) -> Option<Estimate> {
@@ -38,7 +38,7 @@ pub fn mean(samples: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// The share of `count` samples of which `hits` are, with Wilson's interval; none without samples.
+/// Returns the share `hits` / `count`, with Wilson's interval, or `None` without samples.
 #[must_use]
 pub fn share(hits: u64, count: u64) -> Option<Estimate> {
     if count == 0 {

@@ -14,7 +14,7 @@ pub struct Survival {
     pub along: String,
     /// One for each combination of the other axes.
     pub curves: Vec<Curve>,
-    /// Runs of each point, at least and at most.
+    /// The minimum and maximum number of runs per point.
     pub runs: (u64, u64),
 }
 
@@ -32,15 +32,15 @@ pub struct Curve {
 pub struct CurvePoint {
     /// The value of the axis, as written.
     pub label: String,
-    /// The same as a number; times are in seconds.
+    /// The value as a number; times are in seconds.
     pub x: f64,
     /// The share of runs that survived.
     pub survival: Option<Estimate>,
-    /// What those that survived lost, in milliseconds.
+    /// The time lost by runs that survived, in milliseconds.
     pub time_lost_ms: Option<Estimate>,
 }
 
-/// There are no curves in a sweep.
+/// The reason why a sweep has no survival curves.
 #[derive(Clone, PartialEq, Eq, Error, Debug)]
 pub enum SurvivalError {
     /// No axis is the length of an outage.
@@ -60,10 +60,10 @@ pub enum SurvivalError {
         /// Those that it has.
         axes: Vec<String>,
     },
-    /// The values of the axis are words.
+    /// The values of the axis are not numbers.
     #[error("the values of {0} are not numbers, times, sizes or rates: {1}")]
     Words(String, String),
-    /// Nobody says what goes wrong how often.
+    /// The file does not state its assumption about outages.
     #[error(
         "the sweep says nothing about its outages; add assumption = \"...\" to the sweep file: where they \
          are, when they begin, how many there are and what switches do meanwhile"
@@ -72,10 +72,11 @@ pub enum SurvivalError {
 }
 
 impl Survival {
-    /// The curves of a sweep, along the axis of this name, or along the length of its faults.
+    /// Computes the curves of a sweep, along the axis with this name, or along the length of its
+    /// faults.
     ///
     /// # Errors
-    /// If there is no such axis, or nothing is said about the outages.
+    /// Returns an error if there is no such axis, or nothing is said about the outages.
     pub fn new(collected: &Collected<'_>, along: Option<&str>) -> Result<Self, SurvivalError> {
         let plan = collected.plan();
         if plan.assumption.is_empty() {

@@ -97,7 +97,7 @@ pub fn is_parameter(path: &str) -> bool {
 ///
 /// # Errors
 ///
-/// See [`SetError`]; nothing is changed then.
+/// Returns [`SetError`]; nothing is changed in that case.
 pub fn set_parameter(
     registry: &Registry,
     root: &Path,

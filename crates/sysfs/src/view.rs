@@ -58,7 +58,7 @@ impl View {
     ///
     /// # Errors
     ///
-    /// A device cannot be looked at, or the directory not be written.
+    /// Returns an error if a device cannot be read, or the directory cannot be written.
     pub fn open(registry: &Registry, devices: &[DeviceSpec]) -> Result<Self, ViewError> {
         let mut hasher = DefaultHasher::new();
         for spec in devices {
@@ -74,7 +74,7 @@ impl View {
     ///
     /// # Errors
     ///
-    /// A device cannot be looked at, or the directory not be written.
+    /// Returns an error if a device cannot be read, or the directory cannot be written.
     pub fn sys(
         root: &Path,
         registry: &Registry,
@@ -122,7 +122,7 @@ impl View {
     ///
     /// # Errors
     ///
-    /// The directory cannot be written.
+    /// Returns an error if the directory cannot be written.
     pub fn clear(&self) -> Result<(), WriteError> {
         self.writer.clear()
     }
@@ -131,7 +131,7 @@ impl View {
     ///
     /// # Errors
     ///
-    /// The directory cannot be written.
+    /// Returns an error if the directory cannot be written.
     pub fn refresh(&self) -> Result<(), WriteError> {
         self.writer.write(|| {
             let cards: Vec<_> = self.devices.iter().map(|it| it.card(&self.host)).collect();

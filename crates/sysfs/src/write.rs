@@ -55,7 +55,8 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// The directory has content that is not a tree's, belongs to somebody else, or cannot be made.
+    /// Returns an error if the directory has other content than a tree, belongs to another user, or
+    /// cannot be created.
     pub(crate) fn open(root: &Path) -> Result<Self, WriteError> {
         fs::create_dir_all(root).map_err(at(root))?;
         let owner = fs::metadata(root).map_err(at(root))?.uid();
@@ -82,7 +83,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// [`WriteError::System`]; what was written until then stays.
+    /// Returns [`WriteError::System`]; what was written until then stays.
     pub(crate) fn write(
         &self,
         make: impl FnOnce() -> Vec<(String, Node)>,
@@ -103,7 +104,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// [`WriteError::System`]; what was not removed until then stays.
+    /// Returns [`WriteError::System`]; what was not removed until then stays.
     pub(crate) fn clear(&self) -> Result<(), WriteError> {
         let _lock = self.lock()?;
         // The mark last: without it what is left would be taken for another program's.

@@ -242,7 +242,8 @@ impl Device {
     /// requests for it come to this process.
     ///
     /// # Errors
-    /// A device that was opened without a registry is one process's own: it knows its ports itself.
+    /// Returns an error if the device was opened without a registry: it belongs to one process,
+    /// which tracks its ports itself.
     pub fn claim_service(
         &self,
         space: PortSpace,

@@ -1,7 +1,7 @@
 //! A ring of packets in memory that two processes share: one writes, one reads.
 //!
 //! The reader believes nothing of what it finds there: positions, kinds and lengths are checked as
-//! packets are, and each packet is copied before anybody looks at it. A writer that breaks a rule
+//! packets are, and each packet is copied before it is used. A writer that breaks a rule
 //! loses its ring. `docs/design/same-host.md` has the reasons.
 //!
 //! [`Producer`] writes, [`Consumer`] reads, [`Memory`] is what they share. Neither makes a system

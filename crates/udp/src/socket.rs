@@ -1,13 +1,13 @@
-//! One UDP socket as a RoCEv2 device needs it.
+//! One UDP socket for a RoCEv2 device.
 //!
-//! A device speaks from one address and one port. Its socket stays *unconnected* and asks for
-//! path MTU discovery, because that is the one combination in which Linux sends IPv4 packets with
-//! "don't fragment" set and a predictable Identification: 0 for a single datagram, `i` for datagram
-//! `i` of a segmented (GSO) batch. The invariant CRC covers that field and no socket call shows it
-//! to the receiver, so predictable is what it must be. See [`Socket::ip_id`].
+//! A device sends from one address and one port. Its socket stays *unconnected* and asks for path
+//! MTU discovery, because that is the one combination in which Linux sends IPv4 packets with "don't
+//! fragment" set and a predictable Identification: 0 for a single datagram, `i` for datagram `i` of
+//! a segmented (GSO) batch. The invariant CRC covers that field and no socket call shows it to the
+//! receiver, so it must be predictable. See [`Socket::ip_id`].
 //!
-//! The traffic class (DSCP and ECN bits) goes with each call and comes back with each message, so
-//! both a NIC's ECT and a software switch's CE marks pass without privilege.
+//! The traffic class (DSCP and ECN bits) is passed with each call and returned with each message,
+//! so both a NIC's ECT and a software switch's CE marks pass without privileges.
 //!
 //! Nothing here blocks; [`wait`](crate::wait) sleeps.
 
@@ -68,7 +68,7 @@ impl Socket {
     /// [`ROCE_PORT`]).
     ///
     /// # Errors
-    /// [`BindError`] says which step failed and what the user can do about it.
+    /// Returns [`BindError`], which names the step that failed and what the user can do about it.
     pub fn bind(address: SocketAddr, options: &Options) -> Result<Self, BindError> {
         let mut socket = Self::unbound(address, options)?;
         socket.enter()?;
@@ -87,7 +87,7 @@ impl Socket {
     /// it must not be sent from, or the kernel would bind it to a port of its choice.
     ///
     /// # Errors
-    /// As [`Self::bind`], but for what is wrong with the address itself.
+    /// As for [`Self::bind`], except for errors in the address itself.
     pub(crate) fn unbound(address: SocketAddr, options: &Options) -> Result<Self, BindError> {
         if address.ip().is_unspecified() {
             return Err(BindError::Unspecified { address });
@@ -170,7 +170,7 @@ impl Socket {
     /// always because the receive buffer was full.
     ///
     /// # Errors
-    /// Kernels before 4.12 do not tell.
+    /// Returns an error on kernels before 4.12, which do not provide it.
     pub fn receive_drops(&self) -> io::Result<u32> {
         const WORDS: usize = libc::SK_MEMINFO_DROPS as usize + 1;
         let mut words = [0u32; WORDS];

@@ -1,4 +1,4 @@
-//! What a device is, as its file says.
+//! A device's properties, as in its file.
 
 mod functions;
 mod guid;

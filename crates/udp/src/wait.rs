@@ -29,7 +29,7 @@ impl Waiter {
     /// A waiter nobody has woken yet.
     ///
     /// # Errors
-    /// When the process has no file descriptor left.
+    /// Returns an error when the process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
@@ -55,7 +55,7 @@ impl Waiter {
     /// because only one thread may wait.
     ///
     /// # Errors
-    /// When the kernel is out of memory.
+    /// Returns an error when the kernel is out of memory.
     pub fn wait(
         &mut self,
         socket: &impl AsFd,
@@ -233,7 +233,7 @@ fn nanos(time: Timespec) -> u64 {
 /// to 50 microseconds to save wake-ups. For the helper thread; inherited by threads it starts.
 ///
 /// # Errors
-/// Where a sandbox forbids the call. Timers then fire a little late, no more.
+/// Returns an error where a sandbox forbids the call. Timers then fire a little late, no more.
 pub fn tighten_timer_slack() -> io::Result<()> {
     Ok(set_current_timer_slack(Some(NonZeroU64::MIN))?)
 }

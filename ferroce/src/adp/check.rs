@@ -1,4 +1,4 @@
-//! `ferroce adp check`: what is wrong or suspicious about a profile.
+//! `ferroce adp check`: errors and warnings about a profile.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! `ferroce adp compare`: how policies fare in outages and under loss.
+//! `ferroce adp compare`: how policies perform in outages and under loss.
 
 pub(super) mod on_fabric;
 mod picture;

@@ -1,4 +1,4 @@
-//! `ferroce adp fit`: the profile that loses least in an operator's outages.
+//! `ferroce adp fit`: searches for the profile that loses the least time in an operator's outages.
 
 mod report;
 

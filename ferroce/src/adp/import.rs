@@ -1,4 +1,4 @@
-//! `ferroce adp import`: profiles as operators have them, as profile files.
+//! `ferroce adp import`: converts the forms that operators have to profile files.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

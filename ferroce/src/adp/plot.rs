@@ -1,4 +1,4 @@
-//! `ferroce adp plot`: the ladder of timeouts as a picture.
+//! `ferroce adp plot`: plots the waits of a profile.
 
 mod svg;
 mod terminal;

@@ -1,4 +1,4 @@
-//! `ferroce adp profiles`: the profiles in this program.
+//! `ferroce adp profiles`: the built-in profiles.
 
 use clap::Args;
 use ferroce_adp::builtin::{self, BuiltIn};

@@ -1,4 +1,4 @@
-//! The line on a terminal that shows how far a comparison or a search is.
+//! The terminal line that shows the progress of a comparison or a search.
 
 use std::io::{self, IsTerminal};
 

@@ -1,4 +1,4 @@
-//! `ferroce adp trace`: what a QP does when its peer is silent.
+//! `ferroce adp trace`: replays a QP whose peer is silent.
 
 use std::path::PathBuf;
 

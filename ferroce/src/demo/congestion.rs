@@ -1,10 +1,10 @@
-//! `ferroce demo --congestion`: queue pairs that share a marked bottleneck under DCQCN.
+//! `ferroce demo --congestion`: queue pairs that share a bottleneck under DCQCN.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
-//! | `plan` | what will be done |
-//! | `run` | the run, and the samples taken meanwhile |
-//! | `course` | the samples, and the figures that follow from them |
+//! | `plan` | what the demo will do |
+//! | `run` | the run and its samples |
+//! | `course` | the samples, and the figures computed from them |
 //! | `terminal` | the course in characters |
 //! | `report` | table, conclusion, JSON |
 //! | `picture` | the course as SVG |

@@ -1,4 +1,4 @@
-//! Why the demo could not run.
+//! The reasons why the demo could not run.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! What a run has shown.
+//! The results of a run.
 
 use ferroce_hca::WcStatus;
 use ferroce_udp::Spent;

@@ -1,4 +1,4 @@
-//! The demo as a picture: when which timer ran out, and how each policy came out of the blackout.
+//! The demo as a picture: when each timer expired, and how each policy recovered from the blackout.
 
 use std::ops::Range;
 

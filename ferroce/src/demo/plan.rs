@@ -1,4 +1,4 @@
-//! What a demo does, before it does it.
+//! The plan of a demo.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The line on a terminal that shows how far a run is.
+//! The terminal line that shows the progress of a run.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What a demo says at the end: a table, a histogram, a sentence, or JSON.
+//! The output of a demo: a table, a histogram, a verdict, or JSON.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The end that receives.
+//! The receiving end.
 
 use ferroce_hca::{Completion, WcStatus};
 

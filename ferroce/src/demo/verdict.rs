@@ -1,8 +1,8 @@
-//! Whether the machine let the runs show what the policies are like.
+//! Decides whether the runs can be compared on this machine.
 //!
-//! One thread drives both ends, so a machine that gives it no processor makes everything slower and
-//! nothing wrong. What it can do is to make the difference between policies vanish, or to make one
-//! that waited less for a processor look like one that waited less for its timers.
+//! One thread drives both ends, so if it does not get the CPU, everything is slower but nothing is
+//! wrong. However, the difference between policies may vanish, or a run that waited less for the
+//! CPU may look like one that waited less for its timers.
 
 use super::figures::{Figures, Outcome};
 use super::plan::Kind;

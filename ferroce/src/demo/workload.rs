@@ -1,4 +1,4 @@
-//! The messages of a run: what they are and what is in them. Both depend on the seed alone.
+//! The messages of a run and their contents. Both depend only on the seed.
 
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};

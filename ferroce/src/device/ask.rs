@@ -1,4 +1,4 @@
-//! What the processes on devices tell of what they have made.
+//! Queries the processes on devices about their objects.
 
 use std::time::{Duration, Instant};
 

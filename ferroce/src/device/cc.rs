@@ -1,11 +1,11 @@
 //! `ferroce cc`: congestion control.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
-//! | `explain` | what the parameters mean |
-//! | `preset` | published sets of them |
-//! | `emit` | the commands that set them on a card |
-//! | `model` | the algorithms against published predictions |
+//! | `explain` | the meaning of the parameters |
+//! | `preset` | published parameter sets |
+//! | `emit` | the commands that set the parameters on a card |
+//! | `model` | comparison of the algorithms with published predictions |
 //! | `watch` | the queue pairs that are slowed down |
 
 mod emit;

@@ -1,5 +1,5 @@
-//! `ferroce stat hist`: the timeout histogram as NVIDIA's sample of it reads one, by its options; or as it
-//! is.
+//! `ferroce stat hist`: the timeout histogram, read as it is or configured with the options of
+//! NVIDIA's sample.
 
 use std::ffi::OsString;
 use std::thread;

@@ -1,4 +1,4 @@
-//! `ferroce impair`: what links do to packets.
+//! `ferroce impair`: link impairments.
 
 use clap::{Args, ValueEnum};
 use ferroce_hca::{DeviceState, Direction, Impairment, Span, Time};

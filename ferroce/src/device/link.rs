@@ -1,4 +1,4 @@
-//! `ferroce link`: whether ports are up.
+//! `ferroce link`: the state of ports.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `ferroce res`: what programs have made on devices.
+//! `ferroce res`: programs' objects on devices.
 
 mod filter;
 mod kind;

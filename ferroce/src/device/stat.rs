@@ -1,4 +1,4 @@
-//! `ferroce stat`: what devices have counted.
+//! `ferroce stat`: the counters of devices.
 
 mod rates;
 

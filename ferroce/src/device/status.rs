@@ -1,11 +1,11 @@
-//! `ferroce status`: all there is to know at first sight, on one screen.
+//! `ferroce status`: the state of all devices on one screen.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
-//! | `gather` | looks at devices and programs, twice |
-//! | `machine` | whether the machine itself is too busy to trust times |
-//! | `warnings` | what deserves attention |
-//! | `screen` | the lines, so many that they fit |
+//! | `gather` | samples devices and programs twice |
+//! | `machine` | whether the machine is too busy for reliable times |
+//! | `warnings` | findings that deserve attention |
+//! | `screen` | the lines, limited to the size of the screen |
 
 mod gather;
 mod machine;

@@ -1,4 +1,4 @@
-//! Looking again and again.
+//! Repeated output.
 
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};

@@ -1,4 +1,4 @@
-//! What applications set, and what becomes of it on the way to the QP.
+//! Applications' settings, and how they become the QP's attributes.
 
 mod ucx;
 

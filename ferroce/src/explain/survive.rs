@@ -1,4 +1,4 @@
-//! `ferroce explain timeout --survive`: from the outages to survive to what to set.
+//! `ferroce explain timeout --survive`: from outages to settings.
 
 use ferroce_adp::builtin::{self, BuiltIn};
 use ferroce_adp::{Answer, Demand, Endurance, Policy, PolicyKind, Profile, QpTimeouts};

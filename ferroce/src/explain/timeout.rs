@@ -1,4 +1,4 @@
-//! `ferroce explain timeout`: the chain from a setting to the seconds until failure.
+//! `ferroce explain timeout`: from a setting to the seconds until failure, step by step.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

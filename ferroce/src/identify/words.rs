@@ -1,4 +1,4 @@
-//! Answers for people and for programs.
+//! Answers as text and as JSON.
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;

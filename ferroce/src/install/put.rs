@@ -1,4 +1,4 @@
-//! Files and links that take the place of older ones in one step.
+//! Files and links that replace older ones atomically.
 
 use std::fs;
 use std::io;

@@ -1,6 +1,6 @@
-//! What is installed beside the program and its libraries: files for other programs to find.
+//! The files that are installed in addition to the program and its libraries.
 //!
-//! All of it is in this program, so that it can install without its sources.
+//! All of them are part of this program, so that it can install them without its sources.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What went wrong one way, in words.
+//! Findings about one direction, as text.
 
 use ferroce_capture::{End, Ladder, Way};
 use ferroce_time::Span;

@@ -1,4 +1,4 @@
-//! Reading registers, and writing single fields of them.
+//! Reading registers, and writing single fields.
 
 use ferroce_hca::Method;
 use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;

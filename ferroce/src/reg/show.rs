@@ -1,4 +1,4 @@
-//! Registers for people and for programs.
+//! Registers as text and as JSON.
 
 use ferroce_prm::adp_retx_histogram::{self, ADP_RETX_HISTOGRAM};
 use ferroce_prm::{Field, Image, REGISTERS, Register};

@@ -1,4 +1,4 @@
-//! What is set on the devices before a run, in one line.
+//! The settings in force on the devices before a run, in one line.
 
 use ferroce_hca::Direction;
 use ferroce_udp::{DeviceSpec, Registry};

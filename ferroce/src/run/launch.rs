@@ -1,4 +1,4 @@
-//! Running the program: in place of this one, or watched by it.
+//! Executes the program in this process, or watches it as a child.
 
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};

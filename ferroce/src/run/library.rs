@@ -1,5 +1,5 @@
-//! The libraries that programs load: where they are, and a directory that has them by the names
-//! under which programs look for them.
+//! The libraries that programs load: their paths, and a directory with the names under which
+//! programs look for them.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;

@@ -1,7 +1,8 @@
-//! A mount namespace in which everybody sees the devices.
+//! A mount namespace in which all programs see the devices.
 //!
-//! `/sys/class` and `/dev` are the kernel's, where nobody can make a directory. So each gets a new
-//! file system over it, with everything that was there bound into it and the devices beside that.
+//! `/sys/class` and `/dev` belong to the kernel, which does not allow new directories there. Each
+//! is therefore covered by a new file system that contains bind mounts of the original entries and
+//! the devices.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,4 @@
-//! The program to run: where it is, and whether it can be helped.
+//! The program to run: its path, and whether it is supported.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};

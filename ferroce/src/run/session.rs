@@ -1,4 +1,4 @@
-//! What is set on the devices for the time of a run, and what they counted in it.
+//! Device settings for the duration of a run, and its counters.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `ferroce env` and `sysfs`: what `run` does, for people who do it themselves.
+//! `ferroce env` and `sysfs`: the steps of `run`, for manual use.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! How many queue pairs programs have, and in which states.
+//! Programs' queue pairs, by state.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What may be changed on devices: what `ferroce adp apply`, `impair` and `link set` do.
+//! Changes to devices: those of `ferroce adp apply`, `impair` and `link set`.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What congestion control does on the devices, and by which parameters.
+//! The effect of congestion control on the devices, and its parameters.
 
 use std::fmt;
 

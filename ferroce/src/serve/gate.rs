@@ -1,9 +1,9 @@
-//! Who may see the page, and who may change something.
+//! Access control for the page and for changes.
 //!
-//! A browser runs the pages of strangers beside this one, and they can send requests to every address
-//! that it reaches. So the page and its API ask what browsers tell of a request: under which name the
-//! server was called (a stranger's name may have been pointed to this machine's address), and whose
-//! page it comes from. There is no CORS header by which a stranger's page could be let in.
+//! A browser runs pages of other sites as well, and they can send requests to every address that it
+//! reaches. The page and its API therefore check the headers that browsers send: the name of the
+//! server (another site's name may have been pointed to this machine's address), and the page that
+//! a request comes from. There is no CORS header that would let another site in.
 
 use std::fmt;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! The server's end of HTTP, and how much of it anybody may have.
+//! The HTTP server, and its limits for each client.
 
 use std::cell::RefCell;
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! Which queue pairs are slowed down.
+//! Queue pairs that are slowed down.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The devices as they are now, for the page.
+//! The current state of the devices, for the page.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What Prometheus is told of the devices.
+//! The metrics of the devices for Prometheus.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The text format that Prometheus had before OpenMetrics, which some scrapers still ask for.
+//! The text format that preceded OpenMetrics, which some scrapers still request.
 
 use std::fmt::Write as _;
 

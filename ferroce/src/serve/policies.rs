@@ -1,7 +1,7 @@
-//! What is in force on the devices: the retransmission policy, and impairments.
+//! Policies in force on the devices: the retransmission policy, and impairments.
 //!
-//! Facts are labels of metrics that are always 1. A fact that changes is another series, so a label
-//! must not change by itself: outages to come are shown without their times.
+//! Facts are labels of metrics that are always 1. A fact that changes starts another series, so a
+//! label must not change by itself: future outages are shown without their times.
 
 use std::fmt;
 

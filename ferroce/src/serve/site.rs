@@ -1,4 +1,4 @@
-//! What there is at which path.
+//! The contents of each path.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Captures of ports: complete when they have their names.
+//! Captures of ports. A file appears under its name when it is complete.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};

@@ -1,4 +1,4 @@
-//! `ferroce sim check`: what is wrong or suspicious about a scenario.
+//! `ferroce sim check`: finds errors and suspicious values in a scenario.
 
 use std::fmt::Write as _;
 

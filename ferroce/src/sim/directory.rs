@@ -1,4 +1,4 @@
-//! A directory of results: all of it, or nothing.
+//! A results directory, which is either complete or absent.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;

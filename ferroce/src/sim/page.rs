@@ -1,4 +1,4 @@
-//! The report as one HTML file that needs nothing else: words, tables, and plots as SVG.
+//! The report as one self-contained HTML file: text, tables, and plots as SVG.
 
 mod plot;
 mod plots;

@@ -1,4 +1,4 @@
-//! What a person reads after a run.
+//! The report of a run as text.
 
 use std::fmt::Write as _;
 

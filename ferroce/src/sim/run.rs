@@ -1,4 +1,4 @@
-//! `ferroce sim run`: a scenario, run to its end.
+//! `ferroce sim run`: runs a scenario to its end.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
-//! The tables of a run, each made when it is written.
+//! The tables of a run, each created when it is written.
 //!
-//! | module | does |
+//! | module | purpose |
 //! |---|---|
 //! | `csv` | writes one as comma-separated values |
 //! | `parquet` | writes one as Parquet |

@@ -1,4 +1,4 @@
-//! What schedulers take: a script for sbatch, a manifest for Kubernetes.
+//! Files for schedulers: a script for sbatch, a manifest for Kubernetes.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! How far a worker is: a line that moves on a terminal, a line now and then in a log.
+//! The progress of a worker: a moving line on a terminal, occasional lines in a log.
 
 use std::io::{self, IsTerminal, Write as _};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM: the first one ends a worker when its points are finished, or after a while; the
-//! second one at once.
+//! Ctrl-C and SIGTERM: the first one ends a worker when its points are finished, or after a while;
+//! the second one ends it immediately.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

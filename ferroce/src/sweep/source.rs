@@ -1,4 +1,4 @@
-//! The sweep file, and the directory of its results.
+//! The sweep file, and the results directory.
 
 use std::fmt::Write as _;
 use std::fs;

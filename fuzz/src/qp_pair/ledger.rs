@@ -1,4 +1,4 @@
-//! Who posted what, and what became of it.
+//! Posted requests and their results.
 
 use ferroce_hca::{Completion, QpType, WcFlags, WcOpcode, WcStatus};
 

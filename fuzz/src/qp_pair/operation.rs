@@ -1,4 +1,4 @@
-//! What an input can do to the stage.
+//! The operations that an input can perform.
 
 use ferroce_dcqcn::CongestionPoint;
 use ferroce_hca::impair::{Blackout, Bottleneck, BurstLoss};

@@ -1,4 +1,4 @@
-//! One device with its memory and its books.
+//! One device with its memory and its ledger.
 
 use std::net::IpAddr;
 

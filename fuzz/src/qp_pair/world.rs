@@ -1,4 +1,4 @@
-//! Two devices, a wire that is up to mischief, and a budget of time.
+//! Two devices, a hostile wire, and a time limit.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! Prints how far the timers of 64 queue pairs in 8 processes are off, while profile after profile
-//! is applied to them in the dark.
+//! Prints the deviations of the timers of 64 queue pairs in 8 processes, while profiles are applied
+//! to them during blackouts.
 //!
 //!     cargo build --release && cargo run --release -p ferroce-interop --bin ladders [ROUNDS]
 

@@ -1,5 +1,5 @@
 //! Prints how long queue pairs wait for a silent peer, predicted and observed, as the table in
-//! docs/running-programs.md.
+//! docs/retry-times.md.
 //!
 //!     cargo build --release && cargo run --release -p ferroce-interop --bin retry_times
 

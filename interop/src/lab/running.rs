@@ -1,4 +1,4 @@
-//! Programs at work, and what they leave behind.
+//! Running programs and their output.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -68,7 +68,7 @@ impl Running {
     ///
     /// # Panics
     ///
-    /// If it takes longer than a minute and a half, and what [`Self::patiently`] adds.
+    /// Panics if it takes longer than a minute and a half, and what [`Self::patiently`] adds.
     pub fn finish(mut self) -> Finished {
         while !self.has_ended() {
             assert!(
@@ -85,7 +85,7 @@ impl Running {
     ///
     /// # Panics
     ///
-    /// If it fails or takes too long.
+    /// Panics if it fails or takes too long.
     pub fn success(self) -> String {
         let finished = self.finish();
         assert!(finished.status.success(), "{finished}");
@@ -132,7 +132,7 @@ impl Finished {
     /// Asserts that it succeeded and printed these lines, which are `CASE: ANSWER`.
     ///
     /// # Panics
-    /// If it did not; with the cases whose answers differ.
+    /// Panics if it did not; with the cases whose answers differ.
     pub fn answers(&self, expected: &str) {
         assert!(self.status.success(), "{self}");
         let pairs = self.stdout.lines().zip(expected.lines());

@@ -1,4 +1,4 @@
-//! What left, as tshark reads it from the captures of all processes.
+//! The sent packets, as tshark reads them from the captures of all processes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,7 +48,7 @@ impl Message {
 ///
 /// # Panics
 ///
-/// If there is no capture, or tshark cannot read one.
+/// Panics if there is no capture, or tshark cannot read one.
 pub(super) fn messages(directory: &Path) -> BTreeMap<u32, Vec<Message>> {
     let mut messages = BTreeMap::new();
     let mut last = BTreeMap::new();

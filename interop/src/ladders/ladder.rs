@@ -1,4 +1,4 @@
-//! Waits as seen, beside those that `ferroce adp trace` prints.
+//! Observed waits, and those that `ferroce adp trace` prints.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

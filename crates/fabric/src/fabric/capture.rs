@@ -87,7 +87,7 @@ impl Captures {
     /// Writes out what is buffered.
     ///
     /// # Errors
-    /// If a capture is not whole.
+    /// Returns an error if a capture is not whole.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         for capture in &mut self.all {
             if let Some(error) = capture.error.take() {

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use super::Path;
 use crate::topology::Topology;
 
-/// The max-min fair shares of flows, each of which uses some of the resources: nobody's share can
-/// grow but at the cost of one that is not larger.
+/// Returns the max-min fair shares of flows, each of which uses some of the resources: no share can
+/// grow except at the cost of one that is not larger.
 ///
-/// All grow alike until a resource is full; those that use it stay, the others go on (water filling).
-/// A flow that uses nothing has an infinite share.
+/// All shares grow equally until a resource is full; the flows that use it stop, the others
+/// continue (water filling). A flow that uses nothing has an infinite share.
 ///
 /// # Panics
-/// If a flow uses a resource that does not exist.
+/// Panics if a flow uses a resource that does not exist.
 #[must_use]
 pub fn max_min(capacities: &[f64], flows: &[Vec<usize>]) -> Vec<f64> {
     let mut shares = vec![f64::INFINITY; flows.len()];
@@ -46,7 +46,8 @@ pub fn max_min(capacities: &[f64], flows: &[Vec<usize>]) -> Vec<f64> {
     }
 }
 
-/// The max-min fair shares of flows on these paths, in bit/s; each way of a cable is a resource.
+/// Returns the max-min fair shares of flows on these paths, in bit/s. Each direction of a cable is
+/// a resource.
 #[must_use]
 pub fn fair_shares(topology: &Topology, paths: &[Path]) -> Vec<f64> {
     let mut places = BTreeMap::new();

@@ -10,30 +10,30 @@ use crate::topology::{NodeId, Ports, Topology};
 /// A cable and the end at which a path enters it: two for each cable.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Hop {
-    /// The cable, by its place in [`Topology::cables`].
+    /// The cable, by its index in [`Topology::cables`].
     pub cable: u32,
     /// Its end, 0 or 1.
     pub end: u8,
 }
 
-/// The way of a flow from one host to another.
+/// The path of a flow from one host to another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Path {
-    /// What it goes over, in order.
+    /// The cables, in order.
     pub hops: Vec<Hop>,
 }
 
 /// How messages become frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Framing {
-    /// The most payload of a frame.
+    /// The maximum payload of a frame.
     pub payload: u32,
-    /// What each frame has beside it.
+    /// The additional bytes of each frame.
     pub headers: u32,
 }
 
 impl Framing {
-    /// What HPCC's simulator computes its ideal completion times with.
+    /// The values with which HPCC's simulator computes its ideal completion times.
     pub const HPCC: Self = Self {
         payload: 1_000,
         headers: 48,
@@ -41,8 +41,8 @@ impl Framing {
 }
 
 impl Path {
-    /// The path between two hosts on which `choose` takes one of the ports that each switch offers;
-    /// `None` if there is none.
+    /// Creates the path between two hosts on which `choose` selects one of the ports that each
+    /// switch offers. Returns `None` if there is none.
     pub fn new(
         topology: &Topology,
         ports: &Ports,
@@ -71,15 +71,15 @@ impl Path {
         }
     }
 
-    /// The rate of the slowest cable.
+    /// Returns the rate of the slowest cable.
     #[must_use]
     pub fn rate(&self, topology: &Topology) -> Rate {
         let rates = self.cables(topology).map(|cable| cable.rate);
         rates.min().unwrap_or_default()
     }
 
-    /// How long a frame of so many bytes takes to the other host: every switch receives all of it
-    /// before it sends it on.
+    /// Returns how long a frame of this length takes to the other host: every switch receives all
+    /// of it before it forwards it.
     #[must_use]
     pub fn latency(&self, topology: &Topology, frame_bytes: u32) -> Span {
         let times = self.cables(topology);
@@ -88,16 +88,16 @@ impl Path {
             .sum()
     }
 
-    /// The base round-trip time as HPCC defines it: a frame of so many bytes there, an answer without
-    /// any back.
+    /// Returns the base round-trip time as defined by HPCC: a frame of this length to the other
+    /// host, and an answer without any length back.
     #[must_use]
     pub fn base_rtt(&self, topology: &Topology, frame_bytes: u32) -> Span {
         self.latency(topology, frame_bytes) + self.latency(topology, 0)
     }
 
-    /// The ideal completion time as HPCC defines it, which slowdowns are relative to: the base
-    /// round-trip time of a full payload, and all bytes with their headers at the rate of the slowest
-    /// cable.
+    /// Returns the ideal completion time as defined by HPCC, to which slowdowns are relative: the
+    /// base round-trip time of a full payload, plus all bytes with their headers at the rate of the
+    /// slowest cable.
     #[must_use]
     pub fn ideal_fct(&self, topology: &Topology, bytes: u64, framing: Framing) -> Span {
         let frames = bytes.div_ceil(framing.payload.max(1).into());

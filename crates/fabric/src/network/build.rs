@@ -15,7 +15,7 @@ use crate::switch::{Switch, SwitchConfig};
 use crate::topology::{CableSpec, NodeId, RATE_MIN, Topology};
 
 impl<P: Parcel> Network<P> {
-    /// A network on which nothing is under way.
+    /// Creates an idle network.
     pub fn new(config: FabricConfig) -> Self {
         let FabricConfig {
             topology,
@@ -53,11 +53,11 @@ impl<P: Parcel> Network<P> {
         }
     }
 
-    /// A network that takes this time from any host to any, itself included, whatever is sent: a star
-    /// whose lines have no end of bandwidth.
+    /// Creates a network that takes the same time between any two hosts, or from a host to itself,
+    /// for any packet: a star whose lines have unlimited bandwidth.
     ///
     /// # Panics
-    /// If there are more hosts than a switch may have ports, or none.
+    /// Panics if there are more hosts than a switch may have ports, or none.
     pub fn plain(hosts: u32, latency: Span) -> Self {
         let cable = CableSpec::new(RATE_MIN, Span::ZERO);
         let mut network = Self::new(FabricConfig {
@@ -75,7 +75,7 @@ impl<P: Parcel> Network<P> {
         network
     }
 
-    /// How long a [plain](Self::plain) network takes for what is sent from now on.
+    /// Sets the latency of a [plain](Self::plain) network for packets sent from now on.
     pub fn set_latency(&mut self, latency: Span) {
         for line in &self.host_lines {
             self.lines[(line ^ 1) as usize].set_delay(latency);

@@ -9,7 +9,7 @@ use crate::line::{Loss, Way};
 use crate::topology::NodeId;
 
 impl<P: Parcel> Network<P> {
-    /// Cuts a cable, or mends it. What is on it is lost, and what waits for it.
+    /// Cuts a cable, or repairs it. What is on it is lost, and so is what waits for it.
     pub fn set_up(&mut self, ends: &mut impl Stations<P>, cable: usize, is_up: bool) {
         if std::mem::replace(&mut self.is_up[cable], is_up) == is_up {
             return;
@@ -66,7 +66,7 @@ impl<P: Parcel> Network<P> {
         }
     }
 
-    /// Switches find ways around cables that are down, and use those again that are up.
+    /// Makes switches find paths around cables that are down, and use cables again that are up.
     pub fn reroute(&mut self) {
         for (cable, is_up) in self.is_up.iter().enumerate() {
             if std::mem::replace(&mut self.is_routed[cable], *is_up) != *is_up {
@@ -75,7 +75,7 @@ impl<P: Parcel> Network<P> {
         }
     }
 
-    /// Changes the rate of a cable both ways, for what is sent from now on.
+    /// Changes the rate of a cable in both directions, for packets sent from now on.
     pub fn set_rate(&mut self, cable: usize, rate: Rate) {
         for line in &mut self.lines[2 * cable..][..2] {
             line.set_rate(Some(rate));
@@ -91,14 +91,15 @@ impl<P: Parcel> Network<P> {
         }
     }
 
-    /// Has a cable lose packets both ways.
+    /// Makes a cable lose packets in both directions.
     pub fn set_loss(&mut self, cable: usize, loss: Loss) {
         for line in &mut self.lines[2 * cable..][..2] {
             line.set_loss(loss);
         }
     }
 
-    /// Has a cable flip a bit of so many packets of 2^32 both ways, which no switch notices.
+    /// Makes a cable flip a bit in a share of packets, in units of 2^-32, in both directions, which
+    /// no switch notices.
     pub fn set_corruption(&mut self, cable: usize, share: u32) {
         for line in &mut self.lines[2 * cable..][..2] {
             line.set_corruption(share);

@@ -9,28 +9,28 @@ use crate::switch::{Switch, SwitchCounters};
 use crate::topology::{NodeId, Topology};
 
 impl<P: Parcel> Network<P> {
-    /// What is connected to what.
+    /// Returns the topology.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// Frames that have crossed a line, on their way from end to end.
+    /// Returns the number of line crossings by frames on their path from end to end.
     pub fn hops(&self) -> u64 {
         self.hops
     }
 
-    /// What the line has counted that leaves a cable's first (0) or second (1) end.
+    /// Returns the counters of the line that leaves a cable's first (0) or second (1) end.
     pub fn line(&self, cable: usize, end: usize) -> LineCounters {
         self.lines[2 * cable + end].counters()
     }
 
-    /// What a switch has counted.
+    /// Returns the counters of a switch.
     pub fn switch(&self, switch: NodeId) -> &SwitchCounters {
         &self.switches[self.switch_index(switch)].counters
     }
 
-    /// Bytes that wait at the end of a cable for the line that leaves it, and the most of one priority
-    /// that ever have; none at a host, whose device waits.
+    /// Returns the bytes that wait at the end of a cable for the line that leaves it, and the
+    /// maximum that one priority has had. Zero at a host, whose device does the waiting.
     pub fn queue(&self, cable: usize, end: usize) -> (u64, u64) {
         let (node, port) = self.lines[2 * cable + end].way.from;
         if self.topology.is_host(NodeId(node)) {
@@ -40,10 +40,10 @@ impl<P: Parcel> Network<P> {
         (port.queue_bytes(), port.queue_max())
     }
 
-    /// Checks that nothing is lost but what is counted, and that the books of all parts agree.
+    /// Checks that all losses are counted, and that all parts are consistent.
     ///
     /// # Panics
-    /// If something is wrong.
+    /// Panics if something is wrong.
     pub fn audit(&self) {
         let in_lines: u64 = self.lines.iter().map(Line::frames).sum();
         let in_switches: u64 = self.switches.iter().map(Switch::frames).sum();
@@ -72,14 +72,14 @@ impl<P: Parcel> Network<P> {
 
 /// What is under way, for those who look at it or meddle with it.
 impl<P: Parcel> Network<P> {
-    /// Packets on lines, first those that have not crossed the first of theirs, each line's in the order
-    /// in which they arrive.
+    /// Returns the packets on lines, first those that have not crossed their first line, each
+    /// line's in the order in which they arrive.
     pub fn under_way(&self) -> impl Iterator<Item = (&Frame, &P)> {
         let frames = self.lines.iter().flat_map(Line::under_way);
         frames.map(|frame| (frame, self.packets.get(frame.packet)))
     }
 
-    /// Packets that wait in switches.
+    /// Returns the packets that wait in switches.
     pub fn waiting(&self) -> impl Iterator<Item = (&Frame, &P)> {
         let frames = self.switches.iter().flat_map(Switch::waiting);
         frames.map(|frame| (frame, self.packets.get(frame.packet)))
@@ -90,7 +90,8 @@ impl<P: Parcel> Network<P> {
         (2 * cable + end) as u32
     }
 
-    /// Loses what is on lines and does not pass; `passes` is asked in the order of [`Self::under_way`].
+    /// Drops packets on lines for which `passes` returns false; it is called in the order of
+    /// [`Self::under_way`].
     pub fn retain(&mut self, mut passes: impl FnMut(&Frame, &P) -> bool) {
         for line in 0..self.lines.len() {
             let (it, packets) = (&mut self.lines[line], &mut self.packets);
@@ -106,7 +107,8 @@ impl<P: Parcel> Network<P> {
         }
     }
 
-    /// Puts a packet on a host's line that the host has not sent, so much later than what it sends now.
+    /// Puts a packet that the host has not sent on a host's line, the given time later than what it
+    /// sends now.
     pub fn inject(&mut self, host: u32, mut frame: Frame, packet: P, late: Span) {
         let id = self.packets.take();
         *self.packets.get_mut(id) = packet;

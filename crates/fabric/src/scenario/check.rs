@@ -8,17 +8,17 @@ use super::Scenario;
 use crate::topology::NodeId;
 use crate::{Fault, JobConfig, OnError};
 
-/// Something suspicious about a scenario that can be run all the same.
+/// A suspicious value in a scenario that can be run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// The line it is about, counted from 1.
+    /// The line, counted from 1.
     pub line: Option<usize>,
     /// What it is, and what to write instead.
     pub text: String,
 }
 
 impl Scenario {
-    /// What can never happen, or surely ends a job.
+    /// Finds what can never happen, or certainly ends a job.
     #[must_use]
     pub fn check(&self) -> Vec<Finding> {
         let mut findings = Vec::new();

@@ -22,23 +22,23 @@ use crate::topology::{NodeId, Topology};
 pub struct Device {
     /// Registers, personality and congestion control.
     pub settings: Arc<Settings>,
-    /// What the retransmission policy is called.
+    /// The name of the retransmission policy.
     pub policy_name: String,
     policy: Policy,
     /// Path MTU of all queue pairs.
     pub mtu: Mtu,
-    /// What a queue pair keeps in flight at most.
+    /// Maximum bytes that a queue pair keeps in flight.
     pub window_bytes: u32,
 }
 
 impl Device {
-    /// How long a queue pair tolerates a silent peer at most; `None` is for ever.
+    /// Returns how long a queue pair tolerates a silent peer at most; `None` = forever.
     #[must_use]
     pub fn total_timeout(&self, qp: QpTimeouts) -> Option<Span> {
         self.policy.total(qp)
     }
 
-    /// Imposes another retransmission policy on all queue pairs, in place of that of the file.
+    /// Sets another retransmission policy for all queue pairs, instead of the file's.
     pub fn set_policy(&mut self, name: &str, policy: Policy) {
         let mut parts = settings_of(&policy);
         parts.congestion = self.settings.to_parts().congestion;
@@ -233,8 +233,8 @@ fn file<'t>(
     }
 }
 
-/// What a device is set to that imposes a policy on its queue pairs; all else is as after power-on. The
-/// seed of the policy is the device's own.
+/// Returns a device's settings with this policy and power-on values for everything else. The seed
+/// of the policy is the device's own.
 #[must_use]
 pub fn settings_of(policy: &Policy) -> SettingsParts {
     let mut personality = Personality {

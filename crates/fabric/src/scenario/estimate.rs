@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use super::Scenario;
 use crate::topology::NodeId;
 
-/// About how much work a run is: of the right order, if little is lost.
+/// An estimate of the work of a run, of the right order if little is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Estimate {
-    /// Frames that cross a cable.
+    /// Frames crossing a cable.
     pub hops: u64,
     /// Memory, bytes.
     pub memory: u64,
-    /// A directory of results, bytes.
+    /// Size of the results directory, bytes.
     pub results: u64,
 }
 
@@ -28,7 +28,7 @@ const SAMPLE_BYTES: u64 = 32;
 const SAMPLE_ROW_BYTES: u64 = 56;
 
 impl Scenario {
-    /// About how much work a run is.
+    /// Estimates the work of a run.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
         let mtu = u64::from(self.device.mtu.bytes());

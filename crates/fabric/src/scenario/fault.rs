@@ -13,23 +13,23 @@ use super::read::{NANOS_MAX, Reader, Section};
 use crate::topology::Topology;
 use crate::{Fault, Loss};
 
-/// One thing that goes wrong, for one span of time.
+/// One fault, for one span of time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FaultSpan {
-    /// What goes wrong, and where: `leaf0-spine1 down`.
+    /// The kind and place of the fault: `leaf0-spine1 down`.
     pub what: String,
     /// When it begins.
     pub from: Time,
-    /// When it ends; never, if it lasts to the end of the run.
+    /// When it ends; [`Time::NEVER`] if it lasts to the end of the run.
     pub to: Time,
-    /// Its place among the file's faults.
+    /// Its index among the file's faults.
     pub entry: usize,
     effect: Effect,
     reroute_after: Option<Span>,
 }
 
 impl FaultSpan {
-    /// How long it lasts.
+    /// Returns how long it lasts.
     #[must_use]
     pub fn length(&self) -> Span {
         match self.to {
@@ -51,7 +51,7 @@ impl FaultSpan {
         }
     }
 
-    /// Whether nothing gets through to some host while it lasts.
+    /// Returns whether some host is cut off while it lasts.
     #[must_use]
     pub fn is_outage(&self) -> bool {
         matches!(self.effect, Effect::Down(_) | Effect::Silent(_))

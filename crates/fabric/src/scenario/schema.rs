@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::keys::{Key, ROOT, Takes};
 
-/// The JSON Schema of a scenario file.
+/// Returns the JSON Schema of a scenario file.
 #[must_use]
 pub fn json_schema() -> String {
     let mut out = String::from(

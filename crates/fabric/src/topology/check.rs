@@ -26,11 +26,12 @@ pub(super) fn within(
 }
 
 impl Topology {
-    /// Says what is wrong first, if it cannot be simulated: what builders make is always right.
+    /// Checks whether the topology can be simulated, and returns the first error. Topologies from
+    /// builders are always valid.
     ///
-    /// Every host has one cable; all nodes are connected; names, rates and delays are as
-    /// [`Topology`], [`RATE_MIN`] and [`DELAY_MAX`] say; no cable connects a node to itself. Several
-    /// cables may connect the same two nodes.
+    /// Every host must have one cable; all nodes must be connected; names, rates and delays must be
+    /// as described at [`Topology`], [`RATE_MIN`] and [`DELAY_MAX`]; no cable may connect a node to
+    /// itself. Several cables may connect the same two nodes.
     pub fn check(&self) -> Result<(), TopologyError> {
         let switches = (self.names.len() as u64).saturating_sub(self.hosts.into());
         within("hosts", self.hosts.into(), 1, HOSTS_MAX)?;

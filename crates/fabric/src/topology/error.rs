@@ -5,7 +5,7 @@ use ferroce_time::Span;
 use super::{DELAY_MAX, PORTS_MAX, RATE_MIN};
 use crate::Rate;
 
-/// Why something is not a topology, or not one that can be simulated.
+/// The reason why a topology is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {

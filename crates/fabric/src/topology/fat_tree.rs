@@ -10,25 +10,25 @@ use super::{CableSpec, HOSTS_MAX, PORTS_MAX, SWITCHES_MAX, Topology, TopologyErr
 /// the cores i * `cores_per_spine` and following, so that any two pods meet in every core. Hosts are
 /// numbered leaf by leaf, pod by pod.
 ///
-/// [`FatTree::k_ary`] is the well-known one of equal switches; change its counts or cables for one
-/// that is oversubscribed.
+/// [`FatTree::k_ary`] creates the well-known one of equal switches; change its counts or cables for
+/// an oversubscribed one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FatTree {
-    /// How many pods.
+    /// Number of pods.
     pub pods: u32,
-    /// How many leaves a pod has: `pod0-leaf0`, `pod0-leaf1`...
+    /// Number of leaves per pod: `pod0-leaf0`, `pod0-leaf1`...
     pub leaves_per_pod: u32,
-    /// How many spines a pod has: `pod0-spine0`, `pod0-spine1`...
+    /// Number of spines per pod: `pod0-spine0`, `pod0-spine1`...
     pub spines_per_pod: u32,
-    /// To how many cores a spine is connected: `core0`, `core1`...
+    /// Number of cores that a spine is connected to: `core0`, `core1`...
     pub cores_per_spine: u32,
-    /// How many hosts are on each leaf.
+    /// Number of hosts on each leaf.
     pub hosts_per_leaf: u32,
-    /// From hosts to leaves.
+    /// Cables from hosts to leaves.
     pub host_cable: CableSpec,
-    /// From leaves to spines.
+    /// Cables from leaves to spines.
     pub spine_cable: CableSpec,
-    /// From spines to cores.
+    /// Cables from spines to cores.
     pub core_cable: CableSpec,
 }
 
@@ -44,8 +44,8 @@ pub(super) fn check_k(k: u32) -> Result<(), TopologyError> {
 }
 
 impl FatTree {
-    /// The three-tier fat-tree of switches with `k` ports: k pods, k²/2 leaves and as many spines,
-    /// k²/4 cores, k³/4 hosts, all cables alike and nothing oversubscribed.
+    /// Creates the three-tier fat-tree of switches with `k` ports: k pods, k²/2 leaves and as many
+    /// spines, k²/4 cores, k³/4 hosts, all cables alike and nothing oversubscribed.
     pub fn k_ary(k: u32, cable: CableSpec) -> Result<Self, TopologyError> {
         check_k(k)?;
         Ok(Self {
@@ -60,7 +60,7 @@ impl FatTree {
         })
     }
 
-    /// The topology.
+    /// Builds the topology.
     pub fn build(&self) -> Result<Topology, TopologyError> {
         within("pods", self.pods.into(), 1, SWITCHES_MAX)?;
         within("leaves_per_pod", self.leaves_per_pod.into(), 1, PORTS_MAX)?;

@@ -13,18 +13,18 @@ use super::{
 };
 use crate::text::{ReadError, Words};
 
-/// What a topology file of HPCC's simulator says.
+/// The contents of a topology file of HPCC's simulator.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HpccTopology {
     /// The topology. Hosts and switches are named by their numbers in the file: h7, switch320.
     pub topology: Topology,
-    /// What each node of the file has become: here hosts come first.
+    /// The node of the topology for each node of the file; in a topology, hosts come first.
     pub nodes: Vec<NodeId>,
 }
 
 impl HpccTopology {
-    /// Reads a file. What it says has yet to be [checked](Topology::check): in such files hosts may have
-    /// several cables.
+    /// Reads a file. The topology has yet to be [checked](Topology::check): in such files hosts may
+    /// have several cables.
     pub fn read(text: &str) -> Result<Self, ReadError> {
         let mut words = Words::new(text);
         let nodes = words.integer("number of nodes", 1, HOSTS_MAX + SWITCHES_MAX)?;
@@ -45,7 +45,7 @@ impl HpccTopology {
         Ok(Self { topology, nodes })
     }
 
-    /// The host that a node of the file has become, if it is one.
+    /// Returns the host for a node of the file, if it is a host.
     #[must_use]
     pub fn host(&self, node: u32) -> Option<u32> {
         let id = *self.nodes.get(node as usize)?;

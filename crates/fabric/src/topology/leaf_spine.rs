@@ -6,27 +6,27 @@ use super::{CableSpec, HOSTS_MAX, PORTS_MAX, SWITCHES_MAX, Topology, TopologyErr
 
 /// Two tiers: every leaf is connected to every spine, hosts are on leaves.
 ///
-/// Leaves are oversubscribed by as much as the rates of their hosts exceed those of their cables to
-/// spines. Hosts are numbered leaf by leaf.
+/// Leaves are oversubscribed by the ratio of their hosts' rates to those of their cables to spines.
+/// Hosts are numbered leaf by leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeafSpine {
-    /// How many leaves: `leaf0`, `leaf1`...
+    /// Number of leaves: `leaf0`, `leaf1`...
     pub leaves: u32,
-    /// How many spines: `spine0`, `spine1`...
+    /// Number of spines: `spine0`, `spine1`...
     pub spines: u32,
-    /// How many hosts are on each leaf.
+    /// Number of hosts on each leaf.
     pub hosts_per_leaf: u32,
-    /// How many cables connect a leaf to a spine.
+    /// Number of cables between a leaf and a spine.
     pub cables_per_spine: u32,
-    /// From hosts to leaves.
+    /// Cables from hosts to leaves.
     pub host_cable: CableSpec,
-    /// From leaves to spines.
+    /// Cables from leaves to spines.
     pub spine_cable: CableSpec,
 }
 
 impl LeafSpine {
-    /// The two-tier fat-tree of switches with `k` ports: k leaves, k/2 spines, k²/2 hosts, all
-    /// cables alike and nothing oversubscribed.
+    /// Creates the two-tier fat-tree of switches with `k` ports: k leaves, k/2 spines, k²/2 hosts,
+    /// all cables alike and nothing oversubscribed.
     pub fn k_ary(k: u32, cable: CableSpec) -> Result<Self, TopologyError> {
         super::fat_tree::check_k(k)?;
         Ok(Self {
@@ -39,7 +39,7 @@ impl LeafSpine {
         })
     }
 
-    /// The topology.
+    /// Builds the topology.
     pub fn build(&self) -> Result<Topology, TopologyError> {
         let (leaves, spines) = (u64::from(self.leaves), u64::from(self.spines));
         within("leaves", leaves, 1, SWITCHES_MAX)?;

@@ -6,19 +6,19 @@ use ferroce_units::Probability;
 
 use super::{Cable, CableSpec, NodeId, Topology, TopologyError};
 
-/// A cable between nodes that are given by their names.
+/// A cable between nodes given by name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NamedCable {
-    /// What it connects.
+    /// The nodes that it connects.
     pub ends: [String; 2],
     /// Its rate and delay.
     pub spec: CableSpec,
-    /// How likely it loses a packet, each on its own, either way.
+    /// Probability of losing a packet, independently for each packet and direction.
     pub loss: Probability,
 }
 
 impl Topology {
-    /// These hosts and switches, connected by these cables.
+    /// Creates a topology from lists of hosts, switches and cables.
     pub fn from_list(
         hosts: Vec<String>,
         switches: Vec<String>,

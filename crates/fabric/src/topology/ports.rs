@@ -2,12 +2,12 @@
 
 use super::{NodeId, Topology};
 
-/// Where a cable is plugged in.
+/// A port: one end of a cable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Port {
-    /// The cable, by its place in [`Topology::cables`].
+    /// The cable, by its index in [`Topology::cables`].
     pub cable: u32,
-    /// Which of the cable's ends is here.
+    /// Which end of the cable is here.
     pub end: u8,
     /// The number of the port at the other end.
     pub peer_port: u16,
@@ -17,9 +17,9 @@ pub struct Port {
 
 /// The ports of every node of a topology.
 ///
-/// The number of a port is the place of its cable among those of the node, in the order of
-/// [`Topology::cables`]. So a host has port 0 alone, and in what builders make the first ports of a
-/// switch lead to hosts or to the tier below.
+/// The number of a port is the index of its cable among those of the node, in the order of
+/// [`Topology::cables`]. A host therefore has only port 0, and in topologies from builders the
+/// first ports of a switch lead to hosts or to the tier below.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Ports {
     /// Where those of each node begin, and where the last ones end.
@@ -28,8 +28,8 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// The ports of a topology in which every cable ends at nodes that exist, and no node has more
-    /// than [`PORTS_MAX`](super::PORTS_MAX).
+    /// Computes the ports of a topology in which every cable ends at existing nodes, and no node
+    /// has more than [`PORTS_MAX`](super::PORTS_MAX).
     #[must_use]
     pub fn of(topology: &Topology) -> Self {
         let mut first = vec![0_u32; topology.names.len() + 1];
@@ -66,7 +66,7 @@ impl Ports {
         Self { first, ports }
     }
 
-    /// The ports of a node by their numbers; none if there is no such node.
+    /// Returns the ports of a node by their numbers; none if there is no such node.
     #[must_use]
     pub fn at(&self, node: NodeId) -> &[Port] {
         let node = node.0 as usize;
@@ -76,7 +76,8 @@ impl Ports {
         }
     }
 
-    /// What a host is connected to: its switch, or the other host of a [`Topology::pair`].
+    /// Returns the node that a host is connected to: its switch, or the other host of a
+    /// [`Topology::pair`].
     #[must_use]
     pub fn switch_of(&self, host: u32) -> Option<NodeId> {
         self.at(NodeId(host)).first().map(|port| port.peer)

@@ -4,32 +4,32 @@ use super::assembly::Assembly;
 use super::check::within;
 use super::{CableSpec, HOSTS_MAX, NodeId, PORTS_MAX, SWITCHES_MAX, Topology, TopologyError};
 
-/// A rail-optimised pod, as AI clusters have it: servers with several cards, of which those with the
-/// same number share a leaf, their rail; spines connect the rails.
+/// A rail-optimised pod, as in AI clusters: servers with several cards. Cards with the same number
+/// share a leaf, their rail, and spines connect the rails.
 ///
-/// Each card is a host of its own: card 3 of server 17 is `s17-nic3`, host number 17 * `nics` + 3. Servers
-/// that are more than a leaf has ports for come in several units, each with rails of its own.
+/// Each card is a separate host: card 3 of server 17 is `s17-nic3`, host number 17 * `nics` + 3. If
+/// a leaf does not have enough ports for all servers, they form several units with their own rails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RailPod {
-    /// How many servers.
+    /// Number of servers.
     pub servers: u32,
-    /// How many cards each server has, and so how many rails each unit has.
+    /// Number of cards per server, which is the number of rails per unit.
     pub nics: u32,
-    /// How many servers share their rails. With one unit these are `rail0`, `rail1`..., with several
-    /// `unit0-rail0`, `unit0-rail1`...
+    /// Number of servers that share their rails. With one unit these are `rail0`, `rail1`..., with
+    /// several `unit0-rail0`, `unit0-rail1`...
     pub servers_per_unit: u32,
-    /// How many spines: `spine0`, `spine1`...
+    /// Number of spines: `spine0`, `spine1`...
     pub spines: u32,
-    /// How many cables connect a rail to a spine.
+    /// Number of cables between a rail and a spine.
     pub cables_per_spine: u32,
-    /// From cards to rails.
+    /// Cables from cards to rails.
     pub host_cable: CableSpec,
-    /// From rails to spines.
+    /// Cables from rails to spines.
     pub spine_cable: CableSpec,
 }
 
 impl RailPod {
-    /// The topology.
+    /// Builds the topology.
     pub fn build(&self) -> Result<Topology, TopologyError> {
         let (servers, nics) = (u64::from(self.servers), u64::from(self.nics));
         within("servers", servers, 1, HOSTS_MAX)?;

@@ -107,7 +107,7 @@ impl Scenario {
 /// Plays the scenario with flows that all have this configuration.
 ///
 /// # Errors
-/// If a value of the scenario is out of range.
+/// Returns an error if a value of the scenario is out of range.
 pub fn run<R: ReactionPoint>(
     scenario: &Scenario,
     config: &R::Config,
@@ -120,7 +120,7 @@ pub fn run<R: ReactionPoint>(
 /// fair share of each other, in mean rates of two milliseconds; `None` if they never were.
 ///
 /// # Errors
-/// If a value of the scenario is out of range.
+/// Returns an error if a value of the scenario is out of range.
 pub fn converges_after<R: ReactionPoint>(
     scenario: &Scenario,
     config: &R::Config,

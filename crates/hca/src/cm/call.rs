@@ -22,7 +22,7 @@ const DREQ: u8 = 3;
 
 impl Cm {
     /// Listens on a service, for connections or datagrams. At most `backlog` requests wait for the
-    /// program at a time; a peer repeats those that come on top.
+    /// program at a time; further ones are dropped, and the peer repeats them.
     pub fn listen(&mut self, service: ServiceId, backlog: u32) -> Result<(), CmError> {
         if self.listeners.contains_key(&service) {
             return Err(CmError::InUse { service });
@@ -35,14 +35,14 @@ impl Cm {
         Ok(())
     }
 
-    /// Listens no more. Requests that the program knows of stay its own.
+    /// Stops listening. Requests that the program knows of stay.
     pub fn unlisten(&mut self, service: ServiceId) -> Result<(), CmError> {
         let listener = self.listeners.remove(&service);
         listener.map(drop).ok_or(CmError::NotListening { service })
     }
 
-    /// Asks a peer for a connection; the answer is [`super::CmEventKind::Reply`], `Rejected` or
-    /// `Unreachable`.
+    /// Requests a connection from a peer. The answer is [`super::CmEventKind::Reply`], `Rejected`
+    /// or `Unreachable`.
     pub fn connect(&mut self, now: Time, request: &ConnectRequest) -> Result<CommId, CmError> {
         let mut req = request.message()?;
         let wait = answer_within(
@@ -144,8 +144,8 @@ impl Cm {
         Ok(())
     }
 
-    /// Takes the peer for ready because its data arrived, while the message that says so is still
-    /// under way (`IBV_EVENT_COMM_EST`). No change if the connection is established already.
+    /// Treats the peer as ready because its data arrived, while the message that says so is still
+    /// on its way (`IBV_EVENT_COMM_EST`). Does nothing if the connection is already established.
     pub fn establish(&mut self, comm: CommId) -> Result<(), CmError> {
         let begins = |state| matches!(state, CmState::RepSent | CmState::Established);
         let connection = self.in_state(comm, "be established", "REP sent", begins)?;
@@ -155,7 +155,7 @@ impl Cm {
         Ok(())
     }
 
-    /// Ends a connection, or agrees to its end. No change if that is under way or over.
+    /// Ends a connection, or agrees to its end. Does nothing if it is already ending or has ended.
     pub fn disconnect(
         &mut self,
         now: Time,
@@ -209,7 +209,7 @@ impl Cm {
         self.repeat(comm);
     }
 
-    /// Asks a peer for the queue pair of a datagram service; the answer is
+    /// Requests the queue pair of a datagram service from a peer. The answer is
     /// [`super::CmEventKind::SidrReply`] or `Unreachable`.
     pub fn sidr_request(&mut self, now: Time, request: &SidrRequest) -> Result<CommId, CmError> {
         bits::<5>("packet_lifetime", request.packet_lifetime)?;
@@ -259,9 +259,9 @@ impl Cm {
         Ok(())
     }
 
-    /// Forgets a connection: its name is invalid from now on, and a peer that still counts on it is
-    /// told. Messages about its end go on in the background. Events
-    /// that were not polled vanish.
+    /// Forgets a connection: its ID becomes invalid, and a peer that still relies on it is
+    /// notified. Messages about its end continue in the background. Events that were not polled are
+    /// discarded.
     pub fn destroy(&mut self, now: Time, comm: CommId) -> Result<(), CmError> {
         let connection = self.connection(comm)?;
         let (state, peer) = (connection.state, connection.peer);
@@ -315,9 +315,9 @@ impl Cm {
         self.enter_time_wait(now, comm, last);
     }
 
-    /// Sends the last message about each connection that is over, or should be, once more: the program
-    /// ends, after [`Self::destroy_all`], and nobody is there to repeat one that is lost. A peer whose
-    /// request to disconnect remained without an answer would ask for a minute.
+    /// Sends the last message about each connection that has ended, or should end, once more. Call
+    /// this after [`Self::destroy_all`] when the program exits and can no longer repeat a lost
+    /// message. A peer whose request to disconnect got no answer would repeat it for a minute.
     pub fn repeat_last(&mut self) {
         let ends = |state| matches!(state, CmState::DreqSent | CmState::TimeWait);
         let over = self.connections.iter().filter(|(_, it)| ends(it.state));
@@ -327,7 +327,7 @@ impl Cm {
         }
     }
 
-    /// Forgets everything, as when a program ends: every peer gets one message.
+    /// Forgets everything, as when a program exits: every peer gets one message.
     pub fn destroy_all(&mut self, now: Time) {
         self.listeners.clear();
         let owned = self

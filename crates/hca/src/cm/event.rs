@@ -6,12 +6,12 @@ use ferroce_wire::cm::{Private, RejectReason, Rep, Req, SidrRep, SidrReq};
 
 use super::CommId;
 
-/// What happened to a connection.
+/// An event of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CmEvent {
     /// The connection.
     pub comm: CommId,
-    /// What happened.
+    /// The kind of event.
     pub kind: CmEventKind,
 }
 
@@ -19,7 +19,7 @@ pub struct CmEvent {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum CmEventKind {
-    /// Somebody asks for a connection. The program accepts, rejects or destroys it.
+    /// A peer requests a connection. The program accepts, rejects or destroys it.
     Request {
         /// The peer's address.
         source: IpAddr,
@@ -37,7 +37,7 @@ pub enum CmEventKind {
         /// What it sent along.
         private: Private<224>,
     },
-    /// The peer refuses the connection, or breaks it off before it is complete.
+    /// The peer refuses the connection, or cancels it before it is complete.
     Rejected {
         /// Why.
         reason: RejectReason,
@@ -46,8 +46,8 @@ pub enum CmEventKind {
     },
     /// The peer does not answer.
     Unreachable,
-    /// The peer wants to end the connection, which takes [`super::Cm::disconnect`]; or both did and
-    /// it is over.
+    /// The peer wants to end the connection, which requires [`super::Cm::disconnect`]; or both
+    /// sides have, and it has ended.
     Disconnected {
         /// What it sent along.
         private: Private<220>,
@@ -57,11 +57,11 @@ pub enum CmEventKind {
         /// What it sent along.
         private: Private<224>,
     },
-    /// The peer does not say whether it agrees; the connection is over.
+    /// The peer has not answered whether it agrees; the connection has ended.
     DisconnectTimeout,
-    /// No packet of the connection is under way any more; its queue pair may be used again.
+    /// No more packets of the connection can arrive; its queue pair can be reused.
     TimeWaitExit,
-    /// Somebody asks for the queue pair of a datagram service.
+    /// A peer requests the queue pair of a datagram service.
     SidrRequest {
         /// The peer's address.
         source: IpAddr,

@@ -99,7 +99,7 @@ impl Limiter {
     /// Checks that it does not sleep for ever.
     ///
     /// # Panics
-    /// If it does.
+    /// Panics if it does.
     pub(crate) fn audit(&self, now: Time) {
         let is_bounded = |until: Time| until.since(now) <= WAIT_MAX;
         assert!(self.wait_until.is_none_or(is_bounded), "{self:?}");

@@ -18,7 +18,8 @@ impl Hca {
     /// `docs/design/bounds.md`, and hold for a host that sends nothing, too.
     ///
     /// # Panics
-    /// If they do not agree, or something has grown beyond its bound, which is a bug in the device.
+    /// Panics if they do not agree, or something has grown beyond its bound, which is a bug in the
+    /// device.
     pub fn audit(&self) {
         for (index, entry) in self.qps.iter() {
             assert_eq!(self.qp_index(entry.qp.qpn()), Some(index));

@@ -61,7 +61,7 @@ impl Carrier {
 }
 
 impl Hca {
-    /// Whether the port is up at this time.
+    /// Returns whether the port is up at this time.
     pub fn port_is_up(&mut self, now: Time) -> bool {
         self.common.now = self.common.now.max(now);
         self.refresh();
@@ -71,12 +71,13 @@ impl Hca {
         self.has_carrier()
     }
 
-    /// Takes over what was set by others, for a host that has nothing else for the device.
+    /// Applies settings changed by other processes, for a host that has no other input for the
+    /// device.
     pub fn handle_settings(&mut self, now: Time) {
         self.port_is_up(now);
     }
 
-    /// The host's own interface has got or lost its carrier.
+    /// Records that the host's own interface has got or lost its carrier.
     pub fn set_host_carrier(&mut self, now: Time, is_up: bool) {
         self.port_is_up(now);
         let carrier = self.carrier_mut();
@@ -92,7 +93,7 @@ impl Hca {
         self.follow_schedule();
     }
 
-    /// How the host's own interface is when the device begins.
+    /// Sets the initial state of the host's own interface.
     pub fn begin_with_host_carrier(&mut self, now: Time, is_up: bool) {
         let carrier = self.carrier_mut();
         carrier.host_is_up = is_up;

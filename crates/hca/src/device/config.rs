@@ -11,40 +11,41 @@ use crate::limits::Limits;
 use crate::secret::Secret;
 use crate::settings::Personality;
 
-/// What a device is made with.
+/// The configuration of a new device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[repr(C)] // what packets need stands first
 pub struct HcaConfig {
-    /// Bytes of responses to READs that may be on their way here, as a receive buffer counts them.
+    /// Maximum bytes of READ responses in flight to this device, as a receive buffer counts them.
     pub response_bytes: u32,
-    /// What the host makes of the device. Devices of many hosts that are alike share it.
+    /// The parameters set by the host. Devices of many similar hosts share them.
     pub host: Arc<HostProfile>,
     /// Seed of everything random in the device (D26).
     pub seed: u64,
-    /// Upper 8 bits of the numbers of queue pairs and shared receive queues, and of the connection
-    /// manager's names. Devices that share an address have different slots.
+    /// Upper 8 bits of the numbers of queue pairs and shared receive queues, and of connection IDs.
+    /// Devices that share an address have different slots.
     pub slot: u8,
-    /// Key of all that a stranger must not guess: the lower bits of these numbers and names, tags of
-    /// keys, first PSNs. If each owner of a slot has another one, late packets for the last one meet
-    /// nobody. `None` leaves it to the host, which takes a random one; without a host it is zero.
+    /// Key for everything that outsiders must not guess: the lower bits of these numbers and IDs,
+    /// key tags, first PSNs. If each owner of a slot has a different one, late packets for the last
+    /// owner match nothing. `None` lets the host choose a random one; without a host it is zero.
     pub secret: Option<Secret>,
-    /// Objects at a time, at most [`Limits::MAX`].
+    /// Maximum numbers of objects, at most [`Limits::MAX`].
     pub limits: Limits,
     /// MTU of the port: the longest datagram, and the largest path MTU.
     pub port_mtu: Mtu,
-    /// Bytes that each queue pair keeps in flight at most.
+    /// Maximum bytes that each queue pair keeps in flight.
     pub window_bytes: u32,
-    /// Bytes that all of them together keep in flight to one peer, as a receive buffer counts them.
-    /// If its buffer takes as much, nothing is lost for want of room.
+    /// Maximum bytes that all queue pairs together keep in flight to one peer, as a receive buffer
+    /// counts them. If the peer's buffer is at least as large, no packets are lost because it is
+    /// full.
     pub total_window_bytes: u32,
-    /// How much of that a path gets.
+    /// The share of it that a path gets.
     pub window: Window,
-    /// Speed of the port, above which congestion control limits nobody. Nothing else keeps to it. Of a
-    /// host whose port has a rate it is that rate.
+    /// Speed of the port, above which congestion control does not limit. It limits nothing else. If
+    /// the host's port has a rate, it is that rate.
     pub speed: Rate,
     /// Firmware behaviour.
     pub personality: Personality,
-    /// What congestion control does where sources disagree.
+    /// Congestion control options where sources disagree.
     pub switches: Switches,
     /// Report every timer expiry as [`crate::Event::TimerExpired`].
     pub trace_timers: bool,

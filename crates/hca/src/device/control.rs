@@ -11,7 +11,7 @@ use crate::settings::Settings;
 use crate::state::{SettingError, WriteLockError};
 
 impl Hca {
-    /// See [`crate::DeviceState::access_register`]. What is written acts at once.
+    /// See [`crate::DeviceState::access_register`]. Writes take effect immediately.
     pub fn access_register(
         &mut self,
         id: u16,
@@ -48,8 +48,8 @@ impl Hca {
         Ok(())
     }
 
-    /// Adds to a counter; for what the host sees and the device cannot (a wrong ICRC, a packet
-    /// that does not parse or that the socket refused).
+    /// Adds to a counter, for what only the host sees (a wrong ICRC, a packet that cannot be parsed
+    /// or that the socket refused).
     pub fn count(&mut self, counter: Counter, n: u64) {
         self.common.state.count(counter, n);
     }

@@ -142,7 +142,7 @@ impl Port {
     /// Checks that each of `listed` waits once, in its priority, and nobody else.
     ///
     /// # Panics
-    /// If not.
+    /// Panics if not.
     pub(super) fn audit(&self, listed: impl Iterator<Item = (u8, u32)>) {
         let mut count = 0;
         for (priority, index) in listed {

@@ -9,7 +9,7 @@ use crate::link::Release;
 use crate::packet::{CE, Held, Received};
 
 impl Hca {
-    /// Takes a packet from the link.
+    /// Handles a packet from the link.
     pub fn handle_packet(&mut self, now: Time, packet: &Received<'_>) {
         self.common.now = now;
         self.refresh();

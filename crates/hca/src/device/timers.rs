@@ -51,7 +51,7 @@ impl Timers {
     /// Checks that nothing is put off for longer than the longest timer runs, which the program sets.
     ///
     /// # Panics
-    /// If something is.
+    /// Panics if something is.
     pub(super) fn audit(&self, now: Time) {
         let latest = now.after(WAIT_MAX);
         assert!(

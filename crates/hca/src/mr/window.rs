@@ -317,7 +317,7 @@ impl KeyTable {
     /// Compares the windows with what the regions know of them.
     ///
     /// # Panics
-    /// If they do not agree.
+    /// Panics if they do not agree.
     pub(crate) fn audit(&self) {
         let bounds = || {
             self.entries.iter().filter_map(|(_, entry)| match entry {

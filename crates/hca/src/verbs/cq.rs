@@ -9,7 +9,7 @@ use crate::error::{Object, VerbsError};
 use crate::limits;
 
 impl Hca {
-    /// Makes a completion queue for `capacity` entries.
+    /// Creates a completion queue for `capacity` entries.
     pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, VerbsError> {
         self.create_cq_ex(CqInit {
             capacity,
@@ -17,7 +17,7 @@ impl Hca {
         })
     }
 
-    /// Makes a completion queue (ibv_create_cq_ex(3)).
+    /// Creates a completion queue (ibv_create_cq_ex(3)).
     pub fn create_cq_ex(&mut self, init: CqInit) -> Result<CqId, VerbsError> {
         in_range("cqe", init.capacity.into(), 1, limits::MAX_CQE.into())?;
         let (object, max) = (Object::Cq, self.config.limits.max_cq);
@@ -34,7 +34,7 @@ impl Hca {
         Ok(())
     }
 
-    /// Entries a completion queue has room for.
+    /// Returns the capacity of a completion queue.
     pub fn cq_capacity(&self, cq: CqId) -> Result<u32, VerbsError> {
         let queue = self.common.cqs.get(cq.0);
         let queue = queue.ok_or_else(|| no_such(Object::Cq, cq.0))?;

@@ -12,8 +12,8 @@ use crate::event::Event;
 use crate::group::group_of_mgid;
 
 impl Hca {
-    /// Attaches a UD queue pair to a multicast group, by its GID: packets for the group come to it,
-    /// too. Being attached twice is being attached (ibv_attach_mcast(3)).
+    /// Attaches a UD queue pair to a multicast group, by its GID, so that it receives packets for
+    /// the group. Attaching it again has no effect (ibv_attach_mcast(3)).
     pub fn attach_mcast(&mut self, qpn: Qpn, mgid: [u8; 16]) -> Result<(), VerbsError> {
         let group = self.check_group(qpn, mgid)?;
         let members = self.groups.members(group);
@@ -47,15 +47,14 @@ impl Hca {
         Ok(())
     }
 
-    /// Spares a UD queue pair its own multicasts, which otherwise come back to it if it is attached
-    /// to the group (`IBV_QP_CREATE_BLOCK_SELF_MCAST_LB` of ibv_create_qp_ex(3)). `own` is the
-    /// device's address.
+    /// Prevents a UD queue pair from receiving its own multicasts if it is attached to the group
+    /// (`IBV_QP_CREATE_BLOCK_SELF_MCAST_LB` of ibv_create_qp_ex(3)). `own` is the device's address.
     pub fn block_own_mcast(&mut self, qpn: Qpn, own: IpAddr) -> Result<(), VerbsError> {
         self.check_datagrams(qpn)?.blocked_echo = Some(own);
         Ok(())
     }
 
-    /// The multicast groups that queue pairs are attached to: those the host should be in.
+    /// Returns the multicast groups that queue pairs are attached to, which the host must join.
     pub fn groups(&self) -> impl Iterator<Item = IpAddr> {
         self.groups.addresses()
     }

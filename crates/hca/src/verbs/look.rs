@@ -8,65 +8,65 @@ use crate::credit::PathLook;
 use crate::device::Hca;
 use crate::ids::PdId;
 
-/// A queue pair, to look at.
+/// Information about a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct QpLook<'a> {
     /// The queue pair itself.
     pub qp: &'a Qp,
-    /// Its protection domain. An XRC target has none.
+    /// Its protection domain; `None` for an XRC target.
     pub pd: Option<PdId>,
-    /// Where its send requests complete, if it has any.
+    /// The completion queue of its send requests, if it has any.
     pub send_cq: Option<CqId>,
-    /// Where its receive requests complete, if it has any of its own.
+    /// The completion queue of its own receive requests, if it has any.
     pub recv_cq: Option<CqId>,
-    /// Number of the shared receive queue that it takes from, if it does.
+    /// The shared receive queue that it uses, if any.
     pub srqn: Option<Srqn>,
-    /// The way to its peer, from RTR on.
+    /// The path to its peer, from RTR on.
     pub path: Option<Path>,
-    /// What all of them may send to its peer, if that answers.
+    /// What all queue pairs may send to its peer, if it answers.
     pub window: Option<PathLook>,
 }
 
-/// A completion queue, to look at.
+/// Information about a completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CqLook {
     /// Its handle.
     pub id: CqId,
-    /// Entries that it has room for.
+    /// Its capacity.
     pub capacity: u32,
     /// Completions that wait to be polled.
     pub waiting: usize,
-    /// Queue pairs that complete here.
+    /// Number of queue pairs that use it.
     pub users: u32,
 }
 
-/// A shared receive queue, to look at.
+/// Information about a shared receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SrqLook {
     /// Its number (`ibv_get_srq_num`).
     pub srqn: Srqn,
     /// Its protection domain.
     pub pd: PdId,
-    /// It is one of XRC.
+    /// Whether it is an XRC one.
     pub xrc: bool,
-    /// Requests that it has room for.
+    /// Its capacity in requests.
     pub max_wr: u32,
-    /// Requests that wait.
+    /// Waiting requests.
     pub waiting: usize,
-    /// Queue pairs that take from it.
+    /// Number of queue pairs that use it.
     pub users: u32,
 }
 
 impl Hca {
-    /// Whether there is anything that packets could be for: queue pairs, receive queues that are
-    /// shared, services that somebody listens on, connections.
+    /// Returns whether the device has objects that can receive packets: queue pairs, shared receive
+    /// queues, services with listeners, connections.
     pub fn wants_link(&self) -> bool {
         self.qps.len() > 0
             || self.common.srqs.len() > 0
             || self.cm.get().is_some_and(|cm| cm.is_active())
     }
 
-    /// The queue pairs with what they are tied to.
+    /// Returns the queue pairs and their associated objects.
     pub fn look_at_qps(&self) -> impl Iterator<Item = QpLook<'_>> {
         self.qps.iter().map(|(_, entry)| QpLook {
             qp: &entry.qp,
@@ -82,7 +82,7 @@ impl Hca {
         })
     }
 
-    /// The completion queues.
+    /// Returns the completion queues.
     pub fn look_at_cqs(&self) -> impl Iterator<Item = CqLook> {
         self.common.cqs.iter().map(|(index, cq)| CqLook {
             id: CqId(index),
@@ -92,7 +92,7 @@ impl Hca {
         })
     }
 
-    /// The shared receive queues.
+    /// Returns the shared receive queues.
     pub fn look_at_srqs(&self) -> impl Iterator<Item = SrqLook> {
         self.common.srqs.iter().map(|(index, srq)| SrqLook {
             srqn: Srqn::new(self.common.numbers.number(index)),
@@ -104,7 +104,7 @@ impl Hca {
         })
     }
 
-    /// The protection domains and how many objects are in each.
+    /// Returns the protection domains and the number of objects in each.
     pub fn look_at_pds(&self) -> impl Iterator<Item = (PdId, u32)> {
         self.pds.iter().map(|(index, users)| (PdId(index), *users))
     }

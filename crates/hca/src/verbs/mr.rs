@@ -9,14 +9,15 @@ use crate::ids::PdId;
 use crate::memory::Memory;
 use crate::mr::{MrInfo, MrKey};
 
-/// What the bits of `ibv_access_flags` ask of a memory region or window.
+/// The meaning of `ibv_access_flags` for a memory region or window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RegFlags {
     /// Permissions.
     pub access: AccessFlags,
     /// The region or window starts at address 0 (`IBV_ACCESS_ZERO_BASED`).
     pub zero_based: bool,
-    /// Pages may come and go (`IBV_ACCESS_ON_DEMAND`). Every region of this device is like that.
+    /// Pages may be unmapped and mapped again (`IBV_ACCESS_ON_DEMAND`). Every region of this device
+    /// allows this.
     pub on_demand: bool,
 }
 
@@ -29,8 +30,8 @@ impl RegFlags {
     /// `IBV_ACCESS_OPTIONAL_RANGE`: relaxed ordering, and hints that a device may overlook.
     const OPTIONAL: u32 = 0x3ff0_0000;
 
-    /// Reads the bits of `ibv_access_flags`. Huge pages and relaxed ordering make no difference
-    /// to a device in software.
+    /// Reads the bits of `ibv_access_flags`. Huge pages and relaxed ordering have no effect on a
+    /// software device.
     pub fn from_bits(bits: u32) -> Result<Self, VerbsError> {
         for (bit, what) in [
             (Self::FLUSH_GLOBAL, "IBV_ACCESS_FLUSH_GLOBAL"),
@@ -52,17 +53,18 @@ impl RegFlags {
         })
     }
 
-    /// The same of what a queue pair permits. FLUSH, for which no peer can ask this device, is permitted
-    /// in vain: programs that know it grant it to every queue pair, and cards without it let them.
+    /// Reads the permissions of a queue pair. FLUSH permissions are accepted without effect,
+    /// because no peer can use them: programs that know FLUSH grant them to every queue pair, and
+    /// cards without it accept them.
     pub fn of_queue_pair(bits: u32) -> Result<Self, VerbsError> {
         Self::from_bits(bits & !(Self::FLUSH_GLOBAL | Self::FLUSH_PERSISTENT))
     }
 }
 
 impl RegFlags {
-    /// Whether a registration of `len` bytes from `addr` means whatever the program has mapped at
-    /// any time (implicit ODP, ibv_reg_mr(3)): memory to be reached by
-    /// [`Memory::checked`] only.
+    /// Returns whether a registration of `len` bytes from `addr` stands for everything that the
+    /// program has mapped at any time (implicit ODP, ibv_reg_mr(3)). Such memory may be accessed
+    /// only through [`Memory::checked`].
     pub fn is_implicit(&self, addr: u64, len: u64) -> Result<bool, VerbsError> {
         match (len, addr) {
             (u64::MAX, 0) if self.on_demand => Ok(true),
@@ -72,7 +74,7 @@ impl RegFlags {
     }
 }
 
-/// What `ibv_rereg_mr` changes of a memory region.
+/// The changes that `ibv_rereg_mr` makes to a memory region.
 #[derive(Clone, Debug, Default)]
 pub struct MrModify {
     /// Other memory, and the address under which work requests and peers see its first byte
@@ -130,8 +132,8 @@ impl Hca {
         Ok(info)
     }
 
-    /// Makes a region without memory at all addresses: what is written there vanishes, what is
-    /// read is zero. Only its lkey is of use (ibv_alloc_null_mr(3)).
+    /// Creates a region without memory that covers all addresses: writes are discarded, reads
+    /// return zeros. Only its lkey is useful (ibv_alloc_null_mr(3)).
     pub fn alloc_null_mr(&mut self, pd: PdId) -> Result<MrInfo, VerbsError> {
         let nothing = Memory::Phantom {
             addr: 0,
@@ -140,8 +142,8 @@ impl Hca {
         self.reg_mr(pd, nothing, AccessFlags::LOCAL_WRITE)
     }
 
-    /// Changes a memory region to which no memory window is bound: all of it, or on error nothing.
-    /// Its keys stay. Packets under way are judged by what the region is when they arrive
+    /// Changes a memory region to which no memory window is bound, atomically: all or none. Its
+    /// keys stay. Packets in flight are checked against the region at the time they arrive
     /// (ibv_rereg_mr(3)).
     pub fn rereg_mr(&mut self, key: MrKey, change: MrModify) -> Result<MrInfo, VerbsError> {
         let mut info = self.unbound_mr(key)?;
@@ -167,14 +169,14 @@ impl Hca {
         Ok(info)
     }
 
-    /// From now on nothing reaches memory, whatever the regions say: the program ends, and its
-    /// memory with it. Its queue pairs still take acknowledgements and send those they owe; requests
-    /// of peers are as lost as if it had ended already.
+    /// Disables all accesses to memory, regardless of regions, because the program exits. Its queue
+    /// pairs still handle acknowledgements and send those they owe; requests of peers are lost as
+    /// if it had exited already.
     pub fn revoke_memory(&mut self) {
         self.common.keys.revoke();
     }
 
-    /// Takes a memory region away to which no memory window is bound; packets under way to it are
+    /// Deregisters a memory region to which no memory window is bound; packets in flight to it are
     /// refused from now on.
     pub fn dereg_mr(&mut self, key: MrKey) -> Result<(), VerbsError> {
         let info = self.unbound_mr(key)?;
@@ -190,7 +192,7 @@ impl Hca {
         Ok(region.info)
     }
 
-    /// The memory regions.
+    /// Returns the memory regions.
     pub fn mrs(&self) -> impl Iterator<Item = &MrInfo> {
         self.common.keys.regions().map(|region| &region.info)
     }

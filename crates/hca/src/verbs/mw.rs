@@ -20,14 +20,14 @@ pub struct MwBindWr {
     pub mr: Option<MrKey>,
     /// First byte, as an address in the region.
     pub va: u64,
-    /// Length in bytes; 0 takes the memory away from the window.
+    /// Length in bytes; 0 unbinds the window.
     pub length: u64,
     /// What the peer may do.
     pub access: AccessFlags,
 }
 
 impl Hca {
-    /// Makes a memory window that opens nothing (ibv_alloc_mw(3)).
+    /// Creates an unbound memory window (ibv_alloc_mw(3)).
     pub fn alloc_mw(&mut self, pd: PdId, kind: MwType) -> Result<MwInfo, VerbsError> {
         self.pd_users(pd)?;
         let (object, max) = (Object::Mw, self.config.limits.max_mw);
@@ -37,7 +37,7 @@ impl Hca {
         Ok(info)
     }
 
-    /// Destroys a memory window, also one that is bound.
+    /// Destroys a memory window, even if it is bound.
     pub fn dealloc_mw(&mut self, id: MwId) -> Result<(), VerbsError> {
         let info = self.query_mw(id)?;
         self.common.keys.remove_window(id);
@@ -45,7 +45,7 @@ impl Hca {
         Ok(())
     }
 
-    /// What is known about a memory window.
+    /// Returns information about a memory window.
     pub fn query_mw(&self, id: MwId) -> Result<MwInfo, VerbsError> {
         self.common
             .keys
@@ -53,7 +53,7 @@ impl Hca {
             .ok_or_else(|| no_such(Object::Mw, id.0))
     }
 
-    /// The memory windows.
+    /// Returns the memory windows.
     pub fn mws(&self) -> impl Iterator<Item = MwInfo> {
         self.common.keys.windows()
     }

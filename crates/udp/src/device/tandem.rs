@@ -42,7 +42,7 @@ impl<'a> Tandem<'a> {
     /// Drives these two.
     ///
     /// # Errors
-    /// When the process has no file descriptor left.
+    /// Returns an error when the process has no file descriptor left.
     pub fn new(devices: [&'a Device; 2]) -> io::Result<Self> {
         // Without it timers are up to 50 us late.
         let _ = tighten_timer_slack();

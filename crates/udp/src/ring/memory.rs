@@ -18,7 +18,7 @@ impl Memory {
     /// A new ring's, and the file with which another process maps it. Pages come as they are used.
     ///
     /// # Errors
-    /// When the process has no descriptor or no address space left.
+    /// Returns an error when the process has no descriptor or no address space left.
     pub fn make() -> io::Result<(Self, File)> {
         let file = fixed_memory_file(LEN)?;
         let region = Region::map(&file, LEN)?;
@@ -29,7 +29,7 @@ impl Memory {
     /// That of a ring that another process has made.
     ///
     /// # Errors
-    /// When it is nothing of the kind.
+    /// Returns an error when it is nothing of the kind.
     pub fn of(file: OwnedFd) -> io::Result<Self> {
         let region = Region::map(&File::from(file), LEN)?;
         match region.word(MAGIC_AT).load(Ordering::Acquire) {

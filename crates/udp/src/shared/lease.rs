@@ -1,7 +1,7 @@
-//! Leases of processes that are no more. A process says nothing when it dies; the lock of its slot does.
+//! Leases of processes that have ended. The lock of a process's slot shows that it has died.
 //!
-//! Whoever ends leases holds a lock of its own, and so does the next owner of a slot before it takes
-//! any. So nobody mistakes leases of the living for those of the dead.
+//! A process that ends leases holds a lock, and so does the next owner of a slot before it takes
+//! any. Leases of living processes are therefore never mistaken for those of dead ones.
 
 use std::io;
 

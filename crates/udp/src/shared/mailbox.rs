@@ -1,5 +1,5 @@
-//! How the processes of a device reach each other: each has a datagram socket with a name in the
-//! device's directory, where nobody but the user may look.
+//! Communication between the processes of a device: each has a datagram socket with a name in the
+//! device's directory, which only the user can access.
 
 use std::fs::{self, File};
 use std::io;

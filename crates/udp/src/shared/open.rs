@@ -1,4 +1,4 @@
-//! Making, opening, replacing and removing the file.
+//! Creating, opening, replacing and removing the file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! Which process has which of the sockets that share the device's port, as they have found out.
+//! The known positions of processes among the sockets that share the device's port.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What processes on one host tell each other of rings: who takes some, and who sleeps.
+//! What processes on one host announce about rings: which accept some, and which are asleep.
 
 use std::fs::File;
 use std::io;

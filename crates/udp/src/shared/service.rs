@@ -1,4 +1,4 @@
-//! Who serves which port of the connection manager.
+//! The owners of connection manager ports.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The settings of a card, as all processes that have one of its functions open share them.
+//! The settings of a card, shared by all processes that have one of its functions open.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! Settings as words: as they lie in the shared file, and in notes of this release.
+//! Settings as words: in the shared file, and in records of this release.
 
 use ferroce_adp::DecTrigger;
 use ferroce_dcqcn::{CongestionPoint, Param, Params, Rate};

@@ -1,4 +1,4 @@
-//! Control messages: what travels beside the payload of one socket call.
+//! Control messages: the metadata of one socket call.
 
 use std::mem;
 

@@ -29,7 +29,7 @@ impl Socket {
     /// that has the address `own`, at its port. It is not for sending.
     ///
     /// # Errors
-    /// What the kernel says: no multicast on the interface, another address family, no
+    /// Returns the kernel's error: no multicast on the interface, another address family, no
     /// descriptors.
     pub fn join(group: IpAddr, own: SocketAddr) -> io::Result<Self> {
         let address = match group {

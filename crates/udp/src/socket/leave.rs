@@ -1,13 +1,14 @@
 //! Leaving the group of sockets that share a port without losing a packet.
 //!
-//! A socket that is closed takes with it what the kernel has put there since it was read last, and
-//! what the kernel was about to put there. So it leaves first. Binding it to a network interface
-//! that is not there (SO_BINDTOIFINDEX, which any process may set once) takes it out of the group
-//! and out of the lookup by address, while it stays open: from then on no packet is for it. Those
-//! whose lookup was under way are there after one grace period of RCU, the lock under which the
-//! kernel delivers; `membarrier(2)` waits for one. What is then read is all there will ever be.
+//! When a socket is closed, the packets that the kernel has put there since it was last read are
+//! lost, and so are those that the kernel was about to put there. The socket therefore leaves
+//! first. Binding it to a network interface that does not exist (SO_BINDTOIFINDEX, which any
+//! process may set once) removes it from the group and from the lookup by address, while it stays
+//! open: from then on, no packet is for it. Packets whose lookup was in progress arrive within one
+//! grace period of RCU, the lock under which the kernel delivers; `membarrier(2)` waits for one.
+//! After that, no further packets arrive.
 //!
-//! Where that would move the sockets of others, another process keeps it in its place instead
+//! If that would move the sockets of others, another process keeps it in its position instead
 //! (`kept.rs`).
 
 use std::io;
@@ -32,7 +33,7 @@ impl Socket {
     /// sockets that share it. What has come can still be read. Nothing can be sent any more.
     ///
     /// # Errors
-    /// Kernels before 5.7 want a privilege for it.
+    /// Returns an error on kernels before 5.7, which require a privilege for it.
     pub(crate) fn leave(&self) -> io::Result<()> {
         self.is_in.store(false, Ordering::Relaxed);
         set(&self.inner, libc::SOL_SOCKET, SO_BINDTOIFINDEX, NOWHERE)

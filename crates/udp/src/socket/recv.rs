@@ -1,4 +1,4 @@
-//! Receiving: several messages a call, each of which may hold several datagrams.
+//! Receiving: several messages per call, each of which may hold several datagrams.
 
 use std::fmt;
 use std::io;
@@ -20,8 +20,8 @@ impl Socket {
     /// there are now in [`RecvBuffers::messages`]; 0 if nothing has arrived.
     ///
     /// # Errors
-    /// Only if the socket itself is unusable. Errors that the network reports later (a refused
-    /// port, a vanished route) count as nothing received.
+    /// Returns an error only if the socket itself is unusable. Errors that the network reports
+    /// later (a refused port, a vanished route) count as nothing received.
     pub fn recv(&self, buffers: &mut RecvBuffers) -> io::Result<usize> {
         buffers.filled = 0;
         let headers = &mut buffers.headers[..buffers.room];

@@ -24,7 +24,7 @@ impl Socket {
     /// [identifications](Self::ip_id) than they would now get: make them anew.
     ///
     /// # Errors
-    /// See [`SendError`]. Nothing has left when there is an error.
+    /// Returns [`SendError`]. Nothing was sent if there is an error.
     pub fn send(
         &self,
         dest: SocketAddr,

@@ -1,10 +1,10 @@
-//! Which of the sockets that share a port gets a packet: a program in the kernel says
-//! (SO_ATTACH_REUSEPORT_CBPF, socket(7)). Any of the sockets may replace it, without privilege.
+//! Selects which of the sockets that share a port gets a packet, with a program in the kernel
+//! (SO_ATTACH_REUSEPORT_CBPF, socket(7)). Any of the sockets may replace it, without privileges.
 //!
-//! It sees the UDP payload and answers with the index of a socket, in the order in which they were
-//! bound. When one is closed the last one takes its index, of which nobody is told. An index that
-//! no socket has leaves the choice to the kernel, as when there is no program; so a program that
-//! knows any sockets names one of them for whatever it does not know.
+//! The program sees the UDP payload and returns the index of a socket, in the order in which they
+//! were bound. When one is closed, the last one takes its index, without notice to any process. If
+//! no socket has the returned index, the kernel selects one, as without a program. A program that
+//! knows any sockets therefore returns one of them for packets that it cannot assign.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -62,7 +62,7 @@ impl Socket {
     /// [`Options::share_port`](super::Options)).
     ///
     /// # Errors
-    /// If the kernel, or a sandbox, does not take programs.
+    /// Returns an error if the kernel, or a sandbox, does not take programs.
     pub fn steer(&self, routes: &Routes) -> io::Result<()> {
         attach(self.raw(), &mut routes.program())
     }

@@ -1,4 +1,4 @@
-//! GUIDs, and how the file writes them.
+//! GUIDs, and their form in the file.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! What a device looks like to a program that knows certain hardware.
+//! The appearance of a device to programs that expect certain hardware.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

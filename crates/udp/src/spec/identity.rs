@@ -1,4 +1,4 @@
-//! Which card a device says that it is.
+//! The card that a device presents itself as.
 
 use ferroce_hca::Identity;
 

@@ -1,4 +1,4 @@
-//! What carries a device's packets.
+//! The link that carries a device's packets.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,7 @@
 //! PCI addresses of devices in their files.
 //!
 //! A device has one because tools look for cards by it: it is the name of the device's directory in
-//! `/sys/devices`, and what DOCA programs are given.
+//! `/sys/devices`, and the argument of DOCA programs.
 
 use ferroce_prm::PciAddress;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};

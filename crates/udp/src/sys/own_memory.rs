@@ -13,7 +13,8 @@ struct OwnMemory;
 /// How a device reaches memory that the program may unmap, for [`ferroce_hca::Memory::checked`].
 ///
 /// # Errors
-/// If the kernel does not let the process use `process_vm_readv`, as some containers' filters do.
+/// Returns an error if the kernel does not let the process use `process_vm_readv`, as some
+/// containers' filters do.
 pub fn own_memory() -> io::Result<&'static dyn CheckedAccess> {
     read(&raw const PROBE as u64, &mut [0])?;
     Ok(&OwnMemory)

@@ -1,4 +1,4 @@
-//! Policies on a whole fabric: a scenario of `ferroce sim`, run again and again.
+//! Policies on a whole fabric: repeated runs of a `ferroce sim` scenario.
 
 use ferroce_adp::Policy;
 use ferroce_fabric::scenario::Scenario;

@@ -1,4 +1,4 @@
-//! How policies fared, as SVG: which share of jobs lost how little, and was back how soon.
+//! The comparison as SVG: time lost and resume delay, as shares of jobs.
 
 use ferroce_time::Span;
 use ferroce_trial::figures::Job;

@@ -1,4 +1,4 @@
-//! How policies fared, as a table and for programs.
+//! The comparison as a table and as JSON.
 
 use ferroce_time::Span;
 use ferroce_trial::Fared;

@@ -1,4 +1,4 @@
-//! The profile that was found, and what speaks for it.
+//! The fitted profile, and the evidence for it.
 
 use ferroce_adp::file::to_toml;
 use ferroce_designer::command::{Tool, quoted, set};

@@ -1,4 +1,4 @@
-//! The ladder as SVG.
+//! The plot as SVG.
 
 use ferroce_adp::trace::Event;
 use plotters::coord::ranged1d::Ranged;

@@ -1,4 +1,4 @@
-//! The ladder in characters.
+//! The plot in characters.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What a run has shown: samples over time, and figures of its phases.
+//! The results of a run: samples over time, and figures for its phases.
 
 use std::ops::Range;
 

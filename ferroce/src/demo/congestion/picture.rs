@@ -1,4 +1,4 @@
-//! The course as SVG: what each queue pair carries and may carry, the queue, and alpha.
+//! The course as SVG: each queue pair's throughput and limit, the queue, and alpha.
 
 use plotters::style::{Color, RGBColor};
 

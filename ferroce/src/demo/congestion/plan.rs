@@ -1,4 +1,4 @@
-//! What the congestion demo does, before it does it.
+//! The plan of the congestion demo.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What the congestion demo says at the end: the course, a table, a sentence, or JSON.
+//! The output of the congestion demo: the course, a table, a verdict, or JSON.
 
 use std::net::IpAddr;
 

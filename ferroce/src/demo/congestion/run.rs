@@ -1,4 +1,4 @@
-//! The run: queue pairs that send as fast as they may, and what can be seen meanwhile.
+//! The run: queue pairs that send as fast as they are allowed to, and samples of it.
 
 use std::time::Duration;
 

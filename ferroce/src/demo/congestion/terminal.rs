@@ -1,4 +1,4 @@
-//! The course in characters: what each queue pair carries, the queue, and alpha.
+//! The course in characters: each queue pair's throughput, the queue, and alpha.
 
 use std::fmt::Write as _;
 

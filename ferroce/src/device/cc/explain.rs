@@ -1,4 +1,4 @@
-//! `ferroce cc explain`: what the parameters mean.
+//! `ferroce cc explain`: the meaning of the parameters.
 
 use clap::Args;
 use ferroce_dcqcn::{Param, Target, Unit, Vocabulary};

@@ -1,4 +1,4 @@
-//! `ferroce cc model`: the algorithms against what others have predicted of them.
+//! `ferroce cc model`: compares the algorithms with published predictions.
 
 use clap::Args;
 use ferroce_dcqcn::RangeError;

@@ -1,4 +1,4 @@
-//! Which objects to show.
+//! Selects the objects to show.
 
 use std::ops::RangeInclusive;
 

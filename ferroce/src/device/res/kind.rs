@@ -1,4 +1,4 @@
-//! The kinds of objects and their keys, which are those of iproute2's `rdma` as far as it has them.
+//! The kinds of objects and their keys, which are those of iproute2's `rdma` if it has them.
 
 use ferroce_udp::{Process, Query, Resource};
 use serde_json::{Map, Value, json};

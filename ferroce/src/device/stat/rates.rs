@@ -1,4 +1,4 @@
-//! `ferroce stat --watch`: how fast counters grow.
+//! `ferroce stat --watch`: the rates of counters.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What devices and programs are at, looked at twice.
+//! Samples the state of devices and programs twice.
 
 use std::fs;
 use std::time::{Duration, Instant};

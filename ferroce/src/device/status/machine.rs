@@ -1,4 +1,5 @@
-//! Whether the machine is too busy to trust times: load, steal, and how late a sleeping thread wakes.
+//! Whether the machine is too busy for reliable times: load, steal, and how late a sleeping thread
+//! wakes.
 
 use std::fs;
 use std::thread;

@@ -1,4 +1,4 @@
-//! The lines, so many that they fit a terminal of 80 columns and 24 lines.
+//! The lines, limited to a terminal of 80 columns and 24 lines.
 
 use super::super::stat::per_second;
 use super::gather::{Condition, DeviceLook, Program, Seen, Status};

@@ -1,4 +1,4 @@
-//! What deserves attention.
+//! Findings that deserve attention.
 
 use std::time::Duration;
 

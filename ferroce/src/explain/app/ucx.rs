@@ -1,7 +1,7 @@
-//! UCX: seconds in place of codes, and variables for each transport.
+//! UCX: seconds instead of codes, and variables for each transport.
 //!
-//! A transport takes the variable with its own name first, then that of its family, then that of
-//! rc, from which all of them have the setting (UCX's configuration parser, checked against its
+//! A transport uses the variable with its own name first, then that of its family, then that of rc,
+//! from which all of them inherit the setting (UCX's configuration parser, checked against its
 //! sources of August 2026).
 
 use ferroce_time::Span;

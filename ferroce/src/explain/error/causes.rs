@@ -1,4 +1,4 @@
-//! What each error completion means: one table for the command, its JSON and the manual.
+//! The meaning of each error completion: one table for the command, its JSON and the manual.
 
 use ferroce_hca::{Counter, WcStatus};
 

@@ -1,4 +1,4 @@
-//! The errors that a device has seen.
+//! A device's recorded errors.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! What the report shows.
+//! The plots of the report.
 
 use std::collections::BTreeMap;
 

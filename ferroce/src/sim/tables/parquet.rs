@@ -1,5 +1,5 @@
-//! Tables as Parquet: a column of numbers is INT64, of names UTF-8, and nothing is compressed but by
-//! its encoding.
+//! Tables as Parquet: columns of numbers are INT64, columns of names UTF-8, and nothing is
+//! compressed except by its encoding.
 
 use std::fs::File;
 use std::io;

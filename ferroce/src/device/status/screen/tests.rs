@@ -1,4 +1,4 @@
-//! What the screen shows, and that it fits.
+//! The contents of the screen, and its size.
 
 use std::time::Duration;
 
