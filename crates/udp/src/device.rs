@@ -1,12 +1,12 @@
 //! A device behind its lock, and the threads that drive it.
 
-#[cfg(test)]
-pub(crate) mod by_hand;
 mod helper;
 mod host;
 mod lull;
 mod progress;
 mod tandem;
+#[cfg(test)]
+pub(crate) mod tests;
 mod watch;
 
 use std::mem;

@@ -395,7 +395,7 @@ impl Link for SocketLink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::by_hand::pair;
+    use crate::device::tests::pair;
     use crate::engine::Engine;
 
     /// A look at the socket takes what has come through rings meanwhile. As long as it has nothing

@@ -176,7 +176,7 @@ impl Drop for FailOnPanic<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::by_hand::{Side, pair};
+    use crate::device::tests::{Side, pair};
 
     /// What the helper does last before it sleeps; whether it may.
     fn falls_asleep(side: &Side) -> bool {
