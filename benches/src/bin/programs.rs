@@ -32,9 +32,9 @@ struct Args {
     /// The program ferroce [default: beside this one, where `cargo build --release` leaves it]
     #[arg(long)]
     ferroce: Option<PathBuf>,
-    /// Only the programs whose name contains this
-    #[arg(long, default_value = "")]
-    only: String,
+    /// Only the programs whose name contains this; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
     /// Print JSON
     #[arg(short, long)]
     json: bool,
@@ -79,6 +79,12 @@ const MEASURES: &[(&str, &str, Measure)] = &[
         gbps(bench, "ib_read_bw", MIB)
     }),
     ("UCX over TCP 1 MiB", "Gb/s", |bench| ucx_gbps(bench, MIB)),
+    ("bare stream 1 MiB, MTU 1024", "Gb/s", |bench| {
+        Ok(bare_stream(bench, MIB, 1024)?.gbps)
+    }),
+    ("ib_write_bw 1 MiB, MTU 1024", "Gb/s", |bench| {
+        Ok(bench.perftest("ib_write_bw", MIB, &["-m", "1024"])?.gbps)
+    }),
     ("bare ping-pong 64 B", "us", |_| ping_pong()),
     ("ib_write_lat 8 B", "us", |bench| {
         Ok(bench.perftest_latency("ib_write_lat", 8, LATENCY_ROUNDS)?)
@@ -135,6 +141,11 @@ const RATIOS: &[(&str, &str, &str)] = &[
     ("ib_write_bw 1 MiB", "UCX over TCP 1 MiB", ""),
     ("ib_send_bw 1 MiB", "ib_write_bw 1 MiB", ">= 0.9"),
     ("ib_read_bw 1 MiB", "ib_write_bw 1 MiB", ">= 0.9"),
+    (
+        "ib_write_bw 1 MiB, MTU 1024",
+        "bare stream 1 MiB, MTU 1024",
+        ">= 0.85",
+    ),
     ("ib_write_lat 8 B", "bare ping-pong 64 B", "<= 1.5"),
     ("ib_write_bw 8 B", "bare stream 8 B", ">= 0.35"),
     ("ib_write_bw 8 B", "UCX over TCP put 8 B", ">= 8"),
@@ -194,9 +205,9 @@ fn measure(args: &Args) -> Result<Report, Box<dyn std::error::Error>> {
         seconds: args.seconds,
         link: "udp",
     };
-    let wanted = MEASURES
-        .iter()
-        .filter(|(name, ..)| name.contains(&args.only));
+    let is_wanted =
+        |name: &str| args.only.is_empty() || args.only.iter().any(|it| name.contains(it));
+    let wanted = MEASURES.iter().filter(|(name, ..)| is_wanted(name));
     let mut runs: Vec<_> = wanted.map(|measure| (measure, Vec::new())).collect();
     for _ in 0..args.rounds {
         for ((_, _, how), values) in &mut runs {
@@ -228,16 +239,17 @@ fn measure(args: &Args) -> Result<Report, Box<dyn std::error::Error>> {
 }
 
 fn stream(bench: &Bench, bytes: usize) -> Result<f64, Box<dyn std::error::Error>> {
-    Ok(bare_stream(bench, bytes)?.gbps)
+    Ok(bare_stream(bench, bytes, 4096)?.gbps)
 }
 
 fn rate_of_bare(bench: &Bench) -> Result<f64, Box<dyn std::error::Error>> {
-    Ok(bare_stream(bench, 8)?.messages_per_second / 1e6)
+    Ok(bare_stream(bench, 8, 4096)?.messages_per_second / 1e6)
 }
 
-fn bare_stream(bench: &Bench, bytes: usize) -> Result<Throughput, bare::Error> {
+fn bare_stream(bench: &Bench, bytes: usize, mtu: usize) -> Result<Throughput, bare::Error> {
     let config = Stream {
         message_bytes: bytes,
+        mtu_bytes: mtu,
         seconds: bench.seconds.into(),
         // Room for all 128 messages if they are short.
         window_bytes: match bytes < KIB_4 {

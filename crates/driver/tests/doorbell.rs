@@ -260,6 +260,15 @@ fn the_watch_sends_what_the_program_leaves() {
     assert_eq!(scene.look(MICROSECOND), Watched::Again);
 }
 
+/// Which is as soon as a program that computes is promised.
+#[test]
+fn a_watch_that_has_a_core_sends_within_20_microseconds() {
+    let mut scene = Scene::begin(NO_BATCH);
+    scene.waiting = Waiting::from_bits(BATCH);
+    let mut looks = (1..=20).map(|_| scene.look(MICROSECOND));
+    assert!(looks.any(|watched| watched == Watched::Send));
+}
+
 #[test]
 fn a_program_that_goes_on_needs_no_help() {
     let mut scene = Scene::begin(BATCH);

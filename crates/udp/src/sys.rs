@@ -13,6 +13,7 @@ mod map;
 mod own_memory;
 mod region;
 mod signals;
+mod slice;
 mod ticks;
 
 pub(crate) use descriptors::{memory_file, receive_with, send_with};
@@ -33,4 +34,5 @@ pub(crate) use map::{Shareable, map, shareable};
 pub use own_memory::own_memory;
 pub(crate) use region::{Region, fixed_memory_file};
 pub(crate) use signals::NoSignals;
+pub(crate) use slice::shorten_slice;
 pub(crate) use ticks::ticks;

@@ -11,6 +11,7 @@ use ferroce_hca::Time;
 
 use super::progress::{Held, Shared};
 use crate::engine::Engine;
+use crate::sys::shorten_slice;
 use crate::wait::{Waiter, tighten_timer_slack};
 
 /// [`Shared::helper_until_ps`] of a helper that looks at the device by itself, and soon.
@@ -39,6 +40,8 @@ impl Shared {
         let _ = self.helper.set(thread::current());
         // Without it timers are up to 50 us late.
         let _ = tighten_timer_slack();
+        // Without it one that has given its core away may get it back 4 ms later.
+        let _ = shorten_slice();
         let mut helper = Helper::new(Engine::now());
         while !self.stop.load(Ordering::Acquire) {
             if self.watch.is_wanted.load(Ordering::Relaxed) {
