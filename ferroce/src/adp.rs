@@ -14,7 +14,6 @@ mod trace;
 mod trial_args;
 
 pub(crate) use live::deadly;
-pub(crate) use trace::WaitJson;
 
 use std::fmt::Write as _;
 use std::fs;

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use ferroce_hca::HistogramConfig;
-use serde::Serialize;
 
 use crate::adp::plot::short;
 use crate::output::Table;
@@ -67,25 +66,4 @@ fn bar(count: u64, most: u64) -> String {
     }
     let _ = write!(text, " {count}");
     format!("{text:<width$}")
-}
-
-/// A bin for programs.
-#[derive(Debug, Serialize)]
-pub(crate) struct BinJson {
-    low_ns: u64,
-    high_ns: Option<u64>,
-    count: u64,
-}
-
-/// All bins for programs.
-pub(crate) fn json(config: &HistogramConfig, counts: &[u64]) -> Vec<BinJson> {
-    let bin = |(bin, &count)| {
-        let (low_ns, high_ns) = config.edges_ns(bin);
-        BinJson {
-            low_ns,
-            high_ns,
-            count,
-        }
-    };
-    counts.iter().enumerate().map(bin).collect()
 }

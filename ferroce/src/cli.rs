@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::output::{Failure, Output};
 use crate::{
-    adp, demo, device, explain, identify, install, mlxreg, pcap, reg, run, serve, sim, sweep,
+    adp, demo, device, explain, identify, install, json, mlxreg, pcap, reg, run, serve, sim, sweep,
 };
 
 pub(crate) const EXIT_CODES: &str = "Exit codes:
@@ -66,6 +66,8 @@ enum Work {
     Explain(explain::Command),
     Identify(identify::Identify),
     Pcap(pcap::Command),
+    Schema(json::Schema),
+    Version(json::Version),
 }
 
 impl Work {
@@ -86,6 +88,8 @@ impl Work {
             Self::Explain(command) => command.run(to),
             Self::Identify(command) => command.run(to),
             Self::Pcap(command) => command.run(to),
+            Self::Schema(command) => command.run(to),
+            Self::Version(command) => command.run(to),
         }
     }
 }

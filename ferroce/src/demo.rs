@@ -20,7 +20,7 @@ mod congestion;
 mod error;
 mod figures;
 mod picture;
-mod plan;
+pub(crate) mod plan;
 mod progress;
 mod report;
 mod rig;
@@ -38,7 +38,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use ferroce_adp::QpTimeouts;
 use ferroce_udp::{Tap, TapDirection};
-use serde::Serialize;
 
 use self::figures::Figures;
 use self::plan::{Blackout, Kind, Plan};
@@ -46,6 +45,7 @@ use self::progress::Progress;
 pub(crate) use self::report::digits;
 use self::workload::Pattern;
 use crate::adp;
+use crate::json::Document as _;
 use crate::output::{Failure, Output};
 
 const EXIT_CODES: &str = "Exit codes:
@@ -109,7 +109,8 @@ pub struct Command {
 /// What a demo has to say.
 struct Shown {
     text: String,
-    json: serde_json::Value,
+    /// The document, on one line.
+    json: String,
     /// If asked for.
     svg: Option<String>,
     /// Wrong bytes have arrived under this; they are shown all the same.
@@ -142,7 +143,7 @@ impl Command {
             write(file, picture).map_err(|error| cannot_write(path, &error))?;
         }
         if self.json {
-            to.json(&shown.json)?;
+            to.text(&(shown.json + "\n"))?;
         } else {
             to.text(&shown.text)?;
         }
@@ -178,18 +179,15 @@ impl Command {
             .is_some()
             .then(|| picture::draw(&plan, &profile_name, &runs));
         let wrong = runs.iter().find(|run| !run.verified);
+        let document = report::document(&plan, &profile_name, &runs);
         Ok(Shown {
             text: report::text(&plan, &profile_name, &runs),
-            json: to_json(&report::Json::new(&plan, &profile_name, &runs))?,
+            json: document.line().map_err(io::Error::from)?,
             svg: svg.transpose().map_err(io::Error::other)?,
             wrong_under: wrong.map(|run| format!("policy {}", run.policy)),
             too_busy: verdict::too_busy(&runs).is_some(),
         })
     }
-}
-
-fn to_json(facts: &impl Serialize) -> Result<serde_json::Value, Failure> {
-    Ok(serde_json::to_value(facts).map_err(io::Error::from)?)
 }
 
 fn make_runs(plan: &Plan) -> Result<Vec<Figures>, Failure> {

@@ -3,7 +3,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `format` | lines and JSON as `rdma` prints them |
+//! | `format` | lines as `rdma` prints them, and how to print |
 //! | `dev` | the devices themselves |
 //! | `res` | programs' objects |
 //! | `stat` | counters |
@@ -30,7 +30,6 @@ mod watch;
 use cc::Cc;
 use dev::Dev;
 pub(crate) use format::Before;
-use format::{Format, Row};
 pub(crate) use hist::spelled_out;
 use impair::Impair;
 pub(crate) use impair::in_force;
@@ -105,17 +104,15 @@ fn devices(registry: &Registry, name: Option<&str>) -> Result<Vec<(usize, Device
     Ok(all.filter(|(_, spec)| is_wanted(spec)).collect())
 }
 
-/// Prints a row for the device of a name, or for each of all.
-fn show_each(
+/// What `look` finds of the device of a name, or of each of all.
+fn each<T>(
     registry: &Registry,
     name: Option<&str>,
-    format: Format,
-    to: &mut Output<'_>,
-    row: impl Fn(usize, &DeviceSpec) -> Result<Row, Failure>,
-) -> Result<(), Failure> {
+    look: impl Fn(usize, &DeviceSpec) -> Result<T, Failure>,
+) -> Result<Vec<T>, Failure> {
     let devices = devices(registry, name)?;
-    let rows = devices.iter().map(|(place, spec)| row(*place, spec));
-    format.print(to, rows.collect::<Result<_, _>>()?)
+    let found = devices.iter().map(|(place, spec)| look(*place, spec));
+    found.collect()
 }
 
 fn observe(registry: &Registry, spec: &DeviceSpec) -> Result<Observer, Failure> {

@@ -11,11 +11,10 @@ use clap::Args;
 use ferroce_capture::{Analysis, Answer, End, Ladder, Log, Sure, Way, explain_failures, identify};
 use ferroce_time::Span;
 use ferroce_units::TIME;
-use serde::Serialize;
 
+use crate::json::capture as json;
 use crate::output::{Failure, Output};
 use crate::pcap;
-use words::{AnswerJson, FailuresJson};
 
 /// Queue pairs with answers of their own that are shown if --all is not given.
 const SHOWN_MAX: usize = 10;
@@ -120,7 +119,11 @@ impl Identify {
         };
         let answer = identify(std::slice::from_ref(&ladder));
         if self.json {
-            return to.json(&AnswerJson::new(&answer, &[ladder]));
+            return to.document(&json::Identified {
+                source: "times",
+                queue_pairs: vec![words::document(None, &answer, &[ladder])],
+                failures: None,
+            });
         }
         to.text(&words::answer(&answer, &[ladder]))
     }
@@ -139,9 +142,10 @@ impl Identify {
         if self.json {
             let queue_pairs = found
                 .iter()
-                .map(|(way, answer)| QueuePair::new(way, answer));
-            return to.json(&Report {
-                queue_pairs: Some(queue_pairs.collect()),
+                .map(|(way, answer)| words::document(Some(way), answer, &way.requests.ladders));
+            return to.document(&json::Identified {
+                source: "capture",
+                queue_pairs: queue_pairs.collect(),
                 failures: None,
             });
         }
@@ -216,9 +220,10 @@ impl Identify {
         let log = Log::read(BufReader::new(source)).map_err(|error| unreadable(file, &error))?;
         let failures = explain_failures(&log.gaps());
         if self.json {
-            return to.json(&Report {
-                queue_pairs: None,
-                failures: Some(FailuresJson::new(&log, failures.as_ref())),
+            return to.document(&json::Identified {
+                source: "log",
+                queue_pairs: Vec::new(),
+                failures: Some(words::log_document(&log, failures.as_ref())),
             });
         }
         if log.errors == 0 {
@@ -267,36 +272,6 @@ fn merged(groups: Vec<Group<'_>>) -> Vec<Group<'_>> {
 
 fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
     Failure::broken(format_args!("cannot read {}: {error}", file.display()))
-}
-
-#[derive(Serialize)]
-struct Report<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    queue_pairs: Option<Vec<QueuePair>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failures: Option<FailuresJson<'a>>,
-}
-
-#[derive(Serialize)]
-struct QueuePair {
-    from: String,
-    to: String,
-    src_qpn: Option<u32>,
-    dest_qpn: u32,
-    #[serde(flatten)]
-    answer: AnswerJson,
-}
-
-impl QueuePair {
-    fn new(way: &Way, answer: &Answer) -> Self {
-        Self {
-            from: way.key.from.to_string(),
-            to: way.key.to.to_string(),
-            src_qpn: way.src_qp.map(|qp| qp.value()),
-            dest_qpn: way.key.dest_qp.value(),
-            answer: AnswerJson::new(answer, &way.requests.ladders),
-        }
-    }
 }
 
 /// How sure an answer is, for people.

@@ -13,6 +13,7 @@ pub mod device;
 pub mod explain;
 mod identify;
 mod install;
+mod json;
 mod leftover;
 mod lines;
 mod mlxreg;

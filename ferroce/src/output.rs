@@ -5,7 +5,8 @@ use std::io::{self, Write};
 
 use ferroce_time::Span;
 use ferroce_udp::RegistryError;
-use serde::Serialize;
+
+use crate::json::Document;
 
 /// Where a command prints: facts to `out`, remarks to `err`.
 pub struct Output<'a> {
@@ -21,10 +22,16 @@ impl Output<'_> {
         Ok(self.out.write_all(text.as_bytes())?)
     }
 
-    /// Prints facts as one line of JSON.
-    pub fn json(&mut self, facts: &impl Serialize) -> Result<(), Failure> {
-        serde_json::to_writer(&mut *self.out, facts).map_err(io::Error::from)?;
-        self.text("\n")
+    /// Prints a document on one line.
+    pub(crate) fn document(&mut self, facts: &impl Document) -> Result<(), Failure> {
+        let line = facts.line().map_err(io::Error::from)?;
+        self.text(&(line + "\n"))
+    }
+
+    /// Prints a document on several lines.
+    pub(crate) fn document_in_lines(&mut self, facts: &impl Document) -> Result<(), Failure> {
+        let lines = facts.lines().map_err(io::Error::from)?;
+        self.text(&(lines + "\n"))
     }
 
     /// Prints a remark that is not part of the answer.

@@ -11,8 +11,8 @@ use clap::{Args, Subcommand};
 use ferroce_capture::{Analysis, FileEnd, ReadError, Way, analyse};
 use ferroce_time::Span;
 use ferroce_wire::Service;
-use serde::Serialize;
 
+use crate::json::capture as json;
 use crate::lines::wrapped;
 use crate::output::{Failure, Output};
 use findings::findings;
@@ -131,7 +131,7 @@ impl Check {
     fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let analysis = read(&self.file, open(&self.file)?)?;
         if self.json {
-            return to.json(&Report::new(&analysis));
+            return to.document(&document(&analysis));
         }
         let totals = &analysis.totals;
         let mut text = head(&analysis);
@@ -245,109 +245,56 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-#[derive(Serialize)]
-struct Report {
-    packets: u64,
-    duration_ns: u64,
-    icrc_right: u64,
-    icrc_wrong: u64,
-    icrc_unknown: u64,
-    is_cut: bool,
-    remarks: Vec<String>,
-    directions: Vec<Direction>,
-}
-
-#[derive(Serialize)]
-struct Direction {
-    from: String,
-    to: String,
-    src_qpn: Option<u32>,
-    dest_qpn: u32,
-    service: &'static str,
-    packets: u64,
-    payload_bytes: u64,
-    captured_twice: u64,
-    icrc_wrong: u64,
-    congestion_marked: u64,
-    cnps: u64,
-    first_ns: u64,
-    last_ns: u64,
-    mtu: Option<u32>,
-    requests: u64,
-    repeated: u64,
-    rounds: u64,
-    rounds_after_nak: u64,
-    rounds_after_rnr_nak: u64,
-    missing: u64,
-    came_later: u64,
-    out_of_sequence: u64,
-    unanswered: Option<u32>,
-    responses: u64,
-    sequence_naks: u64,
-    rnr_naks: u64,
-    fatal_naks: u64,
-    /// The waits of each outage, in nanoseconds.
-    waits_ns: Vec<Vec<u64>>,
-    findings: Vec<String>,
-}
-
-impl Report {
-    fn new(analysis: &Analysis) -> Self {
-        let (totals, said) = (&analysis.totals, &analysis.conversations);
-        let (first, last) = totals.time.unwrap_or_default();
-        Self {
-            packets: totals.roce,
-            duration_ns: last - first,
-            icrc_right: said.icrc_right,
-            icrc_wrong: said.icrc_wrong,
-            icrc_unknown: said.icrc_unknown,
-            is_cut: analysis.end == FileEnd::Cut,
-            remarks: remarks(analysis),
-            directions: said
-                .ways
-                .iter()
-                .map(|way| Direction::new(way, first))
-                .collect(),
-        }
+/// A capture for programs.
+fn document(analysis: &Analysis) -> json::Check {
+    let (totals, said) = (&analysis.totals, &analysis.conversations);
+    let (first, last) = totals.time.unwrap_or_default();
+    json::Check {
+        packets: totals.roce,
+        duration_ns: last - first,
+        icrc_right: said.icrc_right,
+        icrc_wrong: said.icrc_wrong,
+        icrc_unknown: said.icrc_unknown,
+        cut: analysis.end == FileEnd::Cut,
+        remarks: remarks(analysis),
+        directions: said.ways.iter().map(|way| direction(way, first)).collect(),
     }
 }
 
-impl Direction {
-    fn new(way: &Way, start: u64) -> Self {
-        let (requests, responses) = (&way.requests, &way.responses);
-        let waits = |ladder: &ferroce_capture::Ladder| {
-            ladder.waits.iter().map(|wait| wait.as_nanos()).collect()
-        };
-        Self {
-            from: way.key.from.to_string(),
-            to: way.key.to.to_string(),
-            src_qpn: way.src_qp.map(|qp| qp.value()),
-            dest_qpn: way.key.dest_qp.value(),
-            service: service(way.service),
-            packets: way.packets,
-            payload_bytes: way.bytes,
-            captured_twice: way.twice,
-            icrc_wrong: way.icrc_wrong,
-            congestion_marked: way.marked,
-            cnps: way.cnps,
-            first_ns: way.time.0,
-            last_ns: way.time.1,
-            mtu: requests.mtu,
-            requests: requests.packets,
-            repeated: requests.repeated,
-            rounds: requests.rounds,
-            rounds_after_nak: requests.rounds_after_nak,
-            rounds_after_rnr_nak: requests.rounds_after_rnr,
-            missing: requests.missing,
-            came_later: requests.late,
-            out_of_sequence: requests.out_of_sequence,
-            unanswered: requests.unanswered(),
-            responses: responses.packets,
-            sequence_naks: responses.sequence_naks,
-            rnr_naks: responses.rnr_naks,
-            fatal_naks: responses.fatal_naks.map_or(0, |(_, count)| count),
-            waits_ns: requests.ladders.iter().map(waits).collect(),
-            findings: findings(way, start),
-        }
+fn direction(way: &Way, start: u64) -> json::Direction {
+    let (requests, responses) = (&way.requests, &way.responses);
+    let waits = |ladder: &ferroce_capture::Ladder| {
+        ladder.waits.iter().map(|wait| wait.as_nanos()).collect()
+    };
+    json::Direction {
+        from: way.key.from.to_string(),
+        to: way.key.to.to_string(),
+        src_qpn: way.src_qp.map(|qp| qp.value()),
+        dest_qpn: way.key.dest_qp.value(),
+        service: service(way.service),
+        packets: way.packets,
+        payload_bytes: way.bytes,
+        captured_twice: way.twice,
+        icrc_wrong: way.icrc_wrong,
+        congestion_marked: way.marked,
+        cnps: way.cnps,
+        first_ns: way.time.0,
+        last_ns: way.time.1,
+        mtu_bytes: requests.mtu,
+        requests: requests.packets,
+        repeated: requests.repeated,
+        rounds: requests.rounds,
+        rounds_after_nak: requests.rounds_after_nak,
+        rounds_after_rnr_nak: requests.rounds_after_rnr,
+        missing: requests.missing,
+        came_later: requests.late,
+        out_of_sequence: requests.out_of_sequence,
+        unanswered: requests.unanswered(),
+        responses: responses.packets,
+        sequence_naks: responses.sequence_naks,
+        rnr_naks: responses.rnr_naks,
+        fatal_naks: responses.fatal_naks.map_or(0, |(_, count)| count),
+        waits_ns: requests.ladders.iter().map(waits).collect(),
+        findings: findings(way, start),
     }
 }

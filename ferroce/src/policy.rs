@@ -4,7 +4,8 @@ use std::fmt;
 
 use ferroce_adp::{PolicyKind, Profile, builtin};
 use ferroce_hca::Settings;
-use serde_json::{Value, json};
+
+use crate::json::shared as json;
 
 /// Which policy is in force.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,9 +58,14 @@ impl Policy {
         }
     }
 
-    pub(crate) fn json(self) -> Value {
-        let (name, hash) = self.profile_names().unzip();
-        json!({"kind": self.kind(), "profile": name, "hash": hash})
+    pub(crate) fn json(self) -> json::Policy {
+        let (profile, hash) = self.profile_names().unzip();
+        let kind = self.kind();
+        json::Policy {
+            kind,
+            profile,
+            hash,
+        }
     }
 }
 
@@ -98,7 +104,7 @@ mod tests {
             hash: 0xab,
         };
         assert_eq!(custom.to_string(), "custom 000000ab");
-        assert_eq!(custom.json()["hash"], "000000ab");
+        assert_eq!(custom.json().hash.as_deref(), Some("000000ab"));
     }
 
     #[test]
@@ -110,7 +116,7 @@ mod tests {
             };
             let policy = Policy::of(&DeviceState::new(personality).settings());
             assert_eq!((policy.kind(), policy.to_string().as_str()), (kind, text));
-            assert_eq!(policy.json()["profile"], Value::Null);
+            assert_eq!(policy.json().profile, None);
         }
     }
 }

@@ -9,7 +9,7 @@ use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
 use ferroce_prm::{REGISTERS, Register, by_id, by_name, mlxreg};
 
 use crate::output::{Failure, Output};
-use crate::registers::{self, DryRun, REGISTER_LEN_MAX, Registers};
+use crate::registers::{self, Access, DryRun, REGISTER_LEN_MAX, Registers};
 
 /// List, show, read and write the access registers of a device
 #[derive(Args, Debug)]
@@ -45,7 +45,7 @@ enum Verb {
         #[arg(short, long, value_name = "N", default_value_t = 0)]
         index: u32,
         /// Print JSON
-        #[arg(short, long, conflicts_with = "dry_run")]
+        #[arg(short, long)]
         json: bool,
         /// Print the bytes that would be sent to a card, and send nothing
         #[arg(long)]
@@ -65,6 +65,9 @@ enum Verb {
         /// Print the bytes that would be sent to a card, and write nothing
         #[arg(long)]
         dry_run: bool,
+        /// Print JSON: what the register holds afterwards, or with --dry-run the bytes
+        #[arg(short, long)]
+        json: bool,
     },
 }
 
@@ -101,10 +104,12 @@ impl Reg {
                 register: RegisterArg { register },
                 index,
                 dry_run: true,
+                json,
                 ..
             } => {
                 let bytes = change::question(register, index)?;
-                to.text(&registers::dump(register.id(), Method::Query, &bytes))
+                let call = Access::new(register.id(), Method::Query, &bytes);
+                Access::print(&[call], json, to)
             }
             Verb::Get {
                 register: RegisterArg { register },
@@ -113,24 +118,38 @@ impl Reg {
                 json,
                 dry_run: false,
             } => {
-                let bytes = change::read(&*device.open(to)?, register, index)?;
-                show::content(register, &bytes, json, to)
+                let device = device.open(to)?;
+                let bytes = change::read(&*device, register, index)?;
+                match json {
+                    true => show::document(device.name(), register, &bytes, to),
+                    false => show::content(register, &bytes, to),
+                }
+            }
+            Verb::Set {
+                register: RegisterArg { register },
+                device,
+                fields,
+                json,
+                dry_run: false,
+            } => {
+                let device = device.open(to)?;
+                change::write(&*device, register, &fields)?;
+                if !json {
+                    return Ok(());
+                }
+                let bytes = change::read(&*device, register, 0)?;
+                show::document(device.name(), register, &bytes, to)
             }
             Verb::Set {
                 register,
                 device,
                 fields,
-                dry_run: false,
-            } => change::write(&*device.open(to)?, register.register, &fields),
-            Verb::Set {
-                register,
-                device,
-                fields,
+                json,
                 dry_run: true,
             } => {
                 let dry = DryRun::on(&device.device, to)?;
                 change::write(&dry, register.register, &fields)?;
-                to.text(&dry.into_calls())
+                Access::print(&dry.into_calls(), json, to)
             }
         }
     }

@@ -8,9 +8,12 @@ use ferroce_fwctl::card::{Call, Card, CardError, Places};
 pub(crate) use ferroce_fwctl::card::{REGISTER_LEN_MAX, is_card_name};
 use ferroce_hca::{Method, RegisterError, Status};
 use ferroce_prm::mgir::MGIR;
+use ferroce_prm::{Register, by_id};
 use ferroce_udp::{DeviceSpec, Observer, PciAddress, Registry};
 
 use crate::device;
+use crate::json::reg as json;
+use crate::json::shared::hex;
 use crate::output::{Failure, Output};
 
 /// Something with registers.
@@ -215,7 +218,7 @@ impl Registers for Opened {
 /// written.
 pub(crate) struct DryRun {
     of: Option<Box<dyn Registers>>,
-    calls: RefCell<String>,
+    calls: RefCell<Vec<Access>>,
 }
 
 impl DryRun {
@@ -237,8 +240,8 @@ impl DryRun {
         Ok(Self { of, calls })
     }
 
-    /// The calls, in words and bytes.
-    pub(crate) fn into_calls(self) -> String {
+    /// What would be sent.
+    pub(crate) fn into_calls(self) -> Vec<Access> {
         self.calls.into_inner()
     }
 }
@@ -249,7 +252,7 @@ impl Registers for DryRun {
     }
 
     fn access(&self, id: u16, method: Method, data: &mut [u8]) -> Result<(), Refusal> {
-        *self.calls.borrow_mut() += &dump(id, method, data);
+        self.calls.borrow_mut().push(Access::new(id, method, data));
         match (&self.of, method) {
             (Some(of), Method::Query) => of.access(id, method, data),
             _ => Ok(()),
@@ -257,7 +260,43 @@ impl Registers for DryRun {
     }
 }
 
-/// What is sent to a card to read or write a register, in words and bytes.
-pub(crate) fn dump(id: u16, method: Method, data: &[u8]) -> String {
-    Call::new(id, method, data).dump()
+/// What is sent to a card to read or write a register.
+pub(crate) struct Access {
+    id: u16,
+    method: Method,
+    data: Vec<u8>,
+}
+
+impl Access {
+    pub(crate) fn new(id: u16, method: Method, data: &[u8]) -> Self {
+        let data = data.to_vec();
+        Self { id, method, data }
+    }
+
+    fn call(&self) -> Call {
+        Call::new(self.id, self.method, &self.data)
+    }
+
+    fn json(&self) -> json::Call {
+        json::Call {
+            register: by_id(self.id).map(Register::name),
+            register_id: self.id,
+            method: match self.method {
+                Method::Query => "read",
+                Method::Write => "write",
+            },
+            payload: hex(&self.data),
+            input: hex(&self.call().input),
+        }
+    }
+
+    /// Prints accesses, in words and bytes or for programs.
+    pub(crate) fn print(all: &[Self], json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
+        if json {
+            let calls = all.iter().map(Self::json).collect();
+            return to.document(&json::Calls { calls });
+        }
+        let calls = all.iter().map(|it| it.call().dump());
+        to.text(&calls.collect::<String>())
+    }
 }

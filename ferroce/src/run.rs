@@ -24,10 +24,11 @@ pub(crate) use library::Libraries;
 pub(crate) use setup::{Env, Sysfs};
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use ferroce_hca::Impairment;
@@ -37,9 +38,10 @@ use ferroce_udp::{DeviceSpec, Guise, LinkSetting, Registry, impairment};
 use self::environment::Environment;
 use self::in_force::Replaced;
 use self::launch::Running;
-use self::session::Session;
+use self::session::{Counted, Session};
 use crate::adp::{self, Personality};
 use crate::device;
+use crate::json::{Document as _, run as json};
 use crate::output::{Failure, Output};
 
 const EXIT_CODES: &str = "Exit codes:
@@ -80,6 +82,9 @@ pub struct Command {
     /// Print what the device counted, and its timeouts, to standard error at the end
     #[arg(long)]
     stats: bool,
+    /// Write what the device counted, and its timeouts, to this file at the end, as JSON
+    #[arg(long, value_name = "FILE")]
+    stats_json: Option<PathBuf>,
     /// Show the devices in /sys and /dev by a mount namespace, for programs that make their own
     /// system calls; without it a preloaded library shows them
     #[arg(long, conflicts_with = "fwctl")]
@@ -142,6 +147,7 @@ impl Command {
         let path = std::env::var_os("PATH");
         let program = program::find(&self.program[0], path.as_deref())?;
         let prepared = Prepared::prepare(&self.on, to).map_err(not_started)?;
+        let stats_json = self.stats_file().map_err(not_started)?;
         if self.ns {
             prepared.enter_namespace().map_err(not_started)?;
         }
@@ -157,6 +163,7 @@ impl Command {
         let Some(session) = session else {
             return Err(launch::replace(command));
         };
+        let begun = Instant::now();
         let running = Running::start(command);
         let code = running.and_then(|running| {
             let refresh = || {
@@ -172,14 +179,34 @@ impl Command {
                 ))
             })
         });
-        let stats = session.end(to)?;
+        let elapsed_s = begun.elapsed().as_secs_f64();
+        let counted = session.end(to)?;
         if self.stats {
+            let stats: String = counted.iter().map(Counted::text).collect();
             to.err.write_all(stats.as_bytes())?;
+        }
+        if let (Some((path, file)), Ok(exit_code)) = (stats_json, &code) {
+            let document = json::Ran {
+                exit_code: *exit_code,
+                elapsed_s,
+                devices: counted.iter().map(Counted::json).collect(),
+            };
+            write_document(file, &document).map_err(|error| cannot_write(path, &error))?;
         }
         match code? {
             0 => Ok(()),
             code => Err(Failure::Program(code, String::new())),
         }
+    }
+
+    /// The file for what is counted, made before the program runs, so that a bad path does not cost
+    /// its work.
+    fn stats_file(&self) -> Result<Option<(&Path, File)>, Failure> {
+        let Some(path) = self.stats_json.as_deref() else {
+            return Ok(None);
+        };
+        let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+        Ok(Some((path, file)))
     }
 
     /// Says in one line what the program will meet that this command does not set itself.
@@ -204,7 +231,8 @@ impl Command {
     /// What is to be set, counted or kept up to date while the program runs; `None` if nothing.
     fn session(&self, prepared: &Prepared) -> Result<Option<Session>, Failure> {
         let profile = self.profile.as_deref().map(adp::load).transpose()?;
-        let is_watched = self.stats || self.ns || self.impair.is_some();
+        let is_counted = self.stats || self.stats_json.is_some();
+        let is_watched = is_counted || self.ns || self.impair.is_some();
         if !is_watched && profile.is_none() && self.personality.is_none() {
             return Ok(None);
         }
@@ -221,6 +249,17 @@ impl Command {
         session.note()?;
         Ok(Some(session))
     }
+}
+
+fn write_document(mut file: File, document: &json::Ran) -> io::Result<()> {
+    file.write_all((document.lines()? + "\n").as_bytes())
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::broken(format_args!(
+        "cannot write {}: {error}; name a file in a directory that exists and is yours",
+        path.display()
+    ))
 }
 
 /// Names the root of the tree for the preloaded library.

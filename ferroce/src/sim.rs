@@ -25,6 +25,7 @@ mod tables;
 use clap::{Args, Subcommand};
 
 use self::source::BUILT_IN;
+use crate::json::sim as json;
 use crate::output::{Failure, Output, Table};
 
 /// Simulate a fabric of the same devices: what-if for timeouts and congestion
@@ -73,10 +74,14 @@ impl List {
             rows.push((*name, scenario.title, scenario.question));
         }
         if self.json {
-            let json = rows.iter().map(|(name, title, question)| {
-                serde_json::json!({ "name": name, "title": title, "question": question })
+            let scenario = |(name, title, question)| json::Scenario {
+                name,
+                title,
+                question,
+            };
+            return to.document(&json::List {
+                scenarios: rows.into_iter().map(scenario).collect(),
             });
-            return to.json(&json.collect::<Vec<_>>());
         }
         let mut table = Table::new(&["name", "title"]);
         for (name, title, _) in rows {

@@ -35,6 +35,7 @@ fn demo(args: &[&str]) -> (i32, String, String) {
 fn demo_json(args: &[&str]) -> Value {
     let (code, out, err) = demo(args);
     let report: Value = serde_json::from_str(&out).unwrap();
+    common::schema::check(&report).unwrap();
     // Other tests may keep the machine busy, and a debug build is slow.
     let expected = if report["too_busy"].is_null() { 0 } else { 3 };
     assert_eq!((code, err.as_str()), (expected, ""), "{args:?}");
@@ -73,14 +74,17 @@ fn a_short_demo_reports_every_policy() {
         &svg,
         "-j",
     ]);
-    assert_eq!(keys(&report), ["configuration", "runs", "seed", "too_busy"]);
+    assert_eq!(
+        keys(&report),
+        ["configuration", "runs", "schema", "too_busy", "version"]
+    );
     let configuration = &report["configuration"];
-    assert_eq!(configuration["bytes"], 2 << 20);
+    assert_eq!(configuration["payload_bytes"], 2 << 20);
     assert_eq!(configuration["blackout"]["length_ns"], 30_000_000);
-    assert_eq!(configuration["blackout"]["start_percent_of_bytes"], 50.0);
+    assert_eq!(configuration["blackout"]["start_percent"], 50.0);
     assert_eq!(configuration["profile"], "profile link-flap");
     assert_eq!(configuration["timeout"], 14);
-    assert_eq!(report["seed"].as_u64(), Some(12_345_678_901_234_567_890));
+    assert_eq!(configuration["seed"], 12_345_678_901_234_567_890_u64);
     let runs = report["runs"].as_array().unwrap();
     let policies = runs.iter().map(|run| run["policy"].as_str().unwrap());
     assert!(policies.eq(["ib", "firmware", "profile"]));
@@ -88,32 +92,32 @@ fn a_short_demo_reports_every_policy() {
         assert_eq!(
             keys(run),
             [
-                "bytes",
+                "elapsed_s",
                 "goodput_gbps",
                 "histogram",
-                "latency_us",
+                "latency_max_us",
+                "latency_p50_us",
+                "latency_p99_us",
                 "outcome",
+                "payload_bytes",
                 "policy",
                 "retransmissions",
-                "seconds",
                 "spurious",
-                "stalled_seconds",
+                "stalled_s",
                 "timeouts",
                 "verified"
             ]
         );
         assert_eq!(run["outcome"], "ok");
         assert_eq!(run["verified"], true);
-        assert_eq!(count(&run["bytes"]), 2 << 20);
-        let gbps = f64::from(16 << 20) / number(&run["seconds"]) / 1e9;
+        assert_eq!(count(&run["payload_bytes"]), 2 << 20);
+        let gbps = f64::from(16 << 20) / number(&run["elapsed_s"]) / 1e9;
         assert!((number(&run["goodput_gbps"]) / gbps - 1.0).abs() < 1e-6);
-        let latency = &run["latency_us"];
-        assert_eq!(keys(latency), ["max", "p50", "p99"]);
-        assert!(0.0 < number(&latency["p50"]));
-        assert!(number(&latency["p50"]) <= number(&latency["p99"]));
-        assert!(number(&latency["p99"]) <= number(&latency["max"]));
+        let latency = |of: &str| number(&run[format!("latency_{of}_us")]);
+        assert!(0.0 < latency("p50"));
+        assert!(latency("p50") <= latency("p99") && latency("p99") <= latency("max"));
         // A blackout of 30 ms cannot pass unseen.
-        assert!(number(&latency["max"]) > 29_000.0);
+        assert!(latency("max") > 29_000.0);
         assert!(count(&run["retransmissions"]) > 0);
         check_histogram(run);
     }
@@ -205,9 +209,12 @@ fn a_blackout_longer_than_the_total_fails_every_policy() {
     for run in report["runs"].as_array().unwrap() {
         assert_eq!(run["outcome"], "IBV_WC_RETRY_EXC_ERR", "{run}");
         assert_eq!(run["verified"], true);
-        assert!((1..1 << 20).contains(&count(&run["bytes"])), "{run}");
+        assert!(
+            (1..1 << 20).contains(&count(&run["payload_bytes"])),
+            "{run}"
+        );
         // Once 268 ms under a profile, twice under the others; never the blackout's end.
-        assert!((0.25..30.0).contains(&number(&run["seconds"])), "{run}");
+        assert!((0.25..30.0).contains(&number(&run["elapsed_s"])), "{run}");
         assert!(count(&run["timeouts"]) > 0);
     }
 }
@@ -229,7 +236,10 @@ fn a_good_link_needs_no_timer() {
         "-j",
     ]);
     let ib = &report["runs"][0];
-    assert_eq!((count(&ib["timeouts"]), count(&ib["bytes"])), (0, 300_001));
+    assert_eq!(
+        (count(&ib["timeouts"]), count(&ib["payload_bytes"])),
+        (0, 300_001)
+    );
 }
 
 #[test]
@@ -331,12 +341,18 @@ fn the_congestion_demo_shows_how_queue_pairs_share() {
     ];
     let report = demo_json(&[&args[..], &["--json"]].concat());
     assert_eq!(report["verified"], true);
-    assert_eq!(count(&report["bottleneck_bps"]), 200_000_000);
+    assert_eq!(
+        count(&report["configuration"]["bottleneck_bps"]),
+        200_000_000
+    );
     assert_eq!(report["configuration"]["flows"], 3);
     assert_eq!(report["configuration"]["preset"], "paper");
     assert!(count(&report["marked"]) > 0 && count(&report["cnps"]) > 0);
     let phases = report["phases"].as_array().unwrap();
-    let qps: Vec<_> = phases.iter().map(|phase| count(&phase["qps"])).collect();
+    let qps: Vec<_> = phases
+        .iter()
+        .map(|phase| count(&phase["queue_pairs"]))
+        .collect();
     assert_eq!(qps, [1, 2, 3, 2]);
     for phase in phases {
         // Null where the machine could not carry the traffic.
@@ -353,7 +369,7 @@ fn the_congestion_demo_shows_how_queue_pairs_share() {
     // A busy machine may count in one phase what was carried in another, but not more in all.
     let bytes = samples
         .iter()
-        .flat_map(|it| it["bytes"].as_array().unwrap());
+        .flat_map(|it| it["carried_bytes"].as_array().unwrap());
     let bits = 8.0 * bytes.map(number).sum::<f64>();
     let end_s = number(&samples.last().unwrap()["at_s"]);
     assert!((1.0..=200e6 * end_s).contains(&bits), "{bits} in {end_s} s");
@@ -485,7 +501,7 @@ fn a_busy_machine_changes_no_verdict() {
                 let spurious = count(&run["spurious"]);
                 assert!(spurious <= count(&run["timeouts"]) / 4, "{run}");
             }
-            let seconds: Vec<f64> = runs.iter().map(|run| number(&run["seconds"])).collect();
+            let seconds: Vec<f64> = runs.iter().map(|run| number(&run["elapsed_s"])).collect();
             let is_usual = seconds[2] < seconds[1] && seconds[1] < seconds[0];
             assert!(is_usual || report["too_busy"].is_string(), "{report}");
         }

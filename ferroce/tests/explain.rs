@@ -13,7 +13,7 @@ fn explain(args: &[&str]) -> Value {
 fn qp(args: &[&str], timeout: u8, retry_cnt: u8) -> Vec<String> {
     let explained = explain(args);
     assert_eq!(
-        explained["qp"],
+        explained["queue_pair"],
         json!({"timeout": timeout, "retry_cnt": retry_cnt})
     );
     let remarks = explained["remarks"].as_array().unwrap();
@@ -363,13 +363,13 @@ fn what_to_set_for_an_outage() {
     let first = &found["proposals"][0];
     assert_eq!(first["settings"], "NCCL_IB_TIMEOUT=19");
     assert_eq!(first["profile"], Value::Null);
-    assert!(first["survives_ns"].as_u64().unwrap() >= 20_000_000_000);
+    assert!(first["endurance"]["survives_ns"].as_u64().unwrap() >= 20_000_000_000);
     let link_flap = &found["proposals"][1];
     assert_eq!(
         (&link_flap["profile"], &link_flap["timeout"]),
         (&json!("link-flap"), &json!(20))
     );
-    assert_eq!(link_flap["resumes_within_ns"], 16_384_000);
+    assert_eq!(link_flap["endurance"]["resumes_within_ns"], 16_384_000);
 
     for (app, settings) in [
         ("ucx", "UCX_RC_TIMEOUT=2147ms"),
@@ -402,7 +402,7 @@ fn a_proposal_keeps_its_promise_when_it_is_explained() {
         let settings: Vec<_> = first["settings"].as_str().unwrap().split(' ').collect();
         let explained = explain(&[&["--from", "nccl"], &settings[..]].concat());
         let survives = &explained["answer"]["survives_ns"];
-        assert_eq!(survives, &first["survives_ns"]);
+        assert_eq!(survives, &first["endurance"]["survives_ns"]);
         assert!(survives.as_u64() >= found["survive_ns"].as_u64());
     }
 }

@@ -23,16 +23,17 @@ fn a_card_is_added_with_its_vfs() {
     let place = Place::with("z", "127.30.64.9");
     let add = ["dev", "add", "a", "127.30.64.1", "--vfs", "2"];
     place.good(&[&add[..], &["pci", "1a:00.0"]].concat());
-    let rows = json_of(&place, &["-j", "-d", "dev"]);
+    let shown = json_of(&place, &["-j", "dev"]);
+    let rows = &shown["devices"];
     let part = |row: usize, keys: &[&str]| -> Vec<Value> {
         keys.iter().map(|key| rows[row][key].clone()).collect()
     };
     assert_eq!(
-        part(0, &["ifname", "vfs", "parent"]),
+        part(0, &["device", "vfs", "parent"]),
         [json!("a"), json!(2), Value::Null]
     );
     let of_vf = [
-        "ifname",
+        "device",
         "address",
         "parent",
         "vhca_id",
@@ -53,7 +54,7 @@ fn a_card_is_added_with_its_vfs() {
     assert!(line.ends_with(" parent a vhca_id 1\n"), "{line}");
     place.good(&["dev", "set", "a", "vf_address", "127.30.64.100"]);
     let moved = json_of(&place, &["-j", "dev", "show", "av1"]);
-    assert_eq!(moved[0]["address"], "127.30.64.101");
+    assert_eq!(moved["devices"][0]["address"], "127.30.64.101");
     let clash = ["dev", "set", "a", "vf_address", "127.30.64.8"];
     let error = place.bad(2, &clash);
     assert!(
@@ -72,8 +73,10 @@ fn a_card_is_added_with_its_vfs() {
             "{error}"
         );
     }
-    place.good(&["dev", "del", "a"]);
-    assert_eq!(json_of(&place, &["-j", "dev"]).as_array().unwrap().len(), 2);
+    let removed = json_of(&place, &["dev", "del", "a", "-j"]);
+    assert_eq!(removed["removed"], json!(["a", "av0", "av1"]));
+    let left = json_of(&place, &["-j", "dev"]);
+    assert_eq!(left["devices"].as_array().unwrap().len(), 2);
 }
 
 #[test]
@@ -108,8 +111,8 @@ fn registers_know_the_function_that_they_are_reached_by() {
     let floors = ["a", "av0", "av1"].map(|name| {
         let get = json_of(&place, &["reg", "get", "ROCE_ACCL", "-d", name, "-j"]);
         (
-            get["min_ack_timeout_limit_disabled"].clone(),
-            get["roce_adp_retrans_en"].clone(),
+            get["fields"]["min_ack_timeout_limit_disabled"].clone(),
+            get["fields"]["roce_adp_retrans_en"].clone(),
         )
     });
     let of = |floor: u8| (json!(floor), json!(1));

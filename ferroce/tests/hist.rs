@@ -50,7 +50,7 @@ fn the_histogram_is_read_as_the_sample_reads_it() {
         ("bin0_width", 50),
         ("bin1_width", 100),
     ] {
-        assert_eq!(config[field], value, "{field}");
+        assert_eq!(config["fields"][field], value, "{field}");
     }
     let args = ["-j", "stat", "hist", "-p", "a/1", "-t", "0"];
     let facts: Value = serde_json::from_str(&place.good(&args)).unwrap();

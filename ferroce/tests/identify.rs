@@ -57,7 +57,7 @@ fn a_capture_is_told_from_a_log() {
     );
     let json = good_json(&["identify", "-j", &capture]);
     let policy = &json["queue_pairs"][0]["policies"][0];
-    assert_eq!(policy["kind"], "plain");
+    assert_eq!(policy["kind"], "ib");
     assert_eq!(policy["retry_cnt"], serde_json::json!([4, 7]));
     let text = good(&["pcap", "check", &capture]);
     assert!(

@@ -456,13 +456,14 @@ fn objects_are_shown_as_their_process_has_them() {
     let first = qpns[0].value().to_string();
     let shown = ferroce.good(&["-j", "res", "show", "qp", "fr1/1", "lqpn", &first]);
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!(shown.as_array().unwrap().len(), 1);
-    assert_eq!(shown[0]["lqpn"], qpns[0].value());
+    assert_eq!(shown["objects"].as_array().unwrap().len(), 1);
+    let shown = &shown["objects"][0];
+    assert_eq!(shown["lqpn"], qpns[0].value());
     assert_eq!(
-        (&shown[0]["state"], &shown[0]["type"]),
+        (&shown["state"], &shown["type"]),
         (&"RESET".into(), &"RC".into())
     );
-    assert_eq!(shown[0]["ifname"], "fr1");
+    assert_eq!(shown["device"], "fr1");
     assert_eq!(ferroce.good(&["res", "show", "qp", "state", "RTR,RTS"]), "");
     drop(device);
     // Programs that other tests are starting keep its slot until they run, and do not answer.
@@ -485,6 +486,29 @@ fn objects_are_shown_as_their_process_has_them() {
         assert_eq!(code, Some(2), "{args:?}: {error}");
         assert!(error.contains(reason), "{args:?}: {error}");
     }
+}
+
+#[test]
+fn what_was_counted_and_the_variables_are_documents() {
+    let ferroce = Installation::new();
+    let file = ferroce.path("stats.json").display().to_string();
+    let stats = ["run", "--stats-json", &file];
+    let output = ferroce.output(&[&stats[..], &["sh", "-c", "exit 7"]].concat());
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    let ran = fs::read_to_string(&file).unwrap();
+    let ran: serde_json::Value = serde_json::from_str(&ran).unwrap();
+    common::schema::check(&ran).unwrap();
+    assert_eq!(
+        (&ran["exit_code"], &ran["devices"][0]["device"]),
+        (&7.into(), &"fr0".into())
+    );
+    let (code, error) = ferroce.bad(&["run", "--stats-json", "/nowhere/file", "true"]);
+    assert_eq!(code, Some(125), "{error}");
+    assert!(error.contains("cannot write /nowhere/file"), "{error}");
+
+    let env = ferroce.good(&["env", "-j"]);
+    assert_eq!(common::schema::check_output(&env), 1);
+    assert!(env.contains("\"LD_LIBRARY_PATH\":\""), "{env}");
 }
 
 #[test]
@@ -741,7 +765,11 @@ fn registers_are_reached_through_the_nodes_of_cards() {
         ));
         let get = ["reg", "get", "ROCE_ACCL", "-j", "-d"];
         let read = ferroce.good(&as_cards(&program, &[&get[..], &[name]].concat()));
-        assert_eq!(read, ferroce.good(&[&get[..], &["fr1"]].concat()), "{name}");
+        let expected = ferroce.good(&[&get[..], &["fr1"]].concat());
+        let by_name = |device| format!("\"device\":\"{device}\"");
+        let expected = expected.replace(&by_name("fr1"), &by_name(name));
+        let read = read.replace(&by_name("fr1"), &by_name(name));
+        assert_eq!(read, expected, "{name}");
         assert!(read.contains(&format!("\"ack_dscp\":{value},")), "{read}");
         assert_ne!(read, ferroce.good(&[&get[..], &["fr0"]].concat()), "{name}");
     }

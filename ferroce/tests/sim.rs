@@ -70,11 +70,11 @@ fn a_run_says_what_became_of_its_jobs() {
     );
     let other = good_json(&["sim", "run", &path, "-j", "--seed", "2"]);
     assert_eq!(
-        (&other["seed"], &other["scenario"]),
-        (&2.into(), &json["scenario"])
+        (&other["seed"], &other["scenario_hash"]),
+        (&2.into(), &json["scenario_hash"])
     );
     let shorter = good_json(&["sim", "run", &path, "-j", "--set", "fault.for=1ms"]);
-    assert_ne!(shorter["scenario"], json["scenario"]);
+    assert_ne!(shorter["scenario_hash"], json["scenario_hash"]);
     assert!(shorter["jobs"][0]["time_ns"].as_u64() < json["jobs"][0]["time_ns"].as_u64());
 }
 
@@ -414,7 +414,7 @@ fn a_check_says_what_is_deadly() {
 #[test]
 fn the_list_and_the_schema_are_what_they_say() {
     let list = good_json(&["sim", "list", "-j"]);
-    let list = list.as_array().unwrap();
+    let list = list["scenarios"].as_array().unwrap();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .unwrap()

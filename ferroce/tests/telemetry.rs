@@ -44,6 +44,7 @@ fn add_qps(device: &Device, count: usize) {
 }
 
 fn json(text: &str) -> Value {
+    common::schema::check_output(text);
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
@@ -63,29 +64,29 @@ fn status_tells_what_is_set_and_who_is_there() {
     place.good(&["link", "set", "fr1", "down"]);
     let status = json(&place.good(&["-j", "status"]));
     let devices = status["devices"].as_array().unwrap();
-    let fr1 = devices.iter().find(|it| it["ifname"] == "fr1").unwrap();
-    assert_eq!(fr1["state"], "DOWN");
+    let fr1 = devices.iter().find(|it| it["device"] == "fr1").unwrap();
+    assert_eq!(fr1["state"], "down");
     assert_eq!(fr1["link_downed"], 1);
     assert_eq!(fr1["egress"], "loss=1%,delay=50us");
     assert_eq!(fr1["ingress"], Value::Null);
     assert_eq!(fr1["policy"]["kind"], "profile");
     assert_eq!(fr1["policy"]["profile"], "link-flap");
     assert_eq!(fr1["policy"]["hash"].as_str().unwrap().len(), 8);
-    assert_eq!(fr1["retransmitted"], 0);
-    assert_eq!(fr1["timeouts_per_second"], 0.0);
-    let fr0 = devices.iter().find(|it| it["ifname"] == "fr0").unwrap();
+    assert_eq!(fr1["retransmitted"]["total"], 0);
+    assert_eq!(fr1["timeouts"]["per_second"], 0.0);
+    let fr0 = devices.iter().find(|it| it["device"] == "fr0").unwrap();
     assert_eq!(
         (&fr0["state"], &fr0["egress"]),
-        (&"ACTIVE".into(), &Value::Null)
+        (&"up".into(), &Value::Null)
     );
     let programs = status["programs"].as_array().unwrap();
     let ours = programs.iter().find(|it| it["pid"] == std::process::id());
     let ours = ours.unwrap_or_else(|| panic!("{status}"));
     assert_eq!(
-        (&ours["ifname"], &ours["condition"]),
+        (&ours["device"], &ours["condition"]),
         (&"fr1".into(), &"running".into())
     );
-    assert_eq!(ours["queue_pairs"]["RESET"], 3);
+    assert_eq!(ours["queue_pairs"]["reset"], 3);
     assert_eq!(
         warnings(&status),
         ["fr1: the port is down until `ferroce link set fr1 up`"]
@@ -204,7 +205,7 @@ fn status_is_taken_again_until_a_signal() {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         for _ in 0..3 {
             let status = json(&lines.next().unwrap().unwrap());
-            assert!(status["seconds"].as_f64().unwrap() > 0.0, "{status}");
+            assert!(status["elapsed_s"].as_f64().unwrap() > 0.0, "{status}");
         }
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
         lines.for_each(drop);
@@ -227,7 +228,7 @@ fn counters_that_are_zero_are_left_out_for_people() {
     assert_eq!(place.good(&["stat", "-a", "show", "fr1"]), all);
     // Programs get all.
     let counters = json(&place.good(&["stat", "show", "fr1", "-j"]));
-    assert_eq!(counters[0]["rx_malformed"], 0);
+    assert_eq!(counters["devices"][0]["counters"]["rx_malformed"], 0);
 
     device.with(|hca| hca.count(ferroce_hca::Counter::RxMalformed, 7));
     assert_eq!(
@@ -261,14 +262,14 @@ fn counters_are_watched_as_rates() {
         .by_ref()
         .map(|look| json(&look.unwrap()))
         .find_map(|look| {
-            let fr1 = look
+            let fr1 = look["devices"]
                 .as_array()
                 .unwrap()
                 .iter()
-                .find(|it| it["ifname"] == "fr1")?
+                .find(|it| it["device"] == "fr1")?
                 .clone();
             let rate = fr1["rates"]["rx_malformed"].as_f64().unwrap();
-            (rate > 0.0).then(|| rate * fr1["seconds"].as_f64().unwrap())
+            (rate > 0.0).then(|| rate * look["elapsed_s"].as_f64().unwrap())
         });
     assert_eq!(seen.map(f64::round), Some(10.0));
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();

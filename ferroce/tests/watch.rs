@@ -141,21 +141,22 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
     let qpn = congested(&device);
     let seen = watched(&place, &["-j", "-d", "fr1", "--count", "1"]);
     let seen: Value = serde_json::from_str(&seen).unwrap();
-    let [row] = seen.as_array().unwrap().as_slice() else {
+    let [row] = seen["queue_pairs"].as_array().unwrap().as_slice() else {
         panic!("{seen}");
     };
-    assert_eq!((&row["ifname"], &row["cnps"]), (&"fr1".into(), &1.into()));
+    assert_eq!((&row["device"], &row["cnps"]), (&"fr1".into(), &1.into()));
     assert_eq!(
         (&row["lqpn"], &row["rqpn"]),
         (&qpn.value().into(), &77.into())
     );
     assert_eq!(row["peer"], peer().to_string());
-    let [rate, target] = ["rate-bps", "target-bps"].map(|key| row[key].as_u64().unwrap());
+    let limit = &row["limit"];
+    let [rate, target] = ["rate_bps", "target_bps"].map(|key| limit[key].as_u64().unwrap());
     assert!(
         rate >= 499_000_000 && rate <= target && target < 1_200_000_000,
         "{row}"
     );
-    let stage = row["stage"].as_str().unwrap();
+    let stage = limit["stage"].as_str().unwrap();
     assert!(["recovery", "additive", "hyper"].contains(&stage), "{row}");
 
     let table = watched(&place, &["--count", "2", "--interval", "0.01"]);
@@ -171,7 +172,11 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
     );
 
     let of_3 = ["-j", "--count", "1", "--prio", "3"];
-    assert_eq!(watched(&place, &of_3), "[]\n");
+    let none = |silent: &str| {
+        let document = r#"{"schema":"ferroce.cc.watch","version":1,"queue_pairs":[],"silent":"#;
+        format!("{document}{silent}}}\n")
+    };
+    assert_eq!(watched(&place, &of_3), none("[]"));
     let nobody = "no queue pair of priority 3 has received a CNP\n";
     assert_eq!(watched(&place, &of_3[1..]), nobody);
 
@@ -208,7 +213,16 @@ fn a_process_is_asked_only_if_it_may_have_something_to_tell() {
     let watch = ["cc", "watch", "-j", "--count", "2", "--interval", "0.01"];
     let watched = device.with(|_| place.command(&watch).output().unwrap());
     let [out, err] = [watched.stdout, watched.stderr].map(|it| String::from_utf8(it).unwrap());
-    assert_eq!((out.as_str(), watched.status.code()), ("[]\n[]\n", Some(0)));
+    assert_eq!(common::schema::check_output(&out), 2);
+    let silent = format!(
+        r#""queue_pairs":[],"silent":[{{"device":"fr1","pid":{}}}]"#,
+        std::process::id()
+    );
+    assert_eq!(
+        (out.matches(&silent).count(), watched.status.code()),
+        (2, Some(0)),
+        "{out}"
+    );
     let lines: Vec<_> = err.lines().collect();
     assert!(
         lines.len() == 2 && lines.iter().all(|it| it.contains("does not answer")),

@@ -168,7 +168,7 @@ impl Lab {
     pub fn process(&self) -> Option<u64> {
         let shown = self.ferroce(&["-j", "res", "show", "ctx"]).success();
         let rows: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
-        rows[0]["pid"].as_u64()
+        rows["objects"][0]["pid"].as_u64()
     }
 
     /// Runs a server, and when `ready` says that it listens, its client; both have to succeed.
@@ -286,8 +286,10 @@ impl Ready {
                 let shown = lab.ferroce(&["-j", "res", "show", "cm_id"]).success();
                 let rows: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
                 let listens =
-                    |row: &serde_json::Value| row["state"] == "LISTEN" && row["src-port"] == port;
-                rows.as_array().is_some_and(|rows| rows.iter().any(listens))
+                    |row: &serde_json::Value| row["state"] == "LISTEN" && row["src_port"] == port;
+                rows["objects"]
+                    .as_array()
+                    .is_some_and(|rows| rows.iter().any(listens))
             }
         }
     }

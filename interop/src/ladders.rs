@@ -122,7 +122,7 @@ pub fn observe(lab: &Lab, profiles: &[&str]) -> Observation {
     until("all queue pairs", || {
         let shown = lab.ferroce(&["-j", "res", "show", "qp", "fr0", "state", "RTS"]);
         let shown: Value = serde_json::from_str(&shown.success()).ok()?;
-        (shown.as_array()?.len() == all).then_some(())
+        (shown["objects"].as_array()?.len() == all).then_some(())
     });
     thread::sleep(LIGHT);
     let shifts: Vec<Shift> = files.iter().map(|file| Shift::make(lab, file)).collect();
@@ -175,17 +175,18 @@ fn copy(lab: &Lab, name: &str) -> String {
 
 /// Counters and bins of the device.
 fn counted(lab: &Lab) -> (BTreeMap<String, u64>, Vec<Bin>) {
-    let shown = lab.ferroce(&["stat", "show", "-j", "-d", "fr0"]).success();
+    let shown = lab.ferroce(&["stat", "show", "-j", "fr0"]).success();
     let shown: Value = serde_json::from_str(&shown).expect("JSON");
-    let device = shown[0].as_object().expect("a device");
+    let device = &shown["devices"][0];
     let counter = |(name, value): (&String, &Value)| Some((name.clone(), value.as_u64()?));
-    let bins = device["adp-retx-histogram"].as_array().expect("bins");
+    let bins = device["histogram"]["bins"].as_array().expect("bins");
     let bin = |bin: &Value| Bin {
         low_ns: bin["low_ns"].as_u64().expect("a bin begins"),
         high_ns: bin["high_ns"].as_u64().unwrap_or(u64::MAX),
         count: bin["count"].as_u64().expect("a bin counts"),
     };
-    let counters = device.iter().filter_map(counter).collect();
+    let counters = device["counters"].as_object().expect("counters");
+    let counters = counters.iter().filter_map(counter).collect();
     (counters, bins.iter().map(bin).collect())
 }
 

@@ -78,7 +78,9 @@ fn make(lab: &Lab, file: &str) {
 fn retransmissions(lab: &Lab) -> u64 {
     let text = lab.ferroce(&["-j", "stat", "show"]).success();
     let rows: Value = serde_json::from_str(&text).unwrap();
-    rows[0]["roce_adp_retrans"].as_u64().unwrap()
+    rows["devices"][0]["counters"]["roce_adp_retrans"]
+        .as_u64()
+        .unwrap()
 }
 
 /// Two programs that talk over a bad link. Whose peer has ended while its last acknowledgement was

@@ -187,6 +187,8 @@ fn the_manual_is_plain() {
     // The user of that name.
     manual.retain(|(_, line)| !line.contains("`nobody`"));
     check("the manual", &[SLIPS], manual.clone());
+    let schemas = lines(&root().join("docs/schemas"), "json");
+    check("schemas", &[SLIPS, IN_TEXT], schemas);
     check(
         "the manual's text",
         &[SLIPS, IN_TEXT],

@@ -44,7 +44,7 @@ fn node_exporter_tells_of_real_traffic() {
 
     let counters = lab.ferroce(&["stat", "-j"]).success();
     let counters: serde_json::Value = serde_json::from_str(&counters).unwrap();
-    let sent = &counters[0]["rdma_tx_packets"];
+    let sent = &counters["devices"][0]["counters"]["rdma_tx_packets"];
     // Four KiB each way, so at least one packet for each of them.
     assert!(sent.as_u64() >= Some(200), "{counters}");
     until("the exporter to follow", || {

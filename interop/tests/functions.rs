@@ -132,7 +132,7 @@ fn rdma_cm_finds_a_vf_by_its_address() {
     let server = lab.run(&[&rping[..], &["-s"]].concat());
     let server = Ready::Cm(port).wait(lab, server);
     let listeners = lab.ferroce(&["-j", "res", "show", "cm_id"]).success();
-    assert!(listeners.contains("\"ifname\":\"fr1v0\""), "{listeners}");
+    assert!(listeners.contains("\"device\":\"fr1v0\""), "{listeners}");
     lab.run(&[&rping[..], &["-c", "-I", &card.peer]].concat())
         .success();
     server.success();

@@ -14,7 +14,7 @@ fn a_node_answers_as_the_kernels_does() {
     // What it has written holds for the device.
     let args = ["reg", "get", "ROCE_ACCL", "-d", "fr0", "-j"];
     let register: serde_json::Value = serde_json::from_str(&lab.ferroce(&args).success()).unwrap();
-    assert_eq!(register["roce_adp_retrans_en"], 0);
+    assert_eq!(register["fields"]["roce_adp_retrans_en"], 0);
     // Without the option the system's own cards are seen, of which there is none.
     let finished = lab.run(&[program]).finish();
     assert!(!finished.status.success(), "{finished}");

@@ -37,8 +37,8 @@ fn prometheus_sees_what_the_device_has_counted() {
 
     let prometheus = Prometheus::start(&lab, metrics);
     let stat: Value =
-        serde_json::from_str(&lab.ferroce(&["stat", "show", "-j", "-d"]).success()).unwrap();
-    let counted = |name: &str| stat[0][name].as_f64().unwrap();
+        serde_json::from_str(&lab.ferroce(&["stat", "show", "-j"]).success()).unwrap();
+    let counted = |name: &str| stat["devices"][0]["counters"][name].as_f64().unwrap();
     let retransmissions = counted("roce_adp_retrans");
     assert!(retransmissions > 0.0, "{stat}");
     let pairs = [

@@ -44,7 +44,7 @@ fn data_move_through_flaps_of_all_ports_without_a_wrong_byte_or_a_stuck_rail() {
     until("the program opens its devices", || {
         let shown = lab.ferroce(&["-j", "res", "show", "qp"]).success();
         let rows: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
-        (rows.as_array()?.len() >= 4).then_some(())
+        (rows["objects"].as_array()?.len() >= 4).then_some(())
     });
     for (name, every) in DEVICES.iter().zip(EVERY_MS) {
         let (times, lengths) = (format!("{each}x"), format!("{DOWN}/{every}ms"));

@@ -13,26 +13,27 @@ fn rdma(lab: &Lab, options: &[&str], args: &[&str]) -> Value {
     serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{args:?}: {error}: {printed}"))
 }
 
-/// The rows of `ferroce -j ARGS`.
-fn ferroce(lab: &Lab, args: &[&str]) -> Value {
+/// What `ferroce -j ARGS` prints under a key.
+fn ferroce(lab: &Lab, args: &[&str], key: &str) -> Value {
     let printed = lab.ferroce(&[&["-j"], args].concat()).success();
-    serde_json::from_str(&printed).unwrap()
+    serde_json::from_str::<Value>(&printed).unwrap()[key].take()
 }
 
 #[test]
 fn devices_and_links_are_shown_as_ferroce_shows_them() {
     let lab = Lab::new("rdma-dev");
-    let (theirs, ours) = (rdma(&lab, &[], &["dev"]), ferroce(&lab, &["dev"]));
-    for key in [
-        "ifindex",
-        "ifname",
-        "node_type",
-        "fw",
-        "node_guid",
-        "sys_image_guid",
+    let theirs = rdma(&lab, &[], &["dev"]);
+    let ours = ferroce(&lab, &["dev"], "devices");
+    for (key, own) in [
+        ("ifindex", "index"),
+        ("ifname", "device"),
+        ("fw", "fw_ver"),
+        ("node_guid", "node_guid"),
+        ("sys_image_guid", "node_guid"),
     ] {
-        assert_eq!(theirs[0][key], ours[0][key], "{key}: {theirs}");
+        assert_eq!(theirs[0][key], ours[0][own], "{key}: {theirs}");
     }
+    assert_eq!(theirs[0]["node_type"], "ca", "{theirs}");
     let links = rdma(&lab, &[], &["link"]);
     assert_eq!(links.as_array().unwrap().len(), 1, "{links}");
     for (key, value) in [
@@ -74,7 +75,7 @@ fn objects_of_programs_are_counted_and_listed() {
         let summary = rdma(&lab, &[], &["res"]);
         (summary[0]["mr"] == 1 && summary[0]["qp"] == 1).then_some(summary)
     });
-    let expected = ferroce(&lab, &["res"]);
+    let expected = ferroce(&lab, &["res"], "objects");
     for kind in ["pd", "cq", "qp", "cm_id", "mr", "ctx", "srq"] {
         assert_eq!(summary[0][kind], expected[0][kind], "{kind}: {summary}");
     }
@@ -86,7 +87,7 @@ fn objects_of_programs_are_counted_and_listed() {
         ("ctx", "ctxn"),
     ] {
         let theirs = rdma(&lab, &[], &["res", "show", kind]);
-        let ours = ferroce(&lab, &["res", "show", kind]);
+        let ours = ferroce(&lab, &["res", "show", kind], "objects");
         assert_eq!(theirs.as_array().unwrap().len(), 1, "{kind}: {theirs}");
         for key in [key, "pid", "comm"] {
             assert_eq!(

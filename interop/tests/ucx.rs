@@ -86,7 +86,7 @@ fn two_rails() {
         let shown = lab.ferroce(&["-j", "res", "show", "qp"]).success();
         let rows: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
         let is_rail = |row: &&serde_json::Value| row["type"] == "RC" && row["state"] == "RTS";
-        (rows.as_array()?.iter().filter(is_rail).count() >= 4).then_some(())
+        (rows["objects"].as_array()?.iter().filter(is_rail).count() >= 4).then_some(())
     });
     lab.ferroce(&["link", "set", "fr1", "flap", "20x", "20ms/200ms"])
         .success();
@@ -95,8 +95,8 @@ fn two_rails() {
     server.success();
     let shown = lab.ferroce(&["-j", "stat", "show"]).success();
     let rows: serde_json::Value = serde_json::from_str(&shown).unwrap();
-    for row in rows.as_array().unwrap() {
-        let bytes = row["rdma_tx_bytes"].as_u64().unwrap_or(0);
+    for row in rows["devices"].as_array().unwrap() {
+        let bytes = row["counters"]["rdma_tx_bytes"].as_u64().unwrap_or(0);
         assert!(bytes > 100 << 20, "one rail carried {bytes} bytes: {shown}");
     }
 }

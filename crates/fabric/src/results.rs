@@ -13,13 +13,14 @@ use crate::{NodeId, Outcome, Simulation, Standing, TransferId};
 
 /// The figures of a run: what a person wants to know first, and programs, too.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
-    /// Version of Ferroce.
-    pub version: &'static str,
+    /// The version of Ferroce.
+    pub ferroce_version: &'static str,
     /// The scenario's title.
     pub title: String,
-    /// What the scenario is, in hexadecimal: see [`Scenario::hash`].
-    pub scenario: String,
+    /// What the scenario is, in hexadecimal digits; its seed does not count.
+    pub scenario_hash: String,
     /// The seed.
     pub seed: u64,
     /// How the run ended.
@@ -47,7 +48,8 @@ pub struct Summary {
 
 /// How a run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// Every job has done what it had to do, or has died.
     JobsOver,
@@ -59,8 +61,9 @@ pub enum Ended {
     Interrupted,
 }
 
-/// What became of a job.
+/// The result of a job.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Job {
     /// Its name.
     pub name: String,
@@ -78,8 +81,8 @@ pub struct Job {
     pub transfers: u32,
     /// Those delivered.
     pub delivered: u32,
-    /// Payload of all transfers, bytes.
-    pub bytes: u64,
+    /// Payload of all transfers.
+    pub payload_bytes: u64,
     /// Queue pairs that failed.
     pub failures: u32,
     /// Retransmission timers of its queue pairs that ran out.
@@ -90,7 +93,8 @@ pub struct Job {
 
 /// How a job ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub enum Fate {
     /// All was delivered.
     Finished,
@@ -102,6 +106,7 @@ pub enum Fate {
 
 /// What happened in the whole fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Totals {
     /// Retransmission timers that ran out.
     pub timeouts: u64,
@@ -111,14 +116,13 @@ pub struct Totals {
     pub fatal_timeouts: u64,
     /// Request packets sent again.
     pub retransmitted: u64,
-    /// Those of them that their receivers had executed, although no answer was lost: see
-    /// [`Fabric::spurious`](crate::Fabric::spurious).
+    /// Those of them that their receivers had executed, although no answer was lost.
     pub spurious: u64,
     /// Those that the cards' own counter knows, `spurious_retransmissions`.
     pub spurious_counted: u64,
     /// Sequence errors that receivers have told.
     pub sequence_naks: u64,
-    /// Packets lost for want of room in a switch.
+    /// Packets lost for lack of room in a switch.
     pub dropped_full: u64,
     /// The same for priorities that are paused: their headroom is too small.
     pub dropped_lossless: u64,
@@ -142,16 +146,21 @@ pub struct Totals {
 
 /// Flow completion times over ideal ones.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-#[allow(missing_docs, reason = "the names say what they are")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Slowdown {
+    /// Median.
     pub p50: f64,
+    /// 95th percentile.
     pub p95: f64,
+    /// 99th percentile.
     pub p99: f64,
+    /// The largest.
     pub max: f64,
 }
 
 /// The longest that a queue of one priority was.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorstQueue {
     /// The cable that it waited for, from the switch that it waited in: `leaf0-h3`.
     pub port: String,
@@ -161,10 +170,13 @@ pub struct WorstQueue {
 
 /// A bin of the histogram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[allow(missing_docs, reason = "the names say what they are")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bin {
+    /// The shortest wait that it counts.
     pub low_ns: u64,
+    /// The shortest wait that it no longer counts; null for the last bin, which has no end.
     pub high_ns: Option<u64>,
+    /// Waits of that length.
     pub count: u64,
 }
 
@@ -265,9 +277,9 @@ impl Results {
         let flows = flows(simulation, &mut paths);
         let timeouts = timeouts(simulation);
         let summary = Summary {
-            version: env!("CARGO_PKG_VERSION"),
+            ferroce_version: env!("CARGO_PKG_VERSION"),
             title: scenario.title.clone(),
-            scenario: format!("{:016x}", scenario.hash),
+            scenario_hash: format!("{:016x}", scenario.hash),
             seed: scenario.seed,
             ended: match standing {
                 Standing::Over => Ended::JobsOver,
@@ -400,7 +412,7 @@ fn jobs(simulation: &Simulation, flows: &[Flow], paths: &mut Paths<'_>) -> Vec<J
                 lost_ns: lost.filter(|_| outcome.died.is_none()),
                 transfers: outcome.transfers,
                 delivered: outcome.delivered,
-                bytes: bytes[job],
+                payload_bytes: bytes[job],
                 failures: outcome.failures,
                 timeouts: timeouts[job],
                 slowdown: slowdown(&of_job),

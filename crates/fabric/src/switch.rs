@@ -397,7 +397,7 @@ impl Switch {
         for port in &self.ports {
             for (priority, queue) in port.rest.queues.iter().enumerate() {
                 let bytes = queue.frames.iter().map(|frame| u64::from(frame.bytes));
-                assert_eq!(queue.bytes, bytes.sum(), "bytes in a queue");
+                assert_eq!(queue.bytes, bytes.sum::<u64>(), "bytes in a queue");
                 let waits = port.waiting >> priority & 1 != 0;
                 assert_eq!(waits, !queue.frames.is_empty(), "a queue's frames");
                 match self.config.lossless >> priority & 1 {

@@ -50,7 +50,7 @@ fn a_small_one_runs_to_its_end() {
         panic!("one job");
     };
     assert_eq!(
-        (job.fate, job.delivered, job.bytes),
+        (job.fate, job.delivered, job.payload_bytes),
         (Fate::Finished, 3, 3 * 8192)
     );
     assert!(job.time_ns.unwrap() >= job.ideal_ns, "{job:?}");

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use ferroce_adp::file::Document;
-use ferroce_adp::{FieldName, QpTimeouts, Report, Rule, Warning};
-use ferroce_designer::figures::{EnduranceJson, Words, qp_name};
-use ferroce_designer::findings::{COMMON_QPS, Fare, Problem, check, fares};
-use serde::Serialize;
+use ferroce_adp::{QpTimeouts, Report, Violation, Warning};
+use ferroce_designer::figures::{Words, qp_name};
+use ferroce_designer::findings::{COMMON_QPS, Fare, check, fares};
 
 use super::import::remark;
 use super::{FileArg, floor, parse, place, read_text, refusal, retry_count, timeout_code};
+use crate::json::adp as json;
 use crate::output::{Failure, Output, Table};
 
 /// Check a profile for errors and warnings, and show which outages QPs survive with it
@@ -40,88 +40,15 @@ pub(crate) struct Check {
     json: bool,
 }
 
-#[derive(Default, Serialize)]
-struct Findings<'a> {
-    valid: bool,
-    deadly: bool,
-    violations: Vec<Finding<'a>>,
-    warnings: Vec<Finding<'a>>,
-    notes: Vec<Finding<'a>>,
-    problems: Vec<Problem>,
-    /// How QPs fare with the profile.
-    qps: Vec<QpJson>,
-}
-
-#[derive(Serialize)]
-struct QpJson {
-    timeout: u8,
-    retry_cnt: u8,
-    /// Null if the timer is off.
-    #[serde(flatten)]
-    endurance: Option<EnduranceJson>,
-}
-
-/// A violation has `allowed`, a warning or a note has `text`, and a warning says if it is deadly.
-#[derive(Serialize)]
-struct Finding<'a> {
-    field: String,
-    value: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    allowed: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<&'a str>,
-    instead: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    deadly: Option<bool>,
-    line: Option<usize>,
-    decision: Option<&'static str>,
-}
-
-impl<'a> Finding<'a> {
-    fn new(
-        document: &Document,
-        rule: Rule,
-        field: FieldName,
-        value: i64,
-        instead: &'a str,
-    ) -> Self {
-        Self {
-            field: field.to_string(),
-            value,
-            allowed: None,
-            text: None,
-            instead,
-            deadly: None,
-            line: document.line(field),
-            decision: rule.decision(),
-        }
-    }
-
-    fn warning(document: &Document, found: &'a Warning) -> Self {
-        let Warning {
-            rule,
-            field,
-            value,
-            instead,
-            ..
-        } = found;
-        Self {
-            text: Some(&found.text),
-            deadly: Some(found.is_deadly),
-            ..Self::new(document, *rule, *field, *value, instead)
-        }
-    }
-}
-
 impl Check {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let file = &self.file.file;
         let imported = match parse(file, &read_text(file)?) {
             Ok(imported) => imported,
             Err(problems) if self.json => {
-                to.json(&Findings {
-                    problems: problems.found,
-                    ..Findings::default()
+                to.document(&json::Check {
+                    problems: problems.found.into_iter().map(Into::into).collect(),
+                    ..json::Check::default()
                 })?;
                 return Err(Failure::Said);
             }
@@ -135,7 +62,7 @@ impl Check {
         let is_valid = report.is_valid();
         let fares = fares(&document, &qps, floor);
         if self.json {
-            to.json(&findings(&document, &report, &fares))?;
+            to.document(&findings(&document, &report, &fares))?;
             return if is_valid { Ok(()) } else { Err(Failure::Said) };
         }
         if !is_valid {
@@ -193,35 +120,35 @@ fn table(fares: &[Fare]) -> Table {
     table
 }
 
-fn findings<'a>(document: &Document, report: &'a Report, fares: &[Fare]) -> Findings<'a> {
-    let violations = report.violations.iter().map(|found| Finding {
-        allowed: Some(&found.allowed),
-        ..Finding::new(
-            document,
-            found.rule,
-            found.field,
-            found.value,
-            &found.instead,
-        )
-    });
-    let warnings = |found: &'a [Warning]| {
-        let found = found.iter().map(|found| Finding::warning(document, found));
-        found.collect()
+fn findings(document: &Document, report: &Report, fares: &[Fare]) -> json::Check {
+    let violation = |found: &Violation| json::Violation {
+        field: found.field.to_string(),
+        value: found.value,
+        allowed: found.allowed.clone(),
+        instead: found.instead.clone(),
+        line: document.line(found.field),
+        decision: found.rule.decision(),
     };
-    Findings {
+    let finding = |found: &Warning| json::Finding {
+        field: found.field.to_string(),
+        value: found.value,
+        text: found.text.clone(),
+        instead: found.instead.clone(),
+        deadly: found.is_deadly,
+        line: document.line(found.field),
+        decision: found.rule.decision(),
+    };
+    let fare = |(qp, endurance): &Fare| json::Fare {
+        qp: (*qp).into(),
+        endurance: endurance.map(Into::into),
+    };
+    json::Check {
         valid: report.is_valid(),
         deadly: report.is_deadly(),
-        violations: violations.collect(),
-        warnings: warnings(&report.warnings),
-        notes: warnings(&report.notes),
+        violations: report.violations.iter().map(violation).collect(),
+        warnings: report.warnings.iter().map(finding).collect(),
+        notes: report.notes.iter().map(finding).collect(),
         problems: Vec::new(),
-        qps: fares
-            .iter()
-            .map(|(qp, endurance)| QpJson {
-                timeout: qp.timeout,
-                retry_cnt: qp.retry_cnt,
-                endurance: endurance.map(Into::into),
-            })
-            .collect(),
+        queue_pairs: fares.iter().map(fare).collect(),
     }
 }

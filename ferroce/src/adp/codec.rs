@@ -1,6 +1,5 @@
 //! `ferroce adp encode` and `decode`: profiles as register payloads.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::Args;
@@ -10,6 +9,8 @@ use ferroce_designer::command;
 use ferroce_prm::{Image, roce_accl as reg};
 
 use super::{FileArg, import, load};
+use crate::json::adp as json;
+use crate::json::shared::{Named, hex};
 use crate::output::{Failure, Output};
 
 /// Print the ROCE_ACCL payload that writes a profile
@@ -21,6 +22,9 @@ use crate::output::{Failure, Output};
 pub(crate) struct Encode {
     #[command(flatten)]
     file: FileArg,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
 }
 
 /// Print the profile that a ROCE_ACCL payload writes, as a profile file
@@ -34,15 +38,22 @@ pub(crate) struct Decode {
     /// reads standard input, which may be anything that import reads
     #[arg(value_name = "HEX", required = true)]
     hex: Vec<String>,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
 }
 
 impl Encode {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let mut line = String::new();
-        for byte in command::payload(&load(&self.file.file)?) {
-            let _ = write!(line, "{byte:02x}");
+        let payload = hex(&command::payload(&load(&self.file.file)?));
+        match self.json {
+            true => to.document(&json::Encoded {
+                register: reg::ROCE_ACCL.name(),
+                register_id: reg::ROCE_ACCL.id(),
+                payload,
+            }),
+            false => to.text(&format!("{payload}\n")),
         }
-        to.text(&format!("{line}\n"))
     }
 }
 
@@ -52,11 +63,15 @@ impl Decode {
         if matches!(hex.trim(), "-" | "/dev/stdin") {
             hex = import::stdin()?;
             if Form::of(&hex) != Form::Dump {
-                return import::print(Path::new("-"), &hex, to);
+                return import::print(Path::new("-"), &hex, self.json, to);
             }
         }
-        let (raw, remarks) = decode(&bytes(&hex)?)?;
-        to.text(&file::to_toml(&raw))?;
+        let (profile, remarks) = decode(&bytes(&hex)?)?;
+        let toml = file::to_toml(profile.raw());
+        if self.json {
+            return to.document(&decoded(&profile, toml, remarks));
+        }
+        to.text(&toml)?;
         for remark in remarks {
             to.remark(format_args!("warning: {remark}"))?;
         }
@@ -64,8 +79,29 @@ impl Decode {
     }
 }
 
+/// A profile for programs.
+pub(super) fn decoded(profile: &Profile, toml: String, remarks: Vec<String>) -> json::Decoded {
+    json::Decoded {
+        profile: fields(&profile.to_register()),
+        toml,
+        remarks,
+    }
+}
+
+/// The fields of a profile by name, out of its bytes in ROCE_ACCL.
+pub(super) fn fields(profile: &[u8; PROFILE_SIZE]) -> Named<u32> {
+    let mut bytes = [0; reg::ROCE_ACCL.size()];
+    bytes[reg::PROFILE_OFFSET..][..PROFILE_SIZE].copy_from_slice(profile);
+    let image = Image::new(&reg::ROCE_ACCL, &bytes[..]).expect("the size is the register's");
+    let fields = reg::ROCE_ACCL.fields().iter();
+    let fields = fields.filter(|field| field.offset() >= reg::PROFILE_OFFSET);
+    fields
+        .map(|field| (field.name(), image.get(field)))
+        .collect()
+}
+
 /// The profile that a payload writes, and what of the payload the profile does not hold.
-fn decode(payload: &[u8]) -> Result<(RawProfile, Vec<String>), Failure> {
+fn decode(payload: &[u8]) -> Result<(Profile, Vec<String>), Failure> {
     let sizes = [reg::ROCE_ACCL.size(), reg::PROFILE_OFFSET + PROFILE_SIZE];
     if !sizes.contains(&payload.len()) {
         return Err(Failure::input(format_args!(
@@ -107,7 +143,8 @@ fn decode(payload: &[u8]) -> Result<(RawProfile, Vec<String>), Failure> {
             .map(|found| format!("error: {found}\n"));
         Failure::Input(lines.collect())
     })?;
-    Ok((raw, remarks(payload, &image, &profile)))
+    let remarks = remarks(payload, &image, &profile);
+    Ok((profile, remarks))
 }
 
 /// Everything by which the payload differs from the one that encode prints.

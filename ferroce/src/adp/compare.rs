@@ -11,12 +11,12 @@ use ferroce_adp::{Policy, PolicyKind, QpTimeouts, builtin};
 use ferroce_designer::figures::qp_name;
 use ferroce_trial::figures::{Fared, Job, jobs};
 use ferroce_trial::{Link, MESSAGES, Train, TrialError};
-use serde::Serialize;
 
 use self::on_fabric::OnFabric;
 use super::progress::Progress;
 use super::trial_args::{LinkArgs, OutageArgs};
 use super::{floor, load, retry_count, timeout_code};
+use crate::json::adp::{Compared, Configuration};
 use crate::output::{Failure, Output};
 
 /// Compare how policies fare in outages and under loss, in virtual time
@@ -77,24 +77,6 @@ pub(super) struct Tried {
     pub(super) fared: Fared,
 }
 
-/// Everything that the figures depend on.
-#[derive(Serialize)]
-pub(super) struct Configuration {
-    version: &'static str,
-    outages: Option<String>,
-    scenario: Option<String>,
-    /// Tells scenarios apart that differ in anything but their seed.
-    scenario_hash: Option<String>,
-    loss: Option<f64>,
-    round_trip: Option<String>,
-    messages: Option<u32>,
-    timeout: Option<u8>,
-    retry_cnt: Option<u8>,
-    min_ack_timeout_limit_disabled: bool,
-    count: usize,
-    seed: u64,
-}
-
 impl Compare {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let policies = self.policies()?;
@@ -112,7 +94,11 @@ impl Compare {
             })?;
         }
         if self.json {
-            return to.json(&report::json(&configuration, &results));
+            let policies = results.iter().map(|it| report::fared(&it.name, &it.fared));
+            return to.document(&Compared {
+                configuration,
+                policies: policies.collect(),
+            });
         }
         let per = if self.scenario.is_some() {
             "run"
@@ -208,7 +194,7 @@ impl Compare {
 
     fn configuration(&self, count: usize) -> Configuration {
         Configuration {
-            version: env!("CARGO_PKG_VERSION"),
+            ferroce_version: env!("CARGO_PKG_VERSION"),
             outages: None,
             scenario: None,
             scenario_hash: None,

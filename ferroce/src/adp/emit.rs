@@ -1,9 +1,10 @@
 //! `ferroce adp emit`: the command that programs a card with a profile.
 
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 use ferroce_designer::command::{Tool, quoted, set, undo};
 
 use super::{FileArg, load};
+use crate::json::adp as json;
 use crate::output::{Failure, Output};
 use crate::registers::is_card_name;
 
@@ -22,6 +23,9 @@ pub(crate) struct Emit {
     /// Print the command that goes back to the firmware's own timeouts, which takes a reset
     #[arg(long)]
     undo: bool,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
 }
 
 impl Emit {
@@ -32,6 +36,15 @@ impl Emit {
             true => undo(self.tool, is_card_name(&self.device), &device),
             false => set(self.tool, &device, &profile),
         };
+        if self.json {
+            let tool = self.tool.to_possible_value();
+            return to.document(&json::Emitted {
+                tool: tool.map_or_else(String::new, |it| it.get_name().to_owned()),
+                device: self.device,
+                undo: self.undo,
+                command,
+            });
+        }
         to.text(&format!("{command}\n"))
     }
 }

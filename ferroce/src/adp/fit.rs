@@ -121,7 +121,7 @@ impl Fit {
             fs::write(path, toml).map_err(|error| cannot_write(path, &error))?;
         }
         match self.json {
-            true => to.json(&report::json(&found)),
+            true => to.document(&report::json(&found)),
             false => to.text(&report::text(&found)),
         }
     }

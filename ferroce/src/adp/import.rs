@@ -7,6 +7,7 @@ use clap::Args;
 use ferroce_adp::file;
 use ferroce_adp::file::import::{Form, Imported};
 
+use super::codec::decoded;
 use super::{parse, profile_of, read_text};
 use crate::output::{Failure, Output};
 
@@ -21,6 +22,9 @@ pub(crate) struct Import {
     /// File to read; - reads standard input
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
 }
 
 /// The most text that is read: a table of all registers there are is smaller.
@@ -28,7 +32,7 @@ const TEXT_MAX: u64 = 1 << 20;
 
 impl Import {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        print(&self.file, &read_text(&self.file)?, to)
+        print(&self.file, &read_text(&self.file)?, self.json, to)
     }
 }
 
@@ -51,10 +55,19 @@ pub(super) fn stdin() -> Result<String, Failure> {
 }
 
 /// Prints the profile in a text as a profile file.
-pub(super) fn print(place: &Path, text: &str, to: &mut Output<'_>) -> Result<(), Failure> {
+pub(super) fn print(
+    place: &Path,
+    text: &str,
+    json: bool,
+    to: &mut Output<'_>,
+) -> Result<(), Failure> {
     let imported = parse(place, text).map_err(|problems| Failure::Input(problems.lines))?;
-    profile_of(place, &imported.document)?;
-    to.text(&file::to_toml(imported.document.raw()))?;
+    let profile = profile_of(place, &imported.document)?;
+    let toml = file::to_toml(imported.document.raw());
+    if json {
+        return to.document(&decoded(&profile, toml, imported.remarks.clone()));
+    }
+    to.text(&toml)?;
     remark(&imported, to)
 }
 

@@ -10,12 +10,13 @@ use ferroce_designer::findings::{COMMON_QPS, check};
 use ferroce_hca::Method;
 use ferroce_prm::roce_accl::{self as reg, ROCE_ACCL};
 use ferroce_prm::{Image, LengthError};
-use serde_json::{Map, Value, json};
 
+use super::codec::fields;
 use super::{FileArg, place, profile_of, read};
+use crate::json::adp as json;
 use crate::output::{Failure, Output};
 use crate::reg::DeviceArg;
-use crate::registers::{self, Registers};
+use crate::registers::{Access, Registers};
 
 /// Write a profile into a device
 ///
@@ -36,6 +37,9 @@ pub(crate) struct Apply {
     /// Write the profile even if jobs would die of it
     #[arg(long)]
     force: bool,
+    /// Print JSON: the device's policy afterwards, or with --dry-run the bytes
+    #[arg(short, long)]
+    json: bool,
 }
 
 /// Show a device's retransmission policy, and its profile as a profile file
@@ -53,12 +57,16 @@ impl Apply {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let mut payload = command::payload(&self.profile()?);
         if self.dry_run {
-            return to.text(&registers::dump(ROCE_ACCL.id(), Method::Write, &payload));
+            let call = Access::new(ROCE_ACCL.id(), Method::Write, &payload);
+            return Access::print(&[call], self.json, to);
         }
         let device = self.device.open(to)?;
         device.access(ROCE_ACCL.id(), Method::Write, &mut payload)?;
-        if !Active::read(&*device)?.adaptive {
-            let name = device.name();
+        let (active, name) = (Active::read(&*device)?, device.name());
+        if self.json {
+            to.document(&active.json(name))?;
+        }
+        if !active.adaptive {
             to.remark(format_args!(
                 "warning: adaptive retransmission is off on {name}, and the profile waits for it; \
                  switch it on with `ferroce reg set ROCE_ACCL roce_adp_retrans_en=1 -d {name}`"
@@ -102,7 +110,7 @@ impl Show {
         let active = Active::read(&*device)?;
         let name = device.name();
         if self.json {
-            return to.json(&active.json(name)?);
+            return to.document(&active.json(name));
         }
         let floor = match active.floor_disabled {
             true => "none",
@@ -160,19 +168,19 @@ impl Active {
         (self.profile_id > 0).then(|| RawProfile::from_register(bytes))
     }
 
-    fn json(&self, name: &str) -> Result<Value, Failure> {
-        let image = Self::image(&self.bytes).map_err(Failure::broken)?;
-        let fields = ROCE_ACCL.fields().iter();
-        let fields = fields.filter(|field| field.offset() >= reg::PROFILE_OFFSET);
-        let values: Map<String, Value> = fields
-            .map(|field| (field.name().to_owned(), image.get(field).into()))
-            .collect();
-        Ok(json!({
-            "device": name,
-            "adaptive": self.adaptive,
-            "profile_id": self.profile_id,
-            "min_ack_timeout_limit_disabled": self.floor_disabled,
-            "profile": (self.profile_id > 0).then_some(values),
-        }))
+    fn json(&self, name: &str) -> json::Show {
+        let bytes = self.bytes[reg::PROFILE_OFFSET..].first_chunk();
+        json::Show {
+            device: name.to_owned(),
+            policy: match (self.adaptive, self.profile_id) {
+                (false, _) => "ib",
+                (true, 0) => "firmware",
+                (true, _) => "profile",
+            },
+            adaptive: self.adaptive,
+            profile_id: self.profile_id,
+            min_ack_timeout_limit_disabled: self.floor_disabled,
+            profile: bytes.filter(|_| self.profile_id > 0).map(fields),
+        }
     }
 }

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ferroce_adp::trace::{Event, SilentPeer, Wait};
-use ferroce_adp::{PolicyKind, RetryState};
+use ferroce_adp::{PolicyKind, QpTimeouts, RetryState};
 use ferroce_time::Span;
 
 use super::{Chosen, CommonQpArgs, DeviceArgs, PersonalityArgs, choose};
+use crate::json::adp as json;
 use crate::output::{Failure, Output, columns};
 
 /// Draw the ladder of timeouts that a silent peer meets
@@ -36,6 +37,9 @@ pub(crate) struct Plot {
     /// Columns of the terminal picture [default: the terminal's]
     #[arg(long, value_name = "COLS", value_parser = clap::value_parser!(u16).range(60..=400))]
     width: Option<u16>,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
 }
 
 /// A file for a picture, whose name does not promise another kind of picture.
@@ -60,7 +64,11 @@ impl Plot {
                  to 31",
             ));
         };
+        if self.json {
+            to.document(&ladder.json(state.qp()))?;
+        }
         match &self.output {
+            None if self.json => Ok(()),
             None => {
                 let width = self.width.map_or_else(columns, usize::from);
                 to.text(&terminal::draw(&ladder, width))
@@ -162,6 +170,23 @@ impl Ladder {
             cap,
             total: total.filter(|&span| span > Span::ZERO),
         })
+    }
+
+    /// The same for programs.
+    fn json(&self, qp: QpTimeouts) -> json::Plot {
+        let range = |band: &Band| json::Range {
+            range: band.index,
+            low_ns: band.low.as_nanos(),
+            high_ns: band.high.as_nanos(),
+        };
+        json::Plot {
+            title: self.title.clone(),
+            queue_pair: qp.into(),
+            ack_timeout_ns: self.cap.as_nanos(),
+            total_ns: self.total.map(Span::as_nanos),
+            waits: self.waits.iter().map(Into::into).collect(),
+            ranges: self.bands.iter().map(range).collect(),
+        }
     }
 
     /// The corners of the line: from where to where each wait lasts.

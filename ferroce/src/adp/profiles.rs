@@ -2,8 +2,9 @@
 
 use clap::Args;
 use ferroce_adp::builtin::{self, BuiltIn};
-use serde::Serialize;
 
+use super::codec::decoded;
+use crate::json::adp as json;
 use crate::output::{Failure, Output, Table};
 
 /// List the built-in profiles, or print one as a profile file
@@ -13,29 +14,29 @@ use crate::output::{Failure, Output, Table};
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Profiles {
     /// The profile to print
-    #[arg(value_name = "NAME", value_parser = named, conflicts_with = "json")]
+    #[arg(value_name = "NAME", value_parser = named)]
     name: Option<&'static BuiltIn>,
     /// Print JSON
     #[arg(short, long)]
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Listed<'a> {
-    name: &'a str,
-    about: &'a str,
-}
-
 impl Profiles {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         if let Some(built_in) = self.name {
+            if self.json {
+                let toml = built_in.toml.to_owned();
+                return to.document(&decoded(&built_in.profile, toml, Vec::new()));
+            }
             return to.text(built_in.toml);
         }
         if self.json {
             let listed = builtin::all()
                 .iter()
-                .map(|BuiltIn { name, about, .. }| Listed { name, about });
-            return to.json(&listed.collect::<Vec<_>>());
+                .map(|BuiltIn { name, about, .. }| json::BuiltIn { name, about });
+            return to.document(&json::Profiles {
+                profiles: listed.collect(),
+            });
         }
         let mut table = Table::new(&["profile", "for"]);
         for built_in in builtin::all() {

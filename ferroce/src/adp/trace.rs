@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use ferroce_adp::trace::{Event, Input, Replay, SilentPeer, Step, Wait};
 use ferroce_adp::{PolicyKind, RetryState};
-use ferroce_designer::ladder::word;
 use ferroce_time::Span;
-use serde::Serialize;
 
 use super::{Chosen, DeviceArgs, PersonalityArgs, QpArgs, choose};
+use crate::json::adp as json;
 use crate::output::{Failure, Output, Table, ms};
 
 /// Replay a QP whose peer is silent, from its first send to the error
@@ -41,53 +40,6 @@ pub(crate) struct Trace {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct SilentJson {
-    ack_timeout_ns: Option<u64>,
-    total_ns: Option<u64>,
-    /// With the coarse timers of a card.
-    shortest_total_ns: Option<u64>,
-    waits: Vec<WaitJson>,
-}
-
-/// One timer, as JSON.
-#[derive(Serialize)]
-pub(crate) struct WaitJson {
-    wait_ns: Option<u64>,
-    at_ns: Option<u64>,
-    exponent: u16,
-    range: Option<u8>,
-    event: &'static str,
-}
-
-impl From<&Wait> for WaitJson {
-    fn from(wait: &Wait) -> Self {
-        Self {
-            wait_ns: wait.wait.map(Span::as_nanos),
-            at_ns: wait.at.map(Span::as_nanos),
-            exponent: wait.exponent,
-            range: wait.range,
-            event: word(wait.event),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct EventsJson {
-    states: Vec<StateJson>,
-}
-
-#[derive(Serialize)]
-struct StateJson {
-    event: &'static str,
-    exponent: u16,
-    range: Option<u8>,
-    timer_ns: Option<u64>,
-    /// Present once the QP has failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'static str>,
-}
-
 const RETRY_EXC: &str = "IBV_WC_RETRY_EXC_ERR";
 
 impl Trace {
@@ -108,13 +60,15 @@ impl Trace {
     ) -> Result<(), Failure> {
         let mut peer = SilentPeer::new(chosen.policy, state);
         let waits: Vec<Wait> = peer.by_ref().take(self.max).collect();
+        let is_cut = peer.next().is_some();
         if self.json {
-            let waits = waits.iter().map(Into::into).collect();
-            to.json(&SilentJson {
+            to.document(&json::Trace {
+                queue_pair: state.qp().into(),
                 ack_timeout_ns: state.ack_timeout(&chosen.policy).map(Span::as_nanos),
                 total_ns: state.total(&chosen.policy).map(Span::as_nanos),
                 shortest_total_ns: shortest_total(chosen, state).map(Span::as_nanos),
-                waits,
+                waits: waits.iter().map(Into::into).collect(),
+                cut: is_cut,
             })?;
         } else {
             let mut table =
@@ -131,7 +85,7 @@ impl Trace {
             }
             to.text(&format!("{}\n{table}", head(chosen, state)))?;
         }
-        if peer.next().is_some() {
+        if is_cut {
             let Self { max, .. } = self;
             to.remark(format_args!("cut after {max} waits; --max N shows more"))?;
         }
@@ -148,14 +102,15 @@ impl Trace {
         let replay = Replay::new(chosen.policy, state, events.iter().copied());
         let steps: Vec<Step> = replay.take(self.max).collect();
         if self.json {
-            let states = steps.iter().map(|step| StateJson {
+            let states = steps.iter().map(|step| json::State {
                 event: input_word(step.input),
                 exponent: step.exponent,
                 range: step.range,
                 timer_ns: step.timer.map(Span::as_nanos),
                 error: step.has_failed.then_some(RETRY_EXC),
             });
-            to.json(&EventsJson {
+            to.document(&json::Events {
+                queue_pair: state.qp().into(),
                 states: states.collect(),
             })?;
         } else {

@@ -27,7 +27,8 @@ use ferroce_units::{Invalid, RATE};
 use self::plan::Plan;
 use super::progress::Progress;
 use super::report::digits;
-use super::{Command, Shown, to_json, units};
+use super::{Command, Shown, units};
+use crate::json::Document as _;
 use crate::output::{Failure, columns};
 
 /// Queue pairs that can be told apart.
@@ -157,7 +158,9 @@ pub(super) fn show(command: &Command, tap: Option<Tap>) -> Result<Shown, Failure
             &course,
             options.width.map_or_else(columns, usize::from),
         ),
-        json: to_json(&report::Json::new(&plan, &course))?,
+        json: report::document(&plan, &course)
+            .line()
+            .map_err(io::Error::from)?,
         svg: svg.transpose().map_err(io::Error::other)?,
         too_busy: report::too_busy(&plan, &course).is_some(),
         wrong_under: (!course.verified).then(|| run::UNDER.to_owned()),

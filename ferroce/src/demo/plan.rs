@@ -47,6 +47,7 @@ impl Start {
 
 /// The retransmission policies that are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
     /// Adaptive retransmission is off.

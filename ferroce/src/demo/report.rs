@@ -1,16 +1,15 @@
 //! The output of a demo: a table, a histogram, a verdict, or JSON.
 
 use std::fmt::Write as _;
-use std::net::IpAddr;
-
-use serde::Serialize;
 
 use super::figures::{Figures, Outcome};
 use super::plan::{BINS, Kind, Plan, Start};
 use super::rig::QPS;
 use super::verdict::{ALIKE, TooBusy, too_busy};
 use crate::adp::plot::short;
-use crate::bins::{self, BinJson};
+use crate::bins;
+use crate::json::demo as json;
+use crate::json::shared::{Bin, hex};
 use crate::output::Table;
 
 /// The whole report in words.
@@ -301,126 +300,58 @@ pub(super) fn wrap(text: &str) -> String {
 }
 
 /// The report for programs.
-#[derive(Debug, Serialize)]
-pub(crate) struct Json {
-    configuration: Configuration,
-    seed: u64,
-    /// Why the runs cannot be compared; null if they can.
-    too_busy: Option<String>,
-    runs: Vec<RunJson>,
-}
-
-/// What was asked for, defaults included.
-#[derive(Debug, Serialize)]
-struct Configuration {
-    version: &'static str,
-    addresses: [IpAddr; 2],
-    bytes: u64,
-    queue_pairs: usize,
-    loss: f64,
-    /// Null if the link never goes dark.
-    blackout: Option<BlackoutJson>,
-    timeout: u8,
-    retry_cnt: u8,
-    profile: String,
-    /// The profile as the register ROCE_ACCL holds it, hexadecimal.
-    profile_bytes: String,
-    seed: u64,
-}
-
-/// When the link goes dark, and for how long: either of the starts is null.
-#[derive(Debug, Serialize)]
-struct BlackoutJson {
-    length_ns: u64,
-    start_ns: Option<u64>,
-    start_percent_of_bytes: Option<f64>,
-}
-
-impl Configuration {
-    fn new(plan: &Plan, profile_name: &str) -> Self {
-        let blackout = plan.blackout.map(|it| {
-            let (start_ns, start_percent_of_bytes) = match it.start {
-                Start::Time(ns) => (Some(ns), None),
-                Start::Percent(percent) => (None, Some(percent)),
-            };
-            BlackoutJson {
-                length_ns: it.length_ns,
-                start_ns,
-                start_percent_of_bytes,
-            }
-        });
-        let bytes = plan.profile.to_register();
-        Self {
-            version: env!("CARGO_PKG_VERSION"),
-            addresses: plan.addresses,
-            bytes: plan.bytes,
-            queue_pairs: QPS,
-            loss: plan.loss,
-            blackout,
-            timeout: plan.qp.timeout,
-            retry_cnt: plan.qp.retry_cnt,
-            profile: profile_name.to_owned(),
-            profile_bytes: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-            seed: plan.seed,
-        }
+pub(super) fn document(plan: &Plan, profile_name: &str, runs: &[Figures]) -> json::Demo {
+    json::Demo {
+        configuration: configuration(plan, profile_name),
+        too_busy: too_busy(runs).as_ref().map(excuse),
+        runs: runs.iter().map(run_json).collect(),
     }
 }
 
-#[derive(Debug, Serialize)]
-struct RunJson {
-    policy: Kind,
-    outcome: &'static str,
-    bytes: u64,
-    verified: bool,
-    seconds: f64,
-    goodput_gbps: f64,
-    retransmissions: u64,
-    timeouts: u64,
-    spurious: u64,
-    stalled_seconds: f64,
-    latency_us: LatencyJson,
-    histogram: Vec<BinJson>,
-}
-
-#[derive(Debug, Serialize)]
-struct LatencyJson {
-    p50: f64,
-    p99: f64,
-    max: f64,
-}
-
-impl Json {
-    pub(crate) fn new(plan: &Plan, profile_name: &str, runs: &[Figures]) -> Self {
-        Self {
-            configuration: Configuration::new(plan, profile_name),
-            seed: plan.seed,
-            too_busy: too_busy(runs).as_ref().map(excuse),
-            runs: runs.iter().map(RunJson::new).collect(),
+fn configuration(plan: &Plan, profile_name: &str) -> json::Configuration {
+    let blackout = plan.blackout.map(|it| {
+        let (start_ns, start_percent) = match it.start {
+            Start::Time(ns) => (Some(ns), None),
+            Start::Percent(percent) => (None, Some(percent)),
+        };
+        json::Blackout {
+            length_ns: it.length_ns,
+            start_ns,
+            start_percent,
         }
+    });
+    json::Configuration {
+        ferroce_version: env!("CARGO_PKG_VERSION"),
+        addresses: plan.addresses,
+        payload_bytes: plan.bytes,
+        queue_pairs: QPS,
+        loss: plan.loss,
+        blackout,
+        timeout: plan.qp.timeout,
+        retry_cnt: plan.qp.retry_cnt,
+        profile: profile_name.to_owned(),
+        profile_payload: hex(&plan.profile.to_register()),
+        seed: plan.seed,
     }
 }
 
-impl RunJson {
-    fn new(run: &Figures) -> Self {
-        let latency = |quantile| run.latency.value_at_quantile(quantile) as f64 / 1e3;
-        Self {
-            policy: run.policy,
-            outcome: run.outcome.name(),
-            bytes: run.bytes,
-            verified: run.verified,
-            seconds: run.elapsed_ns as f64 / 1e9,
-            goodput_gbps: run.goodput_gbps(),
-            retransmissions: run.retransmissions,
-            timeouts: run.expiries.len() as u64,
-            spurious: run.spurious,
-            stalled_seconds: run.spent.stalled.as_secs_f64(),
-            latency_us: LatencyJson {
-                p50: latency(0.5),
-                p99: latency(0.99),
-                max: latency(1.0),
-            },
-            histogram: bins::json(&BINS, &run.histogram()),
-        }
+fn run_json(run: &Figures) -> json::Run {
+    let latency = |quantile| run.latency.value_at_quantile(quantile) as f64 / 1e3;
+    json::Run {
+        policy: run.policy,
+        outcome: run.outcome.name(),
+        payload_bytes: run.bytes,
+        verified: run.verified,
+        elapsed_s: run.elapsed_ns as f64 / 1e9,
+        goodput_gbps: run.goodput_gbps(),
+        retransmissions: run.retransmissions,
+        timeouts: run.expiries.len() as u64,
+        spurious: run.spurious,
+        stalled_s: run.spent.stalled.as_secs_f64(),
+        latency_p50_us: latency(0.5),
+        latency_p99_us: latency(0.99),
+        latency_max_us: latency(1.0),
+        histogram: Bin::all(&BINS, &run.histogram()),
     }
 }
 

@@ -21,7 +21,6 @@ use clap::{Args, Subcommand, ValueEnum};
 use ferroce_dcqcn::{Param, ParamError, Params, Vocabulary};
 use ferroce_hca::WriteLockError;
 use ferroce_udp::Registry;
-use serde_json::{Map, Value};
 use thiserror::Error;
 
 use self::emit::Emit;
@@ -29,8 +28,9 @@ use self::explain::Explain;
 use self::model::Model;
 use self::preset::Verb as Presets;
 use self::watch::Watch;
-use super::format::{Before, Format, Row};
-use super::{link, observe, registry, show_each};
+use super::format::{Before, Format, Row, print};
+use super::{each, link, observe, registry};
+use crate::json::cc::{DeviceParameters, Shown};
 use crate::output::{Failure, Output};
 
 /// Show and set the parameters of congestion control (DCQCN), even while programs run
@@ -136,7 +136,7 @@ enum ChangeError {
 
 impl Verb {
     /// Refuses options that would have no effect.
-    fn check(&self, dev: Option<&str>, prio: Option<u8>, format: Format) -> Result<(), Failure> {
+    fn check(&self, dev: Option<&str>, prio: Option<u8>) -> Result<(), Failure> {
         let (takes_dev, takes_prio) = match self {
             Self::Show { .. } | Self::Set { .. } | Self::Reset | Self::Watch(_) => (true, true),
             Self::Emit(_) => (true, false),
@@ -152,11 +152,6 @@ impl Verb {
                 "--prio goes with show, set, reset and watch; leave it out",
             ));
         }
-        if format.is_json() && matches!(self, Self::Emit(_)) {
-            return Err(Failure::input(
-                "-j goes with show, explain, preset, watch and model; leave it out",
-            ));
-        }
         Ok(())
     }
 }
@@ -167,7 +162,7 @@ impl Cc {
         let prio = self.prio;
         let name = self.dev.as_deref().map(link).transpose()?;
         let verb = self.verb.unwrap_or(Verb::Show { names: None });
-        verb.check(name, prio, format)?;
+        verb.check(name, prio)?;
         match verb {
             Verb::Show { names } => show(&registry(to)?, name, prio, names, format, to),
             Verb::Set {
@@ -186,18 +181,22 @@ impl Cc {
                     }
                     let mut each = assignments.iter();
                     each.try_for_each(|text| assign(params, prio, text))
-                })
+                })?;
+                shown_after(name, prio, format, to)
             }
-            Verb::Reset => change(name, to, |params| {
-                match prio {
-                    None => *params = Params::default(),
-                    Some(prio) => assign(params, Some(prio), "enable=1")?,
-                }
-                Ok(())
-            }),
+            Verb::Reset => {
+                change(name, to, |params| {
+                    match prio {
+                        None => *params = Params::default(),
+                        Some(prio) => assign(params, Some(prio), "enable=1")?,
+                    }
+                    Ok(())
+                })?;
+                shown_after(name, prio, format, to)
+            }
             Verb::Explain(explain) => explain.run(format, to),
             Verb::Preset { verb } => verb.unwrap_or(Presets::List).run(format, to),
-            Verb::Emit(emit) => emit.run(name, to),
+            Verb::Emit(emit) => emit.run(name, format, to),
             Verb::Model(Model) => Model::run(format, to),
             Verb::Watch(watch) => watch.run(&registry(to)?, (name, prio), format, to),
         }
@@ -296,21 +295,49 @@ fn show(
     format: Format,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
-    show_each(registry, name, format, to, |index, spec| {
-        let name = spec.name.as_str();
-        let mut row = Row::of_device((index, name), format!("dev {name}"));
+    let devices = each(registry, name, |index, spec| {
         let params = observe(registry, spec)?.state().congestion();
         let values = match prio {
             Some(prio) => switches(&params, prio),
             None => values(&params, names),
         };
-        row.put_below("dcqcn", json(&values), &lines(&values));
-        Ok(row)
-    })
+        Ok((index, spec.name.clone(), values))
+    })?;
+    if format.is_json() {
+        let parameters = |(index, device, values): (usize, String, Values)| DeviceParameters {
+            device,
+            index,
+            parameters: values.into_iter().collect(),
+        };
+        let devices = devices.into_iter().map(parameters).collect();
+        return format.document(&Shown { devices }, to);
+    }
+    let rows = devices.iter().map(|(_, device, values)| {
+        let mut row = Row::new(format!("dev {device}"));
+        row.add_below(&lines(values));
+        row
+    });
+    print(&rows.collect::<Vec<_>>(), to)
+}
+
+/// Parameters by name.
+type Values = Vec<(String, u32)>;
+
+/// Prints for programs what the parameters are after a change.
+fn shown_after(
+    name: Option<&str>,
+    prio: Option<u8>,
+    format: Format,
+    to: &mut Output<'_>,
+) -> Result<(), Failure> {
+    match format.is_json() {
+        true => show(&registry(to)?, name, prio, None, format, to),
+        false => Ok(()),
+    }
 }
 
 /// The switches of a priority.
-fn switches(params: &Params, prio: u8) -> Vec<(String, u32)> {
+fn switches(params: &Params, prio: u8) -> Values {
     vec![
         (
             format!("roce_rp/enable/{prio}"),
@@ -324,7 +351,7 @@ fn switches(params: &Params, prio: u8) -> Vec<(String, u32)> {
 }
 
 /// All parameters, or those that `names` has, with its names.
-fn values(params: &Params, names: Option<Names>) -> Vec<(String, u32)> {
+fn values(params: &Params, names: Option<Names>) -> Values {
     let Some(names) = names else {
         let value = |param: &Param| (param.name().to_owned(), params.get(*param));
         return Param::ALL.iter().map(value).collect();
@@ -338,9 +365,4 @@ fn values(params: &Params, names: Option<Names>) -> Vec<(String, u32)> {
 fn lines(values: &[(String, u32)]) -> String {
     let line = |(name, value): &(String, u32)| format!("    {name}={value}\n");
     values.iter().map(line).collect()
-}
-
-fn json(values: &[(String, u32)]) -> Value {
-    let pair = |(name, value): &(String, u32)| (name.clone(), (*value).into());
-    values.iter().map(pair).collect::<Map<_, _>>().into()
 }

@@ -4,17 +4,17 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use ferroce_hca::Function;
+use ferroce_hca::{Function, Window};
 use ferroce_sysfs::guid;
 use ferroce_udp::{
     DeviceSpec, Inquiry, LinkSetting, PeerLink, PeerRow, Query, Registry, Resource, SpecError,
 };
-use serde_json::json;
 use toml::{Table, Value};
 
 use super::ask::{Replies, ask_on};
-use super::format::{Before, Format, Row};
-use super::{at_pci, devices, observe, registry, show_each};
+use super::format::{Before, Format, Row, print};
+use super::{at_pci, devices, each, observe, registry};
+use crate::json::device as json;
 use crate::output::{Failure, Output};
 use crate::registers::is_card_name;
 
@@ -118,26 +118,59 @@ impl Dev {
                 spec.vfs = vfs.unwrap_or(0);
                 spec.link = link.unwrap_or_default();
                 let spec = changed(&spec, &settings)?;
-                registry.add(&spec).map_err(Failure::from)
+                registry.add(&spec)?;
+                changed_to(&registry, &name, format, to)
             }
-            Some(Verb::Del { name, force }) => match force {
-                true => registry.remove_by_force(&name).map_err(Failure::from),
-                false => registry.remove(&name).map_err(Failure::from),
-            },
-            Some(Verb::Reset { name }) => reset(&registry, &name),
+            Some(Verb::Del { name, force }) => {
+                let functions = functions(&registry, &name)?;
+                match force {
+                    true => registry.remove_by_force(&name)?,
+                    false => registry.remove(&name)?,
+                }
+                match format.is_json() {
+                    true => format.document(&json::Removed { removed: functions }, to),
+                    false => Ok(()),
+                }
+            }
+            Some(Verb::Reset { name }) => {
+                let name = reset(&registry, &name)?;
+                changed_to(&registry, &name, format, to)
+            }
             Some(Verb::Set { name, settings }) => {
                 let spec = registry.device(&name)?;
                 if spec.vf.is_some() {
                     registry.card(&name)?; // says that it is a VF
                 }
                 let spec = changed(&spec, &settings)?;
-                registry.replace(&spec).map_err(Failure::from)
+                registry.replace(&spec)?;
+                changed_to(&registry, &name, format, to)
             }
         }
     }
 }
 
-fn reset(registry: &Registry, name: &str) -> Result<(), Failure> {
+/// Prints for programs what a device is after a change.
+fn changed_to(
+    registry: &Registry,
+    name: &str,
+    format: Format,
+    to: &mut Output<'_>,
+) -> Result<(), Failure> {
+    match format.is_json() {
+        true => show(registry, Some(name), format, to),
+        false => Ok(()),
+    }
+}
+
+/// A card and its virtual functions, by name; the name alone if there is none.
+fn functions(registry: &Registry, name: &str) -> Result<Vec<String>, Failure> {
+    let all = registry.devices()?.into_iter();
+    let of_card = all.filter(|spec| spec.name == name || spec.pf().name == name);
+    Ok(of_card.map(|spec| spec.name).collect())
+}
+
+/// Resets a device, and says its name.
+fn reset(registry: &Registry, name: &str) -> Result<String, Failure> {
     let spec = match at_pci(registry, name)? {
         Some(spec) => spec,
         None if is_card_name(name) => {
@@ -156,7 +189,8 @@ fn reset(registry: &Registry, name: &str) -> Result<(), Failure> {
              restarts it"
         )));
     }
-    observer.state().firmware_reset().map_err(Failure::broken)
+    observer.state().firmware_reset().map_err(Failure::broken)?;
+    Ok(name)
 }
 
 fn show(
@@ -166,9 +200,15 @@ fn show(
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
     let peers = peers(registry, name, to)?;
-    show_each(registry, name, format, to, |index, spec| {
+    if format.is_json() {
+        let devices = each(registry, name, |index, spec| {
+            document(registry, (index, spec), &peers)
+        })?;
+        return format.document(&json::Devices { devices }, to);
+    }
+    let rows = each(registry, name, |index, spec| {
         let name = spec.name.as_str();
-        let mut row = Row::of_device((index, name), format!("{index}: {name}:"));
+        let mut row = Row::new(format!("{index}: {name}:"));
         row.put("node_type", "ca");
         row.put("fw", spec.fw_ver.as_str());
         row.put("node_guid", guid(spec.guid()));
@@ -187,10 +227,61 @@ fn show(
             row.put("pci", spec.pci_at(index).to_string());
             details(&mut row, registry, spec)?;
         }
-        if let Some(peers) = peers.iter().find(|peers| peers.name() == (index, name)) {
-            put_peers(&mut row, peers);
+        for peer in of_device(&peers, (index, name)) {
+            let json::Peer {
+                peer,
+                link,
+                queue_pairs,
+                pid,
+                comm,
+            } = peer;
+            let link = link.unwrap_or("undecided");
+            row.add_below(&format!(
+                "    peer {peer} link {link} qps {queue_pairs} pid {pid} comm {comm}\n"
+            ));
         }
         Ok(row)
+    })?;
+    print(&rows, to)
+}
+
+/// A device for programs.
+fn document(
+    registry: &Registry,
+    (index, spec): (usize, &DeviceSpec),
+    peers: &[Replies],
+) -> Result<json::Device, Failure> {
+    // To look for processes makes a device's file.
+    let processes = match registry.is_used(spec).unwrap_or(true) {
+        true => processes(registry, spec)?,
+        false => 0,
+    };
+    Ok(json::Device {
+        device: spec.name.clone(),
+        index,
+        address: spec.address,
+        udp_port: spec.port,
+        link: spec.link.to_string(),
+        vfs: spec.vfs,
+        parent: spec.vf.is_some().then(|| spec.pf().name.clone()),
+        vhca_id: spec.vhca_id(),
+        pci: spec.pci_at(index).to_string(),
+        node_guid: guid(spec.guid()),
+        vendor_id: spec.vendor_id,
+        vendor_part_id: spec.vendor_part_id,
+        hw_ver: spec.hw_ver,
+        fw_ver: spec.fw_ver.clone(),
+        board_id: spec.board_id.clone(),
+        packet_lifetime: spec.packet_lifetime,
+        ca_ack_delay: spec.ca_ack_delay,
+        speed_gbps: spec.speed.gbps().into(),
+        window_bytes: match spec.window.get() {
+            Window::Auto => None,
+            Window::Fixed(bytes) => Some(bytes),
+        },
+        seed: spec.seed,
+        processes,
+        peers: of_device(peers, (index, &spec.name)),
     })
 }
 
@@ -212,27 +303,26 @@ fn peers(
     Ok(replies)
 }
 
-fn put_peers(row: &mut Row, replies: &Replies) {
-    let peers = replies.rows.iter().filter_map(|row| match row {
+/// The peers of a device's processes.
+fn of_device(replies: &[Replies], name: (usize, &str)) -> Vec<json::Peer> {
+    let own = replies.iter().filter(|replies| replies.name() == name);
+    let peers = own.flat_map(|replies| &replies.rows);
+    let peers = peers.filter_map(|row| match row {
         Resource::Peer(peer) => Some(peer),
         _ => None,
     });
-    let (mut values, mut lines) = (Vec::new(), String::new());
-    for peer in peers {
-        values.push(json!(peer));
-        let link = match peer.link {
-            Some(PeerLink::Shm) => "shm",
-            Some(PeerLink::Udp) => "udp",
-            Some(PeerLink::None) => "none",
-            None => "undecided",
-        };
-        let PeerRow { qps, pid, .. } = peer;
-        let (peer, comm) = (peer.peer, &peer.comm);
-        lines += &format!("    peer {peer} link {link} qps {qps} pid {pid} comm {comm}\n");
-    }
-    if !values.is_empty() {
-        row.put_below("peers", values.into(), &lines);
-    }
+    let peer = |it: &PeerRow| json::Peer {
+        peer: it.peer,
+        link: it.link.map(|link| match link {
+            PeerLink::Shm => "shm",
+            PeerLink::Udp => "udp",
+            PeerLink::None => "none",
+        }),
+        queue_pairs: it.qps,
+        pid: it.pid,
+        comm: it.comm.clone(),
+    };
+    peers.map(peer).collect()
 }
 
 fn details(row: &mut Row, registry: &Registry, spec: &DeviceSpec) -> Result<(), Failure> {
@@ -245,6 +335,12 @@ fn details(row: &mut Row, registry: &Registry, spec: &DeviceSpec) -> Result<(), 
     row.put("speed_gbps", spec.speed.gbps());
     row.put("window", spec.window.to_string());
     row.put("seed", spec.seed);
+    row.put("processes", processes(registry, spec)?);
+    Ok(())
+}
+
+/// How many processes have a device open.
+fn processes(registry: &Registry, spec: &DeviceSpec) -> Result<usize, Failure> {
     let processes = observe(registry, spec)?.processes();
     let processes = processes.map_err(|error| {
         Failure::broken(format_args!(
@@ -252,8 +348,7 @@ fn details(row: &mut Row, registry: &Registry, spec: &DeviceSpec) -> Result<(), 
             spec.name
         ))
     })?;
-    row.put("processes", processes.len());
-    Ok(())
+    Ok(processes.len())
 }
 
 /// The device with these settings, each a key and a value, in place of its own.

@@ -1,9 +1,10 @@
-//! Lines and JSON as iproute2's `rdma` prints them.
+//! Lines as iproute2's `rdma` prints them, and how to print.
 
 use clap::Args;
 use serde_json::{Map, Value};
 
 use super::PORT;
+use crate::json::Document;
 use crate::output::{Failure, Output};
 
 /// How to print, as iproute2 takes it: in front of the object.
@@ -33,7 +34,7 @@ impl Before {
 /// How to print.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Format {
-    /// Print JSON, with the keys of iproute2's rdma
+    /// Print JSON
     #[arg(short, long, global = true)]
     json: bool,
     /// Break the JSON into lines
@@ -44,45 +45,28 @@ pub(super) struct Format {
     pub(super) details: bool,
 }
 
-/// One object: keys and values in the order in which they are printed.
+/// One object for people: keys and values in the order in which they are printed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
-    /// What stands in front of a line, in place of some of the keys.
+    /// What stands in front of a line.
     title: String,
-    /// Keys of which the title tells.
-    titled: Vec<&'static str>,
     fields: Map<String, Value>,
-    /// Whole lines for people only.
+    /// Whole lines.
     below: String,
 }
 
 impl Row {
-    /// A row whose line begins with `title`, which says the values of some keys.
-    pub(super) fn new(title: String, keys: &[(&'static str, Value)]) -> Self {
-        let fields = keys
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), value.clone()));
+    /// A row whose line begins with `title`.
+    pub(super) fn new(title: String) -> Self {
         Self {
             title,
-            titled: keys.iter().map(|(key, _)| *key).collect(),
-            fields: fields.collect(),
-            below: String::new(),
+            ..Self::default()
         }
     }
 
-    /// The row of a device by its place among all and its name, to be shown behind `title`.
-    pub(super) fn of_device((index, name): (usize, &str), title: String) -> Self {
-        Self::new(title, &[("ifindex", index.into()), ("ifname", name.into())])
-    }
-
     /// The row of a device's only port.
-    pub(super) fn of_port((index, name): (usize, &str)) -> Self {
-        let keys = [
-            ("ifindex", index.into()),
-            ("ifname", name.into()),
-            ("port", PORT.into()),
-        ];
-        Self::new(format!("link {name}/{PORT}"), &keys)
+    pub(super) fn of_port(name: &str) -> Self {
+        Self::new(format!("link {name}/{PORT}"))
     }
 
     /// Adds a value.
@@ -90,25 +74,20 @@ impl Row {
         self.fields.insert(key.to_owned(), value.into());
     }
 
-    /// Adds words to what stands in front of a line, for people only.
+    /// Adds words to what stands in front of a line.
     pub(super) fn say(&mut self, words: &str) {
         self.title += " ";
         self.title += words;
     }
 
-    /// Adds a value that programs get as it is and people get as lines.
-    pub(super) fn put_below(&mut self, key: &'static str, value: Value, lines: &str) {
-        self.fields.insert(key.to_owned(), value);
-        self.titled.push(key);
-        lines.clone_into(&mut self.below);
+    /// Adds lines below.
+    pub(super) fn add_below(&mut self, lines: &str) {
+        self.below += lines;
     }
 
     fn line(&self) -> String {
         let mut line = self.title.clone();
         for (key, value) in &self.fields {
-            if self.titled.contains(&key.as_str()) {
-                continue;
-            }
             match value {
                 Value::String(text) => line += &format!(" {key} {text}"),
                 value => line += &format!(" {key} {value}"),
@@ -116,6 +95,12 @@ impl Row {
         }
         format!("{}\n{}", line.trim_start(), self.below)
     }
+}
+
+/// Prints rows for people.
+pub(super) fn print(rows: &[Row], to: &mut Output<'_>) -> Result<(), Failure> {
+    let lines: String = rows.iter().map(Row::line).collect();
+    to.text(&lines)
 }
 
 impl Format {
@@ -142,22 +127,15 @@ impl Format {
         self.json || self.pretty
     }
 
-    /// Prints rows.
-    pub(super) fn print(self, to: &mut Output<'_>, rows: Vec<Row>) -> Result<(), Failure> {
-        if !self.json && !self.pretty {
-            let lines: String = rows.iter().map(Row::line).collect();
-            return to.text(&lines);
-        }
-        let objects = rows.into_iter().map(|row| Value::Object(row.fields));
-        self.print_json(&objects.collect(), to)
-    }
-
     /// Prints facts for programs.
-    pub(super) fn print_json(self, facts: &Value, to: &mut Output<'_>) -> Result<(), Failure> {
-        if self.pretty {
-            // `Value`'s alternate form is the one with lines.
-            return to.text(&format!("{facts:#}\n"));
+    pub(super) fn document(
+        self,
+        facts: &impl Document,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure> {
+        match self.pretty {
+            true => to.document_in_lines(facts),
+            false => to.document(facts),
         }
-        to.json(facts)
     }
 }

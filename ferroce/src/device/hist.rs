@@ -10,12 +10,13 @@ use ferroce_hca::{BinWidthMode, Counter, HistogramConfig, Method, TimeUnit};
 use ferroce_prm::adp_retx_histogram::{self, ADP_RETX_HISTOGRAM};
 use ferroce_prm::adp_retx_histogram_config::{self as reg, ADP_RETX_HISTOGRAM_CONFIG};
 use ferroce_prm::{Field, Image};
-use serde_json::json;
 
 use super::format::Format;
 use super::link;
 use super::watch::{self, Pauses};
 use crate::bins;
+use crate::json::device as json;
+use crate::json::shared::Bin;
 use crate::output::{Failure, Output};
 use crate::registers::{self, REGISTER_LEN_MAX, Registers};
 
@@ -195,10 +196,14 @@ impl Hist {
                     let spurious = spurious(&*device, to)?;
                     to.text(&(self.picture(iteration, &config, counts) + &spurious))?;
                 }
-                View::Json => {
-                    let bins = bins::json(&config, &counts);
-                    to.json(&json!({"device": self.device, "iteration": iteration, "bins": bins}))?;
-                }
+                View::Json => format.document(
+                    &json::HistogramRead {
+                        device: self.device.clone(),
+                        iteration,
+                        bins: Bin::all(&config, &counts),
+                    },
+                    to,
+                )?,
             }
         }
         Ok(())

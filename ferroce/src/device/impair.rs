@@ -1,12 +1,14 @@
 //! `ferroce impair`: link impairments.
 
 use clap::{Args, ValueEnum};
+use ferroce_hca::impair::{Blackout, Bottleneck};
 use ferroce_hca::{DeviceState, Direction, Impairment, Span, Time};
 use ferroce_udp::wait::Clock;
 use ferroce_udp::{Observer, Registry, impairment};
 
-use super::format::{Before, Format, Row};
-use super::{link, observe, registry, show_each};
+use super::format::{Before, Format, Row, print};
+use super::{each, link, observe, registry};
+use crate::json::device as json;
 use crate::output::{Failure, Output};
 
 /// Impair a device's link, even while in use
@@ -72,7 +74,11 @@ impl Impair {
         };
         let observer = registry.observe(name)?;
         let directions = self.direction.unwrap_or(usual).directions();
-        set(&observer, directions, &impairment)
+        set(&observer, directions, &impairment)?;
+        match format.is_json() {
+            true => show(&registry, Some(name), format, to),
+            false => Ok(()),
+        }
     }
 }
 
@@ -111,9 +117,21 @@ fn show(
     format: Format,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
-    show_each(registry, name, format, to, |index, spec| {
-        let name = spec.name.as_str();
-        let mut row = Row::of_device((index, name), format!("dev {name}"));
+    if format.is_json() {
+        let devices = each(registry, name, |index, spec| {
+            let observer = observe(registry, spec)?;
+            let state = observer.state();
+            Ok(json::DeviceImpairment {
+                device: spec.name.clone(),
+                index,
+                egress: document(state, Direction::Egress),
+                ingress: document(state, Direction::Ingress),
+            })
+        })?;
+        return format.document(&json::Impaired { devices }, to);
+    }
+    let rows = each(registry, name, |_, spec| {
+        let mut row = Row::new(format!("dev {}", spec.name));
         let observer = observe(registry, spec)?;
         let state = observer.state();
         for (direction, key, queue) in [
@@ -126,7 +144,46 @@ fn show(
             }
         }
         Ok(row)
-    })
+    })?;
+    print(&rows, to)
+}
+
+/// What a link does in a direction, for programs.
+fn document(state: &DeviceState, direction: Direction) -> json::Impairment {
+    let impairment = still_to_come(state, direction);
+    let length_bytes = state.queue_bytes(direction, now());
+    let queue = |queue: &Bottleneck| json::Queue {
+        rate_bps: queue.rate.bps(),
+        limit_bytes: queue.limit_bytes,
+        red: queue.red.as_ref().map(|red| json::Red {
+            min_bytes: red.kmin(),
+            max_bytes: red.kmax(),
+            probability: red.pmax(),
+        }),
+        length_bytes: length_bytes.unwrap_or(0),
+    };
+    let outage = |it: &Blackout| json::Outage {
+        from_ns: it.from.since(Time::ZERO).as_nanos(),
+        length_ns: it.length.as_nanos(),
+    };
+    json::Impairment {
+        spec: (impairment != Impairment::default()).then(|| impairment::text(&impairment)),
+        loss: impairment.loss,
+        burst: impairment.burst.map(|it| json::Burst {
+            probability: it.enter,
+            mean_packets: it.mean_length,
+        }),
+        duplicate: impairment.duplicate,
+        corrupt: impairment.corrupt,
+        ecn: impairment.ecn_mark,
+        queue: impairment.bottleneck.as_ref().map(queue),
+        delay_ns: impairment.delay.as_nanos(),
+        jitter_ns: impairment.jitter.as_nanos(),
+        reorder: impairment.reorder,
+        reorder_by_ns: impairment.reorder_by.as_nanos(),
+        down: impairment.blackouts.iter().map(outage).collect(),
+        carrier: impairment.carrier,
+    }
 }
 
 /// The impairment in force in a direction, if there is one, in words that stay the same while time

@@ -11,8 +11,9 @@ use ferroce_udp::wait::Clock;
 use ferroce_udp::{Observer, Registry};
 use ferroce_units::TIME;
 
-use super::format::{Before, Format, Row};
-use super::{link, observe, registry, show_each};
+use super::format::{Before, Format, Row, print};
+use super::{each, link, observe, registry};
+use crate::json::device as json;
 use crate::output::{Failure, Output};
 
 /// Show ports, and take them down and up
@@ -73,9 +74,14 @@ impl Link {
                 show(&registry, name, format, to)
             }
             Some(Verb::Set { name, what }) => {
-                let observer = registry.observe(link(&name)?)?;
+                let name = link(&name)?;
+                let observer = registry.observe(name)?;
                 let what: Vec<_> = what.iter().map(String::as_str).collect();
-                set(&observer, &what)
+                set(&observer, &what)?;
+                match format.is_json() {
+                    true => show(&registry, Some(name), format, to),
+                    false => Ok(()),
+                }
             }
         }
     }
@@ -200,8 +206,22 @@ fn show(
     format: Format,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
-    show_each(registry, name, format, to, |index, spec| {
-        let mut row = Row::of_port((index, &spec.name));
+    if format.is_json() {
+        let ports = each(registry, name, |index, spec| {
+            let port = observe(registry, spec)?.port();
+            Ok(json::Port {
+                device: spec.name.clone(),
+                index,
+                state: if port.is_up { "up" } else { "down" },
+                changes_in_ns: port.changes_in.map(Span::as_nanos),
+                link_downed: port.downed,
+                netdev: netdev_of(spec.address),
+            })
+        })?;
+        return format.document(&json::Ports { ports }, to);
+    }
+    let rows = each(registry, name, |_, spec| {
+        let mut row = Row::of_port(&spec.name);
         let port = observe(registry, spec)?.port();
         row.put("state", if port.is_up { "ACTIVE" } else { "DOWN" });
         let cable = if port.is_up { "LINK_UP" } else { "DISABLED" };
@@ -213,7 +233,8 @@ fn show(
             row.put("changes_in", TIME.write(left_ms * 1_000_000));
         }
         Ok(row)
-    })
+    })?;
+    print(&rows, to)
 }
 
 #[cfg(test)]

@@ -1,18 +1,19 @@
 //! `ferroce res`: programs' objects on devices.
 
+mod document;
 mod filter;
 mod kind;
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use ferroce_udp::{Counts, Inquiry, Query, Registry, RegistryError, Resource};
+use ferroce_udp::{Inquiry, Query, Registry, RegistryError};
 use serde_json::{Map, Value};
 
 use self::filter::Filter;
 use self::kind::{KINDS, Kind, Object};
 use super::ask::{Replies, ask};
-use super::format::{Before, Format, Row};
+use super::format::{Before, Format, Row, print};
 use super::{link, registry};
 use crate::output::{Failure, Output};
 
@@ -120,19 +121,10 @@ impl<'a> Wanted<'a> {
         let query = self.kind.map_or(Some(Query::Count), |kind| kind.query);
         let (question, mut inquiry) = ((query, PATIENCE), Inquiry::default());
         let replies = ask(registry, self.device, question, &mut inquiry, |_, _| true)?;
-        let mut rows = Vec::new();
-        for device in &replies {
-            match self.kind {
-                None => rows.push(summary(device)),
-                Some(kind) => {
-                    let is_wanted =
-                        |object: &Object| self.filters.iter().all(|it| it.takes(object));
-                    let objects = objects(kind, device).filter(is_wanted);
-                    rows.extend(objects.map(|it| row(kind, device.name(), &it, format)));
-                }
-            }
+        match format.is_json() {
+            true => document::print(self, &replies, format, to)?,
+            false => self.print(&replies, format, to)?,
         }
-        format.print(to, rows)?;
         let silent = replies.iter().flat_map(|device| &device.silent);
         let silent: String = silent
             .map(|silent| format!("error: {}\n", silent.line))
@@ -142,6 +134,28 @@ impl<'a> Wanted<'a> {
             // What there is was printed, and that it is not all.
             false => Err(Failure::Broken(silent)),
         }
+    }
+
+    fn takes(&self, object: &Object) -> bool {
+        self.filters.iter().all(|it| it.takes(object))
+    }
+
+    fn print(
+        &self,
+        replies: &[Replies],
+        format: Format,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure> {
+        let mut rows = Vec::new();
+        for device in replies {
+            let Some(kind) = self.kind else {
+                rows.push(summary(device));
+                continue;
+            };
+            let objects = objects(kind, device).filter(|it| self.takes(it));
+            rows.extend(objects.map(|it| row(kind, &device.device, &it, format)));
+        }
+        print(&rows, to)
     }
 }
 
@@ -159,29 +173,22 @@ fn objects(kind: &Kind, replies: &Replies) -> impl Iterator<Item = Object> {
 }
 
 fn summary(replies: &Replies) -> Row {
-    let (index, name) = replies.name();
-    let mut row = Row::of_device((index, name), format!("{index}: {name}:"));
-    let counts = replies.rows.iter().filter_map(|resource| match resource {
-        Resource::Count(counts) => Some(counts),
-        _ => None,
-    });
-    let mut put = |key, part: fn(&Counts) -> u64| {
-        row.put(key, counts.clone().map(part).sum::<u64>());
-    };
-    put("pd", |it| it.pd);
-    put("cq", |it| it.cq);
-    put("qp", |it| it.qp);
-    put("cm_id", |it| it.cm_id);
-    put("mr", |it| it.mr);
-    put("srq", |it| it.srq);
-    put("ctx", |it| it.ctx);
+    let counts = document::counts(replies);
+    let mut row = Row::new(format!("{}: {}:", counts.index, counts.device));
+    row.put("pd", counts.pd);
+    row.put("cq", counts.cq);
+    row.put("qp", counts.qp);
+    row.put("cm_id", counts.cm_id);
+    row.put("mr", counts.mr);
+    row.put("srq", counts.srq);
+    row.put("ctx", counts.ctx);
     row
 }
 
-fn row(kind: &Kind, device: (usize, &str), object: &Map<String, Value>, format: Format) -> Row {
+fn row(kind: &Kind, device: &str, object: &Map<String, Value>, format: Format) -> Row {
     let mut row = match kind.is_on_port {
         true => Row::of_port(device),
-        false => Row::of_device(device, format!("dev {}", device.1)),
+        false => Row::new(format!("dev {device}")),
     };
     for key in kind.keys.iter().filter(|key| key.always || format.details) {
         if let Some(value) = object.get(key.name) {

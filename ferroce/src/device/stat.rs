@@ -2,7 +2,7 @@
 
 mod rates;
 
-pub(super) use self::rates::per_second;
+pub(super) use self::rates::{per_second, thousandths};
 
 use std::time::Duration;
 
@@ -10,11 +10,13 @@ use clap::{Args, Subcommand};
 use ferroce_hca::{Counter, DeviceState, PortCounter};
 use ferroce_udp::Registry;
 
-use super::format::{Before, Format, Row};
+use super::format::{Before, Format, Row, print};
 use super::hist::Hist;
 use super::watch::interval;
-use super::{link, observe, registry, show_each};
+use super::{each, link, observe, registry};
 use crate::bins;
+use crate::json::device as json;
+use crate::json::shared::{Bin, Named};
 use crate::output::{Failure, Output};
 
 /// Show counters, and with -d the histogram of timeouts
@@ -100,8 +102,14 @@ impl Stat {
             Some(Verb::Names) => names(format, to),
             Some(Verb::Hist(hist)) => hist.run(format, to),
             Some(Verb::Clear { name }) => {
-                let observer = registry.observe(link(&name)?)?;
-                observer.state().clear_histogram().map_err(Failure::broken)
+                let name = link(&name)?;
+                let observer = registry.observe(name)?;
+                let cleared = observer.state().clear_histogram();
+                cleared.map_err(Failure::broken)?;
+                match format.is_json() {
+                    true => self.look.show(&registry, Some(name), format, to),
+                    false => Ok(()),
+                }
             }
         }
     }
@@ -118,13 +126,20 @@ impl Look {
         if let Some(interval) = self.watch {
             return rates::watch(registry, name, (interval, self.count), self.all, format, to);
         }
-        show_each(registry, name, format, to, |index, spec| {
+        if format.is_json() {
+            let devices = each(registry, name, |index, spec| {
+                let observer = observe(registry, spec)?;
+                Ok(document((index, &spec.name), observer.state()))
+            })?;
+            return format.document(&json::Counted { devices }, to);
+        }
+        let rows = each(registry, name, |_, spec| {
             let observer = observe(registry, spec)?;
             let counters = observer.state().counters();
-            let mut row = Row::of_port((index, &spec.name));
+            let mut row = Row::of_port(&spec.name);
             for info in Counter::TABLE {
                 let value = counters[info.counter as usize];
-                if value > 0 || self.all || format.is_json() {
+                if value > 0 || self.all {
                     row.put(info.name, value);
                 }
             }
@@ -132,11 +147,33 @@ impl Look {
                 row.say("all counters are 0");
             }
             if format.details {
-                put_histogram(&mut row, &spec.name, observer.state())?;
+                row.add_below(&histogram(&spec.name, observer.state()));
             }
             Ok(row)
-        })
+        })?;
+        print(&rows, to)
     }
+}
+
+/// The counters of a device for programs.
+fn document((index, name): (usize, &str), state: &DeviceState) -> json::DeviceCounters {
+    let (config, counts) = state.histogram_snapshot();
+    json::DeviceCounters {
+        device: name.to_owned(),
+        index,
+        counters: named(&state.counters(), |count| count),
+        histogram: json::Histogram {
+            counting: config.enabled,
+            bins: Bin::all(&config, &counts),
+        },
+    }
+}
+
+/// Something of each counter, by name.
+fn named<T>(counters: &[u64; Counter::COUNT], value: impl Fn(u64) -> T) -> Named<T> {
+    let table = Counter::TABLE.iter();
+    let named = table.map(|info| (info.name, value(counters[info.counter as usize])));
+    named.collect()
 }
 
 /// The table of counters: first those of the device, then those of the port made of them.
@@ -147,26 +184,42 @@ fn names(format: Format, to: &mut Output<'_>) -> Result<(), Failure> {
     let of_the_port = PortCounter::TABLE
         .iter()
         .map(|counter| describe("counters", counter.name, counter.metric, None, counter.help));
-    format.print(to, counters.chain(of_the_port).collect())
+    let counters: Vec<_> = counters.chain(of_the_port).collect();
+    if format.is_json() {
+        return format.document(&json::CounterNames { counters }, to);
+    }
+    let rows = counters.iter().map(|counter| {
+        let mut row = Row::new(format!("{}/{}", counter.directory, counter.name));
+        row.put("metric", counter.metric.as_str());
+        if let Some(rxe) = counter.rxe {
+            row.put("rxe", rxe);
+        }
+        row.add_below(&format!("    {}\n", counter.meaning));
+        row
+    });
+    print(&rows.collect::<Vec<_>>(), to)
 }
 
 /// `directory` is where the file is, below `/sys/class/infiniband/DEV/ports/1`.
-fn describe(directory: &str, name: &str, metric: &str, rxe: Option<&str>, help: &str) -> Row {
-    let keys = [("directory", directory.into()), ("name", name.into())];
-    let mut row = Row::new(format!("{directory}/{name}"), &keys);
-    row.put("metric", format!("{metric}_total"));
-    if let Some(rxe) = rxe {
-        row.put("rxe", rxe);
+fn describe(
+    directory: &'static str,
+    name: &'static str,
+    metric: &str,
+    rxe: Option<&'static str>,
+    meaning: &'static str,
+) -> json::CounterName {
+    json::CounterName {
+        directory,
+        name,
+        metric: format!("{metric}_total"),
+        rxe,
+        meaning,
     }
-    row.put_below("meaning", help.into(), &format!("    {help}\n"));
-    row
 }
 
-fn put_histogram(row: &mut Row, name: &str, state: &DeviceState) -> Result<(), Failure> {
+/// The histogram of a device, for people.
+fn histogram(name: &str, state: &DeviceState) -> String {
     let (config, counts) = state.histogram_snapshot();
-    let json = serde_json::to_value(bins::json(&config, &counts)).map_err(Failure::broken)?;
     let table = bins::table(&config, &[(name.to_owned(), counts)]);
-    let lines = table.unwrap_or_else(|| "no adaptive-retransmission timeouts\n".to_owned());
-    row.put_below("adp-retx-histogram", json, &lines);
-    Ok(())
+    table.unwrap_or_else(|| "no adaptive-retransmission timeouts\n".to_owned())
 }

@@ -59,7 +59,7 @@ impl Command {
                 return Ok(()); // interrupted
             };
             match format.is_json() {
-                true => format.print_json(&status.json(), to)?,
+                true => format.document(&status.json(), to)?,
                 false => {
                     let screen = screen::draw(&status, self.all || format.details);
                     let place = if self.watch.is_some() { in_place() } else { "" };

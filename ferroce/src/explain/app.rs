@@ -5,8 +5,8 @@ mod ucx;
 use clap::ValueEnum;
 use ferroce_adp::file::nearest;
 use ferroce_adp::{QpTimeouts, ack_timeout};
-use serde::Serialize;
 
+pub(super) use crate::json::explain::{Remark, Setting};
 use crate::output::Failure;
 
 /// The applications whose settings are known.
@@ -25,16 +25,6 @@ pub(super) enum App {
     RdmaCm,
 }
 
-/// One setting, given or not.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Setting {
-    pub(super) name: &'static str,
-    pub(super) value: String,
-    /// `given` on the command line, `environment`, `default`, `flag` where a flag stands for it, or
-    /// `unset`.
-    pub(super) source: &'static str,
-}
-
 impl Setting {
     /// For messages about its value.
     fn whence(&self) -> &'static str {
@@ -43,14 +33,6 @@ impl Setting {
             _ => "",
         }
     }
-}
-
-/// Something worth knowing about the chain.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Remark {
-    /// `does_not_fit`, `no_effect`, `warning` or `note`.
-    pub(super) kind: &'static str,
-    pub(super) text: String,
 }
 
 /// What arrives at the verbs.

@@ -5,9 +5,9 @@ mod seen;
 
 use clap::Args;
 use ferroce_hca::WcStatus;
-use serde::Serialize;
 
 use self::causes::{CAUSES, Cause, Signs};
+use crate::json::explain as json;
 use crate::lines::Lines;
 use crate::output::{Failure, Output, Table};
 
@@ -55,8 +55,7 @@ impl Error {
             ))?;
         }
         match &found[..] {
-            [cause] if self.json => to.json(&CauseJson::from(*cause)),
-            [cause] => to.text(&in_words(cause)),
+            [cause] if !self.json => to.text(&in_words(cause)),
             _ => self.list(found.into_iter(), to),
         }
     }
@@ -67,7 +66,8 @@ impl Error {
         to: &mut Output<'_>,
     ) -> Result<(), Failure> {
         if self.json {
-            return to.json(&causes.map(CauseJson::from).collect::<Vec<_>>());
+            let causes = causes.map(json::Cause::from).collect();
+            return to.document(&json::Causes { causes });
         }
         let mut table = Table::new(&[">status", "name", ">vendor_err", "means"]);
         for cause in causes {
@@ -82,31 +82,7 @@ impl Error {
     }
 }
 
-#[derive(Serialize)]
-struct CauseJson {
-    status: u32,
-    name: &'static str,
-    vendor_err: u32,
-    summary: &'static str,
-    cause: &'static str,
-    requester: SignsJson,
-    responder: SignsJson,
-    next: &'static [&'static str],
-}
-
-#[derive(Serialize)]
-struct SignsJson {
-    counters: Vec<CounterJson>,
-    shows: &'static str,
-}
-
-#[derive(Serialize)]
-struct CounterJson {
-    name: &'static str,
-    rises: &'static str,
-}
-
-impl From<&'static Cause> for CauseJson {
+impl From<&'static Cause> for json::Cause {
     fn from(it: &'static Cause) -> Self {
         Self {
             status: it.status as u32,
@@ -116,14 +92,14 @@ impl From<&'static Cause> for CauseJson {
             cause: it.cause,
             requester: (&it.requester).into(),
             responder: (&it.responder).into(),
-            next: it.next,
+            next: it.next.to_vec(),
         }
     }
 }
 
-impl From<&Signs> for SignsJson {
+impl From<&Signs> for json::Signs {
     fn from(it: &Signs) -> Self {
-        let counter = |(counter, rises): &(ferroce_hca::Counter, &'static str)| CounterJson {
+        let counter = |(counter, rises): &(ferroce_hca::Counter, &'static str)| json::Rise {
             name: counter.name(),
             rises,
         };

@@ -2,12 +2,12 @@
 
 use ferroce_adp::builtin::{self, BuiltIn};
 use ferroce_adp::{Answer, Demand, Endurance, Policy, PolicyKind, Profile, QpTimeouts};
-use ferroce_designer::figures::{EnduranceJson, qp_name, sentence, span_range};
+use ferroce_designer::figures::{qp_name, sentence, span_range};
 use ferroce_time::Span;
-use serde::Serialize;
 
 use super::app::App;
 use crate::adp::Chosen;
+use crate::json::explain as json;
 use crate::lines::Lines;
 use crate::output::{Failure, Output, Table};
 
@@ -39,27 +39,6 @@ enum Under {
     OwnTotal(&'static str, u8),
 }
 
-#[derive(Serialize)]
-struct SurviveJson {
-    survive_ns: u64,
-    detect_within_ns: Option<u64>,
-    proposals: Vec<ProposalJson>,
-}
-
-#[derive(Serialize)]
-struct ProposalJson {
-    /// What the application sets for these attributes.
-    settings: String,
-    timeout: u8,
-    retry_cnt: u8,
-    /// The built-in profile; null is the policy in question.
-    profile: Option<&'static str>,
-    /// The total that the built-in profile does not have.
-    retx_total_timeout: Option<u8>,
-    #[serde(flatten)]
-    endurance: EnduranceJson,
-}
-
 impl Survive<'_> {
     pub(super) fn run(&self, json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
         self.possible()?;
@@ -75,7 +54,7 @@ impl Survive<'_> {
         let first = usize::from(matches!(proposals[0].policy, Under::Chosen));
         proposals[first..].sort_by_key(|it| it.answer.endurance.resumes_within);
         if json {
-            return to.json(&self.json(proposals));
+            return to.document(&self.json(proposals));
         }
         to.text(&self.text(&proposals))
     }
@@ -178,7 +157,7 @@ impl Survive<'_> {
         }
     }
 
-    fn json(&self, proposals: Vec<Proposal>) -> SurviveJson {
+    fn json(&self, proposals: Vec<Proposal>) -> json::Survive {
         let Demand {
             survive,
             detect_within,
@@ -189,16 +168,15 @@ impl Survive<'_> {
                 Under::BuiltIn(name) => (Some(name), None),
                 Under::OwnTotal(name, total) => (Some(name), Some(total)),
             };
-            ProposalJson {
+            json::Proposal {
                 settings: self.assignments(answer.qp),
-                timeout: answer.qp.timeout,
-                retry_cnt: answer.qp.retry_cnt,
+                queue_pair: answer.qp.into(),
                 profile,
                 retx_total_timeout,
                 endurance: answer.endurance.into(),
             }
         });
-        SurviveJson {
+        json::Survive {
             survive_ns: survive.as_nanos(),
             detect_within_ns: (detect_within != Span::NEVER).then_some(detect_within.as_nanos()),
             proposals: proposals.collect(),

@@ -8,14 +8,14 @@ use ferroce_adp::trace::{Event, SilentPeer, Wait};
 use ferroce_adp::{
     AckTimeoutFloor, Demand, Endurance, Policy, PolicyKind, QpTimeouts, RetryState, ack_timeout,
 };
-use ferroce_designer::figures::{EnduranceJson, sentence, span_range};
+use ferroce_designer::figures::{sentence, span_range};
 use ferroce_time::Span;
 use ferroce_units::TIME;
-use serde::Serialize;
 
-use super::app::{App, Asked, Remark, Setting};
+use super::app::{App, Asked, Setting};
 use super::survive::Survive;
-use crate::adp::{Chosen, DeviceArgs, Personality, PersonalityArgs, WaitJson, choose};
+use crate::adp::{Chosen, DeviceArgs, Personality, PersonalityArgs, choose};
+use crate::json::explain as json;
 use crate::lines::{Lines, unbroken};
 use crate::output::{Failure, Output};
 
@@ -60,43 +60,6 @@ pub(crate) struct Timeout {
     /// Print JSON
     #[arg(short, long)]
     json: bool,
-}
-
-#[derive(Serialize)]
-struct Explanation<'a> {
-    from: Option<From<'a>>,
-    qp: Qp,
-    /// The smallest timeout the device enforces; null when that is disabled.
-    minimum_timeout: Option<u8>,
-    effective_timeout: u8,
-    ack_timeout_ns: Option<u64>,
-    policy: &'static str,
-    /// Which outages are tolerated, as by a device with coarse timers, whichever wait is drawn
-    /// first; null if the timer is off.
-    answer: Option<EnduranceJson>,
-    /// What manuals say: retry_cnt times the timeout as it was asked for.
-    nominal_ns: Option<u64>,
-    /// What plain InfiniBand takes, without a minimum: that many retries, and the first wait.
-    ib_ns: Option<u64>,
-    /// What a device out of the box takes at most, and at least: its timer is coarse.
-    device_ns: Option<u64>,
-    device_min_ns: Option<u64>,
-    /// What the policy takes, to the nanosecond; null when it never ends.
-    exact_ns: Option<u64>,
-    waits: Vec<WaitJson>,
-    remarks: &'a [Remark],
-}
-
-#[derive(Serialize)]
-struct From<'a> {
-    app: &'static str,
-    settings: &'a [Setting],
-}
-
-#[derive(Serialize)]
-struct Qp {
-    timeout: u8,
-    retry_cnt: u8,
 }
 
 const WAITS_MAX: usize = 10_000;
@@ -161,7 +124,7 @@ impl Timeout {
             waits,
         };
         if self.json {
-            to.json(&chain.json())
+            to.document(&chain.json())
         } else {
             to.text(&chain.text())
         }
@@ -242,17 +205,14 @@ struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    fn json(&self) -> Explanation<'_> {
+    fn json(&self) -> json::Timeout {
         let policy = &self.chosen.policy;
-        Explanation {
-            from: self.app.map(|app| From {
+        json::Timeout {
+            from: self.app.map(|app| json::Application {
                 app: app.name(),
-                settings: &self.asked.settings,
+                settings: self.asked.settings.clone(),
             }),
-            qp: Qp {
-                timeout: self.qp.timeout,
-                retry_cnt: self.qp.retry_cnt,
-            },
+            queue_pair: self.qp.into(),
             minimum_timeout: match policy.floor {
                 AckTimeoutFloor::Disabled => None,
                 AckTimeoutFloor::Enforced(code) => Some(code),
@@ -271,7 +231,7 @@ impl Chain<'_> {
             device_min_ns: self.device_min.map(Span::as_nanos),
             exact_ns: self.exact.map(Span::as_nanos),
             waits: self.waits.iter().map(Into::into).collect(),
-            remarks: &self.asked.remarks,
+            remarks: self.asked.remarks.clone(),
         }
     }
 

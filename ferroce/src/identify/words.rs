@@ -5,11 +5,12 @@ use std::ops::RangeInclusive;
 
 use ferroce_capture::{
     Answer, End, Failures, Ladder, Log, Policy, Reading, Start, Step, Sure, Tolerant, Tolerates,
+    Way,
 };
 use ferroce_time::Span;
-use serde::Serialize;
 
 use super::sure;
+use crate::json::capture as json;
 use crate::lines::Lines;
 use crate::pcap::grouped;
 
@@ -292,164 +293,98 @@ pub(super) fn failures(log: &Log, found: Option<&Failures>) -> String {
     lines.text
 }
 
-/// An answer for programs.
-#[derive(Serialize)]
-pub(super) struct AnswerJson {
-    sure: &'static str,
-    waits: usize,
-    /// In nanoseconds, of each outage.
-    waits_ns: Vec<Vec<u64>>,
-    policies: Vec<PolicyJson>,
-}
-
-impl AnswerJson {
-    pub(super) fn new(answer: &Answer, ladders: &[Ladder]) -> Self {
-        let waits = |ladder: &Ladder| ladder.waits.iter().map(|wait| wait.as_nanos()).collect();
-        Self {
-            sure: sure(answer),
-            waits: answer.waits,
-            waits_ns: ladders.iter().map(waits).collect(),
-            policies: answer.policies.iter().map(PolicyJson::from).collect(),
-        }
+/// An answer for programs, and which way of a capture it is of.
+pub(super) fn document(way: Option<&Way>, answer: &Answer, ladders: &[Ladder]) -> json::Answer {
+    let waits = |ladder: &Ladder| ladder.waits.iter().map(|wait| wait.as_nanos()).collect();
+    json::Answer {
+        from: way.map(|way| way.key.from.to_string()),
+        to: way.map(|way| way.key.to.to_string()),
+        src_qpn: way.and_then(|way| Some(way.src_qp?.value())),
+        dest_qpn: way.map(|way| way.key.dest_qp.value()),
+        sure: sure(answer),
+        waits: answer.waits,
+        waits_ns: ladders.iter().map(waits).collect(),
+        policies: answer.policies.iter().map(policy).collect(),
     }
-}
-
-/// Ranges are the least and the greatest value.
-#[derive(Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-enum PolicyJson {
-    Plain {
-        readings: Vec<ReadingJson>,
-        retry_cnt: [u8; 2],
-    },
-    Firmware {
-        first_wait_ns: u64,
-        timeout: [u8; 2],
-        coarse_timer: bool,
-        retry_cnt: [u8; 2],
-    },
-    Profile {
-        steps: Vec<StepJson>,
-        capped_by_timeout: Option<u8>,
-    },
-}
-
-#[derive(Serialize)]
-struct ReadingJson {
-    timeout: [u8; 2],
-    multiplier: u8,
-    minimum_enforced: Option<bool>,
-    longer_first_wait: bool,
-}
-
-#[derive(Serialize)]
-struct StepJson {
-    wait_ns: u64,
-    uses: usize,
 }
 
 fn ends(range: &RangeInclusive<u8>) -> [u8; 2] {
     [*range.start(), *range.end()]
 }
 
-impl From<&Policy> for PolicyJson {
-    fn from(policy: &Policy) -> Self {
-        match policy {
-            Policy::Plain {
-                readings,
-                retry_cnt,
-            } => Self::Plain {
-                readings: readings
-                    .iter()
-                    .map(|it| ReadingJson {
-                        timeout: ends(&it.timeout),
-                        multiplier: it.multiplier,
-                        minimum_enforced: it.floor,
-                        longer_first_wait: it.has_silent_expiry,
-                    })
-                    .collect(),
-                retry_cnt: ends(retry_cnt),
+fn policy(policy: &Policy) -> json::Policy {
+    match policy {
+        Policy::Plain {
+            readings,
+            retry_cnt,
+        } => json::Policy::Ib {
+            readings: readings
+                .iter()
+                .map(|it| json::Reading {
+                    timeout: ends(&it.timeout),
+                    multiplier: it.multiplier,
+                    minimum_enforced: it.floor,
+                    longer_first_wait: it.has_silent_expiry,
+                })
+                .collect(),
+            retry_cnt: ends(retry_cnt),
+        },
+        Policy::Firmware {
+            first,
+            top,
+            coarse,
+            retry_cnt,
+        } => json::Policy::Firmware {
+            first_wait_ns: ferroce_adp::ack_timeout(*first).map_or(0, Span::as_nanos),
+            timeout: if *top.start() == 16 {
+                [1, *top.end()]
+            } else {
+                ends(top)
             },
-            Policy::Firmware {
-                first,
-                top,
-                coarse,
-                retry_cnt,
-            } => Self::Firmware {
-                first_wait_ns: ferroce_adp::ack_timeout(*first).map_or(0, Span::as_nanos),
-                timeout: if *top.start() == 16 {
-                    [1, *top.end()]
-                } else {
-                    ends(top)
-                },
-                coarse_timer: *coarse,
-                retry_cnt: ends(retry_cnt),
-            },
-            Policy::Profile { steps, cap } => Self::Profile {
-                steps: steps
-                    .iter()
-                    .map(|step| StepJson {
-                        wait_ns: step.wait.as_nanos(),
-                        uses: step.uses,
-                    })
-                    .collect(),
-                capped_by_timeout: *cap,
-            },
-        }
+            coarse_timer: *coarse,
+            retry_cnt: ends(retry_cnt),
+        },
+        Policy::Profile { steps, cap } => json::Policy::Profile {
+            steps: steps
+                .iter()
+                .map(|step| json::Step {
+                    wait_ns: step.wait.as_nanos(),
+                    uses: step.uses,
+                })
+                .collect(),
+            capped_by_timeout: *cap,
+        },
     }
 }
 
 /// What a log says, for programs.
-#[derive(Serialize)]
-pub(super) struct FailuresJson<'a> {
-    lines: u64,
-    errors: u64,
-    untimed: u64,
-    /// By peer, in nanoseconds.
-    failures_ns: &'a std::collections::BTreeMap<String, Vec<u64>>,
-    apart_ns: Option<u64>,
-    repeated: usize,
-    policies: Vec<ToleratesJson>,
-}
-
-#[derive(Serialize)]
-struct ToleratesJson {
-    kind: &'static str,
-    multiplier: Option<u8>,
-    minimum_enforced: Option<bool>,
-    timeout: [u8; 2],
-    retry_cnt: u8,
-    total_ns: u64,
-}
-
-impl<'a> FailuresJson<'a> {
-    pub(super) fn new(log: &'a Log, found: Option<&Failures>) -> Self {
-        let policies = found.map_or(&[][..], |found| &found.policies);
-        Self {
-            lines: log.lines,
-            errors: log.errors,
-            untimed: log.untimed,
-            failures_ns: &log.failures,
-            apart_ns: found.map(|found| found.gap.as_nanos()),
-            repeated: found.map_or(0, |found| found.repeated),
-            policies: policies.iter().map(ToleratesJson::from).collect(),
-        }
+pub(super) fn log_document(log: &Log, found: Option<&Failures>) -> json::Failures {
+    let policies = found.map_or(&[][..], |found| &found.policies);
+    let failures = log.failures.iter();
+    json::Failures {
+        lines: log.lines,
+        errors: log.errors,
+        untimed: log.untimed,
+        failures_ns: failures
+            .map(|(peer, at)| (peer.clone(), at.clone()))
+            .collect(),
+        apart_ns: found.map(|found| found.gap.as_nanos()),
+        repeated: found.map_or(0, |found| found.repeated),
+        policies: policies.iter().map(tolerates).collect(),
     }
 }
 
-impl From<&Tolerates> for ToleratesJson {
-    fn from(it: &Tolerates) -> Self {
-        let (kind, multiplier, minimum_enforced) = match it.policy {
-            Tolerant::Firmware => ("firmware", None, Some(true)),
-            Tolerant::Plain { multiplier, floor } => ("plain", Some(multiplier), floor),
-        };
-        Self {
-            kind,
-            multiplier,
-            minimum_enforced,
-            timeout: ends(&it.timeout),
-            retry_cnt: it.retry_cnt,
-            total_ns: it.total.as_nanos(),
-        }
+fn tolerates(it: &Tolerates) -> json::Tolerates {
+    let (kind, multiplier, minimum_enforced) = match it.policy {
+        Tolerant::Firmware => ("firmware", None, Some(true)),
+        Tolerant::Plain { multiplier, floor } => ("ib", Some(multiplier), floor),
+    };
+    json::Tolerates {
+        kind,
+        multiplier,
+        minimum_enforced,
+        timeout: ends(&it.timeout),
+        retry_cnt: it.retry_cnt,
+        total_ns: it.total.as_nanos(),
     }
 }

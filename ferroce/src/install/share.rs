@@ -13,6 +13,7 @@ use ferroce_adp::builtin;
 
 use super::put;
 use crate::cli::Cli;
+use crate::json;
 use crate::output::Failure;
 
 /// When this version was released, or when its manual pages last changed before that.
@@ -63,6 +64,10 @@ pub(super) fn install(prefix: &Path) -> Result<(), Failure> {
         for (name, text) in *files {
             put::text(&directory.join(name), text.as_bytes())?;
         }
+    }
+    let schemas = share.join("ferroce/schemas");
+    for (name, text) in json::files() {
+        put::text(&schemas.join(name), text.as_bytes())?;
     }
     let profiles = share.join("ferroce/profiles");
     put::directory(&profiles)?;

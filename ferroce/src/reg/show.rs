@@ -1,23 +1,18 @@
 //! Registers as text and as JSON.
 
-use ferroce_prm::adp_retx_histogram::{self, ADP_RETX_HISTOGRAM};
+use ferroce_prm::adp_retx_histogram::{self, ADP_RETX_HISTOGRAM, BINS_OFFSET};
 use ferroce_prm::{Field, Image, REGISTERS, Register};
-use serde_json::{Map, Value, json};
 
+use crate::json::reg as json;
 use crate::output::{Failure, Output, Table};
 
 /// All registers.
 pub(super) fn list(json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
     if json {
-        let registers = REGISTERS.iter().map(|register| {
-            json!({
-                "name": register.name(),
-                "id": register.id(),
-                "size": register.size(),
-                "doc": register.doc(),
-            })
+        let registers = REGISTERS.iter().map(|it| register_json(it));
+        return to.document(&json::List {
+            registers: registers.collect(),
         });
-        return to.json(&registers.collect::<Vec<_>>());
     }
     let mut table = Table::new(&["register", "id", ">bytes", "what for"]);
     for register in REGISTERS {
@@ -31,6 +26,29 @@ pub(super) fn list(json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
     to.text(&table.to_string())
 }
 
+fn register_json(register: &Register) -> json::Register {
+    json::Register {
+        register: register.name(),
+        register_id: register.id(),
+        size_bytes: register.size(),
+        doc: register.doc(),
+    }
+}
+
+fn field_json(field: &&'static Field) -> json::Field {
+    let values = field.values().iter();
+    json::Field {
+        name: field.name(),
+        path: field.path(),
+        offset_bytes: field.offset(),
+        lsb: field.lsb(),
+        width_bits: field.width(),
+        access: field.access().as_str(),
+        values: values.map(|(value, name)| (*name, *value)).collect(),
+        doc: field.doc(),
+    }
+}
+
 /// The fields of a register.
 pub(super) fn fields(
     register: &'static Register,
@@ -38,23 +56,9 @@ pub(super) fn fields(
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
     if json {
-        let fields = register.fields().iter().map(|field| {
-            let values = field.values().iter();
-            let values: Map<String, Value> = values
-                .map(|(value, name)| ((*name).to_owned(), (*value).into()))
-                .collect();
-            json!({
-                "name": field.name(),
-                "path": field.path(),
-                "offset": field.offset(),
-                "lsb": field.lsb(),
-                "width": field.width(),
-                "access": field.access().as_str(),
-                "values": values,
-                "doc": field.doc(),
-            })
-        });
-        return to.json(&fields.collect::<Vec<_>>());
+        let fields = register.fields().iter().map(field_json).collect();
+        let register = register_json(register);
+        return to.document(&json::Fields { register, fields });
     }
     let mut table = Table::new(&["field", "byte", ">bits", "access", "meaning"]);
     for field in register.fields() {
@@ -94,29 +98,65 @@ fn meaning(field: &Field) -> String {
     text
 }
 
-/// What a register holds.
+/// What a register holds: its fields, and the counts of a histogram.
+struct Held<'a> {
+    image: Image<&'a [u8]>,
+    fields: Vec<&'static Field>,
+    bins: Option<Vec<u64>>,
+}
+
+impl<'a> Held<'a> {
+    fn new(register: &'static Register, bytes: &'a [u8]) -> Result<Self, Failure> {
+        let image = Image::new(register, bytes).map_err(Failure::broken)?;
+        let has_bins = register.id() == ADP_RETX_HISTOGRAM.id();
+        // The bins are told as a whole.
+        let is_told = |field: &&&Field| !has_bins || field.offset() < BINS_OFFSET;
+        Ok(Self {
+            fields: register.fields().iter().filter(is_told).copied().collect(),
+            bins: has_bins.then(|| {
+                let bin_num = image.get(&adp_retx_histogram::BIN_NUM) as usize;
+                adp_retx_histogram::bins(bytes).take(bin_num).collect()
+            }),
+            image,
+        })
+    }
+}
+
+/// Prints for programs what a register of a device holds.
+pub(super) fn document(
+    device: &str,
+    register: &'static Register,
+    bytes: &[u8],
+    to: &mut Output<'_>,
+) -> Result<(), Failure> {
+    let Held {
+        image,
+        fields,
+        bins,
+    } = Held::new(register, bytes)?;
+    let fields = fields.iter();
+    to.document(&json::Content {
+        device: device.to_owned(),
+        register: register.name(),
+        register_id: register.id(),
+        fields: fields
+            .map(|field| (field.name(), image.get(field)))
+            .collect(),
+        histogram_bins: bins,
+    })
+}
+
+/// Prints what a register holds.
 pub(super) fn content(
     register: &'static Register,
     bytes: &[u8],
-    json: bool,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
-    let image = Image::new(register, bytes).map_err(Failure::broken)?;
-    let has_bins = register.id() == ADP_RETX_HISTOGRAM.id();
-    // The bins are told as a whole.
-    let fields = register.fields().iter();
-    let fields =
-        fields.filter(|field| !has_bins || field.offset() < adp_retx_histogram::BINS_OFFSET);
-    let bin_num = image.get(&adp_retx_histogram::BIN_NUM) as usize;
-    let bins = adp_retx_histogram::bins(bytes).take(if has_bins { bin_num } else { 0 });
-    if json {
-        let values = fields.map(|field| (field.name().to_owned(), image.get(field).into()));
-        let mut values: Map<String, Value> = values.collect();
-        if has_bins {
-            values.insert("histogram_bin".to_owned(), bins.collect());
-        }
-        return to.json(&values);
-    }
+    let Held {
+        image,
+        fields,
+        bins,
+    } = Held::new(register, bytes)?;
     let mut table = Table::new(&["field", ">value", ""]);
     for field in fields {
         let value = image.get(field);
@@ -126,7 +166,7 @@ pub(super) fn content(
             in_words(field, value),
         ]);
     }
-    for (bin, count) in bins.enumerate() {
+    for (bin, count) in bins.into_iter().flatten().enumerate() {
         let name = format!("histogram_bin[{bin}]");
         table.row(vec![name, count.to_string(), String::new()]);
     }

@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use ferroce_adp::Profile;
 use ferroce_designer::command;
-use ferroce_hca::{Counter, DeviceState, Direction, Impairment, Method, Settings};
+use ferroce_hca::{Counter, DeviceState, Direction, HistogramConfig, Impairment, Method, Settings};
 use ferroce_prm::roce_accl::ROCE_ACCL;
 use ferroce_udp::wait::Clock;
 use ferroce_udp::{DeviceSpec, Observer, Registry};
 
 use crate::adp::Personality;
 use crate::bins;
+use crate::json::device::Histogram;
+use crate::json::run as json;
+use crate::json::shared::Bin;
 use crate::leftover::{Note, Turn};
 use crate::output::{Failure, Output, Table};
 
@@ -166,15 +169,14 @@ impl Session {
         }
     }
 
-    /// Puts back what was set. Returns what the devices have counted since the beginning, for
-    /// people.
-    pub(super) fn end(mut self, to: &mut Output<'_>) -> Result<String, Failure> {
+    /// Puts back what was set. Returns what the devices have counted since the beginning.
+    pub(super) fn end(mut self, to: &mut Output<'_>) -> Result<Vec<Counted>, Failure> {
         let mut warnings = Vec::new();
         self.put_back(&mut |warning| warnings.push(warning));
         for warning in warnings {
             to.remark(warning)?;
         }
-        Ok(self.devices.iter().map(Device::stats).collect())
+        Ok(self.devices.iter().map(Device::counted).collect())
     }
 }
 
@@ -183,31 +185,60 @@ fn cannot_note(registry: &Registry, error: &io::Error) -> Failure {
     Failure::broken(format_args!("cannot write into {directory}: {error}"))
 }
 
+/// What a device has counted in a run.
+pub(super) struct Counted {
+    device: String,
+    /// In the order of the table.
+    counters: Vec<u64>,
+    bins: HistogramConfig,
+    waits: Vec<u64>,
+}
+
 impl Device {
-    fn stats(&self) -> String {
-        let (state, name) = (self.observer.state(), &self.observer.spec().name);
-        let mut table = Table::new(&[name, ">"]);
-        let moved = counters(state).into_iter().zip(&self.counters);
-        for (info, (now, before)) in Counter::TABLE.iter().zip(moved) {
-            // Less than before: somebody has replaced the device, which counts from zero.
-            let moved = now.checked_sub(*before).unwrap_or(now);
-            if moved > 0 {
+    fn counted(&self) -> Counted {
+        let state = self.observer.state();
+        // Less than before: somebody has replaced the device, which counts from zero.
+        let moved = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+        let counters = counters(state).into_iter().zip(&self.counters);
+        let (bins, waits) = state.histogram_snapshot();
+        let before = |bin: usize| self.waits.get(bin).copied().unwrap_or(0);
+        let waits = waits.into_iter().enumerate();
+        Counted {
+            device: self.observer.spec().name.clone(),
+            counters: counters.map(|(now, before)| moved(now, *before)).collect(),
+            bins,
+            waits: waits.map(|(bin, now)| moved(now, before(bin))).collect(),
+        }
+    }
+}
+
+impl Counted {
+    /// For people: what is not zero.
+    pub(super) fn text(&self) -> String {
+        let mut table = Table::new(&[&self.device, ">"]);
+        for (info, moved) in Counter::TABLE.iter().zip(&self.counters) {
+            if *moved > 0 {
                 table.row(vec![info.name.to_owned(), moved.to_string()]);
             }
         }
-        let mut text = table.to_string();
-        let (config, waits) = state.histogram_snapshot();
-        let before = |bin: usize| self.waits.get(bin).copied().unwrap_or(0);
-        let waits = waits
-            .into_iter()
-            .enumerate()
-            .map(|(bin, now)| now.checked_sub(before(bin)).unwrap_or(now));
-        let column = [(name.clone(), waits.collect())];
-        match bins::table(&config, &column) {
-            Some(histogram) => text += &histogram,
-            None => text += "no adaptive-retransmission timeouts\n",
+        let column = [(self.device.clone(), self.waits.clone())];
+        let histogram = bins::table(&self.bins, &column);
+        let histogram =
+            histogram.unwrap_or_else(|| "no adaptive-retransmission timeouts\n".to_owned());
+        format!("{table}{histogram}")
+    }
+
+    /// For programs: everything.
+    pub(super) fn json(&self) -> json::DeviceRan {
+        let counters = Counter::TABLE.iter().zip(&self.counters);
+        json::DeviceRan {
+            device: self.device.clone(),
+            counters: counters.map(|(info, moved)| (info.name, *moved)).collect(),
+            histogram: Histogram {
+                counting: self.bins.enabled,
+                bins: Bin::all(&self.bins, &self.waits),
+            },
         }
-        text
     }
 }
 

@@ -13,6 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use super::{Prepared, ProgramArgs, REFRESH};
+use crate::json::run as json;
 use crate::output::{Failure, Output};
 
 /// Print environment variables that make programs use Ferroce, for a shell
@@ -23,11 +24,19 @@ use crate::output::{Failure, Output};
 pub(crate) struct Env {
     #[command(flatten)]
     on: ProgramArgs,
+    /// Print JSON: the variables with what they hold already
+    #[arg(short, long)]
+    json: bool,
 }
 
 impl Env {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let prepared = Prepared::prepare(&self.on, to)?;
+        if self.json {
+            let variables = prepared.environment.over(|name| std::env::var(name).ok());
+            let variables = variables.collect();
+            return to.document(&json::Env { variables });
+        }
         to.text(&prepared.environment.to_string())
     }
 }

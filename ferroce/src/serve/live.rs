@@ -12,8 +12,8 @@ use ferroce_udp::{
 use hyper::body::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::bins;
 use crate::device::impair;
+use crate::json::shared::Bin;
 use crate::output::Failure;
 use crate::policy::Policy;
 
@@ -104,7 +104,7 @@ impl Live {
             "counters": counters.collect::<Map<_, _>>(),
             "histogram": {
                 "is_counting": histogram.enabled,
-                "bins": bins::json(&histogram, &bins),
+                "bins": Bin::all(&histogram, &bins),
             },
             "processes": processes.iter().map(|it| json!({"pid": it.pid, "comm": it.comm})).collect::<Vec<_>>(),
             "qps": qps,

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use serde::Serialize;
 
 use super::report::grouped;
 use super::source::Which;
 use crate::adp::place;
+use crate::json::sim as json;
 use crate::output::{Failure, Output};
 
 /// Say what can never happen in a scenario, or surely ends a job, without running it
@@ -23,25 +23,6 @@ pub(super) struct Check {
     json: bool,
 }
 
-#[derive(Default, Serialize)]
-struct Findings {
-    valid: bool,
-    errors: Vec<Finding>,
-    warnings: Vec<Finding>,
-    /// Frames that cross a cable, about.
-    hops: u64,
-    /// About.
-    memory_bytes: u64,
-    /// At most.
-    result_bytes: u64,
-}
-
-#[derive(Serialize)]
-struct Finding {
-    line: Option<usize>,
-    text: String,
-}
-
 impl Check {
     pub(super) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let source = self.which.source()?;
@@ -49,31 +30,33 @@ impl Check {
         if self.json
             && let Err(error) = source.parse(&values)
         {
-            let errors = error.problems.into_iter().map(|it| Finding {
+            let errors = error.problems.into_iter().map(|it| json::Finding {
                 line: it.line,
                 text: it.text,
             });
-            to.json(&Findings {
+            to.document(&json::Check {
                 errors: errors.collect(),
-                ..Findings::default()
+                ..json::Check::default()
             })?;
             return Err(Failure::Said);
         }
         let scenario = source.scenario(&values)?;
         let findings = scenario.check();
         if self.json {
-            let warnings = findings.into_iter().map(|it| Finding {
+            let warnings = findings.into_iter().map(|it| json::Finding {
                 line: it.line,
                 text: it.text,
             });
             let estimate = scenario.estimate();
-            return to.json(&Findings {
+            return to.document(&json::Check {
                 valid: true,
                 errors: Vec::new(),
                 warnings: warnings.collect(),
-                hops: estimate.hops,
-                memory_bytes: estimate.memory,
-                result_bytes: estimate.results,
+                estimate: Some(json::Estimate {
+                    hops: estimate.hops,
+                    memory_bytes: estimate.memory,
+                    result_bytes: estimate.results,
+                }),
             });
         }
         let mut text = format!("{}: can be run", source.name.display());

@@ -12,6 +12,7 @@ use ferroce_fabric::scenario::Scenario;
 
 use super::page;
 use super::tables::{self, Format};
+use crate::json::Document as _;
 use crate::output::Failure;
 
 /// What tells a directory of results from others.
@@ -117,7 +118,7 @@ fn files(directory: &Path, run: &Finished<'_>) -> io::Result<()> {
         &page::page(scenario, run.simulation, results),
     )?;
     // Last, so that a directory that has it is whole.
-    let json = serde_json::to_string_pretty(&results.summary)?;
+    let json = results.summary.lines()?;
     write(MARK, &format!("{json}\n"))
 }
 

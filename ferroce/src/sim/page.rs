@@ -55,8 +55,8 @@ pub(super) fn page(scenario: &Scenario, simulation: &Simulation, results: &Resul
         escape(&scenario.device.policy_name),
         ms(Some(Span::from_nanos(summary.simulated_ns))),
         grouped(summary.events),
-        summary.version,
-        summary.scenario,
+        summary.ferroce_version,
+        summary.scenario_hash,
         summary.seed
     );
     html += &jobs(results);

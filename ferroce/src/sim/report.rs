@@ -22,7 +22,7 @@ pub(super) fn text(scenario: &Scenario, results: &Results) -> String {
         topology.hosts,
         switches(topology),
         scenario.device.policy_name,
-        summary.scenario,
+        summary.scenario_hash,
         summary.seed
     );
     let simulated = ms(Some(Span::from_nanos(summary.simulated_ns)));

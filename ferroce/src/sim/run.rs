@@ -87,7 +87,7 @@ impl Run {
             })?;
         }
         match self.json {
-            true => to.json(&results.summary)?,
+            true => to.document(&results.summary)?,
             false => to.text(&report::text(&scenario, &results))?,
         }
         match standing {

@@ -9,10 +9,10 @@ use ferroce_sweep::parts::Parts;
 use ferroce_sweep::stats::Estimate;
 use ferroce_sweep::survival::Survival;
 use ferroce_sweep::{Collected, METRICS};
-use serde_json::{Map, Value, json};
 
 use super::source::read_plan;
 use super::survival;
+use crate::json::sim as json;
 use crate::output::{Failure, Output, Table};
 
 /// Missing points that are listed.
@@ -82,7 +82,7 @@ impl Collect {
             write(path, &drawn.map_err(Failure::input)?)?;
         }
         match self.json {
-            true => to.json(&summary(&collected))?,
+            true => to.document(&summary(&collected))?,
             false => to.text(&text(&collected))?,
         }
         self.judge(&collected, to)
@@ -222,40 +222,40 @@ fn digits(value: f64) -> String {
     format!("{value:.*}", places.unsigned_abs() as usize)
 }
 
-fn summary(collected: &Collected<'_>) -> Value {
+fn summary(collected: &Collected<'_>) -> json::Collected {
     let plan = collected.plan();
-    let estimate = |it: &Option<Estimate>| {
-        it.map_or(Value::Null, |it| {
-            let end = |end: f64| if end.is_finite() { json!(end) } else { Value::Null };
-            json!({ "value": it.value, "low": end(it.low), "high": end(it.high), "samples": it.samples })
-        })
+    let interval = |it: Estimate| {
+        let end = |end: f64| end.is_finite().then_some(end);
+        json::Interval {
+            value: it.value,
+            low: end(it.low),
+            high: end(it.high),
+            samples: it.samples,
+        }
     };
     let groups = collected.groups.iter().map(|group| {
         let values = plan.axes.iter().cloned();
-        let values: Map<_, _> = values
-            .zip(group.labels.iter().map(|it| json!(it)))
-            .collect();
-        let names = METRICS.iter().map(|it| it.name.to_owned());
-        let means: Map<_, _> = names.zip(group.means.iter().map(estimate)).collect();
-        json!({
-            "values": values,
-            "runs": group.runs,
-            "missing": group.missing,
-            "survived": group.survived,
-            "survival": estimate(&group.survival),
-            "means": means,
-        })
+        let names = METRICS.iter().map(|it| it.name);
+        let means = group.means.iter().map(|it| it.map(interval));
+        json::Group {
+            values: values.zip(group.labels.iter().cloned()).collect(),
+            runs: group.runs,
+            missing: group.missing,
+            survived: group.survived,
+            survival: group.survival.map(interval),
+            means: names.zip(means).collect(),
+        }
     });
-    json!({
-        "title": plan.title,
-        "assumption": plan.assumption,
-        "version": plan.version,
-        "points": plan.points.len(),
-        "missing": collected.missing().map(|it| it.id).collect::<Vec<_>>(),
-        "duplicates": collected.duplicates,
-        "unequal": collected.unequal,
-        "foreign": collected.foreign,
-        "damaged": collected.damaged.len(),
-        "combinations": groups.collect::<Vec<_>>(),
-    })
+    json::Collected {
+        title: plan.title.clone(),
+        assumption: plan.assumption.clone(),
+        ferroce_version: plan.version.clone(),
+        points: plan.points.len(),
+        missing: collected.missing().map(|it| it.id.to_string()).collect(),
+        duplicates: collected.duplicates,
+        unequal: collected.unequal.iter().map(ToString::to_string).collect(),
+        foreign: collected.foreign,
+        damaged: collected.damaged.len(),
+        combinations: groups.collect(),
+    }
 }

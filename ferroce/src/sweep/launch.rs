@@ -105,7 +105,7 @@ impl Launch {
             again: false,
         };
         let ran = run::work(planned, options)?;
-        run::report(planned, Shard::WHOLE, ran, to)
+        run::report(planned, Shard::WHOLE, ran, false, to)
     }
 
     /// How many shards there shall be.

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use ferroce_sweep::Shard;
-use serde_json::json;
 
 use super::source::{Planned, Which};
+use crate::json::sim as json;
 use crate::output::{Failure, Output, Table};
 
 /// Combinations that are listed.
@@ -86,22 +86,21 @@ impl Plan {
 
     fn print_json(&self, planned: &Planned, to: &mut Output<'_>) -> Result<(), Failure> {
         let plan = &planned.plan;
-        let groups = plan.groups.iter().map(|group| {
-            let labels = plan.axes.iter().zip(&group.labels);
-            let labels: serde_json::Map<_, _> = labels
-                .map(|(axis, label)| (axis.clone(), json!(label)))
-                .collect();
-            let ids: Vec<_> = group.runs.iter().map(|run| run.id).collect();
-            json!({ "values": labels, "points": ids })
+        let combinations = plan.groups.iter().map(|group| {
+            let values = plan.axes.iter().cloned();
+            json::Combination {
+                values: values.zip(group.labels.iter().cloned()).collect(),
+                points: group.runs.iter().map(|run| run.id.to_string()).collect(),
+            }
         });
-        to.json(&json!({
-            "title": plan.title,
-            "version": plan.version,
-            "points": plan.points.len(),
-            "seeds": plan.seeds,
-            "combinations": groups.collect::<Vec<_>>(),
-            "shards": self.shards.map(|shards| counts(plan, shards)),
-        }))
+        to.document(&json::Plan {
+            title: plan.title.clone(),
+            ferroce_version: plan.version.clone(),
+            points: plan.points.len(),
+            seeds: plan.seeds.into(),
+            combinations: combinations.collect(),
+            shards: self.shards.map(|shards| counts(plan, shards)),
+        })
     }
 }
 

@@ -12,6 +12,7 @@ use indicatif::HumanDuration;
 use super::progress::Progress;
 use super::signals::Stop;
 use super::source::{Planned, Which, cannot_write};
+use crate::json::sim as json;
 use crate::output::{Failure, Output};
 
 /// Run the points of a sweep, or of one shard of it, that have no results yet
@@ -40,6 +41,9 @@ pub(super) struct Run {
     /// Run points that have results, too: `collect` compares them
     #[arg(long)]
     again: bool,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
 }
 
 impl Run {
@@ -53,7 +57,7 @@ impl Run {
             again: self.again,
         };
         let ran = work(&planned, options)?;
-        report(&planned, shard, ran, to)
+        report(&planned, shard, ran, self.json, to)
     }
 
     fn which_shard(&self) -> Result<Shard, Failure> {
@@ -99,8 +103,18 @@ pub(super) fn report(
     planned: &Planned,
     shard: Shard,
     ran: Ran,
+    json: bool,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
+    if json {
+        to.document(&json::Ran {
+            shard: shard.to_string(),
+            done: ran.done,
+            skipped: ran.skipped,
+            left: ran.left,
+            elapsed_s: ran.elapsed.as_secs_f64(),
+        })?;
+    }
     let directory = planned.directory.display();
     let of_shard = match shard == Shard::WHOLE {
         true => String::new(),

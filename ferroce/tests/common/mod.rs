@@ -1,6 +1,8 @@
 //! Runs the program inside the test.
 #![allow(dead_code, reason = "no test file uses all of it")]
 
+pub(crate) mod schema;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -14,16 +16,15 @@ use ferroce_udp::Registry;
 use serde_json::Value;
 use tempfile::TempPath;
 
-/// Exit code, standard output and standard error.
+/// Exit code, standard output and standard error. All JSON is held to its schema, here and below.
+#[track_caller]
 pub(crate) fn run(args: &[&str]) -> (u8, String, String) {
     let args = ["ferroce"].iter().chain(args).map(OsString::from);
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let code = ferroce::run(args, &mut out, &mut err);
-    (
-        code,
-        String::from_utf8(out).unwrap(),
-        String::from_utf8(err).unwrap(),
-    )
+    let out = String::from_utf8(out).unwrap();
+    schema::check_output(&out);
+    (code, out, String::from_utf8(err).unwrap())
 }
 
 /// Standard output of a command that succeeds and has nothing to remark.
@@ -93,6 +94,7 @@ impl Place {
         // A program that asks nothing may have ended already.
         let _ = child.stdin.take().unwrap().write_all(typed.as_bytes());
         let (code, out, err) = said(child.wait_with_output().unwrap());
+        schema::check_output(&out);
         (code.unwrap(), out, err)
     }
 

@@ -2,58 +2,26 @@
 
 use ferroce_time::Span;
 use ferroce_trial::Fared;
-use serde::Serialize;
 
-use super::{Configuration, Tried};
+use super::Tried;
+use crate::json::adp as json;
 use crate::output::Table;
 
-/// The report for programs.
-#[derive(Serialize)]
-pub(super) struct Json<'a> {
-    configuration: &'a Configuration,
-    policies: Vec<PolicyJson<'a>>,
-}
-
-/// What dies has lost null.
-#[derive(Serialize)]
-pub(in crate::adp) struct PolicyJson<'a> {
-    policy: &'a str,
-    survived: f64,
-    lost_p50_ns: Option<u64>,
-    lost_p99_ns: Option<u64>,
-    /// Of those that survived.
-    lost_mean_ns: Option<u64>,
-    resumed_after_p50_ns: Option<u64>,
-    resumed_after_p99_ns: Option<u64>,
-    retransmissions: f64,
-    spurious: f64,
-    spurious_share: f64,
-}
-
-pub(super) fn json<'a>(configuration: &'a Configuration, tried: &'a [Tried]) -> Json<'a> {
-    let policies = tried.iter().map(|it| PolicyJson::new(&it.name, &it.fared));
-    Json {
-        configuration,
-        policies: policies.collect(),
-    }
-}
-
-impl<'a> PolicyJson<'a> {
-    pub(in crate::adp) fn new(policy: &'a str, fared: &Fared) -> Self {
-        let ns = |span: Span| (span != Span::NEVER).then_some(span.as_nanos());
-        let ([lost_p50, lost_p99], [resumed_p50, resumed_p99]) = (fared.lost, fared.resumed_after);
-        Self {
-            policy,
-            survived: fared.survived,
-            lost_p50_ns: ns(lost_p50),
-            lost_p99_ns: ns(lost_p99),
-            lost_mean_ns: ns(fared.lost_mean).filter(|_| fared.survived > 0.0),
-            resumed_after_p50_ns: ns(resumed_p50),
-            resumed_after_p99_ns: ns(resumed_p99),
-            retransmissions: fared.retransmissions,
-            spurious: fared.spurious,
-            spurious_share: fared.spurious_share,
-        }
+/// How a policy fared, for programs.
+pub(in crate::adp) fn fared(policy: &str, fared: &Fared) -> json::Fared {
+    let ns = |span: Span| (span != Span::NEVER).then_some(span.as_nanos());
+    let ([lost_p50, lost_p99], [resumed_p50, resumed_p99]) = (fared.lost, fared.resumed_after);
+    json::Fared {
+        policy: policy.to_owned(),
+        survived: fared.survived,
+        lost_p50_ns: ns(lost_p50),
+        lost_p99_ns: ns(lost_p99),
+        lost_mean_ns: ns(fared.lost_mean).filter(|_| fared.survived > 0.0),
+        resumed_after_p50_ns: ns(resumed_p50),
+        resumed_after_p99_ns: ns(resumed_p99),
+        retransmissions: fared.retransmissions,
+        spurious: fared.spurious,
+        spurious_share: fared.spurious_share,
     }
 }
 

@@ -2,13 +2,13 @@
 
 use ferroce_adp::file::to_toml;
 use ferroce_designer::command::{Tool, quoted, set};
-use ferroce_designer::figures::{EnduranceJson, qp_name, sentence};
+use ferroce_designer::figures::{qp_name, sentence};
 use ferroce_time::Span;
-use serde::Serialize;
 
 use super::Found;
-use crate::adp::compare::report::{PolicyJson, count, percent, short_name};
+use crate::adp::compare::report::{count, fared, percent, short_name};
 use crate::adp::compare::{Tried, wrapped};
+use crate::json::adp as json;
 use crate::output::Table;
 
 /// Profiles that Ferroce comes with follow the fitted one, plain InfiniBand and the firmware.
@@ -119,54 +119,7 @@ fn ratio(own: Span, other: Span) -> f64 {
 }
 
 /// The report for programs.
-#[derive(Serialize)]
-pub(super) struct Json<'a> {
-    configuration: Configuration<'a>,
-    profile: Fitted,
-    /// On other outages: the fitted profile first.
-    policies: Vec<PolicyCost<'a>>,
-}
-
-#[derive(Serialize)]
-struct Configuration<'a> {
-    version: &'static str,
-    outages: &'a str,
-    loss: f64,
-    round_trip: String,
-    timeout: u8,
-    retry_cnt: u8,
-    min_ack_timeout_limit_disabled: bool,
-    survive_ns: Option<u64>,
-    detect_within_ns: Option<u64>,
-    spurious_below: f64,
-    death_costs_ns: u64,
-    count: u32,
-    rounds: u32,
-    steps: u32,
-    seed: u64,
-    evidence_count: u32,
-    evidence_seed: u64,
-}
-
-#[derive(Serialize)]
-struct Fitted {
-    toml: String,
-    command: String,
-    /// The mean time lost for each outage that it was fitted to, deaths included.
-    cost_ns: u64,
-    #[serde(flatten)]
-    endurance: Option<EnduranceJson>,
-}
-
-#[derive(Serialize)]
-struct PolicyCost<'a> {
-    cost_ns: u64,
-    meets_constraints: bool,
-    #[serde(flatten)]
-    figures: PolicyJson<'a>,
-}
-
-pub(super) fn json<'a>(found: &'a Found<'a>) -> Json<'a> {
+pub(super) fn json(found: &Found<'_>) -> json::Fit {
     let Found {
         fit,
         asked,
@@ -176,16 +129,16 @@ pub(super) fn json<'a>(found: &'a Found<'a>) -> Json<'a> {
         meets,
         evidence_seed,
     } = found;
-    let policies = tried.iter().zip(meets).map(|(it, meets)| PolicyCost {
+    let policies = tried.iter().zip(meets).map(|(it, meets)| json::PolicyCost {
         cost_ns: it.fared.cost(question.death).as_nanos(),
         meets_constraints: *meets,
-        figures: PolicyJson::new(&it.name, &it.fared),
+        fared: fared(&it.name, &it.fared),
     });
     let policy = question.policy(&best.profile);
-    Json {
-        configuration: Configuration {
-            version: env!("CARGO_PKG_VERSION"),
-            outages: &asked.text,
+    json::Fit {
+        configuration: json::FitConfiguration {
+            ferroce_version: env!("CARGO_PKG_VERSION"),
+            outages: asked.text.clone(),
             loss: fit.link.loss(),
             round_trip: fit.link.round_trip().to_string(),
             timeout: question.qp.timeout,
@@ -202,7 +155,7 @@ pub(super) fn json<'a>(found: &'a Found<'a>) -> Json<'a> {
             evidence_count: fit.evidence,
             evidence_seed: *evidence_seed,
         },
-        profile: Fitted {
+        profile: json::Fitted {
             toml: to_toml(best.profile.raw()),
             command: set(Tool::Mlxreg, &quoted(&fit.device), &best.profile),
             cost_ns: best.cost.as_nanos(),

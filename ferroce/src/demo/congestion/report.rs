@@ -1,13 +1,10 @@
 //! The output of the congestion demo: the course, a table, a verdict, or JSON.
 
-use std::net::IpAddr;
-
-use serde::Serialize;
-
 use super::course::{Course, Phase, PhaseFigures};
 use super::plan::Plan;
 use super::terminal;
 use crate::demo::report::{capital, digits, wrap};
+use crate::json::demo as json;
 use crate::output::Table;
 
 /// The whole report in words, with a picture of `width` columns.
@@ -114,40 +111,18 @@ fn conclusion(plan: &Plan, course: &Course) -> String {
 }
 
 /// The report for programs.
-#[derive(Debug, Serialize)]
-pub(super) struct Json {
-    configuration: Configuration,
-    seed: u64,
-    bottleneck_bps: u64,
-    /// Why the figures say nothing about congestion control; null if they do.
-    too_busy: Option<String>,
-    verified: bool,
-    marked: u64,
-    dropped: u64,
-    cnps: u64,
-    phases: Vec<PhaseJson>,
-    samples: Vec<SampleJson>,
-}
-
-/// What was asked for, defaults included.
-#[derive(Debug, Serialize)]
-struct Configuration {
-    version: &'static str,
-    addresses: [IpAddr; 2],
-    flows: usize,
-    time_ns: u64,
-    bottleneck_bps: u64,
-    preset: &'static str,
-    marks_from_bytes: u32,
-    marks_up_to_bytes: u32,
-    marks_at_most: f64,
-    seed: u64,
-}
-
-impl Configuration {
-    fn new(plan: &Plan) -> Self {
-        Self {
-            version: env!("CARGO_PKG_VERSION"),
+pub(super) fn document(plan: &Plan, course: &Course) -> json::Congestion {
+    let samples = course.samples.iter().map(|sample| json::Sample {
+        at_s: sample.at_ns as f64 / 1e9,
+        queue_bytes: sample.queue_bytes,
+        carried_bytes: sample.flows.iter().map(|flow| flow.bytes).collect(),
+        limit_bps: sample.flows.iter().map(|flow| flow.limit_bps).collect(),
+        alpha: sample.flows.iter().map(|flow| flow.alpha).collect(),
+    });
+    let phase = |phase: &Phase| phase_json(plan, phase, course.figures(phase));
+    json::Congestion {
+        configuration: json::CongestionConfiguration {
+            ferroce_version: env!("CARGO_PKG_VERSION"),
             addresses: plan.addresses,
             flows: plan.flows,
             time_ns: plan.length_ns,
@@ -157,72 +132,28 @@ impl Configuration {
             marks_up_to_bytes: plan.red.kmax(),
             marks_at_most: plan.red.pmax(),
             seed: plan.seed,
-        }
+        },
+        too_busy: too_busy(plan, course),
+        verified: course.verified,
+        marked: course.marked,
+        dropped: course.dropped,
+        cnps: course.cnps,
+        phases: course.phases.iter().map(phase).collect(),
+        samples: samples.collect(),
     }
 }
 
-#[derive(Debug, Serialize)]
-struct PhaseJson {
-    from_s: f64,
-    to_s: f64,
-    qps: usize,
-    carried_bps: f64,
-    /// Null if the machine could not carry the traffic.
-    busy: Option<f64>,
-    shares_bps: Vec<f64>,
-    /// The same.
-    jain: Option<f64>,
-    queue_mean_bytes: f64,
-    queue_max_bytes: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct SampleJson {
-    at_s: f64,
-    queue_bytes: u64,
-    bytes: Vec<u64>,
-    limit_bps: Vec<Option<u64>>,
-    alpha: Vec<f64>,
-}
-
-impl Json {
-    pub(super) fn new(plan: &Plan, course: &Course) -> Self {
-        let samples = course.samples.iter().map(|sample| SampleJson {
-            at_s: sample.at_ns as f64 / 1e9,
-            queue_bytes: sample.queue_bytes,
-            bytes: sample.flows.iter().map(|flow| flow.bytes).collect(),
-            limit_bps: sample.flows.iter().map(|flow| flow.limit_bps).collect(),
-            alpha: sample.flows.iter().map(|flow| flow.alpha).collect(),
-        });
-        let phase = |phase: &Phase| PhaseJson::new(plan, phase, course.figures(phase));
-        Self {
-            configuration: Configuration::new(plan),
-            seed: plan.seed,
-            bottleneck_bps: plan.bottleneck.bps(),
-            too_busy: too_busy(plan, course),
-            verified: course.verified,
-            marked: course.marked,
-            dropped: course.dropped,
-            cnps: course.cnps,
-            phases: course.phases.iter().map(phase).collect(),
-            samples: samples.collect(),
-        }
-    }
-}
-
-impl PhaseJson {
-    fn new(plan: &Plan, phase: &Phase, figures: PhaseFigures) -> Self {
-        let carried = plan.was_carried(&figures);
-        Self {
-            from_s: phase.span.start as f64 / 1e9,
-            to_s: phase.span.end as f64 / 1e9,
-            qps: phase.flows.len(),
-            carried_bps: figures.sum_bps(),
-            busy: carried.then(|| plan.busy(&figures)),
-            jain: carried.then_some(figures.jain),
-            queue_mean_bytes: figures.queue_mean,
-            queue_max_bytes: figures.queue_max,
-            shares_bps: figures.shares_bps,
-        }
+fn phase_json(plan: &Plan, phase: &Phase, figures: PhaseFigures) -> json::Phase {
+    let carried = plan.was_carried(&figures);
+    json::Phase {
+        from_s: phase.span.start as f64 / 1e9,
+        to_s: phase.span.end as f64 / 1e9,
+        queue_pairs: phase.flows.len(),
+        carried_bps: figures.sum_bps(),
+        busy: carried.then(|| plan.busy(&figures)),
+        jain: carried.then_some(figures.jain),
+        queue_mean_bytes: figures.queue_mean,
+        queue_max_bytes: figures.queue_max,
+        shares_bps: figures.shares_bps,
     }
 }

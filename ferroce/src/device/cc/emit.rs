@@ -4,8 +4,10 @@ use clap::{Args, ValueEnum};
 use ferroce_dcqcn::{Param, Params, Unit, Vocabulary};
 use ferroce_designer::command::quoted;
 
+use super::super::format::Format;
 use super::super::registry;
 use super::preset;
+use crate::json::cc as json;
 use crate::output::{Failure, Output};
 
 /// Print the commands that set a device's parameters, or a preset, on a card
@@ -72,7 +74,12 @@ impl Plan {
 }
 
 impl Emit {
-    pub(super) fn run(self, device: Option<&str>, to: &mut Output<'_>) -> Result<(), Failure> {
+    pub(super) fn run(
+        self,
+        device: Option<&str>,
+        format: Format,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure> {
         let wanted = match (&self.preset, device) {
             (Some(name), _) => preset::named(name)?.params(),
             (None, Some(name)) => {
@@ -96,6 +103,17 @@ impl Emit {
             values: if self.undo { defaults } else { wanted },
         };
         let (commands, missing) = self.commands(&plan);
+        if format.is_json() {
+            let tool = self.tool.to_possible_value();
+            let value = |param: &Param| (param.name(), plan.values.get(*param));
+            let emitted = json::Emitted {
+                tool: tool.map_or_else(String::new, |it| it.get_name().to_owned()),
+                undo: self.undo,
+                commands: commands.lines().map(str::to_owned).collect(),
+                missing: missing.iter().map(value).collect(),
+            };
+            return format.document(&emitted, to);
+        }
         for param in missing {
             let value = plan.values.get(param);
             let lacks = match self.tool == Tool::Mlxconfig && NOT_ZERO.contains(&param) {

@@ -2,10 +2,10 @@
 
 use clap::Args;
 use ferroce_dcqcn::{Param, Target, Unit, Vocabulary};
-use serde_json::{Map, Value};
 
-use super::super::format::{Format, Row};
+use super::super::format::{Format, Row, print};
 use super::INERT;
+use crate::json::cc as json;
 use crate::output::{Failure, Output};
 
 /// Say what parameters mean: ranges, units, defaults, their names in all tools, and sources
@@ -25,48 +25,53 @@ impl Explain {
             [] => Param::ALL,
             some => some,
         };
-        format.print(to, params.iter().map(|param| row(*param)).collect())
+        let parameters = params.iter().map(|param| parameter(*param));
+        let parameters: Vec<_> = parameters.collect();
+        if format.is_json() {
+            return format.document(&json::Explained { parameters }, to);
+        }
+        print(&parameters.iter().map(row).collect::<Vec<_>>(), to)
     }
 }
 
-fn row(param: Param) -> Row {
-    let unit = match param.unit() {
-        Unit::ByteResetUnits => "times 64 B".to_owned(),
-        Unit::Number => String::new(),
-        unit => unit.to_string(),
-    };
-    let (min, max, default) = (param.min(), param.max(), param.default_value());
-    let keys: [(&'static str, Value); 5] = [
-        ("name", param.name().into()),
-        ("min", min.into()),
-        ("max", max.into()),
-        ("unit", unit.as_str().into()),
-        ("default", default.into()),
-    ];
-    let values = format!("{min} to {max} {unit}");
-    let title = format!("{param}: {}, default {default}", values.trim_end());
-    let mut row = Row::new(title, &keys);
-    let names = names(param);
-    let listed: Vec<_> = names
-        .iter()
+fn parameter(param: Param) -> json::Parameter {
+    json::Parameter {
+        name: param.name(),
+        min: param.min(),
+        max: param.max(),
+        unit: match param.unit() {
+            Unit::ByteResetUnits => Some("times 64 B".to_owned()),
+            Unit::Number => None,
+            unit => Some(unit.to_string()),
+        },
+        default: param.default_value(),
+        names: names(param).into_iter().collect(),
+        source: param.source(),
+        other_values: effect(param),
+        meaning: param.doc(),
+    }
+}
+
+fn row(it: &json::Parameter) -> Row {
+    let unit = it.unit.as_deref().unwrap_or_default();
+    let values = format!("{} to {} {unit}", it.min, it.max);
+    let mut row = Row::new(format!(
+        "{}: {}, default {}",
+        it.name,
+        values.trim_end(),
+        it.default
+    ));
+    let names = it.names.iter();
+    let names: Vec<_> = names
         .map(|(whose, name)| format!("{whose} {name}"))
         .collect();
-    let pairs = names.iter().map(|(whose, name)| {
-        let name = name.as_str().into();
-        ((*whose).to_owned(), name)
-    });
-    let pairs: Map<String, Value> = pairs.collect();
-    row.put_below("names", pairs.into(), "");
-    row.put_below("source", param.source().into(), "");
-    let effect = effect(param);
-    row.put_below("other-values", effect.as_str().into(), "");
-    let lines = format!(
-        "    {}\n    {effect}\n    {}\n    Source: {}\n",
-        param.doc(),
-        listed.join(", "),
-        param.source()
-    );
-    row.put_below("meaning", param.doc().into(), &lines);
+    row.add_below(&format!(
+        "    {}\n    {}\n    {}\n    Source: {}\n",
+        it.meaning,
+        it.other_values,
+        names.join(", "),
+        it.source
+    ));
     row
 }
 

@@ -6,10 +6,10 @@ use ferroce_fabric::validation::{
     Check, against_convergence_bound, against_fluid_model, against_published_stability,
     against_reference_simulator,
 };
-use serde_json::{Value, json};
 
 use super::super::format::Format;
 use crate::demo::digits;
+use crate::json::cc as json;
 use crate::output::{Failure, Output, Table};
 
 /// Hold the algorithms against published models and simulators, on virtual time
@@ -27,11 +27,12 @@ impl Model {
     pub(super) fn run(format: Format, to: &mut Output<'_>) -> Result<(), Failure> {
         let groups = groups().map_err(Failure::broken)?;
         if format.is_json() {
-            let groups = groups.iter().map(|(title, checks)| {
-                let checks: Vec<_> = checks.iter().map(as_json).collect();
-                json!({ "against": title, "checks": checks })
+            let groups = groups.iter().map(|(title, checks)| json::Group {
+                against: title,
+                checks: checks.iter().map(as_json).collect(),
             });
-            format.print_json(&groups.collect(), to)?;
+            let groups = groups.collect();
+            format.document(&json::Model { groups }, to)?;
         } else {
             for (title, checks) in &groups {
                 to.text(&format!("{title}\n{}\n", table(checks)))?;
@@ -90,16 +91,16 @@ fn table(checks: &[Check]) -> Table {
     table
 }
 
-fn as_json(check: &Check) -> Value {
-    json!({
-        "flows": check.flows,
-        "quantity": check.quantity,
-        "predicted": check.predicted,
-        "observed": check.observed,
-        "low": check.band.start(),
-        "high": check.band.end(),
-        "holds": check.holds(),
-    })
+fn as_json(check: &Check) -> json::Check {
+    json::Check {
+        flows: check.flows,
+        quantity: check.quantity,
+        predicted: check.predicted,
+        observed: check.observed,
+        low: *check.band.start(),
+        high: *check.band.end(),
+        holds: check.holds(),
+    }
 }
 
 #[cfg(test)]
@@ -125,6 +126,6 @@ mod tests {
             lines[2].contains("29.0") && lines[2].ends_with("OUTSIDE"),
             "{text}"
         );
-        assert_eq!(as_json(&check(29.0))["holds"], false);
+        assert!(!as_json(&check(29.0)).holds);
     }
 }

@@ -1,10 +1,12 @@
 //! `ferroce cc preset`: published sets of parameters.
 
 use clap::Subcommand;
+use ferroce_dcqcn::Param;
 use ferroce_dcqcn::presets::{PRESETS, Preset};
 
-use super::super::format::{Format, Row};
-use super::{json, lines};
+use super::super::format::{Format, Row, print};
+use super::{Values, lines};
+use crate::json::cc as json;
 use crate::output::{Failure, Output};
 
 #[derive(Debug, Subcommand)]
@@ -20,11 +22,27 @@ pub(super) enum Verb {
 
 impl Verb {
     pub(super) fn run(self, format: Format, to: &mut Output<'_>) -> Result<(), Failure> {
-        let rows = match self {
-            Self::List => PRESETS.iter().map(row).collect(),
-            Self::Show { name } => vec![with_changes(named(&name)?)],
+        let (presets, is_whole): (Vec<&Preset>, _) = match &self {
+            Self::List => (PRESETS.iter().collect(), false),
+            Self::Show { name } => (vec![named(name)?], true),
         };
-        format.print(to, rows)
+        if format.is_json() {
+            let presets = presets.into_iter().map(|it| json::Preset {
+                name: it.name,
+                source: it.source,
+                parameters: changes(it).into_iter().collect(),
+            });
+            let presets = presets.collect();
+            return format.document(&json::Presets { presets }, to);
+        }
+        let rows = presets.into_iter().map(|it| {
+            let mut row = Row::new(format!("{}: {}", it.name, it.source));
+            if is_whole {
+                row.add_below(&lines(&changes(it)));
+            }
+            row
+        });
+        print(&rows.collect::<Vec<_>>(), to)
     }
 }
 
@@ -39,18 +57,8 @@ pub(super) fn named(name: &str) -> Result<&'static Preset, Failure> {
     })
 }
 
-fn row(preset: &Preset) -> Row {
-    let keys = [
-        ("name", preset.name.into()),
-        ("source", preset.source.into()),
-    ];
-    Row::new(format!("{}: {}", preset.name, preset.source), &keys)
-}
-
-fn with_changes(preset: &Preset) -> Row {
-    let change = |(param, value): &(ferroce_dcqcn::Param, u32)| (param.name().to_owned(), *value);
-    let values: Vec<_> = preset.changes().iter().map(change).collect();
-    let mut row = row(preset);
-    row.put_below("dcqcn", json(&values), &lines(&values));
-    row
+/// What a set changes of the firmware's defaults.
+fn changes(preset: &Preset) -> Values {
+    let change = |(param, value): &(Param, u32)| (param.name().to_owned(), *value);
+    preset.changes().iter().map(change).collect()
 }

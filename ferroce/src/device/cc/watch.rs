@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ferroce_hca::Counter;
 use ferroce_udp::{FlowRow, Inquiry, Observer, Process, Query, Registry, Resource};
-use serde_json::{Value, json};
 
 use super::super::ask::ask;
 use super::super::format::Format;
 use super::super::watch::{Pauses, in_place, interval};
+use crate::json::cc as json;
+use crate::json::res::Silent;
 use crate::output::{Failure, Output, Table};
 
 /// How long processes may take to answer, all together; those that are stopped hold up one look.
@@ -47,8 +48,12 @@ impl Watch {
             let now = Instant::now();
             seen.retain(|it| prio.is_none_or(|prio| it.row.prio == prio));
             if format.is_json() {
-                let rows: Vec<Value> = seen.iter().map(Seen::json).collect();
-                to.json(&rows)?;
+                let queue_pairs = seen.iter().map(Seen::json).collect();
+                let who = silent.iter().map(|(silent, _)| silent.clone()).collect();
+                to.document(&json::Watched {
+                    queue_pairs,
+                    silent: who,
+                })?;
             } else {
                 let table = match seen.is_empty() {
                     true => no_cnps(prio, !silent.is_empty()),
@@ -58,7 +63,7 @@ impl Watch {
             }
             to.out.flush()?;
             // Below the picture, which a terminal would otherwise put in their place.
-            for line in silent {
+            for (_, line) in silent {
                 to.remark(format_args!("warning: {line}"))?;
             }
             before = Counted {
@@ -99,12 +104,26 @@ impl Seen {
         (self.device.clone(), self.row.lqpn, self.row.pid)
     }
 
-    fn json(&self) -> Value {
-        let mut value = json!(self.row);
-        if let Value::Object(map) = &mut value {
-            map.insert("ifname".to_owned(), self.device.as_str().into());
+    fn json(&self) -> json::Flow {
+        let row = &self.row;
+        json::Flow {
+            device: self.device.clone(),
+            lqpn: row.lqpn,
+            rqpn: row.rqpn,
+            peer: row.peer,
+            prio: row.prio,
+            cnps: row.cnps,
+            limit: row.limit.as_ref().map(|it| json::Limit {
+                rate_bps: it.rate_bps,
+                target_bps: it.target_bps,
+                alpha: f64::from(it.alpha_ppm) / 1e6,
+                stage: it.stage.clone(),
+                time_stage: it.time_stage,
+                byte_stage: it.byte_stage,
+            }),
+            pid: row.pid,
+            comm: row.comm.clone(),
         }
-        value
     }
 }
 
@@ -113,7 +132,7 @@ fn look(
     registry: &Registry,
     name: Option<&str>,
     inquiry: &mut Inquiry,
-) -> Result<(Vec<Seen>, Vec<String>), Failure> {
+) -> Result<(Vec<Seen>, Vec<(Silent, String)>), Failure> {
     let has_cnps = |observer: &Observer, process: &Process| {
         let state = observer.state();
         state.counter_of(process.slot, Counter::RpCnpHandled) > 0
@@ -121,7 +140,13 @@ fn look(
     let (mut seen, mut silent) = (Vec::new(), Vec::new());
     let question = (Some(Query::Flow), PATIENCE);
     for device in ask(registry, name, question, inquiry, has_cnps)? {
-        silent.extend(device.silent.into_iter().map(|it| it.line));
+        silent.extend(device.silent.into_iter().map(|it| {
+            let silent = Silent {
+                device: device.device.clone(),
+                pid: it.pid,
+            };
+            (silent, it.line)
+        }));
         seen.extend(
             device
                 .rows

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use ferroce_hca::Counter;
 use ferroce_udp::Registry;
-use serde_json::{Map, Value, json};
 
 use super::super::format::Format;
 use super::super::watch::{Pauses, in_place};
 use super::super::{devices, observe};
+use super::named;
+use crate::json::device as json;
 use crate::output::{Failure, Output, Table};
 
 /// Prints how much counters have grown in a second, after each interval.
@@ -29,7 +30,7 @@ pub(super) fn watch(
         let now = Taken::now(registry, name)?;
         let rates = now.since(&before);
         match format.is_json() {
-            true => to.json(&rates.iter().map(Rates::json).collect::<Vec<_>>())?,
+            true => to.document(&document(&rates, now.at.duration_since(before.at)))?,
             false => to.text(&format!("{}{}", in_place(), table(&rates, all)))?,
         }
         to.out.flush()?;
@@ -90,15 +91,24 @@ impl Rates {
     fn of(&self, counter: Counter) -> f64 {
         self.moved[counter as usize] as f64 / self.seconds
     }
+}
 
-    fn json(&self) -> Value {
-        let rate = |info: &ferroce_hca::CounterInfo| {
-            let rate = (self.of(info.counter) * 1e3).round() / 1e3;
-            (info.name.to_owned(), rate.into())
-        };
-        let rates: Map<String, Value> = Counter::TABLE.iter().map(rate).collect();
-        json!({"ifname": self.device, "seconds": self.seconds, "rates": rates})
+/// Rates for programs.
+fn document(rates: &[Rates], elapsed: Duration) -> json::Rates {
+    let devices = rates.iter().map(|it| json::DeviceRates {
+        device: it.device.clone(),
+        rates: named(&it.moved, |moved| thousandths(moved as f64 / it.seconds)),
+        counters: named(&it.totals, |total| total),
+    });
+    json::Rates {
+        elapsed_s: elapsed.as_secs_f64(),
+        devices: devices.collect(),
     }
+}
+
+/// So many digits as mean something.
+pub(in super::super) fn thousandths(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
 }
 
 fn table(rates: &[Rates], all: bool) -> String {

@@ -7,12 +7,13 @@ use ferroce_hca::{Counter, Direction};
 use ferroce_udp::{
     Counts, DeviceSpec, Inquiry, Observer, PortLook, Process, QpStates, Query, Registry, Resource,
 };
-use serde_json::{Map, Value, json};
 
 use super::super::ask::{Replies, ask};
 use super::super::impair::in_force;
+use super::super::stat::thousandths;
 use super::machine::Machine;
 use super::warnings;
+use crate::json::device as json;
 use crate::leftover;
 use crate::output::Failure;
 use crate::policy::Policy;
@@ -137,58 +138,49 @@ impl Status {
         moved as f64 / self.seconds
     }
 
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "seconds": rounded(self.seconds),
-            "devices": self.devices.iter().map(|it| self.device_json(it)).collect::<Vec<_>>(),
-            "programs": self.programs.iter().map(Program::json).collect::<Vec<_>>(),
-            "machine": {
-                "cores": self.machine.cores,
-                "load": self.machine.load,
-                "steal": self.machine.steal.map(rounded),
-                "late_ms": rounded(self.machine.late.as_secs_f64() * 1e3),
+    pub(super) fn json(&self) -> json::Status {
+        json::Status {
+            elapsed_s: thousandths(self.seconds),
+            devices: self.devices.iter().map(|it| self.device_json(it)).collect(),
+            programs: self.programs.iter().map(Program::json).collect(),
+            machine: json::Machine {
+                cores: self.machine.cores,
+                load: self.machine.load,
+                steal: self.machine.steal.map(thousandths),
+                late_ns: u64::try_from(self.machine.late.as_nanos()).unwrap_or(u64::MAX),
             },
-            "warnings": self.warnings,
-        })
-    }
-
-    fn device_json(&self, device: &DeviceLook) -> Value {
-        let mut json = Map::new();
-        let mut put = |key: &str, value: Value| {
-            json.insert(key.to_owned(), value);
-        };
-        put("ifname", device.spec.name.as_str().into());
-        put("address", device.spec.address.to_string().into());
-        let seen = match &device.seen {
-            Ok(seen) => seen,
-            Err(error) => {
-                put("error", error.as_str().into());
-                return json.into();
-            }
-        };
-        let state = if seen.port.is_up { "ACTIVE" } else { "DOWN" };
-        put("state", state.into());
-        put("link_downed", seen.port.downed.into());
-        let changes = seen.port.changes_in;
-        let changes = changes.map(|left| left.as_nanos().div_ceil(1_000_000));
-        put("changes_in_ms", changes.into());
-        put("policy", seen.policy.json());
-        put("egress", seen.egress.as_deref().into());
-        put("ingress", seen.ingress.as_deref().into());
-        put("slowed_queue_pairs", device.slowed.into());
-        for (name, total, moved) in seen.totals.named(&seen.moved) {
-            put(name, total.into());
-            put(
-                &format!("{name}_per_second"),
-                rounded(self.rate(moved)).into(),
-            );
+            warnings: self.warnings.clone(),
         }
-        json.into()
     }
-}
 
-fn rounded(value: f64) -> f64 {
-    (value * 1e3).round() / 1e3
+    fn device_json(&self, device: &DeviceLook) -> json::DeviceStatus {
+        let seen = device.seen.as_ref();
+        let error = seen.err().cloned();
+        let seen = seen.ok();
+        let count = |part: fn(&Totals) -> u64| {
+            seen.map(|seen| json::Count {
+                total: part(&seen.totals),
+                per_second: thousandths(self.rate(part(&seen.moved))),
+            })
+        };
+        json::DeviceStatus {
+            device: device.spec.name.clone(),
+            address: device.spec.address,
+            error,
+            state: seen.map(|seen| if seen.port.is_up { "up" } else { "down" }),
+            changes_in_ns: seen.and_then(|seen| Some(seen.port.changes_in?.as_nanos())),
+            link_downed: seen.map(|seen| seen.port.downed),
+            policy: seen.map(|seen| seen.policy.json()),
+            egress: seen.and_then(|seen| seen.egress.clone()),
+            ingress: seen.and_then(|seen| seen.ingress.clone()),
+            slowed_queue_pairs: device.slowed,
+            retransmitted: count(|it| it.retransmitted),
+            timeouts: count(|it| it.timeouts),
+            failed_queue_pairs: count(|it| it.failed),
+            cnps: count(|it| it.cnps),
+            kernel_drops: count(|it| it.kernel_drops),
+        }
+    }
 }
 
 impl Seen {
@@ -249,17 +241,6 @@ impl Totals {
             kernel_drops: moved(self.kernel_drops, before.kernel_drops),
         }
     }
-
-    /// By name: in all, and what was added.
-    fn named(&self, moved: &Self) -> [(&'static str, u64, u64); 5] {
-        [
-            ("retransmitted", self.retransmitted, moved.retransmitted),
-            ("timeouts", self.timeouts, moved.timeouts),
-            ("failed_queue_pairs", self.failed, moved.failed),
-            ("cnps", self.cnps, moved.cnps),
-            ("kernel_drops", self.kernel_drops, moved.kernel_drops),
-        ]
-    }
 }
 
 /// The counters of each device; `None` where they cannot be read.
@@ -272,24 +253,21 @@ fn totals(registry: &Registry, specs: &[DeviceSpec]) -> Vec<Option<Totals>> {
 }
 
 impl Program {
-    fn json(&self) -> Value {
-        let states: Map<String, Value> = self
-            .queue_pairs
-            .named()
-            .into_iter()
-            .map(|(state, count)| (state.to_owned(), count.into()))
-            .collect();
-        json!({
-            "ifname": self.device,
-            "pid": self.pid,
-            "comm": self.comm,
-            "condition": match self.condition {
+    fn json(&self) -> json::Program {
+        let states = self.queue_pairs.named().into_iter();
+        json::Program {
+            device: self.device.clone(),
+            pid: self.pid,
+            comm: self.comm.clone(),
+            condition: match self.condition {
                 Condition::Running => "running",
                 Condition::Stopped => "stopped",
                 Condition::Silent => "silent",
             },
-            "queue_pairs": states,
-        })
+            queue_pairs: states
+                .map(|(state, count)| (state.to_ascii_lowercase(), count))
+                .collect(),
+        }
     }
 }
 

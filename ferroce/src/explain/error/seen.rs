@@ -1,54 +1,15 @@
 //! A device's recorded errors.
 
-use std::net::IpAddr;
-
 use ferroce_hca::{Counter, DeviceState, ErrorRecord};
 use ferroce_udp::wait::Clock;
 use ferroce_udp::{Registry, WallClock};
-use serde::Serialize;
 
 use super::causes::{self, Cause, Signs};
-use super::{CauseJson, add_cause, hex, short_name};
+use super::{add_cause, hex, short_name};
 use crate::device;
+use crate::json::explain as json;
 use crate::lines::Lines;
 use crate::output::{Failure, Output, Table};
-
-#[derive(Serialize)]
-struct SeenJson<'a> {
-    device: &'a str,
-    /// How many errors there have been; only the last ones are kept.
-    total: u64,
-    /// Oldest first.
-    errors: Vec<ErrorJson>,
-    /// Of the last error, with the present values of the counters that should have risen.
-    cause: Option<CauseJson>,
-    counters: Vec<ValueJson>,
-    /// Those of the peer, if that is a device of this user.
-    peer_device: Option<String>,
-    peer_counters: Vec<ValueJson>,
-}
-
-#[derive(Serialize)]
-struct ErrorJson {
-    /// Since 1970.
-    unix_ns: u64,
-    qpn: u32,
-    peer: Option<IpAddr>,
-    peer_qpn: Option<u32>,
-    wr_id: u64,
-    request: &'static str,
-    status: u32,
-    name: &'static str,
-    vendor_err: u32,
-    /// Requests that were flushed behind it.
-    flushed: u32,
-}
-
-#[derive(Serialize)]
-struct ValueJson {
-    name: &'static str,
-    value: u64,
-}
 
 /// A device of this user that is the peer of an error.
 struct Peer {
@@ -56,7 +17,7 @@ struct Peer {
     state: DeviceState,
 }
 
-pub(super) fn explain(name: &str, json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
+pub(super) fn explain(name: &str, is_json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
     let registry = device::registry(to)?;
     let observer = registry.observe(name)?;
     let state = observer.state();
@@ -70,11 +31,11 @@ pub(super) fn explain(name: &str, json: bool, to: &mut Output<'_>) -> Result<(),
         true => [&cause.requester, &cause.responder],
         false => [&cause.responder, &cause.requester],
     });
-    if json {
+    if is_json {
         let clock = WallClock::new(|| Clock.now());
         let values = |state: &DeviceState, signs: &Signs| values(state, signs).collect();
-        return to.json(&SeenJson {
-            device: name,
+        return to.document(&json::Seen {
+            device: name.to_owned(),
             total,
             errors: errors.iter().map(|it| error_json(it, clock)).collect(),
             cause: cause.map(Into::into),
@@ -128,8 +89,8 @@ fn peer_of(registry: &Registry, error: &ErrorRecord) -> Option<Peer> {
     Some(Peer { name, state })
 }
 
-fn error_json(error: &ErrorRecord, clock: WallClock) -> ErrorJson {
-    ErrorJson {
+fn error_json(error: &ErrorRecord, clock: WallClock) -> json::SeenError {
+    json::SeenError {
         unix_ns: clock.at(error.at),
         qpn: error.qpn.value(),
         peer: error.peer.map(|(address, _)| address),
@@ -196,8 +157,8 @@ fn sentence(error: &ErrorRecord, peer: Option<&Peer>) -> String {
 }
 
 /// The counters that should have risen, each once.
-fn values(state: &DeviceState, signs: &Signs) -> impl Iterator<Item = ValueJson> {
-    let value = |(counter, _): &(Counter, &str)| ValueJson {
+fn values(state: &DeviceState, signs: &Signs) -> impl Iterator<Item = json::Value> {
+    let value = |(counter, _): &(Counter, &str)| json::Value {
         name: counter.name(),
         value: state.counter(*counter),
     };

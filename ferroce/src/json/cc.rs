@@ -1,0 +1,184 @@
+//! Documents of `ferroce cc`.
+
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use super::res::Silent;
+use super::shared::Named;
+
+/// Parameters of congestion control.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Shown {
+    /// Each device.
+    pub(crate) devices: Vec<DeviceParameters>,
+}
+
+/// The parameters of a device.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct DeviceParameters {
+    /// The device.
+    pub(crate) device: String,
+    /// Its place among all devices.
+    pub(crate) index: usize,
+    /// The parameters, under the names that were asked for; `ferroce cc explain` has their units.
+    pub(crate) parameters: Named<u32>,
+}
+
+/// What parameters mean.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Explained {
+    /// Each parameter.
+    pub(crate) parameters: Vec<Parameter>,
+}
+
+/// A parameter.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Parameter {
+    /// Its name in sysfs.
+    pub(crate) name: &'static str,
+    /// The least value.
+    pub(crate) min: u32,
+    /// The greatest.
+    pub(crate) max: u32,
+    /// What values count; null for a plain number.
+    pub(crate) unit: Option<String>,
+    /// The firmware's default.
+    pub(crate) default: u32,
+    /// Its names in tools: sysfs, debugfs, mlxconfig and winof, as far as these have it.
+    pub(crate) names: Named<String>,
+    /// Where the meaning is documented.
+    pub(crate) source: &'static str,
+    /// How other values are treated, and whether the parameter has an effect here.
+    pub(crate) other_values: String,
+    /// What it does.
+    pub(crate) meaning: &'static str,
+}
+
+/// Published sets of parameters.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Presets {
+    /// Each set.
+    pub(crate) presets: Vec<Preset>,
+}
+
+/// A published set of parameters.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Preset {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Where it was published.
+    pub(crate) source: &'static str,
+    /// What it changes of the firmware's defaults.
+    pub(crate) parameters: Named<u32>,
+}
+
+/// Commands that set parameters on a card.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Emitted {
+    /// The tool that runs them, as --tool has it.
+    pub(crate) tool: String,
+    /// Whether they go back to the defaults.
+    pub(crate) undo: bool,
+    /// The commands, for a shell.
+    pub(crate) commands: Vec<String>,
+    /// What the tool cannot set.
+    pub(crate) missing: Named<u32>,
+}
+
+/// Queue pairs whose peers have sent congestion notifications.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Watched {
+    /// Each of them.
+    pub(crate) queue_pairs: Vec<Flow>,
+    /// Processes that did not answer.
+    pub(crate) silent: Vec<Silent>,
+}
+
+/// A queue pair whose peer has sent congestion notifications.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Flow {
+    /// The device.
+    pub(crate) device: String,
+    /// Its number.
+    pub(crate) lqpn: u32,
+    /// The peer's number.
+    pub(crate) rqpn: u32,
+    /// The peer's address.
+    pub(crate) peer: IpAddr,
+    /// The priority of its packets, 0 to 7.
+    pub(crate) prio: u8,
+    /// Congestion notifications that it has heeded, modulo 2^32.
+    pub(crate) cnps: u32,
+    /// What these have made of it; null if it is at full rate again.
+    pub(crate) limit: Option<Limit>,
+    /// The process.
+    pub(crate) pid: u32,
+    /// Its name.
+    pub(crate) comm: String,
+}
+
+/// How a queue pair is held back.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Limit {
+    /// The rate in force.
+    pub(crate) rate_bps: u64,
+    /// The rate to which it recovers.
+    pub(crate) target_bps: u64,
+    /// The estimate of congestion, 0 to 1.
+    pub(crate) alpha: f64,
+    /// What its next increase is: recovery, additive or hyper.
+    pub(crate) stage: String,
+    /// Events of the timer since the last cut.
+    pub(crate) time_stage: u16,
+    /// Events of the byte counter since the last cut.
+    pub(crate) byte_stage: u16,
+}
+
+/// The algorithms beside predictions of others.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Model {
+    /// By whom the predictions are.
+    pub(crate) groups: Vec<Group>,
+}
+
+/// Predictions of one origin.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Group {
+    /// What predicts.
+    pub(crate) against: &'static str,
+    /// Each prediction.
+    pub(crate) checks: Vec<Check>,
+}
+
+/// A prediction.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Check {
+    /// Flows that share the bottleneck.
+    pub(crate) flows: u32,
+    /// What is predicted, with its unit.
+    pub(crate) quantity: &'static str,
+    /// What is predicted of it.
+    pub(crate) predicted: f64,
+    /// What was seen.
+    pub(crate) observed: f64,
+    /// The least that is allowed.
+    pub(crate) low: f64,
+    /// The most.
+    pub(crate) high: f64,
+    /// Whether what was seen lies between these.
+    pub(crate) holds: bool,
+}

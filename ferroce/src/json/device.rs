@@ -1,0 +1,397 @@
+//! Documents of `ferroce dev`, `link`, `stat`, `impair` and `status`.
+
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use super::shared::{Bin, Named, Policy};
+
+/// Devices.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Devices {
+    /// Each of them.
+    pub(crate) devices: Vec<Device>,
+}
+
+/// A device.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Device {
+    /// Its name.
+    pub(crate) device: String,
+    /// Its place among all devices.
+    pub(crate) index: usize,
+    /// Its address.
+    pub(crate) address: IpAddr,
+    /// The UDP port of it and its peers.
+    pub(crate) udp_port: u16,
+    /// What carries packets: auto, udp or shm.
+    pub(crate) link: String,
+    /// Virtual functions of the card.
+    pub(crate) vfs: u8,
+    /// The card that it is a virtual function of; null if it is none.
+    pub(crate) parent: Option<String>,
+    /// The function's number on its card: 0 is the card itself, 1 its first virtual function.
+    pub(crate) vhca_id: u16,
+    /// PCI address.
+    pub(crate) pci: String,
+    /// Node and system image GUID.
+    pub(crate) node_guid: String,
+    /// Vendor, 24 bits.
+    pub(crate) vendor_id: u32,
+    /// Number of the vendor's part.
+    pub(crate) vendor_part_id: u32,
+    /// Version of the hardware.
+    pub(crate) hw_ver: u32,
+    /// Version of the firmware.
+    pub(crate) fw_ver: String,
+    /// Board, also called PSID.
+    pub(crate) board_id: String,
+    /// Packet lifetime of a path, a code: 4.096 us doubled so many times.
+    pub(crate) packet_lifetime: u8,
+    /// local_ca_ack_delay, a code: 4.096 us doubled so many times.
+    pub(crate) ca_ack_delay: u8,
+    /// Speed of the port.
+    pub(crate) speed_gbps: u64,
+    /// What is kept on the wire to one peer; null if the device finds that out itself.
+    pub(crate) window_bytes: Option<u32>,
+    /// Seed of everything random in it; 0 leaves that to the system.
+    pub(crate) seed: u32,
+    /// Processes that have it open.
+    pub(crate) processes: usize,
+    /// What carries packets from these to their peers.
+    pub(crate) peers: Vec<Peer>,
+}
+
+/// What carries a process's packets to the processes of a device.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Peer {
+    /// Their device's address.
+    pub(crate) peer: IpAddr,
+    /// shm, udp or none, in which case packets are dropped; null before the first one.
+    pub(crate) link: Option<&'static str>,
+    /// Queue pairs that are connected to theirs.
+    pub(crate) queue_pairs: u64,
+    /// The process.
+    pub(crate) pid: u32,
+    /// Its name.
+    pub(crate) comm: String,
+}
+
+/// Devices that were removed.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Removed {
+    /// Their names: the device, and its virtual functions.
+    pub(crate) removed: Vec<String>,
+}
+
+/// Ports.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Ports {
+    /// The port of each device.
+    pub(crate) ports: Vec<Port>,
+}
+
+/// The port of a device.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Port {
+    /// The device.
+    pub(crate) device: String,
+    /// Its place among all devices.
+    pub(crate) index: usize,
+    /// up or down.
+    pub(crate) state: &'static str,
+    /// How long until that is set to change; null if it is not.
+    pub(crate) changes_in_ns: Option<u64>,
+    /// How often it went down.
+    pub(crate) link_downed: u64,
+    /// The interface of the host that has its address.
+    pub(crate) netdev: String,
+}
+
+/// What devices have counted.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Counted {
+    /// Each device.
+    pub(crate) devices: Vec<DeviceCounters>,
+}
+
+/// What a device has counted.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct DeviceCounters {
+    /// The device.
+    pub(crate) device: String,
+    /// Its place among all devices.
+    pub(crate) index: usize,
+    /// Every counter by its name, as in /sys; `ferroce stat names` explains them.
+    pub(crate) counters: Named<u64>,
+    /// Timeouts of adaptive retransmission, by wait.
+    pub(crate) histogram: Histogram,
+}
+
+/// A histogram of timeouts.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Histogram {
+    /// Whether it counts.
+    pub(crate) counting: bool,
+    /// Its bins, from the shortest waits to the longest.
+    pub(crate) bins: Vec<Bin>,
+}
+
+/// How fast counters grow.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Rates {
+    /// The time between the two looks.
+    pub(crate) elapsed_s: f64,
+    /// Each device.
+    pub(crate) devices: Vec<DeviceRates>,
+}
+
+/// How fast the counters of a device grow.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct DeviceRates {
+    /// The device.
+    pub(crate) device: String,
+    /// By how much each counter has grown in a second.
+    pub(crate) rates: Named<f64>,
+    /// What each counter is now.
+    pub(crate) counters: Named<u64>,
+}
+
+/// What counters mean.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct CounterNames {
+    /// Each counter.
+    pub(crate) counters: Vec<CounterName>,
+}
+
+/// A counter.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct CounterName {
+    /// Where its file is below /sys/class/infiniband/DEV/ports/1.
+    pub(crate) directory: &'static str,
+    /// Its name, and that of the file.
+    pub(crate) name: &'static str,
+    /// What Prometheus gets it as.
+    pub(crate) metric: String,
+    /// What the kernel's software RoCE calls it; null if it has no such counter.
+    pub(crate) rxe: Option<&'static str>,
+    /// What it counts.
+    pub(crate) meaning: &'static str,
+}
+
+/// A read of the histogram of timeouts.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct HistogramRead {
+    /// The device, as it was named.
+    pub(crate) device: String,
+    /// Which read it is, counted from 1.
+    pub(crate) iteration: u32,
+    /// The bins, from the shortest waits to the longest.
+    pub(crate) bins: Vec<Bin>,
+}
+
+/// What links do to packets.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Impaired {
+    /// The link of each device.
+    pub(crate) devices: Vec<DeviceImpairment>,
+}
+
+/// What the link of a device does to packets.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct DeviceImpairment {
+    /// The device.
+    pub(crate) device: String,
+    /// Its place among all devices.
+    pub(crate) index: usize,
+    /// To packets that it sends.
+    pub(crate) egress: Impairment,
+    /// To packets that it receives.
+    pub(crate) ingress: Impairment,
+}
+
+/// What a link does to packets of one direction. Probabilities are 0 to 1.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Impairment {
+    /// The impairment as `ferroce impair` takes it; null if there is none.
+    pub(crate) spec: Option<String>,
+    /// Probability that a packet is lost.
+    pub(crate) loss: f64,
+    /// Bursts of losses, on top; null if there are none.
+    pub(crate) burst: Option<Burst>,
+    /// Probability that a packet arrives twice.
+    pub(crate) duplicate: f64,
+    /// Probability that a bit of a packet is flipped.
+    pub(crate) corrupt: f64,
+    /// Probability that a packet is marked for congestion.
+    pub(crate) ecn: f64,
+    /// The queue that all packets share; null if there is none.
+    pub(crate) queue: Option<Queue>,
+    /// Delay of every packet.
+    pub(crate) delay_ns: u64,
+    /// Random delay on top, at most.
+    pub(crate) jitter_ns: u64,
+    /// Probability that a packet is held back until others have overtaken it.
+    pub(crate) reorder: f64,
+    /// How long it is held back.
+    pub(crate) reorder_by_ns: u64,
+    /// Outages that are not over.
+    pub(crate) down: Vec<Outage>,
+    /// Whether the port notices outages, and is down meanwhile.
+    pub(crate) carrier: bool,
+}
+
+/// Bursts of losses.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Burst {
+    /// Probability that one begins with a packet.
+    pub(crate) probability: f64,
+    /// Packets that it loses, mean.
+    pub(crate) mean_packets: f64,
+}
+
+/// A queue.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Queue {
+    /// How fast it drains.
+    pub(crate) rate_bps: u64,
+    /// What it holds.
+    pub(crate) limit_bytes: u32,
+    /// Which packets it marks; null if none.
+    pub(crate) red: Option<Red>,
+    /// How long it is now.
+    pub(crate) length_bytes: u64,
+}
+
+/// Which packets a queue marks for congestion.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Red {
+    /// From this length on some.
+    pub(crate) min_bytes: u32,
+    /// At this length so many as `probability` says, and above it all.
+    pub(crate) max_bytes: u32,
+    /// Probability at the greater length.
+    pub(crate) probability: f64,
+}
+
+/// An outage.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Outage {
+    /// When it begins, counted from now.
+    pub(crate) from_ns: u64,
+    /// How long it still lasts from then on.
+    pub(crate) length_ns: u64,
+}
+
+/// Devices, programs, rates and warnings.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Status {
+    /// The time that rates are of.
+    pub(crate) elapsed_s: f64,
+    /// Each device.
+    pub(crate) devices: Vec<DeviceStatus>,
+    /// Each program on a device.
+    pub(crate) programs: Vec<Program>,
+    /// The machine.
+    pub(crate) machine: Machine,
+    /// What deserves attention, the worst first.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A device. If it cannot be read, `error` says why, and what is not known is null.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct DeviceStatus {
+    /// Its name.
+    pub(crate) device: String,
+    /// Its address.
+    pub(crate) address: IpAddr,
+    /// Why it cannot be read; null if it can.
+    pub(crate) error: Option<String>,
+    /// Of its port: up or down.
+    pub(crate) state: Option<&'static str>,
+    /// How long until that is set to change; null if it is not.
+    pub(crate) changes_in_ns: Option<u64>,
+    /// How often the port went down.
+    pub(crate) link_downed: Option<u64>,
+    /// How it retransmits.
+    pub(crate) policy: Option<Policy>,
+    /// The impairment of what it sends, in which `down` stands for all outages; null if there is none.
+    pub(crate) egress: Option<String>,
+    /// The same of what it receives.
+    pub(crate) ingress: Option<String>,
+    /// Queue pairs that congestion control holds back.
+    pub(crate) slowed_queue_pairs: u64,
+    /// Packets sent again.
+    pub(crate) retransmitted: Option<Count>,
+    /// Retransmission timers that expired.
+    pub(crate) timeouts: Option<Count>,
+    /// Queue pairs that gave up.
+    pub(crate) failed_queue_pairs: Option<Count>,
+    /// Congestion notifications that were heeded.
+    pub(crate) cnps: Option<Count>,
+    /// Packets that the kernel dropped because the receive buffer was full.
+    pub(crate) kernel_drops: Option<Count>,
+}
+
+/// What was counted.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Count {
+    /// Since the device exists.
+    pub(crate) total: u64,
+    /// In a second.
+    pub(crate) per_second: f64,
+}
+
+/// A program on a device.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Program {
+    /// The device.
+    pub(crate) device: String,
+    /// Its process.
+    pub(crate) pid: u32,
+    /// The name of that.
+    pub(crate) comm: String,
+    /// running, stopped (by a signal or a debugger) or silent (it has not answered in time).
+    pub(crate) condition: &'static str,
+    /// Its queue pairs by state, in lower case.
+    pub(crate) queue_pairs: Named<u64>,
+}
+
+/// Whether the machine is too busy to trust times.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Machine {
+    /// Processors.
+    pub(crate) cores: usize,
+    /// The mean of a minute, if the kernel says.
+    pub(crate) load: Option<f64>,
+    /// The share of time that the hypervisor took, 0 to 1, if the kernel says.
+    pub(crate) steal: Option<f64>,
+    /// By how much a short sleep ended too late, at most.
+    pub(crate) late_ns: u64,
+}
