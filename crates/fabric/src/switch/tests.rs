@@ -52,7 +52,7 @@ fn marks_follow_the_queue_that_is_left_behind() {
         let band = 5.0 * (expected * (1.0 - expected) / f64::from(runs)).sqrt();
         let off = (share - expected).abs();
         assert!(off <= band, "{left} bytes: {share}, not {expected}");
-        assert_eq!(switch.counters.marked, marked.into());
+        assert_eq!(switch.counters.marked, u64::from(marked));
     }
 }
 
