@@ -27,7 +27,7 @@ pub struct Summary {
     pub ended: Ended,
     /// Simulated time.
     pub simulated_ns: u64,
-    /// Events lived through.
+    /// Events simulated.
     pub events: u64,
     /// Frames that have crossed a cable.
     pub hops: u64,
@@ -57,7 +57,7 @@ pub enum Ended {
     TimeUp,
     /// Nothing would ever have happened any more.
     Stuck,
-    /// Somebody interrupted it.
+    /// It was interrupted.
     Interrupted,
 }
 
