@@ -42,7 +42,6 @@ use ferroce_udp::{Tap, TapDirection};
 use self::figures::Figures;
 use self::plan::{Blackout, Kind, Plan};
 use self::progress::Progress;
-pub(crate) use self::report::digits;
 use self::workload::Pattern;
 use crate::adp;
 use crate::json::Document as _;

@@ -132,7 +132,6 @@ documents! {
     adp::Events: "adp.trace.events" 1, "adp trace --events";
     cc::Emitted: "cc.emit" 1, "cc emit";
     cc::Explained: "cc.explain" 1, "cc explain";
-    cc::Model: "cc.model" 1, "cc model";
     cc::Presets: "cc.preset" 1, "cc preset list, cc preset show";
     cc::Shown: "cc.show" 1, "cc show, cc set, cc reset";
     cc::Watched: "cc.watch" 1, "cc watch";

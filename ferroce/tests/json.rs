@@ -106,7 +106,6 @@ const DOCUMENTS: &[(&str, &str)] = &[
 /// schemas.
 const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("adp fit", &["adp.fit"], "fit.rs"),
-    ("cc model", &["cc.model"], "cc.rs"),
     ("demo", &["demo", "demo.congestion"], "demo.rs"),
     ("env", &["env"], "run.rs"),
     ("run", &["run"], "run.rs"),

@@ -251,7 +251,7 @@ fn time(ns: u64) -> String {
 }
 
 /// Three digits, and never more than four behind the point.
-pub(crate) fn digits(value: f64) -> String {
+pub(super) fn digits(value: f64) -> String {
     let behind = match value {
         0.0 => 0,
         _ if value >= 99.95 => 0,

@@ -5,12 +5,10 @@
 //! | `explain` | the meaning of the parameters |
 //! | `preset` | published parameter sets |
 //! | `emit` | the commands that set the parameters on a card |
-//! | `model` | comparison of the algorithms with published predictions |
 //! | `watch` | the queue pairs that are slowed down |
 
 mod emit;
 mod explain;
-mod model;
 mod preset;
 mod watch;
 
@@ -25,7 +23,6 @@ use thiserror::Error;
 
 use self::emit::Emit;
 use self::explain::Explain;
-use self::model::Model;
 use self::preset::Verb as Presets;
 use self::watch::Watch;
 use super::format::{Before, Format, Row, print};
@@ -90,7 +87,6 @@ enum Verb {
     },
     Emit(Emit),
     Watch(Watch),
-    Model(Model),
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -140,7 +136,7 @@ impl Verb {
         let (takes_dev, takes_prio) = match self {
             Self::Show { .. } | Self::Set { .. } | Self::Reset | Self::Watch(_) => (true, true),
             Self::Emit(_) => (true, false),
-            Self::Explain(_) | Self::Preset { .. } | Self::Model(_) => (false, false),
+            Self::Explain(_) | Self::Preset { .. } => (false, false),
         };
         if dev.is_some() && !takes_dev {
             return Err(Failure::input(
@@ -197,7 +193,6 @@ impl Cc {
             Verb::Explain(explain) => explain.run(format, to),
             Verb::Preset { verb } => verb.unwrap_or(Presets::List).run(format, to),
             Verb::Emit(emit) => emit.run(name, format, to),
-            Verb::Model(Model) => Model::run(format, to),
             Verb::Watch(watch) => watch.run(&registry(to)?, (name, prio), format, to),
         }
     }

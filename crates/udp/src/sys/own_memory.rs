@@ -62,6 +62,7 @@ pub(super) fn can_write(addr: u64) -> bool {
 }
 
 /// Whether the word around `addr` is mapped for reading. Safe in a signal handler.
+#[cfg(any(test, target_arch = "x86_64"))]
 pub(super) fn can_read(addr: u64) -> bool {
     let at_once = libc::timespec {
         tv_sec: 0,
