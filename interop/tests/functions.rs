@@ -31,17 +31,17 @@ impl Card {
 
     fn stat(&self, device: &str) -> Value {
         let stat = self.lab.ferroce(&["stat", "show", device, "-dj"]).success();
-        serde_json::from_str::<Value>(&stat).unwrap()[0].clone()
+        serde_json::from_str::<Value>(&stat).unwrap()["devices"][0].clone()
     }
 
     fn counter(&self, device: &str, counter: &str) -> u64 {
-        self.stat(device)[counter].as_u64().unwrap()
+        self.stat(device)["counters"][counter].as_u64().unwrap()
     }
 
     /// The counts of the histogram.
     fn waits(&self, device: &str) -> Vec<u64> {
         let stat = self.stat(device);
-        let bins = stat["adp-retx-histogram"].as_array().unwrap();
+        let bins = stat["histogram"]["bins"].as_array().unwrap();
         bins.iter()
             .map(|bin| bin["count"].as_u64().unwrap())
             .collect()

@@ -101,7 +101,7 @@ fn prometheus_sees_what_the_device_has_counted() {
 
 /// Cumulative counts by upper bound in seconds, of the histogram in `ferroce stat`.
 fn bins(stat: &Value) -> Vec<(String, f64)> {
-    let bins = stat[0]["adp-retx-histogram"].as_array().unwrap();
+    let bins = stat["devices"][0]["histogram"]["bins"].as_array().unwrap();
     let mut sum = 0.0;
     let bin = |bin: &Value| {
         sum += bin["count"].as_f64().unwrap();
