@@ -6,9 +6,12 @@ use ferroce_hca::HistogramConfig;
 
 use crate::adp::plot::short;
 use crate::output::Table;
+use crate::output::look::columns as output_columns;
 
-/// Columns of the longest bar.
+/// Columns of the longest bar, where there is room for it.
 const BAR: usize = 14;
+/// Of the longest bar where many histograms stand side by side.
+const BAR_MIN: usize = 4;
 
 /// Named histograms side by side in the same bins, from the first to the last bin that has
 /// anything in it; `None` if none has.
@@ -29,19 +32,31 @@ pub(crate) fn table_and(
     let all = columns.iter().flat_map(|(_, counts)| counts);
     let all = all.chain(besides.iter().flat_map(|(_, counts)| *counts));
     let most = all.copied().max().unwrap_or(1);
+    let edges: Vec<_> = (first..=last).map(|bin| edges(config, bin)).collect();
+    let longest = bar_len(&edges, most, columns.len());
     let names = columns.iter().map(|(name, _)| name.as_str());
     let header: Vec<_> = std::iter::once("timeouts after").chain(names).collect();
     let mut table = Table::new(&header);
-    for bin in first..=last {
-        let mut cells = vec![edges(config, bin)];
-        cells.extend(columns.iter().map(|column| bar(count(column, bin), most)));
+    for (bin, edges) in (first..=last).zip(edges) {
+        let mut cells = vec![edges];
+        let bars = columns.iter().map(|it| bar(count(it, bin), most, longest));
+        cells.extend(bars);
         table.row(cells);
     }
     if let Some((name, counts)) = besides {
-        let bars = counts.iter().map(|count| bar(*count, most));
+        let bars = counts.iter().map(|count| bar(*count, most, longest));
         table.row([name.to_owned()].into_iter().chain(bars).collect());
     }
-    Some(table.to_string())
+    Some(table.unwrapped().to_string())
+}
+
+/// How long bars may be so that so many beside each other fit the terminal.
+fn bar_len(edges: &[String], most: u64, count: usize) -> usize {
+    let name = edges.iter().map(|it| it.chars().count()).max();
+    let name = name.unwrap_or(0).max("timeouts after".len());
+    let each = output_columns().saturating_sub(name) / count.max(1);
+    each.saturating_sub(3 + most.to_string().len())
+        .clamp(BAR_MIN, BAR)
 }
 
 fn edges(config: &HistogramConfig, bin: usize) -> String {
@@ -53,13 +68,13 @@ fn edges(config: &HistogramConfig, bin: usize) -> String {
 }
 
 /// A bar and its number, in cells of one width.
-fn bar(count: u64, most: u64) -> String {
+fn bar(count: u64, most: u64, longest: usize) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-    let width = BAR + 1 + most.to_string().len();
+    let width = longest + 1 + most.to_string().len();
     if count == 0 {
         return format!("{:<width$}", "·");
     }
-    let eighths = (count as f64 / most as f64 * (BAR * 8) as f64).ceil() as usize;
+    let eighths = (count as f64 / most as f64 * (longest * 8) as f64).ceil() as usize;
     let mut text = "█".repeat(eighths / 8);
     if !eighths.is_multiple_of(8) {
         text.push(EIGHTHS[eighths % 8]);

@@ -32,7 +32,7 @@ use dev::Dev;
 pub(crate) use format::Before;
 pub(crate) use hist::spelled_out;
 use impair::Impair;
-pub(crate) use impair::in_force;
+pub(crate) use impair::{in_force, loses_most};
 use link::Link;
 use res::Res;
 use stat::Stat;

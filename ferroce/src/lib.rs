@@ -32,36 +32,55 @@ use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::cli::Cli;
+use crate::output::look::{self, Surroundings};
 use crate::output::{Failure, Output};
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let (mut out, mut err) = (BufWriter::new(io::stdout().lock()), io::stderr().lock());
-    ExitCode::from(run(args, &mut out, &mut err))
+    let surroundings = Surroundings::of_process();
+    ExitCode::from(run_in(surroundings, args, &mut out, &mut err))
 }
 
-/// Runs the program with these arguments and streams, and returns its exit code.
+/// Runs the program with these arguments and streams, which are no terminals, and returns its exit code.
 pub fn run(
     args: impl IntoIterator<Item = OsString>,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> u8 {
-    let outcome = match Cli::try_parse_from(device::spelled_out(args)) {
-        Ok(cli) => cli.run(&mut Output { out, err }),
+    run_in(Surroundings::default(), args, out, err)
+}
+
+fn run_in(
+    surroundings: Surroundings,
+    args: impl IntoIterator<Item = OsString>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> u8 {
+    let args = device::spelled_out(args);
+    // Complaints about the command line have colour, too.
+    look::set(surroundings.look(look::choice_among(&args)));
+    let outcome = match Cli::read(args) {
+        Ok(cli) => {
+            look::set(surroundings.look(cli.color));
+            cli.run(&mut Output { out, err })
+        }
         Err(error) if error.use_stderr() => Err(Failure::Usage(error)),
         // Help and version.
-        Err(error) => write!(out, "{}", error.render()).map_err(Failure::from),
+        Err(error) => match look::look().out.is_on() {
+            true => write!(out, "{}", error.render().ansi()).map_err(Failure::from),
+            false => write!(out, "{}", error.render()).map_err(Failure::from),
+        },
     };
     // Facts come before the remarks about them.
     let flushed = out.flush().map_err(Failure::from);
     match outcome.and(flushed) {
         Ok(()) => 0,
         Err(failure) => {
+            let text = look::look().err.labels(&failure.to_string());
             // Nobody is left to tell when standard error is gone too.
-            let _ = write!(err, "{failure}");
+            let _ = write!(err, "{text}");
             failure.exit_code()
         }
     }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::output::look::{columns, width as columns_of};
+
 /// Text in two columns, the second one wrapped.
 #[derive(Default)]
 pub(crate) struct Lines {
@@ -41,15 +43,21 @@ impl Lines {
     }
 }
 
+/// Prose in lines that begin with four spaces, below what it is about.
+pub(crate) fn indented(text: &str) -> String {
+    let rows = wrapped(text, columns().min(100) - 4);
+    rows.iter().map(|row| format!("    {row}\n")).collect()
+}
+
 /// The lines of a text. One that fits keeps its own spaces.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
-    if text.chars().count() <= width {
+    if columns_of(text) <= width {
         return vec![text.to_owned()];
     }
     let mut rows = vec![String::new()];
     for word in text.split(' ') {
         let last = rows.last_mut().expect("there is a first row");
-        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > width {
+        if !last.is_empty() && columns_of(last) + 1 + columns_of(word) > width {
             rows.push(word.to_owned());
         } else {
             *last += if last.is_empty() { "" } else { " " };

@@ -1,4 +1,15 @@
 //! Output and errors of commands.
+//!
+//! | module | does |
+//! |---|---|
+//! | `look` | how wide output is, and whether it has colour |
+//! | `table` | tables that fit |
+
+pub(crate) mod look;
+mod table;
+
+pub(crate) use self::look::{filled_columns, look};
+pub use self::table::Table;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -36,6 +47,7 @@ impl Output<'_> {
 
     /// Prints a remark that is not part of the answer.
     pub fn remark(&mut self, text: impl fmt::Display) -> Result<(), Failure> {
+        let text = look().err.labels(&text.to_string());
         Ok(writeln!(self.err, "{text}")?)
     }
 }
@@ -44,13 +56,6 @@ impl fmt::Debug for Output<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Output").finish_non_exhaustive()
     }
-}
-
-/// Columns of the terminal that standard output is; 80 if it is none. Very wide ones are not filled:
-/// long lines are hard to follow.
-pub(crate) fn columns() -> usize {
-    let size = terminal_size::terminal_size_of(io::stdout());
-    size.map_or(80, |(width, _)| usize::from(width.0).clamp(60, 120))
 }
 
 /// Why a command did not do what it was asked to.
@@ -104,7 +109,10 @@ impl fmt::Display for Failure {
             Self::Said | Self::TooBusy => Ok(()),
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             Self::Output(error) => writeln!(f, "error: cannot write the output: {error}"),
-            Self::Usage(error) => write!(f, "{}", error.render()),
+            Self::Usage(error) => match look().err.is_on() {
+                true => write!(f, "{}", error.render().ansi()),
+                false => write!(f, "{}", error.render()),
+            },
         }
     }
 }
@@ -126,56 +134,6 @@ impl From<RegistryError> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
-    }
-}
-
-/// Lines up columns: the header tells how, a leading `>` means to the right.
-#[derive(Clone, Debug)]
-pub struct Table {
-    right: Vec<bool>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    /// A table with these column headers.
-    #[must_use]
-    pub fn new(header: &[&str]) -> Self {
-        let right = header.iter().map(|name| name.starts_with('>')).collect();
-        let names = header
-            .iter()
-            .map(|name| name.trim_start_matches('>').to_owned())
-            .collect();
-        Self {
-            right,
-            rows: vec![names],
-        }
-    }
-
-    /// Adds a row.
-    pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width_of = |i: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(i));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.right.len()).map(width_of).collect();
-        for row in &self.rows {
-            let mut line = String::new();
-            for ((cell, &width), right) in row.iter().zip(&widths).zip(&self.right) {
-                line += &if *right {
-                    format!("{cell:>width$}  ")
-                } else {
-                    format!("{cell:<width$}  ")
-                };
-            }
-            writeln!(f, "{}", line.trim_end())?;
-        }
-        Ok(())
     }
 }
 

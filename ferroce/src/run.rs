@@ -105,7 +105,7 @@ pub struct Command {
 #[derive(Args, Debug)]
 pub(crate) struct ProgramArgs {
     /// The only device the program sees [default: all]
-    #[arg(long, value_name = "NAME")]
+    #[arg(short, long, value_name = "DEV")]
     device: Option<String>,
     /// Make the devices look like this hardware: names (mlx5_0, rxe0), vendor and part ids, node
     /// description, place in /sys
@@ -152,6 +152,9 @@ impl Command {
             prepared.enter_namespace().map_err(not_started)?;
         }
         self.say_what_is_in_force(&prepared, to)?;
+        if let Some(warning) = self.impair.as_ref().and_then(device::loses_most) {
+            to.remark(warning)?;
+        }
         let session = self.session(&prepared).map_err(not_started)?;
         // Spelt as the user has it: programs look at their own name.
         let mut command = process::Command::new(&self.program[0]);
@@ -285,7 +288,12 @@ impl Prepared {
             None => devices.clone(),
             Some(guise) => guise.dress(devices.clone()),
         };
-        let view = View::open(&registry, &shown).map_err(Failure::broken)?;
+        let view = View::open(&registry, &shown).map_err(|error| {
+            Failure::broken(format_args!(
+                "{error}; set FERROCE_DIR to a directory you own on a file system with room that is \
+                 not read-only"
+            ))
+        })?;
         let directory = Libraries::find()?.directory(registry.directory())?;
         let mut environment = Environment::loading(&directory, on.fwctl);
         environment.set(SYSFS_ROOT, view.root().display());

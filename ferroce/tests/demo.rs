@@ -180,6 +180,7 @@ fn the_report_for_people_has_a_row_and_a_column_for_each_policy() {
     let header = row("timeouts after").unwrap();
     assert!(header.ends_with("profile"), "{out}");
     assert!(out.contains("seed 1\n"), "{out}");
+    assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     // What a busy machine makes it say before that moves the line's end.
     let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(

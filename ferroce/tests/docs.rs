@@ -8,6 +8,8 @@
 //!
 //! `UPDATE_DOCS=1 cargo test -p ferroce --test docs` writes the outputs anew.
 
+mod terminal;
+
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -53,6 +55,27 @@ fn every_example_prints_what_the_manual_says() {
     assert!(
         stale.is_empty(),
         "run with UPDATE_DOCS=1 to rewrite:\n{stale}"
+    );
+}
+
+/// README.md shows the demo as a terminal does: it is the run that docs/demo.md has.
+#[test]
+fn the_picture_of_the_demo_is_the_run_on_its_page() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let page = fs::read_to_string(docs.join("demo.md")).unwrap();
+    let mut lines = page.lines().skip_while(|line| *line != "$ ferroce demo");
+    let command = lines.next().expect("a run on the page");
+    let printed: Vec<_> = lines.take_while(|line| *line != "```").collect();
+    let picture = terminal::draw(command.trim_start_matches("$ "), &printed);
+    let path = docs.join("demo-terminal.svg");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &picture).unwrap();
+    }
+    let shown = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        shown == picture,
+        "run with UPDATE_DOCS=1 to draw {} anew",
+        path.display()
     );
 }
 
@@ -129,7 +152,8 @@ fn output(command: &str, directory: &Path) -> String {
         .env("PATH", path)
         .env("FERROCE_DIR", registry(directory))
         .env_remove("FERROCE_DEVICES")
-        .env_remove("COLUMNS")
+        // As a terminal shows it.
+        .env("COLUMNS", "80")
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

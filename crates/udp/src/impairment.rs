@@ -235,16 +235,16 @@ const PARTS: &[Part] = &[
     Part {
         name: "down",
         read: |it, text| {
-            let outage = text.split_once('@').and_then(|(length, from)| {
-                Some(Blackout {
-                    from: Time::ZERO.after(time(from).ok()?),
-                    length: time(length).ok()?,
-                })
+            // Without a time it begins at once.
+            let (length, from) = text.split_once('@').unwrap_or((text, "0s"));
+            let outage = time(length).and_then(|length| {
+                let from = Time::ZERO.after(time(from)?);
+                Ok(Blackout { from, length })
             });
-            it.blackouts.push(outage.ok_or_else(|| {
+            it.blackouts.push(outage.map_err(|_| {
                 Invalid::must_be(
-                    "how long the link is down and, after an @, from when on, for example \
-                     200ms@3s",
+                    "how long the link is down and, after an @, from when on if not at once, for \
+                     example 400ms or 200ms@3s",
                 )
             })?);
             Ok(())
@@ -418,6 +418,12 @@ mod tests {
     }
 
     #[test]
+    fn an_outage_without_a_time_begins_at_once() {
+        assert_eq!(parsed("down=400ms"), parsed("down=400ms@0s"));
+        assert_eq!(text(&parsed("down=400ms")), "down=400ms@0ns");
+    }
+
+    #[test]
     fn complaints_name_the_field_the_value_what_is_allowed_and_an_example() {
         assert_eq!(
             complaint("loss=150%"),
@@ -459,9 +465,9 @@ mod tests {
             "invalid carrier \"1\": must be without a value, for example down=200ms@3s,carrier"
         );
         assert_eq!(
-            complaint("down=3s"),
-            "invalid down \"3s\": must be how long the link is down and, after an @, from when on, \
-             for example 200ms@3s"
+            complaint("down=3"),
+            "invalid down \"3\": must be how long the link is down and, after an @, from when on if \
+             not at once, for example 400ms or 200ms@3s"
         );
     }
 
@@ -508,7 +514,7 @@ mod tests {
             "rate=1Gbit,red=5KB:200KB:1.00001%",
             "rate=1Gbit,limit=5GB",
             "rate=1Gbit,limit=5000MB",
-            "down=1s",
+            "down=1",
             "down=1s@",
             "down=@1s",
             "down=1s@1s@1s",

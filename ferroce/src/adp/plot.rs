@@ -13,7 +13,7 @@ use ferroce_time::Span;
 
 use super::{Chosen, CommonQpArgs, DeviceArgs, PersonalityArgs, choose};
 use crate::json::adp as json;
-use crate::output::{Failure, Output, columns};
+use crate::output::{Failure, Output, filled_columns};
 
 /// Draw the ladder of timeouts that a silent peer meets
 ///
@@ -70,7 +70,7 @@ impl Plot {
         match &self.output {
             None if self.json => Ok(()),
             None => {
-                let width = self.width.map_or_else(columns, usize::from);
+                let width = self.width.map_or_else(filled_columns, usize::from);
                 to.text(&terminal::draw(&ladder, width))
             }
             Some(path) => {

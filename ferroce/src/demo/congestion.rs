@@ -29,7 +29,7 @@ use super::progress::Progress;
 use super::report::digits;
 use super::{Command, Shown, units};
 use crate::json::Document as _;
-use crate::output::{Failure, columns};
+use crate::output::{Failure, filled_columns};
 
 /// Queue pairs that can be told apart.
 const FLOWS_MAX: i64 = terminal::SIGNS.len() as i64;
@@ -156,7 +156,7 @@ pub(super) fn show(command: &Command, tap: Option<Tap>) -> Result<Shown, Failure
         text: report::text(
             &plan,
             &course,
-            options.width.map_or_else(columns, usize::from),
+            options.width.map_or_else(filled_columns, usize::from),
         ),
         json: report::document(&plan, &course)
             .line()

@@ -6,7 +6,7 @@ use plotters::style::{Color, RGBColor};
 
 use super::figures::{Figures, Outcome};
 use super::plan::{Kind, Plan};
-use super::report;
+use super::report::{self, wrap_for_picture};
 use crate::adp::plot::short;
 use crate::svg::{
     Canvas, DrawError, Drawn, FAINT, HPos, INK, LEFT_BOTTOM, LEFT_CENTER, LEFT_TOP, RIGHT_CENTER,
@@ -173,7 +173,7 @@ impl<'a> Picture<'_, 'a> {
     fn head(&self, settings: &str) -> Drawn<'a> {
         let title = "The same work on the same bad link, under three retransmission policies";
         self.canvas.text(title, (X.0, 14), LEFT_TOP, 20, INK)?;
-        for (line, y) in settings.lines().zip([44, 62]) {
+        for (line, y) in wrap_for_picture(settings).lines().zip([44, 62]) {
             self.canvas.text(line, (X.0, y), LEFT_TOP, 13, INK)?;
         }
         let mut x = X.0;

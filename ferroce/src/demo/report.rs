@@ -23,7 +23,7 @@ pub(crate) fn text(plan: &Plan, profile_name: &str, runs: &[Figures]) -> String 
     )
 }
 
-/// What was done, in two lines.
+/// What was done.
 pub(crate) fn settings(plan: &Plan, profile_name: &str) -> String {
     let [client, server] = plan.addresses;
     let blackout = match plan.blackout {
@@ -36,15 +36,16 @@ pub(crate) fn settings(plan: &Plan, profile_name: &str) -> String {
             format!("blackout of {} {start}", time(blackout.length_ns))
         }
     };
-    format!(
-        "{} of WRITE, SEND and READ from {client} to {server} over {QPS} QPs; loss {} % each way,\n\
-         {blackout}; QP timeout {}, retry_cnt {}; {profile_name}; seed {}\n",
+    let settings = format!(
+        "{} of WRITE, SEND and READ from {client} to {server} over {QPS} QPs; loss {} % each way, \
+         {blackout}; QP timeout {}, retry_cnt {}; {profile_name}; seed {}",
         size(plan.bytes),
         rounded(plan.loss * 100.0),
         plan.qp.timeout,
         plan.qp.retry_cnt,
         plan.seed,
-    )
+    );
+    wrap(&settings) + "\n"
 }
 
 /// One row for each policy, and a line for each that did not do all of its work. 80 columns are enough.
@@ -282,11 +283,19 @@ fn size(bytes: u64) -> String {
 
 /// Breaks a text into lines of a terminal's width.
 pub(super) fn wrap(text: &str) -> String {
-    const WIDTH: usize = 80;
+    wrap_to(80, text)
+}
+
+/// Breaks a text, which may have lines already, into two lines for a picture.
+pub(super) fn wrap_for_picture(text: &str) -> String {
+    wrap_to(100, text.replace('\n', " ").trim_end())
+}
+
+fn wrap_to(columns: usize, text: &str) -> String {
     let (mut lines, mut column) = (String::new(), 0);
     for word in text.split(' ') {
         let width = word.chars().count();
-        if column > 0 && column + 1 + width > WIDTH {
+        if column > 0 && column + 1 + width > columns {
             lines.push('\n');
             column = 0;
         } else if column > 0 {

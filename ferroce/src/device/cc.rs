@@ -40,8 +40,8 @@ pub(crate) struct Cc {
     #[command(subcommand)]
     verb: Option<Verb>,
     /// The device; show and watch take all without it
-    #[arg(short, long, value_name = "DEV", global = true)]
-    dev: Option<String>,
+    #[arg(short, long, alias = "dev", value_name = "DEV", global = true)]
+    device: Option<String>,
     /// Only the switches of this priority, or with watch its queue pairs
     #[arg(long, value_name = "P", global = true)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=7))]
@@ -156,7 +156,7 @@ impl Cc {
     pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
         let format = Format::new(self.json, self.pretty).after(before);
         let prio = self.prio;
-        let name = self.dev.as_deref().map(link).transpose()?;
+        let name = self.device.as_deref().map(link).transpose()?;
         let verb = self.verb.unwrap_or(Verb::Show { names: None });
         verb.check(name, prio)?;
         match verb {
@@ -252,7 +252,9 @@ fn change(
     change: impl FnOnce(&mut Params) -> Result<(), ChangeError>,
 ) -> Result<(), Failure> {
     let registry = registry(to)?;
-    let name = name.ok_or_else(|| Failure::input("which device? write -d DEV"))?;
+    let name = name.ok_or_else(|| {
+        Failure::input("no device named: write -d DEV; `ferroce dev` lists devices")
+    })?;
     let observer = registry.observe(name)?;
     let mut both = None;
     let changed = observer.state().change_congestion(|params| {

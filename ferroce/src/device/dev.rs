@@ -199,6 +199,9 @@ fn show(
     format: Format,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
+    if registry.devices()?.is_empty() {
+        to.remark("no device; add one: ferroce dev add fr0 127.0.0.1")?;
+    }
     let peers = peers(registry, name, to)?;
     if format.is_json() {
         let devices = each(registry, name, |index, spec| {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::PORT;
 use crate::json::Document;
+use crate::output::look::{row_columns, width};
 use crate::output::{Failure, Output};
 
 /// How to print, as iproute2 takes it: in front of the object.
@@ -85,15 +86,40 @@ impl Row {
         self.below += lines;
     }
 
+    /// What people read: one line, which is broken between keys where a terminal is narrower.
     fn line(&self) -> String {
-        let mut line = self.title.clone();
-        for (key, value) in &self.fields {
-            match value {
-                Value::String(text) => line += &format!(" {key} {text}"),
-                value => line += &format!(" {key} {value}"),
-            }
+        let pairs = self.fields.iter().map(|(key, value)| match value {
+            Value::String(text) => format!("{key} {text}"),
+            value => format!("{key} {value}"),
+        });
+        let mut text = self.title.clone();
+        match row_columns() {
+            None => pairs.for_each(|pair| {
+                text += if text.is_empty() { "" } else { " " };
+                text += &pair;
+            }),
+            Some(columns) => pairs.for_each(|pair| append(&mut text, &pair, columns)),
         }
-        format!("{}\n{}", line.trim_start(), self.below)
+        format!("{text}\n{}", self.below)
+    }
+}
+
+/// Adds a key and its value to a text, on a line of their own where the last one has no room. A list
+/// that is longer than a line is broken behind its commas.
+fn append(text: &mut String, pair: &str, columns: usize) {
+    const INDENT: usize = 4;
+    let last = text.rsplit('\n').next().map_or(0, width);
+    if last > 0 && last + 1 + width(pair) > columns {
+        *text += &format!("\n{:INDENT$}", "");
+    } else if last > 0 {
+        text.push(' ');
+    }
+    for part in pair.split_inclusive(',') {
+        let last = text.rsplit('\n').next().map_or(0, width);
+        if last > INDENT && last + width(part) > columns {
+            *text += &format!("\n{:1$}", "", 2 * INDENT);
+        }
+        *text += part;
     }
 }
 
@@ -137,5 +163,27 @@ impl Format {
             true => to.document_in_lines(facts),
             false => to.document(facts),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_broken_between_keys_and_behind_commas() {
+        let mut text = "link fr0/1".to_owned();
+        for pair in [
+            "state ACTIVE",
+            "netdev lo",
+            "egress loss=1%,delay=50us,jitter=10us,rate=1Gbit",
+        ] {
+            append(&mut text, pair, 40);
+        }
+        assert_eq!(
+            text,
+            "link fr0/1 state ACTIVE netdev lo\n    egress loss=1%,delay=50us,\n        \
+             jitter=10us,rate=1Gbit"
+        );
     }
 }

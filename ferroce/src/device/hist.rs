@@ -30,9 +30,16 @@ use crate::registers::{self, REGISTER_LEN_MAX, Registers};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(super) struct Hist {
-    /// The device, by its name or PCI address, or a real card [-p]
-    #[arg(long = "pci-addr", alias = "device", value_name = "DEV")]
-    device: String,
+    /// The device, by its name or PCI address, or a real card
+    #[arg(
+        value_name = "DEV",
+        required_unless_present = "device",
+        conflicts_with = "device"
+    )]
+    name: Option<String>,
+    /// The same as an option [-d, -p]
+    #[arg(long, visible_alias = "pci-addr", value_name = "DEV")]
+    device: Option<String>,
     /// Set the unit of the widths of bins [default: usec]
     #[arg(short = 'u', long, value_name = "UNIT")]
     time_unit: Option<Unit>,
@@ -140,7 +147,7 @@ pub(crate) fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsStr
     };
     for arg in &mut args[hist..] {
         let long = match arg.to_str() {
-            Some("-p") => "--pci-addr",
+            Some("-d" | "-p") => "--device",
             Some("-vid") => "--vhca-id",
             Some("-b0") => "--bin-0-width",
             Some("-b1") => "--bin-1-width",
@@ -152,10 +159,16 @@ pub(crate) fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsStr
 }
 
 impl Hist {
+    fn name(&self) -> &str {
+        let given = self.name.as_deref().or(self.device.as_deref());
+        given.unwrap_or_default() // clap asks for one of them
+    }
+
     pub(super) fn run(&self, format: Format, to: &mut Output<'_>) -> Result<(), Failure> {
-        let name = match registers::is_card_name(&self.device) {
-            true => &self.device,
-            false => link(&self.device)?,
+        let given = self.name();
+        let name = match registers::is_card_name(given) {
+            true => given,
+            false => link(given)?,
         };
         let device = registers::open(name, to)?;
         let asked = match self.sets_bins() {
@@ -167,7 +180,7 @@ impl Hist {
             return Err(Failure::input(format_args!(
                 "the histogram of {} does not count; set bins to begin, as in -u msec -w double -n 5 \
                  -b0 50 -b1 100",
-                self.device
+                self.name()
             )));
         }
         let view = self.view(format);
@@ -187,7 +200,7 @@ impl Hist {
                 return Err(Failure::broken(format_args!(
                     "another program has changed the bins of {} meanwhile; run this again when \
                      it is done",
-                    self.device
+                    self.name()
                 )));
             }
             match view {
@@ -198,7 +211,7 @@ impl Hist {
                 }
                 View::Json => format.document(
                     &json::HistogramRead {
-                        device: self.device.clone(),
+                        device: self.name().to_owned(),
                         iteration,
                         bins: Bin::all(&config, &counts),
                     },
@@ -229,7 +242,7 @@ impl Hist {
             to.remark(format_args!(
                 "note: the histogram of {} had other bins: its counts begin anew, and so do rates and \
                  alerts on them",
-                self.device
+                self.name()
             ))?;
         }
         Ok(asked)
@@ -286,12 +299,12 @@ impl Hist {
 
     /// The bins that have something in them.
     fn picture(&self, iteration: u32, config: &HistogramConfig, counts: Vec<u64>) -> String {
-        let bars = bins::table(config, &[(self.device.clone(), counts)]);
+        let bars = bins::table(config, &[(self.name().to_owned(), counts)]);
         let bars = bars.unwrap_or_else(|| "no adaptive-retransmission timeouts\n".to_owned());
         if self.watch.is_none() {
             return format!("\n{bars}");
         }
-        let (name, every, since) = (&self.device, self.seconds(), since(config));
+        let (name, every, since) = (self.name(), self.seconds(), since(config));
         let place = watch::in_place();
         format!("{place}\n{name} {since}, read {iteration}, every {every} s; Ctrl-C ends\n\n{bars}")
     }
@@ -444,11 +457,11 @@ mod tests {
     fn short_options_of_the_sample_are_taken_and_others_left_alone() {
         assert_eq!(
             spelled("ferroce -j stat hist -p fr0 -vid 0 -b0 50 -b1 100 -t 1"),
-            "ferroce -j stat hist --pci-addr fr0 --vhca-id 0 --bin-0-width 50 --bin-1-width 100 -t 1"
+            "ferroce -j stat hist --device fr0 --vhca-id 0 --bin-0-width 50 --bin-1-width 100 -t 1"
         );
         assert_eq!(
             spelled("ferroce st hi -p fr0 -b0 5"),
-            "ferroce st hi --pci-addr fr0 --bin-0-width 5"
+            "ferroce st hi --device fr0 --bin-0-width 5"
         );
         for text in [
             "ferroce -p stat show",

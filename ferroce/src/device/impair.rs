@@ -15,8 +15,8 @@ use crate::output::{Failure, Output};
 ///
 /// SPEC is one or more of loss=P, burst=P:PACKETS, duplicate=P, corrupt=P, ecn=P, rate=R, red=B:B:P,
 /// limit=B, delay=T, jitter=T, reorder=P:T, down=T@T and carrier, comma-separated; P is 0 to 1 or a percentage,
-/// T, R (Mbit, Gbit) and B (KB, MB) have a unit, and times after an @ count from now. It replaces
-/// the current setting.
+/// T, R (Mbit, Gbit) and B (KB, MB) have a unit. Times after an @ count from now; down=T begins at once.
+/// SPEC replaces the current setting.
 ///
 /// rate is that of a queue that all programs on the device share; red marks its packets from a
 /// length on, at another with a probability, and all above that; limit is what it holds. With
@@ -25,17 +25,22 @@ use crate::output::{Failure, Output};
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Impair {
-    /// The device [default: show all]
-    #[arg(value_name = "DEV")]
-    name: Option<String>,
-    /// What the link is to do, for example loss=1%,delay=50us; or show, or clear
-    #[arg(value_name = "SPEC", default_value = "show")]
-    what: String,
+    /// The device [default: show all], and what its link is to do, for example loss=1%,delay=50us;
+    /// or show, or clear
+    #[arg(value_name = "[DEV] [SPEC]", num_args = 0..=2)]
+    words: Vec<String>,
+    /// The device, in place of the first word
+    #[arg(short, long, value_name = "DEV")]
+    device: Option<String>,
     /// Which packets: those the device sends, those it receives, or both; clear takes both
     #[arg(long, value_name = "WHICH", value_enum)]
     direction: Option<Which>,
-    #[command(flatten)]
-    format: Format,
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
+    /// Break the JSON into lines
+    #[arg(short, long)]
+    pretty: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -60,18 +65,20 @@ impl Which {
 
 impl Impair {
     pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
-        let (registry, format) = (registry(to)?, self.format.after(before));
-        let name = self.name.as_deref().map(link).transpose()?;
-        let (name, impairment) = match (name, self.what.as_str()) {
-            (name, "show" | "list") => return show(&registry, name, format, to),
-            (Some(name), "clear") => (name, Impairment::default()),
-            (Some(name), spec) => (name, read(spec)?),
-            (None, _) => return Err(Failure::input("which device? write its name first")),
+        let format = Format::new(self.json, self.pretty).after(before);
+        let (name, what) = self.name_and_what()?;
+        let registry = registry(to)?;
+        let Some(name) = name else {
+            return show(&registry, None, format, to);
         };
-        let usual = match self.what.as_str() {
-            "clear" => Which::Both,
-            _ => Which::Egress,
+        let (impairment, usual) = match what {
+            "show" | "list" => return show(&registry, Some(name), format, to),
+            "clear" => (Impairment::default(), Which::Both),
+            spec => (read(spec)?, Which::Egress),
         };
+        if let Some(warning) = loses_most(&impairment) {
+            to.remark(warning)?;
+        }
         let observer = registry.observe(name)?;
         let directions = self.direction.unwrap_or(usual).directions();
         set(&observer, directions, &impairment)?;
@@ -80,6 +87,39 @@ impl Impair {
             false => Ok(()),
         }
     }
+
+    /// The device, and what is to become of its link; without a device, all are to be shown.
+    fn name_and_what(&self) -> Result<(Option<&str>, &str), Failure> {
+        let is_option = self.device.is_some();
+        let words = self.device.iter().chain(&self.words).map(String::as_str);
+        match words.collect::<Vec<_>>()[..] {
+            [] => Ok((None, "show")),
+            ["show" | "list"] if !is_option => Ok((None, "show")),
+            [what] if !is_option && (what == "clear" || what.contains('=')) => {
+                Err(Failure::input(format_args!(
+                    "no device named: write `ferroce impair DEV {what}`; `ferroce dev` lists devices"
+                )))
+            }
+            [name] => Ok((Some(link(name)?), "show")),
+            [name, what] => Ok((Some(link(name)?), what)),
+            [_, word, ..] => Err(Failure::input(format_args!(
+                "unexpected {word:?}: with -d the only word is what the link is to do"
+            ))),
+        }
+    }
+}
+
+/// Above this share of lost packets an impairment is more likely a slip: `loss=1` for 1 %.
+const LOSS_LIKELY: f64 = 0.5;
+
+/// A warning about a link that loses most of its packets.
+pub(crate) fn loses_most(impairment: &Impairment) -> Option<String> {
+    let parts = [("loss", impairment.loss), ("corrupt", impairment.corrupt)];
+    let (name, share) = parts.into_iter().find(|(_, share)| *share > LOSS_LIKELY)?;
+    let percent = share * 100.0;
+    Some(format!(
+        "warning: {name} is {percent} % of the packets; for 1 percent write {name}=1%"
+    ))
 }
 
 /// An impairment as people write it; nothing is none.

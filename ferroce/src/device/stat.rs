@@ -7,6 +7,7 @@ pub(super) use self::rates::{per_second, thousandths};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use ferroce_adp::file::nearest;
 use ferroce_hca::{Counter, DeviceState, PortCounter};
 use ferroce_udp::Registry;
 
@@ -17,6 +18,7 @@ use super::{each, link, observe, registry};
 use crate::bins;
 use crate::json::device as json;
 use crate::json::shared::{Bin, Named};
+use crate::lines::indented;
 use crate::output::{Failure, Output};
 
 /// Show counters, and with -d the histogram of timeouts
@@ -64,9 +66,9 @@ enum Verb {
     /// Show counters; what `ferroce stat` alone does
     #[command(alias = "list")]
     Show {
-        /// Only this device: DEV, DEV/1, or the same after the word link
-        #[arg(value_name = "[link] DEV", num_args = 0..=2)]
-        link: Vec<String>,
+        /// Only this device: DEV or DEV/1, also after the word link; and of it only these counters
+        #[arg(value_name = "[link] DEV] [COUNTER")]
+        words: Vec<String>,
         #[command(flatten)]
         look: Look,
     },
@@ -85,19 +87,10 @@ impl Stat {
         let format = self.format.after(before);
         let registry = registry(to)?;
         match self.verb {
-            None => self.look.show(&registry, None, format, to),
-            Some(Verb::Show { link: words, look }) => {
-                let name = match words.as_slice() {
-                    [] => None,
-                    [name] => Some(link(name)?),
-                    [word, name] if word == "link" => Some(link(name)?),
-                    [word, ..] => {
-                        return Err(Failure::input(format_args!(
-                            "unexpected {word:?}: a device comes alone or after the word link, and all its counters are shown"
-                        )));
-                    }
-                };
-                look.after(self.look).show(&registry, name, format, to)
+            None => self.look.show(&registry, &Wanted::default(), format, to),
+            Some(Verb::Show { words, look }) => {
+                let wanted = Wanted::parse(&words)?;
+                look.after(self.look).show(&registry, &wanted, format, to)
             }
             Some(Verb::Names) => names(format, to),
             Some(Verb::Hist(hist)) => hist.run(format, to),
@@ -107,7 +100,13 @@ impl Stat {
                 let cleared = observer.state().clear_histogram();
                 cleared.map_err(Failure::broken)?;
                 match format.is_json() {
-                    true => self.look.show(&registry, Some(name), format, to),
+                    true => {
+                        let wanted = Wanted {
+                            device: Some(name),
+                            ..Wanted::default()
+                        };
+                        self.look.show(&registry, &wanted, format, to)
+                    }
                     false => Ok(()),
                 }
             }
@@ -115,35 +114,88 @@ impl Stat {
     }
 }
 
+/// What is to be shown.
+#[derive(Debug, Default)]
+struct Wanted<'a> {
+    device: Option<&'a str>,
+    /// All of them if empty.
+    counters: Vec<Counter>,
+}
+
+impl<'a> Wanted<'a> {
+    fn parse(words: &'a [String]) -> Result<Self, Failure> {
+        let words = match words {
+            [word, rest @ ..] if word == "link" => rest,
+            words => words,
+        };
+        let Some((device, names)) = words.split_first() else {
+            return Ok(Self::default());
+        };
+        if counter(device).is_some() {
+            return Err(Failure::input(format_args!(
+                "no device named: write `ferroce stat show DEV {device}`; `ferroce dev` lists devices"
+            )));
+        }
+        let known = |name: &String| counter(name).ok_or_else(|| unknown(name));
+        Ok(Self {
+            device: Some(link(device)?),
+            counters: names.iter().map(known).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn has(&self, counter: Counter) -> bool {
+        self.counters.is_empty() || self.counters.contains(&counter)
+    }
+}
+
+fn counter(name: &str) -> Option<Counter> {
+    let info = Counter::TABLE.iter().find(|info| info.name == name)?;
+    Some(info.counter)
+}
+
+fn unknown(name: &str) -> Failure {
+    let names = Counter::TABLE.iter().map(|info| info.name);
+    let meant = nearest(name, names).map_or_else(String::new, |it| format!("did you mean {it}? "));
+    Failure::input(format_args!(
+        "unknown counter {name:?}; {meant}`ferroce stat names` lists them"
+    ))
+}
+
 impl Look {
+    /// Whether a counter with this value is shown to people.
+    fn shows(self, wanted: &Wanted<'_>, value: u64) -> bool {
+        value > 0 || self.all || !wanted.counters.is_empty()
+    }
+
     fn show(
         self,
         registry: &Registry,
-        name: Option<&str>,
+        wanted: &Wanted<'_>,
         format: Format,
         to: &mut Output<'_>,
     ) -> Result<(), Failure> {
         if let Some(interval) = self.watch {
-            return rates::watch(registry, name, (interval, self.count), self.all, format, to);
+            let times = (interval, self.count);
+            return rates::watch(registry, wanted, times, self, format, to);
         }
         if format.is_json() {
-            let devices = each(registry, name, |index, spec| {
+            let devices = each(registry, wanted.device, |index, spec| {
                 let observer = observe(registry, spec)?;
                 Ok(document((index, &spec.name), observer.state()))
             })?;
             return format.document(&json::Counted { devices }, to);
         }
-        let rows = each(registry, name, |_, spec| {
+        let rows = each(registry, wanted.device, |_, spec| {
             let observer = observe(registry, spec)?;
             let counters = observer.state().counters();
             let mut row = Row::of_port(&spec.name);
-            for info in Counter::TABLE {
+            for info in Counter::TABLE.iter().filter(|it| wanted.has(it.counter)) {
                 let value = counters[info.counter as usize];
-                if value > 0 || self.all {
+                if self.shows(wanted, value) {
                     row.put(info.name, value);
                 }
             }
-            if counters.iter().all(|value| *value == 0) && !self.all {
+            if counters.iter().all(|value| !self.shows(wanted, *value)) {
                 row.say("all counters are 0");
             }
             if format.details {
@@ -194,7 +246,7 @@ fn names(format: Format, to: &mut Output<'_>) -> Result<(), Failure> {
         if let Some(rxe) = counter.rxe {
             row.put("rxe", rxe);
         }
-        row.add_below(&format!("    {}\n", counter.meaning));
+        row.add_below(&indented(counter.meaning));
         row
     });
     print(&rows.collect::<Vec<_>>(), to)

@@ -4,7 +4,11 @@ use ferroce_prm::adp_retx_histogram::{self, ADP_RETX_HISTOGRAM, BINS_OFFSET};
 use ferroce_prm::{Field, Image, REGISTERS, Register};
 
 use crate::json::reg as json;
+use crate::lines::{indented, wrapped};
+use crate::output::look::columns;
 use crate::output::{Failure, Output, Table};
+
+const COLUMNS_FOR_MEANINGS: usize = 110;
 
 /// All registers.
 pub(super) fn list(json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
@@ -60,23 +64,38 @@ pub(super) fn fields(
         let register = register_json(register);
         return to.document(&json::Fields { register, fields });
     }
-    let mut table = Table::new(&["field", "byte", ">bits", "access", "meaning"]);
-    for field in register.fields() {
-        table.row(vec![
-            field.name().to_owned(),
-            format!("{:#04x}", field.offset()),
-            bits(field),
-            field.access().as_str().to_owned(),
-            meaning(field),
-        ]);
-    }
-    to.text(&format!(
-        "{} {:#06x}, {} bytes: {}\n{table}",
+    let title = format!(
+        "{} {:#06x}, {} bytes: {}",
         register.name(),
         register.id(),
         register.size(),
         register.doc()
-    ))
+    );
+    to.text(&(wrapped(&title, columns()).join("\n") + "\n"))?;
+    // Names are long, so meanings stand beside them on wide terminals only.
+    let has_room = columns() >= COLUMNS_FOR_MEANINGS;
+    let header = ["field", "byte", ">bits", "access", "meaning"];
+    let mut table = Table::new(&header[..4 + usize::from(has_room)]);
+    for field in register.fields() {
+        let mut cells = vec![
+            field.name().to_owned(),
+            format!("{:#04x}", field.offset()),
+            bits(field),
+            field.access().as_str().to_owned(),
+        ];
+        cells.extend(has_room.then(|| meaning(field)));
+        table.row(cells);
+    }
+    let table = table.to_string();
+    if has_room {
+        return to.text(&table);
+    }
+    let (heading, rows) = table.split_once('\n').unwrap_or((&table, ""));
+    to.text(&format!("{heading}\n"))?;
+    for (row, field) in rows.lines().zip(register.fields()) {
+        to.text(&format!("{row}\n{}", indented(&meaning(field))))?;
+    }
+    Ok(())
 }
 
 fn bits(field: &Field) -> String {

@@ -142,7 +142,7 @@ impl Canvas<'_> {
         if self.ladder.visible_total().is_some() {
             legend.push("┊ total");
         }
-        let _ = writeln!(text, "\n{:LEFT$} {}", "", legend.join("   "));
+        let _ = writeln!(text, "\n{:LEFT$} {}", "", legend.join("  "));
         text
     }
 

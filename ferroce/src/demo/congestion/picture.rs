@@ -3,7 +3,7 @@
 use plotters::style::{Color, RGBColor};
 
 use super::course::{Course, Sample};
-use crate::demo::report::digits;
+use crate::demo::report::{digits, wrap_for_picture};
 use crate::svg::{
     self, Canvas, Drawn, FAINT, INK, LEFT_BOTTOM, LEFT_CENTER, LEFT_TOP, RIGHT_CENTER, TimeAxis,
 };
@@ -131,7 +131,7 @@ impl<'a> Picture<'_, 'a> {
     fn head(&self, settings: &str) -> Drawn<'a> {
         let title = "Queue pairs that share a marked bottleneck under DCQCN";
         self.canvas.text(title, (X.0, 14), LEFT_TOP, 20, INK)?;
-        for (line, y) in settings.lines().zip([44, 62]) {
+        for (line, y) in wrap_for_picture(settings).lines().zip([44, 62]) {
             self.canvas.text(line, (X.0, y), LEFT_TOP, 13, INK)?;
         }
         let flows = self.samples.first().map_or(0, |sample| sample.flows.len());

@@ -8,7 +8,7 @@ use ferroce_dcqcn::{CongestionPoint, Params, Rate};
 use ferroce_udp::Tap;
 
 use super::course::PhaseFigures;
-use crate::demo::report::{digits, rounded};
+use crate::demo::report::{digits, rounded, wrap};
 
 /// Everything there is to decide.
 #[derive(Clone, Debug)]
@@ -72,9 +72,9 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [from, to] = self.addresses;
         let kb = |bytes: u32| digits(f64::from(bytes) / 1e3);
-        writeln!(
-            f,
-            "{} from {from} to {to} for {} s through a bottleneck of {}, which",
+        let text = format!(
+            "{} from {from} to {to} for {} s through a bottleneck of {}, which marks from {} to {} KB \
+             up to {} % of the packets; parameters {}; seed {}",
             if self.flows == 1 {
                 "1 QP WRITEs".to_owned()
             } else {
@@ -82,16 +82,13 @@ impl fmt::Display for Plan {
             },
             digits(self.length_ns as f64 / 1e9),
             self.bottleneck,
-        )?;
-        writeln!(
-            f,
-            "marks from {} to {} KB up to {} % of the packets; parameters {}; seed {}",
             kb(self.red.kmin()),
             kb(self.red.kmax()),
             rounded(self.red.pmax() * 100.0),
             self.preset,
             self.seed
-        )
+        );
+        writeln!(f, "{}", wrap(&text))
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Emit {
     #[arg(long, value_name = "CARD")]
     on: Option<String>,
     /// A published set in place of a device's parameters, see `ferroce cc preset`
-    #[arg(long, value_name = "NAME", conflicts_with = "dev")]
+    #[arg(long, value_name = "NAME", conflicts_with = "device")]
     preset: Option<String>,
     /// The card's port, of which mlxconfig's names speak
     #[arg(long, value_name = "P", default_value_t = 1)]

@@ -6,6 +6,7 @@ use ferroce_dcqcn::{Param, Target, Unit, Vocabulary};
 use super::super::format::{Format, Row, print};
 use super::INERT;
 use crate::json::cc as json;
+use crate::lines::indented;
 use crate::output::{Failure, Output};
 
 /// Say what parameters mean: ranges, units, defaults, their names in all tools, and sources
@@ -65,13 +66,10 @@ fn row(it: &json::Parameter) -> Row {
     let names: Vec<_> = names
         .map(|(whose, name)| format!("{whose} {name}"))
         .collect();
-    row.add_below(&format!(
-        "    {}\n    {}\n    {}\n    Source: {}\n",
-        it.meaning,
-        it.other_values,
-        names.join(", "),
-        it.source
-    ));
+    let source = format!("Source: {}", it.source);
+    let below = [it.meaning, &it.other_values, &names.join(", "), &source];
+    let lines: String = below.into_iter().map(indented).collect();
+    row.add_below(&lines);
     row
 }
 

@@ -12,6 +12,7 @@ use super::super::format::Format;
 use super::super::watch::{Pauses, in_place, interval};
 use crate::json::cc as json;
 use crate::json::res::Silent;
+use crate::output::look::columns;
 use crate::output::{Failure, Output, Table};
 
 /// How long processes may take to answer, all together; those that are stopped hold up one look.
@@ -19,7 +20,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Show the queue pairs whose peers have sent CNPs: rate, target, alpha, stage and CNPs
 ///
-/// A terminal is redrawn; otherwise one table follows another. With -j each is a line of JSON.
+/// A terminal is redrawn; otherwise one table follows another. Below 120 columns some are left out. With
+/// -j each look is a line of JSON, with all of them.
 #[derive(Args, Debug)]
 pub(super) struct Watch {
     /// Refresh interval, in seconds
@@ -171,26 +173,43 @@ fn no_cnps(prio: Option<u8>, some_are_silent: bool) -> String {
     format!("no queue pair{which} has received a CNP\n")
 }
 
+/// What all of a queue pair's columns take; narrower terminals get those with a mark only.
+const COLUMNS_FOR_ALL: usize = 120;
+const COLUMNS: [(&str, bool); 13] = [
+    ("link", true),
+    (">lqpn", true),
+    (">rqpn", false),
+    ("peer", true),
+    (">prio", false),
+    (">rate Mb/s", true),
+    (">target", false),
+    (">alpha", true),
+    ("stage", true),
+    (">cnps", false),
+    (">cnps/s", true),
+    (">pid", false),
+    ("comm", true),
+];
+
 fn table(seen: &[Seen], before: &Counted, now: Instant) -> String {
-    let mut table = Table::new(&[
-        "link",
-        ">lqpn",
-        ">rqpn",
-        "peer",
-        ">prio",
-        ">rate Mb/s",
-        ">target",
-        ">alpha",
-        "stage",
-        ">cnps",
-        ">cnps/s",
-        ">pid",
-        "comm",
-    ]);
+    let has_room = columns() >= COLUMNS_FOR_ALL;
+    let is_shown = |(_, is_marked): &(_, bool)| has_room || *is_marked;
+    let header = COLUMNS.into_iter().filter(is_shown).map(|(name, _)| name);
+    let mut table = Table::new(&header.collect::<Vec<_>>());
     for it in seen {
-        let row = &it.row;
+        let cells = it.cells(before, now).into_iter().zip(COLUMNS);
+        let cells = cells.filter(|(_, column)| is_shown(column));
+        table.row(cells.map(|(cell, _)| cell).collect());
+    }
+    table.to_string()
+}
+
+impl Seen {
+    /// A cell for each of [`COLUMNS`].
+    fn cells(&self, before: &Counted, now: Instant) -> [String; COLUMNS.len()] {
+        let row = &self.row;
         let mbps = |bps: u64| format!("{:.1}", bps as f64 / 1e6);
-        let limit = match &row.limit {
+        let [rate, target, alpha, stage] = match &row.limit {
             Some(limit) => [
                 mbps(limit.rate_bps),
                 mbps(limit.target_bps),
@@ -199,25 +218,24 @@ fn table(seen: &[Seen], before: &Counted, now: Instant) -> String {
             ],
             None => ["full", "-", "-", "-"].map(str::to_owned),
         };
-        let rate = before.rate(it, now);
-        let rate = rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"));
-        let mut cells = vec![
-            format!("{}/1", it.device),
+        let cnps = before.rate(self, now);
+        let cnps = cnps.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"));
+        [
+            format!("{}/1", self.device),
             row.lqpn.to_string(),
             row.rqpn.to_string(),
             row.peer.to_string(),
             row.prio.to_string(),
-        ];
-        cells.extend(limit);
-        cells.extend([
-            row.cnps.to_string(),
             rate,
+            target,
+            alpha,
+            stage,
+            row.cnps.to_string(),
+            cnps,
             row.pid.to_string(),
             row.comm.clone(),
-        ]);
-        table.row(cells);
+        ]
     }
-    table.to_string()
 }
 
 #[cfg(test)]

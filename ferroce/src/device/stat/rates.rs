@@ -8,30 +8,33 @@ use ferroce_udp::Registry;
 use super::super::format::Format;
 use super::super::watch::{Pauses, in_place};
 use super::super::{devices, observe};
-use super::named;
+use super::{Look, Wanted, named};
 use crate::json::device as json;
 use crate::output::{Failure, Output, Table};
 
 /// Prints how much counters have grown in a second, after each interval.
 pub(super) fn watch(
     registry: &Registry,
-    name: Option<&str>,
+    wanted: &Wanted<'_>,
     (interval, count): (Duration, Option<u64>),
-    all: bool,
+    look: Look,
     format: Format,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
     let pauses = Pauses::new()?;
-    let mut before = Taken::now(registry, name)?;
-    for look in 0.. {
-        if count == Some(look) || !pauses.pass(interval) {
+    let mut before = Taken::now(registry, wanted.device)?;
+    for round in 0.. {
+        if count == Some(round) || !pauses.pass(interval) {
             break;
         }
-        let now = Taken::now(registry, name)?;
+        let now = Taken::now(registry, wanted.device)?;
         let rates = now.since(&before);
         match format.is_json() {
             true => to.document(&document(&rates, now.at.duration_since(before.at)))?,
-            false => to.text(&format!("{}{}", in_place(), table(&rates, all)))?,
+            false => {
+                let shows = |counter, total| wanted.has(counter) && look.shows(wanted, total);
+                to.text(&format!("{}{}", in_place(), table(&rates, shows)))?;
+            }
         }
         to.out.flush()?;
         before = now;
@@ -111,13 +114,13 @@ pub(in super::super) fn thousandths(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-fn table(rates: &[Rates], all: bool) -> String {
+fn table(rates: &[Rates], shows: impl Fn(Counter, u64) -> bool) -> String {
     let mut table = Table::new(&["link", "counter", ">per second", ">total"]);
     let mut is_empty = true;
     for device in rates {
         for info in Counter::TABLE {
             let total = device.totals[info.counter as usize];
-            if total == 0 && !all {
+            if !shows(info.counter, total) {
                 continue;
             }
             is_empty = false;
@@ -172,12 +175,15 @@ mod tests {
         let found: Vec<_> = found.collect();
         assert_eq!(found, [("a", 20.0), ("b", 6.0)], "b was replaced");
         assert_eq!(
-            table(&rates, false),
+            table(&rates, |_, total| total > 0),
             "link  counter          per second  total\n\
              a/1   rdma_tx_packets          20    110\n\
              b/1   rdma_tx_packets         6.0      3\n"
         );
-        assert_eq!(table(&rates, true).lines().count(), 1 + 2 * Counter::COUNT);
-        assert_eq!(table(&[], false), "all counters are 0\n");
+        assert_eq!(
+            table(&rates, |_, _| true).lines().count(),
+            1 + 2 * Counter::COUNT
+        );
+        assert_eq!(table(&[], |_, _| true), "all counters are 0\n");
     }
 }

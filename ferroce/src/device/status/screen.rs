@@ -1,12 +1,12 @@
-//! The lines, limited to a terminal of 80 columns and 24 lines.
+//! The lines, limited to a terminal of 24 lines and to its width.
 
 use super::super::stat::per_second;
 use super::gather::{Condition, DeviceLook, Program, Seen, Status};
 use crate::adp::plot::short;
 use crate::lines::wrapped;
 use crate::output::Table;
+use crate::output::look::{columns, cut, look};
 
-const COLUMNS: usize = 80;
 /// One is left for the shell's prompt.
 const LINES: usize = 23;
 /// Lines that are always there: the title, and three headings below an empty line each.
@@ -26,9 +26,9 @@ pub(super) fn draw(status: &Status, all: bool) -> String {
     }
     let shown = shown(status, devices);
     let mut lines = vec![title(status), String::new()];
-    lines.extend(settings(&shown));
+    lines.extend(settings(&shown, all));
     lines.push(String::new());
-    lines.extend(counters(status, &shown));
+    lines.extend(counters(status, &shown, all));
     if shown.len() < status.devices.len() {
         let more = status.devices.len() - shown.len();
         lines.push(format!(
@@ -36,14 +36,14 @@ pub(super) fn draw(status: &Status, all: bool) -> String {
         ));
     }
     lines.push(String::new());
-    lines.extend(programs_table(&status.programs, programs));
+    lines.extend(programs_table(&status.programs, programs, all));
     if !warnings.is_empty() {
         lines.push(String::new());
         lines.extend(warnings);
     }
     let lines = lines.iter().map(|line| match all {
         true => format!("{line}\n"),
-        false => format!("{}\n", cut(line)),
+        false => format!("{}\n", cut(line, columns())),
     });
     lines.collect()
 }
@@ -101,7 +101,7 @@ fn shown(status: &Status, count: usize) -> Vec<&DeviceLook> {
     devices
 }
 
-fn settings(devices: &[&DeviceLook]) -> Vec<String> {
+fn settings(devices: &[&DeviceLook], all: bool) -> Vec<String> {
     let mut table = Table::new(&[
         "device",
         "address",
@@ -113,7 +113,7 @@ fn settings(devices: &[&DeviceLook]) -> Vec<String> {
     for device in devices {
         let mut cells = vec![device.spec.name.clone(), device.spec.address.to_string()];
         match &device.seen {
-            Err(_) => cells.push("cannot be read".to_owned()),
+            Err(_) => cells.push(look().out.bad("cannot be read")),
             Ok(seen) => cells.extend([
                 port(seen),
                 seen.port.downed.to_string(),
@@ -123,13 +123,16 @@ fn settings(devices: &[&DeviceLook]) -> Vec<String> {
         }
         table.row(cells);
     }
-    lines_of(&table)
+    lines_of(table, all)
 }
 
 fn port(seen: &Seen) -> String {
-    let state = if seen.port.is_up { "up" } else { "down" };
+    let state = match seen.port.is_up {
+        true => "up".to_owned(),
+        false => look().out.bad("down"),
+    };
     match seen.port.changes_in {
-        None => state.to_owned(),
+        None => state,
         Some(left) => {
             let ms = left.as_nanos().div_ceil(1_000_000);
             format!("{state} for {}", short((ms * 1_000_000) as f64))
@@ -137,7 +140,7 @@ fn port(seen: &Seen) -> String {
     }
 }
 
-fn counters(status: &Status, devices: &[&DeviceLook]) -> Vec<String> {
+fn counters(status: &Status, devices: &[&DeviceLook], all: bool) -> Vec<String> {
     let mut table = Table::new(&[
         "device",
         ">resent",
@@ -167,11 +170,11 @@ fn counters(status: &Status, devices: &[&DeviceLook]) -> Vec<String> {
         }
         table.row(cells);
     }
-    lines_of(&table)
+    lines_of(table, all)
 }
 
 /// So many of the programs, and how many more there are.
-fn programs_table(programs: &[Program], count: usize) -> Vec<String> {
+fn programs_table(programs: &[Program], count: usize, all: bool) -> Vec<String> {
     if programs.is_empty() {
         return vec!["no program; start one: ferroce run PROGRAM".to_owned()];
     }
@@ -192,7 +195,7 @@ fn programs_table(programs: &[Program], count: usize) -> Vec<String> {
             queue_pairs(program),
         ]);
     }
-    let mut lines = lines_of(&table);
+    let mut lines = lines_of(table, all);
     if programs.len() > count {
         let more = programs.len() - count;
         lines.push(format!("and {more} more; `ferroce res show ctx` lists all"));
@@ -221,7 +224,7 @@ fn queue_pairs(program: &Program) -> String {
 fn warnings(warnings: &[String], all: bool) -> Vec<String> {
     let mut lines = Vec::new();
     for (shown, warning) in warnings.iter().enumerate() {
-        let rows = wrapped(warning, COLUMNS - 2);
+        let rows = wrapped(warning, columns() - 2);
         let is_last = shown + 1 == warnings.len();
         let room = WARNING_LINES - usize::from(!is_last);
         if !all && lines.len() + rows.len() > room {
@@ -233,23 +236,16 @@ fn warnings(warnings: &[String], all: bool) -> Vec<String> {
         }
         for (row, text) in rows.iter().enumerate() {
             let mark = if row == 0 { "!" } else { " " };
-            lines.push(format!("{mark} {text}"));
+            lines.push(look().out.warning(&format!("{mark} {text}")));
         }
     }
     lines
 }
 
-fn lines_of(table: &Table) -> Vec<String> {
+/// A line for each row, unless there may be any number of lines.
+fn lines_of(table: Table, all: bool) -> Vec<String> {
+    let table = if all { table } else { table.unwrapped() };
     table.to_string().lines().map(str::to_owned).collect()
-}
-
-/// A line that fits.
-fn cut(line: &str) -> String {
-    if line.chars().count() <= COLUMNS {
-        return line.to_owned();
-    }
-    let kept: String = line.chars().take(COLUMNS - 1).collect();
-    format!("{kept}…")
 }
 
 #[cfg(test)]

@@ -110,12 +110,11 @@ fn table(errors: &[ErrorRecord]) -> String {
         ">s ago",
         ">QP",
         "peer",
-        ">peer QP",
+        ">its QP",
         "request",
         ">wr_id",
-        "error",
-        ">vendor_err",
-        ">flushed",
+        "error, vendor_err",
+        ">flush",
     ];
     let mut table = Table::new(&columns);
     for error in errors {
@@ -131,8 +130,7 @@ fn table(errors: &[ErrorRecord]) -> String {
             qpn,
             error.opcode.name().to_owned(),
             error.wr_id.to_string(),
-            short_name(error.status).to_owned(),
-            hex(error.vendor_err),
+            format!("{} {}", short_name(error.status), hex(error.vendor_err)),
             error.flushed.to_string(),
         ]);
     }

@@ -74,7 +74,7 @@ fn however_much_there_is_it_fits() {
                 let what = (devices, programs, warnings);
                 assert!(screen.lines().count() <= LINES, "{what:?}\n{screen}");
                 let widest = screen.lines().map(|line| line.chars().count()).max();
-                assert!(widest <= Some(COLUMNS), "{what:?}\n{screen}");
+                assert!(widest <= Some(columns()), "{what:?}\n{screen}");
                 // Everything is shown or counted.
                 let shown = screen.matches("ib_write_bw").count() as u32;
                 let more = format!("and {} more; `ferroce res", programs - shown);

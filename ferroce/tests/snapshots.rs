@@ -1,0 +1,186 @@
+//! What commands usually print is as the files in `tests/snapshots/` have it, and fits the terminal.
+//!
+//! Each session has devices of its own. `UPDATE_SNAPSHOTS=1 cargo test -p ferroce --test snapshots` writes
+//! the files anew; look at `git diff` then.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use common::Place;
+
+/// A file, the columns of its terminal, and the commands of which it has the output.
+type Session = (&'static str, usize, &'static [&'static str]);
+
+const SESSIONS: &[Session] = &[
+    (
+        "devices",
+        80,
+        &[
+            "dev",
+            "dev add fr1 127.0.0.2 --vfs 1",
+            "-d dev show fr1",
+            "dev",
+            "link",
+            "link set fr1 down",
+            "link show fr1",
+            "dev del fr1",
+            "dev show fr1",
+        ],
+    ),
+    (
+        "counters",
+        80,
+        &[
+            "stat",
+            "stat show fr0 --all",
+            "stat show fr0 roce_adp_retrans packet_seq_err",
+            "stat show -d fr0",
+            "stat names",
+            "stat hist fr0",
+        ],
+    ),
+    (
+        "impairments",
+        80,
+        &[
+            "impair",
+            "impair fr0 loss=1%,burst=0.1%:20,delay=50us,jitter=10us,rate=1Gbit,red=5KB:200KB:1%",
+            "impair",
+            "impair -d fr0 loss=1",
+            "impair fr0 clear",
+        ],
+    ),
+    ("resources", 80, &["res", "res show qp", "res show fr0"]),
+    (
+        "congestion",
+        80,
+        &[
+            "cc show",
+            "cc explain",
+            "cc preset",
+            "cc preset show hpcc",
+            "cc emit --preset hpcc --tool sysfs --on eth0",
+            "cc watch --count 1",
+        ],
+    ),
+    (
+        "registers",
+        80,
+        &[
+            "reg list",
+            "reg show ROCE_ACCL",
+            "reg show ADP_RETX_HISTOGRAM_CONFIG",
+            "reg show ADP_RETX_HISTOGRAM",
+            "reg show MFRL",
+            "reg show MGIR",
+            "reg get ROCE_ACCL -d fr0",
+        ],
+    ),
+    (
+        "profiles",
+        80,
+        &[
+            "adp profiles",
+            "adp check link-flap",
+            "adp trace link-flap --timeout 14 --retry-cnt 7",
+            "adp plot link-flap",
+            "adp apply link-flap -d fr0",
+            "adp show -d fr0",
+            "adp compare link-flap firmware --outages list:300ms,2s",
+        ],
+    ),
+    (
+        "explanations",
+        80,
+        &[
+            "explain timeout --timeout 14 --retry-cnt 7",
+            "explain timeout --from nccl --survive 20s",
+            "explain error",
+            "explain error 12 0x81",
+            "explain error -d fr0",
+            "identify docs/examples/worker.log",
+        ],
+    ),
+    (
+        "simulator",
+        80,
+        &[
+            "sim list",
+            "sim check flap-all-reduce",
+            "sim run flap-all-reduce",
+        ],
+    ),
+    (
+        "wide",
+        120,
+        &[
+            "dev",
+            "reg show ROCE_ACCL",
+            "sim list",
+            "adp plot link-flap",
+            "explain error",
+        ],
+    ),
+];
+
+/// Commands and what they print, as a terminal of so many columns shows it.
+fn transcript(columns: usize, commands: &[&str]) -> String {
+    let place = Place::with("spare", "127.0.0.100");
+    place.good(&["dev", "del", "spare"]);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for shared in ["profiles", "docs"] {
+        symlink(root.join(shared), place.path().join(shared)).unwrap();
+    }
+    let mut text = String::new();
+    for command in commands {
+        let args: Vec<_> = command.split(' ').collect();
+        let mut program = place.command(&args);
+        program
+            .current_dir(place.path())
+            .env("COLUMNS", columns.to_string());
+        let output = program.output().unwrap();
+        let [out, err] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+        text += &format!("$ ferroce {command}\n{out}{err}");
+    }
+    text
+}
+
+fn check((name, columns, commands): &Session) -> Result<(), String> {
+    let text = transcript(*columns, commands);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/snapshots/{name}.txt"));
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    // Complaints and remarks are prose, which a terminal may break; so may the commands be.
+    let is_prose = |line: &str| {
+        let labels = ["$ ", "error: ", "warning: ", "note: "];
+        labels.iter().any(|label| line.starts_with(label))
+    };
+    let mut lines = text.lines();
+    if let Some(wide) = lines.find(|it| !is_prose(it) && it.chars().count() > *columns) {
+        return Err(format!("{name} is wider than {columns} columns: {wide}"));
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    match text == expected {
+        true => Ok(()),
+        false => {
+            let differs = text
+                .lines()
+                .zip(expected.lines())
+                .find(|(new, old)| new != old);
+            let path = path.display();
+            Err(format!(
+                "{path}: {differs:?}; UPDATE_SNAPSHOTS=1 writes it anew"
+            ))
+        }
+    }
+}
+
+#[test]
+fn usual_output_fits_the_terminal_and_is_as_it_was() {
+    let wrong: Vec<_> = SESSIONS.iter().filter_map(|it| check(it).err()).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
