@@ -244,6 +244,108 @@ fn a_dev_shm_that_cannot_be_written_to_is_refused_in_one_line() {
     );
 }
 
+/// Any loopback address stands for this host, as in Linux: a peer that is not there would only be told
+/// as one that does not listen.
+#[test]
+fn a_loopback_address_without_a_device_is_named() {
+    let lab = Lab::new("absent");
+    let finished = lab
+        .run(&["rping", "-c", "-a", "127.255.255.1", "-C", "1"])
+        .finish();
+    assert!(!finished.status.success(), "{finished}");
+    let line = one_line(&finished.stderr);
+    assert!(
+        line.contains("no device has the address 127.255.255.1"),
+        "{line}"
+    );
+    assert!(line.contains("ferroce dev show"), "{line}");
+}
+
+/// A directory of devices that was made before its file system could no longer be written to.
+#[test]
+fn commands_on_a_read_only_directory_name_it_and_what_to_do() {
+    let lab = Lab::new("ro-dir");
+    let script = "mkdir -m 700 $LAB/ours && export FERROCE_DIR=$LAB/ours
+        unset FERROCE_DEVICES
+        ferroce=$LAB/prefix/bin/ferroce
+        $ferroce dev
+        mount --bind $LAB/ours $LAB/ours && mount -o remount,ro,bind $LAB/ours
+        $ferroce dev add fr1 127.0.0.3 || echo code $?
+        $ferroce impair fr0 loss=1% || echo code $?
+        $ferroce run -- true || echo code $?";
+    let Some((_, text)) = in_namespaces(&lab, "-Urm", script) else {
+        return;
+    };
+    let codes: Vec<_> = text.lines().filter(|it| it.starts_with("code ")).collect();
+    assert_eq!(codes, ["code 1", "code 1", "code 125"], "{text}");
+    let errors: Vec<_> = text
+        .lines()
+        .filter(|it| it.starts_with("error: "))
+        .collect();
+    assert_eq!(errors.len(), 3, "{text}");
+    for error in errors {
+        assert!(
+            error.contains("/ours/") && error.contains("set FERROCE_DIR to a directory you own"),
+            "{error}"
+        );
+    }
+}
+
+/// A system that lets users make no namespaces: only `--ns` needs one, and says how to do without.
+#[test]
+fn without_the_right_to_make_namespaces_only_ns_is_refused() {
+    let lab = Lab::new("no-ns");
+    let script = "mkdir -m 700 $LAB/ours && export FERROCE_DIR=$LAB/ours
+        echo 0 >/proc/sys/user/max_mnt_namespaces
+        echo 0 >/proc/sys/user/max_user_namespaces
+        $LAB/prefix/bin/ferroce run -- true && echo ran
+        $LAB/prefix/bin/ferroce run --ns -- true || echo code $?";
+    let Some((_, text)) = in_namespaces(&lab, "-Ur", script) else {
+        return;
+    };
+    assert!(
+        text.contains("ran\n") && text.contains("code 125\n"),
+        "{text}"
+    );
+    let errors: Vec<_> = text
+        .lines()
+        .filter(|it| it.starts_with("error: "))
+        .collect();
+    assert_eq!(errors.len(), 1, "{text}");
+    assert!(
+        errors[0].contains("cannot make a namespace") && errors[0].ends_with("run without --ns"),
+        "{text}"
+    );
+}
+
+/// A release that the C library of the machine cannot start, as an installer meets it.
+#[test]
+fn installers_name_the_c_library_when_the_program_does_not_start() {
+    let lab = Lab::new("old-libc");
+    let name = "ferroce-0.0.1-x86_64-linux";
+    let script = format!(
+        "cd $LAB && mkdir -p {name}/bin releases/v0.0.1
+        printf '#!/bin/sh\\necho loader: GLIBC_2.28 not found >&2\\nexit 1\\n' >{name}/bin/ferroce
+        chmod +x {name}/bin/ferroce && tar -czf releases/v0.0.1/{name}.tar.gz {name}
+        cd releases/v0.0.1 && sha256sum {name}.tar.gz >SHA256SUMS
+        VERSION=0.0.1 FERROCE_RELEASES=file://$LAB/releases FERROCE_PREFIX=$LAB/nothing \
+            sh $INSTALLER || echo code $?"
+    );
+    let installer =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/devcontainer/install.sh");
+    let output = Command::new("sh")
+        .args(["-ec", &script])
+        .env("LAB", lab.path())
+        .env("INSTALLER", installer)
+        .output()
+        .unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+    assert_eq!(out.lines().last(), Some("code 1"), "{out}{err}");
+    for part in ["glibc 2.28 or newer", "musl", "debian:bookworm-slim"] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+}
+
 /// A kernel's soft-RoCE device has the port on all addresses.
 #[test]
 fn a_port_that_the_kernel_holds_is_refused_in_one_line() {

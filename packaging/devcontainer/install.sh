@@ -22,5 +22,10 @@ curl -fsSLO "$from/$name"
 curl -fsSLO "$from/SHA256SUMS"
 grep " $name\$" SHA256SUMS | sha256sum -c -
 tar --no-same-owner -xzf "$name"
-"./ferroce-$version-x86_64-linux/bin/ferroce" install "$prefix"
-"$prefix/bin/ferroce" --version
+program=./ferroce-$version-x86_64-linux/bin/ferroce
+if ! "$program" --version; then
+    echo "Ferroce needs glibc 2.28 or newer and does not start here; older systems and those with musl," \
+        "such as Alpine, cannot run it. Use an image with glibc, for example debian:bookworm-slim" >&2
+    exit 1
+fi
+"$program" install "$prefix"

@@ -180,7 +180,17 @@ fn way(
         }
         (None, true) => {
             let device = device::of_this_host(dst)?;
-            Ok((device, loopback(dst.is_ipv6()), device.address()))
+            let loopback = loopback(dst.is_ipv6());
+            if !dst.is_unspecified() && dst != loopback {
+                // Who mistypes the address of a device would hear of a peer that does not listen.
+                let what = format!(
+                    "no device has the address {dst}, which leads to the one at {} as all loopback \
+                     addresses do; `ferroce dev show` lists those there are",
+                    device.address()
+                );
+                status_of("rdma_resolve_addr", &refused(libc::ENODEV, what));
+            }
+            Ok((device, loopback, device.address()))
         }
     }
 }

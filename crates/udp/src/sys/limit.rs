@@ -11,6 +11,9 @@ pub(crate) fn remedy(error: &io::Error) -> Option<&'static str> {
             "the file system is full: delete files there, or set FERROCE_DIR to a directory on \
              another one"
         }
+        libc::EROFS => {
+            "the file system is read-only: set FERROCE_DIR to a directory you own on another one"
+        }
         libc::EFBIG => {
             "this process may not write such large files: raise RLIMIT_FSIZE (`ulimit -f`)"
         }
