@@ -207,7 +207,7 @@ pub(crate) fn width(text: &str) -> usize {
     while let Some(first) = rest.chars().next() {
         let colour = colour_at(rest);
         columns += usize::from(colour.is_none());
-        rest = &rest[colour.unwrap_or(first.len_utf8())..];
+        rest = &rest[colour.unwrap_or_else(|| first.len_utf8())..];
     }
     columns
 }

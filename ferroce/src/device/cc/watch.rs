@@ -129,12 +129,15 @@ impl Seen {
     }
 }
 
+/// A process that did not answer, and the line about it.
+type Unheard = (Silent, String);
+
 /// The queue pairs, and a line for each process that did not answer.
 fn look(
     registry: &Registry,
     name: Option<&str>,
     inquiry: &mut Inquiry,
-) -> Result<(Vec<Seen>, Vec<(Silent, String)>), Failure> {
+) -> Result<(Vec<Seen>, Vec<Unheard>), Failure> {
     let has_cnps = |observer: &Observer, process: &Process| {
         let state = observer.state();
         state.counter_of(process.slot, Counter::RpCnpHandled) > 0
