@@ -6,13 +6,16 @@ use rustix::process::{Resource, getrlimit};
 
 /// What helps against an error of the system, if it is of the kind that more room helps against.
 pub(crate) fn remedy(error: &io::Error) -> Option<&'static str> {
+    // By its kind: where a path was added to the error, its number is not there any more.
+    if error.kind() == io::ErrorKind::ReadOnlyFilesystem {
+        return Some(
+            "the file system is read-only: set FERROCE_DIR to a directory you own on another one",
+        );
+    }
     Some(match error.raw_os_error()? {
         libc::ENOSPC | libc::EDQUOT => {
             "the file system is full: delete files there, or set FERROCE_DIR to a directory on \
              another one"
-        }
-        libc::EROFS => {
-            "the file system is read-only: set FERROCE_DIR to a directory you own on another one"
         }
         libc::EFBIG => {
             "this process may not write such large files: raise RLIMIT_FSIZE (`ulimit -f`)"
