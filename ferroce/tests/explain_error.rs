@@ -48,7 +48,12 @@ fn a_status_of_several_causes_lists_them() {
     let text = good(&["explain", "error", "4", "0x33"]);
     assert!(text.contains("IBV_ACCESS_LOCAL_WRITE"), "{text}");
     let all = good(&["explain", "error"]);
-    assert_eq!(all.lines().count(), 1 + 16, "{all}");
+    // Meanings that are longer than a line go on below.
+    let rows = all.lines().filter(|line| {
+        let status = line.split_whitespace().next();
+        status.is_some_and(|it| it.parse::<u8>().is_ok())
+    });
+    assert_eq!(rows.count(), 16, "{all}");
 }
 
 #[test]

@@ -90,12 +90,24 @@ fn silent(page: &str) -> f64 {
 
 /// What `ferroce cc watch` prints once all have told.
 fn watched(place: &Place, args: &[&str]) -> String {
+    watched_in(80, place, args)
+}
+
+/// The same on a terminal of this width.
+fn watched_in(columns: usize, place: &Place, args: &[&str]) -> String {
     let args = [&["cc", "watch"], args].concat();
+    let mut command = place.command(&args);
+    command.env("COLUMNS", columns.to_string());
     let started = Instant::now();
     loop {
-        let (code, out, err) = place.run(&args);
+        let output = command.output().unwrap();
+        let [out, err] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
         if !err.contains("does not answer") {
-            assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
+            assert_eq!(
+                (output.status.code(), err.as_str()),
+                (Some(0), ""),
+                "{args:?}"
+            );
             break out;
         }
         assert!(started.elapsed() < PATIENCE, "{err}");
@@ -159,13 +171,19 @@ fn a_queue_pair_that_is_slowed_down_is_seen_from_outside() {
     let stage = limit["stage"].as_str().unwrap();
     assert!(["recovery", "additive", "hyper"].contains(&stage), "{row}");
 
-    let table = watched(&place, &["--count", "2", "--interval", "0.01"]);
+    for columns in [80, 120] {
+        let table = watched_in(columns, &place, &["--count", "1"]);
+        let lines: Vec<_> = table.lines().collect();
+        assert_eq!(lines.len(), 2, "{table}");
+        assert!(lines.iter().all(|line| line.len() <= columns), "{table}");
+        assert!(
+            lines[1].starts_with("fr1/1") && lines[1].contains(&peer().to_string()),
+            "{table}"
+        );
+    }
+    let table = watched_in(120, &place, &["--count", "2", "--interval", "0.01"]);
     let lines: Vec<_> = table.lines().collect();
     assert_eq!(lines.len(), 4, "{table}");
-    assert!(
-        lines[1].starts_with("fr1/1") && lines[1].contains(&peer().to_string()),
-        "{table}"
-    );
     assert!(
         lines[3].contains("  1       0  "),
         "one CNP, and none since: {table}"

@@ -186,7 +186,7 @@ const COLUMNS: [(&str, bool); 13] = [
     (">prio", false),
     (">rate Mb/s", true),
     (">target", false),
-    (">alpha", true),
+    (">alpha", false),
     ("stage", true),
     (">cnps", false),
     (">cnps/s", true),
@@ -200,7 +200,7 @@ fn table(seen: &[Seen], before: &Counted, now: Instant) -> String {
     let header = COLUMNS.into_iter().filter(is_shown).map(|(name, _)| name);
     let mut table = Table::new(&header.collect::<Vec<_>>());
     for it in seen {
-        let cells = it.cells(before, now).into_iter().zip(COLUMNS);
+        let cells = it.cells(has_room, before, now).into_iter().zip(COLUMNS);
         let cells = cells.filter(|(_, column)| is_shown(column));
         table.row(cells.map(|(cell, _)| cell).collect());
     }
@@ -208,8 +208,8 @@ fn table(seen: &[Seen], before: &Counted, now: Instant) -> String {
 }
 
 impl Seen {
-    /// A cell for each of [`COLUMNS`].
-    fn cells(&self, before: &Counted, now: Instant) -> [String; COLUMNS.len()] {
+    /// A cell for each of [`COLUMNS`]. Stages have their counts where there is room for them.
+    fn cells(&self, has_room: bool, before: &Counted, now: Instant) -> [String; COLUMNS.len()] {
         let row = &self.row;
         let mbps = |bps: u64| format!("{:.1}", bps as f64 / 1e6);
         let [rate, target, alpha, stage] = match &row.limit {
@@ -217,7 +217,10 @@ impl Seen {
                 mbps(limit.rate_bps),
                 mbps(limit.target_bps),
                 format!("{:.3}", f64::from(limit.alpha_ppm) / 1e6),
-                format!("{} {}/{}", limit.stage, limit.time_stage, limit.byte_stage),
+                match has_room {
+                    true => format!("{} {}/{}", limit.stage, limit.time_stage, limit.byte_stage),
+                    false => limit.stage.clone(),
+                },
             ],
             None => ["full", "-", "-", "-"].map(str::to_owned),
         };
