@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn an_outage_without_a_time_begins_at_once() {
         assert_eq!(parsed("down=400ms"), parsed("down=400ms@0s"));
-        assert_eq!(text(&parsed("down=400ms")), "down=400ms@0ns");
+        assert_eq!(text(&parsed("down=400ms")), "down=400ms@0");
     }
 
     #[test]
