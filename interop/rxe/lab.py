@@ -261,8 +261,8 @@ class Host:
 
     def counters(self):
         """The device's counters, by name."""
-        [row] = json.loads(self.call("-j", "stat", "show", self.device))
-        return {name: value for name, value in row.items() if isinstance(value, int)}
+        [device] = json.loads(self.call("-j", "stat", "show", self.device))["devices"]
+        return device["counters"]
 
     def until_ready(self, job, test):
         """Waits until a function is true, or the job ends."""
@@ -286,8 +286,8 @@ class Host:
 
     def cm_test(self, port):
         def listens():
-            rows = json.loads(self.call("-j", "res", "show", "cm_id"))
-            return any(row["state"] == "LISTEN" and row["src-port"] == port for row in rows)
+            rows = json.loads(self.call("-j", "res", "show", "cm_id"))["objects"]
+            return any(row["state"] == "LISTEN" and row["src_port"] == port for row in rows)
 
         return listens
 
