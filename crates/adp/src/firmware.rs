@@ -51,6 +51,7 @@ impl Firmware {
     }
 
     /// Whether it does.
+    #[inline]
     fn is_shortened(&self, policy: &Policy, state: &RetryState) -> bool {
         let key = [
             policy.seed ^ state.clock.as_nanos(),
@@ -62,6 +63,7 @@ impl Firmware {
 }
 
 /// How long a wait is, shortened or not.
+#[inline]
 fn length(policy: &Policy, state: &RetryState, is_shortened: bool) -> Span {
     let wait = UNIT.doubled(state.exponent.min(top(policy, state) + 1).into());
     if is_shortened { wait / 4 * 3 } else { wait }

@@ -27,6 +27,7 @@ impl Owed {
     }
 
     /// An answer for `psn` leaves; `more` tells whether others wait.
+    #[inline]
     pub(crate) fn answered(&mut self, psn: Serial, more: bool) {
         self.span = self.span.filter(|_| more).map(|span| Span {
             answered: span.answered.max(Some(psn)),

@@ -199,12 +199,14 @@ impl Qp {
 
     /// Returns the number of PSNs in flight that count towards the [`Allowance`]: all those in
     /// flight, but after going back only what was retransmitted, without the first packet.
+    #[inline]
     pub fn on_wire(&self) -> u32 {
         self.requester.on_wire()
     }
 
     /// Returns how many of them stand for responses to READs and atomics, including those between
     /// such responses.
+    #[inline]
     pub fn responses_on_wire(&self) -> u32 {
         self.requester.responses_on_wire()
     }
@@ -484,6 +486,7 @@ impl Qp {
     /// Sets the current window, limited to that of [`QpConfig`]: the device divides the capacity of
     /// the peers' sockets among its busy queue pairs, and congestion control may require less. Two
     /// packets may always be in flight.
+    #[inline]
     pub fn share_window(&mut self, bytes: u32) {
         self.requester.share_window(bytes);
     }

@@ -110,6 +110,7 @@ impl Request<'_> {
     }
 
     /// Bytes of the message that it is about: its payload, or the responses to it.
+    #[inline]
     fn len(&self) -> u32 {
         (self.span * self.attr.path_mtu.bytes()).min(self.wqe.length - self.offset())
     }

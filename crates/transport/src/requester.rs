@@ -514,6 +514,7 @@ impl Requester {
         }
     }
 
+    #[inline]
     fn ack_timer(&mut self, now: Time, policy: &Policy) -> RequesterTimer {
         match self.retry.wait(policy, now) {
             Some(wait) => RequesterTimer::Ack { armed: now, wait },
@@ -554,6 +555,7 @@ impl Requester {
     }
 
     /// Moves `una` forward. WQEs that end before it must have been taken off already.
+    #[inline]
     pub(crate) fn advance(&mut self, una: Psn) {
         self.una = una;
         self.asked = self.asked.filter(|asked| !asked.is_before(una));
@@ -602,6 +604,7 @@ impl Requester {
     }
 
     /// A local error whose turn has come: every earlier WQE is done.
+    #[inline]
     pub(crate) fn due_local_error(&self) -> Option<Fault> {
         self.local_error.filter(|_| self.cursor == 0)
     }
@@ -679,6 +682,7 @@ impl Requester {
     /// Takes the credits of an acknowledgement; `None` in the AETH means they are not counted.
     /// What was granted once stays granted: receive WQEs do not go away, but the credit code
     /// rounds their number down.
+    #[inline]
     pub(crate) fn grant(&mut self, msn: u32, credits: Option<u32>) {
         self.credit_limit = credits.map(|n| {
             let limit = self.next_ssn.near(Psn::new(msn.wrapping_add(n)));

@@ -45,6 +45,7 @@ pub enum HeldBack {
 
 impl Requester {
     /// Changes the window for now; it never exceeds the one the QP was made with.
+    #[inline]
     pub(crate) fn share_window(&mut self, bytes: u32) {
         self.share_bytes = bytes.min(self.window_bytes);
     }
@@ -62,11 +63,13 @@ impl Requester {
     /// PSNs on the wire that count against the allowance: after going back, those that have been
     /// sent again, but for the first packet, which nobody holds back; and those which may never have
     /// been lost.
+    #[inline]
     pub(crate) fn on_wire(&self) -> u32 {
         self.on_wire_up_to(self.snd)
     }
 
     /// The same if everything before `next` has been sent.
+    #[inline]
     fn on_wire_up_to(&self, next: Psn) -> u32 {
         let first = self.first_on_wire();
         let unsettled = self.recovery.unsettled();
@@ -76,6 +79,7 @@ impl Requester {
     }
 
     /// Those of them that stand for responses, and what lies between such.
+    #[inline]
     pub(crate) fn responses_on_wire(&self) -> u32 {
         let first = self.first_on_wire();
         let last = self.responses_due.back();
@@ -90,6 +94,7 @@ impl Requester {
         }
     }
 
+    #[inline]
     pub(crate) fn window_packets(&self, attr: &QpAttr) -> u32 {
         (self.share_bytes / attr.path_mtu.bytes()).clamp(2, WINDOW_PACKETS_MAX)
     }
@@ -134,6 +139,7 @@ impl Requester {
     }
 
     /// How long the answer took that has just come, if that is known.
+    #[inline]
     pub(crate) fn take_round_trip(&mut self, now: Time) -> Option<Span> {
         let (_, sent) = self.timed.filter(|(psn, _)| psn.is_before(self.una))?;
         self.timed = None;
