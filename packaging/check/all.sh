@@ -33,27 +33,29 @@ inside() {
 # What a package has to do, wherever it lies: the program's directory is the argument.
 use() {
     local name=$1 root=$2 path=$3
-    cp "$here/use.sh" "$here/test_verbs.py" "$root/tmp/"
-    inside "$root" env PATH="$path:/usr/local/bin:/usr/bin:/bin" bash /tmp/use.sh
+    inside "$root" env PATH="$path:/usr/local/bin:/usr/bin:/bin" bash /tmp/use.sh "$begun"
     echo "$name: installed and used"
 }
 
+# A Debian of its own in `root`. What follows is timed.
 root_of() {
-    mkdir "$work/$1"
-    tar -C "$work/$1" -xf "$base"
-    echo "$work/$1"
+    root=$work/$1
+    mkdir "$root"
+    tar -C "$root" -xf "$base"
+    cp "$here/use.sh" "$here/test_verbs.py" "$root/tmp/"
+    begun=$EPOCHREALTIME
 }
 
-root=$(root_of tarball)
+root_of tarball
 tar -C "$root/opt" -xzf "$packages"/ferroce-*-linux.tar.gz
 use tarball "$root" "/$(cd "$root" && echo opt/ferroce-*/bin)"
 
-root=$(root_of deb)
+root_of deb
 cp "$packages"/ferroce_*.deb "$root/tmp/ferroce.deb"
 inside "$root" dpkg -i /tmp/ferroce.deb
 use deb "$root" /usr/bin
 
-root=$(root_of wheel)
+root_of wheel
 cp "$packages"/ferroce-*.whl "$root/tmp/"
 inside "$root" bash -euc 'python3 -m venv --system-site-packages /root/venv
     /root/venv/bin/pip install -q --no-index /tmp/ferroce-*.whl
@@ -64,5 +66,9 @@ mkdir "$work/layout"
 tar -C "$work/layout" -xf "$packages"/ferroce-*-image.tar
 tag=$(umoci ls --layout "$work/layout")
 skopeo inspect "oci:$work/layout:$tag" >/dev/null
+begun=$EPOCHREALTIME
 umoci unpack --image "$work/layout:$tag" "$work/image" >/dev/null
+cp "$here/use.sh" "$here/test_verbs.py" "$work/image/rootfs/tmp/"
 use image "$work/image/rootfs" /usr/local/bin
+
+"$here/containers.sh" "$packages"
