@@ -4,9 +4,11 @@
 The same input gives the same bytes: names are sorted, times are SOURCE_DATE_EPOCH, owners are root.
 Only the standard library is used.
 
-    assemble.py tarball PREFIX VERSION OUT.tar.gz
-    assemble.py wheel   PREFIX VERSION OUT-DIRECTORY
-    assemble.py layer   PREFIX VERSION OUT.tar
+    assemble.py tarball PREFIX VERSION MACHINE OUT-DIRECTORY
+    assemble.py wheel   PREFIX VERSION MACHINE OUT-DIRECTORY
+    assemble.py layer   PREFIX VERSION MACHINE OUT.tar
+
+MACHINE is x86_64 or aarch64.
 """
 
 import base64
@@ -24,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 EPOCH = int(os.environ["SOURCE_DATE_EPOCH"])
 
 # The libraries need this C library or a newer one; `./release` builds for it.
-WHEEL_TAG = "py3-none-manylinux_2_28_x86_64"
+WHEEL_TAG = "py3-none-manylinux_2_28_"
 
 
 def entries(prefix):
@@ -59,14 +61,14 @@ def add_tree(archive, prefix, top):
             archive.addfile(info, file)
 
 
-def tarball(prefix, version, out):
-    top = f"ferroce-{version}-x86_64-linux/"
-    with open(out, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, EPOCH) as packed:
+def tarball(prefix, version, machine, out):
+    name = f"ferroce-{version}-{machine}-linux"
+    with open(Path(out) / f"{name}.tar.gz", "wb") as raw, gzip.GzipFile("", "wb", 9, raw, EPOCH) as packed:
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
-            add_tree(archive, prefix, top)
+            add_tree(archive, prefix, f"{name}/")
 
 
-def layer(prefix, _version, out):
+def layer(prefix, _version, _machine, out):
     """What a container image gets: the same prefix below /usr/local."""
     with tarfile.open(out, mode="w", format=tarfile.GNU_FORMAT) as archive:
         add_tree(archive, prefix, "usr/local/")
@@ -84,16 +86,17 @@ Description-Content-Type: text/markdown
 
 """
 
-WHEEL = f"""Wheel-Version: 1.0
+WHEEL = """Wheel-Version: 1.0
 Generator: ferroce
 Root-Is-Purelib: false
-Tag: {WHEEL_TAG}
+Tag: {tag}
 """
 
 
-def wheel(prefix, version, out):
+def wheel(prefix, version, machine, out):
     """The program becomes a script, the rest data: both end up in the prefix of the environment,
     where the program finds its libraries. Wheels have no links and no headers."""
+    tag = WHEEL_TAG + machine
     data, info = f"ferroce-{version}.data", f"ferroce-{version}.dist-info"
     files = [(f"ferroce/{name}", path.read_bytes(), 0o644)
              for name, path in entries(HERE / "wheel/ferroce") if name.endswith(".py")]
@@ -104,11 +107,11 @@ def wheel(prefix, version, out):
         files.append((f"{data}/{place}", path.read_bytes(), mode(path)))
     about = METADATA.format(version=version) + (HERE / "wheel/README.md").read_text()
     files.append((f"{info}/METADATA", about.encode(), 0o644))
-    files.append((f"{info}/WHEEL", WHEEL.encode(), 0o644))
+    files.append((f"{info}/WHEEL", WHEEL.format(tag=tag).encode(), 0o644))
     record = f"{info}/RECORD"
     lines = [f"{name},{digest(content)},{len(content)}\n" for name, content, _ in files]
     files.append((record, "".join([*lines, f"{record},,\n"]).encode(), 0o644))
-    path = Path(out) / f"ferroce-{version}-{WHEEL_TAG}.whl"
+    path = Path(out) / f"ferroce-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, content, permissions in files:
             entry = zipfile.ZipInfo(name, time.gmtime(EPOCH)[:6])
@@ -124,6 +127,6 @@ def digest(content):
 
 if __name__ == "__main__":
     kinds = {"tarball": tarball, "wheel": wheel, "layer": layer}
-    if len(sys.argv) != 5 or sys.argv[1] not in kinds:
+    if len(sys.argv) != 6 or sys.argv[1] not in kinds:
         sys.exit(__doc__)
-    kinds[sys.argv[1]](Path(sys.argv[2]), sys.argv[3], sys.argv[4])
+    kinds[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes a Debian package of a prefix that `ferroce install` has laid out: deb.sh PREFIX VERSION OUT.deb
+# Makes a Debian package of a prefix that `ferroce install` has laid out: deb.sh PREFIX VERSION ARCHITECTURE OUT.deb
 set -euo pipefail
 
-prefix=$1 version=$2 out=$3
+prefix=$1 version=$2 architecture=$3 out=$4
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 chmod 755 "$root"
@@ -24,7 +24,7 @@ rmdir "$root/usr/share/zsh/site-functions"
 cat >"$root/DEBIAN/control" <<CONTROL
 Package: ferroce
 Version: $version
-Architecture: amd64
+Architecture: $architecture
 Maintainer: The Ferroce authors <ferroce@users.noreply.github.com>
 Installed-Size: $(du -sk --apparent-size "$root/usr" | cut -f1)
 Depends: libc6 (>= 2.28), libgcc-s1

@@ -235,19 +235,7 @@ impl Bench {
         client.args(["-s", &bytes.to_string(), "-n", &messages.to_string()]);
         client.args(["-w", &(messages / 10).to_string()]);
         let text = self.pair("ucx_perftest", command(), client, &port)?;
-        // Iterations, three times, two bandwidths in MiB/s, two message rates: average, overall.
-        let line = text.lines().last().unwrap_or_default();
-        let row: Vec<f64> = line
-            .split(',')
-            .map_while(|cell| cell.parse().ok())
-            .collect();
-        match row.as_slice() {
-            [.., mebibytes, _, messages] if row.len() == 8 => Ok(Rate {
-                gbps: mebibytes * 8.0 * 1048576.0 / 1e9,
-                messages: *messages,
-            }),
-            _ => Err(unreadable("ucx_perftest", &text)),
-        }
+        ucx_row(&text).ok_or_else(|| unreadable("ucx_perftest", &text))
     }
 
     /// Starts the server, then, when it listens on its TCP port, the client; returns what the
@@ -392,6 +380,20 @@ fn is_listener(line: &str, port: u16) -> bool {
     local.ends_with(&format!(":{port:04X}")) && cells.nth(1) == Some(LISTEN)
 }
 
+/// The average rates in the last line of `ucx_perftest`: iterations, three times, two bandwidths in MiB/s,
+/// two message rates, average and overall. Short numbers have spaces before them.
+fn ucx_row(text: &str) -> Option<Rate> {
+    let cells = text.lines().last()?.split(',');
+    let row: Vec<f64> = cells.map_while(|cell| cell.trim().parse().ok()).collect();
+    match row.as_slice() {
+        [.., mebibytes, _, messages] if row.len() == 8 => Some(Rate {
+            gbps: mebibytes * 8.0 * 1048576.0 / 1e9,
+            messages: *messages,
+        }),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -404,6 +406,14 @@ mod tests {
         assert_eq!(found, [65536.0, 69830.0, 0.0, 12.2, 0.023278]);
         assert_eq!(row(text, "65536", 6), None);
         assert_eq!(row(text, "8", 5), None);
+    }
+
+    #[test]
+    fn figures_of_ucx_may_be_short() {
+        let text = "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n \
+                    512,0.027,567.608,567.608,1761.78,1761.78,1762,1762\n";
+        assert_eq!(ucx_row(text).unwrap().messages, 1762.0);
+        assert!(ucx_row("iterations,avg\n").is_none());
     }
 
     #[test]

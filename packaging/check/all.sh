@@ -47,16 +47,16 @@ root_of() {
 }
 
 root_of tarball
-tar -C "$root/opt" -xzf "$packages"/ferroce-*-linux.tar.gz
+tar -C "$root/opt" -xzf "$packages"/ferroce-*-x86_64-linux.tar.gz
 use tarball "$root" "/$(cd "$root" && echo opt/ferroce-*/bin)"
 
 root_of deb
-cp "$packages"/ferroce_*.deb "$root/tmp/ferroce.deb"
+cp "$packages"/ferroce_*_amd64.deb "$root/tmp/ferroce.deb"
 inside "$root" dpkg -i /tmp/ferroce.deb
 use deb "$root" /usr/bin
 
 root_of wheel
-cp "$packages"/ferroce-*.whl "$root/tmp/"
+cp "$packages"/ferroce-*_x86_64.whl "$root/tmp/"
 inside "$root" bash -euc 'python3 -m venv --system-site-packages /root/venv
     /root/venv/bin/pip install -q --no-index /tmp/ferroce-*.whl
     /root/venv/bin/python -m ferroce --version'
