@@ -6,16 +6,16 @@ use crate::patience::{
     BATCH_BYTES, BATCH_REQUESTS, CALL_REQUESTS, CLOSE, LATE, SUCCESSION, WATCH, WATCH_WAITS,
 };
 
-/// What becomes of requests that were posted.
+/// What to do with requests that were posted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ring {
-    /// They wait for more, or for the next poll: the watch sees to them if neither comes.
+    /// They wait for more requests or for the next poll; the watch sends them if neither happens.
     Waits,
-    /// They fill a batch, which leaves, and perhaps begin another one, which waits.
+    /// They fill a batch, which is sent, and may begin another one, which waits.
     Fill,
-    /// They leave at once, with all that waits.
+    /// They are sent immediately, together with everything that waits.
     Leaves {
-        /// If the helper kept watch, those that follow could wait.
+        /// If the helper kept watch, later requests could wait.
         wants_watch: bool,
     },
 }
@@ -119,8 +119,8 @@ impl Doorbell {
     }
 }
 
-/// Which batch of requests waits, for a thread that looks without the device: another one has another
-/// value, and so has none.
+/// Identifies the batch of requests that waits, for a thread that checks without locking the device. Each
+/// batch has a different value, and so has the state without one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Waiting(u64);
 
@@ -131,7 +131,7 @@ impl Waiting {
         self.0
     }
 
-    /// What [`Self::to_bits`] has told.
+    /// From the result of [`Self::to_bits`].
     #[inline]
     pub fn from_bits(bits: u64) -> Self {
         Self(bits)
@@ -142,27 +142,27 @@ impl Waiting {
     }
 }
 
-/// The helper's watch over requests that wait: it stays awake for them, since to wake up takes longer
-/// than they may wait.
+/// The helper's watch over waiting requests: it stays awake for them, because waking up takes longer than
+/// they may wait.
 #[derive(Clone, Debug)]
 pub struct Watch {
     seen: Waiting,
     since: Time,
 }
 
-/// What the helper does now that it has looked.
+/// What the helper does after a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watched {
-    /// Look again, after others have had the core.
+    /// Check again, after yielding the core.
     Again,
-    /// Send what waits, unless the program is at it in this moment.
+    /// Send what waits, unless the program has the device at this moment.
     Send,
-    /// End the watch, after having sent what waits.
+    /// Send what waits, and end the watch.
     End,
 }
 
 impl Watch {
-    /// A watch that begins now.
+    /// A watch that starts now.
     pub fn new(now: Time) -> Self {
         Self {
             seen: Waiting::default(),
@@ -170,7 +170,7 @@ impl Watch {
         }
     }
 
-    /// Looks at what waits. A program that is at rest leaves the device to the helper at once.
+    /// Checks what waits. If the program is at rest, the helper takes over the device immediately.
     pub fn look(&mut self, now: Time, waiting: Waiting, is_at_rest: bool) -> Watched {
         if is_at_rest {
             return Watched::End;

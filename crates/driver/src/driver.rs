@@ -9,14 +9,14 @@ use crate::patience::{
     BATCH_BYTES, LULL, RECEIVE_CALLS_MAX, ROUND_PACKETS, STREAM_PACKETS, TRANSMIT_BYTES_MAX, UNREAD,
 };
 
-/// How far [`Driver::transmit`] came.
+/// The result of [`Driver::transmit`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
-    /// Everything is on its way.
+    /// Everything was sent.
     All,
-    /// There is more, and the link would take it.
+    /// There is more to send, and the link has room.
     More,
-    /// The link takes no more: nothing is lost, and the queue pairs keep their work until it does.
+    /// The link has no room. Nothing is lost: the queue pairs keep their work until it has.
     Blocked,
 }
 
@@ -71,7 +71,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Drives this device.
+    /// A driver for this device.
     pub fn new(hca: Hca) -> Self {
         Self {
             hca,
@@ -88,11 +88,10 @@ impl Driver {
 
     // What a program's threads do.
 
-    /// One round of a program that polls, as it noted at `polled`.
+    /// One round of a polling program; `polled` is the time of the poll.
     ///
-    /// What a packet or two make the device answer waits for the next round, or for the program's
-    /// next request, with which it then leaves in one batch: a reply and an acknowledgement cost
-    /// one system call.
+    /// The answers to one or two packets wait for the next round or for the program's next request, and
+    /// are sent with it in one batch, so that a reply and an acknowledgement cost one system call.
     pub fn poll<L: Link>(&mut self, polled: Time, now: impl Fn() -> Time, link: &mut L) {
         self.polled = polled;
         if self.is_deferred || self.is_blocked(link) {
@@ -112,21 +111,21 @@ impl Driver {
         self.is_deferred = self.hca.wants_transmit();
     }
 
-    /// Whether a poll that has found a completion may leave it at that: somebody has taken lately
-    /// what arrives.
+    /// Whether a poll that has found a completion may return without receiving, because packets were
+    /// received recently.
     #[inline]
     pub fn is_fresh(&self, now: Time) -> bool {
         now.since(self.polled) < UNREAD
     }
 
-    /// Whether nothing comes or leaves these days, so that polls need not look each time.
+    /// Whether nothing was received or sent recently, so that polls need not check the link each time.
     #[inline]
     pub fn is_in_lull<L: Link>(&self, now: Time, link: &L) -> bool {
         now.since(self.stirred) >= LULL && !self.is_deferred && !self.is_blocked(link)
     }
 
-    /// What a verb that posts ends with: whether what it has posted leaves at once, which is up to
-    /// [`Self::send`]. The helper keeps watch over what waits if `is_watched` says so.
+    /// To be called at the end of a verb that posts: decides whether the posted requests are sent
+    /// immediately, by [`Self::send`]. `is_watched` says whether the helper keeps watch over waiting ones.
     #[inline]
     pub fn ring(&mut self, is_watched: bool, now: impl Fn() -> Time) -> Ring {
         let posted = self.hca.take_posted();
@@ -138,7 +137,7 @@ impl Driver {
         ring
     }
 
-    /// Sends what the device has in full batches. What is left over waits, unless it is most of one.
+    /// Sends full batches. The rest waits, unless it is most of a batch.
     pub fn send_batches<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) -> Sent {
         let now = now();
         let sent = self.hand_over(now, link).unwrap_or_else(|| {
@@ -153,13 +152,13 @@ impl Driver {
         sent
     }
 
-    /// What waits of that.
+    /// The batch that waits.
     #[inline]
     pub fn waiting(&self) -> Waiting {
         self.doorbell.waiting()
     }
 
-    /// Sends what the device has, with what the last round has left.
+    /// Sends everything, including what the last round has deferred.
     #[inline]
     pub fn send<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) -> Sent {
         let sent = self.transmit(now, link);
@@ -167,28 +166,28 @@ impl Driver {
         sent
     }
 
-    /// Takes everything that has arrived, and sends what it makes the device answer: so far a card is
-    /// when a verb of its program reaches it. To be called before one that ends what a queue pair has
-    /// under way, which would else flush requests whose acknowledgement is here.
+    /// Receives everything that has arrived, and sends the answers, as a card would have done by now. To be
+    /// called before a verb that ends a queue pair's outstanding requests, which would otherwise flush
+    /// requests whose acknowledgements have arrived.
     pub fn catch_up<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) {
         self.receive_all(&now, link);
         self.send(now, link);
     }
 
-    /// Whether the last round has left something to the next one.
+    /// Whether the last round has deferred packets.
     pub fn is_deferred(&self) -> bool {
         self.is_deferred
     }
 
-    /// Leaves what the device has to send to the next round.
+    /// Defers what the device has to send to the next round.
     pub fn defer(&mut self) {
         self.is_deferred = self.hca.wants_transmit();
     }
 
     // What the helper does.
 
-    /// The first half of a round of the helper: takes what has arrived and lets timers run out. The
-    /// second half is [`Self::send`], or [`Self::defer`].
+    /// The first half of a round of the helper: receives, and runs timers. The second half is
+    /// [`Self::send`] or [`Self::defer`].
     pub fn take<L: Link>(
         &mut self,
         is_around: bool,
@@ -210,9 +209,8 @@ impl Driver {
         }
     }
 
-    /// Has the device give memory back that it needed in traffic, before the helper sleeps. Not while
-    /// the program is around, which goes on soon; and as long as there is more to give back, `next` is
-    /// another round.
+    /// Frees memory that the device needed for traffic before the helper sleeps, unless the program will
+    /// probably poll soon. If there is more to free, returns another round.
     pub fn tidy(&mut self, round: Round, next: Next) -> Next {
         match next {
             Next::Sleep(_) if !round.is_around && self.hca.rest() => Next::Spin,
@@ -222,11 +220,10 @@ impl Driver {
 
     // Steps.
 
-    /// Takes what has arrived by any way. Of a stream, several batches. `at` is a time that has just been
-    /// asked for.
+    /// Receives from all sources; several batches of a stream. `at` is the current time.
     ///
     /// # Errors
-    /// The link is gone for good.
+    /// The link is permanently gone.
     pub fn receive_round<L: Link>(
         &mut self,
         at: Time,
@@ -249,7 +246,7 @@ impl Driver {
         Ok(packets)
     }
 
-    /// Takes everything that has arrived; returns the number of packets.
+    /// Receives everything that has arrived; returns the number of packets.
     pub fn receive_all<L: Link>(&mut self, now: impl Fn() -> Time, link: &mut L) -> usize {
         let mut packets = 0;
         for _ in 0..RECEIVE_CALLS_MAX {
@@ -262,7 +259,7 @@ impl Driver {
         packets + link.receive_aside(&now, &mut self.hca, Aside::Announced)
     }
 
-    /// When [`Self::run_timers`] wants to be called.
+    /// When [`Self::run_timers`] must be called.
     #[inline]
     pub fn poll_timeout<L: Link>(&self, link: &L) -> Option<Time> {
         match (self.hca.poll_timeout(), link.poll_timeout()) {
@@ -271,13 +268,12 @@ impl Driver {
         }
     }
 
-    /// Lets timers run out that were due at this time, and tells whether there were any. They may
-    /// include packets that the impaired link held back, which [`Self::transmit`] then sends.
+    /// Runs the timers that are due at this time; returns whether there were any. They may include packets
+    /// held back by the impaired link, which [`Self::transmit`] then sends.
     ///
-    /// What has arrived is taken first, all of it: an answer among it stops its timer, however late
-    /// its thread got a core. So the time is one from before the last look at the link: a thread
-    /// may lose its core between the two, and what arrives meanwhile has arrived before the
-    /// deadlines that pass meanwhile.
+    /// Everything that has arrived is received first, so that an answer stops its timer however late this
+    /// thread got a core. `at` must therefore be from before the last check of the link: a thread may lose
+    /// its core between the two, and packets that arrive meanwhile precede deadlines that pass meanwhile.
     pub fn run_timers<L: Link>(&mut self, at: Time, now: impl Fn() -> Time, link: &mut L) -> bool {
         if !self.is_due(at, link) {
             return false;
@@ -289,7 +285,7 @@ impl Driver {
         true
     }
 
-    /// The same for whoever has taken all that had arrived then.
+    /// The same for a caller that has received everything.
     pub fn expire_due<L: Link>(&mut self, at: Time, link: &mut L) -> bool {
         let is_due = self.is_due(at, link);
         if is_due {
@@ -361,13 +357,13 @@ impl Driver {
         }
     }
 
-    /// Whether something waits until the link takes it.
+    /// Whether packets wait for room on the link.
     pub fn is_blocked<L: Link>(&self, link: &L) -> bool {
         link.waiting() > 0
     }
 
-    /// When somebody must drive the device again if nothing arrives meanwhile; [`Time::ZERO`] if that is
-    /// soon. A helper that means to sleep for longer is to be woken.
+    /// When the device must be driven again if nothing arrives; [`Time::ZERO`] means soon. A helper that
+    /// would sleep longer must be woken.
     pub fn wanted_at<L: Link>(&self, link: &L) -> Option<Time> {
         match self.is_deferred || self.is_blocked(link) {
             true => Some(Time::ZERO),
@@ -375,7 +371,7 @@ impl Driver {
         }
     }
 
-    /// The next thing that somebody should know.
+    /// The next event for the program.
     #[inline]
     pub fn poll_event<L: Link>(&mut self, link: &mut L) -> Option<Event> {
         while let Some(event) = self.hca.poll_event() {

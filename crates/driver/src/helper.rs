@@ -5,10 +5,10 @@ use ferroce_hca::{Span, Time};
 use crate::Sent;
 use crate::patience::{AROUND, LOOK_AGAIN, POLLING, SPARED_MAX, SPIN, STAND_BACK, STREAM_PACKETS};
 
-/// The thread that serves a device while its program does not: who of the two drives, and when this
-/// one sleeps. It has the thread's decisions; the host has the thread.
+/// Decisions of the thread that serves a device while its program does not: which of the two drives the
+/// device, and when this one sleeps. The thread itself belongs to the host.
 ///
-/// A round begins with [`Helper::look`]. Told to drive, the host takes what has arrived, asks
+/// A round begins with [`Helper::look`]. If the result is to drive, the host receives, asks
 /// [`Helper::leaves_answer`], sends, and asks [`Helper::next`].
 #[derive(Clone, Debug)]
 pub struct Helper {
@@ -21,24 +21,24 @@ pub struct Helper {
 /// What the helper is to do now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Look {
-    /// Sleep for so long, whatever arrives: the program is at it.
+    /// Sleep for so long, whatever arrives, because the program drives the device.
     StandBack(Span),
-    /// Wait for something that the program leaves lying, as one does that has turned to looking at its
-    /// memory, but no longer than this; then say [`Helper::has_waited`].
+    /// Wait at most this long for packets that the program does not receive, for example because it now
+    /// watches its memory; then call [`Helper::has_waited`].
     AwaitAbsence(Span),
     /// Drive the device.
     Drive {
-        /// The program has polled lately and goes on soon.
+        /// The program has polled recently and will probably poll again soon.
         is_around: bool,
     },
 }
 
-/// How waiting for something to lie ended.
+/// How [`Look::AwaitAbsence`] ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waited {
-    /// Something has arrived. The host gives the program [`POLLING`] to take it.
+    /// Packets have arrived. The host gives the program [`POLLING`] to receive them.
     Arrived,
-    /// Somebody has woken the helper.
+    /// Another thread has woken the helper.
     Woken,
     /// Nothing has happened.
     InVain,
@@ -49,27 +49,27 @@ pub enum Waited {
 pub enum Next {
     /// Another round.
     Again,
-    /// Another round, after whoever wants the core has had it.
+    /// Another round, after yielding the core.
     Spin,
-    /// Sleep until something arrives, somebody wakes it, or this time comes.
+    /// Sleep until packets arrive, another thread wakes the helper, or this time is reached.
     Sleep(Option<Time>),
-    /// The link is gone for good. Sleep for so long; timers still run, so that queue pairs fail in time.
+    /// The link is permanently gone. Sleep for so long; timers continue, so that queue pairs fail in time.
     Pause(Span),
 }
 
-/// What a round of driving came to.
+/// The result of a round of driving.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Round {
-    /// Packets that had arrived; `None` if the link is gone.
+    /// Packets received; `None` if the link is gone.
     pub received: Option<usize>,
-    /// A timer ran out.
+    /// A timer expired.
     pub is_due: bool,
     /// See [`Look::Drive`].
     pub is_around: bool,
 }
 
 impl Helper {
-    /// One that begins now.
+    /// A helper that starts now.
     pub fn new(now: Time) -> Self {
         Self {
             last_packet: now,
@@ -98,19 +98,19 @@ impl Helper {
         }
     }
 
-    /// What came of [`Look::AwaitAbsence`]. If nothing arrives for a while that stays longer than a
-    /// program takes that polls, it needs no helper.
+    /// Reports how [`Look::AwaitAbsence`] ended. If for a while no packets wait longer than a polling program
+    /// needs to receive them, the program needs no helper.
     pub fn has_waited(&mut self, waited: Waited) {
         self.stands_back = waited == Waited::InVain;
     }
 
-    /// It has got the device to drive it.
+    /// The helper has locked the device to drive it.
     pub fn has_begun(&mut self) {
         self.spared = 0;
     }
 
-    /// Whether the answer to what the round took is left to the program for [`LEAVE`], so that it
-    /// leaves with its next request.
+    /// Whether the answer to the received packets is left to the program for [`LEAVE`], so that it is sent
+    /// together with its next request.
     ///
     /// [`LEAVE`]: crate::patience::LEAVE
     pub fn leaves_answer(&self, round: Round) -> bool {
@@ -118,7 +118,7 @@ impl Helper {
         round.is_around && is_little && !round.is_due
     }
 
-    /// What comes after a round that has `sent` what there was, where a timer runs until `deadline`.
+    /// What to do after a round; `sent` is how far sending came, `deadline` is the next timer's.
     pub fn next(&mut self, now: Time, round: Round, sent: Sent, deadline: Option<Time>) -> Next {
         match round.received {
             None => Next::Pause(LOOK_AGAIN),

@@ -11,7 +11,7 @@ use self::ideal::Paths;
 use crate::scenario::Scenario;
 use crate::{NodeId, Outcome, Simulation, Standing, TransferId};
 
-/// The figures of a run: what a person wants to know first, and programs, too.
+/// The summary of a run, for people and programs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
@@ -19,7 +19,7 @@ pub struct Summary {
     pub ferroce_version: &'static str,
     /// The scenario's title.
     pub title: String,
-    /// What the scenario is, in hexadecimal digits; its seed does not count.
+    /// A hash of the scenario without its seed, in hexadecimal digits.
     pub scenario_hash: String,
     /// The seed.
     pub seed: u64,
@@ -29,15 +29,15 @@ pub struct Summary {
     pub simulated_ns: u64,
     /// Events simulated.
     pub events: u64,
-    /// Frames that have crossed a cable.
+    /// Cables crossed by all frames together.
     pub hops: u64,
     /// Each job.
     pub jobs: Vec<Job>,
-    /// What happened in the whole fabric.
+    /// Totals for the whole fabric.
     pub totals: Totals,
     /// Flow completion times over ideal ones, of all transfers that completed.
     pub slowdown: Option<Slowdown>,
-    /// The longest that a queue of one priority was.
+    /// The longest queue of one priority.
     pub worst_queue: Option<WorstQueue>,
     /// Waits that ended in a retransmission by adaptive retransmission, in the bins that the device's
     /// histogram has after power-on.
@@ -51,11 +51,11 @@ pub struct Summary {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// Every job has done what it had to do, or has died.
+    /// Every job has finished or failed.
     JobsOver,
-    /// The scenario's duration was over first.
+    /// The scenario's duration ended first.
     TimeUp,
-    /// Nothing would ever have happened any more.
+    /// Jobs were left, but no further event was scheduled.
     Stuck,
     /// It was interrupted.
     Interrupted,
@@ -69,15 +69,15 @@ pub struct Job {
     pub name: String,
     /// How it ended.
     pub fate: Fate,
-    /// What it died of.
+    /// Why it failed.
     pub cause: Option<&'static str>,
     /// From its first transfer to the delivery of its last, or to its end.
     pub time_ns: Option<u64>,
-    /// The shortest that could be: no queues, no losses.
+    /// The shortest possible time: without queues and losses.
     pub ideal_ns: u64,
     /// The difference, if it finished.
     pub lost_ns: Option<u64>,
-    /// Transfers that it has.
+    /// Its transfers.
     pub transfers: u32,
     /// Those delivered.
     pub delivered: u32,
@@ -85,7 +85,7 @@ pub struct Job {
     pub payload_bytes: u64,
     /// Queue pairs that failed.
     pub failures: u32,
-    /// Retransmission timers of its queue pairs that ran out.
+    /// Retransmission timers of its queue pairs that expired.
     pub timeouts: u64,
     /// Of its transfers.
     pub slowdown: Option<Slowdown>,
@@ -96,7 +96,7 @@ pub struct Job {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// All was delivered.
+    /// All its transfers were delivered.
     Finished,
     /// A queue pair failed, and the job with it.
     Aborted,
@@ -104,11 +104,11 @@ pub enum Fate {
     Unfinished,
 }
 
-/// What happened in the whole fabric.
+/// Totals for the whole fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Totals {
-    /// Retransmission timers that ran out.
+    /// Retransmission timers that expired.
     pub timeouts: u64,
     /// Those of adaptive retransmission.
     pub adaptive_timeouts: u64,
@@ -118,9 +118,9 @@ pub struct Totals {
     pub retransmitted: u64,
     /// Those of them that their receivers had executed, although no answer was lost.
     pub spurious: u64,
-    /// Those that the cards' own counter knows, `spurious_retransmissions`.
+    /// Those that the cards' own counter counts, `spurious_retransmissions`.
     pub spurious_counted: u64,
-    /// Sequence errors that receivers have told.
+    /// Sequence errors that receivers reported.
     pub sequence_naks: u64,
     /// Packets lost for lack of room in a switch.
     pub dropped_full: u64,
@@ -132,7 +132,7 @@ pub struct Totals {
     pub lost_down: u64,
     /// Packets that arrived with a wrong ICRC.
     pub corrupted: u64,
-    /// Packets that no path led on.
+    /// Packets without a path to their destination.
     pub unreachable: u64,
     /// PFC frames sent.
     pub pauses: u64,
@@ -158,13 +158,13 @@ pub struct Slowdown {
     pub max: f64,
 }
 
-/// The longest that a queue of one priority was.
+/// The longest queue of one priority.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorstQueue {
-    /// The cable that it waited for, from the switch that it waited in: `leaf0-h3`.
+    /// The cable behind the queue, named from the queue's switch: `leaf0-h3`.
     pub port: String,
-    /// How long it was.
+    /// Its length.
     pub bytes: u64,
 }
 
@@ -174,9 +174,9 @@ pub struct WorstQueue {
 pub struct Bin {
     /// The shortest wait that it counts.
     pub low_ns: u64,
-    /// The shortest wait that it no longer counts; null for the last bin, which has no end.
+    /// The first wait above it; null for the last bin, which has no upper bound.
     pub high_ns: Option<u64>,
-    /// Waits of that length.
+    /// Waits in this bin.
     pub count: u64,
 }
 
@@ -195,9 +195,9 @@ pub struct Flow {
     pub bytes: u32,
     /// When it was posted.
     pub start_ns: u64,
-    /// How long it took to the acknowledgement; none if that never came.
+    /// From the post to the acknowledgement; `None` if it was never acknowledged.
     pub fct_ns: Option<u64>,
-    /// How long it takes with nothing else in the fabric.
+    /// The same in an empty fabric.
     pub ideal_ns: u64,
 }
 
@@ -210,10 +210,10 @@ impl Flow {
     }
 }
 
-/// A queue pair that has sent: the sender's end of a connection, under its last numbers.
+/// A queue pair that has sent: the sender's end of a connection, with its latest numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct QpRow {
-    /// The job that it works for.
+    /// Its job.
     pub job: u16,
     /// Its host.
     pub src: u32,
@@ -229,15 +229,15 @@ pub struct QpRow {
     pub acknowledged: u32,
     /// Payload of those acknowledged, bytes.
     pub bytes: u64,
-    /// Retransmission timers of it that ran out.
+    /// Its retransmission timers that expired.
     pub timeouts: u32,
-    /// How long these had waited together.
+    /// The sum of their waits.
     pub waited_ns: u64,
     /// How often it failed.
     pub failures: u32,
 }
 
-/// A retransmission timer that ran out.
+/// A retransmission timer that expired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct TimeoutRow {
     /// When.
@@ -246,7 +246,7 @@ pub struct TimeoutRow {
     pub host: u32,
     /// Its queue pair.
     pub qpn: u32,
-    /// The job that this works for.
+    /// The job of that queue pair.
     pub job: u16,
     /// How long it had waited.
     pub wait_ns: u64,
@@ -256,7 +256,7 @@ pub struct TimeoutRow {
     pub fatal: bool,
 }
 
-/// What has come of a simulation.
+/// The results of a simulation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Results {
     /// The figures.
@@ -270,7 +270,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// What has come of a scenario's simulation; `standing` is how it stopped.
+    /// The results of a scenario's simulation; `standing` says how it ended.
     #[must_use]
     pub fn new(scenario: &Scenario, simulation: &Simulation, standing: Standing) -> Self {
         let mut paths = Paths::new(&scenario.topology, scenario.device.mtu);
@@ -472,7 +472,7 @@ fn worst_queue(simulation: &Simulation) -> Option<WorstQueue> {
     })
 }
 
-/// The name of one way of a cable: from where to where.
+/// The name of one direction of a cable: its ends in that order.
 #[must_use]
 pub fn line_name(topology: &crate::Topology, cable: usize, end: usize) -> String {
     let ends = topology.cables[cable].ends;

@@ -6,44 +6,44 @@ use ferroce_fabric::{Simulation, Time};
 use ferroce_hca::Counter;
 use serde::{Deserialize, Serialize};
 
-/// Events between two looks at whether to go on.
+/// Events between two checks of whether to continue.
 const EVENTS: u64 = 200_000;
 
 /// How a run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// Every job was done, or had died.
+    /// Every job had finished or failed.
     Over,
-    /// The scenario's time was up.
+    /// The scenario's duration had ended.
     TimeUp,
-    /// Something was left to do, and nothing would ever happen.
+    /// Jobs were left, but no further event was scheduled.
     Stuck,
-    /// The run could not be made, [`Outcome::error`] says why.
+    /// The run failed; [`Outcome::error`] says why.
     Failed,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub struct Outcome {
     /// How it ended.
     pub standing: Standing,
-    /// Why it could not be made.
+    /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Every message of every job arrived, and no job died.
+    /// Every message of every job arrived, and no job failed.
     pub survived: bool,
-    /// When the last job was done, in picoseconds, if all survived.
+    /// When the last job finished, in picoseconds, if all survived.
     pub ended_ps: Option<u64>,
-    /// When the first job died.
+    /// When the first job failed, in picoseconds.
     pub died_ps: Option<u64>,
-    /// Messages, and those that arrived.
+    /// Messages.
     pub transfers: u64,
-    /// Those that arrived.
+    /// Messages that arrived.
     pub delivered: u64,
     /// Queue pairs that failed.
     pub failures: u64,
-    /// Retransmission timers that ran out.
+    /// Retransmission timers that expired.
     pub timeouts: u64,
     /// Packets sent again.
     pub retransmitted: u64,
@@ -63,14 +63,14 @@ pub struct Outcome {
     pub events: u64,
 }
 
-/// A number that reports have of every run.
+/// A number that reports show for each run.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Its name in tables, with its unit.
     pub name: &'static str,
     /// What it is.
     pub doc: &'static str,
-    /// The number, where there is one, of a run and of the one it is compared with.
+    /// Computes it from a run and the run it is compared with; `None` if it does not apply.
     pub of: fn(&Outcome, Option<&Outcome>) -> Option<f64>,
 }
 
@@ -120,7 +120,7 @@ pub const METRICS: &[Metric] = &[
 ];
 
 impl Outcome {
-    /// Runs a scenario; none if `goes_on` said no.
+    /// Runs a scenario; `None` if `goes_on` returned false.
     pub fn of(mut scenario: Scenario, goes_on: &dyn Fn() -> bool) -> Option<Self> {
         // No code looks at samples.
         scenario.recording.queues = false;
