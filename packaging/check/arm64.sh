@@ -13,7 +13,7 @@ tar -xzf "$packages"/ferroce-*-aarch64-linux.tar.gz --strip-components=1
 export FERROCE_DIR=$work/devices QEMU_LD_PREFIX=$root
 
 arm() {
-    qemu-aarch64-static "$@"
+    timeout 120 qemu-aarch64-static "$@"
 }
 
 arm bin/ferroce --version

@@ -35,7 +35,7 @@ clean_up() {
 trap clean_up EXIT
 
 run() {
-    "${engine[@]}" run --rm "${options[@]}" "$@"
+    timeout 120 "${engine[@]}" run --rm "${options[@]}" "$@"
 }
 
 skopeo copy -q "oci-archive:$packages/ferroce-$version-image.tar" "$store$image"
@@ -65,7 +65,10 @@ pod() {
         -ec "$(cat "$work/job.sh")" >"$work/pod-$1" 2>&1
 }
 pod 0 &
-until "${engine[@]}" exec "$tag-0" true 2>/dev/null; do sleep 0.2; done
+until "${engine[@]}" exec "$tag-0" true 2>/dev/null; do
+    kill -0 $! || { cat "$work/pod-0"; exit 1; }
+    sleep 0.2
+done
 pod 1 || { cat "$work/pod-1"; exit 1; }
 wait $!
 grep -q '^ 65536 ' "$work/pod-1"

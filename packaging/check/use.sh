@@ -5,7 +5,7 @@ set -euo pipefail
 cd /tmp
 
 ! command -v cargo cc gcc >/dev/null
-ferroce run -- ib_write_bw -n 1000 >server.txt 2>&1 &
+timeout 60 ferroce run -- ib_write_bw -n 1000 >server.txt 2>&1 &
 server=$!
 for _ in $(seq 100); do
     ! ferroce run -- ib_write_bw -n 1000 127.0.0.1 >client.txt 2>&1 || break
