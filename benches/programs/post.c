@@ -19,15 +19,15 @@ enum { BYTES = 8, RUN = 32, DEPTH = 256, RUNS = 4000, POLLS = 100000, LOOPS = 5,
 
 // A queue pair with its completion queue, and its peer on the same device.
 struct end {
+	struct ibv_mr *mr;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp, *peer;
 	int outstanding;
 };
 
-static struct ibv_pd *pd;
-static struct ibv_mr *mr;
 static char memory[4096];
-static struct end ends[2];
+// Two of one context, and one of a context that another thread has opened.
+static struct end ends[2], apart;
 
 static double now_ns(void)
 {
@@ -81,36 +81,57 @@ static void connect_one(struct ibv_qp *own, struct ibv_qp *peer, union ibv_gid g
 				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-static void begin(void)
+static struct ibv_context *open_device(void)
 {
 	int count;
 	struct ibv_device **list = ibv_get_device_list(&count);
 	CHECK(list && count > 0);
 	struct ibv_context *context = ibv_open_device(list[0]);
 	CHECK(context);
-	CHECK((pd = ibv_alloc_pd(context)));
-	mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	CHECK(mr);
+	return context;
+}
+
+static void make(struct end *end, struct ibv_context *context)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	CHECK(pd);
+	end->mr = ibv_reg_mr(pd, memory, sizeof memory,
+			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	CHECK(end->mr);
+	CHECK((end->cq = ibv_create_cq(context, 2 * DEPTH, NULL, NULL, 0)));
+	struct ibv_qp_init_attr init = {
+		.send_cq = end->cq,
+		.recv_cq = end->cq,
+		.qp_type = IBV_QPT_RC,
+		.sq_sig_all = 1,
+		.cap = { .max_send_wr = DEPTH,
+			 .max_recv_wr = 1,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1,
+			 .max_inline_data = BYTES },
+	};
+	CHECK((end->qp = ibv_create_qp(pd, &init)));
+	CHECK((end->peer = ibv_create_qp(pd, &init)));
 	union ibv_gid gid;
 	CHECK(!ibv_query_gid(context, 1, 0, &gid));
-	for (struct end *end = ends; end < ends + 2; end++) {
-		CHECK((end->cq = ibv_create_cq(context, 2 * DEPTH, NULL, NULL, 0)));
-		struct ibv_qp_init_attr init = {
-			.send_cq = end->cq,
-			.recv_cq = end->cq,
-			.qp_type = IBV_QPT_RC,
-			.sq_sig_all = 1,
-			.cap = { .max_send_wr = DEPTH,
-				 .max_recv_wr = 1,
-				 .max_send_sge = 1,
-				 .max_recv_sge = 1,
-				 .max_inline_data = BYTES },
-		};
-		CHECK((end->qp = ibv_create_qp(pd, &init)));
-		CHECK((end->peer = ibv_create_qp(pd, &init)));
-		connect_one(end->qp, end->peer, gid);
-		connect_one(end->peer, end->qp, gid);
-	}
+	connect_one(end->qp, end->peer, gid);
+	connect_one(end->peer, end->qp, gid);
+}
+
+static void *make_apart(void *unused)
+{
+	make(&apart, open_device());
+	return unused;
+}
+
+static void begin(void)
+{
+	struct ibv_context *context = open_device();
+	make(&ends[0], context);
+	make(&ends[1], context);
+	pthread_t other;
+	CHECK(!pthread_create(&other, NULL, make_apart, NULL));
+	CHECK(!pthread_join(other, NULL));
 }
 
 // Polls until no more than so many requests wait for their answers.
@@ -126,14 +147,14 @@ static void drain(struct end *end, int most)
 	}
 }
 
-static struct ibv_send_wr request(struct ibv_sge *sge, int send_flags)
+static struct ibv_send_wr request(struct end *end, struct ibv_sge *sge, int send_flags)
 {
 	return (struct ibv_send_wr){
 		.sg_list = sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = send_flags,
-		.wr.rdma = { .remote_addr = (uintptr_t)memory + 64, .rkey = mr->rkey },
+		.wr.rdma = { .remote_addr = (uintptr_t)memory + 64, .rkey = end->mr->rkey },
 	};
 }
 
@@ -144,8 +165,8 @@ static double posts(int chained, int send_flags)
 {
 	static double took[RUNS];
 	struct end *end = &ends[0];
-	struct ibv_sge sge = { (uintptr_t)memory, BYTES, mr->lkey };
-	struct ibv_send_wr first = request(&sge, send_flags), list[RUN], *bad;
+	struct ibv_sge sge = { (uintptr_t)memory, BYTES, end->mr->lkey };
+	struct ibv_send_wr first = request(end, &sge, send_flags), list[RUN], *bad;
 	for (int i = 0; i < RUN; i++) {
 		list[i] = first;
 		list[i].next = (i + 1) % chained ? &list[i + 1] : NULL;
@@ -185,8 +206,8 @@ static double polls(void)
 static void *streams(void *argument)
 {
 	struct end *end = argument;
-	struct ibv_sge sge = { (uintptr_t)memory, BYTES, mr->lkey };
-	struct ibv_send_wr wr = request(&sge, IBV_SEND_INLINE), *bad;
+	struct ibv_sge sge = { (uintptr_t)memory, BYTES, end->mr->lkey };
+	struct ibv_send_wr wr = request(end, &sge, IBV_SEND_INLINE), *bad;
 	for (int sent = 0; sent < MESSAGES; sent++) {
 		drain(end, DEPTH - 1);
 		CHECK(!ibv_post_send(end->qp, &wr, &bad));
@@ -196,19 +217,19 @@ static void *streams(void *argument)
 	return NULL;
 }
 
-// What a message takes where so many threads send, each on a queue pair of its own.
-static double messages(int threads)
+// What a message takes where a thread sends, and another one on a queue pair of its own, if there is one.
+static double messages(struct end *second)
 {
 	double took[LOOPS];
 	for (int loop = 0; loop < LOOPS; loop++) {
 		pthread_t other;
 		double began = now_ns();
-		if (threads == 2)
-			CHECK(!pthread_create(&other, NULL, streams, &ends[1]));
+		if (second)
+			CHECK(!pthread_create(&other, NULL, streams, second));
 		streams(&ends[0]);
-		if (threads == 2)
+		if (second)
 			CHECK(!pthread_join(other, NULL));
-		took[loop] = (now_ns() - began) / MESSAGES / threads;
+		took[loop] = (now_ns() - began) / MESSAGES / (second ? 2 : 1);
 	}
 	return median(took, LOOPS);
 }
@@ -239,8 +260,9 @@ int main(void)
 	printf("post, by key\t%.1f\n", posts(1, 0));
 	printf("post in lists of 32, inline\t%.1f\n", posts(RUN, IBV_SEND_INLINE));
 	printf("poll of an empty queue\t%.1f\n", polls());
-	printf("message, 1 thread\t%.1f\n", messages(1));
-	printf("message, 2 threads\t%.1f\n", messages(2));
+	printf("message, 1 thread\t%.1f\n", messages(NULL));
+	printf("message, 2 threads\t%.1f\n", messages(&ends[1]));
+	printf("message, 2 threads with a context each\t%.1f\n", messages(&apart));
 	// Nothing is tidied up: the process ends, and the device with it.
 	fflush(stdout);
 	return 0;

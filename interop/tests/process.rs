@@ -82,6 +82,27 @@ mod threads {
     );
 }
 
+/// The same of one that has to know how often a process has a device open at most.
+fn on_so_many_cores(program: &str, case: &str) {
+    let mut lab = Lab::new(case);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    lab.set("CORES", &cores.to_string());
+    run(lab, program, case);
+}
+
+mod contexts {
+    cases!(on_so_many_cores "process_contexts":
+        of_threads,
+        of_one_thread,
+        between,
+        imported,
+        come_and_go,
+    );
+    cases!(refused "process_contexts":
+        xrc_file,
+    );
+}
+
 mod life {
     cases!(refused "process_life":
         closefrom_all,

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::thread::{self, ThreadId, available_parallelism};
 
 use ferroce_border::border;
 use ferroce_hca::{CqId, Event, Hca, QpEvent, SrqId, VerbsError, limits};
@@ -118,9 +119,14 @@ pub(crate) fn spec(name: &str) -> Option<DeviceSpec> {
     found.map(|listed| listed.spec.clone())
 }
 
-/// A device that this process has open; all contexts of it share it.
+/// A device that this process has open; the contexts that a thread opens share it.
+///
+/// To the device it is a process: it has a slot there, and a socket, queue pairs and a lock of its own.
+/// Threads with contexts of their own therefore do not wait for each other.
 pub(crate) struct Adapter {
     pub(crate) listed: &'static Listed,
+    /// The thread that opened it.
+    opener: ThreadId,
     pub(crate) device: Device,
     pub(crate) routes: Arc<Routes>,
     /// Tells the time of day of completions.
@@ -132,6 +138,9 @@ pub(crate) struct Adapter {
     /// Tells this process's use of the device from that of others.
     pub(crate) identity: u64,
 }
+
+/// A process has a device open at most so often at a time: the device has 254 slots for all processes.
+const ADAPTERS_MAX: usize = 16;
 
 /// The only port.
 const PORT: u64 = 1;
@@ -282,17 +291,42 @@ pub(crate) fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
 
 static OPEN: LazyLock<Mutex<Vec<Weak<Adapter>>>> = LazyLock::new(Mutex::default);
 
+/// One that is open, for a thread that opens the device: its own, or that of the fewest contexts if there
+/// are as many as `max`.
+fn share<A: Clone>(
+    open: &[A],
+    max: usize,
+    is_own: impl Fn(&A) -> bool,
+    users: impl Fn(&A) -> usize,
+) -> Option<A> {
+    let own = open.iter().find(|adapter| is_own(adapter));
+    let is_full = open.len() >= max;
+    let shared = || {
+        open.iter()
+            .filter(|_| is_full)
+            .min_by_key(|adapter| users(adapter))
+    };
+    own.or_else(shared).cloned()
+}
+
 impl Adapter {
-    /// Opens a device, or shares it if this process has it open.
+    /// Opens a device, or shares it with contexts of this process.
     pub(crate) fn attach(listed: &'static Listed) -> Result<Arc<Self>, Error> {
         let _pass = fork::pass();
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|adapter| adapter.strong_count() > 0);
-        let same = |adapter: &Arc<Self>| {
-            let is_live = !adapter.device.is_orphaned() && !adapter.device.has_failed();
-            is_live && std::ptr::eq(adapter.listed, listed)
+        let same = Self::live_ones(&open, listed);
+        let opener = thread::current().id();
+        // Beyond one for each core it gains nothing.
+        let max = available_parallelism().map_or(1, |cores| cores.get().min(ADAPTERS_MAX));
+        // An event queue is a context.
+        let users = |adapter: &Arc<Self>| {
+            read(&adapter.routes.contexts)
+                .iter()
+                .filter(|it| it.strong_count() > 0)
+                .count()
         };
-        if let Some(adapter) = open.iter().filter_map(Weak::upgrade).find(same) {
+        if let Some(adapter) = share(&same, max, |it| it.opener == opener, users) {
             return Ok(adapter);
         }
         let registry = Registry::open()?;
@@ -306,6 +340,7 @@ impl Adapter {
         device.set_event_sink(Box::new(move |hca, event| sink.deliver(hca, event)));
         let adapter = Arc::new(Self {
             listed,
+            opener,
             wall_clock: WallClock::new(|| device.now()),
             device,
             routes,
@@ -317,6 +352,23 @@ impl Adapter {
         at_exit();
         fork::watch();
         Ok(adapter)
+    }
+
+    /// The one of this identity, if this process has it open.
+    pub(crate) fn of_identity(listed: &'static Listed, identity: u64) -> Option<Arc<Self>> {
+        let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = Self::live_ones(&open, listed);
+        same.into_iter()
+            .find(|adapter| adapter.identity == identity)
+    }
+
+    fn live_ones(open: &[Weak<Self>], listed: &'static Listed) -> Vec<Arc<Self>> {
+        let adapters = open.iter().filter_map(Weak::upgrade);
+        let is_live = |adapter: &Arc<Self>| {
+            let is_live = !adapter.device.is_orphaned() && !adapter.device.has_failed();
+            is_live && std::ptr::eq(adapter.listed, listed)
+        };
+        adapters.filter(is_live).collect()
     }
 
     /// The device, unless this process is a child of the one that opened it.

@@ -67,8 +67,10 @@ fn import_device(cmd_fd: c_int) -> Result<*mut ibv_context, Error> {
         return Err(io::Error::from_raw_os_error(libc::EBADF).into());
     }
     let (name, identity) = read_command(cmd_fd)?;
-    let adapter = Adapter::attach(adapter::named(&name)?)?;
-    let foreign = adapter.identity != identity;
+    let listed = adapter::named(&name)?;
+    let own = Adapter::of_identity(listed, identity);
+    let foreign = own.is_none();
+    let adapter = own.map_or_else(|| Adapter::attach(listed), Ok)?;
     context::make(adapter, foreign, || {
         // SAFETY: the program gives the descriptor away with a call that succeeds.
         Ok(unsafe { OwnedFd::from_raw_fd(cmd_fd) })

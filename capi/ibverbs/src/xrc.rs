@@ -66,13 +66,10 @@ fn open(context: *mut ibv_context, init: &ibv_xrcd_init_attr) -> Result<*mut ibv
         fd => Some(inode(fd)?),
     };
     let _changes = changes();
-    let known = file.and_then(|file| {
-        let same = |xrcd: &Xrcd| shares_device(xrcd, &own) && xrcd.file == Some(file);
-        let all = XRCDS.all();
-        all.iter()
-            .find(|xrcd| same(xrcd.own()))
-            .map(|xrcd| xrcd.own().id)
-    });
+    let known = match file {
+        Some(file) => domain_of(file, &own)?,
+        None => None,
+    };
     let id = match known {
         Some(_) if init.oflags & libc::O_EXCL != 0 => {
             let allowed = "without O_EXCL: the file has a domain";
@@ -90,6 +87,23 @@ fn open(context: *mut ibv_context, init: &ibv_xrcd_init_attr) -> Result<*mut ibv
         file,
     };
     Ok(XRCDS.insert(ibv_xrcd { context }, xrcd))
+}
+
+/// The domain of a file on the context's device.
+fn domain_of(file: (u64, u64), context: &ContextRef) -> Result<Option<XrcdId>, Error> {
+    let all = XRCDS.all();
+    let listed = context.adapter.listed;
+    let mut openers = all.iter().map(|xrcd| xrcd.own()).filter(|xrcd| {
+        xrcd.file == Some(file) && std::ptr::eq(xrcd.context.adapter.listed, listed)
+    });
+    let Some(first) = openers.next() else {
+        return Ok(None);
+    };
+    match shares_device(first, context) {
+        true => Ok(Some(first.id)),
+        // Two threads have it open, each for itself.
+        false => Err(Error::OtherContext("XRC domain of this file")),
+    }
 }
 
 fn shares_device(xrcd: &Xrcd, context: &ContextRef) -> bool {
