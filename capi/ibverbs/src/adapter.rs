@@ -291,50 +291,41 @@ pub(crate) fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
 
 static OPEN: LazyLock<Mutex<Vec<Weak<Adapter>>>> = LazyLock::new(Mutex::default);
 
-/// One that is open, for a thread that opens the device: its own, or that of the fewest contexts if there
-/// are as many as `max`.
-fn share<A: Clone>(
-    open: &[A],
-    max: usize,
-    is_own: impl Fn(&A) -> bool,
-    users: impl Fn(&A) -> usize,
-) -> Option<A> {
-    let own = open.iter().find(|adapter| is_own(adapter));
-    let is_full = open.len() >= max;
-    let shared = || {
-        open.iter()
-            .filter(|_| is_full)
-            .min_by_key(|adapter| users(adapter))
-    };
-    own.or_else(shared).cloned()
-}
-
 impl Adapter {
-    /// Opens a device, or shares it with contexts of this process.
+    /// Opens a device, or shares it with contexts of this process: those of this thread, or any if more
+    /// threads have it open than gain by that.
     pub(crate) fn attach(listed: &'static Listed) -> Result<Arc<Self>, Error> {
         let _pass = fork::pass();
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|adapter| adapter.strong_count() > 0);
         let same = Self::live_ones(&open, listed);
         let opener = thread::current().id();
-        // Beyond one for each core it gains nothing.
+        if let Some(own) = same.iter().find(|adapter| adapter.opener == opener) {
+            return Ok(Arc::clone(own));
+        }
+        let least_used = same
+            .iter()
+            .min_by_key(|adapter| adapter.contexts())
+            .cloned();
         let max = available_parallelism().map_or(1, |cores| cores.get().min(ADAPTERS_MAX));
-        // An event queue is a context.
-        let users = |adapter: &Arc<Self>| {
-            read(&adapter.routes.contexts)
-                .iter()
-                .filter(|it| it.strong_count() > 0)
-                .count()
-        };
-        if let Some(adapter) = share(&same, max, |it| it.opener == opener, users) {
+        if same.len() >= max
+            && let Some(adapter) = least_used
+        {
             return Ok(adapter);
         }
         let registry = Registry::open()?;
         let options = AttachOptions {
             tap: capture::tap(),
+            once_more: least_used.is_some(),
             ..AttachOptions::default()
         };
-        let device = Device::attach(&registry, &listed.spec.name, options)?;
+        let attached = Device::attach(&registry, &listed.spec.name, options);
+        let device = match (attached, least_used) {
+            (Ok(device), _) => device,
+            // The device has no further slot, or the process no further descriptor or thread.
+            (Err(_), Some(adapter)) => return Ok(adapter),
+            (Err(error), None) => return Err(error.into()),
+        };
         let routes = Arc::new(Routes::default());
         let sink = Arc::clone(&routes);
         device.set_event_sink(Box::new(move |hca, event| sink.deliver(hca, event)));
@@ -360,6 +351,11 @@ impl Adapter {
         let same = Self::live_ones(&open, listed);
         same.into_iter()
             .find(|adapter| adapter.identity == identity)
+    }
+
+    fn contexts(&self) -> usize {
+        let queues = read(&self.routes.contexts);
+        queues.iter().filter(|it| it.strong_count() > 0).count()
     }
 
     fn live_ones(open: &[Weak<Self>], listed: &'static Listed) -> Vec<Arc<Self>> {

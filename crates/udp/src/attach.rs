@@ -26,6 +26,9 @@ pub struct AttachOptions {
     pub socket: Options,
     /// Report every timer expiry as [`ferroce_hca::Event::TimerExpired`].
     pub trace_timers: bool,
+    /// The process has the device open, and shares it with itself from now on. Half of the slots are left
+    /// to processes that have none.
+    pub once_more: bool,
 }
 
 impl Device {
@@ -51,8 +54,15 @@ impl Device {
         let failed = |source| RegistryError::state(shared.path(), source);
         shared.keep_card().map_err(failed)?;
         let membership = shared.membership().map_err(failed)?;
+        let max = match options.once_more {
+            true => SLOT_MAX / 2,
+            false => SLOT_MAX,
+        };
+        if options.once_more && shared.others().map_err(failed)?.len() >= max.into() {
+            return Err(OpenError::Full { max });
+        }
         let slot = shared.claim_slot(&membership).map_err(failed)?;
-        let slot = slot.ok_or(OpenError::Full { max: SLOT_MAX })?;
+        let slot = slot.ok_or(OpenError::Full { max })?;
         let mailbox = shared.mailbox(slot).map_err(failed)?;
         // What is wrong with the port is said now, though it is shared later.
         let address = SocketAddr::new(spec.address, spec.port);
@@ -92,5 +102,36 @@ impl Device {
             attachment,
             Some(neighbours),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::tests::pair;
+
+    #[test]
+    fn a_process_that_has_a_slot_leaves_half_of_them_to_others() {
+        let (side, _, place) = pair(9);
+        let registry = Registry::at(place.path()).unwrap();
+        let spec = side.device.spec();
+        let others = || {
+            let shared = registry.share(spec).unwrap();
+            shared.claim_slot(&shared.membership().unwrap()).unwrap();
+            shared
+        };
+        let once_more = || {
+            let options = AttachOptions {
+                once_more: true,
+                ..AttachOptions::default()
+            };
+            Device::attach_unserved(&registry, &spec.name, options)
+        };
+        let mut held: Vec<_> = (2..SLOT_MAX / 2).map(|_| others()).collect();
+        drop(once_more().unwrap());
+        held.push(others());
+        assert!(matches!(once_more(), Err(OpenError::Full { max: 127 })));
+        let first = Device::attach_unserved(&registry, &spec.name, AttachOptions::default());
+        assert!(first.is_ok());
     }
 }
