@@ -1,5 +1,7 @@
 //! Decides when a device receives, answers, sends, spins and sleeps.
 
+use std::mem;
+
 use ferroce_hca::{Event, Hca, Outgoing, Posted, Time};
 
 use crate::doorbell::{Doorbell, Ring, Waiting};
@@ -68,6 +70,8 @@ pub struct Driver {
     second_look: SecondLook,
     /// When something was last sent, or looked for to be sent.
     sent: Time,
+    /// The program has posted since packets of a stream, or of a long message, last arrived.
+    has_posted: bool,
 }
 
 impl Driver {
@@ -83,6 +87,7 @@ impl Driver {
             stirred: Time::ZERO,
             second_look: SecondLook::default(),
             sent: Time::ZERO,
+            has_posted: false,
         }
     }
 
@@ -90,7 +95,7 @@ impl Driver {
 
     /// One round of a polling program; `polled` is the time of the poll.
     ///
-    /// The answers to a few packets ([`STREAM_PACKETS`]) wait for the next round or for the program's next
+    /// The answers to what is no [stream](Self::is_stream) wait for the next round or for the program's next
     /// request, and are sent with it in one batch, so that a reply and an acknowledgement cost one system
     /// call.
     pub fn poll<L: Link>(&mut self, polled: Time, now: impl Fn() -> Time, link: &mut L) {
@@ -106,7 +111,7 @@ impl Driver {
             self.stirred = polled;
         }
         let is_due = self.run_timers(polled, &now, link);
-        if is_due || packets > STREAM_PACKETS {
+        if self.is_stream(packets) || is_due {
             self.transmit(&now, link);
         }
         self.is_deferred = self.hca.wants_transmit();
@@ -133,6 +138,7 @@ impl Driver {
         if posted == Posted::default() {
             return Ring::Waits; // for answers, or there is nothing
         }
+        self.has_posted = true;
         let ring = self.doorbell.ring(posted, is_watched, now);
         self.is_deferred |= ring == Ring::Waits;
         ring
@@ -205,9 +211,21 @@ impl Driver {
         }
         Round {
             received,
+            is_stream: self.is_stream(received.unwrap_or(0)),
             is_due: self.run_timers(began, now, link),
             is_around,
         }
+    }
+
+    /// Whether the peer streams, by the packets that a round has received, and needs the acknowledgements at
+    /// once. A peer that waits for the answer to a message does not: the program has posted between its
+    /// messages. If it were told early, it would stop polling, and the answer wait for its helper.
+    fn is_stream(&mut self, packets: usize) -> bool {
+        if packets <= STREAM_PACKETS {
+            return false;
+        }
+        let converses = mem::take(&mut self.has_posted);
+        !converses || packets > ROUND_PACKETS
     }
 
     /// Frees memory that the device needed for traffic before the helper sleeps, unless the program will

@@ -3,7 +3,7 @@
 use ferroce_hca::{Span, Time};
 
 use crate::Sent;
-use crate::patience::{AROUND, LOOK_AGAIN, POLLING, SPARED_MAX, SPIN, STAND_BACK, STREAM_PACKETS};
+use crate::patience::{AROUND, LOOK_AGAIN, POLLING, SPARED_MAX, SPIN, STAND_BACK};
 
 /// Decisions of the thread that serves a device while its program does not: which of the two drives the
 /// device, and when this one sleeps. The thread itself belongs to the host.
@@ -62,6 +62,8 @@ pub enum Next {
 pub struct Round {
     /// Packets received; `None` if the link is gone.
     pub received: Option<usize>,
+    /// They are part of a stream, whose sender waits for acknowledgements.
+    pub is_stream: bool,
     /// A timer expired.
     pub is_due: bool,
     /// See [`Look::Drive`].
@@ -114,8 +116,8 @@ impl Helper {
     ///
     /// [`LEAVE`]: crate::patience::LEAVE
     pub fn leaves_answer(&self, round: Round) -> bool {
-        let is_little = matches!(round.received, Some(1..=STREAM_PACKETS));
-        round.is_around && is_little && !round.is_due
+        let is_some = round.received.is_some_and(|packets| packets > 0);
+        round.is_around && is_some && !round.is_stream && !round.is_due
     }
 
     /// What to do after a round; `sent` is how far sending came, `deadline` is the next timer's.

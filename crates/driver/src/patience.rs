@@ -6,7 +6,8 @@
 use ferroce_hca::Span;
 
 /// If a receive call returns more packets than this, the peer is streaming and its window needs
-/// acknowledgements immediately. With fewer, it sends a request and waits for the answer.
+/// acknowledgements immediately, unless the program posts after each such batch. With fewer, it sends a
+/// request and waits for the answer.
 pub const STREAM_PACKETS: usize = 4;
 
 /// Packets of a stream that are received in one round before they are acknowledged: a quarter of a

@@ -56,6 +56,50 @@ fn a_stream_is_answered_in_the_round_in_which_it_comes() {
     }
 }
 
+/// A program that posts for each message wants the answer together with the peer's next message, however
+/// long that is: it polls until its own is answered, and then watches its memory.
+#[test]
+fn a_long_message_is_answered_with_the_reply() {
+    let packets = STREAM_PACKETS as u32 + 1;
+    let exchange = |world: &mut World, from: usize| {
+        world.post(from, packets * 4096, false);
+        world.send(from);
+        let to = 1 - from;
+        world.poll(to);
+        world[to].driver.is_deferred()
+    };
+    let mut world = World::new();
+    assert!(
+        !exchange(&mut world, A),
+        "the program at B has posted nothing"
+    );
+    for _ in 0..10 {
+        assert!(exchange(&mut world, B));
+        assert!(exchange(&mut world, A));
+    }
+    let calls = world[B].link.sends.len();
+    assert_eq!(calls, 1 + 10, "one for each message, and the first answer");
+    // Now A streams.
+    world.post(B, 8, false);
+    assert!(exchange(&mut world, A));
+    for _ in 0..10 {
+        assert!(!exchange(&mut world, A));
+    }
+}
+
+/// More than a round brings is more than one message that is answered.
+#[test]
+fn a_whole_round_is_a_stream_whatever_the_program_posts() {
+    let mut world = World::new();
+    world.post(B, 8, false);
+    for _ in 0..=ROUND_PACKETS {
+        world.write(A, 8);
+    }
+    world.send(A);
+    world.poll(B);
+    assert!(!world[B].driver.is_deferred());
+}
+
 /// To send costs more than to receive.
 #[test]
 fn several_batches_of_a_stream_get_one_answer() {
@@ -258,6 +302,7 @@ fn completions_do_not_keep_a_poll_from_looking_at_the_link_for_long() {
 fn a_device_tidies_up_before_a_long_sleep() {
     let round = |is_around| Round {
         received: Some(0),
+        is_stream: false,
         is_due: false,
         is_around,
     };

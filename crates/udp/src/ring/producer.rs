@@ -13,7 +13,7 @@ const ANEW_BYTES: u64 = 256 << 10;
 /// How far apart are the positions at which it is asked whether the ring is empty.
 const ASK_BYTES: u64 = 64 << 10;
 /// Bytes that may wait to be published.
-const UNPUBLISHED_BYTES_MAX: u64 = 16 << 10;
+const UNPUBLISHED_BYTES_MAX: u64 = 64 << 10;
 
 /// The end of a ring that writes.
 #[derive(Debug)]
