@@ -220,6 +220,7 @@ impl Driver {
     /// Whether the peer streams, by the packets that a round has received, and needs the acknowledgements at
     /// once. A peer that waits for the answer to a message does not: the program has posted between its
     /// messages. If it were told early, it would stop polling, and the answer wait for its helper.
+    #[inline]
     fn is_stream(&mut self, packets: usize) -> bool {
         if packets <= STREAM_PACKETS {
             return false;
