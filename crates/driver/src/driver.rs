@@ -95,9 +95,9 @@ impl Driver {
 
     /// One round of a polling program; `polled` is the time of the poll.
     ///
-    /// The answers to what is no [stream](Self::is_stream) wait for the next round or for the program's next
-    /// request, and are sent with it in one batch, so that a reply and an acknowledgement cost one system
-    /// call.
+    /// The answers to a few packets ([`STREAM_PACKETS`]), or to more if the program posts after each such
+    /// batch, wait for the next round or for the program's next request, and are sent with it in one batch,
+    /// so that a reply and an acknowledgement cost one system call.
     pub fn poll<L: Link>(&mut self, polled: Time, now: impl Fn() -> Time, link: &mut L) {
         self.polled = polled;
         if self.is_deferred || self.is_blocked(link) {
