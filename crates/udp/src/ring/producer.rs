@@ -12,7 +12,8 @@ use super::memory::Memory;
 const ANEW_BYTES: u64 = 256 << 10;
 /// How far apart are the positions at which it is asked whether the ring is empty.
 const ASK_BYTES: u64 = 64 << 10;
-/// Bytes that may wait to be published.
+/// Bytes that may wait to be published: a batch of long packets, so that an acknowledgement is not seen
+/// before the message that follows it.
 const UNPUBLISHED_BYTES_MAX: u64 = 64 << 10;
 
 /// The end of a ring that writes.
