@@ -21,13 +21,14 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use ferroce_adp::builtin;
+use ferroce_adp::file::Document;
 use ferroce_adp::file::import::{Imported, import as imported};
-use ferroce_adp::file::{Document, nearest};
 use ferroce_adp::{
     AckTimeoutFloor, DecTrigger, FIRMWARE_EXPONENTS, Policy, PolicyKind, Profile, QpTimeouts,
     Report,
 };
 use ferroce_designer::findings::{Problem, problems};
+use ferroce_units::near;
 
 use crate::output::{Failure, Output};
 
@@ -48,7 +49,9 @@ impl Command {
             Verb::Plot(args) => args.run(to),
             Verb::Apply(args) => args.run(to),
             Verb::Show(args) => args.run(to),
+            Verb::Reset(args) => args.run(to),
             Verb::Emit(args) => args.run(to),
+            Verb::Profile(args) => args.run(to),
             Verb::Profiles(args) => args.run(to),
             Verb::Import(args) => args.run(to),
             Verb::Compare(args) => args.run(to),
@@ -66,8 +69,12 @@ enum Verb {
     Plot(plot::Plot),
     Apply(live::Apply),
     Show(live::Show),
+    Reset(live::Reset),
     Emit(emit::Emit),
-    Profiles(profiles::Profiles),
+    Profile(profiles::Profile),
+    /// What `ferroce adp profile` was called
+    #[command(hide = true)]
+    Profiles(profiles::Old),
     Import(import::Import),
     Compare(compare::Compare),
     Fit(fit::Fit),
@@ -317,9 +324,9 @@ pub(crate) fn read_text(file: &Path) -> Result<String, Failure> {
 fn proposal(file: &Path) -> String {
     let names = builtin::all().iter().map(|built_in| built_in.name);
     let given = file.to_str().filter(|name| !name.contains(['/', '.']));
-    match given.and_then(|name| nearest(name, names)) {
-        Some(name) => format!(", for example {name} (`ferroce adp profiles` lists them)"),
-        None => " (`ferroce adp profiles` lists them)".to_owned(),
+    match given.and_then(|name| near(name, names)) {
+        Some(name) => format!("; did you mean {name}?"),
+        None => "; `ferroce adp profile list` lists those".to_owned(),
     }
 }
 

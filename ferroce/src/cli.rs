@@ -1,12 +1,16 @@
 //! The tree of commands.
 
+mod hints;
+
 use std::ffi::OsString;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::builder::ArgPredicate;
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::output::look::{ColorChoice, columns};
 use crate::output::{Failure, Output};
+use crate::spelling::{self, Spelled};
 use crate::{
     adp, demo, device, explain, identify, install, json, mlxreg, pcap, reg, run, serve, sim, sweep,
 };
@@ -27,7 +31,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
 )]
 pub struct Cli {
     #[command(flatten)]
-    before: device::Before,
+    before: Before,
     /// When to use colour: auto (on a terminal, unless NO_COLOR is set), always or never
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
     #[arg(
@@ -40,73 +44,108 @@ pub struct Cli {
     command: Command,
 }
 
+/// How to print, as iproute2 takes it in front of the noun: commands that print JSON have -j and -p
+/// themselves, and nouns with details have --details.
+#[derive(Args, Clone, Copy, Debug)]
+struct Before {
+    #[arg(short, long, global = true, hide = true)]
+    json: bool,
+    #[arg(short, long, global = true, hide = true)]
+    pretty: bool,
+    #[arg(short, long, hide = true)]
+    details: bool,
+}
+
+/// A command line that was read.
+pub(crate) struct Given {
+    pub(crate) cli: Cli,
+    /// Whether JSON is broken into lines.
+    pub(crate) is_pretty: bool,
+    /// What to write in place of old spellings.
+    newer: Vec<String>,
+}
+
 /// Very wide terminals are not filled with help.
 const HELP_COLUMNS_MAX: usize = 100;
 
-impl Cli {
-    /// The command line, with help as wide as the terminal.
-    pub(crate) fn read(args: Vec<OsString>) -> Result<Self, clap::Error> {
-        let mut command = Self::command().term_width(columns().min(HELP_COLUMNS_MAX));
-        let hint = how_to_name_a_device(&args);
-        let matches = command.try_get_matches_from_mut(args);
-        let mut matches = matches.map_err(|error| with_hint(error, hint))?;
-        let cli = Self::from_arg_matches_mut(&mut matches);
-        cli.map_err(|error| error.format(&mut command))
+/// The tree of commands, for all who read it.
+pub(crate) fn command() -> clap::Command {
+    Cli::command().mut_subcommands(with_pretty)
+}
+
+/// Adds -p to each command that has -j, which it implies.
+fn with_pretty(command: clap::Command) -> clap::Command {
+    let mut command = command.mut_subcommands(with_pretty);
+    let Some(json) = command.get_arguments().find(|it| it.get_id() == "json") else {
+        return command;
+    };
+    let pretty = Arg::new("pretty")
+        .short('p')
+        .long("pretty")
+        .help("Print JSON, broken into lines")
+        .action(ArgAction::SetTrue)
+        .global(json.is_global_set());
+    command = command.mut_arg("json", |json| {
+        json.default_value_if("pretty", ArgPredicate::IsPresent, "true")
+    });
+    command.arg(pretty)
+}
+
+impl Given {
+    /// Reads the command line, with help as wide as the terminal.
+    pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let mut command = command().term_width(columns().min(HELP_COLUMNS_MAX));
+        let Spelled { args, newer } = Spelled::of(args, &command);
+        let matches = command.try_get_matches_from_mut(&args);
+        let mut matches = matches.map_err(|error| hints::on(error, &args, &command))?;
+        let is_pretty = refuse_in_vain(&matches, &command)?;
+        let cli = Cli::from_arg_matches_mut(&mut matches);
+        let cli = cli.map_err(|error| error.format(&mut command))?;
+        Ok(Self {
+            cli,
+            is_pretty,
+            newer,
+        })
     }
 
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        match self.command {
-            Command::Object(object) => object.run(self.before, to),
-            Command::Work(work) => self.before.refuse().and_then(|()| work.run(to)),
+        for newer in &self.newer {
+            spelling::old(newer, to)?;
+        }
+        match self.cli.command {
+            Command::Object(object) => object.run(self.cli.before.details, to),
+            Command::Work(work) => work.run(to),
         }
     }
 }
 
-/// Objects of iproute2's `rdma`: a device stands behind the verb, and -d asks for details.
-const RDMA_STYLE: [&str; 4] = ["dev", "link", "res", "stat"];
-
-/// What to write for a device, if these arguments are about one of these objects.
-fn how_to_name_a_device(args: &[OsString]) -> Option<String> {
-    let mut words = args.iter().skip(1).filter_map(|it| it.to_str());
-    let object = words.find(|it| !it.starts_with('-'))?;
-    RDMA_STYLE.contains(&object).then(|| {
-        format!("a device is named behind the verb, as with rdma: ferroce {object} show DEV")
-    })
-}
-
-/// The complaint about a device that is named in another way, with how to do it.
-fn with_hint(mut error: clap::Error, hint: Option<String>) -> clap::Error {
-    let (what, is_device) = match error.kind() {
-        ErrorKind::InvalidSubcommand => (ContextKind::InvalidSubcommand, None),
-        ErrorKind::UnknownArgument => (ContextKind::InvalidArg, Some("--device")),
-        ErrorKind::MissingRequiredArgument => return with_list_of_devices(error),
-        _ => return error,
-    };
-    let is_meant = match error.get(what) {
-        Some(ContextValue::String(found)) => is_device.is_none_or(|it| found == it),
-        _ => false,
-    };
-    if let (Some(hint), true) = (hint, is_meant) {
-        error.insert(ContextKind::SuggestedArg, ContextValue::None);
-        error.insert(
-            ContextKind::Suggested,
-            ContextValue::StyledStrs(vec![hint.into()]),
-        );
+/// Whether JSON is to be broken into lines. A command that prints none refuses -j, -p and -d in front of
+/// it.
+fn refuse_in_vain(matches: &ArgMatches, root: &clap::Command) -> Result<bool, clap::Error> {
+    let (mut of, mut command, mut path) = (matches, root, Vec::new());
+    let (mut has_json, mut has_details) = (false, false);
+    while let Some((name, inner)) = of.subcommand() {
+        let Some(inner_command) = command.find_subcommand(name) else {
+            break;
+        };
+        (of, command) = (inner, inner_command);
+        path.push(name);
+        let has = |id: &str| {
+            let mut arguments = inner_command.get_arguments();
+            arguments.any(|it| it.get_id() == id && !it.is_hide_set())
+        };
+        has_json |= has("json");
+        has_details |= has("details");
     }
-    error
-}
-
-/// The complaint about a device that is not named, with how to see which there are.
-fn with_list_of_devices(mut error: clap::Error) -> clap::Error {
-    let is_device = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::Strings(missing)) => missing.iter().any(|it| it.contains("DEV>")),
-        _ => false,
+    let (json, pretty) = (of.get_flag("json"), of.get_flag("pretty"));
+    let in_vain = match (json || pretty, matches.get_flag("details")) {
+        (true, _) if !has_json => "-j and -p",
+        (_, true) if !has_details => "-d in front of the command",
+        _ => return Ok(pretty),
     };
-    if is_device {
-        let hint = "devices are listed by: ferroce dev".into();
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint]));
-    }
-    error
+    let path = path.join(" ");
+    let what = format!("`ferroce {path}` has no {in_vain}; leave them out\n");
+    Err(clap::Error::raw(ErrorKind::UnknownArgument, what))
 }
 
 #[derive(Debug, Subcommand)]
@@ -167,8 +206,6 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
-    use clap::Arg;
-
     use super::*;
 
     /// All commands that do something, each with its words.
@@ -183,15 +220,18 @@ mod tests {
     }
 
     fn built() -> clap::Command {
-        let mut command = Cli::command();
+        let mut command = command();
         command.build();
         command
     }
 
     fn is_device(arg: &Arg) -> bool {
         let names = arg.get_value_names().unwrap_or_default();
-        names.iter().any(|name| name.contains("DEV"))
+        names.iter().any(|name| name == "DEV")
     }
+
+    /// Commands that run elsewhere or on other things: what they call a device is an option.
+    const DEVICE_IS_AN_OPTION: [&str; 3] = ["run", "env", "adp fit"];
 
     #[test]
     fn there_is_one_way_to_name_a_device() {
@@ -199,35 +239,42 @@ mod tests {
         each(&built(), "", &mut |path, command| {
             for arg in command.get_arguments().filter(|it| is_device(it)) {
                 match arg.is_positional() {
-                    true => words.push(path.to_owned()),
+                    true => words.push((path.to_owned(), arg.get_index())),
                     false => {
-                        // There -d is rdma's --details to clap, and is spelled out before.
-                        let short = (path != "stat hist").then_some('d');
                         assert_eq!(arg.get_long(), Some("device"), "{path}: {arg}");
-                        assert_eq!(arg.get_short(), short, "{path}: {arg}");
+                        assert_eq!(arg.get_short(), Some('d'), "{path}: {arg}");
+                        let is_shown = DEVICE_IS_AN_OPTION.contains(&path);
+                        assert_eq!(!arg.is_hide_set(), is_shown, "{path}: {arg}");
                         options.push(path.to_owned());
                     }
                 }
             }
         });
-        for path in &words {
-            let object = path.split(' ').next().unwrap_or_default();
-            // No other tool has impair; its device comes first, as in `tc qdisc`.
-            let is_rdmas = RDMA_STYLE.contains(&object) || object == "impair";
-            assert!(is_rdmas, "{path}: write -d, --device");
-        }
-        for path in [
-            "run",
-            "cc set",
-            "reg get",
-            "adp apply",
-            "explain error",
-            "impair",
-        ] {
+        for (path, index) in &words {
+            // The first word after the verb; behind the file where that is what is applied.
+            let behind = ["adp apply", "adp emit"].contains(&path.as_str());
+            assert_eq!(*index, Some(1 + usize::from(behind)), "{path}");
             assert!(
-                options.iter().any(|it| it == path),
-                "{path} lacks -d: {options:?}"
+                options.contains(path) || path == "dev del",
+                "{path} lacks -d"
             );
+        }
+        let verbs = [
+            "link set",
+            "impair set",
+            "impair clear",
+            "cc set",
+            "stat hist show",
+            "adp apply",
+            "adp show",
+            "adp reset",
+            "reg get",
+            "reg set",
+            "explain error",
+            "dev set",
+        ];
+        for verb in verbs {
+            assert!(words.iter().any(|(path, _)| path == verb), "{verb}");
         }
     }
 
@@ -242,44 +289,108 @@ mod tests {
     }
 
     #[test]
+    fn options_mean_the_same_everywhere() {
+        let meanings = [
+            ('j', "json"),
+            ('p', "pretty"),
+            ('d', "device"),
+            ('o', "output"),
+            ('a', "all"),
+            ('q', "quiet"),
+        ];
+        each(&built(), "", &mut |path, command| {
+            let arguments: Vec<_> = command.get_arguments().collect();
+            for arg in &arguments {
+                for (short, long) in meanings {
+                    // In front of the noun -d is what it is to rdma.
+                    if arg.get_short() == Some(short) && !(path.is_empty() && short == 'd') {
+                        assert_eq!(arg.get_long(), Some(long), "{path}: {arg}");
+                    }
+                }
+                assert_ne!(arg.get_long(), Some("out"), "{path}");
+                let is_old = matches!(arg.get_long(), Some("interval")) && !command.is_hide_set();
+                assert!(!is_old, "{path}: write --watch");
+            }
+            let has = |id: &str| arguments.iter().any(|it| it.get_id() == id);
+            assert_eq!(has("json"), has("pretty"), "{path}");
+        });
+    }
+
+    fn help(path: &str, flag: &str) -> String {
+        let args = format!("ferroce {path} {flag}");
+        let args = args.split_whitespace().map(OsString::from);
+        Given::read(args).err().unwrap().render().to_string()
+    }
+
+    #[test]
     fn help_fits_a_terminal() {
         let mut paths = Vec::new();
         each(&built(), "", &mut |path, _| paths.push(path.to_owned()));
         assert!(paths.len() > 60, "{paths:?}");
         for path in paths.iter().filter(|it| *it != "mlxreg") {
-            for help in ["-h", "--help"] {
-                let args = format!("ferroce {path} {help}");
-                let args = args.split_whitespace().map(OsString::from).collect();
-                let text = Cli::read(args).unwrap_err().render().to_string();
-                for line in text.lines() {
-                    assert!(line.chars().count() <= 80, "{path} {help}: {line}");
+            for flag in ["-h", "--help"] {
+                for line in help(path, flag).lines() {
+                    assert!(line.chars().count() <= 80, "{path} {flag}: {line}");
                 }
             }
         }
     }
 
+    fn complaint(line: &str) -> String {
+        let args = line.split(' ').map(OsString::from);
+        Given::read(args).err().unwrap().render().to_string()
+    }
+
     #[test]
-    fn a_device_in_another_place_gets_a_hint() {
-        let complaint = |line: &str| {
-            let args = line.split(' ').map(OsString::from).collect();
-            Cli::read(args).unwrap_err().render().to_string()
-        };
-        for line in [
-            "ferroce stat fr0",
-            "ferroce stat -d fr0",
-            "ferroce dev show --device fr0",
+    fn words_in_another_place_get_a_hint() {
+        for (line, hint) in [
+            (
+                "ferroce stat fr0",
+                "a device is named after the verb: ferroce stat show fr0",
+            ),
+            ("ferroce dev fr0", "ferroce dev show fr0"),
+            ("ferroce link down fr0", "write: ferroce link set DEV down"),
+            ("ferroce res qp", "write: ferroce res show qp"),
+            ("ferroce adp replay", "write: ferroce adp trace"),
+            ("ferroce adp aply x", "did you mean: ferroce adp apply"),
+            ("ferroce cc fr0", "ferroce cc show fr0"),
+            ("ferroce link shwo", "did you mean: ferroce link show"),
         ] {
             let text = complaint(line);
-            let object = line.split(' ').nth(1).unwrap();
-            let hint = format!("as with rdma: ferroce {object} show DEV");
-            assert!(text.contains(&hint), "{line}: {text}");
+            assert!(text.contains(hint), "{line}: {text}");
         }
-        let text = complaint("ferroce reg set ROCE_ACCL time_base=5");
-        assert!(
-            text.contains("--device <DEV>") && text.contains("ferroce dev"),
-            "{text}"
-        );
-        assert!(!complaint("ferroce stat show --nothing").contains("rdma"));
-        assert!(!complaint("ferroce adp fr0").contains("rdma"));
+        // What is far from everything has no proposal.
+        for line in [
+            "ferroce sweep fr0",
+            "ferroce sim xyz",
+            "ferroce stat show --nothing",
+        ] {
+            let text = complaint(line);
+            assert!(
+                !text.contains("did you mean") && !text.contains("tip:"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_prints_no_json_refuses_it() {
+        for line in [
+            "ferroce -j run true",
+            "ferroce -p install /x",
+            "ferroce completions -j bash",
+            "ferroce -d adp show fr0",
+            "ferroce -d cc show",
+        ] {
+            assert!(complaint(line).contains("leave them out"), "{line}");
+        }
+        for line in [
+            "ferroce -j -p dev show",
+            "ferroce dev -jp",
+            "ferroce -dj res",
+        ] {
+            let args = line.split(' ').map(OsString::from);
+            assert!(Given::read(args).is_ok(), "{line}");
+        }
     }
 }

@@ -29,18 +29,18 @@ mod watch;
 
 use cc::Cc;
 use dev::Dev;
-pub(crate) use format::Before;
-pub(crate) use hist::spelled_out;
 use impair::Impair;
 pub(crate) use impair::{in_force, loses_most};
 use link::Link;
 use res::Res;
+pub(crate) use res::is_kind;
 use stat::Stat;
 
 use clap::Subcommand;
 use ferroce_udp::{DeviceSpec, Observer, PciAddress, Registry};
 
 use crate::leftover;
+use crate::naming;
 use crate::output::{Failure, Output};
 
 /// Devices and what is in them.
@@ -56,16 +56,16 @@ pub(crate) enum Object {
 }
 
 impl Object {
-    /// `before` is what stood in front of the object.
-    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
+    /// `details` is whether -d stood in front of the noun.
+    pub(crate) fn run(self, details: bool, to: &mut Output<'_>) -> Result<(), Failure> {
         match self {
-            Self::Dev(command) => command.run(before, to),
-            Self::Link(command) => command.run(before, to),
-            Self::Res(command) => command.run(before, to),
-            Self::Stat(command) => command.run(before, to),
-            Self::Impair(command) => command.run(before, to),
-            Self::Cc(command) => command.run(before, to),
-            Self::Status(command) => command.run(before, to),
+            Self::Dev(command) => command.run(details, to),
+            Self::Link(command) => command.run(to),
+            Self::Res(command) => command.run(details, to),
+            Self::Stat(command) => command.run(details, to),
+            Self::Impair(command) => command.run(to),
+            Self::Cc(command) => command.run(to),
+            Self::Status(command) => command.run(details, to),
         }
     }
 }
@@ -93,18 +93,17 @@ pub(crate) fn at_pci(registry: &Registry, text: &str) -> Result<Option<DeviceSpe
     Ok(found.map(|(_, spec)| spec))
 }
 
-/// The device of a name with its place among all, or all devices.
+/// The device that is named with its place among all, or all devices.
 fn devices(registry: &Registry, name: Option<&str>) -> Result<Vec<(usize, DeviceSpec)>, Failure> {
-    if let Some(name) = name {
-        registry.device(name)?; // says which there are
-    }
+    // Says which there are.
+    let wanted = name.map(|name| naming::named(registry, name)).transpose()?;
     let all = registry.devices()?;
     let all = all.into_iter().enumerate();
-    let is_wanted = |spec: &DeviceSpec| name.is_none_or(|name| spec.name == name);
+    let is_wanted = |spec: &DeviceSpec| wanted.as_ref().is_none_or(|it| spec.name == it.name);
     Ok(all.filter(|(_, spec)| is_wanted(spec)).collect())
 }
 
-/// What `look` finds of the device of a name, or of each of all.
+/// What `look` finds of the device that is named, or of each of all.
 fn each<T>(
     registry: &Registry,
     name: Option<&str>,
@@ -115,18 +114,7 @@ fn each<T>(
     found.collect()
 }
 
-fn observe(registry: &Registry, spec: &DeviceSpec) -> Result<Observer, Failure> {
+pub(crate) fn observe(registry: &Registry, spec: &DeviceSpec) -> Result<Observer, Failure> {
     let observer = registry.observe_device(spec.clone());
     observer.map_err(Failure::broken)
-}
-
-/// The device of `DEV` or `DEV/1`, as `rdma` names links.
-fn link(text: &str) -> Result<&str, Failure> {
-    match text.split_once('/') {
-        None => Ok(text),
-        Some((name, "1" | "-" | "")) => Ok(name),
-        Some((name, port)) => Err(Failure::input(format_args!(
-            "{name} has no port {port:?}; its only port is 1, write {name} or {name}/1"
-        ))),
-    }
 }

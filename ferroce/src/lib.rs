@@ -17,6 +17,7 @@ mod json;
 mod leftover;
 mod lines;
 mod mlxreg;
+mod naming;
 pub mod output;
 mod pcap;
 mod policy;
@@ -25,6 +26,7 @@ mod registers;
 pub mod run;
 pub mod serve;
 mod sim;
+mod spelling;
 mod svg;
 mod sweep;
 
@@ -32,7 +34,7 @@ use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-use crate::cli::Cli;
+use crate::cli::Given;
 use crate::output::look::{self, Surroundings};
 use crate::output::{Failure, Output};
 
@@ -58,13 +60,18 @@ fn run_in(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> u8 {
-    let args = device::spelled_out(args);
+    let args: Vec<_> = args.into_iter().collect();
     // Complaints about the command line have colour, too.
     look::set(surroundings.look(look::choice_among(&args)));
-    let outcome = match Cli::read(args) {
-        Ok(cli) => {
-            look::set(surroundings.look(cli.color));
-            cli.run(&mut Output { out, err })
+    let outcome = match Given::read(args) {
+        Ok(given) => {
+            look::set(surroundings.look(given.cli.color));
+            let is_pretty = given.is_pretty;
+            given.run(&mut Output {
+                out,
+                err,
+                is_pretty,
+            })
         }
         Err(error) if error.use_stderr() => Err(Failure::Usage(error)),
         // Help and version.

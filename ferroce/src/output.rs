@@ -25,6 +25,8 @@ pub struct Output<'a> {
     pub out: &'a mut dyn Write,
     /// Standard error.
     pub err: &'a mut dyn Write,
+    /// Whether JSON is broken into lines.
+    pub is_pretty: bool,
 }
 
 impl Output<'_> {
@@ -33,16 +35,13 @@ impl Output<'_> {
         Ok(self.out.write_all(text.as_bytes())?)
     }
 
-    /// Prints a document on one line.
+    /// Prints a document, on one line unless lines are asked for.
     pub(crate) fn document(&mut self, facts: &impl Document) -> Result<(), Failure> {
-        let line = facts.line().map_err(io::Error::from)?;
-        self.text(&(line + "\n"))
-    }
-
-    /// Prints a document on several lines.
-    pub(crate) fn document_in_lines(&mut self, facts: &impl Document) -> Result<(), Failure> {
-        let lines = facts.lines().map_err(io::Error::from)?;
-        self.text(&(lines + "\n"))
+        let text = match self.is_pretty {
+            true => facts.lines(),
+            false => facts.line(),
+        };
+        self.text(&(text.map_err(io::Error::from)? + "\n"))
     }
 
     /// Prints a remark that is not part of the answer.

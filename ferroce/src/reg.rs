@@ -7,9 +7,12 @@ use clap::{Args, Subcommand};
 use ferroce_hca::Method;
 use ferroce_prm::adp_retx_histogram::ADP_RETX_HISTOGRAM;
 use ferroce_prm::{REGISTERS, Register, by_id, by_name, mlxreg};
+use ferroce_units::instead;
 
+use crate::naming::{self, DeviceArg};
 use crate::output::{Failure, Output};
-use crate::registers::{self, Access, DryRun, REGISTER_LEN_MAX, Registers};
+use crate::registers::{Access, DryRun, REGISTER_LEN_MAX};
+use crate::spelling;
 
 /// List, show, read and write the access registers of a device
 #[derive(Args, Debug)]
@@ -27,20 +30,20 @@ enum Verb {
         #[arg(short, long)]
         json: bool,
     },
-    /// Show the fields of a register: where they lie, who writes them, what they mean
-    Show {
-        #[command(flatten)]
-        register: RegisterArg,
-        /// Print JSON
-        #[arg(short, long)]
-        json: bool,
-    },
+    /// Explain the fields of a register: where they are, who writes them, what they mean
+    #[command(alias = "fields")]
+    Explain(Explain),
+    /// What `ferroce reg explain` was called
+    #[command(hide = true)]
+    Show(Explain),
     /// Read a register
+    #[command(override_usage = "ferroce reg get [OPTIONS] [DEV] REGISTER")]
     Get {
         #[command(flatten)]
-        register: RegisterArg,
-        #[command(flatten)]
         device: DeviceArg,
+        /// Name or number of a register, as `ferroce reg list` shows them
+        #[arg(value_name = "REGISTER")]
+        words: Vec<String>,
         /// Which profile of ROCE_ACCL to read; 0 is the active one
         #[arg(short, long, value_name = "N", default_value_t = 0)]
         index: u32,
@@ -51,17 +54,17 @@ enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Write fields of a register; all others keep their values, but for the command MFRL, in which
+    /// Write fields of a register; all others keep their values, except in the command MFRL, in which
     /// they are 0
+    #[command(after_help = EXAMPLES)]
+    #[command(override_usage = "ferroce reg set [OPTIONS] [DEV] REGISTER FIELD VALUE...")]
     Set {
         #[command(flatten)]
-        register: RegisterArg,
-        #[command(flatten)]
         device: DeviceArg,
-        /// Fields by name, values as numbers or by name. In ROCE_ACCL the select bits of what is
-        /// named are set by themselves
-        #[arg(value_name = "FIELD=VALUE", required = true)]
-        fields: Vec<String>,
+        /// Name or number of a register, then its fields by name, values as numbers or by name,
+        /// FIELD VALUE or FIELD=VALUE. In ROCE_ACCL the select bits of what is named are set as well
+        #[arg(value_name = "REGISTER FIELD VALUE")]
+        words: Vec<String>,
         /// Print the bytes that would be sent to a card, and write nothing
         #[arg(long)]
         dry_run: bool,
@@ -71,54 +74,56 @@ enum Verb {
     },
 }
 
-/// A register on the command line.
+const EXAMPLES: &str = "Examples:
+  ferroce reg get fr0 ROCE_ACCL
+  ferroce reg set fr0 ROCE_ACCL roce_adp_retrans_en 1
+  ferroce reg set fwctl0 ROCE_ACCL roce_adp_retrans_en=1 --dry-run
+
+Exit codes:
+  0  success, including a closed pipe
+  1  operation failed or output could not be written
+  2  bad input: flags, files or values; standard error says what and what to
+  write instead";
+
 #[derive(Args, Clone, Debug)]
-struct RegisterArg {
+struct Explain {
     /// Name or number of a register, as `ferroce reg list` shows them
     #[arg(value_name = "REGISTER", value_parser = register)]
     register: &'static Register,
-}
-
-/// A device on the command line.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct DeviceArg {
-    /// The device, by its name or PCI address, or a real card: fwctl0, 0000:1a:00.0 or
-    /// /dev/mst/mt4129_pciconf0
-    #[arg(short, long, value_name = "DEV")]
-    device: String,
-}
-
-impl DeviceArg {
-    /// A hand on the registers.
-    pub(crate) fn open(&self, to: &mut Output<'_>) -> Result<Box<dyn Registers>, Failure> {
-        Ok(registers::open(&self.device, to)?)
-    }
+    /// Print JSON
+    #[arg(short, long)]
+    json: bool,
 }
 
 impl Reg {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         match self.verb {
             Verb::List { json } => show::list(json, to),
-            Verb::Show { register, json } => show::fields(register.register, json, to),
-            Verb::Get {
-                register: RegisterArg { register },
-                index,
-                dry_run: true,
-                json,
-                ..
-            } => {
-                let bytes = change::question(register, index)?;
-                let call = Access::new(register.id(), Method::Query, &bytes);
-                Access::print(&[call], json, to)
+            Verb::Explain(Explain { register, json }) => show::fields(register, json, to),
+            Verb::Show(Explain { register, json }) => {
+                let newer = format!("ferroce reg explain {}", register.name());
+                spelling::old(&newer, to)?;
+                show::fields(register, json, to)
             }
             Verb::Get {
-                register: RegisterArg { register },
                 device,
+                words,
                 index,
                 json,
-                dry_run: false,
+                dry_run,
             } => {
-                let device = device.open(to)?;
+                let (device, register, rest) = named(device, words)?;
+                if let Some(word) = rest.first() {
+                    return Err(Failure::input(format_args!(
+                        "unexpected {word:?}: write one register"
+                    )));
+                }
+                if dry_run {
+                    let bytes = change::question(register, index)?;
+                    let call = Access::new(register.id(), Method::Query, &bytes);
+                    return Access::print(&[call], json, to);
+                }
+                let device = naming::registers_of(device.as_deref(), to)?;
                 let bytes = change::read(&*device, register, index)?;
                 match json {
                     true => show::document(device.name(), register, &bytes, to),
@@ -126,13 +131,25 @@ impl Reg {
                 }
             }
             Verb::Set {
-                register: RegisterArg { register },
                 device,
-                fields,
+                words,
                 json,
-                dry_run: false,
+                dry_run,
             } => {
-                let device = device.open(to)?;
+                let (device, register, fields) = named(device, words)?;
+                let fields = naming::assignments(&fields, |_| false)?;
+                if fields.is_empty() {
+                    return Err(Failure::input(format_args!(
+                        "no field given; write FIELD VALUE; `ferroce reg explain {}` lists fields",
+                        register.name()
+                    )));
+                }
+                if dry_run {
+                    let dry = DryRun::on(device.as_deref(), to)?;
+                    change::write(&dry, register, &fields)?;
+                    return Access::print(&dry.into_calls(), json, to);
+                }
+                let device = naming::registers_of(device.as_deref(), to)?;
                 change::write(&*device, register, &fields)?;
                 if !json {
                     return Ok(());
@@ -140,19 +157,29 @@ impl Reg {
                 let bytes = change::read(&*device, register, 0)?;
                 show::document(device.name(), register, &bytes, to)
             }
-            Verb::Set {
-                register,
-                device,
-                fields,
-                json,
-                dry_run: true,
-            } => {
-                let dry = DryRun::on(&device.device, to)?;
-                change::write(&dry, register.register, &fields)?;
-                Access::print(&dry.into_calls(), json, to)
-            }
         }
     }
+}
+
+/// The device that is named, if one is, the register behind it, and what stands behind that.
+fn named(
+    device: DeviceArg,
+    words: Vec<String>,
+) -> Result<(Option<String>, &'static Register, Vec<String>), Failure> {
+    let (device, mut words) = device.before(words, |word| register(word).is_ok());
+    if words.is_empty() {
+        return Err(match device {
+            Some(word) => Failure::input(format_args!(
+                "missing register; write [DEV] REGISTER. If {word:?} is to be one: {}",
+                register(&word).err().unwrap_or_default()
+            )),
+            None => Failure::input("missing register; `ferroce reg list` lists them"),
+        });
+    }
+    let name = words.remove(0);
+    let register = register(&name)
+        .map_err(|error| Failure::input(format_args!("invalid register {name:?}: {error}")))?;
+    Ok((device, register, words))
 }
 
 /// A register by its name in any case, or by its number.
@@ -165,8 +192,8 @@ fn register(text: &str) -> Result<&'static Register, String> {
     by_name(&text.to_ascii_uppercase())
         .or_else(by_number)
         .ok_or_else(|| {
-            let names: Vec<_> = REGISTERS.iter().map(|register| register.name()).collect();
-            format!("no such register; there are {}", names.join(", "))
+            let names = REGISTERS.iter().map(|register| register.name());
+            format!("no such register; {}", instead(text, names))
         })
 }
 

@@ -14,6 +14,7 @@ use ferroce_udp::{DeviceSpec, Observer, PciAddress, Registry};
 use crate::device;
 use crate::json::reg as json;
 use crate::json::shared::hex;
+use crate::naming;
 use crate::output::{Failure, Output};
 
 /// Something with registers.
@@ -223,18 +224,19 @@ pub(crate) struct DryRun {
 
 impl DryRun {
     /// A dry run on a device or a card, which need not be there.
-    pub(crate) fn on(name: &str, to: &mut Output<'_>) -> Result<Self, Failure> {
-        let of = match open(name, to) {
-            Ok(of) => Some(of),
-            Err(unopened) if is_card_name(name) => {
-                let reason = Failure::from(unopened).to_string();
+    pub(crate) fn on(name: Option<&str>, to: &mut Output<'_>) -> Result<Self, Failure> {
+        let card = name.filter(|it| is_card_name(it));
+        let of = match (naming::registers_of(name, to), card) {
+            (Ok(of), _) => Some(of),
+            (Err(unopened), Some(name)) => {
+                let reason = unopened.to_string();
                 let reason = reason.trim_start_matches("error: ").trim_end();
                 to.remark(format_args!(
                     "note: what is not named is shown as 0, since {name} cannot be read: {reason}"
                 ))?;
                 None
             }
-            Err(unopened) => return Err(unopened.into()),
+            (Err(unopened), None) => return Err(unopened),
         };
         let calls = RefCell::default();
         Ok(Self { of, calls })

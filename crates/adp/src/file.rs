@@ -204,12 +204,12 @@ pub enum Problem {
         line: Option<usize>,
     },
     /// A key is not one of a profile.
-    #[error("unknown key {key}; the nearest key is {nearest}")]
+    #[error("unknown key {key}; {instead}")]
     UnknownKey {
         /// The key, with its range.
         key: String,
-        /// The most similar valid key.
-        nearest: &'static str,
+        /// What to write instead.
+        instead: String,
         /// The line.
         line: Option<usize>,
     },
@@ -253,14 +253,6 @@ impl Problem {
             | Self::WrongType { line, .. } => *line,
         }
     }
-}
-
-/// Returns the candidate that is most similar to `word`.
-#[must_use]
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    candidates
-        .into_iter()
-        .min_by_key(|candidate| strsim::levenshtein(word, candidate))
 }
 
 fn full(name: &str, range: Option<usize>) -> String {

@@ -1,5 +1,6 @@
 //! A set of parameters, with reading and writing as the tools do it.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
 
@@ -32,16 +33,24 @@ pub struct Params {
     values: [u32; Param::ALL.len()],
 }
 
+/// What to write in place of an unknown name.
+fn proposal(near: Option<&str>) -> String {
+    match near {
+        Some(near) => format!("did you mean {near}?"),
+        None => "write a name such as rpg_ai_rate".to_string(),
+    }
+}
+
 /// The reason why a parameter could not be set.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParamError {
     /// No tool has a parameter of this name.
-    #[error("{name:?} is no parameter of DCQCN; did you mean {nearest}?")]
+    #[error("unknown parameter {name:?}; {}", proposal(*near))]
     UnknownName {
         /// The name that was given.
         name: String,
-        /// The most similar name, in the same vocabulary where possible.
-        nearest: &'static str,
+        /// A similar name, in the same vocabulary where possible.
+        near: Option<&'static str>,
     },
     /// The priority does not exist, or follows a parameter that has no priorities.
     #[error("{param}: {priority:?} is no priority; use {param}/0 to {param}/7")]

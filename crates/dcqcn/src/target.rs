@@ -52,7 +52,7 @@ impl Target {
             }),
             None => Err(ParamError::UnknownName {
                 name: text.to_string(),
-                nearest: nearest(name),
+                near: near(name),
             }),
         }
     }
@@ -114,8 +114,9 @@ fn strip_prefix<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
         .then(|| &text[prefix.len()..])
 }
 
-/// The known name that shares most pairs of neighbouring letters with `name`.
-fn nearest(name: &str) -> &'static str {
+/// The known name that shares most pairs of neighbouring letters with `name`, if it shares half of its
+/// pairs.
+fn near(name: &str) -> Option<&'static str> {
     let shared = |a: &[u8], b: &[u8]| {
         let pairs = a.windows(2);
         pairs
@@ -123,14 +124,15 @@ fn nearest(name: &str) -> &'static str {
             .count()
     };
     let folded = name.to_ascii_lowercase();
+    let in_common = |known: &str| shared(folded.as_bytes(), known.to_ascii_lowercase().as_bytes());
     names()
         .map(|(_, known)| known)
+        .filter(|known| in_common(known) * 2 >= name.len().max(2) - 1)
         .max_by_key(|known| {
-            let pairs = shared(folded.as_bytes(), known.to_ascii_lowercase().as_bytes());
+            let pairs = in_common(known);
             // Of names with as many, the one in the same letters, then of similar length.
             let exact_pairs = shared(name.as_bytes(), known.as_bytes());
             let surplus = known.len().abs_diff(name.len());
             (pairs, exact_pairs, core::cmp::Reverse(surplus))
         })
-        .unwrap_or_default()
 }

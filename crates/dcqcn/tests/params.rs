@@ -124,7 +124,7 @@ fn errors_name_the_field_the_value_the_range_and_the_way_out() {
         ("rpg_gd", "\"rpg_gd\" assigns nothing; write NAME=VALUE"),
         (
             "rpg_ai_rat=1",
-            "\"rpg_ai_rat\" is no parameter of DCQCN; did you mean rpg_ai_rate?",
+            "unknown parameter \"rpg_ai_rat\"; did you mean rpg_ai_rate?",
         ),
         (
             "enable/8=1",

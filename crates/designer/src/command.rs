@@ -58,7 +58,7 @@ pub fn undo(tool: Tool, is_card: bool, device: &str) -> String {
         (Tool::Mstreg, _) | (Tool::Ferroce, true) => {
             format!("mstfwreset -d {device} --yes reset")
         }
-        (Tool::Ferroce, false) => format!("ferroce dev reset {device}"),
+        (Tool::Ferroce, false) => format!("ferroce adp reset {device}"),
     }
 }
 
@@ -91,7 +91,7 @@ pub fn set(tool: Tool, device: &str, profile: &Profile) -> String {
             list(&by_place, ",")
         ),
         Tool::Ferroce => format!(
-            "ferroce reg set {} -d {device} {} {}",
+            "ferroce reg set {device} {} {} {}",
             ROCE_ACCL.name(),
             by_name(&(index, 1)),
             list(&by_name, " ")

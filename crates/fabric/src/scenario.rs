@@ -335,9 +335,3 @@ fn table_with<'t>(
     }
     Ok(table)
 }
-
-/// The candidate that resembles `word` most.
-fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let distance = |candidate: &&str| strsim::levenshtein(word, candidate);
-    candidates.into_iter().min_by_key(distance)
-}

@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use crate::lines::nearest;
+use ferroce_units::near;
 
 /// The keys that tell the tables of an array apart, the best one first.
 const NAMES: &[&str] = &["name", "workload", "kind"];
@@ -79,10 +79,10 @@ fn index_of(array: &[Value], part: &str, of: &str) -> Result<usize, String> {
         _ => {
             let names = array.iter();
             let names = names.filter_map(|it| NAMES.iter().find_map(|key| it.get(*key)?.as_str()));
-            let nearest = nearest(part, names);
-            let nearest = nearest.map_or_else(String::new, |it| format!("; the nearest is {it}"));
+            let near = near(part, names);
+            let near = near.map_or_else(String::new, |it| format!("; did you mean {it}?"));
             Err(format!(
-                "{of} has no entry {part}{nearest}; numbers are 0 to {last}"
+                "{of} has no entry {part}; numbers are 0 to {last}{near}"
             ))
         }
     }
@@ -135,7 +135,7 @@ mod tests {
     fn what_is_not_there_is_named() {
         let scenario: Table = TEXT.parse().unwrap();
         for (path, must) in [
-            ("job.incst.timeout", "the nearest is incast"),
+            ("job.incst.timeout", "did you mean incast?"),
             ("job[7].timeout", "job has entries 0 to 1 only"),
             (
                 "fault.link-down.for",

@@ -1,8 +1,9 @@
 //! The sweep file.
 
+use ferroce_units::instead;
 use toml::{Table, Value};
 
-use crate::lines::{Lines, Problem, Problems, nearest};
+use crate::lines::{Lines, Problem, Problems};
 use crate::range::Range;
 
 /// A sweep as its file describes it.
@@ -387,9 +388,9 @@ impl Reader {
 
     fn check_keys(&mut self, table: &Table, path: &str, keys: &[&str]) {
         for name in table.keys().filter(|name| !keys.contains(&name.as_str())) {
-            let nearest = nearest(name, keys.iter().copied()).unwrap_or_default();
+            let instead = instead(name, keys.iter().copied());
             let path = join(path, name);
-            let text = format!("unknown key {path}; the nearest key is {nearest}");
+            let text = format!("unknown key {path}; {instead}");
             self.problem(&path, text);
         }
     }
@@ -443,10 +444,8 @@ impl Reader {
         let found = words.iter().find(|word| **word == text).copied();
         if found.is_none() {
             let path = join(path, name);
-            let nearest = nearest(&text, words.iter().copied()).unwrap_or_default();
-            let all = words.join(", ");
-            let text =
-                format!("invalid {path} {text:?}: must be one of {all}; did you mean {nearest}?");
+            let instead = instead(&text, words.iter().copied());
+            let text = format!("invalid {path} {text:?}: {instead}");
             self.problem(&path, text);
         }
         found

@@ -87,15 +87,6 @@ fn line_of(text: &str, offset: usize) -> usize {
     1 + before.filter(|byte| *byte == b'\n').count()
 }
 
-/// The candidate that resembles a word most.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let distance = |candidate: &&str| strsim::levenshtein(word, candidate);
-    candidates.into_iter().min_by_key(distance)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -65,6 +65,17 @@ const CARRIER: &str = "down=200ms@3s,carrier";
 const QUEUE: &str = "rate=1Gbit,red=5KB:200KB:1%";
 const NONE: &str = "none";
 
+/// Whether a word begins an impairment: a key, alone or with its value.
+pub fn is_key(word: &str) -> bool {
+    let name = word.split(['=', ',']).next().unwrap_or_default();
+    name == NONE || PARTS.iter().any(|part| part.name == name)
+}
+
+/// Whether a word is an impairment without a value.
+pub fn is_flag(word: &str) -> bool {
+    [NONE, "carrier"].contains(&word)
+}
+
 /// The impairment that a text describes.
 pub fn parse(text: &str) -> Result<Impairment, ParseError> {
     let mut impairment = Impairment::default();
@@ -401,6 +412,20 @@ mod tests {
             assert_eq!(parsed(nothing), Impairment::default(), "{nothing}");
         }
         assert_eq!(text(&Impairment::default()), "none");
+    }
+
+    #[test]
+    fn words_that_begin_impairments_are_known() {
+        for part in PARTS {
+            assert!(is_key(part.name), "{}", part.name);
+        }
+        for word in ["loss=1%,delay=50us", "carrier,loss=1%", "none"] {
+            assert!(is_key(word), "{word}");
+        }
+        assert!(!is_key("fr0") && !is_key(""));
+        let takes_none = |part: &&Part| (part.read)(&mut Impairment::default(), "").is_ok();
+        let flags: Vec<_> = PARTS.iter().filter(takes_none).map(|it| it.name).collect();
+        assert!(flags.iter().all(|name| is_flag(name)), "{flags:?}");
     }
 
     #[test]

@@ -268,6 +268,28 @@ impl DeviceSpec {
         }
     }
 
+    /// The keys of a device's file, and of `ferroce dev set`; those of `personality` have parts.
+    pub const KEYS: [&'static str; 18] = [
+        "address",
+        "port",
+        "node_guid",
+        "pci",
+        "vendor_id",
+        "vendor_part_id",
+        "hw_ver",
+        "fw_ver",
+        "board_id",
+        "packet_lifetime",
+        "ca_ack_delay",
+        "speed",
+        "window",
+        "link",
+        "seed",
+        "vfs",
+        "vf_address",
+        "personality",
+    ];
+
     /// `fr0` on 127.0.0.1.
     pub fn default_device() -> Self {
         Self::new(Self::DEFAULT_NAME, Ipv4Addr::LOCALHOST.into())

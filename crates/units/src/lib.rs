@@ -25,16 +25,20 @@
 //! );
 //! ```
 //!
+//! [`near`] and [`instead`] say what was meant by a name that does not exist.
+//!
 //! Values are plain integers in the smallest unit: nanoseconds, bytes, bits per second. They are
 //! converted to a device's own units where they are passed to it.
 
 #![forbid(unsafe_code)]
 
 mod decimal;
+mod names;
 mod probability;
 mod quantity;
 
 pub use decimal::Decimal;
+pub use names::{instead, near};
 pub use probability::Probability;
 pub use quantity::{DECIMAL_SIZE, Quantity, RATE, SIZE, TIME};
 

@@ -5,10 +5,13 @@ use ferroce_designer::command::{Tool, quoted, set, undo};
 
 use super::{FileArg, load};
 use crate::json::adp as json;
+use crate::naming::DeviceArg;
 use crate::output::{Failure, Output};
 use crate::registers::is_card_name;
 
 /// Print the command that writes a profile into a card, or into a device of Ferroce
+///
+/// DEV is the device as that tool names it, and stands for one if it is left out.
 #[derive(Args, Debug)]
 #[command(after_help = crate::cli::EXIT_CODES)]
 pub(crate) struct Emit {
@@ -17,9 +20,8 @@ pub(crate) struct Emit {
     /// The tool that runs it
     #[arg(long, value_name = "TOOL")]
     tool: Tool,
-    /// The device, as that tool names it
-    #[arg(short, long, value_name = "DEV", default_value = "DEV")]
-    device: String,
+    #[command(flatten)]
+    device: DeviceArg,
     /// Print the command that goes back to the firmware's own timeouts, which takes a reset
     #[arg(long)]
     undo: bool,
@@ -31,16 +33,18 @@ pub(crate) struct Emit {
 impl Emit {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let profile = load(&self.file.file)?;
-        let device = quoted(&self.device);
+        // It is for wherever the command is run.
+        let device = self.device.named()?.unwrap_or_else(|| "DEV".to_owned());
+        let quoted = quoted(&device);
         let command = match self.undo {
-            true => undo(self.tool, is_card_name(&self.device), &device),
-            false => set(self.tool, &device, &profile),
+            true => undo(self.tool, is_card_name(&device), &quoted),
+            false => set(self.tool, &quoted, &profile),
         };
         if self.json {
             let tool = self.tool.to_possible_value();
             return to.document(&json::Emitted {
                 tool: tool.map_or_else(String::new, |it| it.get_name().to_owned()),
-                device: self.device,
+                device,
                 undo: self.undo,
                 command,
             });

@@ -1,4 +1,4 @@
-//! `ferroce adp apply` and `show`: the profile of a device.
+//! `ferroce adp apply`, `show` and `reset`: the profile of a device.
 
 use std::path::Path;
 
@@ -7,25 +7,26 @@ use ferroce_adp::file::Document;
 use ferroce_adp::{AckTimeoutFloor, PROFILE_SIZE, Profile, RawProfile, file};
 use ferroce_designer::command;
 use ferroce_designer::findings::{COMMON_QPS, check};
-use ferroce_hca::Method;
+use ferroce_hca::{Function, Method};
 use ferroce_prm::roce_accl::{self as reg, ROCE_ACCL};
 use ferroce_prm::{Image, LengthError};
 
 use super::codec::fields;
 use super::{FileArg, place, profile_of, read};
+use crate::device;
 use crate::json::adp as json;
+use crate::naming::{self, DeviceArg};
 use crate::output::{Failure, Output};
-use crate::reg::DeviceArg;
-use crate::registers::{Access, Registers};
+use crate::registers::{self, Access, Registers, is_card_name};
 
 /// Write a profile into a device
 ///
 /// It holds at once, for all queue pairs of all programs on the device; one that waits for a timer
-/// takes it over when that has run out. `ferroce dev reset DEV` is the way back.
+/// takes it over when that has run out. `ferroce adp reset` is the way back.
 ///
 /// A profile that jobs would die of, as `ferroce adp check` says, is refused without --force.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Apply {
     #[command(flatten)]
     file: FileArg,
@@ -53,6 +54,32 @@ pub(crate) struct Show {
     json: bool,
 }
 
+/// Return a device to the firmware's own timeouts, or to what its personality has
+///
+/// ROCE_ACCL has its power-on values afterwards, for all functions of the card; the histogram of timeouts
+/// keeps its bins and counts. A real card returns to its own timeouts by a reset of its firmware only.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES)]
+pub(crate) struct Reset {
+    #[command(flatten)]
+    device: DeviceArg,
+    /// Print JSON: the device's policy afterwards
+    #[arg(short, long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  ferroce adp apply link-flap fr0            a built-in profile
+  ferroce adp apply profile.toml fr0
+  ferroce adp apply link-flap fwctl0         a ConnectX or BlueField, as root
+  ferroce adp reset fr0                      the way back
+
+Exit codes:
+  0  success, including a closed pipe
+  1  operation failed or output could not be written
+  2  bad input: flags, files or values; standard error says what and what to
+  write instead";
+
 impl Apply {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
         let mut payload = command::payload(&self.profile()?);
@@ -60,7 +87,7 @@ impl Apply {
             let call = Access::new(ROCE_ACCL.id(), Method::Write, &payload);
             return Access::print(&[call], self.json, to);
         }
-        let device = self.device.open(to)?;
+        let device = naming::registers_of(self.device.named()?.as_deref(), to)?;
         device.access(ROCE_ACCL.id(), Method::Write, &mut payload)?;
         let (active, name) = (Active::read(&*device)?, device.name());
         if self.json {
@@ -69,7 +96,7 @@ impl Apply {
         if !active.adaptive {
             to.remark(format_args!(
                 "warning: adaptive retransmission is off on {name}, and the profile waits for it; \
-                 switch it on with `ferroce reg set ROCE_ACCL roce_adp_retrans_en=1 -d {name}`"
+                 switch it on with `ferroce reg set {name} ROCE_ACCL roce_adp_retrans_en 1`"
             ))?;
         }
         Ok(())
@@ -104,9 +131,42 @@ pub(crate) fn deadly(file: &Path, document: &Document) -> Option<String> {
     (!lines.is_empty()).then_some(lines)
 }
 
+impl Reset {
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let name = self.device.named()?;
+        let registry = device::registry(to)?;
+        if let Some(card) = name.as_deref().filter(|it| is_card_name(it))
+            && device::at_pci(&registry, card)?.is_none()
+        {
+            return Err(Failure::input(format_args!(
+                "{card} is a card, whose firmware keeps a profile until it restarts: `mstfwreset -d \
+                 {card} --yes reset`"
+            )));
+        }
+        let spec = naming::find(&registry, name.as_deref())?;
+        let observer = device::observe(&registry, &spec)?;
+        let name = observer.spec().name.clone();
+        if let Function::Vf { pf, .. } = observer.state().function() {
+            return Err(Failure::input(format_args!(
+                "{name} is a VF of {pf} and uses its profile; write `ferroce adp reset {pf}`"
+            )));
+        }
+        let reset = observer.state().reset_registers();
+        reset.map_err(Failure::broken)?;
+        observer.call_attention();
+        match self.json {
+            true => {
+                let device = registers::open(&name, to)?;
+                to.document(&Active::read(&*device)?.json(&name))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
 impl Show {
     pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        let device = self.device.open(to)?;
+        let device = naming::registers_of(self.device.named()?.as_deref(), to)?;
         let active = Active::read(&*device)?;
         let name = device.name();
         if self.json {

@@ -5,18 +5,19 @@
 //! | `explain` | the meaning of the parameters |
 //! | `preset` | published parameter sets |
 //! | `emit` | the commands that set the parameters on a card |
-//! | `watch` | the queue pairs that are slowed down |
+//! | `rates` | the queue pairs that are slowed down |
 
 mod emit;
 mod explain;
 mod preset;
-mod watch;
+mod rates;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ferroce_dcqcn::{Param, ParamError, Params, Vocabulary};
+use ferroce_dcqcn::{Param, ParamError, Params, Target, Vocabulary};
 use ferroce_hca::WriteLockError;
 use ferroce_udp::Registry;
 use thiserror::Error;
@@ -24,11 +25,14 @@ use thiserror::Error;
 use self::emit::Emit;
 use self::explain::Explain;
 use self::preset::Verb as Presets;
-use self::watch::Watch;
-use super::format::{Before, Format, Row, print};
-use super::{each, link, observe, registry};
+use self::rates::Rates;
+use super::format::{Row, print};
+use super::watch::interval;
+use super::{each, observe, registry};
 use crate::json::cc::{DeviceParameters, Shown};
+use crate::naming::{self, DeviceArg, EachDevice};
 use crate::output::{Failure, Output};
+use crate::spelling;
 
 /// Show and set the parameters of congestion control (DCQCN), even while programs run
 ///
@@ -39,19 +43,15 @@ use crate::output::{Failure, Output};
 pub(crate) struct Cc {
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// The device; show and watch take all without it
-    #[arg(short, long, alias = "dev", value_name = "DEV", global = true)]
+    /// Where the previous release took the device.
+    #[arg(short, long, value_name = "DEV", global = true, hide = true)]
     device: Option<String>,
-    /// Only the switches of this priority, or with watch its queue pairs
-    #[arg(long, value_name = "P", global = true)]
-    #[arg(value_parser = clap::value_parser!(u8).range(0..=7))]
+    /// The same of the priority.
+    #[arg(long, value_name = "P", global = true, hide = true, value_parser = priority())]
     prio: Option<u8>,
     /// Print JSON
     #[arg(short, long, global = true)]
     json: bool,
-    /// Break the JSON into lines
-    #[arg(short, long, global = true)]
-    pretty: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -59,16 +59,28 @@ enum Verb {
     /// Show the parameters; what `ferroce cc` alone does
     #[command(alias = "list")]
     Show {
+        #[command(flatten)]
+        device: EachDevice,
+        /// Only the switches of this priority
+        #[arg(long, value_name = "P", value_parser = priority())]
+        prio: Option<u8>,
         /// Whose names to print, and only the parameters that have one there
         #[arg(long, value_name = "WHOSE", value_enum, conflicts_with = "prio")]
         names: Option<Names>,
     },
     /// Set parameters atomically: all or none
+    #[command(after_help = EXAMPLES)]
+    #[command(override_usage = "ferroce cc set [OPTIONS] [DEV] KEY VALUE...")]
     Set {
-        /// NAME=VALUE, the name of any vocabulary; with --prio only enable, roce_rp/enable or
-        /// roce_np/enable, 0 or 1
-        #[arg(required_unless_present_any = ["preset", "from"], value_name = "NAME=VALUE")]
+        #[command(flatten)]
+        device: DeviceArg,
+        /// Parameters by the names of any vocabulary, KEY VALUE or KEY=VALUE; with --prio only enable,
+        /// roce_rp/enable or roce_np/enable, 0 or 1
+        #[arg(value_name = "KEY VALUE")]
         assignments: Vec<String>,
+        /// Only the switches of this priority
+        #[arg(long, value_name = "P", value_parser = priority())]
+        prio: Option<u8>,
         /// Begin with a published set, see `ferroce cc preset`
         #[arg(long, value_name = "NAME", conflicts_with = "prio")]
         preset: Option<String>,
@@ -77,16 +89,48 @@ enum Verb {
         #[arg(long, value_name = "FILE", conflicts_with = "prio")]
         from: Option<PathBuf>,
     },
-    /// Put the parameters to the firmware's defaults; with --prio only that priority's switches
-    Reset,
+    /// Return the parameters to the firmware's defaults
+    Reset {
+        #[command(flatten)]
+        device: DeviceArg,
+        /// Only the switches of this priority
+        #[arg(long, value_name = "P", value_parser = priority())]
+        prio: Option<u8>,
+    },
     Explain(Explain),
-    /// Published sets of parameters, with their sources
+    /// List and show published sets of parameters, with their sources
     Preset {
         #[command(subcommand)]
         verb: Option<Presets>,
     },
     Emit(Emit),
-    Watch(Watch),
+    Rates(Rates),
+    /// What `ferroce cc rates` was called
+    #[command(hide = true)]
+    Watch {
+        #[arg(long, value_name = "S", default_value = "1", value_parser = interval)]
+        interval: Duration,
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        count: Option<u64>,
+    },
+}
+
+const EXAMPLES: &str = "Examples:
+  ferroce cc set fr0 rpg_ai_rate 10
+  ferroce cc set fr0 rpg_ai_rate=10 min_time_between_cnps=50
+  ferroce cc set fr0 enable 0 --prio 3
+  ferroce cc set fr0 --preset barre
+  ferroce cc show fr1 | ferroce cc set fr0 --from /dev/stdin
+
+Exit codes:
+  0  success, including a closed pipe
+  1  operation failed or output could not be written
+  2  bad input: flags, files or values; standard error says what and what to
+  write instead";
+
+/// Of what there are eight.
+fn priority() -> clap::builder::RangedI64ValueParser<u8> {
+    clap::value_parser!(u8).range(0..=7)
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -130,45 +174,40 @@ enum ChangeError {
     NotByPriority(String),
 }
 
-impl Verb {
-    /// Refuses options that would have no effect.
-    fn check(&self, dev: Option<&str>, prio: Option<u8>) -> Result<(), Failure> {
-        let (takes_dev, takes_prio) = match self {
-            Self::Show { .. } | Self::Set { .. } | Self::Reset | Self::Watch(_) => (true, true),
-            Self::Emit(_) => (true, false),
-            Self::Explain(_) | Self::Preset { .. } => (false, false),
-        };
-        if dev.is_some() && !takes_dev {
-            return Err(Failure::input(
-                "-d goes with show, set, reset, emit and watch; leave it out",
-            ));
-        }
-        if prio.is_some() && !takes_prio {
-            return Err(Failure::input(
-                "--prio goes with show, set, reset and watch; leave it out",
-            ));
-        }
-        Ok(())
-    }
-}
-
 impl Cc {
-    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
-        let format = Format::new(self.json, self.pretty).after(before);
-        let prio = self.prio;
-        let name = self.device.as_deref().map(link).transpose()?;
-        let verb = self.verb.unwrap_or(Verb::Show { names: None });
-        verb.check(name, prio)?;
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let is_json = self.json;
+        let verb = self.verb.unwrap_or(Verb::Show {
+            device: EachDevice::of(self.device.clone()),
+            prio: self.prio,
+            names: None,
+        });
         match verb {
-            Verb::Show { names } => show(&registry(to)?, name, prio, names, format, to),
+            Verb::Show {
+                device,
+                prio,
+                names,
+            } => {
+                let name = device.named()?;
+                show(&registry(to)?, name.as_deref(), prio, names, is_json, to)
+            }
             Verb::Set {
+                device,
                 assignments,
+                prio,
                 preset,
                 from,
             } => {
+                let (name, words) = device.before(assignments, is_parameter);
+                let assignments = naming::assignments(&words, |_| false)?;
+                if assignments.is_empty() && preset.is_none() && from.is_none() {
+                    return Err(Failure::input(
+                        "no parameter given; write KEY VALUE, --preset NAME or --from FILE",
+                    ));
+                }
                 let preset = preset.as_deref().map(preset::named).transpose()?;
                 let from = from.as_deref().map(File::read).transpose()?;
-                change(name, to, |params| {
+                let name = change(name.as_deref(), to, |params| {
                     if let Some(preset) = preset {
                         *params = preset.params();
                     }
@@ -178,24 +217,35 @@ impl Cc {
                     let mut each = assignments.iter();
                     each.try_for_each(|text| assign(params, prio, text))
                 })?;
-                shown_after(name, prio, format, to)
+                shown_after(&name, prio, is_json, to)
             }
-            Verb::Reset => {
-                change(name, to, |params| {
+            Verb::Reset { device, prio } => {
+                let name = change(device.named()?.as_deref(), to, |params| {
                     match prio {
                         None => *params = Params::default(),
                         Some(prio) => assign(params, Some(prio), "enable=1")?,
                     }
                     Ok(())
                 })?;
-                shown_after(name, prio, format, to)
+                shown_after(&name, prio, is_json, to)
             }
-            Verb::Explain(explain) => explain.run(format, to),
-            Verb::Preset { verb } => verb.unwrap_or(Presets::List).run(format, to),
-            Verb::Emit(emit) => emit.run(name, format, to),
-            Verb::Watch(watch) => watch.run(&registry(to)?, (name, prio), format, to),
+            Verb::Explain(explain) => explain.run(is_json, to),
+            Verb::Preset { verb } => verb.unwrap_or(Presets::List).run(is_json, to),
+            Verb::Emit(emit) => emit.run(is_json, to),
+            Verb::Rates(rates) => rates.run(&registry(to)?, is_json, to),
+            Verb::Watch { interval, count } => {
+                let rates = Rates::every(interval, count, self.device, self.prio);
+                spelling::old("ferroce cc rates [DEV] --watch [SECONDS]", to)?;
+                rates.run(&registry(to)?, is_json, to)
+            }
         }
     }
+}
+
+/// Whether a word is a parameter, with its value or without.
+fn is_parameter(word: &str) -> bool {
+    let name = word.split_once('=').map_or(word, |(name, _)| name);
+    SWITCHES.contains(&name) || word.contains('=') || Target::parse(name).is_ok()
 }
 
 /// A file of assignments, one in a line.
@@ -234,28 +284,30 @@ impl<'a> File<'a> {
     }
 }
 
+/// What each priority has.
+const SWITCHES: [&str; 3] = ["enable", "roce_rp/enable", "roce_np/enable"];
+
 fn assign(params: &mut Params, prio: Option<u8>, text: &str) -> Result<(), ChangeError> {
     let Some(prio) = prio else {
         return Ok(params.assign(text)?);
     };
     let switch = text.split_once('=');
     let (name, value) = switch
-        .filter(|(name, _)| matches!(*name, "enable" | "roce_rp/enable" | "roce_np/enable"))
+        .filter(|(name, _)| SWITCHES.contains(name))
         .ok_or_else(|| ChangeError::NotByPriority(text.to_owned()))?;
     Ok(params.assign(&format!("{name}/{prio}={value}"))?)
 }
 
-/// Changes the parameters of a device, and says which of the changes do not act as they are.
+/// Changes the parameters of a device, says which of the changes do not act as they are, and returns the
+/// device's name.
 fn change(
     name: Option<&str>,
     to: &mut Output<'_>,
     change: impl FnOnce(&mut Params) -> Result<(), ChangeError>,
-) -> Result<(), Failure> {
+) -> Result<String, Failure> {
     let registry = registry(to)?;
-    let name = name.ok_or_else(|| {
-        Failure::input("no device named: write -d DEV; `ferroce dev` lists devices")
-    })?;
-    let observer = registry.observe(name)?;
+    let spec = naming::find(&registry, name)?;
+    let observer = observe(&registry, &spec)?;
     let mut both = None;
     let changed = observer.state().change_congestion(|params| {
         let old = params.clone();
@@ -265,7 +317,7 @@ fn change(
     });
     changed.map_err(|error: ChangeError| Failure::input(error))?;
     let Some((old, new)) = both else {
-        return Ok(());
+        return Ok(spec.name);
     };
     let is_new = |param: &Param| old.get(*param) != new.get(*param);
     let line = observer.spec().speed.rate();
@@ -281,7 +333,7 @@ fn change(
             "warning: {param} is kept and changes nothing: {why}"
         ))?;
     }
-    Ok(())
+    Ok(spec.name)
 }
 
 fn show(
@@ -289,7 +341,7 @@ fn show(
     name: Option<&str>,
     prio: Option<u8>,
     names: Option<Names>,
-    format: Format,
+    is_json: bool,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
     let devices = each(registry, name, |index, spec| {
@@ -300,14 +352,14 @@ fn show(
         };
         Ok((index, spec.name.clone(), values))
     })?;
-    if format.is_json() {
+    if is_json {
         let parameters = |(index, device, values): (usize, String, Values)| DeviceParameters {
             device,
             index,
             parameters: values.into_iter().collect(),
         };
         let devices = devices.into_iter().map(parameters).collect();
-        return format.document(&Shown { devices }, to);
+        return to.document(&Shown { devices });
     }
     let rows = devices.iter().map(|(_, device, values)| {
         let mut row = Row::new(format!("dev {device}"));
@@ -322,13 +374,13 @@ type Values = Vec<(String, u32)>;
 
 /// Prints for programs what the parameters are after a change.
 fn shown_after(
-    name: Option<&str>,
+    name: &str,
     prio: Option<u8>,
-    format: Format,
+    is_json: bool,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
-    match format.is_json() {
-        true => show(&registry(to)?, name, prio, None, format, to),
+    match is_json {
+        true => show(&registry(to)?, Some(name), prio, None, is_json, to),
         false => Ok(()),
     }
 }

@@ -12,9 +12,10 @@ use ferroce_udp::{
 use toml::{Table, Value};
 
 use super::ask::{Replies, ask_on};
-use super::format::{Before, Format, Row, print};
+use super::format::{Format, Row, print};
 use super::{at_pci, devices, each, observe, registry};
 use crate::json::device as json;
+use crate::naming::{self, DeviceArg, EachDevice};
 use crate::output::{Failure, Output};
 use crate::registers::is_card_name;
 
@@ -40,11 +41,7 @@ enum Verb {
     /// Show devices, and what carries packets to the peers of programs that use them; what `ferroce
     /// dev` alone does
     #[command(alias = "list")]
-    Show {
-        /// Only this device
-        #[arg(value_name = "DEV")]
-        name: Option<String>,
-    },
+    Show(EachDevice),
     /// Add a device
     Add {
         /// Its name: letters, digits, _ and -; mlx5_0 pleases programs that know their card
@@ -79,28 +76,25 @@ enum Verb {
     /// Restart the firmware of a device: its registers and its histogram return to power-on values.
     /// This is the way from a profile back to the firmware's own timeouts. Queue pairs stay, and
     /// take the timeouts over
-    Reset {
-        /// The device, by its name or PCI address
-        #[arg(value_name = "DEV")]
-        name: String,
-    },
+    Reset(DeviceArg),
     /// Change settings of a device; programs that have it open see the personality change at once
     /// (personality.adaptive is what a reset does to ROCE_ACCL), the rest when they open it anew
+    #[command(override_usage = "ferroce dev set [OPTIONS] [DEV] KEY VALUE...")]
     Set {
-        #[arg(value_name = "DEV")]
-        name: String,
+        #[command(flatten)]
+        device: DeviceArg,
         /// The settings of `dev add`, and address
-        #[arg(value_name = "KEY VALUE", required = true)]
+        #[arg(value_name = "KEY VALUE")]
         settings: Vec<String>,
     },
 }
 
 impl Dev {
-    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
-        let (registry, format) = (registry(to)?, self.format.after(before));
+    pub(crate) fn run(self, details: bool, to: &mut Output<'_>) -> Result<(), Failure> {
+        let (registry, format) = (registry(to)?, self.format.with(details));
         match self.verb {
             None => show(&registry, None, format, to),
-            Some(Verb::Show { name }) => show(&registry, name.as_deref(), format, to),
+            Some(Verb::Show(device)) => show(&registry, device.named()?.as_deref(), format, to),
             Some(Verb::Add {
                 name,
                 address,
@@ -127,23 +121,30 @@ impl Dev {
                     true => registry.remove_by_force(&name)?,
                     false => registry.remove(&name)?,
                 }
-                match format.is_json() {
-                    true => format.document(&json::Removed { removed: functions }, to),
+                match format.json {
+                    true => to.document(&json::Removed { removed: functions }),
                     false => Ok(()),
                 }
             }
-            Some(Verb::Reset { name }) => {
-                let name = reset(&registry, &name)?;
+            Some(Verb::Reset(device)) => {
+                let name = reset(&registry, device.named()?.as_deref())?;
                 changed_to(&registry, &name, format, to)
             }
-            Some(Verb::Set { name, settings }) => {
-                let spec = registry.device(&name)?;
+            Some(Verb::Set { device, settings }) => {
+                let (name, settings) = device.before(settings, is_setting);
+                let spec = naming::find(&registry, name.as_deref())?;
                 if spec.vf.is_some() {
-                    registry.card(&name)?; // says that it is a VF
+                    registry.card(&spec.name)?; // says that it is a VF
+                }
+                if settings.is_empty() {
+                    return Err(Failure::input(format_args!(
+                        "no setting given; write KEY VALUE with a KEY of {}",
+                        DeviceSpec::KEYS.join(", ")
+                    )));
                 }
                 let spec = changed(&spec, &settings)?;
                 registry.replace(&spec)?;
-                changed_to(&registry, &name, format, to)
+                changed_to(&registry, &spec.name, format, to)
             }
         }
     }
@@ -156,7 +157,7 @@ fn changed_to(
     format: Format,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
-    match format.is_json() {
+    match format.json {
         true => show(registry, Some(name), format, to),
         false => Ok(()),
     }
@@ -170,17 +171,16 @@ fn functions(registry: &Registry, name: &str) -> Result<Vec<String>, Failure> {
 }
 
 /// Resets a device, and says its name.
-fn reset(registry: &Registry, name: &str) -> Result<String, Failure> {
-    let spec = match at_pci(registry, name)? {
-        Some(spec) => spec,
-        None if is_card_name(name) => {
-            return Err(Failure::input(format_args!(
-                "no device of Ferroce's is called {name}, which is a card's name; `mstfwreset -d \
-                 {name} --yes reset` restarts the firmware of a card"
-            )));
-        }
-        None => registry.device(name)?,
-    };
+fn reset(registry: &Registry, name: Option<&str>) -> Result<String, Failure> {
+    if let Some(name) = name.filter(|it| is_card_name(it))
+        && at_pci(registry, name)?.is_none()
+    {
+        return Err(Failure::input(format_args!(
+            "no device of Ferroce's is called {name}, which is a card's name; `mstfwreset -d {name} \
+             --yes reset` restarts the firmware of a card"
+        )));
+    }
+    let spec = naming::find(registry, name)?;
     let name = spec.name.clone();
     let observer = registry.observe_device(spec)?;
     if let Function::Vf { pf, .. } = observer.state().function() {
@@ -203,11 +203,11 @@ fn show(
         to.remark("no device; add one: ferroce dev add fr0 127.0.0.1")?;
     }
     let peers = peers(registry, name, to)?;
-    if format.is_json() {
+    if format.json {
         let devices = each(registry, name, |index, spec| {
             document(registry, (index, spec), &peers)
         })?;
-        return format.document(&json::Devices { devices }, to);
+        return to.document(&json::Devices { devices });
     }
     let rows = each(registry, name, |index, spec| {
         let name = spec.name.as_str();
@@ -358,13 +358,8 @@ fn processes(registry: &Registry, spec: &DeviceSpec) -> Result<usize, Failure> {
 fn changed(spec: &DeviceSpec, settings: &[String]) -> Result<DeviceSpec, Failure> {
     let text = spec.to_toml().map_err(Failure::input)?;
     let mut table: Table = text.parse().map_err(Failure::broken)?;
-    for pair in settings.chunks(2) {
-        let [key, value] = pair else {
-            return Err(Failure::input(format_args!(
-                "{:?} has no value; write {0} VALUE",
-                pair[0]
-            )));
-        };
+    for assignment in naming::assignments(settings, |_| false)? {
+        let (key, value) = assignment.split_once('=').unwrap_or_default();
         if key == "name" {
             return Err(Failure::input(
                 "a device keeps its name; remove it with `ferroce dev del` and add another",
@@ -386,6 +381,16 @@ fn without_file(complaint: &str) -> String {
         Some((_, setting)) => format!("{}: {what}", setting.trim()),
         None => what.to_owned(),
     }
+}
+
+/// Whether a word is the key of a setting.
+fn is_setting(word: &str) -> bool {
+    let key = word
+        .split_once('=')
+        .map_or(word, |(key, _)| key)
+        .replace('-', "_");
+    let group = key.split_once('.').map_or(key.as_str(), |(group, _)| group);
+    DeviceSpec::KEYS.contains(&group) || group == "name"
 }
 
 fn put(table: &mut Table, key: &str, value: &str) -> Result<(), Failure> {

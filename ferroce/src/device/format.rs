@@ -4,46 +4,28 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use super::PORT;
-use crate::json::Document;
 use crate::output::look::{row_columns, width};
 use crate::output::{Failure, Output};
-
-/// How to print, as iproute2 takes it: in front of the object.
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct Before {
-    #[arg(short, long, hide = true)]
-    json: bool,
-    #[arg(short, long, hide = true)]
-    pretty: bool,
-    #[arg(short, long, hide = true)]
-    details: bool,
-}
-
-impl Before {
-    /// Refuses these options for a command that does not know them.
-    pub(crate) fn refuse(self) -> Result<(), Failure> {
-        if !(self.json || self.pretty || self.details) {
-            return Ok(());
-        }
-        Err(Failure::input(
-            "-j, -p and -d in front of the command go with cc, dev, impair, link, res and stat; write \
-             them behind the others",
-        ))
-    }
-}
 
 /// How to print.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Format {
     /// Print JSON
     #[arg(short, long, global = true)]
-    json: bool,
-    /// Break the JSON into lines
-    #[arg(short, long, global = true)]
-    pretty: bool,
+    pub(super) json: bool,
     /// Print more
-    #[arg(short, long, global = true)]
+    #[arg(long, global = true)]
     pub(super) details: bool,
+}
+
+impl Format {
+    /// With the details that -d in front of the noun asks for.
+    pub(super) fn with(self, details: bool) -> Self {
+        Self {
+            details: self.details || details,
+            ..self
+        }
+    }
 }
 
 /// One object for people: keys and values in the order in which they are printed.
@@ -127,43 +109,6 @@ fn append(text: &mut String, pair: &str, columns: usize) {
 pub(super) fn print(rows: &[Row], to: &mut Output<'_>) -> Result<(), Failure> {
     let lines: String = rows.iter().map(Row::line).collect();
     to.text(&lines)
-}
-
-impl Format {
-    /// For a command that has no details to print.
-    pub(super) fn new(json: bool, pretty: bool) -> Self {
-        Self {
-            json,
-            pretty,
-            details: false,
-        }
-    }
-
-    /// With what stood in front of the object.
-    pub(super) fn after(self, before: Before) -> Self {
-        Self {
-            json: self.json || before.json,
-            pretty: self.pretty || before.pretty,
-            details: self.details || before.details,
-        }
-    }
-
-    /// Whether programs read what is printed.
-    pub(super) fn is_json(self) -> bool {
-        self.json || self.pretty
-    }
-
-    /// Prints facts for programs.
-    pub(super) fn document(
-        self,
-        facts: &impl Document,
-        to: &mut Output<'_>,
-    ) -> Result<(), Failure> {
-        match self.pretty {
-            true => to.document_in_lines(facts),
-            false => to.document(facts),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,45 +1,79 @@
 //! `ferroce stat hist`: the timeout histogram, read as it is or configured with the options of
 //! NVIDIA's sample.
 
-use std::ffi::OsString;
 use std::thread;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use ferroce_hca::{BinWidthMode, Counter, HistogramConfig, Method, TimeUnit};
 use ferroce_prm::adp_retx_histogram::{self, ADP_RETX_HISTOGRAM};
 use ferroce_prm::adp_retx_histogram_config::{self as reg, ADP_RETX_HISTOGRAM_CONFIG};
 use ferroce_prm::{Field, Image};
 
-use super::format::Format;
-use super::link;
 use super::watch::{self, Pauses};
+use super::{observe, registry};
 use crate::bins;
 use crate::json::device as json;
 use crate::json::shared::Bin;
+use crate::naming::{self, DeviceArg};
 use crate::output::{Failure, Output};
-use crate::registers::{self, REGISTER_LEN_MAX, Registers};
+use crate::registers::{REGISTER_LEN_MAX, Registers, is_card_name};
+use crate::spelling;
 
-/// Read the histogram of timeouts, or set its bins, wait, and read it
+/// Read, set up and clear the histogram of timeouts
 ///
-/// Without an option of bins (-u, -w, -n, -vid, -b0, -b1, -c) it is read as it is. With one, the bins are
-/// set first: the options are those of DOCA's sample telemetry_adp_retx, also -p, -vid, -b0 and -b1, with
-/// its defaults for those that are not given, and its lines are printed. Another layout of bins starts
-/// from zero, which rates and alerts on the histogram see as a reset; the same again counts on. With -j
-/// each read is a line.
-#[derive(Args, Clone, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+/// The options are those of DOCA's sample telemetry_adp_retx, also -vid, -b0 and -b1.
+#[derive(Args, Debug)]
+#[command(after_help = crate::cli::EXIT_CODES, infer_subcommands = true)]
 pub(super) struct Hist {
-    /// The device, by its name or PCI address, or a real card
-    #[arg(
-        value_name = "DEV",
-        required_unless_present = "device",
-        conflicts_with = "device"
-    )]
-    name: Option<String>,
-    /// The same as an option [-d, -p]
-    #[arg(long, visible_alias = "pci-addr", value_name = "DEV")]
-    device: Option<String>,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// What the previous release took in place of a verb.
+    #[command(flatten)]
+    before: Before,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Read the histogram as it is; what `ferroce stat hist` alone does
+    ///
+    /// The lines are those of DOCA's sample. With -j each read is a line.
+    Show {
+        #[command(flatten)]
+        device: DeviceArg,
+        #[command(flatten)]
+        reads: Reads,
+    },
+    /// Set the bins, wait, and read, as DOCA's sample telemetry_adp_retx does
+    ///
+    /// What is not given has the sample's default. Another layout of bins starts from zero, which rates
+    /// and alerts on the histogram see as a reset; the same again counts on.
+    Set {
+        #[command(flatten)]
+        device: DeviceArg,
+        #[command(flatten)]
+        bins: Bins,
+        #[command(flatten)]
+        reads: Reads,
+    },
+    /// Set the histogram to zero; counters never fall
+    Clear(DeviceArg),
+}
+
+#[derive(Args, Debug)]
+#[command(mut_args = |arg| arg.hide(true))]
+struct Before {
+    #[command(flatten)]
+    device: DeviceArg,
+    #[command(flatten)]
+    bins: Bins,
+    #[command(flatten)]
+    reads: Reads,
+}
+
+/// The layout of bins.
+#[derive(Args, Clone, Debug)]
+struct Bins {
     /// Set the unit of the widths of bins [default: usec]
     #[arg(short = 'u', long, value_name = "UNIT")]
     time_unit: Option<Unit>,
@@ -58,19 +92,24 @@ pub(super) struct Hist {
     /// Set the width of bin 1, from which those of the later ones follow [-b1] [default: 10]
     #[arg(long = "bin-1-width", value_name = "WIDTH")]
     bin_1_width: Option<u16>,
-    /// Set that every read sets the counts to zero
+    /// Make every read set the counts to zero
     #[arg(short = 'c', long)]
     clear_on_read: bool,
-    /// Seconds to wait before each read [default: 3; none before the first if no bins are set]
+}
+
+/// When to read, and how to show it.
+#[derive(Args, Clone, Debug)]
+struct Reads {
+    /// Seconds to wait before each read [default: 3; none before the first unless bins are set]
     #[arg(short = 't', long, value_name = "SECONDS")]
     wait_time: Option<u32>,
     /// How often to read [default: once; with --watch until Ctrl-C]
-    #[arg(short = 'r', long, value_name = "N")]
+    #[arg(short = 'r', long, visible_alias = "count", value_name = "N")]
     num_reads: Option<u32>,
     /// Draw bars in place of the sample's lines
     #[arg(long)]
     bars: bool,
-    /// Draw the bars at once and then anew every SECONDS [default: those of -t]
+    /// Draw the bars at once and then again every SECONDS [default: those of -t]
     #[arg(long, value_name = "SECONDS", num_args = 0..=1)]
     watch: Option<Option<u32>>,
 }
@@ -131,99 +170,31 @@ impl Unit {
     }
 }
 
-/// The sample's short options of several letters, and the one that means something else elsewhere,
-/// in the form that this program's parser takes. Other commands stay as they are.
-pub(crate) fn spelled_out(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut args: Vec<_> = args.into_iter().collect();
-    let is_word =
-        |(at, arg): &(usize, &OsString)| *at > 0 && !arg.to_string_lossy().starts_with('-');
-    // Words may be shortened.
-    let begins =
-        |word: &str, begin: &OsString| begin.to_str().is_some_and(|it| word.starts_with(it));
-    let mut words = args.iter().enumerate().filter(is_word);
-    let hist = match (words.next(), words.next()) {
-        (Some((_, stat)), Some((at, hist))) if begins("stat", stat) && begins("hist", hist) => at,
-        _ => return args,
-    };
-    for arg in &mut args[hist..] {
-        let long = match arg.to_str() {
-            Some("-d" | "-p") => "--device",
-            Some("-vid") => "--vhca-id",
-            Some("-b0") => "--bin-0-width",
-            Some("-b1") => "--bin-1-width",
-            _ => continue,
+impl Hist {
+    pub(super) fn run(self, is_json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
+        let (device, bins, reads) = match self.verb {
+            Some(Verb::Clear(device)) => return clear(device, to),
+            Some(Verb::Show { device, reads }) => (device, None, reads),
+            Some(Verb::Set {
+                device,
+                bins,
+                reads,
+            }) => (device, Some(bins), reads),
+            None => self.before.in_old_words(to)?,
         };
-        *arg = long.into();
+        let device = naming::registers_of(device.named()?.as_deref(), to)?;
+        let of = Histogram {
+            name: device.name().to_owned(),
+            bins,
+            reads,
+        };
+        of.run(&*device, is_json, to)
     }
-    args
 }
 
-impl Hist {
-    fn name(&self) -> &str {
-        let given = self.name.as_deref().or(self.device.as_deref());
-        given.unwrap_or_default() // clap asks for one of them
-    }
-
-    pub(super) fn run(&self, format: Format, to: &mut Output<'_>) -> Result<(), Failure> {
-        let given = self.name();
-        let name = match registers::is_card_name(given) {
-            true => given,
-            false => link(given)?,
-        };
-        let device = registers::open(name, to)?;
-        let asked = match self.sets_bins() {
-            true => self.set(&*device, to)?,
-            false => present(&*device)?,
-        };
-        let config = decoded(&asked)?;
-        if !config.enabled {
-            return Err(Failure::input(format_args!(
-                "the histogram of {} does not count; set bins to begin, as in -u msec -w double -n 5 \
-                 -b0 50 -b1 100",
-                self.name()
-            )));
-        }
-        let view = self.view(format);
-        if view == View::Lines && self.sets_bins() {
-            to.text("\nHistogram started...\n")?;
-        }
-        let pauses = self.watch.map(|_| Pauses::new()).transpose()?;
-        for iteration in 1..=self.reads() {
-            to.out.flush()?;
-            if !self.pause(iteration, pauses.as_ref()) {
-                break;
-            }
-            let counts = read(&*device)?;
-            // Somebody else may have changed it meanwhile.
-            let now = present(&*device)?;
-            if counts.len() != usize::from(config.bins) || settings(&now)? != settings(&asked)? {
-                return Err(Failure::broken(format_args!(
-                    "another program has changed the bins of {} meanwhile; run this again when \
-                     it is done",
-                    self.name()
-                )));
-            }
-            match view {
-                View::Lines => to.text(&Self::lines(iteration, &config, &counts))?,
-                View::Bars => {
-                    let spurious = spurious(&*device, to)?;
-                    to.text(&(self.picture(iteration, &config, counts) + &spurious))?;
-                }
-                View::Json => format.document(
-                    &json::HistogramRead {
-                        device: self.name().to_owned(),
-                        iteration,
-                        bins: Bin::all(&config, &counts),
-                    },
-                    to,
-                )?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether an option of bins is given.
-    fn sets_bins(&self) -> bool {
+impl Bins {
+    /// Whether any of it is given.
+    fn are_given(&self) -> bool {
         self.time_unit.is_some()
             || self.width_mode.is_some()
             || self.number_bins.is_some()
@@ -231,54 +202,6 @@ impl Hist {
             || self.bin_0_width.is_some()
             || self.bin_1_width.is_some()
             || self.clear_on_read
-    }
-
-    /// Sets the bins, and says so if they were others.
-    fn set(&self, device: &dyn Registers, to: &mut Output<'_>) -> Result<Register, Failure> {
-        let before = present(device)?;
-        let mut asked = register(&self.config())?;
-        device.access(ADP_RETX_HISTOGRAM_CONFIG.id(), Method::Write, &mut asked)?;
-        if decoded(&before)?.enabled && settings(&before)? != settings(&asked)? {
-            to.remark(format_args!(
-                "note: the histogram of {} had other bins: its counts begin anew, and so do rates and \
-                 alerts on them",
-                self.name()
-            ))?;
-        }
-        Ok(asked)
-    }
-
-    fn view(&self, format: Format) -> View {
-        match format.is_json() {
-            true => View::Json,
-            false if self.bars || self.watch.is_some() => View::Bars,
-            false => View::Lines,
-        }
-    }
-
-    fn reads(&self) -> u32 {
-        let otherwise = if self.watch.is_some() { u32::MAX } else { 1 };
-        self.num_reads.unwrap_or(otherwise)
-    }
-
-    /// Seconds from one read to the next.
-    fn seconds(&self) -> u32 {
-        let given = self.watch.flatten().or(self.wait_time);
-        given.unwrap_or(WAIT_SECONDS)
-    }
-
-    /// Waits until it is time for a read; `false` if somebody has ended that.
-    fn pause(&self, iteration: u32, pauses: Option<&Pauses>) -> bool {
-        let time = Duration::from_secs(self.seconds().into());
-        match pauses {
-            Some(_) if iteration == 1 => true,
-            None if iteration == 1 && !self.sets_bins() && self.wait_time.is_none() => true,
-            Some(pauses) => pauses.pass(time),
-            None => {
-                thread::sleep(time);
-                true
-            }
-        }
     }
 
     fn config(&self) -> HistogramConfig {
@@ -296,15 +219,162 @@ impl Hist {
             vhca_id: self.vhca_id,
         }
     }
+}
+
+impl Before {
+    /// `stat hist DEV [OPTIONS]`.
+    fn in_old_words(
+        self,
+        to: &mut Output<'_>,
+    ) -> Result<(DeviceArg, Option<Bins>, Reads), Failure> {
+        let sets = self.bins.are_given();
+        if sets || self.device.is_given() {
+            let verb = if sets { "set" } else { "show" };
+            let newer = format!("ferroce stat hist {verb} [DEV] [OPTIONS]");
+            spelling::old(&newer, to)?;
+        }
+        Ok((self.device, sets.then_some(self.bins), self.reads))
+    }
+}
+
+/// Sets the histogram of a device to zero.
+pub(super) fn clear(device: DeviceArg, to: &mut Output<'_>) -> Result<(), Failure> {
+    let registry = registry(to)?;
+    let spec = naming::find(&registry, device.named()?.as_deref())?;
+    let cleared = observe(&registry, &spec)?.state().clear_histogram();
+    cleared.map_err(Failure::broken)
+}
+
+/// What is asked of the histogram of a device.
+struct Histogram {
+    name: String,
+    /// If they are to be set.
+    bins: Option<Bins>,
+    reads: Reads,
+}
+
+impl Histogram {
+    fn run(
+        &self,
+        device: &dyn Registers,
+        is_json: bool,
+        to: &mut Output<'_>,
+    ) -> Result<(), Failure> {
+        let asked = match &self.bins {
+            Some(bins) => self.set(bins, device, to)?,
+            None => present(device)?,
+        };
+        let config = decoded(&asked)?;
+        if !config.enabled {
+            return Err(Failure::input(format_args!(
+                "the histogram of {} does not count; set bins to begin, as in -u msec -w double -n 5 \
+                 -b0 50 -b1 100",
+                self.name
+            )));
+        }
+        let view = self.view(is_json);
+        if view == View::Lines && self.bins.is_some() {
+            to.text("\nHistogram started...\n")?;
+        }
+        let pauses = self.reads.watch.map(|_| Pauses::new()).transpose()?;
+        for iteration in 1..=self.reads() {
+            to.out.flush()?;
+            if !self.pause(iteration, pauses.as_ref()) {
+                break;
+            }
+            let counts = read(device)?;
+            // Somebody else may have changed it meanwhile.
+            let now = present(device)?;
+            if counts.len() != usize::from(config.bins) || settings(&now)? != settings(&asked)? {
+                return Err(Failure::broken(format_args!(
+                    "another program has changed the bins of {} meanwhile; run this again when \
+                     it is done",
+                    self.name
+                )));
+            }
+            match view {
+                View::Lines => to.text(&Self::lines(iteration, &config, &counts))?,
+                View::Bars => {
+                    let spurious = spurious(device, to)?;
+                    to.text(&(self.picture(iteration, &config, counts) + &spurious))?;
+                }
+                View::Json => to.document(&json::HistogramRead {
+                    device: self.name.clone(),
+                    iteration,
+                    bins: Bin::all(&config, &counts),
+                })?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the bins, and says so if they were others.
+    fn set(
+        &self,
+        bins: &Bins,
+        device: &dyn Registers,
+        to: &mut Output<'_>,
+    ) -> Result<Register, Failure> {
+        let before = present(device)?;
+        let mut asked = register(&bins.config())?;
+        device.access(ADP_RETX_HISTOGRAM_CONFIG.id(), Method::Write, &mut asked)?;
+        if decoded(&before)?.enabled && settings(&before)? != settings(&asked)? {
+            to.remark(format_args!(
+                "note: the histogram of {} had other bins: its counts begin anew, and so do rates and \
+                 alerts on them",
+                self.name
+            ))?;
+        }
+        Ok(asked)
+    }
+
+    fn view(&self, is_json: bool) -> View {
+        match is_json {
+            true => View::Json,
+            false if self.reads.bars || self.reads.watch.is_some() => View::Bars,
+            false => View::Lines,
+        }
+    }
+
+    fn reads(&self) -> u32 {
+        let otherwise = if self.reads.watch.is_some() {
+            u32::MAX
+        } else {
+            1
+        };
+        self.reads.num_reads.unwrap_or(otherwise)
+    }
+
+    /// Seconds from one read to the next.
+    fn seconds(&self) -> u32 {
+        let given = self.reads.watch.flatten().or(self.reads.wait_time);
+        given.unwrap_or(WAIT_SECONDS)
+    }
+
+    /// Waits until it is time for a read; `false` if somebody has ended that.
+    fn pause(&self, iteration: u32, pauses: Option<&Pauses>) -> bool {
+        let time = Duration::from_secs(self.seconds().into());
+        match pauses {
+            Some(_) if iteration == 1 => true,
+            None if iteration == 1 && !self.bins.is_some() && self.reads.wait_time.is_none() => {
+                true
+            }
+            Some(pauses) => pauses.pass(time),
+            None => {
+                thread::sleep(time);
+                true
+            }
+        }
+    }
 
     /// The bins that have something in them.
     fn picture(&self, iteration: u32, config: &HistogramConfig, counts: Vec<u64>) -> String {
-        let bars = bins::table(config, &[(self.name().to_owned(), counts)]);
+        let bars = bins::table(config, &[(self.name.clone(), counts)]);
         let bars = bars.unwrap_or_else(|| "no adaptive-retransmission timeouts\n".to_owned());
-        if self.watch.is_none() {
+        if self.reads.watch.is_none() {
             return format!("\n{bars}");
         }
-        let (name, every, since) = (self.name(), self.seconds(), since(config));
+        let (name, every, since) = (&self.name, self.seconds(), since(config));
         let place = watch::in_place();
         format!("{place}\n{name} {since}, read {iteration}, every {every} s; Ctrl-C ends\n\n{bars}")
     }
@@ -334,10 +404,10 @@ impl Hist {
 
 /// What a device in software has sent again for nothing; a card does not tell.
 fn spurious(device: &dyn Registers, to: &mut Output<'_>) -> Result<String, Failure> {
-    if registers::is_card_name(device.name()) {
+    if is_card_name(device.name()) {
         return Ok(String::new());
     }
-    let Ok(observer) = super::registry(to)?.observe(device.name()) else {
+    let Ok(observer) = registry(to)?.observe(device.name()) else {
         return Ok(String::new());
     };
     let count = |counter| observer.state().counter(counter);
@@ -438,38 +508,4 @@ fn read(device: &dyn Registers) -> Result<Vec<u64>, Failure> {
     device.access(ADP_RETX_HISTOGRAM.id(), Method::Query, &mut data)?;
     let bins = usize::from(data[0]);
     Ok(adp_retx_histogram::bins(&data).take(bins).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn spelled(text: &str) -> String {
-        let args = text.split(' ').map(OsString::from);
-        let args: Vec<_> = spelled_out(args)
-            .iter()
-            .map(|arg| arg.to_string_lossy().into_owned())
-            .collect();
-        args.join(" ")
-    }
-
-    #[test]
-    fn short_options_of_the_sample_are_taken_and_others_left_alone() {
-        assert_eq!(
-            spelled("ferroce -j stat hist -p fr0 -vid 0 -b0 50 -b1 100 -t 1"),
-            "ferroce -j stat hist --device fr0 --vhca-id 0 --bin-0-width 50 --bin-1-width 100 -t 1"
-        );
-        assert_eq!(
-            spelled("ferroce st hi -p fr0 -b0 5"),
-            "ferroce st hi --device fr0 --bin-0-width 5"
-        );
-        for text in [
-            "ferroce -p stat show",
-            "ferroce stat -p hist",
-            "ferroce",
-            "ferroce res -p hist",
-        ] {
-            assert_eq!(spelled(text), text);
-        }
-    }
 }

@@ -1,47 +1,85 @@
 //! `ferroce impair`: link impairments.
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use ferroce_hca::impair::{Blackout, Bottleneck};
 use ferroce_hca::{DeviceState, Direction, Impairment, Span, Time};
 use ferroce_udp::wait::Clock;
 use ferroce_udp::{Observer, Registry, impairment};
 
-use super::format::{Before, Format, Row, print};
-use super::{each, link, observe, registry};
+use super::format::{Row, print};
+use super::{each, observe, registry};
 use crate::json::device as json;
+use crate::naming::{self, DeviceArg, EachDevice};
 use crate::output::{Failure, Output};
+use crate::spelling;
 
 /// Impair a device's link, even while in use
 ///
-/// SPEC is one or more of loss=P, burst=P:PACKETS, duplicate=P, corrupt=P, ecn=P, rate=R, red=B:B:P,
-/// limit=B, delay=T, jitter=T, reorder=P:T, down=T@T and carrier, comma-separated; P is 0 to 1 or a percentage,
-/// T, R (Mbit, Gbit) and B (KB, MB) have a unit. Times after an @ count from now; down=T begins at once.
-/// SPEC replaces the current setting.
+/// KEY VALUE is one or more of loss P, burst P:PACKETS, duplicate P, corrupt P, ecn P, rate R, red B:B:P,
+/// limit B, delay T, jitter T, reorder P:T, down T@T and carrier, which has no value; loss=P,delay=T is the
+/// same in one word. P is 0 to 1 or a percentage; T, R (Mbit, Gbit) and B (KB, MB) have a unit. Times after
+/// an @ count from now; down T begins at once.
 ///
 /// rate is that of a queue that all programs on the device share; red marks its packets from a
 /// length on, at another with a probability, and all above that; limit is what it holds. With
 /// carrier the port notices what down does, and is down meanwhile; without, the switch behind it is
 /// dark.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = EXAMPLES, infer_subcommands = true)]
 pub(crate) struct Impair {
-    /// The device [default: show all], and what its link is to do, for example loss=1%,delay=50us;
-    /// or show, or clear
-    #[arg(value_name = "[DEV] [SPEC]", num_args = 0..=2)]
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// What the previous release took: the device, and what its link was to do.
+    #[arg(hide = true, value_name = "WORDS")]
     words: Vec<String>,
-    /// The device, in place of the first word
-    #[arg(short, long, value_name = "DEV")]
+    #[arg(short, long, hide = true, global = true, value_name = "DEV")]
     device: Option<String>,
-    /// Which packets: those the device sends, those it receives, or both; clear takes both
-    #[arg(long, value_name = "WHICH", value_enum)]
+    #[arg(long, hide = true, value_name = "WHICH", value_enum)]
     direction: Option<Which>,
     /// Print JSON
-    #[arg(short, long)]
+    #[arg(short, long, global = true)]
     json: bool,
-    /// Break the JSON into lines
-    #[arg(short, long)]
-    pretty: bool,
 }
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show impairments; what `ferroce impair` alone does
+    #[command(alias = "list")]
+    Show(EachDevice),
+    /// Impair a link; replaces the current setting
+    #[command(after_help = EXAMPLES)]
+    #[command(override_usage = "ferroce impair set [OPTIONS] [DEV] KEY VALUE...")]
+    Set {
+        #[command(flatten)]
+        device: DeviceArg,
+        /// What the link does, such as loss 1% delay 50us, or loss=1%,delay=50us
+        #[arg(value_name = "KEY VALUE")]
+        spec: Vec<String>,
+        /// Which packets: those the device sends, those it receives, or both [default: egress]
+        #[arg(long, value_name = "WHICH", value_enum)]
+        direction: Option<Which>,
+    },
+    /// End the impairments of a link
+    Clear {
+        #[command(flatten)]
+        device: DeviceArg,
+        /// Of which packets [default: both]
+        #[arg(long, value_name = "WHICH", value_enum)]
+        direction: Option<Which>,
+    },
+}
+
+const EXAMPLES: &str = "Examples:
+  ferroce impair set fr0 loss 1% delay 50us
+  ferroce impair set fr0 rate 10Gbit red 20KB:80KB:10% --direction egress
+  ferroce impair set fr0 down 300ms@2s        an outage that begins in two seconds
+  ferroce impair clear fr0
+
+Exit codes:
+  0  success, including a closed pipe
+  1  operation failed or output could not be written
+  2  bad input: flags, files or values; standard error says what and what to
+  write instead";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Which {
@@ -64,49 +102,98 @@ impl Which {
 }
 
 impl Impair {
-    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
-        let format = Format::new(self.json, self.pretty).after(before);
-        let (name, what) = self.name_and_what()?;
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let is_json = self.json;
         let registry = registry(to)?;
-        let Some(name) = name else {
-            return show(&registry, None, format, to);
+        let verb = match self.verb {
+            Some(verb) => verb,
+            None => Self::in_old_words(self.device, self.words, self.direction, to)?,
         };
-        let (impairment, usual) = match what {
-            "show" | "list" => return show(&registry, Some(name), format, to),
-            "clear" => (Impairment::default(), Which::Both),
-            spec => (read(spec)?, Which::Egress),
+        let (device, impairment, directions) = match verb {
+            Verb::Show(device) => {
+                return show(&registry, device.named()?.as_deref(), is_json, to);
+            }
+            Verb::Clear { device, direction } => {
+                let all = direction.unwrap_or(Which::Both);
+                (device.named()?, Impairment::default(), all)
+            }
+            Verb::Set {
+                device,
+                spec,
+                direction,
+            } => {
+                let (device, spec) = device.before(spec, impairment::is_key);
+                let impairment = read(&in_one_word(&spec)?)?;
+                (device, impairment, direction.unwrap_or(Which::Egress))
+            }
         };
         if let Some(warning) = loses_most(&impairment) {
             to.remark(warning)?;
         }
-        let observer = registry.observe(name)?;
-        let directions = self.direction.unwrap_or(usual).directions();
-        set(&observer, directions, &impairment)?;
-        match format.is_json() {
-            true => show(&registry, Some(name), format, to),
+        let spec = naming::find(&registry, device.as_deref())?;
+        set(
+            &observe(&registry, &spec)?,
+            directions.directions(),
+            &impairment,
+        )?;
+        match is_json {
+            true => show(&registry, Some(&spec.name), is_json, to),
             false => Ok(()),
         }
     }
 
-    /// The device, and what is to become of its link; without a device, all are to be shown.
-    fn name_and_what(&self) -> Result<(Option<&str>, &str), Failure> {
-        let is_option = self.device.is_some();
-        let words = self.device.iter().chain(&self.words).map(String::as_str);
-        match words.collect::<Vec<_>>()[..] {
-            [] => Ok((None, "show")),
-            ["show" | "list"] if !is_option => Ok((None, "show")),
-            [what] if !is_option && (what == "clear" || what.contains('=')) => {
-                Err(Failure::input(format_args!(
-                    "no device named: write `ferroce impair DEV {what}`; `ferroce dev` lists devices"
-                )))
+    /// The verb of `impair [DEV] [SPEC]`, as the previous release took it.
+    fn in_old_words(
+        device: Option<String>,
+        words: Vec<String>,
+        direction: Option<Which>,
+        to: &mut Output<'_>,
+    ) -> Result<Verb, Failure> {
+        let words: Vec<_> = device.into_iter().chain(words).collect();
+        let (verb, newer) = match words.as_slice() {
+            [] => return Ok(Verb::Show(EachDevice::default())),
+            [name] if impairment::is_key(name) => {
+                return Err(Failure::input(format_args!(
+                    "missing verb; write: ferroce impair set DEV {name}"
+                )));
             }
-            [name] => Ok((Some(link(name)?), "show")),
-            [name, what] => Ok((Some(link(name)?), what)),
-            [_, word, ..] => Err(Failure::input(format_args!(
-                "unexpected {word:?}: with -d the only word is what the link is to do"
-            ))),
-        }
+            [name] => {
+                let device = EachDevice::of(Some(name.clone()));
+                (Verb::Show(device), format!("ferroce impair show {name}"))
+            }
+            [name, word] if word == "show" || word == "list" => {
+                let device = EachDevice::of(Some(name.clone()));
+                (Verb::Show(device), format!("ferroce impair show {name}"))
+            }
+            [name, word] if word == "clear" => {
+                let device = DeviceArg::of(name);
+                let verb = Verb::Clear { device, direction };
+                (verb, format!("ferroce impair clear {name}"))
+            }
+            [name, spec @ ..] => {
+                let newer = format!("ferroce impair set {name} {}", spec.join(" "));
+                let verb = Verb::Set {
+                    device: DeviceArg::of(name),
+                    spec: spec.to_vec(),
+                    direction,
+                };
+                (verb, newer)
+            }
+        };
+        spelling::old(&newer, to)?;
+        Ok(verb)
     }
+}
+
+/// `loss 1% carrier delay=50us` as `loss=1%,carrier,delay=50us`.
+fn in_one_word(words: &[String]) -> Result<String, Failure> {
+    if words.is_empty() {
+        return Err(Failure::input(
+            "missing impairment; write KEY VALUE, such as loss 1%",
+        ));
+    }
+    let is_whole = |word: &str| word.contains(',') || impairment::is_flag(word);
+    Ok(naming::assignments(words, is_whole)?.join(","))
 }
 
 /// Above this share of lost packets an impairment is more likely a slip: `loss=1` for 1 %.
@@ -154,10 +241,10 @@ pub(crate) fn in_words(state: &DeviceState, direction: Direction) -> String {
 fn show(
     registry: &Registry,
     name: Option<&str>,
-    format: Format,
+    is_json: bool,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
-    if format.is_json() {
+    if is_json {
         let devices = each(registry, name, |index, spec| {
             let observer = observe(registry, spec)?;
             let state = observer.state();
@@ -168,7 +255,7 @@ fn show(
                 ingress: document(state, Direction::Ingress),
             })
         })?;
-        return format.document(&json::Impaired { devices }, to);
+        return to.document(&json::Impaired { devices });
     }
     let rows = each(registry, name, |_, spec| {
         let mut row = Row::new(format!("dev {}", spec.name));

@@ -11,9 +11,10 @@ use ferroce_udp::wait::Clock;
 use ferroce_udp::{Observer, Registry};
 use ferroce_units::TIME;
 
-use super::format::{Before, Format, Row, print};
-use super::{each, link, observe, registry};
+use super::format::{Row, print};
+use super::{each, observe, registry};
 use crate::json::device as json;
+use crate::naming::{self, DeviceArg, EachDevice};
 use crate::output::{Failure, Output};
 
 /// Show ports, and take them down and up
@@ -26,28 +27,24 @@ use crate::output::{Failure, Output};
 pub(crate) struct Link {
     #[command(subcommand)]
     verb: Option<Verb>,
-    #[command(flatten)]
-    format: Format,
+    /// Print JSON
+    #[arg(short, long, global = true)]
+    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Show ports; what `ferroce link` alone does
     #[command(alias = "list")]
-    Show {
-        /// Only this device
-        #[arg(value_name = "DEV")]
-        name: Option<String>,
-    },
+    Show(EachDevice),
     /// Take a port down or up, now or at times to come; replaces what was set before
-    #[command(after_help = EXAMPLES)]
+    #[command(after_help = EXAMPLES, override_usage = "ferroce link set [OPTIONS] [DEV] WHAT")]
     Set {
-        /// The device
-        #[arg(value_name = "DEV")]
-        name: String,
+        #[command(flatten)]
+        device: DeviceArg,
         /// down, up, `down for TIME`, `flap NUMBERx DOWN/EVERY`, or `times FILE`, whose lines are
         /// LENGTH@FROM, counted from now
-        #[arg(value_name = "WHAT", required = true)]
+        #[arg(value_name = "WHAT")]
         what: Vec<String>,
     },
 }
@@ -58,28 +55,28 @@ const EXAMPLES: &str = "Examples:
   ferroce link set fr0 flap 10x 200ms/2s     down for 200 ms every 2 s, ten times
   ferroce link set fr0 times outages.txt     a file with lines such as 200ms@3s";
 
-/// What may follow the device's name.
+/// The words with which that begins which may follow the device's name.
+const STATES: [&str; 4] = ["down", "up", "flap", "times"];
+/// All of it.
 const FORMS: &str = "down, up, down for 300ms, flap 10x 200ms/2s, or times FILE";
 /// The shortest and the longest outage, and time between two.
 const LENGTHS_NS: std::ops::RangeInclusive<u64> = 1_000_000..=86_400_000_000_000;
 const TIMES_MAX: u32 = 1_000_000;
 
 impl Link {
-    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
-        let (registry, format) = (registry(to)?, self.format.after(before));
+    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let registry = registry(to)?;
         match self.verb {
-            None => show(&registry, None, format, to),
-            Some(Verb::Show { name }) => {
-                let name = name.as_deref().map(link).transpose()?;
-                show(&registry, name, format, to)
-            }
-            Some(Verb::Set { name, what }) => {
-                let name = link(&name)?;
-                let observer = registry.observe(name)?;
+            None => show(&registry, None, self.json, to),
+            Some(Verb::Show(device)) => show(&registry, device.named()?.as_deref(), self.json, to),
+            Some(Verb::Set { device, what }) => {
+                let (name, what) = device.before(what, |word| STATES.contains(&word));
+                let spec = naming::find(&registry, name.as_deref())?;
+                let observer = observe(&registry, &spec)?;
                 let what: Vec<_> = what.iter().map(String::as_str).collect();
                 set(&observer, &what)?;
-                match format.is_json() {
-                    true => show(&registry, Some(name), format, to),
+                match self.json {
+                    true => show(&registry, Some(&spec.name), self.json, to),
                     false => Ok(()),
                 }
             }
@@ -111,6 +108,9 @@ pub(crate) fn set(observer: &Observer, what: &[&str]) -> Result<(), Failure> {
 fn read(what: &[&str]) -> Result<Vec<Outages>, Failure> {
     let once = |length| vec![Outages::once(Time::ZERO, length)];
     match what {
+        [] => Err(Failure::input(format_args!(
+            "missing link state; write {FORMS}"
+        ))),
         ["up"] => Ok(Vec::new()),
         ["down"] => Ok(once(Span::NEVER)),
         ["down", "for", length] => Ok(once(span("time for which the port is down", length)?)),
@@ -203,10 +203,10 @@ fn outage(line: &str) -> Option<Outages> {
 fn show(
     registry: &Registry,
     name: Option<&str>,
-    format: Format,
+    is_json: bool,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
-    if format.is_json() {
+    if is_json {
         let ports = each(registry, name, |index, spec| {
             let port = observe(registry, spec)?.port();
             Ok(json::Port {
@@ -218,7 +218,7 @@ fn show(
                 netdev: netdev_of(spec.address),
             })
         })?;
-        return format.document(&json::Ports { ports }, to);
+        return to.document(&json::Ports { ports });
     }
     let rows = each(registry, name, |_, spec| {
         let mut row = Row::of_port(&spec.name);

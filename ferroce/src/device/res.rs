@@ -7,14 +7,15 @@ mod kind;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use ferroce_udp::{Inquiry, Query, Registry, RegistryError};
+use ferroce_udp::{Inquiry, Query, Registry};
 use serde_json::{Map, Value};
 
 use self::filter::Filter;
 use self::kind::{KINDS, Kind, Object};
 use super::ask::{Replies, ask};
-use super::format::{Before, Format, Row, print};
-use super::{link, registry};
+use super::format::{Format, Row, print};
+use super::registry;
+use crate::naming;
 use crate::output::{Failure, Output};
 
 /// How long processes may take to answer, all together: one does in a few milliseconds for each
@@ -45,18 +46,24 @@ enum Verb {
     Show {
         #[arg(value_name = "KIND] [DEV] [KEY VALUE")]
         words: Vec<String>,
+        /// The device as an option, which every command takes
+        #[arg(short, long, value_name = "DEV", hide = true)]
+        device: Option<String>,
     },
 }
 
 impl Res {
-    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
-        let words = match self.verb {
-            None => Vec::new(),
-            Some(Verb::Show { words }) => words,
+    pub(crate) fn run(self, details: bool, to: &mut Output<'_>) -> Result<(), Failure> {
+        let (words, device) = match self.verb {
+            None => (Vec::new(), None),
+            Some(Verb::Show { words, device }) => (words, device),
         };
-        let wanted = Wanted::parse(&words)?;
+        let mut wanted = Wanted::parse(&words)?;
+        if let Some(device) = &device {
+            wanted.device = Some(device);
+        }
         let registry = registry(to)?;
-        wanted.show(&registry, self.format.after(before), to)
+        wanted.show(&registry, self.format.with(details), to)
     }
 }
 
@@ -80,13 +87,13 @@ impl<'a> Wanted<'a> {
         let mut device = None;
         // Of an odd number of words the first is no key.
         if !rest.len().is_multiple_of(2) {
-            device = Some(link(&rest[0])?);
+            device = Some(rest[0].as_str());
             rest = &rest[1..];
         }
         let mut filters = Vec::new();
         for pair in rest.chunks_exact(2) {
             match (pair[0].as_str(), kind) {
-                ("dev" | "link", _) => device = Some(link(&pair[1])?),
+                ("dev" | "link", _) => device = Some(pair[1].as_str()),
                 (key, Some(kind)) => filters.push(kind.filter(key, &pair[1])?),
                 (_, None) => {
                     return Err(Failure::input(format_args!(
@@ -111,18 +118,18 @@ impl<'a> Wanted<'a> {
         to: &mut Output<'_>,
     ) -> Result<(), Failure> {
         if let (None, Some(name)) = (self.kind, self.device)
-            && let Err(error @ RegistryError::NoSuchDevice { .. }) = registry.device(name)
+            && let Err(Failure::Input(error)) = naming::named(registry, name)
         {
-            return Err(Failure::input(format_args!(
-                "{error}, and {name:?} is no kind of object: those are {}",
+            return Err(Failure::Input(format!(
+                "{error}{name:?} is not a kind of object either: those are {}\n",
                 kind_names()
             )));
         }
         let query = self.kind.map_or(Some(Query::Count), |kind| kind.query);
         let (question, mut inquiry) = ((query, PATIENCE), Inquiry::default());
         let replies = ask(registry, self.device, question, &mut inquiry, |_, _| true)?;
-        match format.is_json() {
-            true => document::print(self, &replies, format, to)?,
+        match format.json {
+            true => document::print(self, &replies, to)?,
             false => self.print(&replies, format, to)?,
         }
         let silent = replies.iter().flat_map(|device| &device.silent);
@@ -157,6 +164,11 @@ impl<'a> Wanted<'a> {
         }
         print(&rows, to)
     }
+}
+
+/// Whether a word is a kind of object.
+pub(crate) fn is_kind(word: &str) -> bool {
+    KINDS.iter().any(|kind| kind.name == word)
 }
 
 fn kind_names() -> String {

@@ -4,24 +4,24 @@ mod rates;
 
 pub(super) use self::rates::{per_second, thousandths};
 
-use std::time::Duration;
-
 use clap::{Args, Subcommand};
-use ferroce_adp::file::nearest;
 use ferroce_hca::{Counter, DeviceState, PortCounter};
 use ferroce_udp::Registry;
+use ferroce_units::near;
 
-use super::format::{Before, Format, Row, print};
-use super::hist::Hist;
-use super::watch::interval;
-use super::{each, link, observe, registry};
+use super::format::{Format, Row, print};
+use super::hist::{self, Hist};
+use super::watch::Again;
+use super::{each, observe, registry};
 use crate::bins;
 use crate::json::device as json;
 use crate::json::shared::{Bin, Named};
 use crate::lines::indented;
+use crate::naming::{DeviceArg, EachDevice};
 use crate::output::{Failure, Output};
+use crate::spelling;
 
-/// Show counters, and with -d the histogram of timeouts
+/// Show counters, and the histogram of timeouts
 ///
 /// Counters that are not 0 are shown; JSON has all of them. Totals include programs that have exited.
 #[derive(Args, Debug)]
@@ -41,13 +41,9 @@ struct Look {
     /// Show counters that are 0, too
     #[arg(short, long)]
     all: bool,
-    /// Show rates per second instead, every SECONDS, until interrupted [default: 1]
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
-          value_parser = interval)]
-    watch: Option<Duration>,
-    /// End after this many looks
-    #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
-    count: Option<u64>,
+    /// With --watch rates per second are shown instead.
+    #[command(flatten)]
+    again: Again,
 }
 
 impl Look {
@@ -55,60 +51,68 @@ impl Look {
     fn after(self, before: Self) -> Self {
         Self {
             all: self.all || before.all,
-            watch: self.watch.or(before.watch),
-            count: self.count.or(before.count),
+            again: self.again.or(before.again),
         }
     }
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show counters; what `ferroce stat` alone does
+    /// Show counters, or with --watch their rates; what `ferroce stat` alone does
     #[command(alias = "list")]
     Show {
-        /// Only this device: DEV or DEV/1, also after the word link; and of it only these counters
-        #[arg(value_name = "[link] DEV] [COUNTER")]
-        words: Vec<String>,
+        #[command(flatten)]
+        device: EachDevice,
+        /// Only these counters
+        #[arg(value_name = "COUNTER")]
+        counters: Vec<String>,
         #[command(flatten)]
         look: Look,
     },
-    /// What the counters mean, and what exporters and the kernel's software RoCE call them
-    Names,
-    Hist(Hist),
-    /// Set the histogram of timeouts to zero; counters never fall
-    Clear {
-        #[arg(value_name = "DEV")]
-        name: String,
+    /// Say what counters mean, and what exporters and the kernel's software RoCE call them
+    Explain {
+        /// Only these counters
+        #[arg(value_name = "COUNTER")]
+        counters: Vec<String>,
     },
+    Hist(Hist),
+    /// What `ferroce stat explain` was called
+    #[command(hide = true)]
+    Names,
+    /// What `ferroce stat hist clear` was called
+    #[command(hide = true)]
+    Clear(DeviceArg),
 }
 
 impl Stat {
-    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
-        let format = self.format.after(before);
-        let registry = registry(to)?;
+    pub(crate) fn run(self, details: bool, to: &mut Output<'_>) -> Result<(), Failure> {
+        let format = self.format.with(details);
         match self.verb {
-            None => self.look.show(&registry, &Wanted::default(), format, to),
-            Some(Verb::Show { words, look }) => {
-                let wanted = Wanted::parse(&words)?;
-                look.after(self.look).show(&registry, &wanted, format, to)
+            None => self
+                .look
+                .show(&registry(to)?, &Wanted::default(), format, to),
+            Some(Verb::Show {
+                device,
+                counters,
+                look,
+            }) => {
+                let (device, counters) = device.before(counters, |it| counter(it).is_some());
+                let wanted = Wanted {
+                    device,
+                    counters: known(&counters)?,
+                };
+                look.after(self.look)
+                    .show(&registry(to)?, &wanted, format, to)
             }
-            Some(Verb::Names) => names(format, to),
-            Some(Verb::Hist(hist)) => hist.run(format, to),
-            Some(Verb::Clear { name }) => {
-                let name = link(&name)?;
-                let observer = registry.observe(name)?;
-                let cleared = observer.state().clear_histogram();
-                cleared.map_err(Failure::broken)?;
-                match format.is_json() {
-                    true => {
-                        let wanted = Wanted {
-                            device: Some(name),
-                            ..Wanted::default()
-                        };
-                        self.look.show(&registry, &wanted, format, to)
-                    }
-                    false => Ok(()),
-                }
+            Some(Verb::Explain { counters }) => explain(&counters, format.json, to),
+            Some(Verb::Hist(hist)) => hist.run(format.json, to),
+            Some(Verb::Names) => {
+                spelling::old("ferroce stat explain", to)?;
+                explain(&[], format.json, to)
+            }
+            Some(Verb::Clear(device)) => {
+                spelling::old("ferroce stat hist clear [DEV]", to)?;
+                hist::clear(device, to)
             }
         }
     }
@@ -116,36 +120,21 @@ impl Stat {
 
 /// What is to be shown.
 #[derive(Debug, Default)]
-struct Wanted<'a> {
-    device: Option<&'a str>,
+struct Wanted {
+    device: Option<String>,
     /// All of them if empty.
     counters: Vec<Counter>,
 }
 
-impl<'a> Wanted<'a> {
-    fn parse(words: &'a [String]) -> Result<Self, Failure> {
-        let words = match words {
-            [word, rest @ ..] if word == "link" => rest,
-            words => words,
-        };
-        let Some((device, names)) = words.split_first() else {
-            return Ok(Self::default());
-        };
-        if counter(device).is_some() {
-            return Err(Failure::input(format_args!(
-                "no device named: write `ferroce stat show DEV {device}`; `ferroce dev` lists devices"
-            )));
-        }
-        let known = |name: &String| counter(name).ok_or_else(|| unknown(name));
-        Ok(Self {
-            device: Some(link(device)?),
-            counters: names.iter().map(known).collect::<Result<_, _>>()?,
-        })
-    }
-
+impl Wanted {
     fn has(&self, counter: Counter) -> bool {
         self.counters.is_empty() || self.counters.contains(&counter)
     }
+}
+
+fn known(names: &[String]) -> Result<Vec<Counter>, Failure> {
+    let known = |name: &String| counter(name).ok_or_else(|| unknown(name));
+    names.iter().map(known).collect()
 }
 
 fn counter(name: &str) -> Option<Counter> {
@@ -155,37 +144,37 @@ fn counter(name: &str) -> Option<Counter> {
 
 fn unknown(name: &str) -> Failure {
     let names = Counter::TABLE.iter().map(|info| info.name);
-    let meant = nearest(name, names).map_or_else(String::new, |it| format!("did you mean {it}? "));
+    let meant = near(name, names).map_or_else(String::new, |it| format!("did you mean {it}? "));
     Failure::input(format_args!(
-        "unknown counter {name:?}; {meant}`ferroce stat names` lists them"
+        "unknown counter {name:?}; {meant}`ferroce stat explain` lists them"
     ))
 }
 
 impl Look {
     /// Whether a counter with this value is shown to people.
-    fn shows(self, wanted: &Wanted<'_>, value: u64) -> bool {
+    fn shows(self, wanted: &Wanted, value: u64) -> bool {
         value > 0 || self.all || !wanted.counters.is_empty()
     }
 
     fn show(
         self,
         registry: &Registry,
-        wanted: &Wanted<'_>,
+        wanted: &Wanted,
         format: Format,
         to: &mut Output<'_>,
     ) -> Result<(), Failure> {
-        if let Some(interval) = self.watch {
-            let times = (interval, self.count);
-            return rates::watch(registry, wanted, times, self, format, to);
+        if let Some(interval) = self.again.watch {
+            let times = (interval, self.again.count);
+            return rates::watch(registry, wanted, times, self, format.json, to);
         }
-        if format.is_json() {
-            let devices = each(registry, wanted.device, |index, spec| {
+        if format.json {
+            let devices = each(registry, wanted.device.as_deref(), |index, spec| {
                 let observer = observe(registry, spec)?;
                 Ok(document((index, &spec.name), observer.state()))
             })?;
-            return format.document(&json::Counted { devices }, to);
+            return to.document(&json::Counted { devices });
         }
-        let rows = each(registry, wanted.device, |_, spec| {
+        let rows = each(registry, wanted.device.as_deref(), |_, spec| {
             let observer = observe(registry, spec)?;
             let counters = observer.state().counters();
             let mut row = Row::of_port(&spec.name);
@@ -229,16 +218,22 @@ fn named<T>(counters: &[u64; Counter::COUNT], value: impl Fn(u64) -> T) -> Named
 }
 
 /// The table of counters: first those of the device, then those of the port made of them.
-fn names(format: Format, to: &mut Output<'_>) -> Result<(), Failure> {
+fn explain(names: &[String], is_json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
     let counters = Counter::TABLE
         .iter()
         .map(|info| describe("hw_counters", info.name, info.metric, info.rxe, info.help));
     let of_the_port = PortCounter::TABLE
         .iter()
         .map(|counter| describe("counters", counter.name, counter.metric, None, counter.help));
-    let counters: Vec<_> = counters.chain(of_the_port).collect();
-    if format.is_json() {
-        return format.document(&json::CounterNames { counters }, to);
+    let mut counters: Vec<_> = counters.chain(of_the_port).collect();
+    for name in names {
+        if counters.iter().all(|it| it.name != name) {
+            return Err(unknown(name));
+        }
+    }
+    counters.retain(|it| names.is_empty() || names.iter().any(|name| it.name == name));
+    if is_json {
+        return to.document(&json::CounterNames { counters });
     }
     let rows = counters.iter().map(|counter| {
         let mut row = Row::new(format!("{}/{}", counter.directory, counter.name));

@@ -18,7 +18,7 @@ use clap::Args;
 use ferroce_udp::{Inquiry, Registry};
 
 use self::gather::Status;
-use super::format::{Before, Format};
+use super::format::Format;
 use super::watch::{Pauses, in_place, interval};
 use crate::leftover;
 use crate::output::{Failure, Output};
@@ -46,8 +46,8 @@ pub(crate) struct Command {
 const WINDOW: Duration = Duration::from_millis(500);
 
 impl Command {
-    pub(crate) fn run(self, before: Before, to: &mut Output<'_>) -> Result<(), Failure> {
-        let format = self.format.after(before);
+    pub(crate) fn run(self, details: bool, to: &mut Output<'_>) -> Result<(), Failure> {
+        let format = self.format.with(details);
         let registry = Registry::open().map_err(Failure::broken)?;
         let mut inquiry = Inquiry::default();
         let pauses = self.watch.map(|_| Pauses::new()).transpose()?;
@@ -58,8 +58,8 @@ impl Command {
             let Some(status) = Status::take(&registry, &mut inquiry, put_back, window, nap)? else {
                 return Ok(()); // interrupted
             };
-            match format.is_json() {
-                true => format.document(&status.json(), to)?,
+            match format.json {
+                true => to.document(&status.json())?,
                 false => {
                     let screen = screen::draw(&status, self.all || format.details);
                     let place = if self.watch.is_some() { in_place() } else { "" };

@@ -5,9 +5,72 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use clap::Args;
 use ferroce_units::{Decimal, Invalid, TIME};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+
+/// Whether to look again, and how often.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(super) struct Again {
+    /// Look again every SECONDS, until interrupted [default: 1]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+          value_parser = interval)]
+    pub(super) watch: Option<Duration>,
+    /// With --watch: end after N looks
+    #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) count: Option<u64>,
+}
+
+/// Looks, with pauses between them.
+pub(super) struct Looks {
+    again: Again,
+    /// `None` if there is one look only.
+    pauses: Option<Pauses>,
+    taken: u64,
+}
+
+impl Again {
+    /// Both of what stood in front of a verb and behind it.
+    pub(super) fn or(self, before: Self) -> Self {
+        Self {
+            watch: self.watch.or(before.watch),
+            count: self.count.or(before.count),
+        }
+    }
+
+    pub(super) fn looks(self) -> io::Result<Looks> {
+        Ok(Looks {
+            again: self,
+            pauses: self.watch.map(|_| Pauses::new()).transpose()?,
+            taken: 0,
+        })
+    }
+}
+
+impl Looks {
+    /// Waits for the next look; `false` if there is none.
+    pub(super) fn next(&mut self) -> bool {
+        let is_due = match (self.taken, &self.pauses, self.again.watch) {
+            (0, ..) => true,
+            (_, Some(pauses), Some(interval)) => {
+                self.again.count != Some(self.taken) && pauses.pass(interval)
+            }
+            _ => false,
+        };
+        self.taken += 1;
+        is_due
+    }
+
+    /// What goes in front of a picture.
+    pub(super) fn in_place(&self) -> &'static str {
+        if self.pauses.is_some() {
+            in_place()
+        } else {
+            ""
+        }
+    }
+}
 
 /// Pauses that SIGINT and SIGTERM end.
 pub(super) struct Pauses(Receiver<()>);

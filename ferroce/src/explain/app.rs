@@ -3,8 +3,8 @@
 mod ucx;
 
 use clap::ValueEnum;
-use ferroce_adp::file::nearest;
 use ferroce_adp::{QpTimeouts, ack_timeout};
+use ferroce_units::instead;
 
 pub(super) use crate::json::explain::{Remark, Setting};
 use crate::output::Failure;
@@ -378,9 +378,8 @@ impl Given {
         for text in given {
             let names = || keys.iter().map(|key| key.name);
             let Some((name, value)) = text.split_once('=') else {
-                let near = nearest(text, names()).unwrap_or_default();
                 return Err(Failure::input(format_args!(
-                    "--from {}: {text:?} is no setting; write NAME=VALUE, as in {near}=7",
+                    "--from {}: {text:?} has no value; write {text}=VALUE",
                     app.name()
                 )));
             };
@@ -393,10 +392,9 @@ impl Given {
             };
             let Some(setting) = settings.iter_mut().find(|setting| setting.name == bare) else {
                 return Err(Failure::input(format_args!(
-                    "--from {}: {name} is unknown; the nearest is {}, and all are {}",
+                    "--from {}: unknown setting {name}; {}",
                     app.name(),
-                    nearest(name, names()).unwrap_or_default(),
-                    names().collect::<Vec<_>>().join(", ")
+                    instead(name, names())
                 )));
             };
             value.clone_into(&mut setting.value);

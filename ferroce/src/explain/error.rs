@@ -3,45 +3,77 @@
 mod causes;
 mod seen;
 
+use std::mem;
+
 use clap::Args;
 use ferroce_hca::WcStatus;
 
 use self::causes::{CAUSES, Cause, Signs};
 use crate::json::explain as json;
 use crate::lines::Lines;
+use crate::naming::DeviceArg;
 use crate::output::{Failure, Output, Table};
 
 /// Explain an error completion
 ///
-/// Without a status this is the table of all causes; with -d, what a device has seen last.
+/// With a device: the last errors of it, those of programs that have ended included. With a status: its
+/// causes. Without either: the table of all causes.
 #[derive(Args, Debug)]
-#[command(after_help = crate::cli::EXIT_CODES)]
+#[command(after_help = EXAMPLES)]
+#[command(override_usage = "ferroce explain error [OPTIONS] [DEV | STATUS [VENDOR_ERR]]")]
 pub(crate) struct Error {
-    /// The completion's status, as in 12 or RETRY_EXC_ERR
-    #[arg(value_name = "STATUS")]
-    status: Option<String>,
-    /// Its vendor_err, as in 0x81 or 129; without it, all causes of the status
-    #[arg(value_name = "VENDOR_ERR")]
-    vendor_err: Option<String>,
-    /// Explain the last errors of a device, also those of programs that have ended
-    #[arg(short, long, value_name = "DEV", conflicts_with = "status")]
-    device: Option<String>,
+    #[command(flatten)]
+    device: DeviceArg,
+    /// Instead of a device: a completion's status, as in 12 or RETRY_EXC_ERR, and its vendor_err, as in
+    /// 0x81 or 129; without that, all causes of the status
+    #[arg(value_name = "STATUS VENDOR_ERR", num_args = 0..=2)]
+    completion: Vec<String>,
     /// Print JSON
     #[arg(short, long)]
     json: bool,
 }
 
+const EXAMPLES: &str = "Examples:
+  ferroce explain error fr0              the last errors of a device
+  ferroce explain error 12 0x81          a completion's status and vendor_err
+  ferroce explain error RETRY_EXC_ERR
+
+Exit codes:
+  0  success, including a closed pipe
+  1  operation failed or output could not be written
+  2  bad input: flags, files or values; standard error says what and what to
+  write instead";
+
+/// A word that is neither a device alone nor a status.
+fn not_both(device: &str, word: &str) -> Failure {
+    match parse_status(device) {
+        Ok(_) => Failure::input(format_args!("unexpected {word:?}")),
+        Err(error) => Failure::input(format_args!(
+            "unexpected {word:?} behind the device {device:?}; if that is a status: {}",
+            error.to_string().trim_start_matches("error: ").trim_end()
+        )),
+    }
+}
+
 impl Error {
-    pub(crate) fn run(self, to: &mut Output<'_>) -> Result<(), Failure> {
-        if let Some(device) = &self.device {
-            return seen::explain(device, self.json, to);
-        }
-        let Some(status) = &self.status else {
-            return self.list(CAUSES.iter(), to);
+    pub(crate) fn run(mut self, to: &mut Output<'_>) -> Result<(), Failure> {
+        let device = mem::take(&mut self.device);
+        let completion = mem::take(&mut self.completion);
+        let (device, completion) = device.before(completion, |word| parse_status(word).is_ok());
+        let (status, vendor_err) = match (&device, completion.as_slice()) {
+            (Some(device), []) => return seen::explain(device, self.json, to),
+            (None, []) => return self.list(CAUSES.iter(), to),
+            (Some(device), [word, ..]) => return Err(not_both(device, word)),
+            (None, [status]) => (status, None),
+            (None, [status, vendor_err]) => (status, Some(vendor_err)),
+            (None, [.., word]) => {
+                return Err(Failure::input(format_args!(
+                    "unexpected {word:?}: write a status and a vendor_err"
+                )));
+            }
         };
         let status = parse_status(status)?;
-        let vendor_err = self.vendor_err.as_deref().map(parse_vendor_err);
-        let vendor_err = vendor_err.transpose()?;
+        let vendor_err = vendor_err.map(|it| parse_vendor_err(it)).transpose()?;
         let mut found: Vec<_> = causes::of(status, vendor_err).collect();
         if found.is_empty() {
             // A card may have more of them than are known.

@@ -5,14 +5,13 @@
 use std::io;
 use std::path::Path;
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use ferroce_adp::builtin;
 
 use super::put;
-use crate::cli::Cli;
+use crate::cli;
 use crate::json;
 use crate::output::Failure;
 
@@ -93,14 +92,14 @@ pub(super) fn install(prefix: &Path) -> Result<(), Failure> {
 /// What a shell reads to complete the arguments of `ferroce`.
 pub(super) fn completions(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "ferroce", &mut script);
+    clap_complete::generate(shell, &mut cli::command(), "ferroce", &mut script);
     script
 }
 
 /// One manual page for the program and one for each of its commands.
 fn manual(directory: &Path) -> Result<(), Failure> {
     put::directory(directory)?;
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = cli::command().disable_help_subcommand(true);
     command.build();
     pages(&command, directory)
 }

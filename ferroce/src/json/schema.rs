@@ -1,7 +1,7 @@
 //! `ferroce schema`: the JSON Schemas of what commands print and of what they read; and `version`.
 
 use clap::Args;
-use ferroce_adp::file::nearest;
+use ferroce_units::near;
 use serde::Serialize;
 
 use super::{DOCUMENTS, Known};
@@ -126,7 +126,7 @@ fn named(name: &str) -> Result<&'static Known, Failure> {
     let plain = name.strip_prefix("ferroce.").unwrap_or(name);
     let mut known = all();
     known.find(|it| it.name == plain).ok_or_else(|| {
-        let meant = match nearest(plain, all().map(|it| it.name)) {
+        let meant = match near(plain, all().map(|it| it.name)) {
             Some(meant) => format!("; did you mean {meant}?"),
             None => String::new(),
         };

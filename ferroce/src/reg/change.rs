@@ -102,7 +102,7 @@ fn assignment(register: &'static Register, text: &str) -> Result<(&'static Field
     let register_name = register.name();
     let field = register.field(name).ok_or_else(|| {
         Failure::input(format_args!(
-            "{register_name} has no field {name:?}; `ferroce reg show {register_name}` lists them"
+            "{register_name} has no field {name:?}; `ferroce reg explain {register_name}` lists them"
         ))
     })?;
     if field.access() == Access::Ro {

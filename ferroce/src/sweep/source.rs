@@ -33,8 +33,8 @@ pub(super) struct Which {
     #[arg(value_name = "SWEEP")]
     sweep: PathBuf,
     /// Directory of plan and results [default: NAME.sweep for NAME.toml]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
 }
 
 /// A plan, and where it is.
@@ -46,7 +46,7 @@ pub(super) struct Planned {
 
 impl Which {
     pub(super) fn names_directory(&self) -> bool {
-        self.out.is_some()
+        self.output.is_some()
     }
 
     /// The plan, not yet written anywhere.
@@ -68,7 +68,7 @@ impl Which {
             }
             None => self.read()?,
         };
-        let directory = self.out.clone().unwrap_or_else(|| {
+        let directory = self.output.clone().unwrap_or_else(|| {
             let name = self.sweep.file_stem().unwrap_or(self.sweep.as_os_str());
             let mut name = name.to_owned();
             name.push(".sweep");
@@ -102,7 +102,7 @@ impl Which {
     }
 
     fn planned(&self) -> Result<Planned, Failure> {
-        if self.out.is_some() {
+        if self.output.is_some() {
             return Err(Failure::input(
                 "--out goes with a sweep file; a directory has its own results",
             ));

@@ -6,11 +6,12 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use ferroce_prm::roce_accl;
+use ferroce_units::instead;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::key::{HEADER, Header, Key, Needed, RANGE, Takes, is_known};
-use super::{Document, FileError, Oversize, Problem, full, line_of, nearest};
+use super::{Document, FileError, Oversize, Problem, full, line_of};
 use crate::profile::RawRange;
 
 /// The profile in a table of TOML that was made of `text`.
@@ -154,8 +155,8 @@ impl Reader<'_> {
                 Problem::Misplaced { key, place, line }
             } else {
                 let names = keys.iter().map(|key| key.name);
-                let nearest = nearest(name.get_ref(), names).unwrap_or_default();
-                Problem::UnknownKey { key, nearest, line }
+                let instead = instead(name.get_ref(), names);
+                Problem::UnknownKey { key, instead, line }
             });
         }
         found

@@ -10,10 +10,11 @@ use ferroce_dcqcn::{Param, Params, Rate};
 use ferroce_hca::{Hca, HcaConfig, HostProfile, Mtu, Personality, Settings, SettingsParts};
 use ferroce_prm::{Image, roce_accl as reg};
 use ferroce_time::Span;
+use ferroce_units::instead;
 use toml::de::DeValue;
 
 use super::read::{Reader, Section, integer};
-use super::{Resolver, keys, nearest, plain};
+use super::{Resolver, keys, plain};
 use crate::seed::sub_seed;
 use crate::topology::{NodeId, Topology};
 
@@ -222,11 +223,9 @@ fn file<'t>(
         Ok(text) => Some(text),
         Err(error) => {
             let names = builtin::all().iter().map(|built_in| built_in.name);
-            let all = names.clone().collect::<Vec<_>>().join(", ");
-            let nearest = nearest(name, names).unwrap_or_default();
-            let must = format!(
-                "cannot be read: {error}; name a file, or a built-in profile: {all}; the nearest is {nearest}"
-            );
+            let instead = instead(name, names);
+            let must =
+                format!("cannot be read: {error}; name a file, or a built-in profile: {instead}");
             reader.invalid(section, "profile", format_args!("{name:?}"), must);
             None
         }

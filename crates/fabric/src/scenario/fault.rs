@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ferroce_dcqcn::Rate;
 use ferroce_time::{Span, Time};
-use ferroce_units::TIME;
+use ferroce_units::{TIME, near};
 use toml::de::DeValue;
 
 use super::keys;
@@ -325,10 +325,11 @@ fn effect<'t>(
             let node = topology.find(name).filter(|node| !topology.is_host(*node));
             let Some(node) = node else {
                 let switches = &topology.names[topology.hosts as usize..];
-                let nearest = super::nearest(name, switches.iter().map(String::as_str));
-                let must = match nearest {
-                    Some(nearest) => format!("no such switch; the nearest is {nearest:?}"),
-                    None => "the topology has no switches".into(),
+                let near = near(name, switches.iter().map(String::as_str));
+                let must = match (near, switches.first()) {
+                    (Some(near), _) => format!("no such switch; did you mean {near}?"),
+                    (None, Some(first)) => format!("no such switch; write a name such as {first}"),
+                    (None, None) => "the topology has no switches".into(),
                 };
                 reader.invalid(section, "switch", format_args!("{name:?}"), must);
                 return None;

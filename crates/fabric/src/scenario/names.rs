@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
+use ferroce_units::near;
 use toml::de::DeValue;
 
-use super::nearest;
 use super::read::{Reader, Section, integer};
 use crate::topology::{NodeId, Topology};
 
@@ -188,9 +188,9 @@ pub(super) fn port_named(text: &str, topology: &Topology) -> Result<(usize, usiz
         Some((ends, which)) => (ends, Some(which)),
     };
     let none = || {
-        let nearest = nearest_link(text, topology);
+        let near = near_link(text, topology);
         format!(
-            "no such port; the nearest link is {nearest:?}; write the names of a link's ends, first that of \
+            "no such port; {near}write the names of a link's ends, first that of \
              the one whose port it is, or a host's name"
         )
     };
@@ -208,21 +208,21 @@ pub(super) fn port_named(text: &str, topology: &Topology) -> Result<(usize, usiz
     Ok((cable, usize::from(topology.cables[cable].ends[0] != from)))
 }
 
-/// The name of the link that resembles a text most.
-fn nearest_link(text: &str, topology: &Topology) -> String {
+/// The name of the link that was probably meant, for a complaint.
+fn near_link(text: &str, topology: &Topology) -> String {
     let names = topology.cables.iter().take(10_000).map(|it| {
         let [a, b] = it.ends.map(|node| topology.name(node));
         format!("{a}-{b}")
     });
     let names: Vec<_> = names.collect();
-    let nearest = nearest(text, names.iter().map(String::as_str));
-    nearest.unwrap_or_default().to_owned()
+    let near = near(text, names.iter().map(String::as_str));
+    near.map_or_else(String::new, |near| format!("did you mean {near}? "))
 }
 
 fn unknown(text: &str, topology: &Topology) -> String {
-    let nearest = nearest_link(text, topology);
+    let near = near_link(text, topology);
     format!(
-        "no such link; the nearest is {nearest:?}; write the names of its ends, \
+        "no such link; {near}write the names of its ends, \
          a host's name for its link, all, hosts or fabric"
     )
 }

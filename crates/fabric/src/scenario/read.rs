@@ -6,12 +6,12 @@ use std::fmt::Display;
 
 use ferroce_dcqcn::Rate;
 use ferroce_time::Span;
-use ferroce_units::{Probability, Quantity, RATE, SIZE, TIME};
+use ferroce_units::{Probability, Quantity, RATE, SIZE, TIME, instead};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::Problem;
 use super::keys::{Key, find};
-use super::{Problem, nearest};
 
 type Value<'t> = Spanned<DeValue<'t>>;
 
@@ -133,11 +133,8 @@ impl<'t> Reader<'t> {
             let path = format!("{}{}", section.path, name.get_ref());
             if find(section.keys, name.get_ref()).is_none() {
                 let names = section.keys.iter().map(|key| key.name);
-                let nearest = nearest(name.get_ref(), names).unwrap_or_default();
-                self.problem(
-                    Some(line),
-                    format!("unknown key {path}; the nearest key is {nearest}"),
-                );
+                let instead = instead(name.get_ref(), names);
+                self.problem(Some(line), format!("unknown key {path}; {instead}"));
             }
             self.lines.insert(path, line);
         }
@@ -374,9 +371,7 @@ impl<'t> Reader<'t> {
         let text = self.string(section, name)?;
         let found = words.iter().find(|(word, _)| *word == text);
         if found.is_none() {
-            let all: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-            let nearest = nearest(text, all.iter().copied()).unwrap_or_default();
-            let must = format!("must be one of {}; did you mean {nearest}?", all.join(", "));
+            let must = instead(text, words.iter().map(|(word, _)| *word));
             self.invalid(section, name, format_args!("{text:?}"), must);
         }
         found.map(|(_, value)| *value)

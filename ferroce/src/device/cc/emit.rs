@@ -4,10 +4,10 @@ use clap::{Args, ValueEnum};
 use ferroce_dcqcn::{Param, Params, Unit, Vocabulary};
 use ferroce_designer::command::quoted;
 
-use super::super::format::Format;
-use super::super::registry;
+use super::super::{observe, registry};
 use super::preset;
 use crate::json::cc as json;
+use crate::naming::{self, DeviceArg};
 use crate::output::{Failure, Output};
 
 /// Print the commands that set a device's parameters, or a preset, on a card
@@ -16,6 +16,8 @@ use crate::output::{Failure, Output};
 /// standard error.
 #[derive(Args, Debug)]
 pub(super) struct Emit {
+    #[command(flatten)]
+    device: DeviceArg,
     /// The tool that runs them
     #[arg(long, value_name = "TOOL")]
     tool: Tool,
@@ -23,7 +25,7 @@ pub(super) struct Emit {
     #[arg(long, value_name = "CARD")]
     on: Option<String>,
     /// A published set in place of a device's parameters, see `ferroce cc preset`
-    #[arg(long, value_name = "NAME", conflicts_with = "device")]
+    #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// The card's port, of which mlxconfig's names speak
     #[arg(long, value_name = "P", default_value_t = 1)]
@@ -74,22 +76,19 @@ impl Plan {
 }
 
 impl Emit {
-    pub(super) fn run(
-        self,
-        device: Option<&str>,
-        format: Format,
-        to: &mut Output<'_>,
-    ) -> Result<(), Failure> {
+    pub(super) fn run(mut self, is_json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
+        let device = std::mem::take(&mut self.device).named()?;
         let wanted = match (&self.preset, device) {
-            (Some(name), _) => preset::named(name)?.params(),
-            (None, Some(name)) => {
-                let observer = registry(to)?.observe(name)?;
-                observer.state().congestion()
+            (Some(_), Some(device)) => {
+                return Err(Failure::input(format_args!(
+                    "--preset and the device {device} exclude each other; leave one out"
+                )));
             }
-            (None, None) => {
-                return Err(Failure::input(
-                    "whose parameters? write -d DEV or --preset NAME",
-                ));
+            (Some(name), None) => preset::named(name)?.params(),
+            (None, device) => {
+                let registry = registry(to)?;
+                let spec = naming::find(&registry, device.as_deref())?;
+                observe(&registry, &spec)?.state().congestion()
             }
         };
         let defaults = Params::default();
@@ -103,7 +102,7 @@ impl Emit {
             values: if self.undo { defaults } else { wanted },
         };
         let (commands, missing) = self.commands(&plan);
-        if format.is_json() {
+        if is_json {
             let tool = self.tool.to_possible_value();
             let value = |param: &Param| (param.name(), plan.values.get(*param));
             let emitted = json::Emitted {
@@ -112,7 +111,7 @@ impl Emit {
                 commands: commands.lines().map(str::to_owned).collect(),
                 missing: missing.iter().map(value).collect(),
             };
-            return format.document(&emitted, to);
+            return to.document(&emitted);
         }
         for param in missing {
             let value = plan.values.get(param);
@@ -138,7 +137,7 @@ impl Emit {
             Tool::Ferroce => {
                 let pairs = params.iter().map(|it| format!("{it}={}", values.get(*it)));
                 let device = quoted(self.on.as_deref().unwrap_or("DEV"));
-                let command = one_line(&format!("ferroce cc set -d {device}"), pairs);
+                let command = one_line(&format!("ferroce cc set {device}"), pairs);
                 return (command, Vec::new());
             }
         };
@@ -245,6 +244,7 @@ mod tests {
 
     fn emit(tool: Tool) -> Emit {
         Emit {
+            device: DeviceArg::default(),
             tool,
             on: None,
             preset: None,

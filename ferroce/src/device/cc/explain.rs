@@ -3,7 +3,7 @@
 use clap::Args;
 use ferroce_dcqcn::{Param, Target, Unit, Vocabulary};
 
-use super::super::format::{Format, Row, print};
+use super::super::format::{Row, print};
 use super::INERT;
 use crate::json::cc as json;
 use crate::lines::indented;
@@ -18,7 +18,7 @@ pub(super) struct Explain {
 }
 
 impl Explain {
-    pub(super) fn run(self, format: Format, to: &mut Output<'_>) -> Result<(), Failure> {
+    pub(super) fn run(self, is_json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
         let param = |name: &String| Target::parse(name).map(|target| target.param);
         let named: Result<Vec<_>, _> = self.names.iter().map(param).collect();
         let named = named.map_err(Failure::input)?;
@@ -28,8 +28,8 @@ impl Explain {
         };
         let parameters = params.iter().map(|param| parameter(*param));
         let parameters: Vec<_> = parameters.collect();
-        if format.is_json() {
-            return format.document(&json::Explained { parameters }, to);
+        if is_json {
+            return to.document(&json::Explained { parameters });
         }
         print(&parameters.iter().map(row).collect::<Vec<_>>(), to)
     }

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use ferroce_dcqcn::Param;
 use ferroce_dcqcn::presets::{PRESETS, Preset};
 
-use super::super::format::{Format, Row, print};
+use super::super::format::{Row, print};
 use super::{Values, lines};
 use crate::json::cc as json;
 use crate::output::{Failure, Output};
@@ -21,19 +21,19 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    pub(super) fn run(self, format: Format, to: &mut Output<'_>) -> Result<(), Failure> {
+    pub(super) fn run(self, is_json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
         let (presets, is_whole): (Vec<&Preset>, _) = match &self {
             Self::List => (PRESETS.iter().collect(), false),
             Self::Show { name } => (vec![named(name)?], true),
         };
-        if format.is_json() {
+        if is_json {
             let presets = presets.into_iter().map(|it| json::Preset {
                 name: it.name,
                 source: it.source,
                 parameters: changes(it).into_iter().collect(),
             });
             let presets = presets.collect();
-            return format.document(&json::Presets { presets }, to);
+            return to.document(&json::Presets { presets });
         }
         let rows = presets.into_iter().map(|it| {
             let mut row = Row::new(format!("{}: {}", it.name, it.source));

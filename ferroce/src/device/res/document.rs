@@ -3,7 +3,6 @@
 use ferroce_udp::{CmIdRow, Counts, CqRow, MrRow, PdRow, Process, QpRow, Query, Resource, SrqRow};
 
 use super::super::ask::Replies;
-use super::super::format::Format;
 use super::Wanted;
 use super::kind::{context, object};
 use crate::json::Document;
@@ -14,7 +13,6 @@ use crate::output::{Failure, Output};
 pub(super) fn print(
     wanted: &Wanted<'_>,
     replies: &[Replies],
-    format: Format,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
     let silent = replies.iter().flat_map(|device| {
@@ -27,7 +25,6 @@ pub(super) fn print(
         wanted,
         replies,
         silent: silent.collect(),
-        format,
     };
     let Some(kind) = wanted.kind else {
         let objects = replies.iter().map(counts).collect();
@@ -66,7 +63,6 @@ struct Print<'a> {
     wanted: &'a Wanted<'a>,
     replies: &'a [Replies],
     silent: Vec<json::Silent>,
-    format: Format,
 }
 
 impl Print<'_> {
@@ -76,7 +72,7 @@ impl Print<'_> {
     {
         let silent = self.silent;
         let document = json::Objects { objects, silent };
-        self.format.document(&document, to)
+        to.document(&document)
     }
 
     /// Prints what processes told of their objects.

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use ferroce_hca::Counter;
 use ferroce_udp::Registry;
 
-use super::super::format::Format;
 use super::super::watch::{Pauses, in_place};
 use super::super::{devices, observe};
 use super::{Look, Wanted, named};
@@ -15,21 +14,21 @@ use crate::output::{Failure, Output, Table};
 /// Prints how much counters have grown in a second, after each interval.
 pub(super) fn watch(
     registry: &Registry,
-    wanted: &Wanted<'_>,
+    wanted: &Wanted,
     (interval, count): (Duration, Option<u64>),
     look: Look,
-    format: Format,
+    is_json: bool,
     to: &mut Output<'_>,
 ) -> Result<(), Failure> {
     let pauses = Pauses::new()?;
-    let mut before = Taken::now(registry, wanted.device)?;
+    let mut before = Taken::now(registry, wanted.device.as_deref())?;
     for round in 0.. {
         if count == Some(round) || !pauses.pass(interval) {
             break;
         }
-        let now = Taken::now(registry, wanted.device)?;
+        let now = Taken::now(registry, wanted.device.as_deref())?;
         let rates = now.since(&before);
-        match format.is_json() {
+        match is_json {
             true => to.document(&document(&rates, now.at.duration_since(before.at)))?,
             false => {
                 let shows = |counter, total| wanted.has(counter) && look.shows(wanted, total);

@@ -33,7 +33,7 @@ fn of_device(status: &Status, device: &DeviceLook, seen: &Seen, warnings: &mut V
     let name = &device.spec.name;
     if seen.moved.failed > 0 {
         warnings.push(format!(
-            "{name}: {} queue pairs gave up just now; `ferroce explain error -d {name}`",
+            "{name}: {} queue pairs gave up just now; `ferroce explain error {name}`",
             seen.moved.failed
         ));
     }

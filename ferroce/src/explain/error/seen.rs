@@ -9,6 +9,7 @@ use super::{add_cause, hex, short_name};
 use crate::device;
 use crate::json::explain as json;
 use crate::lines::Lines;
+use crate::naming;
 use crate::output::{Failure, Output, Table};
 
 /// A device of this user that is the peer of an error.
@@ -19,7 +20,8 @@ struct Peer {
 
 pub(super) fn explain(name: &str, is_json: bool, to: &mut Output<'_>) -> Result<(), Failure> {
     let registry = device::registry(to)?;
-    let observer = registry.observe(name)?;
+    let spec = naming::named(&registry, name)?;
+    let (observer, name) = (device::observe(&registry, &spec)?, spec.name.as_str());
     let state = observer.state();
     let (errors, total) = (state.errors().last(), state.errors().count());
     let last = errors.last();

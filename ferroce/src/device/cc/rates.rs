@@ -1,4 +1,4 @@
-//! `ferroce cc watch`: the queue pairs that are slowed down, live.
+//! `ferroce cc rates`: the queue pairs that are slowed down.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use ferroce_hca::Counter;
 use ferroce_udp::{FlowRow, Inquiry, Observer, Process, Query, Registry, Resource};
 
 use super::super::ask::ask;
-use super::super::format::Format;
-use super::super::watch::{Pauses, in_place, interval};
+use super::super::watch::Again;
 use crate::json::cc as json;
 use crate::json::res::Silent;
+use crate::naming::EachDevice;
 use crate::output::look::columns;
 use crate::output::{Failure, Output, Table};
 
@@ -23,33 +23,48 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// A terminal is redrawn; otherwise one table follows another. Below 120 columns some are left out. With
 /// -j each look is a line of JSON, with all of them.
 #[derive(Args, Debug)]
-pub(super) struct Watch {
-    /// Refresh interval, in seconds
-    #[arg(long, value_name = "S", default_value = "1", value_parser = interval)]
-    interval: Duration,
-    /// End after this many; without it, watch until interrupted
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    count: Option<u64>,
+pub(super) struct Rates {
+    #[command(flatten)]
+    device: EachDevice,
+    /// Only queue pairs of this priority
+    #[arg(long, value_name = "P", value_parser = super::priority())]
+    prio: Option<u8>,
+    #[command(flatten)]
+    again: Again,
 }
 
-impl Watch {
+impl Rates {
+    /// As `ferroce cc watch` showed them.
+    pub(super) fn every(
+        interval: Duration,
+        count: Option<u64>,
+        device: Option<String>,
+        prio: Option<u8>,
+    ) -> Self {
+        Self {
+            device: EachDevice::of(device),
+            prio,
+            again: Again {
+                watch: Some(interval),
+                count,
+            },
+        }
+    }
+
     pub(super) fn run(
         self,
         registry: &Registry,
-        (name, prio): (Option<&str>, Option<u8>),
-        format: Format,
+        is_json: bool,
         to: &mut Output<'_>,
     ) -> Result<(), Failure> {
-        let pauses = Pauses::new()?;
+        let (name, prio) = (self.device.named()?, self.prio);
+        let mut looks = self.again.looks()?;
         let (mut before, mut inquiry) = (Counted::default(), Inquiry::default());
-        for round in 0.. {
-            if self.count == Some(round) || round > 0 && !pauses.pass(self.interval) {
-                break;
-            }
-            let (mut seen, silent) = look(registry, name, &mut inquiry)?;
+        while looks.next() {
+            let (mut seen, silent) = look(registry, name.as_deref(), &mut inquiry)?;
             let now = Instant::now();
             seen.retain(|it| prio.is_none_or(|prio| it.row.prio == prio));
-            if format.is_json() {
+            if is_json {
                 let queue_pairs = seen.iter().map(Seen::json).collect();
                 let who = silent.iter().map(|(silent, _)| silent.clone()).collect();
                 to.document(&json::Watched {
@@ -61,7 +76,7 @@ impl Watch {
                     true => no_cnps(prio, !silent.is_empty()),
                     false => table(&seen, &before, now),
                 };
-                to.text(&format!("{}{table}", in_place()))?;
+                to.text(&format!("{}{table}", looks.in_place()))?;
             }
             to.out.flush()?;
             // Below the picture, which a terminal would otherwise put in their place.
